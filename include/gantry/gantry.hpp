@@ -1,0 +1,7 @@
+#pragma once  // gantry/gantry.hpp: everything at once.
+
+#include <gantry/channel.hpp>
+#include <gantry/engine.hpp>
+#include <gantry/memory.hpp>
+#include <gantry/runtime.hpp>
+#include <gantry/types.hpp>

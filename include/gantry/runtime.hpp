@@ -1,0 +1,160 @@
+#pragma once  // gantry/runtime.hpp: the composition root, and the ends that `gantry run` hands a
+              // stage.
+
+#include <gantry/channel.hpp>
+
+namespace gantry {
+
+// ---- the machine ---------------------------------------------------------------------------
+
+struct EngineStatus {
+  std::string name;
+  bool usable = false;
+  std::string why;   ///< What it runs on, or why it cannot.
+  std::string mend;  ///< How to make it usable; empty when it is.
+};
+
+struct CacheFacts {
+  unsigned level = 0;
+  Bytes bytes = 0;
+  unsigned count = 0;  ///< How many of them the machine has.
+};
+
+struct HugePageFacts {
+  Bytes page_bytes = 0;
+  std::uint64_t total = 0;
+  std::uint64_t free = 0;
+};
+
+struct MachineFacts {
+  std::string cpu_model;
+  unsigned cpus = 0;         ///< That this process may use.
+  unsigned cpus_online = 0;  ///< Of the machine.
+  double cpu_quota = 0;      ///< The control group's limit in CPUs; 0: none.
+  unsigned numa_nodes = 0;
+  std::vector<CacheFacts> caches;
+  Bytes memory_bytes = 0;         ///< Of the machine, or the control group's limit when smaller.
+  Bytes memory_free_bytes = 0;    ///< Available now.
+  Bytes memlock_limit_bytes = 0;  ///< Soft limit; the largest value means unlimited.
+  std::vector<HugePageFacts> huge_pages;
+  std::string transparent_huge_pages;         ///< always, madvise or never.
+  std::string transparent_huge_pages_shared;  ///< The same for shared memory.
+  std::string kernel;
+};
+
+[[nodiscard]] MachineFacts probe_machine();
+
+// ---- runtime -------------------------------------------------------------------------------
+
+struct RuntimeOptions {
+  std::string directory;  ///< Empty: channel_directory()'s rule.
+};
+
+/// Probes the machine, builds the engines, opens channels with them. Cheap to move; ends that
+/// it opened may outlive it.
+class Runtime {
+ public:
+  [[nodiscard]] static Result<Runtime> create(const RuntimeOptions& options = {});
+  Runtime(Runtime&&) noexcept;
+  Runtime& operator=(Runtime&&) noexcept;
+  ~Runtime();
+
+  [[nodiscard]] Result<Producer> producer(std::string_view name, ChannelOptions options = {});
+  [[nodiscard]] Result<Consumer> consumer(std::string_view name, ChannelOptions options = {},
+                                          Deadline deadline = Deadline::never());
+
+  /// The engine of that name ("inline", "thread"). Errors: `not_found`, `unsupported`.
+  [[nodiscard]] Result<std::shared_ptr<Engine>> engine(std::string_view name) const;
+  /// The one that copies for send(): $GANTRY_ENGINE's if set and usable, else inline.
+  [[nodiscard]] std::shared_ptr<Engine> default_engine() const;
+  [[nodiscard]] std::vector<EngineStatus> engines() const;
+
+ private:
+  struct Impl;
+  explicit Runtime(std::shared_ptr<Impl> impl) noexcept;
+  std::shared_ptr<Impl> impl_;
+};
+
+// ---- stages of `gantry run` ----------------------------------------------------------------
+
+enum class Transport { gantry, pipe, zmq };
+[[nodiscard]] std::string_view to_string(Transport transport) noexcept;
+[[nodiscard]] Result<Transport> parse_transport(std::string_view text);
+
+struct StageOptions {
+  int interrupt_descriptor = -1;  ///< As in ChannelOptions.
+};
+
+/// A stage's receiving end: one link per replica of the sending stage, merged as they come.
+class StageInput {
+ public:
+  StageInput(StageInput&&) noexcept;
+  StageInput& operator=(StageInput&&) noexcept;
+  ~StageInput();
+
+  /// The next message of any link; `closed` when every sender has ended. One thread at a time.
+  /// Over pipes a message must be released before the next is received, or it costs a buffer.
+  [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
+
+  class Impl;
+  explicit StageInput(std::unique_ptr<Impl> impl) noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A stage's sending end: one link per replica of the receiving stage; each message goes to one
+/// of them, in turn, passing over those without credit.
+class StageOutput {
+ public:
+  StageOutput(StageOutput&&) noexcept;
+  StageOutput& operator=(StageOutput&&) noexcept;
+  ~StageOutput();  ///< Does not end the stream: only close() does.
+
+  [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
+  [[nodiscard]] Result<void> publish(Loan&& loan);
+  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline = Deadline::never());
+  /// Ends the stream on every link and waits until all has been received.
+  [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
+
+  class Impl;
+  explicit StageOutput(std::unique_ptr<Impl> impl) noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The end that `gantry run` gave this process under `name`. Errors: `not_found` (names the ends
+/// there are, or says that the program was not started by `gantry run`).
+[[nodiscard]] Result<StageInput> stage_input(std::string_view name,
+                                             const StageOptions& options = {});
+[[nodiscard]] Result<StageOutput> stage_output(std::string_view name,
+                                               const StageOptions& options = {});
+
+// ---- for launchers -------------------------------------------------------------------------
+
+/// One end as a launcher describes it to a stage.
+struct StageEnd {
+  struct Link {
+    std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
+    int metrics_descriptor = -1;  ///< Inherited; the end counts there.
+  };
+  std::string channel;
+  bool output = false;
+  Transport transport = Transport::gantry;
+  unsigned slots = 8;
+  Bytes budget_bytes = 0;  ///< Of each link's payload memory; 0: PoolOptions' rule.
+  std::vector<Link> links;
+};
+
+inline constexpr const char* kStageEndsVariable = "GANTRY_STAGE_ENDS";
+[[nodiscard]] std::string encode_stage_ends(std::span<const StageEnd> ends);
+[[nodiscard]] Result<std::vector<StageEnd>> decode_stage_ends(std::string_view text);
+
+/// The ends of this process; empty when `gantry run` did not start it.
+[[nodiscard]] Result<std::vector<StageEnd>> own_stage_ends();
+
+/// Library version, "MAJOR.MINOR.PATCH".
+[[nodiscard]] std::string_view version() noexcept;
+
+}  // namespace gantry

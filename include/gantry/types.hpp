@@ -1,0 +1,72 @@
+#pragma once  // gantry/types.hpp: the words every layer shares: errors, results, bytes, deadlines.
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+
+namespace gantry {
+
+/// What kind of thing went wrong; a program decides by this, a person reads the message.
+enum class Code {
+  invalid_argument,   ///< The caller handed in something that can never work.
+  not_found,          ///< No such channel, file or program.
+  already_exists,     ///< Somebody else holds that name or role.
+  permission_denied,  ///< The kernel or a safety rule refuses.
+  out_of_memory,      ///< A budget or the machine is exhausted.
+  too_large,          ///< Larger than this machine or this channel can ever hold.
+  timed_out,          ///< The deadline passed first.
+  interrupted,        ///< The caller's interrupt descriptor became readable.
+  closed,             ///< The producer ended the stream and everything has been received.
+  peer_gone,          ///< The other process died or left without ending the stream.
+  peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
+  unsupported,        ///< Not on this machine, not in this build.
+  system,             ///< Any other refusal of the operating system.
+};
+
+[[nodiscard]] std::string_view to_string(Code code) noexcept;
+
+/// An expected failure. `message` reads "what: why" and names the thing and the value;
+/// `hint` says how to mend it and may be empty.
+struct Error {
+  Code code = Code::system;
+  std::string message;
+  std::string hint;
+};
+
+/// "message; hint": the one line a person is shown.
+[[nodiscard]] std::string to_string(const Error& error);
+
+template <class T>
+using Result = tl::expected<T, Error>;
+
+using Bytes = std::size_t;  ///< A count of bytes; a raw number elsewhere ends in its unit.
+using ByteSpan = std::span<std::byte>;
+using ConstByteSpan = std::span<const std::byte>;
+
+/// A point in monotonic time until which a call may wait. A plain value.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  [[nodiscard]] static constexpr Deadline never() noexcept {
+    return Deadline(Clock::time_point::max());
+  }
+  [[nodiscard]] static Deadline now() noexcept { return Deadline(Clock::now()); }
+  /// Saturates: a wait longer than the clock can count is `never()`.
+  [[nodiscard]] static Deadline after(std::chrono::nanoseconds wait) noexcept;
+
+  [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == Clock::time_point::max(); }
+  [[nodiscard]] bool passed() const noexcept { return !is_never() && Clock::now() >= at_; }
+  /// Time left, never negative; `nanoseconds::max()` for `never()`.
+  [[nodiscard]] std::chrono::nanoseconds left() const noexcept;
+
+ private:
+  explicit constexpr Deadline(Clock::time_point at) noexcept : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace gantry
