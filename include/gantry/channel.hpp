@@ -238,6 +238,9 @@ struct ChannelStatus {
   MetricsReport consumer;
 };
 
+/// Folders below the channel directory that belong to one running pipeline begin like this.
+inline constexpr std::string_view kRunPrefix = "run-";
+
 /// Every live channel below `directory`, those of running pipelines too (as "run-…/name").
 /// Removes sockets whose producer is gone. Channels that do not answer within a second are
 /// listed with their name alone.

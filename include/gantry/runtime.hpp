@@ -80,6 +80,10 @@ class Runtime {
 enum class Transport { gantry, pipe, zmq };
 [[nodiscard]] std::string_view to_string(Transport transport) noexcept;
 [[nodiscard]] Result<Transport> parse_transport(std::string_view text);
+/// Each of them: usable here, or why not and how to mend that.
+[[nodiscard]] std::vector<EngineStatus> transports();
+/// Whether stages can use it here. Errors: `unsupported` with what to install.
+[[nodiscard]] Result<void> check_transport(Transport transport);
 
 struct StageOptions {
   int interrupt_descriptor = -1;  ///< As in ChannelOptions.

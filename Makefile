@@ -1,0 +1,67 @@
+# What a person or a CI calls. CMake and its presets do the work; `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+DESTDIR ?=
+OUTPUT ?= out
+export DESTDIR
+
+gantry := build/release/bin/gantry
+demo_prefix := build/prefix
+demo_video := build/data/vtest.avi
+# Extra words for `gantry run`: the video when tools/setup had to fetch it.
+demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
+# ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
+fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+configure = cmake --log-level=NOTICE --preset
+compile = cmake --build --preset
+
+.PHONY: help setup build demo test tsan bench check install clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install every Debian package that this project can use and that is missing
+	@tools/setup
+
+build: ## Build the library and the program: build/release/bin/gantry
+	@tools/setup build
+	@[ -e build/release/build.ninja ] || $(configure) release -DGANTRY_TESTS=OFF
+	@$(compile) release -j $(JOBS)
+
+demo: build ## Run the main job: examples/vision over channels and over pipes; its picture in out/
+	@tools/setup demo
+	@DESTDIR= cmake --install build/release --prefix $(demo_prefix) >build/install.log
+	@cmake --log-level=NOTICE -G Ninja -S examples/vision -B build/vision \
+	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=$(CURDIR)/$(demo_prefix)
+	@cmake --build build/vision -j $(JOBS)
+	$(gantry) run examples/vision/pipeline.toml --set output=$(OUTPUT) $(demo_input) --compare pipe
+	@echo "The picture: $$(ls -d $(CURDIR)/$(OUTPUT)/*.png)"
+
+test: ## Build with warnings as errors and pass all tests, as users run them and under sanitizers
+	@tools/setup build test
+	@tools/test-preset release dev
+
+tsan: ## Pass the tests labelled concurrency under ThreadSanitizer
+	@tools/setup build test
+	@$(fixed_layout) tools/test-preset tsan
+
+bench: build ## Measure channels against the other ways between two processes
+	@$(gantry) bench ipc
+
+check: ## Format, layers, lint
+	@tools/setup build test check
+	@tools/check-format
+	@tools/check-layers
+	@tools/check-tidy
+
+install: build ## Install to PREFIX (/usr/local), below DESTDIR when set
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean: ## Remove build/
+	@rm -rf build

@@ -1,0 +1,47 @@
+#pragma once  // bench/ipc/shared_memory.hpp: hand-made shared memory, without any of Gantry.
+
+#include <sched.h>
+
+#include <atomic>
+#include <memory>
+
+#include "../support/posix.hpp"
+
+namespace gantry::bench {
+
+/// Zeroed memory that this process and those it forks share. Move-only.
+class SharedMemory {
+ public:
+  [[nodiscard]] static Result<SharedMemory> create(Bytes size);
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&&) = delete;
+  ~SharedMemory();
+
+  [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
+
+ private:
+  explicit SharedMemory(ByteSpan bytes) noexcept : bytes_(bytes) {}
+  ByteSpan bytes_;
+};
+
+/// A number in a cache line of its own.
+struct alignas(64) Flag {
+  std::atomic<std::uint64_t> number{0};
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // a lock would be per process
+
+/// Polls until `flag` is `number`. [F] Acquires what its writer did before. Lets others run now
+/// and then: on a CPU that is not ours alone the flag would never change otherwise.
+inline void await(const Flag& flag, std::uint64_t number) noexcept {
+  constexpr unsigned kPollsPerYield = 1 << 16;
+  for (unsigned polls = 1; flag.number.load(std::memory_order_acquire) != number; ++polls) {
+    if (polls % kPollsPerYield == 0) ::sched_yield();
+  }
+}
+
+/// [F] Releases what was done before to whoever awaits `number`.
+inline void raise(Flag& flag, std::uint64_t number) noexcept {
+  flag.number.store(number, std::memory_order_release);
+}
+
+}  // namespace gantry::bench

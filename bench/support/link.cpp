@@ -1,0 +1,41 @@
+#include "link.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace gantry::bench {
+
+Answer Answer::failure(std::string_view text) noexcept {
+  Answer answer;
+  answer.kind = Kind::failed;
+  text = text.substr(0, answer.text.size() - 1);
+  std::copy(text.begin(), text.end(), answer.text.begin());
+  return answer;
+}
+
+Result<std::pair<Link, Link>> Link::make() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return Unexpected(system_error("socketpair"));
+  }
+  return std::pair(Link(Descriptor(ends[0])), Link(Descriptor(ends[1])));
+}
+
+bool Link::send_record(const void* record, Bytes size) {
+  ssize_t sent = 0;
+  do {
+    sent = ::send(socket_.get(), record, size, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(size);
+}
+
+bool Link::receive_record(void* record, Bytes size) {
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket_.get(), record, size, 0);
+  } while (got < 0 && errno == EINTR);
+  return got == static_cast<ssize_t>(size);
+}
+
+}  // namespace gantry::bench

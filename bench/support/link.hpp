@@ -1,0 +1,59 @@
+#pragma once  // bench/support/link.hpp: how a forked process of a benchmark is commanded.
+
+#include <array>
+#include <optional>
+#include <type_traits>
+
+#include "posix.hpp"
+
+namespace gantry::bench {
+
+/// Parent to child: serve or make `warmups` trips, then `trips` that count. No more commands: the
+/// link is closed.
+struct Command {
+  std::uint64_t warmups = 0;
+  std::uint64_t trips = 0;
+};
+
+/// Child to parent: that it is ready, what a command gave, or why it gives up.
+struct Answer {
+  enum class Kind : std::uint32_t { ready, measured, failed };
+  Kind kind = Kind::ready;
+  double p50_ns = 0;
+  double p99_ns = 0;
+  double prepare_ns = 0;         ///< Median time between trips.
+  double cpu_ns = 0;             ///< Of the trips that count and the time between them.
+  std::array<char, 400> text{};  ///< For `failed`, ending in 0.
+
+  [[nodiscard]] static Answer failure(std::string_view text) noexcept;
+};
+
+/// One end of the connection between parent and child; keeps records apart.
+class Link {
+ public:
+  [[nodiscard]] static Result<std::pair<Link, Link>> make();
+
+  /// False when the other end is gone.
+  bool send(const Command& command) { return send_record(&command, sizeof command); }
+  bool send(const Answer& answer) { return send_record(&answer, sizeof answer); }
+  /// Blocks; nothing when the other end is gone.
+  template <class Record>
+  [[nodiscard]] std::optional<Record> receive() {
+    static_assert(std::is_trivially_copyable_v<Record>);
+    Record record;
+    if (!receive_record(&record, sizeof record)) return std::nullopt;
+    return record;
+  }
+
+  [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
+  void close() noexcept { socket_.reset(); }
+
+ private:
+  explicit Link(Descriptor socket) noexcept : socket_(std::move(socket)) {}
+  bool send_record(const void* record, Bytes size);
+  bool receive_record(void* record, Bytes size);
+
+  Descriptor socket_;
+};
+
+}  // namespace gantry::bench

@@ -1,0 +1,61 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "sizes.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr int kWrongUsage = 2;
+constexpr unsigned kMostRounds = 1000;
+
+int wrong_usage(const Manual& manual, std::string_view problem, std::string_view hint) {
+  complain(manual, fmt::format("{}; {}", problem, hint));
+  return kWrongUsage;
+}
+
+}  // namespace
+
+tl::expected<Options, int> parse_options(int argc, const char* const* argv, const Manual& manual) {
+  const std::string command = fmt::format("gantry bench {}", manual.name);
+  CLI::App app(manual.description, command);
+  app.footer(manual.notes);
+  std::string sizes;
+  unsigned rounds = 0;
+  bool quick = false;
+  Options options;
+  app.add_option("--sizes", sizes, fmt::format("Message sizes (default {})", manual.sizes));
+  app.add_option("--rounds", rounds, fmt::format("Rounds (default {})", manual.rounds))
+      ->check(CLI::Range(1u, kMostRounds));
+  app.add_flag("--quick", quick,
+               fmt::format("{} rounds of {}", manual.quick_rounds, manual.quick_sizes));
+  app.add_flag("--peers", options.peers, "Compare with other systems too, those installed");
+  app.add_flag("--json", options.json, "One JSON document on standard output");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return tl::unexpected<int>(app.exit(help));
+  } catch (const CLI::ParseError& wrong) {
+    return tl::unexpected<int>(
+        wrong_usage(manual, wrong.what(), fmt::format("see {} --help", command)));
+  }
+  const bool sizes_given = app.count("--sizes") > 0;
+  const auto parsed = parse_sizes(sizes_given ? sizes : quick ? manual.quick_sizes : manual.sizes);
+  if (!parsed) {
+    return tl::unexpected<int>(
+        wrong_usage(manual, "--sizes: " + parsed.error().message, parsed.error().hint));
+  }
+  options.sizes = *parsed;
+  options.rounds = rounds > 0 ? rounds : quick ? manual.quick_rounds : manual.rounds;
+  return options;
+}
+
+void complain(const Manual& manual, std::string_view problem) {
+  std::fputs(fmt::format("gantry: bench {}: {}\n", manual.name, problem).c_str(), stderr);
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,35 @@
+#pragma once  // bench/support/options.hpp: the command line that all benchmarks share.
+
+#include <string>
+#include <vector>
+
+#include "posix.hpp"
+
+namespace gantry::bench {
+
+struct Options {
+  std::vector<Bytes> sizes;
+  unsigned rounds = 0;
+  bool peers = false;
+  bool json = false;
+};
+
+/// What a benchmark says of itself, and what it does unasked.
+struct Manual {
+  std::string name;  ///< "ipc": `gantry bench ipc`.
+  std::string description;
+  std::string notes;        ///< Ends the help; has the example.
+  std::string sizes;        ///< Default of --sizes.
+  std::string quick_sizes;  ///< The same under --quick.
+  unsigned rounds = 7;
+  unsigned quick_rounds = 3;
+};
+
+/// The options, or the status to exit with: help has been printed (0), or a complaint (2).
+[[nodiscard]] tl::expected<Options, int> parse_options(int argc, const char* const* argv,
+                                                       const Manual& manual);
+
+/// Prints "gantry: bench NAME: problem" to standard error.
+void complain(const Manual& manual, std::string_view problem);
+
+}  // namespace gantry::bench

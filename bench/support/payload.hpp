@@ -1,0 +1,50 @@
+#pragma once  // bench/support/payload.hpp: what is sent, and how the other side proves it read it.
+
+#include <cstdlib>
+#include <gantry/types.hpp>
+#include <memory>
+
+namespace gantry::bench {
+
+/// The 64-bit sum of all words, a shorter last one filled with zeros. Reads every byte once; the
+/// one way of reading a payload, the same for all subjects.
+[[nodiscard]] std::uint64_t checksum(ConstByteSpan bytes) noexcept;
+
+/// Private memory on page boundaries, every page present.
+class Buffer {
+ public:
+  explicit Buffer(Bytes size);
+
+  [[nodiscard]] ByteSpan bytes() const noexcept { return {memory_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const noexcept { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  Bytes size_;
+};
+
+/// A message that differs from trip to trip, so that an old one is not taken for the new one.
+class Payload {
+ public:
+  /// `size` is at least kSmallestSize.
+  explicit Payload(Bytes size);
+
+  /// New values for the first, the last and one random word.
+  void change() noexcept;
+
+  [[nodiscard]] ConstByteSpan bytes() const noexcept { return buffer_.bytes(); }
+  [[nodiscard]] std::uint64_t checksum() const noexcept { return sum_; }  ///< Kept up to date.
+
+ private:
+  std::uint64_t random() noexcept;
+  void put(Bytes word, std::uint64_t value) noexcept;
+
+  Buffer buffer_;
+  Bytes words_;
+  std::uint64_t state_ = 0x9e3779b97f4a7c15;  // any value but 0
+  std::uint64_t sum_ = 0;
+};
+
+}  // namespace gantry::bench

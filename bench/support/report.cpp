@@ -1,0 +1,58 @@
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace gantry::bench {
+namespace {
+
+using nlohmann::json;
+
+json machine_json(const MachineFacts& machine, const CpuPair& cpus) {
+  json caches = json::array();
+  for (const CacheFacts& cache : machine.caches) {
+    caches.push_back({{"level", cache.level}, {"bytes", cache.bytes}, {"count", cache.count}});
+  }
+  json facts = {{"cpu_model", machine.cpu_model},
+                {"cpus", machine.cpus},
+                {"memory_bytes", machine.memory_bytes},
+                {"caches", caches},
+                {"kernel", machine.kernel},
+                {"pinned_cpus", {cpus.requester, cpus.responder}}};
+  if (cpus.shared()) facts["note"] = "only one CPU is allowed: both ends of a pair share it";
+  return facts;
+}
+
+json row_json(const Row& row) {
+  return {{"case", row.case_name},  {"subject", row.subject}, {"bytes", row.bytes},
+          {"metric", row.metric},   {"unit", row.unit},       {"value", row.summary.value},
+          {"min", row.summary.min}, {"max", row.summary.max}, {"rounds", row.summary.rounds}};
+}
+
+}  // namespace
+
+const Row* Report::find(Bytes bytes, std::string_view subject,
+                        std::string_view metric) const noexcept {
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& candidate) {
+    return candidate.bytes == bytes && candidate.subject == subject && candidate.metric == metric;
+  });
+  return row == rows.end() ? nullptr : &*row;
+}
+
+std::string to_json(const Report& report) {
+  json results = json::array();
+  for (const Row& row : report.rows) results.push_back(row_json(row));
+  json skipped = json::array();
+  for (const Skipped& peer : report.skipped) {
+    skipped.push_back({{"subject", peer.subject}, {"reason", peer.reason}});
+  }
+  const json document = {{"bench", report.bench},
+                         {"machine", machine_json(report.machine, report.cpus)},
+                         {"results", results},
+                         {"skipped", skipped}};
+  return document.dump(2) + "\n";
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,50 @@
+#pragma once  // bench/support/report.hpp: what a benchmark found, for machines and for people.
+
+#include <gantry/runtime.hpp>
+#include <string>
+#include <vector>
+
+#include "cpus.hpp"
+#include "statistics.hpp"
+
+namespace gantry::bench {
+
+inline constexpr std::string_view kLatencyP50 = "latency_p50";
+inline constexpr std::string_view kLatencyP99 = "latency_p99";
+inline constexpr std::string_view kThroughput = "throughput";
+inline constexpr std::string_view kCpuPerGb = "cpu_per_gb";
+
+/// One figure. `bytes` is the size of the case.
+struct Row {
+  std::string case_name;
+  std::string subject;
+  Bytes bytes = 0;
+  std::string_view metric;
+  std::string_view unit;
+  Summary summary;
+};
+
+struct Skipped {
+  std::string subject;
+  std::string reason;
+};
+
+struct Report {
+  std::string bench;
+  MachineFacts machine;
+  CpuPair cpus;
+  std::vector<Row> rows;
+  std::vector<Skipped> skipped;
+
+  /// The row of that case, subject and metric; null when there is none.
+  [[nodiscard]] const Row* find(Bytes bytes, std::string_view subject,
+                                std::string_view metric) const noexcept;
+};
+
+/// The document of the benchmark contract.
+[[nodiscard]] std::string to_json(const Report& report);
+
+/// A table for each case. Ratios are times of `reference`'s p50.
+[[nodiscard]] std::string to_table(const Report& report, std::string_view reference);
+
+}  // namespace gantry::bench

@@ -1,0 +1,40 @@
+# How every target of this project is compiled, and how a test is declared.
+
+find_program(GANTRY_CCACHE ccache)
+if(GANTRY_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${GANTRY_CCACHE})
+endif()
+find_program(GANTRY_MOLD mold)
+if(GANTRY_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor
+                    -Wold-style-cast -Woverloaded-virtual -Wnull-dereference)
+if(GANTRY_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(GANTRY_SANITIZE)
+  add_compile_options(-fsanitize=${GANTRY_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${GANTRY_SANITIZE})
+  # The sanitizers' own bookkeeping trips these in library headers.
+  add_compile_options(-Wno-null-dereference -Wno-maybe-uninitialized)
+  if(GANTRY_SANITIZE MATCHES thread)
+    add_compile_options(-Wno-tsan)  # fences: each has a twin the sanitizer sees, docs/mechanisms
+  endif()
+endif()
+
+# gantry_test(NAME files... [LIBRARIES ...] [LABELS ...]): one Google Test program per room.
+function(gantry_test name)
+  if(NOT GANTRY_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "LIBRARIES;LABELS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE gantry gantry_private GTest::gmock GTest::gtest_main
+                                        ${arg_LIBRARIES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300)
+endfunction()

@@ -1,0 +1,27 @@
+# What `cmake --install` puts where, and how other projects find it: find_package(gantry) gives
+# gantry::gantry, pkg-config gives gantry.pc. Both stay right when the installed tree is moved.
+include(CMakePackageConfigHelpers)
+
+set(gantry_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gantry)
+install(TARGETS gantry EXPORT gantry-targets)
+install(DIRECTORY include/gantry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(EXPORT gantry-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
+
+configure_package_config_file(cmake/gantry-config.cmake.in gantry-config.cmake
+                              INSTALL_DESTINATION ${gantry_cmake_dir})
+write_basic_package_version_file(gantry-config-version.cmake COMPATIBILITY SameMajorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/gantry-config.cmake
+              ${PROJECT_BINARY_DIR}/gantry-config-version.cmake
+        DESTINATION ${gantry_cmake_dir})
+
+# A shared library brings what it uses along; with a static one the user's program links that too.
+if(BUILD_SHARED_LIBS)
+  set(gantry_pc_private .private)
+endif()
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
+           BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
+           OUTPUT_VARIABLE gantry_pc_prefix)
+list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
+configure_file(cmake/gantry.pc.in gantry.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/gantry.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

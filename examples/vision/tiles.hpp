@@ -1,0 +1,38 @@
+#pragma once  // tiles.hpp: frames into normalised tiles, and tiles back into pictures.
+
+#include <opencv2/core.hpp>
+
+#include "messages.hpp"
+
+namespace vision {
+
+/// The size a frame is brought to before it is tiled: its own if 4 x 4 tiles cover it with some
+/// overlap, else the nearest that they do. Keeps the aspect ratio up to 24:7.
+[[nodiscard]] cv::Size tiled_size(cv::Size video);
+
+/// Where the tiles of a frame of that size lie, row by row: evenly spread, edge to edge.
+[[nodiscard]] std::array<TilePlace, kTilesPerFrame> tile_grid(std::uint32_t frame, cv::Size size);
+
+/// Colour planes of a frame at its tiled size, ready to be cut.
+class Planes {
+ public:
+  explicit Planes(const cv::Mat& bgr);
+  [[nodiscard]] cv::Size size() const { return planes_[0].size(); }
+  /// Writes one tile as fp32 planes R, G, B: (value / 255 - mean) / deviation of ImageNet.
+  void write_tile(const TilePlace& place, float* tile) const;
+
+ private:
+  std::array<cv::Mat, kChannels> planes_;  // B, G, R
+};
+
+/// From a normalised value of channel `rgb` (0 is R) back to 0..255: value * scale + offset.
+struct PixelScale {
+  float scale;
+  float offset;
+};
+[[nodiscard]] PixelScale pixel_scale(std::size_t rgb) noexcept;
+
+/// The BGR picture of a normalised tile.
+[[nodiscard]] cv::Mat tile_picture(const float* tile);
+
+}  // namespace vision

@@ -1,0 +1,23 @@
+#include "base/clock.hpp"
+
+#include <fstream>
+#include <string>
+
+namespace gantry {
+
+bool tsc_is_clock() noexcept {
+  // The kernel has watched the counter since boot; its choice is better than a CPUID bit.
+  std::ifstream file("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  std::string source;
+  return static_cast<bool>(file >> source) && source == "tsc";
+}
+
+double ns_per_tick(const ClockPair& start) noexcept {
+  constexpr std::uint64_t kEnough = 1'000'000;
+  ClockPair end = ClockPair::now();
+  while (end.ns - start.ns < kEnough) end = ClockPair::now();
+  const auto ticks = end.ticks - start.ticks;
+  return ticks == 0 ? 1.0 : static_cast<double>(end.ns - start.ns) / static_cast<double>(ticks);
+}
+
+}  // namespace gantry

@@ -1,0 +1,52 @@
+#include <gantry/types.hpp>
+
+namespace gantry {
+
+std::string_view to_string(Code code) noexcept {
+  switch (code) {
+    case Code::invalid_argument:
+      return "invalid argument";
+    case Code::not_found:
+      return "not found";
+    case Code::already_exists:
+      return "already exists";
+    case Code::permission_denied:
+      return "permission denied";
+    case Code::out_of_memory:
+      return "out of memory";
+    case Code::too_large:
+      return "too large";
+    case Code::timed_out:
+      return "timed out";
+    case Code::interrupted:
+      return "interrupted";
+    case Code::closed:
+      return "closed";
+    case Code::peer_gone:
+      return "peer gone";
+    case Code::peer_misbehaved:
+      return "peer misbehaved";
+    case Code::unsupported:
+      return "unsupported";
+    case Code::system:
+      return "system error";
+  }
+  return "unknown";
+}
+
+std::string to_string(const Error& error) {
+  return error.hint.empty() ? error.message : error.message + "; " + error.hint;
+}
+
+Deadline Deadline::after(std::chrono::nanoseconds wait) noexcept {
+  const auto now = Clock::now();
+  return wait > Clock::time_point::max() - now ? never() : Deadline(now + wait);
+}
+
+std::chrono::nanoseconds Deadline::left() const noexcept {
+  if (is_never()) return std::chrono::nanoseconds::max();
+  const auto left = at_ - Clock::now();
+  return left > left.zero() ? left : left.zero();
+}
+
+}  // namespace gantry

@@ -1,0 +1,180 @@
+#include "base/socket.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+namespace gantry {
+namespace {
+
+struct Address {
+  sockaddr_un un{};
+  Fd directory;  // must stay open while `un` is used
+};
+
+// sun_path holds 107 characters; through /proc/self/fd any folder fits.
+Result<Address> address_of(const std::string& directory, const std::string& file) {
+  Address address;
+  address.un.sun_family = AF_UNIX;
+  std::string path = directory + "/" + file;
+  if (path.size() >= sizeof address.un.sun_path) {
+    address.directory.reset(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!address.directory) return fail_errno(directory);
+    path = fmt::format("/proc/self/fd/{}/{}", address.directory.get(), file);
+    if (path.size() >= sizeof address.un.sun_path)
+      return fail(Code::invalid_argument, file + ": the name is too long for a socket");
+  }
+  std::memcpy(address.un.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+Result<Fd> make_socket(int flags) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
+  if (!socket) return fail_errno("socket");
+  return socket;
+}
+
+const sockaddr* as_sockaddr(const sockaddr_un& un) {
+  return reinterpret_cast<const sockaddr*>(&un);
+}
+
+using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)>;
+
+// Owns at once whatever descriptors came, so that no early return can leak one.
+std::vector<Fd> take_fds(msghdr& header) {
+  std::vector<Fd> fds;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+      fds.emplace_back(descriptor);
+    }
+  }
+  return fds;
+}
+
+}  // namespace
+
+Result<Fd> listen_at(const std::string& directory, const std::string& file) {
+  GANTRY_ASSIGN(const Address address, address_of(directory, file));
+  GANTRY_ASSIGN(Fd socket, make_socket(SOCK_NONBLOCK));
+  // Bound by mode, not by umask, which belongs to the whole process: nobody can connect before
+  // listen(), and by then the mode stands.
+  if (::bind(socket.get(), as_sockaddr(address.un), sizeof address.un) != 0)
+    return fail_errno(file);
+  if (::chmod(address.un.sun_path, 0600) != 0) return fail_errno(file);
+  if (::listen(socket.get(), 64) != 0) return fail_errno(file);
+  return socket;
+}
+
+Result<Fd> connect_to(const std::string& directory, const std::string& file, bool* stale) {
+  if (stale != nullptr) *stale = false;
+  GANTRY_ASSIGN(const Address address, address_of(directory, file));
+  // Not blocking: a listener whose backlog is full answers EAGAIN instead of hanging us.
+  GANTRY_ASSIGN(Fd socket, make_socket(SOCK_NONBLOCK));
+  if (::connect(socket.get(), as_sockaddr(address.un), sizeof address.un) == 0) return socket;
+  if (errno == ECONNREFUSED) {
+    if (stale != nullptr) *stale = true;
+    return fail(Code::not_found, file + ": nobody listens");
+  }
+  if (errno == EAGAIN) return fail(Code::timed_out, file + ": too many are waiting to join");
+  return fail_errno(file);
+}
+
+Result<void> send_packet(int socket, ConstByteSpan bytes, std::span<const int> fds) {
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg reads only
+  alignas(cmsghdr) ControlBuffer control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = fds.empty() ? nullptr : control.data();
+  header.msg_controllen = fds.empty() ? 0 : CMSG_SPACE(fds.size_bytes());
+  if (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr) {
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+  }
+  for (;;) {
+    // A peer that does not read its socket is dropped, not waited for.
+    if (::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};
+    if (errno == EINTR) continue;
+    if (errno == EPIPE || errno == ECONNRESET)
+      return fail(Code::peer_gone, "the other process closed the channel");
+    if (errno == EAGAIN)
+      return fail(Code::peer_misbehaved, "the other process does not read its channel socket");
+    return fail_errno("sendmsg");
+  }
+}
+
+Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline) {
+  for (;;) {
+    GANTRY_ASSIGN(const bool ready, wait_readable(socket, deadline));
+    if (!ready) return fail(Code::timed_out, "no answer over the channel socket in time");
+    iovec part{into.data(), into.size()};
+    alignas(cmsghdr) ControlBuffer control{};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    const ssize_t got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0 && errno == ECONNRESET) return Packet{};
+    if (got < 0) return fail_errno("recvmsg");
+    Packet packet{static_cast<std::size_t>(got), take_fds(header)};
+    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+      return fail(Code::peer_misbehaved, "a packet over the channel socket is too large");
+    return packet;
+  }
+}
+
+Result<PeerIdentity> peer_of(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return fail_errno("SO_PEERCRED");
+  return PeerIdentity{credentials.pid, credentials.uid};
+}
+
+Fd peer_pidfd(int socket, pid_t pid) {
+  int descriptor = -1;
+  socklen_t size = sizeof descriptor;
+  // Linux 6.5 and later: no race with a reused process id.
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &size) == 0)
+    return Fd(descriptor);
+  if (pid <= 0) return {};
+  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
+int poll_timeout_ms(Deadline deadline) noexcept {
+  if (deadline.is_never()) return -1;
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(deadline.left()).count();
+  return static_cast<int>(std::min<decltype(ms)>(ms, std::numeric_limits<int>::max()));
+}
+
+Result<bool> wait_readable(int descriptor, Deadline deadline) {
+  for (;;) {
+    pollfd entry{descriptor, POLLIN, 0};
+    const int ready = ::poll(&entry, 1, poll_timeout_ms(deadline));
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+    if (errno != EINTR) return fail_errno("poll");
+  }
+}
+
+}  // namespace gantry

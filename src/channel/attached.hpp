@@ -1,0 +1,28 @@
+#pragma once  // channel/attached.hpp: the consumer as its producer knows it.
+
+#include <gantry/channel.hpp>
+#include <optional>
+
+#include "channel/format.hpp"
+#include "channel/protocol.hpp"
+#include "sync/doorbell.hpp"
+
+namespace gantry {
+
+/// Everything a consumer handed over when it joined. Made by the doorman, then constant but for
+/// the ringer; the pages behind `page` are the consumer's and may hold anything.
+struct Attached {
+  Fd socket;
+  Fd pidfd;  // empty: only the socket tells of its death
+  Fd event;  // rung when it sleeps and a message is there
+  Region memory;
+  Metrics metrics;
+  pid_t pid = 0;
+  Ringer ringer;
+
+  [[nodiscard]] const ConsumerPage& page() const noexcept {
+    return *reinterpret_cast<const ConsumerPage*>(memory.data());
+  }
+};
+
+}  // namespace gantry

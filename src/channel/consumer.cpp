@@ -1,0 +1,314 @@
+#include "channel/consumer.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/event.hpp"
+#include "channel/metrics_page.hpp"
+#include "channel/rendezvous.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr std::size_t kMaxSlabs = 4096;  // a hostile producer's descriptors end here
+constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
+
+// Token of a held message: its slot above its sequence.
+constexpr unsigned kSequenceBits = 56;
+constexpr std::uint64_t token_of(std::uint32_t slot, std::uint64_t sequence) {
+  return (std::uint64_t{slot} << kSequenceBits) | sequence;
+}
+
+}  // namespace
+
+// ---- joining -------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
+                                                             const ChannelOptions& options,
+                                                             Deadline deadline) {
+  GANTRY_TRY(check_channel_name(name));
+  std::shared_ptr<Impl> impl(new Impl);
+  impl->name_ = name;
+  impl->options_ = options;
+  GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.directory));
+  GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
+  impl->metrics_.meter()->opened();
+  // A producer may end between our connecting and its answer; then its successor is looked for.
+  constexpr int kTries = 3;
+  for (int attempt = 1;; ++attempt) {
+    GANTRY_ASSIGN(Fd socket, find_producer(impl->options_.directory, impl->name_,
+                                           options.interrupt_descriptor, deadline));
+    auto joined = impl->join(std::move(socket));
+    if (joined) return impl;
+    Error& error = joined.error();
+    if (error.code == Code::peer_gone && attempt < kTries && !deadline.passed()) continue;
+    error.message = fmt::format("channel '{}': {}", name, error.message);
+    return tl::unexpected(std::move(error));
+  }
+}
+
+Result<void> Consumer::Impl::join(Fd socket) {
+  const Deadline deadline = Deadline::after(kHandshakeTime);
+  WirePacket hello;
+  hello.kind = PacketKind::hello;
+  hello.purpose = Purpose::join;
+  GANTRY_TRY(send_wire(socket.get(), hello));
+  GANTRY_ASSIGN(Received welcome, expect_wire(socket.get(), PacketKind::welcome, 3, deadline));
+  GANTRY_ASSIGN(producer_memory_,
+                Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
+  producer_event_ = std::move(welcome.fds[1]);
+  if (page().magic != kProducerMagic || page().version != kFormatVersion)
+    return fail(Code::peer_misbehaved, "the producer's page is of another format");
+  GANTRY_TRY(make_own_page());
+  WirePacket joining;
+  joining.kind = PacketKind::join;
+  const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
+  GANTRY_TRY(send_wire(socket.get(), joining, fds));
+  GANTRY_TRY(expect_wire(socket.get(), PacketKind::ready, 0, deadline));
+  GANTRY_ASSIGN(const PeerIdentity peer, peer_of(socket.get()));
+  producer_pid_ = peer.pid;
+  pidfd_ = peer_pidfd(socket.get(), peer.pid);
+  socket_ = std::move(socket);
+  reader_.emplace(page().cells);
+  metrics_.meter()->connected();
+  return {};
+}
+
+// The producer is told now, though messages still held keep the memory alive.
+void Consumer::Impl::leave() noexcept {
+  ::shutdown(socket_.get(), SHUT_RDWR);
+}
+
+Result<void> Consumer::Impl::make_own_page() {
+  GANTRY_ASSIGN(event_, make_event());
+  GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ConsumerPage)), "gantry-consumer"));
+  auto* page = new (memory_.data()) ConsumerPage{};
+  page->magic = kConsumerMagic;
+  page->version = kFormatVersion;
+  return {};
+}
+
+// ---- receiving -----------------------------------------------------------------------------
+
+bool Consumer::Impl::at_end() const noexcept {
+  const std::uint64_t end = page().end.load(std::memory_order_seq_cst);  // [E]
+  return end != 0 && reader_->taken() + 1 >= end;
+}
+
+Result<Message> Consumer::Impl::slow_receive(Deadline deadline) {
+  Impl* const self = this;
+  auto any = receive(std::span(&self, 1), deadline);
+  if (!any) return tl::unexpected(std::move(any).error());
+  return std::move(any->message);
+}
+
+Result<Consumer::Any> Consumer::Impl::receive(std::span<Impl* const> ends, Deadline deadline) {
+  const std::uint64_t asked = Meter::ticks();
+  std::vector<SleepIntent*> intents;
+  for (Impl* end : ends) intents.push_back(&end->own().consumer_sleeps);
+  const auto news = [ends] {
+    return std::any_of(ends.begin(), ends.end(),
+                       [](const Impl* end) { return !end->is_over() && end->has_news(); });
+  };
+  for (;;) {
+    bool all_over = true;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      Impl& end = *ends[i];
+      if (end.finished_) continue;
+      if (!end.broken_ && end.reader_->ready()) {
+        end.metrics_.meter()->waited(Meter::ticks() - asked);
+        auto message = end.take(asked);
+        if (!message) return tl::unexpected(std::move(message).error());
+        return Any{i, std::move(*message)};
+      }
+      if (end.broken_ || end.gone_ || end.at_end()) {
+        Error error = end.ending_error();
+        if (error.code != Code::closed) return tl::unexpected(std::move(error));
+        continue;
+      }
+      all_over = false;
+    }
+    if (all_over)
+      return fail(Code::closed, fmt::format("channel '{}': the stream has ended",
+                                            ends.empty() ? "" : ends[0]->name_));
+    const Impl& first = *ends.front();
+    WaitPoint point{intents, {}, first.options_.interrupt_descriptor};
+    for (const Impl* end : ends)
+      for (const int descriptor : {end->event_.get(), end->socket_.get(), end->pidfd_.get()})
+        point.descriptors.push_back({end->is_over() ? -1 : descriptor, POLLIN, 0});
+    const Woken woken = wait_once(point, first.options_.spin, deadline, news);
+    if (woken == Woken::interrupted)
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name_));
+    if (woken == Woken::timed_out)
+      return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name_));
+    if (woken == Woken::look)
+      for (std::size_t i = 0; i < ends.size(); ++i)
+        ends[i]->examine_peer(std::span(point.descriptors).subspan(i * kDescriptors, kDescriptors));
+  }
+}
+
+// Event, socket, pidfd, as receive() lists them.
+void Consumer::Impl::examine_peer(std::span<const pollfd> events) {
+  if (events[0].revents != 0) drain(event_.get());
+  if (events[2].revents != 0) gone_ = true;
+  if (events[1].revents == 0) return;
+  // News of slabs, or the hang-up. The producer may be dead and its last packets still to be read.
+  const auto heard = hear_of_slabs(Deadline::now());
+  if (!heard && heard.error().code == Code::peer_gone) gone_ = true;
+  if (!heard && heard.error().code == Code::peer_misbehaved) broken_ = true;
+}
+
+// Why nothing more will come. What had been published before the producer went has been taken.
+Error Consumer::Impl::ending_error() {
+  if (broken_) return misbehaved("it broke the channel's format");
+  if (at_end()) {
+    finished_ = true;
+    return {Code::closed, fmt::format("channel '{}': the stream has ended", name_), ""};
+  }
+  sweep_if_stale(options_.directory, name_);
+  return {Code::peer_gone,
+          fmt::format("channel '{}': the producer (process {}) is gone before the stream's end",
+                      name_, producer_pid_),
+          ""};
+}
+
+Error Consumer::Impl::misbehaved(std::string_view what) {
+  broken_ = true;
+  return {Code::peer_misbehaved,
+          fmt::format("channel '{}': not believing the producer (process {}): {}", name_,
+                      producer_pid_, what),
+          ""};
+}
+
+Result<Message> Consumer::Impl::take(std::uint64_t asked) {
+  if (broken_) return tl::unexpected(misbehaved("it broke the channel's format"));
+  MessageRecord record;  // NOLINT: copied first, then checked, then used
+  std::uint64_t sequence = 0;
+  reader_->take(own().taken, [&](const MessageRecord& shared, std::uint64_t number) {
+    std::memcpy(static_cast<void*>(&record), &shared, sizeof record);
+    sequence = number;
+  });
+  ring_producer();
+  auto message = view(record, sequence);
+  if (!message) return message;
+  Meter& meter = *metrics_.meter();
+  meter.message(record.bytes);
+  meter.handoff(Meter::ticks() - std::max(asked, record.ticks));
+  return message;
+}
+
+Result<Message> Consumer::Impl::view(const MessageRecord& record, std::uint64_t sequence) {
+  if (record.slot == kNoSlot) {
+    if (record.bytes > Message::kInlineBytes)
+      return tl::unexpected(misbehaved(fmt::format("a small message of {} bytes", record.bytes)));
+    metrics_.meter()->copy(CopyEngine::inline_, record.bytes, 0);
+    return Message(ConstByteSpan(record.small).first(record.bytes), sequence);
+  }
+  const CpuCharge charge(*metrics_.meter(), record.bytes, calls_++);
+  if (record.slot >= kMaxSlots)
+    return tl::unexpected(misbehaved(fmt::format("slot {} of {}", record.slot, kMaxSlots)));
+  GANTRY_ASSIGN(Slab* const slab, slab_of(record));
+  const Bytes size = slab->region.size();
+  if (record.offset > size || record.bytes > size - record.offset)
+    return tl::unexpected(misbehaved(fmt::format("a message of {} bytes at {} in a slab of {}",
+                                                 record.bytes, record.offset, size)));
+  const Bytes end = record.offset + record.bytes;
+  if (end > slab->touched) {
+    const Bytes from = std::max(slab->touched, record.offset);
+    GANTRY_TRY(slab->region.touch(from, end - from));
+    slab->touched = end;
+  }
+  return Message(shared_from_this(), token_of(record.slot, sequence),
+                 ConstByteSpan(slab->region.data() + record.offset, record.bytes), sequence);
+}
+
+void Consumer::Impl::give_back(std::uint64_t token) noexcept {
+  const auto slot = static_cast<std::size_t>(token >> kSequenceBits);
+  const std::uint64_t sequence = token & ((std::uint64_t{1} << kSequenceBits) - 1);
+  own().released[slot].store(sequence, std::memory_order_seq_cst);  // [R]
+  ring_producer();
+}
+
+void Consumer::Impl::ring_producer() noexcept {
+  if (ringer_.must_ring(page().producer_sleeps)) ring(producer_event_.get());
+}
+
+// ---- slabs ---------------------------------------------------------------------------------
+
+Result<Consumer::Impl::Slab*> Consumer::Impl::slab_of(const MessageRecord& record) {
+  const Deadline deadline = Deadline::after(kHandshakeTime);
+  for (;;) {
+    const auto found = slabs_.find(record.slab);
+    if (found != slabs_.end()) return &found->second;
+    // Announced before the message was published, so it is in the socket already.
+    auto heard = hear_of_slabs(deadline);
+    if (!heard) return tl::unexpected(misbehaved("a message in memory it never sent"));
+  }
+}
+
+// Takes in at least one packet, waiting for it until `deadline`, and all that are there.
+Result<void> Consumer::Impl::hear_of_slabs(Deadline deadline) {
+  for (bool first = true;; first = false) {
+    auto received = receive_wire(socket_.get(), first ? deadline : Deadline::now());
+    if (!received && received.error().code == Code::timed_out && !first) return {};
+    if (!received) return tl::unexpected(std::move(received).error());
+    if (received->closed) {
+      if (!first) return {};
+      return fail(Code::peer_gone, "the producer hung up");
+    }
+    GANTRY_TRY(learn_slab(*received));
+  }
+}
+
+Result<void> Consumer::Impl::learn_slab(Received& received) {
+  const WirePacket& packet = received.packet;
+  if (packet.kind == PacketKind::slab_gone) {
+    slabs_.erase(packet.slab);
+    return {};
+  }
+  if (packet.kind != PacketKind::slab || received.fds.size() != 1 || slabs_.size() >= kMaxSlabs ||
+      slabs_.contains(packet.slab))
+    return fail(Code::peer_misbehaved, "an unexpected packet from the producer");
+  GANTRY_ASSIGN(Region region, Region::import(received.fds[0].release(), packet.bytes));
+  slabs_.emplace(packet.slab, Slab{std::move(region)});
+  return {};
+}
+
+// ---- the handle ----------------------------------------------------------------------------
+
+Consumer::Consumer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Consumer::Consumer(Consumer&&) noexcept = default;
+Consumer& Consumer::operator=(Consumer&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Consumer::~Consumer() {
+  if (impl_) impl_->leave();
+}
+
+Result<Consumer> Consumer::open(std::string_view name, const ChannelOptions& options,
+                                Deadline deadline) {
+  GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
+  return Consumer(std::move(impl));
+}
+
+Result<Message> Consumer::receive(Deadline deadline) {
+  return impl_->receive(deadline);
+}
+
+Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadline deadline) {
+  std::vector<Impl*> ends;
+  ends.reserve(consumers.size());
+  for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
+  return Impl::receive(ends, deadline);
+}
+
+MetricsReport Consumer::metrics() const {
+  return impl_->metrics();
+}
+
+}  // namespace gantry

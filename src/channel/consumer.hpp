@@ -1,0 +1,82 @@
+#pragma once  // channel/consumer.hpp: the receiving end behind Consumer.
+
+#include <gantry/meter.hpp>
+#include <map>
+
+#include "channel/format.hpp"
+#include "channel/protocol.hpp"
+#include "channel/waiter.hpp"
+
+namespace gantry {
+
+/// Threads: the caller's (one at a time); give_back() from any.
+class Consumer::Impl final : public detail::Keeper,
+                             public std::enable_shared_from_this<Consumer::Impl> {
+ public:
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
+                                            Deadline deadline);
+
+  /// The next message of any of `ends` and its index; see Consumer::receive_any().
+  static Result<Any> receive(std::span<Impl* const> ends, Deadline deadline);
+  /// Of this end alone, when one is ready already: the fast case.
+  [[nodiscard]] Result<Message> receive(Deadline deadline) {
+    const std::uint64_t asked = Meter::ticks();
+    if (reader_->ready()) return take(asked);
+    return slow_receive(deadline);
+  }
+  void leave() noexcept;  ///< The producer sees the hang-up.
+  [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
+
+  void give_back(std::uint64_t token) noexcept override;
+
+ private:
+  struct Slab {
+    Region region;
+    Bytes touched = 0;  // present in our page tables below this
+  };
+
+  Impl() = default;
+  Result<void> join(Fd socket);
+  Result<void> make_own_page();
+
+  [[nodiscard]] const ProducerPage& page() const noexcept {
+    return *reinterpret_cast<const ProducerPage*>(producer_memory_.data());
+  }
+  [[nodiscard]] ConsumerPage& own() noexcept {
+    return *reinterpret_cast<ConsumerPage*>(memory_.data());
+  }
+  [[nodiscard]] bool at_end() const noexcept;
+  [[nodiscard]] bool has_news() const noexcept { return reader_->ready() || at_end(); }
+  [[nodiscard]] bool is_over() const noexcept { return finished_ || broken_; }
+
+  Result<Message> slow_receive(Deadline deadline);
+  Result<Message> take(std::uint64_t asked);
+  Result<Message> view(const MessageRecord& record, std::uint64_t sequence);
+  Result<Slab*> slab_of(const MessageRecord& record);
+  Result<void> hear_of_slabs(Deadline deadline);
+  Result<void> learn_slab(Received& received);
+  void examine_peer(std::span<const pollfd> events);
+  Error ending_error();
+  Error misbehaved(std::string_view what);
+  void ring_producer() noexcept;
+
+  std::string name_;
+  ChannelOptions options_;
+  Fd socket_;
+  Fd pidfd_;           // of the producer; empty: only the socket tells of its death
+  Fd producer_event_;  // rung when the producer sleeps and a credit goes back
+  Fd event_;           // rung by the producer when this end sleeps
+  Region producer_memory_;
+  Region memory_;  // the consumer page
+  Metrics metrics_;
+  pid_t producer_pid_ = 0;
+  std::uint64_t calls_ = 0;
+  std::optional<RingReader<MessageRecord>> reader_;
+  Ringer ringer_;
+  std::map<std::uint32_t, Slab> slabs_;
+  bool gone_ = false;      // the producer died or hung up; what it published may still be there
+  bool finished_ = false;  // the end was reached and told
+  bool broken_ = false;    // the producer broke the format; nothing of it is believed any more
+};
+
+}  // namespace gantry

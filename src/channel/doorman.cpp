@@ -1,0 +1,173 @@
+#include "channel/doorman.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+
+#include "base/event.hpp"
+#include "base/memfd.hpp"
+#include "channel/metrics_page.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kMaxCallers = 16;
+constexpr std::chrono::seconds kHandshakeTime{5};
+// Places of the poll set before the callers'.
+constexpr std::size_t kWake = 0, kListener = 1, kConsumer = 2, kConsumerLife = 3, kCallers = 4;
+
+void refuse(int socket, Code reason) {
+  WirePacket packet;
+  packet.kind = PacketKind::refused;
+  packet.reason = static_cast<std::uint32_t>(reason);
+  // It may be gone already; then there is nobody to tell.
+  static_cast<void>(send_wire(socket, packet));
+}
+
+// The consumer's page, event and metrics, each checked before it is believed.
+Result<std::unique_ptr<Attached>> examine(std::vector<Fd>& fds) {
+  auto consumer = std::make_unique<Attached>();
+  GANTRY_ASSIGN(consumer->memory,
+                Region::import(fds[0].release(), shared_size(sizeof(ConsumerPage))));
+  consumer->event = std::move(fds[1]);
+  // A consumer's event that blocked would stop the producer's thread when it rings.
+  const int flags = ::fcntl(consumer->event.get(), F_GETFL);
+  if (flags < 0 || (flags & O_NONBLOCK) == 0)
+    return fail(Code::peer_misbehaved, "the consumer's event would block the producer");
+  GANTRY_ASSIGN(consumer->metrics, Metrics::adopt(fds[2].release(), false));
+  if (consumer->page().magic != kConsumerMagic || consumer->page().version != kFormatVersion)
+    return fail(Code::peer_misbehaved, "the consumer's page is of another format");
+  return consumer;
+}
+
+}  // namespace
+
+Result<void> Doorman::start() {
+  GANTRY_ASSIGN(wake_, make_event());
+  try {
+    thread_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)");
+  }
+  return {};
+}
+
+void Doorman::stop() {
+  if (!thread_.joinable()) return;
+  ring(wake_.get());
+  thread_.join();
+}
+
+void Doorman::serve() {
+  while (!stopping_) {
+    wait_for_events();
+    if (events_[kWake].revents != 0) stopping_ = true;
+    // Callers first and from behind: hear() may drop one, accept_callers() adds.
+    for (std::size_t i = callers_.size(); i-- > 0;)
+      if (events_[kCallers + i].revents != 0) hear(i);
+    if (events_[kListener].revents != 0) accept_callers();
+    watch_consumer();
+    forget_late_callers();
+  }
+}
+
+void Doorman::wait_for_events() {
+  events_.assign({{wake_.get(), POLLIN, 0},
+                  {callers_.size() < kMaxCallers ? listener_ : -1, POLLIN, 0},
+                  {consumer_socket_, POLLIN, 0},
+                  {consumer_pidfd_, POLLIN, 0}});
+  for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
+  if (::poll(events_.data(), events_.size(), poll_timeout_ms(next_deadline())) < 0)
+    for (pollfd& event : events_) event.revents = 0;  // a signal: just look again
+}
+
+Deadline Doorman::next_deadline() const {
+  Deadline next = Deadline::never();
+  for (const Caller& caller : callers_)
+    if (caller.until.left() < next.left()) next = caller.until;
+  return next;
+}
+
+void Doorman::accept_callers() {
+  while (callers_.size() < kMaxCallers) {
+    Fd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    const auto identity = peer_of(socket.get());
+    if (!identity) continue;
+    // The socket's mode admits nobody else but root; this holds where modes are not honoured.
+    if (identity->uid != ::geteuid() && identity->uid != 0) {
+      refuse(socket.get(), Code::permission_denied);
+      continue;
+    }
+    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime)});
+  }
+}
+
+// Whatever goes wrong with a caller costs it its place here and nobody anything else.
+void Doorman::hear(std::size_t index) {
+  Caller& caller = callers_[index];
+  auto received = receive_wire(caller.socket.get(), Deadline::now());
+  const bool stays = received && !received->closed && answer(caller, *received);
+  if (!stays) callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+// True while the caller is to be heard again.
+bool Doorman::answer(Caller& caller, Received& received) {
+  const WirePacket& packet = received.packet;
+  if (packet.kind == PacketKind::join && caller.welcomed) {
+    static_cast<void>(let_in(caller, received));
+    return false;
+  }
+  if (packet.kind != PacketKind::hello || caller.welcomed) return false;
+  if (packet.purpose == Purpose::inspect) {
+    const auto [status, fds] = household_.status();
+    static_cast<void>(send_wire(caller.socket.get(), status, fds));
+    return false;
+  }
+  if (household_.has_consumer()) {
+    refuse(caller.socket.get(), Code::already_exists);
+    return false;
+  }
+  WirePacket welcome;
+  welcome.kind = PacketKind::welcome;
+  const auto fds = household_.welcome_descriptors();
+  caller.welcomed = true;
+  return send_wire(caller.socket.get(), welcome, fds).has_value();
+}
+
+Result<void> Doorman::let_in(Caller& caller, Received& received) {
+  if (household_.has_consumer()) {
+    refuse(caller.socket.get(), Code::already_exists);
+    return {};
+  }
+  if (received.fds.size() != 3)
+    return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
+  GANTRY_ASSIGN(auto consumer, examine(received.fds));
+  consumer->pid = caller.identity.pid;
+  consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
+  consumer->socket = std::move(caller.socket);
+  const int socket = consumer->socket.get();
+  const int pidfd = consumer->pidfd.get();
+  GANTRY_TRY(household_.admit(std::move(consumer)));
+  consumer_socket_ = socket;
+  consumer_pidfd_ = pidfd;
+  return {};
+}
+
+// After joining a consumer has nothing more to say: any event is its end.
+void Doorman::watch_consumer() {
+  if (events_[kConsumer].revents == 0 && events_[kConsumerLife].revents == 0) return;
+  consumer_socket_ = -1;
+  consumer_pidfd_ = -1;
+  household_.consumer_left();
+}
+
+void Doorman::forget_late_callers() {
+  std::erase_if(callers_, [](const Caller& caller) { return caller.until.passed(); });
+}
+
+}  // namespace gantry

@@ -1,0 +1,73 @@
+#pragma once  // channel/format.hpp: the two shared pages of a channel. docs/formats/channel.md
+
+#include <array>
+#include <cstddef>
+#include <gantry/channel.hpp>
+
+#include "sync/doorbell.hpp"
+#include "sync/spsc/sequence_ring.hpp"
+
+namespace gantry {
+
+inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::uint64_t kProducerMagic = 0x31444f5250544e47;  // "GNTPROD1"
+inline constexpr std::uint64_t kConsumerMagic = 0x31534e4f43544e47;  // "GNTCONS1"
+inline constexpr unsigned kMaxSlots = 64;
+/// Twice the slots: as many small messages without a slot may be unread when all loans come.
+inline constexpr unsigned kCells = 2 * kMaxSlots;
+
+/// `slot` of a record whose payload is in the record itself.
+inline constexpr std::uint32_t kNoSlot = 0xffffffff;
+
+/// What the ring carries: where a message lies, or the whole of a small one.
+struct MessageRecord {
+  std::uint64_t ticks;   // when it was published, Meter::ticks()
+  std::uint64_t bytes;   // payload
+  std::uint64_t offset;  // in the slab
+  std::uint32_t slab;    // pool's slab number
+  std::uint32_t slot;    // credit it holds, or kNoSlot
+  std::uint64_t reserved[3];
+  std::array<std::byte, Message::kInlineBytes> small;
+};
+using MessageCell = RingCell<MessageRecord>;
+
+/// Written by the producer, mapped read-only by the consumer.
+struct ProducerPage {
+  // Constant from before it is shared.
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t slots;
+  // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
+  alignas(64) std::atomic<std::uint64_t> end;
+  alignas(64) SleepIntent producer_sleeps;  // waits for a credit, or for the stream's last taking
+  alignas(64) std::array<MessageCell, kCells> cells;
+};
+
+/// Written by the consumer, mapped read-only by the producer.
+struct ConsumerPage {
+  std::uint64_t magic;
+  std::uint32_t version;
+  alignas(64) std::atomic<std::uint64_t> taken;  // sequence of the newest message taken. [T]
+  alignas(64) SleepIntent consumer_sleeps;       // waits for a message
+  // By slot: the sequence of the newest message released from it. [R]
+  alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> released;
+};
+
+// Other processes, perhaps of another build, read these: change one and kFormatVersion changes.
+static_assert(sizeof(MessageCell) == 128 && alignof(MessageCell) == 64);
+static_assert(offsetof(MessageCell, record) == 8);
+static_assert(offsetof(ProducerPage, end) == 64);
+static_assert(offsetof(ProducerPage, producer_sleeps) == 128);
+static_assert(offsetof(ProducerPage, cells) == 192);
+static_assert(sizeof(ProducerPage) == 192 + 128 * 128);
+static_assert(offsetof(ConsumerPage, taken) == 64);
+static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
+static_assert(offsetof(ConsumerPage, released) == 192);
+static_assert(sizeof(ConsumerPage) == 192 + 512);
+
+inline constexpr Bytes kPageGrain = 4096;
+[[nodiscard]] constexpr Bytes shared_size(Bytes size) noexcept {
+  return (size + kPageGrain - 1) / kPageGrain * kPageGrain;
+}
+
+}  // namespace gantry

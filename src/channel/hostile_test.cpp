@@ -1,0 +1,345 @@
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <new>
+#include <thread>
+
+#include "base/event.hpp"
+#include "base/memfd.hpp"
+#include "channel/format.hpp"
+#include "channel/metrics_page.hpp"
+#include "channel/protocol.hpp"
+#include "channel/rendezvous.hpp"
+#include "channel/test_support.hpp"
+
+// A peer that breaks every rule it can: it costs itself the channel and nobody anything else.
+namespace gantry {
+namespace {
+
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::soon;
+
+// ---- hostile consumers ---------------------------------------------------------------------
+
+class HostileConsumer : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.slots = 2;
+    out_.emplace(*make_producer("frames", options_));
+  }
+  Fd call() { return *connect_to(directory_.path(), "frames.sock"); }
+  static void say(const Fd& socket, PacketKind kind, std::span<const int> fds = {},
+                  Purpose purpose = Purpose::join) {
+    WirePacket packet;
+    packet.kind = kind;
+    packet.purpose = purpose;
+    ASSERT_TRUE(send_wire(socket.get(), packet, fds));
+  }
+  Received welcome(const Fd& socket) {
+    say(socket, PacketKind::hello);
+    return *expect_wire(socket.get(), PacketKind::welcome, 3, soon());
+  }
+  /// The channel still serves an honest consumer.
+  void expect_unharmed() {
+    auto in = Consumer::open("frames", options_, soon());
+    ASSERT_TRUE(in) << in.error().message;
+    ASSERT_TRUE(out_->send(pattern(100, 1), soon()));
+    EXPECT_TRUE(test::same(in->receive(soon())->bytes(), pattern(100, 1)));
+  }
+  static bool hung_up(const Fd& socket) {
+    const auto received = receive_wire(socket.get(), soon());
+    return received && received->closed;
+  }
+
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+  std::optional<Producer> out_;
+};
+
+TEST_F(HostileConsumer, GarbageIsHungUpOn) {
+  for (const Bytes size : {1ul, 63ul, sizeof(WirePacket), 65ul, 4000ul}) {
+    const Fd socket = call();
+    ASSERT_TRUE(send_packet(socket.get(), pattern(size, size)));
+    EXPECT_TRUE(hung_up(socket)) << size;
+  }
+  expect_unharmed();
+}
+
+TEST_F(HostileConsumer, JoiningOutOfTurnIsHungUpOn) {
+  const Fd early = call();
+  say(early, PacketKind::join);
+  EXPECT_TRUE(hung_up(early));
+  const Fd twice = call();
+  welcome(twice);
+  say(twice, PacketKind::hello);
+  EXPECT_TRUE(hung_up(twice));
+  const Fd backwards = call();
+  say(backwards, PacketKind::ready);
+  EXPECT_TRUE(hung_up(backwards));
+  expect_unharmed();
+}
+
+TEST_F(HostileConsumer, WrongDescriptorsAreRefused) {
+  const Fd event = *make_event();
+  const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const auto metrics = *MetricsMaker::make_own();
+  const auto page = *Region::create(shared_size(sizeof(ConsumerPage)), "x");  // of zeros: no magic
+  const std::vector<std::vector<int>> sets{
+      {},
+      {event.get()},
+      {zero.get(), event.get(), metrics.descriptor()},
+      {page.descriptor(), event.get(), zero.get()},
+      {page.descriptor(), 0, metrics.descriptor()},
+      {page.descriptor(), event.get(), metrics.descriptor()},
+      {page.descriptor(), event.get(), metrics.descriptor(), zero.get()}};
+  const std::size_t before = test::open_descriptors();
+  for (const auto& fds : sets) {
+    const Fd socket = call();
+    welcome(socket);
+    say(socket, PacketKind::join, fds);
+    EXPECT_TRUE(hung_up(socket)) << fds.size();
+  }
+  // The doorman hears one caller after the other: once this one is hung up on, all are done with.
+  const Fd last = call();
+  ASSERT_TRUE(send_packet(last.get(), pattern(5, 5)));
+  EXPECT_TRUE(hung_up(last));
+  EXPECT_EQ(test::open_descriptors(), before + 1);
+  expect_unharmed();
+}
+
+TEST_F(HostileConsumer, SilentCallersDoNotKeepOthersOut) {
+  std::vector<Fd> silent;
+  for (int i = 0; i < 12; ++i) silent.push_back(call());
+  expect_unharmed();
+}
+
+TEST_F(HostileConsumer, AThousandCallsLeaveNothing) {
+  const std::size_t before = test::open_descriptors();
+  for (int i = 0; i < 1000; ++i) {
+    auto socket = connect_to(directory_.path(), "frames.sock");
+    while (!socket) socket = connect_to(directory_.path(), "frames.sock");  // its queue was full
+  }
+  expect_unharmed();
+  EXPECT_LE(test::open_descriptors(), before + 16);
+}
+
+/// Joins by hand, so that the test can write what it likes into the consumer's page.
+struct Impostor {
+  explicit Impostor(Fd joined, Region region)
+      : socket(std::move(joined)), memory(std::move(region)) {}
+  ConsumerPage& page() { return *reinterpret_cast<ConsumerPage*>(memory.data()); }
+  Fd socket;
+  Region memory;
+};
+
+Impostor impersonate(Fd socket) {
+  const Fd event = *make_event();
+  const auto metrics = *MetricsMaker::make_own();
+  auto region = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
+  auto* page = new (region.data()) ConsumerPage{};
+  page->magic = kConsumerMagic;
+  page->version = kFormatVersion;
+  WirePacket packet;
+  packet.kind = PacketKind::join;
+  const std::array<int, 3> fds{region.descriptor(), event.get(), metrics.descriptor()};
+  EXPECT_TRUE(send_wire(socket.get(), packet, fds));
+  EXPECT_TRUE(expect_wire(socket.get(), PacketKind::ready, 0, soon()));
+  return Impostor(std::move(socket), std::move(region));
+}
+
+TEST_F(HostileConsumer, ImpossibleProgressIsFoundOut) {
+  Fd socket = call();
+  welcome(socket);
+  Impostor impostor = impersonate(std::move(socket));
+  ASSERT_TRUE(out_->send(pattern(100, 1), soon()));
+  impostor.page().taken = 77;  // of one message
+  const auto sent = out_->send(pattern(100, 2), soon());
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().code, Code::peer_misbehaved);
+  EXPECT_EQ(out_->send(pattern(1, 2), soon()).error().code, Code::peer_misbehaved);
+}
+
+TEST_F(HostileConsumer, ReleasesOfWhatWasNeverSentFreeNothing) {
+  Fd socket = call();
+  welcome(socket);
+  Impostor impostor = impersonate(std::move(socket));
+  ASSERT_TRUE(out_->send(pattern(100, 1), soon()));
+  ASSERT_TRUE(out_->send(pattern(100, 2), soon()));
+  impostor.page().taken = 2;
+  for (auto& word : impostor.page().released) word = 99;
+  EXPECT_EQ(out_->send(pattern(100, 3), Deadline::now()).error().code, Code::timed_out);
+  impostor.page().released[0] = 1;
+  EXPECT_TRUE(out_->send(pattern(100, 3), Deadline::now()));
+}
+
+TEST_F(HostileConsumer, TalkingAfterJoiningEndsTheChannelCleanly) {
+  Fd socket = call();
+  welcome(socket);
+  Impostor impostor = impersonate(std::move(socket));
+  say(impostor.socket, PacketKind::hello);
+  const auto sent = out_->send(pattern(8, 1), soon());  // before or after it was noticed
+  const auto told = sent ? out_->close(soon()) : sent;
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, Code::peer_gone);
+}
+
+// ---- hostile producers ---------------------------------------------------------------------
+
+/// Listens under the channel's name and plays a producer by hand.
+class HostileProducer : public testing::Test {
+ protected:
+  HostileProducer() {
+    page_ = new (memory_.data()) ProducerPage{};
+    page_->magic = kProducerMagic;
+    page_->version = kFormatVersion;
+    page_->slots = 8;
+  }
+  /// Serves one consumer, then calls `mischief`.
+  template <class Mischief>
+  Result<Message> receive_from(Mischief mischief) {
+    std::thread serving([&] {
+      const Fd socket = accept_one();
+      socket_ = socket.get();
+      const auto hello = receive_wire(socket.get(), soon());
+      const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
+      send(PacketKind::welcome, fds);
+      const auto join = receive_wire(socket.get(), soon());
+      if (!join || join->closed) return;
+      send(PacketKind::ready);
+      mischief();
+      const auto end = receive_wire(socket.get(), soon());  // until the consumer leaves
+    });
+    Result<Message> message = tl::unexpected(Error{});
+    {
+      auto in = Consumer::open("frames", options_, soon());
+      if (in)
+        message = in->receive(soon());
+      else
+        message = tl::unexpected(in.error());
+    }
+    serving.join();
+    return message;
+  }
+  Code code_from(std::function<void()> mischief) {
+    const auto message = receive_from(std::move(mischief));
+    return message ? Code::closed : message.error().code;
+  }
+  void send(PacketKind kind, std::span<const int> fds = {}, std::uint32_t slab = 0,
+            Bytes bytes = 0) {
+    WirePacket packet;
+    packet.kind = kind;
+    packet.slab = slab;
+    packet.bytes = bytes;
+    EXPECT_TRUE(send_wire(socket_, packet, fds));
+  }
+  void send_slab(std::uint32_t slab, const Region& region, Bytes bytes) {
+    const int descriptor = region.descriptor();
+    send(PacketKind::slab, std::span(&descriptor, 1), slab, bytes);
+  }
+  void publish(const MessageRecord& record) {
+    page_->cells[1].record = record;
+    page_->cells[1].sequence = 1;
+  }
+  static MessageRecord record(std::uint32_t slab, std::uint32_t slot, Bytes offset, Bytes bytes) {
+    MessageRecord made{};
+    made.slab = slab;
+    made.slot = slot;
+    made.offset = offset;
+    made.bytes = bytes;
+    return made;
+  }
+
+  Fd accept_one() {
+    EXPECT_TRUE(*wait_readable(claim_.listener(), soon()));
+    return Fd(::accept4(claim_.listener(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = [this] {
+    auto options = options_in(directory_);
+    options.spin = std::chrono::seconds(30);  // sees the page change without being rung
+    return options;
+  }();
+  Claim claim_ = *Claim::take(directory_.path(), "frames");
+  Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
+  Region slab_ = *Region::create(8192, "x");
+  Fd event_ = *make_event();
+  Metrics metrics_ = *MetricsMaker::make_own();
+  ProducerPage* page_ = nullptr;
+  int socket_ = -1;
+};
+
+TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
+  const auto message = receive_from([this] {
+    send_slab(1, slab_, 8192);
+    publish(record(1, 0, 4096, 4096));
+  });
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_EQ(message->bytes().size(), 4096u);
+}
+
+TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
+  const std::vector<MessageRecord> records{record(1, 0, 0, 8193),    record(1, 0, 8192, 1),
+                                           record(1, 0, ~0ull, 2),   record(1, 0, 1, ~0ull),
+                                           record(1, 64, 0, 1),      record(1, ~0u - 1, 0, 1),
+                                           record(0, kNoSlot, 0, 65)};
+  for (const MessageRecord& bad : records) {
+    page_->cells[1].sequence = 0;
+    EXPECT_EQ(code_from([&] {
+                send_slab(1, slab_, 8192);
+                publish(bad);
+              }),
+              Code::peer_misbehaved);
+  }
+}
+
+TEST_F(HostileProducer, MemoryThatCouldChangeIsNotMapped) {
+  const Fd unsealed(::memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
+  EXPECT_EQ(code_from([&] {
+              const int descriptor = unsealed.get();
+              send(PacketKind::slab, std::span(&descriptor, 1), 1, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, slab_, 4096);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+  page_->cells[1].sequence = 0;
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, slab_, 8192);
+              send_slab(1, slab_, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+  page_->cells[1].sequence = 0;
+  EXPECT_EQ(code_from([&] {
+              send(PacketKind::slab, {}, 1, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
+  page_->version = kFormatVersion + 1;
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  page_->version = kFormatVersion;
+  page_->magic = 1;
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, AnEndBehindTheReaderIsAnEnd) {
+  page_->end = 1;
+  EXPECT_EQ(code_from([] {}), Code::closed);
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,54 @@
+#include <gantry/channel.hpp>
+
+#include <cstring>
+#include <utility>
+
+#include "base/assert.hpp"
+
+namespace gantry {
+
+Loan& Loan::operator=(Loan&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  keeper_ = std::move(other.keeper_);
+  token_ = other.token_;
+  bytes_ = std::exchange(other.bytes_, {});
+  return *this;
+}
+
+void Loan::forget() noexcept {
+  keeper_.reset();
+  bytes_ = {};
+}
+
+void Loan::reset() noexcept {
+  if (keeper_) keeper_->give_back(token_);
+  forget();
+}
+
+Message::Message(ConstByteSpan small, std::uint64_t sequence) noexcept
+    : sequence_(sequence), view_(small_.data(), small.size()), is_small_(true) {
+  GANTRY_ASSERT(small.size() <= kInlineBytes);
+  if (!small.empty()) std::memcpy(small_.data(), small.data(), small.size());
+}
+
+Message& Message::operator=(Message&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  keeper_ = std::move(other.keeper_);
+  token_ = other.token_;
+  sequence_ = other.sequence_;
+  is_small_ = std::exchange(other.is_small_, false);
+  view_ = std::exchange(other.view_, {});
+  if (is_small_) small_ = other.small_;
+  return *this;
+}
+
+void Message::release() noexcept {
+  if (keeper_) keeper_->give_back(token_);
+  keeper_.reset();
+  view_ = {};
+  is_small_ = false;
+}
+
+}  // namespace gantry

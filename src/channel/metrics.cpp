@@ -1,0 +1,150 @@
+#include <sys/mman.h>
+
+#include <new>
+#include <utility>
+
+#include "base/memfd.hpp"
+#include "channel/metrics_page.hpp"
+
+namespace gantry {
+namespace {
+
+// A Meter is the page seen by its writer: the class has no members of its own.
+MetricsPage& page_of(Meter* meter) {
+  return *reinterpret_cast<MetricsPage*>(meter);
+}
+
+}  // namespace
+
+Result<Metrics> MetricsMaker::map(Fd memory, bool writable) {
+  void* at = ::mmap(nullptr, kMetricsBytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                    MAP_SHARED, memory.get(), 0);
+  if (at == MAP_FAILED) return fail_errno("mapping a page of counters");
+  Metrics metrics;
+  metrics.meter_ = static_cast<Meter*>(at);
+  metrics.descriptor_ = memory.release();
+  return metrics;
+}
+
+Result<Metrics> MetricsMaker::make(bool for_others) {
+  GANTRY_ASSIGN(Fd memory, make_memfd("gantry-metrics", kMetricsBytes));
+  const int descriptor = memory.get();
+  GANTRY_ASSIGN(Metrics metrics, map(std::move(memory), true));
+  auto* page = new (metrics.meter_) MetricsPage{};
+  page->start = ClockPair::now();
+  page->magic = MetricsPage::kMagic;
+  const int seals = for_others ? kSizeSeals : kSizeSeals | F_SEAL_FUTURE_WRITE;
+  if (::fcntl(descriptor, F_ADD_SEALS, seals) != 0) return fail_errno("sealing counters");
+  return metrics;
+}
+
+Result<Metrics> MetricsMaker::make_own() {
+  return make(false);
+}
+
+Result<Metrics> MetricsMaker::make_for_end(int descriptor) {
+  return descriptor >= 0 ? Metrics::adopt(descriptor, true) : make_own();
+}
+
+Result<Metrics> Metrics::create() {
+  return MetricsMaker::make(true);
+}
+
+Result<Metrics> Metrics::adopt(int descriptor, bool writable) {
+  Fd memory(descriptor);
+  GANTRY_TRY(check_sealed(memory.get(), F_SEAL_SHRINK, kMetricsBytes));
+  // Inherited descriptors come without it; a stage's own children have no business with them.
+  ::fcntl(memory.get(), F_SETFD, FD_CLOEXEC);
+  GANTRY_ASSIGN(Metrics metrics, MetricsMaker::map(std::move(memory), writable));
+  if (page_of(metrics.meter_).magic != MetricsPage::kMagic)
+    return fail(Code::invalid_argument, "the metrics descriptor is no page of counters");
+  return metrics;
+}
+
+Metrics::Metrics() noexcept = default;
+Metrics::Metrics(Metrics&& other) noexcept {
+  *this = std::move(other);
+}
+Metrics& Metrics::operator=(Metrics&& other) noexcept {
+  std::swap(meter_, other.meter_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+Metrics::~Metrics() {
+  if (meter_ != nullptr) ::munmap(meter_, kMetricsBytes);
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+MetricsReport Metrics::report() const {
+  MetricsReport report;
+  if (meter_ == nullptr) return report;
+  const MetricsPage& page = page_of(meter_);
+  const double scale = ns_per_tick(page.start);
+  const auto ns = [scale](double ticks) { return static_cast<std::uint64_t>(ticks * scale); };
+  report.opened = page.opened.get() != 0;
+  report.connected = page.connected.get() != 0;
+  report.messages = page.messages.get();
+  report.bytes = page.bytes.get();
+  for (std::size_t i = 0; i < kCopyEngines; ++i) {
+    report.copies[i] = page.copies[i].get();
+    report.copied_bytes[i] = page.copied_bytes[i].get();
+  }
+  report.copy_ns = ns(static_cast<double>(page.copy_ticks.get()));
+  report.cpu_ns = page.cpu_ns.get();
+  report.wait_ns = ns(static_cast<double>(page.wait_ticks.get()));
+  report.handoff_p50_ns = ns(page.handoff.quantile(0.50));
+  report.handoff_p99_ns = ns(page.handoff.quantile(0.99));
+  report.handoff_total_ns = ns(static_cast<double>(page.handoff_ticks.get()));
+  return report;
+}
+
+std::uint64_t Meter::ticks() noexcept {
+  return read_ticks();
+}
+void Meter::opened() noexcept {
+  page_of(this).opened.set(1);
+}
+void Meter::connected() noexcept {
+  page_of(this).connected.set(1);
+}
+
+void Meter::message(Bytes bytes) noexcept {
+  MetricsPage& page = page_of(this);
+  page.messages.add(1);
+  page.bytes.add(bytes);
+}
+
+void Meter::copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept {
+  MetricsPage& page = page_of(this);
+  const auto index = static_cast<std::size_t>(engine);
+  page.copies[index].add(1);
+  page.copied_bytes[index].add(bytes);
+  page.copy_ticks.add(ticks);
+}
+
+void Meter::handoff(std::uint64_t ticks) noexcept {
+  MetricsPage& page = page_of(this);
+  page.handoff_ticks.add(ticks);
+  page.handoff.record(ticks);
+}
+
+void Meter::waited(std::uint64_t ticks) noexcept {
+  page_of(this).wait_ticks.add(ticks);
+}
+void Meter::cpu(std::uint64_t ns) noexcept {
+  page_of(this).cpu_ns.add(ns);
+}
+
+CpuCharge::CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept : meter_(nullptr) {
+  const bool always = bytes >= kAlwaysBytes;
+  if (!always && calls % kEvery != 0) return;
+  meter_ = &meter;
+  weight_ = always ? 1 : kEvery;
+  started_ns_ = thread_cpu_ns();
+}
+
+CpuCharge::~CpuCharge() {
+  if (meter_ != nullptr) meter_->cpu((thread_cpu_ns() - started_ns_) * weight_);
+}
+
+}  // namespace gantry

@@ -1,0 +1,49 @@
+#pragma once  // channel/metrics_page.hpp: the counters of one end, in shared memory.
+
+#include <array>
+#include <gantry/meter.hpp>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "sync/counter.hpp"
+#include "sync/histogram.hpp"
+
+namespace gantry {
+
+/// Written by one end, read by anyone it was handed to. Display only: nothing is decided by it.
+struct MetricsPage {
+  static constexpr std::uint64_t kMagic = 0x31525445'4d544e47;  // "GNTMETR1"
+
+  std::uint64_t magic;
+  ClockPair start;  // for turning ticks into nanoseconds
+  alignas(64) Counter opened;
+  Counter connected;
+  Counter messages;
+  Counter bytes;
+  std::array<Counter, kCopyEngines> copies;
+  std::array<Counter, kCopyEngines> copied_bytes;
+  Counter copy_ticks;
+  Counter cpu_ns;
+  Counter wait_ticks;
+  Counter handoff_ticks;
+  Histogram handoff;
+};
+static_assert(sizeof(MetricsPage) <= 4096);
+
+inline constexpr Bytes kMetricsBytes = 4096;
+
+/// Makes Metrics for the rest of this layer.
+class MetricsMaker {
+ public:
+  /// A page of the calling end's own: nobody else can ever write it.
+  [[nodiscard]] static Result<Metrics> make_own();
+  /// Own, or the one given by `descriptor`.
+  [[nodiscard]] static Result<Metrics> make_for_end(int descriptor);
+
+ private:
+  friend class Metrics;
+  [[nodiscard]] static Result<Metrics> make(bool for_others);
+  [[nodiscard]] static Result<Metrics> map(Fd memory, bool writable);
+};
+
+}  // namespace gantry

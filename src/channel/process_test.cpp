@@ -1,0 +1,173 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "base/fd.hpp"
+#include "channel/test_support.hpp"
+
+// Two real processes; one is killed. The survivor is told, and nothing stays behind.
+namespace gantry {
+namespace {
+
+using test::kMiB;
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::same;
+using test::soon;
+
+/// A forked process that reports over a pipe, so that nobody has to guess how far it is.
+class Child {
+ public:
+  explicit Child(const std::function<void(const Child&)>& body) {
+    EXPECT_EQ(::pipe(pipe_.data()), 0);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    body(*this);
+    ::_exit(0);
+  }
+  ~Child() {
+    if (pid_ > 0) end(SIGKILL);
+    ::close(pipe_[0]);
+    ::close(pipe_[1]);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void report() const { EXPECT_EQ(::write(pipe_[1], "x", 1), 1); }  // in the child
+  void await_report() const {
+    char byte = 0;
+    EXPECT_EQ(::read(pipe_[0], &byte, 1), 1);
+  }
+  [[noreturn]] static void hold() {  // in the child: until killed
+    for (;;) ::pause();
+  }
+  int end(int signal) {
+    ::kill(pid_, signal);
+    return wait();
+  }
+  int wait() {
+    int status = 0;
+    EXPECT_GT(::waitpid(std::exchange(pid_, -1), &status, 0), 0);
+    return status;
+  }
+
+ private:
+  std::array<int, 2> pipe_{};
+  pid_t pid_ = -1;
+};
+
+class Processes : public testing::Test {
+ protected:
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+};
+
+TEST_F(Processes, CarryMessagesAcross) {
+  Child child([this](const Child&) {
+    auto out = make_producer("frames", options_);
+    bool good = out.has_value();
+    for (std::uint64_t i = 0; good && i < 40; ++i)
+      good = out->send(pattern(i * 100'000, i), soon()).has_value();
+    ::_exit(good && out->close(soon()) ? 0 : 1);
+  });
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(in) << in.error().message;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    const auto message = in->receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+    EXPECT_TRUE(same(message->bytes(), pattern(i * 100'000, i))) << i;
+  }
+  EXPECT_EQ(in->receive(soon()).error().code, Code::closed);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(Processes, AKilledProducerIsSeenAfterWhatItPublished) {
+  Child child([this](const Child& self) {
+    auto out = make_producer("frames", options_);
+    auto unfinished = out->loan(kMiB, soon());
+    if (out->send(pattern(kMiB, 1), soon())) self.report();
+    Child::hold();
+  });
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(in);
+  child.await_report();
+  EXPECT_EQ(WTERMSIG(child.end(SIGKILL)), SIGKILL);
+  const auto whole = in->receive(soon());
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_TRUE(same(whole->bytes(), pattern(kMiB, 1)));
+  const auto gone = in->receive(soon());
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::peer_gone);
+  EXPECT_TRUE(directory_.is_empty()) << "the survivor sweeps the socket";
+}
+
+TEST_F(Processes, ASleepingConsumerIsWokenByItsProducersDeath) {
+  Child child([this](const Child& self) {
+    auto out = make_producer("frames", options_);
+    if (out->wait_for_consumer(soon())) self.report();
+    Child::hold();
+  });
+  options_.spin = std::chrono::nanoseconds(0);
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(in);
+  child.await_report();
+  // The kill comes from yet another process, after this one has gone to receive; whichever comes
+  // first, the answer must be the same.
+  child.end(SIGKILL);
+  EXPECT_EQ(in->receive(soon()).error().code, Code::peer_gone);
+}
+
+TEST_F(Processes, AKilledConsumerFreesTheProducerFromWaiting) {
+  options_.slots = 1;
+  auto out = make_producer("frames", options_);
+  ASSERT_TRUE(out);
+  Child child([this](const Child& self) {
+    auto in = Consumer::open("frames", options_, soon());
+    const auto held = in->receive(soon());
+    self.report();
+    Child::hold();
+  });
+  ASSERT_TRUE(out->send(pattern(1000, 1), soon()));
+  child.await_report();
+  child.end(SIGKILL);
+  const auto sent = out->send(pattern(1000, 2), soon());
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().code, Code::peer_gone);
+}
+
+TEST_F(Processes, AKilledProducersNameCanBeTakenAgain) {
+  Child child([this](const Child& self) {
+    auto out = make_producer("frames", options_);
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  EXPECT_EQ(make_producer("frames", options_).error().code, Code::already_exists);
+  child.end(SIGKILL);
+  EXPECT_FALSE(directory_.is_empty()) << "its socket is still there";
+  {
+    const auto successor = make_producer("frames", options_);
+    EXPECT_TRUE(successor) << successor.error().message;
+  }
+  EXPECT_TRUE(directory_.is_empty());
+}
+
+TEST_F(Processes, ListingSweepsTheDead) {
+  Child child([this](const Child& self) {
+    auto out = make_producer("frames", options_);
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  child.end(SIGKILL);
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed);
+  EXPECT_TRUE(listed->empty());
+  EXPECT_TRUE(directory_.is_empty());
+}
+
+}  // namespace
+}  // namespace gantry

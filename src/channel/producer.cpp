@@ -1,0 +1,385 @@
+#include "channel/producer.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "base/assert.hpp"
+#include "base/event.hpp"
+#include "channel/metrics_page.hpp"
+
+namespace gantry {
+
+// ---- making and ending ---------------------------------------------------------------------
+
+Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view name,
+                                                             const ChannelOptions& options,
+                                                             std::shared_ptr<Engine> engine) {
+  GANTRY_TRY(check_channel_name(name));
+  if (options.slots == 0 || options.slots > kMaxSlots)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': {} slots; 1 to {} are possible",
+                                                    name, options.slots, kMaxSlots));
+  if (engine == nullptr)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': no engine given", name));
+  GANTRY_ASSIGN(Pool pool, Pool::create(options.pool));
+  std::shared_ptr<Impl> impl(new Impl(std::move(pool)));
+  impl->engine_ = std::move(engine);
+  GANTRY_TRY(impl->set_up(name, options));
+  return impl;
+}
+
+Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions& options) {
+  name_ = name;
+  options_ = options;
+  opened_ns_ = monotonic_ns();
+  GANTRY_ASSIGN(options_.directory, channel_directory(options.directory));
+  GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
+  GANTRY_ASSIGN(event_, make_event());
+  GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
+  auto* page = new (memory_.data()) ProducerPage{};
+  page->magic = kProducerMagic;
+  page->version = kFormatVersion;
+  page->slots = options.slots;
+  ring_.emplace(page->cells);
+  slots_.resize(options.slots);
+  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_));
+  doorman_.emplace(*this, claim_.listener());
+  GANTRY_TRY(doorman_->start());
+  metrics_.meter()->opened();
+  return {};
+}
+
+void Producer::Impl::shut_down() noexcept {
+  if (doorman_) doorman_->stop();
+  claim_.give_up();
+  // The memory stays for messages still in the consumer's hands; only the line is cut.
+  if (consumer_) ::shutdown(consumer_->socket.get(), SHUT_RDWR);
+}
+
+Result<void> Producer::Impl::close(Deadline deadline) {
+  if (!ended_) {
+    ended_ = true;
+    page().end.store(ring_->published() + 1, std::memory_order_seq_cst);  // [E]
+    if (Attached* consumer = attached())
+      if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());
+  }
+  const auto all_taken = [this] { return attached() != nullptr && ring_->unread() == 0; };
+  auto waited = wait_until(deadline, all_taken);
+  if (!waited && waited.error().code == Code::timed_out)
+    waited.error().message += fmt::format(": {} messages were not received", ring_->unread());
+  return waited;
+}
+
+// ---- the consumer, as the doorman tells ----------------------------------------------------
+
+std::array<int, 3> Producer::Impl::welcome_descriptors() const {
+  return {memory_.descriptor(), event_.get(), metrics_.descriptor()};
+}
+
+bool Producer::Impl::has_consumer() const {
+  return attached() != nullptr;
+}
+
+Result<void> Producer::Impl::admit(std::unique_ptr<Attached> consumer) {
+  const std::lock_guard lock(slabs_mutex_);  // no slab falls between this list and announce()
+  WirePacket ready;
+  ready.kind = PacketKind::ready;
+  consumer_ = std::move(consumer);
+  const int socket = consumer_->socket.get();
+  attached_.store(consumer_.get(), std::memory_order_seq_cst);
+  metrics_.meter()->connected();
+  auto sent = send_wire(socket, ready);
+  for (const std::uint32_t number : announced_) {
+    const auto region = pool_.slab(number);
+    if (!sent || region == nullptr) continue;
+    WirePacket slab;
+    slab.kind = PacketKind::slab;
+    slab.slab = number;
+    slab.bytes = region->size();
+    const int descriptor = region->descriptor();
+    sent = send_wire(socket, slab, std::span(&descriptor, 1));
+  }
+  ring(event_.get());  // wait_for_consumer() and close() look at attached()
+  if (!sent) gone_.store(true, std::memory_order_release);
+  return {};
+}
+
+void Producer::Impl::consumer_left() {
+  gone_.store(true, std::memory_order_release);  // [G]
+  ring(event_.get());
+}
+
+std::pair<WirePacket, std::vector<int>> Producer::Impl::status() const {
+  WirePacket packet;
+  packet.kind = PacketKind::status;
+  packet.slots = options_.slots;
+  packet.held = held_.load(std::memory_order_relaxed);  // display only
+  packet.bytes = pool_.report().slab_bytes;
+  packet.age_ns = monotonic_ns() - opened_ns_;
+  std::vector<int> fds{metrics_.descriptor()};
+  if (const Attached* consumer = attached()) {
+    packet.peer_pid = consumer->pid;
+    fds.push_back(consumer->metrics.descriptor());
+  }
+  return {packet, fds};
+}
+
+// ---- credits -------------------------------------------------------------------------------
+
+Result<void> Producer::Impl::check_open() const {
+  if (ended_)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': the stream was ended", name_));
+  return {};
+}
+
+Result<void> Producer::Impl::check_peer() {
+  if (misbehaved_)
+    return fail(Code::peer_misbehaved,
+                fmt::format("channel '{}': the consumer wrote nonsense into its page", name_));
+  if (gone_.load(std::memory_order_acquire)) {  // [G]
+    look_at_consumer();                         // what it took before it left still counts
+    const Attached* consumer = attached();
+    return fail(Code::peer_gone, fmt::format("channel '{}': the consumer (process {}) is gone",
+                                             name_, consumer == nullptr ? 0 : consumer->pid));
+  }
+  return {};
+}
+
+// Brings the view of the consumer's progress up to date.
+void Producer::Impl::look_at_consumer() {
+  const Attached* consumer = attached();
+  if (consumer == nullptr) return;
+  if (!ring_->refresh(consumer->page().taken)) {
+    misbehaved_ = true;
+    return;
+  }
+  reclaim(consumer->page());
+}
+
+void Producer::Impl::reclaim(const ConsumerPage& page) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.state != Slot::State::published) continue;
+    // Exactly this message, so that an old or invented number frees nothing else. [R]
+    if (page.released[i].load(std::memory_order_acquire) == slot.sequence) free_slot_of(slot);
+  }
+}
+
+void Producer::Impl::free_slot_of(Slot& slot) noexcept {
+  slot.block = Block();
+  slot.state = Slot::State::free;
+  held_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Producer::Impl::Slot* Producer::Impl::free_slot() noexcept {
+  const auto found = std::find_if(slots_.begin(), slots_.end(),
+                                  [](const Slot& slot) { return slot.state == Slot::State::free; });
+  return found == slots_.end() ? nullptr : &*found;
+}
+
+bool Producer::Impl::any_published() const noexcept {
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const Slot& slot) { return slot.state == Slot::State::published; });
+}
+
+// Waits for `ready`, looking at the consumer's page each turn. `ready` true wins over a consumer
+// that left: what it had already given back is good.
+template <class Ready>
+Result<void> Producer::Impl::wait_until(Deadline deadline, Ready ready) {
+  const auto look = [&] {
+    look_at_consumer();
+    return misbehaved_ || gone_.load(std::memory_order_acquire) || ready();
+  };
+  if (look() && ready() && !misbehaved_) return {};
+  const std::uint64_t started = Meter::ticks();
+  SleepIntent* const intents[] = {&page().producer_sleeps};
+  for (;;) {
+    WaitPoint point{intents, {{event_.get(), POLLIN, 0}}, options_.interrupt_descriptor};
+    const Woken woken = wait_once(point, options_.spin, deadline, look);
+    if (woken == Woken::look) drain(event_.get());
+    look_at_consumer();
+    if (ready() && !misbehaved_) break;
+    GANTRY_TRY(check_peer());
+    if (woken == Woken::interrupted)
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));
+    if (woken == Woken::timed_out)
+      return fail(Code::timed_out,
+                  attached() != nullptr
+                      ? fmt::format("channel '{}': the consumer gave no slot back in time", name_)
+                      : fmt::format("channel '{}': no consumer joined in time", name_));
+  }
+  metrics_.meter()->waited(Meter::ticks() - started);
+  return {};
+}
+
+Result<void> Producer::Impl::wait_for_consumer(Deadline deadline) {
+  return wait_until(deadline, [this] { return attached() != nullptr; });
+}
+
+// ---- sending -------------------------------------------------------------------------------
+
+// Memory runs out while messages are on their way: wait for one to come back, as for a credit.
+Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
+  for (;;) {
+    auto block = pool_.allocate(size);
+    if (block || block.error().code != Code::out_of_memory || !any_published()) return block;
+    const auto before = held_.load(std::memory_order_relaxed);
+    GANTRY_TRY(wait_until(
+        deadline, [this, before] { return held_.load(std::memory_order_relaxed) < before; }));
+  }
+}
+
+// A consumer must have a slab's descriptor before it sees a message in it.
+Result<void> Producer::Impl::announce(std::uint32_t slab) {
+  if (announced_.contains(slab)) return {};
+  const std::lock_guard lock(slabs_mutex_);
+  announced_.insert(slab);
+  const int socket = attached() == nullptr ? -1 : consumer_->socket.get();
+  Result<void> sent;
+  std::erase_if(announced_, [&](std::uint32_t number) {
+    if (pool_.slab(number) != nullptr) return false;
+    WirePacket packet;
+    packet.kind = PacketKind::slab_gone;
+    packet.slab = number;
+    if (socket >= 0 && sent) sent = send_wire(socket, packet);
+    return true;
+  });
+  WirePacket packet;
+  packet.kind = PacketKind::slab;
+  packet.slab = slab;
+  const auto region = pool_.slab(slab);
+  GANTRY_ASSERT(region != nullptr);  // the caller holds a block of it
+  packet.bytes = region->size();
+  const int descriptor = region->descriptor();
+  if (socket >= 0 && sent) sent = send_wire(socket, packet, std::span(&descriptor, 1));
+  if (!sent) announced_.erase(slab);
+  return sent;
+}
+
+Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
+  const CpuCharge charge(*metrics_.meter(), size, calls_++);
+  GANTRY_TRY(check_open());
+  if (size == 0)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", name_));
+  GANTRY_TRY(check_peer());
+  GANTRY_TRY(wait_until(
+      deadline, [this] { return free_slot() != nullptr && ring_->unread() < slots_.size(); }));
+  GANTRY_ASSIGN(Block block, allocate(size, deadline));
+  GANTRY_TRY(announce(block.slab()));
+  Slot& slot = *free_slot();
+  slot.state = Slot::State::loaned;
+  slot.block = std::move(block);
+  held_.fetch_add(1, std::memory_order_relaxed);
+  const auto token = static_cast<std::uint64_t>(&slot - slots_.data());
+  return Loan(shared_from_this(), token, slot.block.bytes());
+}
+
+void Producer::Impl::give_back(std::uint64_t token) noexcept {
+  free_slot_of(slots_[token]);
+}
+
+template <class Fill>
+void Producer::Impl::publish_record(Bytes bytes, Fill fill) {
+  ring_->publish([&](MessageRecord& record) {
+    record.bytes = bytes;
+    fill(record);
+    record.ticks = Meter::ticks();
+  });
+  if (Attached* consumer = attached())
+    if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());
+  metrics_.meter()->message(bytes);
+}
+
+Result<void> Producer::Impl::publish(Loan&& loan) {
+  if (loan.keeper() != this)
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': that loan is empty or of another channel", name_));
+  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_peer());
+  Slot& slot = slots_[loan.token()];
+  const auto index = static_cast<std::uint32_t>(loan.token());
+  GANTRY_ASSERT(ring_->unread() < kCells);  // I3 of the ring; see kCells
+  slot.sequence = ring_->published() + 1;
+  publish_record(loan.bytes().size(), [&](MessageRecord& record) {
+    record.slab = slot.block.slab();
+    record.offset = slot.block.offset();
+    record.slot = index;
+  });
+  slot.state = Slot::State::published;
+  loan.forget();
+  return {};
+}
+
+Result<void> Producer::Impl::copy(ByteSpan to, ConstByteSpan from) {
+  const std::uint64_t started = Meter::ticks();
+  const std::uint64_t helpers = engine_->report().helper_cpu_ns;
+  GANTRY_ASSIGN(const Ticket ticket, engine_->submit(Move::copy(to, from)));
+  if (engine_->wait(ticket, Deadline::never()) != Outcome::done)
+    return fail(Code::system, fmt::format("channel '{}': the {} engine failed a copy of {} bytes",
+                                          name_, to_string(engine_->kind()), from.size()));
+  metrics_.meter()->copy(engine_->kind(), from.size(), Meter::ticks() - started);
+  metrics_.meter()->cpu(engine_->report().helper_cpu_ns - helpers);
+  return {};
+}
+
+Result<void> Producer::Impl::send(ConstByteSpan payload, Deadline deadline) {
+  if (payload.size() > Message::kInlineBytes) {
+    GANTRY_ASSIGN(Loan loan, this->loan(payload.size(), deadline));
+    const CpuCharge charge(*metrics_.meter(), payload.size(), calls_);
+    GANTRY_TRY(copy(loan.bytes(), payload));
+    return publish(std::move(loan));
+  }
+  const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
+  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_peer());
+  if (ring_->unread() >= slots_.size())
+    GANTRY_TRY(wait_until(deadline, [this] { return ring_->unread() < slots_.size(); }));
+  publish_record(payload.size(), [&](MessageRecord& record) {
+    record.slot = kNoSlot;
+    if (!payload.empty()) std::memcpy(record.small.data(), payload.data(), payload.size());
+  });
+  metrics_.meter()->copy(CopyEngine::inline_, payload.size(), 0);
+  return {};
+}
+
+// ---- the handle ----------------------------------------------------------------------------
+
+Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Producer::Producer(Producer&&) noexcept = default;
+Producer& Producer::operator=(Producer&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Producer::~Producer() {
+  if (impl_) impl_->shut_down();
+}
+
+Result<Producer> Producer::open(std::string_view name, const ChannelOptions& options,
+                                std::shared_ptr<Engine> engine) {
+  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+  return Producer(std::move(impl));
+}
+
+Result<void> Producer::send(ConstByteSpan payload, Deadline deadline) {
+  return impl_->send(payload, deadline);
+}
+Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
+  return impl_->loan(size, deadline);
+}
+Result<void> Producer::publish(Loan&& loan) {
+  return impl_->publish(std::move(loan));
+}
+Result<void> Producer::wait_for_consumer(Deadline deadline) {
+  return impl_->wait_for_consumer(deadline);
+}
+Result<void> Producer::close(Deadline deadline) {
+  return impl_->close(deadline);
+}
+MetricsReport Producer::metrics() const {
+  return impl_->metrics();
+}
+
+}  // namespace gantry

@@ -1,0 +1,98 @@
+#pragma once  // channel/producer.hpp: the sending end behind Producer.
+
+#include <array>
+#include <mutex>
+#include <set>
+
+#include "channel/doorman.hpp"
+#include "channel/waiter.hpp"
+
+namespace gantry {
+
+/// Threads: the caller's (one at a time) and the doorman's. Shared between them: attached_ and
+/// gone_ (atomics), held_ (a counter), announced_ and the consumer's socket (slabs_mutex_).
+class Producer::Impl final : public detail::Keeper,
+                             public Household,
+                             public std::enable_shared_from_this<Producer::Impl> {
+ public:
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
+                                            std::shared_ptr<Engine> engine);
+  ~Impl() override { shut_down(); }
+
+  Result<void> send(ConstByteSpan payload, Deadline deadline);
+  Result<Loan> loan(Bytes size, Deadline deadline);
+  Result<void> publish(Loan&& loan);
+  Result<void> wait_for_consumer(Deadline deadline);
+  Result<void> close(Deadline deadline);
+  void shut_down() noexcept;  ///< No more callers; the consumer sees the hang-up.
+  [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
+
+  void give_back(std::uint64_t token) noexcept override;
+
+  std::array<int, 3> welcome_descriptors() const override;
+  bool has_consumer() const override;
+  Result<void> admit(std::unique_ptr<Attached> consumer) override;
+  void consumer_left() override;
+  std::pair<WirePacket, std::vector<int>> status() const override;
+
+ private:
+  /// A credit for a message whose payload lies in a block.
+  struct Slot {
+    enum class State { free, loaned, published };
+    State state = State::free;
+    std::uint64_t sequence = 0;  // when published
+    Block block;
+  };
+
+  explicit Impl(Pool pool) noexcept : pool_(std::move(pool)) {}
+  Result<void> set_up(std::string_view name, const ChannelOptions& options);
+
+  [[nodiscard]] ProducerPage& page() noexcept {
+    return *reinterpret_cast<ProducerPage*>(memory_.data());
+  }
+  [[nodiscard]] Attached* attached() const noexcept {
+    // seq_cst: publishing, then not seeing a consumer, must mean that it will see the message.
+    return attached_.load(std::memory_order_seq_cst);
+  }
+
+  Result<void> check_open() const;
+  Result<void> check_peer();
+  void look_at_consumer();
+  void reclaim(const ConsumerPage& page);
+  [[nodiscard]] Slot* free_slot() noexcept;
+  [[nodiscard]] bool any_published() const noexcept;
+  template <class Ready>
+  Result<void> wait_until(Deadline deadline, Ready ready);
+  Result<Block> allocate(Bytes size, Deadline deadline);
+  Result<void> announce(std::uint32_t slab);
+  Result<void> copy(ByteSpan to, ConstByteSpan from);
+  template <class Fill>
+  void publish_record(Bytes bytes, Fill fill);
+  void free_slot_of(Slot& slot) noexcept;
+
+  std::string name_;
+  ChannelOptions options_;
+  std::shared_ptr<Engine> engine_;
+  Pool pool_;
+  Metrics metrics_;
+  Region memory_;  // the producer page
+  Fd event_;       // rung when this end sleeps and a credit comes back, or the consumer changes
+  std::uint64_t opened_ns_ = 0;
+  std::uint64_t calls_ = 0;
+  bool ended_ = false;
+  bool misbehaved_ = false;
+  std::optional<RingWriter<MessageRecord>> ring_;
+  std::vector<Slot> slots_;
+  std::atomic<std::uint32_t> held_{0};  // slots not free, for status()
+
+  std::mutex slabs_mutex_;
+  std::set<std::uint32_t> announced_;  // written by the caller's thread only
+  std::unique_ptr<Attached> consumer_;
+  std::atomic<Attached*> attached_{nullptr};
+  std::atomic<bool> gone_{false};
+
+  Claim claim_;
+  std::optional<Doorman> doorman_;  // last: its thread uses all of the above
+};
+
+}  // namespace gantry

@@ -1,0 +1,50 @@
+#include "channel/protocol.hpp"
+
+#include <cstring>
+
+#include "channel/format.hpp"
+
+namespace gantry {
+
+Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds) {
+  packet.version = kFormatVersion;
+  return send_packet(socket, std::as_bytes(std::span(&packet, 1)), fds);
+}
+
+Result<Received> receive_wire(int socket, Deadline deadline) {
+  Received received;
+  GANTRY_ASSIGN(
+      Packet raw,
+      receive_packet(socket, std::as_writable_bytes(std::span(&received.packet, 1)), deadline));
+  if (raw.size == 0) {
+    received.closed = true;
+    return received;
+  }
+  if (raw.size != sizeof(WirePacket) || received.packet.magic != WirePacket::kMagic)
+    return fail(Code::peer_misbehaved, "the process at the other end does not speak Gantry");
+  if (received.packet.version != kFormatVersion)
+    return fail(Code::unsupported,
+                fmt::format("the other process speaks version {} of the channel format, this one "
+                            "version {}",
+                            received.packet.version, kFormatVersion),
+                "build both against the same Gantry");
+  received.fds = std::move(raw.fds);
+  return received;
+}
+
+Result<Received> expect_wire(int socket, PacketKind kind, std::size_t fds, Deadline deadline) {
+  GANTRY_ASSIGN(Received received, receive_wire(socket, deadline));
+  if (received.closed) return fail(Code::peer_gone, "the other process hung up");
+  if (received.packet.kind == PacketKind::refused) {
+    const Code code = static_cast<Code>(received.packet.reason);
+    if (code == Code::already_exists)
+      return fail(code, "the channel has a consumer already", "a channel has one consumer");
+    return fail(Code::permission_denied, "the producer refuses this process",
+                "run both as the same user");
+  }
+  if (received.packet.kind != kind || received.fds.size() != fds)
+    return fail(Code::peer_misbehaved, "the other process broke the order of the handshake");
+  return received;
+}
+
+}  // namespace gantry

@@ -1,0 +1,121 @@
+#include "channel/rendezvous.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/socket.hpp"
+
+namespace gantry {
+namespace {
+
+Result<Fd> lock_directory(const std::string& directory) {
+  Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return fail_errno(directory);
+  while (::flock(folder.get(), LOCK_EX) != 0)
+    if (errno != EINTR) return fail_errno("locking " + directory);
+  return folder;
+}
+
+bool is_live(const std::string& directory, const std::string& file) {
+  return connect_to(directory, file).has_value();
+}
+
+// Woken by every change of the folder. Where nothing will tell (no inotify left for this user, or
+// the producer is there but has no time for us) the waiter looks again every 10 ms.
+class FolderWatch {
+ public:
+  explicit FolderWatch(const std::string& directory)
+      : watch_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    if (watch_ && ::inotify_add_watch(watch_.get(), directory.c_str(),
+                                      IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0)
+      watch_.reset();
+  }
+
+  /// False: `interrupt` became readable.
+  [[nodiscard]] bool wait(int interrupt, Deadline deadline, bool look_again) {
+    std::array<pollfd, 2> entries{pollfd{watch_.get(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
+    constexpr int kLookAgainMs = 10;
+    int timeout = poll_timeout_ms(deadline);
+    if (!watch_ || look_again)
+      timeout = timeout < 0 ? kLookAgainMs : std::min(timeout, kLookAgainMs);
+    ::poll(entries.data(), entries.size(), timeout);  // a signal just means: look again
+    std::array<char, 4096> events;                    // NOLINT: filled by read
+    if (watch_)
+      while (::read(watch_.get(), events.data(), events.size()) > 0) continue;
+    return entries[1].revents == 0;
+  }
+
+ private:
+  Fd watch_;
+};
+
+Error producer_is_missing(const std::string& name) {
+  return {Code::timed_out, fmt::format("channel '{}': no producer appeared in time", name),
+          "start the producer, and check that both use the same GANTRY_DIR"};
+}
+
+}  // namespace
+
+Result<Claim> Claim::take(const std::string& directory, const std::string& name) {
+  Claim claim;
+  claim.directory_ = directory;
+  claim.file_ = name + kSocketSuffix;
+  GANTRY_ASSIGN(const Fd lock, lock_directory(directory));
+  if (is_live(directory, claim.file_))
+    return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
+                "choose another name, or stop that one (gantry ls shows its process)");
+  const std::string fresh = fmt::format(".{}.{}", claim.file_, ::getpid());
+  const std::string fresh_path = directory + "/" + fresh;
+  const std::string path = directory + "/" + claim.file_;
+  ::unlink(fresh_path.c_str());  // of a process with our number that died at just this point
+  GANTRY_ASSIGN(claim.listener_, listen_at(directory, fresh));
+  struct stat facts{};
+  if (::stat(fresh_path.c_str(), &facts) != 0 || ::rename(fresh_path.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(fresh_path.c_str());
+    return fail_errno(path, error);
+  }
+  claim.inode_ = facts.st_ino;
+  return claim;
+}
+
+void Claim::give_up() noexcept {
+  if (!listener_) return;
+  const auto lock = lock_directory(directory_);
+  const std::string path = directory_ + "/" + file_;
+  struct stat facts{};
+  if (::stat(path.c_str(), &facts) == 0 && facts.st_ino == inode_) ::unlink(path.c_str());
+  listener_.reset();
+}
+
+Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
+                         Deadline deadline) {
+  const std::string file = name + kSocketSuffix;
+  FolderWatch watch(directory);  // before the first look, so that nothing falls between
+  for (;;) {
+    auto socket = connect_to(directory, file);
+    if (socket) return socket;
+    const bool overloaded = socket.error().code == Code::timed_out;
+    if (socket.error().code != Code::not_found && !overloaded) return socket;
+    if (deadline.passed()) return tl::unexpected(producer_is_missing(name));
+    if (!watch.wait(interrupt, deadline, overloaded))
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
+  }
+}
+
+void sweep_if_stale(const std::string& directory, const std::string& name) noexcept {
+  const auto lock = lock_directory(directory);
+  if (!lock) return;
+  const std::string file = name + kSocketSuffix;
+  bool stale = false;
+  const auto socket = connect_to(directory, file, &stale);
+  if (stale) ::unlink((directory + "/" + file).c_str());
+}
+
+}  // namespace gantry

@@ -1,0 +1,48 @@
+#pragma once  // channel/rendezvous.hpp: how a consumer finds its producer by name.
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+
+// A channel NAME is the socket NAME.sock in the directory, and is alive while somebody listens on
+// it. It appears by rename, listening already, so "nobody listens" always means "stale".
+// Changing the directory (claiming, sweeping) happens under flock() of the directory itself: no
+// lock file that could be left behind.
+
+inline constexpr const char* kSocketSuffix = ".sock";
+
+/// A name that is ours: listening socket and the file that leads to it. Move-only; gives it up.
+class Claim {
+ public:
+  /// Errors: `already_exists` when a live producer has the name.
+  [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name);
+
+  Claim() noexcept = default;
+  Claim(Claim&&) noexcept = default;
+  Claim& operator=(Claim&&) noexcept = default;
+  ~Claim() { give_up(); }
+
+  [[nodiscard]] int listener() const noexcept { return listener_.get(); }
+  void give_up() noexcept;  ///< Removes the file if it is still ours, and stops listening.
+
+ private:
+  Fd listener_;
+  std::string directory_;
+  std::string file_;
+  ino_t inode_ = 0;
+};
+
+/// Connects to the producer of `name`, waiting for it to appear. Errors: `timed_out`,
+/// `interrupted` (when `interrupt` becomes readable), `permission_denied`.
+[[nodiscard]] Result<Fd> find_producer(const std::string& directory, const std::string& name,
+                                       int interrupt, Deadline deadline);
+
+/// Removes `name`'s socket if nobody listens on it. Any process may, any time.
+void sweep_if_stale(const std::string& directory, const std::string& name) noexcept;
+
+}  // namespace gantry

@@ -1,0 +1,86 @@
+#pragma once  // channel/test_support.hpp: a scratch directory and an engine for this room's tests.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <gantry/channel.hpp>
+#include <random>
+#include <vector>
+
+#include "engine/check.hpp"
+
+namespace gantry::test {
+
+inline constexpr Bytes kMiB = Bytes{1} << 20;
+
+/// A waiting call that takes longer than this has hung; nothing is measured by it.
+inline Deadline soon() {
+  return Deadline::after(std::chrono::seconds(60));
+}
+
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    path_ = (std::filesystem::temp_directory_path() / "gantry-test-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(path_.data()), nullptr);
+  }
+  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] bool is_empty() const { return std::filesystem::is_empty(path_); }
+
+ private:
+  std::string path_;
+};
+
+/// Copies at once: channels are tested without depending on any backend.
+class PlainEngine final : public Engine {
+ public:
+  CopyEngine kind() const noexcept override { return CopyEngine::inline_; }
+  Result<Ticket> submit(const Move& move) override {
+    execute(move, 0, move.bytes);
+    return Ticket{++moves_};
+  }
+  std::size_t poll() override { return 0; }
+  Outcome outcome(Ticket) const noexcept override { return Outcome::done; }
+  Outcome wait(Ticket, Deadline) override { return Outcome::done; }
+  EngineReport report() const noexcept override { return {moves_, 0, 0}; }
+
+ private:
+  std::uint64_t moves_ = 0;
+};
+
+inline ChannelOptions options_in(const ScratchDirectory& directory) {
+  ChannelOptions options;
+  options.directory = directory.path();
+  options.pool.slab_bytes = kMiB;
+  options.spin = std::chrono::microseconds(20);
+  return options;
+}
+
+inline Result<Producer> make_producer(std::string_view name, const ChannelOptions& options) {
+  return Producer::open(name, options, std::make_shared<PlainEngine>());
+}
+
+inline std::vector<std::byte> pattern(Bytes size, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+inline bool same(ConstByteSpan left, ConstByteSpan right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end());
+}
+
+/// How many descriptors this process has open.
+inline std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+}  // namespace gantry::test

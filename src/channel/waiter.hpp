@@ -1,0 +1,57 @@
+#pragma once  // channel/waiter.hpp: how an end of a channel waits: poll for a while, then sleep.
+
+#include <poll.h>
+
+#include <chrono>
+#include <span>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/cpu.hpp"
+#include "base/socket.hpp"
+#include "sync/doorbell.hpp"
+
+namespace gantry {
+
+/// What one waiting end sleeps on. The descriptors' results go to `revents` for the caller.
+struct WaitPoint {
+  std::span<SleepIntent* const> intents;  ///< Announced to each peer before sleeping.
+  std::vector<pollfd> descriptors;        ///< Events, deaths, hang-ups. Negative ones are skipped.
+  int interrupt = -1;
+};
+
+enum class Woken { ready, timed_out, interrupted, look };
+
+/// Polls `ready` for `spin`, then goes to sleep once. `look`: something happened to a descriptor
+/// (see their revents) and `ready` was not yet true; the caller looks and calls again.
+template <class Ready>
+[[nodiscard]] Woken wait_once(WaitPoint& point, std::chrono::nanoseconds spin, Deadline deadline,
+                              Ready ready) {
+  if (spin.count() > 0) {
+    // The clock costs as much as some 20 turns: look at it only that often.
+    const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(spin.count());
+    do {
+      for (int turn = 0; turn < 32; ++turn) {
+        if (ready()) return Woken::ready;
+        cpu_relax();
+      }
+    } while (monotonic_ns() < until && !deadline.passed());
+  }
+  if (ready()) return Woken::ready;
+  if (deadline.passed()) return Woken::timed_out;
+  for (SleepIntent* intent : point.intents) intent->announce();
+  const bool came_meanwhile = ready();
+  int count = 0;
+  if (!came_meanwhile) {
+    point.descriptors.push_back({point.interrupt, POLLIN, 0});
+    count = ::poll(point.descriptors.data(), point.descriptors.size(), poll_timeout_ms(deadline));
+  }
+  for (SleepIntent* intent : point.intents) intent->withdraw();
+  if (came_meanwhile) return Woken::ready;
+  const bool interrupted = count > 0 && point.descriptors.back().revents != 0;
+  point.descriptors.pop_back();
+  if (interrupted) return Woken::interrupted;
+  return count == 0 ? Woken::timed_out : Woken::look;
+}
+
+}  // namespace gantry

@@ -1,0 +1,70 @@
+#include "memory/free_ranges.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+namespace gantry {
+namespace {
+
+TEST(FreeRanges, TakesTheLowestThatFits) {
+  FreeRanges free(100);
+  EXPECT_EQ(free.take(10), 0u);
+  EXPECT_EQ(free.take(20), 10u);
+  EXPECT_EQ(free.take(30), 30u);
+  free.give(10, 20);
+  EXPECT_EQ(free.take(25), 60u);
+  EXPECT_EQ(free.take(20), 10u);
+  EXPECT_EQ(free.take(16), std::nullopt);
+}
+
+TEST(FreeRanges, JoinsNeighboursOnBothSides) {
+  FreeRanges free(30);
+  ASSERT_EQ(free.take(10), 0u);
+  ASSERT_EQ(free.take(10), 10u);
+  ASSERT_EQ(free.take(10), 20u);
+  free.give(0, 10);
+  free.give(20, 10);
+  EXPECT_EQ(free.take(20), std::nullopt);
+  free.give(10, 10);
+  EXPECT_TRUE(free.is_all_free());
+  EXPECT_EQ(free.take(30), 0u);
+}
+
+// Against the plainest model there is: a byte for each byte.
+TEST(FreeRanges, AgreesWithAMapOfBytesUnderRandomUse) {
+  constexpr Bytes kSize = 200;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    FreeRanges free(kSize);
+    std::vector<bool> used(kSize);
+    std::vector<std::pair<Bytes, Bytes>> taken;
+    for (int step = 0; step < 400; ++step) {
+      if (random() % 2 == 0 || taken.empty()) {
+        const Bytes size = 1 + random() % 40;
+        const auto offset = free.take(size);
+        Bytes run = 0, first = kSize;
+        for (Bytes i = 0; i < kSize && first == kSize; ++i) {
+          run = used[i] ? 0 : run + 1;
+          if (run == size) first = i + 1 - size;
+        }
+        ASSERT_EQ(offset.value_or(kSize), first);
+        if (!offset) continue;
+        for (Bytes i = 0; i < size; ++i) used[*offset + i] = true;
+        taken.emplace_back(*offset, size);
+      } else {
+        const std::size_t which = random() % taken.size();
+        const auto [offset, size] = taken[which];
+        taken.erase(taken.begin() + static_cast<std::ptrdiff_t>(which));
+        for (Bytes i = 0; i < size; ++i) used[offset + i] = false;
+        free.give(offset, size);
+      }
+    }
+    for (const auto& [offset, size] : taken) free.give(offset, size);
+    EXPECT_TRUE(free.is_all_free());
+  }
+}
+
+}  // namespace
+}  // namespace gantry

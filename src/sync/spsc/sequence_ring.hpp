@@ -1,0 +1,92 @@
+#pragma once  // sync/spsc/sequence_ring.hpp: records from one writer to one reader who do not trust
+              // each other.
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+namespace gantry {
+
+/// One place of the ring, in the writer's memory; the reader maps it read-only.
+template <class Record>
+struct alignas(64) RingCell {
+  std::atomic<std::uint64_t> sequence{0};  // of the record below; 0: none yet
+  Record record;
+};
+
+// Rules. One writer thread, one reader thread, possibly in two processes. The cells belong to the
+// writer, the word `taken` to the reader; neither writes the other's. Sequences count from 1.
+//   I1  Cell i only ever holds sequences s with s % cells == i.
+//   I2  A cell's sequence only grows.
+//   I3  The writer overwrites the cell of s - cells only after `taken` reached s - cells.
+//   I4  The reader takes s only after s - 1.
+// Pairs. [P] publication: the record before its sequence. [T] taking: the record's reads before
+// `taken`. Both words are also one half of a sleep handshake (sync/doorbell.hpp), hence seq_cst
+// stores; as a pair release/acquire would do.
+
+/// The writer's role. A plain value over memory that outlives it; hold exactly one.
+template <class Record>
+class RingWriter {
+ public:
+  explicit RingWriter(std::span<RingCell<Record>> cells) noexcept : cells_(cells) {}
+
+  [[nodiscard]] std::uint64_t published() const noexcept { return published_; }
+
+  /// The reader's word as last seen, refreshed from `taken`. False: the reader went backwards or
+  /// ahead of us, so it is broken or hostile; the old value stands.
+  [[nodiscard]] bool refresh(const std::atomic<std::uint64_t>& taken) noexcept {
+    const std::uint64_t now = taken.load(std::memory_order_acquire);  // [T]
+    if (now < taken_ || now > published_) return false;
+    taken_ = now;
+    return true;
+  }
+
+  /// Records published and, as far as refresh() has seen, not taken.
+  [[nodiscard]] std::uint64_t unread() const noexcept { return published_ - taken_; }
+
+  /// Needs unread() < cells (I3). `fill` writes the record in place.
+  template <class Fill>
+  std::uint64_t publish(Fill fill) noexcept {
+    const std::uint64_t next = published_ + 1;
+    RingCell<Record>& cell = cells_[next % cells_.size()];
+    fill(cell.record);
+    cell.sequence.store(next, std::memory_order_seq_cst);  // [P]
+    published_ = next;
+    return next;
+  }
+
+ private:
+  std::span<RingCell<Record>> cells_;
+  std::uint64_t published_ = 0;
+  std::uint64_t taken_ = 0;  // I3: never ahead of the reader's own word
+};
+
+/// The reader's role. A plain value over memory that outlives it; hold exactly one.
+template <class Record>
+class RingReader {
+ public:
+  explicit RingReader(std::span<const RingCell<Record>> cells) noexcept : cells_(cells) {}
+
+  [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
+
+  [[nodiscard]] bool ready() const noexcept {
+    const std::uint64_t next = taken_ + 1;
+    return cells_[next % cells_.size()].sequence.load(std::memory_order_seq_cst) == next;  // [P]
+  }
+
+  /// Needs ready(). `use` copies what it wants out of the record; then the cell is the writer's
+  /// again. The record is the writer's memory: check what you copied, not what you see.
+  template <class Use>
+  void take(std::atomic<std::uint64_t>& taken, Use use) noexcept {
+    const std::uint64_t next = taken_ + 1;
+    use(cells_[next % cells_.size()].record, next);
+    taken_ = next;
+    taken.store(next, std::memory_order_seq_cst);  // [T]
+  }
+
+ private:
+  std::span<const RingCell<Record>> cells_;
+  std::uint64_t taken_ = 0;
+};
+
+}  // namespace gantry

@@ -1,0 +1,224 @@
+// layers/layers_test.cpp: this tree obeys docs/layers.md, and one that does not is caught.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "rules.hpp"
+
+namespace layers {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+constexpr const char* kPage = R"(
+Prose, then
+
+| room | public headers | sees | opens | its tests open |
+|---|---|---|---|---|
+| `src/base` | `types.hpp` | | | |
+| `src/sync/**` | | `base` | `base` | |
+| `src/memory` | `memory.hpp` | `base` | `base` `sync` | |
+| `src/engine` | `engine.hpp` | `base` `memory` | `base` `sync` | |
+| `src/engine/inline` | | `base` `memory` `engine` | `base` `sync` `engine` | |
+| `src/engine/thread` | | `base` `memory` `engine` | `base` `sync` `engine` | |
+| `src/channel` | `channel.hpp` | `base` `memory` `engine` | `base` `sync` | `engine/inline` |
+| `src/runtime` | | `base` `channel` | `engine/inline` `engine/thread` | |
+| `tools/gantry/**` | | `base` `channel` | | |
+
+| outside header | who may |
+|---|---|
+| `tl/expected.hpp` | `everywhere` |
+| `hwloc.h` | `runtime` |
+| `CLI/` | `tools/gantry` |
+| `fmt/` | `base` in `headers` |
+| `gtest/` | `tests` |
+)";
+
+/// A tree in a temporary folder, with the page above.
+class Tree : public testing::Test {
+ protected:
+  Tree() {
+    std::string name = testing::TempDir() + "layers-XXXXXX";
+    root_ = mkdtemp(name.data());
+    add("docs/layers.md", kPage);
+  }
+  ~Tree() override { fs::remove_all(root_); }
+
+  void add(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+
+  [[nodiscard]] Words check() const { return check_tree(root_.string()); }
+
+ private:
+  fs::path root_;
+};
+
+std::string lines(std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) text += "  f();\n";
+  return text;
+}
+
+TEST(ThisTree, KeepsItsLayers) {
+  EXPECT_THAT(check_tree(GANTRY_ROOT), IsEmpty());
+}
+
+TEST_F(Tree, AllowsWhatTheTableAllows) {
+  add("include/gantry/types.hpp", "#include <tl/expected.hpp>\n#include <vector>\n");
+  add("include/gantry/memory.hpp", "#include <gantry/types.hpp>\n");
+  add("include/gantry/engine.hpp", "#include <gantry/memory.hpp>\n");
+  add("include/gantry/channel.hpp", "#include <gantry/engine.hpp>\n");
+  add("src/base/fd.hpp", "#include <gantry/types.hpp>\n#include <sys/mman.h>\n#include <span>\n");
+  add("src/base/error.hpp", "#include <fmt/format.h>\n");
+  add("src/sync/spsc/ring.hpp", "#include \"base/fd.hpp\"\n");
+  add("src/memory/pool.cpp", "#include \"memory/free.hpp\"\n#include \"sync/spsc/ring.hpp\"\n");
+  add("src/engine/inline/copy.cpp", "#include \"engine/queue.hpp\"\n");
+  add("src/runtime/build.cpp", "#include <hwloc.h>\n#include \"engine/inline/copy.hpp\"\n");
+  add("src/channel/test_support.hpp", "#include <gtest/gtest.h>\n");
+  add("src/channel/x_test.cpp", "#include <gtest/gtest.h>\n#include \"engine/inline/copy.hpp\"\n");
+  add("tools/gantry/run/plan.hpp", "#include <CLI/CLI.hpp>\n");
+  add("tools/gantry/run/run.cpp", "#include <gantry/channel.hpp>\n#include \"plan.hpp\"\n");
+  EXPECT_THAT(check(), IsEmpty());
+}
+
+TEST_F(Tree, CatchesAnIncludeUpwards) {
+  add("src/memory/pool.cpp", "\n#include <gantry/channel.hpp>\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("src/memory/pool.cpp:2: gantry/channel.hpp")));
+}
+
+TEST_F(Tree, CatchesAPrivateHeaderOfAnotherRoom) {
+  add("src/channel/producer.cpp", "#include \"memory/free_ranges.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("private headers of memory")));
+}
+
+TEST_F(Tree, CatchesABaseThatUsesSync) {
+  add("src/base/clock.hpp", "#include \"sync/spsc/ring.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("private headers of sync")));
+}
+
+TEST_F(Tree, CatchesABackendThatUsesAnother) {
+  add("src/engine/thread/lane.cpp", "#  include \"engine/inline/copy.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("private headers of engine/inline")));
+}
+
+TEST_F(Tree, CatchesANamedBackendOutsideTheRuntime) {
+  add("src/channel/producer.cpp", "#include \"engine/inline/copy.hpp\"\n");
+  add("src/engine/pick.cpp", "#include \"engine/thread/lane.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("src/channel/"), StartsWith("src/engine/")));
+}
+
+TEST_F(Tree, CatchesATestsPrivilegeInOtherFiles) {
+  add("src/memory/pool.cpp", "#include <gtest/gtest.h>\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("gtest/gtest.h")));
+}
+
+TEST_F(Tree, CatchesVendorHeadersInHeadersAndInOtherRooms) {
+  add("src/runtime/probe.hpp", "#include <hwloc.h>\n");
+  add("src/memory/pool.cpp", "#include <hwloc.h>\n");
+  add("src/memory/region.cpp", "#include <unheard/of.hpp>\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("memory may not include this outside header"),
+                                   HasSubstr("not in the table"), HasSubstr("into a .cpp file")));
+}
+
+TEST_F(Tree, CatchesAPublicHeaderWithMoreThanTheLanguage) {
+  add("include/gantry/memory.hpp",
+      "#include <hwloc.h>\n#include <sys/mman.h>\n#include \"types.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr(":1: hwloc.h"), HasSubstr(":2: sys/mman.h"),
+                                   HasSubstr(":3: types.hpp")));
+}
+
+TEST_F(Tree, CatchesAPublicHeaderThatSeesUpwards) {
+  add("include/gantry/engine.hpp", "#include <gantry/channel.hpp>\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("engine may not see channel")));
+}
+
+TEST_F(Tree, CatchesAToolThatReachesInside) {
+  add("src/memory/free.hpp", "");
+  add("tools/gantry/top.cpp", "#include \"../../src/memory/free.hpp\"\n");
+  add("tools/gantry/ls.cpp", "#include \"memory/free.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("tools/gantry/ls.cpp:1"),
+                                   StartsWith("tools/gantry/top.cpp:1")));
+}
+
+TEST_F(Tree, CatchesARelativeIncludeBelowSrc) {
+  add("src/memory/pool.cpp", "#include \"free.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("write the room before the file")));
+}
+
+TEST_F(Tree, CatchesAFolderThatTheTableDoesNotKnow) {
+  add("src/magic/spell.cpp", "");
+  add("src/engine/gpu/lane.cpp", "");
+  add("include/gantry/magic.hpp", "");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("include/gantry/magic.hpp: no row"),
+                                   StartsWith("src/engine/gpu/lane.cpp: no row"),
+                                   StartsWith("src/magic/spell.cpp: no row")));
+}
+
+TEST_F(Tree, CatchesALongFile) {
+  add("src/base/long.hpp", std::string(kFileLines + 1, '\n'));
+  add("tests/long.cpp", std::string(kFileLines, '\n'));
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("src/base/long.hpp: 401 lines")));
+}
+
+TEST_F(Tree, CatchesALongFunctionAlsoInTests) {
+  add("tests/long_test.cpp", "TEST(A, B) {\n" + lines(kFunctionLines - 1) + "}\n");
+  add("src/base/fit.cpp", "void g() {\n" + lines(kFunctionLines - 2) + "}\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("tests/long_test.cpp:1: a function of 61 lines")));
+}
+
+TEST_F(Tree, CatchesAPageWithoutTables) {
+  add("docs/layers.md", "Nothing here.\n");
+  EXPECT_THAT(check(), Contains(HasSubstr("no table begins with")));
+}
+
+TEST_F(Tree, CatchesARowThatNamesNoRoom) {
+  add("docs/layers.md", std::string(kPage) + "| `zmq.h` | `runtim` |\n");
+  EXPECT_THAT(check(), Contains(HasSubstr("zmq.h names an unknown room: runtim")));
+}
+
+TEST(Functions, AreMeasuredFromSignatureToBrace) {
+  const auto found = functions_of(
+      "namespace a {\n"
+      "class alignas(64) B : public C {\n"
+      " public:\n"
+      "  B(int x)\n"
+      "      : x_(x) {\n"
+      "    if (x) { g('{', \"}}\", 1'000); }  // }\n"
+      "  }\n"
+      "  struct D { int y = 0; };\n"
+      "  int z_{0};\n"
+      "};\n"
+      "#define OPEN {\n"
+      "template <class T> requires(sizeof(T) > 1)\n"
+      "auto f(T t) -> int { return R\"(})\" ? 1 : 2; }\n"
+      "}\n");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].line, 3u);  // the access label begins the statement
+  EXPECT_EQ(found[0].lines, 5u);
+  EXPECT_EQ(found[1].line, 12u);
+  EXPECT_EQ(found[1].lines, 2u);
+}
+
+TEST(Includes, AreReadWithBlanksAndWithoutProse) {
+  const auto found = includes_of("// #include <no>\n # include <a/b.hpp> // c\n#include\"d\"\n");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].line, 2u);
+  EXPECT_FALSE(found[0].quoted);
+  EXPECT_EQ(found[0].header, "a/b.hpp");
+  EXPECT_TRUE(found[1].quoted);
+  EXPECT_EQ(found[1].header, "d");
+}
+
+}  // namespace
+}  // namespace layers

@@ -1,0 +1,19 @@
+#pragma once  // layers/rules.hpp: what docs/layers.md forbids, found in a tree.
+
+#include "source.hpp"
+#include "table.hpp"
+
+namespace layers {
+
+inline constexpr std::size_t kFileLines = 400;
+inline constexpr std::size_t kFunctionLines = 60;
+
+/// Each returns one line per violation, beginning with the file and, where there is one, the line.
+[[nodiscard]] Words folders_without_a_room(const Table& table, const std::vector<Source>& sources);
+[[nodiscard]] Words forbidden_includes(const Table& table, const std::vector<Source>& sources);
+[[nodiscard]] Words oversized(const std::vector<Source>& sources);
+
+/// All of it: the tables below `root`/docs held against the tree at `root`.
+[[nodiscard]] Words check_tree(const std::string& root);
+
+}  // namespace layers

@@ -1,0 +1,135 @@
+#include "table.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+namespace layers {
+
+namespace {
+
+constexpr std::string_view kRoomsHead = "| room |";
+constexpr std::string_view kOutsidesHead = "| outside header |";
+constexpr std::string_view kSubfolders = "/**";
+constexpr std::string_view kSource = "src/";
+
+Words split_cells(std::string_view row) {
+  Words cells;
+  std::size_t begin = 1;
+  for (auto end = row.find('|', begin); end != row.npos; end = row.find('|', begin)) {
+    cells.emplace_back(row.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return cells;
+}
+
+/// What stands between backticks: the rest of a cell is prose.
+Words code_words(std::string_view cell) {
+  Words words;
+  for (auto begin = cell.find('`'); begin != cell.npos; begin = cell.find('`')) {
+    const auto end = cell.find('`', begin + 1);
+    if (end == cell.npos) break;
+    words.emplace_back(cell.substr(begin + 1, end - begin - 1));
+    cell.remove_prefix(end + 1);
+  }
+  return words;
+}
+
+Room parse_room(const std::vector<Words>& cells) {
+  Room room{cells[0].front(), false, cells[1], cells[2], cells[3], cells[4]};
+  if (room.path.ends_with(kSubfolders)) {
+    room.path.resize(room.path.size() - kSubfolders.size());
+    room.with_subfolders = true;
+  }
+  return room;
+}
+
+/// Reads the table's rows into `rows`; `columns` is how many cells each must have.
+std::vector<std::vector<Words>> rows_of(std::string_view markdown, std::string_view head,
+                                        std::size_t columns, Words& problems) {
+  std::vector<std::vector<Words>> rows;
+  std::istringstream lines{std::string(markdown)};
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(head))
+      inside = true;
+    else if (!line.starts_with('|'))
+      inside = false;
+    else if (inside && !line.starts_with("|---")) {
+      std::vector<Words> row;
+      for (const auto& cell : split_cells(line)) row.push_back(code_words(cell));
+      if (row.size() == columns && !row[0].empty())
+        rows.push_back(std::move(row));
+      else
+        problems.push_back("docs/layers.md: cannot read the row: " + line);
+    }
+  }
+  if (rows.empty()) problems.push_back("docs/layers.md: no table begins with " + std::string(head));
+  return rows;
+}
+
+void check_names(const Table& table, const Words& names, const std::string& where,
+                 Words& problems) {
+  for (const auto& name : names) {
+    const auto is_it = [&](const Room& room) { return room.name() == name; };
+    if (std::ranges::none_of(table.rooms, is_it)) {
+      problems.push_back("docs/layers.md: " + where + " names an unknown room: " + name);
+    }
+  }
+}
+
+}  // namespace
+
+std::string Room::name() const {
+  return path.starts_with(kSource) ? path.substr(kSource.size()) : path;
+}
+
+bool Room::holds(std::string_view folder) const {
+  return folder == path || (with_subfolders && folder.starts_with(path + "/"));
+}
+
+const Room* Table::room_of_folder(std::string_view folder) const {
+  const auto found = std::ranges::find_if(rooms, [&](const Room& r) { return r.holds(folder); });
+  return found == rooms.end() ? nullptr : &*found;
+}
+
+const Room* Table::owner_of(std::string_view public_header) const {
+  const auto found = std::ranges::find_if(
+      rooms, [&](const Room& r) { return contains(r.public_headers, public_header); });
+  return found == rooms.end() ? nullptr : &*found;
+}
+
+const Outside* Table::outside(std::string_view header) const {
+  const auto begins = [&](const std::string& prefix) { return header.starts_with(prefix); };
+  const auto found = std::ranges::find_if(
+      outsides, [&](const Outside& o) { return std::ranges::any_of(o.prefixes, begins); });
+  return found == outsides.end() ? nullptr : &*found;
+}
+
+Table parse_table(std::string_view markdown, Words& problems) {
+  Table table;
+  for (const auto& row : rows_of(markdown, kRoomsHead, 5, problems)) {
+    table.rooms.push_back(parse_room(row));
+  }
+  for (const auto& row : rows_of(markdown, kOutsidesHead, 2, problems)) {
+    table.outsides.push_back({row[0], row[1]});
+  }
+  for (const auto& room : table.rooms) {
+    for (const auto* names : {&room.sees, &room.opens, &room.tests_open}) {
+      check_names(table, *names, room.name(), problems);
+    }
+  }
+  for (const auto& outside : table.outsides) {
+    auto names = outside.rooms;
+    for (const auto* word : {Outside::kEverywhere, Outside::kTests, Outside::kHeaders}) {
+      std::erase(names, word);
+    }
+    check_names(table, names, outside.prefixes.front(), problems);
+  }
+  return table;
+}
+
+bool contains(const Words& words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+}  // namespace layers

@@ -1,0 +1,15 @@
+#pragma once  // tools/gantry/commands.hpp: the subcommands; each is one file, or one folder.
+
+#include <CLI/CLI.hpp>
+
+namespace gantry::cli {
+
+/// Each adds its subcommand to `app`, with a callback that runs it and sets `exit_code`.
+void add_bench(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
+void add_get(CLI::App& app, int& exit_code);
+void add_ls(CLI::App& app, int& exit_code);
+void add_put(CLI::App& app, int& exit_code);
+void add_run(CLI::App& app, int& exit_code);  // run/run.cpp
+
+}  // namespace gantry::cli

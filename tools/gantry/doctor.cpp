@@ -1,0 +1,208 @@
+// gantry doctor: the machine, its limits, and what of Gantry works on it.
+#include <fmt/format.h>
+
+#include <gantry/runtime.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "errors.hpp"
+#include "output.hpp"
+
+namespace gantry::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr Bytes kUnlimited = std::numeric_limits<Bytes>::max();
+constexpr Bytes kComfortableMemlock = Bytes{64} << 20;  // below it, pinning big buffers fails
+
+struct DirectoryState {
+  std::string path;
+  std::string problem;  // empty: usable
+  std::string mend;
+  std::size_t channels = 0;
+};
+
+struct Diagnosis {
+  MachineFacts machine;
+  DirectoryState directory;
+  std::vector<EngineStatus> engines;
+  std::vector<EngineStatus> transports;
+};
+
+DirectoryState look_at_directory() {
+  const auto path = channel_directory();
+  if (!path) return {{}, path.error().message, path.error().hint, 0};
+  const auto channels = list_channels(*path);
+  if (!channels) return {*path, channels.error().message, channels.error().hint, 0};
+  return {*path, {}, {}, channels->size()};
+}
+
+Result<Diagnosis> diagnose() {
+  const auto runtime = Runtime::create();
+  if (!runtime) return tl::unexpected(runtime.error());
+  return Diagnosis{probe_machine(), look_at_directory(), runtime->engines(), transports()};
+}
+
+bool memlock_is_low(const MachineFacts& machine) {
+  return machine.memlock_limit_bytes < kComfortableMemlock;
+}
+
+// ---- JSON ----------------------------------------------------------------------------------
+
+json caches_json(const MachineFacts& machine) {
+  json list = json::array();
+  for (const auto& cache : machine.caches)
+    list.push_back({{"level", cache.level}, {"bytes", cache.bytes}, {"count", cache.count}});
+  return list;
+}
+
+json huge_pages_json(const MachineFacts& machine) {
+  json list = json::array();
+  for (const auto& size : machine.huge_pages)
+    list.push_back({{"page_bytes", size.page_bytes}, {"total", size.total}, {"free", size.free}});
+  return list;
+}
+
+json machine_json(const MachineFacts& machine) {
+  const bool unlimited = machine.memlock_limit_bytes == kUnlimited;
+  return {{"cpu_model", machine.cpu_model},
+          {"cpus", machine.cpus},
+          {"cpus_online", machine.cpus_online},
+          {"cpu_quota", machine.cpu_quota > 0 ? json(machine.cpu_quota) : json()},
+          {"numa_nodes", machine.numa_nodes},
+          {"caches", caches_json(machine)},
+          {"memory_bytes", machine.memory_bytes},
+          {"memory_free_bytes", machine.memory_free_bytes},
+          {"memlock_limit_bytes", unlimited ? json() : json(machine.memlock_limit_bytes)},
+          {"huge_pages", huge_pages_json(machine)},
+          {"transparent_huge_pages", machine.transparent_huge_pages},
+          {"transparent_huge_pages_shared", machine.transparent_huge_pages_shared},
+          {"kernel", machine.kernel}};
+}
+
+json statuses_json(const std::vector<EngineStatus>& statuses) {
+  json list = json::array();
+  for (const auto& status : statuses)
+    list.push_back({{"name", status.name},
+                    {"usable", status.usable},
+                    {"why", status.why},
+                    {"mend", status.mend}});
+  return list;
+}
+
+std::string as_json(const Diagnosis& found) {
+  const DirectoryState& directory = found.directory;
+  return json{{"version", version()},
+              {"machine", machine_json(found.machine)},
+              {"directory",
+               {{"path", directory.path},
+                {"usable", directory.problem.empty()},
+                {"why", directory.problem},
+                {"mend", directory.mend},
+                {"channels", directory.channels}}},
+              {"engines", statuses_json(found.engines)},
+              {"transports", statuses_json(found.transports)}}
+             .dump(2, ' ', false, json::error_handler_t::replace) +
+         "\n";
+}
+
+// ---- text ----------------------------------------------------------------------------------
+
+std::string cpus_text(const MachineFacts& machine) {
+  std::string text = fmt::format("{} of {} usable", machine.cpus, machine.cpus_online);
+  if (machine.cpu_quota > 0)
+    text += fmt::format(", the control group allows {:.3g}", machine.cpu_quota);
+  return text;
+}
+
+std::string caches_text(const MachineFacts& machine) {
+  std::string text;
+  for (const auto& cache : machine.caches)
+    text += fmt::format("{}L{} {} x {}", text.empty() ? "" : ", ", cache.level, cache.count,
+                        format_bytes(cache.bytes));
+  return text.empty() ? "not told" : text;
+}
+
+std::string memlock_text(const MachineFacts& machine) {
+  if (machine.memlock_limit_bytes == kUnlimited) return "unlimited";
+  return format_bytes(machine.memlock_limit_bytes) +
+         (memlock_is_low(machine) ? " (low: raise it with `ulimit -l`, or memlock in "
+                                    "/etc/security/limits.conf)"
+                                  : "");
+}
+
+std::string huge_pages_text(const MachineFacts& machine) {
+  std::string text;
+  for (const auto& size : machine.huge_pages)
+    text += fmt::format("{}{}: {} of {} free", text.empty() ? "" : ", ",
+                        format_bytes(size.page_bytes), size.free, size.total);
+  return text.empty() ? "none" : text;
+}
+
+std::string or_unknown(const std::string& text) {
+  return text.empty() ? "not told" : text;
+}
+
+std::string directory_text(const DirectoryState& directory) {
+  if (!directory.problem.empty())
+    return fmt::format("NOT USABLE: {}{}{}", directory.problem, directory.mend.empty() ? "" : "; ",
+                       directory.mend);
+  return fmt::format("{} ({} channel{})", directory.path, directory.channels,
+                     directory.channels == 1 ? "" : "s");
+}
+
+std::string facts_text(const Diagnosis& found) {
+  const MachineFacts& machine = found.machine;
+  Table table({{"MACHINE"}, {}});
+  table.add({"processor", or_unknown(machine.cpu_model)});
+  table.add({"CPUs", cpus_text(machine)});
+  table.add({"NUMA nodes", fmt::to_string(machine.numa_nodes)});
+  table.add({"caches", caches_text(machine)});
+  table.add({"memory", fmt::format("{}, {} available", format_bytes(machine.memory_bytes),
+                                   format_bytes(machine.memory_free_bytes))});
+  table.add({"lockable memory", memlock_text(machine)});
+  table.add({"huge pages", huge_pages_text(machine)});
+  table.add({"transparent huge pages",
+             fmt::format("{}; shared memory: {}", or_unknown(machine.transparent_huge_pages),
+                         or_unknown(machine.transparent_huge_pages_shared))});
+  table.add({"kernel", or_unknown(machine.kernel)});
+  table.add({"runtime directory", directory_text(found.directory)});
+  table.add({"gantry", std::string(version())});
+  return table.text();
+}
+
+std::string statuses_text(const std::string& title, const std::vector<EngineStatus>& statuses) {
+  Table table({{title}, {"USABLE"}, {"WHY"}, {"HOW TO MEND"}});
+  for (const auto& status : statuses)
+    table.add({status.name, status.usable ? "yes" : "no", status.why, status.mend});
+  return table.text();
+}
+
+std::string as_text(const Diagnosis& found) {
+  return facts_text(found) + "\n" + statuses_text("ENGINE", found.engines) + "\n" +
+         statuses_text("TRANSPORT", found.transports);
+}
+
+Result<void> doctor(bool json_wanted) {
+  const auto found = diagnose();
+  if (!found) return tl::unexpected(found.error());
+  return print(json_wanted ? as_json(*found) : as_text(*found));
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, int& exit_code) {
+  auto* const command =
+      app.add_subcommand("doctor", "Show the machine, and which engines and transports work");
+  auto json_wanted = std::make_shared<bool>(false);
+  command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
+  command->footer("Example: gantry doctor --json");
+  command->callback([json_wanted, &exit_code] {
+    const auto done = doctor(*json_wanted);
+    exit_code = done ? 0 : fail(done.error());
+  });
+}
+
+}  // namespace gantry::cli

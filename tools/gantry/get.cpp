@@ -1,0 +1,52 @@
+// gantry get: a channel to standard output.
+#include <limits>
+
+#include "commands.hpp"
+#include "ends.hpp"
+#include "errors.hpp"
+#include "options.hpp"
+#include "streams.hpp"
+
+namespace gantry::cli {
+namespace {
+
+struct GetOptions {
+  std::string name;
+  std::uint64_t count = std::numeric_limits<std::uint64_t>::max();
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+};
+
+Result<void> get(const GetOptions& options) {
+  auto interrupt = Interrupt::create();
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  auto receiver = Receiver::open(options.name, Deadline::after(options.timeout), *interrupt);
+  if (!receiver) return tl::unexpected(receiver.error());
+  OutputStream output(*interrupt);
+  for (std::uint64_t received = 0; received < options.count; ++received) {
+    const auto message = receiver->receive(Deadline::after(options.timeout));
+    if (!message && message.error().code == Code::closed) return {};
+    if (!message) return tl::unexpected(message.error());
+    if (auto written = output.write(message->bytes()); !written) return written;
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_get(CLI::App& app, int& exit_code) {
+  auto* const command = app.add_subcommand("get", "Write a channel to standard output");
+  auto options = std::make_shared<GetOptions>();
+  command->add_option("NAME", options->name, "The channel, or this stage's input")->required();
+  command->add_option("--count", options->count, "End after so many messages");
+  add_parsed(*command, "--timeout", options->timeout, &parse_time, "SECONDS",
+             "Give up when the channel, or the next message, does not come in time");
+  command->footer(
+      "Waits for the channel to appear; ends when its producer has.\n"
+      "Example: gantry get photos | tar x");
+  command->callback([options, &exit_code] {
+    const auto done = get(*options);
+    exit_code = done ? 0 : fail(done.error());
+  });
+}
+
+}  // namespace gantry::cli

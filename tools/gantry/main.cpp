@@ -1,0 +1,78 @@
+// gantry: one binary, one file per subcommand (see commands.hpp).
+#include <fmt/format.h>
+
+#include <csignal>
+#include <exception>
+#include <gantry/runtime.hpp>
+
+#include "commands.hpp"
+#include "errors.hpp"
+#include "run/suggest.hpp"
+
+namespace gantry::cli {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+int wrong_usage(std::string_view what, std::string_view hint) {
+  note(fmt::format("{}; {}", what, hint));
+  return kExitUsage;
+}
+
+std::string help_hint(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return fmt::format("see gantry {}--help", chosen.empty() ? "" : chosen[0]->get_name() + " ");
+}
+
+// CLI11 would say that a word was not expected; a person wants to know which one was meant.
+bool is_unknown_command(const CLI::App& app, std::string_view word) {
+  const auto names = command_names(app);
+  return !word.starts_with('-') && std::ranges::find(names, word) == names.end();
+}
+
+int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
+  if (argc < 2) return wrong_usage("no command", "see gantry --help");
+  if (is_unknown_command(app, argv[1]))
+    return wrong_usage(fmt::format("command '{}': there is no such command", argv[1]),
+                       run::suggest(argv[1], command_names(app)));
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    return wrong_usage(error.what(), help_hint(app));
+  }
+}
+
+int run_main(int argc, char** argv) {
+  CLI::App app("Moves big buffers between processes while your code keeps computing.", "gantry");
+  int exit_code = 0;
+  app.require_subcommand(1);
+  app.set_version_flag("--version", fmt::format("gantry {}", version()));
+  app.footer("Example: head -c 1G /dev/zero | gantry put zeros & gantry get zeros | wc -c");
+  add_run(app, exit_code);
+  add_put(app, exit_code);
+  add_get(app, exit_code);
+  add_ls(app, exit_code);
+  add_doctor(app, exit_code);
+  add_bench(app, exit_code);
+  return parse(app, argc, argv, exit_code);
+}
+
+}  // namespace
+}  // namespace gantry::cli
+
+int main(int argc, char** argv) {
+  // Writing to a pipe whose reader left is an error like others, and leaves time to clean up.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return gantry::cli::run_main(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, and what libraries throw
+    return gantry::cli::fail({gantry::Code::system, error.what(), {}});
+  }
+}

@@ -1,0 +1,41 @@
+#pragma once  // tools/gantry/output.hpp: how numbers and tables look, and how sizes are typed in.
+
+#include <gantry/types.hpp>
+#include <vector>
+
+namespace gantry::cli {
+
+[[nodiscard]] std::string format_bytes(std::uint64_t bytes);     ///< "147 MiB"
+[[nodiscard]] std::string format_count(std::uint64_t count);     ///< "12,345"
+[[nodiscard]] std::string format_rate(double bytes_per_second);  ///< "3.21 GB/s"
+[[nodiscard]] std::string format_time(
+    std::chrono::nanoseconds duration);  ///< "18.2 us", "3 min 2 s"
+
+/// "4096", "64K", "1M", "2GiB": powers of 1024. Errors: `invalid_argument`.
+[[nodiscard]] Result<Bytes> parse_bytes(std::string_view text);
+/// "1.5", "250ms", "2s", "3min"; without a unit seconds. Errors: `invalid_argument`.
+[[nodiscard]] Result<std::chrono::nanoseconds> parse_time(std::string_view text);
+
+/// Text in columns, each as wide as its widest cell.
+class Table {
+ public:
+  enum class Align { left, right };
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  void add(std::vector<std::string> cells);  ///< One row; missing cells are empty.
+  [[nodiscard]] std::string text() const;    ///< Titles and rows, a line each.
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// All of `text` to standard output. Errors: `system` (a full disk); a reader that left is
+/// `closed`.
+[[nodiscard]] Result<void> print(std::string_view text);
+
+}  // namespace gantry::cli

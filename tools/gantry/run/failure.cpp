@@ -1,0 +1,65 @@
+#include "failure.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+
+#include "output.hpp"
+
+namespace gantry::run {
+namespace {
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? fmt::format("signal {}", number)
+                         : fmt::format("signal {} (SIG{})", number, name);
+}
+
+std::string opening_hint(const std::string& end) {
+  const bool is_output = end.starts_with("output");
+  return fmt::format(
+      "a stage opens its ends with stage_input() and stage_output(), or is put "
+      "behind gantry {}",
+      is_output ? "put" : "get");
+}
+
+}  // namespace
+
+Failure failed_exit(std::size_t process, Exit exit) {
+  const bool by_signal = exit.signal != 0;
+  return {process,
+          by_signal,
+          by_signal ? "was killed by " + signal_name(exit.signal)
+                    : fmt::format("exited with status {}", exit.status),
+          {}};
+}
+
+Failure ended_unopened(std::size_t process, const std::string& end) {
+  return {process, false, "ended without opening its " + end, opening_hint(end)};
+}
+
+Failure unopened_in_time(std::size_t process, const std::string& end,
+                         std::chrono::nanoseconds limit) {
+  return {process, false,
+          fmt::format("has not opened its {} within {}", end, cli::format_time(limit)),
+          opening_hint(end) + "; --connect-within allows more time"};
+}
+
+const Failure& root_cause(const std::vector<Failure>& failures) {
+  const auto killed = std::ranges::find_if(failures, &Failure::by_signal);
+  return killed == failures.end() ? failures.front() : *killed;
+}
+
+Error report_failure(const Failure& failure, const StageProcess& process, Console& console) {
+  const bool is_silent = process.last_errors().empty();
+  if (!is_silent)
+    console.line(fmt::format("last lines of standard error of stage {}:", process.label()));
+  for (const std::string& line : process.last_errors()) console.line("  " + line);
+  std::string hint = failure.hint;
+  if (hint.empty())
+    hint = is_silent ? "it wrote nothing to standard error" : "its last words stand above";
+  return {Code::peer_gone, fmt::format("stage {}: {}", process.label(), failure.why),
+          std::move(hint)};
+}
+
+}  // namespace gantry::run

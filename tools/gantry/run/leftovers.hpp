@@ -1,0 +1,23 @@
+#pragma once  // tools/gantry/run/leftovers.hpp: processes that left their stage's group.
+
+#include "processes.hpp"
+
+namespace gantry::run {
+
+/// Makes orphans below this process its children while it lives, so that they can be found.
+class Adoption {
+ public:
+  Adoption() noexcept;
+  ~Adoption();
+  Adoption(const Adoption&) = delete;
+  Adoption& operator=(const Adoption&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+/// Kills and reaps every child of this process but `strangers`, and the children these leave.
+/// Returns how many still ran.
+std::size_t end_leftovers(const std::vector<ProcessFacts>& strangers);
+
+}  // namespace gantry::run

@@ -1,0 +1,28 @@
+#pragma once  // tools/gantry/run/processes.hpp: what /proc says of running processes.
+
+#include <sys/types.h>
+
+#include <optional>
+#include <vector>
+
+namespace gantry::run {
+
+struct ProcessFacts {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  bool dead = false;     ///< Only waiting to be reaped.
+  bool exiting = false;  ///< Past the point of no return: its descriptors may be closed already.
+};
+
+/// Nothing when there is no such process.
+[[nodiscard]] std::optional<ProcessFacts> process_facts(pid_t pid);
+[[nodiscard]] std::vector<ProcessFacts> all_processes();
+
+/// The members of process group `group` that still run, its leader not counted.
+[[nodiscard]] std::vector<pid_t> live_followers(const std::vector<ProcessFacts>& processes,
+                                                pid_t group);
+/// The children of this process.
+[[nodiscard]] std::vector<ProcessFacts> own_children();
+
+}  // namespace gantry::run

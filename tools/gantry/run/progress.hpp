@@ -1,0 +1,30 @@
+#pragma once  // tools/gantry/run/progress.hpp: how far a running pipeline is, in one line.
+
+#include "plan.hpp"
+
+namespace gantry::run {
+
+/// Compares the counters of all links with those of the call before. The plan must outlive it.
+class Progress {
+ public:
+  explicit Progress(const Plan& plan);
+
+  /// "12 s: frames 240, batches 1; 1.2 GiB at 310 MB/s; slowest stage: batch". `elapsed` is since
+  /// the start of the run.
+  [[nodiscard]] std::string line(std::chrono::nanoseconds elapsed);
+
+ private:
+  struct Snapshot {
+    MetricsReport sender;
+    MetricsReport receiver;
+  };
+  [[nodiscard]] std::vector<Snapshot> read() const;
+  [[nodiscard]] std::string slowest(const std::vector<Snapshot>& now, double interval_ns) const;
+  [[nodiscard]] double load(std::size_t stage, const std::vector<Snapshot>& now,
+                            double interval_ns) const;
+  const Plan* plan_;
+  std::vector<Snapshot> before_;
+  std::chrono::nanoseconds before_at_{0};
+};
+
+}  // namespace gantry::run

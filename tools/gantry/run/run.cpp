@@ -1,0 +1,172 @@
+#include <signal.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands.hpp"
+#include "compare.hpp"
+#include "errors.hpp"
+#include "options.hpp"
+#include "output.hpp"
+#include "pipeline_file.hpp"
+#include "programs.hpp"
+#include "run_directory.hpp"
+#include "run_once.hpp"
+
+namespace gantry::run {
+namespace {
+
+constexpr int kJsonIndent = 2;
+
+struct Arguments {
+  std::string file;
+  std::vector<Setting> overrides;
+  Transport transport = Transport::gantry;
+  std::optional<Transport> compare;
+  std::chrono::nanoseconds connect_within = std::chrono::seconds(60);
+  bool json = false;
+  bool quiet = false;
+};
+
+/// What there is to do, checked as far as it can be before anything starts.
+struct Job {
+  Pipeline pipeline;
+  std::vector<Transport> transports;  ///< One, or two to compare.
+  SuperviseOptions options;
+  std::string base;  ///< Where run directories are made.
+};
+
+// ---- before anything starts ------------------------------------------------------------------
+
+Result<std::vector<Transport>> transports(const Arguments& arguments) {
+  std::vector<Transport> result{arguments.transport};
+  if (arguments.compare) result.push_back(*arguments.compare);
+  for (const Transport transport : result)
+    if (const auto fine = check_transport(transport); !fine) return tl::unexpected(fine.error());
+  return result;
+}
+
+Result<Pipeline> pipeline(const Arguments& arguments) {
+  Result<Pipeline> result = read_pipeline(arguments.file, arguments.overrides);
+  if (!result) return result;
+  if (const auto fine = locate_programs(*result); !fine) return tl::unexpected(fine.error());
+  return result;
+}
+
+/// Absolute, because stages may change their working directory.
+Result<std::string> base_directory() {
+  const Result<std::string> directory = channel_directory();
+  if (!directory) return directory;
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(*directory, error);
+  if (error) return tl::unexpected(cli::system_error(*directory, error.value()));
+  return absolute.string();
+}
+
+Result<Job> prepare(const Arguments& arguments) {
+  Job job;
+  job.options = {arguments.connect_within, arguments.quiet};
+  auto chosen = transports(arguments);
+  if (!chosen) return tl::unexpected(chosen.error());
+  job.transports = std::move(*chosen);
+  auto read = pipeline(arguments);
+  if (!read) return tl::unexpected(read.error());
+  job.pipeline = std::move(*read);
+  auto base = base_directory();
+  if (!base) return tl::unexpected(base.error());
+  job.base = std::move(*base);
+  return job;
+}
+
+// ---- running ---------------------------------------------------------------------------------
+
+/// What the parent may have set and what would disturb: ignored SIGCHLD loses exit statuses, and
+/// SIGPIPE ends us before we have cleaned up.
+void settle_signals() {
+  ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+template <class Report>
+Result<void> show(const Report& report, bool json) {
+  return cli::print(json ? to_json(report).dump(kJsonIndent) + "\n" : to_text(report));
+}
+
+Result<void> conclude(std::vector<RunReport> reports, bool json) {
+  Result<void> shown;
+  Result<void> accounted;
+  for (const RunReport& report : reports)
+    if (accounted) accounted = report.check_accounts();
+  if (reports.size() == 1) {
+    shown = show(reports[0], json);
+  } else {
+    shown = show(Comparison{std::move(reports[0]), std::move(reports[1])}, json);
+  }
+  return accounted ? shown : accounted;
+}
+
+// ---- the command line ------------------------------------------------------------------------
+
+void take_overrides(const std::vector<std::string>& texts, Arguments& arguments) {
+  for (const std::string& text : texts) {
+    Result<Setting> setting = parse_override(text);
+    if (!setting) throw CLI::ValidationError("--set", setting.error().message);
+    arguments.overrides.push_back(std::move(*setting));
+  }
+}
+
+Result<std::optional<Transport>> parse_compared(std::string_view text) {
+  return parse_transport(text).map([](Transport transport) { return std::optional(transport); });
+}
+
+// ---- all of it -------------------------------------------------------------------------------
+
+Result<void> run(const Arguments& arguments) {
+  settle_signals();
+  if (auto fine = keep_standard_streams(); !fine) return fine;
+  const Result<Job> job = prepare(arguments);
+  if (!job) return tl::unexpected(job.error());
+  const Result<cli::Interrupt> interrupt = cli::Interrupt::create();
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  sweep_run_directories(job->base);
+  std::vector<RunReport> reports;
+  for (const Transport transport : job->transports) {
+    auto report = run_once(job->pipeline, transport, job->base, job->options, *interrupt);
+    if (!report) return tl::unexpected(report.error());
+    reports.push_back(std::move(*report));
+  }
+  return conclude(std::move(reports), arguments.json);
+}
+
+}  // namespace
+}  // namespace gantry::run
+
+namespace gantry::cli {
+
+void add_run(CLI::App& app, int& exit_code) {
+  auto arguments = std::make_shared<run::Arguments>();
+  CLI::App* command = app.add_subcommand("run", "Run a pipeline: start its stages, connect them");
+  command->add_option("FILE", arguments->file, "Pipeline file (TOML)")->required();
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--set", [arguments](const auto& texts) { run::take_overrides(texts, *arguments); },
+          "A setting of the file; may be given several times")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  add_parsed(*command, "--transport", arguments->transport, parse_transport, "gantry|pipe|zmq",
+             "What carries the messages (gantry)");
+  add_parsed(*command, "--compare", arguments->compare, run::parse_compared, "gantry|pipe|zmq",
+             "Run again over this transport, and compare");
+  add_parsed(*command, "--connect-within", arguments->connect_within, parse_time, "TIME",
+             "For every stage to open its ends (60 s)");
+  command->add_flag("--json", arguments->json, "The report as JSON");
+  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->footer("Example: gantry run examples/vision/pipeline.toml --compare pipe");
+  command->callback([arguments, &exit_code] {
+    const Result<void> result = run::run(*arguments);
+    exit_code = result ? 0 : fail(result.error());
+  });
+}
+
+}  // namespace gantry::cli

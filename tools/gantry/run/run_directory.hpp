@@ -1,0 +1,33 @@
+#pragma once  // tools/gantry/run/run_directory.hpp: the private folder of one run.
+
+#include <gantry/types.hpp>
+
+#include "descriptor.hpp"
+
+namespace gantry::run {
+
+/// A folder run-PID-XXXXXX (mode 0700) in which the run's channels live. As long as this process
+/// or its guard lives, its descriptor is locked (flock): an unlocked one belongs to a run that
+/// was killed. Dropping it removes the folder with all that is in it. Move-only.
+class RunDirectory {
+ public:
+  /// Makes one in `base`, a directory as channel_directory() returns it.
+  [[nodiscard]] static Result<RunDirectory> create(const std::string& base);
+
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+  ~RunDirectory();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  RunDirectory(std::string path, Descriptor lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
+  std::string path_;  // empty: moved from
+  Descriptor lock_;
+};
+
+/// Removes the run directories in `base` whose runner is dead.
+void sweep_run_directories(const std::string& base);
+
+}  // namespace gantry::run
