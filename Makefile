@@ -40,8 +40,8 @@ demo: build ## Run the main job: examples/vision over channels and over pipes; i
 	@cmake --log-level=NOTICE -G Ninja -S examples/vision -B build/vision \
 	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=$(CURDIR)/$(demo_prefix)
 	@cmake --build build/vision -j $(JOBS)
-	$(gantry) run examples/vision/pipeline.toml --set output=$(OUTPUT) $(demo_input) --compare pipe
-	@echo "The picture: $$(ls -d $(CURDIR)/$(OUTPUT)/*.png)"
+	@$(gantry) run examples/vision/pipeline.toml --set output=$(OUTPUT) $(demo_input) --compare pipe
+	@examples/vision/check $(OUTPUT)
 
 test: ## Build with warnings as errors and pass all tests, as users run them and under sanitizers
 	@tools/setup build test

@@ -229,7 +229,7 @@ Result<Message> Consumer::Impl::view(const MessageRecord& record, std::uint64_t 
 void Consumer::Impl::give_back(std::uint64_t token) noexcept {
   const auto slot = static_cast<std::size_t>(token >> kSequenceBits);
   const std::uint64_t sequence = token & ((std::uint64_t{1} << kSequenceBits) - 1);
-  own().released[slot].store(sequence, std::memory_order_seq_cst);  // [R]
+  own().released.release(slot, sequence);
   ring_producer();
 }
 

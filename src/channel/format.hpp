@@ -5,6 +5,7 @@
 #include <gantry/channel.hpp>
 
 #include "sync/doorbell.hpp"
+#include "sync/spsc/release_board.hpp"
 #include "sync/spsc/sequence_ring.hpp"
 
 namespace gantry {
@@ -50,7 +51,7 @@ struct ConsumerPage {
   alignas(64) std::atomic<std::uint64_t> taken;  // sequence of the newest message taken. [T]
   alignas(64) SleepIntent consumer_sleeps;       // waits for a message
   // By slot: the sequence of the newest message released from it. [R]
-  alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> released;
+  alignas(64) ReleaseBoard<kMaxSlots> released;
 };
 
 // Other processes, perhaps of another build, read these: change one and kFormatVersion changes.

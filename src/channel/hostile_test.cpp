@@ -169,9 +169,9 @@ TEST_F(HostileConsumer, ReleasesOfWhatWasNeverSentFreeNothing) {
   ASSERT_TRUE(out_->send(pattern(100, 1), soon()));
   ASSERT_TRUE(out_->send(pattern(100, 2), soon()));
   impostor.page().taken = 2;
-  for (auto& word : impostor.page().released) word = 99;
+  for (std::size_t slot = 0; slot < kMaxSlots; ++slot) impostor.page().released.release(slot, 99);
   EXPECT_EQ(out_->send(pattern(100, 3), Deadline::now()).error().code, Code::timed_out);
-  impostor.page().released[0] = 1;
+  impostor.page().released.release(0, 1);
   EXPECT_TRUE(out_->send(pattern(100, 3), Deadline::now()));
 }
 

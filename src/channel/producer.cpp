@@ -163,8 +163,7 @@ void Producer::Impl::reclaim(const ConsumerPage& page) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.state != Slot::State::published) continue;
-    // Exactly this message, so that an old or invented number frees nothing else. [R]
-    if (page.released[i].load(std::memory_order_acquire) == slot.sequence) free_slot_of(slot);
+    if (page.released.is_released(i, slot.sequence)) free_slot_of(slot);
   }
 }
 

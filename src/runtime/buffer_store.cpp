@@ -48,15 +48,19 @@ Result<void> BufferStore::grow(Buffer& buffer, Bytes size) {
   return {};
 }
 
+Result<void> BufferStore::check_size(Bytes size) const {
+  if (size <= limit_bytes_) return {};
+  return fail(Code::too_large,
+              fmt::format("a message of {} bytes: the limit is {} bytes", size, limit_bytes_),
+              "send it in several messages, or raise the channel's budget");
+}
+
 Result<BufferStore::Taken> BufferStore::take(Bytes size) {
-  if (size > limit_bytes_)
-    return fail(Code::too_large,
-                fmt::format("a message of {} bytes: the limit is {} bytes", size, limit_bytes_),
-                "send it in several messages, or raise the channel's budget");
+  GANTRY_TRY(check_size(size));
   const std::scoped_lock lock(mutex_);
   Buffer& buffer = pick(size);
-  if (buffer.capacity < size || buffer.bytes == nullptr)
-    GANTRY_TRY(grow(buffer, std::max(size, kAlignment)));
+  const Bytes needed = std::max(size, kAlignment);
+  if (buffer.capacity < needed) GANTRY_TRY(grow(buffer, needed));
   buffer.out = true;
   return Taken{static_cast<std::uint64_t>(&buffer - buffers_.data()),
                ByteSpan(buffer.bytes.get(), size)};

@@ -26,7 +26,8 @@ class BufferStore final : public detail::Keeper {
   [[nodiscard]] Result<Taken> take(Bytes size);
   void give_back(std::uint64_t token) noexcept override;
 
-  [[nodiscard]] Bytes limit_bytes() const noexcept { return limit_bytes_; }
+  /// Errors: `too_large` for what take() would never give.
+  [[nodiscard]] Result<void> check_size(Bytes size) const;
   [[nodiscard]] std::size_t buffers() const;  ///< Made so far.
 
  private:

@@ -59,10 +59,10 @@ std::vector<CacheFacts> caches(hwloc_topology_t topology) {
   std::vector<CacheFacts> found;
   for (const auto type : {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                           HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE}) {
-    const unsigned count = count_of(topology, type);
-    if (count == 0) continue;
-    const auto& cache = hwloc_get_obj_by_type(topology, type, 0)->attr->cache;
-    found.push_back({cache.depth, static_cast<Bytes>(cache.size), count});
+    const hwloc_obj_t first = hwloc_get_obj_by_type(topology, type, 0);
+    if (first == nullptr) continue;
+    const auto& cache = first->attr->cache;
+    found.push_back({cache.depth, static_cast<Bytes>(cache.size), count_of(topology, type)});
   }
   return found;
 }

@@ -28,7 +28,7 @@ TEST(Machine, CachesGrowWithTheirLevel) {
   for (std::size_t i = 0; i < caches.size(); ++i) {
     EXPECT_GE(caches[i].count, 1u);
     EXPECT_GT(caches[i].bytes, 0u);
-    if (i > 0) EXPECT_GT(caches[i].level, caches[i - 1].level);
+    EXPECT_GT(caches[i].level, i == 0 ? 0u : caches[i - 1].level);
   }
 }
 

@@ -143,8 +143,7 @@ class PipeOutput final : public StageOutput::Impl {
 
   Result<void> send(ConstByteSpan payload, Deadline deadline) override {
     const CpuCharge charge(links_.front().meter(), payload.size(), calls_++);
-    if (payload.size() > store_->limit_bytes())
-      return store_->take(payload.size()).map([](auto) {});
+    GANTRY_TRY(store_->check_size(payload.size()));
     GANTRY_ASSIGN(Link* const link, pick(deadline));
     GANTRY_TRY(write(*link, FrameHeader::Kind::data, payload));
     count_sent(link->meter(), payload.size());

@@ -5,11 +5,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <gantry/runtime.hpp>
@@ -42,7 +43,7 @@ class Child {
   /// Its exit status, or the signal that ended it, negative; 1000 when it hangs.
   [[nodiscard]] int wait() {
     constexpr int kHangs = 1000;
-    const Fd end(::pidfd_open(pid_, 0));
+    const Fd end(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
     if (!wait_readable(end.get(), Deadline::after(std::chrono::minutes(2))).value_or(false))
       return kHangs;
     int status = 0;
@@ -61,7 +62,7 @@ class Rig {
       : transport_(transport), senders_(senders), receivers_(receivers) {
     folder_ = std::filesystem::temp_directory_path() / "gantry-stage-XXXXXX";
     EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
-    for (std::size_t i = 0; i < senders * receivers; ++i) add_link(i);
+    for (std::size_t i = 0; i < senders * receivers; ++i) add_link();
   }
   ~Rig() { std::filesystem::remove_all(folder_); }
   Rig(const Rig&) = delete;
@@ -90,7 +91,7 @@ class Rig {
     std::optional<Metrics> receiving;
   };
 
-  void add_link(std::size_t) {
+  void add_link() {
     std::array<int, 2> ends{-1, -1};
     if (transport_ == Transport::pipe) {
       EXPECT_EQ(::pipe(ends.data()), 0);
@@ -162,7 +163,7 @@ class Payload {
 
  private:
   std::byte next() {
-    state_ = state_ * 6364136223846793005u + random_.default_seed;
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     return static_cast<std::byte>(state_ >> 56);
   }
 

@@ -134,7 +134,7 @@ std::string encode_end(const StageEnd& end) {
 
 std::string encode_stage_ends(std::span<const StageEnd> ends) {
   std::string text(kVersion);
-  for (const auto& end : ends) text += ";" + encode_end(end);
+  for (const auto& end : ends) text.append(1, ';').append(encode_end(end));
   return text;
 }
 

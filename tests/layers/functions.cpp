@@ -48,7 +48,9 @@ class Blanker {
   void blank_raw_string() {
     const auto open = text_.find('(', at_);
     if (open == text_.npos) return blank_line();
-    blank_until(")" + text_.substr(at_ + 2, open - at_ - 2) + "\"", open - at_);
+    std::string end(1, ')');
+    end.append(text_, at_ + 2, open - at_ - 2).append(1, '"');
+    blank_until(end, open - at_);
   }
 
   void blank_until(const std::string& end, std::size_t skip) {

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
+#include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -61,9 +63,9 @@ MATCHER(IsOneLine, "") {
 
 // ---- bytes -------------------------------------------------------------------------------------
 
-class Bytes : public Cli, public ::testing::WithParamInterface<std::size_t> {};
+class Payloads : public Cli, public ::testing::WithParamInterface<std::size_t> {};
 
-TEST_P(Bytes, GoThroughUnchanged) {
+TEST_P(Payloads, GoThroughUnchanged) {
   const std::string bytes = random_bytes(GetParam());
   Subprocess get(gantry({"get", "c"}));
   Subprocess putting(put({"c"}, bytes));
@@ -76,7 +78,7 @@ TEST_P(Bytes, GoThroughUnchanged) {
   expect_nothing_left();
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Bytes, ::testing::Values(0, 1, 64, 65, (10 << 20) + 1));
+INSTANTIATE_TEST_SUITE_P(Sizes, Payloads, ::testing::Values(0, 1, 64, 65, (10 << 20) + 1));
 
 TEST_F(Cli, PutMayComeFirst) {
   Subprocess putting(put({"c"}, "early"));
@@ -134,6 +136,22 @@ TEST_F(Cli, TwoChannelsAtOnceStayApart) {
   expect_nothing_left();
 }
 
+// Under the name of an end of its stage, each uses what the launcher wired up.
+TEST_F(Cli, PutAndGetAreStagesToo) {
+  const auto as_stage = [&](Command command, bool output) {
+    const StageEnd end{"data", output, Transport::gantry, 4, 0, {{"link-7", -1}}};
+    command.env.emplace_back(kStageEndsVariable, encode_stage_ends(std::span(&end, 1)));
+    return command;
+  };
+  const std::string bytes = random_bytes(3 << 20);
+  Subprocess get(as_stage(gantry({"get", "data"}), false));
+  Subprocess putting(as_stage(put({"data"}, bytes), true));
+  EXPECT_TRUE(get.wait().value_or(Ended{}).output == bytes);
+  EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0);
+  Subprocess wired(as_stage(put({"data"}, "x"), true));
+  ASSERT_TRUE(listed("link-7"));  // not "data"
+}
+
 // ---- wrong usage -------------------------------------------------------------------------------
 
 TEST_F(Cli, ATypoGetsASuggestion) {
@@ -171,6 +189,29 @@ TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
   }
   EXPECT_THAT(run(gantry({"--help"})).output, HasSubstr("Example: "));
   EXPECT_THAT(run(gantry({"--version"})).output, StartsWith("gantry "));
+}
+
+// A copy of the program finds benchmarks beside itself, and in libexec as an install has them.
+TEST_F(Cli, BenchHandsOverToTheProgramOfThatName) {
+  namespace fs = std::filesystem;
+  const ScratchDirectory prefix;
+  const auto add_script = [](const fs::path& path) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << "#!/bin/sh\necho \"$0:$*\"\nexit 7\n";
+    fs::permissions(path, fs::perms::owner_all);
+  };
+  add_script(prefix.file("bin/gantry-bench-near"));
+  add_script(prefix.file("libexec/gantry/gantry-bench-far"));
+  const fs::path program = prefix.file("bin/gantry");
+  fs::copy_file(GANTRY_CLI, program);
+  for (const char* name : {"near", "far"}) {
+    const auto ended = run({{program, "bench", name, "--help", "x"}, {}, {}, {}, false, {}});
+    EXPECT_EQ(ended.status, 7) << ended.errors;
+    EXPECT_THAT(ended.output, HasSubstr(std::string("gantry-bench-") + name + ":--help x\n"));
+  }
+  const auto unknown = run({{program, "bench", "nearr"}, {}, {}, {}, false, {}});
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_THAT(unknown.errors, HasSubstr("far, near"));
 }
 
 TEST_F(Cli, AnUnknownBenchmarkIsNamedWithThoseThereAre) {
@@ -328,7 +369,9 @@ TEST_P(CtrlC, EndsPutThatWaitsForAConsumer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, CtrlC, ::testing::Values(SIGINT, SIGTERM),
-                         [](const auto& info) { return info.param == SIGINT ? "INT" : "TERM"; });
+                         [](const auto& number) {
+                           return number.param == SIGINT ? "INT" : "TERM";
+                         });
 
 // Nobody reads get's output, so it is stuck in the middle of a message when the signal comes.
 TEST_F(Cli, CtrlCEndsAGetWhoseOutputIsNotRead) {

@@ -1,4 +1,6 @@
 // gantry put: standard input into a channel.
+#include <unistd.h>
+
 #include "commands.hpp"
 #include "ends.hpp"
 #include "errors.hpp"
@@ -18,6 +20,7 @@ struct PutOptions {
 
 // Bytes go from the input straight into the memory that the reader sees.
 Result<void> put_blocks(Sender& sender, Bytes message_bytes, const Interrupt& interrupt) {
+  widen_pipe(STDIN_FILENO);
   for (;;) {
     auto loan = sender.loan(message_bytes);
     if (!loan) return tl::unexpected(loan.error());

@@ -31,6 +31,11 @@ Result<Bytes> read_some(ByteSpan into, const Interrupt& interrupt) {
 
 }  // namespace
 
+void widen_pipe(int descriptor) noexcept {
+  constexpr int kPipeBytes = 1 << 20;  // the default limit for users: /proc/sys/fs/pipe-max-size
+  ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);
+}
+
 Result<Bytes> read_input(ByteSpan into, const Interrupt& interrupt) {
   Bytes have = 0;
   while (have < into.size()) {
@@ -101,6 +106,7 @@ OutputStream::OutputStream(const Interrupt& interrupt)
   struct stat facts{};
   if (::fstat(STDOUT_FILENO, &facts) != 0) return;
   if (S_ISFIFO(facts.st_mode)) {
+    widen_pipe(STDOUT_FILENO);
     const int own = ::open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     own_ = own >= 0;
     if (own_) descriptor_ = own;

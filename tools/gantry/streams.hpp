@@ -7,6 +7,9 @@
 
 namespace gantry::cli {
 
+/// Makes a pipe hold as much as is allowed, which saves most of the calls; nothing for the rest.
+void widen_pipe(int descriptor) noexcept;
+
 /// Fills `into` from standard input, waiting as long as that takes. Fewer bytes: the input ended.
 [[nodiscard]] Result<Bytes> read_input(ByteSpan into, const Interrupt& interrupt);
 

@@ -8,7 +8,7 @@
 // Property: whatever the writer puts in comes out once, whole and in order, however the two threads
 // interleave. Method: records whose eight words all say the same number, so that a torn or early
 // read shows; ThreadSanitizer sees a data race when an order is weakened. Seen to fail with [P] or
-// [T] relaxed (tsan preset: data race), and with I3's check left out (order test).
+// [T] relaxed (tsan preset: data race), and with I3's check left out (the reader starves).
 namespace gantry {
 namespace {
 

@@ -105,6 +105,10 @@ struct Bad {
   const char* hints;   // part of the rest
 };
 
+std::ostream& operator<<(std::ostream& out, const Bad& bad) {
+  return out << bad.text;
+}
+
 class BadPipelineFile : public testing::TestWithParam<Bad> {};
 
 TEST_P(BadPipelineFile, IsRefusedWithPlaceReasonAndHint) {
@@ -141,7 +145,8 @@ const Bad kBad[] = {
      "p.toml:2:1: settings.a b: is no name for a setting", "use letters"},
     {"SettingOfLaterSetting", "[settings]\na = '{b}'\nb = 'x'\n",
      "p.toml:2:5: settings.a: there is no setting 'b'", "write {key} for a setting"},
-    {"StageIsNumber", "stages.a = 1\n", "p.toml:1:8: stages.a: is a whole number, not a table", ""},
+    {"StageIsNumber", "stages.a = 1\n", "p.toml:1:12: stages.a: is a whole number, not a table",
+     ""},
     {"StageName", "[stages.'a/b']\ncommand = ['x']\n",
      "p.toml:1:9: stages.a/b: is no name for a stage", "use up to 64 letters"},
     {"StageTwice", "[stages.a]\ncommand = ['x']\n[stages.a]\n", "p.toml:3:", "not a pipeline file"},
@@ -183,7 +188,7 @@ const Bad kBad[] = {
     {"ChannelName", TWO_STAGES "[channels.'c/d']\nfrom = 'a'\nto = 'b'\n",
      "p.toml:3:11: channels.c/d: is no name for a channel", "use up to 64 letters"},
     {"ChannelIsString", TWO_STAGES "channels.c = 'a -> b'\n",
-     "p.toml:3:10: channels.c: is a string, not a table", ""},
+     "p.toml:3:14: channels.c: is a string, not a table", ""},
     {"ToItself", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'a'\n",
      "p.toml:3:11: channels.c.to: leads from 'a' back to 'a'", "connects two stages"},
     {"Cycle",

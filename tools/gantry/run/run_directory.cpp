@@ -18,51 +18,58 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLockFile = "/.runner";  // no channel's name begins with a dot
+constexpr const char* kBaseHint = "set GANTRY_DIR to a directory you can write to";
+
 void remove_tree(const std::string& path) {
   std::error_code ignored;  // what cannot go now, the next run's sweep removes
   fs::remove_all(path, ignored);
 }
 
-Descriptor open_directory(const std::string& path) {
-  return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
-
-bool lock(const Descriptor& directory, int operation) {
+bool lock(const Descriptor& file, int operation) {
   int result = 0;
   do {
-    result = ::flock(directory.get(), operation);
+    result = ::flock(file.get(), operation);
   } while (result != 0 && errno == EINTR);
   return result == 0;
 }
 
-/// Whether `path` still leads to the directory that is open as `directory`.
-bool is_same(const std::string& path, const Descriptor& directory) {
-  struct stat named{};
-  struct stat opened{};
-  return ::stat(path.c_str(), &named) == 0 && ::fstat(directory.get(), &opened) == 0 &&
-         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+/// Held while run directories come and go, so that nobody takes a new one for a dead one. The
+/// library holds the same lock while channels come and go.
+Descriptor lock_base(const std::string& base) {
+  Descriptor directory(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return directory && lock(directory, LOCK_EX) ? std::move(directory) : Descriptor();
 }
 
-bool is_mine(const Descriptor& directory) {
+Descriptor open_lock_file(const std::string& path, int flags) {
+  return Descriptor(
+      ::open((path + kLockFile).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
+}
+
+bool is_own_directory(const std::string& path) {
   struct stat facts{};
-  return ::fstat(directory.get(), &facts) == 0 && facts.st_uid == ::geteuid();
+  return ::lstat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+         facts.st_uid == ::geteuid();
+}
+
+bool is_dead(const std::string& path) {
+  const Descriptor file = open_lock_file(path, 0);
+  return file ? lock(file, LOCK_EX | LOCK_NB) : errno == ENOENT;
 }
 
 }  // namespace
 
 Result<RunDirectory> RunDirectory::create(const std::string& base) {
-  while (true) {
-    std::string path = fmt::format("{}/{}{}-XXXXXX", base, kRunPrefix, ::getpid());
-    if (::mkdtemp(path.data()) == nullptr)
-      return tl::unexpected(
-          cli::system_error(base, errno, "set GANTRY_DIR to a directory you can write to"));
-    Descriptor directory = open_directory(path);
-    // Until the lock is held another run may take the new folder for a dead run's and remove it.
-    if (directory && lock(directory, LOCK_EX) && is_same(path, directory))
-      return RunDirectory(std::move(path), std::move(directory));
-    if (directory || errno == ENOENT) continue;
-    return tl::unexpected(cli::system_error(path, errno));
-  }
+  const Descriptor base_lock = lock_base(base);
+  if (!base_lock) return tl::unexpected(cli::system_error(base, errno, kBaseHint));
+  std::string path = fmt::format("{}/{}{}-XXXXXX", base, kRunPrefix, ::getpid());
+  if (::mkdtemp(path.data()) == nullptr)
+    return tl::unexpected(cli::system_error(base, errno, kBaseHint));
+  RunDirectory made(std::move(path));
+  made.lock_ = open_lock_file(made.path_, O_CREAT | O_EXCL);
+  if (!made.lock_ || !lock(made.lock_, LOCK_EX))
+    return tl::unexpected(cli::system_error(made.path_ + kLockFile, errno));
+  return made;
 }
 
 RunDirectory::RunDirectory(RunDirectory&& other) noexcept
@@ -73,13 +80,15 @@ RunDirectory::~RunDirectory() {
 }
 
 void sweep_run_directories(const std::string& base) {
+  const Descriptor base_lock = lock_base(base);
+  if (!base_lock) return;
   std::error_code error;
   for (fs::directory_iterator entry(base, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (!entry->path().filename().string().starts_with(kRunPrefix)) continue;
-    const Descriptor directory = open_directory(entry->path().string());
-    if (directory && is_mine(directory) && lock(directory, LOCK_EX | LOCK_NB))
-      remove_tree(entry->path().string());
+    const std::string path = entry->path().string();
+    if (entry->path().filename().string().starts_with(kRunPrefix) && is_own_directory(path) &&
+        is_dead(path))
+      remove_tree(path);
   }
 }
 

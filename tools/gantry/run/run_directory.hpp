@@ -7,8 +7,8 @@
 namespace gantry::run {
 
 /// A folder run-PID-XXXXXX (mode 0700) in which the run's channels live. As long as this process
-/// or its guard lives, its descriptor is locked (flock): an unlocked one belongs to a run that
-/// was killed. Dropping it removes the folder with all that is in it. Move-only.
+/// or its guard lives, the file .runner in it is locked (flock): without that lock the folder
+/// belongs to a run that was killed. Dropping it removes the folder with all in it. Move-only.
 class RunDirectory {
  public:
   /// Makes one in `base`, a directory as channel_directory() returns it.
@@ -21,8 +21,7 @@ class RunDirectory {
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
-  RunDirectory(std::string path, Descriptor lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
   std::string path_;  // empty: moved from
   Descriptor lock_;
 };

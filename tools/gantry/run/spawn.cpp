@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <linux/close_range.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +85,11 @@ void arrange_descriptors(const Launch& launch, const Preparation& prepared) noex
 
 // ---- in the runner ---------------------------------------------------------------------------
 
+/// glibc 2.36 declares pidfd_open() without C linkage.
+Descriptor open_pidfd(pid_t pid) noexcept {
+  return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
 /// 0 when the program was executed, else errno. Waits until one of both has happened.
 int read_verdict(Pipe& verdict) noexcept {
   verdict.write_end.reset();
@@ -132,7 +137,7 @@ Result<Child> spawn(const Launch& launch, const RaisedFileLimit& limit, Guard& g
   if (pid == 0) become(launch, *prepared, limit, runner);
   ::setpgid(pid, pid);  // here too, so that the group exists whoever comes first
   guard.add(pid);
-  Descriptor exit(::pidfd_open(pid, 0));
+  Descriptor exit = open_pidfd(pid);
   const int opened = errno;
   const int why = read_verdict(prepared->verdict);
   if (why != 0 || !exit) {

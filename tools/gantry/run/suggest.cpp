@@ -4,25 +4,29 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace gantry::run {
 namespace {
 
-/// Levenshtein's distance: insertions, deletions and replacements of one character.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+/// How many slips lie between two words: letters added, left out, replaced, or swapped with their
+/// neighbour (the distance of Damerau and Levenshtein, each part edited once).
+std::size_t slips(std::string_view a, std::string_view b) {
+  const std::size_t width = b.size() + 1;
+  std::vector<std::size_t> table((a.size() + 1) * width);
+  const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& {
+    return table[i * width + j];
+  };
+  for (std::size_t i = 0; i <= a.size(); ++i) at(i, 0) = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1);
+      at(i, j) = std::min({replaced, at(i - 1, j) + 1, at(i, j - 1) + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
     }
   }
-  return row[b.size()];
+  return at(a.size(), b.size());
 }
 
 }  // namespace
@@ -30,9 +34,9 @@ std::size_t edits(std::string_view a, std::string_view b) {
 std::string suggest(std::string_view word, const std::vector<std::string>& known) {
   if (known.empty()) return "there are none";
   const auto nearest = std::ranges::min_element(
-      known, {}, [word](const std::string& candidate) { return edits(word, candidate); });
+      known, {}, [word](const std::string& candidate) { return slips(word, candidate); });
   // A third of the letters wrong is a slip; more is another word.
-  if (edits(word, *nearest) <= std::max<std::size_t>(1, word.size() / 3))
+  if (slips(word, *nearest) <= std::max<std::size_t>(1, word.size() / 3))
     return fmt::format("did you mean '{}'?", *nearest);
   return fmt::format("known here: {}", fmt::join(known, ", "));
 }

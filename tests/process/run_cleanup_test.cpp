@@ -1,0 +1,113 @@
+// However `gantry run` ends, it leaves no process, no file and no descriptor.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "run_support.hpp"
+
+namespace gantry::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kForEver = 0;
+constexpr std::uint64_t kBytes = 100'000;
+constexpr int kInterruptedStatus = 130;
+
+class RunCleanup : public testing::Test {
+ protected:
+  RunScratch scratch_;
+};
+
+class RunSignalled : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Run, RunSignalled, testing::Values(SIGINT, SIGTERM),
+                         [](const auto& one) { return one.param == SIGINT ? "Int" : "Term"; });
+
+TEST_P(RunSignalled, StopsAllStagesAndLeavesNothing) {
+  RunScratch scratch;
+  Subprocess run(scratch.command(RunScratch::three_stages(kForEver, kBytes) +
+                                 "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"));
+  ASSERT_TRUE(run.wait_errors("[sink] flowing"));
+  ASSERT_TRUE(run.wait_errors("[stubborn] holding"));
+  run.signal(GetParam());
+  const auto ended = run.wait();
+  ASSERT_TRUE(ended) << "still running";
+  EXPECT_EQ(ended->status, kInterruptedStatus) << ended->errors;
+  EXPECT_THAT(ended->output, IsEmpty());
+  EXPECT_THAT(scratch.left_behind(), IsEmpty());
+}
+
+TEST_F(RunCleanup, EndsWhatStagesLeaveRunning) {
+  const Ended run = scratch_.run("[stages.family]\ncommand = ['{stage}', 'family']\n");
+  EXPECT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("gantry: stage family: left 1 of its processes running"));
+  EXPECT_THAT(run.errors, HasSubstr("gantry: run: 1 processes had left their stage's group"));
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
+TEST_F(RunCleanup, AKilledRunnerTakesItsStagesAlong) {
+  const std::string text = RunScratch::three_stages(kForEver, kBytes) +
+                           "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"
+                           // A shell that does not hand its place over: its child has no link to
+                           // the runner but the process group.
+                           "[stages.shell]\ncommand = ['sh', '-c', '{stage} stubborn; true']\n";
+  Subprocess run(scratch_.command(text));
+  ASSERT_TRUE(run.wait_errors("[sink] flowing"));
+  ASSERT_TRUE(run.wait_errors("[stubborn] holding"));
+  ASSERT_TRUE(run.wait_errors("[shell] holding"));
+  run.signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return scratch_.left_behind().empty(); }))
+      << testing::PrintToString(scratch_.left_behind());
+}
+
+TEST_F(RunCleanup, TheNextRunSweepsWhatDeadOnesLeft) {
+  const Command command = scratch_.command("stages.a.command = ['true']\n");
+  const std::string dead = scratch_.channels() + "/run-1-dead00";
+  const std::string alive = scratch_.channels() + "/run-2-alive0";
+  std::filesystem::create_directories(dead);
+  std::filesystem::create_directories(alive);
+  ASSERT_EQ(::chmod(scratch_.channels().c_str(), 0700), 0);
+  std::ofstream(dead + "/frames.0.0") << "left";
+  const int lock = ::open((alive + "/.runner").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  const Ended run = test::run(command);
+  EXPECT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(scratch_.left_behind(), ElementsAre(alive));
+  ::close(lock);
+}
+
+TEST_F(RunCleanup, AReaderWhoDoesNotReadHoldsNothingUp) {
+  // Far more lines than the pipe behind our standard error takes, which nobody empties.
+  Command command = scratch_.command(
+      "[stages.loud]\ncommand = ['sh', '-c', 'yes | head -c 4000000; echo done > {out}']\n");
+  command.argv = {"sh",
+                  "-c",
+                  "exec \"$0\" \"$@\" 2> " + scratch_.channels() + ".fifo",
+                  command.argv[0],
+                  command.argv[1],
+                  command.argv[2]};
+  const std::string fifo = scratch_.channels() + ".fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  Subprocess run(command);
+  const auto pid = [&] { return scratch_.pid_of("loud"); };
+  ASSERT_TRUE(eventually([&] { return pid() > 0; }));
+  run.signal(SIGTERM);
+  const auto ended = run.wait();
+  ASSERT_TRUE(ended) << "still running";
+  EXPECT_EQ(ended->status, kInterruptedStatus);
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+  ::close(reader);
+}
+
+}  // namespace
+}  // namespace gantry::test

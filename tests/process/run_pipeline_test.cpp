@@ -1,0 +1,159 @@
+// `gantry run` when all goes well: every byte arrives over every transport and is accounted for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "run_support.hpp"
+
+namespace gantry::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr std::uint64_t kCount = 40;
+constexpr std::uint64_t kBytes = 200'003;  // no multiple of a page
+const std::string kAllArrived = "40 820";  // how many, and the sum of 1 to 40
+
+class OverEveryTransport : public testing::TestWithParam<const char*> {
+ protected:
+  RunScratch scratch_;
+};
+INSTANTIATE_TEST_SUITE_P(Run, OverEveryTransport, testing::Values("gantry", "pipe", "zmq"),
+                         [](const auto& one) { return std::string(one.param); });
+
+const json& named(const json& list, const std::string& name) {
+  return *std::find_if(list.begin(), list.end(),
+                       [&](const json& one) { return one["name"] == name; });
+}
+
+TEST_P(OverEveryTransport, EveryByteArrivesAndIsAccountedFor) {
+  const Ended run =
+      scratch_.run(RunScratch::three_stages(kCount, kBytes), {"--json", "--transport", GetParam()});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(scratch_.read_results(), kAllArrived);
+  const json report = json::parse(run.output);
+  EXPECT_EQ(report["transport"], GetParam());
+  EXPECT_EQ(report["accounted"], true);
+  EXPECT_EQ(report["bytes"], 2 * kCount * kBytes);
+  EXPECT_EQ(report["stages"].size(), 3u);
+  for (const char* name : {"numbers", "results"}) {
+    const json& channel = named(report["channels"], name);
+    EXPECT_EQ(channel["links"], 2u);
+    EXPECT_EQ(channel["messages"], kCount);
+    EXPECT_EQ(channel["published_bytes"], kCount * kBytes);
+    EXPECT_EQ(channel["bytes"], kCount * kBytes);
+    EXPECT_GT(channel["movement_ns_per_message"], 0);
+    EXPECT_GE(channel["handoff_p99_ns"], channel["handoff_p50_ns"]);
+  }
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
+TEST_P(OverEveryTransport, PutAndGetCarryAnyProgram) {
+  const std::string text =
+      "[stages.first]\ncommand = ['sh', '-c', 'seq 1 100000 | gantry put lines']\n"
+      "[stages.last]\ncommand = ['sh', '-c', 'gantry get lines > {out}']\n"
+      "[channels.lines]\nfrom = 'first'\nto = 'last'\n";
+  const Ended run = scratch_.run(text, {"--transport", GetParam()});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  std::string expected;
+  for (int i = 1; i <= 100000; ++i) expected += std::to_string(i) + "\n";
+  EXPECT_EQ(scratch_.read_results(), expected);
+  EXPECT_THAT(run.output, HasSubstr("every published byte was received"));
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
+class Run : public testing::Test {
+ protected:
+  RunScratch scratch_;
+};
+
+TEST_F(Run, ReportsToAPersonToo) {
+  const Ended run = scratch_.run(RunScratch::three_stages(kCount, kBytes));
+  ASSERT_EQ(run.status, 0) << run.errors;
+  for (const char* part : {"pipeline pipeline over gantry", "every published byte was received",
+                           "numbers", "results", "relay", "slowest stage: "})
+    EXPECT_THAT(run.output, HasSubstr(part));
+}
+
+TEST_F(Run, ComparesTwoTransports) {
+  const Ended run =
+      scratch_.run(RunScratch::three_stages(kCount, kBytes), {"--json", "--compare", "pipe"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  const json report = json::parse(run.output);
+  EXPECT_EQ(report["run"]["transport"], "gantry");
+  EXPECT_EQ(report["compared"]["transport"], "pipe");
+  EXPECT_EQ(report["run"]["bytes"], report["compared"]["bytes"]);
+  const double first = report["run"]["wall_s"];
+  EXPECT_DOUBLE_EQ(report["ratios"]["wall_s"], report["compared"]["wall_s"].get<double>() / first);
+  EXPECT_EQ(report["ratios"]["channels"].size(), 2u);
+  EXPECT_GT(named(report["ratios"]["channels"], "numbers")["movement_ns_per_message"], 0);
+
+  const Ended again = scratch_.run(RunScratch::three_stages(kCount, kBytes), {"--compare", "pipe"});
+  EXPECT_EQ(again.status, 0) << again.errors;
+  EXPECT_THAT(again.output, HasSubstr("gantry compared with pipe"));
+}
+
+TEST_F(Run, CountsTheCopiesByEngine) {
+  const Ended run = scratch_.run(RunScratch::three_stages(kCount, kBytes), {"--json"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  const json report = json::parse(run.output);
+  // The source writes into loans; the relay sends what it has, which takes one copy each.
+  std::uint64_t loaned = 0;
+  std::uint64_t sent = 0;
+  std::uint64_t sent_bytes = 0;
+  for (const auto& [engine, one] : named(report["channels"], "numbers")["copies"].items())
+    loaned += one["copies"].get<std::uint64_t>();
+  for (const auto& [engine, one] : named(report["channels"], "results")["copies"].items()) {
+    sent += one["copies"].get<std::uint64_t>();
+    sent_bytes += one["bytes"].get<std::uint64_t>();
+  }
+  EXPECT_EQ(loaned, 0u);
+  EXPECT_EQ(sent, kCount);
+  EXPECT_EQ(sent_bytes, kCount * kBytes);
+}
+
+TEST_F(Run, GivesStagesTheirEnvironmentAndNothingElse) {
+  const std::string text =
+      "[stages.a]\n"
+      "command = ['sh', '-c', 'echo $OWN $GANTRY_STAGE $GANTRY_REPLICA; read x || echo no input; "
+      "ls -l /proc/self/fd | grep -c -v /proc']\n"
+      "environment = { OWN = 'set' }\n";
+  const Ended run = scratch_.run(text);
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(run.errors, HasSubstr("[a] set a 0\n"));
+  EXPECT_THAT(run.errors, HasSubstr("[a] no input\n"));
+  // "total 0" and the three standard streams: everything else is closed on exec.
+  EXPECT_THAT(run.errors, HasSubstr("[a] 4\n"));
+}
+
+TEST_F(Run, SettingsOfTheCommandLineReplaceThoseOfTheFile) {
+  const std::string text = "[stages.a]\ncommand = ['echo', 'it is {out}']\n";
+  const Ended run = scratch_.run(text, {"--set", "out=something else", "--quiet"});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(run.errors, "[a] it is something else\n");
+}
+
+TEST_F(Run, TwoAtOnceDoNotMeet) {
+  RunScratch other;
+  const Command first = scratch_.command(RunScratch::three_stages(kCount, kBytes));
+  Command second = other.command(RunScratch::three_stages(kCount, kBytes));
+  second.env = first.env;  // the same channel directory
+  Subprocess one(first);
+  Subprocess two(second);
+  const auto one_ended = one.wait();
+  const auto two_ended = two.wait();
+  ASSERT_TRUE(one_ended && two_ended);
+  EXPECT_EQ(one_ended->status, 0) << one_ended->errors;
+  EXPECT_EQ(two_ended->status, 0) << two_ended->errors;
+  EXPECT_EQ(scratch_.read_results(), kAllArrived);
+  EXPECT_EQ(other.read_results(), kAllArrived);
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gantry::test
