@@ -118,7 +118,7 @@ class PipeOutput final : public StageOutput::Impl {
  public:
   using Link = PipeLink<FrameWriter>;
 
-  PipeOutput(std::string channel, std::vector<Link> links, Bytes budget_bytes, int interrupt)
+  PipeOutput(const std::string& channel, std::vector<Link> links, Bytes budget_bytes, int interrupt)
       : links_(std::move(links)),
         store_(std::make_shared<BufferStore>(budget_bytes)),
         room_(channel, interrupt) {

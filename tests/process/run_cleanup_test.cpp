@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ using testing::IsEmpty;
 constexpr std::uint64_t kForEver = 0;
 constexpr std::uint64_t kBytes = 100'000;
 constexpr int kInterruptedStatus = 130;
+constexpr int kPipeBytes = 65536;  // the kernel's default
 
 class RunCleanup : public testing::Test {
  protected:
@@ -99,8 +101,11 @@ TEST_F(RunCleanup, AReaderWhoDoesNotReadHoldsNothingUp) {
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   Subprocess run(command);
-  const auto pid = [&] { return scratch_.pid_of("loud"); };
-  ASSERT_TRUE(eventually([&] { return pid() > 0; }));
+  ASSERT_TRUE(eventually([&] {
+    int queued = 0;  // a pipe that takes no more whole pages is full
+    return ::ioctl(reader, FIONREAD, &queued) == 0 && queued > kPipeBytes - 4096;
+  }));
+  EXPECT_EQ(scratch_.read_results(), "");  // the stage waits, as it would for the reader itself
   run.signal(SIGTERM);
   const auto ended = run.wait();
   ASSERT_TRUE(ended) << "still running";

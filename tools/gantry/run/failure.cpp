@@ -23,6 +23,12 @@ std::string opening_hint(const std::string& end) {
       is_output ? "put" : "get");
 }
 
+void show_last_words(const StageProcess& process, Console& console) {
+  if (process.last_errors().empty()) return;
+  console.line(fmt::format("last lines of standard error of stage {}:", process.label()));
+  for (const std::string& line : process.last_errors()) console.line("  " + line);
+}
+
 }  // namespace
 
 Failure failed_exit(std::size_t process, Exit exit) {
@@ -50,15 +56,21 @@ const Failure& root_cause(const std::vector<Failure>& failures) {
   return killed == failures.end() ? failures.front() : *killed;
 }
 
-Error report_failure(const Failure& failure, const StageProcess& process, Console& console) {
-  const bool is_silent = process.last_errors().empty();
-  if (!is_silent)
-    console.line(fmt::format("last lines of standard error of stage {}:", process.label()));
-  for (const std::string& line : process.last_errors()) console.line("  " + line);
-  std::string hint = failure.hint;
+Error report_failures(const std::vector<Failure>& failures,
+                      const std::vector<StageProcess>& processes, Console& console) {
+  const Failure& cause = root_cause(failures);
+  const StageProcess& process = processes[cause.process];
+  std::string hint = cause.hint;
   if (hint.empty())
-    hint = is_silent ? "it wrote nothing to standard error" : "its last words stand above";
-  return {Code::peer_gone, fmt::format("stage {}: {}", process.label(), failure.why),
+    hint = process.last_errors().empty() ? "it wrote nothing to standard error"
+                                         : "its last words stand above";
+  for (const Failure& failure : failures) {
+    if (failure.process == cause.process) continue;
+    show_last_words(processes[failure.process], console);
+    hint += fmt::format("; stage {} {}, too", processes[failure.process].label(), failure.why);
+  }
+  show_last_words(process, console);
+  return {Code::peer_gone, fmt::format("stage {}: {}", process.label(), cause.why),
           std::move(hint)};
 }
 

@@ -21,8 +21,9 @@ struct Failure {
 /// comes from outside, whereas a bad exit may well be the answer to a peer that is gone.
 [[nodiscard]] const Failure& root_cause(const std::vector<Failure>& failures);
 
-/// Its last lines of standard error go to the console, the rest into the error.
-[[nodiscard]] Error report_failure(const Failure& failure, const StageProcess& process,
-                                   Console& console);
+/// The last lines of standard error of those that failed go to the console; the error names the
+/// root cause, and in its hint the others.
+[[nodiscard]] Error report_failures(const std::vector<Failure>& failures,
+                                    const std::vector<StageProcess>& processes, Console& console);
 
 }  // namespace gantry::run

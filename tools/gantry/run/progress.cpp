@@ -26,6 +26,12 @@ double difference(std::uint64_t now, std::uint64_t before) noexcept {
   return now > before ? static_cast<double>(now - before) : 0;
 }
 
+std::string format_elapsed(std::chrono::nanoseconds elapsed) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(elapsed);
+  return whole < std::chrono::minutes(1) ? fmt::format("{} s", whole.count())
+                                         : cli::format_time(whole);
+}
+
 }  // namespace
 
 Progress::Progress(const Plan& plan) : plan_(&plan), before_(read()) {}
@@ -49,7 +55,7 @@ std::string Progress::line(std::chrono::nanoseconds elapsed) {
     fresh_bytes += difference(now[i].receiver.bytes, before_[i].receiver.bytes);
   }
   const double interval_ns = std::max(1.0, static_cast<double>((elapsed - before_at_).count()));
-  std::string text = cli::format_time(std::chrono::floor<std::chrono::seconds>(elapsed)) + ": ";
+  std::string text = format_elapsed(elapsed) + ": ";
   for (std::size_t i = 0; i < channels.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? "" : ", ", channels[i].name,
                         cli::format_count(messages[i]));

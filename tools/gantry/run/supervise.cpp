@@ -23,6 +23,7 @@ using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kGrace{500};         // between SIGTERM and SIGKILL
+constexpr milliseconds kSettle{200};        // between the first failure and SIGTERM
 constexpr milliseconds kStopPoll{10};       // how often a stopping run looks who is left
 constexpr milliseconds kConsolePoll{50};    // how often text is offered to a slow terminal
 constexpr milliseconds kTerminalTick{200};  // between progress lines
@@ -68,6 +69,7 @@ class Supervisor {
   void show_progress();
   [[nodiscard]] bool all_ended() const;
   [[nodiscard]] bool somebody_left() const;
+  void settle();
   void note_dying();
   void note_left_behind();
   void stop();
@@ -104,7 +106,7 @@ Result<Finished> Supervisor::run() {
   while (all_started && failures_.empty() && !interrupted_ && !all_ended()) attend();
   const double wall_s = std::chrono::duration<double>(Clock::now() - started_).count();
   const bool ended_well = all_started && failures_.empty() && !interrupted_;
-  if (!failures_.empty()) note_dying();
+  if (!failures_.empty()) settle();
   if (ended_well) note_left_behind();
   stop();
   Finished finished = reap();
@@ -239,6 +241,16 @@ void Supervisor::show_progress() {
 
 // ---- the end ---------------------------------------------------------------------------------
 
+/// A stage that fails closes its channels before it exits, so one that answers to that by failing
+/// itself may be seen first. Both are to be named: those that follow by themselves get a moment.
+/// A signal needs no explanation.
+void Supervisor::settle() {
+  const Deadline until = Deadline::after(kSettle);
+  while (!until.passed() && !all_ended() && !interrupted_ && !root_cause(failures_).by_signal)
+    pump(std::min<nanoseconds>(until.left(), kStopPoll));
+  note_dying();
+}
+
 /// A killed stage closes its descriptors some time before it counts as dead (gigabytes of memory
 /// take that long to free), so a peer's answer to that may come in first. Who is dying already
 /// at the first failure dies of something that came before our order to stop.
@@ -298,8 +310,7 @@ Finished Supervisor::reap() {
 
 Error Supervisor::verdict() {
   if (interrupted_) return {Code::interrupted, "run: was interrupted", {}};
-  const Failure& cause = root_cause(failures_);
-  return report_failure(cause, processes_[cause.process], console_);
+  return report_failures(failures_, processes_, console_);
 }
 
 }  // namespace
