@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -13,16 +14,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double ns(std::chrono::nanoseconds time) {
+double count(std::chrono::nanoseconds time) {
   return static_cast<double>(time.count());
 }
 
-/// Readings of the trips of one command. Its memory is there before the first.
-struct Readings {
-  explicit Readings(std::uint64_t trips) : trip_ns(trips), prepare_ns(trips) {}
-  std::vector<double> trip_ns;
-  std::vector<double> prepare_ns;
+/// What one trip took, and the preparing before it.
+struct Trip {
+  double ns = 0;
+  double prepare_ns = 0;
 };
+
+std::vector<double> column(std::span<const Trip> trips, double Trip::* figure) {
+  std::vector<double> values;
+  for (const Trip& trip : trips) values.push_back(trip.*figure);
+  return values;
+}
 
 Result<void> check(std::uint64_t got, std::uint64_t expected) {
   if (got == expected) return {};
@@ -31,49 +37,67 @@ Result<void> check(std::uint64_t got, std::uint64_t expected) {
                      ""});
 }
 
-/// One trip that begins at `from`; returns when it ended. What lies between the end of one trip
-/// and the start of the next counts as preparing.
-Result<Clock::time_point> trip(Requester& requester, Payload& payload, Clock::time_point from,
-                               double& trip_ns, double& prepare_ns) {
+/// CPU time of preparing, which is not charged. Where that is short, asking for CPU time would cost
+/// more: then it is the time since the last trip, and a median is not moved by the few that were
+/// preempted. Long preparing often is.
+class Preparing {
+ public:
+  Preparing(Bytes bytes, Clock::time_point from) : is_long_(bytes >= kLong), from_(from) {
+    if (is_long_) cpu_ = process_cpu_time();
+  }
+  void end() {
+    if (is_long_) cpu_ = process_cpu_time() - cpu_;
+  }
+  [[nodiscard]] double ns(Clock::time_point ended) const {
+    return count(is_long_ ? cpu_ : ended - from_);
+  }
+
+ private:
+  static constexpr Bytes kLong = 64 << 10;
+  bool is_long_;
+  Clock::time_point from_;
+  std::chrono::nanoseconds cpu_{};
+};
+
+/// One trip; `at` is when the last one ended, and then when this one did.
+Result<Trip> make_trip(Requester& requester, Payload& payload, Clock::time_point& at) {
+  Preparing preparing(payload.bytes().size(), at);
   payload.change();
   if (auto prepared = requester.prepare(payload); !prepared) return Unexpected(prepared.error());
+  preparing.end();
   const auto began = Clock::now();
   const auto sum = requester.round_trip(payload);
-  const auto ended = Clock::now();
+  at = Clock::now();
   if (!sum) return Unexpected(sum.error());
   if (auto right = check(*sum, payload.checksum()); !right) return Unexpected(right.error());
-  trip_ns = ns(ended - began);
-  prepare_ns = ns(began - from);
-  return ended;
+  return Trip{count(at - began), preparing.ns(began)};
 }
 
-Result<void> warm_up(Requester& requester, Payload& payload, std::uint64_t trips) {
-  double ignored = 0;
-  for (std::uint64_t i = 0; i < trips; ++i) {
-    const auto ended = trip(requester, payload, Clock::now(), ignored, ignored);
-    if (!ended) return Unexpected(ended.error());
+Result<void> make_trips(Requester& requester, Payload& payload, std::span<Trip> trips) {
+  auto at = Clock::now();
+  for (Trip& trip : trips) {
+    const auto made = make_trip(requester, payload, at);
+    if (!made) return Unexpected(made.error());
+    trip = *made;
   }
   return {};
 }
 
 Result<Answer> measure(Requester& requester, Payload& payload, const Command& command) {
-  Readings readings(command.trips);
-  if (auto warm = warm_up(requester, payload, command.warmups); !warm) {
-    return Unexpected(warm.error());
-  }
+  std::vector<Trip> trips(std::max(command.warmups, command.trips));  // there before the first
+  const auto warmups = std::span(trips).first(command.warmups);
+  if (auto warm = make_trips(requester, payload, warmups); !warm) return Unexpected(warm.error());
+  trips.resize(command.trips);
   const auto cpu_before = process_cpu_time();
-  auto at = Clock::now();
-  for (std::uint64_t i = 0; i < command.trips; ++i) {
-    const auto ended = trip(requester, payload, at, readings.trip_ns[i], readings.prepare_ns[i]);
-    if (!ended) return Unexpected(ended.error());
-    at = *ended;
-  }
+  if (auto made = make_trips(requester, payload, trips); !made) return Unexpected(made.error());
   Answer answer;
   answer.kind = Answer::Kind::measured;
-  answer.cpu_ns = ns(process_cpu_time() - cpu_before);
-  answer.p50_ns = median(readings.trip_ns);
-  answer.p99_ns = percentile(readings.trip_ns, 0.99);
-  answer.prepare_ns = median(readings.prepare_ns);
+  answer.cpu_ns = count(process_cpu_time() - cpu_before);
+  auto times = column(trips, &Trip::ns);
+  answer.p50_ns = median(times);
+  answer.p99_ns = percentile(times, 0.99);
+  times = column(trips, &Trip::prepare_ns);
+  answer.prepare_ns = median(times);
   return answer;
 }
 
@@ -90,7 +114,7 @@ Result<Answer> answer_all(Responder& responder, const Command& command) {
   if (auto served = serve(responder, command.trips); !served) return Unexpected(served.error());
   Answer answer;
   answer.kind = Answer::Kind::measured;
-  answer.cpu_ns = ns(process_cpu_time() - cpu_before);
+  answer.cpu_ns = count(process_cpu_time() - cpu_before);
   return answer;
 }
 

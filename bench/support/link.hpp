@@ -21,8 +21,8 @@ struct Answer {
   Kind kind = Kind::ready;
   double p50_ns = 0;
   double p99_ns = 0;
-  double prepare_ns = 0;         ///< Median time between trips.
-  double cpu_ns = 0;             ///< Of the trips that count and the time between them.
+  double prepare_ns = 0;         ///< Median CPU time of preparing a trip.
+  double cpu_ns = 0;             ///< Of the trips that count and their preparing.
   std::array<char, 400> text{};  ///< For `failed`, ending in 0.
 
   [[nodiscard]] static Answer failure(std::string_view text) noexcept;

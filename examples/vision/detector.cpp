@@ -58,11 +58,13 @@ void PeopleDetector::search(const cv::Mat& tile, const TilePlace& place,
   cv::resize(tile, zoomed, {}, double{kZoom}, double{kZoom}, cv::INTER_LINEAR);
   std::vector<cv::Rect> found;
   std::vector<double> scores;
+  const auto left = static_cast<float>(place.x);
+  const auto top = static_cast<float>(place.y);
   hog_.detectMultiScale(zoomed, found, scores, kHitThreshold, {8, 8}, {16, 16}, kScaleStep, 0);
   for (std::size_t i = 0; i < found.size(); ++i) {
     const cv::Rect2f at(found[i]);
-    windows.push_back({place.frame, at.x / kZoom + place.x, at.y / kZoom + place.y,
-                       at.width / kZoom, at.height / kZoom, static_cast<float>(scores[i])});
+    windows.push_back({place.frame, at.x / kZoom + left, at.y / kZoom + top, at.width / kZoom,
+                       at.height / kZoom, static_cast<float>(scores[i])});
   }
 }
 

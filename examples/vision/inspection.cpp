@@ -27,6 +27,7 @@ std::vector<FrameTiles> frames_of(std::span<const TilePlace> places) {
 std::vector<FrameTiles> choose(const std::vector<FrameTiles>& frames, unsigned share) {
   if (share >= frames.size()) return frames;
   std::vector<FrameTiles> chosen;
+  chosen.reserve(share);
   for (std::size_t i = 0; i < share; ++i) chosen.push_back(frames[i * frames.size() / share]);
   return chosen;
 }
@@ -40,8 +41,8 @@ void take_pictures(const BatchView& batch, const FrameTiles& frame, Findings& fi
 }
 
 float distance_squared(const TilePlace& place, const Person& person) {
-  const float dx = place.x + kTileSide / 2.0F - (person.x + person.width / 2);
-  const float dy = place.y + kTileSide / 2.0F - (person.y + person.height / 2);
+  const float dx = static_cast<float>(place.x) + kTileSide / 2.0F - (person.x + person.width / 2);
+  const float dy = static_cast<float>(place.y) + kTileSide / 2.0F - (person.y + person.height / 2);
   return dx * dx + dy * dy;
 }
 

@@ -47,7 +47,7 @@ unsigned count_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
 
 // The model sits at the package, or at the machine where packages are not told apart.
 std::string cpu_model(hwloc_topology_t topology) {
-  for (const hwloc_obj_t object :
+  for (hwloc_obj* const object :
        {hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0), hwloc_get_root_obj(topology)}) {
     const char* model = object ? hwloc_obj_get_info_by_name(object, "CPUModel") : nullptr;
     if (model != nullptr) return model;
@@ -59,7 +59,7 @@ std::vector<CacheFacts> caches(hwloc_topology_t topology) {
   std::vector<CacheFacts> found;
   for (const auto type : {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                           HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE}) {
-    const hwloc_obj_t first = hwloc_get_obj_by_type(topology, type, 0);
+    hwloc_obj* const first = hwloc_get_obj_by_type(topology, type, 0);
     if (first == nullptr) continue;
     const auto& cache = first->attr->cache;
     found.push_back({cache.depth, static_cast<Bytes>(cache.size), count_of(topology, type)});

@@ -85,7 +85,7 @@ TEST_F(Tree, AllowsWhatTheTableAllows) {
   add("src/memory/pool.cpp", "#include \"memory/free.hpp\"\n#include \"sync/spsc/ring.hpp\"\n");
   add("src/engine/inline/copy.cpp", "#include \"engine/queue.hpp\"\n");
   add("src/runtime/build.cpp", "#include <hwloc.h>\n#include \"engine/inline/copy.hpp\"\n");
-  add("src/channel/test_support.hpp", "#include <gtest/gtest.h>\n");
+  add("src/channel/rig_test.hpp", "#include <gtest/gtest.h>\n");
   add("src/channel/x_test.cpp", "#include <gtest/gtest.h>\n#include \"engine/inline/copy.hpp\"\n");
   add("tools/gantry/run/plan.hpp", "#include <CLI/CLI.hpp>\n");
   add("tools/gantry/run/run.cpp", "#include <gantry/channel.hpp>\n#include \"plan.hpp\"\n");

@@ -35,7 +35,7 @@ std::string Source::folder() const {
 
 bool Source::is_test() const {
   const auto name = std::string_view(path).substr(path.rfind('/') + 1);
-  return name.ends_with("_test.cpp") || name.starts_with("test_");
+  return name.find("_test.") != name.npos || name.starts_with("test_");
 }
 
 std::size_t Source::lines() const {

@@ -24,7 +24,8 @@ struct Source {
 
   [[nodiscard]] std::string folder() const;
   [[nodiscard]] bool is_header() const { return !path.ends_with(".cpp"); }
-  [[nodiscard]] bool is_test() const;  ///< x_test.cpp, or test_x.hpp that such files share.
+  [[nodiscard]] bool is_test()
+      const;  ///< x_test.cpp, and x_test.hpp or test_x.hpp that such share.
   [[nodiscard]] std::size_t lines() const;
 };
 

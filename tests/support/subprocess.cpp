@@ -58,12 +58,14 @@ std::vector<std::string> merged_environment(
   }
   for (const auto& [name, value] : extra) merged[name] = value;
   std::vector<std::string> list;
-  for (const auto& [name, value] : merged) list.push_back(name + "=" + value);
+  list.reserve(merged.size());
+  for (const auto& [name, value] : merged) list.emplace_back(name).append("=").append(value);
   return list;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (auto& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;

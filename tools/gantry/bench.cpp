@@ -43,6 +43,7 @@ std::string list_of(const std::set<std::string>& names) {
 // Returns only when it could not.
 Error become(const fs::path& program, const std::vector<std::string>& arguments) {
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
   std::signal(SIGPIPE, SIG_DFL);  // what this program ignores, that one need not

@@ -15,7 +15,7 @@ Result<bool> is_own_end(const std::string& name, bool output) {
 }  // namespace
 
 Result<Sender> Sender::open(const std::string& name, unsigned slots, const Interrupt& interrupt) {
-  const auto into = [](auto&& end) { return Sender(End(std::move(end))); };
+  const auto into = [](auto end) { return Sender(End(std::move(end))); };
   const auto own = is_own_end(name, true);
   if (!own) return tl::unexpected(own.error());
   if (*own) return stage_output(name, {interrupt.descriptor()}).map(into);
@@ -48,7 +48,7 @@ Result<void> Sender::close() {
 
 Result<Receiver> Receiver::open(const std::string& name, Deadline deadline,
                                 const Interrupt& interrupt) {
-  const auto into = [](auto&& end) { return Receiver(End(std::move(end))); };
+  const auto into = [](auto end) { return Receiver(End(std::move(end))); };
   const auto own = is_own_end(name, false);
   if (!own) return tl::unexpected(own.error());
   if (*own) return stage_input(name, {interrupt.descriptor()}).map(into);

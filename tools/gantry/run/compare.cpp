@@ -29,10 +29,6 @@ Json ratio_json(double compared, double run) {
   return times ? Json(*times) : Json(nullptr);
 }
 
-std::string format_ns(double ns) {
-  return cli::format_time(std::chrono::nanoseconds(static_cast<std::int64_t>(ns)));
-}
-
 /// One measured value of both runs, as a row of the table.
 void add_row(cli::Table& table, std::string subject, std::string what, double run, double compared,
              std::string (*format)(double)) {

@@ -4,14 +4,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <set>
 
 #include "errors.hpp"
 #include "pipes.hpp"
+#include "processes.hpp"
+#include "run_directory.hpp"
 
 namespace gantry::run {
 namespace {
@@ -45,8 +45,7 @@ void detach() {
   detach();
   pipe.write_end.reset();
   for (const pid_t group : read_orders(pipe.read_end.get())) ::kill(-group, SIGKILL);
-  std::error_code ignored;
-  std::filesystem::remove_all(run_directory, ignored);
+  remove_run_directory(run_directory);
   ::_exit(0);
 }
 
@@ -67,8 +66,7 @@ Guard::Guard(Guard&& other) noexcept
 Guard::~Guard() {
   if (pid_ == 0) return;
   orders_.reset();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap_child(pid_);
 }
 
 void Guard::add(pid_t group) noexcept {

@@ -1,9 +1,7 @@
 #include "leftovers.hpp"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,12 +17,6 @@ std::vector<ProcessFacts> adopted(const std::vector<ProcessFacts>& strangers) {
     return std::ranges::count(strangers, child.pid, &ProcessFacts::pid) != 0;
   });
   return children;
-}
-
-void end(pid_t child) noexcept {
-  ::kill(child, SIGKILL);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
 }
 
 }  // namespace
@@ -48,7 +40,8 @@ std::size_t end_leftovers(const std::vector<ProcessFacts>& strangers) {
        children = adopted(strangers)) {
     for (const ProcessFacts& child : children) {
       count += child.dead ? 0 : 1;
-      end(child.pid);
+      ::kill(child.pid, SIGKILL);
+      reap_child(child.pid);
     }
   }
   return count;

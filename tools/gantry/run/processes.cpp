@@ -1,8 +1,10 @@
 #include "processes.hpp"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -70,6 +72,14 @@ std::vector<ProcessFacts> own_children() {
   std::vector<ProcessFacts> result = all_processes();
   std::erase_if(result, [](const ProcessFacts& one) { return one.parent != ::getpid(); });
   return result;
+}
+
+pid_t reap_child(pid_t pid, rusage* usage) noexcept {
+  pid_t reaped = 0;
+  do {
+    reaped = ::wait4(pid, nullptr, 0, usage);
+  } while (reaped < 0 && errno == EINTR);
+  return reaped;
 }
 
 }  // namespace gantry::run

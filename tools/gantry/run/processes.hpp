@@ -1,5 +1,6 @@
 #pragma once  // tools/gantry/run/processes.hpp: what /proc says of running processes.
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -24,5 +25,9 @@ struct ProcessFacts {
                                                 pid_t group);
 /// The children of this process.
 [[nodiscard]] std::vector<ProcessFacts> own_children();
+
+/// Waits for the end of a child, or of one in the group -`pid`, and reaps it. Returns its pid; -1
+/// when there is none.
+pid_t reap_child(pid_t pid, rusage* usage = nullptr) noexcept;
 
 }  // namespace gantry::run

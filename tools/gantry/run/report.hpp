@@ -62,6 +62,7 @@ struct RunReport {
 
 [[nodiscard]] RunReport make_report(const Plan& plan, const Finished& finished);
 [[nodiscard]] std::string to_text(const RunReport& report);
+[[nodiscard]] std::string format_ns(double ns);
 [[nodiscard]] nlohmann::ordered_json to_json(const RunReport& report);
 
 }  // namespace gantry::run

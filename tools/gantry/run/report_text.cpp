@@ -8,10 +8,6 @@ namespace {
 
 using Align = cli::Table::Align;
 
-std::string format_ns(double ns) {
-  return cli::format_time(std::chrono::nanoseconds(static_cast<std::int64_t>(ns)));
-}
-
 std::string copies_text(const ChannelReport& channel) {
   std::string text;
   for (std::size_t engine = 0; engine < kCopyEngines; ++engine) {
@@ -68,6 +64,10 @@ std::string accounts_text(const RunReport& report) {
 }
 
 }  // namespace
+
+std::string format_ns(double ns) {
+  return cli::format_time(std::chrono::nanoseconds(static_cast<std::int64_t>(ns)));
+}
 
 std::string to_text(const RunReport& report) {
   std::string text =

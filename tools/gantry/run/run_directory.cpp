@@ -21,11 +21,6 @@ namespace fs = std::filesystem;
 constexpr const char* kLockFile = "/.runner";  // no channel's name begins with a dot
 constexpr const char* kBaseHint = "set GANTRY_DIR to a directory you can write to";
 
-void remove_tree(const std::string& path) {
-  std::error_code ignored;  // what cannot go now, the next run's sweep removes
-  fs::remove_all(path, ignored);
-}
-
 bool lock(const Descriptor& file, int operation) {
   int result = 0;
   do {
@@ -76,7 +71,12 @@ RunDirectory::RunDirectory(RunDirectory&& other) noexcept
     : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
 
 RunDirectory::~RunDirectory() {
-  if (!path_.empty()) remove_tree(path_);
+  if (!path_.empty()) remove_run_directory(path_);
+}
+
+void remove_run_directory(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
 }
 
 void sweep_run_directories(const std::string& base) {
@@ -88,7 +88,7 @@ void sweep_run_directories(const std::string& base) {
     const std::string path = entry->path().string();
     if (entry->path().filename().string().starts_with(kRunPrefix) && is_own_directory(path) &&
         is_dead(path))
-      remove_tree(path);
+      remove_run_directory(path);
   }
 }
 

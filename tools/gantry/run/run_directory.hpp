@@ -26,6 +26,9 @@ class RunDirectory {
   Descriptor lock_;
 };
 
+/// With all in it. Never fails: what cannot go now, the next sweep removes.
+void remove_run_directory(const std::string& path);
+
 /// Removes the run directories in `base` whose runner is dead.
 void sweep_run_directories(const std::string& base);
 

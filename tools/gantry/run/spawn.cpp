@@ -7,10 +7,10 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "errors.hpp"
+#include "processes.hpp"
 
 namespace gantry::run {
 namespace {
@@ -104,8 +104,7 @@ int read_verdict(Pipe& verdict) noexcept {
 void discard(pid_t pid, Guard& guard) noexcept {
   ::kill(-pid, SIGKILL);
   guard.remove(pid);
-  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  reap_child(pid);
 }
 
 std::string hint_for(int why) {

@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+
+#include "processes.hpp"
 
 namespace gantry::run {
 namespace {
@@ -22,14 +23,6 @@ Usage usage_of(const rusage& raw, StageProcess::Clock::duration wall) {
   constexpr Bytes kKibibyte = 1024;  // ru_maxrss counts in these
   return {std::chrono::duration<double>(wall).count(), seconds(raw.ru_utime), seconds(raw.ru_stime),
           static_cast<Bytes>(raw.ru_maxrss) * kKibibyte};
-}
-
-pid_t wait_for(pid_t pid, rusage* usage) noexcept {
-  pid_t reaped = 0;
-  do {
-    reaped = ::wait4(pid, nullptr, 0, usage);
-  } while (reaped < 0 && errno == EINTR);
-  return reaped;
 }
 
 }  // namespace
@@ -84,8 +77,8 @@ Usage StageProcess::reap(Guard& guard) {
   ::kill(-child_.pid, SIGKILL);
   guard.remove(child_.pid);
   rusage raw{};
-  wait_for(child_.pid, &raw);
-  while (wait_for(-child_.pid, nullptr) > 0) {
+  reap_child(child_.pid, &raw);
+  while (reap_child(-child_.pid) > 0) {
   }
   if (running_) ended_ = Clock::now();
   running_ = false;

@@ -1,0 +1,274 @@
+// The program as `gantry bench ipc` starts it: its document, its complaints, and what stays behind.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "../support/posix.hpp"
+
+namespace gantry::bench {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+struct Ended {
+  int status = -1;  // exit status; -1: a signal
+  std::string output;
+  std::string errors;
+};
+
+/// The program, started; what it says goes to files in `folder`. Killed and reaped when dropped.
+class Program {
+ public:
+  static constexpr const char* kTemporary = "temporary";  // its TMPDIR, in `folder`
+
+  Program(const std::string& folder, std::vector<std::string> arguments)
+      : output_(folder + "/output"), errors_(folder + "/errors") {
+    arguments.insert(arguments.begin(), GANTRY_BENCH_IPC);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, output_.c_str(), kNew, 0600);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, errors_.c_str(), kNew, 0600);
+    std::string temporary = "TMPDIR=" + folder + "/" + kTemporary;
+    std::vector<char*> variables = {temporary.data()};  // the first of a name counts
+    for (char** variable = environ; *variable != nullptr; ++variable)
+      variables.push_back(*variable);
+    variables.push_back(nullptr);
+    EXPECT_EQ(posix_spawn(&pid_, argv[0], &files, nullptr, argv.data(), variables.data()), 0);
+    posix_spawn_file_actions_destroy(&files);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (pid_ <= 0) return;
+    signal(SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void signal(int number) const { ::kill(pid_, number); }
+
+  /// Returns once it has written `text` to standard error; false when it ends before.
+  [[nodiscard]] bool wait_for(const std::string& text) const {
+    while (text_of(errors_).find(text) == std::string::npos) {
+      siginfo_t end{};  // WNOWAIT: it stays for wait()
+      ::waitid(P_PID, static_cast<id_t>(pid_), &end, WEXITED | WNOHANG | WNOWAIT);
+      if (end.si_pid == pid_) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  Ended wait() {
+    int status = 0;
+    EXPECT_EQ(::waitpid(std::exchange(pid_, -1), &status, 0) > 0, true);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(output_), text_of(errors_)};
+  }
+
+ private:
+  std::string output_;
+  std::string errors_;
+  pid_t pid_ = -1;
+};
+
+/// The program's temporary files go where only this test looks.
+class BenchIpc : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(temporary_); }
+  void TearDown() override { EXPECT_TRUE(std::filesystem::is_empty(temporary_)); }
+
+  Ended run(std::vector<std::string> arguments) {
+    return Program(scratch_.path(), std::move(arguments)).wait();
+  }
+
+  ScratchDirectory scratch_ = ScratchDirectory::create().value();
+  std::string temporary_ = scratch_.path() + "/" + Program::kTemporary;
+};
+
+/// Children of `pid`, as the kernel lists them.
+std::vector<int> children_of(int pid) {
+  const std::string id = std::to_string(pid);
+  std::ifstream in("/proc/" + id + "/task/" + id + "/children");
+  std::vector<int> children;
+  for (int child = 0; in >> child;) children.push_back(child);
+  return children;
+}
+
+bool runs(int pid) {
+  return ::kill(pid, 0) == 0;
+}
+
+TEST_F(BenchIpc, JsonIsOneDocumentOfTheContract) {
+  const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const json document = json::parse(ended.output);  // throws at anything before or after it
+  EXPECT_EQ(document.at("bench"), "ipc");
+  EXPECT_THAT(document.at("skipped"), IsEmpty());
+  for (const char* fact : {"cpu_model", "cpus", "memory_bytes", "caches", "kernel"}) {
+    EXPECT_TRUE(document.at("machine").contains(fact)) << fact;
+  }
+  ASSERT_FALSE(document.at("results").empty());
+  for (const json& result : document.at("results")) {
+    EXPECT_EQ(result.at("case"), "64 B");
+    EXPECT_EQ(result.at("bytes"), 64);
+    EXPECT_EQ(result.at("rounds"), 1);
+    EXPECT_GE(result.at("value").get<double>(), result.at("min").get<double>());
+    EXPECT_LE(result.at("value").get<double>(), result.at("max").get<double>());
+  }
+}
+
+TEST_F(BenchIpc, EverySubjectHasEveryMetricInItsUnit) {
+  const Ended ended = run({"--sizes", "4K", "--rounds", "1", "--json"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const json document = json::parse(ended.output);
+  std::map<std::string, std::set<std::string>> metrics;
+  for (const json& result : document.at("results")) {
+    metrics[result.at("subject")].insert(result.at("metric").get<std::string>() + " " +
+                                         result.at("unit").get<std::string>());
+  }
+  const auto full = UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "throughput GB/s",
+                                         "cpu_per_gb s/GB");
+  for (const char* subject : {"gantry/sync", "gantry/loan", "shm-two-copies", "pipe", "unix-socket",
+                              "limit/single-copy"}) {
+    EXPECT_THAT(metrics[subject], full) << subject;
+  }
+  EXPECT_THAT(metrics["limit/cache-line-ping-pong"],
+              UnorderedElementsAre("latency_p50 ns", "latency_p99 ns"));
+}
+
+TEST_F(BenchIpc, PeersThatAreNotComparedAreListedWithTheReason) {
+  const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json", "--peers"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const json skipped = json::parse(ended.output).at("skipped");
+  ASSERT_FALSE(skipped.empty());
+  for (const json& peer : skipped) EXPECT_NE(peer.at("reason"), "") << peer;
+}
+
+TEST_F(BenchIpc, TableEndsWithTheRatios) {
+  const Ended ended = run({"--sizes", "64", "--rounds", "1"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("shm-two-copies"));
+  EXPECT_THAT(ended.output, HasSubstr("x the time of limit/cache-line-ping-pong"));
+}
+
+TEST_F(BenchIpc, HelpHasAnExample) {
+  const Ended ended = run({"--help"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("Example: gantry bench ipc"));
+}
+
+struct Wrong {
+  std::vector<std::string> arguments;
+  const char* complaint;
+};
+
+class BenchIpcWrongUsage : public BenchIpc, public ::testing::WithParamInterface<Wrong> {};
+
+TEST_P(BenchIpcWrongUsage, IsOneLineAndStatus2) {
+  const Ended ended = run(GetParam().arguments);
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.output, IsEmpty());
+  EXPECT_THAT(ended.errors, StartsWith("gantry: bench ipc: "));
+  EXPECT_THAT(ended.errors, HasSubstr(GetParam().complaint));
+  EXPECT_EQ(std::count(ended.errors.begin(), ended.errors.end(), '\n'), 1) << ended.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BenchIpcWrongUsage,
+    ::testing::Values(Wrong{{"--sizes", "64x"}, "unknown unit"},
+                      Wrong{{"--sizes", ""}, "not a number"}, Wrong{{"--sizes"}, "--sizes"},
+                      Wrong{{"--rounds", "0"}, "--rounds"}, Wrong{{"--rounds", "many"}, "--rounds"},
+                      Wrong{{"--bogus"}, "--bogus"}, Wrong{{"extra"}, "extra"}));
+
+TEST_F(BenchIpc, MoreThanTheMachineHoldsIsRefusedAtOnce) {
+  const Ended ended = run({"--sizes", "64,64T"});
+  EXPECT_EQ(ended.status, 2);  // there is no such unit
+  const Ended huge = run({"--sizes", "64,65536G"});
+  EXPECT_EQ(huge.status, 1);
+  EXPECT_THAT(huge.errors, MatchesRegex("gantry: bench ipc: .* needs .* free; choose smaller.*\n"));
+}
+
+/// A run that goes on until it is stopped, with all its processes there.
+class BenchIpcRunning : public BenchIpc {
+ protected:
+  void SetUp() override {
+    BenchIpc::SetUp();
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to us
+    bench_.emplace(scratch_.path(), std::vector<std::string>{"--sizes", "64K", "--rounds", "1000"});
+    ASSERT_TRUE(bench_->wait_for("(1/1000)"));  // its first round has begun
+    children_ = children_of(bench_->pid());
+    ASSERT_GE(children_.size(), 2u);
+  }
+
+  void expect_nobody_left() {
+    for (const int child : children_) EXPECT_FALSE(runs(child)) << child;
+  }
+
+  std::optional<Program> bench_;
+  std::vector<int> children_;
+};
+
+TEST_F(BenchIpcRunning, AnInterruptIsStatus130AndLeavesNothing) {
+  for (const int child : children_) ::kill(child, SIGINT);  // a terminal signals all of them
+  bench_->signal(SIGINT);
+  const auto ended = bench_->wait();
+  EXPECT_EQ(ended.status, 130) << ended.errors;
+  EXPECT_THAT(ended.errors, HasSubstr("gantry: bench ipc: interrupted\n"));
+  expect_nobody_left();
+}
+
+/// Which of the children, as a share of their list: ends of Gantry first, limits last.
+class BenchIpcKilled : public BenchIpcRunning, public ::testing::WithParamInterface<double> {};
+
+TEST_P(BenchIpcKilled, EndsTheRunWithItsName) {
+  const auto last = static_cast<double>(children_.size() - 1);
+  ASSERT_EQ(::kill(children_[static_cast<std::size_t>(last * GetParam())], SIGKILL), 0);
+  const auto ended = bench_->wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("gantry: bench ipc: 64 KiB: the "));
+  EXPECT_THAT(ended.errors, HasSubstr(" died: signal 9 (Killed)"));
+  expect_nobody_left();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BenchIpcKilled, ::testing::Values(0, 0.1, 0.3, 0.5, 0.7, 1));
+
+TEST_F(BenchIpcRunning, ProcessesDieWithTheProgram) {
+  bench_->signal(SIGKILL);
+  bench_->wait();
+  for (const int child : children_) EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  for (const auto& entry : std::filesystem::directory_iterator(temporary_)) {
+    std::filesystem::remove_all(entry);  // nobody was left to do it
+  }
+}
+
+}  // namespace
+}  // namespace gantry::bench
