@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <gantry/gantry.hpp>
+#include <ostream>
 
 #include "engine/inline/inline_engine.hpp"
 #include "engine/thread/thread_engine.hpp"
@@ -13,6 +14,8 @@ struct EngineCase {
   const char* name;
   std::shared_ptr<Engine> (*make)();
 };
+
+inline void PrintTo(const EngineCase& engine, std::ostream* out) { *out << engine.name; }
 
 inline const EngineCase kEngines[] = {
     {"inline", [] { return make_inline_engine(); }},

@@ -38,8 +38,11 @@ class ThreadEngine final : public Engine {
  private:
   struct Pending {
     Move move;
-    Bytes given_out = 0;  // bytes handed to somebody
-    Bytes done = 0;       // bytes executed; ended when all are
+    Bytes given_out = 0;     // bytes handed to somebody
+    unsigned in_flight = 0;  // units somebody executes now
+    [[nodiscard]] bool has_ended() const noexcept {
+      return given_out == move.bytes && in_flight == 0;
+    }
   };
   struct Unit {
     Pending* pending;  // stays put: a deque does not move its elements at either end
@@ -48,7 +51,7 @@ class ThreadEngine final : public Engine {
   };
 
   bool take_unit(Unit& unit);
-  std::size_t finish_unit(const Unit& unit);
+  std::size_t retire();
   struct Ran {
     std::size_t moves_ended;
     std::uint64_t cpu_ns;
@@ -97,6 +100,7 @@ Result<Ticket> ThreadEngine::submit(const Move& move) {
   progress_.wait(lock, [this] { return queue_.size() < kQueueMoves; });
   queue_.push_back(Pending{move});
   const Ticket ticket{++submitted_};
+  retire();  // a move of nothing has ended already
   lock.unlock();
   if (move.bytes > kUnitBytes)
     work_to_do_.notify_all();
@@ -108,20 +112,19 @@ Result<Ticket> ThreadEngine::submit(const Move& move) {
 bool ThreadEngine::take_unit(Unit& unit) {
   for (Pending& pending : queue_) {
     const Bytes left = pending.move.bytes - pending.given_out;
-    const bool empty_move = pending.move.bytes == 0 && pending.given_out == 0;
-    if (left == 0 && !empty_move) continue;
+    if (left == 0) continue;
     unit = {&pending, pending.given_out, std::min(left, kUnitBytes)};
-    // An empty move is given out once too: one more than its bytes marks that.
-    pending.given_out += empty_move ? 1 : unit.bytes;
+    pending.given_out += unit.bytes;
+    ++pending.in_flight;
     return true;
   }
   return false;
 }
 
-std::size_t ThreadEngine::finish_unit(const Unit& unit) {
-  unit.pending->done += unit.pending->move.bytes == 0 ? 1 : unit.bytes;
+// Takes ended moves off the front; returns how many.
+std::size_t ThreadEngine::retire() {
   std::size_t count = 0;
-  while (!queue_.empty() && queue_.front().done >= std::max<Bytes>(queue_.front().move.bytes, 1)) {
+  while (!queue_.empty() && queue_.front().has_ended()) {
     totals_.bytes += queue_.front().move.bytes;
     queue_.pop_front();
     ++ended_;  // I1
@@ -142,7 +145,8 @@ std::optional<ThreadEngine::Ran> ThreadEngine::run_one(std::unique_lock<std::mut
   execute(move, unit.offset, unit.bytes);
   const std::uint64_t spent = thread_cpu_ns() - before;
   lock.lock();
-  return Ran{finish_unit(unit), spent};
+  --unit.pending->in_flight;
+  return Ran{retire(), spent};
 }
 
 void ThreadEngine::work() {
