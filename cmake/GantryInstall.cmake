@@ -16,12 +16,15 @@ install(FILES ${PROJECT_BINARY_DIR}/gantry-config.cmake
         DESTINATION ${gantry_cmake_dir})
 
 # A shared library brings what it uses along; with a static one the user's program links that too.
+set(gantry_pc_kind PUBLIC)
 if(BUILD_SHARED_LIBS)
-  set(gantry_pc_private .private)
+  set(gantry_pc_kind PRIVATE)
 endif()
+list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
+set(gantry_pc_libs_${gantry_pc_kind} "-pthread ${gantry_pc_dl}")
+set(gantry_pc_requires_${gantry_pc_kind} hwloc)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE gantry_pc_prefix)
-list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
 configure_file(cmake/gantry.pc.in gantry.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/gantry.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,65 +1,19 @@
-// The program `gantry` as a person or a script meets it: exit status, one line of error, nothing
-// left behind.
-#include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/ioctl.h>
+// The program `gantry` as a person or a script meets it: what goes in comes out, usage, reports.
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
-#include <random>
 
-#include "support/subprocess.hpp"
+#include "cli_support.hpp"
 
 namespace gantry::test {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::MatchesRegex;
 using ::testing::StartsWith;
-
-std::string random_bytes(std::size_t size) {
-  std::mt19937_64 random(size);
-  std::string bytes(size, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  return bytes;
-}
-
-class Cli : public ::testing::Test {
- protected:
-  [[nodiscard]] Command gantry(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), GANTRY_CLI);
-    Command command;
-    command.argv = std::move(arguments);
-    command.env = {{"GANTRY_DIR", scratch_.path()}, {"GANTRY_ENGINE", ""}};
-    return command;
-  }
-  [[nodiscard]] Command put(std::vector<std::string> arguments, std::string input) const {
-    arguments.insert(arguments.begin(), "put");
-    Command command = gantry(std::move(arguments));
-    command.input = std::move(input);
-    return command;
-  }
-  /// Until the channel's producer listens.
-  [[nodiscard]] bool listed(const std::string& name) const {
-    return eventually([&] { return run(gantry({"ls"})).output.find(name) != std::string::npos; });
-  }
-  void expect_nothing_left() const { EXPECT_THAT(scratch_.entries(), IsEmpty()); }
-
-  ScratchDirectory scratch_;
-};
-
-/// One line, by the contract "gantry: what: why[; hint]".
-MATCHER(IsOneLine, "") {
-  return arg.starts_with("gantry: ") && arg.ends_with("\n") &&
-         std::count(arg.begin(), arg.end(), '\n') == 1;
-}
 
 // ---- bytes -------------------------------------------------------------------------------------
 
@@ -219,190 +173,6 @@ TEST_F(Cli, AnUnknownBenchmarkIsNamedWithThoseThereAre) {
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.errors, IsOneLine());
   EXPECT_THAT(ended.errors, HasSubstr("'ipcc'"));
-}
-
-// ---- refusals ----------------------------------------------------------------------------------
-
-TEST_F(Cli, ANameWithASlashIsRefused) {
-  for (const char* command : {"put", "get"}) {
-    const auto ended = run(gantry({command, "a/b"}));
-    EXPECT_EQ(ended.status, 1);
-    EXPECT_THAT(ended.errors, IsOneLine());
-    EXPECT_THAT(ended.errors, HasSubstr("'a/b'"));
-  }
-  expect_nothing_left();
-}
-
-TEST_F(Cli, ANameWithANewlineStaysOneLine) {
-  const auto ended = run(gantry({"put", "a\nb"}));
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, IsOneLine());
-}
-
-TEST_F(Cli, ASecondProducerIsRefused) {
-  Subprocess first(put({"c"}, "x"));
-  ASSERT_TRUE(listed("c"));
-  const auto second = run(put({"c"}, "y"));
-  EXPECT_EQ(second.status, 1);
-  EXPECT_THAT(second.errors, IsOneLine());
-  EXPECT_THAT(second.errors, HasSubstr("c"));
-  EXPECT_EQ(run(gantry({"get", "c"})).output, "x");  // the first goes on undisturbed
-}
-
-TEST_F(Cli, ASecondConsumerIsRefused) {
-  Command command = put({"c", "--lines"}, "x\n");
-  command.keep_input = true;
-  Subprocess putting(command);
-  Subprocess first(gantry({"get", "c"}));
-  ASSERT_TRUE(first.wait_output("x\n"));
-  const auto second = run(gantry({"get", "c", "--timeout", "10"}));
-  EXPECT_EQ(second.status, 1);
-  EXPECT_THAT(second.errors, IsOneLine());
-}
-
-TEST_F(Cli, ADirectoryThatOthersCanWriteToIsRefused) {
-  ASSERT_EQ(::chmod(scratch_.path().c_str(), 0777), 0);
-  for (const char* command : {"put", "get"}) {
-    const auto ended = run(gantry({command, "c"}));
-    EXPECT_EQ(ended.status, 1);
-    EXPECT_THAT(ended.errors, IsOneLine());
-    EXPECT_THAT(ended.errors, HasSubstr(scratch_.path()));
-    EXPECT_THAT(ended.errors, HasSubstr("chmod 700"));
-  }
-  expect_nothing_left();
-}
-
-TEST_F(Cli, AnUnknownEngineIsRefused) {
-  Command command = put({"c"}, "x");
-  command.env.emplace_back("GANTRY_ENGINE", "warp");
-  const auto ended = run(command);
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, IsOneLine());
-  EXPECT_THAT(ended.errors, HasSubstr("'warp'"));
-}
-
-TEST_F(Cli, GetWithoutAProducerGivesUpInTime) {
-  const auto ended = run(gantry({"get", "c", "--timeout", "0.05"}));
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, IsOneLine());
-  EXPECT_THAT(ended.errors, HasSubstr("'c'"));
-  expect_nothing_left();
-}
-
-TEST_F(Cli, AFullDiskIsNamed) {
-  Subprocess putting(put({"c"}, "x"));
-  Command get = gantry({"get", "c"});
-  get.output_path = "/dev/full";
-  const auto ended = run(get);
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, IsOneLine());
-  EXPECT_THAT(ended.errors, HasSubstr("No space left"));
-
-  Command doctor = gantry({"doctor"});
-  doctor.output_path = "/dev/full";
-  EXPECT_EQ(run(doctor).status, 1);
-}
-
-// ---- deaths and Ctrl-C -------------------------------------------------------------------------
-
-TEST_F(Cli, AKilledPutEndsGetWithTheReason) {
-  Command command = put({"c", "--lines"}, "first\n");
-  command.keep_input = true;
-  Subprocess putting(command);
-  Subprocess get(gantry({"get", "c"}));
-  ASSERT_TRUE(get.wait_output("first\n"));
-  putting.signal(SIGKILL);
-  EXPECT_EQ(putting.wait().value_or(Ended{}).signal, SIGKILL);
-  const auto ended = get.wait();
-  ASSERT_TRUE(ended);
-  EXPECT_EQ(ended->status, 1);
-  EXPECT_THAT(ended->errors, IsOneLine());
-  EXPECT_THAT(ended->errors, HasSubstr("'c'"));
-  EXPECT_THAT(ended->errors, HasSubstr("producer"));
-  EXPECT_EQ(run(gantry({"ls"})).status, 0);  // sweeps what the dead one could not remove
-  EXPECT_TRUE(eventually([&] { return run(gantry({"ls"})).output.empty(); }));
-  expect_nothing_left();
-}
-
-TEST_F(Cli, AKilledGetEndsPutWithTheReason) {
-  Subprocess get(gantry({"get", "c"}));
-  Command command = put({"c", "--lines"}, "first\n");
-  command.keep_input = true;
-  Subprocess putting(command);
-  ASSERT_TRUE(get.wait_output("first\n"));
-  get.signal(SIGKILL);
-  ASSERT_TRUE(get.wait());
-  putting.write_input("second\n");
-  putting.close_input();
-  const auto ended = putting.wait();
-  ASSERT_TRUE(ended);
-  EXPECT_EQ(ended->status, 1);
-  EXPECT_THAT(ended->errors, IsOneLine());
-  EXPECT_THAT(ended->errors, HasSubstr("consumer"));
-  expect_nothing_left();
-}
-
-class CtrlC : public Cli, public ::testing::WithParamInterface<int> {};
-
-TEST_P(CtrlC, EndsBothAndLeavesNothing) {
-  Command command = put({"c", "--lines"}, "first\n");
-  command.keep_input = true;
-  Subprocess putting(command);
-  Subprocess get(gantry({"get", "c"}));
-  ASSERT_TRUE(get.wait_output("first\n"));
-  get.signal(GetParam());
-  putting.signal(GetParam());
-  for (auto* process : {&putting, &get}) {
-    const auto ended = process->wait();
-    ASSERT_TRUE(ended);
-    EXPECT_EQ(ended->status, 130);
-  }
-  expect_nothing_left();
-}
-
-TEST_P(CtrlC, EndsPutThatWaitsForAConsumer) {
-  Subprocess putting(put({"c"}, "x"));
-  ASSERT_TRUE(listed("c"));
-  putting.signal(GetParam());
-  EXPECT_EQ(putting.wait().value_or(Ended{}).status, 130);
-  expect_nothing_left();
-}
-
-INSTANTIATE_TEST_SUITE_P(Signals, CtrlC, ::testing::Values(SIGINT, SIGTERM),
-                         [](const auto& number) {
-                           return number.param == SIGINT ? "INT" : "TERM";
-                         });
-
-// Nobody reads get's output, so it is stuck in the middle of a message when the signal comes.
-TEST_F(Cli, CtrlCEndsAGetWhoseOutputIsNotRead) {
-  ScratchDirectory folder;
-  const std::string fifo = folder.file("fifo");
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  const int reader = ::open(fifo.c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_GE(reader, 0);
-  Command command = gantry({"get", "c"});
-  command.output_path = fifo;
-  Subprocess get(command);
-  Subprocess putting(put({"c"}, std::string(4 << 20, 'x')));
-  EXPECT_TRUE(eventually([&] {
-    int waiting = 0;
-    return ::ioctl(reader, FIONREAD, &waiting) == 0 && waiting >= ::fcntl(reader, F_GETPIPE_SZ);
-  }));
-  get.signal(SIGINT);
-  EXPECT_EQ(get.wait().value_or(Ended{}).status, 130);
-  EXPECT_EQ(putting.wait().value_or(Ended{}).status, 1);  // it sees the consumer go
-  ::close(reader);
-  expect_nothing_left();
-}
-
-TEST_F(Cli, AReaderThatLeavesEndsGetQuietly) {
-  Subprocess putting(put({"c"}, std::string(8 << 20, 'x')));
-  const std::string pipeline =
-      "{ " + std::string(GANTRY_CLI) + " get c; echo status $? >&2; } | head -c 10";
-  const auto ended =
-      run({{"sh", "-c", pipeline}, {{"GANTRY_DIR", scratch_.path()}}, {}, {}, false, {}});
-  EXPECT_EQ(ended.output, std::string(10, 'x'));
-  EXPECT_EQ(ended.errors, "status 141\n");
 }
 
 // ---- reports -----------------------------------------------------------------------------------

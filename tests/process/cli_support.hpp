@@ -1,0 +1,50 @@
+#pragma once  // tests/process/cli_support.hpp: `gantry` with a runtime directory of its own.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "support/subprocess.hpp"
+
+namespace gantry::test {
+
+inline std::string random_bytes(std::size_t size) {
+  std::mt19937_64 random(size);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+class Cli : public ::testing::Test {
+ protected:
+  [[nodiscard]] Command gantry(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), GANTRY_CLI);
+    Command command;
+    command.argv = std::move(arguments);
+    command.env = {{"GANTRY_DIR", scratch_.path()}, {"GANTRY_ENGINE", ""}};
+    return command;
+  }
+  [[nodiscard]] Command put(std::vector<std::string> arguments, std::string input) const {
+    arguments.insert(arguments.begin(), "put");
+    Command command = gantry(std::move(arguments));
+    command.input = std::move(input);
+    return command;
+  }
+  /// Until the channel's producer listens.
+  [[nodiscard]] bool listed(const std::string& name) const {
+    return eventually([&] { return run(gantry({"ls"})).output.find(name) != std::string::npos; });
+  }
+  void expect_nothing_left() const { EXPECT_THAT(scratch_.entries(), ::testing::IsEmpty()); }
+
+  ScratchDirectory scratch_;
+};
+
+/// One line, by the contract "gantry: what: why[; hint]".
+MATCHER(IsOneLine, "") {
+  return arg.starts_with("gantry: ") && arg.ends_with("\n") &&
+         std::count(arg.begin(), arg.end(), '\n') == 1;
+}
+
+}  // namespace gantry::test
