@@ -17,7 +17,8 @@ class Meter {
   /// A copy of payload by `engine`. `ticks`: its duration when it happened before hand-off in
   /// user space, 0 when hand-off contains it.
   void copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept;
-  void handoff(std::uint64_t ticks) noexcept;
+  /// `weight`: how many messages this one stands for, where only some are timed.
+  void handoff(std::uint64_t ticks, std::uint64_t weight = 1) noexcept;
   void waited(std::uint64_t ticks) noexcept;
   void cpu(std::uint64_t ns) noexcept;
 

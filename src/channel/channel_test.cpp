@@ -308,6 +308,14 @@ TEST_F(Channel, IsListedWithItsNumbers) {
   EXPECT_EQ(listed->at(1).consumer_pid, 0);
 }
 
+TEST_F(Channel, ListingMakesNoDirectory) {
+  const std::string missing = directory_.path() + "/missing";
+  const auto listed = list_channels(missing);
+  ASSERT_TRUE(listed) << listed.error().message;
+  EXPECT_TRUE(listed->empty());
+  EXPECT_TRUE(directory_.is_empty());
+}
+
 TEST_F(Channel, RefusesImpossibleOptions) {
   options_.slots = 0;
   EXPECT_EQ(make_producer("frames", options_).error().code, Code::invalid_argument);

@@ -99,48 +99,65 @@ bool Consumer::Impl::at_end() const noexcept {
   return end != 0 && reader_->taken() + 1 >= end;
 }
 
-Result<Message> Consumer::Impl::slow_receive(Deadline deadline) {
+Result<Message> Consumer::Impl::receive(Deadline deadline) {
+  const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
+  const std::uint64_t asked = Meter::ticks();
+  if (reader_->ready()) return take(asked, false);
+  const bool news = poll_for(options_.spin, deadline, [this] { return has_news(); });
+  if (news && reader_->ready()) return take(asked, true);
   Impl* const self = this;
-  auto any = receive(std::span(&self, 1), deadline);
+  auto any = wait_any(std::span(&self, 1), asked, std::chrono::nanoseconds(0), deadline);
   if (!any) return tl::unexpected(std::move(any).error());
   return std::move(any->message);
 }
 
-Result<Consumer::Any> Consumer::Impl::receive(std::span<Impl* const> ends, Deadline deadline) {
-  const std::uint64_t asked = Meter::ticks();
+Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, Deadline deadline) {
+  if (ends.empty()) return fail(Code::closed, "receiving from no channel at all");
+  Impl& first = *ends.front();
+  const CpuCharge charge(*first.metrics_.meter(), first.last_bytes_, first.calls_++);
+  return wait_any(ends, Meter::ticks(), first.options_.spin, deadline);
+}
+
+// The message of the first end that has one, nothing when all must be waited for. Errors: `closed`
+// when all have ended, or what ended one of them otherwise.
+Result<std::optional<Consumer::Any>> Consumer::Impl::look_once(std::span<Impl* const> ends,
+                                                               std::uint64_t asked) {
+  bool all_over = true;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    Impl& end = *ends[i];
+    if (end.finished_) continue;
+    if (!end.broken_ && end.reader_->ready()) {
+      GANTRY_ASSIGN(auto message, end.take(asked, true));
+      return Any{i, std::move(message)};
+    }
+    if (!end.broken_ && !end.gone_ && !end.at_end()) {
+      all_over = false;
+      continue;
+    }
+    Error error = end.ending_error();
+    if (error.code != Code::closed) return tl::unexpected(std::move(error));
+  }
+  if (!all_over) return std::nullopt;
+  return fail(Code::closed, fmt::format("channel '{}': the stream has ended", ends[0]->name_));
+}
+
+Result<Consumer::Any> Consumer::Impl::wait_any(std::span<Impl* const> ends, std::uint64_t asked,
+                                               std::chrono::nanoseconds spin, Deadline deadline) {
   std::vector<SleepIntent*> intents;
   for (Impl* end : ends) intents.push_back(&end->own().consumer_sleeps);
   const auto news = [ends] {
     return std::any_of(ends.begin(), ends.end(),
                        [](const Impl* end) { return !end->is_over() && end->has_news(); });
   };
-  for (;;) {
-    bool all_over = true;
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      Impl& end = *ends[i];
-      if (end.finished_) continue;
-      if (!end.broken_ && end.reader_->ready()) {
-        end.metrics_.meter()->waited(Meter::ticks() - asked);
-        auto message = end.take(asked);
-        if (!message) return tl::unexpected(std::move(message).error());
-        return Any{i, std::move(*message)};
-      }
-      if (end.broken_ || end.gone_ || end.at_end()) {
-        Error error = end.ending_error();
-        if (error.code != Code::closed) return tl::unexpected(std::move(error));
-        continue;
-      }
-      all_over = false;
-    }
-    if (all_over)
-      return fail(Code::closed, fmt::format("channel '{}': the stream has ended",
-                                            ends.empty() ? "" : ends[0]->name_));
-    const Impl& first = *ends.front();
+  const Impl& first = *ends.front();
+  for (;; spin = std::chrono::nanoseconds(0)) {
+    GANTRY_ASSIGN(auto found, look_once(ends, asked));
+    if (found) return std::move(*found);
     WaitPoint point{intents, {}, first.options_.interrupt_descriptor};
     for (const Impl* end : ends)
       for (const int descriptor : {end->event_.get(), end->socket_.get(), end->pidfd_.get()})
         point.descriptors.push_back({end->is_over() ? -1 : descriptor, POLLIN, 0});
-    const Woken woken = wait_once(point, first.options_.spin, deadline, news);
+    const Woken woken = wait_once(point, spin, deadline, news);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name_));
     if (woken == Woken::timed_out)
@@ -151,7 +168,7 @@ Result<Consumer::Any> Consumer::Impl::receive(std::span<Impl* const> ends, Deadl
   }
 }
 
-// Event, socket, pidfd, as receive() lists them.
+// Event, socket, pidfd, as wait_any() lists them.
 void Consumer::Impl::examine_peer(std::span<const pollfd> events) {
   if (events[0].revents != 0) drain(event_.get());
   if (events[2].revents != 0) gone_ = true;
@@ -184,46 +201,56 @@ Error Consumer::Impl::misbehaved(std::string_view what) {
           ""};
 }
 
-Result<Message> Consumer::Impl::take(std::uint64_t asked) {
+Result<Message> Consumer::Impl::take(std::uint64_t asked, bool waited) {
   if (broken_) return tl::unexpected(misbehaved("it broke the channel's format"));
-  MessageRecord record;  // NOLINT: copied first, then checked, then used
+  MessageHeader header;                                // NOLINT: copied first, then checked,
+  std::array<std::byte, Message::kInlineBytes> small;  // NOLINT: then used
   std::uint64_t sequence = 0;
   reader_->take(own().taken, [&](const MessageRecord& shared, std::uint64_t number) {
-    std::memcpy(static_cast<void*>(&record), &shared, sizeof record);
+    std::memcpy(&header, &shared.header, sizeof header);
+    if (header.slot == kNoSlot && header.bytes <= small.size())
+      std::memcpy(small.data(), shared.small.data(), header.bytes);
     sequence = number;
   });
   ring_producer();
-  auto message = view(record, sequence);
-  if (!message) return message;
-  Meter& meter = *metrics_.meter();
-  meter.message(record.bytes);
-  meter.handoff(Meter::ticks() - std::max(asked, record.ticks));
+  if (header.slot == kNoSlot && header.bytes <= small.size()) {
+    note_arrival(header, sequence, asked, waited);
+    metrics_.meter()->copy(CopyEngine::inline_, header.bytes, 0);
+    return Message(ConstByteSpan(small).first(header.bytes), sequence);
+  }
+  auto message = view(header, sequence);
+  if (message) note_arrival(header, sequence, asked, waited);
   return message;
 }
 
-Result<Message> Consumer::Impl::view(const MessageRecord& record, std::uint64_t sequence) {
-  if (record.slot == kNoSlot) {
-    if (record.bytes > Message::kInlineBytes)
-      return tl::unexpected(misbehaved(fmt::format("a small message of {} bytes", record.bytes)));
-    metrics_.meter()->copy(CopyEngine::inline_, record.bytes, 0);
-    return Message(ConstByteSpan(record.small).first(record.bytes), sequence);
-  }
-  const CpuCharge charge(*metrics_.meter(), record.bytes, calls_++);
-  if (record.slot >= kMaxSlots)
-    return tl::unexpected(misbehaved(fmt::format("slot {} of {}", record.slot, kMaxSlots)));
-  GANTRY_ASSIGN(Slab* const slab, slab_of(record));
+void Consumer::Impl::note_arrival(const MessageHeader& header, std::uint64_t sequence,
+                                  std::uint64_t asked, bool waited) noexcept {
+  Meter& meter = *metrics_.meter();
+  last_bytes_ = header.bytes;
+  meter.message(header.bytes);
+  if (!is_timed(header, sequence)) return;
+  const std::uint64_t now = Meter::ticks();
+  const std::uint64_t weight = header.slot == kNoSlot ? kTimedEvery : 1;
+  meter.handoff(now - std::min(now, std::max(asked, header.ticks)), weight);
+  if (waited) meter.waited((now - asked) * weight);
+}
+
+Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t sequence) {
+  if (header.slot >= kMaxSlots)
+    return tl::unexpected(misbehaved(fmt::format("slot {} of {}", header.slot, kMaxSlots)));
+  GANTRY_ASSIGN(Slab* const slab, slab_of(header));
   const Bytes size = slab->region.size();
-  if (record.offset > size || record.bytes > size - record.offset)
+  if (header.offset > size || header.bytes > size - header.offset)
     return tl::unexpected(misbehaved(fmt::format("a message of {} bytes at {} in a slab of {}",
-                                                 record.bytes, record.offset, size)));
-  const Bytes end = record.offset + record.bytes;
+                                                 header.bytes, header.offset, size)));
+  const Bytes end = header.offset + header.bytes;
   if (end > slab->touched) {
-    const Bytes from = std::max(slab->touched, record.offset);
+    const Bytes from = std::max(slab->touched, header.offset);
     GANTRY_TRY(slab->region.touch(from, end - from));
     slab->touched = end;
   }
-  return Message(shared_from_this(), token_of(record.slot, sequence),
-                 ConstByteSpan(slab->region.data() + record.offset, record.bytes), sequence);
+  return Message(shared_from_this(), token_of(header.slot, sequence),
+                 ConstByteSpan(slab->region.data() + header.offset, header.bytes), sequence);
 }
 
 void Consumer::Impl::give_back(std::uint64_t token) noexcept {
@@ -239,10 +266,10 @@ void Consumer::Impl::ring_producer() noexcept {
 
 // ---- slabs ---------------------------------------------------------------------------------
 
-Result<Consumer::Impl::Slab*> Consumer::Impl::slab_of(const MessageRecord& record) {
+Result<Consumer::Impl::Slab*> Consumer::Impl::slab_of(const MessageHeader& header) {
   const Deadline deadline = Deadline::after(kHandshakeTime);
   for (;;) {
-    const auto found = slabs_.find(record.slab);
+    const auto found = slabs_.find(header.slab);
     if (found != slabs_.end()) return &found->second;
     // Announced before the message was published, so it is in the socket already.
     auto heard = hear_of_slabs(deadline);
@@ -304,7 +331,7 @@ Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadl
   std::vector<Impl*> ends;
   ends.reserve(consumers.size());
   for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
-  return Impl::receive(ends, deadline);
+  return Impl::receive_any(ends, deadline);
 }
 
 MetricsReport Consumer::metrics() const {

@@ -17,13 +17,9 @@ class Consumer::Impl final : public detail::Keeper,
                                             Deadline deadline);
 
   /// The next message of any of `ends` and its index; see Consumer::receive_any().
-  static Result<Any> receive(std::span<Impl* const> ends, Deadline deadline);
-  /// Of this end alone, when one is ready already: the fast case.
-  [[nodiscard]] Result<Message> receive(Deadline deadline) {
-    const std::uint64_t asked = Meter::ticks();
-    if (reader_->ready()) return take(asked);
-    return slow_receive(deadline);
-  }
+  static Result<Any> receive_any(std::span<Impl* const> ends, Deadline deadline);
+  /// Of this end alone: polls first, with nothing in between that need not be.
+  [[nodiscard]] Result<Message> receive(Deadline deadline);
   void leave() noexcept;  ///< The producer sees the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
 
@@ -49,10 +45,14 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] bool has_news() const noexcept { return reader_->ready() || at_end(); }
   [[nodiscard]] bool is_over() const noexcept { return finished_ || broken_; }
 
-  Result<Message> slow_receive(Deadline deadline);
-  Result<Message> take(std::uint64_t asked);
-  Result<Message> view(const MessageRecord& record, std::uint64_t sequence);
-  Result<Slab*> slab_of(const MessageRecord& record);
+  static Result<Any> wait_any(std::span<Impl* const> ends, std::uint64_t asked,
+                              std::chrono::nanoseconds spin, Deadline deadline);
+  static Result<std::optional<Any>> look_once(std::span<Impl* const> ends, std::uint64_t asked);
+  Result<Message> take(std::uint64_t asked, bool waited);
+  void note_arrival(const MessageHeader& header, std::uint64_t sequence, std::uint64_t asked,
+                    bool waited) noexcept;
+  Result<Message> view(const MessageHeader& header, std::uint64_t sequence);
+  Result<Slab*> slab_of(const MessageHeader& header);
   Result<void> hear_of_slabs(Deadline deadline);
   Result<void> learn_slab(Received& received);
   void examine_peer(std::span<const pollfd> events);
@@ -71,7 +71,8 @@ class Consumer::Impl final : public detail::Keeper,
   Metrics metrics_;
   pid_t producer_pid_ = 0;
   std::uint64_t calls_ = 0;
-  std::optional<RingReader<MessageRecord>> reader_;
+  Bytes last_bytes_ = 0;  // of the newest message: the best guess at what the next call costs
+  std::optional<RingReader<MessageRecord, kCells>> reader_;
   Ringer ringer_;
   std::map<std::uint32_t, Slab> slabs_;
   bool gone_ = false;      // the producer died or hung up; what it published may still be there

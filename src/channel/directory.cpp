@@ -16,7 +16,8 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string default_directory() {
+std::string resolve(std::string_view wanted) {
+  if (!wanted.empty()) return std::string(wanted);
   if (auto given = variable("GANTRY_DIR"); !given.empty()) return given;
   if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
   auto temporary = variable("TMPDIR");
@@ -44,9 +45,15 @@ Result<void> check_private(const std::string& directory) {
 }  // namespace
 
 Result<std::string> channel_directory(std::string_view given) {
-  const std::string directory = given.empty() ? default_directory() : std::string(given);
+  const std::string directory = resolve(given);
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail_errno(directory, errno, "set GANTRY_DIR to a directory you can write to");
+  GANTRY_TRY(check_private(directory));
+  return directory;
+}
+
+Result<std::string> existing_channel_directory(std::string_view given) {
+  const std::string directory = resolve(given);
   GANTRY_TRY(check_private(directory));
   return directory;
 }

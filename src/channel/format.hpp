@@ -20,15 +20,29 @@ inline constexpr unsigned kCells = 2 * kMaxSlots;
 /// `slot` of a record whose payload is in the record itself.
 inline constexpr std::uint32_t kNoSlot = 0xffffffff;
 
-/// What the ring carries: where a message lies, or the whole of a small one.
-struct MessageRecord {
-  std::uint64_t ticks;   // when it was published, Meter::ticks()
+/// Where a message lies.
+struct MessageHeader {
+  std::uint64_t ticks;   // when it was published, Meter::ticks(); 0: not timed
   std::uint64_t bytes;   // payload
   std::uint64_t offset;  // in the slab
   std::uint32_t slab;    // pool's slab number
   std::uint32_t slot;    // credit it holds, or kNoSlot
-  std::uint64_t reserved[3];
-  std::array<std::byte, Message::kInlineBytes> small;
+};
+
+/// Reading the time twice would be a quarter of a small message's whole cost: of these every
+/// eighth is timed.
+inline constexpr std::uint64_t kTimedEvery = 8;
+[[nodiscard]] constexpr bool is_timed(const MessageHeader& header,
+                                      std::uint64_t sequence) noexcept {
+  return header.slot != kNoSlot || sequence % kTimedEvery == 1;
+}
+
+/// What the ring carries. The header and the first bytes of a small payload share the cache line
+/// that the reader polls.
+struct MessageRecord {
+  MessageHeader header;
+  std::array<std::byte, Message::kInlineBytes> small;  // the payload, when there is no slot
+  std::array<std::byte, 24> reserved;
 };
 using MessageCell = RingCell<MessageRecord>;
 
@@ -55,12 +69,13 @@ struct ConsumerPage {
 };
 
 // Other processes, perhaps of another build, read these: change one and kFormatVersion changes.
-static_assert(sizeof(MessageCell) == 128 && alignof(MessageCell) == 64);
+static_assert(sizeof(MessageCell) == 128 && alignof(MessageCell) == 128);
 static_assert(offsetof(MessageCell, record) == 8);
+static_assert(sizeof(MessageHeader) == 32 && offsetof(MessageRecord, small) == 32);
 static_assert(offsetof(ProducerPage, end) == 64);
 static_assert(offsetof(ProducerPage, producer_sleeps) == 128);
-static_assert(offsetof(ProducerPage, cells) == 192);
-static_assert(sizeof(ProducerPage) == 192 + 128 * 128);
+static_assert(offsetof(ProducerPage, cells) == 256);
+static_assert(sizeof(ProducerPage) == 256 + 128 * 128);
 static_assert(offsetof(ConsumerPage, taken) == 64);
 static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);

@@ -245,10 +245,7 @@ class HostileProducer : public testing::Test {
   }
   static MessageRecord record(std::uint32_t slab, std::uint32_t slot, Bytes offset, Bytes bytes) {
     MessageRecord made{};
-    made.slab = slab;
-    made.slot = slot;
-    made.offset = offset;
-    made.bytes = bytes;
+    made.header = {.ticks = 0, .bytes = bytes, .offset = offset, .slab = slab, .slot = slot};
     return made;
   }
 

@@ -59,8 +59,10 @@ void list_in(const std::string& directory, const std::string& prefix,
 }  // namespace
 
 Result<std::vector<ChannelStatus>> list_channels(std::string_view directory) {
-  GANTRY_ASSIGN(const std::string root, channel_directory(directory));
   std::vector<ChannelStatus> channels;
+  auto existing = existing_channel_directory(directory);
+  if (!existing && existing.error().code == Code::not_found) return channels;  // nobody was here
+  GANTRY_ASSIGN(const std::string root, std::move(existing));
   list_in(root, "", channels);
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(root, ignored)) {

@@ -122,10 +122,10 @@ void Meter::copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept {
   page.copy_ticks.add(ticks);
 }
 
-void Meter::handoff(std::uint64_t ticks) noexcept {
+void Meter::handoff(std::uint64_t ticks, std::uint64_t weight) noexcept {
   MetricsPage& page = page_of(this);
-  page.handoff_ticks.add(ticks);
-  page.handoff.record(ticks);
+  page.handoff_ticks.add(ticks * weight);
+  page.handoff.record(ticks, weight);
 }
 
 void Meter::waited(std::uint64_t ticks) noexcept {

@@ -280,16 +280,15 @@ void Producer::Impl::give_back(std::uint64_t token) noexcept {
   free_slot_of(slots_[token]);
 }
 
-template <class Fill>
-void Producer::Impl::publish_record(Bytes bytes, Fill fill) {
+void Producer::Impl::publish_record(MessageHeader header, ConstByteSpan small) {
+  if (is_timed(header, ring_->published() + 1)) header.ticks = Meter::ticks();
   ring_->publish([&](MessageRecord& record) {
-    record.bytes = bytes;
-    fill(record);
-    record.ticks = Meter::ticks();
+    if (!small.empty()) std::memcpy(record.small.data(), small.data(), small.size());
+    record.header = header;
   });
   if (Attached* consumer = attached())
     if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());
-  metrics_.meter()->message(bytes);
+  metrics_.meter()->message(header.bytes);
 }
 
 Result<void> Producer::Impl::publish(Loan&& loan) {
@@ -302,11 +301,12 @@ Result<void> Producer::Impl::publish(Loan&& loan) {
   const auto index = static_cast<std::uint32_t>(loan.token());
   GANTRY_ASSERT(ring_->unread() < kCells);  // I3 of the ring; see kCells
   slot.sequence = ring_->published() + 1;
-  publish_record(loan.bytes().size(), [&](MessageRecord& record) {
-    record.slab = slot.block.slab();
-    record.offset = slot.block.offset();
-    record.slot = index;
-  });
+  publish_record({.ticks = 0,
+                  .bytes = loan.bytes().size(),
+                  .offset = slot.block.offset(),
+                  .slab = slot.block.slab(),
+                  .slot = index},
+                 {});
   slot.state = Slot::State::published;
   loan.forget();
   return {};
@@ -336,10 +336,8 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, Deadline deadline) {
   GANTRY_TRY(check_peer());
   if (ring_->unread() >= slots_.size())
     GANTRY_TRY(wait_until(deadline, [this] { return ring_->unread() < slots_.size(); }));
-  publish_record(payload.size(), [&](MessageRecord& record) {
-    record.slot = kNoSlot;
-    if (!payload.empty()) std::memcpy(record.small.data(), payload.data(), payload.size());
-  });
+  publish_record({.ticks = 0, .bytes = payload.size(), .offset = 0, .slab = 0, .slot = kNoSlot},
+                 payload);
   metrics_.meter()->copy(CopyEngine::inline_, payload.size(), 0);
   return {};
 }

@@ -66,8 +66,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<Block> allocate(Bytes size, Deadline deadline);
   Result<void> announce(std::uint32_t slab);
   Result<void> copy(ByteSpan to, ConstByteSpan from);
-  template <class Fill>
-  void publish_record(Bytes bytes, Fill fill);
+  void publish_record(MessageHeader header, ConstByteSpan small);
   void free_slot_of(Slot& slot) noexcept;
 
   std::string name_;
@@ -81,7 +80,7 @@ class Producer::Impl final : public detail::Keeper,
   std::uint64_t calls_ = 0;
   bool ended_ = false;
   bool misbehaved_ = false;
-  std::optional<RingWriter<MessageRecord>> ring_;
+  std::optional<RingWriter<MessageRecord, kCells>> ring_;
   std::vector<Slot> slots_;
   std::atomic<std::uint32_t> held_{0};  // slots not free, for status()
 

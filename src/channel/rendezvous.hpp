@@ -16,6 +16,9 @@ namespace gantry {
 
 inline constexpr const char* kSocketSuffix = ".sock";
 
+/// As channel_directory(), but makes nothing: `not_found` when it is not there.
+[[nodiscard]] Result<std::string> existing_channel_directory(std::string_view given);
+
 /// A name that is ours: listening socket and the file that leads to it. Move-only; gives it up.
 class Claim {
  public:

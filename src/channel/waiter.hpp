@@ -22,21 +22,31 @@ struct WaitPoint {
 
 enum class Woken { ready, timed_out, interrupted, look };
 
+/// Polls `ready` for up to `spin`; the clock is looked at only where that costs little beside.
+template <class Ready>
+[[nodiscard]] bool poll_for(std::chrono::nanoseconds spin, Deadline deadline, Ready ready) {
+  if (spin.count() <= 0) return ready();
+  const auto turns = [&ready](int count) {
+    for (int turn = 0; turn < count; ++turn) {
+      if (ready()) return true;
+      cpu_relax();
+    }
+    return false;
+  };
+  if (turns(64)) return true;
+  const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(spin.count());
+  do {
+    if (turns(32)) return true;
+  } while (monotonic_ns() < until && !deadline.passed());
+  return false;
+}
+
 /// Polls `ready` for `spin`, then goes to sleep once. `look`: something happened to a descriptor
 /// (see their revents) and `ready` was not yet true; the caller looks and calls again.
 template <class Ready>
 [[nodiscard]] Woken wait_once(WaitPoint& point, std::chrono::nanoseconds spin, Deadline deadline,
                               Ready ready) {
-  if (spin.count() > 0) {
-    // The clock costs as much as some 20 turns: look at it only that often.
-    const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(spin.count());
-    do {
-      for (int turn = 0; turn < 32; ++turn) {
-        if (ready()) return Woken::ready;
-        cpu_relax();
-      }
-    } while (monotonic_ns() < until && !deadline.passed());
-  }
+  if (poll_for(spin, deadline, ready)) return Woken::ready;
   if (ready()) return Woken::ready;
   if (deadline.passed()) return Woken::timed_out;
   for (SleepIntent* intent : point.intents) intent->announce();

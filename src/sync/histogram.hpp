@@ -15,7 +15,9 @@ class Histogram {
   static constexpr unsigned kPowers = 48;
   static constexpr unsigned kBuckets = kSteps * kPowers;
 
-  void record(std::uint64_t value) noexcept { buckets_[bucket_of(value)].add(1); }
+  void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
+    buckets_[bucket_of(value)].add(times);
+  }
 
   /// The middle of the bucket in which the `quantile` (0 to 1) lies; 0 when empty.
   [[nodiscard]] double quantile(double quantile) const noexcept {

@@ -1,7 +1,9 @@
 #pragma once  // sync/spsc/sequence_ring.hpp: records from one writer to one reader who do not trust
               // each other.
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -9,26 +11,27 @@ namespace gantry {
 
 /// One place of the ring, in the writer's memory; the reader maps it read-only.
 template <class Record>
-struct alignas(64) RingCell {
+struct alignas(128) RingCell {             // two lines: processors fetch lines in such pairs
   std::atomic<std::uint64_t> sequence{0};  // of the record below; 0: none yet
   Record record;
 };
 
 // Rules. One writer thread, one reader thread, possibly in two processes. The cells belong to the
 // writer, the word `taken` to the reader; neither writes the other's. Sequences count from 1.
-//   I1  Cell i only ever holds sequences s with s % cells == i.
+//   I1  Cell i only ever holds sequences s with s % kCells == i.
 //   I2  A cell's sequence only grows.
-//   I3  The writer overwrites the cell of s - cells only after `taken` reached s - cells.
+//   I3  The writer overwrites the cell of s - kCells only after `taken` reached s - kCells.
 //   I4  The reader takes s only after s - 1.
 // Pairs. [P] publication: the record before its sequence. [T] taking: the record's reads before
 // `taken`. Both words are also one half of a sleep handshake (sync/doorbell.hpp), hence seq_cst
 // stores; as a pair release/acquire would do.
 
 /// The writer's role. A plain value over memory that outlives it; hold exactly one.
-template <class Record>
+template <class Record, std::size_t kCells>
 class RingWriter {
  public:
-  explicit RingWriter(std::span<RingCell<Record>> cells) noexcept : cells_(cells) {}
+  static_assert(std::has_single_bit(kCells));  // a division would take longer than all the rest
+  explicit RingWriter(std::array<RingCell<Record>, kCells>& cells) noexcept : cells_(cells) {}
 
   [[nodiscard]] std::uint64_t published() const noexcept { return published_; }
 
@@ -44,11 +47,13 @@ class RingWriter {
   /// Records published and, as far as refresh() has seen, not taken.
   [[nodiscard]] std::uint64_t unread() const noexcept { return published_ - taken_; }
 
-  /// Needs unread() < cells (I3). `fill` writes the record in place.
+  /// Needs unread() < kCells (I3). `fill` writes the record in place; quickly, and what it needs
+  /// made before: the reader polls the cell's first line, and takes it away from under a slow
+  /// writer.
   template <class Fill>
   std::uint64_t publish(Fill fill) noexcept {
     const std::uint64_t next = published_ + 1;
-    RingCell<Record>& cell = cells_[next % cells_.size()];
+    RingCell<Record>& cell = cells_[next % kCells];
     fill(cell.record);
     cell.sequence.store(next, std::memory_order_seq_cst);  // [P]
     published_ = next;
@@ -56,22 +61,23 @@ class RingWriter {
   }
 
  private:
-  std::span<RingCell<Record>> cells_;
+  std::span<RingCell<Record>, kCells> cells_;
   std::uint64_t published_ = 0;
   std::uint64_t taken_ = 0;  // I3: never ahead of the reader's own word
 };
 
 /// The reader's role. A plain value over memory that outlives it; hold exactly one.
-template <class Record>
+template <class Record, std::size_t kCells>
 class RingReader {
  public:
-  explicit RingReader(std::span<const RingCell<Record>> cells) noexcept : cells_(cells) {}
+  static_assert(std::has_single_bit(kCells));
+  explicit RingReader(const std::array<RingCell<Record>, kCells>& cells) noexcept : cells_(cells) {}
 
   [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
 
   [[nodiscard]] bool ready() const noexcept {
     const std::uint64_t next = taken_ + 1;
-    return cells_[next % cells_.size()].sequence.load(std::memory_order_seq_cst) == next;  // [P]
+    return cells_[next % kCells].sequence.load(std::memory_order_seq_cst) == next;  // [P]
   }
 
   /// Needs ready(). `use` copies what it wants out of the record; then the cell is the writer's
@@ -79,13 +85,13 @@ class RingReader {
   template <class Use>
   void take(std::atomic<std::uint64_t>& taken, Use use) noexcept {
     const std::uint64_t next = taken_ + 1;
-    use(cells_[next % cells_.size()].record, next);
+    use(cells_[next % kCells].record, next);
     taken_ = next;
     taken.store(next, std::memory_order_seq_cst);  // [T]
   }
 
  private:
-  std::span<const RingCell<Record>> cells_;
+  std::span<const RingCell<Record>, kCells> cells_;
   std::uint64_t taken_ = 0;
 };
 

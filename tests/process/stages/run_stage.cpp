@@ -7,6 +7,7 @@
 //   stubborn [NAME...]   the same, and ignores SIGTERM
 //   family [NAME...]     the same, with one child in its group and one in a session of its own
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -153,11 +154,21 @@ int stubborn(const Words& words) {
   return hold(words);
 }
 
+/// Returns when the child is what it is to be.
 void leave_child(bool in_own_session) {
-  if (::fork() != 0) return;
-  if (in_own_session) ::setsid();
-  ::signal(SIGTERM, SIG_IGN);
-  while (true) ::pause();
+  int ready[2];
+  if (::pipe(ready) != 0) ::abort();
+  if (::fork() == 0) {
+    if (in_own_session) ::setsid();
+    ::signal(SIGTERM, SIG_IGN);
+    ::close(ready[0]);
+    ::close(ready[1]);
+    while (true) ::pause();
+  }
+  ::close(ready[1]);
+  char none = 0;
+  while (::read(ready[0], &none, 1) > 0) continue;
+  ::close(ready[0]);
 }
 
 int family(const Words& words) {

@@ -1,5 +1,6 @@
 #include "environment.hpp"
 
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -53,7 +54,7 @@ std::vector<std::string> stage_environment(const Stage& stage,
   values[kPath] = stage_path(stage);
 
   std::vector<std::string> result;
-  for (const auto& [name, value] : values) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : values) result.push_back(fmt::format("{}={}", name, value));
   return result;
 }
 

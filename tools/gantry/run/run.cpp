@@ -56,7 +56,7 @@ Result<Pipeline> pipeline(const Arguments& arguments) {
 
 /// Absolute, because stages may change their working directory.
 Result<std::string> base_directory() {
-  const Result<std::string> directory = channel_directory();
+  Result<std::string> directory = channel_directory();
   if (!directory) return directory;
   std::error_code error;
   const auto absolute = std::filesystem::absolute(*directory, error);
