@@ -14,6 +14,7 @@ namespace gantry {
 namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr int kQuickTurns = 128;         // some microseconds of looking at the ring alone
 constexpr std::size_t kMaxSlabs = 4096;  // a hostile producer's descriptors end here
 constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
 
@@ -74,12 +75,14 @@ Result<void> Consumer::Impl::join(Fd socket) {
   pidfd_ = peer_pidfd(socket.get(), peer.pid);
   socket_ = std::move(socket);
   reader_.emplace(page().cells);
+  report_after_ = std::clamp(page().slots / 2, 1u, kMaxSlots / 2);
   metrics_.meter()->connected();
   return {};
 }
 
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
+  report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
@@ -103,6 +106,11 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = Meter::ticks();
   if (reader_->ready()) return take(asked, false);
+  report_taken();
+  for (int turn = 0; turn < kQuickTurns; ++turn) {
+    cpu_relax();
+    if (reader_->ready()) return take(asked, true);
+  }
   const bool news = poll_for(options_.spin, deadline, [this] { return has_news(); });
   if (news && reader_->ready()) return take(asked, true);
   Impl* const self = this;
@@ -144,7 +152,10 @@ Result<std::optional<Consumer::Any>> Consumer::Impl::look_once(std::span<Impl* c
 Result<Consumer::Any> Consumer::Impl::wait_any(std::span<Impl* const> ends, std::uint64_t asked,
                                                std::chrono::nanoseconds spin, Deadline deadline) {
   std::vector<SleepIntent*> intents;
-  for (Impl* end : ends) intents.push_back(&end->own().consumer_sleeps);
+  for (Impl* end : ends) {
+    end->report_taken();
+    intents.push_back(&end->own().consumer_sleeps);
+  }
   const auto news = [ends] {
     return std::any_of(ends.begin(), ends.end(),
                        [](const Impl* end) { return !end->is_over() && end->has_news(); });
@@ -206,21 +217,30 @@ Result<Message> Consumer::Impl::take(std::uint64_t asked, bool waited) {
   MessageHeader header;                                // NOLINT: copied first, then checked,
   std::array<std::byte, Message::kInlineBytes> small;  // NOLINT: then used
   std::uint64_t sequence = 0;
-  reader_->take(own().taken, [&](const MessageRecord& shared, std::uint64_t number) {
+  reader_->take([&](const MessageRecord& shared, std::uint64_t number) {
     std::memcpy(&header, &shared.header, sizeof header);
     if (header.slot == kNoSlot && header.bytes <= small.size())
       std::memcpy(small.data(), shared.small.data(), header.bytes);
     sequence = number;
   });
-  ring_producer();
   if (header.slot == kNoSlot && header.bytes <= small.size()) {
+    if (reader_->unreported() >= report_after_) report_taken();
     note_arrival(header, sequence, asked, waited);
     metrics_.meter()->copy(CopyEngine::inline_, header.bytes, 0);
-    return Message(ConstByteSpan(small).first(header.bytes), sequence);
+    return Result<Message>(tl::in_place, ConstByteSpan(small).first(header.bytes), sequence);
   }
+  report_taken();
   auto message = view(header, sequence);
   if (message) note_arrival(header, sequence, asked, waited);
   return message;
+}
+
+// Credits of small messages go back some at a time, or when this end would wait anyway: the store
+// and the look at the producer's intent would otherwise stand between a message and its reader.
+void Consumer::Impl::report_taken() noexcept {
+  if (reader_->unreported() == 0) return;
+  reader_->report(own().taken);
+  ring_producer();
 }
 
 void Consumer::Impl::note_arrival(const MessageHeader& header, std::uint64_t sequence,

@@ -49,6 +49,7 @@ class Consumer::Impl final : public detail::Keeper,
                               std::chrono::nanoseconds spin, Deadline deadline);
   static Result<std::optional<Any>> look_once(std::span<Impl* const> ends, std::uint64_t asked);
   Result<Message> take(std::uint64_t asked, bool waited);
+  void report_taken() noexcept;
   void note_arrival(const MessageHeader& header, std::uint64_t sequence, std::uint64_t asked,
                     bool waited) noexcept;
   Result<Message> view(const MessageHeader& header, std::uint64_t sequence);
@@ -71,7 +72,8 @@ class Consumer::Impl final : public detail::Keeper,
   Metrics metrics_;
   pid_t producer_pid_ = 0;
   std::uint64_t calls_ = 0;
-  Bytes last_bytes_ = 0;  // of the newest message: the best guess at what the next call costs
+  unsigned report_after_ = 1;  // small messages taken before their credits go back
+  Bytes last_bytes_ = 0;       // of the newest message: the best guess at what the next call costs
   std::optional<RingReader<MessageRecord, kCells>> reader_;
   Ringer ringer_;
   std::map<std::uint32_t, Slab> slabs_;

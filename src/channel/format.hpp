@@ -46,6 +46,9 @@ struct MessageRecord {
 };
 using MessageCell = RingCell<MessageRecord>;
 
+/// So much of a small payload lies in the polled line.
+inline constexpr Bytes kNearBytes = 64 - 8 - sizeof(MessageHeader);
+
 /// Written by the producer, mapped read-only by the consumer.
 struct ProducerPage {
   // Constant from before it is shared.

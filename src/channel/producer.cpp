@@ -283,7 +283,13 @@ void Producer::Impl::give_back(std::uint64_t token) noexcept {
 void Producer::Impl::publish_record(MessageHeader header, ConstByteSpan small) {
   if (is_timed(header, ring_->published() + 1)) header.ticks = Meter::ticks();
   ring_->publish([&](MessageRecord& record) {
-    if (!small.empty()) std::memcpy(record.small.data(), small.data(), small.size());
+    // The far line first: the polled one is ours only for as long as it takes to fill it.
+    if (small.size() > kNearBytes)
+      std::memcpy(record.small.data() + kNearBytes, small.data() + kNearBytes,
+                  small.size() - kNearBytes);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
+    if (!small.empty())
+      std::memcpy(record.small.data(), small.data(), std::min(small.size(), kNearBytes));
     record.header = header;
   });
   if (Attached* consumer = attached())

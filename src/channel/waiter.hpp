@@ -33,7 +33,6 @@ template <class Ready>
     }
     return false;
   };
-  if (turns(64)) return true;
   const std::uint64_t until = monotonic_ns() + static_cast<std::uint64_t>(spin.count());
   do {
     if (turns(32)) return true;

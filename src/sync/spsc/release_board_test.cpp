@@ -70,8 +70,8 @@ TEST(ReleaseBoard, NoSlotIsWrittenWhileItIsHeld) {
   const auto next = [&] {
     while (!reader.ready()) std::this_thread::yield();
     Held held{};
-    reader.take(shared.taken,
-                [&](const std::size_t& slot, std::uint64_t number) { held = {slot, number}; });
+    reader.take([&](const std::size_t& slot, std::uint64_t number) { held = {slot, number}; });
+    reader.report(shared.taken);
     return held;
   };
   std::uint64_t wrong = 0;

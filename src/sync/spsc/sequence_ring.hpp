@@ -80,19 +80,28 @@ class RingReader {
     return cells_[next % kCells].sequence.load(std::memory_order_seq_cst) == next;  // [P]
   }
 
-  /// Needs ready(). `use` copies what it wants out of the record; then the cell is the writer's
-  /// again. The record is the writer's memory: check what you copied, not what you see.
+  /// Needs ready(). `use` copies what it wants out of the record, which is the writer's memory:
+  /// check what you copied, not what you see. The cell is the writer's again after report().
   template <class Use>
-  void take(std::atomic<std::uint64_t>& taken, Use use) noexcept {
+  void take(Use use) noexcept {
     const std::uint64_t next = taken_ + 1;
     use(cells_[next % kCells].record, next);
     taken_ = next;
-    taken.store(next, std::memory_order_seq_cst);  // [T]
+  }
+
+  /// Records taken and not reported yet.
+  [[nodiscard]] std::uint64_t unreported() const noexcept { return taken_ - reported_; }
+
+  /// Gives the cells of all taken records back by the reader's own word.
+  void report(std::atomic<std::uint64_t>& taken) noexcept {
+    reported_ = taken_;
+    taken.store(taken_, std::memory_order_seq_cst);  // [T]
   }
 
  private:
   std::span<const RingCell<Record>, kCells> cells_;
   std::uint64_t taken_ = 0;
+  std::uint64_t reported_ = 0;
 };
 
 }  // namespace gantry

@@ -64,13 +64,17 @@ TEST(SequenceRing, DeliversEachRecordOnceWholeInOrder) {
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 1; i <= kRecords; ++i) {
     while (!reader.ready()) std::this_thread::yield();
-    reader.take(shared.taken, [&](const Wide& wide, std::uint64_t sequence) {
+    reader.take([&](const Wide& wide, std::uint64_t sequence) {
       for (const std::uint64_t word : wide.words) wrong += word != i || sequence != i;
     });
+    if (reader.unreported() > i % 8) reader.report(shared.taken);
   }
   writing.join();
   EXPECT_EQ(wrong, 0u);
   EXPECT_FALSE(reader.ready());
+  reader.report(shared.taken);
+  EXPECT_EQ(shared.taken, kRecords);
+  EXPECT_EQ(reader.unreported(), 0u);
 }
 
 }  // namespace

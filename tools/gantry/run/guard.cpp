@@ -44,7 +44,7 @@ void detach() {
 [[noreturn]] void watch(Pipe pipe, const std::string& run_directory) {
   detach();
   pipe.write_end.reset();
-  (void)read_orders(pipe.read_end.get());
+  for (const pid_t group : read_orders(pipe.read_end.get())) ::kill(-group, SIGKILL);
   remove_run_directory(run_directory);
   ::_exit(0);
 }
