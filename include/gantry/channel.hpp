@@ -1,6 +1,7 @@
 #pragma once  // gantry/channel.hpp: a session between two processes: messages, credits, counters.
 
 #include <array>
+#include <cstring>
 #include <gantry/engine.hpp>
 #include <gantry/memory.hpp>
 #include <memory>
@@ -114,8 +115,13 @@ class Message {
   Message(std::shared_ptr<detail::Keeper> keeper, std::uint64_t token, ConstByteSpan bytes,
           std::uint64_t sequence) noexcept
       : keeper_(std::move(keeper)), token_(token), sequence_(sequence), view_(bytes) {}
-  /// A private copy of at most kInlineBytes; holds nothing.
-  Message(ConstByteSpan small, std::uint64_t sequence) noexcept;
+  /// A private copy of at most kInlineBytes (more is cut off); holds nothing.
+  Message(ConstByteSpan small, std::uint64_t sequence) noexcept
+      : sequence_(sequence),
+        view_(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes),
+        is_small_(true) {
+    if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
+  }
   Message(Message&& other) noexcept { *this = std::move(other); }
   Message& operator=(Message&& other) noexcept;
   ~Message() { release(); }

@@ -37,13 +37,22 @@ class CpuCharge {
   static constexpr unsigned kEvery = 64;
 
   /// `calls` is the caller's count of calls so far, which picks the sampled ones.
-  CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept;
-  ~CpuCharge();
+  CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept {
+    if (bytes >= kAlwaysBytes)
+      start(meter, 1);
+    else if (calls % kEvery == 0)
+      start(meter, kEvery);
+  }
+  ~CpuCharge() {
+    if (meter_ != nullptr) stop();
+  }
   CpuCharge(const CpuCharge&) = delete;
   CpuCharge& operator=(const CpuCharge&) = delete;
 
  private:
-  Meter* meter_;  // null: not sampled
+  void start(Meter& meter, unsigned weight) noexcept;
+  void stop() noexcept;
+  Meter* meter_ = nullptr;  // null: not sampled
   std::uint64_t started_ns_ = 0;
   unsigned weight_ = 1;
 };

@@ -7,7 +7,6 @@
 #include <new>
 
 #include "base/event.hpp"
-#include "channel/metrics_page.hpp"
 #include "channel/rendezvous.hpp"
 
 namespace gantry {
@@ -37,6 +36,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   impl->options_ = options;
   GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.directory));
   GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
+  impl->counters_ = MetricsMaker::page(impl->metrics_);
   impl->metrics_.meter()->opened();
   // A producer may end between our connecting and its answer; then its successor is looked for.
   constexpr int kTries = 3;
@@ -64,6 +64,9 @@ Result<void> Consumer::Impl::join(Fd socket) {
   producer_event_ = std::move(welcome.fds[1]);
   if (page().magic != kProducerMagic || page().version != kFormatVersion)
     return fail(Code::peer_misbehaved, "the producer's page is of another format");
+  const unsigned slots = page().slots;
+  if (slots == 0 || slots > kMaxSlots)
+    return fail(Code::peer_misbehaved, fmt::format("the producer has {} slots", slots));
   GANTRY_TRY(make_own_page());
   WirePacket joining;
   joining.kind = PacketKind::join;
@@ -74,8 +77,8 @@ Result<void> Consumer::Impl::join(Fd socket) {
   producer_pid_ = peer.pid;
   pidfd_ = peer_pidfd(socket.get(), peer.pid);
   socket_ = std::move(socket);
-  reader_.emplace(page().cells);
-  report_after_ = std::clamp(page().slots / 2, 1u, kMaxSlots / 2);
+  reader_.emplace(std::span(page().cells).first(cells_for(slots)));
+  report_after_ = std::max(slots / 2, 1u);
   metrics_.meter()->connected();
   return {};
 }
@@ -104,7 +107,7 @@ bool Consumer::Impl::at_end() const noexcept {
 
 Result<Message> Consumer::Impl::receive(Deadline deadline) {
   const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
-  const std::uint64_t asked = Meter::ticks();
+  const std::uint64_t asked = read_ticks();
   if (reader_->ready()) return take(asked, false);
   report_taken();
   for (int turn = 0; turn < kQuickTurns; ++turn) {
@@ -123,7 +126,7 @@ Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, D
   if (ends.empty()) return fail(Code::closed, "receiving from no channel at all");
   Impl& first = *ends.front();
   const CpuCharge charge(*first.metrics_.meter(), first.last_bytes_, first.calls_++);
-  return wait_any(ends, Meter::ticks(), first.options_.spin, deadline);
+  return wait_any(ends, read_ticks(), first.options_.spin, deadline);
 }
 
 // The message of the first end that has one, nothing when all must be waited for. Errors: `closed`
@@ -214,23 +217,22 @@ Error Consumer::Impl::misbehaved(std::string_view what) {
 
 Result<Message> Consumer::Impl::take(std::uint64_t asked, bool waited) {
   if (broken_) return tl::unexpected(misbehaved("it broke the channel's format"));
-  MessageHeader header;                                // NOLINT: copied first, then checked,
-  std::array<std::byte, Message::kInlineBytes> small;  // NOLINT: then used
+  MessageHeader header;  // NOLINT: copied first, then checked, then used
   std::uint64_t sequence = 0;
+  auto message = Result<Message>(tl::in_place);
   reader_->take([&](const MessageRecord& shared, std::uint64_t number) {
     std::memcpy(&header, &shared.header, sizeof header);
-    if (header.slot == kNoSlot && header.bytes <= small.size())
-      std::memcpy(small.data(), shared.small.data(), header.bytes);
     sequence = number;
+    if (is_small(header)) message.emplace(ConstByteSpan(shared.small).first(header.bytes), number);
   });
-  if (header.slot == kNoSlot && header.bytes <= small.size()) {
+  if (is_small(header)) {
     if (reader_->unreported() >= report_after_) report_taken();
     note_arrival(header, sequence, asked, waited);
-    metrics_.meter()->copy(CopyEngine::inline_, header.bytes, 0);
-    return Result<Message>(tl::in_place, ConstByteSpan(small).first(header.bytes), sequence);
+    counters_->copy(CopyEngine::inline_, header.bytes, 0);
+    return message;
   }
   report_taken();
-  auto message = view(header, sequence);
+  message = view(header, sequence);
   if (message) note_arrival(header, sequence, asked, waited);
   return message;
 }
@@ -245,14 +247,13 @@ void Consumer::Impl::report_taken() noexcept {
 
 void Consumer::Impl::note_arrival(const MessageHeader& header, std::uint64_t sequence,
                                   std::uint64_t asked, bool waited) noexcept {
-  Meter& meter = *metrics_.meter();
   last_bytes_ = header.bytes;
-  meter.message(header.bytes);
+  counters_->message(header.bytes);
   if (!is_timed(header, sequence)) return;
-  const std::uint64_t now = Meter::ticks();
+  const std::uint64_t now = read_ticks();
   const std::uint64_t weight = header.slot == kNoSlot ? kTimedEvery : 1;
-  meter.handoff(now - std::min(now, std::max(asked, header.ticks)), weight);
-  if (waited) meter.waited((now - asked) * weight);
+  counters_->handoff(now - std::min(now, std::max(asked, header.ticks)), weight);
+  if (waited) metrics_.meter()->waited((now - asked) * weight);
 }
 
 Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t sequence) {

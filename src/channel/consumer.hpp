@@ -4,6 +4,7 @@
 #include <map>
 
 #include "channel/format.hpp"
+#include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
 #include "channel/waiter.hpp"
 
@@ -70,11 +71,12 @@ class Consumer::Impl final : public detail::Keeper,
   Region producer_memory_;
   Region memory_;  // the consumer page
   Metrics metrics_;
+  MetricsPage* counters_ = nullptr;  // that of metrics_
   pid_t producer_pid_ = 0;
   std::uint64_t calls_ = 0;
   unsigned report_after_ = 1;  // small messages taken before their credits go back
   Bytes last_bytes_ = 0;       // of the newest message: the best guess at what the next call costs
-  std::optional<RingReader<MessageRecord, kCells>> reader_;
+  std::optional<RingReader<MessageRecord>> reader_;
   Ringer ringer_;
   std::map<std::uint32_t, Slab> slabs_;
   bool gone_ = false;      // the producer died or hung up; what it published may still be there

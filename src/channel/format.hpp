@@ -1,6 +1,7 @@
 #pragma once  // channel/format.hpp: the two shared pages of a channel. docs/formats/channel.md
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <gantry/channel.hpp>
 
@@ -14,8 +15,13 @@ inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr std::uint64_t kProducerMagic = 0x31444f5250544e47;  // "GNTPROD1"
 inline constexpr std::uint64_t kConsumerMagic = 0x31534e4f43544e47;  // "GNTCONS1"
 inline constexpr unsigned kMaxSlots = 64;
-/// Twice the slots: as many small messages without a slot may be unread when all loans come.
-inline constexpr unsigned kCells = 2 * kMaxSlots;
+/// Cells that a channel of `slots` uses, a power of two: at least twice the slots, as so many small
+/// messages without a slot may be unread when all loans come; and no more, so that they stay in the
+/// nearest cache.
+[[nodiscard]] constexpr std::size_t cells_for(std::size_t slots) noexcept {
+  return std::bit_ceil(2 * slots);
+}
+inline constexpr std::size_t kCells = cells_for(kMaxSlots);
 
 /// `slot` of a record whose payload is in the record itself.
 inline constexpr std::uint32_t kNoSlot = 0xffffffff;
@@ -28,6 +34,11 @@ struct MessageHeader {
   std::uint32_t slab;    // pool's slab number
   std::uint32_t slot;    // credit it holds, or kNoSlot
 };
+
+/// A whole message in the ring itself; anything else needs a slot and a slab.
+[[nodiscard]] constexpr bool is_small(const MessageHeader& header) noexcept {
+  return header.slot == kNoSlot && header.bytes <= Message::kInlineBytes;
+}
 
 /// Reading the time twice would be a quarter of a small message's whole cost: of these every
 /// eighth is timed.

@@ -329,6 +329,11 @@ TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
   page_->version = kFormatVersion + 1;
   EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
   page_->version = kFormatVersion;
+  for (const std::uint32_t slots : {0u, kMaxSlots + 1, ~0u}) {
+    page_->slots = slots;
+    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << slots;
+  }
+  page_->slots = 8;
   page_->magic = 1;
   EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
 }

@@ -1,9 +1,6 @@
 #include <gantry/channel.hpp>
 
-#include <cstring>
 #include <utility>
-
-#include "base/assert.hpp"
 
 namespace gantry {
 
@@ -24,12 +21,6 @@ void Loan::forget() noexcept {
 void Loan::reset() noexcept {
   if (keeper_) keeper_->give_back(token_);
   forget();
-}
-
-Message::Message(ConstByteSpan small, std::uint64_t sequence) noexcept
-    : sequence_(sequence), view_(small_.data(), small.size()), is_small_(true) {
-  GANTRY_ASSERT(small.size() <= kInlineBytes);
-  if (!small.empty()) std::memcpy(small_.data(), small.data(), small.size());
 }
 
 Message& Message::operator=(Message&& other) noexcept {

@@ -92,8 +92,8 @@ MetricsReport Metrics::report() const {
   report.copy_ns = ns(static_cast<double>(page.copy_ticks.get()));
   report.cpu_ns = page.cpu_ns.get();
   report.wait_ns = ns(static_cast<double>(page.wait_ticks.get()));
-  report.handoff_p50_ns = ns(page.handoff.quantile(0.50));
-  report.handoff_p99_ns = ns(page.handoff.quantile(0.99));
+  report.handoff_p50_ns = ns(page.handoff_times.quantile(0.50));
+  report.handoff_p99_ns = ns(page.handoff_times.quantile(0.99));
   report.handoff_total_ns = ns(static_cast<double>(page.handoff_ticks.get()));
   return report;
 }
@@ -109,25 +109,14 @@ void Meter::connected() noexcept {
 }
 
 void Meter::message(Bytes bytes) noexcept {
-  MetricsPage& page = page_of(this);
-  page.messages.add(1);
-  page.bytes.add(bytes);
+  page_of(this).message(bytes);
 }
-
 void Meter::copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept {
-  MetricsPage& page = page_of(this);
-  const auto index = static_cast<std::size_t>(engine);
-  page.copies[index].add(1);
-  page.copied_bytes[index].add(bytes);
-  page.copy_ticks.add(ticks);
+  page_of(this).copy(engine, bytes, ticks);
 }
-
 void Meter::handoff(std::uint64_t ticks, std::uint64_t weight) noexcept {
-  MetricsPage& page = page_of(this);
-  page.handoff_ticks.add(ticks * weight);
-  page.handoff.record(ticks, weight);
+  page_of(this).handoff(ticks, weight);
 }
-
 void Meter::waited(std::uint64_t ticks) noexcept {
   page_of(this).wait_ticks.add(ticks);
 }
@@ -135,16 +124,14 @@ void Meter::cpu(std::uint64_t ns) noexcept {
   page_of(this).cpu_ns.add(ns);
 }
 
-CpuCharge::CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept : meter_(nullptr) {
-  const bool always = bytes >= kAlwaysBytes;
-  if (!always && calls % kEvery != 0) return;
+void CpuCharge::start(Meter& meter, unsigned weight) noexcept {
   meter_ = &meter;
-  weight_ = always ? 1 : kEvery;
+  weight_ = weight;
   started_ns_ = thread_cpu_ns();
 }
 
-CpuCharge::~CpuCharge() {
-  if (meter_ != nullptr) meter_->cpu((thread_cpu_ns() - started_ns_) * weight_);
+void CpuCharge::stop() noexcept {
+  meter_->cpu((thread_cpu_ns() - started_ns_) * weight_);
 }
 
 }  // namespace gantry

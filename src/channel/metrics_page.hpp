@@ -26,7 +26,24 @@ struct MetricsPage {
   Counter cpu_ns;
   Counter wait_ticks;
   Counter handoff_ticks;
-  Histogram handoff;
+  Histogram handoff_times;
+
+  // What Meter offers, here to be inlined where a message's whole way takes a tenth of a
+  // microsecond.
+  void message(Bytes payload_bytes) noexcept {
+    messages.add(1);
+    bytes.add(payload_bytes);
+  }
+  void copy(CopyEngine engine, Bytes payload_bytes, std::uint64_t ticks) noexcept {
+    const auto index = static_cast<std::size_t>(engine);
+    copies[index].add(1);
+    copied_bytes[index].add(payload_bytes);
+    copy_ticks.add(ticks);
+  }
+  void handoff(std::uint64_t ticks, std::uint64_t weight) noexcept {
+    handoff_ticks.add(ticks * weight);
+    handoff_times.record(ticks, weight);
+  }
 };
 static_assert(sizeof(MetricsPage) <= 4096);
 
@@ -37,6 +54,9 @@ class MetricsMaker {
  public:
   /// A page of the calling end's own: nobody else can ever write it.
   [[nodiscard]] static Result<Metrics> make_own();
+  [[nodiscard]] static MetricsPage* page(const Metrics& metrics) noexcept {
+    return reinterpret_cast<MetricsPage*>(metrics.meter());
+  }
   /// Own, or the one given by `descriptor`.
   [[nodiscard]] static Result<Metrics> make_for_end(int descriptor);
 

@@ -9,7 +9,6 @@
 
 #include "base/assert.hpp"
 #include "base/event.hpp"
-#include "channel/metrics_page.hpp"
 
 namespace gantry {
 
@@ -37,13 +36,14 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   opened_ns_ = monotonic_ns();
   GANTRY_ASSIGN(options_.directory, channel_directory(options.directory));
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
+  counters_ = MetricsMaker::page(metrics_);
   GANTRY_ASSIGN(event_, make_event());
   GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
   auto* page = new (memory_.data()) ProducerPage{};
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
-  ring_.emplace(page->cells);
+  ring_.emplace(std::span(page->cells).first(cells_for(options.slots)));
   slots_.resize(options.slots);
   GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_));
   doorman_.emplace(*this, claim_.listener());
@@ -193,7 +193,7 @@ Result<void> Producer::Impl::wait_until(Deadline deadline, Ready ready) {
     return misbehaved_ || gone_.load(std::memory_order_acquire) || ready();
   };
   if (look() && ready() && !misbehaved_) return {};
-  const std::uint64_t started = Meter::ticks();
+  const std::uint64_t started = read_ticks();
   SleepIntent* const intents[] = {&page().producer_sleeps};
   for (;;) {
     WaitPoint point{intents, {{event_.get(), POLLIN, 0}}, options_.interrupt_descriptor};
@@ -210,7 +210,7 @@ Result<void> Producer::Impl::wait_until(Deadline deadline, Ready ready) {
                       ? fmt::format("channel '{}': the consumer gave no slot back in time", name_)
                       : fmt::format("channel '{}': no consumer joined in time", name_));
   }
-  metrics_.meter()->waited(Meter::ticks() - started);
+  metrics_.meter()->waited(read_ticks() - started);
   return {};
 }
 
@@ -281,7 +281,7 @@ void Producer::Impl::give_back(std::uint64_t token) noexcept {
 }
 
 void Producer::Impl::publish_record(MessageHeader header, ConstByteSpan small) {
-  if (is_timed(header, ring_->published() + 1)) header.ticks = Meter::ticks();
+  if (is_timed(header, ring_->published() + 1)) header.ticks = read_ticks();
   ring_->publish([&](MessageRecord& record) {
     // The far line first: the polled one is ours only for as long as it takes to fill it.
     if (small.size() > kNearBytes)
@@ -294,7 +294,7 @@ void Producer::Impl::publish_record(MessageHeader header, ConstByteSpan small) {
   });
   if (Attached* consumer = attached())
     if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());
-  metrics_.meter()->message(header.bytes);
+  counters_->message(header.bytes);
 }
 
 Result<void> Producer::Impl::publish(Loan&& loan) {
@@ -305,7 +305,7 @@ Result<void> Producer::Impl::publish(Loan&& loan) {
   GANTRY_TRY(check_peer());
   Slot& slot = slots_[loan.token()];
   const auto index = static_cast<std::uint32_t>(loan.token());
-  GANTRY_ASSERT(ring_->unread() < kCells);  // I3 of the ring; see kCells
+  GANTRY_ASSERT(ring_->unread() < cells_for(slots_.size()));  // I3 of the ring
   slot.sequence = ring_->published() + 1;
   publish_record({.ticks = 0,
                   .bytes = loan.bytes().size(),
@@ -319,13 +319,13 @@ Result<void> Producer::Impl::publish(Loan&& loan) {
 }
 
 Result<void> Producer::Impl::copy(ByteSpan to, ConstByteSpan from) {
-  const std::uint64_t started = Meter::ticks();
+  const std::uint64_t started = read_ticks();
   const std::uint64_t helpers = engine_->report().helper_cpu_ns;
   GANTRY_ASSIGN(const Ticket ticket, engine_->submit(Move::copy(to, from)));
   if (engine_->wait(ticket, Deadline::never()) != Outcome::done)
     return fail(Code::system, fmt::format("channel '{}': the {} engine failed a copy of {} bytes",
                                           name_, to_string(engine_->kind()), from.size()));
-  metrics_.meter()->copy(engine_->kind(), from.size(), Meter::ticks() - started);
+  counters_->copy(engine_->kind(), from.size(), read_ticks() - started);
   metrics_.meter()->cpu(engine_->report().helper_cpu_ns - helpers);
   return {};
 }
@@ -338,13 +338,15 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, Deadline deadline) {
     return publish(std::move(loan));
   }
   const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
-  GANTRY_TRY(check_open());
-  GANTRY_TRY(check_peer());
+  if (!is_fine()) {
+    GANTRY_TRY(check_open());
+    GANTRY_TRY(check_peer());
+  }
   if (ring_->unread() >= slots_.size())
     GANTRY_TRY(wait_until(deadline, [this] { return ring_->unread() < slots_.size(); }));
   publish_record({.ticks = 0, .bytes = payload.size(), .offset = 0, .slab = 0, .slot = kNoSlot},
                  payload);
-  metrics_.meter()->copy(CopyEngine::inline_, payload.size(), 0);
+  counters_->copy(CopyEngine::inline_, payload.size(), 0);
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "channel/doorman.hpp"
+#include "channel/metrics_page.hpp"
 #include "channel/waiter.hpp"
 
 namespace gantry {
@@ -55,6 +56,10 @@ class Producer::Impl final : public detail::Keeper,
     return attached_.load(std::memory_order_seq_cst);
   }
 
+  /// The two checks below as one question; whether they would pass.
+  [[nodiscard]] bool is_fine() const noexcept {
+    return !ended_ && !misbehaved_ && !gone_.load(std::memory_order_acquire);  // [G]
+  }
   Result<void> check_open() const;
   Result<void> check_peer();
   void look_at_consumer();
@@ -74,13 +79,14 @@ class Producer::Impl final : public detail::Keeper,
   std::shared_ptr<Engine> engine_;
   Pool pool_;
   Metrics metrics_;
-  Region memory_;  // the producer page
-  Fd event_;       // rung when this end sleeps and a credit comes back, or the consumer changes
+  MetricsPage* counters_ = nullptr;  // that of metrics_
+  Region memory_;                    // the producer page
+  Fd event_;  // rung when this end sleeps and a credit comes back, or the consumer changes
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
   bool misbehaved_ = false;
-  std::optional<RingWriter<MessageRecord, kCells>> ring_;
+  std::optional<RingWriter<MessageRecord>> ring_;
   std::vector<Slot> slots_;
   std::atomic<std::uint32_t> held_{0};  // slots not free, for status()
 

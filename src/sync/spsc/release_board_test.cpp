@@ -44,7 +44,7 @@ class Lender {
     return std::nullopt;
   }
   Shared& shared_;
-  RingWriter<std::size_t, 8> ring_;
+  RingWriter<std::size_t> ring_;
   std::array<std::uint64_t, kSlots> lent_{};
 };
 
@@ -66,7 +66,7 @@ TEST(ReleaseBoard, NoSlotIsWrittenWhileItIsHeld) {
     Lender lender(shared);
     for (std::uint64_t i = 1; i <= kMessages; ++i) lender.lend(i);
   });
-  RingReader reader(shared.cells);
+  RingReader<std::size_t> reader(shared.cells);
   const auto next = [&] {
     while (!reader.ready()) std::this_thread::yield();
     Held held{};

@@ -1,11 +1,12 @@
 #pragma once  // sync/spsc/sequence_ring.hpp: records from one writer to one reader who do not trust
               // each other.
 
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <span>
+
+#include "base/assert.hpp"
 
 namespace gantry {
 
@@ -18,20 +19,23 @@ struct alignas(128) RingCell {             // two lines: processors fetch lines 
 
 // Rules. One writer thread, one reader thread, possibly in two processes. The cells belong to the
 // writer, the word `taken` to the reader; neither writes the other's. Sequences count from 1.
-//   I1  Cell i only ever holds sequences s with s % kCells == i.
+//   I1  Cell i only ever holds sequences s with s % cells == i.
 //   I2  A cell's sequence only grows.
-//   I3  The writer overwrites the cell of s - kCells only after `taken` reached s - kCells.
+//   I3  The writer overwrites the cell of s - cells only after `taken` reached s - cells.
 //   I4  The reader takes s only after s - 1.
 // Pairs. [P] publication: the record before its sequence. [T] taking: the record's reads before
 // `taken`. Both words are also one half of a sleep handshake (sync/doorbell.hpp), hence seq_cst
 // stores; as a pair release/acquire would do.
 
 /// The writer's role. A plain value over memory that outlives it; hold exactly one.
-template <class Record, std::size_t kCells>
+template <class Record>
 class RingWriter {
  public:
-  static_assert(std::has_single_bit(kCells));  // a division would take longer than all the rest
-  explicit RingWriter(std::array<RingCell<Record>, kCells>& cells) noexcept : cells_(cells) {}
+  /// `cells`: a power of two of them; a division would take longer than all the rest.
+  explicit RingWriter(std::span<RingCell<Record>> cells) noexcept
+      : cells_(cells), mask_(cells.size() - 1) {
+    GANTRY_ASSERT(std::has_single_bit(cells.size()));
+  }
 
   [[nodiscard]] std::uint64_t published() const noexcept { return published_; }
 
@@ -47,13 +51,13 @@ class RingWriter {
   /// Records published and, as far as refresh() has seen, not taken.
   [[nodiscard]] std::uint64_t unread() const noexcept { return published_ - taken_; }
 
-  /// Needs unread() < kCells (I3). `fill` writes the record in place; quickly, and what it needs
+  /// Needs unread() < cells (I3). `fill` writes the record in place; quickly, and what it needs
   /// made before: the reader polls the cell's first line, and takes it away from under a slow
   /// writer.
   template <class Fill>
   std::uint64_t publish(Fill fill) noexcept {
     const std::uint64_t next = published_ + 1;
-    RingCell<Record>& cell = cells_[next % kCells];
+    RingCell<Record>& cell = cells_[next & mask_];
     fill(cell.record);
     cell.sequence.store(next, std::memory_order_seq_cst);  // [P]
     published_ = next;
@@ -61,23 +65,26 @@ class RingWriter {
   }
 
  private:
-  std::span<RingCell<Record>, kCells> cells_;
+  std::span<RingCell<Record>> cells_;
+  std::uint64_t mask_;
   std::uint64_t published_ = 0;
   std::uint64_t taken_ = 0;  // I3: never ahead of the reader's own word
 };
 
 /// The reader's role. A plain value over memory that outlives it; hold exactly one.
-template <class Record, std::size_t kCells>
+template <class Record>
 class RingReader {
  public:
-  static_assert(std::has_single_bit(kCells));
-  explicit RingReader(const std::array<RingCell<Record>, kCells>& cells) noexcept : cells_(cells) {}
+  explicit RingReader(std::span<const RingCell<Record>> cells) noexcept
+      : cells_(cells), mask_(cells.size() - 1) {
+    GANTRY_ASSERT(std::has_single_bit(cells.size()));
+  }
 
   [[nodiscard]] std::uint64_t taken() const noexcept { return taken_; }
 
   [[nodiscard]] bool ready() const noexcept {
     const std::uint64_t next = taken_ + 1;
-    return cells_[next % kCells].sequence.load(std::memory_order_seq_cst) == next;  // [P]
+    return cells_[next & mask_].sequence.load(std::memory_order_seq_cst) == next;  // [P]
   }
 
   /// Needs ready(). `use` copies what it wants out of the record, which is the writer's memory:
@@ -85,7 +92,7 @@ class RingReader {
   template <class Use>
   void take(Use use) noexcept {
     const std::uint64_t next = taken_ + 1;
-    use(cells_[next % kCells].record, next);
+    use(cells_[next & mask_].record, next);
     taken_ = next;
   }
 
@@ -99,7 +106,8 @@ class RingReader {
   }
 
  private:
-  std::span<const RingCell<Record>, kCells> cells_;
+  std::span<const RingCell<Record>> cells_;
+  std::uint64_t mask_;
   std::uint64_t taken_ = 0;
   std::uint64_t reported_ = 0;
 };

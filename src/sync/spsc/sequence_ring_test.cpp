@@ -24,8 +24,8 @@ struct Shared {
 
 TEST(SequenceRing, StartsEmptyAndFillsUp) {
   Shared shared;
-  RingWriter writer(shared.cells);
-  const RingReader reader(shared.cells);
+  RingWriter<Wide> writer(shared.cells);
+  const RingReader<Wide> reader(shared.cells);
   EXPECT_FALSE(reader.ready());
   for (std::uint64_t i = 1; i <= shared.cells.size(); ++i)
     EXPECT_EQ(writer.publish([i](Wide& wide) { wide.words.fill(i); }), i);
@@ -35,7 +35,7 @@ TEST(SequenceRing, StartsEmptyAndFillsUp) {
 
 TEST(SequenceRing, RefusesAReaderThatLies) {
   Shared shared;
-  RingWriter writer(shared.cells);
+  RingWriter<Wide> writer(shared.cells);
   writer.publish([](Wide&) {});
   shared.taken = 2;  // ahead of the writer
   EXPECT_FALSE(writer.refresh(shared.taken));
@@ -51,7 +51,7 @@ TEST(SequenceRing, DeliversEachRecordOnceWholeInOrder) {
   constexpr std::uint64_t kRecords = 200'000;
   Shared shared;
   std::thread writing([&shared] {
-    RingWriter writer(shared.cells);
+    RingWriter<Wide> writer(shared.cells);
     for (std::uint64_t i = 1; i <= kRecords; ++i) {
       while (writer.unread() == shared.cells.size()) {
         ASSERT_TRUE(writer.refresh(shared.taken));
@@ -60,7 +60,7 @@ TEST(SequenceRing, DeliversEachRecordOnceWholeInOrder) {
       writer.publish([i](Wide& wide) { wide.words.fill(i); });
     }
   });
-  RingReader reader(shared.cells);
+  RingReader<Wide> reader(shared.cells);
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 1; i <= kRecords; ++i) {
     while (!reader.ready()) std::this_thread::yield();
