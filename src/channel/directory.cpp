@@ -45,7 +45,7 @@ Result<void> check_private(const std::string& directory) {
 }  // namespace
 
 Result<std::string> channel_directory(std::string_view given) {
-  const std::string directory = resolve(given);
+  std::string directory = resolve(given);
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail_errno(directory, errno, "set GANTRY_DIR to a directory you can write to");
   GANTRY_TRY(check_private(directory));
@@ -53,7 +53,7 @@ Result<std::string> channel_directory(std::string_view given) {
 }
 
 Result<std::string> existing_channel_directory(std::string_view given) {
-  const std::string directory = resolve(given);
+  std::string directory = resolve(given);
   GANTRY_TRY(check_private(directory));
   return directory;
 }

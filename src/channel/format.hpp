@@ -69,7 +69,7 @@ struct ProducerPage {
   // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
   alignas(64) std::atomic<std::uint64_t> end;
   alignas(64) SleepIntent producer_sleeps;  // waits for a credit, or for the stream's last taking
-  alignas(64) std::array<MessageCell, kCells> cells;
+  std::array<MessageCell, kCells> cells;    // aligned by themselves
 };
 
 /// Written by the consumer, mapped read-only by the producer.

@@ -15,7 +15,9 @@ struct EngineCase {
   std::shared_ptr<Engine> (*make)();
 };
 
-inline void PrintTo(const EngineCase& engine, std::ostream* out) { *out << engine.name; }
+inline void PrintTo(const EngineCase& engine, std::ostream* out) {
+  *out << engine.name;
+}
 
 inline const EngineCase kEngines[] = {
     {"inline", [] { return make_inline_engine(); }},
