@@ -62,6 +62,7 @@ Result<void> Consumer::Impl::join(Fd socket) {
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   producer_event_ = std::move(welcome.fds[1]);
+  GANTRY_TRY(check_event(producer_event_.get()));
   if (page().magic != kProducerMagic || page().version != kFormatVersion)
     return fail(Code::peer_misbehaved, "the producer's page is of another format");
   const unsigned slots = page().slots;
@@ -264,12 +265,16 @@ Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t 
   if (header.offset > size || header.bytes > size - header.offset)
     return tl::unexpected(misbehaved(fmt::format("a message of {} bytes at {} in a slab of {}",
                                                  header.bytes, header.offset, size)));
+  if (held_in_[header.slot].load(std::memory_order_acquire) != nullptr)  // [H]
+    return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", header.slot)));
   const Bytes end = header.offset + header.bytes;
   if (end > slab->touched) {
     const Bytes from = std::max(slab->touched, header.offset);
     GANTRY_TRY(slab->region.touch(from, end - from));
     slab->touched = end;
   }
+  slab->held.fetch_add(1, std::memory_order_relaxed);  // this thread alone adds and unmaps
+  held_in_[header.slot].store(slab, std::memory_order_release);
   return Message(shared_from_this(), token_of(header.slot, sequence),
                  ConstByteSpan(slab->region.data() + header.offset, header.bytes), sequence);
 }
@@ -277,6 +282,9 @@ Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t 
 void Consumer::Impl::give_back(std::uint64_t token) noexcept {
   const auto slot = static_cast<std::size_t>(token >> kSequenceBits);
   const std::uint64_t sequence = token & ((std::uint64_t{1} << kSequenceBits) - 1);
+  Slab* const slab = held_in_[slot].load(std::memory_order_acquire);
+  slab->held.fetch_sub(1, std::memory_order_release);        // [U] all reads of it are over
+  held_in_[slot].store(nullptr, std::memory_order_release);  // [H]
   own().released.release(slot, sequence);
   ring_producer();
 }
@@ -315,14 +323,18 @@ Result<void> Consumer::Impl::hear_of_slabs(Deadline deadline) {
 Result<void> Consumer::Impl::learn_slab(Received& received) {
   const WirePacket& packet = received.packet;
   if (packet.kind == PacketKind::slab_gone) {
-    slabs_.erase(packet.slab);
+    const auto found = slabs_.find(packet.slab);
+    // Honest producers drop a slab when all of it came back; under a held message it must stay.
+    if (found == slabs_.end() || found->second.held.load(std::memory_order_acquire) != 0)  // [U]
+      return fail(Code::peer_misbehaved, "the producer dropped memory that is in use");
+    slabs_.erase(found);
     return {};
   }
   if (packet.kind != PacketKind::slab || received.fds.size() != 1 || slabs_.size() >= kMaxSlabs ||
       slabs_.contains(packet.slab))
     return fail(Code::peer_misbehaved, "an unexpected packet from the producer");
   GANTRY_ASSIGN(Region region, Region::import(received.fds[0].release(), packet.bytes));
-  slabs_.emplace(packet.slab, Slab{std::move(region)});
+  slabs_.try_emplace(packet.slab, std::move(region));
   return {};
 }
 

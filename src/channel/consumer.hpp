@@ -1,5 +1,7 @@
 #pragma once  // channel/consumer.hpp: the receiving end behind Consumer.
 
+#include <array>
+#include <atomic>
 #include <gantry/meter.hpp>
 #include <map>
 
@@ -28,8 +30,10 @@ class Consumer::Impl final : public detail::Keeper,
 
  private:
   struct Slab {
+    explicit Slab(Region mapped) noexcept : region(std::move(mapped)) {}
     Region region;
-    Bytes touched = 0;  // present in our page tables below this
+    Bytes touched = 0;              // present in our page tables below this
+    std::atomic<unsigned> held{0};  // messages in it that are in the user's hands
   };
 
   Impl() = default;
@@ -79,6 +83,9 @@ class Consumer::Impl final : public detail::Keeper,
   std::optional<RingReader<MessageRecord>> reader_;
   Ringer ringer_;
   std::map<std::uint32_t, Slab> slabs_;
+  // By slot: where its message lies while it is in the user's hands. Set by the receiving thread,
+  // cleared by the releasing one; the slab stays as long as anything of it is held.
+  std::array<std::atomic<Slab*>, kMaxSlots> held_in_{};
   bool gone_ = false;      // the producer died or hung up; what it published may still be there
   bool finished_ = false;  // the end was reached and told
   bool broken_ = false;    // the producer broke the format; nothing of it is believed any more

@@ -64,6 +64,17 @@ TEST(Claim, SweepsTheDeadAndSparesTheLiving) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/dead.sock"));
 }
 
+TEST(Claim, AListenerTooBusyToAnswerIsAlive) {
+  const test::ScratchDirectory scratch;
+  auto busy = Claim::take(scratch.path(), "busy");
+  ASSERT_TRUE(busy);
+  std::vector<Fd> callers;  // nobody accepts them
+  for (auto caller = connect_to(scratch.path(), "busy.sock"); caller;
+       caller = connect_to(scratch.path(), "busy.sock"))
+    callers.push_back(std::move(*caller));
+  EXPECT_EQ(Claim::take(scratch.path(), "busy").error().code, Code::already_exists);
+}
+
 TEST(Claim, TakesOverFromTheDeadAndIsNotRemovedByAnother) {
   const test::ScratchDirectory scratch;
   {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxCallers = 16;
 constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr std::chrono::milliseconds kClosedTime{100};
 // Places of the poll set before the callers'.
 constexpr std::size_t kWake = 0, kListener = 1, kConsumer = 2, kConsumerLife = 3, kCallers = 4;
 
@@ -33,10 +34,7 @@ Result<std::unique_ptr<Attached>> examine(std::vector<Fd>& fds) {
   GANTRY_ASSIGN(consumer->memory,
                 Region::import(fds[0].release(), shared_size(sizeof(ConsumerPage))));
   consumer->event = std::move(fds[1]);
-  // A consumer's event that blocked would stop the producer's thread when it rings.
-  const int flags = ::fcntl(consumer->event.get(), F_GETFL);
-  if (flags < 0 || (flags & O_NONBLOCK) == 0)
-    return fail(Code::peer_misbehaved, "the consumer's event would block the producer");
+  GANTRY_TRY(check_event(consumer->event.get()));
   GANTRY_ASSIGN(consumer->metrics, Metrics::adopt(fds[2].release(), false));
   if (consumer->page().magic != kConsumerMagic || consumer->page().version != kFormatVersion)
     return fail(Code::peer_misbehaved, "the consumer's page is of another format");
@@ -76,17 +74,18 @@ void Doorman::serve() {
 }
 
 void Doorman::wait_for_events() {
-  events_.assign({{wake_.get(), POLLIN, 0},
-                  {callers_.size() < kMaxCallers ? listener_ : -1, POLLIN, 0},
-                  {consumer_socket_, POLLIN, 0},
-                  {consumer_pidfd_, POLLIN, 0}});
+  events_.assign(
+      {{wake_.get(), POLLIN, 0},
+       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0},
+       {consumer_socket_, POLLIN, 0},
+       {consumer_pidfd_, POLLIN, 0}});
   for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
   if (::poll(events_.data(), events_.size(), poll_timeout_ms(next_deadline())) < 0)
     for (pollfd& event : events_) event.revents = 0;  // a signal: just look again
 }
 
 Deadline Doorman::next_deadline() const {
-  Deadline next = Deadline::never();
+  Deadline next = closed_until_.passed() ? Deadline::never() : closed_until_;
   for (const Caller& caller : callers_)
     if (caller.until.left() < next.left()) next = caller.until;
   return next;
@@ -95,7 +94,11 @@ Deadline Doorman::next_deadline() const {
 void Doorman::accept_callers() {
   while (callers_.size() < kMaxCallers) {
     Fd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
+    if (!socket) {
+      // Out of descriptors, say: the caller stays in the queue and would wake us at once again.
+      if (errno != EAGAIN) closed_until_ = Deadline::after(kClosedTime);
+      return;
+    }
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
     // The socket's mode admits nobody else but root; this holds where modes are not honoured.

@@ -62,6 +62,7 @@ class Doorman {
   Fd wake_;  // rung to end the thread
   bool stopping_ = false;
   std::vector<Caller> callers_;
+  Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;
   int consumer_socket_ = -1;  // watched copies of the admitted consumer's; the household owns them
   int consumer_pidfd_ = -1;

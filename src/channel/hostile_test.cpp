@@ -199,7 +199,7 @@ class HostileProducer : public testing::Test {
   }
   /// Serves one consumer, then calls `mischief`.
   template <class Mischief>
-  Result<Message> receive_from(Mischief mischief) {
+  Result<Message> receive_from(Mischief mischief, std::optional<Message>* hold_first = nullptr) {
     std::thread serving([&] {
       const Fd socket = accept_one();
       socket_ = socket.get();
@@ -215,6 +215,7 @@ class HostileProducer : public testing::Test {
     Result<Message> message = tl::unexpected(Error{});
     {
       auto in = Consumer::open("frames", options_, soon());
+      if (in && hold_first != nullptr) *hold_first = *in->receive(soon());
       if (in)
         message = in->receive(soon());
       else
@@ -323,6 +324,58 @@ TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
               publish(record(1, 0, 0, 1));
             }),
             Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
+  Region other = *Region::create(4096, "x");
+  page_->cells[2].record = record(2, 1, 0, 1);
+  std::thread serving([&] {
+    const Fd socket = accept_one();
+    socket_ = socket.get();
+    const auto hello = receive_wire(socket.get(), soon());
+    const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
+    send(PacketKind::welcome, fds);
+    const auto join = receive_wire(socket.get(), soon());
+    send(PacketKind::ready);
+    send_slab(1, slab_, 8192);
+    publish(record(1, 0, 0, 8192));
+    send(PacketKind::slab_gone, {}, 1);
+    send_slab(2, other, 4096);
+    page_->cells[2].sequence = 2;
+    const auto end = receive_wire(socket.get(), soon());
+  });
+  {
+    auto in = Consumer::open("frames", options_, soon());
+    ASSERT_TRUE(in);
+    const auto held = in->receive(soon());
+    if (held) {
+      EXPECT_EQ(in->receive(soon()).error().code, Code::peer_misbehaved);
+      EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
+    }  // else the slab went before its message came: refused as well
+  }
+  serving.join();
+}
+
+TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
+  page_->cells[2].record = record(1, 0, 0, 1);
+  page_->cells[2].sequence = 2;
+  std::optional<Message> first;
+  const auto second = receive_from(
+      [this] {
+        send_slab(1, slab_, 8192);
+        publish(record(1, 0, 0, 8192));
+      },
+      &first);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, AnEventThatIsNoneIsRefused) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
+  event_ = Fd(pipe[1]);
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  ::close(pipe[0]);
 }
 
 TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {

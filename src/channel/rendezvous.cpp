@@ -23,7 +23,9 @@ Result<Fd> lock_directory(const std::string& directory) {
 }
 
 bool is_live(const std::string& directory, const std::string& file) {
-  return connect_to(directory, file).has_value();
+  const auto socket = connect_to(directory, file);
+  // Only "nobody listens" is dead: a listener whose queue is full, or whom we cannot ask, lives.
+  return socket || socket.error().code != Code::not_found;
 }
 
 // Woken by every change of the folder. Where nothing will tell (no inotify left for this user, or

@@ -12,7 +12,8 @@ void note(std::string_view text) {
   // A name or a path may hold anything; the promise is one line.
   std::string line(text);
   std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  fmt::print(stderr, "gantry: {}\n", line);
+  line = "gantry: " + line + "\n";
+  std::fputs(line.c_str(), stderr);  // throws nothing when standard error is closed
 }
 
 int fail(const Error& error) {

@@ -1,5 +1,7 @@
 // gantry: one binary, one file per subcommand (see commands.hpp).
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <exception>
@@ -67,7 +69,19 @@ int run_main(int argc, char** argv) {
 }  // namespace
 }  // namespace gantry::cli
 
+namespace {
+
+/// A standard stream that the caller closed stays out of the way of descriptors opened later: an
+/// event that became number 0 would be read as standard input. Whoever uses it gets an error.
+void occupy_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/", O_PATH | O_CLOEXEC);  // takes the lowest number
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  occupy_standard_streams();
   // Writing to a pipe whose reader left is an error like others, and leaves time to clean up.
   std::signal(SIGPIPE, SIG_IGN);
   try {
