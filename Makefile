@@ -18,9 +18,6 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-configure = cmake --log-level=NOTICE --preset
-compile = cmake --build --preset
-
 .PHONY: help setup build demo test tsan bench check install clean
 
 help: ## This list
@@ -31,8 +28,8 @@ setup: ## Install every Debian package that this project can use and that is mis
 
 build: ## Build the library and the program: build/release/bin/gantry
 	@tools/setup build
-	@[ -e build/release/build.ninja ] || $(configure) release -DGANTRY_TESTS=OFF
-	@$(compile) release -j $(JOBS)
+	@[ -e build/release/build.ninja ] || tools/configure release -DGANTRY_TESTS=OFF
+	@cmake --build --preset release -j $(JOBS)
 
 demo: build ## Run the main job: examples/vision over channels and over pipes; its picture in out/
 	@tools/setup demo
@@ -56,9 +53,7 @@ bench: build ## Measure channels against the other ways between two processes
 
 check: ## Format, layers, lint
 	@tools/setup build test check
-	@tools/check-format
-	@tools/check-layers
-	@tools/check-tidy
+	@failed=0; for what in format layers tidy; do tools/check-$$what || failed=1; done; exit $$failed
 
 install: build ## Install to PREFIX (/usr/local), below DESTDIR when set
 	@cmake --install build/release --prefix $(PREFIX)

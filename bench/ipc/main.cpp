@@ -2,9 +2,10 @@
 // been read, by Gantry and by what people use instead.
 
 #include <fmt/format.h>
-#include <signal.h>
 
+#include <csignal>
 #include <cstdio>
+#include <exception>
 
 #include "../support/interrupt.hpp"
 #include "../support/options.hpp"
@@ -106,17 +107,27 @@ Result<void> run(const Options& options) {
   return print(options.json ? to_json(*report) : readable(*report));
 }
 
+int run_main(int argc, char** argv) {
+  const auto text = manual();
+  const auto options = parse_options(argc, argv, text);
+  if (!options) return options.error();
+  const auto done = run(*options);
+  if (done) return 0;
+  complain(text, to_string(done.error()));
+  return done.error().code == Code::interrupted ? kInterrupted : kFailed;
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
-  using namespace gantry;
-  ::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, after cleaning up
-  const auto manual = bench::manual();
-  const auto options = bench::parse_options(argc, argv, manual);
-  if (!options) return options.error();
-  const auto done = bench::run(*options);
-  if (done) return 0;
-  bench::complain(manual, to_string(done.error()));
-  return done.error().code == Code::interrupted ? bench::kInterrupted : bench::kFailed;
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, after cleaning up
+  try {
+    return gantry::bench::run_main(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, and what libraries throw
+    std::fputs("gantry: bench ipc: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
+    return gantry::bench::kFailed;
+  }
 }

@@ -84,6 +84,7 @@ Result<Answer> Crew::answer_of(std::size_t member) {
 /// Sleeps until somebody answers or ends, idle ones included, and takes what there is.
 Result<void> Crew::listen() {
   std::vector<pollfd> sources;
+  sources.reserve(members_.size() + 1);
   for (Member& member : members_) sources.push_back({member.child.link().descriptor(), POLLIN, 0});
   sources.push_back({interrupt_descriptor_, POLLIN, 0});
   if (::poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) {
