@@ -15,7 +15,7 @@ namespace gantry {
 
 /// The folder in which channels are found: `given` if not empty, else $GANTRY_DIR, else
 /// $XDG_RUNTIME_DIR/gantry, else gantry-UID under the temporary directory. Made (mode 0700) when
-/// missing. Errors: `permission_denied` when others could write to it or it is not ours.
+/// missing. Errors: `permission_denied` when others can use it in any way, or it is not ours.
 [[nodiscard]] Result<std::string> channel_directory(std::string_view given = {});
 
 /// Letters, digits, '.', '_' and '-', at most 64, not beginning with '.'.

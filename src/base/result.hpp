@@ -22,6 +22,7 @@ namespace gantry {
                     : error == ENOMEM                 ? Code::out_of_memory
                     : error == EEXIST                 ? Code::already_exists
                                                       : Code::system;
+  if (hint.empty() && error == EMFILE) hint = "raise the limit of open files (ulimit -n)";
   return fail(code, fmt::format("{}: {}", what, std::generic_category().message(error)),
               std::move(hint));
 }

@@ -137,6 +137,9 @@ Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline) {
     if (got < 0 && errno == ECONNRESET) return Packet{};
     if (got < 0) return fail_errno("recvmsg");
     Packet packet{static_cast<std::size_t>(got), take_fds(header)};
+    // The kernel drops what this process has no descriptors left for; that is not the peer's doing.
+    if ((header.msg_flags & MSG_CTRUNC) != 0 && packet.fds.size() < kMaxPacketFds)
+      return fail_errno("taking in a descriptor", EMFILE);
     if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
       return fail(Code::peer_misbehaved, "a packet over the channel socket is too large");
     return packet;

@@ -1,5 +1,7 @@
 #include "base/system_memory.hpp"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -40,6 +42,12 @@ void apply_control_groups(SystemMemory& memory) {
 
 SystemMemory system_memory() {
   SystemMemory memory;
+  struct sysinfo facts{};
+  // What there is when no file can be opened: it leaves out what caches could give back.
+  if (::sysinfo(&facts) == 0) {
+    memory.total = Bytes{facts.totalram} * facts.mem_unit;
+    memory.available = Bytes{facts.freeram} * facts.mem_unit;
+  }
   std::ifstream file("/proc/meminfo");
   std::string word;
   Bytes kib = 0;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr int kQuickTurns = 128;         // some microseconds of looking at the ring alone
-constexpr std::size_t kMaxSlabs = 4096;  // a hostile producer's descriptors end here
 constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
 
 // Token of a held message: its slot above its sequence.
@@ -73,7 +72,7 @@ Result<void> Consumer::Impl::join(Fd socket) {
   joining.kind = PacketKind::join;
   const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
   GANTRY_TRY(send_wire(socket.get(), joining, fds));
-  GANTRY_TRY(expect_wire(socket.get(), PacketKind::ready, 0, deadline));
+  GANTRY_TRY(await_ready(socket.get(), deadline));
   GANTRY_ASSIGN(const PeerIdentity peer, peer_of(socket.get()));
   producer_pid_ = peer.pid;
   pidfd_ = peer_pidfd(socket.get(), peer.pid);
@@ -84,8 +83,19 @@ Result<void> Consumer::Impl::join(Fd socket) {
   return {};
 }
 
+// The slabs there are already come first; see AnnouncedSlabs::introduce().
+Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
+  for (;;) {
+    GANTRY_ASSIGN(Received received, receive_wire(socket, deadline));
+    if (received.closed || received.packet.kind != PacketKind::slab)
+      return expect(std::move(received), PacketKind::ready, 0).map([](const auto&) {});
+    GANTRY_TRY(slabs_.learn(received));
+  }
+}
+
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
+  if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
@@ -189,14 +199,17 @@ void Consumer::Impl::examine_peer(std::span<const pollfd> events) {
   if (events[2].revents != 0) gone_ = true;
   if (events[1].revents == 0) return;
   // News of slabs, or the hang-up. The producer may be dead and its last packets still to be read.
-  const auto heard = hear_of_slabs(Deadline::now());
-  if (!heard && heard.error().code == Code::peer_gone) gone_ = true;
-  if (!heard && heard.error().code == Code::peer_misbehaved) broken_ = true;
+  const auto heard = slabs_.hear(socket_.get(), Deadline::now());
+  if (heard || heard.error().code == Code::timed_out) return;
+  if (heard.error().code == Code::peer_gone)
+    gone_ = true;
+  else
+    static_cast<void>(ruined(heard.error()));  // the next look tells it
 }
 
 // Why nothing more will come. What had been published before the producer went has been taken.
 Error Consumer::Impl::ending_error() {
-  if (broken_) return misbehaved("it broke the channel's format");
+  if (broken_) return *broken_;
   if (at_end()) {
     finished_ = true;
     return {Code::closed, fmt::format("channel '{}': the stream has ended", name_), ""};
@@ -208,16 +221,24 @@ Error Consumer::Impl::ending_error() {
           ""};
 }
 
+// Whatever is lost between the two ends, the stream cannot go on without: the first reason stays.
+Error Consumer::Impl::ruined(const Error& reason) {
+  if (broken_) return *broken_;
+  broken_ = reason;
+  broken_->message =
+      reason.code == Code::peer_misbehaved
+          ? fmt::format("channel '{}': not believing the producer (process {}): {}", name_,
+                        producer_pid_, reason.message)
+          : fmt::format("channel '{}': {}", name_, reason.message);
+  return *broken_;
+}
+
 Error Consumer::Impl::misbehaved(std::string_view what) {
-  broken_ = true;
-  return {Code::peer_misbehaved,
-          fmt::format("channel '{}': not believing the producer (process {}): {}", name_,
-                      producer_pid_, what),
-          ""};
+  return ruined({Code::peer_misbehaved, std::string(what), ""});
 }
 
 Result<Message> Consumer::Impl::take(std::uint64_t asked, bool waited) {
-  if (broken_) return tl::unexpected(misbehaved("it broke the channel's format"));
+  if (broken_) return tl::unexpected(*broken_);
   MessageHeader header;  // NOLINT: copied first, then checked, then used
   std::uint64_t sequence = 0;
   auto message = Result<Message>(tl::in_place);
@@ -260,19 +281,18 @@ void Consumer::Impl::note_arrival(const MessageHeader& header, std::uint64_t seq
 Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t sequence) {
   if (header.slot >= kMaxSlots)
     return tl::unexpected(misbehaved(fmt::format("slot {} of {}", header.slot, kMaxSlots)));
-  GANTRY_ASSIGN(Slab* const slab, slab_of(header));
+  const auto found =
+      slabs_.find(header.slab, socket_.get(), Deadline::after(kHandshakeTime));
+  if (!found) return tl::unexpected(ruined(found.error()));
+  ReceivedSlab* const slab = *found;
   const Bytes size = slab->region.size();
   if (header.offset > size || header.bytes > size - header.offset)
     return tl::unexpected(misbehaved(fmt::format("a message of {} bytes at {} in a slab of {}",
                                                  header.bytes, header.offset, size)));
   if (held_in_[header.slot].load(std::memory_order_acquire) != nullptr)  // [H]
     return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", header.slot)));
-  const Bytes end = header.offset + header.bytes;
-  if (end > slab->touched) {
-    const Bytes from = std::max(slab->touched, header.offset);
-    GANTRY_TRY(slab->region.touch(from, end - from));
-    slab->touched = end;
-  }
+  if (auto present = slab->make_present(header.offset, header.bytes); !present)
+    return tl::unexpected(ruined(present.error()));
   slab->held.fetch_add(1, std::memory_order_relaxed);  // this thread alone adds and unmaps
   held_in_[header.slot].store(slab, std::memory_order_release);
   return Message(shared_from_this(), token_of(header.slot, sequence),
@@ -280,9 +300,10 @@ Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t 
 }
 
 void Consumer::Impl::give_back(std::uint64_t token) noexcept {
+  if (!maker_.is_this()) return;  // a fork's copy: the parent still reads it
   const auto slot = static_cast<std::size_t>(token >> kSequenceBits);
   const std::uint64_t sequence = token & ((std::uint64_t{1} << kSequenceBits) - 1);
-  Slab* const slab = held_in_[slot].load(std::memory_order_acquire);
+  ReceivedSlab* const slab = held_in_[slot].load(std::memory_order_acquire);
   slab->held.fetch_sub(1, std::memory_order_release);        // [U] all reads of it are over
   held_in_[slot].store(nullptr, std::memory_order_release);  // [H]
   own().released.release(slot, sequence);
@@ -291,51 +312,6 @@ void Consumer::Impl::give_back(std::uint64_t token) noexcept {
 
 void Consumer::Impl::ring_producer() noexcept {
   if (ringer_.must_ring(page().producer_sleeps)) ring(producer_event_.get());
-}
-
-// ---- slabs ---------------------------------------------------------------------------------
-
-Result<Consumer::Impl::Slab*> Consumer::Impl::slab_of(const MessageHeader& header) {
-  const Deadline deadline = Deadline::after(kHandshakeTime);
-  for (;;) {
-    const auto found = slabs_.find(header.slab);
-    if (found != slabs_.end()) return &found->second;
-    // Announced before the message was published, so it is in the socket already.
-    auto heard = hear_of_slabs(deadline);
-    if (!heard) return tl::unexpected(misbehaved("a message in memory it never sent"));
-  }
-}
-
-// Takes in at least one packet, waiting for it until `deadline`, and all that are there.
-Result<void> Consumer::Impl::hear_of_slabs(Deadline deadline) {
-  for (bool first = true;; first = false) {
-    auto received = receive_wire(socket_.get(), first ? deadline : Deadline::now());
-    if (!received && received.error().code == Code::timed_out && !first) return {};
-    if (!received) return tl::unexpected(std::move(received).error());
-    if (received->closed) {
-      if (!first) return {};
-      return fail(Code::peer_gone, "the producer hung up");
-    }
-    GANTRY_TRY(learn_slab(*received));
-  }
-}
-
-Result<void> Consumer::Impl::learn_slab(Received& received) {
-  const WirePacket& packet = received.packet;
-  if (packet.kind == PacketKind::slab_gone) {
-    const auto found = slabs_.find(packet.slab);
-    // Honest producers drop a slab when all of it came back; under a held message it must stay.
-    if (found == slabs_.end() || found->second.held.load(std::memory_order_acquire) != 0)  // [U]
-      return fail(Code::peer_misbehaved, "the producer dropped memory that is in use");
-    slabs_.erase(found);
-    return {};
-  }
-  if (packet.kind != PacketKind::slab || received.fds.size() != 1 || slabs_.size() >= kMaxSlabs ||
-      slabs_.contains(packet.slab))
-    return fail(Code::peer_misbehaved, "an unexpected packet from the producer");
-  GANTRY_ASSIGN(Region region, Region::import(received.fds[0].release(), packet.bytes));
-  slabs_.try_emplace(packet.slab, std::move(region));
-  return {};
 }
 
 // ---- the handle ----------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 #include <array>
 #include <atomic>
 #include <gantry/meter.hpp>
-#include <map>
+#include <optional>
 
+#include "base/fork.hpp"
 #include "channel/format.hpp"
 #include "channel/metrics_page.hpp"
-#include "channel/protocol.hpp"
+#include "channel/received_slabs.hpp"
 #include "channel/waiter.hpp"
 
 namespace gantry {
@@ -29,16 +30,10 @@ class Consumer::Impl final : public detail::Keeper,
   void give_back(std::uint64_t token) noexcept override;
 
  private:
-  struct Slab {
-    explicit Slab(Region mapped) noexcept : region(std::move(mapped)) {}
-    Region region;
-    Bytes touched = 0;              // present in our page tables below this
-    std::atomic<unsigned> held{0};  // messages in it that are in the user's hands
-  };
-
   Impl() = default;
   Result<void> join(Fd socket);
   Result<void> make_own_page();
+  Result<void> await_ready(int socket, Deadline deadline);
 
   [[nodiscard]] const ProducerPage& page() const noexcept {
     return *reinterpret_cast<const ProducerPage*>(producer_memory_.data());
@@ -48,7 +43,7 @@ class Consumer::Impl final : public detail::Keeper,
   }
   [[nodiscard]] bool at_end() const noexcept;
   [[nodiscard]] bool has_news() const noexcept { return reader_->ready() || at_end(); }
-  [[nodiscard]] bool is_over() const noexcept { return finished_ || broken_; }
+  [[nodiscard]] bool is_over() const noexcept { return finished_ || broken_.has_value(); }
 
   static Result<Any> wait_any(std::span<Impl* const> ends, std::uint64_t asked,
                               std::chrono::nanoseconds spin, Deadline deadline);
@@ -58,14 +53,13 @@ class Consumer::Impl final : public detail::Keeper,
   void note_arrival(const MessageHeader& header, std::uint64_t sequence, std::uint64_t asked,
                     bool waited) noexcept;
   Result<Message> view(const MessageHeader& header, std::uint64_t sequence);
-  Result<Slab*> slab_of(const MessageHeader& header);
-  Result<void> hear_of_slabs(Deadline deadline);
-  Result<void> learn_slab(Received& received);
   void examine_peer(std::span<const pollfd> events);
   Error ending_error();
+  Error ruined(const Error& reason);
   Error misbehaved(std::string_view what);
   void ring_producer() noexcept;
 
+  MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
   Fd socket_;
@@ -82,13 +76,13 @@ class Consumer::Impl final : public detail::Keeper,
   Bytes last_bytes_ = 0;       // of the newest message: the best guess at what the next call costs
   std::optional<RingReader<MessageRecord>> reader_;
   Ringer ringer_;
-  std::map<std::uint32_t, Slab> slabs_;
+  ReceivedSlabs slabs_;
   // By slot: where its message lies while it is in the user's hands. Set by the receiving thread,
   // cleared by the releasing one; the slab stays as long as anything of it is held.
-  std::array<std::atomic<Slab*>, kMaxSlots> held_in_{};
+  std::array<std::atomic<ReceivedSlab*>, kMaxSlots> held_in_{};
   bool gone_ = false;      // the producer died or hung up; what it published may still be there
   bool finished_ = false;  // the end was reached and told
-  bool broken_ = false;    // the producer broke the format; nothing of it is believed any more
+  std::optional<Error> broken_;  // why nothing of the producer is believed, or can be, any more
 };
 
 }  // namespace gantry

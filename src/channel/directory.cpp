@@ -25,7 +25,8 @@ std::string resolve(std::string_view wanted) {
   return fmt::format("{}/gantry-{}", temporary, ::geteuid());
 }
 
-// Whoever can write here could put a socket of his own in a channel's place.
+// Whoever can write here could put a socket of his own in a channel's place, and whoever can open
+// it could keep its lock.
 Result<void> check_private(const std::string& directory) {
   struct stat facts{};
   if (::lstat(directory.c_str(), &facts) != 0) return fail_errno(directory);
@@ -36,8 +37,9 @@ Result<void> check_private(const std::string& directory) {
     return fail(Code::permission_denied,
                 fmt::format("{}: belongs to user {}, not to you", directory, facts.st_uid),
                 "set GANTRY_DIR to a directory of your own");
-  if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return fail(Code::permission_denied, directory + ": others can write to it",
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return fail(Code::permission_denied,
+                fmt::format("{}: others can use it (mode {:03o})", directory, facts.st_mode & 0777),
                 "chmod 700 " + directory);
   return {};
 }

@@ -1,6 +1,9 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
+#include "base/event.hpp"
 #include "base/socket.hpp"
 #include "channel/rendezvous.hpp"
 #include "channel/test_support.hpp"
@@ -31,16 +34,16 @@ TEST(ChannelDirectory, IsMadeForItsUserAlone) {
   EXPECT_TRUE(channel_directory(wanted)) << "a second time";
 }
 
-TEST(ChannelDirectory, RefusesOneThatOthersCanWrite) {
+TEST(ChannelDirectory, RefusesOneThatOthersCanUse) {
   const test::ScratchDirectory scratch;
-  for (const mode_t mode : {0770u, 0707u, 01777u}) {
+  for (const mode_t mode : {0770u, 0707u, 01777u, 0750u, 0711u}) {
     ASSERT_EQ(::chmod(scratch.path().c_str(), mode), 0);
     const auto directory = channel_directory(scratch.path());
     ASSERT_FALSE(directory) << mode;
     EXPECT_EQ(directory.error().code, Code::permission_denied);
     EXPECT_THAT(directory.error().hint, HasSubstr("chmod 700"));
   }
-  ASSERT_EQ(::chmod(scratch.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(scratch.path().c_str(), 0700), 0);
   EXPECT_TRUE(channel_directory(scratch.path()));
 }
 
@@ -73,6 +76,17 @@ TEST(Claim, AListenerTooBusyToAnswerIsAlive) {
        caller = connect_to(scratch.path(), "busy.sock"))
     callers.push_back(std::move(*caller));
   EXPECT_EQ(Claim::take(scratch.path(), "busy").error().code, Code::already_exists);
+}
+
+TEST(Claim, WaitsForALockedDirectoryOnlyUntilInterrupted) {
+  const test::ScratchDirectory scratch;
+  const Fd held(::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  const Fd interrupt = *make_event();
+  ring(interrupt.get());
+  EXPECT_EQ(Claim::take(scratch.path(), "x", interrupt.get()).error().code, Code::interrupted);
+  ASSERT_EQ(::flock(held.get(), LOCK_UN), 0);
+  EXPECT_TRUE(Claim::take(scratch.path(), "x", interrupt.get()));
 }
 
 TEST(Claim, TakesOverFromTheDeadAndIsNotRemovedByAnother) {

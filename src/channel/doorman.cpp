@@ -56,6 +56,10 @@ Result<void> Doorman::start() {
 
 void Doorman::stop() {
   if (!thread_.joinable()) return;
+  if (!maker_.is_this()) {  // a fork's copy: the thread did not come along, none can join it
+    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
+    return;
+  }
   ring(wake_.get());
   thread_.join();
 }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "channel/attached.hpp"
 #include "channel/rendezvous.hpp"
 
@@ -19,7 +20,7 @@ class Household {
   /// Descriptors a joining consumer gets: producer page, event, metrics.
   [[nodiscard]] virtual std::array<int, 3> welcome_descriptors() const = 0;
   [[nodiscard]] virtual bool has_consumer() const = 0;
-  /// Takes the consumer in and tells it ready and all slabs.
+  /// Takes the consumer in, telling it all slabs and then `ready`. After an error it is not in.
   [[nodiscard]] virtual Result<void> admit(std::unique_ptr<Attached> consumer) = 0;
   /// The consumer's process died or hung up.
   virtual void consumer_left() = 0;
@@ -57,6 +58,7 @@ class Doorman {
   void watch_consumer();
   [[nodiscard]] Deadline next_deadline() const;
 
+  MakerProcess maker_;
   Household& household_;
   int listener_;
   Fd wake_;  // rung to end the thread

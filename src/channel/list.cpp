@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "channel/metrics_page.hpp"
@@ -38,22 +39,46 @@ Result<void> ask(int socket, ChannelStatus& status) {
   return {};
 }
 
-void list_in(const std::string& directory, const std::string& prefix,
-             std::vector<ChannelStatus>& into) {
-  std::error_code ignored;  // a folder that vanishes meanwhile has no channels
-  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+// Calls `see` for every entry of `folder`; stops at the first error. A folder that vanishes
+// meanwhile has no more entries.
+template <class See>
+Result<void> for_each_entry(const std::string& folder, See see) {
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (const fs::directory_iterator end; !error && entry != end; entry.increment(error))
+    GANTRY_TRY(see(*entry));
+  if (!error || error == std::errc::no_such_file_or_directory) return {};
+  return fail_errno(folder, error.value());
+}
+
+// Nothing when nobody listens; then the socket is removed. A channel that cannot be asked (too
+// many are asking, no descriptor left) is there all the same: it is listed with its name alone.
+std::optional<ChannelStatus> look_at(const std::string& folder, const std::string& name) {
+  bool stale = false;
+  const auto socket = connect_to(folder, name + kSocketSuffix, &stale);
+  if (stale) sweep_if_stale(folder, name);
+  if (!socket && socket.error().code == Code::not_found) return std::nullopt;
+  ChannelStatus status;
+  status.name = name;
+  if (socket) static_cast<void>(ask(socket->get(), status));
+  return status;
+}
+
+Result<void> list_in(const std::string& folder, const std::string& prefix,
+                     std::vector<ChannelStatus>& into) {
+  return for_each_entry(folder, [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string file = entry.path().filename();
-    if (file.starts_with('.') || !file.ends_with(kSocketSuffix)) continue;
-    const std::string name = file.substr(0, file.size() - std::string_view(kSocketSuffix).size());
-    bool stale = false;
-    const auto socket = connect_to(directory, file, &stale);
-    if (stale) sweep_if_stale(directory, name);
-    if (!socket) continue;
-    ChannelStatus status;
-    status.name = prefix + name;
-    static_cast<void>(ask(socket->get(), status));
-    into.push_back(std::move(status));
-  }
+    std::error_code vanished;
+    // Nobody's plain file is taken for a stale socket and removed.
+    if (file.starts_with('.') || !file.ends_with(kSocketSuffix) || !entry.is_socket(vanished))
+      return {};
+    auto status =
+        look_at(folder, file.substr(0, file.size() - std::string_view(kSocketSuffix).size()));
+    if (!status) return {};
+    status->name = prefix + status->name;
+    into.push_back(std::move(*status));
+    return {};
+  });
 }
 
 }  // namespace
@@ -63,13 +88,14 @@ Result<std::vector<ChannelStatus>> list_channels(std::string_view directory) {
   auto existing = existing_channel_directory(directory);
   if (!existing && existing.error().code == Code::not_found) return channels;  // nobody was here
   GANTRY_ASSIGN(const std::string root, std::move(existing));
-  list_in(root, "", channels);
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(root, ignored)) {
+  GANTRY_TRY(list_in(root, "", channels));
+  const auto list_run = [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string folder = entry.path().filename();
-    if (folder.starts_with(kRunPrefix) && entry.is_directory(ignored))
-      list_in(entry.path(), folder + "/", channels);
-  }
+    std::error_code vanished;
+    if (!folder.starts_with(kRunPrefix) || !entry.is_directory(vanished)) return {};
+    return list_in(entry.path(), folder + "/", channels);
+  };
+  GANTRY_TRY(for_each_entry(root, list_run));
   std::sort(channels.begin(), channels.end(),
             [](const ChannelStatus& a, const ChannelStatus& b) { return a.name < b.name; });
   return channels;

@@ -1,10 +1,13 @@
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <functional>
 
 #include "base/fd.hpp"
+#include "base/socket.hpp"
+#include "channel/rendezvous.hpp"
 #include "channel/test_support.hpp"
 
 // Two real processes; one is killed. The survivor is told, and nothing stays behind.
@@ -167,6 +170,92 @@ TEST_F(Processes, ListingSweepsTheDead) {
   ASSERT_TRUE(listed);
   EXPECT_TRUE(listed->empty());
   EXPECT_TRUE(directory_.is_empty());
+}
+
+TEST_F(Processes, AForkedCopyIsDroppedWithoutHarm) {
+  auto out = make_producer("frames", options_);
+  ASSERT_TRUE(out);
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(in);
+  ASSERT_TRUE(out->send(pattern(kMiB, 1), soon()));
+  auto held = in->receive(soon());
+  ASSERT_TRUE(held);
+  Child child([&](const Child&) {
+    held->release();
+    { const Consumer dropped = std::move(*in); }
+    { const Producer dropped = std::move(*out); }
+    ::_exit(0);
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_FALSE(directory_.is_empty()) << "the name is still the parent's";
+  EXPECT_TRUE(same(held->bytes(), pattern(kMiB, 1)));
+  ASSERT_TRUE(out->send(pattern(kMiB, 2), soon()));
+  EXPECT_TRUE(same(in->receive(soon())->bytes(), pattern(kMiB, 2)));
+  EXPECT_TRUE(same(held->bytes(), pattern(kMiB, 1))) << "its slot was not given back";
+}
+
+/// While it lives this process can open nothing.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{256, before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (Fd more(::dup(0)); more; more.reset(::dup(0))) taken_.push_back(std::move(more));
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<Fd> taken_;
+};
+
+TEST_F(Processes, AConsumerOutOfDescriptorsSaysSoAndBlamesNobody) {
+  auto out = make_producer("frames", options_);
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(out && in);
+  ASSERT_TRUE(out->send(pattern(kMiB, 1), soon()));
+  const auto message = [&] {
+    const NoDescriptors none;
+    return in->receive(soon());
+  }();
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::system) << message.error().message;
+  EXPECT_THAT(to_string(message.error()), testing::HasSubstr("ulimit -n"));
+  EXPECT_THAT(message.error().message, testing::HasSubstr("'frames'"));
+  EXPECT_EQ(in->receive(soon()).error().message, message.error().message) << "the reason stays";
+}
+
+TEST_F(Processes, AProducerOutOfDescriptorsLetsConsumersInLater) {
+  std::array<int, 2> go{};
+  ASSERT_EQ(::pipe(go.data()), 0);
+  Child child([&](const Child& self) {
+    auto out = make_producer("frames", options_);
+    bool good = out.has_value();
+    {
+      const NoDescriptors none;
+      self.report();
+      char byte = 0;
+      good = good && ::read(go[0], &byte, 1) == 1;
+    }
+    good = good && out->send(pattern(1000, 1), soon()) && out->close(soon());
+    ::_exit(good ? 0 : 1);
+  });
+  child.await_report();
+  // It is in the queue of a producer that cannot accept anyone.
+  const auto early = find_producer(directory_.path(), "frames", -1, soon());
+  ASSERT_TRUE(early);
+  const auto in_time = wait_readable(early->get(), Deadline::now());
+  EXPECT_TRUE(in_time && !*in_time) << "nobody can have answered yet";
+  EXPECT_EQ(::write(go[1], "x", 1), 1);
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(in) << in.error().message;
+  EXPECT_TRUE(same(in->receive(soon())->bytes(), pattern(1000, 1)));
+  EXPECT_EQ(in->receive(soon()).error().code, Code::closed);
+  EXPECT_EQ(child.wait(), 0);
+  for (const int end : go) ::close(end);
 }
 
 }  // namespace

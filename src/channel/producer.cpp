@@ -23,8 +23,12 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
                                                     name, options.slots, kMaxSlots));
   if (engine == nullptr)
     return fail(Code::invalid_argument, fmt::format("channel '{}': no engine given", name));
-  GANTRY_ASSIGN(Pool pool, Pool::create(options.pool));
-  std::shared_ptr<Impl> impl(new Impl(std::move(pool)));
+  auto pool = Pool::create(options.pool);
+  if (!pool) {
+    pool.error().message = fmt::format("channel '{}': {}", name, pool.error().message);
+    return tl::unexpected(std::move(pool).error());
+  }
+  std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
   impl->engine_ = std::move(engine);
   GANTRY_TRY(impl->set_up(name, options));
   return impl;
@@ -45,7 +49,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   page->slots = options.slots;
   ring_.emplace(std::span(page->cells).first(cells_for(options.slots)));
   slots_.resize(options.slots);
-  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_));
+  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor));
   doorman_.emplace(*this, claim_.listener());
   GANTRY_TRY(doorman_->start());
   metrics_.meter()->opened();
@@ -54,6 +58,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
 
 void Producer::Impl::shut_down() noexcept {
   if (doorman_) doorman_->stop();
+  if (!maker_.is_this()) return;  // the line and the name are the parent's
   claim_.give_up();
   // The memory stays for messages still in the consumer's hands; only the line is cut.
   if (consumer_) ::shutdown(consumer_->socket.get(), SHUT_RDWR);
@@ -84,26 +89,17 @@ bool Producer::Impl::has_consumer() const {
 }
 
 Result<void> Producer::Impl::admit(std::unique_ptr<Attached> consumer) {
-  const std::lock_guard lock(slabs_mutex_);  // no slab falls between this list and announce()
-  WirePacket ready;
-  ready.kind = PacketKind::ready;
   consumer_ = std::move(consumer);
-  const int socket = consumer_->socket.get();
-  attached_.store(consumer_.get(), std::memory_order_seq_cst);
-  metrics_.meter()->connected();
-  auto sent = send_wire(socket, ready);
-  for (const std::uint32_t number : announced_) {
-    const auto region = pool_.slab(number);
-    if (!sent || region == nullptr) continue;
-    WirePacket slab;
-    slab.kind = PacketKind::slab;
-    slab.slab = number;
-    slab.bytes = region->size();
-    const int descriptor = region->descriptor();
-    sent = send_wire(socket, slab, std::span(&descriptor, 1));
+  const auto told = slabs_.introduce(consumer_->socket.get(), [this] {
+    attached_.store(consumer_.get(), std::memory_order_seq_cst);
+    metrics_.meter()->connected();
+  });
+  if (!told && attached() == nullptr) {  // it left, or cannot be told: another may come
+    consumer_.reset();
+    return told;
   }
   ring(event_.get());  // wait_for_consumer() and close() look at attached()
-  if (!sent) gone_.store(true, std::memory_order_release);
+  if (!told) gone_.store(true, std::memory_order_release);
   return {};
 }
 
@@ -128,6 +124,11 @@ std::pair<WirePacket, std::vector<int>> Producer::Impl::status() const {
 }
 
 // ---- credits -------------------------------------------------------------------------------
+
+Error Producer::Impl::named(Error error) const {
+  error.message = fmt::format("channel '{}': {}", name_, error.message);
+  return error;
+}
 
 Result<void> Producer::Impl::check_open() const {
   if (ended_)
@@ -224,38 +225,13 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline) {
 Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
   for (;;) {
     auto block = pool_.allocate(size);
-    if (block || block.error().code != Code::out_of_memory || !any_published()) return block;
+    if (block) return block;
+    if (block.error().code != Code::out_of_memory || !any_published())
+      return tl::unexpected(named(std::move(block).error()));
     const auto before = held_.load(std::memory_order_relaxed);
     GANTRY_TRY(wait_until(
         deadline, [this, before] { return held_.load(std::memory_order_relaxed) < before; }));
   }
-}
-
-// A consumer must have a slab's descriptor before it sees a message in it.
-Result<void> Producer::Impl::announce(std::uint32_t slab) {
-  if (announced_.contains(slab)) return {};
-  const std::lock_guard lock(slabs_mutex_);
-  announced_.insert(slab);
-  const int socket = attached() == nullptr ? -1 : consumer_->socket.get();
-  Result<void> sent;
-  std::erase_if(announced_, [&](std::uint32_t number) {
-    if (pool_.slab(number) != nullptr) return false;
-    WirePacket packet;
-    packet.kind = PacketKind::slab_gone;
-    packet.slab = number;
-    if (socket >= 0 && sent) sent = send_wire(socket, packet);
-    return true;
-  });
-  WirePacket packet;
-  packet.kind = PacketKind::slab;
-  packet.slab = slab;
-  const auto region = pool_.slab(slab);
-  GANTRY_ASSERT(region != nullptr);  // the caller holds a block of it
-  packet.bytes = region->size();
-  const int descriptor = region->descriptor();
-  if (socket >= 0 && sent) sent = send_wire(socket, packet, std::span(&descriptor, 1));
-  if (!sent) announced_.erase(slab);
-  return sent;
 }
 
 Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
@@ -267,7 +243,8 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
   GANTRY_TRY(wait_until(
       deadline, [this] { return free_slot() != nullptr && ring_->unread() < slots_.size(); }));
   GANTRY_ASSIGN(Block block, allocate(size, deadline));
-  GANTRY_TRY(announce(block.slab()));
+  if (auto told = slabs_.announce(block.slab()); !told)
+    return tl::unexpected(named(std::move(told).error()));
   Slot& slot = *free_slot();
   slot.state = Slot::State::loaned;
   slot.block = std::move(block);

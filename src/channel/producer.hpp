@@ -1,9 +1,9 @@
 #pragma once  // channel/producer.hpp: the sending end behind Producer.
 
 #include <array>
-#include <mutex>
-#include <set>
 
+#include "base/fork.hpp"
+#include "channel/announced_slabs.hpp"
 #include "channel/doorman.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/waiter.hpp"
@@ -11,7 +11,7 @@
 namespace gantry {
 
 /// Threads: the caller's (one at a time) and the doorman's. Shared between them: attached_ and
-/// gone_ (atomics), held_ (a counter), announced_ and the consumer's socket (slabs_mutex_).
+/// gone_ (atomics), held_ (a counter), slabs_ (locks by itself). consumer_ is the doorman's.
 class Producer::Impl final : public detail::Keeper,
                              public Household,
                              public std::enable_shared_from_this<Producer::Impl> {
@@ -60,6 +60,7 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] bool is_fine() const noexcept {
     return !ended_ && !misbehaved_ && !gone_.load(std::memory_order_acquire);  // [G]
   }
+  [[nodiscard]] Error named(Error error) const;  ///< With the channel's name in front.
   Result<void> check_open() const;
   Result<void> check_peer();
   void look_at_consumer();
@@ -69,11 +70,11 @@ class Producer::Impl final : public detail::Keeper,
   template <class Ready>
   Result<void> wait_until(Deadline deadline, Ready ready);
   Result<Block> allocate(Bytes size, Deadline deadline);
-  Result<void> announce(std::uint32_t slab);
   Result<void> copy(ByteSpan to, ConstByteSpan from);
   void publish_record(MessageHeader header, ConstByteSpan small);
   void free_slot_of(Slot& slot) noexcept;
 
+  MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
   std::shared_ptr<Engine> engine_;
@@ -90,8 +91,7 @@ class Producer::Impl final : public detail::Keeper,
   std::vector<Slot> slots_;
   std::atomic<std::uint32_t> held_{0};  // slots not free, for status()
 
-  std::mutex slabs_mutex_;
-  std::set<std::uint32_t> announced_;  // written by the caller's thread only
+  AnnouncedSlabs slabs_{pool_};
   std::unique_ptr<Attached> consumer_;
   std::atomic<Attached*> attached_{nullptr};
   std::atomic<bool> gone_{false};

@@ -34,6 +34,10 @@ Result<Received> receive_wire(int socket, Deadline deadline) {
 
 Result<Received> expect_wire(int socket, PacketKind kind, std::size_t fds, Deadline deadline) {
   GANTRY_ASSIGN(Received received, receive_wire(socket, deadline));
+  return expect(std::move(received), kind, fds);
+}
+
+Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
   if (received.closed) return fail(Code::peer_gone, "the other process hung up");
   if (received.packet.kind == PacketKind::refused) {
     const Code code = static_cast<Code>(received.packet.reason);

@@ -8,7 +8,8 @@ namespace gantry {
 
 // Sequence of a session (C consumer, P producer):
 //   C hello{join}    P welcome + [producer page, producer's event, producer's metrics]
-//   C join + [consumer page, consumer's event, consumer's metrics]      P ready
+//   C join + [consumer page, consumer's event, consumer's metrics]
+//   P slab + [memory] for each there is already      P ready
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
 // Or: C hello{inspect}    P status + [producer's metrics, consumer's metrics if one has joined]
 // Or, at any point: P refused.
@@ -53,7 +54,11 @@ struct Received {
 /// Checks size, magic and version; nothing else of the packet is to be trusted.
 [[nodiscard]] Result<Received> receive_wire(int socket, Deadline deadline);
 
-/// receive_wire(), which must give `kind` with `fds` descriptors. A refusal becomes its error.
+/// `received` must be of `kind` with `fds` descriptors. A refusal becomes its error, a hang-up
+/// `peer_gone`.
+[[nodiscard]] Result<Received> expect(Received received, PacketKind kind, std::size_t fds);
+
+/// receive_wire(), then expect().
 [[nodiscard]] Result<Received> expect_wire(int socket, PacketKind kind, std::size_t fds,
                                            Deadline deadline);
 

@@ -14,13 +14,25 @@
 namespace gantry {
 namespace {
 
-Result<Fd> lock_directory(const std::string& directory) {
+// Held by others for microseconds, unless one is stopped inside: nobody waits for that for ever.
+// flock() knows no time limit, so a lock that is taken is asked for again every millisecond.
+Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline deadline) {
   Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail_errno(directory);
-  while (::flock(folder.get(), LOCK_EX) != 0)
-    if (errno != EINTR) return fail_errno("locking " + directory);
+  while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno("locking " + directory);
+    if (deadline.passed())
+      return fail(Code::timed_out, directory + ": another process keeps it locked",
+                  "end the process that holds it (fuser -v " + directory + ")");
+    pollfd entry{interrupt, POLLIN, 0};
+    if (::poll(&entry, 1, 1) > 0)
+      return fail(Code::interrupted, directory + ": interrupted while waiting for its lock");
+  }
   return folder;
 }
+
+constexpr std::chrono::seconds kLockTime{5};
+constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next one sweeps
 
 bool is_live(const std::string& directory, const std::string& file) {
   const auto socket = connect_to(directory, file);
@@ -64,11 +76,11 @@ Error producer_is_missing(const std::string& name) {
 
 }  // namespace
 
-Result<Claim> Claim::take(const std::string& directory, const std::string& name) {
+Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt) {
   Claim claim;
   claim.directory_ = directory;
   claim.file_ = name + kSocketSuffix;
-  GANTRY_ASSIGN(const Fd lock, lock_directory(directory));
+  GANTRY_ASSIGN(const Fd lock, lock_directory(directory, interrupt, Deadline::after(kLockTime)));
   if (is_live(directory, claim.file_))
     return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
                 "choose another name, or stop that one (gantry ls shows its process)");
@@ -83,17 +95,21 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name)
     ::unlink(fresh_path.c_str());
     return fail_errno(path, error);
   }
+  claim.device_ = facts.st_dev;
   claim.inode_ = facts.st_ino;
   return claim;
 }
 
 void Claim::give_up() noexcept {
   if (!listener_) return;
-  const auto lock = lock_directory(directory_);
+  listener_.reset();  // from here on the file is stale, and anyone may remove it
+  if (!maker_.is_this()) return;
+  const auto lock = lock_directory(directory_, -1, Deadline::after(kSweepTime));
+  if (!lock) return;
   const std::string path = directory_ + "/" + file_;
   struct stat facts{};
-  if (::stat(path.c_str(), &facts) == 0 && facts.st_ino == inode_) ::unlink(path.c_str());
-  listener_.reset();
+  if (::stat(path.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_)
+    ::unlink(path.c_str());
 }
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
@@ -112,7 +128,7 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
 }
 
 void sweep_if_stale(const std::string& directory, const std::string& name) noexcept {
-  const auto lock = lock_directory(directory);
+  const auto lock = lock_directory(directory, -1, Deadline::after(kSweepTime));
   if (!lock) return;
   const std::string file = name + kSocketSuffix;
   bool stale = false;

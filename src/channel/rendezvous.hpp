@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/fd.hpp"
+#include "base/fork.hpp"
 #include "base/result.hpp"
 
 namespace gantry {
@@ -22,8 +23,10 @@ inline constexpr const char* kSocketSuffix = ".sock";
 /// A name that is ours: listening socket and the file that leads to it. Move-only; gives it up.
 class Claim {
  public:
-  /// Errors: `already_exists` when a live producer has the name.
-  [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name);
+  /// Errors: `already_exists` when a live producer has the name; `timed_out` when another process
+  /// stays inside the directory's lock; `interrupted` when `interrupt` becomes readable meanwhile.
+  [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name,
+                                          int interrupt = -1);
 
   Claim() noexcept = default;
   Claim(Claim&&) noexcept = default;
@@ -37,7 +40,9 @@ class Claim {
   Fd listener_;
   std::string directory_;
   std::string file_;
+  dev_t device_ = 0;
   ino_t inode_ = 0;
+  MakerProcess maker_;  // a fork's copy must not remove its parent's name
 };
 
 /// Connects to the producer of `name`, waiting for it to appear. Errors: `timed_out`,

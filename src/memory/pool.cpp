@@ -16,7 +16,7 @@ struct Block::Shared {
   struct Slab {
     std::shared_ptr<Region> region;
     FreeRanges free;
-    Bytes touched = 0;  // pages below this offset are resident, or being made so by their owner
+    Bytes touched = 0;  // pages below this offset are resident
   };
 
   explicit Shared(const PoolOptions& given) : options(given) {}
@@ -104,10 +104,15 @@ Result<void> Block::Shared::make_resident(const Place& place, Bytes size) {
     Slab& slab = slabs.at(place.slab);
     region = slab.region;
     from = std::max(slab.touched, place.offset);
-    slab.touched = std::max(slab.touched, place.offset + aligned(size));
   }
   const Bytes end = place.offset + aligned(size);
-  return from >= end ? Result<void>{} : region->touch(from, end - from);
+  if (from >= end) return {};
+  GANTRY_TRY(region->touch(from, end - from));
+  const std::lock_guard lock(mutex);
+  Bytes& touched = slabs.at(place.slab).touched;
+  // Others may have the memory between and still be making it: then this piece is touched again.
+  if (touched >= place.offset) touched = std::max(touched, end);
+  return {};
 }
 
 Pool::Pool(std::shared_ptr<Block::Shared> shared) : shared_(std::move(shared)) {}

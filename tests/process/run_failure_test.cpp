@@ -184,7 +184,7 @@ TEST_F(FailingRun, RefusesADirectoryThatOthersCanWrite) {
   ASSERT_EQ(::chmod(scratch_.channels().c_str(), 0777), 0);
   const Ended run = test::run(command);
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.errors, HasSubstr("others can write"));
+  EXPECT_THAT(run.errors, HasSubstr("others can use it"));
   EXPECT_EQ(run.errors, last_line(run.errors) + "\n");
 }
 

@@ -51,17 +51,18 @@ Error become(const fs::path& program, const std::vector<std::string>& arguments)
   return system_error(program, errno);
 }
 
-Error bench(std::vector<std::string> words) {
+int bench(std::vector<std::string> words) {
   const auto names = known_benches();
   const std::string name = words.front();
-  if (!names.contains(name))
-    return {Code::not_found, fmt::format("benchmark '{}': there is none of that name", name),
-            list_of(names)};
+  if (!names.contains(name)) {
+    note(fmt::format("benchmark '{}': there is none of that name; {}", name, list_of(names)));
+    return kExitUsage;
+  }
   words.front() = fmt::format("{}{}", kPrefix, name);
   for (const auto& folder : folders())
     if (::access((folder / words.front()).c_str(), X_OK) == 0)
-      return become(folder / words.front(), words);
-  return {Code::not_found, fmt::format("benchmark '{}': it has just gone", name), {}};
+      return fail(become(folder / words.front(), words));
+  return fail({Code::not_found, fmt::format("benchmark '{}': it has just gone", name), {}});
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ void add_bench(CLI::App& app, int& exit_code) {
     const auto words = command->remaining();
     if (words.empty())
       throw CLI::ValidationError("bench", fmt::format("no name; {}", list_of(known_benches())));
-    exit_code = fail(bench(words));
+    exit_code = bench(words);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "directory.hpp"
 #include "errors.hpp"
 #include "output.hpp"
 
@@ -19,6 +20,7 @@ constexpr Bytes kComfortableMemlock = Bytes{64} << 20;  // below it, pinning big
 
 struct DirectoryState {
   std::string path;
+  bool exists = false;
   std::string problem;  // empty: usable
   std::string mend;
   std::size_t channels = 0;
@@ -31,12 +33,26 @@ struct Diagnosis {
   std::vector<EngineStatus> transports;
 };
 
+// Only looks: what a doctor makes, nobody asked for.
 DirectoryState look_at_directory() {
-  const auto path = channel_directory();
-  if (!path) return {{}, path.error().message, path.error().hint, 0};
-  const auto channels = list_channels(*path);
-  if (!channels) return {*path, channels.error().message, channels.error().hint, 0};
-  return {*path, {}, {}, channels->size()};
+  DirectoryState state;
+  state.path = directory_path();
+  const auto blame = [&state](const Error& error) {
+    state.problem = error.message;
+    state.mend = error.hint;
+    return state;
+  };
+  const auto exists = directory_exists(state.path);
+  if (!exists) return blame(exists.error());
+  state.exists = *exists;
+  if (!state.exists) {
+    const auto makeable = can_make_directory(state.path);
+    return makeable ? state : blame(makeable.error());
+  }
+  const auto channels = list_channels(state.path);
+  if (!channels) return blame(channels.error());
+  state.channels = channels->size();
+  return state;
 }
 
 Result<Diagnosis> diagnose() {
@@ -98,6 +114,7 @@ std::string as_json(const Diagnosis& found) {
               {"machine", machine_json(found.machine)},
               {"directory",
                {{"path", directory.path},
+                {"exists", directory.exists},
                 {"usable", directory.problem.empty()},
                 {"why", directory.problem},
                 {"mend", directory.mend},
@@ -149,6 +166,8 @@ std::string directory_text(const DirectoryState& directory) {
   if (!directory.problem.empty())
     return fmt::format("NOT USABLE: {}{}{}", directory.problem, directory.mend.empty() ? "" : "; ",
                        directory.mend);
+  if (!directory.exists)
+    return fmt::format("{} (not there yet; the first channel makes it)", directory.path);
   return fmt::format("{} ({} channel{})", directory.path, directory.channels,
                      directory.channels == 1 ? "" : "s");
 }

@@ -14,11 +14,19 @@
 namespace gantry::cli {
 namespace {
 
+// Asked of the kernel, since a blocked signal becomes pending though it is ignored.
+bool is_ignored(int number) noexcept {
+  struct sigaction action{};
+  return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Whoever starts a program with SIGHUP ignored (nohup) wants it to outlive the terminal.
 sigset_t watched() noexcept {
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
+  if (!is_ignored(SIGHUP)) ::sigaddset(&signals, SIGHUP);
   return signals;
 }
 

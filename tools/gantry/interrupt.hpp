@@ -4,9 +4,10 @@
 
 namespace gantry::cli {
 
-/// While it lives, SIGINT and SIGTERM are not delivered but make descriptor() readable, and keep
-/// it so: everything that waits on it returns, and the program cleans up in the ordinary way.
-/// Make it before any thread starts (threads inherit the mask). Move-only.
+/// While it lives, SIGINT, SIGTERM and SIGHUP (unless ignored at the start) are not delivered but
+/// make descriptor() readable, and keep it so: everything that waits on it returns, and the program
+/// cleans up in the ordinary way. Make it before any thread starts (threads inherit the mask).
+/// Move-only.
 class Interrupt {
  public:
   [[nodiscard]] static Result<Interrupt> create();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "directory.hpp"
 #include "errors.hpp"
 #include "output.hpp"
 
@@ -74,12 +75,14 @@ std::string as_table(const std::vector<ChannelStatus>& channels) {
 }
 
 Result<void> ls(const LsOptions& options) {
-  const auto channels = list_channels(options.directory);
+  const std::string directory = directory_path(options.directory);
+  if (const auto exists = directory_exists(directory); !exists)
+    return tl::unexpected(exists.error());
+  const auto channels = list_channels(directory);
   if (!channels) return tl::unexpected(channels.error());
   if (options.as_json) return print(as_json(*channels));
   if (!channels->empty()) return print(as_table(*channels));
-  const auto directory = channel_directory(options.directory);
-  note(fmt::format("no channels in {}", directory.value_or(options.directory)));
+  note(fmt::format("no channels in {}", directory));
   return {};
 }
 

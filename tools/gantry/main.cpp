@@ -6,10 +6,12 @@
 #include <csignal>
 #include <exception>
 #include <gantry/runtime.hpp>
+#include <sstream>
 
 #include "commands.hpp"
 #include "errors.hpp"
-#include "run/suggest.hpp"
+#include "output.hpp"
+#include "suggest.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -37,16 +39,24 @@ bool is_unknown_command(const CLI::App& app, std::string_view word) {
   return !word.starts_with('-') && std::ranges::find(names, word) == names.end();
 }
 
+/// Prints what --help or --version asked for.
+int show(const CLI::App& app, const CLI::ParseError& request) {
+  std::ostringstream text;
+  const int exit_code = app.exit(request, text, text);
+  const auto shown = print(text.str());
+  return shown ? exit_code : fail(shown.error());
+}
+
 int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
   if (argc < 2) return wrong_usage("no command", "see gantry --help");
   if (is_unknown_command(app, argv[1]))
     return wrong_usage(fmt::format("command '{}': there is no such command", argv[1]),
-                       run::suggest(argv[1], command_names(app)));
+                       suggest(argv[1], command_names(app)));
   try {
     app.parse(argc, argv);
     return exit_code;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    if (error.get_exit_code() == 0) return show(app, error);
     return wrong_usage(error.what(), help_hint(app));
   }
 }
@@ -72,10 +82,11 @@ int run_main(int argc, char** argv) {
 namespace {
 
 /// A standard stream that the caller closed stays out of the way of descriptors opened later: an
-/// event that became number 0 would be read as standard input. Whoever uses it gets an error.
+/// event that became number 0 would be read as standard input. Whoever uses it gets an error, and
+/// so does a benchmark that takes over.
 void occupy_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
-    if (::fcntl(stream, F_GETFD) < 0) ::open("/", O_PATH | O_CLOEXEC);  // takes the lowest number
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/", O_PATH);  // takes the lowest number
 }
 
 }  // namespace

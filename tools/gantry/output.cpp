@@ -130,6 +130,18 @@ Result<std::chrono::nanoseconds> parse_time(std::string_view text) {
   });
 }
 
+Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, std::uint64_t most) {
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && rest == end && number >= least && number <= most) return number;
+  const bool is_open = most == std::numeric_limits<std::uint64_t>::max();
+  const auto range =
+      is_open ? fmt::format("of at least {}", least) : fmt::format("from {} to {}", least, most);
+  return tl::unexpected(
+      Error{Code::invalid_argument, fmt::format("'{}': not a whole number {}", text, range), {}});
+}
+
 // ---- tables --------------------------------------------------------------------------------
 
 void Table::add(std::vector<std::string> cells) {

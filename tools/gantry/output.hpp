@@ -1,6 +1,7 @@
 #pragma once  // tools/gantry/output.hpp: how numbers and tables look, and how sizes are typed in.
 
 #include <gantry/types.hpp>
+#include <limits>
 #include <vector>
 
 namespace gantry::cli {
@@ -15,6 +16,12 @@ namespace gantry::cli {
 [[nodiscard]] Result<Bytes> parse_bytes(std::string_view text);
 /// "1.5", "250ms", "2s", "3min"; without a unit seconds. Errors: `invalid_argument`.
 [[nodiscard]] Result<std::chrono::nanoseconds> parse_time(std::string_view text);
+
+/// Decimal digits only: no sign, no unit. Errors: `invalid_argument` for what is no whole number
+/// from `least` to `most`.
+[[nodiscard]] Result<std::uint64_t> parse_number(
+    std::string_view text, std::uint64_t least,
+    std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
 /// Text in columns, each as wide as its widest cell.
 class Table {

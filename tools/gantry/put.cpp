@@ -4,6 +4,7 @@
 #include "commands.hpp"
 #include "ends.hpp"
 #include "errors.hpp"
+#include "limits.hpp"
 #include "options.hpp"
 #include "streams.hpp"
 
@@ -64,6 +65,12 @@ Result<Bytes> parse_message_size(std::string_view text) {
   return bytes;
 }
 
+Result<unsigned> parse_slots(std::string_view text) {
+  return parse_number(text, 1, kMaxSlots).map([](std::uint64_t slots) {
+    return static_cast<unsigned>(slots);
+  });
+}
+
 }  // namespace
 
 void add_put(CLI::App& app, int& exit_code) {
@@ -73,7 +80,8 @@ void add_put(CLI::App& app, int& exit_code) {
   add_parsed(*command, "--message-size", options->message_bytes, &parse_message_size, "BYTES",
              "Bytes a message (default 1M); the longest line with --lines");
   command->add_flag("--lines", options->lines, "Send every line as a message, newline included");
-  command->add_option("--slots", options->slots, "Messages that may be on their way (default 8)");
+  add_parsed(*command, "--slots", options->slots, &parse_slots, "NUMBER",
+             "Messages that may be on their way (default 8)");
   command->add_flag("--wait-consumer", options->wait_consumer,
                     "Read nothing before a consumer has joined");
   command->footer(

@@ -29,7 +29,8 @@ Error Fields::wrong_type(const Entry& entry, std::string_view wanted) const {
 Result<void> Fields::allow_only(const std::vector<std::string>& known) const {
   for (const Entry& entry : table_->entries)
     if (std::ranges::count(known, entry.key) == 0)
-      return tl::unexpected(error(entry.key, entry.at, "unknown key", suggest(entry.key, known)));
+      return tl::unexpected(
+          error(entry.key, entry.at, "unknown key", cli::suggest(entry.key, known)));
   return {};
 }
 

@@ -57,11 +57,15 @@ Result<Guard> Guard::start(const std::string& run_directory) {
   const pid_t pid = ::fork();
   if (pid < 0) return tl::unexpected(cli::system_error("fork", errno));
   if (pid == 0) watch(std::move(*pipe), run_directory);
-  return Guard(pid, std::move(pipe->write_end));
+  Guard guard(pid, std::move(pipe->write_end), open_pidfd(pid));
+  if (!guard.exit_) return tl::unexpected(cli::system_error("pidfd_open", errno));
+  return guard;
 }
 
 Guard::Guard(Guard&& other) noexcept
-    : pid_(std::exchange(other.pid_, 0)), orders_(std::move(other.orders_)) {}
+    : pid_(std::exchange(other.pid_, 0)),
+      orders_(std::move(other.orders_)),
+      exit_(std::move(other.exit_)) {}
 
 Guard::~Guard() {
   if (pid_ == 0) return;

@@ -41,7 +41,6 @@ struct Pipeline {
 };
 
 inline constexpr unsigned kMaxReplicas = 64;
-inline constexpr unsigned kMaxSlots = 64;
 
 /// "CHANNEL.i.j": what the link from replica i to replica j is called.
 [[nodiscard]] std::string link_name(std::string_view channel, unsigned from, unsigned to);

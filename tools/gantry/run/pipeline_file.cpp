@@ -12,6 +12,7 @@
 #include "errors.hpp"
 #include "fields.hpp"
 #include "graph.hpp"
+#include "limits.hpp"
 #include "output.hpp"
 #include "settings.hpp"
 #include "suggest.hpp"
@@ -175,7 +176,7 @@ Result<Channel> Reader::read_channel(const Entry& entry) const {
   if (!from) return tl::unexpected(from.error());
   const auto to = stage_of(fields, "to");
   if (!to) return tl::unexpected(to.error());
-  const auto slots = fields.number("slots", 1, kMaxSlots, Channel::kDefaultSlots);
+  const auto slots = fields.number("slots", 1, cli::kMaxSlots, Channel::kDefaultSlots);
   if (!slots) return tl::unexpected(slots.error());
   const auto budget = read_budget(fields);
   if (!budget) return tl::unexpected(budget.error());
@@ -195,7 +196,7 @@ Result<std::size_t> Reader::stage_of(const Fields& fields, std::string_view key)
   for (const Stage& stage : pipeline_.stages) known.push_back(stage.name);
   return tl::unexpected(fields.error(key, name->at,
                                      fmt::format("there is no stage '{}'", name->value),
-                                     suggest(name->value, known)));
+                                     cli::suggest(name->value, known)));
 }
 
 Result<Bytes> Reader::read_budget(const Fields& fields) const {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +13,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-
-#include "descriptor.hpp"
 
 namespace gantry::run {
 namespace {
@@ -72,6 +71,11 @@ std::vector<ProcessFacts> own_children() {
   std::vector<ProcessFacts> result = all_processes();
   std::erase_if(result, [](const ProcessFacts& one) { return one.parent != ::getpid(); });
   return result;
+}
+
+// glibc 2.36 declares pidfd_open() without C linkage.
+Descriptor open_pidfd(pid_t pid) noexcept {
+  return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
 pid_t reap_child(pid_t pid, rusage* usage) noexcept {

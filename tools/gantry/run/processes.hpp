@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "descriptor.hpp"
+
 namespace gantry::run {
 
 struct ProcessFacts {
@@ -25,6 +27,9 @@ struct ProcessFacts {
                                                 pid_t group);
 /// The children of this process.
 [[nodiscard]] std::vector<ProcessFacts> own_children();
+
+/// Readable once the process has ended. Empty when there is none, with errno.
+[[nodiscard]] Descriptor open_pidfd(pid_t pid) noexcept;
 
 /// Waits for the end of a child, or of one in the group -`pid`, and reaps it. Returns its pid; -1
 /// when there is none.

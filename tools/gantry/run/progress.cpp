@@ -43,7 +43,7 @@ std::vector<Progress::Snapshot> Progress::read() const {
   return result;
 }
 
-std::string Progress::line(std::chrono::nanoseconds elapsed) {
+std::string Progress::line(std::chrono::nanoseconds elapsed, const std::vector<bool>& living) {
   const std::vector<Snapshot> now = read();
   const std::vector<Channel>& channels = plan_->pipeline().channels;
   std::vector<std::uint64_t> messages(channels.size());
@@ -59,26 +59,29 @@ std::string Progress::line(std::chrono::nanoseconds elapsed) {
   for (std::size_t i = 0; i < channels.size(); ++i)
     text += fmt::format("{}{} {}", i == 0 ? "" : ", ", channels[i].name,
                         cli::format_count(messages[i]));
-  text += fmt::format("{}{} at {}; slowest stage: {}", channels.empty() ? "" : "; ",
-                      cli::format_bytes(bytes), cli::format_rate(fresh_bytes / interval_ns * 1e9),
-                      slowest(now, interval_ns));
+  text += fmt::format("{}{} at {}", channels.empty() ? "" : "; ", cli::format_bytes(bytes),
+                      cli::format_rate(fresh_bytes / interval_ns * 1e9));
+  if (const std::string name = slowest(now, interval_ns, living); !name.empty())
+    text += "; slowest stage: " + name;
   before_ = now;
   before_at_ = elapsed;
   return text;
 }
 
-std::string Progress::slowest(const std::vector<Snapshot>& now, double interval_ns) const {
+std::string Progress::slowest(const std::vector<Snapshot>& now, double interval_ns,
+                              const std::vector<bool>& living) const {
   const std::vector<Stage>& stages = plan_->pipeline().stages;
-  std::size_t worst = 0;
+  std::string worst;
   double worst_load = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    if (!living[stage]) continue;
     const double stage_load = load(stage, now, interval_ns);
-    if (stage == 0 || stage_load > worst_load) {
-      worst = stage;
+    if (worst.empty() || stage_load > worst_load) {
+      worst = stages[stage].name;
       worst_load = stage_load;
     }
   }
-  return stages[worst].name;
+  return worst;
 }
 
 /// The slowest stage is the one with a full input and an empty output that waits least: all

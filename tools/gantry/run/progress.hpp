@@ -10,8 +10,8 @@ class Progress {
   explicit Progress(const Plan& plan);
 
   /// "12 s: frames 240, batches 1; 1.2 GiB at 310 MB/s; slowest stage: batch". `elapsed` is since
-  /// the start of the run.
-  [[nodiscard]] std::string line(std::chrono::nanoseconds elapsed);
+  /// the start of the run. Only stages that are `living`, by their index, count as slow.
+  [[nodiscard]] std::string line(std::chrono::nanoseconds elapsed, const std::vector<bool>& living);
 
  private:
   struct Snapshot {
@@ -19,7 +19,9 @@ class Progress {
     MetricsReport receiver;
   };
   [[nodiscard]] std::vector<Snapshot> read() const;
-  [[nodiscard]] std::string slowest(const std::vector<Snapshot>& now, double interval_ns) const;
+  /// Its name; empty when none lives.
+  [[nodiscard]] std::string slowest(const std::vector<Snapshot>& now, double interval_ns,
+                                    const std::vector<bool>& living) const;
   [[nodiscard]] double load(std::size_t stage, const std::vector<Snapshot>& now,
                             double interval_ns) const;
   const Plan* plan_;

@@ -47,7 +47,7 @@ Result<void> check_overrides(const Source& source, const std::vector<Setting>& s
       return tl::unexpected(
           Error{Code::invalid_argument,
                 fmt::format("--set {}: {} has no such setting", override.key, source.path),
-                suggest(override.key, known)});
+                cli::suggest(override.key, known)});
   return {};
 }
 

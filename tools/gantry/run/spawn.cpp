@@ -6,7 +6,6 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "errors.hpp"
@@ -84,11 +83,6 @@ void arrange_descriptors(const Launch& launch, const Preparation& prepared) noex
 }
 
 // ---- in the runner ---------------------------------------------------------------------------
-
-/// glibc 2.36 declares pidfd_open() without C linkage.
-Descriptor open_pidfd(pid_t pid) noexcept {
-  return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
 
 /// 0 when the program was executed, else errno. Waits until one of both has happened.
 int read_verdict(Pipe& verdict) noexcept {

@@ -15,7 +15,7 @@ Error unknown_key(std::string_view key, const std::vector<Setting>& settings) {
   std::vector<std::string> known;
   for (const Setting& setting : settings) known.push_back(setting.key);
   return {Code::invalid_argument, fmt::format("there is no setting '{}'", key),
-          fmt::format("{} ({})", suggest(key, known), kBraceHint)};
+          fmt::format("{} ({})", cli::suggest(key, known), kBraceHint)};
 }
 
 /// Appends the value of the {key} that begins at `at`; returns the place after it.

@@ -31,7 +31,7 @@ constexpr seconds kPlainTick{5};
 constexpr double kTickShare = 0.02;  // of the time may be spent on reading counters
 
 // What an event is about: the kind, and the index of a process.
-enum class Event : std::uint32_t { interrupt, streams, exit, output, errors };
+enum class Event : std::uint32_t { interrupt, guard, streams, exit, output, errors };
 Watcher::Tag tag(Event event, std::size_t index = 0) {
   return (static_cast<Watcher::Tag>(event) << 32) | index;
 }
@@ -64,9 +64,11 @@ class Supervisor {
   void forward_streams();
   void forward(std::size_t process, StageProcess::Stream stream);
   void pause_or_resume();
+  void note_unguarded();
   void note_end(std::size_t process, bool wait = false);
   void check_opened();
   void show_progress();
+  [[nodiscard]] std::vector<bool> living_stages() const;
   [[nodiscard]] bool all_ended() const;
   [[nodiscard]] bool somebody_left() const;
   void settle();
@@ -118,6 +120,7 @@ Result<Finished> Supervisor::run() {
 
 Result<void> Supervisor::watch() {
   if (auto fine = events_.add(interrupt_.descriptor(), tag(Event::interrupt)); !fine) return fine;
+  if (auto fine = events_.add(guard_.exit_descriptor(), tag(Event::guard)); !fine) return fine;
   if (options_.connect_within < Clock::time_point::max() - started_)
     open_by_ = started_ + options_.connect_within;
   return events_.add(streams_.descriptor(), tag(Event::streams));
@@ -173,6 +176,8 @@ void Supervisor::dispatch(Watcher::Tag what) {
     case Event::interrupt:
       interrupted_ = true;
       return events_.remove(interrupt_.descriptor());  // it stays readable
+    case Event::guard:
+      return note_unguarded();
     case Event::streams:
       return forward_streams();
     case Event::exit:
@@ -206,6 +211,17 @@ void Supervisor::pause_or_resume() {
   }
 }
 
+/// The guard matters only if we are killed too, and work of hours is worth more than that: the run
+/// goes on. A new guard would need the lock file and pipe of the old one, and whoever killed that
+/// one may have meant it.
+void Supervisor::note_unguarded() {
+  events_.remove(guard_.exit_descriptor());  // it stays readable
+  console_.line(
+      fmt::format("gantry: run: its guard (process {}) was killed; the run goes on, but end it "
+                  "with Ctrl-C, not with kill -9, or parts of it may stay behind",
+                  guard_.pid()));
+}
+
 void Supervisor::note_end(std::size_t index, bool wait) {
   StageProcess& process = processes_[index];
   if (!process.note_end(wait)) return;
@@ -232,11 +248,19 @@ void Supervisor::show_progress() {
   const auto begin = Clock::now();
   const nanoseconds tick = console_.is_terminal() ? nanoseconds(kTerminalTick) : kPlainTick;
   if (begin - started_ >= tick) {
-    const std::string line = progress_.line(begin - started_);
+    const std::string line = progress_.line(begin - started_, living_stages());
     console_.is_terminal() ? console_.status(line) : console_.line(line);
   }
   const auto cost = std::chrono::duration<double>(Clock::now() - begin) / kTickShare;
   next_progress_ = begin + std::max(tick, std::chrono::duration_cast<nanoseconds>(cost));
+}
+
+/// Of which some replica runs.
+std::vector<bool> Supervisor::living_stages() const {
+  std::vector<bool> living(plan_.pipeline().stages.size());
+  for (const StageProcess& process : processes_)
+    if (process.running()) living[process.id().stage] = true;
+  return living;
 }
 
 // ---- the end ---------------------------------------------------------------------------------

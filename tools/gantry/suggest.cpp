@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace gantry::run {
+namespace gantry::cli {
 namespace {
 
 /// How many slips lie between two words: letters added, left out, replaced, or swapped with their
@@ -41,4 +41,4 @@ std::string suggest(std::string_view word, const std::vector<std::string>& known
   return fmt::format("known here: {}", fmt::join(known, ", "));
 }
 
-}  // namespace gantry::run
+}  // namespace gantry::cli

@@ -1,11 +1,11 @@
-#pragma once  // tools/gantry/run/suggest.hpp: "did you mean ...?"
+#pragma once  // tools/gantry/suggest.hpp: "did you mean ...?"
 
 #include <gantry/types.hpp>
 #include <vector>
 
-namespace gantry::run {
+namespace gantry::cli {
 
 /// A hint for a word that is none of `known`: the nearest of them, or all when none is near.
 [[nodiscard]] std::string suggest(std::string_view word, const std::vector<std::string>& known);
 
-}  // namespace gantry::run
+}  // namespace gantry::cli

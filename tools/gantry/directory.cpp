@@ -1,0 +1,59 @@
+#include "directory.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "errors.hpp"
+
+namespace gantry::cli {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+constexpr const char* kHint = "make that folder, or set GANTRY_DIR to a directory you can write to";
+
+std::string parent_of(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const auto parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+Error not_makeable(const std::string& path, int why) {
+  return system_error(fmt::format("{}: cannot be made in {}", path, parent_of(path)), why, kHint);
+}
+
+}  // namespace
+
+// The rule stands in channel_directory(), which cannot be asked without making the directory. The
+// test LookingNamesTheDirectoryThatAProducerMakes holds the two together.
+std::string directory_path(const std::string& given) {
+  if (!given.empty()) return given;
+  if (auto chosen = variable("GANTRY_DIR"); !chosen.empty()) return chosen;
+  if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
+  auto temporary = variable("TMPDIR");
+  if (temporary.empty()) temporary = "/tmp";
+  return fmt::format("{}/gantry-{}", temporary, ::geteuid());
+}
+
+Result<bool> directory_exists(const std::string& path) {
+  struct stat facts{};
+  if (::lstat(path.c_str(), &facts) == 0) return true;
+  if (errno != ENOENT) return tl::unexpected(system_error(path, errno));
+  if (::stat(parent_of(path).c_str(), &facts) == 0) return false;
+  return tl::unexpected(not_makeable(path, errno));
+}
+
+Result<void> can_make_directory(const std::string& path) {
+  if (::access(parent_of(path).c_str(), W_OK | X_OK) == 0) return {};
+  return tl::unexpected(not_makeable(path, errno));
+}
+
+}  // namespace gantry::cli
