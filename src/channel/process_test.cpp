@@ -228,6 +228,20 @@ TEST_F(Processes, AConsumerOutOfDescriptorsSaysSoAndBlamesNobody) {
   EXPECT_EQ(in->receive(soon()).error().message, message.error().message) << "the reason stays";
 }
 
+/// Waits, without sleeping itself, until the other threads of this process went to sleep `times`.
+bool others_slept(long times) {
+  const auto sleeps = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  const Deadline deadline = soon();
+  const long before = sleeps();
+  while (sleeps() < before + times)
+    if (deadline.passed()) return false;
+  return true;
+}
+
 TEST_F(Processes, AProducerOutOfDescriptorsLetsConsumersInLater) {
   std::array<int, 2> go{};
   ASSERT_EQ(::pipe(go.data()), 0);
@@ -238,7 +252,7 @@ TEST_F(Processes, AProducerOutOfDescriptorsLetsConsumersInLater) {
       const NoDescriptors none;
       self.report();
       char byte = 0;
-      good = good && ::read(go[0], &byte, 1) == 1;
+      good = good && ::read(go[0], &byte, 1) == 1 && others_slept(3);
     }
     good = good && out->send(pattern(1000, 1), soon()) && out->close(soon());
     ::_exit(good ? 0 : 1);
