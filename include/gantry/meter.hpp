@@ -34,7 +34,7 @@ class Meter {
 class CpuCharge {
  public:
   static constexpr Bytes kAlwaysBytes = 64 << 10;
-  static constexpr unsigned kEvery = 64;
+  static constexpr unsigned kEvery = 256;
 
   /// `calls` is the caller's count of calls so far, which picks the sampled ones.
   CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept {

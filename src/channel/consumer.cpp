@@ -225,11 +225,10 @@ Error Consumer::Impl::ending_error() {
 Error Consumer::Impl::ruined(const Error& reason) {
   if (broken_) return *broken_;
   broken_ = reason;
-  broken_->message =
-      reason.code == Code::peer_misbehaved
-          ? fmt::format("channel '{}': not believing the producer (process {}): {}", name_,
-                        producer_pid_, reason.message)
-          : fmt::format("channel '{}': {}", name_, reason.message);
+  broken_->message = reason.code == Code::peer_misbehaved
+                         ? fmt::format("channel '{}': not believing the producer (process {}): {}",
+                                       name_, producer_pid_, reason.message)
+                         : fmt::format("channel '{}': {}", name_, reason.message);
   return *broken_;
 }
 
@@ -239,23 +238,26 @@ Error Consumer::Impl::misbehaved(std::string_view what) {
 
 Result<Message> Consumer::Impl::take(std::uint64_t asked, bool waited) {
   if (broken_) return tl::unexpected(*broken_);
+  const std::uint64_t sequence = reader_->taken() + 1;
   MessageHeader header;  // NOLINT: copied first, then checked, then used
-  std::uint64_t sequence = 0;
-  auto message = Result<Message>(tl::in_place);
-  reader_->take([&](const MessageRecord& shared, std::uint64_t number) {
-    std::memcpy(&header, &shared.header, sizeof header);
-    sequence = number;
-    if (is_small(header)) message.emplace(ConstByteSpan(shared.small).first(header.bytes), number);
-  });
-  if (is_small(header)) {
-    if (reader_->unreported() >= report_after_) report_taken();
-    note_arrival(header, sequence, asked, waited);
-    counters_->copy(CopyEngine::inline_, header.bytes, 0);
-    return message;
-  }
+  std::memcpy(&header, &reader_->next().header, sizeof header);
+  if (is_small(header)) return take_small(header, sequence, asked, waited);
+  reader_->take();
   report_taken();
-  message = view(header, sequence);
+  auto message = view(header, sequence);
   if (message) note_arrival(header, sequence, asked, waited);
+  return message;
+}
+
+// Built where the caller gets it: a message moved right after it was written costs as much again.
+Result<Message> Consumer::Impl::take_small(const MessageHeader& header, std::uint64_t sequence,
+                                           std::uint64_t asked, bool waited) {
+  auto message = Result<Message>(
+      tl::in_place, ConstByteSpan(reader_->next().small).first(header.bytes), sequence);
+  reader_->take();
+  if (reader_->unreported() >= report_after_) report_taken();
+  note_arrival(header, sequence, asked, waited);
+  counters_->copy(CopyEngine::inline_, header.bytes, 0);
   return message;
 }
 
@@ -281,8 +283,7 @@ void Consumer::Impl::note_arrival(const MessageHeader& header, std::uint64_t seq
 Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t sequence) {
   if (header.slot >= kMaxSlots)
     return tl::unexpected(misbehaved(fmt::format("slot {} of {}", header.slot, kMaxSlots)));
-  const auto found =
-      slabs_.find(header.slab, socket_.get(), Deadline::after(kHandshakeTime));
+  const auto found = slabs_.find(header.slab, socket_.get(), Deadline::after(kHandshakeTime));
   if (!found) return tl::unexpected(ruined(found.error()));
   ReceivedSlab* const slab = *found;
   const Bytes size = slab->region.size();

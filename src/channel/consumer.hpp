@@ -49,6 +49,8 @@ class Consumer::Impl final : public detail::Keeper,
                               std::chrono::nanoseconds spin, Deadline deadline);
   static Result<std::optional<Any>> look_once(std::span<Impl* const> ends, std::uint64_t asked);
   Result<Message> take(std::uint64_t asked, bool waited);
+  Result<Message> take_small(const MessageHeader& header, std::uint64_t sequence,
+                             std::uint64_t asked, bool waited);
   void report_taken() noexcept;
   void note_arrival(const MessageHeader& header, std::uint64_t sequence, std::uint64_t asked,
                     bool waited) noexcept;

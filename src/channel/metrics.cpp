@@ -14,6 +14,12 @@ MetricsPage& page_of(Meter* meter) {
   return *reinterpret_cast<MetricsPage*>(meter);
 }
 
+// The page is another process's and may hold anything: what no integer can hold becomes 0.
+std::uint64_t whole(double value) noexcept {
+  constexpr double kLimit = 18446744073709551616.0;  // 2^64
+  return value >= 0 && value < kLimit ? static_cast<std::uint64_t>(value) : 0;
+}
+
 }  // namespace
 
 Result<Metrics> MetricsMaker::map(Fd memory, bool writable) {
@@ -79,8 +85,9 @@ MetricsReport Metrics::report() const {
   MetricsReport report;
   if (meter_ == nullptr) return report;
   const MetricsPage& page = page_of(meter_);
-  const double scale = ns_per_tick(page.start);
-  const auto ns = [scale](double ticks) { return static_cast<std::uint64_t>(ticks * scale); };
+  const ClockPair start = page.start;  // ours now: nobody moves it while we measure from it
+  const double scale = ns_per_tick(start);
+  const auto ns = [scale](double ticks) { return whole(ticks * scale); };
   report.opened = page.opened.get() != 0;
   report.connected = page.connected.get() != 0;
   report.messages = page.messages.get();

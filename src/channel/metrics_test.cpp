@@ -4,6 +4,8 @@
 
 #include <gantry/meter.hpp>
 
+#include "channel/metrics_page.hpp"
+
 namespace gantry {
 namespace {
 
@@ -48,6 +50,17 @@ TEST(Metrics, AdoptsNothingElse) {
   const int plain = ::memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   ASSERT_EQ(::ftruncate(plain, 4096), 0);
   EXPECT_FALSE(Metrics::adopt(plain, true)) << "it could be shrunk under us";
+}
+
+TEST(Metrics, NonsenseOfAnotherProcessBecomesZero) {
+  const auto page = *MetricsMaker::make_own();
+  MetricsPage& nonsense = *MetricsMaker::page(page);
+  nonsense.start = {.ticks = read_ticks(), .ns = 0};  // years in no ticks at all
+  nonsense.handoff_ticks.set(~0ull >> 1);
+  nonsense.handoff_times.record(~0ull, ~0ull);
+  const auto report = page.report();
+  EXPECT_EQ(report.handoff_total_ns, 0u);
+  EXPECT_EQ(report.handoff_p99_ns, 0u);
 }
 
 TEST(CpuCharge, MeasuresLargeCallsAndSamplesSmallOnes) {

@@ -257,8 +257,8 @@ void Producer::Impl::give_back(std::uint64_t token) noexcept {
   free_slot_of(slots_[token]);
 }
 
-void Producer::Impl::publish_record(MessageHeader header, ConstByteSpan small) {
-  if (is_timed(header, ring_->published() + 1)) header.ticks = read_ticks();
+void Producer::Impl::publish_record(const MessageHeader& header, ConstByteSpan small) {
+  const std::uint64_t ticks = is_timed(header, ring_->published() + 1) ? read_ticks() : 0;
   ring_->publish([&](MessageRecord& record) {
     // The far line first: the polled one is ours only for as long as it takes to fill it.
     if (small.size() > kNearBytes)
@@ -267,7 +267,13 @@ void Producer::Impl::publish_record(MessageHeader header, ConstByteSpan small) {
     std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
     if (!small.empty())
       std::memcpy(record.small.data(), small.data(), std::min(small.size(), kNearBytes));
-    record.header = header;
+    // Field by field, out of registers: a header put together in memory and read back as a whole
+    // would wait for its parts to leave the store buffer.
+    record.header.ticks = ticks;
+    record.header.bytes = header.bytes;
+    record.header.offset = header.offset;
+    record.header.slab = header.slab;
+    record.header.slot = header.slot;
   });
   if (Attached* consumer = attached())
     if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());

@@ -71,7 +71,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<void> wait_until(Deadline deadline, Ready ready);
   Result<Block> allocate(Bytes size, Deadline deadline);
   Result<void> copy(ByteSpan to, ConstByteSpan from);
-  void publish_record(MessageHeader header, ConstByteSpan small);
+  void publish_record(const MessageHeader& header, ConstByteSpan small);
   void free_slot_of(Slot& slot) noexcept;
 
   MakerProcess maker_;

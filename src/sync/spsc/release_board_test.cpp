@@ -69,8 +69,8 @@ TEST(ReleaseBoard, NoSlotIsWrittenWhileItIsHeld) {
   RingReader<std::size_t> reader(shared.cells);
   const auto next = [&] {
     while (!reader.ready()) std::this_thread::yield();
-    Held held{};
-    reader.take([&](const std::size_t& slot, std::uint64_t number) { held = {slot, number}; });
+    const Held held{reader.next(), reader.taken() + 1};
+    reader.take();
     reader.report(shared.taken);
     return held;
   };

@@ -87,14 +87,12 @@ class RingReader {
     return cells_[next & mask_].sequence.load(std::memory_order_seq_cst) == next;  // [P]
   }
 
-  /// Needs ready(). `use` copies what it wants out of the record, which is the writer's memory:
-  /// check what you copied, not what you see. The cell is the writer's again after report().
-  template <class Use>
-  void take(Use use) noexcept {
-    const std::uint64_t next = taken_ + 1;
-    use(cells_[next & mask_].record, next);
-    taken_ = next;
-  }
+  /// Needs ready(). The record with sequence taken() + 1, in the writer's memory: check what you
+  /// copied, not what you see.
+  [[nodiscard]] const Record& next() const noexcept { return cells_[(taken_ + 1) & mask_].record; }
+
+  /// Needs ready(). Done with next(); its cell is the writer's again after report().
+  void take() noexcept { ++taken_; }
 
   /// Records taken and not reported yet.
   [[nodiscard]] std::uint64_t unreported() const noexcept { return taken_ - reported_; }

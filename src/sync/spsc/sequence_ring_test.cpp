@@ -64,9 +64,9 @@ TEST(SequenceRing, DeliversEachRecordOnceWholeInOrder) {
   std::uint64_t wrong = 0;
   for (std::uint64_t i = 1; i <= kRecords; ++i) {
     while (!reader.ready()) std::this_thread::yield();
-    reader.take([&](const Wide& wide, std::uint64_t sequence) {
-      for (const std::uint64_t word : wide.words) wrong += word != i || sequence != i;
-    });
+    for (const std::uint64_t word : reader.next().words) wrong += word != i;
+    reader.take();
+    wrong += reader.taken() != i;
     if (reader.unreported() > i % 8) reader.report(shared.taken);
   }
   writing.join();
