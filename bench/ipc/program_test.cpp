@@ -186,6 +186,17 @@ TEST_F(BenchIpc, HelpHasAnExample) {
   EXPECT_THAT(ended.output, HasSubstr("Example: gantry bench ipc"));
 }
 
+TEST_F(BenchIpc, HelpThatCannotBeWrittenFails) {
+  const std::string output = scratch_.path() + "/output";
+  std::filesystem::create_symlink("/dev/full", output);
+  Program program(scratch_.path(), {"--help"});
+  std::filesystem::remove(output);  // it is open by now, and reading from it would never end
+  const Ended ended = program.wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, StartsWith("gantry: bench ipc: standard output: "));
+  EXPECT_EQ(std::count(ended.errors.begin(), ended.errors.end(), '\n'), 1) << ended.errors;
+}
+
 struct Wrong {
   std::vector<std::string> arguments;
   const char* complaint;
@@ -206,8 +217,9 @@ INSTANTIATE_TEST_SUITE_P(
     All, BenchIpcWrongUsage,
     ::testing::Values(Wrong{{"--sizes", "64x"}, "unknown unit"},
                       Wrong{{"--sizes", ""}, "not a number"}, Wrong{{"--sizes"}, "--sizes"},
-                      Wrong{{"--rounds", "0"}, "--rounds"}, Wrong{{"--rounds", "many"}, "--rounds"},
-                      Wrong{{"--bogus"}, "--bogus"}, Wrong{{"extra"}, "extra"}));
+                      Wrong{{"--rounds", "0"}, "--rounds"}, Wrong{{"--rounds", "-1"}, "--rounds"},
+                      Wrong{{"--rounds", "many"}, "--rounds"}, Wrong{{"--bogus"}, "--bogus"},
+                      Wrong{{"extra"}, "extra"}));
 
 TEST_F(BenchIpc, MoreThanTheMachineHoldsIsRefusedAtOnce) {
   const Ended ended = run({"--sizes", "64,64T"});

@@ -4,11 +4,21 @@
 #include <sys/signalfd.h>
 
 namespace gantry::bench {
+namespace {
+
+// Whoever starts a program with SIGHUP ignored (nohup) wants it to outlive the terminal.
+bool is_ignored(int number) {
+  struct sigaction action{};
+  return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 Result<Interrupt> Interrupt::create() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, number);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    if (!is_ignored(number)) sigaddset(&signals, number);
   if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) {
     return Unexpected(system_error("sigprocmask"));
   }

@@ -1,21 +1,36 @@
 #include "options.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <span>
+#include <sstream>
 
 #include "sizes.hpp"
 
 namespace gantry::bench {
 namespace {
 
+constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 constexpr unsigned kMostRounds = 1000;
 
 int wrong_usage(const Manual& manual, std::string_view problem, std::string_view hint) {
   complain(manual, fmt::format("{}; {}", problem, hint));
   return kWrongUsage;
+}
+
+/// Prints the help; returns the status to exit with.
+int show_help(const CLI::App& app, const CLI::CallForHelp& help, const Manual& manual) {
+  std::ostringstream text;
+  const int status = app.exit(help, text, text);
+  const std::string shown = text.str();
+  const auto written = write_all(STDOUT_FILENO, std::as_bytes(std::span(shown)));
+  if (written) return status;
+  complain(manual, "standard output: " + to_string(written.error()));
+  return kFailed;
 }
 
 }  // namespace
@@ -38,7 +53,7 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
-    return tl::unexpected<int>(app.exit(help));
+    return tl::unexpected<int>(show_help(app, help, manual));
   } catch (const CLI::ParseError& wrong) {
     return tl::unexpected<int>(
         wrong_usage(manual, wrong.what(), fmt::format("see {} --help", command)));

@@ -25,7 +25,8 @@ struct Manual {
   unsigned quick_rounds = 3;
 };
 
-/// The options, or the status to exit with: help has been printed (0), or a complaint (2).
+/// The options, or the status to exit with: help has been printed (0; 1 when that failed), or a
+/// complaint (2).
 [[nodiscard]] tl::expected<Options, int> parse_options(int argc, const char* const* argv,
                                                        const Manual& manual);
 

@@ -14,8 +14,12 @@ namespace gantry {
 // ---- where channels live -------------------------------------------------------------------
 
 /// The folder in which channels are found: `given` if not empty, else $GANTRY_DIR, else
-/// $XDG_RUNTIME_DIR/gantry, else gantry-UID under the temporary directory. Made (mode 0700) when
-/// missing. Errors: `permission_denied` when others can use it in any way, or it is not ours.
+/// $XDG_RUNTIME_DIR/gantry, else gantry-UID under the temporary directory. Whether it is there and
+/// fit is not asked.
+[[nodiscard]] std::string channel_directory_path(std::string_view given = {});
+
+/// That folder, made (mode 0700) when missing. Errors: `permission_denied` when others can use it
+/// in any way, or it is not ours.
 [[nodiscard]] Result<std::string> channel_directory(std::string_view given = {});
 
 /// Letters, digits, '.', '_' and '-', at most 64, not beginning with '.'.
@@ -147,7 +151,8 @@ class Message {
 
 struct ChannelOptions {
   std::string directory;  ///< Empty: channel_directory()'s rule.
-  /// Credits: messages that may be published and not yet released. 1 to 64. Producer only.
+  static constexpr unsigned kMaxSlots = 64;
+  /// Credits: messages that may be published and not yet released. 1 to kMaxSlots. Producer only.
   unsigned slots = 8;
   PoolOptions pool{};  ///< Payload memory. Producer only.
   /// How long a waiting end polls before it sleeps. Zero: sleep at once.

@@ -16,15 +16,6 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-std::string resolve(std::string_view wanted) {
-  if (!wanted.empty()) return std::string(wanted);
-  if (auto given = variable("GANTRY_DIR"); !given.empty()) return given;
-  if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
-  auto temporary = variable("TMPDIR");
-  if (temporary.empty()) temporary = "/tmp";
-  return fmt::format("{}/gantry-{}", temporary, ::geteuid());
-}
-
 // Whoever can write here could put a socket of his own in a channel's place, and whoever can open
 // it could keep its lock.
 Result<void> check_private(const std::string& directory) {
@@ -46,8 +37,17 @@ Result<void> check_private(const std::string& directory) {
 
 }  // namespace
 
+std::string channel_directory_path(std::string_view given) {
+  if (!given.empty()) return std::string(given);
+  if (auto chosen = variable("GANTRY_DIR"); !chosen.empty()) return chosen;
+  if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
+  auto temporary = variable("TMPDIR");
+  if (temporary.empty()) temporary = "/tmp";
+  return fmt::format("{}/gantry-{}", temporary, ::geteuid());
+}
+
 Result<std::string> channel_directory(std::string_view given) {
-  std::string directory = resolve(given);
+  std::string directory = channel_directory_path(given);
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail_errno(directory, errno, "set GANTRY_DIR to a directory you can write to");
   GANTRY_TRY(check_private(directory));
@@ -55,7 +55,7 @@ Result<std::string> channel_directory(std::string_view given) {
 }
 
 Result<std::string> existing_channel_directory(std::string_view given) {
-  std::string directory = resolve(given);
+  std::string directory = channel_directory_path(given);
   GANTRY_TRY(check_private(directory));
   return directory;
 }

@@ -14,7 +14,7 @@ namespace gantry {
 inline constexpr std::uint32_t kFormatVersion = 1;
 inline constexpr std::uint64_t kProducerMagic = 0x31444f5250544e47;  // "GNTPROD1"
 inline constexpr std::uint64_t kConsumerMagic = 0x31534e4f43544e47;  // "GNTCONS1"
-inline constexpr unsigned kMaxSlots = 64;
+inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
 /// Cells that a channel of `slots` uses, a power of two: at least twice the slots, as so many small
 /// messages without a slot may be unread when all loans come; and no more, so that they stay in the
 /// nearest cache.

@@ -1,7 +1,9 @@
 // The program `gantry` refused, killed, interrupted or cut off: exit status, one line of error,
 // nothing left behind.
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -62,6 +64,49 @@ TEST_F(Cli, ADirectoryThatOthersCanWriteToIsRefused) {
     EXPECT_THAT(ended.errors, HasSubstr("chmod 700"));
   }
   expect_nothing_left();
+}
+
+TEST_F(Cli, ADirectoryThatCannotBeMadeIsNamed) {
+  const std::string missing = scratch_.file("no/channels");
+  for (const char* command : {"ls", "put", "get"}) {
+    Command one = gantry({command});
+    if (std::string(command) != "ls") one.argv.emplace_back("c");
+    one.env.emplace_back("GANTRY_DIR", missing);
+    const auto ended = run(one);
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.errors, IsOneLine());
+    EXPECT_THAT(ended.errors, HasSubstr(missing + ": "));
+    EXPECT_THAT(ended.errors, HasSubstr("No such file or directory"));
+    EXPECT_THAT(ended.errors, HasSubstr("set GANTRY_DIR"));
+  }
+  expect_nothing_left();
+}
+
+// A folder whose whole path is longer than the kernel takes: what root cannot read either.
+TEST_F(Cli, LsSaysWhatItCouldNotRead) {
+  constexpr std::size_t kLong = PATH_MAX - 11;  // takes no "/run-1-aaaaaa" any more
+  constexpr std::size_t kLongestName = 200;
+  std::string deep = scratch_.path();
+  while (deep.size() < kLong) {
+    deep.append(1, '/').append(std::min(kLongestName, kLong - deep.size()), 'd');
+    ASSERT_EQ(::mkdir(deep.c_str(), 0700), 0);
+  }
+  const int folder = ::open(deep.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::mkdirat(folder, "run-1-aaaaaa", 0700), 0);
+  ::close(folder);
+  const auto ended = run(gantry({"ls", "--directory", deep}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, IsOneLine());
+  EXPECT_THAT(ended.errors, HasSubstr("/run-1-aaaaaa: File name too long"));
+}
+
+TEST_F(Cli, LsRemovesNoFileOfAnybody) {
+  const std::string file = scratch_.file("notes.sock");
+  const int made = ::open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+  ASSERT_GE(made, 0);
+  ::close(made);
+  EXPECT_EQ(run(gantry({"ls"})).status, 0);
+  EXPECT_THAT(scratch_.entries(), ::testing::ElementsAre("notes.sock"));
 }
 
 TEST_F(Cli, AnUnknownEngineIsRefused) {
@@ -160,9 +205,9 @@ TEST_P(CtrlC, EndsPutThatWaitsForAConsumer) {
   expect_nothing_left();
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, CtrlC, ::testing::Values(SIGINT, SIGTERM),
+INSTANTIATE_TEST_SUITE_P(Signals, CtrlC, ::testing::Values(SIGINT, SIGTERM, SIGHUP),
                          [](const auto& number) {
-                           return number.param == SIGINT ? "INT" : "TERM";
+                           return std::string(::sigabbrev_np(number.param));
                          });
 
 // Nobody reads get's output, so it is stuck in the middle of a message when the signal comes.

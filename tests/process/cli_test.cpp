@@ -1,8 +1,7 @@
-// The program `gantry` as a person or a script meets it: what goes in comes out, usage, reports.
+// The program `gantry` as a person or a script meets it: what goes in comes out, reports.
 #include <sys/stat.h>
 
 #include <filesystem>
-#include <fstream>
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 // ---- bytes -------------------------------------------------------------------------------------
 
@@ -106,75 +104,6 @@ TEST_F(Cli, PutAndGetAreStagesToo) {
   ASSERT_TRUE(listed("link-7"));  // not "data"
 }
 
-// ---- wrong usage -------------------------------------------------------------------------------
-
-TEST_F(Cli, ATypoGetsASuggestion) {
-  const auto ended = run(gantry({"dcotor"}));
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.errors, IsOneLine());
-  EXPECT_THAT(ended.errors, HasSubstr("'dcotor'"));
-  EXPECT_THAT(ended.errors, HasSubstr("'doctor'"));
-}
-
-TEST_F(Cli, WrongUsageIsOneLineAndTwo) {
-  const std::vector<std::vector<std::string>> wrong{{},
-                                                    {"put"},
-                                                    {"put", "c", "--slots", "many"},
-                                                    {"put", "c", "--message-size", "1Q"},
-                                                    {"put", "c", "--message-size", "0"},
-                                                    {"get", "c", "--timeout", "soon"},
-                                                    {"get", "c", "--timeout", "-1"},
-                                                    {"get", "c", "extra"},
-                                                    {"ls", "--jsno"},
-                                                    {"bench"}};
-  for (const auto& arguments : wrong) {
-    const auto ended = run(gantry(arguments));
-    EXPECT_EQ(ended.status, 2) << ended.errors;
-    EXPECT_THAT(ended.errors, IsOneLine());
-    EXPECT_THAT(ended.output, IsEmpty());
-  }
-}
-
-TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
-  for (const char* name : {"run", "put", "get", "ls", "doctor", "bench"}) {
-    const auto ended = run(gantry({name, "--help"}));
-    EXPECT_EQ(ended.status, 0) << name;
-    EXPECT_THAT(ended.output, HasSubstr("Example: ")) << name;
-  }
-  EXPECT_THAT(run(gantry({"--help"})).output, HasSubstr("Example: "));
-  EXPECT_THAT(run(gantry({"--version"})).output, StartsWith("gantry "));
-}
-
-// A copy of the program finds benchmarks beside itself, and in libexec as an install has them.
-TEST_F(Cli, BenchHandsOverToTheProgramOfThatName) {
-  namespace fs = std::filesystem;
-  const ScratchDirectory prefix;
-  const auto add_script = [](const fs::path& path) {
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << "#!/bin/sh\necho \"$0:$*\"\nexit 7\n";
-    fs::permissions(path, fs::perms::owner_all);
-  };
-  add_script(prefix.file("bin/gantry-bench-near"));
-  add_script(prefix.file("libexec/gantry/gantry-bench-far"));
-  const fs::path program = prefix.file("bin/gantry");
-  fs::copy_file(GANTRY_CLI, program);
-  for (const char* name : {"near", "far"}) {
-    const auto ended = run({{program, "bench", name, "--help", "x"}, {}, {}, {}, false, {}});
-    EXPECT_EQ(ended.status, 7) << ended.errors;
-    EXPECT_THAT(ended.output, HasSubstr(std::string("gantry-bench-") + name + ":--help x\n"));
-  }
-  const auto unknown = run({{program, "bench", "nearr"}, {}, {}, {}, false, {}});
-  EXPECT_EQ(unknown.status, 1);
-  EXPECT_THAT(unknown.errors, HasSubstr("far, near"));
-}
-
-TEST_F(Cli, AnUnknownBenchmarkIsNamedWithThoseThereAre) {
-  const auto ended = run(gantry({"bench", "ipcc"}));
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, IsOneLine());
-  EXPECT_THAT(ended.errors, HasSubstr("'ipcc'"));
-}
-
 // ---- reports -----------------------------------------------------------------------------------
 
 TEST_F(Cli, LsSaysWhenThereIsNothing) {
@@ -214,6 +143,47 @@ TEST_F(Cli, DoctorReportsEnginesAndTransports) {
   EXPECT_EQ(text.status, 0);
   for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "lockable memory"})
     EXPECT_THAT(text.output, HasSubstr(word));
+}
+
+TEST_F(Cli, DoctorAndLsOnlyLook) {
+  Command doctor = gantry({"doctor", "--json"});
+  const std::string missing = scratch_.file("missing");
+  doctor.env.emplace_back("GANTRY_DIR", missing);
+  const auto ended = run(doctor);
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const auto directory = nlohmann::json::parse(ended.output)["directory"];
+  EXPECT_EQ(directory["path"], missing);
+  EXPECT_EQ(directory["exists"], false);
+  EXPECT_EQ(directory["usable"], true);
+  doctor.argv.pop_back();
+  EXPECT_THAT(run(doctor).output, HasSubstr(missing + " (not there yet"));
+  const auto listed = run(gantry({"ls", "--directory", missing}));
+  EXPECT_EQ(listed.status, 0);
+  EXPECT_THAT(listed.errors, HasSubstr("no channels in " + missing));
+  expect_nothing_left();
+}
+
+// What those that only look call the directory, and the one that a producer makes, are one.
+TEST_F(Cli, LookingNamesTheDirectoryThatAProducerMakes) {
+  for (const char* variable : {"GANTRY_DIR", "XDG_RUNTIME_DIR", "TMPDIR"}) {
+    const ScratchDirectory folder;
+    const bool is_given = std::string(variable) == "GANTRY_DIR";
+    const auto in_folder = [&](Command command) {
+      for (const char* other : {"GANTRY_DIR", "XDG_RUNTIME_DIR", "TMPDIR"})
+        command.env.emplace_back(other, "");
+      command.env.emplace_back(variable, is_given ? folder.file("own") : folder.path());
+      return command;
+    };
+    const auto before = run(in_folder(gantry({"doctor", "--json"})));
+    ASSERT_EQ(before.status, 0) << before.errors;
+    const std::string path = nlohmann::json::parse(before.output)["directory"]["path"];
+    ASSERT_THAT(folder.entries(), IsEmpty()) << variable;
+    Subprocess putting(in_folder(put({"c"}, "x")));
+    EXPECT_EQ(run(in_folder(gantry({"get", "c"}))).output, "x");
+    EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0);
+    ASSERT_EQ(folder.entries().size(), 1u);
+    EXPECT_EQ(folder.file(folder.entries()[0]), path) << variable;
+  }
 }
 
 TEST_F(Cli, DoctorSaysHowToMendTheDirectory) {

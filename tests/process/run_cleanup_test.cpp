@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -25,14 +26,19 @@ constexpr std::uint64_t kBytes = 100'000;
 constexpr int kInterruptedStatus = 130;
 constexpr int kPipeBytes = 65536;  // the kernel's default
 
+// A stage that ends once there are results.
+constexpr const char* kUntilResults =
+    "[stages.waiting]\n"
+    "command = ['sh', '-c', 'echo here; until [ -e {out} ]; do sleep 0.01; done']\n";
+
 class RunCleanup : public testing::Test {
  protected:
   RunScratch scratch_;
 };
 
 class RunSignalled : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Run, RunSignalled, testing::Values(SIGINT, SIGTERM),
-                         [](const auto& one) { return one.param == SIGINT ? "Int" : "Term"; });
+INSTANTIATE_TEST_SUITE_P(Run, RunSignalled, testing::Values(SIGINT, SIGTERM, SIGHUP),
+                         [](const auto& one) { return std::string(::sigabbrev_np(one.param)); });
 
 TEST_P(RunSignalled, StopsAllStagesAndLeavesNothing) {
   RunScratch scratch;
@@ -46,6 +52,35 @@ TEST_P(RunSignalled, StopsAllStagesAndLeavesNothing) {
   EXPECT_EQ(ended->status, kInterruptedStatus) << ended->errors;
   EXPECT_THAT(ended->output, IsEmpty());
   EXPECT_THAT(scratch.left_behind(), IsEmpty());
+}
+
+// Started as nohup does, it outlives its terminal.
+TEST_F(RunCleanup, AnIgnoredHangUpStaysIgnored) {
+  Command command = scratch_.command(kUntilResults);
+  command.argv.insert(command.argv.begin(), {"sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""});
+  Subprocess run(command);
+  ASSERT_TRUE(run.wait_errors("[waiting] here"));
+  run.signal(SIGHUP);
+  std::ofstream(scratch_.results()) << "go on";
+  const auto ended = run.wait();
+  ASSERT_TRUE(ended) << "still running";
+  EXPECT_EQ(ended->status, 0) << ended->errors;
+}
+
+TEST_F(RunCleanup, AKilledGuardIsReportedOnceAndTheRunGoesOn) {
+  Subprocess run(scratch_.command(kUntilResults));
+  ASSERT_TRUE(run.wait_errors("[waiting] here"));
+  const int guard = scratch_.guard_pid();
+  ASSERT_GT(guard, 0);
+  ASSERT_EQ(::kill(guard, SIGKILL), 0);
+  const std::string warning = "gantry: run: its guard (process " + std::to_string(guard) + ") ";
+  ASSERT_TRUE(run.wait_errors(warning));
+  std::ofstream(scratch_.results()) << "go on";
+  const auto ended = run.wait();
+  ASSERT_TRUE(ended) << "still running";
+  EXPECT_EQ(ended->status, 0) << ended->errors;
+  EXPECT_EQ(ended->errors.find(warning), ended->errors.rfind(warning)) << ended->errors;
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
 }
 
 TEST_F(RunCleanup, EndsWhatStagesLeaveRunning) {

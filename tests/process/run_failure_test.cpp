@@ -178,6 +178,18 @@ TEST_F(FailingRun, RefusesAFileThatIsNotThereOrNotToml) {
               StartsWith("gantry: /nowhere/pipeline.toml: No such file or directory; "));
 }
 
+TEST_F(FailingRun, RefusesWhatIsNoPipelineFile) {
+  for (const char* file : {"", "/", "/dev/zero"}) {
+    Command command = scratch_.command("");
+    command.argv[2] = file;
+    const Ended run = test::run(command);
+    EXPECT_EQ(run.status, 1) << file;
+    EXPECT_THAT(run.errors,
+                StartsWith("gantry: " + std::string(*file == 0 ? "FILE" : file) + ": "));
+    EXPECT_EQ(run.errors, last_line(run.errors) + "\n");
+  }
+}
+
 TEST_F(FailingRun, RefusesADirectoryThatOthersCanWrite) {
   const Command command = scratch_.command("stages.a.command = ['true']\n");
   ASSERT_EQ(::mkdir(scratch_.channels().c_str(), 0700), 0);

@@ -1,7 +1,11 @@
 // `gantry run` when all goes well: every byte arrives over every transport and is accounted for.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "run_support.hpp"
@@ -136,6 +140,46 @@ TEST_F(Run, SettingsOfTheCommandLineReplaceThoseOfTheFile) {
   const Ended run = scratch_.run(text, {"--set", "out=something else", "--quiet"});
   ASSERT_EQ(run.status, 0) << run.errors;
   EXPECT_EQ(run.errors, "[a] it is something else\n");
+}
+
+/// A terminal: what is written to path() can be read here.
+class Terminal {
+ public:
+  Terminal() : descriptor_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+    if (::grantpt(descriptor_) != 0 || ::unlockpt(descriptor_) != 0) ::abort();
+    ::fcntl(descriptor_, F_SETFL, O_RDWR | O_NONBLOCK);
+  }
+  ~Terminal() { ::close(descriptor_); }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  [[nodiscard]] std::string path() const { return ::ptsname(descriptor_); }
+  [[nodiscard]] const std::string& text() {
+    char some[4096];
+    for (ssize_t got = 0; (got = ::read(descriptor_, some, sizeof some)) > 0;)
+      text_.append(some, static_cast<std::size_t>(got));
+    return text_;
+  }
+
+ private:
+  int descriptor_;
+  std::string text_;
+};
+
+// Neither stage has a channel, so both count the same, and the first would be named.
+TEST_F(Run, AStageThatHasEndedIsNotTheSlowest) {
+  Terminal terminal;
+  Command command = scratch_.command(
+      "[stages.ended]\ncommand = ['true']\n"
+      "[stages.waiting]\ncommand = ['sh', '-c', 'until [ -e {out} ]; do sleep 0.01; done']\n");
+  command.argv.insert(command.argv.begin(),
+                      {"sh", "-c", "exec \"$0\" \"$@\" 2> " + terminal.path()});
+  Subprocess run(command);
+  EXPECT_TRUE(eventually([&] {
+    return terminal.text().find("slowest stage: waiting") != std::string::npos;
+  })) << terminal.text();
+  std::ofstream(scratch_.results()) << "go on";
+  EXPECT_EQ(run.wait().value_or(Ended{}).status, 0);
 }
 
 TEST_F(Run, TwoAtOnceDoNotMeet) {

@@ -95,6 +95,16 @@ int RunScratch::pid_of(const std::string& stage, const std::string& replica) con
   return 0;
 }
 
+int RunScratch::guard_pid() const {
+  int result = 0;
+  for_each_process([&](int pid, const std::string& environment) {
+    if (variable(environment, "GANTRY_DIR") == channels() &&
+        read_file("/proc/" + std::to_string(pid) + "/comm") == "gantry-guard\n")
+      result = pid;
+  });
+  return result;
+}
+
 std::vector<std::string> RunScratch::left_behind() const {
   std::vector<std::string> result;
   for_each_process([&](int pid, const std::string& environment) {

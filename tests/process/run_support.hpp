@@ -29,6 +29,9 @@ class RunScratch {
   [[nodiscard]] std::vector<StagePid> stages() const;
   [[nodiscard]] int pid_of(const std::string& stage, const std::string& replica = "0") const;
 
+  /// The guard of the run in channels(); 0: there is none.
+  [[nodiscard]] int guard_pid() const;
+
   /// What a run left behind: processes (runner and guard included), files in channels(), and
   /// entries in /dev/shm. Empty when all is well.
   [[nodiscard]] std::vector<std::string> left_behind() const;

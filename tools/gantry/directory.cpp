@@ -5,18 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 
 #include "errors.hpp"
 
 namespace gantry::cli {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 constexpr const char* kHint = "make that folder, or set GANTRY_DIR to a directory you can write to";
 
@@ -32,21 +26,10 @@ Error not_makeable(const std::string& path, int why) {
 
 }  // namespace
 
-// The rule stands in channel_directory(), which cannot be asked without making the directory. The
-// test LookingNamesTheDirectoryThatAProducerMakes holds the two together.
-std::string directory_path(const std::string& given) {
-  if (!given.empty()) return given;
-  if (auto chosen = variable("GANTRY_DIR"); !chosen.empty()) return chosen;
-  if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
-  auto temporary = variable("TMPDIR");
-  if (temporary.empty()) temporary = "/tmp";
-  return fmt::format("{}/gantry-{}", temporary, ::geteuid());
-}
-
 Result<bool> directory_exists(const std::string& path) {
   struct stat facts{};
   if (::lstat(path.c_str(), &facts) == 0) return true;
-  if (errno != ENOENT) return tl::unexpected(system_error(path, errno));
+  if (errno != ENOENT) return tl::unexpected(not_makeable(path, errno));
   if (::stat(parent_of(path).c_str(), &facts) == 0) return false;
   return tl::unexpected(not_makeable(path, errno));
 }

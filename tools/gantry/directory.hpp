@@ -4,9 +4,6 @@
 
 namespace gantry::cli {
 
-/// The path that channel_directory(given) would return, without making it.
-[[nodiscard]] std::string directory_path(const std::string& given = {});
-
 /// False: it is not there, as before the first producer. Errors: nor is the folder it would be in.
 /// Whether one that is there is fit for use, list_channels() tells.
 [[nodiscard]] Result<bool> directory_exists(const std::string& path);

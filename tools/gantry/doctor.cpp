@@ -36,7 +36,7 @@ struct Diagnosis {
 // Only looks: what a doctor makes, nobody asked for.
 DirectoryState look_at_directory() {
   DirectoryState state;
-  state.path = directory_path();
+  state.path = channel_directory_path();
   const auto blame = [&state](const Error& error) {
     state.problem = error.message;
     state.mend = error.hint;

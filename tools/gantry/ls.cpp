@@ -75,7 +75,7 @@ std::string as_table(const std::vector<ChannelStatus>& channels) {
 }
 
 Result<void> ls(const LsOptions& options) {
-  const std::string directory = directory_path(options.directory);
+  const std::string directory = channel_directory_path(options.directory);
   if (const auto exists = directory_exists(directory); !exists)
     return tl::unexpected(exists.error());
   const auto channels = list_channels(directory);

@@ -28,6 +28,10 @@ int wrong_usage(std::string_view what, std::string_view hint) {
   return kExitUsage;
 }
 
+int no_command() {
+  return wrong_usage("no command", "see gantry --help");
+}
+
 std::string help_hint(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return fmt::format("see gantry {}--help", chosen.empty() ? "" : chosen[0]->get_name() + " ");
@@ -48,13 +52,13 @@ int show(const CLI::App& app, const CLI::ParseError& request) {
 }
 
 int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
-  if (argc < 2) return wrong_usage("no command", "see gantry --help");
+  if (argc < 2) return no_command();
   if (is_unknown_command(app, argv[1]))
     return wrong_usage(fmt::format("command '{}': there is no such command", argv[1]),
                        suggest(argv[1], command_names(app)));
   try {
     app.parse(argc, argv);
-    return exit_code;
+    return app.get_subcommands().empty() ? no_command() : exit_code;
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return show(app, error);
     return wrong_usage(error.what(), help_hint(app));
@@ -64,7 +68,7 @@ int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
 int run_main(int argc, char** argv) {
   CLI::App app("Moves big buffers between processes while your code keeps computing.", "gantry");
   int exit_code = 0;
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none: parse() says more than CLI11 would
   app.set_version_flag("--version", fmt::format("gantry {}", version()));
   app.footer("Example: head -c 1G /dev/zero | gantry put zeros & gantry get zeros | wc -c");
   add_run(app, exit_code);

@@ -4,7 +4,6 @@
 #include "commands.hpp"
 #include "ends.hpp"
 #include "errors.hpp"
-#include "limits.hpp"
 #include "options.hpp"
 #include "streams.hpp"
 
@@ -66,7 +65,7 @@ Result<Bytes> parse_message_size(std::string_view text) {
 }
 
 Result<unsigned> parse_slots(std::string_view text) {
-  return parse_number(text, 1, kMaxSlots).map([](std::uint64_t slots) {
+  return parse_number(text, 1, ChannelOptions::kMaxSlots).map([](std::uint64_t slots) {
     return static_cast<unsigned>(slots);
   });
 }

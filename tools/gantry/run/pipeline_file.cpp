@@ -12,7 +12,6 @@
 #include "errors.hpp"
 #include "fields.hpp"
 #include "graph.hpp"
-#include "limits.hpp"
 #include "output.hpp"
 #include "settings.hpp"
 #include "suggest.hpp"
@@ -176,7 +175,7 @@ Result<Channel> Reader::read_channel(const Entry& entry) const {
   if (!from) return tl::unexpected(from.error());
   const auto to = stage_of(fields, "to");
   if (!to) return tl::unexpected(to.error());
-  const auto slots = fields.number("slots", 1, cli::kMaxSlots, Channel::kDefaultSlots);
+  const auto slots = fields.number("slots", 1, ChannelOptions::kMaxSlots, Channel::kDefaultSlots);
   if (!slots) return tl::unexpected(slots.error());
   const auto budget = read_budget(fields);
   if (!budget) return tl::unexpected(budget.error());
@@ -241,6 +240,8 @@ Result<void> Reader::check_acyclic(const Fields& fields, const Channel& channel)
 
 Result<std::string> read_text(const std::string& path) {
   constexpr const char* kHint = "name a pipeline file (docs/formats/pipeline-file.md)";
+  if (path.empty())
+    return tl::unexpected(Error{Code::invalid_argument, "FILE: its name is empty", kHint});
   std::error_code error;
   if (std::filesystem::is_directory(path, error))
     return tl::unexpected(cli::system_error(path, EISDIR, kHint));
