@@ -31,6 +31,9 @@ function(gantry_test name)
     return()
   endif()
   cmake_parse_arguments(arg "" "" "LIBRARIES;LABELS" ${ARGN})
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)  # an empty value would swallow the next word
+  endif()
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE gantry gantry_private GTest::gmock GTest::gtest_main
                                         ${arg_LIBRARIES})
