@@ -1,4 +1,4 @@
-#include "memory/free_ranges.hpp"
+#include "memory/pool/free_ranges.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,26 +10,26 @@ namespace {
 
 TEST(FreeRanges, TakesTheLowestThatFits) {
   FreeRanges free(100);
-  EXPECT_EQ(free.take(10), 0u);
-  EXPECT_EQ(free.take(20), 10u);
-  EXPECT_EQ(free.take(30), 30u);
+  EXPECT_EQ(free.take(10, 1), 0u);
+  EXPECT_EQ(free.take(20, 1), 10u);
+  EXPECT_EQ(free.take(30, 1), 30u);
   free.give(10, 20);
-  EXPECT_EQ(free.take(25), 60u);
-  EXPECT_EQ(free.take(20), 10u);
-  EXPECT_EQ(free.take(16), std::nullopt);
+  EXPECT_EQ(free.take(25, 1), 60u);
+  EXPECT_EQ(free.take(20, 1), 10u);
+  EXPECT_EQ(free.take(16, 1), std::nullopt);
 }
 
 TEST(FreeRanges, JoinsNeighboursOnBothSides) {
   FreeRanges free(30);
-  ASSERT_EQ(free.take(10), 0u);
-  ASSERT_EQ(free.take(10), 10u);
-  ASSERT_EQ(free.take(10), 20u);
+  ASSERT_EQ(free.take(10, 1), 0u);
+  ASSERT_EQ(free.take(10, 1), 10u);
+  ASSERT_EQ(free.take(10, 1), 20u);
   free.give(0, 10);
   free.give(20, 10);
-  EXPECT_EQ(free.take(20), std::nullopt);
+  EXPECT_EQ(free.take(20, 1), std::nullopt);
   free.give(10, 10);
   EXPECT_TRUE(free.is_all_free());
-  EXPECT_EQ(free.take(30), 0u);
+  EXPECT_EQ(free.take(30, 1), 0u);
 }
 
 // Against the plainest model there is: a byte for each byte.
@@ -43,7 +43,7 @@ TEST(FreeRanges, AgreesWithAMapOfBytesUnderRandomUse) {
     for (int step = 0; step < 400; ++step) {
       if (random() % 2 == 0 || taken.empty()) {
         const Bytes size = 1 + random() % 40;
-        const auto offset = free.take(size);
+        const auto offset = free.take(size, 1);
         Bytes run = 0, first = kSize;
         for (Bytes i = 0; i < kSize && first == kSize; ++i) {
           run = used[i] ? 0 : run + 1;

@@ -21,7 +21,7 @@ TEST(Pool, GivesAlignedBlocksOutOfOneSlab) {
   auto small = pool.allocate(1);
   auto large = pool.allocate(3 * kMiB + 1);
   ASSERT_TRUE(small && large);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small->bytes().data()) % Pool::kAlignment, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small->bytes().data()) % Pool::kLineAlignment, 0u);
   EXPECT_EQ(large->bytes().size(), 3 * kMiB + 1);
   EXPECT_EQ(small->slab(), large->slab());
   const auto region = pool.slab(large->slab());

@@ -1,0 +1,66 @@
+#pragma once  // memory/pool/size_class.hpp: which size a block really gets.
+
+#include <array>
+#include <bit>
+#include <gantry/types.hpp>
+
+namespace gantry {
+
+// Capacities go in steps, so that what one block leaves another can use: multiples of 64 bytes to
+// 256, then four steps to each power of two up to 64 KiB and sixteen above, and whole pages from a
+// page on. So at most a fifth of a small block and a sixteenth of a large one is lost.
+
+inline constexpr Bytes kLine = 64;
+inline constexpr Bytes kPage = 4096;
+/// Capacities up to this are numbered classes; larger ones are known by their size alone.
+inline constexpr Bytes kLargestClass = Bytes{64} << 10;
+
+[[nodiscard]] constexpr Bytes round_up(Bytes size, Bytes grain) noexcept {
+  return (size + grain - 1) & ~(grain - 1);  // grain: a power of two
+}
+
+/// The capacity for `size`, which is at least 1 and at most half the address space.
+[[nodiscard]] constexpr Bytes capacity_for(Bytes size) noexcept {
+  const Bytes power = std::bit_floor(size);
+  const Bytes step = power / (size > kLargestClass ? 16 : 4);
+  const Bytes least = size > kPage - kPage / 8 ? kPage : kLine;
+  return round_up(size, step > least ? step : least);
+}
+
+/// How a capacity is aligned by itself.
+[[nodiscard]] constexpr Bytes alignment_of(Bytes capacity) noexcept {
+  return capacity >= kPage ? kPage : kLine;
+}
+
+namespace detail {
+// For each multiple of 64 bytes the number of its class, and how many classes there are.
+struct ClassTable {
+  std::array<std::uint8_t, kLargestClass / kLine + 1> number{};
+  std::array<std::uint32_t, 64> capacity{};
+  unsigned count = 0;
+};
+consteval ClassTable make_class_table() {
+  ClassTable table;
+  for (Bytes size = kLine; size <= kLargestClass; size += kLine) {
+    const Bytes capacity = capacity_for(size);
+    if (table.count == 0 || table.capacity[table.count - 1] != capacity)
+      table.capacity[table.count++] = static_cast<std::uint32_t>(capacity);
+    table.number[size / kLine] = static_cast<std::uint8_t>(table.count - 1);
+  }
+  return table;
+}
+inline constexpr ClassTable kClassTable = make_class_table();
+}  // namespace detail
+
+inline constexpr unsigned kClasses = detail::kClassTable.count;
+inline constexpr unsigned kNoClass = ~0u;
+
+/// Needs size <= kLargestClass.
+[[nodiscard]] constexpr unsigned class_of(Bytes size) noexcept {
+  return detail::kClassTable.number[(size + kLine - 1) / kLine];
+}
+[[nodiscard]] constexpr Bytes class_capacity(unsigned number) noexcept {
+  return detail::kClassTable.capacity[number];
+}
+
+}  // namespace gantry
