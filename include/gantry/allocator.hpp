@@ -53,8 +53,7 @@ class PoolAllocator {
 
   [[nodiscard]] T* allocate(std::size_t count) {
     if (count > ~Bytes{0} / sizeof(T)) throw std::bad_array_new_length();
-    std::byte* const data =
-        detail::allocate_detached(pool_, count * sizeof(T), alignof(T), tag_);
+    std::byte* const data = detail::allocate_detached(pool_, count * sizeof(T), alignof(T), tag_);
     if (data == nullptr) throw std::bad_alloc();
     return reinterpret_cast<T*>(data);
   }

@@ -134,8 +134,8 @@ class Block {
 };
 
 enum class When {
-  at_growth,   ///< For a whole slab when it is made.
-  on_demand,   ///< For what is asked for, when it is first asked for.
+  at_growth,  ///< For a whole slab when it is made.
+  on_demand,  ///< For what is asked for, when it is first asked for.
 };
 
 struct PoolOptions {

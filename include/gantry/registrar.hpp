@@ -22,12 +22,12 @@ struct RegistrarReport {
   std::uint64_t registrations = 0;  ///< Now.
   Bytes bytes = 0;                  ///< Now.
   Bytes peak_bytes = 0;
-  Bytes budget_bytes = 0;             ///< 0: none.
-  std::uint64_t made = 0;             ///< Registrations ever made.
-  std::uint64_t reused = 0;           ///< Asked for inside one that was there already.
-  std::uint64_t failed = 0;           ///< Refused, by the device or by the budget.
-  std::chrono::nanoseconds time{};    ///< Spent in registering and unregistering.
-  std::string last_error;             ///< Empty: never one.
+  Bytes budget_bytes = 0;           ///< 0: none.
+  std::uint64_t made = 0;           ///< Registrations ever made.
+  std::uint64_t reused = 0;         ///< Asked for inside one that was there already.
+  std::uint64_t failed = 0;         ///< Refused, by the device or by the budget.
+  std::chrono::nanoseconds time{};  ///< Spent in registering and unregistering.
+  std::string last_error;           ///< Empty: never one.
 };
 
 class Registrar;

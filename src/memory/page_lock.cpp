@@ -81,9 +81,8 @@ class PageLock final : public Registrar {
 }  // namespace
 
 Result<std::shared_ptr<Registrar>> make_page_lock_registrar(const RegistrarOptions& options) {
-  return guarded([&]() -> Result<std::shared_ptr<Registrar>> {
-    return std::make_shared<PageLock>(options);
-  });
+  return guarded(
+      [&]() -> Result<std::shared_ptr<Registrar>> { return std::make_shared<PageLock>(options); });
 }
 
 }  // namespace gantry

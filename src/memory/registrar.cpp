@@ -53,8 +53,8 @@ struct Registrar::State {
   void note_failed_leave(int error) noexcept {
     report.failed += 1;
     try {
-      report.last_error = fmt::format("{}: unregistering: {}", report.name,
-                                      std::generic_category().message(error));
+      report.last_error =
+          fmt::format("{}: unregistering: {}", report.name, std::generic_category().message(error));
     } catch (const std::bad_alloc&) {
       report.last_error.clear();  // counted all the same
     }

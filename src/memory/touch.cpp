@@ -13,8 +13,8 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kChunk = Bytes{16} << 20;    // what a thread takes at a time
-constexpr Bytes kPerThread = 2 * kChunk;     // a thread for less costs more than it saves
+constexpr Bytes kChunk = Bytes{16} << 20;  // what a thread takes at a time
+constexpr Bytes kPerThread = 2 * kChunk;   // a thread for less costs more than it saves
 
 int touch_here(ByteSpan memory, bool writable) noexcept {
   const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;

@@ -22,7 +22,7 @@ class BiasedLock {
   /// The owner's. False: a thief is inside or about to be; wait for it elsewhere, then try again.
   [[nodiscard]] bool enter() noexcept {
     busy_.store(1, std::memory_order_relaxed);
-    light_fence();                                                 // [F]
+    light_fence();                                                  // [F]
     if (wanted_.load(std::memory_order_acquire) == 0) return true;  // [W]
     leave();
     return false;
@@ -32,7 +32,7 @@ class BiasedLock {
   /// A thief's: waits for the owner to be outside, which is a matter of nanoseconds.
   void steal() noexcept {
     wanted_.store(1, std::memory_order_relaxed);
-    heavy_fence();                                                              // [F]
+    heavy_fence();                                                                 // [F]
     while (busy_.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // [B]
   }
   void hand_back() noexcept { wanted_.store(0, std::memory_order_release); }  // [W]

@@ -54,9 +54,9 @@ Result<PoolState::Need> PoolState::need_for(Bytes size, const BlockOptions& opti
                 fmt::format("a block of {} bytes aligned to {}: the limit is {} bytes", size,
                             alignment, options_.budget_bytes),
                 "split it, or raise the budget if the machine has the memory");
-  if (alignment > kPage)
-    return Need{size, round_up(size, kPage), alignment, kNoClass, true};
-  const Bytes capacity = capacity_for(std::max(size, alignment));
+  if (alignment > kPage) return Need{size, round_up(size, kPage), alignment, kNoClass, true};
+  // Between a line and a page nothing but a page keeps every piece of a run aligned.
+  const Bytes capacity = capacity_for(alignment > kLine ? std::max(size, kPage) : size);
   const unsigned size_class = capacity <= kLargestClass ? class_of(capacity) : kNoClass;
   return Need{size, capacity, alignment_of(capacity), size_class, false};
 }
@@ -74,7 +74,9 @@ inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
 
 // What the thread has kept, or null. Nothing but plain sizes comes by here.
 Extent* PoolState::near_allocate(Bytes size, Bytes alignment, ThreadCache* cache) noexcept {
-  if (alignment > kLine || size - 1 >= options_.budget_bytes || !maker_.is_this()) return nullptr;
+  if (alignment > kLine || (alignment & (alignment - 1)) != 0 ||
+      size - 1 >= options_.budget_bytes || !maker_.is_this())
+    return nullptr;
   unsigned size_class = kNoClass;
   Bytes capacity = 0;
   if (size <= kLargestClass)
@@ -102,9 +104,9 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
 Result<Block> PoolState::far_allocate(Bytes size, const BlockOptions& options, ThreadCache* cache,
                                       Extent* extent) {
   if (!maker_.is_this())
-    return tl::unexpected(named({Code::invalid_argument,
-                                 "it is of the process that forked this one",
-                                 "make a pool in this process"}));
+    return tl::unexpected(
+        named({Code::invalid_argument, "it is of the process that forked this one",
+               "make a pool in this process"}));
   if (extent == nullptr) {
     auto need = need_for(size, options);
     if (!need) return tl::unexpected(named(std::move(need).error()));
@@ -198,8 +200,7 @@ void PoolState::slow_give_back(Extent& extent, ThreadCache* cache) noexcept {
     } else {
       // Half of what the thread keeps goes to the depot, for others; then there is room.
       for (unsigned i = ThreadCache::most(extent.size_class) / 2; i > 0; --i)
-        if (Extent* kept = cache->pop(extent.size_class, 0))
-          depot_[extent.size_class].push(*kept);
+        if (Extent* kept = cache->pop(extent.size_class, 0)) depot_[extent.size_class].push(*kept);
       if (!cache->push(extent)) to_slab(extent);
     }
   }

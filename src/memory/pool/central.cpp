@@ -16,8 +16,7 @@ std::optional<PoolState::Cut> PoolState::take(const Need& need) {
       return cut;
     }
   }
-  const unsigned many =
-      need.size_class == kNoClass ? 1 : ThreadCache::most(need.size_class) / 2;
+  const unsigned many = need.size_class == kNoClass ? 1 : ThreadCache::most(need.size_class) / 2;
   for (const unsigned pieces : {many, 1u}) {
     for (const auto& slab : slabs_)
       if (auto cut = this->cut(*slab, need, pieces)) return cut;

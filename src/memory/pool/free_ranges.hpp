@@ -12,16 +12,17 @@ namespace gantry {
 /// warm pages serve again. Only take() needs the heap; giving back cannot fail.
 class FreeRanges {
  public:
-  explicit FreeRanges(Bytes size) : size_(size) {
+  /// `base`: the address of the first byte, which alignments count from.
+  explicit FreeRanges(Bytes size, std::uintptr_t base = 0) : base_(base) {
     stock(1);
     insert(0, size);
   }
 
-  /// The offset of `size` bytes at a multiple of `alignment` (a power of two), now taken.
+  /// The offset of `size` bytes whose address is a multiple of `alignment`, a power of two.
   [[nodiscard]] std::optional<Bytes> take(Bytes size, Bytes alignment) {
     for (auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end(); ++fit) {
       const auto [room, begin] = *fit;
-      const Bytes offset = (begin + alignment - 1) & ~(alignment - 1);
+      const Bytes offset = ((base_ + begin + alignment - 1) & ~(alignment - 1)) - base_;
       if (offset < begin || offset - begin > room - size) continue;
       stock(taken_ + 3);  // what is left on both sides, and the place of each piece taken so far
       ++taken_;
@@ -100,7 +101,7 @@ class FreeRanges {
     spare_sizes_.push_back(by_size_.extract({size, offset}));
   }
 
-  Bytes size_;
+  std::uintptr_t base_;
   std::size_t taken_ = 0;  // pieces that are out
   ByOffset by_offset_;     // offset to length
   BySize by_size_;         // length and offset of the same

@@ -26,7 +26,8 @@ Result<void> PoolState::grow(const Need& need) {
 // How large the new slab may be. Empty slabs make room; only here is anything ever unregistered.
 Result<Bytes> PoolState::fit_budget(const Need& need) {
   // A whole slab, if one fits; else what is needed and no more. An alignment may cost its own size.
-  const Bytes least = round_up(need.capacity + (need.alignment > kPage ? need.alignment : 0), kPage);
+  const Bytes least =
+      round_up(need.capacity + (need.alignment > kPage ? need.alignment : 0), kPage);
   Bytes wanted = std::max(least, round_up(options_.slab_bytes, kPage));
   std::unique_ptr<Slab> dropped;  // goes after the lock
   {
@@ -64,8 +65,7 @@ Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
 Result<DeviceKey> PoolState::key_for(const Extent& extent, const Registrar& registrar) {
   using State = SlabRegistration::State;
   if (!maker_.is_this())
-    return fail(Code::invalid_argument,
-                "the registration is of the process that forked this one",
+    return fail(Code::invalid_argument, "the registration is of the process that forked this one",
                 "make a pool in this process");
   for (std::size_t i = 0; i < options_.registrars.size(); ++i) {
     if (options_.registrars[i].get() != &registrar) continue;

@@ -60,9 +60,9 @@ Result<Tag> PoolState::tag(std::string_view name) {
     const Tag tag{static_cast<std::uint32_t>(found - tags_.begin())};
     if (found != tags_.end()) return tag;
     if (tags_.size() >= kMost)
-      return tl::unexpected(named({Code::too_large,
-                                   fmt::format("tag '{}': there are {} already", name, kMost),
-                                   "use one tag for a kind of blocks, not for each block"}));
+      return tl::unexpected(
+          named({Code::too_large, fmt::format("tag '{}': there are {} already", name, kMost),
+                 "use one tag for a kind of blocks, not for each block"}));
     tags_.emplace_back(name);
     return tag;
   });
@@ -97,7 +97,8 @@ Result<Block> PoolState::adopt(std::byte* data) {
   std::uint32_t detached = extent->detached.load(std::memory_order_relaxed);
   do
     if (detached == 0) return refuse("a block that was not detached, or adopted already");
-  while (!extent->detached.compare_exchange_weak(detached, detached - 1, std::memory_order_relaxed));
+  while (
+      !extent->detached.compare_exchange_weak(detached, detached - 1, std::memory_order_relaxed));
   return block_of(*extent);
 }
 

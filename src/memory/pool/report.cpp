@@ -16,8 +16,9 @@ std::uint32_t coarse_ms() noexcept {
 }
 
 std::string megabytes(Bytes bytes) {
-  return bytes < (Bytes{1} << 20) ? fmt::format("{} bytes", bytes)
-                                  : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+  return bytes < (Bytes{1} << 20)
+             ? fmt::format("{} bytes", bytes)
+             : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace
@@ -47,11 +48,10 @@ std::string PoolState::largest_holders() const {
   constexpr std::size_t kNamed = 3;
   std::string text;
   for (const Holder& holder : holders()) {
-    text += fmt::format("{} {}: {} in {} block{}, the oldest {:.1f} s old",
-                        text.empty() ? "; held by" : ",",
-                        holder.tag.empty() ? "(untagged)" : holder.tag, megabytes(holder.bytes),
-                        holder.blocks, holder.blocks == 1 ? "" : "s",
-                        static_cast<double>(holder.oldest.count()) / 1000);
+    text += fmt::format(
+        "{} {}: {} in {} block{}, the oldest {:.1f} s old", text.empty() ? "; held by" : ",",
+        holder.tag.empty() ? "(untagged)" : holder.tag, megabytes(holder.bytes), holder.blocks,
+        holder.blocks == 1 ? "" : "s", static_cast<double>(holder.oldest.count()) / 1000);
     if (static_cast<std::size_t>(std::count(text.begin(), text.end(), ':')) == kNamed) break;
   }
   return text;
@@ -81,7 +81,8 @@ PoolReport PoolState::report() {
   report.kept_bytes = cut_bytes_ - std::min(cut_bytes_, in_blocks);
   for (const auto& slab : slabs_)
     report.largest_free_bytes = std::max(report.largest_free_bytes, slab->free.largest());
-  for (const auto& registrar : options_.registrars) report.registrars.push_back(registrar->report());
+  for (const auto& registrar : options_.registrars)
+    report.registrars.push_back(registrar->report());
   report.registration_errors = registration_errors_;
   report.holders = holders();
   return report;

@@ -12,7 +12,10 @@ constexpr Bytes kPagesAWord = 64;
 }  // namespace
 
 Slab::Slab(PoolState& owner, std::uint32_t given, std::shared_ptr<Region> memory, bool is_present)
-    : pool(owner), number(given), region(std::move(memory)), free(region->size()) {
+    : pool(owner),
+      number(given),
+      region(std::move(memory)),
+      free(region->size(), reinterpret_cast<std::uintptr_t>(region->data())) {
   const Bytes words = region->size() / kPage / kPagesAWord + 1;
   pages_ = std::make_unique<std::atomic<std::uint64_t>[]>(words);
   if (is_present)

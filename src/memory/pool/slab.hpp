@@ -61,9 +61,9 @@ struct Slab {
   PoolState& pool;
   const std::uint32_t number;
   const std::shared_ptr<Region> region;
-  FreeRanges free;                            // under the pool's lock
-  std::map<Bytes, Extent*> extents;    // under the pool's lock; by offset, all that are out
-  std::mutex registering;                     // lazily
+  FreeRanges free;                   // under the pool's lock
+  std::map<Bytes, Extent*> extents;  // under the pool's lock; by offset, all that are out
+  std::mutex registering;            // lazily
   std::array<SlabRegistration, Pool::kMaxRegistrars> registrations;
   std::unique_ptr<Slab> next_dropped;
 

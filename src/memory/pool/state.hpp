@@ -34,9 +34,7 @@ class PoolState {
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const MakerProcess& maker() const noexcept { return maker_; }
-  [[nodiscard]] static Extent* extent_of(const Block& block) noexcept {
-    return block.extent_;
-  }
+  [[nodiscard]] static Extent* extent_of(const Block& block) noexcept { return block.extent_; }
   /// Gives a cache whose thread has ended to whoever comes next. Any thread.
   [[nodiscard]] std::shared_ptr<ThreadCache> new_cache();
 
@@ -99,11 +97,11 @@ class PoolState {
   std::map<std::uintptr_t, Slab*> by_address_;
   std::uint32_t next_slab_ = 1;  // never used twice: another process must not mistake a new one
   Bytes slab_bytes_ = 0;
-  Bytes cut_bytes_ = 0;       // in pieces
+  Bytes cut_bytes_ = 0;  // in pieces
   Bytes peak_cut_bytes_ = 0;
   std::array<ExtentList, kClasses> depot_;
   std::deque<Extent> extents_;  // all there ever were; addresses stay
-  ExtentList spare_extents_;           // of these, standing for nothing
+  ExtentList spare_extents_;    // of these, standing for nothing
   std::vector<std::shared_ptr<ThreadCache>> caches_;
   std::vector<std::string> tags_;
   std::vector<std::string> registration_errors_;
