@@ -1,21 +1,13 @@
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <gantry/registrar.hpp>
 #include <map>
 
-#include "base/result.hpp"
+#include "base/memlock.hpp"
 
 namespace gantry {
 namespace {
-
-std::string limit_text() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
-  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
-  return fmt::format("{} KiB", limit.rlim_cur >> 10);
-}
 
 // Locks are of whole pages and do not nest, but two registrations may share a page at their edges:
 // those are counted.
@@ -34,24 +26,18 @@ class PageLock final : public Registrar {
       return Keys{};
     }
     const int error = errno;
-    if (first == 0) edges_.erase(pages.first);
-    if (pages.last != pages.first && last == 0) edges_.erase(pages.last);
     unlock_between(pages);  // mlock() may have come half the way
+    for (const std::uintptr_t edge : {pages.first, pages.last}) unlock_unused(edge);
     if (error != ENOMEM && error != EPERM && error != EAGAIN) return fail_errno("mlock", error);
-    return fail(Code::out_of_memory,
-                fmt::format("locking {} bytes: the limit of locked memory is {}", memory.size(),
-                            limit_text()),
-                "raise it: ulimit -l, LimitMEMLOCK= of the service, or CAP_IPC_LOCK");
+    return fail_memlock(fmt::format("locking {} bytes", memory.size()), error);
   }
 
   int do_unregister(const Keys&, ByteSpan memory) noexcept override {
     const Pages pages = pages_of(memory);
     int error = unlock_between(pages);
     for (const std::uintptr_t edge : {pages.first, pages.last}) {
-      const auto found = edges_.find(edge);
-      if (found == edges_.end() || --found->second != 0) continue;
-      edges_.erase(found);
-      if (::munlock(at(edge), page_) != 0) error = errno;
+      if (const auto found = edges_.find(edge); found != edges_.end()) --found->second;
+      if (const int failed = unlock_unused(edge); failed != 0) error = failed;
     }
     return error;
   }
@@ -71,7 +57,17 @@ class PageLock final : public Registrar {
   int unlock_between(Pages pages) const noexcept {
     if (pages.last <= pages.first + page_) return 0;
     const auto begin = pages.first + page_;
-    return ::munlock(at(begin), pages.last - begin) == 0 ? 0 : errno;
+    return unlock(begin, pages.last - begin);
+  }
+  int unlock_unused(std::uintptr_t edge) noexcept {
+    const auto found = edges_.find(edge);
+    if (found == edges_.end() || found->second != 0) return 0;
+    edges_.erase(found);
+    return unlock(edge, page_);
+  }
+  // ENOMEM: some of it is not mapped any more, and with that not locked either.
+  static int unlock(std::uintptr_t begin, Bytes size) noexcept {
+    return ::munlock(at(begin), size) == 0 || errno == ENOMEM ? 0 : errno;
   }
 
   const std::uintptr_t page_ = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
