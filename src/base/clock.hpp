@@ -36,7 +36,9 @@ namespace gantry {
 struct ClockPair {
   std::uint64_t ticks = 0;
   std::uint64_t ns = 0;
-  [[nodiscard]] static ClockPair now() noexcept { return {read_ticks(), monotonic_ns()}; }
+  /// Reads again when this thread was stopped between the two: they lie within microseconds, on
+  /// all but a machine that never lets it run.
+  [[nodiscard]] static ClockPair now() noexcept;
 };
 
 /// Nanoseconds a tick, from `start` until now; waits until at least 1 ms lies between.

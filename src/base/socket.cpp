@@ -50,6 +50,17 @@ const sockaddr* as_sockaddr(const sockaddr_un& un) {
   return reinterpret_cast<const sockaddr*>(&un);
 }
 
+// A fork's copy of a listening socket outlives the process that would accept. Asked of the kernel's
+// own note of who called listen().
+bool is_peer_dead(int socket) {
+  const auto peer = peer_of(socket);
+  if (!peer || peer->pid <= 0) return false;  // of a process that we cannot see
+  const Fd life = peer_pidfd(socket, peer->pid);
+  if (!life) return errno == ESRCH;
+  pollfd entry{life.get(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)>;
 
 // Owns at once whatever descriptors came, so that no early return can leak one.
@@ -75,9 +86,9 @@ Result<Fd> listen_at(const std::string& directory, const std::string& file) {
   // Bound by mode, not by umask, which belongs to the whole process: nobody can connect before
   // listen(), and by then the mode stands.
   if (::bind(socket.get(), as_sockaddr(address.un), sizeof address.un) != 0)
-    return fail_errno(file);
-  if (::chmod(address.un.sun_path, 0600) != 0) return fail_errno(file);
-  if (::listen(socket.get(), 64) != 0) return fail_errno(file);
+    return fail_errno(directory + "/" + file);
+  if (::chmod(address.un.sun_path, 0600) != 0) return fail_errno(directory + "/" + file);
+  if (::listen(socket.get(), 64) != 0) return fail_errno(directory + "/" + file);
   return socket;
 }
 
@@ -86,8 +97,9 @@ Result<Fd> connect_to(const std::string& directory, const std::string& file, boo
   GANTRY_ASSIGN(const Address address, address_of(directory, file));
   // Not blocking: a listener whose backlog is full answers EAGAIN instead of hanging us.
   GANTRY_ASSIGN(Fd socket, make_socket(SOCK_NONBLOCK));
-  if (::connect(socket.get(), as_sockaddr(address.un), sizeof address.un) == 0) return socket;
-  if (errno == ECONNREFUSED) {
+  const bool connected = ::connect(socket.get(), as_sockaddr(address.un), sizeof address.un) == 0;
+  if (connected && !is_peer_dead(socket.get())) return socket;
+  if (connected || errno == ECONNREFUSED) {
     if (stale != nullptr) *stale = true;
     return fail(Code::not_found, file + ": nobody listens");
   }

@@ -16,6 +16,19 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr int kQuickTurns = 128;         // some microseconds of looking at the ring alone
 constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
 
+// A producer that is stopped must not keep its consumer from being interrupted.
+Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
+  std::array<pollfd, 2> entries{pollfd{socket, POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
+  while (::poll(entries.data(), entries.size(), poll_timeout_ms(deadline)) < 0)
+    if (errno != EINTR) return fail_errno("poll");
+  if (entries[1].revents != 0) return fail(Code::interrupted, "interrupted while joining");
+  if (entries[0].revents != 0) return receive_wire(socket, deadline);
+  const auto peer = peer_of(socket);
+  return fail(Code::timed_out,
+              fmt::format("the producer (process {}) does not answer", peer ? peer->pid : 0),
+              "it is stopped or has no time: let it go on (kill -CONT), or end it");
+}
+
 // Token of a held message: its slot above its sequence.
 constexpr unsigned kSequenceBits = 56;
 constexpr std::uint64_t token_of(std::uint32_t slot, std::uint64_t sequence) {
@@ -42,7 +55,9 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   for (int attempt = 1;; ++attempt) {
     GANTRY_ASSIGN(Fd socket, find_producer(impl->options_.directory, impl->name_,
                                            options.interrupt_descriptor, deadline));
-    auto joined = impl->join(std::move(socket));
+    const Deadline patience =
+        Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kHandshakeTime));
+    auto joined = impl->join(std::move(socket), patience);
     if (joined) return impl;
     Error& error = joined.error();
     if (error.code == Code::peer_gone && attempt < kTries && !deadline.passed()) continue;
@@ -51,13 +66,14 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   }
 }
 
-Result<void> Consumer::Impl::join(Fd socket) {
-  const Deadline deadline = Deadline::after(kHandshakeTime);
+Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   WirePacket hello;
   hello.kind = PacketKind::hello;
   hello.purpose = Purpose::join;
   GANTRY_TRY(send_wire(socket.get(), hello));
-  GANTRY_ASSIGN(Received welcome, expect_wire(socket.get(), PacketKind::welcome, 3, deadline));
+  GANTRY_ASSIGN(Received answer,
+                await_answer(socket.get(), options_.interrupt_descriptor, deadline));
+  GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 3));
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   producer_event_ = std::move(welcome.fds[1]);
@@ -86,7 +102,7 @@ Result<void> Consumer::Impl::join(Fd socket) {
 // The slabs there are already come first; see AnnouncedSlabs::introduce().
 Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
   for (;;) {
-    GANTRY_ASSIGN(Received received, receive_wire(socket, deadline));
+    GANTRY_ASSIGN(Received received, await_answer(socket, options_.interrupt_descriptor, deadline));
     if (received.closed || received.packet.kind != PacketKind::slab)
       return expect(std::move(received), PacketKind::ready, 0).map([](const auto&) {});
     GANTRY_TRY(slabs_.learn(received));

@@ -31,7 +31,7 @@ class Consumer::Impl final : public detail::Keeper,
 
  private:
   Impl() = default;
-  Result<void> join(Fd socket);
+  Result<void> join(Fd socket, Deadline deadline);
   Result<void> make_own_page();
   Result<void> await_ready(int socket, Deadline deadline);
 

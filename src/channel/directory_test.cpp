@@ -52,6 +52,14 @@ TEST(ChannelDirectory, RefusesWhatIsNoDirectory) {
   EXPECT_EQ(channel_directory("/no/such/folder").error().code, Code::not_found);
 }
 
+// A folder of the kernel's that is ours alone and takes no files, as a full disk would take none.
+TEST(Claim, SaysWhereNoSocketCanBeMadeAndWhatToDo) {
+  const auto claim = Claim::take("/proc/self/fd", "x");
+  ASSERT_FALSE(claim);
+  EXPECT_TRUE(claim.error().message.starts_with("/proc/self/fd/.x.sock.")) << claim.error().message;
+  EXPECT_EQ(claim.error().hint, "set GANTRY_DIR to a directory you can write to");
+}
+
 TEST(Claim, SweepsTheDeadAndSparesTheLiving) {
   const test::ScratchDirectory scratch;
   const auto live = Claim::take(scratch.path(), "live");

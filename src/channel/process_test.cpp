@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "base/event.hpp"
 #include "base/fd.hpp"
 #include "base/socket.hpp"
 #include "channel/rendezvous.hpp"
@@ -46,6 +47,11 @@ class Child {
   }
   [[noreturn]] static void hold() {  // in the child: until killed
     for (;;) ::pause();
+  }
+  void stop() const {  // returns when it stands still
+    ::kill(pid_, SIGSTOP);
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
   }
   int end(int signal) {
     ::kill(pid_, signal);
@@ -172,6 +178,25 @@ TEST_F(Processes, ListingSweepsTheDead) {
   EXPECT_TRUE(directory_.is_empty());
 }
 
+TEST_F(Processes, AStoppedProducerKeepsNobodyFromBeingInterrupted) {
+  Child child([this](const Child& self) {
+    auto out = make_producer("frames", options_);
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  child.stop();
+  const Fd interrupt = *make_event();
+  ring(interrupt.get());
+  options_.interrupt_descriptor = interrupt.get();
+  EXPECT_EQ(Consumer::open("frames", options_, soon()).error().code, Code::interrupted);
+  options_.interrupt_descriptor = -1;
+  const auto late = Consumer::open("frames", options_, Deadline::now());
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::timed_out);
+  EXPECT_THAT(late.error().message, testing::HasSubstr("does not answer"));
+}
+
 TEST_F(Processes, AForkedCopyIsDroppedWithoutHarm) {
   auto out = make_producer("frames", options_);
   ASSERT_TRUE(out);
@@ -182,8 +207,12 @@ TEST_F(Processes, AForkedCopyIsDroppedWithoutHarm) {
   ASSERT_TRUE(held);
   Child child([&](const Child&) {
     held->release();
-    { const Consumer dropped = std::move(*in); }
-    { const Producer dropped = std::move(*out); }
+    {
+      const Consumer dropped = std::move(*in);
+    }
+    {
+      const Producer dropped = std::move(*out);
+    }
     ::_exit(0);
   });
   EXPECT_EQ(child.wait(), 0);
@@ -211,6 +240,28 @@ class NoDescriptors {
   rlimit before_{};
   std::vector<Fd> taken_;
 };
+
+// The copy keeps the listening socket open, and nobody will ever accept from it.
+TEST_F(Processes, TheNameOfAKilledProducerIsFreeThoughAForkedCopyLives) {
+  std::array<int, 2> leash{};
+  ASSERT_EQ(::pipe(leash.data()), 0);
+  Child child([&](const Child& self) {
+    ::close(leash[1]);
+    const auto out = make_producer("frames", options_);
+    char byte = 0;
+    if (::fork() == 0) ::_exit(::read(leash[0], &byte, 1) == 0 ? 0 : 1);  // until we let go
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  child.end(SIGKILL);
+  const auto found = find_producer(directory_.path(), "frames", -1, Deadline::now());
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, Code::timed_out);
+  const auto out = make_producer("frames", options_);
+  EXPECT_TRUE(out) << out.error().message;
+  for (const int end : leash) ::close(end);
+}
 
 TEST_F(Processes, AConsumerOutOfDescriptorsSaysSoAndBlamesNobody) {
   auto out = make_producer("frames", options_);

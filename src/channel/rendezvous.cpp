@@ -88,7 +88,10 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   const std::string fresh_path = directory + "/" + fresh;
   const std::string path = directory + "/" + claim.file_;
   ::unlink(fresh_path.c_str());  // of a process with our number that died at just this point
-  GANTRY_ASSIGN(claim.listener_, listen_at(directory, fresh));
+  auto listener = listen_at(directory, fresh);
+  if (!listener && listener.error().hint.empty())
+    listener.error().hint = "set GANTRY_DIR to a directory you can write to";
+  GANTRY_ASSIGN(claim.listener_, std::move(listener));
   struct stat facts{};
   if (::stat(fresh_path.c_str(), &facts) != 0 || ::rename(fresh_path.c_str(), path.c_str()) != 0) {
     const int error = errno;

@@ -83,6 +83,19 @@ TEST_F(RunCleanup, AKilledGuardIsReportedOnceAndTheRunGoesOn) {
   EXPECT_THAT(scratch_.left_behind(), IsEmpty());
 }
 
+TEST_F(RunCleanup, AStoppedGuardHoldsNothingUp) {
+  Subprocess run(scratch_.command(kUntilResults));
+  ASSERT_TRUE(run.wait_errors("[waiting] here"));
+  const int guard = scratch_.guard_pid();
+  ASSERT_GT(guard, 0);
+  ASSERT_EQ(::kill(guard, SIGSTOP), 0);
+  std::ofstream(scratch_.results()) << "go on";
+  const auto ended = run.wait();
+  ASSERT_TRUE(ended) << "still running";
+  EXPECT_EQ(ended->status, 0) << ended->errors;
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
 TEST_F(RunCleanup, EndsWhatStagesLeaveRunning) {
   const Ended run = scratch_.run("[stages.family]\ncommand = ['{stage}', 'family']\n");
   EXPECT_EQ(run.status, 0) << run.errors;
@@ -120,6 +133,19 @@ TEST_F(RunCleanup, TheNextRunSweepsWhatDeadOnesLeft) {
   EXPECT_EQ(run.status, 0) << run.errors;
   EXPECT_THAT(scratch_.left_behind(), ElementsAre(alive));
   ::close(lock);
+}
+
+TEST_F(RunCleanup, ADirectoryThatStaysLockedIsNotWaitedForForEver) {
+  const Command command = scratch_.command("stages.a.command = ['true']\n");
+  std::filesystem::create_directories(scratch_.channels());
+  ASSERT_EQ(::chmod(scratch_.channels().c_str(), 0700), 0);
+  const int held = ::open(scratch_.channels().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  const Ended run = test::run(command);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.errors, HasSubstr(scratch_.channels() + ": another process keeps it locked"));
+  EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+  ::close(held);
 }
 
 TEST_F(RunCleanup, AReaderWhoDoesNotReadHoldsNothingUp) {

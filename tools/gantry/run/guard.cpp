@@ -70,6 +70,7 @@ Guard::Guard(Guard&& other) noexcept
 Guard::~Guard() {
   if (pid_ == 0) return;
   orders_.reset();
+  ::kill(pid_, SIGCONT);  // somebody may have stopped it: we would wait for ever
   reap_child(pid_);
 }
 

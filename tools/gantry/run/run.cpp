@@ -129,7 +129,7 @@ Result<void> run(const Arguments& arguments) {
   if (!job) return tl::unexpected(job.error());
   const Result<cli::Interrupt> interrupt = cli::Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
-  sweep_run_directories(job->base);
+  sweep_run_directories(job->base, *interrupt);
   std::vector<RunReport> reports;
   for (const Transport transport : job->transports) {
     auto report = run_once(job->pipeline, transport, job->base, job->options, *interrupt);

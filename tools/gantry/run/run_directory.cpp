@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <gantry/channel.hpp>
 
@@ -19,6 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLockFile = "/.runner";  // no channel's name begins with a dot
+constexpr std::chrono::seconds kLockTime{5};
+constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next run sweeps
 constexpr const char* kBaseHint = "set GANTRY_DIR to a directory you can write to";
 
 bool lock(const Descriptor& file, int operation) {
@@ -30,10 +33,22 @@ bool lock(const Descriptor& file, int operation) {
 }
 
 /// Held while run directories come and go, so that nobody takes a new one for a dead one. The
-/// library holds the same lock while channels come and go.
-Descriptor lock_base(const std::string& base) {
+/// library holds the same lock while channels come and go. Nobody waits for ever for a process
+/// that was stopped inside.
+Result<Descriptor> lock_base(const std::string& base, const cli::Interrupt& interrupt,
+                             std::chrono::seconds patience) {
+  constexpr std::chrono::milliseconds kAskAgain{1};  // flock() knows no time limit
+  const Deadline deadline = Deadline::after(patience);
   Descriptor directory(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return directory && lock(directory, LOCK_EX) ? std::move(directory) : Descriptor();
+  while (!lock(directory, LOCK_EX | LOCK_NB)) {
+    if (errno != EWOULDBLOCK) return tl::unexpected(cli::system_error(base, errno, kBaseHint));
+    if (deadline.passed())
+      return tl::unexpected(Error{Code::timed_out, base + ": another process keeps it locked",
+                                  "end the process that holds it (fuser -v " + base + ")"});
+    const auto waited = cli::wait_ready(-1, 0, interrupt, Deadline::after(kAskAgain));
+    if (!waited && waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
+  }
+  return directory;
 }
 
 Descriptor open_lock_file(const std::string& path, int flags) {
@@ -54,9 +69,10 @@ bool is_dead(const std::string& path) {
 
 }  // namespace
 
-Result<RunDirectory> RunDirectory::create(const std::string& base) {
-  const Descriptor base_lock = lock_base(base);
-  if (!base_lock) return tl::unexpected(cli::system_error(base, errno, kBaseHint));
+Result<RunDirectory> RunDirectory::create(const std::string& base,
+                                          const cli::Interrupt& interrupt) {
+  const Result<Descriptor> base_lock = lock_base(base, interrupt, kLockTime);
+  if (!base_lock) return tl::unexpected(base_lock.error());
   std::string path = fmt::format("{}/{}{}-XXXXXX", base, kRunPrefix, ::getpid());
   if (::mkdtemp(path.data()) == nullptr)
     return tl::unexpected(cli::system_error(base, errno, kBaseHint));
@@ -79,8 +95,8 @@ void remove_run_directory(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-void sweep_run_directories(const std::string& base) {
-  const Descriptor base_lock = lock_base(base);
+void sweep_run_directories(const std::string& base, const cli::Interrupt& interrupt) {
+  const Result<Descriptor> base_lock = lock_base(base, interrupt, kSweepTime);
   if (!base_lock) return;
   std::error_code error;
   for (fs::directory_iterator entry(base, error), end; !error && entry != end;

@@ -3,6 +3,7 @@
 #include <gantry/types.hpp>
 
 #include "descriptor.hpp"
+#include "interrupt.hpp"
 
 namespace gantry::run {
 
@@ -11,8 +12,10 @@ namespace gantry::run {
 /// belongs to a run that was killed. Dropping it removes the folder with all in it. Move-only.
 class RunDirectory {
  public:
-  /// Makes one in `base`, a directory as channel_directory() returns it.
-  [[nodiscard]] static Result<RunDirectory> create(const std::string& base);
+  /// Makes one in `base`, a directory as channel_directory() returns it. Errors: `timed_out` when
+  /// another process stays inside the lock of `base`; `interrupted`; `system`.
+  [[nodiscard]] static Result<RunDirectory> create(const std::string& base,
+                                                   const cli::Interrupt& interrupt);
 
   RunDirectory(RunDirectory&& other) noexcept;
   RunDirectory& operator=(RunDirectory&&) = delete;
@@ -29,7 +32,7 @@ class RunDirectory {
 /// With all in it. Never fails: what cannot go now, the next sweep removes.
 void remove_run_directory(const std::string& path);
 
-/// Removes the run directories in `base` whose runner is dead.
-void sweep_run_directories(const std::string& base);
+/// Removes the run directories in `base` whose runner is dead; none while `base` stays locked.
+void sweep_run_directories(const std::string& base, const cli::Interrupt& interrupt);
 
 }  // namespace gantry::run

@@ -9,7 +9,7 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
                            const SuperviseOptions& options, const cli::Interrupt& interrupt) {
   const Adoption adoption;
   const RaisedFileLimit file_limit;
-  Result<RunDirectory> directory = RunDirectory::create(base);
+  Result<RunDirectory> directory = RunDirectory::create(base, interrupt);
   if (!directory) return tl::unexpected(directory.error());
   Result<Guard> guard = Guard::start(directory->path());
   if (!guard) return tl::unexpected(guard.error());
