@@ -11,20 +11,21 @@
 
 namespace gantry {
 
-/// Keys count up from 1, so that no two registrations ever share one. The costs are busy time.
+struct FakeRegistrarOptions {
+  RegistrarOptions limits{};
+  std::chrono::nanoseconds cost{};         ///< Busy time of each registration and unregistration.
+  std::chrono::nanoseconds cost_a_page{};  ///< On top, for every 4 KiB.
+  std::string name = "fake";
+};
+
+/// Keys count up from 1, so that no two registrations ever share one.
 class FakeRegistrar final : public Registrar {
  public:
-  struct Options {
-    RegistrarOptions limits{};
-    std::chrono::nanoseconds cost{};         ///< Of each registration and each unregistration.
-    std::chrono::nanoseconds cost_a_page{};  ///< On top, for every 4 KiB.
-    std::string name = "fake";
-  };
-
-  [[nodiscard]] static std::shared_ptr<FakeRegistrar> create(const Options& options = {}) {
+  [[nodiscard]] static std::shared_ptr<FakeRegistrar> create(
+      const FakeRegistrarOptions& options = {}) {
     return std::make_shared<FakeRegistrar>(options);
   }
-  explicit FakeRegistrar(const Options& options)
+  explicit FakeRegistrar(const FakeRegistrarOptions& options)
       : Registrar(options.name, options.limits),
         cost_(options.cost),
         cost_a_page_(options.cost_a_page) {}

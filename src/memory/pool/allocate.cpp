@@ -72,11 +72,13 @@ inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
   return Block(extent, data, size);
 }
 
-// What the thread has kept, or null. Nothing but plain sizes comes by here.
+// What the thread has kept, or null. Special alignments and errors do not come by here.
 Extent* PoolState::near_allocate(Bytes size, Bytes alignment, ThreadCache* cache) noexcept {
-  if (alignment > kLine || (alignment & (alignment - 1)) != 0 ||
+  if (alignment > kPage || (alignment & (alignment - 1)) != 0 ||
       size - 1 >= options_.budget_bytes || !maker_.is_this())
     return nullptr;
+  const Bytes asked = size;
+  if (alignment > kLine) size = std::max(size, kPage);  // as need_for() does
   unsigned size_class = kNoClass;
   Bytes capacity = 0;
   if (size <= kLargestClass)
@@ -86,7 +88,7 @@ Extent* PoolState::near_allocate(Bytes size, Bytes alignment, ThreadCache* cache
   if (cache == nullptr || !cache->lock.enter()) return nullptr;
   Extent* const extent = cache->pop(size_class, capacity);
   if (extent != nullptr) {
-    count_allocation(*cache, size);
+    count_allocation(*cache, asked);
     cache->reuses.add(1);
   }
   cache->lock.leave();
