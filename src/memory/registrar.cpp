@@ -149,7 +149,7 @@ Result<void> Registrar::add(ByteSpan memory) {
   // The entry first: once the device knows the memory nothing may fail any more.
   const auto entry = state.ranges.emplace(address(memory.data()), Range{memory, 0, 0, 0}).first;
   const std::uint64_t started = monotonic_ns();
-  auto keys = do_register(memory);
+  auto keys = guarded([&] { return do_register(memory); });
   state.charge(started);
   if (!keys) {
     state.ranges.erase(entry);

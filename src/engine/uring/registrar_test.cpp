@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <liburing.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -92,6 +95,44 @@ TEST_F(UringRegistrar, OneBufferIsAtMostAGigabyte) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::too_large);
   EXPECT_FALSE(refused.error().hint.empty());
+}
+
+TEST_F(UringRegistrar, ARefusalCostsNoSlot) {
+  const auto registrar = *make_uring_registrar(on_ring(2));
+  void* const hole = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(hole, MAP_FAILED);
+  for (int i = 0; i < 5; ++i) {
+    const auto refused = registrar->enroll({static_cast<std::byte*>(hole), kPage});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  }
+  ::munmap(hole, kPage);
+  EXPECT_TRUE(registrar->enroll(bytes_));
+}
+
+/// 0 if fixing above a limit of 64 KiB is refused as it should be.
+int refused_above_limit(ByteSpan memory) {
+  const rlimit limit{64 << 10, 64 << 10};
+  if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 10;
+  if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 11;
+  const auto registrar = make_uring_registrar();
+  if (!registrar) return 12;
+  const auto refused = (*registrar)->enroll(memory);
+  if (refused) return 13;
+  const Error& error = refused.error();
+  if (error.code != Code::out_of_memory) return 14;
+  if (error.message.find("the limit of locked memory is 64 KiB") == std::string::npos) return 15;
+  return error.hint.find("ulimit -l") == std::string::npos ? 16 : 0;
+}
+
+TEST_F(UringRegistrar, TheLimitOfLockedMemoryIsNamed) {
+  std::vector<std::byte> bytes(1 << 20, std::byte{1});
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(refused_above_limit(bytes));
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(UringRegistrar, OutlivesTheUsersDescriptorAndGivesTheTableBack) {

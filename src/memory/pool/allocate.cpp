@@ -104,25 +104,25 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
 
 // `extent`: what the near way found, but without its pages; or null.
 Result<Block> PoolState::far_allocate(Bytes size, const BlockOptions& options, ThreadCache* cache,
-                                      Extent* extent) {
-  if (!maker_.is_this())
-    return tl::unexpected(
-        named({Code::invalid_argument, "it is of the process that forked this one",
-               "make a pool in this process"}));
-  if (extent == nullptr) {
-    auto need = need_for(size, options);
-    if (!need) return tl::unexpected(named(std::move(need).error()));
-    GANTRY_ASSIGN(extent, slow_allocate(*need, cache));
-  }
-  if (!extent->present) {
-    auto made = extent->slab->make_present(extent->offset(), extent->capacity);
-    if (!made) {
-      static_cast<void>(hand_out(*extent, size, options.tag));  // and back
-      return tl::unexpected(named(std::move(made).error()));
+                                      Extent* extent) noexcept {
+  return guarded([&]() -> Result<Block> {
+    if (!maker_.is_this())
+      return tl::unexpected(
+          named({Code::invalid_argument, "it is of the process that forked this one",
+                 "make a pool in this process"}));
+    if (extent == nullptr) {
+      auto need = need_for(size, options);
+      if (!need) return tl::unexpected(named(std::move(need).error()));
+      GANTRY_ASSIGN(extent, slow_allocate(*need, cache));
     }
-    extent->present = true;
-  }
-  return hand_out(*extent, size, options.tag);
+    Block block = hand_out(*extent, size, options.tag);
+    if (!extent->present) {
+      auto made = extent->slab->make_present(extent->offset(), extent->capacity);
+      if (!made) return tl::unexpected(named(std::move(made).error()));
+      extent->present = true;
+    }
+    return block;
+  });
 }
 
 // Counts the block, too: whoever comes back with a piece has allocated.

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 #include "memory/pool/state.hpp"
 
@@ -38,7 +39,9 @@ std::optional<PoolState::Cut> PoolState::cut(Slab& slab, const Need& need, unsig
   if (!offset) return std::nullopt;
   Cut cut;
   for (unsigned i = pieces; i-- > 0;) {
-    Extent& extent = *spare_extents_.pop();
+    Extent* const spare = spare_extents_.pop();
+    GANTRY_ASSERT(spare != nullptr);  // stocked above
+    Extent& extent = *spare;
     extent.slab = &slab;
     extent.data = slab.at(*offset + i * need.capacity);
     extent.capacity = need.capacity;

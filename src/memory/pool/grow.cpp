@@ -14,11 +14,11 @@ Result<void> PoolState::grow(const Need& need) {
   if (!slab) return tl::unexpected(named(std::move(slab).error()));
   const std::lock_guard lock(mutex_);
   slabs_.reserve(slabs_.size() + 1);
-  by_address_.emplace(reinterpret_cast<std::uintptr_t>((*slab)->region->data()), slab->get());
-  slab_bytes_ += (*slab)->region->size();
   for (const SlabRegistration& registration : (*slab)->registrations)
     if (registration.state.load(std::memory_order_acquire) == SlabRegistration::State::refused)
       note_refusal(**slab, registration);
+  by_address_.emplace(reinterpret_cast<std::uintptr_t>((*slab)->region->data()), slab->get());
+  slab_bytes_ += (*slab)->region->size();  // from here on nothing fails
   slabs_.push_back(std::move(*slab));
   return {};
 }

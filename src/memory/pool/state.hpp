@@ -57,7 +57,7 @@ class PoolState {
   // allocate.cpp
   [[nodiscard]] Extent* near_allocate(Bytes size, Bytes alignment, ThreadCache* cache) noexcept;
   [[nodiscard]] Result<Block> far_allocate(Bytes size, const BlockOptions& options,
-                                           ThreadCache* cache, Extent* extent);
+                                           ThreadCache* cache, Extent* extent) noexcept;
   [[nodiscard]] Result<Need> need_for(Bytes size, const BlockOptions& options) const;
   [[nodiscard]] Block hand_out(Extent& extent, Bytes size, Tag tag) noexcept;
   [[nodiscard]] Result<Extent*> slow_allocate(const Need& need, ThreadCache* cache);
