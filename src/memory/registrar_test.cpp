@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
+#include <latch>
 #include <optional>
 #include <random>
 #include <thread>
@@ -158,6 +159,20 @@ TEST(Registrar, AFailedUnregisteringIsToldAndForgotten) {
   EXPECT_THAT(fake->report().last_error, HasSubstr("unregistering"));
 }
 
+TEST(Registrar, AChildsDropsDoNotReachTheDevice) {
+  const auto fake = FakeRegistrar::create();
+  std::vector<std::byte> bytes(100);
+  auto known = *fake->enroll(bytes);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    known = {};
+    ::_exit(fake->live() == 1 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Registrar, CountsTheTimeOfTheDevice) {
   const std::chrono::milliseconds cost(2);
   const auto fake = FakeRegistrar::create({.cost = cost});
@@ -201,12 +216,14 @@ TEST(Registrar, ThreadsMayShareRanges) {
   const auto fake = FakeRegistrar::create();
   std::vector<std::byte> bytes(kSize);
   std::atomic<int> odd{0};
+  std::latch together(4);
   std::vector<std::thread> threads;
   for (unsigned who = 0; who < 4; ++who)
     threads.emplace_back([&, who] {
       std::mt19937 random(who);
       std::vector<Registration> held(4);
-      for (int i = 0; i < 3000; ++i) {
+      together.arrive_and_wait();
+      for (int i = 0; i < 20000; ++i) {
         const std::size_t begin = random() % kSize;
         auto known = fake->enroll(ByteSpan(bytes).subspan(begin, 1 + random() % (kSize - begin)));
         if (!known && known.error().code != Code::already_exists) ++odd;
@@ -282,6 +299,7 @@ TEST_F(PageLock, ARefusalLeavesNothingLockedThatWasNot) {
   const auto kept = enroll(100, 100);
   ::munmap(memory_.data() + 5 * kPage, kPage);
   EXPECT_FALSE(registrar_->enroll(memory_.subspan(kPage / 2, 6 * kPage)));
+  EXPECT_FALSE(registrar_->enroll(memory_.subspan(kPage, 6 * kPage)));
   EXPECT_EQ(pages_locked(), 1);
 }
 

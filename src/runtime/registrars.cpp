@@ -51,8 +51,7 @@ std::string_view to_string(RegistrarKind kind) noexcept {
   return "unknown";
 }
 
-Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind,
-                                                  const RegistrarSetup& setup) {
+Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind, const RegistrarSetup& setup) {
   switch (kind) {
     case RegistrarKind::page_lock:
       return make_page_lock_registrar(setup.limits);

@@ -124,11 +124,9 @@ class Domain {
     wanted->caps = FI_MSG | FI_RMA;
     wanted->mode = FI_CONTEXT;
     wanted->ep_attr->type = FI_EP_RDM;
-    wanted->domain_attr->mr_mode =
-        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    wanted->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     wanted->fabric_attr->prov_name = ::strdup(provider.c_str());  // freed by freeinfo()
-    const int status =
-        libfabric().getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, wanted, &info_);
+    const int status = libfabric().getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, wanted, &info_);
     libfabric().freeinfo(wanted);
     if (status == 0) return {};
     if (status != -FI_ENODATA && status != -FI_ENOSYS)
@@ -189,8 +187,8 @@ Result<std::shared_ptr<Registrar>> make_fabric_registrar(const FabricRegistrarOp
     if (!libfabric().missing.empty())
       return fail(Code::unsupported, "fabric: " + libfabric().missing, "apt install libfabric1");
     if (options.domain != nullptr)
-      return std::make_shared<FabricRegistrar>(
-          "fabric", options.limits, static_cast<fid_domain*>(options.domain), nullptr);
+      return std::make_shared<FabricRegistrar>("fabric", options.limits,
+                                               static_cast<fid_domain*>(options.domain), nullptr);
     auto own = std::make_unique<Domain>();
     GANTRY_TRY(own->open(options.provider));
     fid_domain* const domain = own->get();

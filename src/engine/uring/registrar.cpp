@@ -81,10 +81,10 @@ class UringRegistrar final : public Registrar {
                               memory.size(), kLargestBuffer),
                   "register pieces of at most 1 GiB, or give the pool smaller slabs");
     if (free_slots_.empty())
-      return fail(Code::out_of_memory,
-                  fmt::format("fixing {} bytes: all {} buffer slots are taken", memory.size(),
-                              slots_),
-                  "drop registrations that are not used, or ask for more slots");
+      return fail(
+          Code::out_of_memory,
+          fmt::format("fixing {} bytes: all {} buffer slots are taken", memory.size(), slots_),
+          "drop registrations that are not used, or ask for more slots");
     const unsigned slot = free_slots_.back();
     if (const int error = update_slot(ring_.get(), slot, memory); error != 0)
       return refused(memory, error);
@@ -131,8 +131,7 @@ Result<Fd> share_ring(int descriptor) {
   Fd ring(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (ring) return ring;
   if (errno != EBADF) return fail_errno("uring: duplicating the ring's descriptor");
-  return fail(Code::invalid_argument,
-              fmt::format("uring: descriptor {} is not open", descriptor));
+  return fail(Code::invalid_argument, fmt::format("uring: descriptor {} is not open", descriptor));
 }
 
 Result<void> make_table(const UringRegistrarOptions& options, int ring) {
@@ -167,8 +166,8 @@ Result<std::shared_ptr<Registrar>> make_uring_registrar(const UringRegistrarOpti
       return fail(Code::invalid_argument,
                   fmt::format("uring: a table of {} slots: there can be 1 to {}", options.slots,
                               kMostSlots));
-    GANTRY_ASSIGN(Fd ring, options.ring_descriptor < 0 ? open_ring()
-                                                       : share_ring(options.ring_descriptor));
+    GANTRY_ASSIGN(Fd ring,
+                  options.ring_descriptor < 0 ? open_ring() : share_ring(options.ring_descriptor));
     GANTRY_TRY(make_table(options, ring.get()));
     return std::make_shared<UringRegistrar>(options, std::move(ring));
   });

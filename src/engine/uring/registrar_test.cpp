@@ -22,8 +22,7 @@ constexpr Bytes kPage = 4096;
 class UringRegistrar : public testing::Test {
  protected:
   void SetUp() override {
-    if (const auto made = make_uring_registrar(); !made)
-      GTEST_SKIP() << to_string(made.error());
+    if (const auto made = make_uring_registrar(); !made) GTEST_SKIP() << to_string(made.error());
     ASSERT_EQ(::io_uring_queue_init(4, &ring_, 0), 0);
     has_ring_ = true;
   }
@@ -89,12 +88,25 @@ TEST_F(UringRegistrar, OneBufferIsAtMostAGigabyte) {
   void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
-  const auto refused =
-      (*make_uring_registrar())->enroll({static_cast<std::byte*>(at), size});
+  const auto refused = (*make_uring_registrar())->enroll({static_cast<std::byte*>(at), size});
   ::munmap(at, size);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::too_large);
   EXPECT_FALSE(refused.error().hint.empty());
+}
+
+// The child has the same ring: clearing a slot there would clear the parent's.
+TEST_F(UringRegistrar, AChildsDropsLeaveTheParentsBuffers) {
+  auto registrar = *make_uring_registrar(on_ring());
+  auto known = *registrar->enroll(bytes_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    known = {};
+    registrar.reset();
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(read_zeros(known.memory(), *known.key()), static_cast<int>(bytes_.size()));
 }
 
 TEST_F(UringRegistrar, ARefusalCostsNoSlot) {
