@@ -27,7 +27,6 @@ ThreadCache* near_cache(PoolState& pool) noexcept {
 
 void count_allocation(ThreadCache& cache, Bytes size) noexcept {
   cache.allocations.add(1);
-  cache.blocks.add(1);
   cache.live_bytes.add(size);
   const auto live = static_cast<std::int64_t>(cache.live_bytes.get());
   if (live > static_cast<std::int64_t>(cache.peak_bytes.get()))
@@ -35,7 +34,7 @@ void count_allocation(ThreadCache& cache, Bytes size) noexcept {
 }
 
 void count_return(ThreadCache& cache, Bytes size) noexcept {
-  cache.blocks.add(~std::uint64_t{0});
+  cache.returns.add(1);
   cache.live_bytes.add(std::uint64_t{0} - size);
 }
 
@@ -87,10 +86,7 @@ Extent* PoolState::near_allocate(Bytes size, Bytes alignment, ThreadCache* cache
     capacity = capacity_for(size);
   if (cache == nullptr || !cache->lock.enter()) return nullptr;
   Extent* const extent = cache->pop(size_class, capacity);
-  if (extent != nullptr) {
-    count_allocation(*cache, asked);
-    cache->reuses.add(1);
-  }
+  if (extent != nullptr) count_allocation(*cache, asked);
   cache->lock.leave();
   return extent;
 }
@@ -159,7 +155,9 @@ Result<Extent*> PoolState::slow_allocate(const Need& need, ThreadCache* cache) {
 Extent* PoolState::settle(const Need& need, Cut cut, ThreadCache* cache) noexcept {
   while (Extent* extent = cut.rest.pop())
     if (cache == nullptr || !cache->push(*extent)) to_slab(*extent);
-  count_allocation(cache != nullptr ? *cache : shared_, need.size);
+  ThreadCache& counters = cache != nullptr ? *cache : shared_;
+  count_allocation(counters, need.size);
+  counters.far_allocations.add(1);
   return cut.first;
 }
 
@@ -207,6 +205,15 @@ void PoolState::slow_give_back(Extent& extent, ThreadCache* cache) noexcept {
     }
   }
   if (over) delete this;
+}
+
+// ---- the handles' ways in, here to be one function with the above ----------------------------
+
+Result<Block> Pool::allocate(Bytes size, const BlockOptions& options) {
+  return handle_->state->allocate(size, options);
+}
+void Block::give_back() noexcept {
+  extent_->slab->pool.give_back(*extent_);
 }
 
 }  // namespace gantry

@@ -82,6 +82,7 @@ void PoolState::drain(ThreadCache& cache) noexcept {
     while (Extent* extent = list.pop()) to_slab(*extent);
   for (Extent*& extent : cache.large)
     if (extent != nullptr) to_slab(*std::exchange(extent, nullptr));
+  cache.large_capacity = {};
   cache.lock.hand_back();
 }
 

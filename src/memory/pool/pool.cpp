@@ -43,8 +43,9 @@ void PoolState::close() noexcept {
     for (const auto& cache : caches_) cache->lock.steal();
     closing_.store(true, std::memory_order_relaxed);
     for (const auto& cache : caches_) cache->lock.hand_back();
-    closed_blocks_ = shared_.blocks.get();
-    for (const auto& cache : caches_) closed_blocks_ += cache->blocks.get();
+    closed_blocks_ = shared_.allocations.get() - shared_.returns.get();
+    for (const auto& cache : caches_)
+      closed_blocks_ += cache->allocations.get() - cache->returns.get();
     if (closed_blocks_ != 0) return;
   }
   delete this;
@@ -145,14 +146,6 @@ std::shared_ptr<const Region> PoolState::slab(std::uint32_t number) {
 
 // ---- the handles ---------------------------------------------------------------------------
 
-struct Pool::Handle {
-  explicit Handle(PoolState* made) noexcept : state(made) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() { state->close(); }
-  PoolState* state;
-};
-
 Result<Pool> Pool::create(const PoolOptions& options) {
   return guarded([&]() -> Result<Pool> {
     GANTRY_ASSIGN(PoolState* const state, PoolState::create(options));
@@ -160,9 +153,6 @@ Result<Pool> Pool::create(const PoolOptions& options) {
   });
 }
 
-Result<Block> Pool::allocate(Bytes size, const BlockOptions& options) {
-  return handle_->state->allocate(size, options);
-}
 Result<Tag> Pool::tag(std::string_view name) {
   return handle_->state->tag(name);
 }
@@ -186,9 +176,6 @@ bool Pool::owns(const Block& block) const noexcept {
   return extent != nullptr && &extent->slab->pool == handle_->state;
 }
 
-void Block::give_back() noexcept {
-  extent_->slab->pool.give_back(*extent_);
-}
 std::uint32_t Block::slab() const noexcept {
   return extent_ == nullptr ? 0 : extent_->slab->number;
 }

@@ -63,9 +63,9 @@ PoolReport PoolState::report() {
   std::uint64_t peaks = 0;
   const auto add = [&](ThreadCache& cache) {
     report.live_bytes += cache.live_bytes.get();
-    report.blocks += cache.blocks.get();
+    report.blocks += cache.allocations.get() - cache.returns.get();
     report.allocations += cache.allocations.get();
-    report.reuses += cache.reuses.get();
+    report.reuses += cache.allocations.get() - cache.far_allocations.get();
     peaks += cache.peak_bytes.get();
   };
   add(shared_);

@@ -108,6 +108,14 @@ class PoolState {
   std::uint64_t closed_blocks_ = 0;  // still alive, once closing_
 };
 
+struct Pool::Handle {
+  explicit Handle(PoolState* made) noexcept : state(made) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { state->close(); }
+  PoolState* state;
+};
+
 /// The calling thread's cache of `pool`, made when it has none. Null: no memory for one, or the
 /// thread is ending.
 [[nodiscard]] ThreadCache* cache_of_this_thread(PoolState& pool) noexcept;

@@ -34,7 +34,7 @@ class ExtentList {
 /// The owner's between enter() and leave() of `lock`; a thief's, who holds the pool's lock, between
 /// steal() and hand_back(). The counters have the owner as their one writer and any reader.
 struct ThreadCache {
-  static constexpr std::size_t kLarge = 8;
+  static constexpr std::size_t kLarge = 16;
 
   /// How many pieces of a class are kept, and half of that moved to or from the depot at once.
   [[nodiscard]] static constexpr unsigned most(unsigned size_class) noexcept {
@@ -44,47 +44,57 @@ struct ThreadCache {
   }
 
   [[nodiscard]] Extent* pop(unsigned size_class, Bytes capacity) noexcept {
-    if (size_class != kNoClass) return classes[size_class].pop();
-    for (Extent*& extent : large) {
-      if (extent == nullptr || extent->capacity != capacity) continue;
-      return std::exchange(extent, nullptr);
-    }
-    return nullptr;
+    return size_class != kNoClass ? classes[size_class].pop() : pop_large(capacity);
   }
 
   /// False: there is no room; the caller finds another place for it.
   [[nodiscard]] bool push(Extent& extent) noexcept {
-    if (extent.size_class != kNoClass) {
-      ExtentList& list = classes[extent.size_class];
-      if (list.count() >= most(extent.size_class)) return false;
-      list.push(extent);
-      return true;
+    if (extent.size_class == kNoClass) return push_large(extent);
+    ExtentList& list = classes[extent.size_class];
+    if (list.count() >= most(extent.size_class)) return false;
+    list.push(extent);
+    return true;
+  }
+
+  // Large pieces serve whatever fills them by four fifths: the sizes of messages wander.
+  [[nodiscard]] Extent* pop_large(Bytes capacity) noexcept {
+    const Bytes most = capacity + capacity / 4;
+    for (std::size_t i = 0; i < kLarge; ++i) {
+      if (large_capacity[i] < capacity || large_capacity[i] > most) continue;
+      large_capacity[i] = 0;
+      return std::exchange(large[i], nullptr);
     }
-    for (Extent*& place : large) {
-      if (place != nullptr) continue;
-      place = &extent;
+    return nullptr;
+  }
+  [[nodiscard]] bool push_large(Extent& extent) noexcept {
+    for (std::size_t i = 0; i < kLarge; ++i) {
+      if (large_capacity[i] != 0) continue;
+      large_capacity[i] = extent.capacity;
+      large[i] = &extent;
       return true;
     }
     return false;
   }
-
   /// Puts it where the longest kept one was, which is returned; null when there was room.
   [[nodiscard]] Extent* replace_large(Extent& extent) noexcept {
-    if (push(extent)) return nullptr;
-    return std::exchange(large[next_victim++ % kLarge], &extent);
+    if (push_large(extent)) return nullptr;
+    const std::size_t victim = next_victim++ % kLarge;
+    large_capacity[victim] = extent.capacity;
+    return std::exchange(large[victim], &extent);
   }
 
   BiasedLock lock;
   std::array<ExtentList, kClasses> classes;
+  std::array<Bytes, kLarge> large_capacity{};  // 0: none
   std::array<Extent*, kLarge> large{};
   std::size_t next_victim = 0;
 
   // Signed in effect: a thread may free what another one allocated. Sums over all threads count.
   Counter live_bytes;
   Counter peak_bytes;  // of live_bytes, in this thread
-  Counter blocks;
   Counter allocations;
-  Counter reuses;
+  Counter returns;
+  Counter far_allocations;  // of the allocations, those not served from here
   std::atomic<bool> orphaned{false};  // [O] its thread has ended; the next new one takes it over
 };
 
