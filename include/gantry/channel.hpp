@@ -121,9 +121,8 @@ class Message {
       : keeper_(std::move(keeper)), token_(token), sequence_(sequence), view_(bytes) {}
   /// A private copy of at most kInlineBytes (more is cut off); holds nothing.
   Message(ConstByteSpan small, std::uint64_t sequence) noexcept
-      : sequence_(sequence),
-        view_(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes),
-        is_small_(true) {
+      : sequence_(sequence), is_small_(true) {
+    view_ = ConstByteSpan(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes);
     if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
   }
   Message(Message&& other) noexcept { *this = std::move(other); }

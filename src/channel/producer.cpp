@@ -95,7 +95,7 @@ bool Producer::Impl::has_consumer() const {
 
 Result<void> Producer::Impl::admit(std::unique_ptr<Attached> consumer) {
   consumer_ = std::move(consumer);
-  const auto told = slabs_.introduce(consumer_->socket.get(), [this] {
+  auto told = slabs_.introduce(consumer_->socket.get(), [this] {
     attached_.store(consumer_.get(), std::memory_order_seq_cst);
     metrics_.meter()->connected();
   });
