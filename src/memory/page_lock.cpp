@@ -1,4 +1,4 @@
-#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <gantry/registrar.hpp>
@@ -8,6 +8,14 @@
 
 namespace gantry {
 namespace {
+
+// Straight to the kernel: sanitizers replace the C library's functions by nothing.
+long lock_pages(ByteSpan memory) noexcept {
+  return ::syscall(SYS_mlock, memory.data(), memory.size());
+}
+long unlock_pages(void* at, Bytes size) noexcept {
+  return ::syscall(SYS_munlock, at, size);
+}
 
 // Locks are of whole pages and do not nest, but two registrations may share a page at their edges:
 // those are counted.
@@ -20,7 +28,7 @@ class PageLock final : public Registrar {
     const Pages pages = pages_of(memory);
     auto& first = edges_[pages.first];
     auto& last = edges_[pages.last];
-    if (::mlock(memory.data(), memory.size()) == 0) {
+    if (lock_pages(memory) == 0) {
       ++first;
       ++last;
       return Keys{};
@@ -67,7 +75,7 @@ class PageLock final : public Registrar {
   }
   // ENOMEM: some of it is not mapped any more, and with that not locked either.
   static int unlock(std::uintptr_t begin, Bytes size) noexcept {
-    return ::munlock(at(begin), size) == 0 || errno == ENOMEM ? 0 : errno;
+    return unlock_pages(at(begin), size) == 0 || errno == ENOMEM ? 0 : errno;
   }
 
   const std::uintptr_t page_ = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

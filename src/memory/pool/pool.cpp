@@ -148,8 +148,9 @@ std::shared_ptr<const Region> PoolState::slab(std::uint32_t number) {
 
 Result<Pool> Pool::create(const PoolOptions& options) {
   return guarded([&]() -> Result<Pool> {
-    GANTRY_ASSIGN(PoolState* const state, PoolState::create(options));
-    return Pool(std::make_shared<Handle>(state));
+    auto handle = std::make_shared<Handle>();  // first: what it will hold would leak without it
+    GANTRY_ASSIGN(handle->state, PoolState::create(options));
+    return Pool(std::move(handle));
   });
 }
 

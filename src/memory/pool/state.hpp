@@ -109,11 +109,13 @@ class PoolState {
 };
 
 struct Pool::Handle {
-  explicit Handle(PoolState* made) noexcept : state(made) {}
+  Handle() = default;
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  ~Handle() { state->close(); }
-  PoolState* state;
+  ~Handle() {
+    if (state != nullptr) state->close();
+  }
+  PoolState* state = nullptr;
 };
 
 /// The calling thread's cache of `pool`, made when it has none. Null: no memory for one, or the
