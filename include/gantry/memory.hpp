@@ -119,6 +119,10 @@ class Block {
   /// this against the drop of the handle it is called on, as for any object.
   [[nodiscard]] Block share() const noexcept;
 
+  /// Drops the handle without the memory ever being used again: another process may still read it.
+  /// Its slab serves nothing new, and is unmapped here once all else in it is free.
+  void abandon() noexcept;
+
   /// Leaves the block alive without a handle; Pool::adopt() finds it again by its address.
   [[nodiscard]] std::byte* detach() noexcept;
 

@@ -68,5 +68,24 @@ TEST_F(ChannelPool, TwoChannelsShareAPool) {
   EXPECT_EQ(in_second->receive(soon())->bytes()[4999], std::byte{7});
 }
 
+TEST_F(ChannelPool, WhatIsHeldWhenTheProducerEndsIsNeverUsedAgain) {
+  Pool pool = *Pool::create({.slab_bytes = kMiB, .budget_bytes = 8 * kMiB});
+  options_.memory = pool;
+  Message held;
+  {
+    Producer out = producer();
+    Consumer in = consumer();
+    ASSERT_TRUE(out.send(pattern(500'000, 1), soon()));
+    held = *in.receive(soon());
+  }
+  std::vector<Block> others;
+  for (auto block = pool.allocate(100'000); block; block = pool.allocate(100'000)) {
+    std::memset(block->bytes().data(), 1, block->bytes().size());
+    others.push_back(std::move(*block));
+  }
+  EXPECT_GT(others.size(), 50u);
+  EXPECT_TRUE(same(held.bytes(), pattern(500'000, 1)));
+}
+
 }  // namespace
 }  // namespace gantry

@@ -69,6 +69,15 @@ void Producer::Impl::shut_down() noexcept {
   if (consumer_) ::shutdown(consumer_->socket.get(), SHUT_RDWR);
 }
 
+// What the consumer still holds it may read for as long as it likes: nobody else gets that memory.
+Producer::Impl::~Impl() {
+  shut_down();
+  if (attached() == nullptr) return;
+  look_at_consumer();
+  for (Slot& slot : slots_)
+    if (slot.state == Slot::State::published) slot.block.abandon();
+}
+
 Result<void> Producer::Impl::close(Deadline deadline) {
   if (!ended_) {
     ended_ = true;

@@ -18,7 +18,7 @@ class Producer::Impl final : public detail::Keeper,
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
                                             std::shared_ptr<Engine> engine);
-  ~Impl() override { shut_down(); }
+  ~Impl() override;
 
   Result<void> send(ConstByteSpan payload, Deadline deadline);
   Result<Loan> loan(Bytes size, Deadline deadline);

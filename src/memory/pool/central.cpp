@@ -19,8 +19,10 @@ std::optional<PoolState::Cut> PoolState::take(const Need& need) {
   }
   const unsigned many = need.size_class == kNoClass ? 1 : ThreadCache::most(need.size_class) / 2;
   for (const unsigned pieces : {many, 1u}) {
-    for (const auto& slab : slabs_)
+    for (const auto& slab : slabs_) {
+      if (slab->is_retired) continue;
       if (auto cut = this->cut(*slab, need, pieces)) return cut;
+    }
     if (many == 1) break;
   }
   return std::nullopt;
@@ -67,6 +69,29 @@ void PoolState::to_slab(Extent& extent) noexcept {
   slab.free.give(extent.offset(), extent.capacity);
   cut_bytes_ -= extent.capacity;
   spare_extents_.push(extent);
+}
+
+void PoolState::abandon(Extent& extent) noexcept {
+  if (!maker_.is_this()) return;
+  // Somebody else has a handle, too: the memory is theirs to give back, and then it is used again.
+  if (extent.handles.load(std::memory_order_acquire) != 1 &&
+      extent.handles.fetch_sub(1, std::memory_order_acq_rel) != 1)
+    return;
+  bool over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    shared_.returns.add(1);
+    shared_.live_bytes.add(std::uint64_t{0} - extent.size.load(std::memory_order_relaxed));
+    extent.handles.store(0, std::memory_order_relaxed);
+    Slab& slab = *extent.slab;
+    slab.is_retired = true;
+    slab.extents.erase(extent.offset());
+    slab.free.forget();
+    cut_bytes_ -= extent.capacity;
+    spare_extents_.push(extent);
+    over = closing_.load(std::memory_order_relaxed) && --closed_blocks_ == 0;
+  }
+  if (over) delete this;
 }
 
 // Everything that is in no block goes back to its slab, where it joins its neighbours.

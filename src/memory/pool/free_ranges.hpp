@@ -63,6 +63,9 @@ class FreeRanges {
     insert(offset, size);
   }
 
+  /// A piece that is taken will never come back.
+  void forget() noexcept { --taken_; }
+
   [[nodiscard]] bool is_all_free() const noexcept { return taken_ == 0; }
   [[nodiscard]] Bytes largest() const noexcept {
     return by_size_.empty() ? 0 : by_size_.rbegin()->first;

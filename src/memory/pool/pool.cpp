@@ -187,6 +187,13 @@ Result<DeviceKey> Block::key_for(const Registrar& registrar) const {
   if (extent_ == nullptr) return fail(Code::invalid_argument, "the key of an empty block");
   return extent_->slab->pool.key_for(*extent_, registrar);
 }
+void Block::abandon() noexcept {
+  if (extent_ == nullptr) return;
+  Extent& extent = *std::exchange(extent_, nullptr);
+  data_ = nullptr;
+  size_ = 0;
+  extent.slab->pool.abandon(extent);
+}
 Block Block::share() const noexcept {
   Block other;
   if (extent_ == nullptr) return other;

@@ -66,6 +66,7 @@ struct Slab {
   std::mutex registering;            // lazily
   std::array<SlabRegistration, Pool::kMaxRegistrars> registrations;
   std::unique_ptr<Slab> next_dropped;
+  bool is_retired = false;  // under the pool's lock: something in it was abandoned, cut no more
 
  private:
   // A bit for each page that is known to be there.

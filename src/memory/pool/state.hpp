@@ -23,6 +23,7 @@ class PoolState {
 
   [[nodiscard]] Result<Block> allocate(Bytes size, const BlockOptions& options);
   void give_back(Extent& extent) noexcept;
+  void abandon(Extent& extent) noexcept;
 
   [[nodiscard]] Result<Tag> tag(std::string_view name);
   [[nodiscard]] Result<Block> adopt(std::byte* data);
