@@ -17,18 +17,20 @@ Result<void> BufferStore::check_size(Bytes size) const {
               "send it in several messages, or raise the channel's budget");
 }
 
-// The address is the token: the block waits detached for its return.
 Result<BufferStore::Taken> BufferStore::take(Bytes size) {
   GANTRY_TRY(check_size(size));
   if (!pool_) return tl::unexpected(pool_.error());
   GANTRY_ASSIGN(Block block, pool_->allocate(std::max<Bytes>(size, 1), {.alignment = kAlignment}));
-  std::byte* const data = block.detach();
-  return Taken{reinterpret_cast<std::uintptr_t>(data), ByteSpan(data, size)};
+  std::byte* const data = block.bytes().data();
+  const auto token = reinterpret_cast<std::uintptr_t>(data);
+  const std::lock_guard lock(mutex_);
+  out_.insert_or_assign(token, std::move(block));
+  return Taken{token, ByteSpan(data, size)};
 }
 
 void BufferStore::give_back(std::uint64_t token) noexcept {
-  const auto block = pool_->adopt(reinterpret_cast<std::byte*>(token));  // NOLINT: see take()
-  GANTRY_ASSERT(block.has_value());  // a token is given back once
+  const std::lock_guard lock(mutex_);
+  GANTRY_ASSERT(out_.erase(token) == 1);  // a token is given back once
 }
 
 }  // namespace gantry

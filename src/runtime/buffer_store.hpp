@@ -1,6 +1,8 @@
 #pragma once  // runtime/buffer_store.hpp: page-aligned buffers that are kept and used again.
 
 #include <gantry/channel.hpp>
+#include <map>
+#include <mutex>
 
 #include "base/result.hpp"
 
@@ -30,6 +32,8 @@ class BufferStore final : public detail::Keeper {
  private:
   Result<Pool> pool_;
   const Bytes limit_bytes_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Block> out_;  // by token, the address: what is never given back goes too
 };
 
 }  // namespace gantry

@@ -94,7 +94,7 @@ struct ThreadCache {
   Counter peak_bytes;  // of live_bytes, in this thread
   Counter allocations;
   Counter returns;
-  Counter far_allocations;  // of the allocations, those not served from here
+  Counter far_allocations;            // of the allocations, those not served from here
   std::atomic<bool> orphaned{false};  // [O] its thread has ended; the next new one takes it over
 };
 
