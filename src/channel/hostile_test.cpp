@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 
 #include <functional>
+#include <latch>
 #include <new>
 #include <thread>
 
@@ -40,7 +41,7 @@ class HostileConsumer : public testing::Test {
   }
   Received welcome(const Fd& socket) {
     say(socket, PacketKind::hello);
-    return *expect_wire(socket.get(), PacketKind::welcome, 3, soon());
+    return *expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 3);
   }
   /// The channel still serves an honest consumer.
   void expect_unharmed() {
@@ -146,7 +147,7 @@ Impostor impersonate(Fd socket) {
   packet.kind = PacketKind::join;
   const std::array<int, 3> fds{region.descriptor(), event.get(), metrics.descriptor()};
   EXPECT_TRUE(send_wire(socket.get(), packet, fds));
-  EXPECT_TRUE(expect_wire(socket.get(), PacketKind::ready, 0, soon()));
+  EXPECT_TRUE(expect(*receive_wire(socket.get(), soon()), PacketKind::ready, 0));
   return Impostor(std::move(socket), std::move(region));
 }
 
@@ -197,7 +198,7 @@ class HostileProducer : public testing::Test {
     page_->version = kFormatVersion;
     page_->slots = 8;
   }
-  /// Serves one consumer, then calls `mischief`.
+  /// Serves one consumer, then calls `mischief`, which may wait for `first_held_`.
   template <class Mischief>
   Result<Message> receive_from(Mischief mischief, std::optional<Message>* hold_first = nullptr) {
     std::thread serving([&] {
@@ -215,7 +216,11 @@ class HostileProducer : public testing::Test {
     Result<Message> message = tl::unexpected(Error{});
     {
       auto in = Consumer::open("frames", options_, soon());
-      if (in && hold_first != nullptr) *hold_first = *in->receive(soon());
+      if (hold_first != nullptr) {
+        if (in)
+          if (auto first = in->receive(soon())) *hold_first = std::move(*first);
+        first_held_.count_down();
+      }
       if (in)
         message = in->receive(soon());
       else
@@ -268,6 +273,7 @@ class HostileProducer : public testing::Test {
   Metrics metrics_ = *MetricsMaker::make_own();
   ProducerPage* page_ = nullptr;
   int socket_ = -1;
+  std::latch first_held_{1};  // the consumer has what receive_from() was told to hold
 };
 
 TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
@@ -329,31 +335,21 @@ TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
 TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
   Region other = *Region::create(4096, "x");
   page_->cells[2].record = record(2, 1, 0, 1);
-  std::thread serving([&] {
-    const Fd socket = accept_one();
-    socket_ = socket.get();
-    const auto hello = receive_wire(socket.get(), soon());
-    const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
-    send(PacketKind::welcome, fds);
-    const auto join = receive_wire(socket.get(), soon());
-    send(PacketKind::ready);
-    send_slab(1, slab_, 8192);
-    publish(record(1, 0, 0, 8192));
-    send(PacketKind::slab_gone, {}, 1);
-    send_slab(2, other, 4096);
-    page_->cells[2].sequence = 2;
-    const auto end = receive_wire(socket.get(), soon());
-  });
-  {
-    auto in = Consumer::open("frames", options_, soon());
-    ASSERT_TRUE(in);
-    const auto held = in->receive(soon());
-    if (held) {
-      EXPECT_EQ(in->receive(soon()).error().code, Code::peer_misbehaved);
-      EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
-    }  // else the slab went before its message came: refused as well
-  }
-  serving.join();
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, slab_, 8192);
+        publish(record(1, 0, 0, 8192));
+        first_held_.wait();
+        send(PacketKind::slab_gone, {}, 1);
+        send_slab(2, other, 4096);
+        page_->cells[2].sequence = 2;
+      },
+      &held);
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
 }
 
 TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {

@@ -32,11 +32,6 @@ Result<Received> receive_wire(int socket, Deadline deadline) {
   return received;
 }
 
-Result<Received> expect_wire(int socket, PacketKind kind, std::size_t fds, Deadline deadline) {
-  GANTRY_ASSIGN(Received received, receive_wire(socket, deadline));
-  return expect(std::move(received), kind, fds);
-}
-
 Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
   if (received.closed) return fail(Code::peer_gone, "the other process hung up");
   if (received.packet.kind == PacketKind::refused) {

@@ -58,8 +58,4 @@ struct Received {
 /// `peer_gone`.
 [[nodiscard]] Result<Received> expect(Received received, PacketKind kind, std::size_t fds);
 
-/// receive_wire(), then expect().
-[[nodiscard]] Result<Received> expect_wire(int socket, PacketKind kind, std::size_t fds,
-                                           Deadline deadline);
-
 }  // namespace gantry
