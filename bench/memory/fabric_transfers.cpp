@@ -122,7 +122,10 @@ class Writing : public Runner {
     auto registrar = registrar_on(endpoint_);
     if (!registrar) return Unexpected(registrar.error());
     registrar_ = std::move(*registrar);
-    return prepare();
+    auto pool = make_pool();
+    if (!pool) return Unexpected(pool.error());
+    pool_ = std::move(*pool);
+    return {};
   }
 
   Result<double> run(std::uint64_t trips) override {
@@ -131,8 +134,11 @@ class Writing : public Runner {
     if (const auto woken = write_all(socket_.get(), {&turn, 1}); !woken)
       return Unexpected(woken.error());
     const auto begin = std::chrono::steady_clock::now();
-    for (std::uint64_t trip = 0; trip < trips; ++trip)
-      if (const auto done = write_one(); !done) return Unexpected(done.error());
+    for (std::uint64_t trip = 0; trip < trips; ++trip) {
+      const auto block = pool_->allocate(bytes_);
+      if (!block) return Unexpected(block.error());
+      if (const auto done = write_from(*block); !done) return Unexpected(done.error());
+    }
     const auto end = std::chrono::steady_clock::now();
     at_work_->store(0, std::memory_order_release);  // [W]
     Marks found{};
@@ -145,8 +151,8 @@ class Writing : public Runner {
   }
 
  protected:
-  virtual Result<void> prepare() { return {}; }
-  virtual Result<void> write_one() = 0;
+  virtual Result<std::optional<Pool>> make_pool() { return transfer_pool({}); }
+  virtual Result<void> write_from(const Block& block) = 0;
 
   /// First and last word change, so that an old message is noticed.
   Result<void> write(ByteSpan bytes, const DeviceKey& key) {
@@ -155,9 +161,7 @@ class Writing : public Runner {
     std::memcpy(bytes.last(sizeof mark_).data(), &mark_, sizeof mark_);
     return endpoint_.write(bytes, key.key);
   }
-  [[nodiscard]] Bytes bytes() const noexcept { return bytes_; }
   [[nodiscard]] const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
-  [[nodiscard]] ResidentBuffers& buffers() noexcept { return buffers_; }
 
  private:
   Result<void> start_target(int cpu) {
@@ -185,45 +189,29 @@ class Writing : public Runner {
   Flag* at_work_ = nullptr;
   Descriptor socket_;
   std::optional<Child> target_;
-  ResidentBuffers buffers_;
   Endpoint endpoint_;
   std::shared_ptr<Registrar> registrar_;  // ends before the domain it is of
+  std::optional<Pool> pool_;
 };
 
 class PoolWriting final : public Writing {
  protected:
-  Result<void> prepare() override {
-    PoolOptions options;
-    options.registrars = {registrar()};
-    auto pool = Pool::create(options);
-    if (!pool) return Unexpected(pool.error());
-    pool_ = std::move(*pool);
-    return {};
-  }
-  Result<void> write_one() override {
-    const auto block = pool_->allocate(bytes());
-    if (!block) return Unexpected(block.error());
-    const auto key = block->key_for(*registrar());
+  Result<std::optional<Pool>> make_pool() override { return transfer_pool({registrar()}); }
+  Result<void> write_from(const Block& block) override {
+    const auto key = block.key_for(*registrar());
     if (!key) return Unexpected(key.error());
-    return write(block->bytes(), *key);
+    return write(block.bytes(), *key);
   }
-
- private:
-  std::optional<Pool> pool_;
 };
 
 class EachTimeWriting final : public Writing {
  protected:
-  Result<void> write_one() override {
-    std::byte* const buffer = buffers().take(bytes());
-    if (buffer == nullptr) return Unexpected({Code::out_of_memory, "no memory", ""});
-    const auto registration = registrar()->enroll({buffer, bytes()});
+  Result<void> write_from(const Block& block) override {
+    const auto registration = registrar()->enroll(block.bytes());
     if (!registration) return Unexpected(registration.error());
     const auto key = registration->key();
     if (!key) return Unexpected(key.error());
-    const auto done = write({buffer, bytes()}, *key);
-    buffers().give(buffer, bytes());
-    return done;
+    return write(block.bytes(), *key);
   }
 };
 

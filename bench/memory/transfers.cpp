@@ -19,7 +19,8 @@ std::vector<Contest> transfer_contests(const Settings& settings, std::string_vie
     const std::string label = fmt::format("transfer/{}/{}", name, format_size(bytes));
     Contest contest{.label = label,
                     .contestants = {},
-                    .rounds = settings.common.rounds,
+                    // What registering costs is little next to a transfer's own ups and downs.
+                    .rounds = 5 * settings.common.rounds,
                     .memory_bytes = kMemory};
     const auto size = static_cast<double>(bytes);
     for (const std::string_view subject : subjects)
@@ -32,6 +33,15 @@ std::vector<Contest> transfer_contests(const Settings& settings, std::string_vie
     contests.push_back(std::move(contest));
   }
   return contests;
+}
+
+Result<std::optional<Pool>> transfer_pool(std::vector<std::shared_ptr<Registrar>> registrars) {
+  PoolOptions options;
+  options.region.shareable = false;
+  options.registrars = std::move(registrars);
+  auto pool = Pool::create(options);
+  if (!pool) return Unexpected(pool.error());
+  return std::optional(std::move(*pool));
 }
 
 OpenTransfer no_transfer(std::string reason) {

@@ -1,6 +1,8 @@
 #pragma once  // bench/memory/transfers.hpp: what comparisons of real transfers share.
 
 #include <functional>
+#include <gantry/memory.hpp>
+#include <optional>
 #include <string>
 
 #include "settings.hpp"
@@ -19,6 +21,11 @@ using OpenTransfer =
                                                      std::string_view name,
                                                      const std::vector<std::string_view>& subjects,
                                                      const OpenTransfer& open);
+
+/// Where all subjects' blocks come from, so that they differ in nothing but registration: private
+/// memory, in huge pages where there are any, of which luck of placement is not a part.
+[[nodiscard]] Result<std::optional<Pool>> transfer_pool(
+    std::vector<std::shared_ptr<Registrar>> registrars);
 
 /// Why there are no transfers of a kind, as contestants that give up with it.
 [[nodiscard]] OpenTransfer no_transfer(std::string reason);

@@ -97,85 +97,67 @@ class Reading : public Runner {
     auto registrar = make_registrar(RegistrarKind::uring, setup);
     if (!registrar) return Unexpected(registrar.error());
     registrar_ = std::move(*registrar);
-    return prepare();
+    auto pool = make_pool();
+    if (!pool) return Unexpected(pool.error());
+    pool_ = std::move(*pool);
+    return {};
   }
 
   Result<double> run(std::uint64_t trips) override {
     const auto begin = std::chrono::steady_clock::now();
-    for (std::uint64_t trip = 0; trip < trips; ++trip)
-      if (const auto done = read_one(); !done) return Unexpected(done.error());
+    for (std::uint64_t trip = 0; trip < trips; ++trip) {
+      const auto block = pool_->allocate(bytes_);
+      if (!block) return Unexpected(block.error());
+      if (const auto done = read_into(*block); !done) return Unexpected(done.error());
+    }
     const auto end = std::chrono::steady_clock::now();
     return std::chrono::duration<double, std::nano>(end - begin).count() /
            static_cast<double>(trips);
   }
 
  protected:
-  virtual Result<void> prepare() { return {}; }
-  virtual Result<void> read_one() = 0;
+  virtual Result<std::optional<Pool>> make_pool() { return transfer_pool({}); }
+  virtual Result<void> read_into(const Block& block) = 0;
 
   Result<void> read(ByteSpan bytes, int slot) {
     const Bytes offset = next_;
     next_ = (next_ + bytes_) % kFileBytes;
     return ring_.read(file_.get(), bytes, offset, slot);
   }
-  [[nodiscard]] Bytes bytes() const noexcept { return bytes_; }
   [[nodiscard]] const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
-  [[nodiscard]] ResidentBuffers& buffers() noexcept { return buffers_; }
 
  private:
   Bytes bytes_ = 0;
   Bytes next_ = 0;
   Descriptor file_;
   Ring ring_;
-  ResidentBuffers buffers_;
   std::shared_ptr<Registrar> registrar_;  // ends before its ring does
+  std::optional<Pool> pool_;
 };
 
 class PoolReading final : public Reading {
  protected:
-  Result<void> prepare() override {
-    PoolOptions options;
-    options.registrars = {registrar()};
-    auto pool = Pool::create(options);
-    if (!pool) return Unexpected(pool.error());
-    pool_ = std::move(*pool);
-    return {};
-  }
-  Result<void> read_one() override {
-    const auto block = pool_->allocate(bytes());
-    if (!block) return Unexpected(block.error());
-    const auto key = block->key_for(*registrar());
+  Result<std::optional<Pool>> make_pool() override { return transfer_pool({registrar()}); }
+  Result<void> read_into(const Block& block) override {
+    const auto key = block.key_for(*registrar());
     if (!key) return Unexpected(key.error());
-    return read(block->bytes(), static_cast<int>(key->key));
+    return read(block.bytes(), static_cast<int>(key->key));
   }
-
- private:
-  std::optional<Pool> pool_;
 };
 
 class PlainReading final : public Reading {
  protected:
-  Result<void> read_one() override {
-    std::byte* const buffer = buffers().take(bytes());
-    if (buffer == nullptr) return Unexpected({Code::out_of_memory, "no memory", ""});
-    const auto done = read({buffer, bytes()}, -1);
-    buffers().give(buffer, bytes());
-    return done;
-  }
+  Result<void> read_into(const Block& block) override { return read(block.bytes(), -1); }
 };
 
 class EachTimeReading final : public Reading {
  protected:
-  Result<void> read_one() override {
-    std::byte* const buffer = buffers().take(bytes());
-    if (buffer == nullptr) return Unexpected({Code::out_of_memory, "no memory", ""});
-    const auto registration = registrar()->enroll({buffer, bytes()});
+  Result<void> read_into(const Block& block) override {
+    const auto registration = registrar()->enroll(block.bytes());
     if (!registration) return Unexpected(registration.error());
     const auto key = registration->key();
     if (!key) return Unexpected(key.error());
-    const auto done = read({buffer, bytes()}, static_cast<int>(key->key));
-    buffers().give(buffer, bytes());
-    return done;
+    return read(block.bytes(), static_cast<int>(key->key));
   }
 };
 

@@ -26,15 +26,18 @@ enum class PageKind {
 struct RegionOptions {
   PageKind pages = PageKind::transparent;
   int numa_node = -1;  ///< Logical number (hwloc's); its memory and no other. -1: wherever.
+  /// False: memory of this process alone, which many kernels give huge pages while they give
+  /// shared memory none (`gantry doctor` says). For devices and files; not for channels.
+  bool shareable = true;
 };
 
 /// Memory with an identity. Move-only; unmaps and closes. Either shared memory behind a sealed
-/// memfd, which another process can neither resize nor (F_SEAL_FUTURE_WRITE) ever map writable, or
-/// a view of the user's own memory, which cannot be shared.
+/// memfd, which another process can neither resize nor (F_SEAL_FUTURE_WRITE) ever map writable; or
+/// memory that cannot be shared: private, or a view of the user's own.
 class Region {
  public:
   /// Makes `size` bytes (rounded up to whole pages), mapped writable here and nowhere else.
-  /// `name` shows up in /proc/PID/maps. Pages appear when touched; see touch(). Errors:
+  /// `name` shows up in /proc/PID/maps if it is shareable. Pages appear when touched; see touch(). Errors:
   /// `too_large`, `out_of_memory`, `unsupported` for pages or a node this machine has not.
   [[nodiscard]] static Result<Region> create(Bytes size, std::string_view name,
                                              const RegionOptions& options = {});
@@ -225,6 +228,9 @@ class Pool {
 
   /// The region behind a live slab, for handing it to another process; null once it is gone.
   [[nodiscard]] std::shared_ptr<const Region> slab(std::uint32_t number) const;
+
+  /// Can slab() be handed to another process? RegionOptions::shareable.
+  [[nodiscard]] bool is_shareable() const noexcept;
 
   friend bool operator==(const Pool&, const Pool&) = default;
   /// Is `block` of this pool?

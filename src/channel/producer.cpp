@@ -33,6 +33,10 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
     return fail(Code::invalid_argument, fmt::format("channel '{}': no engine given", name));
   auto pool = options.memory ? Result<Pool>(*options.memory) : own_pool(name, options.pool);
   if (!pool) return tl::unexpected(std::move(pool).error());
+  if (!pool->is_shareable())
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': its pool's memory is private to this process", name),
+                "make the pool with RegionOptions::shareable");
   std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
   impl->engine_ = std::move(engine);
   GANTRY_TRY(impl->set_up(name, options));

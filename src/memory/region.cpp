@@ -39,20 +39,41 @@ struct Mapped {
   Bytes size;
 };
 
-Result<Mapped> map(Fd memory, Bytes size, int protection) {
-  void* at = ::mmap(nullptr, size, protection, MAP_SHARED, memory.get(), 0);
+// `flags`: MAP_SHARED with a descriptor, or MAP_PRIVATE | MAP_ANONYMOUS without.
+Result<Mapped> map(Fd memory, Bytes size, int protection, int flags = MAP_SHARED) {
+  void* at = ::mmap(nullptr, size, protection, flags, memory.get(), 0);
   if (at == MAP_FAILED)
     return fail_errno(fmt::format("mapping {} bytes", size), errno,
                       errno == ENOMEM ? "free memory, or raise the limit (ulimit -v)" : "");
   return Mapped{std::move(memory), static_cast<std::byte*>(at), size};
 }
 
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+
+// Private memory that begins where a huge page may, if it is large enough to hold one: not every
+// kernel sees to that by itself.
+Result<Mapped> map_aligned(Bytes size, Bytes huge) {
+  if (huge == 0 || size < huge) return map(Fd(), size, PROT_READ | PROT_WRITE, kPrivate);
+  GANTRY_ASSIGN(Mapped mapped, map(Fd(), size + huge, PROT_READ | PROT_WRITE, kPrivate));
+  const auto at = reinterpret_cast<std::uintptr_t>(mapped.data);
+  const Bytes before = whole(at, huge) - at;
+  if (before > 0) ::munmap(mapped.data, before);
+  ::munmap(mapped.data + before + size, huge - before);
+  mapped.data += before;
+  mapped.size = size;
+  return mapped;
+}
+
 // Reserved huge pages or an error: mapping takes the reservation, so no later touch can fail.
-Result<Mapped> map_hugetlb(Bytes size, std::string_view name) {
+Result<Mapped> map_hugetlb(Bytes size, std::string_view name, bool shareable) {
   const Bytes page = huge_page_bytes();
   if (page == 0) return fail(Code::unsupported, "huge pages: this kernel has none");
-  GANTRY_ASSIGN(Fd memory, make_memfd(name, whole(size, page), MFD_HUGETLB));
-  auto mapped = map(std::move(memory), whole(size, page), PROT_READ | PROT_WRITE);
+  Fd memory;
+  if (shareable) {
+    GANTRY_ASSIGN(memory, make_memfd(name, whole(size, page), MFD_HUGETLB));
+  }
+  auto mapped = map(std::move(memory), whole(size, page), PROT_READ | PROT_WRITE,
+                    shareable ? MAP_SHARED : kPrivate | MAP_HUGETLB);
   if (mapped) return mapped;
   return fail(Code::out_of_memory,
               fmt::format("{} bytes in huge pages of {}: not enough are reserved", size, page),
@@ -60,7 +81,8 @@ Result<Mapped> map_hugetlb(Bytes size, std::string_view name) {
                           whole(size, page) / page));
 }
 
-Result<Mapped> map_plain(Bytes size, std::string_view name) {
+Result<Mapped> map_plain(Bytes size, std::string_view name, bool shareable) {
+  if (!shareable) return map_aligned(whole(size, page_bytes()), huge_page_bytes());
   GANTRY_ASSIGN(Fd memory, make_memfd(name, whole(size, page_bytes())));
   return map(std::move(memory), whole(size, page_bytes()), PROT_READ | PROT_WRITE);
 }
@@ -88,10 +110,11 @@ Result<Region> Region::create(Bytes size, std::string_view name, const RegionOpt
       return fail(Code::too_large, fmt::format("a region of {} bytes: no machine has that", size));
     Region region;
     const bool tries_hugetlb = options.pages == PageKind::any || options.pages == PageKind::hugetlb;
-    auto mapped = tries_hugetlb ? map_hugetlb(size, name) : map_plain(size, name);
+    auto mapped = tries_hugetlb ? map_hugetlb(size, name, options.shareable)
+                                : map_plain(size, name, options.shareable);
     region.pages_ = tries_hugetlb ? PageKind::hugetlb : options.pages;
     if (!mapped && options.pages == PageKind::any) {
-      mapped = map_plain(size, name);
+      mapped = map_plain(size, name, options.shareable);
       region.pages_ = PageKind::transparent;
     }
     if (!mapped) return tl::unexpected(std::move(mapped).error());
@@ -109,7 +132,8 @@ Result<Region> Region::create(Bytes size, std::string_view name, const RegionOpt
       region.numa_node_ = options.numa_node;
     }
     // After our own mapping: F_SEAL_FUTURE_WRITE leaves that one writable and forbids others.
-    if (::fcntl(descriptor, F_ADD_SEALS, kSizeSeals | F_SEAL_FUTURE_WRITE) != 0)
+    if (options.shareable &&
+        ::fcntl(descriptor, F_ADD_SEALS, kSizeSeals | F_SEAL_FUTURE_WRITE) != 0)
       return fail_errno("sealing shared memory");
     return region;
   });

@@ -126,6 +126,49 @@ TEST(Region, SaysWhichPagesItGot) {
   }
 }
 
+TEST(Region, IsPrivateWhenNobodyElseNeedsIt) {
+  constexpr Bytes kHuge = Bytes{2} << 20;
+  for (const Bytes size : {Bytes{1}, 3 * kPage, 2 * kHuge + kPage}) {
+    auto region = Region::create(size, "test", {.shareable = false});
+    ASSERT_TRUE(region) << region.error().message;
+    EXPECT_EQ(region->descriptor(), -1);
+    EXPECT_GE(region->size(), size);
+    EXPECT_LT(region->size(), size + kPage);
+    if (size >= kHuge) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region->data()) % kHuge, 0u);
+    }
+    ASSERT_TRUE(region->touch(0, region->size()));
+    std::memset(region->data(), 1, region->size());
+  }
+  const auto hugetlb =
+      Region::create(kPage, "test", {.pages = PageKind::hugetlb, .shareable = false});
+  if (hugetlb) {
+    EXPECT_EQ(hugetlb->huge_bytes(), hugetlb->size());
+  } else {
+    EXPECT_THAT(hugetlb.error().hint, testing::HasSubstr("vm.nr_hugepages"));
+  }
+}
+
+TEST(Region, LeavesNothingMappedWhenItGoes) {
+  constexpr Bytes kSize = (Bytes{4} << 20) + kPage;
+  const auto mapped_here = [](const std::byte* data) {
+    unsigned char present = 0;
+    return ::mincore(const_cast<std::byte*>(data), 1, &present) == 0;
+  };
+  for (const bool shareable : {true, false}) {
+    const std::byte* data = nullptr;
+    {
+      const auto region = Region::create(kSize, "test", {.shareable = shareable});
+      ASSERT_TRUE(region);
+      data = region->data();
+      EXPECT_TRUE(mapped_here(data));
+      EXPECT_TRUE(mapped_here(data + kSize - kPage));
+    }
+    EXPECT_FALSE(mapped_here(data));
+    EXPECT_FALSE(mapped_here(data + kSize - kPage));
+  }
+}
+
 TEST(Region, LiesOnTheNodeAskedFor) {
   EXPECT_EQ(Region::create(kPage, "test", {.numa_node = 1000}).error().code, Code::unsupported);
   auto region = Region::create(4 * kPage, "test", {.numa_node = 0});

@@ -140,12 +140,13 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   EXPECT_EQ(document["engines"][0]["name"], "inline");
   EXPECT_EQ(document["transports"].size(), 3u);
   EXPECT_EQ(document["directory"]["path"], scratch_.path());
-  for (const char* fact : {"memlock_limit_bytes", "huge_pages", "transparent_huge_pages_shared"})
+  for (const std::string fact :
+       {"memlock_limit_bytes", "huge_pages", "transparent_huge_pages_shared"})
     EXPECT_TRUE(document["machine"].contains(fact)) << fact;
   std::vector<std::string> names;
   for (const auto& registrar : document["registrars"]) {
-    names.push_back(registrar["name"]);
-    EXPECT_NE(registrar["why"], "") << names.back();
+    names.push_back(registrar["name"].get<std::string>());
+    EXPECT_NE(registrar["why"], "") << registrar;
     EXPECT_EQ(registrar["usable"] == true, registrar["mend"] == "") << registrar;
   }
   EXPECT_THAT(names, ElementsAre("page-lock", "uring", "fabric-tcp", "fabric-shm", "cuda"));

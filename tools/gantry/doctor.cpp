@@ -174,13 +174,13 @@ std::string or_unknown(const std::string& text) {
   return text.empty() ? "not told" : text;
 }
 
-// Regions are shared memory, so it is the second setting that counts for them.
+// Regions are shared memory unless asked otherwise, so it is the second setting that counts for them.
 std::string transparent_text(const MachineFacts& machine) {
   const std::string& shared = machine.transparent_huge_pages_shared;
   const bool never = shared == "never" || shared == "deny";
   return fmt::format("{}; shared memory: {}{}", or_unknown(machine.transparent_huge_pages),
                      or_unknown(shared),
-                     never ? " (regions get small pages: echo advise > /sys/kernel/mm/"
+                     never ? " (shareable regions get small pages: echo advise > /sys/kernel/mm/"
                              "transparent_hugepage/shmem_enabled)"
                            : "");
 }

@@ -145,6 +145,7 @@ std::shared_ptr<ThreadCache> PoolState::new_cache() {
     }
   caches_.reserve(caches_.size() + 1);
   caches_.push_back(std::make_shared<ThreadCache>());
+  if (closing_) caches_.back()->lock.steal();  // as close() did with the others
   return caches_.back();
 }
 

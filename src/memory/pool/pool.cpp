@@ -163,6 +163,9 @@ PoolReport Pool::report() const {
 std::shared_ptr<const Region> Pool::slab(std::uint32_t number) const {
   return handle_->state->slab(number);
 }
+bool Pool::is_shareable() const noexcept {
+  return handle_->state->options().region.shareable;
+}
 bool Pool::owns(const Block& block) const noexcept {
   const Extent* const extent = PoolState::extent_of(block);
   return extent != nullptr && &extent->slab->pool == handle_->state;

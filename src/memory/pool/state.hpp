@@ -35,6 +35,7 @@ class PoolState {
   [[nodiscard]] Result<DeviceKey> far_key_for(const Extent& extent, const Registrar& registrar);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] const PoolOptions& options() const noexcept { return options_; }
   [[nodiscard]] const MakerProcess& maker() const noexcept { return maker_; }
   /// Null for an empty one.
   [[nodiscard]] static Extent* extent_of(const Block& block) noexcept {
