@@ -8,6 +8,8 @@ namespace gantry::bench {
 namespace {
 
 constexpr Bytes kMemory = Bytes{1} << 30;  // slabs, buffers and a file in memory, generously
+// What registering costs is little next to a transfer's own ups and downs.
+constexpr std::chrono::milliseconds kRoundTime{60};
 
 }  // namespace
 
@@ -19,8 +21,8 @@ std::vector<Contest> transfer_contests(const Settings& settings, std::string_vie
     const std::string label = fmt::format("transfer/{}/{}", name, format_size(bytes));
     Contest contest{.label = label,
                     .contestants = {},
-                    // What registering costs is little next to a transfer's own ups and downs.
-                    .rounds = 5 * settings.common.rounds,
+                    .rounds = settings.common.rounds,
+                    .round_time = kRoundTime,
                     .memory_bytes = kMemory};
     const auto size = static_cast<double>(bytes);
     for (const std::string_view subject : subjects)
