@@ -37,8 +37,8 @@ struct RegionOptions {
 class Region {
  public:
   /// Makes `size` bytes (rounded up to whole pages), mapped writable here and nowhere else.
-  /// `name` shows up in /proc/PID/maps if it is shareable. Pages appear when touched; see touch(). Errors:
-  /// `too_large`, `out_of_memory`, `unsupported` for pages or a node this machine has not.
+  /// `name` shows up in /proc/PID/maps if it is shareable. Pages appear when touched; see touch().
+  /// Errors: `too_large`, `out_of_memory`, `unsupported` for pages or a node this machine has not.
   [[nodiscard]] static Result<Region> create(Bytes size, std::string_view name,
                                              const RegionOptions& options = {});
 

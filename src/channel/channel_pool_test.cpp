@@ -51,6 +51,14 @@ TEST_F(ChannelPool, OnlyBlocksOfItsOwnPoolArePublished) {
   EXPECT_EQ(other.report().blocks, 0u);
 }
 
+TEST_F(ChannelPool, MemoryThatNobodyElseCanMapIsRefused) {
+  options_.memory = *Pool::create({.slab_bytes = kMiB, .region = {.shareable = false}});
+  const auto refused = make_producer("frames", options_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_NE(refused.error().hint, "");
+}
+
 TEST_F(ChannelPool, TwoChannelsShareAPool) {
   Pool pool = *Pool::create({.slab_bytes = kMiB, .name = "shared"});
   options_.memory = pool;

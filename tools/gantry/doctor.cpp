@@ -174,7 +174,7 @@ std::string or_unknown(const std::string& text) {
   return text.empty() ? "not told" : text;
 }
 
-// Regions are shared memory unless asked otherwise, so it is the second setting that counts for them.
+// Regions are shared memory unless asked otherwise: the second setting is what counts for them.
 std::string transparent_text(const MachineFacts& machine) {
   const std::string& shared = machine.transparent_huge_pages_shared;
   const bool never = shared == "never" || shared == "deny";

@@ -66,8 +66,8 @@ inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
   return block_of(extent);
 }
 
-// What the thread has kept that holds `capacity`, or null. Looks at nothing that having a cache implies: a
-// child that was forked has none, and none keeps a piece larger than the budget.
+// What the thread has kept that holds `capacity`, or null. Looks at nothing that having a cache
+// implies: a child that was forked has none, and none keeps a piece larger than the budget.
 inline Extent* PoolState::near_allocate(Bytes size, Bytes capacity, ThreadCache* cache) noexcept {
   if (capacity - 1 >= kLargestClass || cache == nullptr) return nullptr;
   const unsigned size_class = class_of(capacity);
@@ -86,8 +86,9 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
 }
 
 // `extent`: what the near way found, but without its pages; or null.
-[[gnu::noinline]] Result<Block> PoolState::far_allocate(Bytes size, const BlockOptions& options, ThreadCache* cache,
-                                      Extent* extent) noexcept {
+[[gnu::noinline]] Result<Block> PoolState::far_allocate(Bytes size, const BlockOptions& options,
+                                                        ThreadCache* cache,
+                                                        Extent* extent) noexcept {
   return guarded([&]() -> Result<Block> {
     if (!maker_.is_this())
       return tl::unexpected(

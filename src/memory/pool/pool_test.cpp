@@ -116,6 +116,16 @@ TEST(Pool, FitsTheWholeBudgetInOneBlock) {
   EXPECT_EQ(pool.report().slab_bytes, 33 * kMiB + 4096);
 }
 
+TEST(Pool, AlignedBlocksAreReusedByTheirThread) {
+  Pool pool = make_pool(kMiB, 4 * kMiB);
+  for (const Bytes alignment : {Bytes{8}, Bytes{64}, Bytes{256}, Bytes{4096}}) {
+    ASSERT_TRUE(pool.allocate(5000, {.alignment = alignment}));
+    const auto before = pool.report().reuses;
+    ASSERT_TRUE(pool.allocate(5000, {.alignment = alignment}));
+    EXPECT_EQ(pool.report().reuses, before + 1) << alignment;
+  }
+}
+
 TEST(Pool, TrimGivesBackEmptySlabsOnly) {
   Pool pool = make_pool(2 * kMiB, 64 * kMiB);
   auto kept = pool.allocate(kMiB);
@@ -240,6 +250,25 @@ TEST(PoolResource, ServesPmrContainersAndThrowsWhatTheyExpect) {
   EXPECT_THROW(values.resize(kMiB), std::bad_alloc);
   EXPECT_EQ(values.size(), 10'000u);
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(PoolDeathTest, WhatWasGivenBackIsNotReadUnnoticed) {
+  Pool pool = make_pool(kMiB, kMiB);
+  auto block = pool.allocate(100);
+  ASSERT_TRUE(block && *block);
+  const volatile std::byte* const stale = block->bytes().data();
+  *block = Block();
+  EXPECT_DEATH(static_cast<void>(*stale), "use-after-poison");
+}
+
+TEST(PoolDeathTest, WhatLiesBehindABlockIsNotReadUnnoticed) {
+  Pool pool = make_pool(kMiB, kMiB);
+  const auto block = pool.allocate(100);
+  ASSERT_TRUE(block && *block);
+  const volatile std::byte* const behind = block->bytes().data() + 100;
+  EXPECT_DEATH(static_cast<void>(*behind), "use-after-poison");
+}
+#endif
 
 TEST(PoolDeathTest, AForeignAddressIsNoBlock) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

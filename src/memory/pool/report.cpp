@@ -40,10 +40,10 @@ std::string PoolState::largest_holders() const {
   constexpr std::size_t kNamed = 3;
   std::string text;
   for (const Holder& holder : holders()) {
-    text += fmt::format(
-        "{} {}: {} in {} block{}, the oldest {} s old", text.empty() ? "; held by" : ",",
-        holder.tag.empty() ? "(untagged)" : holder.tag, megabytes(holder.bytes), holder.blocks,
-        holder.blocks == 1 ? "" : "s", holder.oldest.count());
+    text += fmt::format("{} {}: {} in {} block{}, the oldest {} s old",
+                        text.empty() ? "; held by" : ",",
+                        holder.tag.empty() ? "(untagged)" : holder.tag, megabytes(holder.bytes),
+                        holder.blocks, holder.blocks == 1 ? "" : "s", holder.oldest.count());
     if (static_cast<std::size_t>(std::count(text.begin(), text.end(), ':')) == kNamed) break;
   }
   return text;

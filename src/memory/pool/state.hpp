@@ -95,7 +95,7 @@ class PoolState {
   const PoolOptions options_;
   const std::uint64_t number_;
   const MakerProcess maker_;
-  ThreadCache shared_;                // counts for threads that have no cache; under mutex_
+  ThreadCache shared_;  // counts for threads that have no cache; under mutex_
 
   std::mutex growing_;
   mutable std::mutex mutex_;

@@ -72,7 +72,6 @@ struct alignas(128) ThreadCache {
   }();
 
  public:
-
   // Signed in effect: a thread may free what another one allocated. Sums over all threads count.
   Counter live_bytes;
   Counter peak_bytes;  // of live_bytes, in this thread
