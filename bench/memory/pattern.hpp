@@ -115,7 +115,7 @@ class PatternRunner final : public Runner {
   }
 
   Result<double> run(std::uint64_t trips) override {
-    const auto took = team_.run([&](unsigned member) { return players_[member]->play(trips); });
+    auto took = team_.run([&](unsigned member) { return players_[member]->play(trips); });
     if (!took) return took;
     return *took / static_cast<double>(trips);
   }

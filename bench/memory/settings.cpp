@@ -29,7 +29,7 @@ std::vector<std::string> words_of(std::string_view text) {
 Result<std::vector<std::string>> chosen(const std::string& text, std::string_view what,
                                         const std::vector<std::string>& known) {
   if (text == "all") return known;
-  const auto words = words_of(text);
+  auto words = words_of(text);
   for (const std::string& word : words) {
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     return Unexpected({Code::invalid_argument, fmt::format("there is no {} '{}'", what, word),
@@ -55,7 +55,7 @@ Result<std::vector<unsigned>> parse_threads(const std::string& text) {
 /// An option that puts what `parse` makes of its text into `place`.
 template <class Value, class Parse>
 OwnOption option(std::string name, std::string help, std::string value, std::string quick_value,
-                 Value& place, Parse parse) {
+                 Value& place, const Parse& parse) {
   return {std::move(name), std::move(help), std::move(value), std::move(quick_value),
           [&place, parse](const std::string& text) -> Result<void> {
             auto parsed = parse(text);

@@ -6,17 +6,14 @@ namespace gantry {
 
 namespace detail {
 extern std::atomic<unsigned> fork_count;  // forks between this process and the first that watched
-void watch_forks() noexcept;
+unsigned watch_forks() noexcept;          // gives the count
 }  // namespace detail
 
 /// Remembers where it was made. A copy that a fork() made of the object around it sees that it is
 /// elsewhere: threads, peers and names are not its. Cheap to ask: no call.
 class MakerProcess {
  public:
-  MakerProcess() noexcept {
-    detail::watch_forks();
-    made_at_ = detail::fork_count.load(std::memory_order_relaxed);
-  }
+  MakerProcess() noexcept : made_at_(detail::watch_forks()) {}
   [[nodiscard]] bool is_this() const noexcept {
     return made_at_ == detail::fork_count.load(std::memory_order_relaxed);
   }

@@ -34,7 +34,7 @@ hwloc_obj_t node_object(int node) {
 }  // namespace
 
 Result<void> bind_to_node(ByteSpan memory, int node) {
-  const hwloc_obj_t object = node_object(node);
+  const hwloc_obj* const object = node_object(node);
   if (object == nullptr)
     return fail(Code::unsupported, fmt::format("NUMA node {}: this machine has none", node),
                 "gantry doctor lists the nodes");
@@ -51,7 +51,7 @@ std::vector<int> cpus_of_node(int node) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
-  const hwloc_obj_t object = node_object(node);
+  const hwloc_obj* const object = node_object(node);
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
     if (object == nullptr || hwloc_bitmap_isset(object->cpuset, static_cast<unsigned>(cpu)) != 0)
