@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "../support/interrupt.hpp"
 #include "registrar_list.hpp"
@@ -70,9 +71,11 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
   if (!cpus) return Unexpected(cpus.error());
   report.cpus = *cpus;
   settings.cpus = allowed_cpus(cpus->requester, cpus->responder);
-  const auto scratch = ScratchDirectory::create();
-  if (!scratch) return Unexpected(scratch.error());
-  settings.directory = scratch->path();
+  std::error_code failed;
+  settings.directory = std::filesystem::temp_directory_path(failed).string();
+  if (failed)
+    return Unexpected({Code::not_found, fmt::format("temporary directory: {}", failed.message()),
+                       "set TMPDIR to a folder you can write to"});
   const ContestPlan plan{.cpu = cpus->requester, .interrupt_descriptor = interrupt_descriptor};
   const auto kept = keep_usable(settings, plan, report);
   if (!kept) return Unexpected(kept.error());

@@ -20,6 +20,8 @@ void free_detached(Pool& pool, std::byte* data) noexcept;
 class PoolResource final : public std::pmr::memory_resource {
  public:
   explicit PoolResource(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
+  PoolResource(const PoolResource&) = delete;
+  PoolResource& operator=(const PoolResource&) = delete;
   [[nodiscard]] Pool& pool() noexcept { return pool_; }
 
  private:
@@ -47,6 +49,9 @@ class PoolAllocator {
   using value_type = T;
 
   explicit PoolAllocator(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
+  // Moved from, it must still be what it was: there are copies only.
+  PoolAllocator(const PoolAllocator&) noexcept = default;
+  PoolAllocator& operator=(const PoolAllocator&) noexcept = default;
   template <class U>
   PoolAllocator(const PoolAllocator<U>& other) noexcept  // NOLINT: containers convert
       : pool_(other.pool()), tag_(other.tag()) {}

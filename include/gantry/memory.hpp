@@ -69,6 +69,7 @@ class Region {
   [[nodiscard]] Result<void> touch(Bytes offset, Bytes size, unsigned threads = 1);
 
  private:
+  void swap(Region& other) noexcept;
   std::byte* data_ = nullptr;
   Bytes size_ = 0;
   int descriptor_ = -1;
@@ -107,7 +108,9 @@ class Block {
   Block() noexcept = default;
   Block(Block&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
   Block& operator=(Block&& other) noexcept {
-    std::swap(head_, other.head_);
+    detail::BlockHead* const taken = std::exchange(other.head_, nullptr);
+    if (head_ != nullptr) give_back();
+    head_ = taken;
     return *this;
   }
   ~Block() {
@@ -155,7 +158,7 @@ enum class When {
 struct PoolOptions {
   Bytes slab_bytes = Bytes{64} << 20;  ///< Memory is taken from the system in steps of this.
   Bytes budget_bytes = 0;              ///< Hard limit; 0: four fifths of the machine's memory.
-  std::string name = "pool";           ///< In errors and reports.
+  std::string name = "pool";           ///< In errors and reports; 200 characters at most.
   RegionOptions region{};              ///< What slabs are made of.
   When touch = When::on_demand;        ///< Pages are present before a block is handed out, always.
   std::vector<std::shared_ptr<Registrar>> registrars{};  ///< At most Pool::kMaxRegistrars.
@@ -177,15 +180,15 @@ struct PoolReport {
   Bytes peak_bytes = 0;
   Bytes slab_bytes = 0;  ///< Taken from the system now.
   Bytes budget_bytes = 0;
-  Bytes free_bytes = 0;          ///< Of slab_bytes, in no block.
-  Bytes largest_free_bytes = 0;  ///< The largest block that needs no new slab.
+  Bytes free_bytes = 0;          ///< Of slab_bytes, what blocks can still be made of.
+  Bytes largest_free_bytes = 0;  ///< The largest such piece; joining kept ones may make it larger.
   Bytes kept_bytes = 0;          ///< Of free_bytes, held ready by threads; given up when needed.
   std::uint64_t slabs = 0;
   std::uint64_t blocks = 0;
   std::uint64_t allocations = 0;  ///< Ever.
   std::uint64_t reuses = 0;       ///< Of these, served from what the thread had kept.
   std::vector<RegistrarReport> registrars;
-  std::vector<std::string> registration_errors;  ///< One a slab and registrar that refused it.
+  std::vector<std::string> registration_errors;  ///< One a slab and registrar that refuses it.
   std::vector<Holder> holders;                   ///< The largest first.
   /// Of the free bytes, the part that the largest free block cannot use. 0 to 1.
   [[nodiscard]] double fragmentation() const noexcept {
@@ -233,6 +236,8 @@ class Pool {
   [[nodiscard]] bool is_shareable() const noexcept;
 
   friend bool operator==(const Pool&, const Pool&) = default;
+  /// False in a fork()ed child, where handles can only be dropped.
+  [[nodiscard]] bool is_of_this_process() const noexcept;
   /// Is `block` of this pool?
   [[nodiscard]] bool owns(const Block& block) const noexcept;
 

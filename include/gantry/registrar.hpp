@@ -31,13 +31,14 @@ struct RegistrarReport {
 };
 
 class Registrar;
+struct Slab;  // private: a pool's
 
 /// The fact that some memory is known to a registrar, for as long as this lives. Move-only;
 /// dropped, the memory is unregistered, or when it is part of a larger registration, with that.
 class Registration {
  public:
   Registration() noexcept = default;
-  Registration(Registration&& other) noexcept { *this = std::move(other); }
+  Registration(Registration&& other) noexcept;
   Registration& operator=(Registration&& other) noexcept;
   ~Registration();
 
@@ -65,9 +66,10 @@ class Registrar : public std::enable_shared_from_this<Registrar> {
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
 
-  /// Registers `memory`, or gives a handle into the registration that covers it already. Errors:
-  /// `already_exists` when it overlaps one without lying inside it; `out_of_memory` above the
-  /// budget or the system's limit; `too_large`; `invalid_argument` for 0 bytes; `system`.
+  /// Registers `memory`, or gives a handle into the registration that covers it already. The memory
+  /// stays mapped until the last handle to it is dropped: what is mapped there later would be taken
+  /// for it. Errors: `already_exists` when it overlaps one without lying inside it; `out_of_memory`
+  /// above the budget or the system's limit; `too_large`; `invalid_argument` for 0 bytes; `system`.
   [[nodiscard]] Result<Registration> enroll(ByteSpan memory);
 
   [[nodiscard]] const std::string& name() const noexcept;
@@ -87,7 +89,11 @@ class Registrar : public std::enable_shared_from_this<Registrar> {
 
  private:
   friend class Registration;
+  friend struct Slab;
+  [[nodiscard]] Result<Registration> enroll_fresh(ByteSpan memory);
+  [[nodiscard]] Result<Registration> enroll(ByteSpan memory, bool is_fresh);
   [[nodiscard]] Result<Registration> enroll_locked(ByteSpan memory);
+  [[nodiscard]] Result<void> check_range(ByteSpan memory, bool is_fresh);
   [[nodiscard]] Result<void> add(ByteSpan memory);
   void leave(void* range) noexcept;
   struct State;

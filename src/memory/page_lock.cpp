@@ -37,7 +37,9 @@ class PageLock final : public Registrar {
     unlock_between(pages);  // mlock() may have come half the way
     for (const std::uintptr_t edge : {pages.first, pages.last}) unlock_unused(edge);
     if (error != ENOMEM && error != EPERM && error != EAGAIN) return fail_errno("mlock", error);
-    return fail_memlock(fmt::format("locking {} bytes", memory.size()), error);
+    const std::string what = fmt::format("locking {} bytes", memory.size());
+    if (!is_mapped(memory)) return fail(Code::invalid_argument, what + ": not all of it is mapped");
+    return fail_memlock(what, error);
   }
 
   int do_unregister(const Keys&, ByteSpan memory) noexcept override {

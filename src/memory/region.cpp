@@ -77,7 +77,7 @@ Result<Mapped> map_hugetlb(Bytes size, std::string_view name, bool shareable) {
   if (mapped) return mapped;
   return fail(Code::out_of_memory,
               fmt::format("{} bytes in huge pages of {}: not enough are reserved", size, page),
-              fmt::format("reserve them: sysctl vm.nr_hugepages={}, or ask for PageKind::any",
+              fmt::format("reserve {} more (sysctl vm.nr_hugepages), or ask for PageKind::any",
                           whole(size, page) / page));
 }
 
@@ -164,10 +164,16 @@ Result<Region> Region::over(ByteSpan memory) {
 }
 
 Region::Region(Region&& other) noexcept {
-  *this = std::move(other);
+  swap(other);
 }
 
 Region& Region::operator=(Region&& other) noexcept {
+  Region taken(std::move(other));  // and with it ends what this was
+  swap(taken);
+  return *this;
+}
+
+void Region::swap(Region& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(descriptor_, other.descriptor_);
@@ -175,7 +181,6 @@ Region& Region::operator=(Region&& other) noexcept {
   std::swap(pages_, other.pages_);
   std::swap(writable_, other.writable_);
   std::swap(owned_, other.owned_);
-  return *this;
 }
 
 Region::~Region() {

@@ -110,6 +110,16 @@ TEST(Region, LiesOverTheUsersOwnMemoryAndLeavesItThere) {
   EXPECT_EQ(Region::over({}).error().code, Code::invalid_argument);
 }
 
+TEST(Region, SaysWhyItCannotBeTouched) {
+  void* const at = ::mmap(nullptr, 2 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  auto region = Region::over({static_cast<std::byte*>(at), 2 * kPage});
+  ASSERT_TRUE(region);
+  EXPECT_THAT(region->touch(0, kPage).error().message, testing::HasSubstr("written"));
+  ::munmap(at, 2 * kPage);
+  EXPECT_THAT(region->touch(0, kPage).error().message, testing::HasSubstr("mapped"));
+}
+
 TEST(Region, SaysWhichPagesItGot) {
   auto plain = Region::create(kPage, "test", {.pages = PageKind::plain});
   ASSERT_TRUE(plain);

@@ -100,26 +100,60 @@ const std::string& Registrar::name() const noexcept {
   return state_->report.name;
 }
 
+// What a fork()ed child inherited may be locked by a thread that did not come along: there nothing
+// waits for it.
 RegistrarReport Registrar::report() const {
+  if (!state_->maker.is_this()) {
+    RegistrarReport nothing;
+    nothing.name = name();
+    return nothing;
+  }
   const std::lock_guard lock(state_->mutex);
   return state_->report;
 }
 
 Result<Registration> Registrar::enroll(ByteSpan memory) {
+  return enroll(memory, false);
+}
+
+// Of memory that was mapped a moment ago: whatever is registered there has been unmapped since.
+Result<Registration> Registrar::enroll_fresh(ByteSpan memory) {
+  return enroll(memory, true);
+}
+
+Result<Registration> Registrar::enroll(ByteSpan memory, bool is_fresh) {
   return guarded([&]() -> Result<Registration> {
+    if (!state_->maker.is_this())
+      return fail(Code::invalid_argument,
+                  name() + ": the registrar is of the process that forked this one",
+                  "make one in this process");
     const std::lock_guard lock(state_->mutex);
-    auto registration = enroll_locked(memory);
+    auto checked = check_range(memory, is_fresh);
+    auto registration = checked ? enroll_locked(memory)
+                                : Result<Registration>(tl::unexpected(std::move(checked).error()));
     if (registration) return registration;
     return tl::unexpected(state_->refuse(std::move(registration).error()));
   });
 }
 
+Result<void> Registrar::check_range(ByteSpan memory, bool is_fresh) {
+  const void* const begin = memory.data();
+  if (memory.empty()) return fail(Code::invalid_argument, "registering 0 bytes");
+  if (memory.size() > ~std::uintptr_t{0} - address(memory.data()))
+    return fail(Code::invalid_argument,
+                fmt::format("registering {} bytes at {}: that is beyond the address space",
+                            memory.size(), begin));
+  if (is_fresh && state_->overlapping(memory) != nullptr)
+    return fail(Code::already_exists,
+                fmt::format("registering {} bytes at {}: other memory is still registered that was "
+                            "unmapped there",
+                            memory.size(), begin),
+                "drop registrations before the memory they are of");
+  return {};
+}
+
 Result<Registration> Registrar::enroll_locked(ByteSpan memory) {
   State& state = *state_;
-  if (memory.empty()) return fail(Code::invalid_argument, "registering 0 bytes");
-  if (!state.maker.is_this())
-    return fail(Code::invalid_argument, "the registrar is of the process that forked this one",
-                "make one in this process");
   Range* range = state.covering(memory);
   if (range != nullptr) {
     state.report.reused += 1;
@@ -180,11 +214,18 @@ void Registrar::leave(void* entry) noexcept {
 
 // ---- the handle ----------------------------------------------------------------------------
 
+Registration::Registration(Registration&& other) noexcept
+    : registrar_(std::move(other.registrar_)),
+      memory_(std::exchange(other.memory_, {})),
+      range_(std::exchange(other.range_, nullptr)),
+      key_(std::exchange(other.key_, {})) {}
+
 Registration& Registration::operator=(Registration&& other) noexcept {
-  std::swap(registrar_, other.registrar_);
-  std::swap(memory_, other.memory_);
-  std::swap(range_, other.range_);
-  std::swap(key_, other.key_);
+  Registration taken(std::move(other));  // and with it ends what this was
+  std::swap(registrar_, taken.registrar_);
+  std::swap(memory_, taken.memory_);
+  std::swap(range_, taken.range_);
+  std::swap(key_, taken.key_);
   return *this;
 }
 

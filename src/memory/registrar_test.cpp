@@ -183,6 +183,47 @@ TEST(Registrar, CountsTheTimeOfTheDevice) {
   EXPECT_GE(fake->report().time, 2 * cost);
 }
 
+TEST(Registrar, RangesBeyondTheAddressSpaceAreRefused) {
+  const auto registrar = FakeRegistrar::create();
+  std::vector<std::byte> memory(8192);
+  const auto held = registrar->enroll(memory);
+  ASSERT_TRUE(held);
+  for (const Bytes size : {~Bytes{0}, ~Bytes{0} - 4096})
+    EXPECT_EQ(registrar->enroll({memory.data() + 10, size}).error().code, Code::invalid_argument);
+}
+
+TEST(Registrar, TakingAHandleOverEndsTheOneThatWasThere) {
+  const auto registrar = FakeRegistrar::create();
+  std::vector<std::byte> memory(8192);
+  auto one = registrar->enroll(ByteSpan(memory).first(100));
+  auto other = registrar->enroll(ByteSpan(memory).last(100));
+  ASSERT_TRUE(one && other);
+  *one = std::move(*other);
+  EXPECT_EQ(registrar->live(), 1u);
+  EXPECT_TRUE(one->key());
+}
+
+TEST(Registrar, AForkedChildWaitsForNobody) {
+  const auto registrar = FakeRegistrar::create();
+  std::vector<std::byte> memory(8192);
+  std::atomic<bool> over{false};
+  std::thread busy([&] {
+    while (!over.load()) static_cast<void>(registrar->enroll(memory));
+  });
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      ::_exit(!registrar->enroll(memory) && registrar->report().name == "fake" ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  over.store(true);
+  busy.join();
+}
+
 TEST(Registrar, MovedHandlesHoldOneRegistration) {
   const auto fake = FakeRegistrar::create();
   std::vector<std::byte> bytes(200);
@@ -293,6 +334,18 @@ TEST_F(PageLock, APageOfTwoRegistrationsStaysLockedUntilBothAreGone) {
   EXPECT_EQ(pages_locked(), 1);
   middle = {};
   EXPECT_EQ(pages_locked(), 0);
+}
+
+TEST_F(PageLock, WhatIsNotMappedIsToldFromTooMuch) {
+  const auto registrar = *make_page_lock_registrar();
+  void* const at =
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  ::munmap(at, 8192);
+  const auto refused = registrar->enroll({static_cast<std::byte*>(at), 8192});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("mapped"));
 }
 
 TEST_F(PageLock, ARefusalLeavesNothingLockedThatWasNot) {

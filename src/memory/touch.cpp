@@ -2,11 +2,13 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "base/memlock.hpp"
 #include "base/result.hpp"
 #include "memory/numa.hpp"
 
@@ -16,11 +18,34 @@ namespace {
 constexpr Bytes kChunk = Bytes{16} << 20;  // what a thread takes at a time
 constexpr Bytes kPerThread = 2 * kChunk;   // a thread for less costs more than it saves
 
+// Before Linux 5.14 there is no such advice: pages then come at first use, one fault each.
+bool knows_populate() noexcept {
+  static const bool knows = [] {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const at =
+        ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) return false;
+    const bool took = ::madvise(at, page, MADV_POPULATE_WRITE) == 0;
+    ::munmap(at, page);
+    return took;
+  }();
+  return knows;
+}
+
+tl::unexpected<Error> refused(ByteSpan memory, int error) {
+  const std::string what = fmt::format("making {} bytes resident", memory.size());
+  if (!is_mapped(memory)) return fail(Code::invalid_argument, what + ": not all of it is mapped");
+  if (error == ENOMEM)
+    return fail(Code::out_of_memory, what + ": no memory left", "free memory, or lower the budget");
+  if (error == EINVAL || error == EFAULT)
+    return fail(Code::invalid_argument, what + ": not all of it can be written");
+  return fail_errno(what, error);
+}
+
 int touch_here(ByteSpan memory, bool writable) noexcept {
   const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   while (::madvise(memory.data(), memory.size(), advice) != 0) {
-    // Before Linux 5.14 there is no such advice: pages then come at first use, one fault each.
-    if (errno == EINVAL) return 0;
+    if (errno == EINVAL && !knows_populate()) return 0;
     if (errno != EINTR && errno != EAGAIN) return errno;
   }
   return 0;
@@ -77,9 +102,7 @@ Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int n
   touching.run();
   for (std::thread& helper : helpers) helper.join();
   if (touching.error() == 0) return {};
-  return fail(Code::out_of_memory,
-              fmt::format("making {} bytes resident: no memory left", memory.size()),
-              "free memory, or lower the budget");
+  return refused(memory, touching.error());
 }
 
 }  // namespace gantry

@@ -1,6 +1,7 @@
 #pragma once  // sync/biased_lock.hpp: a lock that costs its one owner next to nothing.
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "base/membarrier.hpp"
@@ -29,15 +30,22 @@ class BiasedLock {
   }
   void leave() noexcept { busy_.store(0, std::memory_order_release); }  // [B]
 
-  /// A thief's: waits for the owner to be outside, which is a matter of nanoseconds.
+  /// A thief's: waits for the owner to be outside, which is a matter of nanoseconds as long as the
+  /// owner runs. One that does not may need our CPU for it, which yielding gives to equals only.
   void steal() noexcept {
     wanted_.store(1, std::memory_order_relaxed);
-    heavy_fence();                                                                 // [F]
-    while (busy_.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // [B]
+    heavy_fence();                                                                   // [F]
+    for (unsigned turns = 0; busy_.load(std::memory_order_acquire) != 0; ++turns) {  // [B]
+      if (turns < kYields)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   }
   void hand_back() noexcept { wanted_.store(0, std::memory_order_release); }  // [W]
 
  private:
+  static constexpr unsigned kYields = 1000;
   std::atomic<unsigned> busy_{0};
   std::atomic<unsigned> wanted_{0};
 };

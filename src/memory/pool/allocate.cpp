@@ -44,15 +44,15 @@ Result<PoolState::Need> PoolState::need_for(Bytes size, const BlockOptions& opti
   if (!std::has_single_bit(alignment))
     return fail(Code::invalid_argument,
                 fmt::format("a block aligned to {}: not a power of two", alignment));
-  if (size > options_.budget_bytes || alignment > options_.budget_bytes)
+  const Bytes most = std::min(options_.budget_bytes, kLargestClass);
+  if (size > most || alignment > most)
     return fail(Code::too_large,
                 fmt::format("a block of {} bytes aligned to {}: the limit is {} bytes", size,
-                            alignment, options_.budget_bytes),
+                            alignment, most),
                 "split it, or raise the budget if the machine has the memory");
   if (alignment > kPage) return Need{size, round_up(size, kPage), alignment, kNoClass, true};
   // Between a line and a page nothing but a page keeps every piece of a run aligned.
   const Bytes capacity = capacity_for(alignment > kLine ? std::max(size, kPage) : size);
-  if (capacity > kLargestClass) return Need{size, capacity, kPage, kNoClass, true};
   return Need{size, capacity, alignment_of(capacity), class_of(capacity), false};
 }
 
@@ -90,10 +90,7 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
                                                         ThreadCache* cache,
                                                         Extent* extent) noexcept {
   return guarded([&]() -> Result<Block> {
-    if (!maker_.is_this())
-      return tl::unexpected(
-          named({Code::invalid_argument, "it is of the process that forked this one",
-                 "make a pool in this process"}));
+    GANTRY_TRY(check_maker());
     if (extent == nullptr) {
       auto need = need_for(size, options);
       if (!need) return tl::unexpected(named(std::move(need).error()));
@@ -163,13 +160,14 @@ void PoolState::give_back(Extent& extent) noexcept {
     return;
   GANTRY_ASSERT(extent.size.load(std::memory_order_relaxed) != 0);  // I1: it is in a block
   const Bytes size = extent.size.load(std::memory_order_relaxed);
+  if (kSpoils && !maker_.is_this()) return;  // a fork's copy: the memory is the parent's
   extent.handles.store(0, std::memory_order_relaxed);
   const ByteSpan memory(extent.data, extent.capacity);
   unpoison(memory);
   spoil(memory.first(size));
   poison(memory);
   ThreadCache* const cache = near_cache(*this);
-  if (cache != nullptr && !extent.loose && cache->lock.enter()) {
+  if (cache != nullptr && !extent.loose.load(std::memory_order_relaxed) && cache->lock.enter()) {
     const bool kept = cache->push(extent);
     if (kept) count_return(*cache, size);
     cache->lock.leave();
@@ -186,7 +184,7 @@ void PoolState::give_back(Extent& extent) noexcept {
     count_return(cache != nullptr ? *cache : shared_, extent.size.load(std::memory_order_relaxed));
     if (closing_) {
       over = --closed_blocks_ == 0;
-    } else if (extent.loose || cache == nullptr) {
+    } else if (extent.loose.load(std::memory_order_relaxed) || cache == nullptr) {
       to_slab(extent);
     } else {
       make_room(*cache, extent.size_class);

@@ -49,7 +49,7 @@ std::optional<PoolState::Cut> PoolState::cut(Slab& slab, const Need& need, unsig
     extent.data = slab.at(*offset + i * need.capacity);
     extent.capacity = need.capacity;
     extent.size_class = need.size_class;
-    extent.loose = need.loose;
+    extent.loose.store(need.loose, std::memory_order_relaxed);
     extent.present = false;
     places[i].key() = extent.offset();
     places[i].mapped() = &extent;
@@ -68,7 +68,12 @@ void PoolState::to_slab(Extent& extent) noexcept {
   Slab& slab = *extent.slab;
   slab.extents.erase(extent.offset());
   slab.free.give(extent.offset(), extent.capacity);
+  put_away(extent);
+}
+
+void PoolState::put_away(Extent& extent) noexcept {
   cut_bytes_ -= extent.capacity;
+  extent.capacity = 0;  // it stands for nothing
   spare_extents_.push(extent);
 }
 
@@ -101,8 +106,11 @@ void PoolState::abandon(Extent& extent) noexcept {
     slab.is_retired = true;
     slab.extents.erase(extent.offset());
     slab.free.forget();
-    cut_bytes_ -= extent.capacity;
-    spare_extents_.push(extent);
+    // What is out comes straight back to it, what is kept at once.
+    for (const auto& [offset, other] : slab.extents)
+      other->loose.store(true, std::memory_order_relaxed);
+    if (!closing_) reclaim();
+    put_away(extent);
     over = closing_ && --closed_blocks_ == 0;
   }
   if (over) delete this;

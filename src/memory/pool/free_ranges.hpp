@@ -18,9 +18,14 @@ class FreeRanges {
     insert(0, size);
   }
 
-  /// The offset of `size` bytes whose address is a multiple of `alignment`, a power of two.
+  /// The offset of `size` bytes whose address is a multiple of `alignment`, a power of two. Among
+  /// very many holes one that only just serves an alignment may be missed.
   [[nodiscard]] std::optional<Bytes> take(Bytes size, Bytes alignment) {
+    // Holes that an alignment may or may not spoil are worth some looks; then one that it cannot.
+    unsigned looks = 0;
     for (auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end(); ++fit) {
+      if (++looks == kMostLooks) fit = by_size_.lower_bound({size + alignment - 1, 0});
+      if (fit == by_size_.end()) break;
       const auto [room, begin] = *fit;
       const Bytes offset = ((base_ + begin + alignment - 1) & ~(alignment - 1)) - base_;
       if (offset < begin || offset - begin > room - size) continue;
@@ -72,13 +77,14 @@ class FreeRanges {
   }
 
  private:
+  static constexpr unsigned kMostLooks = 64;
   using ByOffset = std::map<Bytes, Bytes>;
   using BySize = std::set<std::pair<Bytes, Bytes>>;
 
   // Spare nodes for `count` more ranges, so that none has to be made when nothing may fail.
   void stock(std::size_t count) {
-    spare_offsets_.reserve(by_offset_.size() + count);
-    spare_sizes_.reserve(by_size_.size() + count);
+    make_room(spare_offsets_, by_offset_.size() + count);
+    make_room(spare_sizes_, by_size_.size() + count);
     while (spare_offsets_.size() < count) {
       ByOffset made{{0, 0}};
       spare_offsets_.push_back(made.extract(made.begin()));
@@ -87,6 +93,11 @@ class FreeRanges {
       BySize made{{0, 0}};
       spare_sizes_.push_back(made.extract(made.begin()));
     }
+  }
+  // In steps: reserve() by itself makes room for exactly as many, and moves all of them each time.
+  template <class Spares>
+  static void make_room(Spares& spares, std::size_t count) {
+    if (spares.capacity() < count) spares.reserve(2 * count);
   }
   void insert(Bytes offset, Bytes size) noexcept {
     auto place = std::move(spare_offsets_.back());

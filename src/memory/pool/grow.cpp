@@ -11,30 +11,32 @@ Result<void> PoolState::grow(const Need& need) {
   auto size = fit_budget(need);
   if (!size) return tl::unexpected(named(std::move(size).error()));
   auto slab = make_slab(*size);
+  if (const Bytes least = least_slab(need); !slab && least < *size) slab = make_slab(least);
   if (!slab) return tl::unexpected(named(std::move(slab).error()));
   const std::lock_guard lock(mutex_);
   slabs_.reserve(slabs_.size() + 1);
-  for (const SlabRegistration& registration : (*slab)->registrations)
-    if (registration.state.load(std::memory_order_acquire) == SlabRegistration::State::refused)
-      note_refusal(**slab, registration);
   by_address_.emplace(reinterpret_cast<std::uintptr_t>((*slab)->region->data()), slab->get());
   slab_bytes_ += (*slab)->region->size();  // from here on nothing fails
   slabs_.push_back(std::move(*slab));
   return {};
 }
 
+// An alignment may cost its own size.
+Bytes PoolState::least_slab(const Need& need) noexcept {
+  return round_up(need.capacity + (need.alignment > kPage ? need.alignment : 0), kPage);
+}
+
 // How large the new slab may be. Empty slabs make room; only here is anything ever unregistered.
 Result<Bytes> PoolState::fit_budget(const Need& need) {
-  // A whole slab, if one fits; else what is needed and no more. An alignment may cost its own size.
-  const Bytes least =
-      round_up(need.capacity + (need.alignment > kPage ? need.alignment : 0), kPage);
+  const Bytes least = least_slab(need);
   Bytes wanted = std::max(least, round_up(options_.slab_bytes, kPage));
   std::unique_ptr<Slab> dropped;  // goes after the lock
   {
     const std::lock_guard lock(mutex_);
     const Bytes budget = options_.budget_bytes;
     const auto fits = [&](Bytes size) { return size <= budget && slab_bytes_ <= budget - size; };
-    if (!fits(wanted)) dropped = drop_empty_slabs();
+    // A whole slab, if one fits; else what is needed and no more; else in place of empty ones.
+    if (!fits(wanted) && !fits(least)) dropped = drop_empty_slabs();
     if (!fits(wanted)) wanted = least;
     if (!fits(wanted))
       return fail(Code::out_of_memory,
@@ -43,7 +45,9 @@ Result<Bytes> PoolState::fit_budget(const Need& need) {
                   "release blocks sooner, or raise the budget");
   }
   dropped.reset();
-  if (const Bytes left = system_memory().available; wanted > left)
+  const Bytes left = system_memory().available;
+  if (wanted > left) wanted = least;
+  if (wanted > left)
     return fail(Code::out_of_memory,
                 fmt::format("a block of {} bytes: the machine has {} bytes left", need.size, left),
                 "free memory, or use smaller blocks");
@@ -70,12 +74,8 @@ Result<DeviceKey> PoolState::far_key_for(const Extent& extent, const Registrar& 
   for (std::size_t i = 0; i < options_.registrars.size(); ++i) {
     if (options_.registrars[i].get() != &registrar) continue;
     SlabRegistration& registration = extent.slab->registrations[i];
-    if (registration.state.load(std::memory_order_acquire) == State::none) {  // [S]
+    if (registration.state.load(std::memory_order_acquire) == State::none)  // [S]
       extent.slab->register_with(i, *options_.registrars[i]);
-      const std::lock_guard lock(mutex_);
-      if (registration.state.load(std::memory_order_acquire) == State::refused)
-        note_refusal(*extent.slab, registration);
-    }
     if (registration.state.load(std::memory_order_acquire) == State::refused)  // [S]
       return tl::unexpected(named(registration.error));
     DeviceKey key = registration.key;
@@ -85,11 +85,6 @@ Result<DeviceKey> PoolState::far_key_for(const Extent& extent, const Registrar& 
   return tl::unexpected(named({Code::invalid_argument,
                                fmt::format("registrar '{}' is not one of its", registrar.name()),
                                "name it in PoolOptions::registrars"}));
-}
-
-void PoolState::note_refusal(const Slab& slab, const SlabRegistration& registration) {
-  registration_errors_.push_back(
-      fmt::format("slab {}: {}", slab.number, registration.error.message));
 }
 
 }  // namespace gantry

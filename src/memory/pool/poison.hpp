@@ -23,13 +23,17 @@ inline void poison(ByteSpan) noexcept {}
 inline void unpoison(ByteSpan) noexcept {}
 #endif
 
+#if defined(NDEBUG)
+inline constexpr bool kSpoils = false;
+#else
+inline constexpr bool kSpoils = true;
+#endif
+
 /// A freed block's bytes become nonsense, so that whoever still reads them notices.
-inline void spoil([[maybe_unused]] ByteSpan memory) noexcept {
-#if !defined(NDEBUG)
+inline void spoil(ByteSpan memory) noexcept {
   constexpr int kNonsense = 0xdb;
   constexpr Bytes kAtMost = Bytes{64} << 10;  // enough to be noticed
-  std::memset(memory.data(), kNonsense, std::min(memory.size(), kAtMost));
-#endif
+  if (kSpoils) std::memset(memory.data(), kNonsense, std::min(memory.size(), kAtMost));
 }
 
 }  // namespace gantry

@@ -26,10 +26,14 @@ Result<PoolState*> PoolState::create(const PoolOptions& options) {
     return fail(Code::invalid_argument, fmt::format("{}: {}", options.name, what));
   };
   if (options.slab_bytes == 0) return refuse("slabs of 0 bytes");
-  if (options.slab_bytes > ~Bytes{0} / 2) return refuse("slabs larger than any machine's memory");
+  if (options.slab_bytes > kLargestClass) return refuse("slabs larger than any machine's memory");
+  if (options.name.size() > 200) return refuse("a name of more than 200 characters");
   if (options.registrars.size() > Pool::kMaxRegistrars) return refuse("more than 8 registrars");
-  if (std::count(options.registrars.begin(), options.registrars.end(), nullptr) != 0)
-    return refuse("an empty registrar");
+  for (const auto& registrar : options.registrars) {
+    if (registrar == nullptr) return refuse("an empty registrar");
+    if (std::count(options.registrars.begin(), options.registrars.end(), registrar) != 1)
+      return refuse("the same registrar twice");
+  }
   if (filled.budget_bytes == 0) filled.budget_bytes = system_memory().total / 5 * 4;
   return new PoolState(filled);
 }
@@ -37,7 +41,8 @@ Result<PoolState*> PoolState::create(const PoolOptions& options) {
 void PoolState::close() noexcept {
   if (!maker_.is_this()) return;  // a fork's copy: its threads and locks did not come along
   {
-    const std::lock_guard growing(growing_);
+    // Nothing of this is touched after the lock is let go: the last block's thread may be waiting
+    // for it to end the pool. Nobody is growing it: that takes a handle.
     const std::lock_guard lock(mutex_);
     // Never handed back: no owner keeps a block for itself from here on, all come to mutex_.
     for (const auto& cache : caches_) cache->lock.steal();
@@ -50,11 +55,19 @@ void PoolState::close() noexcept {
   delete this;
 }
 
+// A child that was forked asks this before any lock: who held it then did not come along.
+Result<void> PoolState::check_maker() const {
+  if (maker_.is_this()) return {};
+  return tl::unexpected(named({Code::invalid_argument, "it is of the process that forked this one",
+                               "make a pool in this process"}));
+}
+
 // ---- names and addresses -------------------------------------------------------------------
 
 Result<Tag> PoolState::tag(std::string_view name) {
   return guarded([&]() -> Result<Tag> {
     constexpr std::size_t kMost = 4096;
+    GANTRY_TRY(check_maker());
     const std::lock_guard lock(mutex_);
     const auto found = std::find(tags_.begin(), tags_.end(), name);
     const Tag tag{static_cast<std::uint32_t>(found - tags_.begin())};
@@ -89,6 +102,7 @@ Result<Block> PoolState::adopt(std::byte* data) {
                   fmt::format("{}: {}: {}", options_.name, static_cast<const void*>(data), why));
     });
   };
+  if (!maker_.is_this()) return refuse("of the process that forked this one");
   const std::lock_guard lock(mutex_);
   Extent* const extent = extent_at(data);
   if (extent == nullptr) return refuse("not memory of this pool");
@@ -103,6 +117,8 @@ Result<Block> PoolState::adopt(std::byte* data) {
 }
 
 Result<Block> PoolState::find(const std::byte* data) {
+  if (auto here = guarded([&] { return check_maker(); }); !here)
+    return tl::unexpected(std::move(here).error());
   const std::lock_guard lock(mutex_);
   Extent* const extent = extent_at(data);
   if (extent == nullptr || extent->handles.load(std::memory_order_acquire) == 0)
@@ -116,19 +132,18 @@ Result<Block> PoolState::find(const std::byte* data) {
 }
 
 Bytes PoolState::trim() {
-  const Bytes before = [this] {
-    const std::lock_guard lock(mutex_);
-    return slab_bytes_;
-  }();
+  if (!maker_.is_this()) return 0;
   std::unique_ptr<Slab> dropped;
   const std::lock_guard growing(growing_);
   const std::lock_guard lock(mutex_);
+  const Bytes before = slab_bytes_;
   reclaim();
   dropped = drop_empty_slabs();
-  return before - std::min(before, slab_bytes_);
+  return before - slab_bytes_;
 }
 
 std::shared_ptr<const Region> PoolState::slab(std::uint32_t number) {
+  if (!maker_.is_this()) return nullptr;
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(slabs_.begin(), slabs_.end(),
                                   [number](const auto& slab) { return slab->number == number; });
@@ -162,6 +177,9 @@ PoolReport Pool::report() const {
 }
 std::shared_ptr<const Region> Pool::slab(std::uint32_t number) const {
   return handle_->state->slab(number);
+}
+bool Pool::is_of_this_process() const noexcept {
+  return handle_->state->maker().is_this();
 }
 bool Pool::is_shareable() const noexcept {
   return handle_->state->options().region.shareable;

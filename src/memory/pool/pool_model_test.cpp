@@ -4,6 +4,7 @@
 #include <cstring>
 #include <gantry/memory.hpp>
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -151,6 +152,21 @@ TEST(PoolModel, TheLastBlockOfAnyThreadEndsThePool) {
     std::vector<std::thread> threads;
     for (Block& block : held) threads.emplace_back([&block] { block = Block(); });
     for (auto& thread : threads) thread.join();
+  }
+}
+
+TEST(PoolModel, HandleAndLastBlockMayGoAtOnce) {
+  for (int round = 0; round < 500; ++round) {
+    auto pool = std::make_optional(*Pool::create({.slab_bytes = kMiB, .budget_bytes = kMiB}));
+    Block block = *pool->allocate(5000);
+    std::barrier start(2);
+    std::thread other([&] {
+      start.arrive_and_wait();
+      block = Block();
+    });
+    start.arrive_and_wait();
+    pool.reset();
+    other.join();
   }
 }
 

@@ -106,6 +106,38 @@ TEST_F(PoolRegistrar, ARefusedSlabServesAllTheSameAndTheReasonIsKept) {
   EXPECT_EQ(first_->live(), 0u);
 }
 
+TEST_F(PoolRegistrar, OnlyWhatIsRefusedNowIsReported) {
+  Pool mine = pool(When::on_demand);
+  first_->fail_at(1, Code::system, 1000);
+  for (int i = 0; i < 10; ++i) {
+    const auto block = mine.allocate(1000);
+    ASSERT_TRUE(block);
+    EXPECT_FALSE(block->key_for(*first_));
+    EXPECT_FALSE(block->key_for(*first_));
+    EXPECT_EQ(mine.report().registration_errors.size(), 1u);
+  }
+  mine.trim();
+  EXPECT_TRUE(mine.report().registration_errors.empty());
+}
+
+// Somebody unmapped memory without dropping its registration; a slab comes to lie where it was.
+TEST_F(PoolRegistrar, AStaleRegistrationIsNotTakenForTheSlabs) {
+  Pool mine = pool(When::on_demand);
+  const auto block = mine.allocate(1000);
+  ASSERT_TRUE(block);
+  const auto stale = first_->enroll(block->bytes());
+  ASSERT_TRUE(stale);
+  const auto key = block->key_for(*first_);
+  ASSERT_FALSE(key);
+  EXPECT_EQ(key.error().code, Code::already_exists);
+  EXPECT_THAT(key.error().message, HasSubstr("unmapped"));
+}
+
+TEST_F(PoolRegistrar, TheSameOneTwiceIsAMistake) {
+  EXPECT_EQ(Pool::create({.registrars = {first_, second_, first_}}).error().code,
+            Code::invalid_argument);
+}
+
 TEST_F(PoolRegistrar, ItsBudgetEndsWhatItKnowsNotWhatThereIs) {
   const auto tight = FakeRegistrar::create({.limits = {.budget_bytes = kMiB}, .name = "tight"});
   Pool mine = *Pool::create({.slab_bytes = kMiB, .registrars = {tight}});

@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <gantry/allocator.hpp>
 #include <numeric>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace gantry {
@@ -102,6 +105,10 @@ TEST(Pool, NamesWhatCanNeverBe) {
   EXPECT_EQ(pool.allocate(9 * kMiB).error().code, Code::too_large);
   EXPECT_EQ(pool.allocate(~Bytes{0}).error().code, Code::too_large);
   EXPECT_EQ(pool.allocate(1, {.alignment = Bytes{1} << 63}).error().code, Code::too_large);
+  Pool boundless = *Pool::create({.slab_bytes = kMiB, .budget_bytes = ~Bytes{0}});
+  for (const Bytes size : {~Bytes{0}, ~Bytes{0} - 4095, Bytes{1} << 62})
+    EXPECT_EQ(boundless.allocate(size).error().code, Code::too_large) << size;
+  EXPECT_EQ(Pool::create({.name = std::string(300, 'x')}).error().code, Code::invalid_argument);
   EXPECT_EQ(Pool::create({.slab_bytes = 0}).error().code, Code::invalid_argument);
   EXPECT_EQ(Pool::create({.slab_bytes = ~Bytes{0}}).error().code, Code::invalid_argument);
   EXPECT_EQ(Pool::create({.registrars = {nullptr}}).error().code, Code::invalid_argument);
@@ -201,6 +208,89 @@ TEST(Pool, ReportsHoldersByTag) {
   EXPECT_LT(holders[1].oldest, std::chrono::hours(1));
 }
 
+TEST(Pool, SlabsLargerThanTheMachineAreMadeAsLargeAsNeeded) {
+  Pool pool = *Pool::create({.slab_bytes = Bytes{1} << 45, .budget_bytes = Bytes{1} << 46});
+  const auto block = pool.allocate(4096);
+  ASSERT_TRUE(block) << block.error().message;
+}
+
+TEST(Pool, NamesThreeHoldersWhateverTheirTags) {
+  Pool pool = make_pool(kMiB, kMiB);
+  std::vector<Block> held;
+  for (int i = 0; i < 10; ++i)
+    held.push_back(*pool.allocate(100'000, {.tag = *pool.tag("cam:" + std::to_string(i))}));
+  const std::string message = pool.allocate(100'000).error().message;
+  std::size_t named = 0;
+  for (std::size_t at = message.find("cam:"); at != std::string::npos;
+       at = message.find("cam:", at + 1))
+    ++named;
+  EXPECT_EQ(named, 3u) << message;
+}
+
+TEST(Pool, ReportsWhatIsKeptAsRoom) {
+  Pool pool = make_pool(4 * kMiB, 4 * kMiB);
+  ASSERT_TRUE(pool.allocate(4 * kMiB));
+  EXPECT_EQ(pool.report().free_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.report().largest_free_bytes, 4 * kMiB);
+  EXPECT_EQ(pool.report().fragmentation(), 0.0);
+}
+
+TEST(Pool, ASlabOfWhichSomethingWasAbandonedServesNothingNew) {
+  Pool pool = make_pool(4 * kMiB, 8 * kMiB);
+  auto abandoned = pool.allocate(kMiB);
+  auto kept = pool.allocate(kMiB);
+  auto live = pool.allocate(kMiB);
+  ASSERT_TRUE(abandoned && kept && live);
+  const std::uint32_t slab = live->slab();
+  *kept = Block();
+  abandoned->abandon();
+  EXPECT_EQ(pool.report().largest_free_bytes, 0u);
+  EXPECT_EQ(pool.report().free_bytes, 0u);
+  EXPECT_NE(pool.allocate(kMiB)->slab(), slab);
+  *live = Block();
+  EXPECT_NE(pool.allocate(kMiB)->slab(), slab);
+  pool.trim();
+  EXPECT_EQ(pool.slab(slab), nullptr) << "nothing of it is in use any more";
+}
+
+TEST(Pool, TakingABlockOverEndsTheOneThatWasThere) {
+  Pool pool = make_pool(kMiB, kMiB);
+  Block held = *pool.allocate(1000);
+  Block other = *pool.allocate(2000);
+  held = std::move(other);
+  EXPECT_EQ(pool.report().live_bytes, 2000u);
+  Block& same = held;
+  held = std::move(same);
+  EXPECT_EQ(pool.report().live_bytes, 2000u);
+}
+
+// Whatever a thread held locked at the fork stays locked in the child.
+TEST(Pool, AForkedChildWaitsForNobody) {
+  Pool pool = make_pool(kMiB, 4 * kMiB);
+  auto block = pool.allocate(1000);
+  ASSERT_TRUE(block);
+  std::atomic<bool> over{false};
+  std::thread busy([&] {
+    while (!over.load()) static_cast<void>(pool.report());
+  });
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      const bool refused = !pool.allocate(100) && !pool.tag("t") && !pool.find(nullptr) &&
+                           !pool.adopt(nullptr) && pool.trim() == 0 && pool.report().slabs == 0 &&
+                           pool.slab(1) == nullptr;
+      *block = Block();
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  over.store(true);
+  busy.join();
+}
+
 TEST(Pool, AForkedChildMayReadButNotAllocate) {
   Pool pool = make_pool(2 * kMiB, 4 * kMiB);
   auto block = pool.allocate(1000);
@@ -220,6 +310,7 @@ TEST(Pool, AForkedChildMayReadButNotAllocate) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+  EXPECT_EQ(bytes[0], std::byte{5}) << "what the child dropped is still ours";
   EXPECT_EQ(pool.report().blocks, 1u);
 }
 
@@ -238,6 +329,16 @@ TEST(PoolAllocator, AVectorLivesInThePoolAndOutlivesItself) {
   EXPECT_EQ(last, 999);
   kept = Block();
   EXPECT_EQ(pool.report().blocks, 0u);
+}
+
+TEST(PoolAllocator, AVectorThatWasMovedFromGoesOn) {
+  Pool pool = make_pool(2 * kMiB, 4 * kMiB);
+  std::vector<int, PoolAllocator<int>> values(PoolAllocator<int>{pool});
+  values.push_back(1);
+  const auto taken = std::move(values);
+  values.clear();
+  values.push_back(2);
+  EXPECT_TRUE(values.get_allocator() == taken.get_allocator());
 }
 
 TEST(PoolResource, ServesPmrContainersAndThrowsWhatTheyExpect) {

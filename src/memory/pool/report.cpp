@@ -39,18 +39,20 @@ std::vector<Holder> PoolState::holders() const {
 std::string PoolState::largest_holders() const {
   constexpr std::size_t kNamed = 3;
   std::string text;
+  std::size_t named = 0;
   for (const Holder& holder : holders()) {
     text += fmt::format("{} {}: {} in {} block{}, the oldest {} s old",
                         text.empty() ? "; held by" : ",",
                         holder.tag.empty() ? "(untagged)" : holder.tag, megabytes(holder.bytes),
                         holder.blocks, holder.blocks == 1 ? "" : "s", holder.oldest.count());
-    if (static_cast<std::size_t>(std::count(text.begin(), text.end(), ':')) == kNamed) break;
+    if (++named == kNamed) break;
   }
   return text;
 }
 
 PoolReport PoolState::report() {
   PoolReport report;
+  if (!maker_.is_this()) return report;
   const std::lock_guard lock(mutex_);
   std::uint64_t peaks = 0;
   const auto add = [&](ThreadCache& cache) {
@@ -66,18 +68,43 @@ PoolReport PoolState::report() {
   report.slab_bytes = slab_bytes_;
   report.budget_bytes = options_.budget_bytes;
   report.slabs = slabs_.size();
-  report.free_bytes = slab_bytes_ - std::min(slab_bytes_, report.live_bytes);
-  Bytes in_blocks = 0;
-  for (const Extent& extent : extents_)
-    if (extent.handles.load(std::memory_order_acquire) != 0) in_blocks += extent.capacity;
-  report.kept_bytes = cut_bytes_ - std::min(cut_bytes_, in_blocks);
-  for (const auto& slab : slabs_)
-    report.largest_free_bytes = std::max(report.largest_free_bytes, slab->free.largest());
+  report_room(report);
   for (const auto& registrar : options_.registrars)
     report.registrars.push_back(registrar->report());
-  report.registration_errors = registration_errors_;
+  report.registration_errors = registration_errors();
   report.holders = holders();
   return report;
+}
+
+// What is free, of the slabs that still serve.
+void PoolState::report_room(PoolReport& report) const {
+  Bytes serving = 0;
+  for (const auto& slab : slabs_) {
+    if (slab->is_retired) continue;
+    serving += slab->region->size();
+    report.largest_free_bytes = std::max(report.largest_free_bytes, slab->free.largest());
+  }
+  Bytes cut = 0;  // of the cut bytes, those in blocks
+  Bytes live = 0;
+  for (const Extent& extent : extents_) {
+    if (extent.capacity == 0) continue;
+    const bool in_block = extent.handles.load(std::memory_order_acquire) != 0;  // [H]
+    if (in_block) cut += extent.capacity;
+    if (extent.slab->is_retired) continue;
+    if (in_block) live += extent.size.load(std::memory_order_relaxed);
+    if (!in_block) report.largest_free_bytes = std::max(report.largest_free_bytes, extent.capacity);
+  }
+  report.free_bytes = serving - std::min(serving, live);
+  report.kept_bytes = cut_bytes_ - std::min(cut_bytes_, cut);
+}
+
+std::vector<std::string> PoolState::registration_errors() const {
+  std::vector<std::string> errors;
+  for (const auto& slab : slabs_)
+    for (const SlabRegistration& registration : slab->registrations)
+      if (registration.state.load(std::memory_order_acquire) == SlabRegistration::State::refused)
+        errors.push_back(fmt::format("slab {}: {}", slab->number, registration.error.message));
+  return errors;
 }
 
 Error PoolState::named(Error error) const {

@@ -14,6 +14,7 @@ std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment, Tag tag) n
 }
 
 void free_detached(Pool& pool, std::byte* data) noexcept {
+  if (!pool.is_of_this_process()) return;  // the parent has it
   const auto block = pool.adopt(data);
   GANTRY_ASSERT(block.has_value());  // freed twice, or memory of another pool
 }

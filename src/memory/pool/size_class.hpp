@@ -8,7 +8,8 @@ namespace gantry {
 
 // Capacities go in steps, so that what one block leaves another can use: multiples of 64 bytes to
 // 256, then four steps to each power of two up to 64 KiB and sixteen above, and whole pages from a
-// page on. So at most a fifth of a small block and a sixteenth of a large one is lost.
+// page on. A sixteenth of a large block at most is lost, and at worst half of one that is just
+// above 64 bytes or a page.
 
 inline constexpr Bytes kLine = 64;
 inline constexpr Bytes kPage = 4096;

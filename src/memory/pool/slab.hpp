@@ -34,9 +34,10 @@ struct alignas(64) Extent : detail::BlockHead {
   std::atomic<std::uint32_t> handles{0};   // [H] 0: no block
   std::atomic<std::uint32_t> detached{0};  // of these, without a Block: Pool::adopt() takes one
 
-  std::uint32_t size_class = 0;  // kNoClass: `loose`
-  bool loose = false;            // cut to a special alignment: goes straight back to the slab
-  bool present = false;          // its pages are there
+  std::uint32_t size_class = 0;    // kNoClass: `loose`
+  std::atomic<bool> loose{false};  // goes straight back to the slab: cut to a special alignment,
+                                   // or of a slab that serves nothing new
+  bool present = false;            // its pages are there
 
   [[nodiscard]] Bytes offset() const noexcept;  // in its slab
 };

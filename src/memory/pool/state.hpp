@@ -60,6 +60,8 @@ class PoolState {
   explicit PoolState(const PoolOptions& options);
   ~PoolState() = default;
 
+  [[nodiscard]] Result<void> check_maker() const;
+
   // allocate.cpp
   [[nodiscard]] Extent* near_allocate(Bytes size, Bytes capacity, ThreadCache* cache) noexcept;
   [[nodiscard]] Result<Block> far_allocate(Bytes size, const BlockOptions& options,
@@ -74,6 +76,7 @@ class PoolState {
   [[nodiscard]] std::optional<Cut> take(const Need& need);
   [[nodiscard]] std::optional<Cut> cut(Slab& slab, const Need& need, unsigned pieces);
   void to_slab(Extent& extent) noexcept;
+  void put_away(Extent& extent) noexcept;
   void make_room(ThreadCache& cache, unsigned size_class) noexcept;
   void reclaim() noexcept;
   void drain(ThreadCache& cache) noexcept;
@@ -82,12 +85,14 @@ class PoolState {
   // grow.cpp; needs growing_
   [[nodiscard]] Result<void> grow(const Need& need);
   [[nodiscard]] Result<std::unique_ptr<Slab>> make_slab(Bytes size);
+  [[nodiscard]] static Bytes least_slab(const Need& need) noexcept;
   [[nodiscard]] Result<Bytes> fit_budget(const Need& need);
-  void note_refusal(const Slab& slab, const SlabRegistration& registration);  // needs mutex_
 
   // report.cpp; need mutex_
   [[nodiscard]] std::vector<Holder> holders() const;
   [[nodiscard]] std::string largest_holders() const;
+  void report_room(PoolReport& report) const;
+  [[nodiscard]] std::vector<std::string> registration_errors() const;
   [[nodiscard]] Error named(Error error) const;
   [[nodiscard]] static Block block_of(Extent& extent) noexcept { return Block(extent); }
   [[nodiscard]] Extent* extent_at(const std::byte* data) const;
@@ -110,7 +115,6 @@ class PoolState {
   ExtentList spare_extents_;    // of these, standing for nothing
   std::vector<std::shared_ptr<ThreadCache>> caches_;
   std::vector<std::string> tags_;
-  std::vector<std::string> registration_errors_;
   bool closing_ = false;             // and every cache is stolen for good
   std::uint64_t closed_blocks_ = 0;  // still alive, once closing_
 };
