@@ -23,6 +23,9 @@ endif()
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
 set(gantry_pc_libs_${gantry_pc_kind} "-pthread ${gantry_pc_dl}")
 set(gantry_pc_requires_${gantry_pc_kind} hwloc)
+if(GANTRY_HAVE_LIBURING)
+  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", liburing")
+endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE gantry_pc_prefix)

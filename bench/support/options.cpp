@@ -33,6 +33,20 @@ int show_help(const CLI::App& app, const CLI::CallForHelp& help, const Manual& m
   return kFailed;
 }
 
+/// Hands every own option its text, given or not. 0, or the status to exit with.
+int take_own(const Manual& manual, const CLI::App& app, const std::vector<std::string>& texts,
+             bool quick) {
+  for (std::size_t i = 0; i < manual.own.size(); ++i) {
+    const OwnOption& option = manual.own[i];
+    const bool given = app.count(option.name) > 0;
+    const auto taken = option.take(given ? texts[i] : quick ? option.quick_value : option.value);
+    if (!taken)
+      return wrong_usage(manual, fmt::format("{}: {}", option.name, taken.error().message),
+                         taken.error().hint);
+  }
+  return 0;
+}
+
 }  // namespace
 
 tl::expected<Options, int> parse_options(int argc, const char* const* argv, const Manual& manual) {
@@ -43,12 +57,17 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
   unsigned rounds = 0;
   bool quick = false;
   Options options;
-  app.add_option("--sizes", sizes, fmt::format("Message sizes (default {})", manual.sizes));
+  app.add_option("--sizes", sizes,
+                 fmt::format("{} sizes (default {})", manual.sized, manual.sizes));
   app.add_option("--rounds", rounds, fmt::format("Rounds (default {})", manual.rounds))
       ->check(CLI::Range(1u, kMostRounds));
   app.add_flag("--quick", quick,
                fmt::format("{} rounds of {}", manual.quick_rounds, manual.quick_sizes));
   app.add_flag("--peers", options.peers, "Compare with other systems too, those installed");
+  std::vector<std::string> texts(manual.own.size());
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    app.add_option(manual.own[i].name, texts[i],
+                   fmt::format("{} (default {})", manual.own[i].help, manual.own[i].value));
   app.add_flag("--json", options.json, "One JSON document on standard output");
   try {
     app.parse(argc, argv);
@@ -65,6 +84,8 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
         wrong_usage(manual, "--sizes: " + parsed.error().message, parsed.error().hint));
   }
   options.sizes = *parsed;
+  if (const int status = take_own(manual, app, texts, quick); status != 0)
+    return tl::unexpected<int>(status);
   options.rounds = rounds > 0 ? rounds : quick ? manual.quick_rounds : manual.rounds;
   return options;
 }

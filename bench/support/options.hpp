@@ -1,5 +1,6 @@
 #pragma once  // bench/support/options.hpp: the command line that all benchmarks share.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,16 @@ struct Options {
   bool json = false;
 };
 
+/// An option that one benchmark has and others have not.
+struct OwnOption {
+  std::string name;  ///< "--threads".
+  std::string help;
+  std::string value;        ///< Default.
+  std::string quick_value;  ///< The same under --quick.
+  /// Told the text; an error is wrong usage.
+  std::function<Result<void>(const std::string&)> take;
+};
+
 /// What a benchmark says of itself, and what it does unasked.
 struct Manual {
   std::string name;  ///< "ipc": `gantry bench ipc`.
@@ -23,6 +34,8 @@ struct Manual {
   std::string quick_sizes;  ///< The same under --quick.
   unsigned rounds = 7;
   unsigned quick_rounds = 3;
+  std::string sized = "Message";  ///< What has the sizes.
+  std::vector<OwnOption> own{};
 };
 
 /// The options, or the status to exit with: help has been printed (0; 1 when that failed), or a

@@ -41,6 +41,15 @@ const Row* Report::find(Bytes bytes, std::string_view subject,
   return row == rows.end() ? nullptr : &*row;
 }
 
+const Row* Report::find(std::string_view case_name, std::string_view subject,
+                        std::string_view metric) const noexcept {
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& candidate) {
+    return candidate.case_name == case_name && candidate.subject == subject &&
+           candidate.metric == metric;
+  });
+  return row == rows.end() ? nullptr : &*row;
+}
+
 std::string to_json(const Report& report) {
   json results = json::array();
   for (const Row& row : report.rows) results.push_back(row_json(row));

@@ -36,13 +36,22 @@ struct Report {
   std::vector<Row> rows;
   std::vector<Skipped> skipped;
 
-  /// The row of that case, subject and metric; null when there is none.
+  /// The row of that size, subject and metric; null when there is none.
   [[nodiscard]] const Row* find(Bytes bytes, std::string_view subject,
+                                std::string_view metric) const noexcept;
+  /// The same for cases that are not told apart by their sizes.
+  [[nodiscard]] const Row* find(std::string_view case_name, std::string_view subject,
                                 std::string_view metric) const noexcept;
 };
 
 /// The document of the benchmark contract.
 [[nodiscard]] std::string to_json(const Report& report);
+
+// Pieces of a table: "1.25 us"; one of a round to the other; CPUs and kernel; what was left out.
+[[nodiscard]] std::string time_text(double ns);
+[[nodiscard]] std::string range_text(const Summary& summary);
+[[nodiscard]] std::string machine_line(const Report& report);
+[[nodiscard]] std::string skipped_lines(const Report& report);
 
 /// A table for each case. Ratios are times of `reference`'s p50.
 [[nodiscard]] std::string to_table(const Report& report, std::string_view reference);

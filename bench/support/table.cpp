@@ -6,7 +6,6 @@
 #include "sizes.hpp"
 
 namespace gantry::bench {
-namespace {
 
 std::string time_text(double ns) {
   if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
@@ -17,6 +16,26 @@ std::string time_text(double ns) {
 std::string range_text(const Summary& summary) {
   return fmt::format("{} .. {}", time_text(summary.min), time_text(summary.max));
 }
+
+std::string machine_line(const Report& report) {
+  const MachineFacts& machine = report.machine;
+  const std::string where =
+      report.cpus.shared()
+          ? fmt::format("both ends share CPU {}, the only one allowed", report.cpus.requester)
+          : fmt::format("pinned to CPUs {} and {}", report.cpus.requester, report.cpus.responder);
+  return fmt::format("{}, {} CPUs, {}; {}\n", machine.cpu_model, machine.cpus, machine.kernel,
+                     where);
+}
+
+std::string skipped_lines(const Report& report) {
+  std::string text;
+  for (const Skipped& peer : report.skipped) {
+    text += fmt::format("\nskipped: {}: {}", peer.subject, peer.reason);
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+namespace {
 
 /// A figure of a row, or "-" where the subject has none.
 std::string figure_text(const Row* row, int digits) {
@@ -46,16 +65,6 @@ std::string subject_line(const Report& report, const Row& row, std::string_view 
                      ratio_text(row, report.find(row.bytes, reference, kLatencyP50)));
 }
 
-std::string machine_line(const Report& report) {
-  const MachineFacts& machine = report.machine;
-  const std::string where =
-      report.cpus.shared()
-          ? fmt::format("both ends share CPU {}, the only one allowed", report.cpus.requester)
-          : fmt::format("pinned to CPUs {} and {}", report.cpus.requester, report.cpus.responder);
-  return fmt::format("{}, {} CPUs, {}; {}\n", machine.cpu_model, machine.cpus, machine.kernel,
-                     where);
-}
-
 }  // namespace
 
 std::string to_table(const Report& report, std::string_view reference) {
@@ -67,10 +76,7 @@ std::string to_table(const Report& report, std::string_view reference) {
     bytes = row.bytes;
     text += subject_line(report, row, reference);
   }
-  for (const Skipped& peer : report.skipped) {
-    text += fmt::format("\nskipped: {}: {}", peer.subject, peer.reason);
-  }
-  return report.skipped.empty() ? text : text + "\n";
+  return text + skipped_lines(report);
 }
 
 }  // namespace gantry::bench

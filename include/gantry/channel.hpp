@@ -153,7 +153,11 @@ struct ChannelOptions {
   static constexpr unsigned kMaxSlots = 64;
   /// Credits: messages that may be published and not yet released. 1 to kMaxSlots. Producer only.
   unsigned slots = 8;
-  PoolOptions pool{};  ///< Payload memory. Producer only.
+  /// Payload memory. Producer only. `memory` empty: a pool of the channel's own, made by `pool`.
+  /// A consumer maps whole slabs of it, read-only: share no pool between channels whose consumers
+  /// must not see each other's messages.
+  std::optional<Pool> memory{};
+  PoolOptions pool{};
   /// How long a waiting end polls before it sleeps. Zero: sleep at once.
   std::chrono::nanoseconds spin{50'000};
   /// When this descriptor becomes readable, waiting calls return `interrupted`. Not owned.
@@ -183,6 +187,14 @@ class Producer {
 
   /// Hands a loan of this producer over. Never waits.
   [[nodiscard]] Result<void> publish(Loan&& loan);
+
+  /// Hands over a block of pool() without a copy. Waits for a credit. Who keeps another handle to
+  /// it (Block::share()) must not write to it until the consumer gave it back. Errors: as send(),
+  /// and `invalid_argument` for an empty block or one of another pool; the block is gone then, too.
+  [[nodiscard]] Result<void> publish(Block block, Deadline deadline = Deadline::never());
+
+  /// Where this channel's payload lies: what is allocated here can be published as it is.
+  [[nodiscard]] Pool pool() const;
 
   /// Waits until a consumer has joined.
   [[nodiscard]] Result<void> wait_for_consumer(Deadline deadline = Deadline::never());

@@ -3,5 +3,6 @@
 #include <gantry/channel.hpp>
 #include <gantry/engine.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/registrars.hpp>
 #include <gantry/runtime.hpp>
 #include <gantry/types.hpp>

@@ -2,24 +2,17 @@
 
 #include <pthread.h>
 
-#include <atomic>
-
 namespace gantry {
-namespace {
 
-std::atomic<unsigned> generation{0};
+std::atomic<unsigned> detail::fork_count{0};
 
-void count_fork() noexcept {
-  generation.fetch_add(1, std::memory_order_relaxed);  // the child has one thread yet
-}
-
-}  // namespace
-
-unsigned fork_generation() noexcept {
-  // Out of memory here would mean no protection of forked copies, and nothing else.
-  static const int registered = ::pthread_atfork(nullptr, nullptr, count_fork);
-  static_cast<void>(registered);
-  return generation.load(std::memory_order_relaxed);
+unsigned detail::watch_forks() noexcept {
+  // In the child, which has one thread yet. Out of memory here would mean no protection of forked
+  // copies, and nothing else.
+  static const int watching = ::pthread_atfork(
+      nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(watching);
+  return fork_count.load(std::memory_order_relaxed);
 }
 
 }  // namespace gantry

@@ -1,18 +1,25 @@
 #pragma once  // base/fork.hpp: is this still the process in which a thing was made?
 
+#include <atomic>
+
 namespace gantry {
 
-/// How many fork()s lie between this process and the first that asked. A copy of an object that a
-/// fork() made sees another number than its original did: threads, peers and names are not its.
-[[nodiscard]] unsigned fork_generation() noexcept;
+namespace detail {
+extern std::atomic<unsigned> fork_count;  // forks between this process and the first that watched
+unsigned watch_forks() noexcept;          // gives the count
+}  // namespace detail
 
-/// Remembers where it was made. Cheap to ask: one load, no system call.
+/// Remembers where it was made. A copy that a fork() made of the object around it sees that it is
+/// elsewhere: threads, peers and names are not its. Cheap to ask: no call.
 class MakerProcess {
  public:
-  [[nodiscard]] bool is_this() const noexcept { return generation_ == fork_generation(); }
+  MakerProcess() noexcept : made_at_(detail::watch_forks()) {}
+  [[nodiscard]] bool is_this() const noexcept {
+    return made_at_ == detail::fork_count.load(std::memory_order_relaxed);
+  }
 
  private:
-  unsigned generation_ = fork_generation();
+  unsigned made_at_;
 };
 
 }  // namespace gantry

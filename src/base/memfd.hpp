@@ -18,8 +18,8 @@ namespace gantry {
 /// No resizing by anyone, and no new seals.
 inline constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-[[nodiscard]] inline Result<Fd> make_memfd(std::string_view name, Bytes size) {
-  Fd memory(::memfd_create(std::string(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+[[nodiscard]] inline Result<Fd> make_memfd(std::string_view name, Bytes size, unsigned flags = 0) {
+  Fd memory(::memfd_create(std::string(name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
   if (!memory) return fail_errno(fmt::format("memfd {}", name));
   if (::ftruncate(memory.get(), static_cast<off_t>(size)) != 0)
     return fail_errno(fmt::format("memfd {} of {} bytes", name, size));

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <gantry/types.hpp>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -25,6 +26,16 @@ namespace gantry {
   if (hint.empty() && error == EMFILE) hint = "raise the limit of open files (ulimit -n)";
   return fail(code, fmt::format("{}: {}", what, std::generic_category().message(error)),
               std::move(hint));
+}
+
+/// Runs `work`; its running out of heap becomes an error, which itself needs none.
+template <class Work>
+[[nodiscard]] auto guarded(Work work) noexcept -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(Error{Code::out_of_memory, "out of memory", {}});
+  }
 }
 
 }  // namespace gantry

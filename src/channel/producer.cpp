@@ -11,6 +11,14 @@
 #include "base/event.hpp"
 
 namespace gantry {
+namespace {
+
+Result<Pool> own_pool(std::string_view name, PoolOptions options) {
+  options.name = fmt::format("channel '{}'", name);
+  return Pool::create(options);
+}
+
+}  // namespace
 
 // ---- making and ending ---------------------------------------------------------------------
 
@@ -23,11 +31,12 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
                                                     name, options.slots, kMaxSlots));
   if (engine == nullptr)
     return fail(Code::invalid_argument, fmt::format("channel '{}': no engine given", name));
-  auto pool = Pool::create(options.pool);
-  if (!pool) {
-    pool.error().message = fmt::format("channel '{}': {}", name, pool.error().message);
-    return tl::unexpected(std::move(pool).error());
-  }
+  auto pool = options.memory ? Result<Pool>(*options.memory) : own_pool(name, options.pool);
+  if (!pool) return tl::unexpected(std::move(pool).error());
+  if (!pool->is_shareable())
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': its pool's memory is private to this process", name),
+                "make the pool with RegionOptions::shareable");
   std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
   impl->engine_ = std::move(engine);
   GANTRY_TRY(impl->set_up(name, options));
@@ -62,6 +71,15 @@ void Producer::Impl::shut_down() noexcept {
   claim_.give_up();
   // The memory stays for messages still in the consumer's hands; only the line is cut.
   if (consumer_) ::shutdown(consumer_->socket.get(), SHUT_RDWR);
+}
+
+// What the consumer still holds it may read for as long as it likes: nobody else gets that memory.
+Producer::Impl::~Impl() {
+  shut_down();
+  if (attached() == nullptr) return;
+  look_at_consumer();
+  for (Slot& slot : slots_)
+    if (slot.state == Slot::State::published) slot.block.abandon();
 }
 
 Result<void> Producer::Impl::close(Deadline deadline) {
@@ -225,13 +243,17 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline) {
 Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
   for (;;) {
     auto block = pool_.allocate(size);
-    if (block) return block;
-    if (block.error().code != Code::out_of_memory || !any_published())
-      return tl::unexpected(named(std::move(block).error()));
+    if (block || block.error().code != Code::out_of_memory || !any_published()) return block;
     const auto before = held_.load(std::memory_order_relaxed);
     GANTRY_TRY(wait_until(
         deadline, [this, before] { return held_.load(std::memory_order_relaxed) < before; }));
   }
+}
+
+Result<void> Producer::Impl::await_slot(Deadline deadline) {
+  GANTRY_TRY(check_peer());
+  return wait_until(deadline,
+                    [this] { return free_slot() != nullptr && ring_->unread() < slots_.size(); });
 }
 
 Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
@@ -239,9 +261,7 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
   GANTRY_TRY(check_open());
   if (size == 0)
     return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", name_));
-  GANTRY_TRY(check_peer());
-  GANTRY_TRY(wait_until(
-      deadline, [this] { return free_slot() != nullptr && ring_->unread() < slots_.size(); }));
+  GANTRY_TRY(await_slot(deadline));
   GANTRY_ASSIGN(Block block, allocate(size, deadline));
   if (auto told = slabs_.announce(block.slab()); !told)
     return tl::unexpected(named(std::move(told).error()));
@@ -286,19 +306,40 @@ Result<void> Producer::Impl::publish(Loan&& loan) {
                 fmt::format("channel '{}': that loan is empty or of another channel", name_));
   GANTRY_TRY(check_open());
   GANTRY_TRY(check_peer());
-  Slot& slot = slots_[loan.token()];
-  const auto index = static_cast<std::uint32_t>(loan.token());
+  publish_slot(slots_[loan.token()], loan.bytes().size());
+  loan.forget();
+  return {};
+}
+
+Result<void> Producer::Impl::publish(Block block, Deadline deadline) {
+  const CpuCharge charge(*metrics_.meter(), block.bytes().size(), calls_++);
+  GANTRY_TRY(check_open());
+  if (!pool_.owns(block))
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': that block is empty or of another pool", name_),
+                "allocate it from Producer::pool(), or send() a copy");
+  GANTRY_TRY(await_slot(deadline));
+  if (auto told = slabs_.announce(block.slab()); !told)
+    return tl::unexpected(named(std::move(told).error()));
+  Slot& slot = *free_slot();
+  const Bytes size = block.bytes().size();
+  slot.block = std::move(block);
+  held_.fetch_add(1, std::memory_order_relaxed);
+  publish_slot(slot, size);
+  return {};
+}
+
+void Producer::Impl::publish_slot(Slot& slot, Bytes size) {
+  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
   GANTRY_ASSERT(ring_->unread() < cells_for(slots_.size()));  // I3 of the ring
   slot.sequence = ring_->published() + 1;
   publish_record({.ticks = 0,
-                  .bytes = loan.bytes().size(),
+                  .bytes = size,
                   .offset = slot.block.offset(),
                   .slab = slot.block.slab(),
                   .slot = index},
                  {});
   slot.state = Slot::State::published;
-  loan.forget();
-  return {};
 }
 
 Result<void> Producer::Impl::copy(ByteSpan to, ConstByteSpan from) {
@@ -331,43 +372,6 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, Deadline deadline) {
                  payload);
   counters_->copy(CopyEngine::inline_, payload.size(), 0);
   return {};
-}
-
-// ---- the handle ----------------------------------------------------------------------------
-
-Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-Producer::Producer(Producer&&) noexcept = default;
-Producer& Producer::operator=(Producer&& other) noexcept {
-  std::swap(impl_, other.impl_);
-  return *this;
-}
-Producer::~Producer() {
-  if (impl_) impl_->shut_down();
-}
-
-Result<Producer> Producer::open(std::string_view name, const ChannelOptions& options,
-                                std::shared_ptr<Engine> engine) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
-  return Producer(std::move(impl));
-}
-
-Result<void> Producer::send(ConstByteSpan payload, Deadline deadline) {
-  return impl_->send(payload, deadline);
-}
-Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
-  return impl_->loan(size, deadline);
-}
-Result<void> Producer::publish(Loan&& loan) {
-  return impl_->publish(std::move(loan));
-}
-Result<void> Producer::wait_for_consumer(Deadline deadline) {
-  return impl_->wait_for_consumer(deadline);
-}
-Result<void> Producer::close(Deadline deadline) {
-  return impl_->close(deadline);
-}
-MetricsReport Producer::metrics() const {
-  return impl_->metrics();
 }
 
 }  // namespace gantry

@@ -18,11 +18,13 @@ class Producer::Impl final : public detail::Keeper,
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
                                             std::shared_ptr<Engine> engine);
-  ~Impl() override { shut_down(); }
+  ~Impl() override;
 
   Result<void> send(ConstByteSpan payload, Deadline deadline);
   Result<Loan> loan(Bytes size, Deadline deadline);
   Result<void> publish(Loan&& loan);
+  Result<void> publish(Block block, Deadline deadline);
+  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
   Result<void> wait_for_consumer(Deadline deadline);
   Result<void> close(Deadline deadline);
   void shut_down() noexcept;  ///< No more callers; the consumer sees the hang-up.
@@ -71,6 +73,8 @@ class Producer::Impl final : public detail::Keeper,
   Result<void> wait_until(Deadline deadline, Ready ready);
   Result<Block> allocate(Bytes size, Deadline deadline);
   Result<void> copy(ByteSpan to, ConstByteSpan from);
+  Result<void> await_slot(Deadline deadline);
+  void publish_slot(Slot& slot, Bytes size);
   void publish_record(const MessageHeader& header, ConstByteSpan small);
   void free_slot_of(Slot& slot) noexcept;
 

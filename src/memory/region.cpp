@@ -1,10 +1,13 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <fstream>
 #include <gantry/memory.hpp>
 #include <utility>
 
 #include "base/memfd.hpp"
+#include "memory/numa.hpp"
+#include "memory/touch.hpp"
 
 namespace gantry {
 namespace {
@@ -13,78 +16,205 @@ Bytes page_bytes() noexcept {
   return static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
 }
 
-Bytes whole_pages(Bytes size) noexcept {
-  const Bytes page = page_bytes();
+Bytes whole(Bytes size, Bytes page) noexcept {
   return (size + page - 1) / page * page;
 }
 
-Result<std::byte*> map(int descriptor, Bytes size, int protection) {
-  void* at = ::mmap(nullptr, size, protection, MAP_SHARED, descriptor, 0);
-  if (at == MAP_FAILED) return fail_errno(fmt::format("mapping {} bytes", size));
-  // Huge pages on advice: one fault instead of 512 where the kernel gives them to shared memory.
-  ::madvise(at, size, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(at);
+// A line "Name:   123 kB" of a file below /proc; 0 when there is none.
+Bytes kib_in(const std::string& line, std::string_view name) {
+  if (!line.starts_with(name)) return 0;
+  return std::strtoull(line.c_str() + name.size(), nullptr, 10) << 10;
+}
+
+Bytes huge_page_bytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);)
+    if (const Bytes size = kib_in(line, "Hugepagesize:"); size != 0) return size;
+  return 0;
+}
+
+struct Mapped {
+  Fd memory;
+  std::byte* data;
+  Bytes size;
+};
+
+// `flags`: MAP_SHARED with a descriptor, or MAP_PRIVATE | MAP_ANONYMOUS without.
+Result<Mapped> map(Fd memory, Bytes size, int protection, int flags = MAP_SHARED) {
+  void* at = ::mmap(nullptr, size, protection, flags, memory.get(), 0);
+  if (at == MAP_FAILED)
+    return fail_errno(fmt::format("mapping {} bytes", size), errno,
+                      errno == ENOMEM ? "free memory, or raise the limit (ulimit -v)" : "");
+  return Mapped{std::move(memory), static_cast<std::byte*>(at), size};
+}
+
+constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
+
+// Private memory that begins where a huge page may, if it is large enough to hold one: not every
+// kernel sees to that by itself.
+Result<Mapped> map_aligned(Bytes size, Bytes huge) {
+  if (huge == 0 || size < huge) return map(Fd(), size, PROT_READ | PROT_WRITE, kPrivate);
+  GANTRY_ASSIGN(Mapped mapped, map(Fd(), size + huge, PROT_READ | PROT_WRITE, kPrivate));
+  const auto at = reinterpret_cast<std::uintptr_t>(mapped.data);
+  const Bytes before = whole(at, huge) - at;
+  if (before > 0) ::munmap(mapped.data, before);
+  ::munmap(mapped.data + before + size, huge - before);
+  mapped.data += before;
+  mapped.size = size;
+  return mapped;
+}
+
+// Reserved huge pages or an error: mapping takes the reservation, so no later touch can fail.
+Result<Mapped> map_hugetlb(Bytes size, std::string_view name, bool shareable) {
+  const Bytes page = huge_page_bytes();
+  if (page == 0) return fail(Code::unsupported, "huge pages: this kernel has none");
+  Fd memory;
+  if (shareable) {
+    GANTRY_ASSIGN(memory, make_memfd(name, whole(size, page), MFD_HUGETLB));
+  }
+  auto mapped = map(std::move(memory), whole(size, page), PROT_READ | PROT_WRITE,
+                    shareable ? MAP_SHARED : kPrivate | MAP_HUGETLB);
+  if (mapped) return mapped;
+  return fail(Code::out_of_memory,
+              fmt::format("{} bytes in huge pages of {}: not enough are reserved", size, page),
+              fmt::format("reserve {} more (sysctl vm.nr_hugepages), or ask for PageKind::any",
+                          whole(size, page) / page));
+}
+
+Result<Mapped> map_plain(Bytes size, std::string_view name, bool shareable) {
+  if (!shareable) return map_aligned(whole(size, page_bytes()), huge_page_bytes());
+  GANTRY_ASSIGN(Fd memory, make_memfd(name, whole(size, page_bytes())));
+  return map(std::move(memory), whole(size, page_bytes()), PROT_READ | PROT_WRITE);
 }
 
 }  // namespace
 
-Result<Region> Region::create(Bytes size, std::string_view name) {
-  if (size == 0) return fail(Code::invalid_argument, "a region of 0 bytes");
-  if (size > static_cast<Bytes>(PTRDIFF_MAX) - page_bytes())
-    return fail(Code::too_large, fmt::format("a region of {} bytes: no machine has that", size));
-  const Bytes rounded = whole_pages(size);
-  GANTRY_ASSIGN(Fd memory, make_memfd(name, rounded));
-  GANTRY_ASSIGN(std::byte* const data, map(memory.get(), rounded, PROT_READ | PROT_WRITE));
-  Region region;
-  region.data_ = data;
-  region.size_ = rounded;
-  region.writable_ = true;
-  // Sealed after our own mapping: F_SEAL_FUTURE_WRITE leaves that one writable and forbids others.
-  if (::fcntl(memory.get(), F_ADD_SEALS, kSizeSeals | F_SEAL_FUTURE_WRITE) != 0)
-    return fail_errno("sealing shared memory");
-  region.descriptor_ = memory.release();
-  return region;
+std::string_view to_string(PageKind kind) noexcept {
+  switch (kind) {
+    case PageKind::any:
+      return "any";
+    case PageKind::plain:
+      return "plain";
+    case PageKind::transparent:
+      return "transparent";
+    case PageKind::hugetlb:
+      return "hugetlb";
+  }
+  return "unknown";
+}
+
+Result<Region> Region::create(Bytes size, std::string_view name, const RegionOptions& options) {
+  return guarded([&]() -> Result<Region> {
+    if (size == 0) return fail(Code::invalid_argument, "a region of 0 bytes");
+    if (size > static_cast<Bytes>(PTRDIFF_MAX) / 2)
+      return fail(Code::too_large, fmt::format("a region of {} bytes: no machine has that", size));
+    Region region;
+    const bool tries_hugetlb = options.pages == PageKind::any || options.pages == PageKind::hugetlb;
+    auto mapped = tries_hugetlb ? map_hugetlb(size, name, options.shareable)
+                                : map_plain(size, name, options.shareable);
+    region.pages_ = tries_hugetlb ? PageKind::hugetlb : options.pages;
+    if (!mapped && options.pages == PageKind::any) {
+      mapped = map_plain(size, name, options.shareable);
+      region.pages_ = PageKind::transparent;
+    }
+    if (!mapped) return tl::unexpected(std::move(mapped).error());
+    const int descriptor = mapped->memory.get();
+    region.data_ = mapped->data;
+    region.size_ = mapped->size;
+    region.owned_ = region.writable_ = true;
+    region.descriptor_ = mapped->memory.release();
+    // Where shared memory has no transparent huge pages at all, plain ones are what it gets.
+    if (region.pages_ == PageKind::transparent &&
+        ::madvise(region.data_, region.size_, MADV_HUGEPAGE) != 0)
+      region.pages_ = PageKind::plain;
+    if (options.numa_node >= 0) {
+      GANTRY_TRY(bind_to_node({region.data_, region.size_}, options.numa_node));
+      region.numa_node_ = options.numa_node;
+    }
+    // After our own mapping: F_SEAL_FUTURE_WRITE leaves that one writable and forbids others.
+    if (options.shareable &&
+        ::fcntl(descriptor, F_ADD_SEALS, kSizeSeals | F_SEAL_FUTURE_WRITE) != 0)
+      return fail_errno("sealing shared memory");
+    return region;
+  });
 }
 
 Result<Region> Region::import(int descriptor, Bytes size) {
   Fd memory(descriptor);
-  GANTRY_TRY(check_sealed(memory.get(), kSizeSeals & ~F_SEAL_SEAL, size));
-  GANTRY_ASSIGN(std::byte* const data, map(memory.get(), size, PROT_READ));
+  return guarded([&]() -> Result<Region> {
+    GANTRY_TRY(check_sealed(memory.get(), kSizeSeals & ~F_SEAL_SEAL, size));
+    GANTRY_ASSIGN(Mapped mapped, map(std::move(memory), size, PROT_READ));
+    ::madvise(mapped.data, size, MADV_HUGEPAGE);
+    Region region;
+    region.data_ = mapped.data;
+    region.size_ = size;
+    region.owned_ = true;
+    region.descriptor_ = mapped.memory.release();
+    return region;
+  });
+}
+
+Result<Region> Region::over(ByteSpan memory) {
+  if (memory.empty()) return fail(Code::invalid_argument, "a region over 0 bytes");
   Region region;
-  region.data_ = data;
-  region.size_ = size;
-  region.descriptor_ = memory.release();
+  region.data_ = memory.data();
+  region.size_ = memory.size();
+  region.writable_ = true;
   return region;
 }
 
 Region::Region(Region&& other) noexcept {
-  *this = std::move(other);
+  swap(other);
 }
 
 Region& Region::operator=(Region&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(writable_, other.writable_);
+  Region taken(std::move(other));  // and with it ends what this was
+  swap(taken);
   return *this;
 }
 
+void Region::swap(Region& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(numa_node_, other.numa_node_);
+  std::swap(pages_, other.pages_);
+  std::swap(writable_, other.writable_);
+  std::swap(owned_, other.owned_);
+}
+
 Region::~Region() {
-  if (data_ != nullptr) ::munmap(data_, size_);
+  if (owned_ && data_ != nullptr) ::munmap(data_, size_);
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<void> Region::touch(Bytes offset, Bytes size) {
-  if (offset > size_ || size > size_ - offset)
-    return fail(Code::invalid_argument, fmt::format("touching bytes {} to {} of a region of {}",
-                                                    offset, offset + size, size_));
-  const Bytes start = offset / page_bytes() * page_bytes();
-  const int advice = writable_ ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  if (::madvise(data_ + start, size + (offset - start), advice) == 0) return {};
-  // Before Linux 5.14 there is no such advice: pages then come at first use, one fault each.
-  if (errno == EINVAL) return {};
-  return fail(Code::out_of_memory, fmt::format("making {} bytes resident: no memory left", size),
-              "free memory, or lower the budget");
+Result<void> Region::touch(Bytes offset, Bytes size, unsigned threads) {
+  return guarded([&]() -> Result<void> {
+    if (offset > size_ || size > size_ - offset)
+      return fail(Code::invalid_argument, fmt::format("touching bytes {} to {} of a region of {}",
+                                                      offset, offset + size, size_));
+    // From the page's beginning, which in a user's own memory may lie before ours.
+    const Bytes lead = reinterpret_cast<std::uintptr_t>(data_ + offset) % page_bytes();
+    return touch_pages({data_ + offset - lead, size + lead}, writable_, threads, numa_node_);
+  });
+}
+
+Bytes Region::huge_bytes() const {
+  if (pages_ == PageKind::hugetlb) return size_;
+  // Entries begin with their addresses; a mapping may have several.
+  std::ifstream file("/proc/self/smaps");
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  bool inside = false;
+  Bytes huge = 0;
+  for (std::string line; std::getline(file, line);) {
+    char* dash = nullptr;
+    const std::uintptr_t from = std::strtoull(line.c_str(), &dash, 16);
+    if (dash != line.c_str() && *dash == '-') inside = from >= begin && from < begin + size_;
+    if (inside)
+      huge += kib_in(line, "AnonHugePages:") + kib_in(line, "ShmemPmdMapped:") +
+              kib_in(line, "FilePmdMapped:");
+  }
+  return huge;
 }
 
 }  // namespace gantry

@@ -1,11 +1,15 @@
 #include <fcntl.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <gantry/memory.hpp>
+#include <vector>
 
 namespace gantry {
 namespace {
@@ -70,6 +74,116 @@ TEST(Region, TouchedOnceFaultsNoMore) {
   // own 512 pages must not.
   EXPECT_LT(minor_faults() - before, static_cast<long>(kPages) / 4);
   EXPECT_EQ(region->touch(kPage, kPages * kPage).error().code, Code::invalid_argument);
+}
+
+TEST(Region, IsTouchedByManyAsByOne) {
+  constexpr Bytes kSize = Bytes{160} << 20;
+  auto region = Region::create(kSize, "test");
+  ASSERT_TRUE(region);
+  ASSERT_TRUE(region->touch(0, kSize, 0));
+  std::vector<unsigned char> present(kSize / kPage);
+  ASSERT_EQ(::mincore(region->data(), kSize, present.data()), 0);
+  EXPECT_TRUE(std::all_of(present.begin(), present.end(), [](unsigned char p) { return p & 1; }));
+}
+
+TEST(Region, IsLargerThanFourGibibytes) {
+  constexpr Bytes kSize = (Bytes{4} << 30) + 3 * kPage;
+  auto region = Region::create(kSize, "test");  // pages come where they are touched
+  ASSERT_TRUE(region) << region.error().message;
+  ASSERT_TRUE(region->touch(kSize - kPage, kPage));
+  region->data()[kSize - 1] = std::byte{9};
+  auto imported = Region::import(::dup(region->descriptor()), kSize);
+  ASSERT_TRUE(imported);
+  EXPECT_EQ(imported->data()[kSize - 1], std::byte{9});
+}
+
+TEST(Region, LiesOverTheUsersOwnMemoryAndLeavesItThere) {
+  std::vector<std::byte> mine(3 * kPage);
+  {
+    auto region = Region::over(mine);
+    ASSERT_TRUE(region);
+    EXPECT_EQ(region->data(), mine.data());
+    EXPECT_EQ(region->descriptor(), -1);
+    EXPECT_TRUE(region->touch(100, 2 * kPage));
+  }
+  mine[kPage] = std::byte{1};
+  EXPECT_EQ(Region::over({}).error().code, Code::invalid_argument);
+}
+
+TEST(Region, SaysWhyItCannotBeTouched) {
+  void* const at = ::mmap(nullptr, 2 * kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  auto region = Region::over({static_cast<std::byte*>(at), 2 * kPage});
+  ASSERT_TRUE(region);
+  EXPECT_THAT(region->touch(0, kPage).error().message, testing::HasSubstr("written"));
+  ::munmap(at, 2 * kPage);
+  EXPECT_THAT(region->touch(0, kPage).error().message, testing::HasSubstr("mapped"));
+}
+
+TEST(Region, SaysWhichPagesItGot) {
+  auto plain = Region::create(kPage, "test", {.pages = PageKind::plain});
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->pages(), PageKind::plain);
+  EXPECT_EQ(plain->huge_bytes(), 0u);
+  const auto any = Region::create(kPage, "test", {.pages = PageKind::any});
+  ASSERT_TRUE(any) << any.error().message;
+  if (any->pages() == PageKind::hugetlb) {
+    EXPECT_EQ(any->huge_bytes(), any->size());
+  } else {
+    EXPECT_EQ(any->pages(), PageKind::transparent);
+    const auto hugetlb = Region::create(kPage, "test", {.pages = PageKind::hugetlb});
+    ASSERT_FALSE(hugetlb) << "then none are reserved";
+    EXPECT_THAT(hugetlb.error().hint, testing::HasSubstr("vm.nr_hugepages"));
+  }
+}
+
+TEST(Region, IsPrivateWhenNobodyElseNeedsIt) {
+  constexpr Bytes kHuge = Bytes{2} << 20;
+  for (const Bytes size : {Bytes{1}, 3 * kPage, 2 * kHuge + kPage}) {
+    auto region = Region::create(size, "test", {.shareable = false});
+    ASSERT_TRUE(region) << region.error().message;
+    EXPECT_EQ(region->descriptor(), -1);
+    EXPECT_GE(region->size(), size);
+    EXPECT_LT(region->size(), size + kPage);
+    if (size >= kHuge) {
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region->data()) % kHuge, 0u);
+    }
+    ASSERT_TRUE(region->touch(0, region->size()));
+    std::memset(region->data(), 1, region->size());
+  }
+  const auto hugetlb =
+      Region::create(kPage, "test", {.pages = PageKind::hugetlb, .shareable = false});
+  if (hugetlb) {
+    EXPECT_EQ(hugetlb->huge_bytes(), hugetlb->size());
+  } else {
+    EXPECT_THAT(hugetlb.error().hint, testing::HasSubstr("vm.nr_hugepages"));
+  }
+}
+
+TEST(Region, LeavesNothingMappedWhenItGoes) {
+  constexpr Bytes kSize = (Bytes{4} << 20) + kPage;
+  const auto mapped_pages = [] {
+    Bytes pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages;
+  };
+  for (const bool shareable : {true, false}) {
+    const Bytes before = mapped_pages();
+    for (int i = 0; i < 100; ++i)
+      ASSERT_TRUE(Region::create(kSize, "test", {.shareable = shareable}));
+    EXPECT_LT(mapped_pages(), before + 20 * kSize / kPage);
+  }
+}
+
+TEST(Region, LiesOnTheNodeAskedFor) {
+  EXPECT_EQ(Region::create(kPage, "test", {.numa_node = 1000}).error().code, Code::unsupported);
+  auto region = Region::create(4 * kPage, "test", {.numa_node = 0});
+  if (!region) GTEST_SKIP() << region.error().message;
+  ASSERT_TRUE(region->touch(0, region->size()));
+  int node = -1;
+  void* page = region->data();
+  ASSERT_EQ(::syscall(SYS_move_pages, 0, 1, &page, nullptr, &node, 0), 0);
+  EXPECT_GE(node, 0);
 }
 
 }  // namespace

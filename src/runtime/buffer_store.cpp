@@ -1,52 +1,14 @@
 #include "runtime/buffer_store.hpp"
 
 #include <algorithm>
-#include <new>
 
-#include "base/system_memory.hpp"
+#include "base/assert.hpp"
 
 namespace gantry {
-namespace {
-
-Bytes whole_pages(Bytes size) {
-  return (size + BufferStore::kAlignment - 1) / BufferStore::kAlignment * BufferStore::kAlignment;
-}
-
-}  // namespace
 
 BufferStore::BufferStore(Bytes budget_bytes)
-    : limit_bytes_(budget_bytes != 0 ? budget_bytes : system_memory().total / 5 * 4) {}
-
-void BufferStore::Free::operator()(std::byte* bytes) const noexcept {
-  ::operator delete[](bytes, std::align_val_t{kAlignment});
-}
-
-// The smallest free one that fits; else the largest free one, to be grown; else a new one.
-BufferStore::Buffer& BufferStore::pick(Bytes size) {
-  Buffer* best = nullptr;
-  for (auto& buffer : buffers_) {
-    if (buffer.out) continue;
-    const bool fits = buffer.capacity >= size;
-    if (best == nullptr || (fits ? best->capacity < size || buffer.capacity < best->capacity
-                                 : buffer.capacity > best->capacity && best->capacity < size))
-      best = &buffer;
-  }
-  return best != nullptr ? *best : buffers_.emplace_back();
-}
-
-// By half as much again at least, so that slowly growing messages do not allocate each time.
-Result<void> BufferStore::grow(Buffer& buffer, Bytes size) {
-  const Bytes capacity = whole_pages(std::max(size, buffer.capacity + buffer.capacity / 2));
-  buffer.bytes.reset();
-  buffer.capacity = 0;
-  buffer.bytes.reset(static_cast<std::byte*>(
-      ::operator new[](capacity, std::align_val_t{kAlignment}, std::nothrow)));
-  if (buffer.bytes == nullptr)
-    return fail(Code::out_of_memory, fmt::format("a buffer of {} bytes: no memory", size),
-                "send smaller messages, or free memory");
-  buffer.capacity = capacity;
-  return {};
-}
+    : pool_(Pool::create({.name = "buffers"})),
+      limit_bytes_(budget_bytes != 0 || !pool_ ? budget_bytes : pool_->report().budget_bytes) {}
 
 Result<void> BufferStore::check_size(Bytes size) const {
   if (size <= limit_bytes_) return {};
@@ -57,23 +19,18 @@ Result<void> BufferStore::check_size(Bytes size) const {
 
 Result<BufferStore::Taken> BufferStore::take(Bytes size) {
   GANTRY_TRY(check_size(size));
-  const std::scoped_lock lock(mutex_);
-  Buffer& buffer = pick(size);
-  const Bytes needed = std::max(size, kAlignment);
-  if (buffer.capacity < needed) GANTRY_TRY(grow(buffer, needed));
-  buffer.out = true;
-  return Taken{static_cast<std::uint64_t>(&buffer - buffers_.data()),
-               ByteSpan(buffer.bytes.get(), size)};
+  if (!pool_) return tl::unexpected(pool_.error());
+  GANTRY_ASSIGN(Block block, pool_->allocate(std::max<Bytes>(size, 1), {.alignment = kAlignment}));
+  std::byte* const data = block.bytes().data();
+  const auto token = reinterpret_cast<std::uintptr_t>(data);
+  const std::lock_guard lock(mutex_);
+  out_.insert_or_assign(token, std::move(block));
+  return Taken{token, ByteSpan(data, size)};
 }
 
 void BufferStore::give_back(std::uint64_t token) noexcept {
-  const std::scoped_lock lock(mutex_);
-  buffers_[token].out = false;
-}
-
-std::size_t BufferStore::buffers() const {
-  const std::scoped_lock lock(mutex_);
-  return buffers_.size();
+  const std::lock_guard lock(mutex_);
+  GANTRY_ASSERT(out_.erase(token) == 1);  // a token is given back once
 }
 
 }  // namespace gantry

@@ -1,19 +1,18 @@
 #pragma once  // runtime/buffer_store.hpp: page-aligned buffers that are kept and used again.
 
 #include <gantry/channel.hpp>
-#include <memory>
+#include <map>
 #include <mutex>
-#include <vector>
 
 #include "base/result.hpp"
 
 namespace gantry {
 
-/// Memory of the transports that cannot lend the reader's: touched once, then reused. It only
-/// grows: as many buffers as were ever out at once. Any thread may give back.
+/// Memory of the transports that cannot lend the reader's: blocks of a pool, touched once, then
+/// reused. Any thread may give back.
 class BufferStore final : public detail::Keeper {
  public:
-  static constexpr Bytes kAlignment = 4096;
+  static constexpr Bytes kAlignment = Pool::kPageAlignment;
 
   /// Limit for one buffer: `budget_bytes`, or what a pool would take by default when 0.
   explicit BufferStore(Bytes budget_bytes);
@@ -28,23 +27,13 @@ class BufferStore final : public detail::Keeper {
 
   /// Errors: `too_large` for what take() would never give.
   [[nodiscard]] Result<void> check_size(Bytes size) const;
-  [[nodiscard]] std::size_t buffers() const;  ///< Made so far.
+  [[nodiscard]] std::uint64_t buffers() const { return pool_->report().blocks; }  ///< Out now.
 
  private:
-  struct Free {
-    void operator()(std::byte* bytes) const noexcept;
-  };
-  struct Buffer {
-    std::unique_ptr<std::byte[], Free> bytes;
-    Bytes capacity = 0;
-    bool out = false;
-  };
-  [[nodiscard]] Buffer& pick(Bytes size);
-  [[nodiscard]] static Result<void> grow(Buffer& buffer, Bytes size);
-
+  Result<Pool> pool_;
   const Bytes limit_bytes_;
-  mutable std::mutex mutex_;
-  std::vector<Buffer> buffers_;  // token: index
+  std::mutex mutex_;
+  std::map<std::uint64_t, Block> out_;  // by token, the address: what is never given back goes too
 };
 
 }  // namespace gantry

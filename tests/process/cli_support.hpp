@@ -19,16 +19,16 @@ inline std::string random_bytes(std::size_t size) {
 
 class Cli : public ::testing::Test {
  protected:
-  [[nodiscard]] Command gantry(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), GANTRY_CLI);
+  [[nodiscard]] Command gantry(const std::vector<std::string>& arguments) const {
     Command command;
-    command.argv = std::move(arguments);
+    command.argv = {GANTRY_CLI};
+    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
     command.env = {{"GANTRY_DIR", scratch_.path()}, {"GANTRY_ENGINE", ""}};
     return command;
   }
-  [[nodiscard]] Command put(std::vector<std::string> arguments, std::string input) const {
-    arguments.insert(arguments.begin(), "put");
-    Command command = gantry(std::move(arguments));
+  [[nodiscard]] Command put(const std::vector<std::string>& arguments, std::string input) const {
+    Command command = gantry({"put"});
+    command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
     command.input = std::move(input);
     return command;
   }

@@ -10,6 +10,7 @@
 namespace gantry::test {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -131,7 +132,7 @@ TEST_F(Cli, LsShowsWhoHoldsWhat) {
   EXPECT_THAT(run(gantry({"ls"})).output, HasSubstr("CHANNEL"));
 }
 
-TEST_F(Cli, DoctorReportsEnginesAndTransports) {
+TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   const auto ended = run(gantry({"doctor", "--json"}));
   ASSERT_EQ(ended.status, 0) << ended.errors;
   const auto document = nlohmann::json::parse(ended.output);
@@ -139,9 +140,20 @@ TEST_F(Cli, DoctorReportsEnginesAndTransports) {
   EXPECT_EQ(document["engines"][0]["name"], "inline");
   EXPECT_EQ(document["transports"].size(), 3u);
   EXPECT_EQ(document["directory"]["path"], scratch_.path());
+  for (const std::string fact :
+       {"memlock_limit_bytes", "huge_pages", "transparent_huge_pages_shared"})
+    EXPECT_TRUE(document["machine"].contains(fact)) << fact;
+  std::vector<std::string> names;
+  for (const auto& registrar : document["registrars"]) {
+    names.push_back(registrar["name"].get<std::string>());
+    EXPECT_NE(registrar["why"], "") << registrar;
+    EXPECT_EQ(registrar["usable"] == true, registrar["mend"] == "") << registrar;
+  }
+  EXPECT_THAT(names, ElementsAre("page-lock", "uring", "fabric-tcp", "fabric-shm", "cuda"));
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
-  for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "lockable memory"})
+  for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory",
+                           "huge pages", "REGISTRAR", "page-lock"})
     EXPECT_THAT(text.output, HasSubstr(word));
 }
 

@@ -1,6 +1,7 @@
 // gantry doctor: the machine, its limits, and what of Gantry works on it.
 #include <fmt/format.h>
 
+#include <gantry/registrars.hpp>
 #include <gantry/runtime.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -31,6 +32,7 @@ struct Diagnosis {
   DirectoryState directory;
   std::vector<EngineStatus> engines;
   std::vector<EngineStatus> transports;
+  std::vector<EngineStatus> registrars;
 };
 
 // Only looks: what a doctor makes, nobody asked for.
@@ -55,10 +57,19 @@ DirectoryState look_at_directory() {
   return state;
 }
 
+std::vector<EngineStatus> registrars() {
+  std::vector<EngineStatus> statuses;
+  for (auto& found : probe_registrars())
+    statuses.push_back(
+        {std::move(found.name), found.usable, std::move(found.why), std::move(found.hint)});
+  return statuses;
+}
+
 Result<Diagnosis> diagnose() {
   const auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{probe_machine(), look_at_directory(), runtime->engines(), transports()};
+  return Diagnosis{probe_machine(), look_at_directory(), runtime->engines(), transports(),
+                   registrars()};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -120,7 +131,8 @@ std::string as_json(const Diagnosis& found) {
                 {"mend", directory.mend},
                 {"channels", directory.channels}}},
               {"engines", statuses_json(found.engines)},
-              {"transports", statuses_json(found.transports)}}
+              {"transports", statuses_json(found.transports)},
+              {"registrars", statuses_json(found.registrars)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
          "\n";
 }
@@ -162,6 +174,17 @@ std::string or_unknown(const std::string& text) {
   return text.empty() ? "not told" : text;
 }
 
+// Regions are shared memory unless asked otherwise: the second setting is what counts for them.
+std::string transparent_text(const MachineFacts& machine) {
+  const std::string& shared = machine.transparent_huge_pages_shared;
+  const bool never = shared == "never" || shared == "deny";
+  return fmt::format("{}; shared memory: {}{}", or_unknown(machine.transparent_huge_pages),
+                     or_unknown(shared),
+                     never ? " (shareable regions get small pages: echo advise > /sys/kernel/mm/"
+                             "transparent_hugepage/shmem_enabled)"
+                           : "");
+}
+
 std::string directory_text(const DirectoryState& directory) {
   if (!directory.problem.empty())
     return fmt::format("NOT USABLE: {}{}{}", directory.problem, directory.mend.empty() ? "" : "; ",
@@ -181,14 +204,17 @@ std::string facts_text(const Diagnosis& found) {
   table.add({"caches", caches_text(machine)});
   table.add({"memory", fmt::format("{}, {} available", format_bytes(machine.memory_bytes),
                                    format_bytes(machine.memory_free_bytes))});
-  table.add({"lockable memory", memlock_text(machine)});
-  table.add({"huge pages", huge_pages_text(machine)});
-  table.add({"transparent huge pages",
-             fmt::format("{}; shared memory: {}", or_unknown(machine.transparent_huge_pages),
-                         or_unknown(machine.transparent_huge_pages_shared))});
   table.add({"kernel", or_unknown(machine.kernel)});
   table.add({"runtime directory", directory_text(found.directory)});
   table.add({"gantry", std::string(version())});
+  return table.text();
+}
+
+std::string memory_text(const MachineFacts& machine) {
+  Table table({{"MEMORY"}, {}});
+  table.add({"lockable memory", memlock_text(machine)});
+  table.add({"huge pages", huge_pages_text(machine)});
+  table.add({"transparent huge pages", transparent_text(machine)});
   return table.text();
 }
 
@@ -201,7 +227,8 @@ std::string statuses_text(const std::string& title, const std::vector<EngineStat
 
 std::string as_text(const Diagnosis& found) {
   return facts_text(found) + "\n" + statuses_text("ENGINE", found.engines) + "\n" +
-         statuses_text("TRANSPORT", found.transports);
+         statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
+         statuses_text("REGISTRAR", found.registrars);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -213,8 +240,8 @@ Result<void> doctor(bool json_wanted) {
 }  // namespace
 
 void add_doctor(CLI::App& app, int& exit_code) {
-  auto* const command =
-      app.add_subcommand("doctor", "Show the machine, and which engines and transports work");
+  auto* const command = app.add_subcommand(
+      "doctor", "Show the machine, and which engines, transports and registrars work");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
   command->footer("Example: gantry doctor --json");

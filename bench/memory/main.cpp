@@ -1,0 +1,128 @@
+// gantry bench memory: what it costs to get memory that a device knows, and to give it back.
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+
+#include "../support/interrupt.hpp"
+#include "registrar_list.hpp"
+#include "resident.hpp"
+#include "settings.hpp"
+#include "team.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kInterrupted = 130;
+constexpr Bytes kTrial = 4096;
+
+/// Registers a page, which tells whether there is such a device here.
+class TrialRunner final : public Runner {
+ public:
+  static Result<std::unique_ptr<Runner>> open(const std::string& registrar) {
+    const auto memory = Mapping::create(kTrial);
+    if (!memory) return Unexpected(memory.error());
+    const auto made = registrar_of(registrar);
+    if (!made) return Unexpected(made.error());
+    const auto registration = (*made)->enroll(memory->bytes());
+    if (!registration) return Unexpected(registration.error());
+    return std::make_unique<TrialRunner>();
+  }
+  Result<double> run(std::uint64_t) override { return 0; }
+};
+
+/// Leaves those that work here; says of the others why they do not.
+Result<void> keep_usable(Settings& settings, const ContestPlan& plan, Report& report) {
+  std::vector<std::string> usable;
+  for (const std::string& registrar : settings.registrars) {
+    const auto failed = try_open({.case_name = "a trial",
+                                  .subject = registrar,
+                                  .open = [&] { return TrialRunner::open(registrar); }},
+                                 plan);
+    if (!failed) return Unexpected(failed.error());
+    if (*failed) report.skipped.push_back({registrar, **failed});
+    if (!*failed) usable.push_back(registrar);
+  }
+  settings.registrars = usable;
+  return {};
+}
+
+std::vector<Contest> contests_of(const Settings& settings) {
+  std::vector<Contest> all;
+  const auto add = [&](std::string_view part, auto make) {
+    if (!settings.has_part(part)) return;
+    for (Contest& contest : make(settings)) all.push_back(std::move(contest));
+  };
+  add(kBlocks, block_contests);
+  add(kScaling, scaling_contests);
+  add(kTouch, touch_contests);
+  add(kTransfers, uring_contests);
+  add(kTransfers, fabric_contests);
+  return all;
+}
+
+Result<Report> measure(Settings& settings, int interrupt_descriptor) {
+  Report report{"memory", probe_machine(), {}, {}, {}};
+  const auto cpus = pick_cpus();
+  if (!cpus) return Unexpected(cpus.error());
+  report.cpus = *cpus;
+  settings.cpus = allowed_cpus(cpus->requester, cpus->responder);
+  std::error_code failed;
+  settings.directory = std::filesystem::temp_directory_path(failed).string();
+  if (failed)
+    return Unexpected({Code::not_found, fmt::format("temporary directory: {}", failed.message()),
+                       "set TMPDIR to a folder you can write to"});
+  const ContestPlan plan{.cpu = cpus->requester, .interrupt_descriptor = interrupt_descriptor};
+  const auto kept = keep_usable(settings, plan, report);
+  if (!kept) return Unexpected(kept.error());
+  const auto contests = contests_of(settings);
+  std::size_t steps = 0;
+  for (const Contest& contest : contests) steps += contest.rounds;
+  Progress progress(stderr, "bench memory", steps);
+  for (const Contest& contest : contests) {
+    const auto ran = run_contest(contest, plan, progress, report);
+    if (!ran) return Unexpected(ran.error());
+  }
+  return report;
+}
+
+Result<void> print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
+  return Unexpected(system_error("standard output"));
+}
+
+Result<void> run(Settings& settings) {
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) return Unexpected(interrupt.error());
+  const auto report = measure(settings, interrupt->descriptor());
+  if (!report) return Unexpected(report.error());
+  return print(settings.common.json ? to_json(*report) : to_text(*report, settings));
+}
+
+int run_main(int argc, char** argv) {
+  auto settings = parse_settings(argc, argv);
+  if (!settings) return settings.error();
+  const auto done = run(*settings);
+  if (done) return 0;
+  complain(to_string(done.error()));
+  return done.error().code == Code::interrupted ? kInterrupted : kFailed;
+}
+
+}  // namespace
+}  // namespace gantry::bench
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, after cleaning up
+  try {
+    return gantry::bench::run_main(argc, argv);
+  } catch (const std::exception& error) {  // out of memory, and what libraries throw
+    std::fputs("gantry: bench memory: ", stderr);
+    std::fputs(error.what(), stderr);
+    std::fputs("\n", stderr);
+    return gantry::bench::kFailed;
+  }
+}

@@ -1,0 +1,55 @@
+#include "transfers.hpp"
+
+#include <fmt/format.h>
+
+#include "../support/sizes.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr Bytes kMemory = Bytes{1} << 30;  // slabs, buffers and a file in memory, generously
+// What registering costs is little next to a transfer's own ups and downs.
+constexpr std::chrono::milliseconds kRoundTime{60};
+
+}  // namespace
+
+std::vector<Contest> transfer_contests(const Settings& settings, std::string_view name,
+                                       const std::vector<std::string_view>& subjects,
+                                       const OpenTransfer& open) {
+  std::vector<Contest> contests;
+  for (const Bytes bytes : kTransferBytes) {
+    const std::string label = fmt::format("transfer/{}/{}", name, format_size(bytes));
+    Contest contest{.label = label,
+                    .contestants = {},
+                    .rounds = settings.common.rounds,
+                    .round_time = kRoundTime,
+                    .memory_bytes = kMemory};
+    const auto size = static_cast<double>(bytes);
+    for (const std::string_view subject : subjects)
+      contest.contestants.push_back(
+          {.case_name = label,
+           .subject = std::string(subject),
+           .bytes = bytes,
+           .open = [open, subject, bytes] { return open(subject, bytes); },
+           .readings = {{}, {kThroughput, "GB/s", [size](double ns) { return size / ns; }}}});
+    contests.push_back(std::move(contest));
+  }
+  return contests;
+}
+
+Result<std::optional<Pool>> transfer_pool(std::vector<std::shared_ptr<Registrar>> registrars) {
+  PoolOptions options;
+  options.region.shareable = false;
+  options.registrars = std::move(registrars);
+  auto pool = Pool::create(options);
+  if (!pool) return Unexpected(pool.error());
+  return std::optional(std::move(*pool));
+}
+
+OpenTransfer no_transfer(std::string reason) {
+  return [reason = std::move(reason)](std::string_view, Bytes) -> Result<std::unique_ptr<Runner>> {
+    return Unexpected({Code::unsupported, reason, ""});
+  };
+}
+
+}  // namespace gantry::bench

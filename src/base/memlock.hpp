@@ -1,0 +1,34 @@
+#pragma once  // base/memlock.hpp: the refusal that every way of pinning memory can meet.
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/result.hpp"
+
+namespace gantry {
+
+[[nodiscard]] inline std::string memlock_limit_text() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
+  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return fmt::format("{} KiB", limit.rlim_cur >> 10);
+}
+
+/// Is every page of it mapped? For telling why the kernel refused it.
+[[nodiscard]] inline bool is_mapped(ConstByteSpan memory) noexcept {
+  constexpr std::uintptr_t kPage = 4096;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPage * kPage;
+  const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): page arithmetic
+  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
+}
+
+/// The kernel would not pin memory (errno `error`), nearly always because of RLIMIT_MEMLOCK.
+[[nodiscard]] inline tl::unexpected<Error> fail_memlock(std::string_view what, int error) {
+  return fail(Code::out_of_memory,
+              fmt::format("{}: {} (the limit of locked memory is {})", what,
+                          std::generic_category().message(error), memlock_limit_text()),
+              "raise it: ulimit -l, LimitMEMLOCK= of the service, or CAP_IPC_LOCK");
+}
+
+}  // namespace gantry

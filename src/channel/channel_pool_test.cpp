@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "channel/test_support.hpp"
+
+// Messages that lie where their producer allocated them.
+namespace gantry {
+namespace {
+
+using test::kMiB;
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::same;
+using test::soon;
+
+class ChannelPool : public testing::Test {
+ protected:
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+  Producer producer() { return *make_producer("frames", options_); }
+  Consumer consumer() { return *Consumer::open("frames", options_, soon()); }
+};
+
+TEST_F(ChannelPool, ABlockOfThePoolIsPublishedWithoutACopy) {
+  Producer out = producer();
+  Consumer in = consumer();
+  Pool pool = out.pool();
+  auto block = pool.allocate(100'000);
+  ASSERT_TRUE(block);
+  const auto payload = pattern(100'000, 1);
+  std::memcpy(block->bytes().data(), payload.data(), payload.size());
+  const Block kept = block->share();
+  ASSERT_TRUE(out.publish(std::move(*block), soon()));
+  {
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+    EXPECT_TRUE(same(message->bytes(), payload));
+  }
+  EXPECT_EQ(out.metrics().copies, MetricsReport{}.copies);
+  EXPECT_TRUE(same(kept.bytes(), payload)) << "the other handle keeps it, given back or not";
+}
+
+TEST_F(ChannelPool, OnlyBlocksOfItsOwnPoolArePublished) {
+  Producer out = producer();
+  Consumer in = consumer();
+  Pool other = *Pool::create({.slab_bytes = kMiB});
+  EXPECT_EQ(out.publish(*other.allocate(1000), soon()).error().code, Code::invalid_argument);
+  EXPECT_EQ(out.publish(Block(), soon()).error().code, Code::invalid_argument);
+  EXPECT_EQ(other.report().blocks, 0u);
+}
+
+TEST_F(ChannelPool, MemoryThatNobodyElseCanMapIsRefused) {
+  options_.memory = *Pool::create({.slab_bytes = kMiB, .region = {.shareable = false}});
+  const auto refused = make_producer("frames", options_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_NE(refused.error().hint, "");
+}
+
+TEST_F(ChannelPool, TwoChannelsShareAPool) {
+  Pool pool = *Pool::create({.slab_bytes = kMiB, .name = "shared"});
+  options_.memory = pool;
+  Producer out = producer();
+  Consumer in = consumer();
+  auto second = make_producer("second", options_);
+  ASSERT_TRUE(second);
+  auto in_second = Consumer::open("second", options_, soon());
+  ASSERT_TRUE(in_second);
+  auto block = pool.allocate(5000);
+  std::memset(block->bytes().data(), 7, 5000);
+  ASSERT_TRUE(second->publish(block->share(), soon()));
+  ASSERT_TRUE(out.publish(std::move(*block), soon()));
+  EXPECT_EQ(in.receive(soon())->bytes()[4999], std::byte{7});
+  EXPECT_EQ(in_second->receive(soon())->bytes()[4999], std::byte{7});
+}
+
+TEST_F(ChannelPool, WhatIsHeldWhenTheProducerEndsIsNeverUsedAgain) {
+  Pool pool = *Pool::create({.slab_bytes = kMiB, .budget_bytes = 8 * kMiB});
+  options_.memory = pool;
+  Message held;
+  {
+    Producer out = producer();
+    Consumer in = consumer();
+    ASSERT_TRUE(out.send(pattern(500'000, 1), soon()));
+    held = *in.receive(soon());
+  }
+  std::vector<Block> others;
+  for (auto block = pool.allocate(100'000); block; block = pool.allocate(100'000)) {
+    std::memset(block->bytes().data(), 1, block->bytes().size());
+    others.push_back(std::move(*block));
+  }
+  EXPECT_GT(others.size(), 50u);
+  EXPECT_TRUE(same(held.bytes(), pattern(500'000, 1)));
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,15 @@
+#pragma once  // memory/numa.hpp: which memory and which cores belong together.
+
+#include <gantry/types.hpp>
+#include <vector>
+
+namespace gantry {
+
+/// Pages of `memory` that are made from now on lie on `node` (hwloc's logical number) and nowhere
+/// else. Errors: `unsupported` when there is no such node, or the kernel does not bind.
+[[nodiscard]] Result<void> bind_to_node(ByteSpan memory, int node);
+
+/// The CPUs of `node` that this process may use; of all nodes for -1. Empty when unknown.
+[[nodiscard]] std::vector<int> cpus_of_node(int node);
+
+}  // namespace gantry

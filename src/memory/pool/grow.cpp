@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "base/system_memory.hpp"
+#include "memory/pool/state.hpp"
+
+// More memory from the system, registered with every device before anybody gets a piece of it.
+namespace gantry {
+
+Result<void> PoolState::grow(const Need& need) {
+  auto size = fit_budget(need);
+  if (!size) return tl::unexpected(named(std::move(size).error()));
+  auto slab = make_slab(*size);
+  if (const Bytes least = least_slab(need); !slab && least < *size) slab = make_slab(least);
+  if (!slab) return tl::unexpected(named(std::move(slab).error()));
+  const std::lock_guard lock(mutex_);
+  slabs_.reserve(slabs_.size() + 1);
+  by_address_.emplace(reinterpret_cast<std::uintptr_t>((*slab)->region->data()), slab->get());
+  slab_bytes_ += (*slab)->region->size();  // from here on nothing fails
+  slabs_.push_back(std::move(*slab));
+  return {};
+}
+
+// An alignment may cost its own size.
+Bytes PoolState::least_slab(const Need& need) noexcept {
+  return round_up(need.capacity + (need.alignment > kPage ? need.alignment : 0), kPage);
+}
+
+// How large the new slab may be. Empty slabs make room; only here is anything ever unregistered.
+Result<Bytes> PoolState::fit_budget(const Need& need) {
+  const Bytes least = least_slab(need);
+  Bytes wanted = std::max(least, round_up(options_.slab_bytes, kPage));
+  std::unique_ptr<Slab> dropped;  // goes after the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const Bytes budget = options_.budget_bytes;
+    const auto fits = [&](Bytes size) { return size <= budget && slab_bytes_ <= budget - size; };
+    // A whole slab, if one fits; else what is needed and no more; else in place of empty ones.
+    if (!fits(wanted) && !fits(least)) dropped = drop_empty_slabs();
+    if (!fits(wanted)) wanted = least;
+    if (!fits(wanted))
+      return fail(Code::out_of_memory,
+                  fmt::format("a block of {} bytes: {} of the budget of {} bytes are taken{}",
+                              need.size, slab_bytes_, budget, largest_holders()),
+                  "release blocks sooner, or raise the budget");
+  }
+  dropped.reset();
+  const Bytes left = system_memory().available;
+  if (wanted > left) wanted = least;
+  if (wanted > left)
+    return fail(Code::out_of_memory,
+                fmt::format("a block of {} bytes: the machine has {} bytes left", need.size, left),
+                "free memory, or use smaller blocks");
+  return wanted;
+}
+
+Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
+  GANTRY_ASSIGN(Region made, Region::create(size, "gantry-" + options_.name, options_.region));
+  const bool touched = options_.touch == When::at_growth;
+  if (touched) GANTRY_TRY(made.touch(0, made.size(), 0));
+  auto slab = std::make_unique<Slab>(*this, next_slab_++, std::make_shared<Region>(std::move(made)),
+                                     touched);
+  if (options_.registration == When::at_growth)
+    for (std::size_t i = 0; i < options_.registrars.size(); ++i)
+      slab->register_with(i, *options_.registrars[i]);
+  return slab;
+}
+
+Result<DeviceKey> PoolState::far_key_for(const Extent& extent, const Registrar& registrar) {
+  using State = SlabRegistration::State;
+  if (!maker_.is_this())
+    return fail(Code::invalid_argument, "the registration is of the process that forked this one",
+                "make a pool in this process");
+  for (std::size_t i = 0; i < options_.registrars.size(); ++i) {
+    if (options_.registrars[i].get() != &registrar) continue;
+    SlabRegistration& registration = extent.slab->registrations[i];
+    if (registration.state.load(std::memory_order_acquire) == State::none)  // [S]
+      extent.slab->register_with(i, *options_.registrars[i]);
+    if (registration.state.load(std::memory_order_acquire) == State::refused)  // [S]
+      return tl::unexpected(named(registration.error));
+    DeviceKey key = registration.key;
+    key.offset += extent.offset();
+    return key;
+  }
+  return tl::unexpected(named({Code::invalid_argument,
+                               fmt::format("registrar '{}' is not one of its", registrar.name()),
+                               "name it in PoolOptions::registrars"}));
+}
+
+}  // namespace gantry

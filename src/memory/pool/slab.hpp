@@ -1,0 +1,100 @@
+#pragma once  // memory/pool/slab.hpp: one region of a pool and the pieces it is cut into.
+
+#include <time.h>
+
+#include <array>
+#include <atomic>
+#include <gantry/memory.hpp>
+#include <map>
+#include <mutex>
+
+#include "memory/pool/free_ranges.hpp"
+
+namespace gantry {
+
+struct Slab;
+
+/// For ages that people read. Of all clocks this one alone costs next to nothing (no call into the
+/// kernel's page: 0.7 ns against 4 for the coarse monotonic one), and every block pays for it.
+[[nodiscard]] inline std::uint32_t wall_seconds() noexcept {
+  return static_cast<std::uint32_t>(::time(nullptr));
+}
+
+/// A piece cut out of a slab: in a block, kept by a thread, or in the depot. What it is does not
+/// change until it goes back into the slab's free ranges.
+struct alignas(64) Extent : detail::BlockHead {
+  Slab* slab = nullptr;
+  Bytes capacity = 0;
+  Extent* next = nullptr;  // in whichever list it is
+
+  // Of the block in it, as is `size`. Written by the thread that has it, read by report() at any
+  // time.
+  std::atomic<std::uint32_t> tag{0};
+  std::atomic<std::uint32_t> born_s{0};    // see wall_seconds()
+  std::atomic<std::uint32_t> handles{0};   // [H] 0: no block
+  std::atomic<std::uint32_t> detached{0};  // of these, without a Block: Pool::adopt() takes one
+
+  std::uint32_t size_class = 0;    // kNoClass: `loose`
+  std::atomic<bool> loose{false};  // goes straight back to the slab: cut to a special alignment,
+                                   // or of a slab that serves nothing new
+  bool present = false;            // its pages are there
+
+  [[nodiscard]] Bytes offset() const noexcept;  // in its slab
+};
+static_assert(sizeof(Extent) == 64);
+
+/// One registrar's view of a slab.
+struct SlabRegistration {
+  enum class State : unsigned { none, made, refused };
+  std::atomic<State> state{State::none};  // [S] release after the rest is written
+  /// Whose it is, once it is made; of no slab are two with the same.
+  std::atomic<const Registrar*> with{nullptr};  // [S] likewise
+  Registration registration;
+  DeviceKey key;
+  Error error;
+};
+
+struct Slab {
+  Slab(PoolState& owner, std::uint32_t given, std::shared_ptr<Region> memory, bool is_present);
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+  ~Slab();
+
+  /// The pages of [offset, offset + size) are there afterwards. Any thread.
+  [[nodiscard]] Result<void> make_present(Bytes offset, Bytes size);
+
+  /// Registers the whole slab, once. Any thread.
+  void register_with(std::size_t index, Registrar& registrar) noexcept;
+
+  /// Null when it has none, or not yet.
+  [[nodiscard]] const SlabRegistration* registration_with(
+      const Registrar& registrar) const noexcept {
+    for (const SlabRegistration& registration : registrations)
+      if (registration.with.load(std::memory_order_acquire) == &registrar)  // [S]
+        return &registration;
+    return nullptr;
+  }
+
+  [[nodiscard]] std::byte* at(Bytes offset) const noexcept { return base + offset; }
+
+  PoolState& pool;
+  const std::uint32_t number;
+  const std::shared_ptr<Region> region;
+  std::byte* const base;             // of the region
+  FreeRanges free;                   // under the pool's lock
+  std::map<Bytes, Extent*> extents;  // under the pool's lock; by offset, all that are out
+  std::mutex registering;            // lazily
+  std::array<SlabRegistration, Pool::kMaxRegistrars> registrations;
+  std::unique_ptr<Slab> next_dropped;
+  bool is_retired = false;  // under the pool's lock: something in it was abandoned, cut no more
+
+ private:
+  // A bit for each page that is known to be there.
+  std::unique_ptr<std::atomic<std::uint64_t>[]> pages_;
+};
+
+inline Bytes Extent::offset() const noexcept {
+  return static_cast<Bytes>(data - slab->base);
+}
+
+}  // namespace gantry

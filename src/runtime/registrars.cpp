@@ -1,0 +1,80 @@
+#include <array>
+#include <gantry/memory.hpp>
+#include <gantry/registrars.hpp>
+
+#include "base/result.hpp"
+#include "engine/cuda/registrar.hpp"
+#include "engine/fabric/registrar.hpp"
+#include "engine/uring/registrar.hpp"
+
+namespace gantry {
+namespace {
+
+struct Candidate {
+  RegistrarKind kind;
+  const char* name;
+  const char* with;
+  const char* provider;
+};
+
+constexpr std::array<Candidate, 5> kCandidates{{
+    {RegistrarKind::page_lock, "page-lock", "mlock", ""},
+    {RegistrarKind::uring, "uring", "io_uring fixed buffers", ""},
+    {RegistrarKind::fabric, "fabric-tcp", "libfabric, provider tcp", "tcp"},
+    {RegistrarKind::fabric, "fabric-shm", "libfabric, provider shm", "shm"},
+    {RegistrarKind::cuda, "cuda", "the CUDA driver", ""},
+}};
+
+// Memory of its own: a page of somebody else's might be locked already, and locks do not nest.
+Result<void> attempt(const Candidate& candidate) {
+  RegistrarSetup setup;
+  setup.fabric_provider = candidate.provider;
+  GANTRY_ASSIGN(const auto registrar, make_registrar(candidate.kind, setup));
+  GANTRY_ASSIGN(const Region page, Region::create(4096, "gantry-probe", {PageKind::plain}));
+  GANTRY_ASSIGN(const Registration known, registrar->enroll({page.data(), page.size()}));
+  return known.key().map([](const DeviceKey&) {});
+}
+
+}  // namespace
+
+std::string_view to_string(RegistrarKind kind) noexcept {
+  switch (kind) {
+    case RegistrarKind::page_lock:
+      return "page-lock";
+    case RegistrarKind::uring:
+      return "uring";
+    case RegistrarKind::fabric:
+      return "fabric";
+    case RegistrarKind::cuda:
+      return "cuda";
+  }
+  return "unknown";
+}
+
+Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind, const RegistrarSetup& setup) {
+  switch (kind) {
+    case RegistrarKind::page_lock:
+      return make_page_lock_registrar(setup.limits);
+    case RegistrarKind::uring:
+      return make_uring_registrar({setup.limits, setup.ring_descriptor, setup.ring_slots});
+    case RegistrarKind::fabric:
+      return make_fabric_registrar({setup.limits, setup.fabric_domain, setup.fabric_provider});
+    case RegistrarKind::cuda:
+      return make_cuda_registrar({.limits = setup.limits, .device = setup.cuda_device});
+  }
+  return fail(Code::invalid_argument, "a registrar of no known kind");
+}
+
+std::vector<RegistrarStatus> probe_registrars() {
+  std::vector<RegistrarStatus> found;
+  for (const Candidate& candidate : kCandidates) {
+    const auto tried = attempt(candidate);
+    if (tried)
+      found.push_back({candidate.name, true, candidate.with, {}});
+    else
+      found.push_back({candidate.name, false, tried.error().message, tried.error().hint});
+  }
+  return found;
+}
+
+}  // namespace gantry
