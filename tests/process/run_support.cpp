@@ -97,11 +97,16 @@ int RunScratch::pid_of(const std::string& stage, const std::string& replica) con
 
 int RunScratch::guard_pid() const {
   int result = 0;
-  for_each_process([&](int pid, const std::string& environment) {
+  const auto look = [&](int pid, const std::string& environment) {
     if (variable(environment, "GANTRY_DIR") == channels() &&
         read_file("/proc/" + std::to_string(pid) + "/comm") == "gantry-guard\n")
       result = pid;
-  });
+  };
+  // On a busy machine the stages may be there before the guard has taken its name.
+  static_cast<void>(eventually([&] {
+    for_each_process(look);
+    return result != 0;
+  }));
   return result;
 }
 
