@@ -21,7 +21,7 @@ enum class QueueKind { shared, dedicated };
 struct ModelOptions {
   QueueKind kind = QueueKind::shared;
   unsigned entries = 16;
-  Limits limits;
+  Limits limits{};
   /// A descriptor takes at least 1.2 us and its bytes at 30 GB/s, as published. The 1.2 us count
   /// once for a whole batch. Figures made with this are `simulated`. Off: as fast as it goes.
   bool timing = false;
@@ -36,7 +36,7 @@ enum class Halt {
 /// Where a device says what it has no completion record for. The first one stays until taken.
 struct SoftwareError {
   Status status = Status::none;
-  Descriptor descriptor;
+  Descriptor descriptor{};
 };
 
 struct ModelCounts {

@@ -28,10 +28,10 @@ struct Stop {
 };
 
 struct Executed {
-  Bytes bytes = 0;               ///< Done, or before the first difference.
-  std::uint8_t result = 0;       ///< As in the record.
-  std::uint32_t crc = 0;         ///< Of what was done, the seed included.
-  std::optional<Operand> fault;  ///< With the address that faulted.
+  Bytes bytes = 0;                 ///< Done, or before the first difference.
+  std::uint8_t result = 0;         ///< As in the record.
+  std::uint32_t crc = 0;           ///< Of what was done, the seed included.
+  std::optional<Operand> fault{};  ///< With the address that faulted.
 };
 
 /// Executes checked descriptors one at a time, in the calling thread. Owns its working memory.
