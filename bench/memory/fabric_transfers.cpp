@@ -97,7 +97,7 @@ class Target {
 };
 
 /// The writing process.
-class Writing : public Runner {
+class Writing final : public Runner {
  public:
   Writing() = default;
   Writing(const Writing&) = delete;
@@ -107,7 +107,7 @@ class Writing : public Runner {
   }
 
   /// The other process is forked first, before libfabric makes threads in this one.
-  Result<void> open(Bytes bytes, int target_cpu) {
+  Result<void> open(std::string_view subject, Bytes bytes, int target_cpu) {
     bytes_ = bytes;
     if (const auto started = start_target(target_cpu); !started) return started;
     if (const auto opened = endpoint_.open(); !opened) return opened;
@@ -121,11 +121,7 @@ class Writing : public Runner {
     if (const auto connected = endpoint_.connect(remote); !connected) return connected;
     auto registrar = registrar_on(endpoint_);
     if (!registrar) return Unexpected(registrar.error());
-    registrar_ = std::move(*registrar);
-    auto pool = make_pool();
-    if (!pool) return Unexpected(pool.error());
-    pool_ = std::move(*pool);
-    return {};
+    return memory_.open(subject, bytes, std::move(*registrar));
   }
 
   Result<double> run(std::uint64_t trips) override {
@@ -133,27 +129,19 @@ class Writing : public Runner {
     std::byte turn{};
     if (const auto woken = write_all(socket_.get(), {&turn, 1}); !woken)
       return Unexpected(woken.error());
-    const auto begin = std::chrono::steady_clock::now();
-    for (std::uint64_t trip = 0; trip < trips; ++trip) {
-      const auto block = pool_->allocate(bytes_);
-      if (!block) return Unexpected(block.error());
-      if (const auto done = write_from(*block); !done) return Unexpected(done.error());
-    }
-    const auto end = std::chrono::steady_clock::now();
+    auto trip_ns = memory_.time(
+        trips, [this](ByteSpan from, const DeviceKey* key) { return write(from, *key); });
+    if (!trip_ns) return Unexpected(trip_ns.error());
     at_work_->store(0, std::memory_order_release);  // [W]
     Marks found{};
     if (const auto told = read_all(socket_.get(), bytes_of(found)); !told)
       return Unexpected(told.error());
     if (found != Marks{mark_, mark_})
       return Unexpected({Code::system, "what was written did not arrive", ""});
-    return std::chrono::duration<double, std::nano>(end - begin).count() /
-           static_cast<double>(trips);
+    return trip_ns;
   }
 
- protected:
-  virtual Result<std::optional<Pool>> make_pool() { return transfer_pool({}); }
-  virtual Result<void> write_from(const Block& block) = 0;
-
+ private:
   /// First and last word change, so that an old message is noticed.
   Result<void> write(ByteSpan bytes, const DeviceKey& key) {
     ++mark_;
@@ -161,9 +149,6 @@ class Writing : public Runner {
     std::memcpy(bytes.last(sizeof mark_).data(), &mark_, sizeof mark_);
     return endpoint_.write(bytes, key.key);
   }
-  [[nodiscard]] const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
-
- private:
   Result<void> start_target(int cpu) {
     void* const shared =
         ::mmap(nullptr, sizeof(Flag), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -190,38 +175,14 @@ class Writing : public Runner {
   Descriptor socket_;
   std::optional<Child> target_;
   Endpoint endpoint_;
-  std::shared_ptr<Registrar> registrar_;  // ends before the domain it is of
-  std::optional<Pool> pool_;
-};
-
-class PoolWriting final : public Writing {
- protected:
-  Result<std::optional<Pool>> make_pool() override { return transfer_pool({registrar()}); }
-  Result<void> write_from(const Block& block) override {
-    const auto key = block.key_for(*registrar());
-    if (!key) return Unexpected(key.error());
-    return write(block.bytes(), *key);
-  }
-};
-
-class EachTimeWriting final : public Writing {
- protected:
-  Result<void> write_from(const Block& block) override {
-    const auto registration = registrar()->enroll(block.bytes());
-    if (!registration) return Unexpected(registration.error());
-    const auto key = registration->key();
-    if (!key) return Unexpected(key.error());
-    return write(block.bytes(), *key);
-  }
+  TransferMemory memory_;  // ends before the domain that knows it
 };
 
 OpenTransfer opener(const std::vector<int>& cpus) {
   const int target_cpu = cpus[1 % cpus.size()];
   return [=](std::string_view subject, Bytes bytes) -> Result<std::unique_ptr<Runner>> {
-    std::unique_ptr<Writing> writing;
-    if (subject == kPoolReuse) writing = std::make_unique<PoolWriting>();
-    if (subject != kPoolReuse) writing = std::make_unique<EachTimeWriting>();
-    const auto opened = writing->open(bytes, target_cpu);
+    auto writing = std::make_unique<Writing>();
+    const auto opened = writing->open(subject, bytes, target_cpu);
     if (!opened) return Unexpected(opened.error());
     return writing;
   };

@@ -37,13 +37,28 @@ std::vector<Contest> transfer_contests(const Settings& settings, std::string_vie
   return contests;
 }
 
-Result<std::optional<Pool>> transfer_pool(std::vector<std::shared_ptr<Registrar>> registrars) {
+Result<void> TransferMemory::open(std::string_view subject, Bytes bytes,
+                                  std::shared_ptr<Registrar> registrar) {
   PoolOptions options;
   options.region.shareable = false;
-  options.registrars = std::move(registrars);
+  if (subject == kPoolReuse) options.registrars = {registrar};
   auto pool = Pool::create(options);
   if (!pool) return Unexpected(pool.error());
-  return std::optional(std::move(*pool));
+  pool_ = std::move(*pool);
+  subject_ = subject;
+  bytes_ = bytes;
+  registrar_ = std::move(registrar);
+  return {};
+}
+
+Result<std::optional<DeviceKey>> TransferMemory::key_of(const Block& block,
+                                                        Registration& registration) const {
+  if (subject_ == kUnregistered) return std::optional<DeviceKey>();
+  if (subject_ == kPoolReuse) return block.key_for(*registrar_);
+  auto made = registrar_->enroll(block.bytes());
+  if (!made) return Unexpected(made.error());
+  registration = std::move(*made);
+  return registration.key();
 }
 
 OpenTransfer no_transfer(std::string reason) {

@@ -84,9 +84,10 @@ class Ring {
 };
 
 /// Reads the file piece by piece, again and again.
-class Reading : public Runner {
+class Reading final : public Runner {
  public:
-  Result<void> open(const std::string& directory, int flags, Bytes bytes) {
+  Result<void> open(std::string_view subject, const std::string& directory, int flags,
+                    Bytes bytes) {
     bytes_ = bytes;
     auto file = make_file(directory, flags);
     if (!file) return Unexpected(file.error());
@@ -96,81 +97,30 @@ class Reading : public Runner {
     setup.ring_descriptor = ring_.descriptor();
     auto registrar = make_registrar(RegistrarKind::uring, setup);
     if (!registrar) return Unexpected(registrar.error());
-    registrar_ = std::move(*registrar);
-    auto pool = make_pool();
-    if (!pool) return Unexpected(pool.error());
-    pool_ = std::move(*pool);
-    return {};
+    return memory_.open(subject, bytes, std::move(*registrar));
   }
 
   Result<double> run(std::uint64_t trips) override {
-    const auto begin = std::chrono::steady_clock::now();
-    for (std::uint64_t trip = 0; trip < trips; ++trip) {
-      const auto block = pool_->allocate(bytes_);
-      if (!block) return Unexpected(block.error());
-      if (const auto done = read_into(*block); !done) return Unexpected(done.error());
-    }
-    const auto end = std::chrono::steady_clock::now();
-    return std::chrono::duration<double, std::nano>(end - begin).count() /
-           static_cast<double>(trips);
+    return memory_.time(trips, [this](ByteSpan into, const DeviceKey* key) {
+      const Bytes offset = next_;
+      next_ = (next_ + bytes_) % kFileBytes;
+      return ring_.read(file_.get(), into, offset,
+                        key == nullptr ? -1 : static_cast<int>(key->key));
+    });
   }
-
- protected:
-  virtual Result<std::optional<Pool>> make_pool() { return transfer_pool({}); }
-  virtual Result<void> read_into(const Block& block) = 0;
-
-  Result<void> read(ByteSpan bytes, int slot) {
-    const Bytes offset = next_;
-    next_ = (next_ + bytes_) % kFileBytes;
-    return ring_.read(file_.get(), bytes, offset, slot);
-  }
-  [[nodiscard]] const std::shared_ptr<Registrar>& registrar() const noexcept { return registrar_; }
 
  private:
   Bytes bytes_ = 0;
   Bytes next_ = 0;
   Descriptor file_;
   Ring ring_;
-  std::shared_ptr<Registrar> registrar_;  // ends before its ring does
-  std::optional<Pool> pool_;
+  TransferMemory memory_;  // ends before the ring that knows it does
 };
-
-class PoolReading final : public Reading {
- protected:
-  Result<std::optional<Pool>> make_pool() override { return transfer_pool({registrar()}); }
-  Result<void> read_into(const Block& block) override {
-    const auto key = block.key_for(*registrar());
-    if (!key) return Unexpected(key.error());
-    return read(block.bytes(), static_cast<int>(key->key));
-  }
-};
-
-class PlainReading final : public Reading {
- protected:
-  Result<void> read_into(const Block& block) override { return read(block.bytes(), -1); }
-};
-
-class EachTimeReading final : public Reading {
- protected:
-  Result<void> read_into(const Block& block) override {
-    const auto registration = registrar()->enroll(block.bytes());
-    if (!registration) return Unexpected(registration.error());
-    const auto key = registration->key();
-    if (!key) return Unexpected(key.error());
-    return read(block.bytes(), static_cast<int>(key->key));
-  }
-};
-
-std::unique_ptr<Reading> reading_of(std::string_view subject) {
-  if (subject == kPoolReuse) return std::make_unique<PoolReading>();
-  if (subject == kUnregistered) return std::make_unique<PlainReading>();
-  return std::make_unique<EachTimeReading>();
-}
 
 OpenTransfer opener(const std::string& directory, int flags) {
   return [=](std::string_view subject, Bytes bytes) -> Result<std::unique_ptr<Runner>> {
-    auto reading = reading_of(subject);
-    const auto opened = reading->open(directory, flags, bytes);
+    auto reading = std::make_unique<Reading>();
+    const auto opened = reading->open(subject, directory, flags, bytes);
     if (!opened) return Unexpected(opened.error());
     return reading;
   };

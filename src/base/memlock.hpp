@@ -1,6 +1,5 @@
 #pragma once  // base/memlock.hpp: the refusal that every way of pinning memory can meet.
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "base/result.hpp"
@@ -12,15 +11,6 @@ namespace gantry {
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
   if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
   return fmt::format("{} KiB", limit.rlim_cur >> 10);
-}
-
-/// Is every page of it mapped? For telling why the kernel refused it.
-[[nodiscard]] inline bool is_mapped(ConstByteSpan memory) noexcept {
-  constexpr std::uintptr_t kPage = 4096;
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / kPage * kPage;
-  const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): page arithmetic
-  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }
 
 /// The kernel would not pin memory (errno `error`), nearly always because of RLIMIT_MEMLOCK.

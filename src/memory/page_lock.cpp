@@ -4,6 +4,7 @@
 #include <gantry/registrar.hpp>
 #include <map>
 
+#include "base/mapped.hpp"
 #include "base/memlock.hpp"
 
 namespace gantry {

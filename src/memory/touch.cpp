@@ -8,7 +8,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/memlock.hpp"
+#include "base/mapped.hpp"
 #include "base/result.hpp"
 #include "memory/numa.hpp"
 

@@ -13,7 +13,7 @@ namespace gantry {
 //   I1  A piece is in exactly one of these places.
 //   I2  Only who holds mutex_ moves pieces between caches, depot and slabs; or the cache's owner,
 //       inside its lock.
-//   I3  Giving back never allocates, so it cannot fail.
+//   I3  Giving back never fails: without a store for its thread it goes the slow way.
 class PoolState {
  public:
   [[nodiscard]] static Result<PoolState*> create(const PoolOptions& options);
@@ -72,7 +72,7 @@ class PoolState {
   [[nodiscard]] Extent* settle(const Need& need, Cut cut, ThreadCache* cache) noexcept;
   void slow_give_back(Extent& extent, ThreadCache* cache) noexcept;
 
-  // central.cpp; all but make_room() need mutex_
+  // central.cpp; need mutex_
   [[nodiscard]] std::optional<Cut> take(const Need& need);
   [[nodiscard]] std::optional<Cut> cut(Slab& slab, const Need& need, unsigned pieces);
   void to_slab(Extent& extent) noexcept;

@@ -1,0 +1,19 @@
+#pragma once  // base/mapped.hpp: is there memory at an address?
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gantry/types.hpp>
+
+namespace gantry {
+
+/// Is every page of it mapped? For telling why the kernel refused it.
+[[nodiscard]] inline bool is_mapped(ConstByteSpan memory) noexcept {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): page arithmetic
+  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
+}
+
+}  // namespace gantry
