@@ -3,12 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
-#include <cstdio>
-#include <exception>
-
-#include "../support/interrupt.hpp"
 #include "../support/options.hpp"
+#include "../support/program.hpp"
 #include "../support/rounds.hpp"
 #include "../support/sizes.hpp"
 #include "subjects.hpp"
@@ -16,8 +12,6 @@
 namespace gantry::bench {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kInterrupted = 130;
 constexpr Bytes kBesides = Bytes{512} << 20;  // what all processes take besides the payloads
 
 Manual manual() {
@@ -94,40 +88,18 @@ std::string readable(const Report& report) {
   return to_table(report, kSyncName) + (headlines.empty() ? "" : "\n" + headlines);
 }
 
-Result<void> print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
-  return Unexpected(system_error("standard output"));
-}
-
-Result<void> run(const Options& options) {
-  const auto interrupt = Interrupt::create();
-  if (!interrupt) return Unexpected(interrupt.error());
-  const auto report = measure(options, interrupt->descriptor());
-  if (!report) return Unexpected(report.error());
-  return print(options.json ? to_json(*report) : readable(*report));
-}
-
-int run_main(int argc, char** argv) {
-  const auto text = manual();
-  const auto options = parse_options(argc, argv, text);
-  if (!options) return options.error();
-  const auto done = run(*options);
-  if (done) return 0;
-  complain(text, to_string(done.error()));
-  return done.error().code == Code::interrupted ? kInterrupted : kFailed;
-}
-
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, after cleaning up
-  try {
-    return gantry::bench::run_main(argc, argv);
-  } catch (const std::exception& error) {  // out of memory, and what libraries throw
-    std::fputs("gantry: bench ipc: ", stderr);
-    std::fputs(error.what(), stderr);
-    std::fputs("\n", stderr);
-    return gantry::bench::kFailed;
-  }
+  using namespace gantry::bench;
+  return run_program("ipc", [&]() -> tl::expected<Measurement, int> {
+    const auto options = parse_options(argc, argv, manual());
+    if (!options) return tl::unexpected<int>(options.error());
+    return [options = *options](int interrupt_descriptor) -> gantry::Result<std::string> {
+      const auto report = measure(options, interrupt_descriptor);
+      if (!report) return Unexpected(report.error());
+      return options.json ? to_json(*report) : readable(*report);
+    };
+  });
 }

@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <csignal>
-#include <cstdio>
-#include <exception>
 #include <filesystem>
 
-#include "../support/interrupt.hpp"
+#include "../support/program.hpp"
 #include "registrar_list.hpp"
 #include "resident.hpp"
 #include "settings.hpp"
@@ -16,8 +13,6 @@
 namespace gantry::bench {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kInterrupted = 130;
 constexpr Bytes kTrial = 4096;
 
 /// Registers a page, which tells whether there is such a device here.
@@ -87,42 +82,22 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
     const auto ran = run_contest(contest, plan, progress, report);
     if (!ran) return Unexpected(ran.error());
   }
+  add_findings(report, settings);
   return report;
-}
-
-Result<void> print(const std::string& text) {
-  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
-  return Unexpected(system_error("standard output"));
-}
-
-Result<void> run(Settings& settings) {
-  const auto interrupt = Interrupt::create();
-  if (!interrupt) return Unexpected(interrupt.error());
-  const auto report = measure(settings, interrupt->descriptor());
-  if (!report) return Unexpected(report.error());
-  return print(settings.common.json ? to_json(*report) : to_text(*report, settings));
-}
-
-int run_main(int argc, char** argv) {
-  auto settings = parse_settings(argc, argv);
-  if (!settings) return settings.error();
-  const auto done = run(*settings);
-  if (done) return 0;
-  complain(to_string(done.error()));
-  return done.error().code == Code::interrupted ? kInterrupted : kFailed;
 }
 
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, after cleaning up
-  try {
-    return gantry::bench::run_main(argc, argv);
-  } catch (const std::exception& error) {  // out of memory, and what libraries throw
-    std::fputs("gantry: bench memory: ", stderr);
-    std::fputs(error.what(), stderr);
-    std::fputs("\n", stderr);
-    return gantry::bench::kFailed;
-  }
+  using namespace gantry::bench;
+  return run_program("memory", [&]() -> tl::expected<Measurement, int> {
+    const auto parsed = parse_settings(argc, argv);
+    if (!parsed) return tl::unexpected<int>(parsed.error());
+    return [settings = *parsed](int interrupt_descriptor) mutable -> gantry::Result<std::string> {
+      const auto report = measure(settings, interrupt_descriptor);
+      if (!report) return Unexpected(report.error());
+      return settings.common.json ? to_json(*report) : to_text(*report);
+    };
+  });
 }

@@ -1,11 +1,11 @@
 #include "settings.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 
+#include "../support/choices.hpp"
 #include "../support/sizes.hpp"
 #include "registrar_list.hpp"
 
@@ -13,30 +13,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr unsigned kMostThreads = 64;
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const auto comma = std::min(text.find(',', begin), text.size());
-    const std::string word(text.substr(begin, comma - begin));
-    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
-    begin = comma + 1;
-  }
-  return words;
-}
-
-/// `text`'s words, each one of `known`; "all": those.
-Result<std::vector<std::string>> chosen(const std::string& text, std::string_view what,
-                                        const std::vector<std::string>& known) {
-  if (text == "all") return known;
-  auto words = words_of(text);
-  for (const std::string& word : words) {
-    if (std::find(known.begin(), known.end(), word) != known.end()) continue;
-    return Unexpected({Code::invalid_argument, fmt::format("there is no {} '{}'", what, word),
-                       fmt::format("there are: {}", fmt::join(known, ", "))});
-  }
-  return words;
-}
 
 Result<std::vector<unsigned>> parse_threads(const std::string& text) {
   std::vector<unsigned> threads;
@@ -52,36 +28,18 @@ Result<std::vector<unsigned>> parse_threads(const std::string& text) {
   return threads;
 }
 
-/// An option that puts what `parse` makes of its text into `place`.
-template <class Value, class Parse>
-OwnOption option(std::string name, std::string help, std::string value, std::string quick_value,
-                 Value& place, const Parse& parse) {
-  return {std::move(name), std::move(help), std::move(value), std::move(quick_value),
-          [&place, parse](const std::string& text) -> Result<void> {
-            auto parsed = parse(text);
-            if (!parsed) return Unexpected(parsed.error());
-            place = std::move(*parsed);
-            return {};
-          }};
-}
-
 std::vector<OwnOption> own_options(Settings& settings) {
   const std::vector<std::string> patterns = {std::string(kFixed), std::string(kMany),
                                              std::string(kRandom)};
   const std::vector<std::string> parts = {std::string(kBlocks), std::string(kScaling),
                                           std::string(kTouch), std::string(kTransfers)};
   return {
-      option("--threads", "Threads at once", "1,2,4", "1,2", settings.threads, parse_threads),
-      option("--registrar", fmt::format("Of {}", fmt::join(registrar_names(), ", ")), "all", "all",
-             settings.registrars,
-             [](const std::string& text) { return chosen(text, "registrar", registrar_names()); }),
-      option("--patterns", fmt::format("Of {}", fmt::join(patterns, ", ")), "all", "all",
-             settings.patterns,
-             [patterns](const std::string& text) { return chosen(text, "pattern", patterns); }),
-      option("--touch", "Size of the region that is touched", "4G", "64M", settings.touch_bytes,
-             parse_size),
-      option("--parts", fmt::format("Of {}", fmt::join(parts, ", ")), "all", "all", settings.parts,
-             [parts](const std::string& text) { return chosen(text, "part", parts); })};
+      option_into(settings.threads, "--threads", "Threads at once", "1,2,4", "1,2", parse_threads),
+      choice_into(settings.registrars, "--registrar", "registrar", registrar_names()),
+      choice_into(settings.patterns, "--patterns", "pattern", patterns),
+      option_into(settings.touch_bytes, "--touch", "Size of the region that is touched", "4G",
+                  "64M", parse_size),
+      choice_into(settings.parts, "--parts", "part", parts)};
 }
 
 Manual manual(std::vector<OwnOption> own) {
@@ -120,10 +78,6 @@ tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {
   if (!options) return tl::unexpected<int>(options.error());
   settings.common = *options;
   return settings;
-}
-
-void complain(std::string_view problem) {
-  complain(manual({}), problem);
 }
 
 std::string case_of(std::string_view registrar, std::string_view pattern, unsigned threads) {

@@ -34,8 +34,6 @@ inline constexpr std::string_view kTransfers = "transfers";
 
 /// The command line; as parse_options().
 [[nodiscard]] tl::expected<Settings, int> parse_settings(int argc, const char* const* argv);
-/// Prints "gantry: bench memory: problem" to standard error.
-void complain(std::string_view problem);
 
 // What is to be run for each of them.
 [[nodiscard]] std::vector<Contest> block_contests(const Settings& settings);
@@ -48,7 +46,9 @@ void complain(std::string_view problem);
 [[nodiscard]] std::string case_of(std::string_view registrar, std::string_view pattern,
                                   unsigned threads);
 
-/// Tables, and at their end the ratios that matter.
-[[nodiscard]] std::string to_text(const Report& report, const Settings& settings);
+/// Adds the ratios that matter.
+void add_findings(Report& report, const Settings& settings);
+/// Tables, and at their end those ratios.
+[[nodiscard]] std::string to_text(const Report& report);
 
 }  // namespace gantry::bench

@@ -71,10 +71,22 @@ Result<void> pin(int cpu) {
   return Unexpected(system_error(fmt::format("binding to CPU {}", cpu)));
 }
 
-std::chrono::nanoseconds process_cpu_time() noexcept {
+namespace {
+
+std::chrono::nanoseconds reading_of(clockid_t clock) noexcept {
   timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  ::clock_gettime(clock, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+}  // namespace
+
+std::chrono::nanoseconds process_cpu_time() noexcept {
+  return reading_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+std::chrono::nanoseconds thread_cpu_time() noexcept {
+  return reading_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 }  // namespace gantry::bench

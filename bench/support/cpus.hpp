@@ -15,10 +15,12 @@ struct CpuPair {
 /// Twice the same one when only one is allowed.
 [[nodiscard]] Result<CpuPair> pick_cpus();
 
-/// Binds this process to one CPU; threads it makes later inherit that.
+/// Binds the calling thread to one CPU; threads it makes later inherit that.
 [[nodiscard]] Result<void> pin(int cpu);
 
 /// CPU time of this process, all threads.
 [[nodiscard]] std::chrono::nanoseconds process_cpu_time() noexcept;
+/// CPU time of the calling thread.
+[[nodiscard]] std::chrono::nanoseconds thread_cpu_time() noexcept;
 
 }  // namespace gantry::bench

@@ -18,7 +18,7 @@ constexpr int kWrongUsage = 2;
 constexpr unsigned kMostRounds = 1000;
 
 int wrong_usage(const Manual& manual, std::string_view problem, std::string_view hint) {
-  complain(manual, fmt::format("{}; {}", problem, hint));
+  complain(manual.name, fmt::format("{}; {}", problem, hint));
   return kWrongUsage;
 }
 
@@ -29,7 +29,7 @@ int show_help(const CLI::App& app, const CLI::CallForHelp& help, const Manual& m
   const std::string shown = text.str();
   const auto written = write_all(STDOUT_FILENO, std::as_bytes(std::span(shown)));
   if (written) return status;
-  complain(manual, "standard output: " + to_string(written.error()));
+  complain(manual.name, "standard output: " + to_string(written.error()));
   return kFailed;
 }
 
@@ -68,6 +68,7 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
   for (std::size_t i = 0; i < texts.size(); ++i)
     app.add_option(manual.own[i].name, texts[i],
                    fmt::format("{} (default {})", manual.own[i].help, manual.own[i].value));
+  for (const OwnFlag& flag : manual.flags) app.add_flag(flag.name, *flag.given, flag.help);
   app.add_flag("--json", options.json, "One JSON document on standard output");
   try {
     app.parse(argc, argv);
@@ -90,8 +91,8 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
   return options;
 }
 
-void complain(const Manual& manual, std::string_view problem) {
-  std::fputs(fmt::format("gantry: bench {}: {}\n", manual.name, problem).c_str(), stderr);
+void complain(std::string_view name, std::string_view problem) {
+  std::fputs(fmt::format("gantry: bench {}: {}\n", name, problem).c_str(), stderr);
 }
 
 }  // namespace gantry::bench

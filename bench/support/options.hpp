@@ -25,6 +25,13 @@ struct OwnOption {
   std::function<Result<void>(const std::string&)> take;
 };
 
+/// A switch that one benchmark has and others have not.
+struct OwnFlag {
+  std::string name;  ///< "--instructions".
+  std::string help;
+  bool* given = nullptr;  ///< Set when it is.
+};
+
 /// What a benchmark says of itself, and what it does unasked.
 struct Manual {
   std::string name;  ///< "ipc": `gantry bench ipc`.
@@ -36,6 +43,7 @@ struct Manual {
   unsigned quick_rounds = 3;
   std::string sized = "Message";  ///< What has the sizes.
   std::vector<OwnOption> own{};
+  std::vector<OwnFlag> flags{};
 };
 
 /// The options, or the status to exit with: help has been printed (0; 1 when that failed), or a
@@ -44,6 +52,6 @@ struct Manual {
                                                        const Manual& manual);
 
 /// Prints "gantry: bench NAME: problem" to standard error.
-void complain(const Manual& manual, std::string_view problem);
+void complain(std::string_view name, std::string_view problem);
 
 }  // namespace gantry::bench

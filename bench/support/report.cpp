@@ -31,6 +31,12 @@ json row_json(const Row& row) {
           {"min", row.summary.min}, {"max", row.summary.max}, {"rounds", row.summary.rounds}};
 }
 
+json finding_json(const Finding& finding) {
+  json found = {{"what", finding.what}, {"value", finding.value}, {"wanted", finding.wanted}};
+  if (finding.met) found["met"] = *finding.met;
+  return found;
+}
+
 }  // namespace
 
 const Row* Report::find(Bytes bytes, std::string_view subject,
@@ -57,10 +63,12 @@ std::string to_json(const Report& report) {
   for (const Skipped& peer : report.skipped) {
     skipped.push_back({{"subject", peer.subject}, {"reason", peer.reason}});
   }
-  const json document = {{"bench", report.bench},
-                         {"machine", machine_json(report.machine, report.cpus)},
-                         {"results", results},
-                         {"skipped", skipped}};
+  json document = {{"bench", report.bench},
+                   {"machine", machine_json(report.machine, report.cpus)},
+                   {"results", results},
+                   {"skipped", skipped}};
+  for (const Finding& finding : report.findings)
+    document["findings"].push_back(finding_json(finding));
   return document.dump(2) + "\n";
 }
 

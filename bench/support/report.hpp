@@ -1,6 +1,7 @@
 #pragma once  // bench/support/report.hpp: what a benchmark found, for machines and for people.
 
 #include <gantry/runtime.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@ inline constexpr std::string_view kLatencyP50 = "latency_p50";
 inline constexpr std::string_view kLatencyP99 = "latency_p99";
 inline constexpr std::string_view kThroughput = "throughput";
 inline constexpr std::string_view kCpuPerGb = "cpu_per_gb";
+inline constexpr std::string_view kCallerCpuPerGb = "caller_cpu_per_gb";  // parts of the one above
+inline constexpr std::string_view kHelperCpuPerGb = "helper_cpu_per_gb";
 
 /// One figure. `bytes` is the size of the case.
 struct Row {
@@ -29,12 +32,21 @@ struct Skipped {
   std::string reason;
 };
 
+/// A figure beside what was wanted of it.
+struct Finding {
+  std::string what;
+  double value = 0;
+  std::string wanted;         ///< "at least 1.25"; "": nothing.
+  std::optional<bool> met{};  ///< Unknown where nothing was wanted, or not by one number.
+};
+
 struct Report {
   std::string bench;
   MachineFacts machine;
   CpuPair cpus;
   std::vector<Row> rows;
   std::vector<Skipped> skipped;
+  std::vector<Finding> findings{};
 
   /// The row of that size, subject and metric; null when there is none.
   [[nodiscard]] const Row* find(Bytes bytes, std::string_view subject,

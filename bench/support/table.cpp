@@ -8,6 +8,7 @@
 namespace gantry::bench {
 
 std::string time_text(double ns) {
+  if (ns < 10) return fmt::format("{:.2f} ns", ns);
   if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
   if (ns < 1e6) return fmt::format("{:.2f} us", ns / 1e3);
   return fmt::format("{:.2f} ms", ns / 1e6);

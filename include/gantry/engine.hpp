@@ -1,67 +1,297 @@
-#pragma once  // gantry/engine.hpp: moves, and the engines that execute them.
+#pragma once  // gantry/engine.hpp: moves, the engines that execute them, and how their end is
+              // awaited.
 
+#include <atomic>
 #include <gantry/types.hpp>
+#include <memory>
+#include <vector>
 
 namespace gantry {
 
-/// A request to an engine. Source and destination stay valid and unchanged until it has ended,
-/// and must not overlap.
-struct Move {
-  enum class Kind { copy, fill };
-  Kind kind = Kind::copy;
-  std::byte* destination = nullptr;
-  const std::byte* source = nullptr;  ///< For `copy`.
-  Bytes bytes = 0;
-  std::byte value{};  ///< For `fill`.
+// ---- what is to be done --------------------------------------------------------------------
 
-  [[nodiscard]] static Move copy(ByteSpan destination, ConstByteSpan source) noexcept {
-    return {Kind::copy, destination.data(), source.data(),
-            source.size() < destination.size() ? source.size() : destination.size(), std::byte{}};
-  }
-  [[nodiscard]] static Move fill(ByteSpan destination, std::byte value) noexcept {
-    return {Kind::fill, destination.data(), nullptr, destination.size(), value};
-  }
-};
-
-/// A move's place in its engine's lane, counted from 1. A plain value; 64 bits never wrap.
-enum class Ticket : std::uint64_t {};
-enum class Outcome { pending, done, failed };
-
-/// Who made a copy; the order is that of the counters in Metrics.
-enum class CopyEngine : std::uint8_t { inline_, thread, kernel };
-inline constexpr std::size_t kCopyEngines = 3;
+/// Who executed a move; the order is that of the counters in Metrics.
+enum class CopyEngine : std::uint8_t { inline_, thread, kernel, dsa };
+inline constexpr std::size_t kCopyEngines = 4;
 [[nodiscard]] std::string_view to_string(CopyEngine engine) noexcept;
 
-struct EngineReport {
-  std::uint64_t moves = 0;  ///< Ended.
-  std::uint64_t bytes = 0;
-  std::uint64_t helper_cpu_ns = 0;  ///< CPU time of the engine's own threads.
+/// Where the destination shall be afterwards.
+enum class CacheUse : std::uint8_t {
+  automatic,    ///< By size: what fits the share of the last-level cache stays in it.
+  reader_soon,  ///< A CPU reads it next: leave it in the cache.
+  streaming,    ///< Nobody reads it soon, or a device does: past the cache.
+};
+[[nodiscard]] std::string_view to_string(CacheUse use) noexcept;
+
+enum class Outcome : std::uint8_t { pending, done, failed };
+[[nodiscard]] std::string_view to_string(Outcome outcome) noexcept;
+
+/// Why a move failed.
+enum class Cause : std::uint8_t {
+  none,
+  unreadable,  ///< A source page that is not mapped, not readable, or beyond the end of its file.
+  unwritable,  ///< The same of a destination page.
+  cancelled,   ///< By Lane::cancel() or Engine::stop().
+  abandoned,   ///< A fenced move of a batch in which an earlier one failed.
+  device,      ///< The engine's device failed and no other engine could go on.
+};
+[[nodiscard]] std::string_view to_string(Cause cause) noexcept;
+
+/// How a move ended and how far it came. The submitter's own; it must outlive the move, and is
+/// written before its ticket ends.
+struct Completion {
+  Outcome outcome = Outcome::pending;
+  Cause cause = Cause::none;
+  CopyEngine engine = CopyEngine::inline_;  ///< Who executed it, or the larger part of it.
+  CacheUse cache = CacheUse::automatic;  ///< The stores it was done with; never `automatic` after.
+  /// So many from the front are done for certain (from the end when Move::backwards()). Beyond
+  /// them a failed move may have written some. Of compare: compared and equal.
+  Bytes bytes_done = 0;
+  std::uintptr_t fault_address = 0;  ///< The byte that could not be read or written; 0: none.
+  bool equal = false;                ///< compare: all of it. Otherwise the first difference is at
+                                     ///< offset `bytes_done`.
+  std::uint32_t crc32c = 0;          ///< crc32c, copy_crc32c: of all the bytes.
+  std::uint64_t helper_cpu_ns = 0;   ///< CPU time that the engine's own threads spent on it.
 };
 
-/// Anything that executes moves. Moves of one engine end in the order of their tickets.
-/// Every member may be called from any thread. Destruction ends all submitted moves first.
+/// A request to an engine. Its ranges stay valid and its sources unchanged until it has ended.
+///   Alignment: any; 64 bytes is quickest. Overlap: none, except source and destination of a copy
+///   with `may_overlap` (as memmove()), and compare and crc32c, which write nothing.
+struct Move {
+  enum class Kind : std::uint8_t {
+    copy,         ///< source to destination
+    fill,         ///< pattern to destination
+    compare,      ///< source with second_source
+    crc32c,       ///< CRC-32C (Castagnoli, RFC 3720) of source
+    copy_crc32c,  ///< both in one pass
+    dual_copy,    ///< source to destination and second_destination
+  };
+  Kind kind = Kind::copy;
+  CacheUse cache = CacheUse::automatic;
+  bool fence = false;  ///< Starts when every earlier move of its lane has ended. If one of the
+                       ///< same batch failed it does not start and fails as `abandoned`.
+  bool may_overlap = false;
+  bool resident = false;  ///< The caller knows all pages to be present: pool blocks, for instance.
+  std::byte* destination = nullptr;
+  std::byte* second_destination = nullptr;
+  const std::byte* source = nullptr;
+  const std::byte* second_source = nullptr;
+  Bytes bytes = 0;
+  std::uint64_t pattern = 0;  ///< Of fill: repeated from the front on, lowest byte first.
+  std::uint32_t seed = 0;  ///< Of the CRCs: that of the bytes before these; 0 when there are none.
+  Completion* completion = nullptr;  ///< Where to say how it ended; may be null.
+
+  [[nodiscard]] static Move copy(ByteSpan destination, ConstByteSpan source) noexcept;
+  [[nodiscard]] static Move fill(ByteSpan destination, std::byte value) noexcept;
+  [[nodiscard]] static Move fill(ByteSpan destination, std::uint64_t pattern) noexcept;
+  [[nodiscard]] static Move compare(ConstByteSpan one, ConstByteSpan other) noexcept;
+  [[nodiscard]] static Move crc32c(ConstByteSpan source, std::uint32_t seed = 0) noexcept;
+  [[nodiscard]] static Move copy_crc32c(ByteSpan destination, ConstByteSpan source,
+                                        std::uint32_t seed = 0) noexcept;
+  [[nodiscard]] static Move dual_copy(ByteSpan destination, ByteSpan second_destination,
+                                      ConstByteSpan source) noexcept;
+
+  [[nodiscard]] bool reads() const noexcept { return kind != Kind::fill; }
+  [[nodiscard]] bool writes() const noexcept {
+    return kind != Kind::compare && kind != Kind::crc32c;
+  }
+  /// An overlapping copy to higher addresses, which must be done from its end.
+  [[nodiscard]] bool backwards() const noexcept;
+};
+inline constexpr std::size_t kMoveKinds = 6;
+[[nodiscard]] std::string_view to_string(Move::Kind kind) noexcept;
+
+// ---- lanes ---------------------------------------------------------------------------------
+
+/// A move's place in its lane, counted from 1. A plain value; 64 bits never wrap.
+enum class Ticket : std::uint64_t {};
+
+/// What the submitter does next; a policy chooses by it.
+enum class Use : std::uint8_t {
+  synchronous,  ///< Waits for the end at once; submit() may begin the move in the calling thread.
+  queued,       ///< Submits more or computes, and asks later.
+};
+[[nodiscard]] std::string_view to_string(Use use) noexcept;
+
+/// How wait() spends its time.
+enum class Waiting : std::uint8_t {
+  automatic,  ///< Helps with the lane's own moves where that is quicker, else as `hybrid`.
+  hybrid,     ///< Sleeps while the end is far, by the engine's cost model; polls the last part.
+  poll,       ///< Never sleeps: the least latency, a whole CPU.
+  sleep,      ///< Sleeps until woken: the least CPU, a wake-up late.
+};
+[[nodiscard]] std::string_view to_string(Waiting waiting) noexcept;
+
+struct LaneOptions {
+  std::size_t depth = 64;  ///< Unfinished moves it holds. At most kMaxLaneDepth.
+  enum class Full : std::uint8_t {
+    wait,    ///< submit() waits for room.
+    refuse,  ///< submit() answers `busy`.
+  } full = Full::wait;
+};
+inline constexpr std::size_t kMaxLaneDepth = 4096;
+
+/// What would be done with a move, and why. `text()` is for people.
+struct Explanation {
+  struct Candidate {
+    std::string engine;
+    bool possible = true;
+    std::chrono::nanoseconds predicted{};  ///< Of this move in this use, by the calibration.
+    std::string why;                       ///< Why not, or what weighs on the prediction.
+  };
+  CopyEngine engine = CopyEngine::inline_;
+  CacheUse cache = CacheUse::automatic;
+  Waiting waiting =
+      Waiting::automatic;  ///< What wait() would do: poll, hybrid, or help (automatic).
+  std::chrono::nanoseconds predicted{};
+  std::vector<Candidate> candidates;
+  std::vector<std::string> reasons;
+
+  [[nodiscard]] std::string text() const;
+};
+
+/// One submitter's queue. Its moves may run at the same time (order them with `fence`), and end in
+/// the order of their tickets; moves of different lanes do not wait for each other. Every member
+/// may be called from any thread. Destruction waits for the moves that it took.
+class Lane {
+ public:
+  Lane() = default;
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+  virtual ~Lane() = default;
+
+  /// Takes moves on, all or none; the answer is the last one's ticket, the others' are the numbers
+  /// before it. An empty batch has the ticket of the last move before.
+  /// Errors: `invalid_argument` (null or overlapping ranges, with the addresses; a batch beyond the
+  /// lane's depth), `busy` (full, with Full::refuse), `closed` (the engine was stopped).
+  [[nodiscard]] virtual Result<Ticket> submit(std::span<const Move> batch,
+                                              Use use = Use::queued) = 0;
+  [[nodiscard]] Result<Ticket> submit(const Move& move, Use use = Use::queued) {
+    return submit({&move, 1}, use);
+  }
+
+  /// Does bounded work towards ending moves in the calling thread; returns how many ended.
+  virtual std::size_t poll() = 0;
+
+  /// `failed` is remembered for a lane's latest 1024 failures; Completion tells without limit.
+  [[nodiscard]] virtual Outcome outcome(Ticket ticket) const noexcept = 0;
+
+  /// Waits for one move and all before it; only after `deadline` is the answer `pending`. A ticket
+  /// that was never given is `failed` at once.
+  [[nodiscard]] virtual Outcome wait(Ticket ticket, Deadline deadline = Deadline::never(),
+                                     Waiting waiting = Waiting::automatic) = 0;
+
+  /// Moves that have not begun end as `cancelled`; those that have stop soon, and say how far
+  /// they came. Returns at once.
+  virtual void cancel() noexcept = 0;
+
+  /// An eventfd, the lane's own, readable when moves have ended since it was last read: for loops
+  /// on poll() or epoll. Errors: `system`.
+  [[nodiscard]] virtual Result<int> event_descriptor() = 0;
+  /// A word, the lane's own, that changes when moves end: for loops that sleep by futex(2),
+  /// FUTEX_WAIT_PRIVATE. Errors: `system`.
+  [[nodiscard]] virtual Result<const std::atomic<std::uint32_t>*> progress_word() = 0;
+
+  [[nodiscard]] virtual Explanation explain(const Move& move, Use use = Use::queued) const = 0;
+};
+
+// ---- engines -------------------------------------------------------------------------------
+
+struct Capabilities {
+  bool moves_itself = false;      ///< Goes on without its submitter's poll().
+  bool uses_callers_cpu = true;   ///< The submitter's CPU time is the move's.
+  bool cache_control = true;      ///< Follows Move::cache.
+  std::vector<Move::Kind> kinds;  ///< Executed by the engine itself; others by the caller's CPU.
+};
+
+struct Limits {
+  Bytes max_move_bytes = 0;   ///< Of one request to the device; larger moves are split. 0: none.
+  std::size_t max_batch = 0;  ///< Requests handed over at once. 0: no limit.
+  Bytes alignment = 1;        ///< What is quickest.
+};
+
+/// How long a move takes when nothing else is in the way: start + bytes / rate.
+struct Cost {
+  std::chrono::nanoseconds start{};
+  double bytes_per_ns = 1;
+  [[nodiscard]] std::chrono::nanoseconds of(Bytes bytes) const noexcept {
+    return start + std::chrono::nanoseconds(
+                       static_cast<std::int64_t>(static_cast<double>(bytes) / bytes_per_ns));
+  }
+};
+
+struct EngineReport {
+  struct Path {
+    std::uint64_t moves = 0;  ///< Ended, failures included.
+    std::uint64_t bytes = 0;  ///< Done.
+  };
+  std::uint64_t moves = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t failed = 0;
+  std::uint64_t helper_cpu_ns = 0;  ///< CPU time of the engine's own threads.
+  std::uint64_t streamed = 0;       ///< Moves done with stores past the cache.
+  std::uint64_t helped_bytes = 0;   ///< Done by waiters on behalf of the engine.
+  Path by_engine[kCopyEngines];     ///< Who executed them; for a single engine all in one, but
+                                    ///< for what it passed on.
+};
+
+/// Anything that executes moves. Every member may be called from any thread.
 class Engine {
  public:
+  enum class Stop : std::uint8_t {
+    drain,   ///< What was submitted ends first.
+    cancel,  ///< As Lane::cancel() on every lane.
+  };
+
   Engine() = default;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   virtual ~Engine() = default;
 
-  [[nodiscard]] virtual CopyEngine kind() const noexcept = 0;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  [[nodiscard]] virtual Capabilities capabilities() const = 0;
+  [[nodiscard]] virtual Limits limits() const noexcept = 0;
+  /// Learned from the moves that it made; before the first, a published or calibrated figure.
+  [[nodiscard]] virtual Cost cost() const noexcept = 0;
+  /// Bytes taken on and not yet done.
+  [[nodiscard]] virtual Bytes load() const noexcept = 0;
 
-  /// Takes a move on. Errors: `invalid_argument` (null or overlapping ranges); `busy` does not
-  /// exist: a full queue makes the caller wait for room.
-  [[nodiscard]] virtual Result<Ticket> submit(const Move& move) = 0;
+  /// A lane keeps its engine alive. Errors: `invalid_argument` (depth 0 or above kMaxLaneDepth),
+  /// `closed` (stopped), `out_of_memory`.
+  [[nodiscard]] virtual Result<std::unique_ptr<Lane>> open_lane(
+      const LaneOptions& options = {}) = 0;
 
-  /// Does bounded work towards ending moves in the calling thread; returns how many ended.
-  virtual std::size_t poll() = 0;
-
-  [[nodiscard]] virtual Outcome outcome(Ticket ticket) const noexcept = 0;
-
-  /// Waits for one move; only after `deadline` is the answer `pending`.
-  [[nodiscard]] virtual Outcome wait(Ticket ticket, Deadline deadline) = 0;
+  /// For good: every move taken on has ended when it returns, later ones are refused.
+  virtual void stop(Stop how) noexcept = 0;
 
   [[nodiscard]] virtual EngineReport report() const noexcept = 0;
+};
+
+// ---- without an engine ---------------------------------------------------------------------
+
+/// Copies in the calling thread without a ticket, as memcpy() but past the cache where that is
+/// quicker. Ranges must not overlap. No fault is caught.
+class Copier {
+ public:
+  /// Copies of `streaming_from` bytes or more, and of 16 KiB at least, go past the cache.
+  explicit constexpr Copier(Bytes streaming_from) noexcept : streaming_from_(streaming_from) {}
+
+  void operator()(void* destination, const void* source, Bytes bytes) const noexcept {
+    if (bytes < kNeverStreamed) [[likely]]
+      __builtin_memcpy(destination, source, bytes);
+    else
+      slow_copy(destination, source, bytes);
+  }
+  /// Past the cache at any size.
+  static void stream(void* destination, const void* source, Bytes bytes) noexcept;
+  [[nodiscard]] Bytes streaming_from() const noexcept { return streaming_from_; }
+
+ private:
+  // So small that nobody wants it past the cache; a constant, since to load one would be felt.
+  static constexpr Bytes kNeverStreamed = Bytes{16} << 10;
+  void slow_copy(void* destination, const void* source, Bytes bytes) const noexcept;
+
+  Bytes streaming_from_;
 };
 
 }  // namespace gantry

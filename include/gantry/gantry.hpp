@@ -3,6 +3,7 @@
 #include <gantry/channel.hpp>
 #include <gantry/engine.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/policy.hpp>
 #include <gantry/registrars.hpp>
 #include <gantry/runtime.hpp>
 #include <gantry/types.hpp>

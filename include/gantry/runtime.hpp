@@ -2,6 +2,7 @@
               // stage.
 
 #include <gantry/channel.hpp>
+#include <gantry/policy.hpp>
 
 namespace gantry {
 
@@ -48,6 +49,24 @@ struct MachineFacts {
 
 struct RuntimeOptions {
   std::string directory;  ///< Empty: channel_directory()'s rule.
+  /// The engine that copies for send(). Empty: $GANTRY_ENGINE, which is NAME or require:NAME, else
+  /// "auto".
+  std::string engine = {};
+  bool require_engine = false;  ///< One that cannot be used is an error; else "auto" stands in.
+};
+
+/// What "auto" chooses by, and where that is kept.
+struct CalibrationStatus {
+  Calibration calibration;
+  std::string path;   ///< Of its file; empty: there is no place for one.
+  bool kept = false;  ///< It is in that file, for the next process.
+  std::string note;   ///< Why not, or why the file there was not taken; may be empty.
+};
+
+struct CalibrateOptions {
+  bool quick = false;  ///< In under a second; else in at most 20.
+  /// Told what begins and which part of the whole is done, from 0 to 1. False: stop, nothing kept.
+  std::function<bool(std::string_view step, double done)> on_step = {};
 };
 
 /// Probes the machine, builds the engines, opens channels with them. Cheap to move; ends that
@@ -63,11 +82,19 @@ class Runtime {
   [[nodiscard]] Result<Consumer> consumer(std::string_view name, ChannelOptions options = {},
                                           Deadline deadline = Deadline::never());
 
-  /// The engine of that name ("inline", "thread"). Errors: `not_found`, `unsupported`.
+  /// The engine of that name ("inline", "thread", "auto"). Errors: `not_found`, `unsupported`.
   [[nodiscard]] Result<std::shared_ptr<Engine>> engine(std::string_view name) const;
-  /// The one that copies for send(): $GANTRY_ENGINE's if set and usable, else inline.
+  /// The one that copies for send(): see RuntimeOptions::engine.
   [[nodiscard]] std::shared_ptr<Engine> default_engine() const;
   [[nodiscard]] std::vector<EngineStatus> engines() const;
+
+  /// Where nothing fits the machine, "auto" makes a quick one when the first move of 1 MiB or more
+  /// comes, unless $GANTRY_CALIBRATE is `off`.
+  [[nodiscard]] CalibrationStatus calibration() const;
+  /// Measures all usable engines, keeps the result and has "auto" choose by it. The engines are
+  /// in use meanwhile. A result that cannot be kept is none the less in use: see the note.
+  /// Errors: `busy` (another process is at it), `interrupted`, `out_of_memory`.
+  [[nodiscard]] Result<CalibrationStatus> calibrate(const CalibrateOptions& options = {});
 
  private:
   struct Impl;

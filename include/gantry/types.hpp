@@ -19,6 +19,7 @@ enum class Code {
   out_of_memory,      ///< A budget or the machine is exhausted.
   too_large,          ///< Larger than this machine or this channel can ever hold.
   timed_out,          ///< The deadline passed first.
+  busy,               ///< Full at present; the same may work later.
   interrupted,        ///< The caller's interrupt descriptor became readable.
   closed,             ///< The producer ended the stream and everything has been received.
   peer_gone,          ///< The other process died or left without ending the stream.

@@ -18,6 +18,8 @@ std::string_view to_string(Code code) noexcept {
       return "too large";
     case Code::timed_out:
       return "timed out";
+    case Code::busy:
+      return "busy";
     case Code::interrupted:
       return "interrupted";
     case Code::closed:

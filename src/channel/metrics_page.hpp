@@ -12,7 +12,7 @@ namespace gantry {
 
 /// Written by one end, read by anyone it was handed to. Display only: nothing is decided by it.
 struct MetricsPage {
-  static constexpr std::uint64_t kMagic = 0x31525445'4d544e47;  // "GNTMETR1"
+  static constexpr std::uint64_t kMagic = 0x32525445'4d544e47;  // "GNTMETR2"
 
   std::uint64_t magic;
   ClockPair start;  // for turning ticks into nanoseconds

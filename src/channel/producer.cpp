@@ -22,9 +22,12 @@ Result<Pool> own_pool(std::string_view name, PoolOptions options) {
 
 // ---- making and ending ---------------------------------------------------------------------
 
+// By value as Producer::open() has it; the lane keeps the engine alive.
+// NOLINTBEGIN(performance-unnecessary-value-param)
 Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view name,
                                                              const ChannelOptions& options,
                                                              std::shared_ptr<Engine> engine) {
+  // NOLINTEND(performance-unnecessary-value-param)
   GANTRY_TRY(check_channel_name(name));
   if (options.slots == 0 || options.slots > kMaxSlots)
     return fail(Code::invalid_argument, fmt::format("channel '{}': {} slots; 1 to {} are possible",
@@ -38,7 +41,7 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
                 fmt::format("channel '{}': its pool's memory is private to this process", name),
                 "make the pool with RegionOptions::shareable");
   std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
-  impl->engine_ = std::move(engine);
+  GANTRY_ASSIGN(impl->lane_, engine->open_lane());
   GANTRY_TRY(impl->set_up(name, options));
   return impl;
 }
@@ -344,14 +347,25 @@ void Producer::Impl::publish_slot(Slot& slot, Bytes size) {
 
 Result<void> Producer::Impl::copy(ByteSpan to, ConstByteSpan from) {
   const std::uint64_t started = read_ticks();
-  const std::uint64_t helpers = engine_->report().helper_cpu_ns;
-  GANTRY_ASSIGN(const Ticket ticket, engine_->submit(Move::copy(to, from)));
-  if (engine_->wait(ticket, Deadline::never()) != Outcome::done)
-    return fail(Code::system, fmt::format("channel '{}': the {} engine failed a copy of {} bytes",
-                                          name_, to_string(engine_->kind()), from.size()));
-  counters_->copy(engine_->kind(), from.size(), read_ticks() - started);
-  metrics_.meter()->cpu(engine_->report().helper_cpu_ns - helpers);
+  Completion completion;
+  Move move = Move::copy(to, from);
+  move.completion = &completion;
+  GANTRY_ASSIGN(const Ticket ticket, lane_->submit(move, Use::synchronous));
+  if (lane_->wait(ticket) != Outcome::done) return fail_copy(completion, from.size());
+  counters_->copy(completion.engine, from.size(), read_ticks() - started);
+  metrics_.meter()->cpu(completion.helper_cpu_ns);
   return {};
+}
+
+tl::unexpected<Error> Producer::Impl::fail_copy(const Completion& completion, Bytes bytes) const {
+  const bool theirs = completion.cause == Cause::unreadable;
+  return fail(
+      theirs ? Code::invalid_argument : Code::system,
+      fmt::format("channel '{}': copying {} bytes: the {} engine stopped after {}: {} at "
+                  "{:#x}",
+                  name_, bytes, to_string(completion.engine), completion.bytes_done,
+                  to_string(completion.cause), completion.fault_address),
+      theirs ? "the payload must stay mapped, and its file as long, until send() returns" : "");
 }
 
 Result<void> Producer::Impl::send(ConstByteSpan payload, Deadline deadline) {

@@ -73,6 +73,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<void> wait_until(Deadline deadline, Ready ready);
   Result<Block> allocate(Bytes size, Deadline deadline);
   Result<void> copy(ByteSpan to, ConstByteSpan from);
+  [[nodiscard]] tl::unexpected<Error> fail_copy(const Completion& completion, Bytes bytes) const;
   Result<void> await_slot(Deadline deadline);
   void publish_slot(Slot& slot, Bytes size);
   void publish_record(const MessageHeader& header, ConstByteSpan small);
@@ -81,7 +82,7 @@ class Producer::Impl final : public detail::Keeper,
   MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
-  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Lane> lane_;  // who copies for send()
   Pool pool_;
   Metrics metrics_;
   MetricsPage* counters_ = nullptr;  // that of metrics_

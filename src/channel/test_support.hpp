@@ -8,7 +8,11 @@
 #include <random>
 #include <vector>
 
-#include "engine/check.hpp"
+#include "base/result.hpp"
+#include "engine/execute.hpp"
+#include "engine/fault_guard.hpp"
+#include "engine/lane_base.hpp"
+#include "engine/tally.hpp"
 
 namespace gantry::test {
 
@@ -38,19 +42,43 @@ class ScratchDirectory {
 /// Copies at once: channels are tested without depending on any backend.
 class PlainEngine final : public Engine {
  public:
-  CopyEngine kind() const noexcept override { return CopyEngine::inline_; }
-  Result<Ticket> submit(const Move& move) override {
-    execute(move, 0, move.bytes);
-    return Ticket{++moves_};
+  std::string_view name() const noexcept override { return "plain"; }
+  Capabilities capabilities() const override { return {}; }
+  Limits limits() const noexcept override { return {}; }
+  Cost cost() const noexcept override { return {}; }
+  Bytes load() const noexcept override { return 0; }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override;
+  void stop(Stop) noexcept override {}
+  EngineReport report() const noexcept override { return {}; }
+};
+
+class PlainLane final : public LaneBase {
+ public:
+  using Lane::submit;
+  Result<Ticket> submit(std::span<const Move> batch, Use) override {
+    for (const Move& move : batch) {
+      const Executed executed = execute(move, CacheUse::reader_soon, true);
+      const Completion completion =
+          completion_of(executed, move, CopyEngine::inline_, CacheUse::reader_soon);
+      if (move.completion != nullptr) *move.completion = completion;
+      progress().retire(completion.outcome);
+    }
+    return give_tickets(batch.size());
   }
   std::size_t poll() override { return 0; }
-  Outcome outcome(Ticket) const noexcept override { return Outcome::done; }
-  Outcome wait(Ticket, Deadline) override { return Outcome::done; }
-  EngineReport report() const noexcept override { return {moves_, 0, 0}; }
+  void cancel() noexcept override {}
+  Explanation explain(const Move&, Use) const override { return {}; }
 
  private:
-  std::uint64_t moves_ = 0;
+  bool help(Ticket) override { return false; }
+  std::chrono::nanoseconds left(Ticket) const noexcept override { return {}; }
+  bool ends_unpolled() const noexcept override { return true; }
 };
+
+inline Result<std::unique_ptr<Lane>> PlainEngine::open_lane(const LaneOptions&) {
+  if (!install_fault_guard()) return fail_errno("installing the handler of page faults");
+  return std::make_unique<PlainLane>();
+}
 
 inline ChannelOptions options_in(const ScratchDirectory& directory) {
   ChannelOptions options;

@@ -1,44 +1,102 @@
 #include "engine/check.hpp"
 
-#include <cstring>
+#include <array>
 
 #include "base/result.hpp"
 
 namespace gantry {
+namespace {
 
-std::string_view to_string(CopyEngine engine) noexcept {
-  switch (engine) {
-    case CopyEngine::inline_:
-      return "inline";
-    case CopyEngine::thread:
-      return "thread";
-    case CopyEngine::kernel:
-      return "kernel";
+struct Range {
+  std::string_view name;
+  std::uintptr_t from = 0;
+  bool written = false;
+};
+
+struct Ranges {
+  std::array<Range, 3> all{};
+  std::size_t count = 0;
+  void add(std::string_view name, const std::byte* at, bool written) noexcept {
+    all[count++] = {name, reinterpret_cast<std::uintptr_t>(at), written};
   }
-  return "unknown";
+};
+
+// What a move of this kind touches; the source first.
+Ranges ranges_of(const Move& move) noexcept {
+  Ranges ranges;
+  if (move.reads()) ranges.add("source", move.source, false);
+  if (move.kind == Move::Kind::compare) ranges.add("second source", move.second_source, false);
+  if (move.writes()) ranges.add("destination", move.destination, true);
+  if (move.kind == Move::Kind::dual_copy)
+    ranges.add("second destination", move.second_destination, true);
+  return ranges;
 }
 
-Result<void> check_move(const Move& move) {
-  if (move.bytes == 0) return {};
-  const bool reads = move.kind == Move::Kind::copy;
-  if (move.destination == nullptr || (reads && move.source == nullptr))
-    return fail(Code::invalid_argument, fmt::format("a move of {} bytes with a null {}", move.bytes,
-                                                    move.destination ? "source" : "destination"));
-  const auto to = reinterpret_cast<std::uintptr_t>(move.destination);
-  const auto from = reinterpret_cast<std::uintptr_t>(move.source);
-  if (reads && from < to + move.bytes && to < from + move.bytes)
-    return fail(Code::invalid_argument,
-                fmt::format("a copy of {} bytes from {:#x} to {:#x}: the ranges overlap",
-                            move.bytes, from, to));
+tl::unexpected<Error> refuse(const Move& move, const std::string& why, std::string hint = {}) {
+  return fail(Code::invalid_argument,
+              fmt::format("a {} of {} bytes: {}", to_string(move.kind), move.bytes, why),
+              std::move(hint));
+}
+
+Result<void> check_overlap(const Move& move, const Range& one, const Range& other) {
+  if (!one.written && !other.written) return {};
+  if (one.from >= other.from + move.bytes || other.from >= one.from + move.bytes) return {};
+  if (move.may_overlap && move.kind == Move::Kind::copy) return {};
+  return refuse(move,
+                fmt::format("the {} at {:#x} and the {} at {:#x} overlap", one.name, one.from,
+                            other.name, other.from),
+                move.kind == Move::Kind::copy ? "set Move::may_overlap if that is meant" : "");
+}
+
+Result<void> slow_check(const Move& move) {
+  const Ranges ranges = ranges_of(move);
+  for (std::size_t i = 0; i < ranges.count; ++i) {
+    const Range& range = ranges.all[i];
+    if (range.from == 0) return refuse(move, fmt::format("the {} is null", range.name));
+    if (range.from + move.bytes < range.from)
+      return refuse(move, fmt::format("the {} at {:#x} would wrap around the end of memory",
+                                      range.name, range.from));
+    for (std::size_t k = 0; k < i; ++k) GANTRY_TRY(check_overlap(move, ranges.all[k], range));
+  }
   return {};
 }
 
-void execute(const Move& move, Bytes offset, Bytes bytes) noexcept {
-  if (bytes == 0) return;  // null is allowed then, and memcpy's contract is not
-  if (move.kind == Move::Kind::copy)
-    std::memcpy(move.destination + offset, move.source + offset, bytes);
-  else
-    std::memset(move.destination + offset, std::to_integer<int>(move.value), bytes);
+}  // namespace
+
+Result<void> check_move(const Move& move) {
+  if (move.bytes == 0) return {};
+  if (static_cast<std::size_t>(move.kind) >= kMoveKinds)
+    return fail(Code::invalid_argument,
+                fmt::format("a move of kind {}: there are 0 to {}",
+                            static_cast<unsigned>(move.kind), kMoveKinds - 1));
+  if (static_cast<unsigned>(move.cache) > static_cast<unsigned>(CacheUse::streaming))
+    return fail(Code::invalid_argument, fmt::format("a move with cache use {}: there are 0 to 2",
+                                                    static_cast<unsigned>(move.cache)));
+  if (move.kind == Move::Kind::copy) [[likely]] {  // the common case without a list of ranges
+    const auto to = reinterpret_cast<std::uintptr_t>(move.destination);
+    const auto from = reinterpret_cast<std::uintptr_t>(move.source);
+    const std::uintptr_t apart = to > from ? to - from : from - to;
+    const bool wraps = to + move.bytes < to || from + move.bytes < from;
+    if (to != 0 && from != 0 && apart >= move.bytes && !wraps) [[likely]]
+      return {};
+  }
+  return slow_check(move);
+}
+
+Result<void> check_batch(std::span<const Move> batch, std::size_t depth) {
+  if (batch.size() > depth)
+    return fail(Code::invalid_argument,
+                fmt::format("a batch of {} moves on a lane for {}", batch.size(), depth),
+                "open the lane with more depth, or submit in parts");
+  for (const Move& move : batch) GANTRY_TRY(check_move(move));
+  return {};
+}
+
+Result<void> check_lane(const LaneOptions& options) {
+  if (options.depth == 0 || options.depth > kMaxLaneDepth)
+    return fail(Code::invalid_argument, fmt::format("a lane for {} moves: 1 to {} are possible",
+                                                    options.depth, kMaxLaneDepth));
+  return {};
 }
 
 }  // namespace gantry

@@ -4,10 +4,9 @@
 
 namespace gantry {
 
-/// Errors: `invalid_argument` for null or overlapping ranges, with the addresses.
+/// Errors: `invalid_argument` for null, wrapping or wrongly overlapping ranges, with the addresses.
 [[nodiscard]] Result<void> check_move(const Move& move);
-
-/// Executes [offset, offset+bytes) of a checked move in the calling thread.
-void execute(const Move& move, Bytes offset, Bytes bytes) noexcept;
+[[nodiscard]] Result<void> check_batch(std::span<const Move> batch, std::size_t depth);
+[[nodiscard]] Result<void> check_lane(const LaneOptions& options);
 
 }  // namespace gantry

@@ -118,6 +118,15 @@ TEST_F(Cli, AnUnknownEngineIsRefused) {
   EXPECT_THAT(ended.errors, HasSubstr("'warp'"));
 }
 
+TEST_F(Cli, DoctorShowsAnEngineThatCannotBeHadAndAllElse) {
+  Command command = gantry({"doctor"});
+  command.env.emplace_back("GANTRY_ENGINE", "require:warp");
+  const auto ended = run(command);
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("engine asked for   GANTRY_ENGINE: engine 'warp'"));
+  EXPECT_THAT(ended.output, HasSubstr("REGISTRAR"));
+}
+
 TEST_F(Cli, GetWithoutAProducerGivesUpInTime) {
   const auto ended = run(gantry({"get", "c", "--timeout", "0.05"}));
   EXPECT_EQ(ended.status, 1);

@@ -23,7 +23,8 @@ class Cli : public ::testing::Test {
     Command command;
     command.argv = {GANTRY_CLI};
     command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
-    command.env = {{"GANTRY_DIR", scratch_.path()}, {"GANTRY_ENGINE", ""}};
+    command.env = {
+        {"GANTRY_DIR", scratch_.path()}, {"GANTRY_ENGINE", ""}, {"GANTRY_CALIBRATE", "off"}};
     return command;
   }
   [[nodiscard]] Command put(const std::vector<std::string>& arguments, std::string input) const {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "calibration_text.hpp"
+#include "choices.hpp"
 #include "commands.hpp"
 #include "directory.hpp"
 #include "errors.hpp"
@@ -33,6 +35,9 @@ struct Diagnosis {
   std::vector<EngineStatus> engines;
   std::vector<EngineStatus> transports;
   std::vector<EngineStatus> registrars;
+  CalibrationStatus calibration;
+  std::vector<ExplainedChoice> choices;
+  std::string refused_engine;  ///< Why the one that is asked for cannot be had; empty: it can.
 };
 
 // Only looks: what a doctor makes, nobody asked for.
@@ -66,10 +71,16 @@ std::vector<EngineStatus> registrars() {
 }
 
 Result<Diagnosis> diagnose() {
-  const auto runtime = Runtime::create();
+  auto runtime = Runtime::create();
+  std::string refused;
+  if (!runtime) {  // a wish that nobody can grant: what there is, is shown all the same
+    refused = to_string(runtime.error());
+    runtime = Runtime::create({.directory = {}, .engine = "auto"});
+  }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{probe_machine(), look_at_directory(), runtime->engines(), transports(),
-                   registrars()};
+  return Diagnosis{
+      probe_machine(), look_at_directory(),    runtime->engines(),          transports(),
+      registrars(),    runtime->calibration(), explained_choices(*runtime), std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -131,8 +142,11 @@ std::string as_json(const Diagnosis& found) {
                 {"mend", directory.mend},
                 {"channels", directory.channels}}},
               {"engines", statuses_json(found.engines)},
+              {"refused_engine", found.refused_engine},
               {"transports", statuses_json(found.transports)},
-              {"registrars", statuses_json(found.registrars)}}
+              {"registrars", statuses_json(found.registrars)},
+              {"calibration", calibration_json(found.calibration)},
+              {"choices", choices_json(found.choices)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
          "\n";
 }
@@ -207,6 +221,7 @@ std::string facts_text(const Diagnosis& found) {
   table.add({"kernel", or_unknown(machine.kernel)});
   table.add({"runtime directory", directory_text(found.directory)});
   table.add({"gantry", std::string(version())});
+  if (!found.refused_engine.empty()) table.add({"engine asked for", found.refused_engine});
   return table.text();
 }
 
@@ -225,10 +240,16 @@ std::string statuses_text(const std::string& title, const std::vector<EngineStat
   return table.text();
 }
 
+std::string policy_text(const Diagnosis& found) {
+  const std::string costs = costs_text(found.calibration.calibration, 3);
+  return calibration_facts_text(found.calibration) + "\n" + costs + (costs.empty() ? "" : "\n") +
+         choices_text(found.choices);
+}
+
 std::string as_text(const Diagnosis& found) {
   return facts_text(found) + "\n" + statuses_text("ENGINE", found.engines) + "\n" +
          statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
-         statuses_text("REGISTRAR", found.registrars);
+         statuses_text("REGISTRAR", found.registrars) + "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -240,8 +261,9 @@ Result<void> doctor(bool json_wanted) {
 }  // namespace
 
 void add_doctor(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand(
-      "doctor", "Show the machine, and which engines, transports and registrars work");
+  auto* const command = app.add_subcommand("doctor",
+                                           "Show the machine, which engines, transports and "
+                                           "registrars work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
   command->footer("Example: gantry doctor --json");

@@ -1,47 +1,169 @@
 #include "engine/inline/inline_engine.hpp"
 
-#include <atomic>
+#include <limits>
+#include <mutex>
+#include <thread>
 
+#include "base/clock.hpp"
+#include "base/fork.hpp"
+#include "base/result.hpp"
 #include "engine/check.hpp"
+#include "engine/execute.hpp"
+#include "engine/fault_guard.hpp"
+#include "engine/lane_base.hpp"
+#include "engine/tally.hpp"
 
 namespace gantry {
 namespace {
 
-// A move has ended before it has a ticket, so every ticket ever given is done. Counters are
-// relaxed: the caller ran the move itself and needs no ordering from them.
-class InlineEngine final : public Engine {
+class InlineEngine final : public Engine, public std::enable_shared_from_this<InlineEngine> {
  public:
-  CopyEngine kind() const noexcept override { return CopyEngine::inline_; }
-
-  Result<Ticket> submit(const Move& move) override {
-    if (auto checked = check_move(move); !checked) return tl::unexpected(checked.error());
-    execute(move, 0, move.bytes);
-    bytes_.fetch_add(move.bytes, std::memory_order_relaxed);
-    return Ticket{moves_.fetch_add(1, std::memory_order_relaxed) + 1};
+  explicit InlineEngine(const InlineOptions& options) : options_(options) {
+    if (options_.streaming_from == 0) options_.streaming_from = std::numeric_limits<Bytes>::max();
   }
 
-  std::size_t poll() override { return 0; }
-
-  Outcome outcome(Ticket ticket) const noexcept override {
-    const auto ended = moves_.load(std::memory_order_relaxed);
-    return static_cast<std::uint64_t>(ticket) <= ended ? Outcome::done : Outcome::pending;
+  std::string_view name() const noexcept override { return "inline"; }
+  Capabilities capabilities() const override {
+    using enum Move::Kind;
+    return {false, true, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy}};
   }
+  Limits limits() const noexcept override { return {0, 0, 64}; }
+  Cost cost() const noexcept override { return {std::chrono::nanoseconds(50), rate_.get()}; }
+  Bytes load() const noexcept override { return 0; }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  void stop(Stop how) noexcept override;
+  EngineReport report() const noexcept override { return tally_.report(); }
 
-  Outcome wait(Ticket ticket, Deadline) override { return outcome(ticket); }
-
-  EngineReport report() const noexcept override {
-    return {moves_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed), 0};
+  [[nodiscard]] bool is_stopped() const noexcept {
+    return stopped_.load(std::memory_order_seq_cst);  // [P]
+  }
+  /// False: stopped. Otherwise stop() waits for leave().
+  bool enter() noexcept {
+    inside_.fetch_add(1, std::memory_order_seq_cst);  // [P]
+    if (!is_stopped()) [[likely]]
+      return true;
+    leave();
+    return false;
+  }
+  void leave() noexcept { inside_.fetch_sub(1, std::memory_order_release); }  // [Q]
+  Completion run(const Move& move, const std::atomic<bool>& cancelled_lane) noexcept;
+  Completion abandon(const Move& move) noexcept {
+    return counted(not_begun(move, CopyEngine::inline_, Cause::abandoned));
+  }
+  [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
+    return resolve_cache(move, options_.streaming_from);
   }
 
  private:
-  std::atomic<std::uint64_t> moves_{0};
-  std::atomic<std::uint64_t> bytes_{0};
+  Completion counted(const Completion& completion) noexcept {
+    tally_.count(completion);
+    return completion;
+  }
+
+  const MakerProcess maker_;
+  InlineOptions options_;
+  Tally tally_{CopyEngine::inline_};
+  LearnedRate rate_;
+  // Pair [P]: a submitter counts itself, then looks whether the engine was stopped; stop() says so,
+  // then looks at the count. One of the two sees the other. Pair [Q]: what was done inside.
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> cancelled_{false};
+  std::atomic<unsigned> inside_{0};
 };
+
+class InlineLane final : public LaneBase {
+ public:
+  InlineLane(std::shared_ptr<InlineEngine> engine, std::size_t depth)
+      : engine_(std::move(engine)), depth_(depth) {}
+
+  using Lane::submit;
+  Result<Ticket> submit(std::span<const Move> batch, Use) override;
+  std::size_t poll() override { return 0; }
+  // Another thread's: the move that this lane is executing ends early.
+  void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
+  Explanation explain(const Move& move, Use use) const override;
+
+ private:
+  bool help(Ticket) override { return false; }
+  std::chrono::nanoseconds left(Ticket) const noexcept override { return {}; }
+  bool ends_unpolled() const noexcept override { return true; }
+
+  const MakerProcess maker_;  // in a forked child the mutex may be held for ever
+  std::shared_ptr<InlineEngine> engine_;
+  std::size_t depth_;
+  std::atomic<bool> cancelled_{false};  // relaxed: a request, no data comes with it
+  std::mutex mutex_;                    // one submit() at a time executes and retires
+};
+
+// Who is inside is executing, on a CPU, for the time of a few moves; there is nothing to sleep on.
+void InlineEngine::stop(Stop how) noexcept {
+  if (how == Stop::cancel) cancelled_.store(true, std::memory_order_relaxed);  // a request
+  stopped_.store(true, std::memory_order_seq_cst);                             // [P]
+  // Those whom a forked child has inherited as being inside are the parent's.
+  while (maker_.is_this() && inside_.load(std::memory_order_seq_cst) != 0)  // [P] [Q]
+    std::this_thread::yield();
+}
+
+Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelled_lane) noexcept {
+  const CancelRequests requests{cancelled_lane, cancelled_};
+  if (requests.any()) return counted(not_begun(move, CopyEngine::inline_, Cause::cancelled));
+  // Below this the clock would cost more than it tells.
+  constexpr Bytes kTimedFrom = Bytes{256} << 10;
+  const CacheUse cache = cache_for(move);
+  const std::uint64_t start = move.bytes >= kTimedFrom ? monotonic_ns() : 0;
+  const Executed executed = move.bytes <= kUnitBytes
+                                ? execute(move, cache, options_.catch_faults)
+                                : execute_in_units(move, cache, options_.catch_faults, requests);
+  if (start != 0 && executed.cause == Cause::none)
+    rate_.learn(executed.bytes_done, monotonic_ns() - start);
+  return counted(completion_of(executed, move, CopyEngine::inline_, cache));
+}
+
+Result<Ticket> InlineLane::submit(std::span<const Move> batch, Use) {
+  GANTRY_TRY(check_batch(batch, depth_));
+  if (!maker_.is_this()) [[unlikely]]
+    return fail(Code::closed, "this lane of the inline engine was opened before fork()",
+                "open another one in the child");
+  if (!engine_->enter()) return fail_stopped("inline");
+  const std::lock_guard lock(mutex_);
+  cancelled_.store(false, std::memory_order_relaxed);
+  bool failed = false;
+  for (const Move& move : batch) {
+    const Completion completion =
+        move.fence && failed ? engine_->abandon(move) : engine_->run(move, cancelled_);
+    failed |= completion.outcome == Outcome::failed;
+    if (move.completion != nullptr) *move.completion = completion;
+    give_tickets(1);
+    progress().retire(completion.outcome);
+  }
+  if (!batch.empty()) progress().announce();
+  engine_->leave();
+  return Ticket{given()};
+}
+
+Explanation InlineLane::explain(const Move& move, Use) const {
+  Explanation explanation;
+  explanation.cache = engine_->cache_for(move);
+  explanation.predicted = engine_->cost().of(move.bytes);
+  explanation.candidates.push_back({"inline", true, explanation.predicted, {}});
+  explanation.reasons.emplace_back("the lane is of the inline engine, which knows no other");
+  return explanation;
+}
+
+Result<std::unique_ptr<Lane>> InlineEngine::open_lane(const LaneOptions& options) {
+  GANTRY_TRY(check_lane(options));
+  if (is_stopped()) return fail_stopped("inline");
+  return guarded([&]() -> Result<std::unique_ptr<Lane>> {
+    return std::make_unique<InlineLane>(shared_from_this(), options.depth);
+  });
+}
 
 }  // namespace
 
-std::shared_ptr<Engine> make_inline_engine() {
-  return std::make_shared<InlineEngine>();
+Result<std::shared_ptr<Engine>> make_inline_engine(const InlineOptions& options) {
+  if (options.catch_faults && !install_fault_guard())
+    return fail_errno("installing the handler of page faults");
+  return std::make_shared<InlineEngine>(options);
 }
 
 }  // namespace gantry

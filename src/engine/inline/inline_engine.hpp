@@ -1,10 +1,15 @@
-#pragma once  // engine/inline/inline_engine.hpp: moves done by the submitter's own core, at once.
+#pragma once  // engine/inline/inline_engine.hpp: moves that the submitter's own CPU executes.
 
 #include <gantry/engine.hpp>
-#include <memory>
 
 namespace gantry {
 
-[[nodiscard]] std::shared_ptr<Engine> make_inline_engine();
+struct InlineOptions {
+  Bytes streaming_from = 0;  ///< CacheUse::automatic streams from so many bytes on. 0: never.
+  bool catch_faults = true;  ///< See engine/fault_guard.hpp.
+};
+
+/// A move has ended when submit() returns. Errors: `system` (the fault guard cannot be installed).
+[[nodiscard]] Result<std::shared_ptr<Engine>> make_inline_engine(const InlineOptions& options = {});
 
 }  // namespace gantry

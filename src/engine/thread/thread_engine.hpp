@@ -1,11 +1,29 @@
 #pragma once  // engine/thread/thread_engine.hpp: moves done by workers while the submitter goes on.
 
 #include <gantry/engine.hpp>
-#include <memory>
+#include <vector>
 
 namespace gantry {
 
-/// `workers`: 1 to 64 threads, started at once, asleep while there is nothing to do.
-[[nodiscard]] Result<std::shared_ptr<Engine>> make_thread_engine(unsigned workers);
+/// Where one worker lives.
+struct WorkerPlace {
+  int node = 0;           ///< The kernel's number of its NUMA node: moves to memory there are its.
+  std::vector<int> cpus;  ///< It runs on these CPUs only; empty: anywhere.
+};
+
+inline constexpr std::size_t kMaxWorkers = 64;
+
+struct ThreadOptions {
+  std::vector<WorkerPlace> workers = {WorkerPlace{}};  ///< 1 to kMaxWorkers, started at once.
+  Bytes streaming_from = 0;  ///< CacheUse::automatic streams from so many bytes on. 0: never.
+  bool catch_faults = true;  ///< See engine/fault_guard.hpp.
+  /// Rate of worker and waiter together over that of the worker alone: whether a waiter helps with
+  /// what a worker does already.
+  double helping_gain = 2;
+};
+
+/// Errors: `invalid_argument` (no worker, or more than kMaxWorkers), `system` (a thread or the
+/// fault guard is refused).
+[[nodiscard]] Result<std::shared_ptr<Engine>> make_thread_engine(const ThreadOptions& options);
 
 }  // namespace gantry

@@ -1,0 +1,90 @@
+// What a copy that leaves its data in the cache, or past it, costs its reader on another core.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "../support/sizes.hpp"
+#include "movers.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr Bytes kSmallest = Bytes{256} << 10;
+constexpr Bytes kLargest = Bytes{256} << 20;
+constexpr Bytes kWindow = Bytes{64} << 20;
+constexpr Bytes kTurnBytes = Bytes{32} << 20;
+constexpr Bytes kMostMoves = 128;  // of a turn: each wakes the reader
+constexpr std::array kUses = {CacheUse::reader_soon, CacheUse::streaming, CacheUse::automatic};
+
+using CopyPiece = std::function<Result<void>(const Move&)>;
+
+Result<void> take_turn(Laboratory& lab, const std::string& subject, const Walk& pieces,
+                       const CopyPiece& copy, Series& series) {
+  Arena& arena = lab.arena();
+  const Walk walk = pieces.with_moves(std::clamp(kTurnBytes / pieces.bytes, Bytes{1}, kMostMoves));
+  arena.change(walk);
+  std::vector<double> copying;
+  std::vector<double> reading;
+  std::vector<double> both;
+  Bytes at = 0;
+  for (std::uint64_t left = walk.moves; left > 0; --left, at = walk.next(at)) {
+    const Move move = piece_move(arena, walk, at);
+    const auto begin = Stopwatch::Clock::now();
+    if (auto copied = copy(move); !copied) return copied;
+    const double copy_ns = Stopwatch::ns(Stopwatch::Clock::now() - begin);
+    lab.reader().start([&] { return checksum({move.destination, move.bytes}); });
+    const Reader::Reading read = lab.reader().finish();
+    copying.push_back(copy_ns);
+    reading.push_back(read.ns);
+    both.push_back(copy_ns + read.ns);
+  }
+  if (auto right = arena.verify(walk, lab.reader()); !right) return right;
+  series.add(subject, kLatencyP50, "ns", median(both));
+  series.add(subject, "copy_time", "ns", median(copying));
+  series.add(subject, "read_time", "ns", median(reading));
+  return {};
+}
+
+Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
+  std::vector<Entrant> entrants;
+  const auto add = [&](const std::string& subject, CopyPiece copy) {
+    entrants.push_back({subject, [&lab, subject, walk = Walk::over(std::max(kWindow, bytes), bytes),
+                                  copy = std::move(copy)](Series& series) {
+                          return take_turn(lab, subject, walk, copy, series);
+                        }});
+  };
+  add(std::string(kMemcpy), [](const Move& move) -> Result<void> {
+    std::memcpy(move.destination, move.source, move.bytes);
+    return {};
+  });
+  auto opened = lab.find(kInlineEngine)->engine->open_lane();
+  if (!opened) return Unexpected(opened.error());
+  const std::shared_ptr<Lane> lane(std::move(*opened));
+  for (const CacheUse use : kUses)
+    add(fmt::format("{}/{}", lab.find(kInlineEngine)->subject, to_string(use)),
+        [lane, use](Move move) -> Result<void> {
+          move.cache = use;
+          const auto ticket = lane->submit(move, Use::synchronous);
+          if (!ticket) return Unexpected(ticket.error());
+          return await(*lane, *ticket);
+        });
+  return entrants;
+}
+
+}  // namespace
+
+std::vector<Experiment> cache_experiments(const Laboratory& lab) {
+  std::vector<Bytes> sizes;
+  for (Bytes bytes = kSmallest; bytes <= kLargest; bytes *= 2) sizes.push_back(bytes);
+  std::vector<Experiment> all;
+  for (const Bytes bytes : lab.settings().own_sizes(sizes))
+    all.push_back({fmt::format("{}/{}", kCache, format_size(bytes)), bytes,
+                   lab.settings().common.rounds,
+                   [bytes](Laboratory& there) { return enter(there, bytes); }});
+  return all;
+}
+
+}  // namespace gantry::bench

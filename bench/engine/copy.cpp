@@ -1,0 +1,81 @@
+// Moves that are waited for one by one, and moves of which several are under way.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "../support/sizes.hpp"
+#include "movers.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr Bytes kWindow = Bytes{64} << 20;      // of the pieces that are gone through
+constexpr Bytes kMostRotated = Bytes{1} << 20;  // larger ones are in no cache anyway
+constexpr unsigned kInFlight = 16;
+
+Result<std::vector<Entrant>> enter_copy(Laboratory& lab, const Walk& walk) {
+  Arena& arena = lab.arena();
+  std::vector<Entrant> entrants;
+  entrants.push_back(mover_entrant(lab, std::string(kMemcpy), walk, memcpy_mover(arena)));
+  entrants.push_back(
+      mover_entrant(lab, std::string(kCopier), walk, copier_mover(arena, lab.streaming_from())));
+  for (const NamedEngine& one : lab.engines()) {
+    auto mover = waited_mover(arena, *one.engine);
+    if (!mover) return Unexpected(mover.error());
+    entrants.push_back(mover_entrant(lab, one.subject, walk, std::move(*mover)));
+  }
+  return entrants;
+}
+
+Result<std::vector<Entrant>> enter_queued(Laboratory& lab, const Walk& walk, unsigned in_flight) {
+  Arena& arena = lab.arena();
+  std::vector<Entrant> entrants;
+  entrants.push_back(mover_entrant(lab, std::string(kMemcpy), walk, memcpy_mover(arena)));
+  for (const NamedEngine& one : lab.engines()) {
+    auto mover = queued_mover(arena, *one.engine, in_flight);
+    if (!mover) return Unexpected(mover.error());
+    entrants.push_back(mover_entrant(lab, one.subject, walk, std::move(*mover)));
+  }
+  return entrants;
+}
+
+}  // namespace
+
+std::vector<Experiment> copy_experiments(const Laboratory& lab) {
+  std::vector<Experiment> all;
+  const auto add = [&](std::string name, Bytes window, Bytes bytes) {
+    all.push_back({std::move(name), bytes, lab.settings().common.rounds,
+                   [walk = Walk::over(window, bytes)](Laboratory& there) {
+                     return enter_copy(there, walk);
+                   }});
+  };
+  for (const Bytes bytes : lab.settings().common.sizes) {
+    add(fmt::format("{}/{}", kCopy, format_size(bytes)), 1, bytes);
+    if (bytes <= kMostRotated)
+      add(fmt::format("{}/rotating/{}", kCopy, format_size(bytes)), kWindow, bytes);
+  }
+  return all;
+}
+
+std::vector<Experiment> queued_experiments(const Laboratory& lab) {
+  std::vector<Experiment> all;
+  const Bytes room = lab.arena_bytes();
+  for (const Bytes bytes : lab.settings().common.sizes) {
+    // Moves under way at the same time have destinations of their own.
+    const Bytes pieces = room / std::bit_ceil(bytes);
+    const auto in_flight = static_cast<unsigned>(std::min<Bytes>(kInFlight, pieces));
+    const Walk walk = Walk::over(std::bit_ceil(bytes) * in_flight, bytes);
+    const auto add = [&](std::string name, const Walk& over) {
+      all.push_back({std::move(name), bytes, lab.settings().common.rounds,
+                     [=](Laboratory& there) { return enter_queued(there, over, in_flight); }});
+    };
+    add(fmt::format("{}/{}x{}", kQueued, in_flight, format_size(bytes)), walk);
+    if (bytes <= kMostRotated)
+      add(fmt::format("{}/rotating/{}x{}", kQueued, in_flight, format_size(bytes)),
+          Walk::over(kWindow, bytes));
+  }
+  return all;
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,104 @@
+// How small moves fare in a lane of their own while a large one is under way in another.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "../support/sizes.hpp"
+#include "movers.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr Bytes kLarge = Bytes{1} << 30;
+constexpr Bytes kSmall = Bytes{4} << 10;
+constexpr std::size_t kSamplesOfTurn = 400;  // at least: 1,200 in the three rounds of --quick
+constexpr std::chrono::microseconds kBetween{20};
+
+struct Lanes {
+  std::unique_ptr<Lane> large;
+  std::unique_ptr<Lane> small;
+};
+
+void spin(std::chrono::nanoseconds time) noexcept {
+  const auto end = Stopwatch::Clock::now() + time;
+  while (Stopwatch::Clock::now() < end) {
+  }
+}
+
+/// Small moves, one after the other, until the large one has ended; those that began before count.
+Result<void> sample(Lanes& lanes, const Move& large, const Move& small, Waiting waiting,
+                    std::vector<double>& samples) {
+  const auto ticket = lanes.large->submit(large, Use::queued);
+  if (!ticket) return Unexpected(ticket.error());
+  const Deadline deadline = patience();
+  do {
+    const auto begin = Stopwatch::Clock::now();
+    const auto quick = lanes.small->submit(small, Use::queued);
+    if (!quick) return Unexpected(quick.error());
+    if (auto ended = await(*lanes.small, *quick, waiting, deadline); !ended) return ended;
+    samples.push_back(Stopwatch::ns(Stopwatch::Clock::now() - begin));
+    spin(kBetween);
+  } while (lanes.large->outcome(*ticket) == Outcome::pending);
+  return await(*lanes.large, *ticket);
+}
+
+Result<void> take_turn(Laboratory& lab, Lanes& lanes, const std::string& subject, Bytes bytes,
+                       Waiting waiting, Series& series) {
+  Arena& arena = lab.arena();
+  // The small one lies in the last part of the buffers, which the large one leaves out.
+  const Bytes small_bytes = std::min(kSmall, bytes / 2);
+  const Bytes large_bytes = bytes - small_bytes;
+  const Walk whole = Walk::over(1, bytes);
+  arena.change(whole);
+  const Move large = Move::copy({arena.destination(), large_bytes}, {arena.source(), large_bytes});
+  const Move small = Move::copy({arena.destination() + large_bytes, small_bytes},
+                                {arena.source() + large_bytes, small_bytes});
+  std::vector<double> samples;
+  std::size_t large_moves = 0;
+  for (; samples.size() < kSamplesOfTurn; ++large_moves) {
+    if (auto going = lab.check_interrupt(); !going) return going;
+    if (auto done = sample(lanes, large, small, waiting, samples); !done) return done;
+  }
+  if (auto right = arena.verify(whole, lab.reader()); !right) return right;
+  series.add(subject, kLatencyP50, "ns", percentile(samples, 0.5));
+  series.add(subject, kLatencyP99, "ns", percentile(samples, 0.99));
+  series.add(subject, kLatencyMax, "ns", percentile(samples, 1));
+  series.add(subject, "samples", "1", static_cast<double>(samples.size()));
+  series.add(subject, "large_moves", "1", static_cast<double>(large_moves));
+  return {};
+}
+
+Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
+  std::vector<Entrant> entrants;
+  for (const NamedEngine& one : lab.engines()) {
+    // The policy may let the caller copy: then nothing is under way meanwhile.
+    if (one.name == kAutoEngine || !one.engine->capabilities().moves_itself) continue;
+    auto large = one.engine->open_lane();
+    if (!large) return Unexpected(large.error());
+    auto small = one.engine->open_lane();
+    if (!small) return Unexpected(small.error());
+    const auto lanes = std::make_shared<Lanes>(Lanes{std::move(*large), std::move(*small)});
+    const auto add = [&](std::string_view how, Waiting waiting) {
+      const std::string subject = fmt::format("{}/{}", one.subject, how);
+      entrants.push_back({subject, [&lab, lanes, subject, bytes, waiting](Series& series) {
+                            return take_turn(lab, *lanes, subject, bytes, waiting, series);
+                          }});
+    };
+    add("automatic", Waiting::automatic);
+    add("sleeping", Waiting::sleep);  // does not help itself: the workers have to come to it
+  }
+  return entrants;
+}
+
+}  // namespace
+
+std::vector<Experiment> fairness_experiments(const Laboratory& lab) {
+  const Bytes bytes = lab.settings().own_size(kLarge);
+  return {{fmt::format("{}/{} beside {}", kFairness, format_size(std::min(kSmall, bytes / 2)),
+                       format_size(bytes)),
+           bytes, lab.settings().common.rounds,
+           [bytes](Laboratory& there) { return enter(there, bytes); }}};
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,76 @@
+// gantry bench engine: what moves cost, by whom, and whether the policy picks the right one.
+
+#include "../support/findings.hpp"
+#include "../support/program.hpp"
+#include "instructions.hpp"
+
+namespace gantry::bench {
+namespace {
+
+std::vector<Experiment> experiments_of(const Laboratory& lab) {
+  std::vector<Experiment> all;
+  const auto add = [&](std::string_view part, auto make) {
+    if (!lab.settings().has_part(part)) return;
+    for (Experiment& experiment : make(lab)) all.push_back(std::move(experiment));
+  };
+  add(kCopy, copy_experiments);
+  add(kQueued, queued_experiments);
+  add(kAsync, async_experiments);
+  add(kIdle, idle_experiments);
+  add(kFairness, fairness_experiments);
+  add(kWaiting, waiting_experiments);
+  add(kCache, cache_experiments);
+  add(kPolicy, policy_experiments);
+  return all;
+}
+
+Result<void> run_parts(const Settings& settings, Report& report, int interrupt_descriptor) {
+  auto lab = Laboratory::open(settings, report, interrupt_descriptor);
+  if (!lab) return Unexpected(lab.error());
+  const auto experiments = experiments_of(**lab);
+  std::size_t steps = 0;
+  for (const Experiment& experiment : experiments) steps += experiment.rounds;
+  Progress progress(stderr, "bench engine", steps);
+  for (const Experiment& experiment : experiments)
+    if (auto ran = run_experiment(experiment, **lab, progress); !ran) return ran;
+  return {};
+}
+
+Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+  Report report{"engine", probe_machine(), {}, {}, {}};
+  const auto cpus = pick_cpus();
+  if (!cpus) return Unexpected(cpus.error());
+  report.cpus = *cpus;
+  const auto done = settings.counts_instructions
+                        ? count_instructions(settings, report, interrupt_descriptor)
+                        : run_parts(settings, report, interrupt_descriptor);
+  if (!done) return Unexpected(done.error());
+  add_findings(report);
+  return report;
+}
+
+std::string to_text(const Report& report) {
+  const auto reference = [&](const std::string& name) {
+    return report.find(name, "memcpy", kLatencyP50) == nullptr ? "" : "memcpy";
+  };
+  return machine_line(report) + to_list(report, reference) + skipped_lines(report) +
+         findings_text(report);
+}
+
+}  // namespace
+}  // namespace gantry::bench
+
+int main(int argc, char** argv) {
+  using namespace gantry::bench;
+  if (argc > 1 && argv[1] == kCounted)
+    return run_counted({argv + 2, static_cast<std::size_t>(argc - 2)});
+  return run_program("engine", [&]() -> tl::expected<Measurement, int> {
+    const auto parsed = parse_settings(argc, argv);
+    if (!parsed) return tl::unexpected<int>(parsed.error());
+    return [settings = *parsed](int interrupt_descriptor) -> gantry::Result<std::string> {
+      const auto report = measure(settings, interrupt_descriptor);
+      if (!report) return Unexpected(report.error());
+      return settings.common.json ? to_json(*report) : to_text(*report);
+    };
+  });
+}

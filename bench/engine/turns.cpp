@@ -1,0 +1,76 @@
+#include "turns.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gantry::bench {
+
+void Series::add(const std::string& subject, std::string_view metric, std::string_view unit,
+                 double figure) {
+  for (Line& line : lines_)
+    if (line.subject == subject && line.metric == metric) {
+      line.figures.push_back(figure);
+      return;
+    }
+  lines_.push_back({subject, metric, unit, {figure}});
+}
+
+void Series::forget(const std::string& subject) {
+  std::erase_if(lines_, [&](const Line& line) { return line.subject == subject; });
+}
+
+void Series::report_to(Report& report, const std::string& case_name, Bytes bytes) {
+  for (Line& line : lines_)
+    report.rows.push_back(
+        {case_name, line.subject, bytes, line.metric, line.unit, summarize(line.figures)});
+}
+
+namespace {
+
+bool ends_the_run(const Error& error) noexcept {
+  return error.code == Code::interrupted || error.code == Code::peer_misbehaved;
+}
+
+Error named(Error error, const std::string& subject, const std::string& case_name) {
+  if (error.code != Code::interrupted)
+    error.message = fmt::format("{} in {}: {}", subject, case_name, error.message);
+  return error;
+}
+
+/// One turn; takes `entrant` out when it fails.
+Result<void> take_turn(Entrant& entrant, const Experiment& experiment, Series& series,
+                       Laboratory& lab) {
+  if (auto going = lab.check_interrupt(); !going) return going;
+  const auto done = entrant.turn(series);
+  if (done) return {};
+  if (ends_the_run(done.error()))
+    return Unexpected(named(done.error(), entrant.subject, experiment.name));
+  series.forget(entrant.subject);
+  lab.report().skipped.push_back(
+      {fmt::format("{} in {}", entrant.subject, experiment.name), to_string(done.error())});
+  entrant.turn = {};
+  return {};
+}
+
+}  // namespace
+
+Result<void> run_experiment(const Experiment& experiment, Laboratory& lab, Progress& progress) {
+  progress.step(experiment.name);
+  auto entrants = experiment.enter(lab);
+  if (!entrants) return Unexpected(entrants.error());
+  Series series;
+  for (unsigned round = 0; round < experiment.rounds; ++round) {
+    if (round > 0) progress.step(experiment.name);
+    for (std::size_t turn = 0; turn < entrants->size(); ++turn) {
+      Entrant& entrant = (*entrants)[(turn + round) % entrants->size()];
+      if (!entrant.turn) continue;
+      const auto done = take_turn(entrant, experiment, series, lab);
+      if (!done) return done;
+    }
+  }
+  series.report_to(lab.report(), experiment.name, experiment.bytes);
+  return {};
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,152 @@
+#pragma once  // engine/dsa/descriptor.hpp: what Intel DSA is told and what it answers, byte for
+              // byte.
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+// The formats of the device, as <linux/idxd.h> has them; written out here so that everything but
+// the two submission instructions builds and is tested on machines that lack that header.
+namespace gantry::dsa {
+
+enum class Opcode : std::uint8_t {
+  noop = 0x00,
+  batch = 0x01,
+  drain = 0x02,
+  memmove = 0x03,
+  memfill = 0x04,
+  compare = 0x05,
+  compare_pattern = 0x06,
+  create_delta = 0x07,
+  apply_delta = 0x08,
+  dualcast = 0x09,
+  crc = 0x10,
+  copy_crc = 0x11,
+  cache_flush = 0x20,
+};
+[[nodiscard]] std::string_view to_string(Opcode opcode) noexcept;
+
+/// What a descriptor asks for beside its operation: 24 bits, joined with `|`.
+enum class Flags : std::uint32_t {
+  none = 0,
+  fence = 0x0001,           ///< In a batch: after all before it, and only if those succeeded.
+  block_on_fault = 0x0002,  ///< The device waits for the kernel to resolve a page fault.
+  completion_valid = 0x0004,
+  request_completion = 0x0008,  ///< A record also on success; it is written on failure anyway.
+  request_interrupt = 0x0010,
+  check_result = 0x0080,  ///< Status 2 rather than 1 when the result is not the expected one.
+  cache_control = 0x0100,
+  destination_readback = 0x4000,
+};
+inline constexpr std::uint32_t kFlagBits = 0xff'ffff;
+[[nodiscard]] constexpr Flags operator|(Flags a, Flags b) noexcept {
+  return static_cast<Flags>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+}
+[[nodiscard]] constexpr Flags operator&(Flags a, Flags b) noexcept {
+  return static_cast<Flags>(static_cast<std::uint32_t>(a) & static_cast<std::uint32_t>(b));
+}
+[[nodiscard]] constexpr Flags without(Flags all, Flags some) noexcept {
+  return static_cast<Flags>(static_cast<std::uint32_t>(all) & ~static_cast<std::uint32_t>(some));
+}
+[[nodiscard]] constexpr bool has(Flags all, Flags one) noexcept {
+  return (all & one) == one;
+}
+[[nodiscard]] std::string to_string(Flags flags);  ///< "fence, cache control"; "none".
+
+/// How an operation ended; 0 while it has not.
+enum class Status : std::uint8_t {
+  none = 0x00,
+  success = 0x01,
+  success_with_predicate = 0x02,
+  page_fault = 0x03,
+  page_fault_unresolved = 0x04,
+  batch_failed = 0x05,
+  batch_page_fault = 0x06,
+  bad_opcode = 0x10,
+  bad_flags = 0x11,
+  reserved_not_zero = 0x12,
+  size_out_of_range = 0x13,
+  count_out_of_range = 0x14,
+  overlap = 0x16,
+  dualcast_misaligned = 0x17,
+  list_misaligned = 0x18,
+  bad_interrupt_handle = 0x19,
+  completion_not_translated = 0x1a,
+  completion_misaligned = 0x1b,
+};
+inline constexpr std::uint8_t kStatusMask = 0x7f;
+inline constexpr std::uint8_t kStatusWrite = 0x80;  ///< The page fault was a write.
+[[nodiscard]] constexpr Status status_in(std::uint8_t raw) noexcept {
+  return static_cast<Status>(raw & kStatusMask);
+}
+/// What it means for the one who reads it, not the name of a constant.
+[[nodiscard]] std::string_view to_string(Status status) noexcept;
+
+/// One order. Bit fields are spelled as words, so that the layout is the same for every compiler.
+struct alignas(64) Descriptor {
+  std::uint32_t owner = 0;    ///< 0-19 address space (set by the kernel or ENQCMD), 31 privileged
+  std::uint32_t control = 0;  ///< 0-23 flags, 24-31 opcode
+  std::uint64_t completion = 0;   ///< address of the record, a multiple of 32
+  std::uint64_t source = 0;       ///< or the fill pattern, or the address of a batch's list
+  std::uint64_t destination = 0;  ///< or the second source of a comparison
+  std::uint32_t size = 0;         ///< bytes, or the descriptors of a batch
+  std::uint16_t interrupt_handle = 0;
+  std::uint16_t reserved = 0;
+  /// First word: expected result (bits 0-7), CRC seed (0-31) or second destination.
+  std::array<std::uint64_t, 3> extra{};
+
+  [[nodiscard]] constexpr Opcode opcode() const noexcept {
+    return static_cast<Opcode>(control >> 24);
+  }
+  [[nodiscard]] constexpr Flags flags() const noexcept {
+    return static_cast<Flags>(control & kFlagBits);
+  }
+  constexpr void set(Opcode opcode, Flags flags) noexcept {
+    control =
+        static_cast<std::uint32_t>(opcode) << 24 | (static_cast<std::uint32_t>(flags) & kFlagBits);
+  }
+};
+static_assert(sizeof(Descriptor) == 64);
+static_assert(alignof(Descriptor) == 64);
+static_assert(offsetof(Descriptor, owner) == 0);
+static_assert(offsetof(Descriptor, control) == 4);
+static_assert(offsetof(Descriptor, completion) == 8);
+static_assert(offsetof(Descriptor, source) == 16);
+static_assert(offsetof(Descriptor, destination) == 24);
+static_assert(offsetof(Descriptor, size) == 32);
+static_assert(offsetof(Descriptor, interrupt_handle) == 36);
+static_assert(offsetof(Descriptor, reserved) == 38);
+static_assert(offsetof(Descriptor, extra) == 40);
+
+/// One answer. Zero it before its descriptor is submitted; read `status` by load_status() first.
+struct alignas(32) CompletionRecord {
+  std::uint8_t status = 0;
+  std::uint8_t result = 0;  ///< compare: 1 differs; partial move: 1 done from the tail
+  std::uint16_t reserved = 0;
+  std::uint32_t bytes_completed = 0;  ///< or the descriptors of a batch; nothing on plain success
+  std::uint64_t fault_address = 0;
+  std::array<std::uint64_t, 2> extra{};  ///< first word: CRC (bits 0-31) or the bad flags (0-23)
+};
+static_assert(sizeof(CompletionRecord) == 32);
+static_assert(alignof(CompletionRecord) == 32);
+static_assert(offsetof(CompletionRecord, status) == 0);
+static_assert(offsetof(CompletionRecord, result) == 1);
+static_assert(offsetof(CompletionRecord, bytes_completed) == 4);
+static_assert(offsetof(CompletionRecord, fault_address) == 8);
+static_assert(offsetof(CompletionRecord, extra) == 16);
+static_assert(std::atomic_ref<std::uint8_t>::is_always_lock_free);  // the device takes no lock
+
+// Pair [C]: all that the operation wrote, the rest of its record included, comes before its status.
+/// The waiter's. Not const only because atomic_ref has no const form before C++26.
+[[nodiscard]] inline std::uint8_t load_status(CompletionRecord& record) noexcept {
+  return std::atomic_ref(record.status).load(std::memory_order_acquire);  // [C]
+}
+/// The device's.
+inline void store_status(CompletionRecord& record, std::uint8_t status) noexcept {
+  std::atomic_ref(record.status).store(status, std::memory_order_release);  // [C]
+}
+
+}  // namespace gantry::dsa

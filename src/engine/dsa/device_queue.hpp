@@ -1,0 +1,53 @@
+#pragma once  // engine/dsa/device_queue.hpp: a work queue of the kernel, opened by its device file.
+
+#include <sys/types.h>
+
+#include "engine/dsa/portal.hpp"
+#include "engine/dsa/work_queue.hpp"
+
+namespace gantry::dsa {
+
+/// What the kernel and the CPU are asked for, so that a test can answer instead. All but the last
+/// two answer as the system calls do, by -1 or MAP_FAILED and errno.
+class DeviceCalls {
+ public:
+  DeviceCalls() = default;
+  DeviceCalls(const DeviceCalls&) = delete;
+  DeviceCalls& operator=(const DeviceCalls&) = delete;
+  virtual ~DeviceCalls() = default;
+
+  [[nodiscard]] virtual PortalFeatures features() const noexcept { return portal_features(); }
+  virtual int open(const char* path) noexcept;
+  virtual void* map(int file) noexcept;
+  virtual void unmap(void* portal) noexcept;
+  virtual ssize_t write(int file, ConstByteSpan descriptors) noexcept;
+  [[nodiscard]] virtual bool enqcmd(void* portal, const Descriptor& descriptor) noexcept {
+    return dsa::enqcmd(portal, descriptor);
+  }
+  virtual void movdir64b(void* portal, const Descriptor& descriptor) noexcept {
+    dsa::movdir64b(portal, descriptor);
+  }
+};
+
+/// What /sys says of a queue.
+struct QueueFacts {
+  std::string name;    ///< "wq0.1"
+  std::string device;  ///< "dsa0"
+  std::string path;    ///< "/dev/dsa/wq0.1"
+  QueueKind kind = QueueKind::shared;
+  unsigned entries = 0;
+  unsigned version = 1;
+  Bytes max_transfer_bytes = 0;
+  std::uint32_t max_batch = 0;
+};
+
+/// Opens it: by the portal if the CPU has the instruction and the kernel allows the mapping, else
+/// by write(). Either is proved by a descriptor that does nothing; its answer is waited for
+/// `patience` at most. Errors name the queue, the reason and the cure: `permission_denied`, `busy`
+/// (dedicated and open elsewhere), `not_found`, `timed_out` (no answer), `unsupported` (no
+/// entrance), `system`.
+[[nodiscard]] Result<std::unique_ptr<WorkQueue>> open_device_queue(
+    const QueueFacts& facts, const std::shared_ptr<DeviceCalls>& calls,
+    std::chrono::nanoseconds patience = std::chrono::seconds(1));
+
+}  // namespace gantry::dsa

@@ -1,0 +1,325 @@
+#include "engine/dsa/dispatcher.hpp"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/cpu.hpp"
+#include "base/result.hpp"
+#include "engine/dsa/portal.hpp"
+#include "engine/execute.hpp"
+
+namespace gantry::dsa {
+namespace {
+
+constexpr std::size_t kParts = 256;  // twice what can be in flight: as many are chores or ready
+// Published, until there is something learned.
+constexpr double kStartNs = 1200;
+constexpr double kBytesPerNs = 30;
+
+std::uint64_t count_ns(std::chrono::nanoseconds time) noexcept {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
+}
+
+Cut cut_of(const DsaOptions& options, const QueueTraits& traits) {
+  const Bytes most = std::max(traits.max_transfer_bytes / kLine * kLine, kLine);
+  const Bytes wanted = std::max(options.part_bytes / kLine * kLine, kLine);
+  const std::uint32_t half = std::max(traits.entries / 2, 1u);
+  return {std::min(wanted, most), std::max(options.align_from, 2 * kLine), std::min(half, 8u)};
+}
+
+// Between two looks that found nothing: quick at first, then leaving the CPU to others.
+void idle_turn(unsigned turns) noexcept {
+  if (turns < 200)
+    cpu_relax();
+  else if (turns < 1000)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(std::unique_ptr<WorkQueue> queue, const DsaOptions& options)
+    : options_(options),
+      cut_(cut_of(options, queue->traits())),
+      queue_(std::move(queue)),
+      flights_(queue_->traits()),
+      parts_(kParts),
+      start_ns_(kStartNs),
+      bytes_per_ns_(kBytesPerNs) {
+  free_parts_.reserve(kParts);
+  for (Part& part : parts_) free_parts_.push_back(&part);
+  landed_.reserve(Flights::kMost);
+  ready_.reserve(kParts);
+  counts_.entrance = queue_->traits().entrance;
+  counts_.simulated = queue_->traits().simulated;
+}
+
+Dispatcher::~Dispatcher() {
+  stop(Engine::Stop::drain);
+}
+
+Error Dispatcher::closed() {
+  return {Code::closed, "the dsa engine was stopped", {}};
+}
+
+Result<void> Dispatcher::add(PendingMoves& moves) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return tl::unexpected(closed());
+  lanes_.push_back(&moves);
+  return {};
+}
+
+void Dispatcher::remove(PendingMoves& moves) noexcept {
+  drain(&moves);
+  const std::lock_guard lock(mutex_);
+  lanes_.erase(std::find(lanes_.begin(), lanes_.end(), &moves));
+}
+
+void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first,
+                      Use use) {
+  if (unfinished_ == 0) landed_ns_ = monotonic_ns();
+  for (const Move& move : batch) {
+    moves.add(move, resolve_cache(move, options_.streaming_from), first);
+    load_ += move.bytes;
+  }
+  unfinished_ += batch.size();
+  changed_ = true;  // one of nothing has ended already
+  if (watched_ || use == Use::queued) kick();
+}
+
+// ---- going on ------------------------------------------------------------------------------
+
+bool Dispatcher::pump() noexcept {
+  std::unique_lock lock(mutex_);
+  return pump_locked(lock);
+}
+
+bool Dispatcher::pump_locked(std::unique_lock<std::mutex>& lock) noexcept {
+  if (halting_ || unfinished_ == 0) return false;
+  const std::uint64_t before = report_.moves + counts_.to_cpu + flights_.counts().descriptors;
+  step();
+  bool worked = false;
+  if (!chores_.empty()) {
+    Chore chore = chores_.front();
+    chores_.pop_front();
+    const bool helping = std::this_thread::get_id() == helper_.get_id();
+    lock.unlock();
+    const std::uint64_t cpu_ns = helping ? thread_cpu_ns() : 0;
+    perform(chore);
+    if (helping) chore.helper_cpu_ns = thread_cpu_ns() - cpu_ns;
+    lock.lock();
+    conclude(chore);
+    step();
+    worked = true;
+  }
+  look_at_time(lock);
+  return worked || before != report_.moves + counts_.to_cpu + flights_.counts().descriptors;
+}
+
+void Dispatcher::drain(const PendingMoves* moves) noexcept {
+  for (unsigned turns = 0;; ++turns) {
+    if (pump()) turns = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (moves != nullptr ? moves->count() == 0 : unfinished_ == 0) return;
+    }
+    idle_turn(turns);
+  }
+}
+
+void Dispatcher::cancel(PendingMoves* moves) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (PendingMoves* lane : lanes_)
+    if (moves == nullptr || lane == moves) lane->cancel();
+  changed_ = true;
+  if (unfinished_ > 0) kick();
+}
+
+void Dispatcher::stop(Engine::Stop how) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  if (how == Engine::Stop::cancel) cancel(nullptr);
+  drain();
+  std::thread helper;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    helper.swap(helper_);
+  }
+  wake_.notify_all();
+  if (helper.joinable()) helper.join();
+}
+
+// ---- time ----------------------------------------------------------------------------------
+
+void Dispatcher::look_at_time(std::unique_lock<std::mutex>& lock) noexcept {
+  if (halting_ || failed_) return;
+  if (!broken_.empty()) return halt(lock, broken_);
+  if (flights_.count() == 0) return;
+  const std::uint64_t oldest = flights_.oldest_ns();
+  if (monotonic_ns() < oldest + count_ns(options_.time_limit)) return;
+  halt(lock, fmt::format("{} did not answer within {} ms", queue_->traits().name,
+                         count_ns(options_.time_limit) / 1'000'000));
+}
+
+// The device is used no more. What it had not answered can be done anew once nobody else writes
+// there; otherwise, and where doing it twice is wrong, it has failed. All of that before a ticket
+// ends, since then its memory is the caller's again (I2).
+void Dispatcher::halt(std::unique_lock<std::mutex>& lock, std::string why) noexcept {
+  halting_ = true;
+  lock.unlock();
+  const bool silent = queue_->close();
+  lock.lock();
+  land();  // what ended in the meantime
+  std::vector<Part*>& unanswered = ready_;
+  unanswered.clear();
+  flights_.take_back(unanswered);
+  if (!silent) flights_.leak();
+  failed_ = true;
+  counts_.failed = std::move(why);
+  halting_ = false;
+  for (Part* part : unanswered) {
+    if (silent && is_repeatable(part->move)) {
+      again_.push_back(part);
+    } else {
+      ++counts_.lost;
+      drop(*part, Cause::device, 0);
+    }
+  }
+  unanswered.clear();
+  step();
+}
+
+std::chrono::nanoseconds Dispatcher::left(const PendingMoves& moves,
+                                          std::uint64_t ticket) const noexcept {
+  const std::lock_guard lock(mutex_);
+  const Bytes bytes = moves.left(ticket);
+  if (bytes == 0) return {};
+  const double needed = start_ns_ + static_cast<double>(bytes) / bytes_per_ns_;
+  const double passed = static_cast<double>(monotonic_ns() - landed_ns_);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(needed - passed, 0.0)));
+}
+
+// By parts that flew alone and were looked at often enough to know when they landed.
+void Dispatcher::learn(const Flights::Landed& landed, Bytes bytes, bool alone) noexcept {
+  const std::uint64_t now = monotonic_ns();
+  const auto flew = static_cast<double>(landed.flew_ns);
+  const bool exact = (now - looked_ns_) * 8 < landed.flew_ns;
+  if (!alone || !exact || status_in(landed.status) != Status::success) return;
+  const auto lean = [](double& value, double seen, double least, double most) {
+    value += (std::clamp(seen, least, most) - value) / 16;
+  };
+  if (bytes <= 4096)
+    lean(start_ns_, flew - static_cast<double>(bytes) / bytes_per_ns_, 100, 1e6);
+  else if (bytes >= (Bytes{128} << 10) && flew > start_ns_)
+    lean(bytes_per_ns_, static_cast<double>(bytes) / (flew - start_ns_), 0.05, 500);
+}
+
+// ---- the helper ----------------------------------------------------------------------------
+
+Result<void> Dispatcher::start_helper() {
+  if (helper_.joinable() || ending_) return {};
+  try {
+    helper_ = std::thread([this] { help(); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system, fmt::format("starting the dsa engine's thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)");
+  }
+  return {};
+}
+
+void Dispatcher::kick() noexcept {
+  if (!options_.helper && !watched_) return;
+  wanted_ = true;
+  if (!helper_.joinable())
+    static_cast<void>(start_helper());  // without it, moves end by poll()
+  else if (helper_idle_)
+    wake_.notify_one();
+}
+
+Result<void> Dispatcher::watch() {
+  const std::lock_guard lock(mutex_);
+  if (watched_) return {};
+  GANTRY_TRY(start_helper());
+  watched_ = true;
+  if (unfinished_ > 0) kick();
+  return {};
+}
+
+// Half of what is predicted, so that the device is fed in time and the end is not missed by much.
+std::chrono::nanoseconds Dispatcher::nap() const noexcept {
+  const double left_ns = start_ns_ + static_cast<double>(load_) / bytes_per_ns_;
+  return std::chrono::nanoseconds(
+      static_cast<std::int64_t>(std::clamp(left_ns / 2, 5'000.0, 200'000.0)));
+}
+
+void Dispatcher::help() noexcept {
+  ::prctl(PR_SET_TIMERSLACK, 1000ul);
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    if (unfinished_ == 0 || !wanted_) {
+      wanted_ = watched_ && unfinished_ > 0;
+      report_.helper_cpu_ns = thread_cpu_ns();
+      helper_idle_ = true;
+      if (!wanted_) wake_.wait(lock);
+      helper_idle_ = false;
+      continue;
+    }
+    if (pump_locked(lock) || ending_) continue;
+    report_.helper_cpu_ns = thread_cpu_ns();
+    const std::chrono::nanoseconds pause = nap();
+    const CompletionRecord* record = flights_.oldest_record();
+    if (record != nullptr && pause.count() < 20'000 && can_wait_on_memory()) {
+      lock.unlock();
+      wait_on_memory(record, pause);
+      lock.lock();
+    } else {
+      wake_.wait_for(lock, pause);
+    }
+  }
+}
+
+// ---- what is asked -------------------------------------------------------------------------
+
+Cost Dispatcher::cost() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return {std::chrono::nanoseconds(static_cast<std::int64_t>(start_ns_)), bytes_per_ns_};
+}
+
+CacheUse Dispatcher::cache_for(const Move& move) const noexcept {
+  return resolve_cache(move, options_.streaming_from);
+}
+
+Bytes Dispatcher::load() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return load_;
+}
+
+EngineReport Dispatcher::report() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+DsaCounts Dispatcher::counts() const {
+  const std::lock_guard lock(mutex_);
+  DsaCounts counts = counts_;
+  const FlightCounts& flights = flights_.counts();
+  counts.descriptors = flights.descriptors;
+  counts.batches = flights.batches;
+  counts.submissions = flights.submissions;
+  counts.full = flights.refusals;
+  counts.batch_faults = flights.batch_faults;
+  return counts;
+}
+
+bool Dispatcher::refuses(Move::Kind kind) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return (refused_kinds_ >> static_cast<unsigned>(kind) & 1) != 0;
+}
+
+}  // namespace gantry::dsa

@@ -1,0 +1,148 @@
+#pragma once  // engine/dsa/dispatcher.hpp: between the lanes and one work queue.
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/fork.hpp"
+#include "engine/dsa/dsa_engine.hpp"
+#include "engine/dsa/flights.hpp"
+#include "engine/dsa/pending_moves.hpp"
+
+namespace gantry::dsa {
+
+/// Cuts the lanes' moves into parts, hands them to the device in turn, and sees each to its end.
+/// Nothing happens but in pump(), by whoever polls, or by the helper thread. One lock; what takes
+/// long (a part done by the CPU, pages made present, closing the queue) is done without it.
+///   I1  A part is in one place: ready again, at the device, a chore, or in the hands of a thread.
+///   I2  A move ends when none of its parts is anywhere. So its memory is nobody's afterwards: not
+///       the device's, which answered or was closed, and not ours.
+class Dispatcher {
+ public:
+  Dispatcher(std::unique_ptr<WorkQueue> queue, const DsaOptions& options);
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  /// False in a child that inherited it by fork(): then nothing but that may be asked, and
+  /// queue().
+  [[nodiscard]] bool is_ours() const noexcept { return maker_.is_this(); }
+  [[nodiscard]] const WorkQueue& queue() const noexcept { return *queue_; }
+
+  /// A lane's, from its opening to its end. Errors: `closed`.
+  Result<void> add(PendingMoves& moves);
+  void remove(PendingMoves& moves) noexcept;
+
+  /// `give(count)` is called with the lock held. Nothing: no room. Errors: `closed`.
+  template <class Give>
+  Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch, Use use,
+                                       Give give) {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return tl::unexpected(closed());
+    if (moves.room() < batch.size()) return std::optional<Ticket>{};
+    const Ticket last = give(batch.size());
+    take(moves, batch, static_cast<std::uint64_t>(last) + 1 - batch.size(), use);
+    return std::optional(last);
+  }
+
+  /// Does what there is to do, and no more than one part of it by the CPU. False: nothing.
+  bool pump() noexcept;
+  /// Pumps until the lane has nothing unfinished, all lanes have nothing, or there is room.
+  void drain(const PendingMoves* moves = nullptr) noexcept;
+  void cancel(PendingMoves* moves) noexcept;  ///< Null: all.
+  void stop(Engine::Stop how) noexcept;
+  Result<void> watch();
+
+  [[nodiscard]] std::chrono::nanoseconds left(const PendingMoves& moves,
+                                              std::uint64_t ticket) const noexcept;
+  [[nodiscard]] Cost cost() const noexcept;
+  [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept;
+  [[nodiscard]] Bytes load() const noexcept;
+  [[nodiscard]] EngineReport report() const noexcept;
+  [[nodiscard]] DsaCounts counts() const;
+  [[nodiscard]] bool refuses(Move::Kind kind) const noexcept;
+
+ private:
+  struct Chore {
+    Part* part = nullptr;
+    enum class Kind : std::uint8_t { populate, cpu } kind = Kind::cpu;
+    // Afterwards.
+    bool populated = false;
+    Bytes done = 0;
+    Cause cause = Cause::none;
+    std::uintptr_t fault_address = 0;
+    bool equal = true;
+    std::uint64_t helper_cpu_ns = 0;
+  };
+  enum class Route : std::uint8_t { drop, device, populate, cpu };
+
+  static Error closed();
+  void take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first, Use use);
+
+  // With the lock held.
+  void step() noexcept;
+  void land() noexcept;
+  void settle(const Flights::Landed& landed) noexcept;
+  void hand_out() noexcept;
+  Part* next_ready() noexcept;
+  [[nodiscard]] Route route(const Part& part) const noexcept;
+  bool collect(std::vector<Part*>& ready, std::size_t room) noexcept;
+  void submit_ready(std::span<Part* const> ready) noexcept;
+  void not_accepted(std::span<Part* const> rest, int error) noexcept;
+  void finish(Part& part) noexcept;
+  void drop(Part& part, Cause cause, std::uintptr_t address) noexcept;
+  void conclude(const Chore& chore) noexcept;
+  void conclude_cpu(const Chore& chore) noexcept;
+  void learn(const Flights::Landed& landed, Bytes bytes, bool alone) noexcept;
+  void look_at_time(std::unique_lock<std::mutex>& lock) noexcept;
+  void halt(std::unique_lock<std::mutex>& lock, std::string why) noexcept;
+  void kick() noexcept;
+  Result<void> start_helper();
+  [[nodiscard]] std::chrono::nanoseconds nap() const noexcept;
+
+  void perform(Chore& chore) const noexcept;  // without it
+  bool pump_locked(std::unique_lock<std::mutex>& lock) noexcept;
+  void help() noexcept;
+
+  const MakerProcess maker_;
+  const DsaOptions options_;
+  Cut cut_;
+  std::unique_ptr<WorkQueue> queue_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;  // the helper
+  Flights flights_;
+  std::vector<PendingMoves*> lanes_;
+  std::size_t turn_ = 0;  // whose lane's turn it is
+  std::vector<Part> parts_;
+  std::vector<Part*> free_parts_;
+  std::deque<Part*> again_;
+  std::deque<Chore> chores_;
+  std::vector<Flights::Landed> landed_;
+  std::vector<Part*> ready_;
+  EngineReport report_;
+  DsaCounts counts_;
+  std::size_t unfinished_ = 0;
+  Bytes load_ = 0;
+  double start_ns_;
+  double bytes_per_ns_;
+  std::uint64_t full_since_ns_ = 0;  // 0: it is not
+  std::uint64_t landed_ns_ = 0;      // when something did last, or was begun
+  std::uint64_t looked_ns_ = 0;      // when the records were looked at last
+  std::uint32_t suspicion_ = 0;      // parts that are still populated before they are tried
+  std::uint32_t refused_kinds_ = 0;  // bits, by Move::Kind
+  std::string broken_;               // what the entrance said; not empty: to be halted
+  bool changed_ = false;             // a move may have ended
+  bool halting_ = false;
+  bool failed_ = false;
+  bool stopping_ = false;
+  bool watched_ = false;
+  bool wanted_ = false;  // the helper is
+  bool helper_idle_ = false;
+  bool ending_ = false;
+  std::thread helper_;  // last: it uses all of the above
+};
+
+}  // namespace gantry::dsa

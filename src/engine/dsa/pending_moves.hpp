@@ -1,0 +1,92 @@
+#pragma once  // engine/dsa/pending_moves.hpp: the unfinished moves of one lane.
+
+#include <gantry/engine.hpp>
+#include <vector>
+
+#include "engine/dsa/part.hpp"
+#include "engine/lane_progress.hpp"
+
+namespace gantry::dsa {
+
+/// How moves are cut.
+struct Cut {
+  Bytes part_bytes = 0;     ///< At most; a multiple of kLine.
+  Bytes align_from = 0;     ///< Parts begin at a line of memory in moves of so many bytes.
+  std::uint32_t parts = 0;  ///< Of one move at a time: others find room in the queue.
+};
+inline constexpr Bytes kLine = 64;
+
+/// A move that was taken on. Parts of it are handed out from its front, may end in any order and
+/// are counted here.
+struct PendingMove {
+  static constexpr Bytes kNowhere = ~Bytes{0};
+
+  Move move;
+  CacheUse cache = CacheUse::reader_soon;
+  std::uint64_t batch_first = 0;  ///< Ticket of the first of its batch.
+  Bytes given = 0;                ///< Handed out.
+  std::uint32_t open = 0;         ///< Parts handed out and not ended.
+  Bytes failed_at = kNowhere;     ///< The lowest offset from which on something is missing.
+  Cause cause = Cause::none;
+  std::uintptr_t fault_address = 0;
+  Bytes differs_at = kNowhere;
+  Bytes by_device = 0;
+  Bytes by_cpu = 0;
+  std::uint64_t helper_cpu_ns = 0;
+  bool cancelled = false;
+  bool faulted = false;  ///< A page was missing: others of it may be too.
+
+  [[nodiscard]] bool stopped() const noexcept {
+    return cancelled || failed_at != kNowhere || differs_at != kNowhere;
+  }
+  [[nodiscard]] bool over() const noexcept {
+    return open == 0 && (given == move.bytes || stopped());
+  }
+  void fail(Bytes at, Cause why, std::uintptr_t address) noexcept;
+};
+
+/// The moves of one lane in a ring, by their tickets. The dispatcher's lock guards it.
+///   I1  Tickets from first() to last() are unfinished; they leave from the front, in order.
+///   I2  A fenced move hands nothing out before it is first(); none after it before it does.
+class PendingMoves {
+ public:
+  /// The latter must outlive it.
+  PendingMoves(std::size_t depth, LaneProgress& progress);
+
+  [[nodiscard]] std::size_t room() const noexcept { return ring_.size() - count(); }
+  [[nodiscard]] std::size_t count() const noexcept {
+    return static_cast<std::size_t>(last_ + 1 - first_);
+  }
+  void add(const Move& move, CacheUse cache, std::uint64_t batch_first) noexcept;
+  void cancel() noexcept;
+  /// The next piece of any move that may begin. False: nothing at present.
+  bool next_part(const Cut& cut, Part& part) noexcept;
+
+  struct Retired {
+    std::size_t moves = 0;
+    Bytes taken_bytes = 0;  ///< As long as they were when submitted.
+  };
+  /// Ends what is over, writes the completions and counts in `report`.
+  Retired retire(EngineReport& report) noexcept;
+  /// Bytes not done of the moves up to `ticket`.
+  [[nodiscard]] Bytes left(std::uint64_t ticket) const noexcept;
+  /// Of a lane that a fork()ed child inherited: ends all up to `last` as failed, by tickets and
+  /// completions alone; the rest may be half-written.
+  void disown(std::uint64_t last) noexcept;
+
+ private:
+  [[nodiscard]] PendingMove& at(std::uint64_t ticket) noexcept {
+    return ring_[ticket % ring_.size()];
+  }
+  bool may_begin(PendingMove& pending, std::uint64_t ticket) noexcept;
+  void end(PendingMove& pending, std::uint64_t ticket, EngineReport& report) noexcept;
+
+  std::vector<PendingMove> ring_;
+  std::uint64_t first_ = 1;
+  std::uint64_t last_ = 0;
+  std::uint64_t last_failed_ = 0;
+  std::uint64_t next_ = 1;  // all before it were handed out wholly, or will not be
+  LaneProgress& progress_;
+};
+
+}  // namespace gantry::dsa

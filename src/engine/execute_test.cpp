@@ -1,0 +1,86 @@
+#include "engine/execute.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+// What engines build on; what they promise themselves is in tests/conformance.
+namespace gantry {
+namespace {
+
+std::vector<std::byte> numbered(Bytes size) {
+  std::vector<std::byte> bytes(size);
+  for (Bytes i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 37 + (i >> 8));
+  return bytes;
+}
+
+TEST(Execute, PartsMakeTheWhole) {
+  std::vector<std::byte> whole(10'000), parts(10'000);
+  const Move one = Move::fill(whole, 0x0123'4567'89ab'cdefu);
+  const Move other = Move::fill(parts, 0x0123'4567'89ab'cdefu);
+  EXPECT_EQ(execute(one, CacheUse::reader_soon, false).bytes_done, whole.size());
+  Bytes at = 0;
+  for (const Bytes size : {1ul, 13ul, 4096ul, 777ul, 5113ul}) {
+    EXPECT_EQ(execute(part_of(other, at, size), CacheUse::streaming, false).bytes_done, size);
+    at += size;
+  }
+  EXPECT_EQ(at, parts.size());
+  EXPECT_TRUE(whole == parts);
+}
+
+TEST(Execute, PartsOfABackwardsCopyCountFromItsEnd) {
+  auto bytes = numbered(5000);
+  auto expected = bytes;
+  std::memmove(expected.data() + 300, bytes.data(), 4000);
+  Move move = Move::copy(ByteSpan(bytes).subspan(300, 4000), ConstByteSpan(bytes).first(4000));
+  move.may_overlap = true;
+  ASSERT_TRUE(move.backwards());
+  ASSERT_TRUE(is_sequential(move));
+  for (Bytes at = 0; at < 4000; at += 1000)
+    EXPECT_EQ(execute(part_of(move, at, 1000), CacheUse::reader_soon, true).bytes_done, 1000u);
+  EXPECT_TRUE(bytes == expected);
+}
+
+TEST(Execute, UnitsStopAtADifferenceAndCarryTheCrcOn) {
+  const auto one = numbered(3 * kUnitBytes + 5);
+  auto other = one;
+  other[2 * kUnitBytes + 9] ^= std::byte{1};
+  const std::atomic<bool> no{false};
+  const CancelRequests none{no, no};
+  const Executed compared =
+      execute_in_units(Move::compare(one, other), CacheUse::reader_soon, true, none);
+  EXPECT_FALSE(compared.equal);
+  EXPECT_EQ(compared.bytes_done, 2 * kUnitBytes + 9);
+  const Move crc = Move::crc32c(one, 9);
+  EXPECT_EQ(execute_in_units(crc, CacheUse::reader_soon, true, none).crc32c,
+            execute(crc, CacheUse::reader_soon, false).crc32c);
+}
+
+TEST(Execute, ACancelledMoveDoesNotBeginAnotherUnit) {
+  const auto source = numbered(2 * kUnitBytes);
+  std::vector<std::byte> copy(source.size());
+  const std::atomic<bool> yes{true}, no{false};
+  for (const CancelRequests& requests : {CancelRequests{yes, no}, CancelRequests{no, yes}}) {
+    const Executed executed =
+        execute_in_units(Move::copy(copy, source), CacheUse::reader_soon, true, requests);
+    EXPECT_EQ(executed.cause, Cause::cancelled);
+    EXPECT_EQ(executed.bytes_done, 0u);
+  }
+  EXPECT_EQ(copy, std::vector<std::byte>(source.size()));
+}
+
+TEST(Execute, TheCacheIsChosenBySizeUnlessToldOtherwise) {
+  std::vector<std::byte> one(1000), two(1000);
+  Move move = Move::copy(one, two);
+  EXPECT_EQ(resolve_cache(move, 1000), CacheUse::streaming);
+  EXPECT_EQ(resolve_cache(move, 1001), CacheUse::reader_soon);
+  move.cache = CacheUse::reader_soon;
+  EXPECT_EQ(resolve_cache(move, 1), CacheUse::reader_soon);
+  move.cache = CacheUse::streaming;
+  EXPECT_EQ(resolve_cache(move, ~Bytes{0}), CacheUse::streaming);
+}
+
+}  // namespace
+}  // namespace gantry

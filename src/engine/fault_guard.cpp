@@ -1,0 +1,119 @@
+#include "engine/fault_guard.hpp"
+
+#include <pthread.h>
+#include <ucontext.h>
+
+#include <csetjmp>
+#include <csignal>
+
+namespace gantry {
+namespace {
+
+struct Landing {
+  sigjmp_buf jump;
+  std::span<const GuardedRange> ranges;
+  Fault fault;
+};
+
+// Where this thread lands after a fault; null outside catch_fault() (I2). Of the model that needs
+// no allocation when a signal handler is the first to touch it.
+[[gnu::tls_model("initial-exec")]] thread_local Landing* landing = nullptr;
+
+// What was installed before ours. Written once, before ours is.
+struct sigaction previous_segv;
+struct sigaction previous_bus;
+
+// Whether it was a write that faulted; by the error code of the processor where it tells.
+bool is_write([[maybe_unused]] const void* context) noexcept {
+#if defined(__x86_64__)
+  constexpr greg_t kWrite = 2;
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
+#else
+  return true;
+#endif
+}
+
+// Of two ranges that share the byte, the one that is used as the fault was.
+const GuardedRange* range_of(std::span<const GuardedRange> ranges, std::uintptr_t address,
+                             bool write) noexcept {
+  const GuardedRange* found = nullptr;
+  for (const GuardedRange& range : ranges) {
+    const auto from = reinterpret_cast<std::uintptr_t>(range.from);
+    if (address >= from && address - from < range.bytes &&
+        (found == nullptr || range.written == write))
+      found = &range;
+  }
+  return found;
+}
+
+// An address that no page table can hold faults without being told.
+constexpr std::uintptr_t kHighestAddress = std::uintptr_t{1} << 47;
+
+const GuardedRange* impossible_range(std::span<const GuardedRange> ranges) noexcept {
+  for (const GuardedRange& range : ranges)
+    if (reinterpret_cast<std::uintptr_t>(range.from) + range.bytes > kHighestAddress) return &range;
+  return nullptr;
+}
+
+void pass_on(int signal, siginfo_t* info, void* context) noexcept {
+  const struct sigaction& previous = signal == SIGBUS ? previous_bus : previous_segv;
+  if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
+    return previous.sa_handler(signal);
+  // The instruction runs again and ends the process, as it would have without us. What somebody
+  // sent by kill() does not come again by itself.
+  std::signal(signal, SIG_DFL);
+  if (info->si_code <= 0) ::raise(signal);
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) noexcept {
+  Landing* const here = landing;
+  if (here != nullptr && info->si_code > 0) {  // positive: from the kernel, about this thread
+    const bool told = info->si_code != SI_KERNEL;
+    const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+    if (const GuardedRange* range = told ? range_of(here->ranges, address, is_write(context))
+                                         : impossible_range(here->ranges)) {
+      here->fault = {told ? address : reinterpret_cast<std::uintptr_t>(range->from),
+                     range->written};
+      landing = nullptr;
+      // What the kernel blocked for the handler stays blocked after a jump out of it otherwise.
+      ::pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
+      siglongjmp(here->jump, 1);  // I1
+    }
+  }
+  pass_on(signal, info, context);
+}
+
+bool install(int signal, struct sigaction& previous) noexcept {
+  struct sigaction ours{};
+  ours.sa_sigaction = on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&ours.sa_mask);
+  if (::sigaction(signal, nullptr, &previous) != 0) return false;
+  return ::sigaction(signal, &ours, nullptr) == 0;
+}
+
+}  // namespace
+
+bool install_fault_guard() noexcept {
+  static const bool installed = install(SIGSEGV, previous_segv) && install(SIGBUS, previous_bus);
+  return installed;
+}
+
+bool catch_fault(std::span<const GuardedRange> ranges, void (*work)(void*) noexcept, void* argument,
+                 Fault& fault) noexcept {
+  Landing here;
+  here.ranges = ranges;
+  if (sigsetjmp(here.jump, 0) != 0) {
+    fault = here.fault;
+    return false;
+  }
+  landing = &here;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the handler sees it before the work
+  work(argument);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  landing = nullptr;
+  return true;
+}
+
+}  // namespace gantry

@@ -1,0 +1,10 @@
+#pragma once  // engine/human.hpp: sizes and times as a person reads them, for explanations.
+
+#include <gantry/types.hpp>
+
+namespace gantry {
+
+[[nodiscard]] std::string human_bytes(Bytes bytes);  ///< "4 MiB", "1.5 KiB"
+[[nodiscard]] std::string human_time(double ns);     ///< "18.2 us"
+
+}  // namespace gantry

@@ -1,0 +1,61 @@
+#pragma once  // engine/lane_base.hpp: the half of a lane that is the same for every engine.
+
+#include <gantry/engine.hpp>
+
+#include "engine/lane_progress.hpp"
+#include "engine/waiter.hpp"
+
+namespace gantry {
+
+/// An engine's lane derives from this, gives out tickets and retires moves in their order; looking,
+/// sleeping, waking and waiting are done here, by what the engine answers to the questions below.
+class LaneBase : public Lane, private WaitTarget {
+ public:
+  [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept final {
+    return progress_.outcome(ticket);
+  }
+  [[nodiscard]] Outcome wait(Ticket ticket, Deadline deadline, Waiting waiting) final;
+  [[nodiscard]] Result<int> event_descriptor() final;
+  [[nodiscard]] Result<const std::atomic<std::uint32_t>*> progress_word() final;
+  using Lane::submit;
+
+ protected:
+  /// One thread at a time, by the engine's lock: gives out `count` tickets; the answer is the last.
+  Ticket give_tickets(std::size_t count) noexcept {
+    // Relaxed: a ticket reaches another thread by the caller's own synchronisation.
+    return Ticket{given_.fetch_add(count, std::memory_order_relaxed) + count};
+  }
+  [[nodiscard]] std::uint64_t given() const noexcept {
+    return given_.load(std::memory_order_relaxed);  // as above
+  }
+  /// retire() and announce() as LaneProgress has them.
+  [[nodiscard]] LaneProgress& progress() noexcept { return progress_; }
+  [[nodiscard]] const LaneProgress& progress() const noexcept { return progress_; }
+  /// How wait() would wait for the time that is predicted: for explain().
+  [[nodiscard]] Waiting waiting_for(std::chrono::nanoseconds predicted) const noexcept {
+    return waiter_.sleepable(predicted).count() > 0 ? Waiting::hybrid : Waiting::poll;
+  }
+
+  // What wait() asks the engine. From any thread, without locks held.
+
+  /// Executes one unit of what the lane has to do before `ticket` ends, in the calling thread.
+  /// False: there is nothing to take, or others do it quicker.
+  bool help(Ticket ticket) override = 0;
+  /// The time until `ticket` ends, by the cost model; zero when it is due or overdue.
+  [[nodiscard]] std::chrono::nanoseconds left(Ticket ticket) const noexcept override = 0;
+  /// Somebody will sleep until a move ends: from now on moves must end and be announced without
+  /// poll(). Nothing to do for an engine with threads of its own.
+  virtual Result<void> be_watched() { return {}; }
+  /// Moves end and are announced without poll().
+  [[nodiscard]] bool ends_unpolled() const noexcept override = 0;
+
+ private:
+  std::size_t poll_once() override { return poll(); }
+  [[nodiscard]] LaneProgress& awaited() noexcept override { return progress_; }
+
+  std::atomic<std::uint64_t> given_{0};
+  LaneProgress progress_;
+  Waiter waiter_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,62 @@
+#pragma once  // engine/lane_progress.hpp: how far a lane has come, and who sleeps until it goes on.
+
+#include <array>
+#include <gantry/engine.hpp>
+#include <mutex>
+
+#include "base/fd.hpp"
+#include "base/futex.hpp"
+
+namespace gantry {
+
+// One thread at a time retires (the engine's lock sees to that), any number of threads look, sleep
+// and are woken.
+//   I1  `ended_` only grows; every ticket up to it has ended, its Completion written. [E]
+//   I2  The word changes after `ended_`, so whoever sees an old word and then sleeps on it is woken
+//       by the change. [W]
+//   I3  A sleeper counts itself before it looks; retire() looks at the count after the change. One
+//       of the two sees the other (all four are seq_cst). [S]
+class LaneProgress {
+ public:
+  LaneProgress() = default;
+  LaneProgress(const LaneProgress&) = delete;
+  LaneProgress& operator=(const LaneProgress&) = delete;
+
+  /// The next move in order has ended. Then announce(), once for as many as there were.
+  void retire(Outcome outcome) noexcept;
+  void announce() noexcept;
+
+  [[nodiscard]] std::uint64_t ended() const noexcept {
+    return ended_.load(std::memory_order_acquire);  // [E]
+  }
+  [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
+    return static_cast<std::uint64_t>(ticket) <= ended();
+  }
+  /// `pending` too for a ticket that was never given.
+  [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
+
+  /// Sleeps until the ticket has ended, the monotonic clock shows `until_ns`, or for no reason.
+  void sleep(Ticket ticket, std::uint64_t until_ns) noexcept;
+
+  /// From now on every announce() wakes: somebody sleeps whom this class does not know.
+  [[nodiscard]] const std::atomic<std::uint32_t>& word() noexcept;
+  [[nodiscard]] Result<int> event_descriptor();
+
+  static constexpr std::size_t kRememberedFailures = 1024;
+
+ private:
+  void remember_failure(std::uint64_t ticket) noexcept;
+  [[nodiscard]] bool is_remembered(std::uint64_t ticket) const noexcept;
+
+  std::atomic<std::uint64_t> ended_{0};
+  std::atomic<std::uint32_t> word_{0};
+  std::atomic<std::uint32_t> sleepers_{0};
+  std::atomic<int> event_{-1};  // of event_owner_
+  std::atomic<std::uint64_t> failures_{0};
+  // A ring. Atomics rather than a lock, which a fork could copy while it is held.
+  std::array<std::atomic<std::uint64_t>, kRememberedFailures> failed_{};
+  std::mutex mutex_;  // guards event_owner_
+  Fd event_owner_;
+};
+
+}  // namespace gantry

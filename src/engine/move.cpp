@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <gantry/engine.hpp>
+
+namespace gantry {
+namespace {
+
+template <class... Sizes>
+Bytes least(Bytes first, Sizes... others) noexcept {
+  return std::min({first, static_cast<Bytes>(others)...});
+}
+
+Move reading(Move::Kind kind, ConstByteSpan source, Bytes bytes) noexcept {
+  Move move;
+  move.kind = kind;
+  move.source = source.data();
+  move.bytes = bytes;
+  return move;
+}
+
+}  // namespace
+
+Move Move::copy(ByteSpan destination, ConstByteSpan source) noexcept {
+  Move move = reading(Kind::copy, source, least(source.size(), destination.size()));
+  move.destination = destination.data();
+  return move;
+}
+
+Move Move::fill(ByteSpan destination, std::byte value) noexcept {
+  return fill(destination, 0x0101'0101'0101'0101u * std::to_integer<std::uint64_t>(value));
+}
+
+Move Move::fill(ByteSpan destination, std::uint64_t pattern) noexcept {
+  Move move;
+  move.kind = Kind::fill;
+  move.destination = destination.data();
+  move.bytes = destination.size();
+  move.pattern = pattern;
+  return move;
+}
+
+Move Move::compare(ConstByteSpan one, ConstByteSpan other) noexcept {
+  Move move = reading(Kind::compare, one, least(one.size(), other.size()));
+  move.second_source = other.data();
+  return move;
+}
+
+Move Move::crc32c(ConstByteSpan source, std::uint32_t seed) noexcept {
+  Move move = reading(Kind::crc32c, source, source.size());
+  move.seed = seed;
+  return move;
+}
+
+Move Move::copy_crc32c(ByteSpan destination, ConstByteSpan source, std::uint32_t seed) noexcept {
+  Move move = copy(destination, source);
+  move.kind = Kind::copy_crc32c;
+  move.seed = seed;
+  return move;
+}
+
+Move Move::dual_copy(ByteSpan destination, ByteSpan second_destination,
+                     ConstByteSpan source) noexcept {
+  Move move = reading(Kind::dual_copy, source,
+                      least(source.size(), destination.size(), second_destination.size()));
+  move.destination = destination.data();
+  move.second_destination = second_destination.data();
+  return move;
+}
+
+bool Move::backwards() const noexcept {
+  return kind == Kind::copy && may_overlap && destination > source &&
+         static_cast<Bytes>(destination - source) < bytes;
+}
+
+std::string_view to_string(CopyEngine engine) noexcept {
+  switch (engine) {
+    case CopyEngine::inline_:
+      return "inline";
+    case CopyEngine::thread:
+      return "thread";
+    case CopyEngine::kernel:
+      return "kernel";
+    case CopyEngine::dsa:
+      return "dsa";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Move::Kind kind) noexcept {
+  switch (kind) {
+    case Move::Kind::copy:
+      return "copy";
+    case Move::Kind::fill:
+      return "fill";
+    case Move::Kind::compare:
+      return "compare";
+    case Move::Kind::crc32c:
+      return "crc32c";
+    case Move::Kind::copy_crc32c:
+      return "copy_crc32c";
+    case Move::Kind::dual_copy:
+      return "dual_copy";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(CacheUse use) noexcept {
+  switch (use) {
+    case CacheUse::automatic:
+      return "automatic";
+    case CacheUse::reader_soon:
+      return "reader_soon";
+    case CacheUse::streaming:
+      return "streaming";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Outcome outcome) noexcept {
+  switch (outcome) {
+    case Outcome::pending:
+      return "pending";
+    case Outcome::done:
+      return "done";
+    case Outcome::failed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Cause cause) noexcept {
+  switch (cause) {
+    case Cause::none:
+      return "none";
+    case Cause::unreadable:
+      return "unreadable";
+    case Cause::unwritable:
+      return "unwritable";
+    case Cause::cancelled:
+      return "cancelled";
+    case Cause::abandoned:
+      return "abandoned";
+    case Cause::device:
+      return "device";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(Use use) noexcept {
+  return use == Use::synchronous ? "synchronous" : "queued";
+}
+
+std::string_view to_string(Waiting waiting) noexcept {
+  switch (waiting) {
+    case Waiting::automatic:
+      return "automatic";
+    case Waiting::hybrid:
+      return "hybrid";
+    case Waiting::poll:
+      return "poll";
+    case Waiting::sleep:
+      return "sleep";
+  }
+  return "unknown";
+}
+
+}  // namespace gantry

@@ -1,0 +1,154 @@
+#include "engine/policy/policy.hpp"
+
+#include <algorithm>
+
+#include "engine/execute.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr double kNothingFree = 0.5;  // of a CPU: a sample between "one" and "none"
+constexpr double kUnalignedNs = 400;  // the device's published difference
+constexpr double kPageNs = 100;       // looking after one that is there
+constexpr Bytes kPageBytes = 4096;
+constexpr double kLeastFreedNs = 2'000;  // of the caller's time, or it is not worth a hand-over
+constexpr Bytes kLargestAsked = Bytes{1} << 30;
+
+const EngineCosts* find(const Calibration& calibration, std::string_view name) {
+  const auto& all = calibration.engines;
+  const auto found = std::ranges::find(all, name, &EngineCosts::engine);
+  return found == all.end() || found->points.empty() ? nullptr : &*found;
+}
+
+bool executes(const Member& member, Move::Kind kind) noexcept {
+  return std::ranges::find(member.kinds, kind) != member.kinds.end();
+}
+
+bool is_aligned(const Move& move, Bytes alignment) noexcept {
+  const auto on = [&](const std::byte* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % alignment == 0;
+  };
+  return on(move.destination) && on(move.source) && on(move.second_source) &&
+         on(move.second_destination);
+}
+
+}  // namespace
+
+CopyEngine kind_of(std::string_view engine) noexcept {
+  if (engine == "thread") return CopyEngine::thread;
+  if (engine.starts_with("dsa")) return CopyEngine::dsa;  // on a model it says so
+  if (engine == "kernel") return CopyEngine::kernel;
+  return CopyEngine::inline_;
+}
+
+Policy::Policy(Calibration calibration, std::vector<Member> members)
+    : calibration_(std::move(calibration)), members_(std::move(members)) {
+  for (const Member& member : members_) {
+    const EngineCosts* measured = find(calibration_, member.name);
+    Costs& costs = costs_.emplace_back();
+    for (const CostPoint& point :
+         measured != nullptr ? measured->points : estimated_costs(member.name).points) {
+      costs.synchronous.add(point.bytes, point.synchronous_ns);
+      costs.queued.add(point.bytes, point.queued_ns);
+      costs.caller.add(point.bytes, point.caller_ns);
+    }
+  }
+  if (calibration_.streaming_from != 0) streaming_from_ = calibration_.streaming_from;
+  small_below_ = {first_gain(Use::synchronous), first_gain(Use::queued)};
+}
+
+// In the best of situations: nothing can make another engine quicker than that.
+Bytes Policy::first_gain(Use use) const noexcept {
+  Situation best;
+  best.use = use;
+  best.free_cpus = kMaxPolicyEngines;
+  Move move;
+  move.resident = true;
+  Bytes small = 0;  // up to here the first engine is chosen
+  for (Bytes octave = 64; octave <= kLargestAsked; octave *= 2)
+    for (Bytes quarter = 4; quarter < 8; ++quarter) {
+      move.bytes = octave / 4 * quarter;
+      if (pick(weigh({&move, 1}, best), use) != 0) return small;
+      small = move.bytes;
+    }
+  return std::numeric_limits<Bytes>::max();
+}
+
+void Policy::add_corrections(Verdict& verdict, std::size_t engine,
+                             const Move& move) const noexcept {
+  if (members_[engine].kind != CopyEngine::dsa) return;
+  if (!is_aligned(move, members_[engine].alignment)) verdict.unaligned_ns += kUnalignedNs;
+  const Bytes pages = move.bytes / kPageBytes + 1;
+  if (!move.resident) verdict.pages_ns += kPageNs * static_cast<double>(pages);
+}
+
+Verdict Policy::weigh_one(std::size_t engine, std::span<const Move> batch,
+                          const Situation& situation) const noexcept {
+  const Costs& costs = costs_[engine];
+  const bool one_awaited = situation.use == Use::synchronous && batch.size() == 1;
+  Verdict verdict;
+  verdict.possible = !situation.refused[engine];
+  for (const Move& move : batch) {
+    verdict.possible = verdict.possible && executes(members_[engine], move.kind);
+    verdict.predicted_ns += (one_awaited ? costs.synchronous : costs.queued).at(move.bytes);
+    verdict.caller_ns += costs.caller.at(move.bytes);
+    verdict.sequential = verdict.sequential || is_sequential(move);
+    add_corrections(verdict, engine, move);
+  }
+  verdict.ahead_ns = static_cast<double>(situation.ahead[engine]) / costs.queued.bytes_per_ns();
+  verdict.shares_cpu =
+      members_[engine].kind == CopyEngine::thread && situation.free_cpus < kNothingFree;
+  if (verdict.shares_cpu) verdict.predicted_ns *= 2;
+  verdict.predicted_ns += verdict.ahead_ns + verdict.pages_ns + verdict.unaligned_ns;
+  return verdict;
+}
+
+Verdicts Policy::weigh(std::span<const Move> batch, const Situation& situation) const noexcept {
+  Verdicts verdicts;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    verdicts[i] = weigh_one(i, batch, situation);
+    const bool by_threads = members_[i].kind == CopyEngine::thread;
+    verdicts[i].sequential = verdicts[i].sequential && by_threads;
+    // Measured with a waiter's help, which such a move cannot have.
+    if (verdicts[i].sequential)
+      verdicts[i].predicted_ns = std::max(verdicts[i].predicted_ns, verdicts[0].predicted_ns);
+  }
+  return verdicts;
+}
+
+std::size_t Policy::pick_synchronous(const Verdicts& verdicts) const noexcept {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < members_.size(); ++i) {
+    if (!verdicts[i].possible) continue;
+    // Against the first a margin: it costs less CPU, and a prediction is no promise.
+    const double margin = best == 0 ? kSynchronousMargin : 1;
+    if (verdicts[i].predicted_ns * margin < verdicts[best].predicted_ns || !verdicts[best].possible)
+      best = i;
+  }
+  return best;
+}
+
+// Among those that are about as quick as the quickest, the one that leaves the caller most time.
+std::size_t Policy::pick_queued(const Verdicts& verdicts) const noexcept {
+  double quickest = std::numeric_limits<double>::max();
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (verdicts[i].possible) quickest = std::min(quickest, verdicts[i].predicted_ns);
+  std::size_t best = members_.size();
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (!verdicts[i].possible || verdicts[i].predicted_ns > quickest * kQueuedMargin) continue;
+    const double gain = best == 0 ? kLeastFreedNs : 0;
+    if (best == members_.size() || verdicts[i].caller_ns + gain < verdicts[best].caller_ns)
+      best = i;
+  }
+  return best == members_.size() ? 0 : best;
+}
+
+std::size_t Policy::pick(const Verdicts& verdicts, Use use) const noexcept {
+  return use == Use::synchronous ? pick_synchronous(verdicts) : pick_queued(verdicts);
+}
+
+Choice Policy::choose(std::span<const Move> batch, const Situation& situation) const noexcept {
+  return {pick(weigh(batch, situation), situation.use), cache_for(batch.front())};
+}
+
+}  // namespace gantry

@@ -1,0 +1,114 @@
+#pragma once  // engine/policy/policy.hpp: which engine executes a move, and why.
+
+#include <array>
+#include <gantry/policy.hpp>
+#include <limits>
+
+#include "engine/policy/cost_curve.hpp"
+
+namespace gantry {
+
+inline constexpr std::size_t kMaxPolicyEngines = 8;
+
+/// What the policy knows of an engine besides its costs.
+struct Member {
+  std::string name;
+  CopyEngine kind = CopyEngine::inline_;
+  std::vector<Move::Kind> kinds;  ///< That it executes itself.
+  Bytes alignment = 1;            ///< What is quickest.
+};
+/// By its name: "inline", "thread", "dsa".
+[[nodiscard]] CopyEngine kind_of(std::string_view engine) noexcept;
+
+/// What holds at the moment of a choice.
+struct Situation {
+  Use use = Use::queued;
+  double free_cpus = 1;  ///< Besides the submitter's own.
+  /// In each engine ahead of the move: of anybody in synchronous use, of other submitters in queued
+  /// use (who queues does not mind his own queue).
+  std::array<Bytes, kMaxPolicyEngines> ahead{};
+  std::array<bool, kMaxPolicyEngines> refused{};  ///< It was tried, and does not take it.
+};
+
+/// What speaks for and against an engine.
+struct Verdict {
+  bool possible = true;
+  double predicted_ns = 0;
+  double caller_ns = 0;
+  // Contained in `predicted_ns`:
+  double ahead_ns = 0;      ///< Until what is ahead has been done.
+  double pages_ns = 0;      ///< Looking after pages that may be missing.
+  double unaligned_ns = 0;  ///< Ends that are not aligned.
+  bool shares_cpu = false;  ///< Its worker would find no free CPU.
+  bool sequential = false;  ///< Nobody could help with it.
+};
+using Verdicts = std::array<Verdict, kMaxPolicyEngines>;
+
+struct Choice {
+  std::size_t engine = 0;
+  CacheUse cache = CacheUse::reader_soon;  ///< Of the first move.
+};
+
+/// Pure: the same calibration, move and situation give the same choice. Immutable.
+class Policy {
+ public:
+  /// `members` as in make_policy_engine(). Where the calibration lacks one, estimates stand in.
+  Policy(Calibration calibration, std::vector<Member> members);
+
+  /// Nothing but the first engine could gain, whatever the situation: no need to choose.
+  [[nodiscard]] bool is_small(Bytes bytes, Use use) const noexcept {
+    return bytes < small_below_[use == Use::queued];
+  }
+  [[nodiscard]] Bytes small_below(Use use) const noexcept {
+    return small_below_[use == Use::queued];
+  }
+  /// Allocates nothing; some hundred nanoseconds. The batch is not empty.
+  [[nodiscard]] Choice choose(std::span<const Move> batch,
+                              const Situation& situation) const noexcept;
+  [[nodiscard]] Verdicts weigh(std::span<const Move> batch,
+                               const Situation& situation) const noexcept;
+  /// Everything but `waiting`.
+  [[nodiscard]] Explanation explain(const Move& move, const Situation& situation) const;
+
+  [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
+    const bool quicker_past = move.bytes >= streaming_from_;
+    if (move.cache == CacheUse::streaming) return CacheUse::streaming;
+    if (move.cache == CacheUse::reader_soon && move.bytes <= calibration_.cache_share)
+      return CacheUse::reader_soon;
+    return quicker_past ? CacheUse::streaming : CacheUse::reader_soon;
+  }
+  [[nodiscard]] const Calibration& calibration() const noexcept { return calibration_; }
+
+  static constexpr double kSynchronousMargin = 1.07;  ///< So much quicker than the first, or none.
+  static constexpr double kQueuedMargin = 1.05;  ///< Slower than the quickest to free the caller.
+
+ private:
+  struct Costs {
+    CostCurve synchronous;
+    CostCurve queued;
+    CostCurve caller;
+  };
+  [[nodiscard]] Verdict weigh_one(std::size_t engine, std::span<const Move> batch,
+                                  const Situation& situation) const noexcept;
+  void add_corrections(Verdict& verdict, std::size_t engine, const Move& move) const noexcept;
+  [[nodiscard]] std::size_t pick(const Verdicts& verdicts, Use use) const noexcept;
+  [[nodiscard]] std::size_t pick_synchronous(const Verdicts& verdicts) const noexcept;
+  [[nodiscard]] std::size_t pick_queued(const Verdicts& verdicts) const noexcept;
+  [[nodiscard]] Bytes first_gain(Use use) const noexcept;
+  [[nodiscard]] std::string why(std::size_t engine, const Verdict& verdict, const Move& move) const;
+  void add_reasons(Explanation& explanation, const Move& move, const Situation& situation,
+                   const Verdicts& verdicts, std::size_t chosen) const;
+
+  Calibration calibration_;
+  std::vector<Member> members_;
+  std::vector<Costs> costs_;
+  Bytes streaming_from_ = std::numeric_limits<Bytes>::max();
+  std::array<Bytes, 2> small_below_{};  // synchronous, queued
+};
+
+/// What stands in where nothing was measured; `engine` by its name.
+[[nodiscard]] EngineCosts estimated_costs(std::string_view engine);
+/// `last_level_bytes`: of the cache that this CPU shares; 0: not told. `sharers`: CPUs that do.
+[[nodiscard]] Calibration default_calibration(Bytes last_level_bytes, unsigned sharers);
+
+}  // namespace gantry

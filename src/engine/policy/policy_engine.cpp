@@ -1,0 +1,155 @@
+#include "engine/policy/policy_engine.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/result.hpp"
+#include "engine/check.hpp"
+#include "engine/policy/policy_lane.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr Bytes kWorthLooking = Bytes{1}
+                                << 20;  // for a free CPU: smaller ones suppose there is one
+
+}  // namespace
+
+PolicyEngine::PolicyEngine(std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,
+                           PolicyOptions options)
+    : engines_(std::move(engines)), options_(std::move(options)), free_cpus_(options_.cpus) {
+  considered_.store(!options_.calibrate, std::memory_order_relaxed);
+  use(std::move(calibration));
+}
+
+PolicyEngine::~PolicyEngine() = default;
+
+Capabilities PolicyEngine::capabilities() const {
+  return {false, true, true, engines_.front()->capabilities().kinds};
+}
+
+std::vector<Member> PolicyEngine::members() const {
+  std::vector<Member> members;
+  for (const auto& engine : engines_)
+    members.push_back({std::string(engine->name()), kind_of(engine->name()),
+                       engine->capabilities().kinds, engine->limits().alignment});
+  return members;
+}
+
+void PolicyEngine::use(Calibration calibration) {
+  const bool is_measured = calibration.source != Calibration::Source::defaults;
+  auto policy = std::make_unique<const Policy>(std::move(calibration), members());
+  const std::lock_guard lock(policies_mutex_);
+  policies_.push_back(std::move(policy));
+  policy_.store(policies_.back().get(), std::memory_order_release);  // [P]
+  if (is_measured) considered_.store(true, std::memory_order_relaxed);
+}
+
+// Others that come meanwhile go on by what there is.
+void PolicyEngine::slow_calibrate() noexcept {
+  if (considered_.exchange(true, std::memory_order_relaxed)) return;
+  try {
+    if (auto better = options_.calibrate()) use(std::move(*better));
+  } catch (...) {  // out of memory: what there was is good enough
+    return;
+  }
+}
+
+Situation PolicyEngine::situation(Bytes bytes, Use use, const EngineBytes& own) const noexcept {
+  Situation situation;
+  situation.use = use;
+  // One that has just ended its work is still awake, looking for more.
+  constexpr std::uint64_t kAwakeNs = 1'000'000;
+  const bool just_now = bytes >= kWorthLooking &&
+                        monotonic_ns() - awake_ns_.load(std::memory_order_relaxed) < kAwakeNs;
+  unsigned own_workers = just_now ? 1 : 0;
+  for (std::size_t i = 0; i < engines_.size(); ++i)
+    situation.refused[i] = ruled_out_[i].load(std::memory_order_relaxed);  // a hint
+  for (std::size_t i = 1; i < engines_.size(); ++i) {
+    const Bytes load = engines_[i]->load();
+    situation.ahead[i] = use == Use::queued ? load - std::min(load, own[i]) : load;
+    if (load > 0 && engines_[i]->name() == "thread") own_workers = 1;
+  }
+  if (bytes >= kWorthLooking) situation.free_cpus = free_cpus_.besides_caller(own_workers);
+  return situation;
+}
+
+Explanation PolicyEngine::explain(const Move& move, Use use, const EngineBytes& own) const {
+  Explanation explanation = policy().explain(move, situation(move.bytes, use, own));
+  const auto chosen = std::ranges::find_if(
+      engines_, [&](const auto& engine) { return kind_of(engine->name()) == explanation.engine; });
+  explanation.waiting = waiting_for(static_cast<std::size_t>(chosen - engines_.begin()), move, use);
+  return explanation;
+}
+
+// As that engine says itself. What the first one takes has ended when submit() returns.
+Waiting PolicyEngine::waiting_for(std::size_t engine, const Move& move, Use use) const {
+  if (engine == 0) return Waiting::poll;
+  const std::lock_guard lock(asked_mutex_);
+  if (asked_[engine] == nullptr) {
+    auto lane = engines_[engine]->open_lane({1, LaneOptions::Full::refuse});
+    if (!lane) return Waiting::automatic;
+    asked_[engine] = std::move(*lane);
+  }
+  return asked_[engine]->explain(move, use).waiting;
+}
+
+Result<std::unique_ptr<Lane>> PolicyEngine::open_lane(const LaneOptions& options) {
+  GANTRY_TRY(check_lane(options));
+  // A child has none of the threads: there the first engine, which needs none, is all there is.
+  if (!is_ours()) return engines_.front()->open_lane(options);
+  return guarded([&]() -> Result<std::unique_ptr<Lane>> {
+    auto lane = std::make_unique<PolicyLane>(shared_from_this(), options);
+    const std::unique_lock lock(lanes_mutex_);
+    if (stopped_.load(std::memory_order_seq_cst)) {  // [S]
+      lane->close();
+      return fail_stopped(name());
+    }
+    lanes_.push_back(lane.get());
+    return lane;
+  });
+}
+
+void PolicyEngine::forget(PolicyLane& lane) noexcept {
+  const std::unique_lock lock(lanes_mutex_);
+  std::erase(lanes_, &lane);
+}
+
+// The lock keeps the lanes alive and lets a second stop() in, which may be the impatient one. A
+// lane that is being opened either sees [S] or is in the list by the time the lock is had.
+void PolicyEngine::stop(Stop how) noexcept {
+  stopped_.store(true, std::memory_order_seq_cst);  // [S]
+  if (!is_ours()) return engines_.front()->stop(how);
+  const std::shared_lock lock(lanes_mutex_);
+  for (PolicyLane* lane : lanes_) lane->close();
+  if (how == Stop::cancel)
+    for (PolicyLane* lane : lanes_) lane->cancel();
+  for (PolicyLane* lane : lanes_) lane->drain();
+}
+
+Result<std::shared_ptr<PolicyEngine>> make_auto_engine(std::vector<std::shared_ptr<Engine>> engines,
+                                                       Calibration calibration,
+                                                       PolicyOptions options) {
+  if (engines.empty() || engines.size() > kMaxPolicyEngines)
+    return fail(Code::invalid_argument,
+                fmt::format("a policy over {} engines: 1 to {} are possible", engines.size(),
+                            kMaxPolicyEngines));
+  std::set<std::string_view> names;
+  for (const auto& engine : engines) {
+    if (engine == nullptr) return fail(Code::invalid_argument, "a policy: an engine is null");
+    if (!names.insert(engine->name()).second)
+      return fail(Code::invalid_argument,
+                  fmt::format("a policy: engine '{}' is there twice", engine->name()));
+  }
+  return guarded([&]() -> Result<std::shared_ptr<PolicyEngine>> {
+    return std::make_shared<PolicyEngine>(std::move(engines), std::move(calibration),
+                                          std::move(options));
+  });
+}
+
+Result<std::shared_ptr<Engine>> make_policy_engine(std::vector<std::shared_ptr<Engine>> engines,
+                                                   Calibration calibration, PolicyOptions options) {
+  return make_auto_engine(std::move(engines), std::move(calibration), std::move(options));
+}
+
+}  // namespace gantry

@@ -1,0 +1,102 @@
+#pragma once  // engine/policy/policy_engine.hpp: the engine "auto", which passes moves on.
+
+#include <mutex>
+#include <shared_mutex>
+
+#include "base/clock.hpp"
+#include "base/fork.hpp"
+#include "engine/policy/free_cpus.hpp"
+#include "engine/policy/policy.hpp"
+#include "engine/policy/watcher.hpp"
+#include "engine/tally.hpp"
+
+namespace gantry {
+
+class PolicyLane;
+
+/// Bytes per engine.
+using EngineBytes = std::array<Bytes, kMaxPolicyEngines>;
+
+class PolicyEngine final : public Engine, public std::enable_shared_from_this<PolicyEngine> {
+ public:
+  PolicyEngine(std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,
+               PolicyOptions options);
+  ~PolicyEngine() override;
+
+  std::string_view name() const noexcept override { return "auto"; }
+  Capabilities capabilities() const override;
+  Limits limits() const noexcept override { return engines_.front()->limits(); }
+  Cost cost() const noexcept override { return engines_.front()->cost(); }
+  Bytes load() const noexcept override { return load_.load(std::memory_order_relaxed); }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  void stop(Stop how) noexcept override;
+  EngineReport report() const noexcept override { return tally_.report(); }
+
+  /// From now on chooses by this one.
+  void use(Calibration calibration);
+  [[nodiscard]] Calibration calibration() const { return policy().calibration(); }
+
+  // For its lanes; from any thread.
+
+  [[nodiscard]] const Policy& policy() const noexcept {
+    return *policy_.load(std::memory_order_acquire);  // [P]
+  }
+  /// Before a move of so many bytes is chosen for: has the first large one wait for a calibration.
+  void consider_calibrating(Bytes bytes) noexcept {
+    if (bytes >= kWorthCalibrating && !considered_.load(std::memory_order_relaxed)) [[unlikely]]
+      slow_calibrate();
+  }
+  /// `own`: what the asking lane has on the way in each engine.
+  [[nodiscard]] Situation situation(Bytes bytes, Use use, const EngineBytes& own) const noexcept;
+  [[nodiscard]] Explanation explain(const Move& move, Use use, const EngineBytes& own) const;
+  [[nodiscard]] Engine& engine(std::size_t index) const noexcept { return *engines_[index]; }
+  [[nodiscard]] std::size_t engine_count() const noexcept { return engines_.size(); }
+  /// False in a child that was forked off: the engines' threads are the parent's.
+  [[nodiscard]] bool is_ours() const noexcept { return maker_.is_this(); }
+  /// It takes no moves, now and for ever: nobody need try it again.
+  void rule_out(std::size_t engine) noexcept {
+    ruled_out_[engine].store(true, std::memory_order_relaxed);  // a hint
+  }
+  [[nodiscard]] Tally& tally() noexcept { return tally_; }
+  [[nodiscard]] Watcher& watcher() noexcept { return watcher_; }
+  /// Threads of an engine begin to work for us, or have just ended, and are awake.
+  void note_awake() noexcept {
+    awake_ns_.store(monotonic_ns(), std::memory_order_relaxed);  // a guess, as FreeCpus is
+  }
+  void add_load(Bytes bytes) noexcept { load_.fetch_add(bytes, std::memory_order_relaxed); }
+  void drop_load(Bytes bytes) noexcept { load_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void forget(PolicyLane& lane) noexcept;
+
+  static constexpr Bytes kWorthCalibrating = Bytes{1} << 20;
+
+ private:
+  void slow_calibrate() noexcept;
+  [[nodiscard]] std::vector<Member> members() const;
+  [[nodiscard]] Waiting waiting_for(std::size_t engine, const Move& move, Use use) const;
+
+  std::vector<std::shared_ptr<Engine>> engines_;
+  PolicyOptions options_;
+  MakerProcess maker_;
+  Tally tally_{CopyEngine::inline_};
+  std::atomic<std::uint64_t> awake_ns_{0};
+  mutable FreeCpus free_cpus_;
+  std::atomic<Bytes> load_{0};  // relaxed: a hint
+  // Pair [P]: a policy is written before it is shown. Those before it are kept: a submitter may
+  // still look at one, and there are few in a process's life.
+  std::atomic<const Policy*> policy_{nullptr};
+  std::mutex policies_mutex_;
+  std::vector<std::unique_ptr<const Policy>> policies_;
+  std::atomic<bool> considered_{false};  // relaxed: exchange() alone decides who calibrates
+  std::array<std::atomic<bool>, kMaxPolicyEngines> ruled_out_{};
+  std::atomic<bool> stopped_{false};  // pair [S]: stop() and open_lane()
+  std::shared_mutex lanes_mutex_;     // a lane in it lives for as long as it is held
+  std::vector<PolicyLane*> lanes_;
+  mutable std::mutex asked_mutex_;
+  mutable std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> asked_;  // for explain() alone
+  Watcher watcher_;
+};
+
+[[nodiscard]] Result<std::shared_ptr<PolicyEngine>> make_auto_engine(
+    std::vector<std::shared_ptr<Engine>> engines, Calibration calibration, PolicyOptions options);
+
+}  // namespace gantry

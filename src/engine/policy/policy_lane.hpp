@@ -1,0 +1,42 @@
+#pragma once  // engine/policy/policy_lane.hpp: a lane of the engine "auto".
+
+#include "engine/policy/route_queue.hpp"
+
+namespace gantry {
+
+/// Waiting is left to the lanes that execute: each knows best when it ends. Moves end when somebody
+/// looks (submits, polls, waits, asks for an outcome), or the watcher, where somebody sleeps on the
+/// lane's own descriptor or word.
+class PolicyLane final : public Lane, private Watched {
+ public:
+  PolicyLane(std::shared_ptr<PolicyEngine> engine, const LaneOptions& options);
+  ~PolicyLane() override;
+
+  using Lane::submit;
+  Result<Ticket> submit(std::span<const Move> batch, Use use) override;
+  std::size_t poll() override;
+  Outcome outcome(Ticket ticket) const noexcept override;
+  Outcome wait(Ticket ticket, Deadline deadline, Waiting waiting) override;
+  void cancel() noexcept override;
+  Result<int> event_descriptor() override;
+  Result<const std::atomic<std::uint32_t>*> progress_word() override;
+  Explanation explain(const Move& move, Use use) const override;
+
+  // For the engine's stop().
+  void close() noexcept;  ///< Takes no more moves.
+  void drain() noexcept;  ///< Waits for those that it took.
+
+ private:
+  [[nodiscard]] Result<Ticket> submit_small(const Move& move, Use use);
+  [[nodiscard]] Result<Ticket> slow_submit(std::span<const Move> batch, Use use);
+  [[nodiscard]] Result<void> make_room(RouteQueue::Lock& lock, std::size_t moves);
+  [[nodiscard]] Result<void> be_watched();
+  void look() noexcept override;
+
+  std::shared_ptr<PolicyEngine> engine_;
+  LaneOptions options_;
+  bool closed_ = false;       // under the queue's lock
+  mutable RouteQueue queue_;  // looking at a ticket takes in what has ended meanwhile
+};
+
+}  // namespace gantry

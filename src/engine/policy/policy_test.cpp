@@ -1,0 +1,263 @@
+#include "engine/policy/policy.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace gantry {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using enum Move::Kind;
+
+constexpr Bytes kKiB = Bytes{1} << 10;
+constexpr Bytes kMiB = Bytes{1} << 20;
+constexpr std::size_t kInline = 0, kThread = 1, kDsa = 2;
+
+const std::vector<Move::Kind> kAllKinds{copy, fill, compare, crc32c, copy_crc32c, dual_copy};
+
+EngineCosts costs_of(std::string name, double start_ns, double queued_start_ns, double caller_ns,
+                     double bytes_per_ns) {
+  EngineCosts costs{std::move(name), false, {}};
+  for (Bytes bytes = 64; bytes <= 256 * kMiB; bytes *= 4) {
+    const double moving = static_cast<double>(bytes) / bytes_per_ns;
+    costs.points.push_back({bytes, start_ns + moving, queued_start_ns + moving,
+                            caller_ns > 0 ? caller_ns : start_ns + moving});
+  }
+  return costs;
+}
+
+// inline 10 B/ns; thread 12 B/ns (a waiter helps) and 20 us late; dsa 30 B/ns and 1.2 us late.
+Calibration calibration() {
+  Calibration all;
+  all.source = Calibration::Source::full;
+  all.streaming_from = 16 * kMiB;
+  all.cache_share = 4 * kMiB;
+  all.engines = {costs_of("inline", 30, 30, 0, 10), costs_of("thread", 20'000, 2'000, 1'000, 12),
+                 costs_of("dsa", 1'200, 300, 250, 30)};
+  return all;
+}
+
+Policy policy_over(std::size_t engines) {
+  const std::vector<Member> all{{"inline", CopyEngine::inline_, kAllKinds, 64},
+                                {"thread", CopyEngine::thread, kAllKinds, 64},
+                                {"dsa", CopyEngine::dsa, {copy, fill, crc32c}, 64}};
+  return Policy(calibration(), {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(engines)});
+}
+
+// Nothing is read: a policy looks at addresses, not at what is there.
+Move move_of(Bytes bytes, Move::Kind kind = copy) {
+  Move move;
+  move.kind = kind;
+  move.bytes = bytes;
+  move.resident = true;
+  return move;
+}
+
+Situation situation_of(Use use) {
+  Situation situation;
+  situation.use = use;
+  return situation;
+}
+
+// ---- the table -----------------------------------------------------------------------------
+
+struct Row {
+  const char* what;
+  std::size_t engines;
+  Use use;
+  Move move;
+  void (*change)(Situation&, Move&);
+  std::size_t expected;
+};
+void PrintTo(const Row& row, std::ostream* out) {
+  *out << row.what;
+}
+constexpr auto kAsIs = [](Situation&, Move&) {};
+
+class PolicyTable : public ::testing::TestWithParam<Row> {};
+
+TEST_P(PolicyTable, Chooses) {
+  const Row& row = GetParam();
+  const Policy policy = policy_over(row.engines);
+  Situation situation = situation_of(row.use);
+  Move move = row.move;
+  row.change(situation, move);
+  EXPECT_EQ(policy.choose({&move, 1}, situation).engine, row.expected);
+}
+
+const Row kTable[] = {
+    {"small, awaited", 3, Use::synchronous, move_of(64), kAsIs, kInline},
+    {"small, queued", 3, Use::queued, move_of(64), kAsIs, kInline},
+    {"8 KiB, awaited: the device starts too late", 3, Use::synchronous, move_of(8 * kKiB), kAsIs,
+     kInline},
+    {"64 KiB, awaited: the device is sooner", 3, Use::synchronous, move_of(64 * kKiB), kAsIs, kDsa},
+    {"256 KiB, awaited, no device: waking costs more", 2, Use::synchronous, move_of(256 * kKiB),
+     kAsIs, kInline},
+    {"64 MiB, awaited, no device: help gains", 2, Use::synchronous, move_of(64 * kMiB), kAsIs,
+     kThread},
+    {"16 MiB, queued, no device: frees the caller", 2, Use::queued, move_of(16 * kMiB), kAsIs,
+     kThread},
+    {"the same, and no CPU is free", 2, Use::queued, move_of(16 * kMiB),
+     [](Situation& s, Move&) { s.free_cpus = 0; }, kInline},
+    {"64 MiB, awaited, and no CPU is free", 2, Use::synchronous, move_of(64 * kMiB),
+     [](Situation& s, Move&) { s.free_cpus = 0; }, kInline},
+    {"64 KiB, awaited, the device busy with 64 MiB", 3, Use::synchronous, move_of(64 * kKiB),
+     [](Situation& s, Move&) { s.ahead[kDsa] = 64 * kMiB; }, kInline},
+    {"64 MiB, queued, the device busy with 256 MiB", 3, Use::queued, move_of(64 * kMiB),
+     [](Situation& s, Move&) { s.ahead[kDsa] = 256 * kMiB; }, kThread},
+    {"24 KiB, awaited, aligned", 3, Use::synchronous, move_of(24 * kKiB), kAsIs, kDsa},
+    {"24 KiB, awaited, not aligned", 3, Use::synchronous, move_of(24 * kKiB),
+     [](Situation&, Move& m) { m.source = reinterpret_cast<const std::byte*>(1); }, kInline},
+    {"24 KiB, awaited, pages unknown", 3, Use::synchronous, move_of(24 * kKiB),
+     [](Situation&, Move& m) { m.resident = false; }, kInline},
+    {"a kind that the device has not", 3, Use::synchronous, move_of(64 * kKiB, compare), kAsIs,
+     kInline},
+    {"64 MiB CRC, awaited, no device: nobody could help", 2, Use::synchronous,
+     move_of(64 * kMiB, crc32c), kAsIs, kInline},
+    {"64 MiB CRC, queued, no device", 2, Use::queued, move_of(64 * kMiB, crc32c), kAsIs, kThread},
+    {"64 KiB, awaited, the device refused", 3, Use::synchronous, move_of(64 * kKiB),
+     [](Situation& s, Move&) { s.refused[kDsa] = true; }, kInline},
+    {"all but the device refused", 3, Use::synchronous, move_of(64),
+     [](Situation& s, Move&) { s.refused[kInline] = s.refused[kThread] = true; }, kDsa},
+};
+INSTANTIATE_TEST_SUITE_P(Rows, PolicyTable, ::testing::ValuesIn(kTable));
+
+// ---- what holds for all sizes --------------------------------------------------------------
+
+// By its own predictions, which is all that a policy can promise.
+TEST(Policies, AreNeverATenthBehindTheBestEngine) {
+  const Policy policy = policy_over(3);
+  for (const Use use : {Use::synchronous, Use::queued})
+    for (Bytes bytes = 64; bytes <= 1024 * kMiB; bytes += bytes / 3) {
+      const Move move = move_of(bytes);
+      const Verdicts verdicts = policy.weigh({&move, 1}, situation_of(use));
+      const auto best =
+          std::min({verdicts[0].predicted_ns, verdicts[1].predicted_ns, verdicts[2].predicted_ns});
+      const Choice choice = policy.choose({&move, 1}, situation_of(use));
+      EXPECT_LE(verdicts[choice.engine].predicted_ns, best * 1.1)
+          << bytes << " bytes, " << to_string(use);
+    }
+}
+
+TEST(Policies, CallSmallOnlyWhatTheFirstEngineTakes) {
+  for (const std::size_t engines : {1, 2, 3}) {
+    const Policy policy = policy_over(engines);
+    for (const Use use : {Use::synchronous, Use::queued})
+      for (Bytes bytes = 1; bytes <= 1024 * kMiB; bytes += bytes / 4 + 1) {
+        const Move move = move_of(bytes);
+        if (!policy.is_small(bytes, use)) break;
+        EXPECT_EQ(policy.choose({&move, 1}, situation_of(use)).engine, kInline) << bytes;
+      }
+  }
+}
+
+TEST(Policies, OverOneEngineNeverChoose) {
+  const Policy policy = policy_over(1);
+  EXPECT_TRUE(policy.is_small(1024 * kMiB, Use::queued));
+}
+
+TEST(Policies, CloseToTheFirstPreferIt) {
+  Calibration close = calibration();
+  close.engines = {costs_of("inline", 30, 30, 0, 10), costs_of("thread", 30, 30, 20, 10.4)};
+  const Policy policy(close, {{"inline", CopyEngine::inline_, kAllKinds, 64},
+                              {"thread", CopyEngine::thread, kAllKinds, 64}});
+  EXPECT_TRUE(policy.is_small(256 * kMiB, Use::synchronous));
+}
+
+TEST(Policies, WeighABatchAsAWhole) {
+  const Policy policy = policy_over(3);
+  const std::vector<Move> batch(32, move_of(16 * kKiB));
+  EXPECT_EQ(policy.choose({batch.data(), 1}, situation_of(Use::synchronous)).engine, kInline);
+  EXPECT_EQ(policy.choose(batch, situation_of(Use::synchronous)).engine, kDsa);
+}
+
+TEST(Policies, EstimateWhatWasNotMeasured) {
+  const Policy policy(default_calibration(32 * kMiB, 2),
+                      {{"inline", CopyEngine::inline_, kAllKinds, 64},
+                       {"thread", CopyEngine::thread, kAllKinds, 64}});
+  EXPECT_TRUE(policy.is_small(64 * kKiB, Use::queued));
+  const Move large = move_of(64 * kMiB);
+  EXPECT_EQ(policy.choose({&large, 1}, situation_of(Use::queued)).engine, kThread);
+  EXPECT_EQ(policy.choose({&large, 1}, situation_of(Use::synchronous)).engine, kInline);
+}
+
+// ---- the cache -----------------------------------------------------------------------------
+
+TEST(Policies, ResolveTheCacheBySizeAndReader) {
+  const Policy policy = policy_over(1);
+  const auto resolved = [&](CacheUse wish, Bytes bytes) {
+    Move move = move_of(bytes);
+    move.cache = wish;
+    return policy.cache_for(move);
+  };
+  EXPECT_EQ(resolved(CacheUse::automatic, 16 * kMiB - 1), CacheUse::reader_soon);
+  EXPECT_EQ(resolved(CacheUse::automatic, 16 * kMiB), CacheUse::streaming);
+  EXPECT_EQ(resolved(CacheUse::streaming, 64), CacheUse::streaming);
+  EXPECT_EQ(resolved(CacheUse::reader_soon, 4 * kMiB), CacheUse::reader_soon);
+  EXPECT_EQ(resolved(CacheUse::reader_soon, 8 * kMiB),
+            CacheUse::reader_soon);  // streaming is slower
+  EXPECT_EQ(resolved(CacheUse::reader_soon, 64 * kMiB), CacheUse::streaming);  // the share is 4 MiB
+}
+
+TEST(Policies, NeverStreamWhereThatGainsNothing) {
+  Calibration flat = calibration();
+  flat.streaming_from = 0;
+  const Policy policy(flat, {{"inline", CopyEngine::inline_, kAllKinds, 64}});
+  EXPECT_EQ(policy.cache_for(move_of(1024 * kMiB)), CacheUse::reader_soon);
+}
+
+// ---- saying why ----------------------------------------------------------------------------
+
+TEST(Policies, ExplainWhatTheyChoose) {
+  const Policy policy = policy_over(3);
+  for (const Use use : {Use::synchronous, Use::queued})
+    for (Bytes bytes = 64; bytes <= 1024 * kMiB; bytes *= 2) {
+      const Move move = move_of(bytes);
+      const Explanation said = policy.explain(move, situation_of(use));
+      const Choice choice = policy.choose({&move, 1}, situation_of(use));
+      EXPECT_EQ(said.candidates[choice.engine].engine, to_string(said.engine));
+      EXPECT_EQ(said.predicted, said.candidates[choice.engine].predicted);
+      EXPECT_EQ(said.cache, choice.cache);
+      EXPECT_FALSE(said.reasons.empty());
+    }
+}
+
+TEST(Policies, SayWhatWeighs) {
+  const Policy policy = policy_over(3);
+  Situation busy = situation_of(Use::synchronous);
+  busy.free_cpus = 0;
+  busy.ahead[kDsa] = 64 * kMiB;
+  Move move = move_of(kMiB, copy);
+  move.resident = false;
+  const Explanation said = policy.explain(move, busy);
+  EXPECT_THAT(said.candidates[kThread].why, HasSubstr("no CPU is free"));
+  EXPECT_THAT(said.candidates[kDsa].why, HasSubstr("until what is ahead has been done"));
+  EXPECT_THAT(said.candidates[kDsa].why, HasSubstr("pages that may be missing"));
+  const Explanation refused = policy.explain(move_of(kMiB, compare), busy);
+  EXPECT_FALSE(refused.candidates[kDsa].possible);
+  EXPECT_THAT(refused.candidates[kDsa].why, HasSubstr("compare"));
+  EXPECT_THAT(refused.text(), HasSubstr("not possible"));
+}
+
+TEST(Policies, SayWhetherAnythingWasMeasured) {
+  const Policy policy(default_calibration(0, 2), {{"inline", CopyEngine::inline_, kAllKinds, 64}});
+  const Explanation said = policy.explain(move_of(64), situation_of(Use::queued));
+  EXPECT_THAT(said.reasons, Contains(HasSubstr("nothing was measured")));
+  EXPECT_THAT(said.text(), HasSubstr("inline engine, temporal stores"));
+}
+
+// ---- break-even sizes ----------------------------------------------------------------------
+
+TEST(BreakEven, IsWhereAllMeasuredSizesAboveGain) {
+  const Calibration measured = calibration();
+  EXPECT_EQ(break_even(measured, "dsa", Use::synchronous), 64 * kKiB);
+  EXPECT_EQ(break_even(measured, "thread", Use::synchronous), 4 * kMiB);
+  EXPECT_EQ(break_even(measured, "warp", Use::queued), std::nullopt);
+  Calibration outlier = measured;
+  outlier.engines[2].points.back().synchronous_ns *= 100;
+  EXPECT_EQ(break_even(outlier, "dsa", Use::synchronous), std::nullopt);
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,237 @@
+#include "engine/policy/route_queue.hpp"
+
+#include <algorithm>
+
+#include "engine/execute.hpp"
+
+namespace gantry {
+
+RouteQueue::RouteQueue(PolicyEngine& engine, std::size_t depth)
+    : engine_(engine), entries_(depth), batch_(depth) {}
+
+// ---- in ------------------------------------------------------------------------------------
+
+Ticket RouteQueue::add_over(const Move& move, const Completion& completion) noexcept {
+  if (move.completion != nullptr) *move.completion = completion;
+  engine_.tally().count(completion);
+  started_ = given() + 1;
+  given_.store(started_, std::memory_order_relaxed);  // see given()
+  progress_.retire(completion.outcome);
+  progress_.announce();
+  return Ticket{started_};
+}
+
+Ticket RouteQueue::add(std::span<const Move> batch, Use use) noexcept {
+  std::uint64_t ticket = given();
+  Bytes bytes = 0;
+  for (const Move& move : batch) {
+    Entry& added = entry(++ticket);
+    added.move = move;
+    added.completion = {};
+    added.use = use;
+    added.state = State::waiting;
+    added.cancelled = false;
+    added.group = batch.size();
+    bytes += move.bytes;
+  }
+  engine_.add_load(bytes);
+  given_.store(ticket, std::memory_order_relaxed);  // see given()
+  return Ticket{ticket};
+}
+
+// ---- on ------------------------------------------------------------------------------------
+
+std::size_t RouteQueue::drive(Lock& lock) noexcept {
+  std::size_t ended = 0;
+  do ended += collect();
+  while (start_next(lock));
+  return ended;
+}
+
+bool RouteQueue::start_next(Lock& lock) noexcept {
+  if (handing_over_ || started_ == given()) return false;  // I3
+  Group group = next_group();
+  if (entry(group.first).cancelled) {
+    end_unbegun(group, Cause::cancelled);
+    return true;
+  }
+  const std::size_t engine = choose(group);
+  if (group.fenced && must_wait(group, engine)) return false;  // I2
+  if (group.refused || (engine == 0 && group.bytes <= kUnitBytes))
+    run_here(group);
+  else
+    hand_over(group, engine, lock);
+  return true;
+}
+
+RouteQueue::Group RouteQueue::next_group() noexcept {
+  Group group{started_ + 1, entry(started_ + 1).group};
+  for (std::size_t i = 0; i < group.count; ++i) {
+    batch_[i] = entry(group.first + i).move;
+    group.bytes += batch_[i].bytes;
+    group.fenced = group.fenced || batch_[i].fence;
+  }
+  return group;
+}
+
+std::size_t RouteQueue::choose(Group& group) noexcept {
+  const Policy& policy = engine_.policy();
+  const Use use = entry(group.first).use;
+  std::size_t engine = 0;
+  if (engine_.is_ours() && !(group.count == 1 && policy.is_small(group.bytes, use))) {
+    Situation situation = engine_.situation(group.bytes, use, own_);
+    for (std::size_t i = 0; i < refused_.size(); ++i)
+      situation.refused[i] = situation.refused[i] || refused_[i];
+    engine = policy.choose({batch_.data(), group.count}, situation).engine;
+  }
+  for (std::size_t i = 0; i < group.count; ++i) batch_[i].cache = policy.cache_for(batch_[i]);
+  group.refused = refused_[engine];  // it takes none but what nobody takes
+  return engine;
+}
+
+bool RouteQueue::must_wait(const Group& group, std::size_t engine) noexcept {
+  for (std::uint64_t ticket = progress_.ended() + 1; ticket < group.first; ++ticket) {
+    const Entry& before = entry(ticket);
+    if (!is_over(before) && (engine == 0 || before.engine != engine)) return true;
+  }
+  return false;
+}
+
+// In the calling thread, under the lock: short, or nobody else would.
+void RouteQueue::run_here(const Group& group) noexcept {
+  bool failed = false;
+  for (std::size_t i = 0; i < group.count; ++i) {
+    const Move& move = batch_[i];
+    Entry& running = entry(group.first + i);
+    running.completion =
+        move.fence && failed
+            ? not_begun(move, CopyEngine::inline_, Cause::abandoned)
+            : completion_of(execute(move, move.cache, true), move, CopyEngine::inline_, move.cache);
+    failed = failed || running.completion.outcome == Outcome::failed;
+    running.state = State::over;
+  }
+  started_ += group.count;
+}
+
+void RouteQueue::end_unbegun(const Group& group, Cause cause) noexcept {
+  for (std::size_t i = 0; i < group.count; ++i) {
+    Entry& unbegun = entry(group.first + i);
+    unbegun.completion = not_begun(unbegun.move, CopyEngine::inline_, cause);
+    unbegun.state = State::over;
+  }
+  started_ += group.count;
+}
+
+void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) noexcept {
+  for (std::size_t i = 0; i < group.count; ++i)
+    batch_[i].completion = &entry(group.first + i).completion;
+  const std::uint64_t cancels = cancels_;
+  const Use use = entry(group.first).use;
+  handing_over_ = true;  // I3: batch_ and the group's entries are ours until we say otherwise
+  lock.unlock();
+  const auto last = submit_to(engine, {batch_.data(), group.count}, use, lock);
+  handing_over_ = false;
+  if (!last) {  // whatever the reason: this lane does without it
+    refused_[engine] = true;
+    if (last.error().code != Code::out_of_memory) engine_.rule_out(engine);
+    for (std::size_t i = 0; i < group.count; ++i)
+      entry(group.first + i).cancelled = cancels_ != cancels;
+    return;
+  }
+  if (engine != 0) engine_.note_awake();
+  mark_away(group, engine, *last);
+  if (cancels_ != cancels) lanes_[engine]->cancel();  // it may have come just too early
+}
+
+/// Comes without the lock and leaves with it.
+Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> batch, Use use,
+                                     Lock& lock) {
+  const auto locked = [&](Result<Ticket> result) {
+    lock.lock();
+    return result;
+  };
+  // Written by nobody but us (I3).
+  if (lanes_[engine] == nullptr) {
+    auto opened = engine_.engine(engine).open_lane({depth(), LaneOptions::Full::refuse});
+    if (!opened) return locked(tl::unexpected(std::move(opened).error()));
+    lock.lock();
+    lanes_[engine] = std::move(*opened);
+    Watched* const by = watched_by_;
+    lock.unlock();
+    if (by != nullptr)
+      if (auto watched = watch(*lanes_[engine], *by); !watched)
+        return locked(tl::unexpected(std::move(watched).error()));
+  }
+  return locked(lanes_[engine]->submit(batch, use));
+}
+
+void RouteQueue::mark_away(const Group& group, std::size_t engine, Ticket last) noexcept {
+  for (std::size_t i = 0; i < group.count; ++i) {
+    Entry& sent = entry(group.first + i);
+    sent.there = Ticket{static_cast<std::uint64_t>(last) - (group.count - 1 - i)};
+    sent.engine = static_cast<std::uint8_t>(engine);
+    sent.state = State::away;
+  }
+  own_[engine] += group.bytes;
+  started_ += group.count;
+}
+
+// ---- out -----------------------------------------------------------------------------------
+
+bool RouteQueue::is_over(const Entry& entry) const noexcept {
+  return entry.state == State::over ||
+         (entry.state == State::away &&
+          lanes_[entry.engine]->outcome(entry.there) != Outcome::pending);
+}
+
+std::size_t RouteQueue::collect() noexcept {
+  std::size_t ended = 0;
+  while (progress_.ended() < started_ && is_over(entry(progress_.ended() + 1))) {
+    end(entry(progress_.ended() + 1));
+    ++ended;
+  }
+  if (ended > 0) progress_.announce();
+  return ended;
+}
+
+void RouteQueue::end(Entry& entry) noexcept {
+  if (entry.state == State::away) {
+    own_[entry.engine] -= entry.move.bytes;
+    if (entry.engine != 0) engine_.note_awake();
+  }
+  if (entry.move.completion != nullptr) *entry.move.completion = entry.completion;
+  engine_.tally().count(entry.completion);
+  engine_.tally().add_helper_cpu(entry.completion.helper_cpu_ns);
+  engine_.drop_load(entry.move.bytes);
+  progress_.retire(entry.completion.outcome);
+}
+
+RouteQueue::Away RouteQueue::last_away(Ticket ticket) noexcept {
+  std::uint64_t at = std::min(static_cast<std::uint64_t>(ticket), started_);
+  for (; at > progress_.ended(); --at)
+    if (const Entry& sent = entry(at); sent.state == State::away && !is_over(sent))
+      return {lanes_[sent.engine].get(), sent.there};
+  return {};
+}
+
+// ---- besides -------------------------------------------------------------------------------
+
+void RouteQueue::cancel_waiting() noexcept {
+  ++cancels_;
+  std::uint64_t ticket = started_ + 1;
+  if (handing_over_) ticket += entry(ticket).group;  // those begin; the lane's cancel() is for them
+  for (; ticket <= given(); ++ticket) entry(ticket).cancelled = true;
+}
+
+RouteQueue::Lanes RouteQueue::open_lanes() const noexcept {
+  Lanes open{};
+  for (std::size_t i = 0; i < lanes_.size(); ++i) open[i] = lanes_[i].get();
+  return open;
+}
+
+Result<void> RouteQueue::watch(Lane& lane, Watched& by) {
+  return lane.event_descriptor().and_then(
+      [&](int event) { return engine_.watcher().add(event, by); });
+}
+
+}  // namespace gantry

@@ -1,0 +1,358 @@
+#include "engine/thread/core.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/cpu.hpp"
+#include "base/futex.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr double kWorthHelping = 1.1;  // below, the waiter's CPU buys next to nothing
+// A worker looks for more before it parks, about as long as being woken would take.
+constexpr std::uint64_t kLookNs = 40'000;
+constexpr int kLooks = 16;  // between two readings of the clock
+constexpr Ticket kAny{std::numeric_limits<std::uint64_t>::max()};
+
+}  // namespace
+
+ThreadCore::ThreadCore(const ThreadOptions& options, NodeGroups::NodeOf node_of)
+    : groups_(options.workers, node_of),
+      streaming_from_(options.streaming_from != 0 ? options.streaming_from
+                                                  : std::numeric_limits<Bytes>::max()),
+      catch_faults_(options.catch_faults),
+      helping_gain_(options.helping_gain),
+      scheduler_(groups_.count()) {}
+
+Result<std::shared_ptr<ThreadCore>> ThreadCore::make(const ThreadOptions& options,
+                                                     NodeGroups::NodeOf node_of) {
+  return guarded([&]() -> Result<std::shared_ptr<ThreadCore>> {
+    auto core = std::make_shared<ThreadCore>(options, node_of);
+    GANTRY_TRY(core->start(options));
+    return core;
+  });
+}
+
+Result<void> ThreadCore::start(const ThreadOptions& options) {
+  workers_.reserve(options.workers.size());
+  for (const WorkerPlace& place : options.workers) {
+    workers_.push_back(std::make_unique<Worker>(groups_.of_node(place.node)));
+    Worker& worker = *workers_.back();
+    GANTRY_TRY(worker.start(place, [this, &worker] { work(worker); }));
+  }
+  return {};
+}
+
+ThreadCore::~ThreadCore() {
+  if (is_here())
+    end_workers();
+  else
+    for (auto& worker : workers_) worker->forget_thread();  // I2
+}
+
+void ThreadCore::end_workers() noexcept {
+  const std::lock_guard joining(join_mutex_);
+  Lock lock(mutex_);
+  quit_ = true;
+  for (Worker* idle = scheduler_.pick_any(); idle != nullptr; idle = scheduler_.pick_any())
+    idle->wake();
+  lock.unlock();
+  for (auto& worker : workers_) worker->join();
+}
+
+// ---- lanes ---------------------------------------------------------------------------------
+
+// Under the lock. Whoever gets an answer above 0 owes an announcement, for which the lane is
+// pinned.
+template <class Change>
+std::size_t ThreadCore::change(LaneSeat& lane, Change change) noexcept {
+  const Bytes undone = lane.moves.undone();
+  const std::uint64_t unended = lane.moves.unended();
+  change(lane.moves);
+  const std::size_t ended =
+      lane.moves.settle([this](const Completion& completion) { tally_.count(completion); });
+  // Relaxed: see the members. Unsigned: the difference may be either way.
+  load_.store(load() + lane.moves.undone() - undone, std::memory_order_relaxed);
+  unended_ += lane.moves.unended() - unended;
+  busy_lanes_ += unsigned{lane.moves.unended() > 0} - unsigned{unended > 0};
+  scheduler_.update(lane);
+  waiting_.store(scheduler_.waiting_lanes(), std::memory_order_relaxed);
+  if (ended > 0) lane.pins.fetch_add(1, std::memory_order_relaxed);  // the lock orders it
+  if (ended > 0 && closed_ && unended_ == 0) {
+    quiet_.fetch_add(1, std::memory_order_relaxed);  // as above
+    futex_wake(quiet_);
+  }
+  return ended;
+}
+
+// Without the lock. The lane may be gone once its pin is.
+void ThreadCore::pay(Debts& debts) noexcept {
+  if (debts.announce != nullptr) {
+    debts.announce->progress.announce();
+    debts.announce->pins.fetch_sub(1, std::memory_order_release);  // [P]
+  }
+  if (debts.wake != nullptr) {
+    wake_ups_.fetch_add(1, std::memory_order_relaxed);
+    debts.wake->wake();
+  }
+  debts = {};
+}
+
+Result<void> ThreadCore::open(LaneSeat& lane) {
+  if (!is_here())
+    return fail(Code::closed, "the thread engine: a forked child has no copy threads",
+                "make an engine in the child");
+  const std::lock_guard lock(mutex_);
+  if (closed_) return fail_stopped("thread");
+  lanes_.push_back(&lane);
+  return {};
+}
+
+void ThreadCore::close(LaneSeat& lane) noexcept {
+  // An announcement is a system call long at the most.
+  while (lane.pins.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // [P]
+  const std::lock_guard lock(mutex_);
+  scheduler_.remove(lane);
+  std::erase(lanes_, &lane);
+}
+
+bool ThreadCore::publish(LaneSeat& lane, std::size_t count, bool alone) noexcept {
+  const std::uint64_t now_ns = monotonic_ns();
+  Debts debts;
+  Lock lock(mutex_);
+  if (closed_) return false;
+  if (unended_ == 0 && !alone) began_idle_ns_ = now_ns;
+  const std::size_t ended = change(lane, [&](LaneQueue& moves) {
+    lane.is_alone = alone;
+    moves.publish(count);
+  });
+  if (ended > 0) debts.announce = &lane;
+  if (!alone) debts.wake = scheduler_.pick_wake();
+  lock.unlock();
+  pay(debts);
+  return true;
+}
+
+void ThreadCore::cancel(LaneSeat& lane) noexcept {
+  Debts debts;
+  Lock lock(mutex_);
+  if (change(lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) debts.announce = &lane;
+  lock.unlock();
+  pay(debts);
+}
+
+void ThreadCore::stop(Engine::Stop how) noexcept {
+  if (!is_here()) return;
+  Lock lock(mutex_);
+  closed_ = true;
+  if (how == Engine::Stop::cancel)
+    for (LaneSeat* lane : lanes_)  // the lock is held: a lane that goes has to wait
+      if (change(*lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) {
+        Debts debts{lane, nullptr};
+        pay(debts);
+      }
+  while (unended_ > 0) {
+    const std::uint32_t seen = quiet_.load(std::memory_order_relaxed);  // changes under the lock
+    lock.unlock();
+    futex_wait(quiet_, seen);
+    lock.lock();
+  }
+  lock.unlock();
+  end_workers();
+}
+
+// ---- units ---------------------------------------------------------------------------------
+
+Unit ThreadCore::take(LaneSeat& lane, Ticket last) noexcept {
+  const auto until = static_cast<std::uint64_t>(last);
+  Unit unit;
+  change(lane, [&](LaneQueue& moves) {
+    const LaneSlot* head = moves.head(until);
+    if (head == nullptr) return;
+    // Two can share a move of more than two least units.
+    const Bytes half = head->move.bytes / 2 / Pace::kLeastUnit * Pace::kLeastUnit;
+    const Bytes share = head->sequential ? kUnitBytes : std::max(half, Pace::kLeastUnit);
+    unit = moves.take(std::min(share, pace_.unit_bytes()), until);
+  });
+  return unit;
+}
+
+ThreadCore::Ran ThreadCore::run(const Unit& unit) const noexcept {
+  const std::uint64_t begin_ns = monotonic_ns();
+  const Executed executed = execute_unit(unit, catch_faults_);
+  return {executed, monotonic_ns() - begin_ns};
+}
+
+std::size_t ThreadCore::finish(LaneSeat& lane, const Unit& unit, const Ran& ran,
+                               std::uint64_t cpu_ns) noexcept {
+  return change(lane, [&](LaneQueue& moves) { moves.finish(unit, ran.executed, cpu_ns); });
+}
+
+bool ThreadCore::is_worth_helping(const LaneSlot& head) const noexcept {
+  if (!head.sequential && helping_gain_ > kWorthHelping) return true;
+  if (head.move.bytes - head.taken <= pace_.wake_up_bytes()) return true;
+  return head.in_flight == 0 && !scheduler_.has_free_worker();  // nobody is at it
+}
+
+std::optional<std::size_t> ThreadCore::help(LaneSeat& lane, Ticket last, Help when) noexcept {
+  Debts debts;
+  Lock lock(mutex_);
+  const LaneSlot* head = lane.moves.head(static_cast<std::uint64_t>(last));
+  if (head == nullptr || (when == Help::when_quicker && !is_worth_helping(*head))) return {};
+  const Unit unit = take(lane, last);
+  ++helpers_;
+  began_idle_ns_ = 0;
+  debts.wake = scheduler_.pick_wake();
+  lock.unlock();
+  pay(debts);
+  const Ran ran = run(unit);
+  tally_.add_helped(ran.executed.bytes_done);
+  lock.lock();
+  --helpers_;
+  const std::size_t ended = finish(lane, unit, ran, 0);
+  if (ended > 0) debts.announce = &lane;
+  debts.wake = scheduler_.pick_wake();
+  lock.unlock();
+  pay(debts);
+  return ended;
+}
+
+// Half of what is left for a worker that is no quicker than this CPU was, and has to come first. It
+// also takes what it copies into caches of its own, out of ours: for a small gain that loses.
+bool ThreadCore::is_worth_calling(Bytes left, const Unit& unit, const Ran& ran) const noexcept {
+  constexpr double kLeastGainNs = 15'000;
+  const double own =
+      static_cast<double>(unit.bytes) / static_cast<double>(std::max(ran.ns, std::uint64_t{1}));
+  const double together = own + std::min(own, pace_.rate());
+  const double gain_ns = static_cast<double>(left) / own - static_cast<double>(left) / together;
+  return gain_ns > std::max(kLeastGainNs, static_cast<double>(pace_.start_ns()));
+}
+
+// Now workers may take from it.
+std::size_t ThreadCore::join_others(LaneSeat& lane) noexcept {
+  return change(lane, [&](LaneQueue&) { lane.is_alone = false; });
+}
+
+void ThreadCore::begin_alone(LaneSeat& lane) noexcept {
+  Debts debts;
+  Lock lock(mutex_);
+  constexpr std::uint64_t kMostAloneNs = 1'000'000;
+  const std::uint64_t until_ns = monotonic_ns() + kMostAloneNs;
+  Bytes at_most = Pace::kLeastUnit;
+  for (bool called = false; !called; at_most = std::min(2 * at_most, pace_.unit_bytes())) {
+    Unit unit;
+    change(lane, [&](LaneQueue& moves) { unit = moves.take(at_most); });
+    if (unit.slot == nullptr) break;  // done, cancelled, or in the hands of another waiter
+    const bool can_share = !unit.slot->sequential;
+    ++helpers_;
+    lock.unlock();
+    const Ran ran = run(unit);
+    tally_.add_helped(ran.executed.bytes_done);
+    lock.lock();
+    --helpers_;
+    if (finish(lane, unit, ran, 0) > 0) debts.announce = &lane;
+    called = (can_share && is_worth_calling(lane.moves.undone(), unit, ran)) ||
+             monotonic_ns() > until_ns;
+    lock.unlock();
+    pay(debts);
+    lock.lock();
+  }
+  // Whatever is left, here or with another waiter who gives it back: from now on workers see it.
+  began_idle_ns_ = lane.moves.unended() > 0 ? monotonic_ns() : 0;
+  if (join_others(lane) > 0) debts.announce = &lane;
+  debts.wake = scheduler_.pick_wake();
+  lock.unlock();
+  pay(debts);
+}
+
+// ---- workers -------------------------------------------------------------------------------
+
+std::uint64_t ThreadCore::count_cpu(std::uint64_t& last_ns) noexcept {
+  const std::uint64_t now_ns = thread_cpu_ns(), spent_ns = now_ns - last_ns;
+  tally_.add_helper_cpu(spent_ns);
+  last_ns = now_ns;
+  return spent_ns;
+}
+
+void ThreadCore::work(Worker& self) noexcept {
+  std::uint64_t cpu_ns = 0;  // of this thread, when it was read last
+  Debts debts;
+  Lock lock(mutex_);
+  for (;;) {
+    if (LaneSeat* lane = scheduler_.take_turn(self.group()))
+      work_on(*lane, lock, debts, cpu_ns);
+    else if (!quit_)
+      look_for_work(self, lock, debts, cpu_ns);
+    else
+      break;
+  }
+  lock.unlock();
+  pay(debts);
+}
+
+// One unit. What it ended is announced when the lock is next let go, so that a unit costs one turn
+// of the lock; and the clock of the thread, a system call, is read once a unit: getting to it is
+// part of what a move costs.
+void ThreadCore::work_on(LaneSeat& lane, Lock& lock, Debts& debts, std::uint64_t& cpu_ns) noexcept {
+  if (const std::uint64_t came_ns = std::exchange(began_idle_ns_, 0); came_ns != 0)
+    pace_.learn_start(monotonic_ns() - came_ns);
+  const Unit unit = take(lane, kAny);
+  const bool helped = helpers_ > 0;
+  debts.wake = scheduler_.pick_wake();
+  lock.unlock();
+  pay(debts);
+  const Ran ran = run(unit);
+  const std::uint64_t spent_ns = count_cpu(cpu_ns);
+  lock.lock();
+  if (ran.executed.cause == Cause::none)
+    pace_.learn_unit(ran.executed.bytes_done, ran.ns, helped || helpers_ > 0);
+  if (finish(lane, unit, ran, spent_ns) > 0) debts.announce = &lane;
+}
+
+void ThreadCore::look_for_work(Worker& self, Lock& lock, Debts& debts,
+                               std::uint64_t& cpu_ns) noexcept {
+  scheduler_.begin_looking();
+  lock.unlock();
+  pay(debts);
+  // Relaxed: a hint; the lock decides.
+  const std::uint64_t until_ns = monotonic_ns() + kLookNs;
+  do {
+    for (int i = 0; i < kLooks && waiting_.load(std::memory_order_relaxed) == 0; ++i) cpu_relax();
+  } while (waiting_.load(std::memory_order_relaxed) == 0 && monotonic_ns() < until_ns);
+  if (waiting_.load(std::memory_order_relaxed) == 0) count_cpu(cpu_ns);
+  lock.lock();
+  scheduler_.end_looking();
+  if (scheduler_.waiting_lanes() > 0 || quit_) return;
+  scheduler_.become_idle(self);
+  lock.unlock();
+  self.park();
+  lock.lock();
+  scheduler_.end_looking();  // it has counted as looking since it was picked
+}
+
+// ---- figures -------------------------------------------------------------------------------
+
+std::chrono::nanoseconds ThreadCore::left(const LaneSeat& lane, Ticket ticket) const noexcept {
+  // A guess is not worth sleeping for a lock: then all that the engine has is taken for the lane's.
+  Lock lock(mutex_, std::try_to_lock);
+  const auto bytes = static_cast<double>(
+      lock ? lane.moves.left_until(static_cast<std::uint64_t>(ticket)) : load());
+  const double workers_each =
+      static_cast<double>(workers_.size()) / (lock ? std::max(1u, busy_lanes_) : 1u);
+  if (lock) lock.unlock();
+  // One unit is one worker's.
+  const double units = std::max(1.0, bytes / static_cast<double>(pace_.unit_bytes()));
+  return std::chrono::nanoseconds(
+      static_cast<std::int64_t>(bytes / (pace_.rate() * std::min(workers_each, units))));
+}
+
+Cost ThreadCore::cost() const noexcept {
+  return {std::chrono::nanoseconds(pace_.start_ns()),
+          pace_.rate() * static_cast<double>(workers_.size())};
+}
+
+}  // namespace gantry

@@ -1,0 +1,129 @@
+#pragma once  // engine/thread/core.hpp: what an engine and its lanes share: workers, turns,
+              // counters.
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "engine/tally.hpp"
+#include "engine/thread/node_groups.hpp"
+#include "engine/thread/pace.hpp"
+#include "engine/thread/scheduler.hpp"
+#include "engine/thread/thread_engine.hpp"
+#include "engine/thread/worker.hpp"
+
+namespace gantry {
+
+// Held by the engine and by each lane; the workers end with the last of them. One lock, held for
+// the bookkeeping of a unit, never while bytes are moved, somebody is woken or sleeps (but for the
+// end).
+//   I1  Every change of a lane's queue is made by change(), which keeps counters and turns right.
+//   I2  In a forked child nothing here is touched but atomics: the lock may be held for ever, and
+//       the workers are not there.
+class ThreadCore {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<ThreadCore>> make(
+      const ThreadOptions& options, NodeGroups::NodeOf node_of = NodeGroups::node_of_page);
+  ThreadCore(const ThreadOptions& options, NodeGroups::NodeOf node_of);
+  ~ThreadCore();
+  ThreadCore(const ThreadCore&) = delete;
+  ThreadCore& operator=(const ThreadCore&) = delete;
+
+  /// False: a forked child's copy.
+  [[nodiscard]] bool is_here() const noexcept { return maker_.is_this(); }
+  [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
+    return resolve_cache(move, streaming_from_);
+  }
+  [[nodiscard]] unsigned near(const Move& move) const noexcept { return groups_.near(move); }
+
+  /// Errors: `closed`.
+  [[nodiscard]] Result<void> open(LaneSeat& lane);
+  /// All its moves have ended.
+  void close(LaneSeat& lane) noexcept;
+
+  /// Takes the staged moves on. False: the engine was stopped.
+  /// `alone`: nobody is woken for them; the caller goes on with begin_alone().
+  [[nodiscard]] bool publish(LaneSeat& lane, std::size_t count, bool alone) noexcept;
+  /// The submitter of a move that it will wait for begins it itself, and calls a worker when that
+  /// gains more time than a worker takes to come: what lies in this CPU's own caches is soonest
+  /// done by it alone. Returns when the
+  /// lane has nothing left to hand out, a worker was called, or a millisecond is over.
+  void begin_alone(LaneSeat& lane) noexcept;
+
+  enum class Help : std::uint8_t { always, when_quicker };
+  /// Executes one unit of the lane's moves up to `last` in the calling thread; answers how many
+  /// moves ended by that. Nothing: there is none to take, or workers do it quicker.
+  std::optional<std::size_t> help(LaneSeat& lane, Ticket last, Help when) noexcept;
+  void cancel(LaneSeat& lane) noexcept;
+  void stop(Engine::Stop how) noexcept;
+
+  [[nodiscard]] std::chrono::nanoseconds left(const LaneSeat& lane, Ticket ticket) const noexcept;
+  [[nodiscard]] Cost cost() const noexcept;
+  [[nodiscard]] Bytes load() const noexcept { return load_.load(std::memory_order_relaxed); }
+  [[nodiscard]] EngineReport report() const noexcept { return tally_.report(); }
+
+  // For tests: how many wake-ups were paid for.
+  [[nodiscard]] std::uint64_t wake_ups() const noexcept {
+    return wake_ups_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  /// What the holder of the lock owes others once it has let it go. Plain; settled by pay().
+  struct Debts {
+    LaneSeat* announce = nullptr;
+    Worker* wake = nullptr;
+  };
+  struct Ran {
+    Executed executed;
+    std::uint64_t ns = 0;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] Result<void> start(const ThreadOptions& options);
+  void work(Worker& self) noexcept;
+  void work_on(LaneSeat& lane, Lock& lock, Debts& debts, std::uint64_t& cpu_ns) noexcept;
+  void look_for_work(Worker& self, Lock& lock, Debts& debts, std::uint64_t& cpu_ns) noexcept;
+  /// CPU time of the calling worker since the last call, which is counted.
+  std::uint64_t count_cpu(std::uint64_t& last_ns) noexcept;
+  void end_workers() noexcept;
+
+  template <class Change>
+  std::size_t change(LaneSeat& lane, Change change) noexcept;
+  [[nodiscard]] Unit take(LaneSeat& lane, Ticket last) noexcept;
+  std::size_t finish(LaneSeat& lane, const Unit& unit, const Ran& ran,
+                     std::uint64_t cpu_ns) noexcept;
+  [[nodiscard]] Ran run(const Unit& unit) const noexcept;
+  void pay(Debts& debts) noexcept;
+  std::size_t join_others(LaneSeat& lane) noexcept;
+  [[nodiscard]] bool is_worth_calling(Bytes left, const Unit& unit, const Ran& ran) const noexcept;
+  [[nodiscard]] bool is_worth_helping(const LaneSlot& head) const noexcept;
+
+  const MakerProcess maker_;
+  const NodeGroups groups_;
+  const Bytes streaming_from_;
+  const bool catch_faults_;
+  const double helping_gain_;
+  Pace pace_;
+  Tally tally_{CopyEngine::thread};
+  std::atomic<Bytes> load_{0};              // written under the lock; relaxed: a figure by itself
+  std::atomic<std::uint64_t> wake_ups_{0};  // relaxed, as above
+  std::atomic<unsigned> waiting_{0};  // lanes with something to hand out: a hint for those who look
+  std::atomic<std::uint32_t> quiet_{0};  // changes when nothing is left of a stopped engine
+
+  mutable std::mutex mutex_;  // guards the following, and the queues of all lanes
+  Scheduler scheduler_;
+  std::vector<LaneSeat*> lanes_;
+  std::uint64_t unended_ = 0;        // moves
+  unsigned busy_lanes_ = 0;          // with moves that have not ended
+  unsigned helpers_ = 0;             // executing now
+  std::uint64_t began_idle_ns_ = 0;  // when a move came to an idle engine; 0: somebody began it
+  bool closed_ = false;
+  bool quit_ = false;
+
+  std::mutex join_mutex_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,77 @@
+#include "engine/thread/scheduler.hpp"
+
+#include "base/assert.hpp"
+
+namespace gantry {
+
+void Scheduler::append(LaneSeat& lane, int group) noexcept {
+  List& list = lists_[static_cast<std::size_t>(group)];
+  lane.group_ = group;
+  lane.next_ = nullptr;
+  lane.previous_ = list.last;
+  (list.last != nullptr ? list.last->next_ : list.first) = &lane;
+  list.last = &lane;
+  ++listed_;
+}
+
+void Scheduler::remove(LaneSeat& lane) noexcept {
+  if (lane.group_ == LaneSeat::kNoGroup) return;
+  List& list = lists_[static_cast<std::size_t>(lane.group_)];
+  (lane.previous_ != nullptr ? lane.previous_->next_ : list.first) = lane.next_;
+  (lane.next_ != nullptr ? lane.next_->previous_ : list.last) = lane.previous_;
+  lane.group_ = LaneSeat::kNoGroup;
+  --listed_;
+}
+
+void Scheduler::update(LaneSeat& lane) noexcept {
+  const LaneSlot* head = lane.moves.head();
+  const int group =
+      head != nullptr && !lane.is_alone ? static_cast<int>(head->node) : LaneSeat::kNoGroup;
+  if (group == lane.group_) return;  // keeps its place
+  remove(lane);
+  if (group != LaneSeat::kNoGroup) append(lane, group);
+}
+
+LaneSeat* Scheduler::take_turn(unsigned group) noexcept {
+  for (std::size_t i = 0; i < lists_.size(); ++i) {
+    LaneSeat* lane = lists_[(group + i) % lists_.size()].first;
+    if (lane == nullptr) continue;
+    remove(*lane);  // update(), after the unit was taken, puts it at the end
+    return lane;
+  }
+  return nullptr;
+}
+
+void Scheduler::become_idle(Worker& worker) noexcept {
+  List& list = lists_[worker.group()];
+  worker.prepare_to_park();
+  worker.next_idle = list.idle;
+  list.idle = &worker;
+  ++idle_;
+}
+
+Worker* Scheduler::pop_idle(List& list) noexcept {
+  Worker* worker = list.idle;
+  if (worker == nullptr) return nullptr;
+  list.idle = worker->next_idle;
+  GANTRY_ASSERT(idle_ > 0);
+  --idle_;
+  ++looking_;
+  return worker;
+}
+
+Worker* Scheduler::pick_wake() noexcept {
+  if (listed_ <= looking_ || idle_ == 0) return nullptr;  // I2
+  for (List& list : lists_)
+    if (list.first != nullptr)
+      if (Worker* near = pop_idle(list)) return near;
+  return pick_any();
+}
+
+Worker* Scheduler::pick_any() noexcept {
+  for (List& list : lists_)
+    if (Worker* worker = pop_idle(list)) return worker;
+  return nullptr;
+}
+
+}  // namespace gantry

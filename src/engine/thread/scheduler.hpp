@@ -1,0 +1,78 @@
+#pragma once  // engine/thread/scheduler.hpp: which lane is next, and who is woken for it.
+
+#include <atomic>
+#include <vector>
+
+#include "engine/thread/lane_queue.hpp"
+#include "engine/thread/worker.hpp"
+
+namespace gantry {
+
+/// A lane as the engine's core sees it.
+struct LaneSeat {
+  LaneSeat(std::size_t depth, LaneProgress& lane_progress)
+      : progress(lane_progress), moves(depth, lane_progress) {}
+
+  LaneProgress& progress;
+  LaneQueue moves;
+  /// Its submitter has begun by itself and has not called for help: the lane is in no list.
+  bool is_alone = false;
+  /// Threads that still announce what they ended. The lane goes only when there are none. [P]
+  std::atomic<unsigned> pins{0};
+
+ private:
+  friend class Scheduler;
+  static constexpr int kNoGroup = -1;
+  int group_ = kNoGroup;  // in whose list it is
+  LaneSeat* next_ = nullptr;
+  LaneSeat* previous_ = nullptr;
+};
+
+// Lanes that have something to hand out stand in a list of the group of workers near their next
+// move's destination, and go to its end whenever a worker took a unit from them: each gets its
+// turn. A worker whose own list is empty takes from the others. All members under the engine's
+// lock.
+//   I1  A lane stands in a list if and only if its queue has a head and it is not alone, in that of
+//       the head's group.
+//   I2  A worker is either idle, or looking (it will look at the lists before it becomes idle), or
+//       executing and will look then. So while somebody looks for each lane that has something to
+//       hand out nobody has to be woken; else one is. He who finds something looks at this again,
+//       so a large move wakes workers one after another, by each other, not by its submitter.
+class Scheduler {
+ public:
+  explicit Scheduler(unsigned groups) : lists_(groups) {}
+
+  /// Keeps I1 after anything that changed the lane's queue.
+  void update(LaneSeat& lane) noexcept;
+  void remove(LaneSeat& lane) noexcept;
+  /// Whose turn it is for a worker of this group; null: nobody's. Its next turn comes after all
+  /// others'.
+  [[nodiscard]] LaneSeat* take_turn(unsigned group) noexcept;
+  [[nodiscard]] unsigned waiting_lanes() const noexcept { return listed_; }
+
+  void begin_looking() noexcept { ++looking_; }
+  void end_looking() noexcept { --looking_; }
+  void become_idle(Worker& worker) noexcept;
+  /// Whom to wake for what there is; it counts as looking. Null: nobody, or nobody is needed (I2).
+  [[nodiscard]] Worker* pick_wake() noexcept;
+  /// Any idle worker, for the end of the engine.
+  [[nodiscard]] Worker* pick_any() noexcept;
+  /// Somebody would begin at once, or as soon as it is awake.
+  [[nodiscard]] bool has_free_worker() const noexcept { return looking_ > 0 || idle_ > 0; }
+
+ private:
+  struct List {
+    LaneSeat* first = nullptr;
+    LaneSeat* last = nullptr;
+    Worker* idle = nullptr;  // the one that parked last first: its cache is the warmest
+  };
+  void append(LaneSeat& lane, int group) noexcept;
+  [[nodiscard]] Worker* pop_idle(List& list) noexcept;
+
+  std::vector<List> lists_;
+  unsigned listed_ = 0;
+  unsigned looking_ = 0;
+  unsigned idle_ = 0;
+};
+
+}  // namespace gantry

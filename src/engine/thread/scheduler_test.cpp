@@ -1,0 +1,95 @@
+#include "engine/thread/scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/thread/node_groups.hpp"
+
+namespace gantry {
+namespace {
+
+struct TestLane {
+  LaneProgress progress;
+  LaneSeat seat{8, progress};
+
+  void submit(Bytes units, unsigned node = 0) {
+    seat.moves.stage(0, Move::fill(ByteSpan(memory()).first(units), std::byte{}),
+                     CacheUse::reader_soon, node);
+    seat.moves.publish(1);
+  }
+  static std::vector<std::byte>& memory() {
+    static std::vector<std::byte> bytes(64);
+    return bytes;
+  }
+};
+
+TEST(Scheduler, LanesTakeTurnsWhateverTheSizeOfTheirMoves) {
+  Scheduler scheduler(1);
+  TestLane large, small, third;
+  large.submit(20);
+  small.submit(1);
+  third.submit(2);
+  for (TestLane* lane : {&large, &small, &third}) scheduler.update(lane->seat);
+  std::vector<LaneSeat*> turns;
+  while (LaneSeat* lane = scheduler.take_turn(0)) {
+    turns.push_back(lane);
+    static_cast<void>(lane->moves.take(1));
+    scheduler.update(*lane);
+  }
+  ASSERT_EQ(turns.size(), 23u);
+  const std::vector<LaneSeat*> first(turns.begin(), turns.begin() + 6);
+  EXPECT_EQ(first, (std::vector{&large.seat, &small.seat, &third.seat, &large.seat, &third.seat,
+                                &large.seat}));
+}
+
+TEST(Scheduler, AWorkerPrefersItsOwnNodeAndTakesFromOthersOtherwise) {
+  Scheduler scheduler(2);
+  TestLane near, far;
+  far.submit(1, 1);
+  near.submit(1, 0);
+  scheduler.update(far.seat);
+  scheduler.update(near.seat);
+  EXPECT_EQ(scheduler.take_turn(0), &near.seat);
+  EXPECT_EQ(scheduler.take_turn(0), &far.seat);
+  EXPECT_EQ(scheduler.take_turn(0), nullptr);
+}
+
+TEST(Scheduler, WakesOneAtATimeNearestFirst) {
+  Scheduler scheduler(2);
+  Worker here(0), there(1);
+  scheduler.become_idle(here);
+  scheduler.become_idle(there);
+  EXPECT_EQ(scheduler.pick_wake(), nullptr);
+  TestLane lane;
+  lane.submit(10, 1);
+  scheduler.update(lane.seat);
+  EXPECT_EQ(scheduler.pick_wake(), &there);
+  EXPECT_EQ(scheduler.pick_wake(), nullptr);  // it is on its way
+  scheduler.end_looking();
+  EXPECT_EQ(scheduler.take_turn(1), &lane.seat);
+  static_cast<void>(lane.seat.moves.take(1));
+  scheduler.update(lane.seat);
+  EXPECT_EQ(scheduler.pick_wake(), &here);  // there is more
+}
+
+TEST(NodeGroups, AskForLargeMovesOnlyAndFallBackToTheFirst) {
+  const std::vector<WorkerPlace> places{{4, {}}, {9, {}}, {4, {}}};
+  const NodeGroups groups(places, [](const void* at) noexcept { return at == nullptr ? 77 : 9; });
+  EXPECT_EQ(groups.count(), 2u);
+  EXPECT_EQ(groups.of_node(4), 0u);
+  EXPECT_EQ(groups.of_node(9), 1u);
+  Move move = Move::fill(TestLane::memory(), std::byte{});
+  move.bytes = NodeGroups::kAskedFrom;
+  EXPECT_EQ(groups.near(move), 1u);
+  move.destination = nullptr;
+  EXPECT_EQ(groups.near(move), 0u);
+}
+
+TEST(NodeGroups, TheKernelKnowsTheNodeOfAPage) {
+  TestLane::memory()[0] = std::byte{1};
+  EXPECT_GE(NodeGroups::node_of_page(TestLane::memory().data()), -1);
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,45 @@
+#pragma once  // engine/thread/thread_lane.hpp: one submitter's queue to the copy workers.
+
+#include <memory>
+#include <mutex>
+
+#include "engine/lane_base.hpp"
+#include "engine/thread/core.hpp"
+
+namespace gantry {
+
+// In a forked child its moves have failed (what the parent's workers did since is not seen there);
+// whoever waits or polls is told so. Completions are not written there: their owners may be threads
+// that did not come along.
+class ThreadLane final : public LaneBase {
+ public:
+  /// To be opened by the core before use.
+  ThreadLane(std::shared_ptr<ThreadCore> core, const LaneOptions& options)
+      : core_(std::move(core)), options_(options), seat_(options.depth, progress()) {}
+  ~ThreadLane() override;
+  [[nodiscard]] Result<void> open();
+
+  using Lane::submit;
+  Result<Ticket> submit(std::span<const Move> batch, Use use) override;
+  std::size_t poll() override;
+  void cancel() noexcept override;
+  Explanation explain(const Move& move, Use use) const override;
+
+ private:
+  bool help(Ticket ticket) override;
+  std::chrono::nanoseconds left(Ticket ticket) const noexcept override;
+  Result<void> be_watched() override;
+  bool ends_unpolled() const noexcept override { return core_->is_here(); }
+
+  Result<void> wait_for_room(std::size_t count);
+  std::size_t fail_all_in_child() noexcept;
+
+  std::shared_ptr<ThreadCore> core_;
+  LaneOptions options_;
+  std::mutex submit_mutex_;  // one submitter at a time stages moves, and waits for room
+  LaneSeat seat_;
+  bool is_open_ = false;
+  std::atomic<bool> orphaned_{false};  // in a child: whose thread failed all
+};
+
+}  // namespace gantry

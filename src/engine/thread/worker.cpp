@@ -1,0 +1,84 @@
+#include "engine/thread/worker.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+
+#include "base/futex.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr const char* kThreadName = "gantry-copy";
+
+// While threads are made: they begin with the signals of their maker blocked, and have no moment in
+// which the program's handlers run on them.
+class BlockSignals {
+ public:
+  BlockSignals() noexcept {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+      ::sigdelset(&all, own);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockSignals(const BlockSignals&) = delete;
+  BlockSignals& operator=(const BlockSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+struct FreeSet {
+  void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
+};
+
+}  // namespace
+
+// A refusal (the CPUs were taken from the process meanwhile) leaves it where it may run.
+void Worker::settle_at(const WorkerPlace& place) noexcept {
+  ::pthread_setname_np(::pthread_self(), kThreadName);
+  if (place.cpus.empty()) return;
+  const int last = *std::max_element(place.cpus.begin(), place.cpus.end());
+  const std::unique_ptr<cpu_set_t, FreeSet> set(CPU_ALLOC(last + 1));
+  if (set == nullptr) return;
+  const std::size_t bytes = CPU_ALLOC_SIZE(last + 1);
+  CPU_ZERO_S(bytes, set.get());
+  for (const int cpu : place.cpus)
+    if (cpu >= 0) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set.get());
+  ::pthread_setaffinity_np(::pthread_self(), bytes, set.get());
+}
+
+Result<void> Worker::start_thread(std::function<void()> body) {
+  const BlockSignals blocked;
+  try {
+    thread_ = std::thread(std::move(body));
+  } catch (const std::system_error& error) {
+    return fail(Code::system, fmt::format("starting a copy thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)");
+  }
+  return {};
+}
+
+void Worker::forget_thread() noexcept {
+  if (!thread_.joinable()) return;
+  // Without heap the process ends: ~thread() of one that cannot be joined does the same.
+  new std::thread(std::move(thread_));  // NOLINT: never to be destroyed
+}
+
+void Worker::park() noexcept {
+  while (awake_.load(std::memory_order_acquire) == 0) futex_wait(awake_, 0);  // [K]
+}
+
+void Worker::wake() noexcept {
+  awake_.store(1, std::memory_order_release);  // [K]
+  futex_wake(awake_, 1);
+}
+
+}  // namespace gantry

@@ -1,0 +1,53 @@
+#pragma once  // engine/waiter.hpp: spending the time until a move ends.
+
+#include <gantry/engine.hpp>
+
+#include "engine/lane_progress.hpp"
+
+namespace gantry {
+
+/// What a waiter asks of the lane that it waits for.
+class WaitTarget {
+ public:
+  WaitTarget() = default;
+  WaitTarget(const WaitTarget&) = delete;
+  WaitTarget& operator=(const WaitTarget&) = delete;
+
+  virtual bool help(Ticket ticket) = 0;
+  virtual std::size_t poll_once() = 0;
+  [[nodiscard]] virtual std::chrono::nanoseconds left(Ticket ticket) const noexcept = 0;
+  [[nodiscard]] virtual bool ends_unpolled() const noexcept = 0;
+  [[nodiscard]] virtual LaneProgress& awaited() noexcept = 0;
+
+ protected:
+  ~WaitTarget() = default;
+};
+
+/// Hybrid waiting. While the predicted end is far the thread sleeps to shortly before it; the last
+/// part is polled. What it learns is kept in relaxed atomics: a lost update costs one less good
+/// guess.
+///   Bound: where moves end unpolled the end wakes the sleeper. Where they do not, one sleep lasts
+///   at most kBlindSleep or a quarter of the time waited so far, whichever is more; so a wrong
+///   prediction makes the wait at most that, and the timer's lateness, longer than polling.
+class Waiter {
+ public:
+  [[nodiscard]] Outcome wait(WaitTarget& target, Ticket ticket, Deadline deadline,
+                             Waiting waiting) noexcept;
+  /// What of a predicted time would be slept; zero: it would be polled.
+  [[nodiscard]] std::chrono::nanoseconds sleepable(
+      std::chrono::nanoseconds predicted) const noexcept;
+
+  static constexpr std::chrono::nanoseconds kBlindSleep{100'000};
+
+ private:
+  struct Turn;
+  bool sleep_some(Turn& turn) noexcept;
+  [[nodiscard]] std::uint64_t plan_sleep(Turn& turn, std::uint64_t now_ns) const noexcept;
+  void learn(std::uint64_t lateness_ns, bool ended) noexcept;
+  [[nodiscard]] std::uint64_t sleepable_ns(std::uint64_t left_ns) const noexcept;
+
+  std::atomic<std::uint64_t> lateness_ns_{70'000};  // of a timer: slack and scheduling
+  std::atomic<std::uint32_t> caution_{100};         // thousandths of a prediction not slept
+};
+
+}  // namespace gantry

@@ -1,0 +1,100 @@
+#include "runtime/machine_key.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <gantry/runtime.hpp>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "runtime/cpu_quota.hpp"
+
+namespace gantry {
+namespace {
+
+// The first processor's lines are enough, and the kernel makes only what is read.
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name") && !line.starts_with("CPU part")) continue;
+    const auto colon = line.find(": ");
+    return colon == std::string::npos ? std::string() : line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+unsigned allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
+  return static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+Bytes cache_bytes(int name) {
+  return static_cast<Bytes>(std::max(0L, ::sysconf(name)));
+}
+
+std::string kernel() {
+  utsname names{};
+  return ::uname(&names) == 0 ? std::string(names.release) : std::string("unknown");
+}
+
+std::string hypervisor() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kIsGuest = 1u << 31;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kIsGuest) == 0) return "none";
+  __cpuid(0x40000000, a, b, c, d);
+  std::array<char, 13> name{};
+  std::memcpy(name.data(), &b, 4);
+  std::memcpy(name.data() + 4, &c, 4);
+  std::memcpy(name.data() + 8, &d, 4);
+  return name.data();
+#else
+  return "unknown";
+#endif
+}
+
+constexpr std::string_view build() {
+#if defined(__SANITIZE_THREAD__)
+  return "tsan";
+#elif defined(__SANITIZE_ADDRESS__)
+  return "asan";
+#elif defined(NDEBUG)
+  return "release";
+#else
+  return "debug";
+#endif
+}
+
+// What is not printable would break the file's lines.
+std::string clean(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c < ' ' || c > '~' || c == ';'; }, '?');
+  return text;
+}
+
+}  // namespace
+
+LastLevelCache last_level_cache() {
+  for (const int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
+    if (const Bytes bytes = cache_bytes(level); bytes > 0) return {bytes, allowed_cpus()};
+  return {0, allowed_cpus()};
+}
+
+std::string machine_key() {
+  return clean(fmt::format("cpu {}", cpu_model())) +
+         fmt::format("; cpus {} quota {:.3g}", allowed_cpus(), cpu_quota()) +
+         fmt::format("; caches {} {} {}", cache_bytes(_SC_LEVEL1_DCACHE_SIZE),
+                     cache_bytes(_SC_LEVEL2_CACHE_SIZE), cache_bytes(_SC_LEVEL3_CACHE_SIZE)) +
+         "; kernel " + clean(kernel()) + "; hypervisor " + clean(hypervisor()) +
+         fmt::format("; gantry {} {}", version(), build());
+}
+
+}  // namespace gantry

@@ -1,0 +1,98 @@
+// gantry calibrate: measures the engines and keeps the result for every process of this user.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "calibration_text.hpp"
+#include "commands.hpp"
+#include "errors.hpp"
+#include "interrupt.hpp"
+#include "output.hpp"
+
+namespace gantry::cli {
+namespace {
+
+struct Wanted {
+  bool quick = false;
+  bool json = false;
+  bool show = false;
+};
+
+/// On a terminal one bar that is redrawn; otherwise a line for each new step.
+class Progress {
+ public:
+  ~Progress() {
+    if (on_terminal_ && !last_.empty()) std::fputs("\r\033[K", stderr);
+  }
+  void show(std::string_view step, double done) {
+    if (on_terminal_) {
+      const auto filled = static_cast<int>(done * kWidth);
+      std::fputs(fmt::format("\rcalibrating [{:#>{}}{:.>{}}] {}\033[K", "", filled, "",
+                             kWidth - filled, step)
+                     .c_str(),
+                 stderr);
+    } else if (step != last_) {
+      std::fputs(fmt::format("calibrating: {}\n", step).c_str(), stderr);
+    }
+    std::fflush(stderr);
+    last_ = step;
+  }
+
+ private:
+  static constexpr int kWidth = 30;
+  bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  std::string last_;
+};
+
+Result<CalibrationStatus> measure(Runtime& runtime, const Wanted& wanted,
+                                  const Interrupt& interrupt) {
+  Progress progress;
+  return runtime.calibrate({wanted.quick, [&](std::string_view step, double done) {
+                              if (interrupt.raised()) return false;
+                              if (!wanted.json) progress.show(step, done);
+                              return true;
+                            }});
+}
+
+std::string as_text(const CalibrationStatus& status) {
+  std::string text = calibration_facts_text(status);
+  if (status.calibration.engines.empty()) return text;
+  text += "\n" + costs_text(status.calibration);
+  const std::string border = break_even_text(status.calibration);
+  return border.empty() ? text : text + "\n" + border;
+}
+
+Result<void> calibrate(const Wanted& wanted) {
+  auto interrupt = Interrupt::create();  // before any thread
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  auto runtime = Runtime::create({{}, "auto", false});  // whatever $GANTRY_ENGINE prefers
+  if (!runtime) return tl::unexpected(runtime.error());
+  const auto status = wanted.show ? Result<CalibrationStatus>(runtime->calibration())
+                                  : measure(*runtime, wanted, *interrupt);
+  if (!status) return tl::unexpected(status.error());
+  auto printed = print(wanted.json ? calibration_json(*status).dump(2) + "\n" : as_text(*status));
+  if (!printed || wanted.show || status->kept) return printed;
+  return tl::unexpected(
+      Error{Code::system, fmt::format("the calibration was not kept: {}", status->note), {}});
+}
+
+}  // namespace
+
+void add_calibrate(CLI::App& app, int& exit_code) {
+  auto* const command = app.add_subcommand(
+      "calibrate", "Measure what each engine costs on this machine, and keep it");
+  auto wanted = std::make_shared<Wanted>();
+  auto* quick =
+      command->add_flag("--quick", wanted->quick, "In under a second instead of up to 20");
+  command->add_flag("--json", wanted->json, "One JSON document instead of tables");
+  command->add_flag("--show", wanted->show, "Only show what is in use; measure nothing")
+      ->excludes(quick);
+  command->footer("Example: gantry calibrate --quick");
+  command->callback([wanted, &exit_code] {
+    const auto done = calibrate(*wanted);
+    exit_code = done ? 0 : fail(done.error());
+  });
+}
+
+}  // namespace gantry::cli

@@ -1,0 +1,19 @@
+#pragma once  // tools/gantry/choices.hpp: a sample of moves, and what would be done with them.
+
+#include <gantry/runtime.hpp>
+#include <nlohmann/json.hpp>
+
+namespace gantry::cli {
+
+struct ExplainedChoice {
+  Bytes bytes = 0;
+  Use use = Use::queued;
+  Explanation explanation;
+};
+
+/// By the engine "auto" as it is now; nothing is moved.
+[[nodiscard]] std::vector<ExplainedChoice> explained_choices(const Runtime& runtime);
+[[nodiscard]] nlohmann::json choices_json(const std::vector<ExplainedChoice>& choices);
+[[nodiscard]] std::string choices_text(const std::vector<ExplainedChoice>& choices);
+
+}  // namespace gantry::cli
