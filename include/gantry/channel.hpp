@@ -1,9 +1,8 @@
-#pragma once  // gantry/channel.hpp: a session between two processes: messages, credits, counters.
+#pragma once  // gantry/channel.hpp: a session between processes: producers, consumers, credits, counters.
 
 #include <array>
-#include <cstring>
 #include <gantry/engine.hpp>
-#include <gantry/memory.hpp>
+#include <gantry/message.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,90 +68,40 @@ class Metrics {
   int descriptor_ = -1;
 };
 
-// ---- what travels --------------------------------------------------------------------------
+// ---- options -------------------------------------------------------------------------------
 
-namespace detail {
-/// Who takes a loan or a message back. Implemented by each transport.
-class Keeper {
- public:
-  virtual ~Keeper() = default;
-  virtual void give_back(std::uint64_t token) noexcept = 0;
+/// When a message is visible to its readers, and how they get it.
+///             | send(): the caller copies           | send_async(): returns at once
+///   whole     | synchronous: copied, then published | asynchronous: the same, behind the caller
+///   pipelined | published, then copied: readers take chunks as they land; it ends up complete in
+///             | a block
+///   streamed  | published, then copied through a window that stays in the cache: readers take
+///             | chunks as they land and must give each back before the next can come
+enum class Mode : std::uint8_t {
+  automatic,  ///< ChannelOptions::mode; there: by size.
+  whole,
+  pipelined,
+  streamed,
 };
-}  // namespace detail
+[[nodiscard]] std::string_view to_string(Mode mode) noexcept;
 
-/// Empty memory to write a message in, already where the reader will see it. Move-only; dropped
-/// unpublished it goes back and nothing is sent.
-class Loan {
- public:
-  Loan() noexcept = default;
-  Loan(std::shared_ptr<detail::Keeper> keeper, std::uint64_t token, ByteSpan bytes) noexcept
-      : keeper_(std::move(keeper)), token_(token), bytes_(bytes) {}
-  Loan(Loan&& other) noexcept { *this = std::move(other); }
-  Loan& operator=(Loan&& other) noexcept;
-  ~Loan() { reset(); }
-
-  [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
-  /// Publish only the first `size` bytes. `size` above bytes().size() is ignored.
-  void shrink(Bytes size) noexcept {
-    if (size < bytes_.size()) bytes_ = bytes_.first(size);
-  }
-  [[nodiscard]] explicit operator bool() const noexcept { return keeper_ != nullptr; }
-
-  // For transports:
-  [[nodiscard]] const detail::Keeper* keeper() const noexcept { return keeper_.get(); }
-  [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  void forget() noexcept;  ///< The transport took it over; nothing is given back.
-
- private:
-  void reset() noexcept;
-  std::shared_ptr<detail::Keeper> keeper_;
-  std::uint64_t token_ = 0;
-  ByteSpan bytes_;
+/// What is done about a consumer that has as many unreleased messages as it may have.
+enum class SlowReader : std::uint8_t {
+  block,        ///< The producer waits for it. What is not said below holds for this one.
+  drop_newest,  ///< It is passed over: the message goes to the others only.
+  disconnect,   ///< It is hung up on, and sees `peer_gone`.
 };
-
-/// A received message: a read-only view that holds its slot until dropped or released. Move-only.
-class Message {
- public:
-  static constexpr Bytes kInlineBytes = 64;  ///< Payloads up to this travel in the ring itself.
-
-  Message() noexcept = default;
-  Message(std::shared_ptr<detail::Keeper> keeper, std::uint64_t token, ConstByteSpan bytes,
-          std::uint64_t sequence) noexcept
-      : keeper_(std::move(keeper)), token_(token), sequence_(sequence), view_(bytes) {}
-  /// A private copy of at most kInlineBytes (more is cut off); holds nothing.
-  Message(ConstByteSpan small, std::uint64_t sequence) noexcept
-      : sequence_(sequence), is_small_(true) {
-    view_ = ConstByteSpan(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes);
-    if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
-  }
-  Message(Message&& other) noexcept { *this = std::move(other); }
-  Message& operator=(Message&& other) noexcept;
-  ~Message() { release(); }
-
-  /// The payload. Valid until release(); a view into memory of the sender, which a hostile one
-  /// can change at any time: copy what you check.
-  [[nodiscard]] ConstByteSpan bytes() const noexcept {
-    return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
-  }
-  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }  ///< From 1.
-  void release() noexcept;  ///< Gives the slot back to the sender now.
-
- private:
-  std::shared_ptr<detail::Keeper> keeper_;
-  std::uint64_t token_ = 0;
-  std::uint64_t sequence_ = 0;
-  ConstByteSpan view_;
-  bool is_small_ = false;
-  std::array<std::byte, kInlineBytes> small_;  // NOLINT: filled when is_small_
-};
-
-// ---- the two ends --------------------------------------------------------------------------
+[[nodiscard]] std::string_view to_string(SlowReader policy) noexcept;
 
 struct ChannelOptions {
   std::string directory;  ///< Empty: channel_directory()'s rule.
   static constexpr unsigned kMaxSlots = 64;
+  static constexpr unsigned kMaxConsumers = 32;
   /// Credits: messages that may be published and not yet released. 1 to kMaxSlots. Producer only.
   unsigned slots = 8;
+  /// Credits in bytes: payload in blocks that is published and not yet released; a single larger
+  /// message goes alone. 0: only the pool's budget limits it. Producer only.
+  Bytes bytes_in_flight = 0;
   /// Payload memory. Producer only. `memory` empty: a pool of the channel's own, made by `pool`.
   /// A consumer maps whole slabs of it, read-only: share no pool between channels whose consumers
   /// must not see each other's messages.
@@ -164,13 +113,38 @@ struct ChannelOptions {
   int interrupt_descriptor = -1;
   /// Where to count; -1: a page of the end's own. Owned by the end from then on.
   int metrics_descriptor = -1;
+  /// How messages go whose SendOptions do not say. Producer only.
+  Mode mode = Mode::automatic;
+  /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
+  /// a consumer that died had not taken waits for its successor; with more, unless it was the last.
+  unsigned consumers = 1;
+  /// Producer only: a consumer that joins gets the last so many messages first, of those that are
+  /// still there. At most slots; they keep their slots.
+  unsigned history = 0;
+  /// Consumer only: what its producer does when it is slow.
+  SlowReader when_slow = SlowReader::block;
+  /// Consumer only: messages it may have unreleased, at most the producer's slots. 0: all of them;
+  /// half of them with a policy other than `block`, so that it cannot hold up the others.
+  unsigned depth = 0;
 };
 
-/// The sending end. One thread at a time. Dropping it without close() tells the consumer that the
-/// stream broke off: it gets what was published, then `peer_gone`.
+struct SendOptions {
+  /// For a credit. Of send_async(): also how long the message may wait behind others.
+  Deadline deadline = Deadline::never();
+  Mode mode = Mode::automatic;
+  std::uint32_t type = 0;  ///< MessageInfo
+  std::uint64_t user = 0;
+  std::uint64_t correlation = 0;
+  std::uint64_t deadline_ns = 0;
+};
+
+// ---- the sending end -----------------------------------------------------------------------
+
+/// The sending end. One thread at a time. Dropping it without close() tells the consumers that the
+/// stream broke off: they get what was published, then `peer_gone`.
 class Producer {
  public:
-  /// Takes the name and listens; a consumer may come at any time later. Errors:
+  /// Takes the name and listens; consumers may come at any time later. Errors:
   /// `already_exists` when a live producer has the name, `invalid_argument` for names and options.
   [[nodiscard]] static Result<Producer> open(std::string_view name, const ChannelOptions& options,
                                              std::shared_ptr<Engine> engine);
@@ -178,28 +152,48 @@ class Producer {
   Producer& operator=(Producer&&) noexcept;
   ~Producer();
 
-  /// Copies `payload` into shared memory and publishes it. Waits for a credit until `deadline`.
-  /// Errors: `timed_out`, `peer_gone`, `interrupted`, `too_large`, `out_of_memory`.
-  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline = Deadline::never());
+  /// Copies `payload` into shared memory, published by SendOptions::mode; it is the caller's again
+  /// on return. Waits for a credit. Before any consumer has joined messages wait for the first; after
+  /// the last has gone nothing is sent until there is another.
+  /// Errors: `timed_out`, `peer_gone` (the last consumer left; also once it came back to life: the
+  /// message is not sent), `interrupted`, `too_large`, `out_of_memory`, `invalid_argument` for a
+  /// payload that cannot be read.
+  [[nodiscard]] Result<void> send(ConstByteSpan payload, const SendOptions& options = {});
+  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
+    return send(payload, SendOptions{.deadline = deadline});
+  }
+  /// Several segments as one message; see Draft. A draft without any has one empty segment.
+  [[nodiscard]] Result<void> send(Draft draft, const SendOptions& options = {});
+  /// Hands over a block of pool() without a copy. Who keeps another handle to it (Block::share())
+  /// must not write to it until all readers gave it back. Errors: as above, and `invalid_argument`
+  /// for an empty block or one of another pool; the block is gone then, too.
+  [[nodiscard]] Result<void> send(Block block, const SendOptions& options = {});
+
+  /// As send(), but returns at once; what is copied must stay as it is until the ticket ends.
+  /// Messages are published in the order of the calls, whatever the way. Errors: `busy` when
+  /// kMaxUnsent are waiting; the others as the outcome of the ticket.
+  [[nodiscard]] Result<Ticket> send_async(ConstByteSpan payload, const SendOptions& options = {});
+  [[nodiscard]] Result<Ticket> send_async(Draft draft, const SendOptions& options = {});
+  static constexpr std::size_t kMaxUnsent = 64;
+
+  /// `done`: its buffer is the caller's again and the message is with its readers. Any thread.
+  [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
+  /// Until the ticket ends; `timed_out` before, what went wrong after.
+  [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline = Deadline::never());
 
   /// Memory for a message of `size` bytes (at least 1). Waits for a credit; errors as send().
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
+  /// Hands a loan of this producer over. Never waits for a credit. The loan is gone either way.
+  [[nodiscard]] Result<void> publish(Loan loan, const SendOptions& options = {});
 
-  /// Hands a loan of this producer over. Never waits.
-  [[nodiscard]] Result<void> publish(Loan&& loan);
-
-  /// Hands over a block of pool() without a copy. Waits for a credit. Who keeps another handle to
-  /// it (Block::share()) must not write to it until the consumer gave it back. Errors: as send(),
-  /// and `invalid_argument` for an empty block or one of another pool; the block is gone then, too.
-  [[nodiscard]] Result<void> publish(Block block, Deadline deadline = Deadline::never());
-
-  /// Where this channel's payload lies: what is allocated here can be published as it is.
+  /// Where this channel's payload lies: what is allocated here can be sent as it is.
   [[nodiscard]] Pool pool() const;
 
-  /// Waits until a consumer has joined.
-  [[nodiscard]] Result<void> wait_for_consumer(Deadline deadline = Deadline::never());
+  /// Waits until so many consumers are there.
+  [[nodiscard]] Result<void> wait_for_consumer(Deadline deadline = Deadline::never(),
+                                               unsigned count = 1);
 
-  /// Ends the stream, then waits until a consumer has received all of it. After an error the
+  /// Ends the stream, then waits until every consumer has received all of it. After an error the
   /// stream still counts as ended.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
 
@@ -212,20 +206,69 @@ class Producer {
   std::shared_ptr<Impl> impl_;
 };
 
+// ---- the receiving end ---------------------------------------------------------------------
+
+/// A message that may still be landing: taken chunk by chunk, or whole at the end. Move-only;
+/// dropped, the rest is not wanted. One thread, that of its consumer. It may outlive the consumer.
+class Incoming {
+ public:
+  Incoming() noexcept;
+  Incoming(Incoming&&) noexcept;
+  Incoming& operator=(Incoming&&) noexcept;
+  ~Incoming();
+
+  [[nodiscard]] const MessageInfo& info() const noexcept;
+  [[nodiscard]] Bytes size() const noexcept;    ///< Of the whole payload.
+  [[nodiscard]] Bytes landed() const noexcept;  ///< So many from the front are there.
+  /// Chunks go by and do not stay: Mode::streamed.
+  [[nodiscard]] bool is_streamed() const noexcept;
+
+  /// What has landed behind the last chunk, waiting until there is something; empty at the end.
+  /// Streamed: valid until the next call. Errors: `timed_out`, `interrupted`, `peer_gone` and
+  /// `aborted` (the sender gave it up half-way); after the last two nothing more comes.
+  [[nodiscard]] Result<ConstByteSpan> next(Deadline deadline = Deadline::never());
+  /// Until the first `bytes` of the payload have landed: these. Not of a streamed one
+  /// (`invalid_argument`). Errors as next().
+  [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline = Deadline::never());
+  /// The rest behind the last chunk, copied chunk by chunk as it lands. Returns how many bytes.
+  /// Errors as next(); after `timed_out` or `interrupted` call again with the same buffer: it goes
+  /// on where it was. `invalid_argument` when it does not fit; nothing is taken then.
+  [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
+  /// All of it as a message. A streamed one is copied, and must be unread so far.
+  [[nodiscard]] Result<Message> whole(Deadline deadline = Deadline::never());
+
+  class Impl;
+  explicit Incoming(std::unique_ptr<Impl> impl) noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
 /// The receiving end. One thread at a time; messages may be released from any thread.
 class Consumer {
  public:
   /// Joins the channel, waiting for its producer to appear until `deadline`. Errors: `timed_out`,
-  /// `already_exists` when it has a consumer, `permission_denied`, `peer_misbehaved`.
+  /// `already_exists` when it has all the consumers it takes, `permission_denied`,
+  /// `peer_misbehaved`.
   [[nodiscard]] static Result<Consumer> open(std::string_view name, const ChannelOptions& options,
                                              Deadline deadline = Deadline::never());
   Consumer(Consumer&&) noexcept;
   Consumer& operator=(Consumer&&) noexcept;
   ~Consumer();
 
-  /// The next message. Errors: `closed` at the regular end, `peer_gone`, `timed_out`,
-  /// `interrupted`, `peer_misbehaved`.
+  /// The next message, whole; those that their sender gave up half-way are passed over. Errors:
+  /// `closed` at the regular end, `peer_gone`, `timed_out`, `interrupted`, `peer_misbehaved`.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
+  /// The next message as soon as it is visible. Errors as above.
+  [[nodiscard]] Result<Incoming> receive_early(Deadline deadline = Deadline::never());
+  /// The next message, copied chunk by chunk as it lands. A message that does not fit stays the
+  /// next one: `invalid_argument`, which names its size. After `timed_out` as Incoming::into().
+  struct Copied {
+    Bytes bytes = 0;
+    MessageInfo info;
+  };
+  [[nodiscard]] Result<Copied> receive_into(ByteSpan destination,
+                                            Deadline deadline = Deadline::never());
 
   /// The next message of any of `consumers`, and whose it is. An end that is `closed` is passed
   /// over; `closed` is returned when all are.
@@ -235,6 +278,13 @@ class Consumer {
   };
   [[nodiscard]] static Result<Any> receive_any(std::span<Consumer> consumers,
                                                Deadline deadline = Deadline::never());
+
+  /// After `peer_gone`: joins the name's next producer. Messages still held stay valid.
+  [[nodiscard]] Result<void> rejoin(Deadline deadline = Deadline::never());
+
+  /// For loops on poll() or epoll: readable when receive() may have something to say. Only after a
+  /// receive with a deadline that has passed said `timed_out` is it certain to become so.
+  [[nodiscard]] Result<int> event_descriptor();
 
   [[nodiscard]] MetricsReport metrics() const;
 

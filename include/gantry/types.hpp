@@ -23,6 +23,7 @@ enum class Code {
   interrupted,        ///< The caller's interrupt descriptor became readable.
   closed,             ///< The producer ended the stream and everything has been received.
   peer_gone,          ///< The other process died or left without ending the stream.
+  aborted,            ///< The sender gave the message up half-way.
   peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
   unsupported,        ///< Not on this machine, not in this build.
   system,             ///< Any other refusal of the operating system.

@@ -26,6 +26,8 @@ std::string_view to_string(Code code) noexcept {
       return "closed";
     case Code::peer_gone:
       return "peer gone";
+    case Code::aborted:
+      return "aborted";
     case Code::peer_misbehaved:
       return "peer misbehaved";
     case Code::unsupported:

@@ -18,6 +18,8 @@ struct Attached {
   Region memory;
   Metrics metrics;
   pid_t pid = 0;
+  SlowReader policy = SlowReader::block;
+  unsigned depth = 0;  // 0: as the policy has it
   Ringer ringer;
 
   [[nodiscard]] const ConsumerPage& page() const noexcept {

@@ -1,5 +1,6 @@
 #include "channel/consumer.hpp"
 
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <new>
 
 #include "base/event.hpp"
+#include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
 
 namespace gantry {
@@ -27,12 +29,6 @@ Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
   return fail(Code::timed_out,
               fmt::format("the producer (process {}) does not answer", peer ? peer->pid : 0),
               "it is stopped or has no time: let it go on (kill -CONT), or end it");
-}
-
-// Token of a held message: its slot above its sequence.
-constexpr unsigned kSequenceBits = 56;
-constexpr std::uint64_t token_of(std::uint32_t slot, std::uint64_t sequence) {
-  return (std::uint64_t{slot} << kSequenceBits) | sequence;
 }
 
 }  // namespace
@@ -73,19 +69,19 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   GANTRY_TRY(send_wire(socket.get(), hello));
   GANTRY_ASSIGN(Received answer,
                 await_answer(socket.get(), options_.interrupt_descriptor, deadline));
-  GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 3));
+  GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 4));
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
-  producer_event_ = std::move(welcome.fds[1]);
+  GANTRY_ASSIGN(ring_memory_,
+                Region::import(welcome.fds[1].release(), shared_size(sizeof(RingPage))));
+  producer_event_ = std::move(welcome.fds[2]);
   GANTRY_TRY(check_event(producer_event_.get()));
-  if (page().magic != kProducerMagic || page().version != kFormatVersion)
-    return fail(Code::peer_misbehaved, "the producer's page is of another format");
-  const unsigned slots = page().slots;
-  if (slots == 0 || slots > kMaxSlots)
-    return fail(Code::peer_misbehaved, fmt::format("the producer has {} slots", slots));
+  GANTRY_TRY(check_pages());
   GANTRY_TRY(make_own_page());
   WirePacket joining;
   joining.kind = PacketKind::join;
+  joining.slots = options_.depth;
+  joining.held = static_cast<std::uint32_t>(options_.when_slow);
   const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
   GANTRY_TRY(send_wire(socket.get(), joining, fds));
   GANTRY_TRY(await_ready(socket.get(), deadline));
@@ -93,9 +89,19 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   producer_pid_ = peer.pid;
   pidfd_ = peer_pidfd(socket.get(), peer.pid);
   socket_ = std::move(socket);
-  reader_.emplace(std::span(page().cells).first(cells_for(slots)));
-  report_after_ = std::max(slots / 2, 1u);
+  const std::size_t cells = ring_page().cells;  // read once: the producer can write it any time
+  if (!std::has_single_bit(cells) || cells > kCells)
+    return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
+  reader_.emplace(std::span(ring_page().ring).first(cells));
+  report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
   metrics_.meter()->connected();
+  return {};
+}
+
+Result<void> Consumer::Impl::check_pages() const {
+  if (page().magic != kProducerMagic || page().version != kFormatVersion ||
+      ring_page().magic != kRingMagic || ring_page().version != kFormatVersion)
+    return fail(Code::peer_misbehaved, "the producer's pages are of another format");
   return {};
 }
 
@@ -128,72 +134,122 @@ Result<void> Consumer::Impl::make_own_page() {
 // ---- receiving -----------------------------------------------------------------------------
 
 bool Consumer::Impl::at_end() const noexcept {
-  const std::uint64_t end = page().end.load(std::memory_order_seq_cst);  // [E]
-  return end != 0 && reader_->taken() + 1 >= end;
+  const std::uint64_t end = ring_page().end.load(std::memory_order_seq_cst);  // [E]
+  return end != 0 && reader_->taken() + 1 >= end && !pending_;
+}
+
+// Looked at once more when it is copied.
+bool Consumer::Impl::next_is_small() const noexcept {
+  return !pending_ && reader_->ready() && (reader_->next().header.kind & kLiesMask) == 0;
+}
+
+bool Consumer::Impl::has_news(Wanted wanted) const noexcept {
+  if (pending_) return wanted == Wanted::early || pending_->has_more();
+  return reader_->ready() || at_end();
 }
 
 Result<Message> Consumer::Impl::receive(Deadline deadline) {
   const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
-  if (reader_->ready()) return take(asked, false);
+  if (next_is_small() && !broken_) return take_small(asked, false);
   report_taken();
-  for (int turn = 0; turn < kQuickTurns; ++turn) {
-    cpu_relax();
-    if (reader_->ready()) return take(asked, true);
-  }
-  const bool news = poll_for(options_.spin, deadline, [this] { return has_news(); });
-  if (news && reader_->ready()) return take(asked, true);
+  for (int turn = 0; turn < kQuickTurns && !has_news(Wanted::whole); ++turn) cpu_relax();
+  if (next_is_small() && !broken_) return take_small(asked, true);
   Impl* const self = this;
-  auto any = wait_any(std::span(&self, 1), asked, std::chrono::nanoseconds(0), deadline);
-  if (!any) return tl::unexpected(std::move(any).error());
-  return std::move(any->message);
+  GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, options_.spin, deadline));
+  return hand_out(asked);
 }
 
 Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, Deadline deadline) {
   if (ends.empty()) return fail(Code::closed, "receiving from no channel at all");
   Impl& first = *ends.front();
   const CpuCharge charge(*first.metrics_.meter(), first.last_bytes_, first.calls_++);
-  return wait_any(ends, read_ticks(), first.options_.spin, deadline);
+  const std::uint64_t asked = read_ticks();
+  GANTRY_ASSIGN(const std::size_t index,
+                wait_any(ends, Wanted::whole, first.options_.spin, deadline));
+  GANTRY_ASSIGN(auto message, ends[index]->hand_out(asked));
+  return Any{index, std::move(message)};
 }
 
-// The message of the first end that has one, nothing when all must be waited for. Errors: `closed`
-// when all have ended, or what ended one of them otherwise.
-Result<std::optional<Consumer::Any>> Consumer::Impl::look_once(std::span<Impl* const> ends,
-                                                               std::uint64_t asked) {
+Result<void> Consumer::Impl::await_pending(Deadline deadline) {
+  Impl* const self = this;
+  return wait_any(std::span(&self, 1), Wanted::early, options_.spin, deadline).map([](auto) {});
+}
+
+Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
+  const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
+  const std::uint64_t asked = read_ticks();
+  GANTRY_TRY(await_pending(deadline));
+  note_arrival(pending_->info(), pending_->size(), asked, true);
+  return Incoming(std::move(pending_));
+}
+
+Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Deadline deadline) {
+  const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
+  const std::uint64_t asked = read_ticks();
+  for (;;) {
+    GANTRY_TRY(await_pending(deadline));
+    const auto bytes = pending_->into(destination, deadline);
+    const bool given_up = !bytes && bytes.error().code == Code::aborted;
+    if (!bytes && !given_up) return tl::unexpected(bytes.error());
+    const auto done = std::move(pending_);
+    if (given_up) continue;
+    note_arrival(done->info(), *bytes, asked, true);
+    return Copied{*bytes, done->info()};
+  }
+}
+
+// Whether this end has what is wanted, in pending_. Errors: what ended it; `closed` among them.
+Result<bool> Consumer::Impl::look(Wanted wanted) {
+  for (;;) {
+    if (broken_) return tl::unexpected(*broken_);
+    if (!pending_ && reader_->ready()) GANTRY_TRY(take_next());
+    if (!pending_) break;
+    if (wanted == Wanted::early) return true;
+    GANTRY_ASSIGN(const bool whole, pending_->try_whole());
+    if (whole) return true;
+    if (!pending_->is_aborted()) break;
+    pending_.reset();
+  }
+  if (!gone_ && !at_end()) return false;
+  pending_.reset();  // the rest of it never comes
+  return tl::unexpected(ending_error());
+}
+
+// The index of the first end that has what is wanted; nothing when all must be waited for.
+Result<std::optional<std::size_t>> Consumer::Impl::look_once(std::span<Impl* const> ends,
+                                                             Wanted wanted) {
   bool all_over = true;
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    Impl& end = *ends[i];
-    if (end.finished_) continue;
-    if (!end.broken_ && end.reader_->ready()) {
-      GANTRY_ASSIGN(auto message, end.take(asked, true));
-      return Any{i, std::move(message)};
-    }
-    if (!end.broken_ && !end.gone_ && !end.at_end()) {
+    if (ends[i]->finished_) continue;
+    const auto found = ends[i]->look(wanted);
+    if (found && *found) return i;
+    if (found)
       all_over = false;
-      continue;
-    }
-    Error error = end.ending_error();
-    if (error.code != Code::closed) return tl::unexpected(std::move(error));
+    else if (found.error().code != Code::closed)
+      return tl::unexpected(found.error());
   }
   if (!all_over) return std::nullopt;
   return fail(Code::closed, fmt::format("channel '{}': the stream has ended", ends[0]->name_));
 }
 
-Result<Consumer::Any> Consumer::Impl::wait_any(std::span<Impl* const> ends, std::uint64_t asked,
-                                               std::chrono::nanoseconds spin, Deadline deadline) {
+Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted wanted,
+                                             std::chrono::nanoseconds spin, Deadline deadline) {
   std::vector<SleepIntent*> intents;
   for (Impl* end : ends) {
+    end->disarm();
     end->report_taken();
     intents.push_back(&end->own().consumer_sleeps);
   }
-  const auto news = [ends] {
-    return std::any_of(ends.begin(), ends.end(),
-                       [](const Impl* end) { return !end->is_over() && end->has_news(); });
+  const auto news = [ends, wanted] {
+    return std::any_of(ends.begin(), ends.end(), [wanted](const Impl* end) {
+      return !end->is_over() && end->has_news(wanted);
+    });
   };
   const Impl& first = *ends.front();
   for (;; spin = std::chrono::nanoseconds(0)) {
-    GANTRY_ASSIGN(auto found, look_once(ends, asked));
-    if (found) return std::move(*found);
+    GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
+    if (found) return *found;
     WaitPoint point{intents, {}, first.options_.interrupt_descriptor};
     for (const Impl* end : ends)
       for (const int descriptor : {end->event_.get(), end->socket_.get(), end->pidfd_.get()})
@@ -201,11 +257,15 @@ Result<Consumer::Any> Consumer::Impl::wait_any(std::span<Impl* const> ends, std:
     const Woken woken = wait_once(point, spin, deadline, news);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name_));
-    if (woken == Woken::timed_out)
-      return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name_));
     if (woken == Woken::look)
       for (std::size_t i = 0; i < ends.size(); ++i)
         ends[i]->examine_peer(std::span(point.descriptors).subspan(i * kDescriptors, kDescriptors));
+    if (woken != Woken::timed_out) continue;
+    // Whoever asks without waiting may sleep elsewhere, on event_descriptor().
+    for (Impl* end : ends) end->arm();
+    if (!news())
+      return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name_));
+    for (Impl* end : ends) end->disarm();
   }
 }
 
@@ -252,28 +312,58 @@ Error Consumer::Impl::misbehaved(std::string_view what) {
   return ruined({Code::peer_misbehaved, std::string(what), ""});
 }
 
-Result<Message> Consumer::Impl::take(std::uint64_t asked, bool waited) {
-  if (broken_) return tl::unexpected(*broken_);
-  const std::uint64_t sequence = reader_->taken() + 1;
-  MessageHeader header;  // NOLINT: copied first, then checked, then used
-  std::memcpy(&header, &reader_->next().header, sizeof header);
-  if (is_small(header)) return take_small(header, sequence, asked, waited);
-  reader_->take();
-  report_taken();
-  auto message = view(header, sequence);
-  if (message) note_arrival(header, sequence, asked, waited);
+// Built where the caller gets it: a message moved right after it was written costs as much again.
+Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
+  auto message = copy_small();
+  if (message) note_arrival(message->info(), message->bytes().size(), asked, waited);
   return message;
 }
 
-// Built where the caller gets it: a message moved right after it was written costs as much again.
-Result<Message> Consumer::Impl::take_small(const MessageHeader& header, std::uint64_t sequence,
-                                           std::uint64_t asked, bool waited) {
+Result<Message> Consumer::Impl::copy_small() {
+  Arrival arrival;  // NOLINT: copied first, then checked, then used
+  const MessageRecord& record = reader_->next();
+  std::memcpy(&arrival.header, &record.header, sizeof arrival.header);
+  if (!is_small(arrival.header))
+    return tl::unexpected(misbehaved("a small message that is none"));
+  if ((arrival.header.kind & kExtra) != 0)
+    std::memcpy(&arrival.extra, &record.extra, sizeof arrival.extra);
   auto message = Result<Message>(
-      tl::in_place, ConstByteSpan(reader_->next().small).first(header.bytes), sequence);
+      tl::in_place, ConstByteSpan(record.body).first(arrival.header.count), arrival.info());
   reader_->take();
-  if (reader_->unreported() >= report_after_) report_taken();
-  note_arrival(header, sequence, asked, waited);
-  counters_->copy(CopyEngine::inline_, header.bytes, 0);
+  if (reader_->unreported() >= report_after_)
+    report_taken();
+  else
+    reader_->mark(own().taken);
+  counters_->copy(CopyEngine::inline_, arrival.header.count, 0);
+  return message;
+}
+
+// Needs a message in the ring: into pending_ with it.
+Result<void> Consumer::Impl::take_next() {
+  if (next_is_small()) {
+    GANTRY_ASSIGN(auto message, copy_small());
+    pending_ = std::make_unique<Incoming::Impl>(std::move(message));
+    return {};
+  }
+  auto arrival = read_arrival(reader_->next());
+  if (!arrival) return tl::unexpected(ruined(arrival.error()));
+  reader_->take();
+  report_taken();
+  auto segments = find_segments(*arrival);
+  if (!segments) return tl::unexpected(ruined(segments.error()));
+  if (held_.is_held(arrival->header.slot))
+    return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
+  held_.hold(arrival->header.slot, found_);
+  pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), *arrival, std::move(*segments));
+  return {};
+}
+
+// Needs look() to have said that it is there, whole.
+Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
+  const auto whole = std::move(pending_);
+  const Bytes bytes = whole->size();
+  Message message = whole->become_message();
+  note_arrival(message.info(), bytes, asked, true);
   return message;
 }
 
@@ -285,83 +375,15 @@ void Consumer::Impl::report_taken() noexcept {
   ring_producer();
 }
 
-void Consumer::Impl::note_arrival(const MessageHeader& header, std::uint64_t sequence,
-                                  std::uint64_t asked, bool waited) noexcept {
-  last_bytes_ = header.bytes;
-  counters_->message(header.bytes);
-  if (!is_timed(header, sequence)) return;
+void Consumer::Impl::note_arrival(const MessageInfo& info, Bytes bytes, std::uint64_t asked,
+                                  bool waited) noexcept {
+  last_bytes_ = bytes;
+  counters_->message(bytes);
+  if (info.sent_ticks == 0) return;
   const std::uint64_t now = read_ticks();
-  const std::uint64_t weight = header.slot == kNoSlot ? kTimedEvery : 1;
-  counters_->handoff(now - std::min(now, std::max(asked, header.ticks)), weight);
-  if (waited) metrics_.meter()->waited((now - asked) * weight);
-}
-
-Result<Message> Consumer::Impl::view(const MessageHeader& header, std::uint64_t sequence) {
-  if (header.slot >= kMaxSlots)
-    return tl::unexpected(misbehaved(fmt::format("slot {} of {}", header.slot, kMaxSlots)));
-  const auto found = slabs_.find(header.slab, socket_.get(), Deadline::after(kHandshakeTime));
-  if (!found) return tl::unexpected(ruined(found.error()));
-  ReceivedSlab* const slab = *found;
-  const Bytes size = slab->region.size();
-  if (header.offset > size || header.bytes > size - header.offset)
-    return tl::unexpected(misbehaved(fmt::format("a message of {} bytes at {} in a slab of {}",
-                                                 header.bytes, header.offset, size)));
-  if (held_in_[header.slot].load(std::memory_order_acquire) != nullptr)  // [H]
-    return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", header.slot)));
-  if (auto present = slab->make_present(header.offset, header.bytes); !present)
-    return tl::unexpected(ruined(present.error()));
-  slab->held.fetch_add(1, std::memory_order_relaxed);  // this thread alone adds and unmaps
-  held_in_[header.slot].store(slab, std::memory_order_release);
-  return Message(shared_from_this(), token_of(header.slot, sequence),
-                 ConstByteSpan(slab->region.data() + header.offset, header.bytes), sequence);
-}
-
-void Consumer::Impl::give_back(std::uint64_t token) noexcept {
-  if (!maker_.is_this()) return;  // a fork's copy: the parent still reads it
-  const auto slot = static_cast<std::size_t>(token >> kSequenceBits);
-  const std::uint64_t sequence = token & ((std::uint64_t{1} << kSequenceBits) - 1);
-  ReceivedSlab* const slab = held_in_[slot].load(std::memory_order_acquire);
-  slab->held.fetch_sub(1, std::memory_order_release);        // [U] all reads of it are over
-  held_in_[slot].store(nullptr, std::memory_order_release);  // [H]
-  own().released.release(slot, sequence);
-  ring_producer();
-}
-
-void Consumer::Impl::ring_producer() noexcept {
-  if (ringer_.must_ring(page().producer_sleeps)) ring(producer_event_.get());
-}
-
-// ---- the handle ----------------------------------------------------------------------------
-
-Consumer::Consumer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
-Consumer::Consumer(Consumer&&) noexcept = default;
-Consumer& Consumer::operator=(Consumer&& other) noexcept {
-  std::swap(impl_, other.impl_);
-  return *this;
-}
-Consumer::~Consumer() {
-  if (impl_) impl_->leave();
-}
-
-Result<Consumer> Consumer::open(std::string_view name, const ChannelOptions& options,
-                                Deadline deadline) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
-  return Consumer(std::move(impl));
-}
-
-Result<Message> Consumer::receive(Deadline deadline) {
-  return impl_->receive(deadline);
-}
-
-Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadline deadline) {
-  std::vector<Impl*> ends;
-  ends.reserve(consumers.size());
-  for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
-  return Impl::receive_any(ends, deadline);
-}
-
-MetricsReport Consumer::metrics() const {
-  return impl_->metrics();
+  const std::uint64_t weight = bytes <= Message::kInlineBytes ? kTimedEvery : 1;
+  counters_->handoff(now - std::min(now, std::max(asked, info.sent_ticks)), weight);
+  if (waited) metrics_.meter()->waited((now - std::min(now, asked)) * weight);
 }
 
 }  // namespace gantry

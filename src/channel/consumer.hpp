@@ -1,19 +1,19 @@
 #pragma once  // channel/consumer.hpp: the receiving end behind Consumer.
 
-#include <array>
 #include <atomic>
 #include <gantry/meter.hpp>
 #include <optional>
 
 #include "base/fork.hpp"
-#include "channel/format.hpp"
+#include "channel/arrival.hpp"
+#include "channel/held_slots.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/received_slabs.hpp"
 #include "channel/waiter.hpp"
 
 namespace gantry {
 
-/// Threads: the caller's (one at a time); give_back() from any.
+/// Threads: the caller's (one at a time); give_back() and where() from any.
 class Consumer::Impl final : public detail::Keeper,
                              public std::enable_shared_from_this<Consumer::Impl> {
  public:
@@ -24,42 +24,80 @@ class Consumer::Impl final : public detail::Keeper,
   static Result<Any> receive_any(std::span<Impl* const> ends, Deadline deadline);
   /// Of this end alone: polls first, with nothing in between that need not be.
   [[nodiscard]] Result<Message> receive(Deadline deadline);
+  [[nodiscard]] Result<Incoming> receive_early(Deadline deadline);
+  [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, Deadline deadline);
+  [[nodiscard]] Result<int> event_descriptor();
   void leave() noexcept;  ///< The producer sees the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// For an end that takes this one's place: it counts in a page of its own.
+  [[nodiscard]] ChannelOptions options_for_successor() const {
+    ChannelOptions options = options_;
+    options.metrics_descriptor = -1;
+    return options;
+  }
 
   void give_back(std::uint64_t token) noexcept override;
+  [[nodiscard]] std::optional<detail::Lying> where(std::uint64_t token,
+                                                   ConstByteSpan bytes) const override;
+
+  // ---- for Incoming::Impl, on the caller's thread
+
+  [[nodiscard]] std::uint64_t landing_word(std::uint16_t slot) const noexcept {
+    return page().landing[slot].word.load(std::memory_order_seq_cst);  // [L]
+  }
+  /// Polls, then sleeps, until `ready`. Errors: `timed_out`, `interrupted`, `peer_gone`.
+  template <class Ready>
+  [[nodiscard]] Result<void> wait_for_landing(Deadline deadline, Ready ready);
+  void pass_chunks(std::uint16_t slot, std::uint64_t number, std::uint64_t chunks) noexcept;
+  Error misbehaved(std::string_view what);
+  void note_copy(Bytes bytes, std::uint64_t ticks) noexcept {
+    counters_->copy(CopyEngine::inline_, bytes, ticks);
+  }
 
  private:
   Impl() = default;
   Result<void> join(Fd socket, Deadline deadline);
   Result<void> make_own_page();
+  Result<void> check_pages() const;
   Result<void> await_ready(int socket, Deadline deadline);
 
   [[nodiscard]] const ProducerPage& page() const noexcept {
     return *reinterpret_cast<const ProducerPage*>(producer_memory_.data());
   }
+  [[nodiscard]] const RingPage& ring_page() const noexcept {
+    return *reinterpret_cast<const RingPage*>(ring_memory_.data());
+  }
   [[nodiscard]] ConsumerPage& own() noexcept {
     return *reinterpret_cast<ConsumerPage*>(memory_.data());
   }
   [[nodiscard]] bool at_end() const noexcept;
-  [[nodiscard]] bool has_news() const noexcept { return reader_->ready() || at_end(); }
+  /// A message that is all there, or any that is visible.
+  enum class Wanted { whole, early };
+  [[nodiscard]] bool has_news(Wanted wanted) const noexcept;
   [[nodiscard]] bool is_over() const noexcept { return finished_ || broken_.has_value(); }
+  [[nodiscard]] bool next_is_small() const noexcept;
 
-  static Result<Any> wait_any(std::span<Impl* const> ends, std::uint64_t asked,
-                              std::chrono::nanoseconds spin, Deadline deadline);
-  static Result<std::optional<Any>> look_once(std::span<Impl* const> ends, std::uint64_t asked);
-  Result<Message> take(std::uint64_t asked, bool waited);
-  Result<Message> take_small(const MessageHeader& header, std::uint64_t sequence,
-                             std::uint64_t asked, bool waited);
-  void report_taken() noexcept;
-  void note_arrival(const MessageHeader& header, std::uint64_t sequence, std::uint64_t asked,
+  static Result<std::size_t> wait_any(std::span<Impl* const> ends, Wanted wanted,
+                                      std::chrono::nanoseconds spin, Deadline deadline);
+  static Result<std::optional<std::size_t>> look_once(std::span<Impl* const> ends, Wanted wanted);
+  Result<bool> look(Wanted wanted);
+  Result<void> await_pending(Deadline deadline);
+  Result<Message> take_small(std::uint64_t asked, bool waited);
+  Result<Message> copy_small();
+  Result<void> take_next();
+  Result<Message> hand_out(std::uint64_t asked);
+  Result<std::vector<Segment>> find_segments(const Arrival& arrival);
+  Result<ConstByteSpan> find_bytes(std::uint32_t number, Bytes offset, Bytes bytes);
+  void note_arrival(const MessageInfo& info, Bytes bytes, std::uint64_t asked,
                     bool waited) noexcept;
-  Result<Message> view(const MessageHeader& header, std::uint64_t sequence);
+  void report_taken() noexcept;
   void examine_peer(std::span<const pollfd> events);
   Error ending_error();
   Error ruined(const Error& reason);
-  Error misbehaved(std::string_view what);
   void ring_producer() noexcept;
+  void arm() noexcept;
+  void disarm() noexcept;
 
   MakerProcess maker_;
   std::string name_;
@@ -68,7 +106,9 @@ class Consumer::Impl final : public detail::Keeper,
   Fd pidfd_;           // of the producer; empty: only the socket tells of its death
   Fd producer_event_;  // rung when the producer sleeps and a credit goes back
   Fd event_;           // rung by the producer when this end sleeps
+  Fd watched_;         // an epoll of the first two and the event; see event_descriptor()
   Region producer_memory_;
+  Region ring_memory_;
   Region memory_;  // the consumer page
   Metrics metrics_;
   MetricsPage* counters_ = nullptr;  // that of metrics_
@@ -79,9 +119,10 @@ class Consumer::Impl final : public detail::Keeper,
   std::optional<RingReader<MessageRecord>> reader_;
   Ringer ringer_;
   ReceivedSlabs slabs_;
-  // By slot: where its message lies while it is in the user's hands. Set by the receiving thread,
-  // cleared by the releasing one; the slab stays as long as anything of it is held.
-  std::array<std::atomic<ReceivedSlab*>, kMaxSlots> held_in_{};
+  std::vector<ReceivedSlab*> found_;           // those of the message that is being looked at
+  HeldSlots held_;
+  std::unique_ptr<Incoming::Impl> pending_;    // taken out of the ring, not yet in anybody's hand
+  bool armed_ = false;     // the intent to sleep stands although nobody sleeps: an epoll does
   bool gone_ = false;      // the producer died or hung up; what it published may still be there
   bool finished_ = false;  // the end was reached and told
   std::optional<Error> broken_;  // why nothing of the producer is believed, or can be, any more

@@ -18,7 +18,7 @@ constexpr std::size_t kMaxCallers = 16;
 constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kClosedTime{100};
 // Places of the poll set before the callers'.
-constexpr std::size_t kWake = 0, kListener = 1, kConsumer = 2, kConsumerLife = 3, kCallers = 4;
+constexpr std::size_t kWake = 0, kListener = 1, kCallers = 2;  // then the consumers', in pairs
 
 void refuse(int socket, Code reason) {
   WirePacket packet;
@@ -29,8 +29,13 @@ void refuse(int socket, Code reason) {
 }
 
 // The consumer's page, event and metrics, each checked before it is believed.
-Result<std::unique_ptr<Attached>> examine(std::vector<Fd>& fds) {
+Result<std::unique_ptr<Attached>> examine(Received& received) {
+  std::vector<Fd>& fds = received.fds;
   auto consumer = std::make_unique<Attached>();
+  if (received.packet.held > static_cast<std::uint32_t>(SlowReader::disconnect))
+    return fail(Code::peer_misbehaved, "a joining consumer asked for an unknown policy");
+  consumer->policy = static_cast<SlowReader>(received.packet.held);
+  consumer->depth = received.packet.slots;
   GANTRY_ASSIGN(consumer->memory,
                 Region::import(fds[0].release(), shared_size(sizeof(ConsumerPage))));
   consumer->event = std::move(fds[1]);
@@ -68,11 +73,11 @@ void Doorman::serve() {
   while (!stopping_) {
     wait_for_events();
     if (events_[kWake].revents != 0) stopping_ = true;
-    // Callers first and from behind: hear() may drop one, accept_callers() adds.
+    watch_consumers();  // first: their places in events_ are behind the callers as they were
+    // Callers from behind: hear() may drop one, accept_callers() adds.
     for (std::size_t i = callers_.size(); i-- > 0;)
       if (events_[kCallers + i].revents != 0) hear(i);
     if (events_[kListener].revents != 0) accept_callers();
-    watch_consumer();
     forget_late_callers();
   }
 }
@@ -80,10 +85,12 @@ void Doorman::serve() {
 void Doorman::wait_for_events() {
   events_.assign(
       {{wake_.get(), POLLIN, 0},
-       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0},
-       {consumer_socket_, POLLIN, 0},
-       {consumer_pidfd_, POLLIN, 0}});
+       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0}});
   for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
+  for (const Watched& one : watched_) {
+    events_.push_back({one.socket, POLLIN, 0});
+    events_.push_back({one.pidfd.get(), POLLIN, 0});
+  }
   if (::poll(events_.data(), events_.size(), poll_timeout_ms(next_deadline())) < 0)
     for (pollfd& event : events_) event.revents = 0;  // a signal: just look again
 }
@@ -110,7 +117,7 @@ void Doorman::accept_callers() {
       refuse(socket.get(), Code::permission_denied);
       continue;
     }
-    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime)});
+    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}});
   }
 }
 
@@ -125,52 +132,70 @@ void Doorman::hear(std::size_t index) {
 // True while the caller is to be heard again.
 bool Doorman::answer(Caller& caller, Received& received) {
   const WirePacket& packet = received.packet;
-  if (packet.kind == PacketKind::join && caller.welcomed) {
+  const bool welcomed = caller.ring.data() != nullptr;
+  if (packet.kind == PacketKind::join && welcomed) {
     static_cast<void>(let_in(caller, received));
     return false;
   }
-  if (packet.kind != PacketKind::hello || caller.welcomed) return false;
+  if (packet.kind != PacketKind::hello || welcomed) return false;
   if (packet.purpose == Purpose::inspect) {
     const auto [status, fds] = household_.status();
     static_cast<void>(send_wire(caller.socket.get(), status, fds));
     return false;
   }
-  if (household_.has_consumer()) {
+  if (!household_.has_place()) {
     refuse(caller.socket.get(), Code::already_exists);
     return false;
   }
-  WirePacket welcome;
-  welcome.kind = PacketKind::welcome;
-  const auto fds = household_.welcome_descriptors();
-  caller.welcomed = true;
-  return send_wire(caller.socket.get(), welcome, fds).has_value();
+  return welcome(caller).has_value();
+}
+
+Result<void> Doorman::welcome(Caller& caller) {
+  GANTRY_ASSIGN(caller.ring, household_.make_ring());
+  WirePacket packet;
+  packet.kind = PacketKind::welcome;
+  const auto [page, event, metrics] = household_.welcome_descriptors();
+  const std::array<int, 4> fds{page, caller.ring.descriptor(), event, metrics};
+  return send_wire(caller.socket.get(), packet, fds);
 }
 
 Result<void> Doorman::let_in(Caller& caller, Received& received) {
-  if (household_.has_consumer()) {
+  if (!household_.has_place()) {
     refuse(caller.socket.get(), Code::already_exists);
     return {};
   }
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
-  GANTRY_ASSIGN(auto consumer, examine(received.fds));
+  GANTRY_ASSIGN(auto consumer, examine(received));
   consumer->pid = caller.identity.pid;
   consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
   consumer->socket = std::move(caller.socket);
-  const int socket = consumer->socket.get();
-  const int pidfd = consumer->pidfd.get();
-  GANTRY_TRY(household_.admit(std::move(consumer)));
-  consumer_socket_ = socket;
-  consumer_pidfd_ = pidfd;
+  Watched watched;
+  watched.socket = consumer->socket.get();
+  if (consumer->pidfd)
+    watched.pidfd = Fd(::fcntl(consumer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
+  GANTRY_ASSIGN(watched.consumer, household_.admit(std::move(consumer), std::move(caller.ring)));
+  watched_.push_back(std::move(watched));
   return {};
 }
 
-// After joining a consumer has nothing more to say: any event is its end.
-void Doorman::watch_consumer() {
-  if (events_[kConsumer].revents == 0 && events_[kConsumerLife].revents == 0) return;
-  consumer_socket_ = -1;
-  consumer_pidfd_ = -1;
-  household_.consumer_left();
+// After joining a consumer has nothing more to say: any event is its end. Its hang-up comes a
+// moment before its death, or without it.
+void Doorman::watch_consumers() {
+  const std::size_t first = events_.size() - 2 * watched_.size();
+  std::size_t i = 0;
+  std::erase_if(watched_, [&](Watched& one) {
+    const bool hung_up = events_[first + 2 * i].revents != 0;
+    const bool died = events_[first + 2 * i + 1].revents != 0;
+    ++i;
+    if (!hung_up && !died) return false;
+    if (one.socket >= 0)
+      household_.consumer_left(one.consumer, died);
+    else
+      household_.departed_died();
+    one.socket = -1;
+    return died || !one.pidfd;
+  });
 }
 
 void Doorman::forget_late_callers() {

@@ -17,13 +17,18 @@ namespace gantry {
 class Household {
  public:
   virtual ~Household() = default;
-  /// Descriptors a joining consumer gets: producer page, event, metrics.
+  /// The ring of a consumer that is about to join.
+  [[nodiscard]] virtual Result<Region> make_ring() const = 0;
+  /// Descriptors a joining consumer gets beside its ring: producer page, event, metrics.
   [[nodiscard]] virtual std::array<int, 3> welcome_descriptors() const = 0;
-  [[nodiscard]] virtual bool has_consumer() const = 0;
-  /// Takes the consumer in, telling it all slabs and then `ready`. After an error it is not in.
-  [[nodiscard]] virtual Result<void> admit(std::unique_ptr<Attached> consumer) = 0;
-  /// The consumer's process died or hung up.
-  virtual void consumer_left() = 0;
+  [[nodiscard]] virtual bool has_place() const = 0;
+  /// Takes the consumer in, telling it all slabs and then `ready`; the answer is its number. After
+  /// an error it is not in.
+  [[nodiscard]] virtual Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) = 0;
+  /// The consumer hung up, or its process died.
+  virtual void consumer_left(unsigned consumer, bool died) = 0;
+  /// The process of one that had hung up has died.
+  virtual void departed_died() = 0;
   /// Answers `gantry ls`: the packet, and the descriptors that go with it.
   [[nodiscard]] virtual std::pair<WirePacket, std::vector<int>> status() const = 0;
 };
@@ -45,7 +50,12 @@ class Doorman {
     Fd socket;
     PeerIdentity identity;
     Deadline until = Deadline::never();
-    bool welcomed = false;
+    Region ring;  // not empty: welcomed
+  };
+  struct Watched {
+    unsigned consumer = 0;
+    int socket = -1;  // the household's; -1: it has left
+    Fd pidfd;         // ours: it may outlive the household's
   };
 
   void serve();
@@ -53,9 +63,10 @@ class Doorman {
   void accept_callers();
   void hear(std::size_t index);
   [[nodiscard]] bool answer(Caller& caller, Received& received);
+  [[nodiscard]] Result<void> welcome(Caller& caller);
   [[nodiscard]] Result<void> let_in(Caller& caller, Received& received);
   void forget_late_callers();
-  void watch_consumer();
+  void watch_consumers();
   [[nodiscard]] Deadline next_deadline() const;
 
   MakerProcess maker_;
@@ -66,8 +77,7 @@ class Doorman {
   std::vector<Caller> callers_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;
-  int consumer_socket_ = -1;  // watched copies of the admitted consumer's; the household owns them
-  int consumer_pidfd_ = -1;
+  std::vector<Watched> watched_;
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-#pragma once  // channel/format.hpp: the two shared pages of a channel. docs/formats/channel.md
+#pragma once  // channel/format.hpp: the shared pages of a channel. docs/formats/channel.md
 
 #include <array>
 #include <bit>
@@ -11,89 +11,173 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 1;
-inline constexpr std::uint64_t kProducerMagic = 0x31444f5250544e47;  // "GNTPROD1"
-inline constexpr std::uint64_t kConsumerMagic = 0x31534e4f43544e47;  // "GNTCONS1"
+inline constexpr std::uint32_t kFormatVersion = 2;
+inline constexpr std::uint64_t kProducerMagic = 0x32444f5250544e47;  // "GNTPROD2"
+inline constexpr std::uint64_t kRingMagic = 0x32474e4952544e47;      // "GNTRING2"
+inline constexpr std::uint64_t kConsumerMagic = 0x32534e4f43544e47;  // "GNTCONS2"
 inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
-/// Cells that a channel of `slots` uses, a power of two: at least twice the slots, as so many small
-/// messages without a slot may be unread when all loans come; and no more, so that they stay in the
-/// nearest cache.
+inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
+/// Cells that a reader with `slots` credits uses, a power of two: at least twice as many, as so many
+/// small messages without a slot may be unread when all loans come; and no more, so that they stay
+/// in the nearest cache.
 [[nodiscard]] constexpr std::size_t cells_for(std::size_t slots) noexcept {
   return std::bit_ceil(2 * slots);
 }
 inline constexpr std::size_t kCells = cells_for(kMaxSlots);
 
-/// `slot` of a record whose payload is in the record itself.
-inline constexpr std::uint32_t kNoSlot = 0xffffffff;
+// ---- a message in the ring -----------------------------------------------------------------
 
-/// Where a message lies.
+/// `slot` of a record whose payload is in the record itself.
+inline constexpr std::uint16_t kNoSlot = 0xffff;
+
+/// Where the payload is, in the low bits of MessageHeader::kind.
+enum class Lies : std::uint8_t {
+  here,   ///< In the record; `count` bytes.
+  block,  ///< One segment: `place` says where.
+  table,  ///< `count` segments: `place` is that of as many SegmentEntry, one behind the other.
+};
+inline constexpr std::uint8_t kLiesMask = 0x0f;
+inline constexpr std::uint8_t kLanding = 0x10;   ///< See LandingWord; else it is whole already.
+inline constexpr std::uint8_t kStreamed = 0x20;  ///< Landing, through a window. Only Lies::block.
+inline constexpr std::uint8_t kExtra = 0x40;     ///< MessageRecord::extra counts.
+inline constexpr std::uint8_t kKnownKinds = kLiesMask | kLanding | kStreamed | kExtra;
+
 struct MessageHeader {
+  std::uint64_t number;  // of the message in its channel, from 1
   std::uint64_t ticks;   // when it was published, Meter::ticks(); 0: not timed
-  std::uint64_t bytes;   // payload
-  std::uint64_t offset;  // in the slab
-  std::uint32_t slab;    // pool's slab number
-  std::uint32_t slot;    // credit it holds, or kNoSlot
+  std::uint64_t user;
+  std::uint32_t type;
+  std::uint16_t slot;  // what it holds, or kNoSlot
+  std::uint8_t kind;
+  std::uint8_t count;
 };
 
-/// A whole message in the ring itself; anything else needs a slot and a slab.
+/// A whole message in the ring itself, and nothing else.
 [[nodiscard]] constexpr bool is_small(const MessageHeader& header) noexcept {
-  return header.slot == kNoSlot && header.bytes <= Message::kInlineBytes;
+  return (header.kind & ~kExtra) == 0 && header.count <= Message::kInlineBytes;
 }
+
+/// Where a payload in a slab lies.
+struct Place {
+  std::uint64_t offset;
+  std::uint64_t bytes;  // of it; streamed: of the whole message, the window being smaller
+  std::uint32_t slab;
+  std::uint32_t chunk_bytes;   // streamed
+  std::uint64_t window_bytes;  // streamed: a multiple of chunk_bytes; chunk k begins at
+                               // k * chunk_bytes % window_bytes
+};
+inline constexpr Bytes kNearPlaceBytes = offsetof(Place, window_bytes);
+
+struct RecordExtra {
+  std::uint64_t correlation;
+  std::uint64_t deadline_ns;
+  std::uint64_t reserved;
+};
+
+/// What the ring carries. The header and the first bytes of a small payload, or the place of a
+/// large one, share the cache line that the reader polls.
+struct MessageRecord {
+  MessageHeader header;
+  std::array<std::byte, Message::kInlineBytes> body;  // Lies::here: the payload; else a Place
+  RecordExtra extra;
+};
+using MessageCell = RingCell<MessageRecord>;
+
+/// So much of a body lies in the polled line.
+inline constexpr Bytes kNearBytes = 64 - 8 - sizeof(MessageHeader);
+static_assert(kNearPlaceBytes == kNearBytes);
+
+/// One of a table's segments. `dimensions` above Tensor::kMaxDimensions: it has no tensor.
+struct SegmentEntry {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  std::uint32_t slab;
+  DataType type;
+  std::uint64_t dimensions;
+  std::array<std::int64_t, Tensor::kMaxDimensions> shape;
+  std::array<std::int64_t, Tensor::kMaxDimensions> strides;
+};
+inline constexpr std::uint64_t kNoTensor = ~std::uint64_t{0};
 
 /// Reading the time twice would be a quarter of a small message's whole cost: of these every
 /// eighth is timed.
 inline constexpr std::uint64_t kTimedEvery = 8;
-[[nodiscard]] constexpr bool is_timed(const MessageHeader& header,
-                                      std::uint64_t sequence) noexcept {
-  return header.slot != kNoSlot || sequence % kTimedEvery == 1;
+[[nodiscard]] constexpr bool is_timed(std::uint16_t slot, std::uint64_t number) noexcept {
+  return slot != kNoSlot || number % kTimedEvery == 1;
 }
 
-/// What the ring carries. The header and the first bytes of a small payload share the cache line
-/// that the reader polls.
-struct MessageRecord {
-  MessageHeader header;
-  std::array<std::byte, Message::kInlineBytes> small;  // the payload, when there is no slot
-  std::array<std::byte, 24> reserved;
+// ---- progress of a landing message ---------------------------------------------------------
+
+/// How many bytes from the front have landed; with kAborted no more will. Written by the producer
+/// while its slot is lent; zero before the record is published. Pair [L]: the bytes before the word.
+/// Also half of a sleep handshake (sync/doorbell.hpp), hence seq_cst.
+struct alignas(64) LandingWord {
+  static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
+  std::atomic<std::uint64_t> word{0};
 };
-using MessageCell = RingCell<MessageRecord>;
 
-/// So much of a small payload lies in the polled line.
-inline constexpr Bytes kNearBytes = 64 - 8 - sizeof(MessageHeader);
+/// How many chunks of a streamed message its reader is done with, in its own memory: the low half
+/// of the word. The high half is that of the message's number, lest the last lending's count be
+/// taken for this one's. Pair [C]: the chunk's reads before the word.
+[[nodiscard]] constexpr std::uint64_t passed_word(std::uint64_t number,
+                                                  std::uint64_t chunks) noexcept {
+  return (number << 32) | (chunks & 0xffffffff);
+}
+/// Chunks passed of message `number`; 0 while the word speaks of another.
+[[nodiscard]] constexpr std::uint64_t chunks_passed(std::uint64_t word,
+                                                    std::uint64_t number) noexcept {
+  return (word >> 32) == (number & 0xffffffff) ? word & 0xffffffff : 0;
+}
 
-/// Written by the producer, mapped read-only by the consumer.
+// ---- pages ---------------------------------------------------------------------------------
+
+/// Written by the producer, mapped read-only by every consumer.
 struct ProducerPage {
   // Constant from before it is shared.
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t slots;
-  // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
-  alignas(64) std::atomic<std::uint64_t> end;
   alignas(64) SleepIntent producer_sleeps;  // waits for a credit, or for the stream's last taking
-  std::array<MessageCell, kCells> cells;    // aligned by themselves
+  std::array<LandingWord, kMaxSlots> landing;
 };
 
-/// Written by the consumer, mapped read-only by the producer.
+/// Written by the producer for one consumer, which maps it read-only.
+struct RingPage {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t cells;  // used, a power of two
+  // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
+  alignas(64) std::atomic<std::uint64_t> end;
+  std::array<MessageCell, kCells> ring;  // aligned by themselves
+};
+
+/// Written by a consumer, mapped read-only by the producer.
 struct ConsumerPage {
   std::uint64_t magic;
   std::uint32_t version;
-  alignas(64) std::atomic<std::uint64_t> taken;  // sequence of the newest message taken. [T]
-  alignas(64) SleepIntent consumer_sleeps;       // waits for a message
-  // By slot: the sequence of the newest message released from it. [R]
+  alignas(64) std::atomic<std::uint64_t> taken;  // ring sequence of the newest message taken. [T]
+  alignas(64) SleepIntent consumer_sleeps;       // waits for a message, or for it to land
+  // By slot: the number of the newest message released from it. [R]
   alignas(64) ReleaseBoard<kMaxSlots> released;
+  alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> passed;  // passed_word(). [C]
 };
 
 // Other processes, perhaps of another build, read these: change one and kFormatVersion changes.
+static_assert(sizeof(MessageHeader) == 32 && sizeof(Place) == 32 && sizeof(RecordExtra) == 24);
+static_assert(offsetof(MessageRecord, body) == 32 && offsetof(MessageRecord, extra) == 96);
 static_assert(sizeof(MessageCell) == 128 && alignof(MessageCell) == 128);
 static_assert(offsetof(MessageCell, record) == 8);
-static_assert(sizeof(MessageHeader) == 32 && offsetof(MessageRecord, small) == 32);
-static_assert(offsetof(ProducerPage, end) == 64);
-static_assert(offsetof(ProducerPage, producer_sleeps) == 128);
-static_assert(offsetof(ProducerPage, cells) == 256);
-static_assert(sizeof(ProducerPage) == 256 + 128 * 128);
+static_assert(sizeof(SegmentEntry) == 160 && offsetof(SegmentEntry, shape) == 32);
+static_assert(offsetof(ProducerPage, producer_sleeps) == 64);
+static_assert(offsetof(ProducerPage, landing) == 128);
+static_assert(sizeof(ProducerPage) == 128 + 64 * 64);
+static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, ring) == 128);
+static_assert(sizeof(RingPage) == 128 + 128 * 128);
 static_assert(offsetof(ConsumerPage, taken) == 64);
 static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);
-static_assert(sizeof(ConsumerPage) == 192 + 512);
+static_assert(offsetof(ConsumerPage, passed) == 704);
+static_assert(sizeof(ConsumerPage) == 704 + 512);
 
 inline constexpr Bytes kPageGrain = 4096;
 [[nodiscard]] constexpr Bytes shared_size(Bytes size) noexcept {

@@ -1,8 +1,55 @@
-#include <gantry/channel.hpp>
+#include <gantry/message.hpp>
 
-#include <utility>
+#include <algorithm>
+#include <limits>
 
 namespace gantry {
+
+// ---- tensors -------------------------------------------------------------------------------
+
+Tensor Tensor::dense(DataType type, std::span<const std::int64_t> shape) noexcept {
+  Tensor tensor;
+  tensor.type = type;
+  tensor.dimensions = static_cast<unsigned>(std::min<std::size_t>(shape.size(), kMaxDimensions));
+  std::int64_t stride = 1;
+  for (unsigned i = tensor.dimensions; i-- > 0;) {
+    tensor.shape[i] = shape[i];
+    tensor.strides[i] = stride;
+    if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = 0;  // fits() refuses it
+  }
+  return tensor;
+}
+
+bool Tensor::fits(Bytes bytes) const noexcept {
+  if (dimensions > kMaxDimensions || type.bits == 0 || type.lanes == 0) return false;
+  std::int64_t last = 0;  // the element farthest from the first
+  bool empty = false;
+  for (unsigned i = 0; i < dimensions; ++i) {
+    if (shape[i] < 0 || strides[i] < 0) return false;
+    if (shape[i] == 0) {
+      empty = true;
+      continue;
+    }
+    if (strides[i] == 0 && shape[i] > 1) return false;
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last))
+      return false;
+  }
+  if (empty) return true;
+  const std::uint64_t element_bits = std::uint64_t{type.bits} * type.lanes;
+  std::uint64_t bits = 0;
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(last) + 1, element_bits, &bits))
+    return false;
+  return (bits + 7) / 8 <= bytes;
+}
+
+// ---- loans ---------------------------------------------------------------------------------
+
+Loan::Loan(Loan&& other) noexcept
+    : keeper_(std::move(other.keeper_)),
+      token_(other.token_),
+      bytes_(std::exchange(other.bytes_, {})) {}
 
 Loan& Loan::operator=(Loan&& other) noexcept {
   if (this == &other) return *this;
@@ -23,12 +70,48 @@ void Loan::reset() noexcept {
   forget();
 }
 
+// ---- drafts --------------------------------------------------------------------------------
+
+Draft& Draft::copy(ConstByteSpan bytes, std::optional<Tensor> tensor) {
+  Part part;
+  part.copied = part.bytes = bytes;
+  part.tensor = tensor;
+  parts_.push_back(std::move(part));
+  return *this;
+}
+
+Draft& Draft::move(Block block, std::optional<Tensor> tensor) {
+  Part part;
+  part.bytes = block.bytes();
+  part.block = std::move(block);
+  part.moved = true;
+  part.tensor = tensor;
+  parts_.push_back(std::move(part));
+  return *this;
+}
+
+Draft& Draft::forward(Message message) {
+  const auto whole = std::make_shared<Message>(std::move(message));
+  for (std::size_t i = 0; i < whole->segments(); ++i) {
+    const Segment segment = whole->segment(i);
+    Part part;
+    part.forwarded = whole;
+    part.bytes = segment.bytes;
+    part.tensor = segment.tensor;
+    parts_.push_back(std::move(part));
+  }
+  return *this;
+}
+
+// ---- messages ------------------------------------------------------------------------------
+
 Message& Message::operator=(Message&& other) noexcept {
   if (this == &other) return *this;
   release();
   keeper_ = std::move(other.keeper_);
   token_ = other.token_;
-  sequence_ = other.sequence_;
+  info_ = other.info_;
+  segments_ = std::move(other.segments_);
   is_small_ = std::exchange(other.is_small_, false);
   view_ = std::exchange(other.view_, {});
   if (is_small_) small_ = other.small_;
@@ -36,6 +119,7 @@ Message& Message::operator=(Message&& other) noexcept {
 }
 
 void Message::release() noexcept {
+  segments_.reset();
   if (keeper_) keeper_->give_back(token_);
   keeper_.reset();
   view_ = {};

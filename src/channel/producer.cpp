@@ -1,14 +1,10 @@
 #include "channel/producer.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <new>
 
-#include "base/assert.hpp"
 #include "base/event.hpp"
+#include "channel/wait_for_credit.hpp"
 
 namespace gantry {
 namespace {
@@ -18,20 +14,34 @@ Result<Pool> own_pool(std::string_view name, PoolOptions options) {
   return Pool::create(options);
 }
 
+Result<void> check_options(std::string_view name, const ChannelOptions& options) {
+  const auto refuse = [name](const std::string& what) {
+    return fail(Code::invalid_argument, fmt::format("channel '{}': {}", name, what));
+  };
+  if (options.slots == 0 || options.slots > kMaxSlots)
+    return refuse(fmt::format("{} slots; 1 to {} are possible", options.slots, kMaxSlots));
+  if (options.consumers == 0 || options.consumers > kMaxConsumers)
+    return refuse(fmt::format("{} consumers; 1 to {} are possible", options.consumers,
+                              kMaxConsumers));
+  if (options.history > options.slots || options.history + options.slots > kMaxSlots)
+    return refuse(fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
+                              "and {} together",
+                              options.history, options.slots, kMaxSlots));
+  return {};
+}
+
 }  // namespace
 
 // ---- making and ending ---------------------------------------------------------------------
 
-// By value as Producer::open() has it; the lane keeps the engine alive.
+// By value as Producer::open() has it; the lanes keep the engine alive.
 // NOLINTBEGIN(performance-unnecessary-value-param)
 Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view name,
                                                              const ChannelOptions& options,
                                                              std::shared_ptr<Engine> engine) {
   // NOLINTEND(performance-unnecessary-value-param)
   GANTRY_TRY(check_channel_name(name));
-  if (options.slots == 0 || options.slots > kMaxSlots)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': {} slots; 1 to {} are possible",
-                                                    name, options.slots, kMaxSlots));
+  GANTRY_TRY(check_options(name, options));
   if (engine == nullptr)
     return fail(Code::invalid_argument, fmt::format("channel '{}': no engine given", name));
   auto pool = options.memory ? Result<Pool>(*options.memory) : own_pool(name, options.pool);
@@ -42,6 +52,7 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
                 "make the pool with RegionOptions::shareable");
   std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
   GANTRY_ASSIGN(impl->lane_, engine->open_lane());
+  GANTRY_ASSIGN(impl->queue_lane_, engine->open_lane());
   GANTRY_TRY(impl->set_up(name, options));
   return impl;
 }
@@ -59,8 +70,9 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
-  ring_.emplace(std::span(page->cells).first(cells_for(options.slots)));
-  slots_.resize(options.slots);
+  readers_ = std::make_unique<Readership>(
+      pool_, Readership::Limits{options.slots, options.consumers, options.history,
+                                options.bytes_in_flight});
   GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor));
   doorman_.emplace(*this, claim_.listener());
   GANTRY_TRY(doorman_->start());
@@ -69,82 +81,97 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
 }
 
 void Producer::Impl::shut_down() noexcept {
+  if (queue_) {
+    queue_->request_stop();
+    if (maker_.is_this()) ring(event_.get());  // it may wait for a credit
+    queue_->stop();
+  }
   if (doorman_) doorman_->stop();
   if (!maker_.is_this()) return;  // the line and the name are the parent's
   claim_.give_up();
-  // The memory stays for messages still in the consumer's hands; only the line is cut.
-  if (consumer_) ::shutdown(consumer_->socket.get(), SHUT_RDWR);
+  // The memory stays for messages still in the consumers' hands; only the line is cut.
+  const Lock held = lock();
+  readers_->hang_up();
 }
 
-// What the consumer still holds it may read for as long as it likes: nobody else gets that memory.
 Producer::Impl::~Impl() {
-  shut_down();
-  if (attached() == nullptr) return;
-  look_at_consumer();
-  for (Slot& slot : slots_)
-    if (slot.state == Slot::State::published) slot.block.abandon();
+  if (readers_) shut_down();
 }
 
 Result<void> Producer::Impl::close(Deadline deadline) {
+  GANTRY_TRY(stay_in_order(deadline));
+  Lock held = lock();
   if (!ended_) {
     ended_ = true;
-    page().end.store(ring_->published() + 1, std::memory_order_seq_cst);  // [E]
-    if (Attached* consumer = attached())
-      if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());
+    readers_->end_stream();
   }
-  const auto all_taken = [this] { return attached() != nullptr && ring_->unread() == 0; };
-  auto waited = wait_until(deadline, all_taken);
+  auto waited = wait_until(held, deadline, [this] { return readers_->all_taken(); });
   if (!waited && waited.error().code == Code::timed_out)
-    waited.error().message += fmt::format(": {} messages were not received", ring_->unread());
+    waited.error().message += fmt::format(": {} messages were not received", readers_->untaken());
   return waited;
 }
 
-// ---- the consumer, as the doorman tells ----------------------------------------------------
+Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count) {
+  if (count > options_.consumers)
+    return tl::unexpected(named({Code::invalid_argument,
+                                 fmt::format("waiting for {} consumers; it takes {}", count,
+                                             options_.consumers),
+                                 ""}));
+  GANTRY_TRY(stay_in_order(deadline));
+  Lock held = lock();
+  return wait_until(held, deadline, [this, count] { return readers_->count() >= count; }, Lost::is_fine);
+}
+
+// ---- the consumers, as the doorman tells ---------------------------------------------------
 
 std::array<int, 3> Producer::Impl::welcome_descriptors() const {
   return {memory_.descriptor(), event_.get(), metrics_.descriptor()};
 }
 
-bool Producer::Impl::has_consumer() const {
-  return attached() != nullptr;
+bool Producer::Impl::has_place() const {
+  const Lock held = lock();
+  return readers_->has_place();
 }
 
-Result<void> Producer::Impl::admit(std::unique_ptr<Attached> consumer) {
-  consumer_ = std::move(consumer);
-  auto told = slabs_.introduce(consumer_->socket.get(), [this] {
-    attached_.store(consumer_.get(), std::memory_order_seq_cst);
-    metrics_.meter()->connected();
-  });
-  if (!told && attached() == nullptr) {  // it left, or cannot be told: another may come
-    consumer_.reset();
-    return told;
-  }
-  ring(event_.get());  // wait_for_consumer() and close() look at attached()
-  if (!told) gone_.store(true, std::memory_order_release);
-  return {};
+Result<unsigned> Producer::Impl::admit(std::unique_ptr<Attached> consumer, Region ring_memory) {
+  const Lock held = lock();
+  GANTRY_ASSIGN(const unsigned index,
+                readers_->admit(std::move(consumer), std::move(ring_memory)));
+  metrics_.meter()->connected();
+  ring(event_.get());  // whoever waits looks at the readers
+  return index;
 }
 
-void Producer::Impl::consumer_left() {
-  gone_.store(true, std::memory_order_release);  // [G]
+void Producer::Impl::consumer_left(unsigned consumer, bool died) {
+  const Lock held = lock();
+  readers_->left(consumer, died);
   ring(event_.get());
 }
 
+void Producer::Impl::departed_died() {
+  const Lock held = lock();
+  readers_->forget_departed();
+}
+
 std::pair<WirePacket, std::vector<int>> Producer::Impl::status() const {
+  const Lock held = lock();
   WirePacket packet;
   packet.kind = PacketKind::status;
   packet.slots = options_.slots;
-  packet.held = held_.load(std::memory_order_relaxed);  // display only
+  packet.held = readers_->slots_held();
   packet.bytes = pool_.report().slab_bytes;
   packet.age_ns = monotonic_ns() - opened_ns_;
   std::vector<int> fds{metrics_.descriptor()};
-  if (const Attached* consumer = attached()) {
-    packet.peer_pid = consumer->pid;
-    fds.push_back(consumer->metrics.descriptor());
+  for (const auto& reader : readers_->readers()) {
+    if (reader->is_cut) continue;
+    packet.peer_pid = reader->attached().pid;
+    fds.push_back(reader->attached().metrics.descriptor());
+    break;
   }
   return {packet, fds};
 }
 
-// ---- credits -------------------------------------------------------------------------------
+// ---- what may go wrong ---------------------------------------------------------------------
 
 Error Producer::Impl::named(Error error) const {
   error.message = fmt::format("channel '{}': {}", name_, error.message);
@@ -157,234 +184,16 @@ Result<void> Producer::Impl::check_open() const {
   return {};
 }
 
-Result<void> Producer::Impl::check_peer() {
-  if (misbehaved_)
-    return fail(Code::peer_misbehaved,
-                fmt::format("channel '{}': the consumer wrote nonsense into its page", name_));
-  if (gone_.load(std::memory_order_acquire)) {  // [G]
-    look_at_consumer();                         // what it took before it left still counts
-    const Attached* consumer = attached();
-    return fail(Code::peer_gone, fmt::format("channel '{}': the consumer (process {}) is gone",
-                                             name_, consumer == nullptr ? 0 : consumer->pid));
-  }
+Result<void> Producer::Impl::check_readers() const {
+  if (readers_->lost()) return tl::unexpected(named(*readers_->lost()));
   return {};
 }
 
-// Brings the view of the consumer's progress up to date.
-void Producer::Impl::look_at_consumer() {
-  const Attached* consumer = attached();
-  if (consumer == nullptr) return;
-  if (!ring_->refresh(consumer->page().taken)) {
-    misbehaved_ = true;
-    return;
-  }
-  reclaim(consumer->page());
-}
-
-void Producer::Impl::reclaim(const ConsumerPage& page) {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    if (slot.state != Slot::State::published) continue;
-    if (page.released.is_released(i, slot.sequence)) free_slot_of(slot);
-  }
-}
-
-void Producer::Impl::free_slot_of(Slot& slot) noexcept {
-  slot.block = Block();
-  slot.state = Slot::State::free;
-  held_.fetch_sub(1, std::memory_order_relaxed);
-}
-
-Producer::Impl::Slot* Producer::Impl::free_slot() noexcept {
-  const auto found = std::find_if(slots_.begin(), slots_.end(),
-                                  [](const Slot& slot) { return slot.state == Slot::State::free; });
-  return found == slots_.end() ? nullptr : &*found;
-}
-
-bool Producer::Impl::any_published() const noexcept {
-  return std::any_of(slots_.begin(), slots_.end(),
-                     [](const Slot& slot) { return slot.state == Slot::State::published; });
-}
-
-// Waits for `ready`, looking at the consumer's page each turn. `ready` true wins over a consumer
-// that left: what it had already given back is good.
-template <class Ready>
-Result<void> Producer::Impl::wait_until(Deadline deadline, Ready ready) {
-  const auto look = [&] {
-    look_at_consumer();
-    return misbehaved_ || gone_.load(std::memory_order_acquire) || ready();
-  };
-  if (look() && ready() && !misbehaved_) return {};
-  const std::uint64_t started = read_ticks();
-  SleepIntent* const intents[] = {&page().producer_sleeps};
-  for (;;) {
-    WaitPoint point{intents, {{event_.get(), POLLIN, 0}}, options_.interrupt_descriptor};
-    const Woken woken = wait_once(point, options_.spin, deadline, look);
-    if (woken == Woken::look) drain(event_.get());
-    look_at_consumer();
-    if (ready() && !misbehaved_) break;
-    GANTRY_TRY(check_peer());
-    if (woken == Woken::interrupted)
-      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));
-    if (woken == Woken::timed_out)
-      return fail(Code::timed_out,
-                  attached() != nullptr
-                      ? fmt::format("channel '{}': the consumer gave no slot back in time", name_)
-                      : fmt::format("channel '{}': no consumer joined in time", name_));
-  }
-  metrics_.meter()->waited(read_ticks() - started);
-  return {};
-}
-
-Result<void> Producer::Impl::wait_for_consumer(Deadline deadline) {
-  return wait_until(deadline, [this] { return attached() != nullptr; });
-}
-
-// ---- sending -------------------------------------------------------------------------------
-
-// Memory runs out while messages are on their way: wait for one to come back, as for a credit.
-Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
-  for (;;) {
-    auto block = pool_.allocate(size);
-    if (block || block.error().code != Code::out_of_memory || !any_published()) return block;
-    const auto before = held_.load(std::memory_order_relaxed);
-    GANTRY_TRY(wait_until(
-        deadline, [this, before] { return held_.load(std::memory_order_relaxed) < before; }));
-  }
-}
-
-Result<void> Producer::Impl::await_slot(Deadline deadline) {
-  GANTRY_TRY(check_peer());
-  return wait_until(deadline,
-                    [this] { return free_slot() != nullptr && ring_->unread() < slots_.size(); });
-}
-
-Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
-  const CpuCharge charge(*metrics_.meter(), size, calls_++);
-  GANTRY_TRY(check_open());
-  if (size == 0)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", name_));
-  GANTRY_TRY(await_slot(deadline));
-  GANTRY_ASSIGN(Block block, allocate(size, deadline));
-  if (auto told = slabs_.announce(block.slab()); !told)
-    return tl::unexpected(named(std::move(told).error()));
-  Slot& slot = *free_slot();
-  slot.state = Slot::State::loaned;
-  slot.block = std::move(block);
-  held_.fetch_add(1, std::memory_order_relaxed);
-  const auto token = static_cast<std::uint64_t>(&slot - slots_.data());
-  return Loan(shared_from_this(), token, slot.block.bytes());
-}
-
-void Producer::Impl::give_back(std::uint64_t token) noexcept {
-  free_slot_of(slots_[token]);
-}
-
-void Producer::Impl::publish_record(const MessageHeader& header, ConstByteSpan small) {
-  const std::uint64_t ticks = is_timed(header, ring_->published() + 1) ? read_ticks() : 0;
-  ring_->publish([&](MessageRecord& record) {
-    // The far line first: the polled one is ours only for as long as it takes to fill it.
-    if (small.size() > kNearBytes)
-      std::memcpy(record.small.data() + kNearBytes, small.data() + kNearBytes,
-                  small.size() - kNearBytes);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
-    if (!small.empty())
-      std::memcpy(record.small.data(), small.data(), std::min(small.size(), kNearBytes));
-    // Field by field, out of registers: a header put together in memory and read back as a whole
-    // would wait for its parts to leave the store buffer.
-    record.header.ticks = ticks;
-    record.header.bytes = header.bytes;
-    record.header.offset = header.offset;
-    record.header.slab = header.slab;
-    record.header.slot = header.slot;
-  });
-  if (Attached* consumer = attached())
-    if (consumer->ringer.must_ring(consumer->page().consumer_sleeps)) ring(consumer->event.get());
-  counters_->message(header.bytes);
-}
-
-Result<void> Producer::Impl::publish(Loan&& loan) {
-  if (loan.keeper() != this)
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': that loan is empty or of another channel", name_));
-  GANTRY_TRY(check_open());
-  GANTRY_TRY(check_peer());
-  publish_slot(slots_[loan.token()], loan.bytes().size());
-  loan.forget();
-  return {};
-}
-
-Result<void> Producer::Impl::publish(Block block, Deadline deadline) {
-  const CpuCharge charge(*metrics_.meter(), block.bytes().size(), calls_++);
-  GANTRY_TRY(check_open());
-  if (!pool_.owns(block))
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': that block is empty or of another pool", name_),
-                "allocate it from Producer::pool(), or send() a copy");
-  GANTRY_TRY(await_slot(deadline));
-  if (auto told = slabs_.announce(block.slab()); !told)
-    return tl::unexpected(named(std::move(told).error()));
-  Slot& slot = *free_slot();
-  const Bytes size = block.bytes().size();
-  slot.block = std::move(block);
-  held_.fetch_add(1, std::memory_order_relaxed);
-  publish_slot(slot, size);
-  return {};
-}
-
-void Producer::Impl::publish_slot(Slot& slot, Bytes size) {
-  const auto index = static_cast<std::uint32_t>(&slot - slots_.data());
-  GANTRY_ASSERT(ring_->unread() < cells_for(slots_.size()));  // I3 of the ring
-  slot.sequence = ring_->published() + 1;
-  publish_record({.ticks = 0,
-                  .bytes = size,
-                  .offset = slot.block.offset(),
-                  .slab = slot.block.slab(),
-                  .slot = index},
-                 {});
-  slot.state = Slot::State::published;
-}
-
-Result<void> Producer::Impl::copy(ByteSpan to, ConstByteSpan from) {
-  const std::uint64_t started = read_ticks();
-  Completion completion;
-  Move move = Move::copy(to, from);
-  move.completion = &completion;
-  GANTRY_ASSIGN(const Ticket ticket, lane_->submit(move, Use::synchronous));
-  if (lane_->wait(ticket) != Outcome::done) return fail_copy(completion, from.size());
-  counters_->copy(completion.engine, from.size(), read_ticks() - started);
-  metrics_.meter()->cpu(completion.helper_cpu_ns);
-  return {};
-}
-
-tl::unexpected<Error> Producer::Impl::fail_copy(const Completion& completion, Bytes bytes) const {
-  const bool theirs = completion.cause == Cause::unreadable;
-  return fail(
-      theirs ? Code::invalid_argument : Code::system,
-      fmt::format("channel '{}': copying {} bytes: the {} engine stopped after {}: {} at "
-                  "{:#x}",
-                  name_, bytes, to_string(completion.engine), completion.bytes_done,
-                  to_string(completion.cause), completion.fault_address),
-      theirs ? "the payload must stay mapped, and its file as long, until send() returns" : "");
-}
-
-Result<void> Producer::Impl::send(ConstByteSpan payload, Deadline deadline) {
-  if (payload.size() > Message::kInlineBytes) {
-    GANTRY_ASSIGN(Loan loan, this->loan(payload.size(), deadline));
-    const CpuCharge charge(*metrics_.meter(), payload.size(), calls_);
-    GANTRY_TRY(copy(loan.bytes(), payload));
-    return publish(std::move(loan));
-  }
-  const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
-  if (!is_fine()) {
-    GANTRY_TRY(check_open());
-    GANTRY_TRY(check_peer());
-  }
-  if (ring_->unread() >= slots_.size())
-    GANTRY_TRY(wait_until(deadline, [this] { return ring_->unread() < slots_.size(); }));
-  publish_record({.ticks = 0, .bytes = payload.size(), .offset = 0, .slab = 0, .slot = kNoSlot},
-                 payload);
-  counters_->copy(CopyEngine::inline_, payload.size(), 0);
+// Nothing overtakes what send_async() was given.
+Result<void> Producer::Impl::stay_in_order(Deadline deadline) {
+  if (is_queue_idle()) return {};
+  auto waited = queue_->wait_until_idle(deadline, options_.interrupt_descriptor);
+  if (!waited) return tl::unexpected(named(std::move(waited).error()));
   return {};
 }
 

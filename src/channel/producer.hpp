@@ -3,15 +3,17 @@
 #include <array>
 
 #include "base/fork.hpp"
-#include "channel/announced_slabs.hpp"
 #include "channel/doorman.hpp"
 #include "channel/metrics_page.hpp"
+#include "channel/readership.hpp"
+#include "channel/send_queue.hpp"
 #include "channel/waiter.hpp"
 
 namespace gantry {
 
-/// Threads: the caller's (one at a time) and the doorman's. Shared between them: attached_ and
-/// gone_ (atomics), held_ (a counter), slabs_ (locks by itself). consumer_ is the doorman's.
+/// Threads: the caller's (one at a time), the progress thread of send_async(), the doorman's. What
+/// they share is `readers_`, under its lock. Of the first two only one sends at a time: the caller
+/// waits until the queue is idle, or queues up itself.
 class Producer::Impl final : public detail::Keeper,
                              public Household,
                              public std::enable_shared_from_this<Producer::Impl> {
@@ -20,32 +22,33 @@ class Producer::Impl final : public detail::Keeper,
                                             std::shared_ptr<Engine> engine);
   ~Impl() override;
 
-  Result<void> send(ConstByteSpan payload, Deadline deadline);
+  Result<void> send(ConstByteSpan payload, const SendOptions& options);
+  Result<void> send(std::vector<Draft::Part> parts, const SendOptions& options);
+  Result<Ticket> send_async(std::vector<Draft::Part> parts, const SendOptions& options);
+  [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
+  Result<void> wait(Ticket ticket, Deadline deadline);
   Result<Loan> loan(Bytes size, Deadline deadline);
-  Result<void> publish(Loan&& loan);
-  Result<void> publish(Block block, Deadline deadline);
+  Result<void> publish(Loan loan, const SendOptions& options);
   [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
-  Result<void> wait_for_consumer(Deadline deadline);
+  Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
-  void shut_down() noexcept;  ///< No more callers; the consumer sees the hang-up.
+  void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
 
   void give_back(std::uint64_t token) noexcept override;
 
+  Result<Region> make_ring() const override { return Reader::make_page(options_.slots); }
   std::array<int, 3> welcome_descriptors() const override;
-  bool has_consumer() const override;
-  Result<void> admit(std::unique_ptr<Attached> consumer) override;
-  void consumer_left() override;
+  bool has_place() const override;
+  Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
+  void consumer_left(unsigned consumer, bool died) override;
+  void departed_died() override;
   std::pair<WirePacket, std::vector<int>> status() const override;
 
  private:
-  /// A credit for a message whose payload lies in a block.
-  struct Slot {
-    enum class State { free, loaned, published };
-    State state = State::free;
-    std::uint64_t sequence = 0;  // when published
-    Block block;
-  };
+  class Transmission;  // one message's way: producer_send.cpp
+  using Lock = std::unique_lock<std::mutex>;
+  enum class Lost { is_an_error, is_fine };  // what it is to a wait that nobody reads any more
 
   explicit Impl(Pool pool) noexcept : pool_(std::move(pool)) {}
   Result<void> set_up(std::string_view name, const ChannelOptions& options);
@@ -53,53 +56,42 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] ProducerPage& page() noexcept {
     return *reinterpret_cast<ProducerPage*>(memory_.data());
   }
-  [[nodiscard]] Attached* attached() const noexcept {
-    // seq_cst: publishing, then not seeing a consumer, must mean that it will see the message.
-    return attached_.load(std::memory_order_seq_cst);
-  }
+  [[nodiscard]] Lock lock() const { return Lock(readers_->mutex()); }
 
-  /// The two checks below as one question; whether they would pass.
-  [[nodiscard]] bool is_fine() const noexcept {
-    return !ended_ && !misbehaved_ && !gone_.load(std::memory_order_acquire);  // [G]
-  }
   [[nodiscard]] Error named(Error error) const;  ///< With the channel's name in front.
-  Result<void> check_open() const;
-  Result<void> check_peer();
-  void look_at_consumer();
-  void reclaim(const ConsumerPage& page);
-  [[nodiscard]] Slot* free_slot() noexcept;
-  [[nodiscard]] bool any_published() const noexcept;
+  [[nodiscard]] Result<void> check_open() const;
+  [[nodiscard]] Result<void> check_readers() const;
+  [[nodiscard]] Result<void> stay_in_order(Deadline deadline);
+  [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
+
   template <class Ready>
-  Result<void> wait_until(Deadline deadline, Ready ready);
-  Result<Block> allocate(Bytes size, Deadline deadline);
-  Result<void> copy(ByteSpan to, ConstByteSpan from);
-  [[nodiscard]] tl::unexpected<Error> fail_copy(const Completion& completion, Bytes bytes) const;
-  Result<void> await_slot(Deadline deadline);
-  void publish_slot(Slot& slot, Bytes size);
-  void publish_record(const MessageHeader& header, ConstByteSpan small);
-  void free_slot_of(Slot& slot) noexcept;
+  [[nodiscard]] Result<void> wait_until(Lock& lock, Deadline deadline, Ready ready,
+                                        Lost lost = Lost::is_an_error);
+  [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes,
+                                        Deadline deadline);
+  [[nodiscard]] Result<void> announced(std::uint32_t slab);
+  [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
+  [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
+  [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
+                                      Lane& lane);
+  [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes) const;
 
   MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
-  std::unique_ptr<Lane> lane_;  // who copies for send()
+  std::unique_ptr<Lane> lane_;        // who copies for send()
+  std::unique_ptr<Lane> queue_lane_;  // and for send_async()
   Pool pool_;
   Metrics metrics_;
-  MetricsPage* counters_ = nullptr;  // that of metrics_
+  MetricsPage* counters_ = nullptr;  // that of metrics_; by whoever sends
   Region memory_;                    // the producer page
-  Fd event_;  // rung when this end sleeps and a credit comes back, or the consumer changes
+  Fd event_;  // rung when this end sleeps and a credit comes back, or the readers change
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
-  bool misbehaved_ = false;
-  std::optional<RingWriter<MessageRecord>> ring_;
-  std::vector<Slot> slots_;
-  std::atomic<std::uint32_t> held_{0};  // slots not free, for status()
-
-  AnnouncedSlabs slabs_{pool_};
-  std::unique_ptr<Attached> consumer_;
-  std::atomic<Attached*> attached_{nullptr};
-  std::atomic<bool> gone_{false};
+  std::unique_ptr<Readership> readers_;
+  std::unique_ptr<SendQueue> queue_;  // made by the first send_async()
 
   Claim claim_;
   std::optional<Doorman> doorman_;  // last: its thread uses all of the above

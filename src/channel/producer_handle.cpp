@@ -21,23 +21,42 @@ Result<Producer> Producer::open(std::string_view name, const ChannelOptions& opt
   return Producer(std::move(impl));
 }
 
-Result<void> Producer::send(ConstByteSpan payload, Deadline deadline) {
-  return impl_->send(payload, deadline);
+Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
+  return impl_->send(payload, options);
+}
+Result<void> Producer::send(Draft draft, const SendOptions& options) {
+  return impl_->send(std::move(draft.parts()), options);
+}
+Result<void> Producer::send(Block block, const SendOptions& options) {
+  Draft draft;
+  draft.move(std::move(block));
+  return impl_->send(std::move(draft.parts()), options);
+}
+Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
+  Draft draft;
+  draft.copy(payload);
+  return impl_->send_async(std::move(draft.parts()), options);
+}
+Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
+  return impl_->send_async(std::move(draft.parts()), options);
+}
+Outcome Producer::outcome(Ticket ticket) const noexcept {
+  return impl_->outcome(ticket);
+}
+Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
+  return impl_->wait(ticket, deadline);
 }
 Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
   return impl_->loan(size, deadline);
 }
-Result<void> Producer::publish(Loan&& loan) {
-  return impl_->publish(std::move(loan));
-}
-Result<void> Producer::publish(Block block, Deadline deadline) {
-  return impl_->publish(std::move(block), deadline);
+Result<void> Producer::publish(Loan loan, const SendOptions& options) {
+  return impl_->publish(std::move(loan), options);
 }
 Pool Producer::pool() const {
   return impl_->pool();
 }
-Result<void> Producer::wait_for_consumer(Deadline deadline) {
-  return impl_->wait_for_consumer(deadline);
+Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
+  return impl_->wait_for_consumer(deadline, count);
 }
 Result<void> Producer::close(Deadline deadline) {
   return impl_->close(deadline);

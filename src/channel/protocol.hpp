@@ -7,8 +7,8 @@
 namespace gantry {
 
 // Sequence of a session (C consumer, P producer):
-//   C hello{join}    P welcome + [producer page, producer's event, producer's metrics]
-//   C join + [consumer page, consumer's event, consumer's metrics]
+//   C hello{join}    P welcome + [producer page, ring page, producer's event, producer's metrics]
+//   C join + [consumer page, consumer's event, consumer's metrics], its depth and policy
 //   P slab + [memory] for each there is already      P ready
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
 // Or: C hello{inspect}    P status + [producer's metrics, consumer's metrics if one has joined]
@@ -37,8 +37,8 @@ struct WirePacket {
   std::uint64_t bytes = 0;    // slab: its size. status: bytes of slabs
   std::uint32_t reason = 0;   // refused: a Code
   std::int32_t peer_pid = 0;  // status: the consumer's, 0 for none
-  std::uint32_t slots = 0;    // status: credits
-  std::uint32_t held = 0;     // status: credits out
+  std::uint32_t slots = 0;    // status: credits. join: depth, 0 for the usual
+  std::uint32_t held = 0;     // status: credits out. join: SlowReader
   std::uint64_t age_ns = 0;   // status: since the channel was opened
   std::uint64_t reserved = 0;
 };

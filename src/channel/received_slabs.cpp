@@ -13,7 +13,7 @@ Result<void> ReceivedSlab::make_present(Bytes offset, Bytes size) {
   const Bytes end = offset + size;
   if (end <= touched) return {};
   const Bytes from = std::max(touched, offset);
-  GANTRY_TRY(region.touch(from, end - from));
+  GANTRY_TRY(region->touch(from, end - from));
   touched = end;
   return {};
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <gantry/memory.hpp>
 #include <map>
+#include <memory>
 
 #include "channel/protocol.hpp"
 
@@ -10,12 +11,12 @@ namespace gantry {
 
 /// A slab of the producer, mapped read-only.
 struct ReceivedSlab {
-  explicit ReceivedSlab(Region mapped) noexcept : region(std::move(mapped)) {}
+  explicit ReceivedSlab(Region mapped) : region(std::make_shared<Region>(std::move(mapped))) {}
 
   /// The bytes of [offset, offset + size) are in our page tables afterwards.
   [[nodiscard]] Result<void> make_present(Bytes offset, Bytes size);
 
-  Region region;
+  std::shared_ptr<Region> region;
   Bytes touched = 0;  // present below this
   // [U] messages in it that are in the user's hands: raised by the receiving thread alone, lowered
   // by any; it stays mapped while this is not 0.

@@ -95,8 +95,8 @@ class PipeInput final : public StageInput::Impl {
     last_bytes_ = bytes.size();
     count_received(link.meter(), bytes.size(), frame.sent_ticks, asked);
     if (bytes.size() > Message::kInlineBytes)
-      return {store_, frame.buffer->token, bytes, ++sequence_};
-    Message small(bytes, ++sequence_);
+      return {store_, frame.buffer->token, bytes, {.sequence = ++sequence_}};
+    Message small(bytes, {.sequence = ++sequence_});
     if (frame.buffer) store_->give_back(frame.buffer->token);
     return small;
   }

@@ -127,8 +127,9 @@ class ZmqInput final : public StageInput::Impl {
     count_received(state.meter(), last_bytes_, got.header.sent_ticks, asked);
     end_->charge_helpers_of(last_bytes_, calls_);
     const auto token = ZmqInbox::token_of(*got.part);
-    if (last_bytes_ > Message::kInlineBytes) return {inbox_, token, got.bytes, ++sequence_};
-    Message small(got.bytes, ++sequence_);
+    if (last_bytes_ > Message::kInlineBytes)
+      return {inbox_, token, got.bytes, {.sequence = ++sequence_}};
+    Message small(got.bytes, {.sequence = ++sequence_});
     inbox_->give_back(token);
     return small;
   }

@@ -51,6 +51,11 @@ class RingWriter {
   /// Records published and, as far as refresh() has seen, not taken.
   [[nodiscard]] std::uint64_t unread() const noexcept { return published_ - taken_; }
 
+  /// One of the unread records, in the writer's own memory.
+  [[nodiscard]] const Record& record(std::uint64_t sequence) const noexcept {
+    return cells_[sequence & mask_].record;
+  }
+
   /// Needs unread() < cells (I3). `fill` writes the record in place; quickly, and what it needs
   /// made before: the reader polls the cell's first line, and takes it away from under a slow
   /// writer.
@@ -96,6 +101,12 @@ class RingReader {
 
   /// Records taken and not reported yet.
   [[nodiscard]] std::uint64_t unreported() const noexcept { return taken_ - reported_; }
+
+  /// Says how far it has come, for whoever looks after our death; nobody is woken for it, and the
+  /// records still count as unreported.
+  void mark(std::atomic<std::uint64_t>& taken) const noexcept {
+    taken.store(taken_, std::memory_order_release);  // [T]
+  }
 
   /// Gives the cells of all taken records back by the reader's own word.
   void report(std::atomic<std::uint64_t>& taken) noexcept {

@@ -1,0 +1,94 @@
+#include "channel/arrival.hpp"
+
+#include <cstring>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+tl::unexpected<Error> misbehaved(std::string what) {
+  return fail(Code::peer_misbehaved, std::move(what));
+}
+
+Result<void> check_kind(const MessageHeader& header) {
+  const auto lies = header.kind & kLiesMask;
+  const bool streamed = (header.kind & kStreamed) != 0;
+  const bool landing = (header.kind & kLanding) != 0;
+  if ((header.kind & ~kKnownKinds) != 0 || lies > static_cast<int>(Lies::table) ||
+      (streamed && !landing) || (streamed && lies != static_cast<int>(Lies::block)))
+    return misbehaved(fmt::format("a message of the unknown kind {:#x}", header.kind));
+  if (lies == static_cast<int>(Lies::here))
+    return misbehaved(fmt::format("a message of {} bytes in the ring", header.count));
+  if (header.slot >= kMaxSlots)
+    return misbehaved(fmt::format("slot {} of {}", header.slot, kMaxSlots));
+  return {};
+}
+
+Result<void> check_window(const Place& place) {
+  if (place.chunk_bytes == 0 || place.window_bytes == 0 ||
+      place.window_bytes % place.chunk_bytes != 0)
+    return misbehaved(fmt::format("a window of {} bytes in chunks of {}", place.window_bytes,
+                                  place.chunk_bytes));
+  return {};
+}
+
+}  // namespace
+
+MessageInfo Arrival::info() const noexcept {
+  MessageInfo info;
+  info.sequence = header.number;
+  info.user = header.user;
+  info.type = header.type;
+  info.sent_ticks = header.ticks;
+  if ((header.kind & kExtra) != 0) {
+    info.correlation = extra.correlation;
+    info.deadline_ns = extra.deadline_ns;
+  }
+  return info;
+}
+
+Result<Arrival> read_arrival(const MessageRecord& record) {
+  Arrival arrival{};
+  std::memcpy(&arrival.header, &record.header, sizeof arrival.header);
+  GANTRY_TRY(check_kind(arrival.header));
+  std::memcpy(&arrival.place, record.body.data(), kNearPlaceBytes);
+  if ((arrival.header.kind & kExtra) != 0)
+    std::memcpy(&arrival.extra, &record.extra, sizeof arrival.extra);
+  if (arrival.is_streamed()) {
+    std::memcpy(&arrival.place, record.body.data(), sizeof arrival.place);
+    GANTRY_TRY(check_window(arrival.place));
+  }
+  if (arrival.lies() == Lies::table &&
+      (arrival.header.count == 0 || arrival.header.count > kMaxSegments ||
+       arrival.place.bytes != arrival.header.count * sizeof(SegmentEntry)))
+    return misbehaved(fmt::format("a table of {} segments in {} bytes", arrival.header.count,
+                                  arrival.place.bytes));
+  return arrival;
+}
+
+Result<std::vector<SegmentEntry>> read_table(ConstByteSpan table) {
+  std::vector<SegmentEntry> entries(table.size() / sizeof(SegmentEntry));
+  std::memcpy(entries.data(), table.data(), entries.size() * sizeof(SegmentEntry));
+  Bytes total = 0;
+  for (const SegmentEntry& entry : entries)
+    if (__builtin_add_overflow(total, entry.bytes, &total))
+      return misbehaved("segments of more bytes than there are");
+  return entries;
+}
+
+Result<std::optional<Tensor>> tensor_of(const SegmentEntry& entry) {
+  if (entry.dimensions == kNoTensor) return std::nullopt;
+  Tensor tensor;
+  tensor.type = entry.type;
+  tensor.shape = entry.shape;
+  tensor.strides = entry.strides;
+  if (entry.dimensions > Tensor::kMaxDimensions)
+    return misbehaved(fmt::format("a tensor of {} dimensions", entry.dimensions));
+  tensor.dimensions = static_cast<unsigned>(entry.dimensions);
+  if (!tensor.fits(entry.bytes))
+    return misbehaved(fmt::format("a tensor that does not fit its {} bytes", entry.bytes));
+  return tensor;
+}
+
+}  // namespace gantry

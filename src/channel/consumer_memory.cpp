@@ -1,0 +1,102 @@
+// Where messages lie, what is in the user's hands, and who sleeps elsewhere.
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "base/event.hpp"
+#include "channel/incoming.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::seconds kAnnouncementTime{5};
+
+}  // namespace
+
+// ---- memory --------------------------------------------------------------------------------
+
+// Where it is mapped, its pages present. found_ is left with the slabs.
+Result<ConstByteSpan> Consumer::Impl::find_bytes(std::uint32_t number, Bytes offset, Bytes bytes) {
+  if (bytes == 0) return ConstByteSpan();
+  GANTRY_ASSIGN(ReceivedSlab* const slab,
+                slabs_.find(number, socket_.get(), Deadline::after(kAnnouncementTime)));
+  const Bytes size = slab->region->size();
+  if (offset > size || bytes > size - offset)
+    return fail(Code::peer_misbehaved,
+                fmt::format("a message of {} bytes at {} in a slab of {}", bytes, offset, size));
+  GANTRY_TRY(slab->make_present(offset, bytes));
+  if (std::find(found_.begin(), found_.end(), slab) == found_.end()) found_.push_back(slab);
+  return ConstByteSpan(slab->region->data() + offset, bytes);
+}
+
+Result<std::vector<Segment>> Consumer::Impl::find_segments(const Arrival& arrival) {
+  found_.clear();
+  const Place& place = arrival.place;
+  const Bytes mapped = arrival.is_streamed() ? place.window_bytes : place.bytes;
+  GANTRY_ASSIGN(const ConstByteSpan bytes, find_bytes(place.slab, place.offset, mapped));
+  if (arrival.lies() == Lies::block) return std::vector<Segment>{{bytes, {}}};
+  GANTRY_ASSIGN(const std::vector<SegmentEntry> entries, read_table(bytes));
+  std::vector<Segment> segments;
+  for (const SegmentEntry& entry : entries) {
+    GANTRY_ASSIGN(const ConstByteSpan segment, find_bytes(entry.slab, entry.offset, entry.bytes));
+    GANTRY_ASSIGN(const auto tensor, tensor_of(entry));
+    segments.push_back({segment, tensor});
+  }
+  return segments;
+}
+
+void Consumer::Impl::give_back(std::uint64_t token) noexcept {
+  if (!maker_.is_this()) return;  // a fork's copy: the parent still reads it
+  const auto slot = static_cast<std::size_t>(token >> kNumberBits);
+  held_.drop(slot);
+  own().released.release(slot, token & ((std::uint64_t{1} << kNumberBits) - 1));
+  ring_producer();
+}
+
+std::optional<detail::Lying> Consumer::Impl::where(std::uint64_t token, ConstByteSpan bytes) const {
+  if (!maker_.is_this()) return std::nullopt;
+  return held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);
+}
+
+void Consumer::Impl::pass_chunks(std::uint16_t slot, std::uint64_t number,
+                                 std::uint64_t chunks) noexcept {
+  own().passed[slot].store(passed_word(number, chunks), std::memory_order_seq_cst);  // [C]
+  ring_producer();
+}
+
+void Consumer::Impl::ring_producer() noexcept {
+  if (ringer_.must_ring(page().producer_sleeps)) ring(producer_event_.get());
+}
+
+// ---- sleeping elsewhere --------------------------------------------------------------------
+
+Result<int> Consumer::Impl::event_descriptor() {
+  if (watched_) return watched_.get();
+  Fd watched(::epoll_create1(EPOLL_CLOEXEC));
+  if (!watched) return fail_errno("epoll_create1");
+  for (const int descriptor : {event_.get(), socket_.get(), pidfd_.get()}) {
+    epoll_event interest{};
+    interest.events = EPOLLIN;
+    if (descriptor >= 0 &&
+        ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
+      return fail_errno("epoll_ctl");
+  }
+  ring(event_.get());  // what is there already counts: the loop begins with a look
+  watched_ = std::move(watched);
+  return watched_.get();
+}
+
+void Consumer::Impl::arm() noexcept {
+  if (!watched_ || armed_) return;
+  own().consumer_sleeps.announce();
+  armed_ = true;
+}
+
+void Consumer::Impl::disarm() noexcept {
+  if (!watched_) return;
+  if (armed_) own().consumer_sleeps.withdraw();
+  armed_ = false;
+  drain(event_.get());
+}
+
+}  // namespace gantry

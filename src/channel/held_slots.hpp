@@ -1,0 +1,52 @@
+#pragma once  // channel/held_slots.hpp: what a consumer's user has in hand, by slot.
+
+#include <array>
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "channel/format.hpp"
+#include "channel/received_slabs.hpp"
+
+namespace gantry {
+
+/// Set by the receiving thread, cleared by the releasing one. The producer lends a slot again only
+/// after it was released, so an entry has one owner at a time. [H]
+class HeldSlots {
+ public:
+  [[nodiscard]] bool is_held(std::size_t slot) const noexcept {
+    return slots_[slot].held.load(std::memory_order_acquire);  // [H]
+  }
+  /// The slabs stay mapped until drop().
+  void hold(std::size_t slot, std::span<ReceivedSlab* const> slabs) {
+    Slot& one = slots_[slot];
+    one.slabs.assign(slabs.begin(), slabs.end());
+    for (ReceivedSlab* slab : one.slabs)
+      slab->held.fetch_add(1, std::memory_order_relaxed);  // [U] this thread alone adds and unmaps
+    one.held.store(true, std::memory_order_release);       // [H]
+  }
+  void drop(std::size_t slot) noexcept {
+    Slot& one = slots_[slot];
+    for (ReceivedSlab* slab : one.slabs)
+      slab->held.fetch_sub(1, std::memory_order_release);  // [U] all reads of it are over
+    one.held.store(false, std::memory_order_release);      // [H]
+  }
+  /// Of bytes in a held slot.
+  [[nodiscard]] std::optional<detail::Lying> where(std::size_t slot, ConstByteSpan bytes) const {
+    for (const ReceivedSlab* slab : slots_[slot].slabs) {
+      const std::byte* const begin = slab->region->data();
+      if (bytes.data() >= begin && bytes.data() < begin + slab->region->size())
+        return detail::Lying{slab->region, static_cast<Bytes>(bytes.data() - begin)};
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Slot {
+    std::atomic<bool> held{false};
+    std::vector<ReceivedSlab*> slabs;
+  };
+  std::array<Slot, kMaxSlots> slots_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,88 @@
+#pragma once  // channel/incoming.hpp: a message on its way in, behind Incoming.
+
+#include "channel/consumer.hpp"
+
+namespace gantry {
+
+/// A large message that was taken out of the ring and may be landing. Lives with its consumer's
+/// Impl, which it keeps; on the consumer's thread.
+class Incoming::Impl {
+ public:
+  /// `segments`: where they are mapped; of a streamed message one, the window.
+  Impl(std::shared_ptr<Consumer::Impl> consumer, const Arrival& arrival,
+       std::vector<Segment> segments);
+  /// One that is all there.
+  explicit Impl(Message whole);
+  ~Impl() { release(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
+  [[nodiscard]] Bytes size() const noexcept { return total_; }
+  [[nodiscard]] bool is_streamed() const noexcept { return arrival_.is_streamed(); }
+  [[nodiscard]] Bytes landed() noexcept;
+  [[nodiscard]] bool is_aborted() noexcept { return landed() < total_ && aborted_; }
+  [[nodiscard]] bool is_whole() noexcept { return landed() == total_; }
+  /// try_whole() would come further, or learn that it cannot.
+  [[nodiscard]] bool has_more() noexcept {
+    return landed() == total_ || aborted_ || (is_streamed() && landed() > taken_);
+  }
+
+  Result<ConstByteSpan> next(Deadline deadline);
+  Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline);
+  Result<Bytes> into(ByteSpan destination, Deadline deadline);
+  Result<Message> whole(Deadline deadline);
+  /// Whether become_message() may be called. What has landed of a streamed one goes into private
+  /// memory for that. Never waits.
+  [[nodiscard]] Result<bool> try_whole();
+  [[nodiscard]] Message become_message();
+
+ private:
+  [[nodiscard]] Result<void> await(Bytes bytes, Deadline deadline);
+  [[nodiscard]] ConstByteSpan contiguous() noexcept;
+  [[nodiscard]] Result<void> gather();
+  void pass() noexcept;
+  void release() noexcept;
+
+  std::shared_ptr<Consumer::Impl> consumer_;
+  Arrival arrival_;
+  MessageInfo info_;
+  std::vector<Segment> segments_;
+  Bytes total_ = 0;
+  Bytes landed_ = 0;
+  bool aborted_ = false;
+  Bytes taken_ = 0;       // handed out by next()
+  std::size_t segment_ = 0;  // of taken_, and where in it
+  Bytes in_segment_ = 0;
+  std::optional<Bytes> into_from_;  // into() began at this byte
+  std::optional<Message> message_;  // instead of all this
+  std::shared_ptr<std::vector<std::byte>> gathered_;
+};
+
+/// Token of a held message: its slot above its number.
+inline constexpr unsigned kNumberBits = 56;
+[[nodiscard]] constexpr std::uint64_t token_of(std::uint16_t slot, std::uint64_t number) noexcept {
+  return (std::uint64_t{slot} << kNumberBits) | (number & ((std::uint64_t{1} << kNumberBits) - 1));
+}
+
+template <class Ready>
+Result<void> Consumer::Impl::wait_for_landing(Deadline deadline, Ready ready) {
+  SleepIntent* const intents[] = {&own().consumer_sleeps};
+  for (auto spin = options_.spin;; spin = std::chrono::nanoseconds(0)) {
+    if (ready()) return {};
+    if (broken_) return tl::unexpected(*broken_);
+    if (gone_) return tl::unexpected(ending_error());
+    disarm();
+    WaitPoint point{intents,
+                    {{event_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}},
+                    options_.interrupt_descriptor};
+    const Woken woken = wait_once(point, spin, deadline, ready);
+    if (woken == Woken::interrupted)
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));
+    if (woken == Woken::timed_out)
+      return fail(Code::timed_out, fmt::format("channel '{}': the message did not land in time", name_));
+    if (woken == Woken::look) examine_peer(point.descriptors);
+  }
+}
+
+}  // namespace gantry

@@ -1,0 +1,168 @@
+// What send(), send_async(), loan() and publish() do: credits, memory, copies, publication.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "channel/transmission.hpp"
+#include "channel/wait_for_credit.hpp"
+
+namespace gantry {
+
+// ---- credits -------------------------------------------------------------------------------
+
+Result<void> Producer::Impl::await_room(Lock& lock, bool needs_slot, Bytes bytes,
+                                        Deadline deadline) {
+  GANTRY_TRY(check_readers());
+  return wait_until(lock, deadline, [=, this] { return readers_->may_send(needs_slot, bytes); });
+}
+
+Result<Slot*> Producer::Impl::await_slot(Lock& lock, Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(await_room(lock, true, bytes, deadline));
+  return readers_->take_slot(bytes);
+}
+
+// Under the lock.
+Result<void> Producer::Impl::announced(std::uint32_t slab) {
+  auto told = readers_->announce(slab);
+  if (!told) return tl::unexpected(named(std::move(told).error()));
+  return {};
+}
+
+// Memory runs out while messages are on their way: wait for one to come back, as for a credit.
+Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
+  for (;;) {
+    auto block = pool_.allocate(size);
+    if (block || block.error().code != Code::out_of_memory) return block;
+    Lock held = lock();
+    readers_->refresh();
+    const unsigned before = readers_->slots_held();
+    if (before <= 1) return block;  // ours alone
+    GANTRY_TRY(
+        wait_until(held, deadline, [this, before] { return readers_->slots_held() < before; }));
+  }
+}
+
+// ---- loans ---------------------------------------------------------------------------------
+
+Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
+  const CpuCharge charge(*metrics_.meter(), size, calls_++);
+  GANTRY_TRY(check_open());
+  if (size == 0)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", name_));
+  GANTRY_TRY(stay_in_order(deadline));
+  Lock held = lock();
+  GANTRY_ASSIGN(Slot* const slot, await_slot(held, size, deadline));
+  held.unlock();
+  auto block = allocate(size, deadline);
+  held.lock();
+  const auto told = block ? announced(block->slab()) : tl::unexpected(block.error());
+  if (!told) {
+    readers_->release(*slot);
+    return tl::unexpected(told.error());
+  }
+  slot->block = std::move(*block);
+  return Loan(shared_from_this(), readers_->slots().index_of(*slot), slot->block.bytes());
+}
+
+void Producer::Impl::give_back(std::uint64_t token) noexcept {
+  if (!maker_.is_this()) return;  // a fork's copy
+  const Lock held = lock();
+  readers_->release(readers_->slots()[token]);
+}
+
+Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
+  if (loan.keeper() != this)
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': that loan is empty or of another channel", name_));
+  GANTRY_TRY(check_open());
+  GANTRY_TRY(stay_in_order(options.deadline));
+  const Lock held = lock();
+  GANTRY_TRY(check_readers());
+  Slot& slot = readers_->slots()[loan.token()];
+  Outgoing message = outgoing_for(options, Lies::block, 1);
+  message.place.offset = slot.block.offset();
+  message.place.slab = slot.block.slab();
+  message.place.bytes = slot.bytes = loan.bytes().size();
+  readers_->publish(message, &slot);
+  readers_->release(slot);
+  counters_->message(slot.bytes);
+  loan.forget();
+  return {};
+}
+
+// ---- sending -------------------------------------------------------------------------------
+
+Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions& options) {
+  const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
+  GANTRY_TRY(check_open());
+  if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
+  Lock held = lock();
+  if (readers_->lost() || !readers_->may_send(false, 0)) [[unlikely]]
+    GANTRY_TRY(await_room(held, false, 0, options.deadline));
+  Outgoing message = outgoing_for(options, Lies::here, static_cast<std::uint8_t>(payload.size()));
+  message.small = payload;
+  readers_->publish(message, nullptr);
+  counters_->message(payload.size());
+  counters_->copy(CopyEngine::inline_, payload.size(), 0);
+  return {};
+}
+
+Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& options) {
+  if (payload.size() <= Message::kInlineBytes) return send_small(payload, options);
+  Draft::Part part;
+  part.copied = part.bytes = payload;
+  const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
+  GANTRY_TRY(check_open());
+  if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
+  return transmit({&part, 1}, options, *lane_);
+}
+
+Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOptions& options) {
+  if (parts.empty()) return send_small({}, options);
+  Bytes bytes = 0;
+  for (const Draft::Part& part : parts) bytes += part.bytes.size();
+  const CpuCharge charge(*metrics_.meter(), bytes, calls_++);
+  GANTRY_TRY(check_open());
+  if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
+  return transmit(parts, options, *lane_);
+}
+
+Result<Ticket> Producer::Impl::send_async(std::vector<Draft::Part> parts,
+                                          const SendOptions& options) {
+  GANTRY_TRY(check_open());
+  if (!queue_)
+    queue_ = std::make_unique<SendQueue>(
+        [this](SendJob& job) { return transmit(job.parts, job.options, *queue_lane_); },
+        options_.spin);
+  auto ticket = queue_->push({std::move(parts), options});
+  if (!ticket) return tl::unexpected(named(std::move(ticket).error()));
+  return ticket;
+}
+
+Outcome Producer::Impl::outcome(Ticket ticket) const noexcept {
+  return queue_ ? queue_->outcome(ticket) : Outcome::failed;
+}
+
+Result<void> Producer::Impl::wait(Ticket ticket, Deadline deadline) {
+  if (!queue_) return fail(Code::invalid_argument, fmt::format("channel '{}': no such ticket", name_));
+  return queue_->wait(ticket, deadline, options_.interrupt_descriptor);
+}
+
+Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,
+                                      Lane& lane) {
+  Transmission transmission(*this, parts, options, lane);
+  return transmission.run();
+}
+
+Error Producer::Impl::copy_error(const Completion& completion, Bytes bytes) const {
+  const bool theirs = completion.cause == Cause::unreadable;
+  return {theirs ? Code::invalid_argument : Code::system,
+          fmt::format("channel '{}': copying {} bytes: the {} engine stopped after {}: {} at "
+                      "{:#x}",
+                      name_, bytes, to_string(completion.engine), completion.bytes_done,
+                      to_string(completion.cause), completion.fault_address),
+          theirs ? "the payload must stay mapped, and its file as long, until it was sent" : ""};
+}
+
+}  // namespace gantry

@@ -1,0 +1,75 @@
+#pragma once  // channel/reader.hpp: a consumer as its producer knows it.
+
+#include <bit>
+
+#include "base/event.hpp"
+#include "channel/attached.hpp"
+#include "channel/outgoing.hpp"
+
+namespace gantry {
+
+/// One consumer's ring, and what it holds. Under the channel's lock.
+class Reader {
+ public:
+  /// The page a joining consumer gets before it is one.
+  [[nodiscard]] static Result<Region> make_page(unsigned credits);
+
+  Reader(unsigned index, std::unique_ptr<Attached> attached, Region page, unsigned credits);
+
+  [[nodiscard]] unsigned index() const noexcept { return index_; }
+  [[nodiscard]] std::uint64_t bit() const noexcept { return std::uint64_t{1} << index_; }
+  [[nodiscard]] Attached& attached() noexcept { return *attached_; }
+  [[nodiscard]] const Attached& attached() const noexcept { return *attached_; }
+  [[nodiscard]] bool blocks() const noexcept { return attached_->policy == SlowReader::block; }
+
+  /// Looks at how far it has come. False: what it wrote cannot be.
+  [[nodiscard]] bool refresh() noexcept { return ring_.refresh(attached_->page().taken); }
+  /// Whether it gave back message `number` in `slot`.
+  [[nodiscard]] bool has_released(std::size_t slot, std::uint64_t number) const noexcept {
+    return attached_->page().released.is_released(slot, number);
+  }
+
+  /// Published to it and, as far as refresh() has seen, not taken.
+  [[nodiscard]] std::uint64_t unread() const noexcept { return ring_.unread(); }
+  [[nodiscard]] bool has_room(bool needs_slot) const noexcept {
+    return ring_.unread() < depth_ &&
+           (!needs_slot || static_cast<unsigned>(std::popcount(holds_)) < depth_);
+  }
+
+  void publish(const Outgoing& message) noexcept {
+    ring_.publish([&](MessageRecord& record) { message.write(record); });
+    wake();
+  }
+  void publish(const MessageRecord& message) noexcept {
+    ring_.publish([&](MessageRecord& record) { record = message; });
+    wake();
+  }
+  /// Rings if it sleeps: after a word that it waits for has changed.
+  void wake() noexcept {
+    if (attached_->ringer.must_ring(attached_->page().consumer_sleeps))
+      ring(attached_->event.get());
+  }
+  void end_stream() noexcept;
+
+  /// What was published to it and not taken, the oldest first; as far as refresh() has seen.
+  [[nodiscard]] std::vector<MessageRecord> unread_records() const;
+
+  [[nodiscard]] std::uint64_t holds() const noexcept { return holds_; }
+  void hold(std::size_t slot) noexcept { holds_ |= std::uint64_t{1} << slot; }
+  void let_go(std::size_t slot) noexcept { holds_ &= ~(std::uint64_t{1} << slot); }
+
+  std::uint64_t dropped = 0;  ///< Messages that passed it over.
+  bool is_cut = false;        ///< Hung up on by us; the doorman will see it leave.
+
+ private:
+  [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
+
+  unsigned index_;
+  unsigned depth_;
+  std::unique_ptr<Attached> attached_;
+  Region memory_;
+  RingWriter<MessageRecord> ring_;
+  std::uint64_t holds_ = 0;  // slots, as bits
+};
+
+}  // namespace gantry

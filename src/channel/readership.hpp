@@ -1,0 +1,115 @@
+#pragma once  // channel/readership.hpp: all readers of a channel, what they may get and what they hold.
+
+#include <deque>
+#include <mutex>
+
+#include "channel/announced_slabs.hpp"
+#include "channel/reader.hpp"
+#include "channel/slot_table.hpp"
+
+namespace gantry {
+
+/// The producer's side of its consumers. Every member is called under mutex(), by the sender or by
+/// the doorman; nothing in here waits.
+///   I1  A slot is free exactly when no reader, the sender, the backlog or the history needs it.
+///   I2  A message is in the ring of every reader that had room for it when it was published. Where
+///       there was no reader it is in the backlog, which the next one gets whole.
+///   I3  What a reader that left still has mapped is written by nobody until it gave it back, or
+///       its process is known to be dead.
+class Readership {
+ public:
+  struct Limits {
+    unsigned slots;
+    unsigned consumers;
+    unsigned history;
+    Bytes bytes_in_flight;
+  };
+  Readership(const Pool& pool, const Limits& limits) noexcept : slabs_(pool), limits_(limits) {}
+  ~Readership();
+  Readership(const Readership&) = delete;
+  Readership& operator=(const Readership&) = delete;
+
+  [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
+
+  // ---- readers come and go: the doorman
+
+  [[nodiscard]] bool has_place() const noexcept;
+  /// Tells it the slabs, gives it what is kept for it, then says `ready`. The answer is what
+  /// left() knows it by. After an error it is as if it had never come.
+  [[nodiscard]] Result<unsigned> admit(std::unique_ptr<Attached> attached, Region page);
+  /// It hung up, or its process died. What it had not taken waits for the next one if it was the
+  /// last.
+  void left(unsigned index, bool died);
+  /// The process of one that hung up earlier died.
+  void forget_departed() noexcept;
+
+  // ---- sending
+
+  /// Takes in how far the readers have come; cuts off those whose words cannot be.
+  void refresh();
+  /// Whether a message may be published, one with `needs_slot` of that many bytes.
+  [[nodiscard]] bool may_send(bool needs_slot, Bytes bytes) const noexcept;
+  /// Null: all are in use. It is the sender's until release().
+  [[nodiscard]] Slot* take_slot(Bytes bytes) noexcept;
+  [[nodiscard]] SlotTable& slots() noexcept { return slots_; }
+  /// The sender is done with a slot.
+  void release(Slot& slot) noexcept;
+  [[nodiscard]] AnnouncedSlabs& slabs() noexcept { return slabs_; }
+  [[nodiscard]] Result<void> announce(std::uint32_t slab);
+  /// Gives it its number and puts it into the rings. `slot` null: small.
+  void publish(Outgoing& message, Slot* slot);
+  [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
+  /// More of a landing message is there.
+  void wake_holders(const Slot& slot) noexcept;
+  /// The fewest chunks of it that any of its readers is done with; nothing when none is left.
+  [[nodiscard]] std::optional<std::uint64_t> chunks_passed_of(const Slot& slot) const noexcept;
+  void end_stream();
+
+  // ---- looking
+
+  [[nodiscard]] unsigned count() const noexcept;  ///< Readers that are there.
+  /// Why there is nobody any more; nothing while somebody is there, or nobody came yet.
+  [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
+  /// Every reader took all that it was given, and at least one came.
+  [[nodiscard]] bool all_taken() const noexcept;
+  [[nodiscard]] std::uint64_t untaken() const noexcept;
+  [[nodiscard]] unsigned slots_held() const noexcept;
+  [[nodiscard]] const std::vector<std::unique_ptr<Reader>>& readers() const noexcept {
+    return readers_;
+  }
+  /// Ends every line: the consumers see the hang-up.
+  void hang_up() noexcept;
+
+ private:
+  /// One that hung up while its process lives on: it may still read what it had taken.
+  struct Departed {
+    std::unique_ptr<Reader> reader;
+    std::vector<std::pair<std::size_t, Slot>> memory;
+  };
+
+  void reclaim(Reader& reader) noexcept;
+  void cut(Reader& reader, Code code, std::string why);
+  void give(Reader& reader, const MessageRecord& record);
+  void hand_over_kept(Reader& reader);
+  void keep_for_successor(const Reader& reader);
+  void depart(std::unique_ptr<Reader> reader);
+  void keep_history(const Outgoing& message, Slot* slot);
+  [[nodiscard]] std::uint64_t charged() const noexcept;
+  [[nodiscard]] Reader* find(unsigned index) const noexcept;
+  [[nodiscard]] std::vector<int> sockets() const;
+
+  mutable std::mutex mutex_;
+  AnnouncedSlabs slabs_;
+  Limits limits_;
+  SlotTable slots_;
+  std::vector<std::unique_ptr<Reader>> readers_;
+  std::vector<Departed> departed_;
+  std::deque<MessageRecord> backlog_;
+  std::deque<MessageRecord> history_;
+  std::uint64_t number_ = 0;
+  bool ended_ = false;
+  bool anyone_came_ = false;
+  std::optional<Error> lost_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,152 @@
+#include "channel/send_queue.hpp"
+
+#include <poll.h>
+
+#include <array>
+#include <system_error>
+
+#include "base/clock.hpp"
+#include "base/event.hpp"
+#include "base/futex.hpp"
+#include "base/socket.hpp"
+#include "channel/waiter.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kRememberedFailures = 1024;
+
+}  // namespace
+
+void SendQueue::start() {
+  thread_ = std::thread([this] { serve(); });
+}
+
+Result<Ticket> SendQueue::push(SendJob job) {
+  if (!maker_.is_this()) return fail(Code::closed, "this producer was opened before fork()");
+  if (given_.load(std::memory_order_relaxed) - ended_.load(std::memory_order_acquire) >=  // [E]
+      Producer::kMaxUnsent)
+    return fail(Code::busy, fmt::format("{} messages wait to be sent", Producer::kMaxUnsent),
+                "wait for one of their tickets");
+  if (!retired_) {
+    GANTRY_ASSIGN(retired_, make_event());
+  }
+  std::uint64_t ticket = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    // Relaxed: only this thread writes it.
+    ticket = given_.load(std::memory_order_relaxed) + 1;
+    given_.store(ticket, std::memory_order_relaxed);
+  }
+  pushed_.fetch_add(1, std::memory_order_seq_cst);                           // I2 [S]
+  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);          // I2 [S]
+  if (thread_.joinable()) return Ticket{ticket};
+  try {
+    start();
+  } catch (const std::system_error& error) {
+    retire(fail(Code::system, fmt::format("starting a thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)"));
+    const std::lock_guard lock(mutex_);
+    jobs_.clear();
+  }
+  return Ticket{ticket};
+}
+
+std::optional<SendJob> SendQueue::next_job() {
+  const std::lock_guard lock(mutex_);
+  if (jobs_.empty()) return std::nullopt;
+  SendJob job = std::move(jobs_.front());
+  jobs_.pop_front();
+  return job;
+}
+
+void SendQueue::serve() {
+  for (;;) {
+    const std::uint32_t seen = pushed_.load(std::memory_order_seq_cst);
+    if (auto job = next_job()) {
+      retire(is_stopping() ? fail(Code::closed, "the producer ended first") : execute_(*job));
+      continue;
+    }
+    if (is_stopping()) return;
+    const auto news = [&] { return pushed_.load(std::memory_order_seq_cst) != seen; };
+    if (poll_for(spin_, Deadline::never(), news)) continue;
+    sleeps_.store(true, std::memory_order_seq_cst);      // I2 [S]
+    if (!news()) futex_wait(pushed_, seen);              // I2 [S]
+    sleeps_.store(false, std::memory_order_relaxed);     // one wake too many harms nobody
+  }
+}
+
+void SendQueue::retire(Result<void> result) {
+  // Relaxed: this thread alone writes it.
+  const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
+  if (!result) {
+    const std::lock_guard lock(mutex_);
+    failures_[ticket] = std::move(result).error();
+    if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
+  }
+  ended_.store(ticket, std::memory_order_seq_cst);                                  // I1 [E] [W]
+  if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());               // [W]
+}
+
+Outcome SendQueue::outcome(Ticket ticket) const noexcept {
+  if (!has_ended(ticket))
+    return static_cast<std::uint64_t>(ticket) > given_.load(std::memory_order_relaxed)
+               ? Outcome::failed
+               : Outcome::pending;
+  const std::lock_guard lock(mutex_);
+  return failures_.contains(static_cast<std::uint64_t>(ticket)) ? Outcome::failed : Outcome::done;
+}
+
+Result<void> SendQueue::wait(Ticket ticket, Deadline deadline, int interrupt) {
+  const auto number = static_cast<std::uint64_t>(ticket);
+  if (number > given_.load(std::memory_order_relaxed))
+    return fail(Code::invalid_argument, fmt::format("ticket {} was never given", number));
+  GANTRY_TRY(wait_for(number, deadline, interrupt));
+  const std::lock_guard lock(mutex_);
+  const auto failed = failures_.find(number);
+  if (failed == failures_.end()) return {};
+  return tl::unexpected(failed->second);
+}
+
+Result<void> SendQueue::wait_until_idle(Deadline deadline, int interrupt) {
+  return wait_for(given_.load(std::memory_order_relaxed), deadline, interrupt);
+}
+
+// Pair [W]: the waiter says that it waits, then looks; retire() changes, then looks who waits.
+Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int interrupt) {
+  const auto over = [&] { return ended_.load(std::memory_order_seq_cst) >= ticket; };  // [W]
+  if (poll_for(spin_, deadline, over)) return {};
+  watched_.store(true, std::memory_order_seq_cst);  // [W]
+  Result<void> result;
+  while (!over() && result) {
+    std::array<pollfd, 2> entries{pollfd{retired_.get(), POLLIN, 0},
+                                  pollfd{interrupt, POLLIN, 0}};
+    const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+    if (count > 0 && entries[1].revents != 0)
+      result = fail(Code::interrupted, "interrupted while a message was being sent");
+    if (entries[0].revents != 0) drain(retired_.get());
+    if (count == 0 && deadline.passed())
+      result = fail(Code::timed_out, "the message was not sent in time");
+  }
+  watched_.store(false, std::memory_order_relaxed);  // one ring too many harms nobody
+  return over() ? Result<void>() : result;
+}
+
+void SendQueue::request_stop() noexcept {
+  stopping_.store(true, std::memory_order_relaxed);
+  pushed_.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(pushed_);
+}
+
+void SendQueue::stop() noexcept {
+  if (!thread_.joinable()) return;
+  if (!maker_.is_this()) {  // a fork's copy: the thread did not come along, none can join it
+    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
+    return;
+  }
+  request_stop();
+  thread_.join();
+}
+
+}  // namespace gantry

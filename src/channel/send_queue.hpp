@@ -1,0 +1,81 @@
+#pragma once  // channel/send_queue.hpp: messages that are sent behind their caller's back, in order.
+
+#include <deque>
+#include <functional>
+#include <gantry/channel.hpp>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+
+/// What send_async() was given.
+struct SendJob {
+  std::vector<Draft::Part> parts;
+  SendOptions options;
+};
+
+// One thread pushes and waits; the progress thread executes, one job after the other.
+//   I1  `ended_` only grows; a job's buffer is not touched any more once its ticket has ended. [E]
+//   I2  The thread sleeps only after it said so and then saw no job; push() looks at that after it
+//       has added one. [S]
+
+/// The progress thread of a producer. It is started by the first push(), polls for a while after
+/// every job, since waking it costs the caller more than anything else here, and then sleeps.
+class SendQueue {
+ public:
+  using Execute = std::function<Result<void>(SendJob&)>;
+
+  /// `execute` runs on the progress thread; it must return soon after stop() was called.
+  SendQueue(Execute execute, std::chrono::nanoseconds spin) noexcept
+      : execute_(std::move(execute)), spin_(spin) {}
+  ~SendQueue() { stop(); }
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  [[nodiscard]] Result<Ticket> push(SendJob job);
+  [[nodiscard]] bool is_idle() const noexcept {
+    return ended_.load(std::memory_order_acquire) == given_.load(std::memory_order_relaxed);  // [E]
+  }
+  [[nodiscard]] bool is_stopping() const noexcept {
+    return stopping_.load(std::memory_order_relaxed);  // a request, no data comes with it
+  }
+  [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
+  [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline, int interrupt);
+  /// Of everything that was pushed, whatever became of it.
+  [[nodiscard]] Result<void> wait_until_idle(Deadline deadline, int interrupt);
+  /// Jobs that have not begun fail as `closed`.
+  void request_stop() noexcept;
+  void stop() noexcept;
+
+ private:
+  void start();
+  void serve();
+  [[nodiscard]] std::optional<SendJob> next_job();
+  void retire(Result<void> result);
+  [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
+    return static_cast<std::uint64_t>(ticket) <= ended_.load(std::memory_order_acquire);  // [E]
+  }
+  [[nodiscard]] Result<void> wait_for(std::uint64_t ticket, Deadline deadline, int interrupt);
+
+  MakerProcess maker_;
+  Execute execute_;
+  std::chrono::nanoseconds spin_;
+  std::atomic<std::uint64_t> given_{0};
+  std::atomic<std::uint64_t> ended_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint32_t> pushed_{0};   // the word that the thread sleeps on
+  std::atomic<bool> sleeps_{false};        // [S]
+  std::atomic<bool> watched_{false};       // somebody waits on retired_
+  Fd retired_;                             // rung when a job ends and somebody waits
+  mutable std::mutex mutex_;               // guards the two below
+  std::deque<SendJob> jobs_;
+  std::map<std::uint64_t, Error> failures_;
+  std::thread thread_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,67 @@
+#pragma once  // channel/slot_table.hpp: the credits for messages in blocks, and who holds which.
+
+#include <array>
+#include <bit>
+#include <memory>
+#include <vector>
+
+#include "channel/format.hpp"
+
+namespace gantry {
+
+/// Bits of Slot::readers besides those of the readers themselves.
+inline constexpr std::uint64_t kSenderBit = std::uint64_t{1} << 63;   // being filled, or loaned
+inline constexpr std::uint64_t kBacklogBit = std::uint64_t{1} << 62;  // waits for a first reader
+inline constexpr std::uint64_t kHistoryBit = std::uint64_t{1} << 61;  // kept for late joiners
+static_assert(kMaxConsumers < 61);
+
+/// What a message holds for its readers.
+struct Slot {
+  std::uint64_t number = 0;   // of the message, once published
+  std::uint64_t readers = 0;  // who still needs it; a slot is free exactly when nobody does
+  Bytes bytes = 0;
+  Block block;  // what is copied, or loaned
+  Block table;
+  std::vector<Block> moved;
+  std::vector<std::shared_ptr<Message>> forwarded;
+
+  void drop_memory() noexcept;
+  /// Shares of all the memory, for somebody who holds it beyond the slot.
+  [[nodiscard]] Slot share() const;
+  /// Nobody ever uses the memory again; see Block::abandon().
+  void abandon() noexcept;
+};
+
+/// All slots of a channel; under the channel's lock. Readers are bits, not a count, so that what a
+/// dead one held can be given back exactly.
+class SlotTable {
+ public:
+  [[nodiscard]] Slot& operator[](std::size_t index) noexcept { return slots_[index]; }
+  [[nodiscard]] std::uint16_t index_of(const Slot& slot) const noexcept {
+    return static_cast<std::uint16_t>(&slot - slots_.data());
+  }
+
+  /// A free slot, from now on the sender's; null when there is none.
+  [[nodiscard]] Slot* take() noexcept;
+  void add(std::size_t index, std::uint64_t readers) noexcept;
+  /// Those do not need it any more; true: nor does anybody else, and its memory went back.
+  bool remove(std::size_t index, std::uint64_t readers) noexcept;
+
+  /// Slots, as bits, that anybody of `readers` needs.
+  [[nodiscard]] std::uint64_t needed_by(std::uint64_t readers) const noexcept;
+  [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
+  [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
+
+ private:
+  std::array<Slot, kMaxSlots> slots_;
+  std::uint64_t used_ = 0;  // bit i: slots_[i] is needed by somebody
+};
+static_assert(kMaxSlots == 64);
+
+/// Calls `use(index)` for every bit set.
+template <class Use>
+void for_each_bit(std::uint64_t bits, Use use) {
+  for (; bits != 0; bits &= bits - 1) use(static_cast<std::size_t>(std::countr_zero(bits)));
+}
+
+}  // namespace gantry

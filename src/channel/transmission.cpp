@@ -1,0 +1,283 @@
+#include "channel/transmission.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "channel/wait_for_credit.hpp"
+
+namespace gantry {
+namespace {
+
+// docs/results/ipc.md has the sizes that were tried.
+constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // automatic
+constexpr Bytes kChunkedFrom = Bytes{16} << 10;     // smaller ones go whole, whatever was asked for
+constexpr Bytes kSmallestChunk = Bytes{8} << 10;
+constexpr Bytes kLargestChunk = Bytes{256} << 10;
+constexpr Bytes kChunksAMessage = 16;  // for the sizes between
+constexpr Bytes kWindowChunks = 8;
+
+constexpr Bytes round_up(Bytes size, Bytes to) {
+  return (size + to - 1) / to * to;
+}
+
+bool is_copied(const Draft::Part& part) {
+  return !part.moved && (!part.forwarded || part.copied.data() != nullptr);
+}
+
+std::optional<detail::Lying> lying_of(const Draft::Part& part) {
+  if (!part.forwarded || part.forwarded->keeper() == nullptr) return std::nullopt;
+  return part.forwarded->keeper()->where(part.forwarded->token(), part.bytes);
+}
+
+}  // namespace
+
+Result<void> Producer::Impl::Transmission::run() {
+  GANTRY_TRY(look_at_parts());
+  mode_ = choose_mode();
+  choose_chunks();
+  {
+    Lock held = producer_.lock();
+    GANTRY_ASSIGN(slot_, producer_.await_slot(held, total_, options_.deadline));
+  }
+  Result<void> result = take_memory();
+  if (result) result = place_parts();
+  if (result) result = mode_ == Mode::whole ? copy_then_publish() : publish_then_copy();
+  finish();
+  return result;
+}
+
+// ---- what it is ----------------------------------------------------------------------------
+
+Result<void> Producer::Impl::Transmission::look_at_parts() {
+  if (parts_.size() > kMaxSegments)
+    return tl::unexpected(producer_.named(
+        {Code::too_large, fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments),
+         ""}));
+  for (Draft::Part& part : parts_) {
+    if (part.forwarded && !lying_of(part)) part.copied = part.bytes;  // private to this process
+    if (part.moved && !producer_.pool_.owns(part.block))
+      return tl::unexpected(
+          producer_.named({Code::invalid_argument, "that block is empty or of another pool",
+                           "allocate it from Producer::pool(), or send a copy"}));
+    if (part.tensor && !part.tensor->fits(part.bytes.size()))
+      return tl::unexpected(producer_.named(
+          {Code::invalid_argument,
+           fmt::format("a tensor that does not fit its segment of {} bytes", part.bytes.size()),
+           ""}));
+    total_ += part.bytes.size();
+    if (is_copied(part)) packed_ = round_up(packed_, Pool::kLineAlignment) + part.bytes.size();
+  }
+  return {};
+}
+
+Mode Producer::Impl::Transmission::choose_mode() const noexcept {
+  Mode mode = options_.mode == Mode::automatic ? producer_.options_.mode : options_.mode;
+  if (mode == Mode::automatic) mode = packed_ < kPipelinedFrom ? Mode::whole : Mode::pipelined;
+  if (packed_ < kChunkedFrom) return Mode::whole;
+  // A window has no room for what is there already.
+  return mode == Mode::streamed && needs_table() ? Mode::pipelined : mode;
+}
+
+void Producer::Impl::Transmission::choose_chunks() noexcept {
+  if (mode_ == Mode::whole) return;
+  chunk_bytes_ = std::clamp(std::bit_floor(total_ / kChunksAMessage), kSmallestChunk, kLargestChunk);
+  if (mode_ == Mode::streamed)
+    window_bytes_ = std::min(kWindowChunks * chunk_bytes_, round_up(total_, chunk_bytes_));
+}
+
+// ---- memory --------------------------------------------------------------------------------
+
+Result<void> Producer::Impl::Transmission::take_memory() {
+  if (packed_ > 0) {
+    const Bytes size = mode_ == Mode::streamed ? window_bytes_ : packed_;
+    GANTRY_ASSIGN(slot_->block, producer_.allocate(size, options_.deadline));
+  }
+  if (!needs_table()) return {};
+  GANTRY_ASSIGN(slot_->table,
+                producer_.allocate(parts_.size() * sizeof(SegmentEntry), options_.deadline));
+  return {};
+}
+
+Result<void> Producer::Impl::Transmission::place_parts() {
+  std::vector<Place> places;
+  Bytes packed_at = 0;
+  const Lock held = producer_.lock();
+  for (Draft::Part& part : parts_) {
+    if (is_copied(part)) packed_at = round_up(packed_at, Pool::kLineAlignment);
+    GANTRY_ASSIGN(const Place place, place_of(part, packed_at));
+    if (is_copied(part)) packed_at += part.bytes.size();
+    if (!needs_table()) {
+      message_ = outgoing_for(options_, Lies::block, 1);
+      message_.place = place;
+      return place.bytes == 0 ? Result<void>() : producer_.announced(place.slab);
+    }
+    if (place.bytes != 0) GANTRY_TRY(producer_.announced(place.slab));
+    places.push_back(place);
+  }
+  write_table(places);
+  message_ = outgoing_for(options_, Lies::table, static_cast<std::uint8_t>(parts_.size()));
+  message_.place.offset = slot_->table.offset();
+  message_.place.bytes = slot_->table.bytes().size();
+  message_.place.slab = slot_->table.slab();
+  return producer_.announced(message_.place.slab);
+}
+
+Result<Place> Producer::Impl::Transmission::place_of(Draft::Part& part, Bytes packed_at) {
+  Place place{};
+  place.bytes = part.bytes.size();
+  if (part.block) {
+    place.offset = part.block.offset();
+    place.slab = part.block.slab();
+    slot_->moved.push_back(std::move(part.block));
+  } else if (const auto lying = is_copied(part) ? std::nullopt : lying_of(part); lying) {
+    place.offset = lying->offset;
+    place.slab = producer_.readers_->slabs().adopt(lying->region);
+    slot_->forwarded.push_back(part.forwarded);
+  } else if (slot_->block) {
+    place.offset = slot_->block.offset() + packed_at;
+    place.slab = slot_->block.slab();
+    place.chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_);
+    place.window_bytes = window_bytes_;
+  }
+  return place;
+}
+
+void Producer::Impl::Transmission::write_table(std::span<const Place> places) {
+  std::byte* at = slot_->table.bytes().data();
+  for (std::size_t i = 0; i < places.size(); ++i, at += sizeof(SegmentEntry)) {
+    SegmentEntry entry{};
+    entry.offset = places[i].offset;
+    entry.bytes = places[i].bytes;
+    entry.slab = places[i].slab;
+    entry.dimensions = kNoTensor;
+    if (const auto& tensor = parts_[i].tensor) {
+      entry.type = tensor->type;
+      entry.dimensions = tensor->dimensions;
+      entry.shape = tensor->shape;
+      entry.strides = tensor->strides;
+    }
+    std::memcpy(at, &entry, sizeof entry);
+  }
+}
+
+// ---- the two orders ------------------------------------------------------------------------
+
+Result<void> Producer::Impl::Transmission::copy_then_publish() {
+  GANTRY_TRY(copy_parts());
+  publish();
+  return {};
+}
+
+Result<void> Producer::Impl::Transmission::publish_then_copy() {
+  message_.header.kind |= kLanding;
+  if (mode_ == Mode::streamed) message_.header.kind |= kStreamed;
+  {
+    const Lock held = producer_.lock();
+    const auto index = producer_.readers_->slots().index_of(*slot_);
+    // Relaxed: nobody reads it before the record is published. [L]
+    producer_.page().landing[index].word.store(0, std::memory_order_relaxed);
+  }
+  publish();
+  auto copied = copy_parts();
+  if (!copied) abort();
+  return copied;
+}
+
+void Producer::Impl::Transmission::publish() {
+  const Lock held = producer_.lock();
+  producer_.readers_->publish(message_, slot_);
+  producer_.counters_->message(total_);
+}
+
+void Producer::Impl::Transmission::landed(Bytes bytes) {
+  landed_ += bytes;
+  const Lock held = producer_.lock();
+  const auto index = producer_.readers_->slots().index_of(*slot_);
+  producer_.page().landing[index].word.store(landed_, std::memory_order_seq_cst);  // [L]
+  producer_.readers_->wake_holders(*slot_);
+}
+
+void Producer::Impl::Transmission::abort() noexcept {
+  const Lock held = producer_.lock();
+  const auto index = producer_.readers_->slots().index_of(*slot_);
+  producer_.page().landing[index].word.store(landed_ | LandingWord::kAborted,
+                                             std::memory_order_seq_cst);  // [L]
+  producer_.readers_->wake_holders(*slot_);
+}
+
+void Producer::Impl::Transmission::finish() {
+  const Lock held = producer_.lock();
+  producer_.readers_->release(*slot_);
+}
+
+// ---- copying -------------------------------------------------------------------------------
+
+Result<void> Producer::Impl::Transmission::copy_parts() {
+  Bytes packed_at = 0;
+  for (const Draft::Part& part : parts_) {
+    if (!is_copied(part)) {
+      if (mode_ != Mode::whole) landed(part.bytes.size());
+      continue;
+    }
+    packed_at = round_up(packed_at, Pool::kLineAlignment);
+    if (part.bytes.empty()) continue;
+    const std::uint64_t started = read_ticks();
+    if (mode_ == Mode::whole)
+      GANTRY_TRY(copy(slot_->block.bytes().subspan(packed_at, part.bytes.size()), part.bytes));
+    else
+      GANTRY_TRY(copy_chunks(slot_->block.bytes().subspan(packed_at), part.bytes));
+    packed_at += part.bytes.size();
+    producer_.counters_->copy(engine_, part.bytes.size(), read_ticks() - started);
+  }
+  return {};
+}
+
+// `to`: from the part's place to the end; of a streamed one the window.
+Result<void> Producer::Impl::Transmission::copy_chunks(ByteSpan to, ConstByteSpan from) {
+  for (Bytes done = 0; done < from.size();) {
+    const Bytes size = std::min(chunk_bytes_, from.size() - done);
+    Bytes at = done;
+    if (mode_ == Mode::streamed) {
+      GANTRY_TRY(await_window(done / chunk_bytes_));
+      if (unwanted_) return {};
+      at = done % window_bytes_;
+    }
+    GANTRY_TRY(copy(to.subspan(at, size), from.subspan(done, size)));
+    landed(size);
+    done += size;
+  }
+  return {};
+}
+
+// Until the chunk that lay where `chunk` comes to lie has been passed by everyone. Readers may drop
+// the message half-way; what nobody wants is not copied.
+Result<void> Producer::Impl::Transmission::await_window(std::uint64_t chunk) {
+  const std::uint64_t window = window_bytes_ / chunk_bytes_;
+  if (chunk < passed_ + window) return {};
+  Lock held = producer_.lock();
+  std::optional<std::uint64_t> passed;
+  GANTRY_TRY(producer_.wait_until(held, options_.deadline, [&] {
+    passed = producer_.readers_->chunks_passed_of(*slot_);
+    return !passed || chunk < *passed + window;
+  }));
+  unwanted_ = !passed;
+  if (passed) passed_ = *passed;
+  return passed ? Result<void>() : producer_.check_readers();
+}
+
+Result<void> Producer::Impl::Transmission::copy(ByteSpan to, ConstByteSpan from) {
+  Completion completion;
+  Move move = Move::copy(to, from);
+  if (mode_ == Mode::streamed) move.cache = CacheUse::reader_soon;
+  move.completion = &completion;
+  GANTRY_ASSIGN(const Ticket ticket, lane_.submit(move, Use::synchronous));
+  if (lane_.wait(ticket) != Outcome::done)
+    return tl::unexpected(producer_.copy_error(completion, from.size()));
+  engine_ = completion.engine;
+  if (completion.helper_cpu_ns != 0) producer_.metrics_.meter()->cpu(completion.helper_cpu_ns);
+  return {};
+}
+
+}  // namespace gantry

@@ -1,0 +1,71 @@
+#pragma once  // channel/transmission.hpp: one message's way from its parts into the readers' rings.
+
+#include "channel/producer.hpp"
+
+namespace gantry {
+
+/// A record's header by what the sender said.
+[[nodiscard]] inline Outgoing outgoing_for(const SendOptions& options, Lies lies,
+                                           std::uint8_t count) noexcept {
+  Outgoing message;
+  message.header.user = options.user;
+  message.header.type = options.type;
+  message.header.kind = static_cast<std::uint8_t>(lies);
+  message.header.count = count;
+  if (options.correlation == 0 && options.deadline_ns == 0) return message;
+  message.header.kind |= kExtra;
+  message.extra = {options.correlation, options.deadline_ns, 0};
+  return message;
+}
+
+/// Runs on the caller's thread or the progress thread. In turn: a slot, memory, then by mode
+/// copy and publish, or publish and copy chunk by chunk.
+class Producer::Impl::Transmission {
+ public:
+  Transmission(Impl& producer, std::span<Draft::Part> parts, const SendOptions& options, Lane& lane)
+      : producer_(producer), parts_(parts), options_(options), lane_(lane) {}
+
+  [[nodiscard]] Result<void> run();
+
+ private:
+  [[nodiscard]] Result<void> look_at_parts();
+  [[nodiscard]] Mode choose_mode() const noexcept;
+  void choose_chunks() noexcept;
+  [[nodiscard]] bool needs_table() const noexcept {
+    return parts_.size() != 1 || parts_.front().tensor.has_value();
+  }
+  [[nodiscard]] Result<void> take_memory();
+  [[nodiscard]] Result<void> place_parts();
+  [[nodiscard]] Result<Place> place_of(Draft::Part& part, Bytes packed_at);
+  void write_table(std::span<const Place> places);
+
+  [[nodiscard]] Result<void> copy_then_publish();
+  [[nodiscard]] Result<void> publish_then_copy();
+  [[nodiscard]] Result<void> copy_parts();
+  [[nodiscard]] Result<void> copy_chunks(ByteSpan to, ConstByteSpan from);
+  [[nodiscard]] Result<void> copy(ByteSpan to, ConstByteSpan from);
+  [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
+  void publish();
+  void landed(Bytes bytes);
+  void abort() noexcept;
+  void finish();
+
+  Impl& producer_;
+  std::span<Draft::Part> parts_;
+  SendOptions options_;
+  Lane& lane_;
+
+  Mode mode_ = Mode::whole;
+  Bytes total_ = 0;         // payload
+  Bytes packed_ = 0;        // memory for what is copied
+  Bytes chunk_bytes_ = 0;   // pipelined and streamed
+  Bytes window_bytes_ = 0;  // streamed
+  Slot* slot_ = nullptr;
+  Outgoing message_;
+  CopyEngine engine_ = CopyEngine::inline_;  // of the newest copy
+  Bytes landed_ = 0;
+  std::uint64_t passed_ = 0;  // chunks that all readers are done with, as last seen
+  bool unwanted_ = false;     // streamed: all readers dropped it
+};
+
+}  // namespace gantry
