@@ -36,60 +36,73 @@ class Announcing : public testing::Test {
     EXPECT_EQ(received.fds.size(), 1u);
   }
 
+  /// Whether the consumer took it.
+  bool announce(std::uint32_t slab) {
+    const int socket = producer_.get();
+    return slabs_.announce(slab, {&socket, 1})->empty();
+  }
+
   Pool pool_ = *Pool::create({.slab_bytes = kMiB, .budget_bytes = 8 * kMiB});
   AnnouncedSlabs slabs_{pool_};
   Fd producer_;
   Fd consumer_;
 };
 
-TEST_F(Announcing, ReadyIsSaidAfterEverySlab) {
+TEST_F(Announcing, AJoiningConsumerLearnsEverySlab) {
   const Block first = *pool_.allocate(kMiB);
   const Block second = *pool_.allocate(kMiB);
-  ASSERT_TRUE(slabs_.announce(first.slab()));
-  ASSERT_TRUE(slabs_.announce(second.slab()));
-  bool ready_before_attached = true;
-  ASSERT_TRUE(slabs_.introduce(producer_.get(), [&] {
-    expect_slab(first);
-    expect_slab(second);
-    ready_before_attached = !nothing_came();
-  }));
-  EXPECT_FALSE(ready_before_attached);
-  EXPECT_EQ(next().packet.kind, PacketKind::ready);
+  ASSERT_TRUE(slabs_.announce(first.slab(), {}));
+  ASSERT_TRUE(slabs_.announce(second.slab(), {}));
+  ASSERT_TRUE(slabs_.introduce(producer_.get()));
+  expect_slab(first);
+  expect_slab(second);
   EXPECT_TRUE(nothing_came());
 }
 
 TEST_F(Announcing, ASlabIsSentOnceAndItsEndToo) {
-  ASSERT_TRUE(slabs_.introduce(producer_.get(), [] {}));
-  EXPECT_EQ(next().packet.kind, PacketKind::ready);
   std::uint32_t gone = 0;
   {
     const Block block = *pool_.allocate(kMiB);
     gone = block.slab();
-    ASSERT_TRUE(slabs_.announce(gone));
-    ASSERT_TRUE(slabs_.announce(gone));
+    EXPECT_TRUE(announce(gone));
+    EXPECT_TRUE(announce(gone));
     expect_slab(block);
     EXPECT_TRUE(nothing_came());
   }
   ASSERT_EQ(pool_.trim(), kMiB);
   const Block next_block = *pool_.allocate(kMiB);
-  ASSERT_TRUE(slabs_.announce(next_block.slab()));
+  EXPECT_TRUE(announce(next_block.slab()));
   const Received dropped = next();
   EXPECT_EQ(dropped.packet.kind, PacketKind::slab_gone);
   EXPECT_EQ(dropped.packet.slab, gone);
   expect_slab(next_block);
 }
 
-TEST_F(Announcing, AConsumerThatLeftMeanwhileIsNotAttached) {
+TEST_F(Announcing, WhoDoesNotTakeItIsNamed) {
   const Block block = *pool_.allocate(kMiB);
-  ASSERT_TRUE(slabs_.announce(block.slab()));
   consumer_.reset();
-  bool attached = false;
-  const auto told = slabs_.introduce(producer_.get(), [&] { attached = true; });
+  EXPECT_FALSE(announce(block.slab()));
+  const auto told = slabs_.introduce(producer_.get());
   ASSERT_FALSE(told);
   EXPECT_EQ(told.error().code, Code::peer_gone);
-  EXPECT_FALSE(attached);
-  const Block other = *pool_.allocate(kMiB);
-  EXPECT_TRUE(slabs_.announce(other.slab())) << "nobody is there to be told";
+}
+
+TEST_F(Announcing, SomebodyElsesSlabGoesWithItsOwner) {
+  auto theirs = std::make_shared<Region>(*Region::create(kMiB, "x"));
+  const std::uint32_t number = slabs_.adopt(theirs);
+  EXPECT_EQ(slabs_.adopt(theirs), number);
+  EXPECT_EQ(pool_.slab(number), nullptr) << "no number of the pool's";
+  EXPECT_TRUE(announce(number));
+  const Received announced = next();
+  EXPECT_EQ(announced.packet.slab, number);
+  EXPECT_EQ(announced.packet.bytes, kMiB);
+  theirs.reset();
+  const Block block = *pool_.allocate(kMiB);
+  EXPECT_TRUE(announce(block.slab()));
+  const Received dropped = next();
+  EXPECT_EQ(dropped.packet.kind, PacketKind::slab_gone);
+  EXPECT_EQ(dropped.packet.slab, number);
+  expect_slab(block);
 }
 
 }  // namespace

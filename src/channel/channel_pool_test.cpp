@@ -32,7 +32,7 @@ TEST_F(ChannelPool, ABlockOfThePoolIsPublishedWithoutACopy) {
   const auto payload = pattern(100'000, 1);
   std::memcpy(block->bytes().data(), payload.data(), payload.size());
   const Block kept = block->share();
-  ASSERT_TRUE(out.publish(std::move(*block), soon()));
+  ASSERT_TRUE(out.send(std::move(*block), {.deadline = soon()}));
   {
     const auto message = in.receive(soon());
     ASSERT_TRUE(message) << message.error().message;
@@ -46,8 +46,8 @@ TEST_F(ChannelPool, OnlyBlocksOfItsOwnPoolArePublished) {
   Producer out = producer();
   Consumer in = consumer();
   Pool other = *Pool::create({.slab_bytes = kMiB});
-  EXPECT_EQ(out.publish(*other.allocate(1000), soon()).error().code, Code::invalid_argument);
-  EXPECT_EQ(out.publish(Block(), soon()).error().code, Code::invalid_argument);
+  EXPECT_EQ(out.send(*other.allocate(1000), {.deadline = soon()}).error().code, Code::invalid_argument);
+  EXPECT_EQ(out.send(Block(), {.deadline = soon()}).error().code, Code::invalid_argument);
   EXPECT_EQ(other.report().blocks, 0u);
 }
 
@@ -70,8 +70,8 @@ TEST_F(ChannelPool, TwoChannelsShareAPool) {
   ASSERT_TRUE(in_second);
   auto block = pool.allocate(5000);
   std::memset(block->bytes().data(), 7, 5000);
-  ASSERT_TRUE(second->publish(block->share(), soon()));
-  ASSERT_TRUE(out.publish(std::move(*block), soon()));
+  ASSERT_TRUE(second->send(block->share(), {.deadline = soon()}));
+  ASSERT_TRUE(out.send(std::move(*block), {.deadline = soon()}));
   EXPECT_EQ(in.receive(soon())->bytes()[4999], std::byte{7});
   EXPECT_EQ(in_second->receive(soon())->bytes()[4999], std::byte{7});
 }

@@ -41,7 +41,7 @@ class HostileConsumer : public testing::Test {
   }
   Received welcome(const Fd& socket) {
     say(socket, PacketKind::hello);
-    return *expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 3);
+    return *expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 4);
   }
   /// The channel still serves an honest consumer.
   void expect_unharmed() {
@@ -197,6 +197,10 @@ class HostileProducer : public testing::Test {
     page_->magic = kProducerMagic;
     page_->version = kFormatVersion;
     page_->slots = 8;
+    ring_ = new (ring_memory_.data()) RingPage{};
+    ring_->magic = kRingMagic;
+    ring_->version = kFormatVersion;
+    ring_->cells = 16;
   }
   /// Serves one consumer, then calls `mischief`, which may wait for `first_held_`.
   template <class Mischief>
@@ -205,7 +209,8 @@ class HostileProducer : public testing::Test {
       const Fd socket = accept_one();
       socket_ = socket.get();
       const auto hello = receive_wire(socket.get(), soon());
-      const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
+      const std::array<int, 4> fds{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
+                                   metrics_.descriptor()};
       send(PacketKind::welcome, fds);
       const auto join = receive_wire(socket.get(), soon());
       if (!join || join->closed) return;
@@ -246,12 +251,17 @@ class HostileProducer : public testing::Test {
     send(PacketKind::slab, std::span(&descriptor, 1), slab, bytes);
   }
   void publish(const MessageRecord& record) {
-    page_->cells[1].record = record;
-    page_->cells[1].sequence = 1;
+    ring_->ring[1].record = record;
+    ring_->ring[1].sequence = 1;
   }
-  static MessageRecord record(std::uint32_t slab, std::uint32_t slot, Bytes offset, Bytes bytes) {
+  static MessageRecord record(std::uint32_t slab, std::uint16_t slot, Bytes offset, Bytes bytes,
+                              std::uint8_t kind = 1, std::uint8_t count = 1) {
     MessageRecord made{};
-    made.header = {.ticks = 0, .bytes = bytes, .offset = offset, .slab = slab, .slot = slot};
+    made.header = {.number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = kind,
+                   .count = count};
+    const Place place{.offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0,
+                      .window_bytes = 0};
+    std::memcpy(made.body.data(), &place, sizeof place);
     return made;
   }
 
@@ -268,10 +278,12 @@ class HostileProducer : public testing::Test {
   }();
   Claim claim_ = *Claim::take(directory_.path(), "frames");
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
+  Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region slab_ = *Region::create(8192, "x");
   Fd event_ = *make_event();
   Metrics metrics_ = *MetricsMaker::make_own();
   ProducerPage* page_ = nullptr;
+  RingPage* ring_ = nullptr;
   int socket_ = -1;
   std::latch first_held_{1};  // the consumer has what receive_from() was told to hold
 };
@@ -288,10 +300,14 @@ TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
 TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
   const std::vector<MessageRecord> records{record(1, 0, 0, 8193),    record(1, 0, 8192, 1),
                                            record(1, 0, ~0ull, 2),   record(1, 0, 1, ~0ull),
-                                           record(1, 64, 0, 1),      record(1, ~0u - 1, 0, 1),
-                                           record(0, kNoSlot, 0, 65)};
+                                           record(1, 64, 0, 1),      record(1, kNoSlot, 0, 1),
+                                           record(0, kNoSlot, 0, 65, 0, 65),
+                                           record(1, 0, 0, 1, 3),    record(1, 0, 0, 1, 0x80),
+                                           record(1, 0, 0, 1, 0x21), record(1, 0, 0, 1, 0x31),
+                                           record(1, 0, 0, 1, 2),    record(1, 0, 0, 0, 2, 0),
+                                           record(1, 0, 0, 65 * 160, 2, 65)};
   for (const MessageRecord& bad : records) {
-    page_->cells[1].sequence = 0;
+    ring_->ring[1].sequence = 0;
     EXPECT_EQ(code_from([&] {
                 send_slab(1, slab_, 8192);
                 publish(bad);
@@ -317,14 +333,14 @@ TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
               publish(record(1, 0, 0, 1));
             }),
             Code::peer_misbehaved);
-  page_->cells[1].sequence = 0;
+  ring_->ring[1].sequence = 0;
   EXPECT_EQ(code_from([&] {
               send_slab(1, slab_, 8192);
               send_slab(1, slab_, 8192);
               publish(record(1, 0, 0, 1));
             }),
             Code::peer_misbehaved);
-  page_->cells[1].sequence = 0;
+  ring_->ring[1].sequence = 0;
   EXPECT_EQ(code_from([&] {
               send(PacketKind::slab, {}, 1, 8192);
               publish(record(1, 0, 0, 1));
@@ -334,7 +350,7 @@ TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
 
 TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
   Region other = *Region::create(4096, "x");
-  page_->cells[2].record = record(2, 1, 0, 1);
+  ring_->ring[2].record = record(2, 1, 0, 1);
   std::optional<Message> held;
   const auto next = receive_from(
       [&] {
@@ -343,7 +359,7 @@ TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
         first_held_.wait();
         send(PacketKind::slab_gone, {}, 1);
         send_slab(2, other, 4096);
-        page_->cells[2].sequence = 2;
+        ring_->ring[2].sequence = 2;
       },
       &held);
   ASSERT_FALSE(next);
@@ -353,8 +369,8 @@ TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
 }
 
 TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
-  page_->cells[2].record = record(1, 0, 0, 1);
-  page_->cells[2].sequence = 2;
+  ring_->ring[2].record = record(1, 0, 0, 1);
+  ring_->ring[2].sequence = 2;
   std::optional<Message> first;
   const auto second = receive_from(
       [this] {
@@ -378,17 +394,20 @@ TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
   page_->version = kFormatVersion + 1;
   EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
   page_->version = kFormatVersion;
-  for (const std::uint32_t slots : {0u, kMaxSlots + 1, ~0u}) {
-    page_->slots = slots;
-    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << slots;
+  for (const std::uint32_t cells : {0u, 3u, 256u, ~0u}) {
+    ring_->cells = cells;
+    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << cells;
   }
-  page_->slots = 8;
+  ring_->cells = 16;
+  ring_->magic = 1;
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  ring_->magic = kRingMagic;
   page_->magic = 1;
   EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
 }
 
 TEST_F(HostileProducer, AnEndBehindTheReaderIsAnEnd) {
-  page_->end = 1;
+  ring_->end = 1;
   EXPECT_EQ(code_from([] {}), Code::closed);
 }
 

@@ -14,7 +14,10 @@ namespace gantry {
 Result<void> Producer::Impl::await_room(Lock& lock, bool needs_slot, Bytes bytes,
                                         Deadline deadline) {
   GANTRY_TRY(check_readers());
-  return wait_until(lock, deadline, [=, this] { return readers_->may_send(needs_slot, bytes); });
+  GANTRY_TRY(wait_until(lock, deadline, [=, this] {
+    return readers_->lost() || readers_->may_send(needs_slot, bytes);
+  }));
+  return check_readers();
 }
 
 Result<Slot*> Producer::Impl::await_slot(Lock& lock, Bytes bytes, Deadline deadline) {

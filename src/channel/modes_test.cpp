@@ -1,0 +1,286 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <thread>
+
+#include "channel/test_support.hpp"
+
+// The ways a message goes: whole, pipelined, streamed; by the caller or behind its back.
+namespace gantry {
+namespace {
+
+using test::kMiB;
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::same;
+using test::soon;
+
+struct Way {
+  const char* name;
+  Mode mode;
+  bool async;
+};
+const Way kWays[] = {{"synchronous", Mode::whole, false}, {"asynchronous", Mode::whole, true},
+                     {"pipelined", Mode::pipelined, false},
+                     {"pipelined_async", Mode::pipelined, true},
+                     {"streamed", Mode::streamed, false}, {"streamed_async", Mode::streamed, true},
+                     {"automatic", Mode::automatic, false}};
+
+const Bytes kSizes[] = {0,      1,         64,         65,          4096,           16 * 1024 - 1,
+                        65'536, 1'000'003, 3 * kMiB, 5 * kMiB + 1};
+
+class Modes : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    options_.pool.budget_bytes = 64 * kMiB;
+    out_.emplace(*make_producer("frames", options_));
+    in_.emplace(*Consumer::open("frames", options_, soon()));
+  }
+  Result<void> send(ConstByteSpan payload, SendOptions options = {}) {
+    options.mode = GetParam().mode;
+    options.deadline = soon();
+    if (!GetParam().async) return out_->send(payload, options);
+    auto ticket = out_->send_async(payload, options);
+    if (!ticket) return tl::unexpected(ticket.error());
+    return out_->wait(*ticket, soon());
+  }
+  /// Sends all on a thread of its own, as readers of a stream must read meanwhile.
+  std::thread sending(const std::vector<std::vector<std::byte>>& payloads) {
+    return std::thread([this, &payloads] {
+      for (const auto& payload : payloads) ASSERT_TRUE(send(payload)) << payload.size();
+    });
+  }
+  static std::vector<std::vector<std::byte>> payloads() {
+    std::vector<std::vector<std::byte>> made;
+    for (const Bytes size : kSizes) made.push_back(pattern(size, size));
+    return made;
+  }
+
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+  std::optional<Producer> out_;
+  std::optional<Consumer> in_;
+};
+
+TEST_P(Modes, EverySizeArrivesWhole) {
+  const auto all = payloads();
+  std::thread sender = sending(all);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto message = in_->receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+    EXPECT_EQ(message->sequence(), i + 1);
+    EXPECT_TRUE(same(message->bytes(), all[i])) << all[i].size();
+  }
+  sender.join();
+}
+
+TEST_P(Modes, ChunkByChunkIsTheSame) {
+  const auto all = payloads();
+  std::thread sender = sending(all);
+  for (const auto& payload : all) {
+    auto incoming = in_->receive_early(soon());
+    ASSERT_TRUE(incoming) << incoming.error().message;
+    ASSERT_EQ(incoming->size(), payload.size());
+    std::vector<std::byte> got;
+    for (;;) {
+      const auto chunk = incoming->next(soon());
+      ASSERT_TRUE(chunk) << chunk.error().message;
+      if (chunk->empty()) break;
+      got.insert(got.end(), chunk->begin(), chunk->end());
+    }
+    EXPECT_TRUE(same(got, payload)) << payload.size();
+  }
+  sender.join();
+}
+
+TEST_P(Modes, ReceivingIntoABufferIsTheSame) {
+  const auto all = payloads();
+  std::thread sender = sending(all);
+  for (const auto& payload : all) {
+    std::vector<std::byte> got(payload.size());
+    if (!payload.empty()) {
+      const auto refused = in_->receive_into(ByteSpan(got).first(got.size() - 1), soon());
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code, Code::invalid_argument);
+    }
+    const auto copied = in_->receive_into(got, soon());
+    ASSERT_TRUE(copied) << copied.error().message;
+    EXPECT_EQ(copied->bytes, payload.size());
+    EXPECT_TRUE(same(got, payload)) << payload.size();
+  }
+  sender.join();
+}
+
+TEST_P(Modes, TheSendersWordsArrive) {
+  for (const Bytes size : {Bytes{8}, Bytes{60}, Bytes{100'000}}) {
+    const auto payload = pattern(size, 1);
+    std::thread sender([&] {
+      ASSERT_TRUE(send(payload, {.type = 7, .user = 8, .correlation = 9, .deadline_ns = 10}));
+    });
+    const auto message = in_->receive(soon());
+    ASSERT_TRUE(message);
+    EXPECT_EQ(message->info().type, 7u);
+    EXPECT_EQ(message->info().user, 8u);
+    EXPECT_EQ(message->info().correlation, 9u);
+    EXPECT_EQ(message->info().deadline_ns, 10u);
+    EXPECT_TRUE(same(message->bytes(), payload));
+    sender.join();
+  }
+}
+
+// A reader that wants the beginning only does not hold the sender up.
+TEST_P(Modes, TheRestMayBeLeft) {
+  const auto large = pattern(3 * kMiB, 3);
+  std::thread sender([&] {
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(send(large));
+    ASSERT_TRUE(out_->close(soon()));
+  });
+  int seen = 0;
+  for (;; ++seen) {
+    auto incoming = in_->receive_early(soon());
+    if (!incoming) {
+      EXPECT_EQ(incoming.error().code, Code::closed) << incoming.error().message;
+      break;
+    }
+    const auto chunk = incoming->next(soon());
+    ASSERT_TRUE(chunk);
+    EXPECT_TRUE(same(*chunk, ConstByteSpan(large).first(chunk->size())));
+  }
+  EXPECT_EQ(seen, 20);
+  sender.join();
+}
+
+// Half of the payload is not there: the message is never delivered as whole, the next one is.
+TEST_P(Modes, AMessageThatCannotBeReadIsNotDelivered) {
+  const Bytes size = 4 * kMiB;
+  void* const mapped =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  ASSERT_EQ(::mprotect(static_cast<std::byte*>(mapped) + 3 * kMiB, kMiB, PROT_NONE), 0);
+  std::thread sender([&] {
+    const auto sent = send({static_cast<std::byte*>(mapped), size});
+    ASSERT_FALSE(sent);
+    EXPECT_EQ(sent.error().code, Code::invalid_argument) << sent.error().message;
+    ASSERT_TRUE(send(pattern(100, 5)));
+  });
+  const auto message = in_->receive(soon());
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_TRUE(same(message->bytes(), pattern(100, 5)));
+  sender.join();
+  ::munmap(mapped, size);
+}
+
+TEST_P(Modes, NothingStaysBehind) {
+  const auto large = pattern(kMiB, 1);
+  for (int i = 0; i < 100; ++i) {
+    std::thread sender([&] { ASSERT_TRUE(send(large)); });
+    ASSERT_TRUE(in_->receive(soon()));
+    sender.join();
+  }
+  ASSERT_TRUE(send(pattern(1, 1)));  // looks at what was given back
+  EXPECT_LE(out_->pool().report().live_bytes, 2 * kMiB);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Modes, testing::ValuesIn(kWays),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// ---- what only some of them do -------------------------------------------------------------
+
+class Landing : public testing::Test {
+ protected:
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+  Producer out_ = *make_producer("frames", options_);
+  Consumer in_ = *Consumer::open("frames", options_, soon());
+};
+
+TEST_F(Landing, AByteMayBeWaitedFor) {
+  const auto payload = pattern(2 * kMiB, 1);
+  std::thread sender([&] {
+    ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = Mode::pipelined}));
+  });
+  auto incoming = in_.receive_early(soon());
+  ASSERT_TRUE(incoming);
+  const auto half = incoming->wait_for(kMiB, soon());
+  ASSERT_TRUE(half);
+  EXPECT_GE(half->size(), kMiB);
+  EXPECT_TRUE(same(half->first(kMiB), ConstByteSpan(payload).first(kMiB)));
+  const auto message = incoming->whole(soon());
+  ASSERT_TRUE(message);
+  EXPECT_TRUE(same(message->bytes(), payload));
+  sender.join();
+}
+
+// Without a reader's pass the window is all that is ever copied.
+TEST_F(Landing, AStreamTakesAWindowOfMemoryAndNoMore) {
+  const auto payload = pattern(8 * kMiB, 1);
+  const auto ticket = out_.send_async(payload, {.mode = Mode::streamed});
+  ASSERT_TRUE(ticket);
+  auto incoming = in_.receive_early(soon());
+  ASSERT_TRUE(incoming);
+  EXPECT_TRUE(incoming->is_streamed());
+  ASSERT_TRUE(incoming->next(soon()));
+  EXPECT_EQ(out_.wait(*ticket, Deadline::after(std::chrono::milliseconds(1))).error().code,
+            Code::timed_out);
+  EXPECT_LT(incoming->landed(), payload.size());
+  EXPECT_LE(out_.pool().report().live_bytes, 4 * kMiB);
+  std::vector<std::byte> rest(payload.size());
+  const auto copied = incoming->into(rest, soon());
+  ASSERT_TRUE(copied);
+  EXPECT_TRUE(same(ConstByteSpan(rest).first(*copied), ConstByteSpan(payload).last(*copied)));
+  EXPECT_TRUE(out_.wait(*ticket, soon()));
+}
+
+TEST_F(Landing, WhatIsSentBehindTheBackKeepsItsOrder) {
+  const auto large = pattern(2 * kMiB, 1);
+  std::vector<Ticket> tickets;
+  std::thread sender([&] {
+    for (int i = 0; i < 30; ++i) {
+      const auto ticket = out_.send_async(large, {.user = static_cast<std::uint64_t>(i * 2)});
+      ASSERT_TRUE(ticket) << ticket.error().message;
+      ASSERT_TRUE(out_.send(ConstByteSpan(large).first(i % 3 == 0 ? 10 : 100'000),
+                            {.user = static_cast<std::uint64_t>(i * 2 + 1)}));
+      EXPECT_EQ(out_.outcome(*ticket), Outcome::done) << "it was sent before the one after it";
+    }
+  });
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    const auto message = in_.receive(soon());
+    ASSERT_TRUE(message);
+    EXPECT_EQ(message->info().user, i);
+  }
+  sender.join();
+}
+
+TEST_F(Landing, TooManyUnsentAreRefusedAndTheRestArrives) {
+  const auto payload = pattern(100'000, 1);
+  std::size_t taken = 0;
+  Result<Ticket> last = Ticket{};
+  while (last) {
+    last = out_.send_async(payload, {.deadline = soon()});
+    if (last) ++taken;
+  }
+  EXPECT_EQ(last.error().code, Code::busy);
+  EXPECT_GE(taken, Producer::kMaxUnsent);
+  for (std::size_t i = 0; i < taken; ++i) ASSERT_TRUE(in_.receive(soon()));
+}
+
+TEST_F(Landing, AProducerThatEndsGivesUpWhatWaits) {
+  const auto payload = pattern(kMiB, 1);
+  std::vector<Message> held;
+  for (unsigned i = 0; i < options_.slots; ++i) {
+    ASSERT_TRUE(out_.send(payload, soon()));
+    held.push_back(*in_.receive(soon()));
+  }
+  ASSERT_TRUE(out_.send_async(payload));  // no credit for it, ever
+  { const Producer dropped = std::move(out_); }
+  EXPECT_EQ(in_.receive(soon()).error().code, Code::peer_gone);
+}
+
+TEST_F(Landing, TicketsThatWereNeverGivenAreErrors) {
+  EXPECT_EQ(out_.wait(Ticket{1}, soon()).error().code, Code::invalid_argument);
+  EXPECT_EQ(out_.outcome(Ticket{1}), Outcome::failed);
+}
+
+}  // namespace
+}  // namespace gantry
