@@ -204,6 +204,11 @@ void Flights::end_batch(Batch& batch, std::vector<Landed>& landed) noexcept {
 
 // ---- time ----------------------------------------------------------------------------------
 
+bool Flights::has_batches() const noexcept {
+  return std::any_of(memory_->batches.begin(), memory_->batches.end(),
+                     [](const Batch& batch) { return batch.size != 0 && !batch.unclear; });
+}
+
 std::uint64_t Flights::oldest_ns() const noexcept {
   std::uint64_t oldest = ~std::uint64_t{0};
   for (const std::uint8_t slot : busy_) oldest = std::min(oldest, memory_->slots[slot].since_ns);
