@@ -31,7 +31,7 @@ std::uint8_t Flights::take_slot(Part* part) noexcept {
   free_.pop_back();
   busy_.push_back(index);
   Slot& slot = memory_->slots[index];
-  slot.record = {};  // I3
+  clear(slot.record);  // I3
   slot.part = part;
   slot.batch = kSingle;
   slot.since_ns = monotonic_ns();
