@@ -9,7 +9,6 @@ namespace gantry {
 /// Counters of an engine. Any thread. Relaxed: each is a sum by itself.
 class Tally {
  public:
-  explicit Tally(CopyEngine engine) noexcept : engine_(engine) {}
   /// A move that ended; `completion.engine` is who executed it.
   void count(const Completion& completion) noexcept;
   void add_helper_cpu(std::uint64_t ns) noexcept {
@@ -25,7 +24,6 @@ class Tally {
     std::atomic<std::uint64_t> moves{0};
     std::atomic<std::uint64_t> bytes{0};
   };
-  CopyEngine engine_;
   Path paths_[kCopyEngines];
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::uint64_t> streamed_{0};

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/test_fork.hpp"
 #include "memory/fake_registrar_test.hpp"
 
 // What is the base's, for any registrar: which ranges cover which. Then the edges of page-lock.
@@ -204,6 +205,7 @@ TEST(Registrar, TakingAHandleOverEndsTheOneThatWasThere) {
 }
 
 TEST(Registrar, AForkedChildWaitsForNobody) {
+  if (const char* why = no_busy_fork()) GTEST_SKIP() << why;
   const auto registrar = FakeRegistrar::create();
   std::vector<std::byte> memory(8192);
   std::atomic<bool> over{false};

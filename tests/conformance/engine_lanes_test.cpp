@@ -7,6 +7,7 @@
 
 #include "base/event.hpp"
 #include "base/futex.hpp"
+#include "base/test_fork.hpp"
 #include "engine_suite.hpp"
 
 // Lanes: order, waiting, many submitters, cancelling, stopping, full queues.
@@ -297,9 +298,7 @@ TEST_P(EngineLanes, StoppingWhileOthersSubmitLeavesNoTicketOpen) {
 
 // What is on its way is the parent's: a child waits for nothing and takes nothing away.
 TEST_P(EngineLanes, AForkedChildNeitherHangsNorDisturbs) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer does not follow a fork of several threads";
-#endif
+  if (const char* why = no_busy_fork()) GTEST_SKIP() << why;
   const auto event = lane_->event_descriptor();
   ASSERT_TRUE(event);
   const auto source = random_bytes(3'000'000, 14);

@@ -148,5 +148,16 @@ static_assert(std::atomic_ref<std::uint8_t>::is_always_lock_free);  // the devic
 inline void store_status(CompletionRecord& record, std::uint8_t status) noexcept {
   std::atomic_ref(record.status).store(status, std::memory_order_release);  // [C]
 }
+/// Before its descriptor is submitted. Somebody may still look at the status meanwhile, in the
+/// belief that the last descriptor's is not over: wait_on_memory().
+inline void clear(CompletionRecord& record) noexcept {
+  record.result = 0;
+  record.reserved = 0;
+  record.bytes_completed = 0;
+  record.fault_address = 0;
+  record.extra = {};
+  // Relaxed: whoever looks meanwhile reads nothing but this.
+  std::atomic_ref(record.status).store(0, std::memory_order_relaxed);
+}
 
 }  // namespace gantry::dsa

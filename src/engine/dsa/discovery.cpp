@@ -155,11 +155,16 @@ Result<std::vector<QueueFacts>> find_queues(const std::string& root) {
   if (devices.empty()) return no_device(root);
   Seen seen = look_at_devices(root, devices);
   if (seen.usable.empty()) return no_queue(seen);
-  std::stable_sort(seen.usable.begin(), seen.usable.end(),
-                   [](const QueueFacts& a, const QueueFacts& b) {
-                     return a.kind != b.kind ? a.kind < b.kind : a.entries > b.entries;
-                   });
-  return std::move(seen.usable);
+  const auto is_better = [](const QueueFacts& a, const QueueFacts& b) {
+    return a.kind != b.kind ? a.kind < b.kind : a.entries > b.entries;
+  };
+  // Equals in the order in which they were found. Not std::stable_sort(): the library's own uses
+  // what it calls deprecated.
+  std::vector<QueueFacts> best_first;
+  for (QueueFacts& queue : seen.usable)
+    best_first.insert(std::upper_bound(best_first.begin(), best_first.end(), queue, is_better),
+                      std::move(queue));
+  return best_first;
 }
 
 Result<std::unique_ptr<WorkQueue>> open_any_queue(const std::string& root,

@@ -59,6 +59,23 @@ Dispatcher::Dispatcher(std::unique_ptr<WorkQueue> queue, const DsaOptions& optio
 
 Dispatcher::~Dispatcher() {
   stop(Engine::Stop::drain);
+  await_batches();
+}
+
+// A batch answers after the last of its parts, perhaps after the last move was over and its lane
+// gone: until then its record is the device's. No other thread is here any more.
+void Dispatcher::await_batches() noexcept {
+  if (failed_) return;  // closed, or its records left to it
+  const Deadline deadline = Deadline::after(options_.time_limit);
+  for (unsigned turns = 0; flights_.has_batches(); ++turns) {
+    if (deadline.passed()) {
+      if (!queue_->close()) flights_.leak();
+      return;
+    }
+    landed_.clear();
+    flights_.land(*queue_, landed_);
+    idle_turn(turns);
+  }
 }
 
 Error Dispatcher::closed() {

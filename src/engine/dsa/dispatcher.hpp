@@ -105,6 +105,7 @@ class Dispatcher {
   void perform(Chore& chore) const noexcept;  // without it
   bool pump_locked(std::unique_lock<std::mutex>& lock) noexcept;
   void help() noexcept;
+  void await_batches() noexcept;
 
   const MakerProcess maker_;
   const DsaOptions options_;

@@ -2,6 +2,10 @@
 
 #include <sys/wait.h>
 
+#include <atomic>
+#include <thread>
+
+#include "engine/dsa/model_memory.hpp"
 #include "engine/dsa/test_engine.hpp"
 
 // Queues that are full, halted, closed, inherited; how moves are cut, aligned and labelled.
@@ -216,6 +220,101 @@ TEST(DsaHalt, StoppingAnEngineOfAHaltedDeviceEndsItsMoves) {
   }
 }
 
+// ---- batches -------------------------------------------------------------------------------
+
+// Answers the parts of a batch at once, and the batch when it is told to or closed.
+class SlowToAnswerBatches final : public WorkQueue {
+ public:
+  struct Seen {
+    std::atomic<CompletionRecord*> record{nullptr};  // of the batch that is unanswered
+    bool silent = true;                              // what close() answers
+    int closed = 0;
+
+    // A device would not ask whether the memory is still ours.
+    void answer() { record_status(*record.exchange(nullptr)); }
+    static void record_status(CompletionRecord& record) {
+      store_status(record, static_cast<std::uint8_t>(Status::success));
+    }
+  };
+
+  explicit SlowToAnswerBatches(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {
+    traits_.max_batch = 32;
+  }
+  const QueueTraits& traits() const noexcept override { return traits_; }
+  Taken submit(std::span<const Descriptor> descriptors) noexcept override {
+    for (const Descriptor& descriptor : descriptors) {
+      if (descriptor.opcode() != Opcode::batch) {
+        Seen::record_status(*record_of(descriptor));
+        continue;
+      }
+      const auto* list = reinterpret_cast<const Descriptor*>(descriptor.source);
+      for (const Descriptor& part : std::span(list, descriptor.size))
+        Seen::record_status(*record_of(part));
+      seen_->record = record_of(descriptor);
+    }
+    return {descriptors.size(), 0};
+  }
+  bool close() noexcept override {
+    ++seen_->closed;
+    if (seen_->silent) seen_->answer();
+    return seen_->silent;
+  }
+  Result<std::unique_ptr<WorkQueue>> reopen() const override { return tl::unexpected(Error{}); }
+
+ private:
+  static CompletionRecord* record_of(const Descriptor& descriptor) {
+    return reinterpret_cast<CompletionRecord*>(descriptor.completion);
+  }
+  const std::shared_ptr<Seen> seen_;
+  QueueTraits traits_;
+};
+
+// The engine with a move of two parts that is done and a batch of them that is not answered.
+std::shared_ptr<DsaEngine> after_a_batch(const std::shared_ptr<SlowToAnswerBatches::Seen>& seen,
+                                         std::chrono::nanoseconds time_limit) {
+  auto engine =
+      *make_dsa_engine(std::make_unique<SlowToAnswerBatches>(seen),
+                       {.part_bytes = Pages::page(), .time_limit = time_limit, .helper = false});
+  const Pages pages(2);
+  const Move fill = Move::fill({pages.at(0), 2 * Pages::page()}, std::byte{1});
+  const auto lane = *engine->open_lane();
+  EXPECT_EQ(lane->wait(*lane->submit(fill)), Outcome::done);
+  EXPECT_NE(seen->record, nullptr);
+  EXPECT_EQ(seen->closed, 0);
+  return engine;
+}
+
+TEST(DsaBatch, IsAwaitedBeforeItsRecordGoes) {
+  const auto seen = std::make_shared<SlowToAnswerBatches::Seen>();
+  auto engine = after_a_batch(seen, std::chrono::seconds(60));
+  std::thread device([&] {
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    seen->answer();
+  });
+  engine.reset();
+  EXPECT_EQ(seen->record, nullptr);
+  device.join();
+  EXPECT_EQ(seen->closed, 0);
+}
+
+TEST(DsaBatch, ThatIsNeverAnsweredIsEndedByClosingTheQueueFirst) {
+  const auto seen = std::make_shared<SlowToAnswerBatches::Seen>();
+  auto engine = after_a_batch(seen, kShortLimit);
+  engine.reset();
+  EXPECT_EQ(seen->closed, 1);
+  EXPECT_EQ(seen->record, nullptr);
+}
+
+TEST(DsaBatch, ThatMayStillBeAnsweredKeepsItsRecordForGood) {
+  const auto seen = std::make_shared<SlowToAnswerBatches::Seen>();
+  seen->silent = false;
+  auto engine = after_a_batch(seen, kShortLimit);
+  engine.reset();
+  EXPECT_EQ(seen->closed, 1);
+  ASSERT_TRUE(is_readable(address_of(seen->record.load())));
+  seen->answer();
+}
+
 // ---- fork ----------------------------------------------------------------------------------
 
 // What the child finds, as bits of its exit status.
@@ -240,6 +339,8 @@ TEST(DsaFork, AChildOpensTheQueueAnewAndItsInheritedTicketsEnd) {
 #endif
   Rig rig;
   Buffer memory(300);
+  // After this the model's thread has started and is asleep: see base/test_fork.hpp.
+  EXPECT_EQ(rig.run(Move::fill(memory, std::byte{3})).outcome, Outcome::done);
   rig.model->halt(Halt::accepts);
   const auto ticket = rig.lane->submit(Move::fill(memory, std::byte{1}));
   ASSERT_TRUE(ticket);

@@ -31,7 +31,7 @@ std::uint8_t Flights::take_slot(Part* part) noexcept {
   free_.pop_back();
   busy_.push_back(index);
   Slot& slot = memory_->slots[index];
-  slot.record = {};  // I3
+  clear(slot.record);  // I3
   slot.part = part;
   slot.batch = kSingle;
   slot.since_ns = monotonic_ns();
@@ -203,6 +203,11 @@ void Flights::end_batch(Batch& batch, std::vector<Landed>& landed) noexcept {
 }
 
 // ---- time ----------------------------------------------------------------------------------
+
+bool Flights::has_batches() const noexcept {
+  return std::any_of(memory_->batches.begin(), memory_->batches.end(),
+                     [](const Batch& batch) { return batch.size != 0 && !batch.unclear; });
+}
 
 std::uint64_t Flights::oldest_ns() const noexcept {
   std::uint64_t oldest = ~std::uint64_t{0};

@@ -42,6 +42,8 @@ class Flights {
   /// room for kMost.
   void land(WorkQueue& queue, std::vector<Landed>& landed) noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return busy_.size(); }
+  /// The device has still to answer for a batch. It does so after the last of its parts.
+  [[nodiscard]] bool has_batches() const noexcept;
   /// When the oldest one was handed over; ~0 when there is none.
   [[nodiscard]] std::uint64_t oldest_ns() const noexcept;
   /// The record that is awaited longest, for UMWAIT; null when there is none.

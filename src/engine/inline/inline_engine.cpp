@@ -62,7 +62,7 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
 
   const MakerProcess maker_;
   InlineOptions options_;
-  Tally tally_{CopyEngine::inline_};
+  Tally tally_;
   LearnedRate rate_;
   // Pair [P]: a submitter counts itself, then looks whether the engine was stopped; stop() says so,
   // then looks at the count. One of the two sees the other. Pair [Q]: what was done inside.

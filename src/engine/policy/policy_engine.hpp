@@ -77,7 +77,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   std::vector<std::shared_ptr<Engine>> engines_;
   PolicyOptions options_;
   MakerProcess maker_;
-  Tally tally_{CopyEngine::inline_};
+  Tally tally_;
   std::atomic<std::uint64_t> awake_ns_{0};
   mutable FreeCpus free_cpus_;
   std::atomic<Bytes> load_{0};  // relaxed: a hint

@@ -69,7 +69,7 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
 
   std::string_view name_;
   CopyEngine kind_;
-  Tally tally_{kind_};
+  Tally tally_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;

@@ -106,7 +106,7 @@ class ThreadCore {
   const bool catch_faults_;
   const double helping_gain_;
   Pace pace_;
-  Tally tally_{CopyEngine::thread};
+  Tally tally_;
   std::atomic<Bytes> load_{0};              // written under the lock; relaxed: a figure by itself
   std::atomic<std::uint64_t> wake_ups_{0};  // relaxed, as above
   std::atomic<unsigned> waiting_{0};  // lanes with something to hand out: a hint for those who look

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/test_fork.hpp"
+
 namespace gantry {
 namespace {
 
@@ -266,6 +268,7 @@ TEST(Pool, TakingABlockOverEndsTheOneThatWasThere) {
 
 // Whatever a thread held locked at the fork stays locked in the child.
 TEST(Pool, AForkedChildWaitsForNobody) {
+  if (const char* why = no_busy_fork()) GTEST_SKIP() << why;
   Pool pool = make_pool(kMiB, 4 * kMiB);
   auto block = pool.allocate(1000);
   ASSERT_TRUE(block);
