@@ -53,20 +53,35 @@ Result<std::uint64_t> receive_sum(Consumer& replies) {
 
 class SyncRequester final : public Requester {
  public:
-  explicit SyncRequester(Ends ends) : ends_(std::move(ends)) {}
+  SyncRequester(Ends ends, const Case& what) : ends_(std::move(ends)), what_(what) {}
 
-  Result<std::uint64_t> round_trip(const Payload& payload) override {
-    if (auto sent = ends_.out.send(payload.bytes()); !sent) return Unexpected(sent.error());
-    return receive_sum(ends_.in);
+  Result<void> send(const Payload& payload) override {
+    if (what_.segments.size() == 1) return ends_.out.send(payload.bytes());
+    return gather(payload);
   }
 
+  Result<std::uint64_t> receive() override { return receive_sum(ends_.in); }
+
  private:
+  /// A message of several pieces: each copied into a loan.
+  Result<void> gather(const Payload& payload) {
+    auto loan = ends_.out.loan(payload.bytes().size());
+    if (!loan) return Unexpected(loan.error());
+    std::byte* to = loan->bytes().data();
+    for (const ConstByteSpan part : parts_of(what_, payload.bytes())) {
+      std::memcpy(to, part.data(), part.size());
+      to += part.size();
+    }
+    return ends_.out.publish(std::move(*loan));
+  }
+
   Ends ends_;
+  Case what_;
 };
 
 class LoanRequester final : public Requester {
  public:
-  explicit LoanRequester(Ends ends) : ends_(std::move(ends)) {}
+  LoanRequester(Ends ends, const Case&) : ends_(std::move(ends)) {}
 
   Result<void> prepare(const Payload& payload) override {
     auto loan = ends_.out.loan(payload.bytes().size());
@@ -76,10 +91,9 @@ class LoanRequester final : public Requester {
     return {};
   }
 
-  Result<std::uint64_t> round_trip(const Payload&) override {
-    if (auto sent = ends_.out.publish(std::move(loan_)); !sent) return Unexpected(sent.error());
-    return receive_sum(ends_.in);
-  }
+  Result<void> send(const Payload&) override { return ends_.out.publish(std::move(loan_)); }
+
+  Result<std::uint64_t> receive() override { return receive_sum(ends_.in); }
 
  private:
   Ends ends_;
@@ -88,13 +102,17 @@ class LoanRequester final : public Requester {
 
 class GantryResponder final : public Responder {
  public:
-  explicit GantryResponder(Ends ends) : ends_(std::move(ends)) {}
+  GantryResponder(Ends ends, const Case&) : ends_(std::move(ends)) {}
 
-  Result<void> serve() override {
+  Result<std::uint64_t> receive() override {
     auto request = ends_.in.receive();
     if (!request) return Unexpected(request.error());
     const std::uint64_t sum = checksum(request->bytes());
     request->release();  // before the reply: the requester may send again at once
+    return sum;
+  }
+
+  Result<void> reply(std::uint64_t sum) override {
     return ends_.out.send(std::as_bytes(std::span(&sum, 1)));
   }
 
@@ -106,12 +124,13 @@ class GantryResponder final : public Responder {
 template <class Asker>
 class GantrySubject final : public Subject {
  public:
-  explicit GantrySubject(std::string directory) : directory_(std::move(directory)) {}
+  GantrySubject(std::string directory, Case what)
+      : directory_(std::move(directory)), what_(std::move(what)) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
     return open<Requester, Asker>(kRequests, kReplies);
   }
-  Result<std::unique_ptr<Responder>> open_responder() override {
+  Result<std::unique_ptr<Responder>> open_responder(int) override {
     return open<Responder, GantryResponder>(kReplies, kRequests);
   }
 
@@ -120,10 +139,11 @@ class GantrySubject final : public Subject {
   Result<std::unique_ptr<Base>> open(const char* out, const char* in) {
     auto ends = Ends::open(directory_, out, in);
     if (!ends) return Unexpected(ends.error());
-    return std::make_unique<End>(std::move(*ends));
+    return std::make_unique<End>(std::move(*ends), what_);
   }
 
   std::string directory_;
+  Case what_;
 };
 
 /// Makes the subject, with a folder of its own for its channels.
@@ -131,13 +151,13 @@ template <class Asker>
 Result<std::unique_ptr<Subject>> make(const Case& size) {
   std::string directory = size.directory + "/XXXXXX";
   if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));
-  return std::make_unique<GantrySubject<Asker>>(std::move(directory));
+  return std::make_unique<GantrySubject<Asker>>(std::move(directory), size);
 }
 
 }  // namespace
 
 SubjectKind gantry_sync() {
-  return {.name = kSyncName, .make = make<SyncRequester>};
+  return {.name = kSyncName, .make = make<SyncRequester>, .most_in_flight = 4};
 }
 SubjectKind gantry_loan() {
   return {.name = "gantry/loan", .make = make<LoanRequester>};

@@ -22,14 +22,19 @@ class PingRequester final : public Requester {
  public:
   explicit PingRequester(Flag& line) : line_(line) {}
 
-  Result<std::uint64_t> round_trip(const Payload& payload) override {
+  Result<void> send(const Payload& payload) override {
+    sum_ = payload.checksum();  // the line carries no payload; its coming back is the proof
     raise(line_, ++turn_);
+    return {};
+  }
+  Result<std::uint64_t> receive() override {
     await(line_, ++turn_);
-    return payload.checksum();  // the line carries no payload; its coming back is the proof
+    return sum_;
   }
 
  private:
   Flag& line_;
+  std::uint64_t sum_ = 0;
   std::uint64_t turn_ = 0;
 };
 
@@ -37,8 +42,11 @@ class PingResponder final : public Responder {
  public:
   explicit PingResponder(Flag& line) : line_(line) {}
 
-  Result<void> serve() override {
+  Result<std::uint64_t> receive() override {
     await(line_, ++turn_);
+    return std::uint64_t{0};
+  }
+  Result<void> reply(std::uint64_t) override {
     raise(line_, ++turn_);
     return {};
   }
@@ -56,7 +64,7 @@ class PingPong final : public Subject {
   Result<std::unique_ptr<Requester>> open_requester() override {
     return std::make_unique<PingRequester>(line_);
   }
-  Result<std::unique_ptr<Responder>> open_responder() override {
+  Result<std::unique_ptr<Responder>> open_responder(int) override {
     return std::make_unique<PingResponder>(line_);
   }
 
@@ -107,10 +115,12 @@ class Copier final : public Requester {
     return {};
   }
 
-  Result<std::uint64_t> round_trip(const Payload& payload) override {
+  Result<void> send(const Payload& payload) override {
     best_(to_.bytes().data(), payload.bytes().data(), payload.bytes().size());
-    return payload.checksum();
+    sum_ = payload.checksum();
+    return {};
   }
+  Result<std::uint64_t> receive() override { return sum_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -134,6 +144,7 @@ class Copier final : public Requester {
 
   Buffer to_;
   Copy best_ = nullptr;
+  std::uint64_t sum_ = 0;
 };
 
 class SingleCopy final : public Subject {
@@ -143,7 +154,7 @@ class SingleCopy final : public Subject {
   Result<std::unique_ptr<Requester>> open_requester() override {
     return std::make_unique<Copier>(size_);
   }
-  Result<std::unique_ptr<Responder>> open_responder() override { return nullptr; }
+  Result<std::unique_ptr<Responder>> open_responder(int) override { return nullptr; }
 
  private:
   Bytes size_;

@@ -39,6 +39,14 @@ inline void await(const Flag& flag, std::uint64_t number) noexcept {
   }
 }
 
+/// The same until it is at least `number`: its writer may be ahead.
+inline void await_at_least(const Flag& flag, std::uint64_t number) noexcept {
+  constexpr unsigned kPollsPerYield = 1 << 16;
+  for (unsigned polls = 1; flag.number.load(std::memory_order_acquire) < number; ++polls) {
+    if (polls % kPollsPerYield == 0) ::sched_yield();
+  }
+}
+
 /// [F] Releases what was done before to whoever awaits `number`.
 inline void raise(Flag& flag, std::uint64_t number) noexcept {
   flag.number.store(number, std::memory_order_release);

@@ -2,9 +2,16 @@
 
 namespace gantry::bench {
 
-std::vector<SubjectKind> all_subjects() {
-  return {gantry_sync(), gantry_loan(), shm_two_copies(), pipe_stream(),
-          unix_socket(), ping_pong(),   single_copy()};
+std::vector<SubjectKind> own_subjects(bool with_polled) {
+  std::vector<SubjectKind> all = {gantry_sync(),    gantry_loan(), cpu_sync(),
+                                  cpu_sync_fresh(), pipe_stream(), unix_socket()};
+  if (with_polled) {
+    all.push_back(pipe_stream_polled());
+    all.push_back(unix_socket_polled());
+  }
+  all.push_back(ping_pong());
+  all.push_back(single_copy());
+  return all;
 }
 
 }  // namespace gantry::bench

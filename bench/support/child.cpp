@@ -68,10 +68,16 @@ Child::Child(Child&& other) noexcept
       link_(std::move(other.link_)) {}
 
 Child::~Child() {
+  end();
+}
+
+void Child::end() noexcept {
+  link_.close();
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
+  pid_ = -1;
 }
 
 bool Child::wait(std::chrono::milliseconds patience) {

@@ -24,6 +24,8 @@ class Child {
   [[nodiscard]] const std::string& role() const noexcept { return role_; }
   [[nodiscard]] Link& link() noexcept { return link_; }
 
+  /// Kills it and waits until it is gone.
+  void end() noexcept;
   /// Waits for its end until `patience` is spent; false when it still lives.
   bool wait(std::chrono::milliseconds patience);
   /// How it ended: "exit status 1", "signal 9 (Killed)". After wait() said true.

@@ -27,15 +27,10 @@ int topology_number(int cpu, std::string_view file) {
 }
 
 Result<std::vector<Place>> allowed_places() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) {
-    return Unexpected(system_error("sched_getaffinity"));
-  }
+  const auto cpus = allowed_cpus();
+  if (!cpus) return Unexpected(cpus.error());
   std::vector<Place> places;
-  for (std::size_t bit = 0; bit < CPU_SETSIZE; ++bit) {
-    if (!CPU_ISSET(bit, &set)) continue;
-    const int cpu = static_cast<int>(bit);
+  for (const int cpu : *cpus) {
     places.push_back(
         {cpu, topology_number(cpu, "physical_package_id"), topology_number(cpu, "core_id")});
   }
@@ -63,12 +58,37 @@ Result<CpuPair> pick_cpus() {
   return CpuPair{first.cpu, best->cpu};
 }
 
-Result<void> pin(int cpu) {
+int reader_cpu(const CpuPair& pair, int reader) {
+  const auto allowed = allowed_cpus();
+  if (reader == 0 || pair.shared() || !allowed) return pair.responder;
+  std::vector<int> places = {pair.responder};
+  std::copy_if(allowed->begin(), allowed->end(), std::back_inserter(places),
+               [&](int cpu) { return cpu != pair.requester && cpu != pair.responder; });
+  return places[static_cast<std::size_t>(reader) % places.size()];
+}
+
+Result<std::vector<int>> allowed_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) {
+    return Unexpected(system_error("sched_getaffinity"));
+  }
+  std::vector<int> cpus;
+  for (std::size_t bit = 0; bit < CPU_SETSIZE; ++bit)
+    if (CPU_ISSET(bit, &set)) cpus.push_back(static_cast<int>(bit));
+  return cpus;
+}
+
+Result<void> pin(int cpu) {
+  return pin({&cpu, 1});
+}
+
+Result<void> pin(std::span<const int> cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
   if (::sched_setaffinity(0, sizeof set, &set) == 0) return {};
-  return Unexpected(system_error(fmt::format("binding to CPU {}", cpu)));
+  return Unexpected(system_error(fmt::format("binding to CPU {}", cpus.front())));
 }
 
 namespace {
@@ -83,6 +103,12 @@ std::chrono::nanoseconds reading_of(clockid_t clock) noexcept {
 
 std::chrono::nanoseconds process_cpu_time() noexcept {
   return reading_of(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+std::chrono::nanoseconds process_cpu_time(int process) noexcept {
+  clockid_t clock{};
+  if (::clock_getcpuclockid(process, &clock) != 0) return {};
+  return reading_of(clock);
 }
 
 std::chrono::nanoseconds thread_cpu_time() noexcept {

@@ -13,6 +13,14 @@ namespace gantry::bench {
 struct Command {
   std::uint64_t warmups = 0;
   std::uint64_t trips = 0;
+  bool stamped = false;  ///< Stamps are wanted, of at most Stamps::kMost trips, and no figures.
+};
+
+/// When each trip that counts began (asking end), or was read whole (answering end). Both ends
+/// read the same clock.
+struct Stamps {
+  static constexpr std::size_t kMost = 1000;
+  std::array<std::int64_t, kMost> ns{};
 };
 
 /// Child to parent: that it is ready, what a command gave, or why it gives up.
@@ -21,6 +29,8 @@ struct Answer {
   Kind kind = Kind::ready;
   double p50_ns = 0;
   double p99_ns = 0;
+  double p999_ns = 0;
+  double send_ns = 0;            ///< Median time within send().
   double prepare_ns = 0;         ///< Median CPU time of preparing a trip.
   double cpu_ns = 0;             ///< Of the trips that count and their preparing.
   std::array<char, 400> text{};  ///< For `failed`, ending in 0.
@@ -32,10 +42,13 @@ struct Answer {
 class Link {
  public:
   [[nodiscard]] static Result<std::pair<Link, Link>> make();
+  /// The end that another program left to this one as that descriptor.
+  [[nodiscard]] static Link inherited(int descriptor) { return Link(Descriptor(descriptor)); }
 
   /// False when the other end is gone.
   bool send(const Command& command) { return send_record(&command, sizeof command); }
   bool send(const Answer& answer) { return send_record(&answer, sizeof answer); }
+  bool send(const Stamps& stamps) { return send_record(&stamps, sizeof stamps); }
   /// Blocks; nothing when the other end is gone.
   template <class Record>
   [[nodiscard]] std::optional<Record> receive() {

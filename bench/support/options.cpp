@@ -33,6 +33,13 @@ int show_help(const CLI::App& app, const CLI::CallForHelp& help, const Manual& m
   return kFailed;
 }
 
+/// The sizes where none are given.
+const std::string& default_sizes(const Manual& manual, const Options& options, bool quick) {
+  if (quick) return manual.quick_sizes;
+  if (options.peers_full && !manual.full_sizes.empty()) return manual.full_sizes;
+  return options.peers && !manual.peer_sizes.empty() ? manual.peer_sizes : manual.sizes;
+}
+
 /// Hands every own option its text, given or not. 0, or the status to exit with.
 int take_own(const Manual& manual, const CLI::App& app, const std::vector<std::string>& texts,
              bool quick) {
@@ -63,7 +70,10 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
       ->check(CLI::Range(1u, kMostRounds));
   app.add_flag("--quick", quick,
                fmt::format("{} rounds of {}", manual.quick_rounds, manual.quick_sizes));
-  app.add_flag("--peers", options.peers, "Compare with other systems too, those installed");
+  std::string how;
+  app.add_option("--peers", how, "Compare with other systems too, those installed; full: all sizes")
+      ->expected(0, 1)
+      ->check(CLI::IsMember({"", "full"}));
   std::vector<std::string> texts(manual.own.size());
   for (std::size_t i = 0; i < texts.size(); ++i)
     app.add_option(manual.own[i].name, texts[i],
@@ -78,8 +88,10 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
     return tl::unexpected<int>(
         wrong_usage(manual, wrong.what(), fmt::format("see {} --help", command)));
   }
+  options.peers = app.count("--peers") > 0;
+  options.peers_full = how == "full";
   const bool sizes_given = app.count("--sizes") > 0;
-  const auto parsed = parse_sizes(sizes_given ? sizes : quick ? manual.quick_sizes : manual.sizes);
+  const auto parsed = parse_sizes(sizes_given ? sizes : default_sizes(manual, options, quick));
   if (!parsed) {
     return tl::unexpected<int>(
         wrong_usage(manual, "--sizes: " + parsed.error().message, parsed.error().hint));

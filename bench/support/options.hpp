@@ -12,6 +12,7 @@ struct Options {
   std::vector<Bytes> sizes;
   unsigned rounds = 0;
   bool peers = false;
+  bool peers_full = false;  ///< "--peers full".
   bool json = false;
 };
 
@@ -39,6 +40,8 @@ struct Manual {
   std::string notes;        ///< Ends the help; has the example.
   std::string sizes;        ///< Default of --sizes.
   std::string quick_sizes;  ///< The same under --quick.
+  std::string peer_sizes{};  ///< The same with --peers; "": no difference.
+  std::string full_sizes{};  ///< The same with --peers full; "": as with --peers.
   unsigned rounds = 7;
   unsigned quick_rounds = 3;
   std::string sized = "Message";  ///< What has the sizes.

@@ -28,7 +28,7 @@ void Descriptor::reset() noexcept {
 Result<void> write_all(int descriptor, ConstByteSpan bytes) {
   while (!bytes.empty()) {
     const auto written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0 && errno == EPIPE) return Unexpected({Code::peer_gone, "the reader left", ""});
     if (written < 0) return Unexpected(system_error("write"));
     bytes = bytes.subspan(static_cast<Bytes>(written));
@@ -39,7 +39,7 @@ Result<void> write_all(int descriptor, ConstByteSpan bytes) {
 Result<void> read_all(int descriptor, ByteSpan bytes) {
   while (!bytes.empty()) {
     const auto got = ::read(descriptor, bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return Unexpected(system_error("read"));
     if (got == 0) return Unexpected({Code::peer_gone, "the writer left", ""});
     bytes = bytes.subspan(static_cast<Bytes>(got));

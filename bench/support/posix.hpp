@@ -29,6 +29,7 @@ class Descriptor {
   int number_ = -1;
 };
 
+// A descriptor that does not block is tried again and again.
 /// Blocks until all of `bytes` has been written. A vanished reader is `peer_gone`.
 [[nodiscard]] Result<void> write_all(int descriptor, ConstByteSpan bytes);
 /// Blocks until `bytes` is full. An early end is `peer_gone`.

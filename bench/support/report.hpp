@@ -12,6 +12,10 @@ namespace gantry::bench {
 
 inline constexpr std::string_view kLatencyP50 = "latency_p50";
 inline constexpr std::string_view kLatencyP99 = "latency_p99";
+inline constexpr std::string_view kLatencyP999 = "latency_p999";
+inline constexpr std::string_view kOneWayP50 = "one_way_p50";
+inline constexpr std::string_view kSendP50 = "send_p50";
+inline constexpr std::string_view kMessageTime = "message_time";  ///< With several in flight.
 inline constexpr std::string_view kThroughput = "throughput";
 inline constexpr std::string_view kCpuPerGb = "cpu_per_gb";
 inline constexpr std::string_view kCallerCpuPerGb = "caller_cpu_per_gb";  // parts of the one above

@@ -1,5 +1,7 @@
 #include "rounds.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace gantry::bench {
@@ -11,15 +13,21 @@ constexpr std::uint64_t kMostWarmups = 1'000;
 
 /// What one subject gave, round by round.
 struct Series {
-  std::vector<double> p50_ns;
-  std::vector<double> p99_ns;
-  std::vector<double> gb_per_s;
-  std::vector<double> cpu_s_per_gb;
+  std::uint64_t trips = 0;  // of a round; 0: not known yet
+  std::vector<double> p50_ns{};
+  std::vector<double> p99_ns{};
+  std::vector<double> p999_ns{};
+  std::vector<double> send_ns{};
+  std::vector<double> one_way_ns{};
+  std::vector<double> gb_per_s{};
+  std::vector<double> cpu_s_per_gb{};
 
   void add(const RoundFigures& figures, Bytes bytes) {
     const auto size = static_cast<double>(bytes);
     p50_ns.push_back(figures.p50_ns);
     p99_ns.push_back(figures.p99_ns);
+    p999_ns.push_back(figures.p999_ns);
+    send_ns.push_back(figures.send_ns);
     gb_per_s.push_back(size / figures.p50_ns);      // bytes a nanosecond are GB a second
     cpu_s_per_gb.push_back(figures.cpu_ns / size);  // nanoseconds a byte are seconds a GB
   }
@@ -48,52 +56,129 @@ Result<std::uint64_t> calibrate(Crew& crew, std::size_t subject, const Plan& pla
   }
 }
 
-Result<std::vector<std::uint64_t>> calibrate_all(Crew& crew, std::size_t subjects,
-                                                 const Plan& plan) {
-  std::vector<std::uint64_t> trips;
-  for (std::size_t subject = 0; subject < subjects; ++subject) {
-    const auto fitting = calibrate(crew, subject, plan);
+/// One subject's turn; `in_crew` is its number there.
+Result<void> take_turn(Crew& crew, std::size_t in_crew, const SubjectKind& kind, const Case& size,
+                       const Plan& plan, Series& series) {
+  if (series.trips == 0) {
+    const auto fitting = calibrate(crew, in_crew, plan);
     if (!fitting) return Unexpected(fitting.error());
-    trips.push_back(*fitting);
+    series.trips = *fitting;
   }
-  return trips;
+  const auto figures = crew.run(in_crew, {warmups_for(series.trips), series.trips});
+  if (!figures) return Unexpected(figures.error());
+  series.add(*figures, size.bytes);
+  if (!kind.has_responder || size.in_flight > 1) return {};
+  const auto stamped_trips = std::clamp(series.trips / 4, kFewestTrips,
+                                        static_cast<std::uint64_t>(Stamps::kMost));
+  const auto stamped = crew.run(in_crew, {kFewestTrips, stamped_trips, true});
+  if (!stamped) return Unexpected(stamped.error());
+  series.one_way_ns.push_back(stamped->one_way_ns);
+  return {};
 }
 
 void append_rows(const Case& size, const SubjectKind& kind, Series& series,
                  std::vector<Row>& rows) {
   const auto append = [&](std::string_view metric, std::string_view unit,
                           std::vector<double>& values) {
-    rows.push_back({size.name, kind.name, size.bytes, metric, unit, summarize(values)});
+    if (!values.empty())
+      rows.push_back({size.name, kind.name, size.bytes, metric, unit, summarize(values)});
   };
-  append(kLatencyP50, "ns", series.p50_ns);
-  append(kLatencyP99, "ns", series.p99_ns);
+  if (size.in_flight > 1) {
+    append(kMessageTime, "ns", series.p50_ns);
+  } else {
+    append(kLatencyP50, "ns", series.p50_ns);
+    append(kLatencyP99, "ns", series.p99_ns);
+    append(kLatencyP999, "ns", series.p999_ns);
+    append(kOneWayP50, "ns", series.one_way_ns);
+  }
+  if (size.times_send) append(kSendP50, "ns", series.send_ns);
   if (!kind.carries_bytes) return;
   append(kThroughput, "GB/s", series.gb_per_s);
   append(kCpuPerGb, "s/GB", series.cpu_s_per_gb);
 }
 
+/// A peer is named once for a reason, whatever the cases in which it was lost for it.
+void note_loss(Report& report, const SubjectKind& kind, const Error& loss) {
+  const std::string reason = to_string(loss);
+  const auto same = [&](const Skipped& other) { return other.subject == kind.name; };
+  if (std::none_of(report.skipped.begin(), report.skipped.end(), same))
+    report.skipped.push_back({kind.name, reason});
+}
+
+/// The rounds of one case, with all crews at once or one at a time.
+class Rounds {
+ public:
+  Rounds(const Case& size, std::vector<SubjectKind> kinds, const Plan& plan, Report& report)
+      : size_(size), kinds_(std::move(kinds)), plan_(plan), report_(report),
+        series_(kinds_.size()), is_lost_(kinds_.size(), false) {
+    double needed = 0;
+    for (const SubjectKind& kind : kinds_) needed += bytes_needed(kind, size_);
+    all_at_once_ = needed <= static_cast<double>(plan_.free_bytes);
+  }
+
+  Result<void> run(Progress& progress) {
+    std::optional<Crew> crew;
+    if (all_at_once_) {
+      auto started = Crew::start(kinds_, size_, plan_.cpus, plan_.interrupt_descriptor);
+      if (!started) return Unexpected(started.error());
+      crew.emplace(std::move(*started));
+    }
+    for (unsigned round = 0; round < plan_.rounds; ++round) {
+      progress.step(size_.name);
+      for (std::size_t turn = 0; turn < kinds_.size(); ++turn) {
+        const auto subject = (turn + round) % kinds_.size();  // nobody always follows the same one
+        const auto ran = crew ? turn_of(subject, *crew, subject) : turn_alone(subject);
+        if (!ran) return ran;
+      }
+    }
+    if (crew) crew->dismiss();
+    for (std::size_t i = 0; i < kinds_.size(); ++i)
+      if (!is_lost_[i]) append_rows(size_, kinds_[i], series_[i], report_.rows);
+    return {};
+  }
+
+ private:
+  Result<void> turn_of(std::size_t subject, Crew& crew, std::size_t in_crew) {
+    if (is_lost_[subject]) return {};
+    const auto done = take_turn(crew, in_crew, kinds_[subject], size_, plan_, series_[subject]);
+    const Error* const loss = crew.loss_of(in_crew);
+    if (loss == nullptr) return done;
+    is_lost_[subject] = true;
+    note_loss(report_, kinds_[subject], *loss);
+    return {};
+  }
+
+  Result<void> turn_alone(std::size_t subject) {
+    if (is_lost_[subject]) return {};
+    auto crew = Crew::start({&kinds_[subject], 1}, size_, plan_.cpus, plan_.interrupt_descriptor);
+    if (!crew) return Unexpected(crew.error());
+    const auto done = turn_of(subject, *crew, 0);
+    crew->dismiss();
+    return done;
+  }
+
+  const Case& size_;
+  std::vector<SubjectKind> kinds_;
+  const Plan& plan_;
+  Report& report_;
+  std::vector<Series> series_;
+  std::vector<bool> is_lost_;
+  bool all_at_once_ = true;
+};
+
 }  // namespace
 
+double bytes_needed(const SubjectKind& kind, const Case& size) {
+  const unsigned messages = kind.buffers * size.in_flight + size.readers - 1;
+  return static_cast<double>(messages) * static_cast<double>(size.bytes);
+}
+
 Result<void> run_case(const Case& size, std::span<const SubjectKind> kinds, const Plan& plan,
-                      Progress& progress, std::vector<Row>& rows) {
-  auto crew = Crew::start(kinds, size, plan.cpus, plan.interrupt_descriptor);
-  if (!crew) return Unexpected(crew.error());
-  const auto trips = calibrate_all(*crew, kinds.size(), plan);
-  if (!trips) return Unexpected(trips.error());
-  std::vector<Series> series(kinds.size());
-  for (unsigned round = 0; round < plan.rounds; ++round) {
-    progress.step(size.name);
-    for (std::size_t turn = 0; turn < kinds.size(); ++turn) {
-      const auto subject = (turn + round) % kinds.size();  // nobody always follows the same one
-      const auto count = (*trips)[subject];
-      const auto figures = crew->run(subject, {warmups_for(count), count});
-      if (!figures) return Unexpected(figures.error());
-      series[subject].add(*figures, size.bytes);
-    }
-  }
-  crew->dismiss();
-  for (std::size_t i = 0; i < kinds.size(); ++i) append_rows(size, kinds[i], series[i], rows);
-  return {};
+                      Progress& progress, Report& report) {
+  std::vector<SubjectKind> able;
+  for (const SubjectKind& kind : kinds)
+    if (kind.takes(size)) able.push_back(kind);
+  return Rounds(size, std::move(able), plan, report).run(progress);
 }
 
 }  // namespace gantry::bench

@@ -11,11 +11,17 @@ struct Plan {
   std::chrono::nanoseconds round_time = std::chrono::milliseconds(35);  ///< Of one subject.
   CpuPair cpus;
   int interrupt_descriptor = -1;
+  Bytes free_bytes = std::numeric_limits<Bytes>::max();  ///< Memory that may be used.
 };
 
-/// Runs `size` with every kind: all processes are there, and in each round every pair has its
-/// turn. Appends the figures to `rows`; steps `progress` once a round. Errors as Crew's.
+/// Memory that a subject's processes need for a case, besides a fixed amount.
+[[nodiscard]] double bytes_needed(const SubjectKind& kind, const Case& size);
+
+/// Runs `size` with every kind that can: in each round each has its turn. All their processes are
+/// there all the time, unless memory does not suffice for that: then they are made for each turn.
+/// Appends figures to the report's rows, lost peers to those skipped; steps `progress` once a
+/// round. Errors as Crew's.
 [[nodiscard]] Result<void> run_case(const Case& size, std::span<const SubjectKind> kinds,
-                                    const Plan& plan, Progress& progress, std::vector<Row>& rows);
+                                    const Plan& plan, Progress& progress, Report& report);
 
 }  // namespace gantry::bench

@@ -48,33 +48,38 @@ std::string ratio_text(const Row& row, const Row* reference) {
   return fmt::format("{:.2f}x", row.summary.value / reference->summary.value);
 }
 
-constexpr std::string_view kLine = "{:<26}{:>10}  {:<24}{:>10}{:>9}{:>10}  {}\n";
+constexpr std::string_view kLine = "{:<27}{:>10}  {:<24}{:>10}{:>10}{:>10}{:>10}{:>9}{:>10}  {}\n";
 
 std::string heading(const Row& row, std::string_view reference) {
-  const std::string last = fmt::format("p50 / {}", reference);
-  return fmt::format(kLine, row.case_name, "p50", "min .. max", "p99", "GB/s", "CPU s/GB", last);
+  const bool queued = row.metric == kMessageTime;
+  const std::string last = fmt::format("/ {}", reference);
+  return fmt::format(kLine, row.case_name, queued ? "a message" : "p50", "min .. max", "p99",
+                     "p99.9", "one way", "send", "GB/s", "CPU s/GB", last);
 }
 
 std::string subject_line(const Report& report, const Row& row, std::string_view reference) {
   const auto find = [&](std::string_view metric) {
-    return report.find(row.bytes, row.subject, metric);
+    return report.find(row.case_name, row.subject, metric);
   };
-  const Row* const p99 = find(kLatencyP99);
+  const auto time = [&](std::string_view metric) {
+    const Row* const found = find(metric);
+    return found == nullptr ? "-" : time_text(found->summary.value);
+  };
   return fmt::format(kLine, "  " + row.subject, time_text(row.summary.value),
-                     range_text(row.summary), p99 ? time_text(p99->summary.value) : "-",
-                     figure_text(find(kThroughput), 2), figure_text(find(kCpuPerGb), 3),
-                     ratio_text(row, report.find(row.bytes, reference, kLatencyP50)));
+                     range_text(row.summary), time(kLatencyP99), time(kLatencyP999),
+                     time(kOneWayP50), time(kSendP50), figure_text(find(kThroughput), 2), figure_text(find(kCpuPerGb), 3),
+                     ratio_text(row, report.find(row.case_name, reference, row.metric)));
 }
 
 }  // namespace
 
 std::string to_table(const Report& report, std::string_view reference) {
   std::string text = machine_line(report);
-  Bytes bytes = 0;
+  std::string case_name;
   for (const Row& row : report.rows) {
-    if (row.metric != kLatencyP50) continue;
-    if (row.bytes != bytes) text += fmt::format("\n{}", heading(row, reference));
-    bytes = row.bytes;
+    if (row.metric != kLatencyP50 && row.metric != kMessageTime) continue;
+    if (row.case_name != case_name) text += fmt::format("\n{}", heading(row, reference));
+    case_name = row.case_name;
     text += subject_line(report, row, reference);
   }
   return text + skipped_lines(report);

@@ -1,0 +1,98 @@
+#include "cases.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "../support/sizes.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr unsigned kWindow = 4;  // messages in flight
+constexpr std::array kReaders = {1u, 2u, 4u};
+constexpr Bytes kMostInFlight = Bytes{256} << 20;  // each is there several times
+constexpr Bytes kMostFannedOut = Bytes{64} << 20;
+constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
+
+Case of_size(Bytes bytes) {
+  return {.name = format_size(bytes), .bytes = bytes, .directory = {}, .segments = {bytes}};
+}
+
+Case of_segments(const char* name, std::vector<Bytes> segments) {
+  const Bytes bytes = std::accumulate(segments.begin(), segments.end(), Bytes{0});
+  return {.name = name, .bytes = bytes, .directory = {}, .segments = std::move(segments)};
+}
+
+Case image_batch() {
+  return of_segments(kImageBatch, {Bytes{256} * 3 * 224 * 224 * sizeof(float)});
+}
+
+Case frame() {
+  return of_segments(kFrame, {Bytes{3840} * 2160 * 3 * sizeof(float)});
+}
+
+/// 16 columns of 8 bytes (keys, times, amounts), 16 of 4 (counts, codes), 8 of 1 (flags).
+Case table() {
+  constexpr Bytes kRows = 1'000'000;
+  std::vector<Bytes> columns;
+  columns.insert(columns.end(), 16, kRows * 8);
+  columns.insert(columns.end(), 16, kRows * 4);
+  columns.insert(columns.end(), 8, kRows);
+  return of_segments(kTable, std::move(columns));
+}
+
+/// 100,000 vertices and 2,500,000 edges: offsets (64 bits, one more than vertices), neighbours (32
+/// bits), weights (fp32), and the vertices' features (128 fp32).
+Case neighbourhood() {
+  constexpr Bytes kVertices = 100'000;
+  constexpr Bytes kEdges = 2'500'000;
+  return of_segments(kNeighbourhood, {(kVertices + 1) * 8, kEdges * 4, kEdges * sizeof(float),
+                                      kVertices * 128 * sizeof(float)});
+}
+
+Case in_flight(Case what) {
+  what.name = in_flight_name(what.name);
+  what.in_flight = kWindow;
+  return what;
+}
+
+Case fanned_out(Case what, unsigned readers) {
+  what.name = fan_out_name(readers, what.name);
+  what.readers = readers;
+  what.times_send = true;
+  return what;
+}
+
+}  // namespace
+
+std::string in_flight_name(std::string_view of) {
+  return fmt::format("in-flight-{}/{}", kWindow, of);
+}
+
+std::string fan_out_name(unsigned readers, std::string_view of) {
+  return fmt::format("fan-out-{}/{}", readers, of);
+}
+
+std::vector<Case> cases_of(const Settings& settings) {
+  const std::vector<Bytes>& sizes = settings.common.sizes;
+  const Bytes largest = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<Case> cases;
+  for (const Bytes bytes : sizes)
+    if (settings.asks(kLatency)) cases.push_back(of_size(bytes));
+  if (settings.asks(kShapes))
+    cases.insert(cases.end(), {image_batch(), frame(), table(), neighbourhood()});
+  if (settings.asks(kInFlight)) {
+    for (const Bytes bytes : sizes)
+      if (bytes <= kMostInFlight) cases.push_back(in_flight(of_size(bytes)));
+    if (largest >= kLarge)
+      cases.insert(cases.end(), {in_flight(frame()), in_flight(image_batch())});
+  }
+  for (const Bytes bytes : sizes)
+    for (const unsigned readers : kReaders)
+      if (settings.asks(kFanOut) && bytes <= kMostFannedOut)
+        cases.push_back(fanned_out(of_size(bytes), readers));
+  return cases;
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,130 @@
+#include "findings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "../support/findings.hpp"
+#include "../support/sizes.hpp"
+#include "cases.hpp"
+#include "subjects.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr Bytes kKiB = Bytes{1} << 10;
+constexpr Bytes kMiB = Bytes{1} << 20;
+constexpr std::string_view kStreamed = "gantry/pipelined-streamed";
+constexpr std::string_view kWhole = "gantry/pipelined-whole";
+constexpr std::string_view kInstructions = "instructions";
+/// What sends a private buffer, as peers do; a loan or a move finds its message in place.
+constexpr std::array<std::string_view, 4> kCopyModes = {kSyncName, "gantry/async", kWhole,
+                                                        kStreamed};
+
+bool is_copy_mode(std::string_view subject) {
+  return std::find(kCopyModes.begin(), kCopyModes.end(), subject) != kCopyModes.end();
+}
+
+/// Another system that sends a private buffer.
+bool is_peer(std::string_view subject) {
+  return !subject.starts_with("gantry/") && !subject.starts_with("limit/") &&
+         !subject.starts_with(kCpuSyncName) && !subject.ends_with("/loan");
+}
+
+/// The smallest of a case's rows of that metric among such subjects; null when there is none.
+const Row* best(const Report& report, const std::string& case_name, std::string_view metric,
+                bool (*is_of)(std::string_view)) {
+  const Row* found = nullptr;
+  for (const Row& row : report.rows)
+    if (row.case_name == case_name && row.metric == metric && is_of(row.subject) &&
+        (found == nullptr || row.summary.value < found->summary.value))
+      found = &row;
+  return found;
+}
+
+const Row* best_copy(const Report& report, const std::string& case_name,
+                     std::string_view metric = kLatencyP50) {
+  return best(report, case_name, metric, is_copy_mode);
+}
+
+/// How many times as long `theirs` takes as `ours`.
+void add_lead(Ratios& ratios, const std::string& case_name, const Row* theirs, const Row* ours,
+              const Bar& bar) {
+  if (theirs == nullptr || ours == nullptr) return;
+  ratios.of_rows(fmt::format("{}: time of {} / {}", case_name, theirs->subject, ours->subject),
+                 theirs, ours, bar);
+}
+
+void add_smallest(Ratios& ratios, const Report& report) {
+  const std::string name = format_size(64);
+  const Row* const ours = best_copy(report, name);
+  if (ours == nullptr) return;
+  ratios.of_rows(fmt::format("{}: time of {} / {}", name, ours->subject, kPingPongName), ours,
+                 report.find(name, kPingPongName, kLatencyP50), Bar::at_most(1.5));
+}
+
+void add_peers(Ratios& ratios, const Report& report) {
+  const auto add = [&](Bytes bytes, const Row* ours, double least) {
+    const std::string name = format_size(bytes);
+    add_lead(ratios, name, best(report, name, kLatencyP50, is_peer), ours, Bar::at_least(least));
+  };
+  const auto copy_at = [&](Bytes bytes) { return best_copy(report, format_size(bytes)); };
+  const auto row_at = [&](Bytes bytes, std::string_view subject) {
+    return report.find(format_size(bytes), subject, kLatencyP50);
+  };
+  add(64, copy_at(64), 1);
+  for (const Bytes bytes : {64 * kKiB, kMiB}) add(bytes, copy_at(bytes), 1.4);
+  for (const Bytes bytes : {16 * kMiB, 128 * kMiB}) {
+    add(bytes, row_at(bytes, kStreamed), 2.2);
+    add(bytes, row_at(bytes, kWhole), 1.3);
+  }
+}
+
+/// Against the CPU baselines, for requests of a common shape.
+void add_baselines(Ratios& ratios, const Report& report) {
+  const std::string name = kImageBatch;
+  const std::string queued = in_flight_name(name);
+  const auto baseline = [&](const std::string& of, std::string_view subject,
+                            std::string_view metric) { return report.find(of, subject, metric); };
+  add_lead(ratios, queued, baseline(queued, kCpuSyncName, kMessageTime),
+           best_copy(report, queued, kMessageTime), Bar::at_least(2.1));
+  add_lead(ratios, name, baseline(name, kCpuSyncFreshName, kLatencyP50), best_copy(report, name),
+           Bar::at_least(5));
+  if (const Row* const ours = best_copy(report, name))
+    ratios.of_rows(fmt::format("{}: time of {} / {}", name, ours->subject, kCpuSyncName), ours,
+                   baseline(name, kCpuSyncName, kLatencyP50), Bar::at_most(0.28));
+  const std::string counted = fmt::format("instructions/{}", name);
+  if (const Row* const ours = best_copy(report, counted, kInstructions))
+    ratios.of_rows(fmt::format("{}: {} / {}", counted, ours->subject, kCpuSyncName), ours,
+                   baseline(counted, kCpuSyncName, kInstructions), Bar::at_most(0.78));
+}
+
+/// What the sender pays for more readers.
+void add_fan_out(Ratios& ratios, const Report& report) {
+  for (const Row& row : report.rows) {
+    const std::string prefix = fan_out_name(4, "");
+    if (row.metric != kSendP50 || !row.case_name.starts_with(prefix)) continue;
+    const std::string one = fan_out_name(1, row.case_name.substr(prefix.size()));
+    ratios.of_rows(fmt::format("{}: send of {} to 4 readers / to 1",
+                               row.case_name.substr(prefix.size()), row.subject),
+                   &row, report.find(one, row.subject, kSendP50),
+                   is_copy_mode(row.subject) ? Bar::at_most(1.1) : Bar::none());
+  }
+}
+
+}  // namespace
+
+void add_findings(Report& report, bool best_of_peers) {
+  const Report measured = report;  // what is added must not move what is looked at
+  Ratios ratios(report);
+  add_smallest(ratios, measured);
+  for (const std::string& name : {format_size(64), format_size(16 * kMiB)})
+    add_lead(ratios, name, measured.find(name, kCpuSyncName, kLatencyP50),
+             measured.find(name, kSyncName, kLatencyP50), Bar::none());
+  if (best_of_peers) add_peers(ratios, measured);
+  add_baselines(ratios, measured);
+  add_fan_out(ratios, measured);
+}
+
+}  // namespace gantry::bench

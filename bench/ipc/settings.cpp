@@ -1,0 +1,116 @@
+#include "settings.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "../peers/list.hpp"
+#include "../support/choices.hpp"
+#include "subjects.hpp"
+
+namespace gantry::bench {
+namespace {
+
+std::string_view family_of(std::string_view name) {
+  return name.substr(0, name.find('/'));
+}
+
+bool is_meant(std::string_view word, std::string_view name) {
+  return word == name || word == family_of(name);
+}
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const SubjectKind& kind : own_subjects(true)) names.push_back(kind.name);
+  for (std::string& name : peer_names()) names.push_back(std::move(name));
+  return names;
+}
+
+Result<std::vector<std::string>> parse_subjects(const std::string& text) {
+  if (text == "all") return std::vector<std::string>{};
+  auto words = words_of(text);
+  const auto names = all_names();
+  for (const std::string& word : words) {
+    const auto meant = [&](const std::string& name) { return is_meant(word, name); };
+    if (std::any_of(names.begin(), names.end(), meant)) continue;
+    return Unexpected({Code::invalid_argument, fmt::format("there is no subject '{}'", word),
+                       fmt::format("there are: {}", fmt::join(names, ", "))});
+  }
+  return words;
+}
+
+/// "usual" is nothing: what that means depends on other options.
+Result<std::vector<std::string>> parse_questions(const std::string& text) {
+  if (text == "usual") return std::vector<std::string>{};
+  return chosen(text, "case", {kQuestions.begin(), kQuestions.end()});
+}
+
+Result<std::string> as_it_is(const std::string& text) {
+  return text;
+}
+
+Manual manual(Settings& settings) {
+  return {
+      .name = "ipc",
+      .description =
+          "Times a message's way to another process, its being read there and the answer, over "
+          "Gantry, plain shared memory, a pipe and a Unix socket, next to the machine's limits; "
+          "with --peers over other systems, too.",
+      .notes = fmt::format(
+          "All processes of a subject are pinned to different cores, as far as there are any. Ends\n"
+          "of Gantry poll for {} us before they sleep, as those of the hand-made shared memory\n"
+          "poll all the time. Filling a loan is outside the timed part, reading the payload whole\n"
+          "is inside. Usual cases: latency; with --peers all.\n\n"
+          "Example: gantry bench ipc --sizes 64,1M,128M --rounds 5 --json > ipc.json\n"
+          "Example: gantry bench ipc --peers --plot ipc.svg\n"
+          "Example: gantry bench ipc --subjects gantry,openmpi --cases in-flight --sizes 1M",
+          kGantrySpin.count()),
+      .sizes = "64,1K,16K,64K,256K,1M,4M,16M,64M,128M",
+      .quick_sizes = "64,64K,1M,16M",
+      .peer_sizes = "64,4K,64K,1M,16M,128M",
+      .full_sizes = "64,4K,64K,1M,16M,128M,1G",
+      .own = {option_into(settings.questions, "--cases",
+                          fmt::format("Of {}", fmt::join(kQuestions, ", ")), "usual", "usual",
+                          parse_questions),
+              option_into(settings.subjects, "--subjects",
+                          "Subjects or families of them: gantry,openmpi/cma", "all", "all",
+                          parse_subjects),
+              option_into(settings.plot, "--plot",
+                          "An SVG file to draw the throughput of the latency cases into", "", "",
+                          as_it_is)},
+      .flags = {{"--instructions",
+                 "Instead of all that: what the sender's thread executes to hand a message over, "
+                 "by callgrind",
+                 &settings.counts_instructions}}};
+}
+
+}  // namespace
+
+bool Settings::asks(std::string_view question) const noexcept {
+  if (questions.empty()) return question == kLatency || common.peers;
+  return std::find(questions.begin(), questions.end(), question) != questions.end();
+}
+
+bool Settings::wants(std::string_view subject) const noexcept {
+  return subjects.empty() ||
+         std::any_of(subjects.begin(), subjects.end(),
+                     [&](const std::string& word) { return is_meant(word, subject); });
+}
+
+bool Settings::wants_peers() const noexcept {
+  const auto names = peer_names();
+  return common.peers ||
+         (!subjects.empty() && std::any_of(names.begin(), names.end(),
+                                           [&](const std::string& name) { return wants(name); }));
+}
+
+tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {
+  Settings settings;
+  const auto options = parse_options(argc, argv, manual(settings));
+  if (!options) return tl::unexpected<int>(options.error());
+  settings.common = *options;
+  return settings;
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,35 @@
+#pragma once  // bench/ipc/settings.hpp: what a run of this benchmark was asked for.
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "../support/options.hpp"
+
+namespace gantry::bench {
+
+/// The questions that this benchmark answers, in the order of the report.
+inline constexpr std::string_view kLatency = "latency";
+inline constexpr std::string_view kShapes = "shapes";
+inline constexpr std::string_view kInFlight = "in-flight";
+inline constexpr std::string_view kFanOut = "fan-out";
+inline constexpr std::array kQuestions = {kLatency, kShapes, kInFlight, kFanOut};
+
+struct Settings {
+  Options common;
+  std::vector<std::string> questions;
+  std::vector<std::string> subjects;  ///< Names, or what stands before their slash; none: all.
+  std::string plot;                   ///< A file to draw into; "": none.
+  bool counts_instructions = false;   ///< That and nothing else.
+
+  [[nodiscard]] bool asks(std::string_view question) const noexcept;
+  /// Whether a subject of that name is wanted.
+  [[nodiscard]] bool wants(std::string_view subject) const noexcept;
+  /// Whether one of another system is.
+  [[nodiscard]] bool wants_peers() const noexcept;
+};
+
+/// The command line; as parse_options().
+[[nodiscard]] tl::expected<Settings, int> parse_settings(int argc, const char* const* argv);
+
+}  // namespace gantry::bench

@@ -1,0 +1,45 @@
+#pragma once  // bench/peers/external.hpp: subjects whose ends are programs of their own.
+
+#include <map>
+#include <optional>
+
+#include "../support/assignment.hpp"
+#include "../support/keeper.hpp"
+
+namespace gantry::bench {
+
+/// Where the programs of peers lie: beside the running one.
+[[nodiscard]] std::string peer_path(const std::string& program);
+
+/// Each end becomes `program`, told `variant`. A socket pair connects the requester to each reader.
+class External : public Subject {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<External>> make(std::string program,
+                                                              std::string variant,
+                                                              const Case& what);
+
+  Result<std::unique_ptr<Requester>> open_requester() override;
+  Result<std::unique_ptr<Responder>> open_responder(int reader) override;
+  Result<void> become(const Post& post, int link) override;
+  [[nodiscard]] std::shared_ptr<void> company() const override { return company_; }
+
+  /// Kept as long as the ends live; `helper` is the process whose CPU time counts.
+  void accompany(std::shared_ptr<void> company, int helper);
+  /// Words before those of the requester's own: valgrind and the like.
+  void wrap(std::vector<std::string> words) { wrapper_ = std::move(words); }
+
+ private:
+  struct Pair {
+    Descriptor requester;
+    Descriptor responder;
+  };
+  External() = default;
+
+  std::string program_;
+  std::vector<std::string> wrapper_;
+  Assignment told_;
+  std::vector<Pair> pairs_;
+  std::shared_ptr<void> company_;
+};
+
+}  // namespace gantry::bench

@@ -1,0 +1,133 @@
+#include "list.hpp"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "external.hpp"
+#include "mpirun.hpp"
+#include "roudi.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr unsigned kMostInFlight = 4;
+constexpr unsigned kMostReaders = 4;
+
+using Subjects = Result<std::unique_ptr<Subject>>;
+
+/// What makes its subject, of the variant and the program that the peer's row names.
+using Make = Subjects (*)(const std::string& program, const std::string& variant,
+                          const Case& what, const Wrapper& wrapper);
+
+/// A folder of its own for a subject's sockets and names.
+Result<Case> with_folder(Case what) {
+  what.directory += "/gantry-bench-XXXXXX";
+  if (::mkdtemp(what.directory.data()) == nullptr) return Unexpected(system_error(what.directory));
+  return what;
+}
+
+Subjects make_plain(const std::string& program, const std::string& variant, const Case& what,
+                    const Wrapper& wrapper) {
+  const auto own = with_folder(what);
+  if (!own) return Unexpected(own.error());
+  auto made = External::make(program, variant, *own);
+  if (!made) return Unexpected(made.error());
+  (*made)->wrap(wrapper);
+  return std::move(*made);
+}
+
+/// Its names in /dev/shm are removed even if both ends die with them.
+Subjects make_boost(const std::string& program, const std::string& variant, const Case& what,
+                    const Wrapper& wrapper) {
+  const auto own = with_folder(what);
+  if (!own) return Unexpected(own.error());
+  auto made = External::make(program, variant, *own);
+  if (!made) return Unexpected(made.error());
+  const std::string name = "/dev/shm/" + own->directory.substr(own->directory.rfind('/') + 1);
+  auto keeper = Keeper::start(
+      {.leftovers = {name + "-requests", name + "-replies", name + "-memory"}});
+  if (!keeper) return Unexpected(keeper.error());
+  (*made)->accompany(std::make_shared<Keeper>(std::move(*keeper)), Assignment::kNone);
+  (*made)->wrap(wrapper);
+  return std::move(*made);
+}
+
+Subjects make_iceoryx(const std::string& program, const std::string& variant, const Case& what,
+                      const Wrapper& wrapper) {
+  static std::weak_ptr<Keeper> roudi;  // there can be one on a machine only
+  auto daemon = find_or_start_roudi(what, roudi);
+  if (!daemon) return Unexpected(daemon.error());
+  auto made = External::make(program, variant, what);
+  if (!made) return Unexpected(made.error());
+  (*made)->accompany(*daemon, (*daemon)->program());
+  (*made)->wrap(wrapper);
+  return std::move(*made);
+}
+
+Subjects make_openmpi(const std::string&, const std::string& variant, const Case& what,
+                      const Wrapper& wrapper) {
+  return make_mpi(what, {"btl", "vader,self", "pml", "ob1", "btl_vader_single_copy_mechanism",
+                         variant},
+                  wrapper);
+}
+
+struct Entry {
+  const char* name;
+  const char* program;
+  const char* variant;
+  const char* packages;  // what has to be installed for it to be built
+  Make make;
+  unsigned buffers = 3;
+  unsigned most_in_flight = kMostInFlight;
+  unsigned most_readers = kMostReaders;
+};
+
+constexpr const char* kMpiPackages = "openmpi-bin libopenmpi-dev";
+constexpr const char* kIceoryxPackages =
+    "iceoryx libiceoryx-posh-dev libiceoryx-hoofs-dev libacl1-dev";
+
+constexpr Entry kEntries[] = {
+    {"openmpi", "gantry-peer-openmpi", "none", kMpiPackages, make_openmpi},
+    {"openmpi/cma", "gantry-peer-openmpi", "cma", kMpiPackages, make_openmpi},
+    {"ucx", "gantry-peer-ucx", "posix", "libucx-dev", make_plain},
+    {"ucx/cma", "gantry-peer-ucx", "cma", "libucx-dev", make_plain},
+    {"iceoryx", "gantry-peer-iceoryx", "copy", kIceoryxPackages, make_iceoryx, 4},
+    {"iceoryx/loan", "gantry-peer-iceoryx", "loan", kIceoryxPackages, make_iceoryx, 4, 1},
+    {"zeromq", "gantry-peer-zeromq", "", "libzmq3-dev", make_plain},
+    {"nng", "gantry-peer-nng", "", "libnng-dev", make_plain, 4},
+    {"boost/queue", "gantry-peer-boost", "queue", "libboost-dev", make_boost, 3, kMostInFlight, 1},
+    {"boost/memory", "gantry-peer-boost", "memory", "libboost-dev", make_boost, 2},
+};
+
+}  // namespace
+
+std::vector<SubjectKind> peer_subjects(std::vector<Skipped>& skipped, const Wrapper& wrapper) {
+  std::vector<SubjectKind> kinds;
+  for (const Entry& entry : kEntries) {
+    if (::access(peer_path(entry.program).c_str(), X_OK) != 0) {
+      skipped.push_back({entry.name, fmt::format("not built: when CMake ran, not all of these were "
+                                               "installed: {}; install them (tools/setup peers), "
+                                               "configure and build again",
+                                               entry.packages)});
+      continue;
+    }
+    kinds.push_back({.name = entry.name,
+                     .make = [&entry, wrapper](const Case& what) {
+                       return entry.make(entry.program, entry.variant, what, wrapper);
+                     },
+                     .buffers = entry.buffers,
+                     .is_peer = true,
+                     .most_in_flight = entry.most_in_flight,
+                     .most_readers = entry.most_readers});
+  }
+  return kinds;
+}
+
+std::vector<std::string> peer_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kEntries) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,142 @@
+#include "mpirun.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+
+#include "../support/cpus.hpp"
+
+namespace gantry::bench {
+namespace {
+
+/// A socket that waits at `path` for a rank.
+Result<Descriptor> listen_at(const std::string& path) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Unexpected({Code::invalid_argument, path + ": too long for a socket", "set TMPDIR"});
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address);
+  if (::bind(socket.get(), name, sizeof address) != 0 || ::listen(socket.get(), 1) != 0)
+    return Unexpected(system_error(path));
+  return socket;
+}
+
+bool pass(int to, int link) {
+  char byte = 1;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof link);
+  std::memcpy(CMSG_DATA(header), &link, sizeof link);
+  return ::sendmsg(to, &message, MSG_NOSIGNAL) == 1;
+}
+
+/// mpirun starts the ranks, so the processes that the harness forks can only stand in for them:
+/// each gives its link to its rank and lives as long as that does.
+class MpiJob final : public Subject {
+ public:
+  MpiJob(std::vector<Descriptor> doors, std::shared_ptr<Keeper> keeper, std::string log)
+      : doors_(std::move(doors)), keeper_(std::move(keeper)), log_(std::move(log)) {}
+
+  Result<std::unique_ptr<Requester>> open_requester() override { return nullptr; }
+  Result<std::unique_ptr<Responder>> open_responder(int) override { return nullptr; }
+  [[nodiscard]] std::shared_ptr<void> company() const override { return keeper_; }
+
+  Result<void> become(const Post& post, int link) override {
+    const int door = doors_[static_cast<std::size_t>(post.reader + 1)].get();
+    std::array<pollfd, 2> sources = {{{door, POLLIN, 0}, {keeper_->descriptor(), POLLIN, 0}}};
+    while (::poll(sources.data(), sources.size(), -1) < 0 && errno == EINTR) {
+    }
+    const int rank = (sources[0].revents & POLLIN) != 0 ? ::accept(door, nullptr, nullptr) : -1;
+    if (rank < 0 || !pass(rank, link))
+      return Unexpected({Code::system, "mpirun ended: " + last_words(log_), ""});
+    ::close(link);
+    char byte = 0;
+    while (::read(rank, &byte, 1) < 0 && errno == EINTR) {  // returns when the rank has ended
+    }
+    ::_exit(1);
+  }
+
+ private:
+  std::vector<Descriptor> doors_;
+  std::shared_ptr<Keeper> keeper_;
+  std::string log_;
+};
+
+std::vector<std::string> words_of_mpirun(const Case& what, const std::string& shared,
+                                         const std::vector<std::string>& settings) {
+  std::vector<std::string> words = {"mpirun",
+                                    "--allow-run-as-root",
+                                    "--bind-to",
+                                    "none",
+                                    "--host",
+                                    fmt::format("localhost:{}", what.readers + 1),
+                                    "--mca",
+                                    "orte_tmpdir_base",
+                                    what.directory,
+                                    "--mca",
+                                    "btl_vader_backing_directory",
+                                    shared,
+                                    "--mca",
+                                    "mpi_yield_when_idle",
+                                    "0"};
+  for (std::size_t i = 0; i + 1 < settings.size(); i += 2)
+    words.insert(words.end(), {"--mca", settings[i], settings[i + 1]});
+  return words;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Subject>> make_mpi(const Case& size,
+                                          const std::vector<std::string>& settings,
+                                          const std::vector<std::string>& wrapper) {
+  Case what = size;
+  what.directory += "/XXXXXX";
+  if (::mkdtemp(what.directory.data()) == nullptr) return Unexpected(system_error(what.directory));
+  const auto pair = pick_cpus();
+  const auto cpus = allowed_cpus();
+  if (!pair || !cpus) return Unexpected(pair ? cpus.error() : pair.error());
+  std::vector<Descriptor> doors;
+  for (int reader = Post::kAsks; reader < static_cast<int>(what.readers); ++reader) {
+    auto door = listen_at(link_path(what, reader));
+    if (!door) return Unexpected(door.error());
+    doors.push_back(std::move(*door));
+  }
+  std::string shared = "/dev/shm/gantry-bench-XXXXXX";  // the only names there are within it
+  if (::mkdtemp(shared.data()) == nullptr) return Unexpected(system_error(shared));
+  Kept kept{.words = words_of_mpirun(what, shared, settings),
+            .log = what.directory + "/log",
+            .leftovers = {shared, what.directory}};
+  for (int reader = Post::kAsks; reader < static_cast<int>(what.readers); ++reader) {
+    Assignment told{.variant = "mpi", .cpus = *cpus, .what = what};
+    told.post = {reader, reader == Post::kAsks ? pair->requester : reader_cpu(*pair, reader)};
+    if (reader != Post::kAsks) kept.words.push_back(":");
+    kept.words.insert(kept.words.end(), {"-n", "1"});
+    if (reader == Post::kAsks)
+      kept.words.insert(kept.words.end(), wrapper.begin(), wrapper.end());
+    kept.words.push_back(peer_path("gantry-peer-openmpi"));
+    for (std::string& word : told.words()) kept.words.push_back(std::move(word));
+  }
+  auto keeper = Keeper::start(kept);
+  if (!keeper) return Unexpected(keeper.error());
+  return std::make_unique<MpiJob>(std::move(doors),
+                                  std::make_shared<Keeper>(std::move(*keeper)), kept.log);
+}
+
+}  // namespace gantry::bench

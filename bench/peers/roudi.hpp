@@ -1,0 +1,13 @@
+#pragma once  // bench/peers/roudi.hpp: iceoryx's daemon, for as long as somebody needs it.
+
+#include "../support/keeper.hpp"
+#include "../support/subject.hpp"
+
+namespace gantry::bench {
+
+/// Starts `iox-roudi` with pools for that case and waits until it takes clients. There can be one
+/// on a machine only, so all iceoryx subjects of a case share it: `shared` finds it again.
+[[nodiscard]] Result<std::shared_ptr<Keeper>> find_or_start_roudi(const Case& what,
+                                                                  std::weak_ptr<Keeper>& shared);
+
+}  // namespace gantry::bench

@@ -1,0 +1,132 @@
+#include "keeper.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace gantry::bench {
+namespace {
+
+constexpr timespec kPatience{5, 0};  // for the program to end when it is asked to
+constexpr int kNotFound = 127;
+
+sigset_t set_of(std::initializer_list<int> numbers) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : numbers) sigaddset(&set, number);
+  return set;
+}
+
+[[noreturn]] void become_program(const Kept& kept, pid_t keeper) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != keeper) ::_exit(1);
+  const sigset_t none = set_of({});
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  for (const int number : {SIGINT, SIGPIPE, SIGCHLD}) ::signal(number, SIG_DFL);
+  const int log = ::open(kept.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  for (std::string variable : kept.variables) {
+    const auto equals = variable.find('=');
+    ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
+  std::vector<char*> argv;
+  for (const std::string& word : kept.words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  std::ofstream(kept.log, std::ios::app) << system_error(kept.words.front()).message << "\n";
+  ::_exit(kNotFound);
+}
+
+/// Until asked to end, or until the program has.
+void wait_for_end(pid_t program) {
+  const sigset_t signals = set_of({SIGTERM, SIGCHLD});
+  int number = 0;
+  while (::sigwait(&signals, &number) == 0 && number != SIGTERM) {
+    if (program > 0 && ::waitpid(program, nullptr, WNOHANG) == program) return;
+  }
+  if (program <= 0) return;
+  ::kill(program, SIGTERM);
+  const sigset_t ended = set_of({SIGCHLD});
+  while (::waitpid(program, nullptr, WNOHANG) == 0) {
+    if (::sigtimedwait(&ended, nullptr, &kPatience) < 0 && errno == EAGAIN) {
+      ::kill(program, SIGKILL);
+      ::waitpid(program, nullptr, 0);
+      return;
+    }
+  }
+}
+
+[[noreturn]] void keep(const Kept& kept, pid_t parent, const Descriptor& report) {
+  const sigset_t signals = set_of({SIGTERM, SIGCHLD});
+  ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::raise(SIGTERM);
+  ::setpgid(0, 0);  // Ctrl-C is the benchmark's business
+  const pid_t keeper = ::getpid();
+  pid_t program = 0;
+  if (!kept.words.empty()) program = ::fork();
+  if (program == 0 && !kept.words.empty()) become_program(kept, keeper);
+  static_cast<void>(write_all(report.get(), std::as_bytes(std::span(&program, 1))));
+  wait_for_end(program);
+  std::error_code ignored;
+  for (const std::string& path : kept.leftovers) std::filesystem::remove_all(path, ignored);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Result<Keeper> Keeper::start(const Kept& kept) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Unexpected(system_error("pipe"));
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t parent = ::getpid();
+  const pid_t keeper = ::fork();
+  if (keeper < 0) return Unexpected(system_error("fork"));
+  if (keeper == 0) keep(kept, parent, to);
+  to.reset();
+  pid_t program = -1;
+  const auto got = read_all(from.get(), std::as_writable_bytes(std::span(&program, 1)));
+  Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
+  Keeper started(keeper, program, std::move(process));
+  if (!got) return Unexpected(got.error());
+  return started;
+}
+
+Keeper::Keeper(Keeper&& other) noexcept
+    : keeper_(std::exchange(other.keeper_, -1)),
+      program_(other.program_),
+      process_(std::move(other.process_)) {}
+
+Keeper::~Keeper() {
+  if (keeper_ < 0) return;
+  ::kill(keeper_, SIGTERM);
+  while (::waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+bool Keeper::has_ended() const noexcept {
+  pollfd ended{process_.get(), POLLIN, 0};
+  return ::poll(&ended, 1, 0) > 0;
+}
+
+std::string last_words(const std::string& log) {
+  std::ifstream in(log);
+  std::string last;
+  for (std::string line; std::getline(in, line);)
+    if (line.find_first_not_of(" \t-*") != std::string::npos) last = line;
+  return last;
+}
+
+}  // namespace gantry::bench

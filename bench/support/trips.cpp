@@ -1,0 +1,182 @@
+#include "trips.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "cpus.hpp"
+#include "statistics.hpp"
+
+namespace gantry::bench {
+
+// Callgrind knows it by its name: what a sender executes to hand a message over.
+extern "C" {
+[[gnu::noinline, gnu::used]] bool gantry_bench_counted_send(Requester* requester,
+                                                            const Payload* payload,
+                                                            Result<void>* sent) {
+  *sent = requester->send(*payload);
+  return sent->has_value();
+}
+}
+
+namespace {
+
+/// send(), as whatever counts instructions sees it.
+Result<void> hand_over(Requester& requester, const Payload& payload) {
+  Result<void> sent;
+  gantry_bench_counted_send(&requester, &payload, &sent);
+  return sent;
+}
+
+double count(std::chrono::nanoseconds time) {
+  return static_cast<double>(time.count());
+}
+
+/// Of the clock that all processes share.
+std::int64_t now_ns() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double between(std::int64_t began_ns, std::int64_t ended_ns) {
+  return static_cast<double>(ended_ns - began_ns);
+}
+
+Result<void> check(std::uint64_t got, std::uint64_t expected) {
+  if (got == expected) return {};
+  return Unexpected({Code::peer_misbehaved,
+                     fmt::format("wrong checksum: {:#018x} came back for {:#018x}", got, expected),
+                     ""});
+}
+
+/// CPU time of preparing, which is not charged. Where that is short, asking for CPU time would cost
+/// more: then it is the time since the last trip, and a median is not moved by the few that were
+/// preempted. Long preparing often is.
+class Preparing {
+ public:
+  Preparing(Bytes bytes, std::int64_t from_ns) : is_long_(bytes >= kLong), from_ns_(from_ns) {
+    if (is_long_) cpu_ = process_cpu_time();
+  }
+  void end() {
+    if (is_long_) cpu_ = process_cpu_time() - cpu_;
+  }
+  [[nodiscard]] double ns(std::int64_t ended_ns) const {
+    return is_long_ ? count(cpu_) : between(from_ns_, ended_ns);
+  }
+
+ private:
+  static constexpr Bytes kLong = 64 << 10;
+  bool is_long_;
+  std::int64_t from_ns_;
+  std::chrono::nanoseconds cpu_{};
+};
+
+template <class Trip>
+std::vector<double> column(std::span<const Trip> trips, double Trip::*figure) {
+  std::vector<double> values;
+  for (const Trip& trip : trips) values.push_back(trip.*figure);
+  return values;
+}
+
+}  // namespace
+
+Tripper::Tripper(Requester& requester, const Case& what)
+    : requester_(requester), readers_(what.readers), times_send_(what.times_send) {
+  for (unsigned i = 0; i < what.in_flight; ++i) payloads_.emplace_back(what.bytes);
+}
+
+/// One sum of each reader.
+Result<void> Tripper::take_sums(const Payload& payload) {
+  for (unsigned reader = 0; reader < readers_; ++reader) {
+    const auto sum = requester_.receive();
+    if (!sum) return Unexpected(sum.error());
+    if (auto right = check(*sum, payload.checksum()); !right) return right;
+  }
+  return {};
+}
+
+/// One trip; `at` is when the last one ended, and then when this one did.
+Result<Tripper::Trip> Tripper::make_trip(std::int64_t& at) {
+  Payload& payload = payloads_.front();
+  Preparing preparing(payload.bytes().size(), at);
+  payload.change();
+  if (auto prepared = requester_.prepare(payload); !prepared) return Unexpected(prepared.error());
+  preparing.end();
+  const auto began = now_ns();
+  if (auto sent = hand_over(requester_, payload); !sent) return Unexpected(sent.error());
+  const auto has_sent = times_send_ ? now_ns() : began;
+  if (auto taken = take_sums(payload); !taken) return Unexpected(taken.error());
+  at = now_ns();
+  return Trip{began, between(began, at), between(began, has_sent), preparing.ns(began)};
+}
+
+Result<void> Tripper::make_trips(std::span<Trip> trips) {
+  auto at = now_ns();
+  for (Trip& trip : trips) {
+    const auto made = make_trip(at);
+    if (!made) return Unexpected(made.error());
+    trip = *made;
+  }
+  return {};
+}
+
+/// As many unanswered at once as there are payloads.
+Result<void> Tripper::make_queued(std::uint64_t trips) {
+  const std::uint64_t window = payloads_.size();
+  for (std::uint64_t i = 0; i < trips; ++i) {
+    Payload& payload = payloads_[i % window];
+    if (i >= window)
+      if (auto taken = take_sums(payload); !taken) return taken;
+    payload.change();
+    if (auto sent = hand_over(requester_, payload); !sent) return sent;
+  }
+  for (std::uint64_t i = trips - std::min(trips, window); i < trips; ++i)
+    if (auto taken = take_sums(payloads_[i % window]); !taken) return taken;
+  return {};
+}
+
+double Tripper::helper_cpu_ns() const {
+  double ns = 0;
+  for (const int helper : requester_.helpers()) ns += count(process_cpu_time(helper));
+  return ns;
+}
+
+Result<Answer> Tripper::measure_queued(const Command& command) {
+  if (auto warm = make_queued(command.warmups); !warm) return Unexpected(warm.error());
+  const double cpu_before = count(process_cpu_time()) + helper_cpu_ns();
+  const auto began = now_ns();
+  if (auto made = make_queued(command.trips); !made) return Unexpected(made.error());
+  const double trip_ns = between(began, now_ns()) / static_cast<double>(command.trips);
+  Answer answer;
+  answer.kind = Answer::Kind::measured;
+  answer.cpu_ns = count(process_cpu_time()) + helper_cpu_ns() - cpu_before;
+  answer.p50_ns = answer.p99_ns = answer.p999_ns = trip_ns;
+  return answer;
+}
+
+Result<Answer> Tripper::measure(const Command& command) {
+  if (payloads_.size() > 1) return measure_queued(command);
+  std::vector<Trip> trips(std::max(command.warmups, command.trips));  // there before the first
+  const auto warmups = std::span(trips).first(command.warmups);
+  if (auto warm = make_trips(warmups); !warm) return Unexpected(warm.error());
+  trips.resize(command.trips);
+  const double cpu_before = count(process_cpu_time()) + helper_cpu_ns();
+  if (auto made = make_trips(trips); !made) return Unexpected(made.error());
+  Answer answer;
+  answer.kind = Answer::Kind::measured;
+  answer.cpu_ns = count(process_cpu_time()) + helper_cpu_ns() - cpu_before;
+  auto times = column(std::span<const Trip>(trips), &Trip::ns);
+  answer.p50_ns = median(times);
+  answer.p99_ns = percentile(times, 0.99);
+  answer.p999_ns = percentile(times, 0.999);
+  times = column(std::span<const Trip>(trips), &Trip::send_ns);
+  answer.send_ns = median(times);
+  times = column(std::span<const Trip>(trips), &Trip::prepare_ns);
+  answer.prepare_ns = median(times);
+  for (std::size_t i = 0; command.stamped && i < trips.size(); ++i)
+    stamps_.ns[i] = trips[i].began_ns;
+  return answer;
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,57 @@
+# What gantry-bench-ipc compares with: one program for each library that is installed. Those that
+# are not are left out; `gantry bench ipc --peers` says so then.
+option(GANTRY_PEERS "Build the programs of --peers whose libraries are installed" ON)
+
+add_library(gantry_bench_peer STATIC peers/peer.cpp)
+target_link_libraries(gantry_bench_peer PUBLIC gantry_bench_support Threads::Threads)
+
+# gantry_peer(NAME CONDITION WORDS... INCLUDES ... LIBRARIES ...)
+function(gantry_peer name)
+  cmake_parse_arguments(arg "" "" "INCLUDES;LIBRARIES;NEEDS" ${ARGN})
+  foreach(need ${arg_NEEDS})
+    if(NOT ${need})
+      message(STATUS "bench: no peer ${name}: ${need} was not found")
+      return()
+    endif()
+  endforeach()
+  add_executable(gantry-peer-${name} peers/${name}.cpp)
+  target_include_directories(gantry-peer-${name} SYSTEM PRIVATE ${arg_INCLUDES})
+  target_link_libraries(gantry-peer-${name} PRIVATE gantry_bench_peer ${arg_LIBRARIES})
+  set_target_properties(gantry-peer-${name} PROPERTIES
+    INSTALL_RPATH $ORIGIN/../../${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry)
+  add_dependencies(gantry-bench-ipc gantry-peer-${name})
+endfunction()
+
+if(NOT GANTRY_PEERS)
+  return()
+endif()
+
+pkg_check_modules(PEER_MPI ompi-c)
+find_program(PEER_MPIRUN mpirun)
+gantry_peer(openmpi NEEDS PEER_MPI_FOUND PEER_MPIRUN
+  INCLUDES ${PEER_MPI_INCLUDE_DIRS} LIBRARIES ${PEER_MPI_LINK_LIBRARIES})
+if(TARGET gantry-peer-openmpi)
+  target_compile_definitions(gantry-peer-openmpi PRIVATE OMPI_SKIP_MPICXX)  # its C interface only
+endif()
+
+pkg_check_modules(PEER_UCX ucx)
+gantry_peer(ucx NEEDS PEER_UCX_FOUND
+  INCLUDES ${PEER_UCX_INCLUDE_DIRS} LIBRARIES ${PEER_UCX_LINK_LIBRARIES})
+
+pkg_check_modules(PEER_ZMQ libzmq)
+gantry_peer(zeromq NEEDS PEER_ZMQ_FOUND
+  INCLUDES ${PEER_ZMQ_INCLUDE_DIRS} LIBRARIES ${PEER_ZMQ_LINK_LIBRARIES})
+
+find_package(nng CONFIG QUIET)
+gantry_peer(nng NEEDS nng_FOUND LIBRARIES nng::nng)
+
+find_package(iceoryx_posh CONFIG QUIET)
+find_program(PEER_ROUDI iox-roudi)
+gantry_peer(iceoryx NEEDS iceoryx_posh_FOUND PEER_ROUDI LIBRARIES iceoryx_posh::iceoryx_posh)
+if(TARGET gantry-peer-iceoryx)
+  target_compile_options(gantry-peer-iceoryx PRIVATE -Wno-null-dereference)  # in its headers
+endif()
+
+find_path(PEER_BOOST_INCLUDE boost/interprocess/ipc/message_queue.hpp)
+gantry_peer(boost NEEDS PEER_BOOST_INCLUDE INCLUDES ${PEER_BOOST_INCLUDE} LIBRARIES rt)
