@@ -1,10 +1,13 @@
-// Gantry itself: the request over one channel, its checksum back over another.
+// Gantry itself: the request over one channel, its checksum back over others.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <gantry/gantry.hpp>
 
+#include "../support/cpus.hpp"
 #include "../support/posix.hpp"
 #include "subjects.hpp"
 
@@ -12,8 +15,17 @@ namespace gantry::bench {
 namespace {
 
 constexpr const char* kRequests = "requests";
-constexpr const char* kReplies = "replies";
-constexpr std::chrono::seconds kMeeting{30};  // both ends are being started; more is a fault
+constexpr std::chrono::seconds kMeeting{30};  // all ends are being started; more is a fault
+constexpr unsigned kMostInFlight = 4;
+constexpr unsigned kMostReaders = 4;
+
+enum class Way { sync, async, pipelined, streamed, loan, move };
+
+constexpr Mode mode_of(Way way) {
+  return way == Way::pipelined  ? Mode::pipelined
+         : way == Way::streamed ? Mode::streamed
+                                : Mode::whole;
+}
 
 ChannelOptions channel_options() {
   ChannelOptions options;
@@ -21,22 +33,21 @@ ChannelOptions channel_options() {
   return options;
 }
 
-/// One process's ends: it sends over one channel and receives over the other.
-struct Ends {
-  Runtime runtime;
-  Producer out;
-  Consumer in;
+/// CPUs on which neither end is bound, for what is sent behind the requester's back; none if there
+/// are no more. To be asked before this process is bound itself.
+std::vector<int> spare_cpus() {
+  const auto pair = pick_cpus();
+  const auto allowed = allowed_cpus();
+  std::vector<int> spare;
+  if (!pair || !allowed) return spare;
+  std::copy_if(allowed->begin(), allowed->end(), std::back_inserter(spare),
+               [&](int cpu) { return cpu != pair->requester && cpu != pair->responder; });
+  return spare;
+}
 
-  static Result<Ends> open(const std::string& directory, const char* out, const char* in) {
-    auto runtime = Runtime::create({.directory = directory});
-    if (!runtime) return Unexpected(runtime.error());
-    auto producer = runtime->producer(out, channel_options());
-    if (!producer) return Unexpected(producer.error());
-    auto consumer = runtime->consumer(in, channel_options(), Deadline::after(kMeeting));
-    if (!consumer) return Unexpected(consumer.error());
-    return Ends{std::move(*runtime), std::move(*producer), std::move(*consumer)};
-  }
-};
+std::string replies_of(int reader) {
+  return fmt::format("replies-{}", reader);
+}
 
 Result<std::uint64_t> receive_sum(Consumer& replies) {
   const auto reply = replies.receive();
@@ -51,116 +62,201 @@ Result<std::uint64_t> receive_sum(Consumer& replies) {
   return sum;
 }
 
-class SyncRequester final : public Requester {
+/// The asking end: it sends over one channel, and each reader answers over one of its own.
+class GantryRequester final : public Requester {
  public:
-  SyncRequester(Ends ends, const Case& what) : ends_(std::move(ends)), what_(what) {}
-
-  Result<void> send(const Payload& payload) override {
-    if (what_.segments.size() == 1) return ends_.out.send(payload.bytes());
-    return gather(payload);
-  }
-
-  Result<std::uint64_t> receive() override { return receive_sum(ends_.in); }
-
- private:
-  /// A message of several pieces: each copied into a loan.
-  Result<void> gather(const Payload& payload) {
-    auto loan = ends_.out.loan(payload.bytes().size());
-    if (!loan) return Unexpected(loan.error());
-    std::byte* to = loan->bytes().data();
-    for (const ConstByteSpan part : parts_of(what_, payload.bytes())) {
-      std::memcpy(to, part.data(), part.size());
-      to += part.size();
+  static Result<std::unique_ptr<Requester>> open(const std::string& directory, const Case& what,
+                                                 Way way, const std::vector<int>& spare) {
+    auto runtime = Runtime::create({.directory = directory});
+    if (!runtime) return Unexpected(runtime.error());
+    ChannelOptions options = channel_options();
+    options.consumers = what.readers;
+    options.progress_cpus = spare;
+    auto out = runtime->producer(kRequests, options);
+    if (!out) return Unexpected(out.error());
+    std::vector<Consumer> replies;
+    for (unsigned reader = 0; reader < what.readers; ++reader) {
+      auto in = runtime->consumer(replies_of(static_cast<int>(reader)), channel_options(),
+                                  Deadline::after(kMeeting));
+      if (!in) return Unexpected(in.error());
+      replies.push_back(std::move(*in));
     }
-    return ends_.out.publish(std::move(*loan));
+    auto met = out->wait_for_consumer(Deadline::after(kMeeting), what.readers);
+    if (!met) return Unexpected(met.error());
+    return std::unique_ptr<Requester>(
+        new GantryRequester(std::move(*runtime), std::move(*out), std::move(replies), what, way));
   }
-
-  Ends ends_;
-  Case what_;
-};
-
-class LoanRequester final : public Requester {
- public:
-  LoanRequester(Ends ends, const Case&) : ends_(std::move(ends)) {}
 
   Result<void> prepare(const Payload& payload) override {
-    auto loan = ends_.out.loan(payload.bytes().size());
-    if (!loan) return Unexpected(loan.error());
-    loan_ = std::move(*loan);
-    std::memcpy(loan_.bytes().data(), payload.bytes().data(), payload.bytes().size());
+    const ConstByteSpan bytes = payload.bytes();
+    if (way_ == Way::loan) {
+      auto loan = out_.loan(bytes.size());
+      if (!loan) return Unexpected(loan.error());
+      loan_ = std::move(*loan);
+      std::memcpy(loan_.bytes().data(), bytes.data(), bytes.size());
+    } else if (way_ == Way::move) {
+      auto block = out_.pool().allocate(bytes.size());
+      if (!block) return Unexpected(block.error());
+      block_ = std::move(*block);
+      std::memcpy(block_.bytes().data(), bytes.data(), bytes.size());
+    }
     return {};
   }
 
-  Result<void> send(const Payload&) override { return ends_.out.publish(std::move(loan_)); }
-
-  Result<std::uint64_t> receive() override { return receive_sum(ends_.in); }
-
- private:
-  Ends ends_;
-  Loan loan_;
-};
-
-class GantryResponder final : public Responder {
- public:
-  GantryResponder(Ends ends, const Case&) : ends_(std::move(ends)) {}
+  Result<void> send(const Payload& payload) override {
+    if (way_ == Way::loan) return out_.publish(std::move(loan_));
+    if (way_ == Way::move) return out_.send(std::move(block_));
+    const SendOptions options{.mode = mode_of(way_)};
+    if (way_ == Way::async) return send_behind(payload, options);
+    if (what_.segments.size() == 1) return out_.send(payload.bytes(), options);
+    return out_.send(draft_of(payload), options);
+  }
 
   Result<std::uint64_t> receive() override {
-    auto request = ends_.in.receive();
-    if (!request) return Unexpected(request.error());
-    const std::uint64_t sum = checksum(request->bytes());
-    request->release();  // before the reply: the requester may send again at once
+    auto sum = receive_sum(replies_[reader_]);
+    reader_ = (reader_ + 1) % what_.readers;
+    if (reader_ == 0 && !tickets_.empty()) {  // its buffer may be changed from now on
+      auto sent = out_.wait(tickets_.front());
+      tickets_.pop_front();
+      if (!sent) return Unexpected(sent.error());
+    }
     return sum;
   }
 
+ private:
+  GantryRequester(Runtime runtime, Producer out, std::vector<Consumer> replies, const Case& what,
+                  Way way)
+      : runtime_(std::move(runtime)),
+        out_(std::move(out)),
+        replies_(std::move(replies)),
+        what_(what),
+        way_(way) {}
+
+  [[nodiscard]] Draft draft_of(const Payload& payload) const {
+    Draft draft;
+    for (const ConstByteSpan part : parts_of(what_, payload.bytes())) draft.copy(part);
+    return draft;
+  }
+
+  Result<void> send_behind(const Payload& payload, const SendOptions& options) {
+    auto ticket = what_.segments.size() == 1 ? out_.send_async(payload.bytes(), options)
+                                             : out_.send_async(draft_of(payload), options);
+    if (!ticket) return Unexpected(ticket.error());
+    tickets_.push_back(*ticket);
+    return {};
+  }
+
+  Runtime runtime_;
+  Producer out_;
+  std::vector<Consumer> replies_;
+  Case what_;
+  Way way_;
+  Loan loan_;
+  Block block_;
+  std::deque<Ticket> tickets_;
+  unsigned reader_ = 0;  // whose answer is next
+};
+
+/// The answering end. What is pipelined is read as it lands, everything else in place.
+class GantryResponder final : public Responder {
+ public:
+  static Result<std::unique_ptr<Responder>> open(const std::string& directory, int reader,
+                                                 Way way) {
+    auto runtime = Runtime::create({.directory = directory});
+    if (!runtime) return Unexpected(runtime.error());
+    auto out = runtime->producer(replies_of(reader), channel_options());
+    if (!out) return Unexpected(out.error());
+    auto in = runtime->consumer(kRequests, channel_options(), Deadline::after(kMeeting));
+    if (!in) return Unexpected(in.error());
+    return std::unique_ptr<Responder>(
+        new GantryResponder(std::move(*runtime), std::move(*out), std::move(*in), way));
+  }
+
+  Result<std::uint64_t> receive() override {
+    return way_ == Way::pipelined || way_ == Way::streamed ? receive_chunks() : receive_whole();
+  }
+
   Result<void> reply(std::uint64_t sum) override {
-    return ends_.out.send(std::as_bytes(std::span(&sum, 1)));
+    return out_.send(std::as_bytes(std::span(&sum, 1)));
   }
 
  private:
-  Ends ends_;
+  GantryResponder(Runtime runtime, Producer out, Consumer in, Way way)
+      : runtime_(std::move(runtime)), out_(std::move(out)), in_(std::move(in)), way_(way) {}
+
+  // Segments are of whole words, so that their sums add up.
+  Result<std::uint64_t> receive_whole() {
+    const auto request = in_.receive();
+    if (!request) return Unexpected(request.error());
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < request->segments(); ++i) sum += checksum(request->segment(i).bytes);
+    return sum;
+  }
+
+  Result<std::uint64_t> receive_chunks() {
+    auto request = in_.receive_early();
+    if (!request) return Unexpected(request.error());
+    std::uint64_t sum = 0;
+    for (;;) {
+      const auto chunk = request->next();
+      if (!chunk) return Unexpected(chunk.error());
+      if (chunk->empty()) return sum;
+      sum += checksum(*chunk);
+    }
+  }
+
+  Runtime runtime_;
+  Producer out_;
+  Consumer in_;
+  Way way_;
 };
 
-/// A subject whose asking end is `Asker`. Each process builds a runtime of its own.
-template <class Asker>
 class GantrySubject final : public Subject {
  public:
-  GantrySubject(std::string directory, Case what)
-      : directory_(std::move(directory)), what_(std::move(what)) {}
+  GantrySubject(std::string directory, Case what, Way way)
+      : directory_(std::move(directory)),
+        what_(std::move(what)),
+        way_(way),
+        spare_(spare_cpus()) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
-    return open<Requester, Asker>(kRequests, kReplies);
+    return GantryRequester::open(directory_, what_, way_, spare_);
   }
-  Result<std::unique_ptr<Responder>> open_responder(int) override {
-    return open<Responder, GantryResponder>(kReplies, kRequests);
+  Result<std::unique_ptr<Responder>> open_responder(int reader) override {
+    return GantryResponder::open(directory_, reader, way_);
   }
 
  private:
-  template <class Base, class End>
-  Result<std::unique_ptr<Base>> open(const char* out, const char* in) {
-    auto ends = Ends::open(directory_, out, in);
-    if (!ends) return Unexpected(ends.error());
-    return std::make_unique<End>(std::move(*ends), what_);
-  }
-
   std::string directory_;
   Case what_;
+  Way way_;
+  std::vector<int> spare_;
 };
 
-/// Makes the subject, with a folder of its own for its channels.
-template <class Asker>
-Result<std::unique_ptr<Subject>> make(const Case& size) {
-  std::string directory = size.directory + "/XXXXXX";
-  if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));
-  return std::make_unique<GantrySubject<Asker>>(std::move(directory), size);
+/// A subject with a folder of its own for its channels. Each process builds a runtime of its own.
+SubjectKind kind(std::string name, Way way, unsigned most_in_flight = kMostInFlight) {
+  const auto make = [way](const Case& what) -> Result<std::unique_ptr<Subject>> {
+    std::string directory = what.directory + "/XXXXXX";
+    if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));
+    return std::make_unique<GantrySubject>(std::move(directory), what, way);
+  };
+  SubjectKind made;
+  made.name = std::move(name);
+  made.make = make;
+  made.most_in_flight = most_in_flight;
+  made.most_readers = kMostReaders;
+  return made;
 }
 
 }  // namespace
 
-SubjectKind gantry_sync() {
-  return {.name = kSyncName, .make = make<SyncRequester>, .most_in_flight = 4};
-}
-SubjectKind gantry_loan() {
-  return {.name = "gantry/loan", .make = make<LoanRequester>};
+std::vector<SubjectKind> gantry_subjects() {
+  return {kind(kSyncName, Way::sync),
+          kind("gantry/async", Way::async),
+          kind("gantry/pipelined-whole", Way::pipelined),
+          kind("gantry/pipelined-streamed", Way::streamed),
+          kind("gantry/loan", Way::loan, 1),
+          kind("gantry/move", Way::move, 1)};
 }
 
 }  // namespace gantry::bench

@@ -3,8 +3,9 @@
 namespace gantry::bench {
 
 std::vector<SubjectKind> own_subjects(bool with_polled) {
-  std::vector<SubjectKind> all = {gantry_sync(),    gantry_loan(), cpu_sync(),
-                                  cpu_sync_fresh(), pipe_stream(), unix_socket()};
+  std::vector<SubjectKind> all = gantry_subjects();
+  for (const auto& make : {cpu_sync, cpu_sync_fresh, pipe_stream, unix_socket})
+    all.push_back(make());
   if (with_polled) {
     all.push_back(pipe_stream_polled());
     all.push_back(unix_socket_polled());

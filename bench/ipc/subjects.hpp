@@ -15,8 +15,8 @@ inline constexpr const char* kCpuSyncName = "cpu-sync";
 inline constexpr const char* kCpuSyncFreshName = "cpu-sync-fresh";
 inline constexpr const char* kPingPongName = "limit/cache-line-ping-pong";
 
-SubjectKind gantry_sync();           ///< send() from a private buffer, read in place.
-SubjectKind gantry_loan();           ///< Written into a loan beforehand; published, read in place.
+/// All of Gantry's ways: gantry/sync, /async, /pipelined-whole, /pipelined-streamed, /loan, /move.
+std::vector<SubjectKind> gantry_subjects();
 SubjectKind cpu_sync();              ///< Plain shared memory: copied in, copied out, read.
 SubjectKind cpu_sync_fresh();        ///< The same in memory that is new for every message.
 SubjectKind pipe_stream();           ///< Two pipes; read into a private buffer.

@@ -115,6 +115,10 @@ struct ChannelOptions {
   int metrics_descriptor = -1;
   /// How messages go whose SendOptions do not say. Producer only.
   Mode mode = Mode::automatic;
+  /// Producer only: the CPUs that the thread behind send_async() is to run on, as far as the kernel
+  /// lets it. Empty: those of the thread that calls send_async() first, which is of little use where
+  /// that one is bound to a single CPU.
+  std::vector<int> progress_cpus{};
   /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
   /// a consumer that died had not taken waits for its successor; with more, unless it was the last.
   unsigned consumers = 1;

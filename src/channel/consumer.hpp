@@ -77,6 +77,7 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] bool has_news(Wanted wanted) const noexcept;
   [[nodiscard]] bool is_over() const noexcept { return finished_ || broken_.has_value(); }
   [[nodiscard]] bool next_is_small() const noexcept;
+  void watch_closely() const noexcept;
 
   static Result<std::size_t> wait_any(std::span<Impl* const> ends, Wanted wanted,
                                       std::chrono::nanoseconds spin, Deadline deadline);

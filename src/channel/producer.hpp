@@ -73,6 +73,7 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
   [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane);
   [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes) const;

@@ -98,16 +98,31 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
 
 Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions& options) {
   const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
+  Result<void> result;
+  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
+  if (ended_ || !is_queue_idle() || !is_plain) [[unlikely]] {
+    result = slow_send_small(payload, options);
+  } else {
+    Lock held = lock();
+    if (!readers_->try_publish_small(payload, options.type, options.user)) [[unlikely]] {
+      held.unlock();
+      result = slow_send_small(payload, options);
+    }
+  }
+  if (!result) return result;
+  counters_->message(payload.size());
+  counters_->copy(CopyEngine::inline_, payload.size(), 0);
+  return result;
+}
+
+Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOptions& options) {
   GANTRY_TRY(check_open());
-  if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
+  GANTRY_TRY(stay_in_order(options.deadline));
   Lock held = lock();
-  if (readers_->lost() || !readers_->may_send(false, 0)) [[unlikely]]
-    GANTRY_TRY(await_room(held, false, 0, options.deadline));
+  GANTRY_TRY(await_room(held, false, 0, options.deadline));
   Outgoing message = outgoing_for(options, Lies::here, static_cast<std::uint8_t>(payload.size()));
   message.small = payload;
   readers_->publish(message, nullptr);
-  counters_->message(payload.size());
-  counters_->copy(CopyEngine::inline_, payload.size(), 0);
   return {};
 }
 
@@ -137,7 +152,7 @@ Result<Ticket> Producer::Impl::send_async(std::vector<Draft::Part> parts,
   if (!queue_)
     queue_ = std::make_unique<SendQueue>(
         [this](SendJob& job) { return transmit(job.parts, job.options, *queue_lane_); },
-        options_.spin);
+        options_.spin, options_.progress_cpus);
   auto ticket = queue_->push({std::move(parts), options});
   if (!ticket) return tl::unexpected(named(std::move(ticket).error()));
   return ticket;

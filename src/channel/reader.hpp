@@ -40,6 +40,10 @@ class Reader {
     ring_.publish([&](MessageRecord& record) { message.write(record); });
     wake();
   }
+  void publish_small(ConstByteSpan payload, const MessageHeader& header) noexcept {
+    ring_.publish([&](MessageRecord& record) { write_small(record, payload, header); });
+    wake();
+  }
   void publish(const MessageRecord& message) noexcept {
     ring_.publish([&](MessageRecord& record) { record = message; });
     wake();

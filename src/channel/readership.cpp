@@ -63,6 +63,7 @@ Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region pa
   hand_over_kept(*reader);
   if (ended_) reader->end_stream();
   readers_.push_back(std::move(reader));
+  find_only();
   anyone_came_ = true;
   lost_.reset();
   // One that is gone already is found out by the doorman; it is in none the less.
@@ -97,6 +98,7 @@ void Readership::left(unsigned index, bool died) {
   if (found == readers_.end()) return;
   std::unique_ptr<Reader> reader = std::move(*found);
   readers_.erase(found);
+  find_only();
   const bool honest = reader->refresh();
   reclaim(*reader);
   if (count() == 0) {
@@ -148,8 +150,16 @@ void Readership::forget_departed() noexcept {
   });
 }
 
+void Readership::find_only() noexcept {
+  Reader* const reader = readers_.size() == 1 ? readers_.front().get() : nullptr;
+  const bool is_plain = reader != nullptr && !reader->is_cut && reader->blocks() &&
+                        limits_.history == 0;
+  only_ = is_plain ? reader : nullptr;
+}
+
 void Readership::cut(Reader& reader, Code code, std::string why) {
   reader.is_cut = true;
+  find_only();
   ::shutdown(reader.attached().socket.get(), SHUT_RDWR);
   if (count() == 0) lost_ = Error{code, std::move(why), ""};
 }

@@ -3,6 +3,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/clock.hpp"
 #include "channel/announced_slabs.hpp"
 #include "channel/reader.hpp"
 #include "channel/slot_table.hpp"
@@ -56,6 +57,22 @@ class Readership {
   void release(Slot& slot) noexcept;
   [[nodiscard]] AnnouncedSlabs& slabs() noexcept { return slabs_; }
   [[nodiscard]] Result<void> announce(std::uint32_t slab);
+  /// A small message without extras, if there is one reader, with room, and nothing else to do.
+  /// False: go the long way.
+  [[nodiscard]] bool try_publish_small(ConstByteSpan payload, std::uint32_t type,
+                                       std::uint64_t user) noexcept {
+    if (only_ == nullptr || only_->unread() >= limits_.slots) return false;
+    const std::uint64_t number = ++number_;
+    const std::uint64_t ticks = is_timed(kNoSlot, number) ? read_ticks() : 0;
+    only_->publish_small(payload, {.number = number,
+                                   .ticks = ticks,
+                                   .user = user,
+                                   .type = type,
+                                   .slot = kNoSlot,
+                                   .kind = static_cast<std::uint8_t>(Lies::here),
+                                   .count = static_cast<std::uint8_t>(payload.size())});
+    return true;
+  }
   /// Gives it its number and puts it into the rings. `slot` null: small.
   void publish(Outgoing& message, Slot* slot);
   [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
@@ -87,6 +104,7 @@ class Readership {
     std::vector<std::pair<std::size_t, Slot>> memory;
   };
 
+  void find_only() noexcept;
   void reclaim(Reader& reader) noexcept;
   void cut(Reader& reader, Code code, std::string why);
   void give(Reader& reader, const MessageRecord& record);
@@ -103,6 +121,7 @@ class Readership {
   Limits limits_;
   SlotTable slots_;
   std::vector<std::unique_ptr<Reader>> readers_;
+  Reader* only_ = nullptr;  // that one, when it is alone, blocks, and there is no history
   std::vector<Departed> departed_;
   std::deque<MessageRecord> backlog_;
   std::deque<MessageRecord> history_;

@@ -31,8 +31,8 @@ class SendQueue {
   using Execute = std::function<Result<void>(SendJob&)>;
 
   /// `execute` runs on the progress thread; it must return soon after stop() was called.
-  SendQueue(Execute execute, std::chrono::nanoseconds spin) noexcept
-      : execute_(std::move(execute)), spin_(spin) {}
+  SendQueue(Execute execute, std::chrono::nanoseconds spin, std::vector<int> cpus) noexcept
+      : execute_(std::move(execute)), spin_(spin), cpus_(std::move(cpus)) {}
   ~SendQueue() { stop(); }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -65,6 +65,7 @@ class SendQueue {
   MakerProcess maker_;
   Execute execute_;
   std::chrono::nanoseconds spin_;
+  std::vector<int> cpus_;
   std::atomic<std::uint64_t> given_{0};
   std::atomic<std::uint64_t> ended_{0};
   std::atomic<bool> stopping_{false};
