@@ -189,7 +189,8 @@ class GantryResponder final : public Responder {
     const auto request = in_.receive();
     if (!request) return Unexpected(request.error());
     std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < request->segments(); ++i) sum += checksum(request->segment(i).bytes);
+    for (std::size_t i = 0; i < request->segments(); ++i)
+      sum += checksum(request->segment(i).bytes);
     return sum;
   }
 
@@ -214,10 +215,7 @@ class GantryResponder final : public Responder {
 class GantrySubject final : public Subject {
  public:
   GantrySubject(std::string directory, Case what, Way way)
-      : directory_(std::move(directory)),
-        what_(std::move(what)),
-        way_(way),
-        spare_(spare_cpus()) {}
+      : directory_(std::move(directory)), what_(std::move(what)), way_(way), spare_(spare_cpus()) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
     return GantryRequester::open(directory_, what_, way_, spare_);

@@ -34,8 +34,9 @@ Result<std::vector<SubjectKind>> fitting(const Case& what, std::span<const Subje
     if (!kind.takes(what)) continue;
     const double needed = bytes_needed(kind, what) + static_cast<double>(kBesides);
     const double gib = 1 << 30;
-    const std::string reason = fmt::format("{}: needs {:.1f} GiB, of which {:.1f} are free",
-                                           what.name, needed / gib, static_cast<double>(free) / gib);
+    const std::string reason =
+        fmt::format("{}: needs {:.1f} GiB, of which {:.1f} are free", what.name, needed / gib,
+                    static_cast<double>(free) / gib);
     if (needed <= static_cast<double>(free))
       fit.push_back(kind);
     else if (kind.is_peer)

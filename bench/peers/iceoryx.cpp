@@ -25,13 +25,13 @@ iox::capro::ServiceDescription requests_of(const Assignment& told) {
 }
 
 iox::capro::ServiceDescription replies_of(const Assignment& told, int reader) {
-  return {name_of("gantry-bench"), name_of(told.variant), name_of("replies" + std::to_string(reader))};
+  return {name_of("gantry-bench"), name_of(told.variant),
+          name_of("replies" + std::to_string(reader))};
 }
 
 void begin(const Assignment& told) {
-  const std::string name =
-      "gantry-bench-" + told.variant + std::to_string(told.post.reader + 1) + "-" +
-      std::to_string(::getpid());
+  const std::string name = "gantry-bench-" + told.variant + std::to_string(told.post.reader + 1) +
+                           "-" + std::to_string(::getpid());
   iox::runtime::PoshRuntime::initRuntime(
       iox::RuntimeName_t(iox::cxx::TruncateToCapacity, name.c_str(), name.size()));
 }
@@ -49,8 +49,7 @@ class Publisher {
         .and_then([&](void* chunk) { place = chunk; })
         .or_else([&](iox::popo::AllocationError error) { failed = error; });
     if (place != nullptr) return place;
-    return Unexpected(
-        peer_error("loan", iox::popo::asStringLiteral(failed)));
+    return Unexpected(peer_error("loan", iox::popo::asStringLiteral(failed)));
   }
   void publish(void* chunk) { publisher_.publish(chunk); }
 
@@ -104,8 +103,7 @@ class IceoryxRequester final : public Requester {
         helper_(told.helper),
         requests_(requests_of(told)) {
     for (unsigned reader = 0; reader < what_.readers; ++reader)
-      replies_.push_back(
-          std::make_unique<Subscriber>(replies_of(told, static_cast<int>(reader))));
+      replies_.push_back(std::make_unique<Subscriber>(replies_of(told, static_cast<int>(reader))));
   }
 
   void await_readers() {

@@ -54,8 +54,7 @@ Result<void> send(void* socket, Message& message, int flags) {
 
 Result<void> receive(void* socket, Message& message) {
   while (zmq_msg_recv(message.get(), socket, ZMQ_DONTWAIT) < 0)
-    if (zmq_errno() != EAGAIN && zmq_errno() != EINTR)
-      return Unexpected(zmq_error("zmq_msg_recv"));
+    if (zmq_errno() != EAGAIN && zmq_errno() != EINTR) return Unexpected(zmq_error("zmq_msg_recv"));
   return {};
 }
 

@@ -1,4 +1,5 @@
-#pragma once  // gantry/channel.hpp: a session between processes: producers, consumers, credits, counters.
+#pragma once  // gantry/channel.hpp: a session between processes: producers, consumers, credits,
+              // counters.
 
 #include <array>
 #include <gantry/engine.hpp>
@@ -93,6 +94,21 @@ enum class SlowReader : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(SlowReader policy) noexcept;
 
+/// Who may be at the other end besides processes of the same user and root's.
+struct Access {
+  /// Permissions of the socket file, producer only: whom the kernel lets connect at all. With
+  /// group bits the file gets the first of `groups`.
+  unsigned socket_mode = 0600;
+  std::vector<unsigned> users{};   ///< Numbers. To both ends: also of whom a producer is accepted.
+  std::vector<unsigned> groups{};  ///< Any of a process's groups counts.
+  std::string token{};             ///< Must be the same at both ends. At most 64 bytes.
+};
+
+/// channel_directory() where others are to find channels, too, as `access` says: it may belong to
+/// root or to a listed user, and others may pass through it (--x), no more: who can read it can
+/// hold its lock.
+[[nodiscard]] Result<std::string> channel_directory(std::string_view given, const Access& access);
+
 struct ChannelOptions {
   std::string directory;  ///< Empty: channel_directory()'s rule.
   static constexpr unsigned kMaxSlots = 64;
@@ -116,8 +132,8 @@ struct ChannelOptions {
   /// How messages go whose SendOptions do not say. Producer only.
   Mode mode = Mode::automatic;
   /// Producer only: the CPUs that the thread behind send_async() is to run on, as far as the kernel
-  /// lets it. Empty: those of the thread that calls send_async() first, which is of little use where
-  /// that one is bound to a single CPU.
+  /// lets it. Empty: those of the thread that calls send_async() first, which is of little use
+  /// where that one is bound to a single CPU.
   std::vector<int> progress_cpus{};
   /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
   /// a consumer that died had not taken waits for its successor; with more, unless it was the last.
@@ -125,6 +141,9 @@ struct ChannelOptions {
   /// Producer only: a consumer that joins gets the last so many messages first, of those that are
   /// still there. At most slots; they keep their slots.
   unsigned history = 0;
+  /// Who may join, and whom to join. For users other than one's own the folder must let them pass
+  /// (mode 711) and no more.
+  Access access{};
   /// Consumer only: what its producer does when it is slow.
   SlowReader when_slow = SlowReader::block;
   /// Consumer only: messages it may have unreleased, at most the producer's slots. 0: all of them;
@@ -157,11 +176,11 @@ class Producer {
   ~Producer();
 
   /// Copies `payload` into shared memory, published by SendOptions::mode; it is the caller's again
-  /// on return. Waits for a credit. Before any consumer has joined messages wait for the first; after
-  /// the last has gone nothing is sent until there is another.
-  /// Errors: `timed_out`, `peer_gone` (the last consumer left; also once it came back to life: the
-  /// message is not sent), `interrupted`, `too_large`, `out_of_memory`, `invalid_argument` for a
-  /// payload that cannot be read.
+  /// on return. Waits for a credit. Before any consumer has joined messages wait for the first;
+  /// after the last has gone nothing is sent until there is another. Errors: `timed_out`,
+  /// `peer_gone` (the last consumer left; also once it came back to life: the message is not sent),
+  /// `interrupted`, `too_large`, `out_of_memory`, `invalid_argument` for a payload that cannot be
+  /// read.
   [[nodiscard]] Result<void> send(ConstByteSpan payload, const SendOptions& options = {});
   [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
     return send(payload, SendOptions{.deadline = deadline});

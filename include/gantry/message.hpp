@@ -52,13 +52,13 @@ struct Tensor {
 
 /// What a message says of itself.
 struct MessageInfo {
-  std::uint64_t sequence = 0;  ///< Of the message in its channel, from 1. A gap: passed over.
-  std::uint64_t user = 0;      ///< The sender's own word.
-  std::uint32_t type = 0;      ///< The sender's own tag.
-  std::uint64_t sent_ticks = 0;  ///< When it was published, Meter::ticks(). 0: not timed; of small
-                                 ///< messages every eighth is.
-  std::uint64_t correlation = 0;     ///< Request and response: which belong together; 0: neither.
-  std::uint64_t deadline_ns = 0;     ///< Of a request, monotonic; 0: none.
+  std::uint64_t sequence = 0;     ///< Of the message in its channel, from 1. A gap: passed over.
+  std::uint64_t user = 0;         ///< The sender's own word.
+  std::uint32_t type = 0;         ///< The sender's own tag.
+  std::uint64_t sent_ticks = 0;   ///< When it was published, Meter::ticks(). 0: not timed; of small
+                                  ///< messages every eighth is.
+  std::uint64_t correlation = 0;  ///< Request and response: which belong together; 0: neither.
+  std::uint64_t deadline_ns = 0;  ///< Of a request, monotonic; 0: none.
 };
 
 /// A part of a received message: its bytes and, where the sender gave it, its tensor.

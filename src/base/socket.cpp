@@ -80,14 +80,18 @@ std::vector<Fd> take_fds(msghdr& header) {
 
 }  // namespace
 
-Result<Fd> listen_at(const std::string& directory, const std::string& file) {
+Result<Fd> listen_at(const std::string& directory, const std::string& file,
+                     const FileAccess& access) {
   GANTRY_ASSIGN(const Address address, address_of(directory, file));
   GANTRY_ASSIGN(Fd socket, make_socket(SOCK_NONBLOCK));
   // Bound by mode, not by umask, which belongs to the whole process: nobody can connect before
   // listen(), and by then the mode stands.
   if (::bind(socket.get(), as_sockaddr(address.un), sizeof address.un) != 0)
     return fail_errno(directory + "/" + file);
-  if (::chmod(address.un.sun_path, 0600) != 0) return fail_errno(directory + "/" + file);
+  constexpr auto kSameUser = static_cast<uid_t>(-1);
+  if (access.group && ::chown(address.un.sun_path, kSameUser, *access.group) != 0)
+    return fail_errno(fmt::format("{}/{}: group {}", directory, file, *access.group));
+  if (::chmod(address.un.sun_path, access.mode) != 0) return fail_errno(directory + "/" + file);
   if (::listen(socket.get(), 64) != 0) return fail_errno(directory + "/" + file);
   return socket;
 }

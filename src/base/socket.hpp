@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,15 @@ struct Packet {
   std::vector<Fd> fds;
 };
 
-/// Binds and listens. The path may be of any length; the file gets mode 0600.
-[[nodiscard]] Result<Fd> listen_at(const std::string& directory, const std::string& file);
+/// Who may connect to a socket's file.
+struct FileAccess {
+  unsigned mode = 0600;
+  std::optional<gid_t> group{};  ///< Its group, where that is not our own.
+};
+
+/// Binds and listens. The path may be of any length.
+[[nodiscard]] Result<Fd> listen_at(const std::string& directory, const std::string& file,
+                                   const FileAccess& access = {});
 
 /// Connects without waiting for the listener's accept(). `not_found` covers "no file" and
 /// "nobody listens any more"; `stale` tells the two apart. `timed_out`: its queue is full.

@@ -10,7 +10,8 @@
 namespace gantry {
 
 /// A consumer must have a slab's descriptor before it sees a message in it. Slabs are the pool's
-/// own, by its numbers, or another channel's whose messages are passed on. Under the channel's lock.
+/// own, by its numbers, or another channel's whose messages are passed on. Under the channel's
+/// lock.
 class AnnouncedSlabs {
  public:
   explicit AnnouncedSlabs(const Pool& pool) noexcept : pool_(pool) {}
@@ -20,8 +21,7 @@ class AnnouncedSlabs {
 
   /// Sends `slab` before the first message in it, and which slabs are gone since. Returns the
   /// sockets that did not take it.
-  [[nodiscard]] Result<std::vector<int>> announce(std::uint32_t slab,
-                                                  std::span<const int> sockets);
+  [[nodiscard]] Result<std::vector<int>> announce(std::uint32_t slab, std::span<const int> sockets);
 
   /// The number of somebody else's slab, for as long as that lives.
   [[nodiscard]] std::uint32_t adopt(const std::shared_ptr<const Region>& region);

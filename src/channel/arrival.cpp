@@ -28,8 +28,8 @@ Result<void> check_kind(const MessageHeader& header) {
 Result<void> check_window(const Place& place) {
   if (place.chunk_bytes == 0 || place.window_bytes == 0 ||
       place.window_bytes % place.chunk_bytes != 0)
-    return misbehaved(fmt::format("a window of {} bytes in chunks of {}", place.window_bytes,
-                                  place.chunk_bytes));
+    return misbehaved(
+        fmt::format("a window of {} bytes in chunks of {}", place.window_bytes, place.chunk_bytes));
   return {};
 }
 

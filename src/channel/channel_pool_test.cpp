@@ -46,7 +46,8 @@ TEST_F(ChannelPool, OnlyBlocksOfItsOwnPoolArePublished) {
   Producer out = producer();
   Consumer in = consumer();
   Pool other = *Pool::create({.slab_bytes = kMiB});
-  EXPECT_EQ(out.send(*other.allocate(1000), {.deadline = soon()}).error().code, Code::invalid_argument);
+  EXPECT_EQ(out.send(*other.allocate(1000), {.deadline = soon()}).error().code,
+            Code::invalid_argument);
   EXPECT_EQ(out.send(Block(), {.deadline = soon()}).error().code, Code::invalid_argument);
   EXPECT_EQ(other.report().blocks, 0u);
 }

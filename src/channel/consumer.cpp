@@ -1,11 +1,7 @@
 #include "channel/consumer.hpp"
 
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "base/event.hpp"
 #include "channel/incoming.hpp"
@@ -14,123 +10,11 @@
 namespace gantry {
 namespace {
 
-constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr int kBusyTurns = 500;          // a microsecond or two
 constexpr int kQuickTurns = 128;         // some more
 constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
 
-// A producer that is stopped must not keep its consumer from being interrupted.
-Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
-  std::array<pollfd, 2> entries{pollfd{socket, POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
-  while (::poll(entries.data(), entries.size(), poll_timeout_ms(deadline)) < 0)
-    if (errno != EINTR) return fail_errno("poll");
-  if (entries[1].revents != 0) return fail(Code::interrupted, "interrupted while joining");
-  if (entries[0].revents != 0) return receive_wire(socket, deadline);
-  const auto peer = peer_of(socket);
-  return fail(Code::timed_out,
-              fmt::format("the producer (process {}) does not answer", peer ? peer->pid : 0),
-              "it is stopped or has no time: let it go on (kill -CONT), or end it");
-}
-
 }  // namespace
-
-// ---- joining -------------------------------------------------------------------------------
-
-Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
-                                                             const ChannelOptions& options,
-                                                             Deadline deadline) {
-  GANTRY_TRY(check_channel_name(name));
-  std::shared_ptr<Impl> impl(new Impl);
-  impl->name_ = name;
-  impl->options_ = options;
-  GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.directory));
-  GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
-  impl->counters_ = MetricsMaker::page(impl->metrics_);
-  impl->metrics_.meter()->opened();
-  // A producer may end between our connecting and its answer; then its successor is looked for.
-  constexpr int kTries = 3;
-  for (int attempt = 1;; ++attempt) {
-    GANTRY_ASSIGN(Fd socket, find_producer(impl->options_.directory, impl->name_,
-                                           options.interrupt_descriptor, deadline));
-    const Deadline patience =
-        Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kHandshakeTime));
-    auto joined = impl->join(std::move(socket), patience);
-    if (joined) return impl;
-    Error& error = joined.error();
-    if (error.code == Code::peer_gone && attempt < kTries && !deadline.passed()) continue;
-    error.message = fmt::format("channel '{}': {}", name, error.message);
-    return tl::unexpected(std::move(error));
-  }
-}
-
-Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
-  WirePacket hello;
-  hello.kind = PacketKind::hello;
-  hello.purpose = Purpose::join;
-  GANTRY_TRY(send_wire(socket.get(), hello));
-  GANTRY_ASSIGN(Received answer,
-                await_answer(socket.get(), options_.interrupt_descriptor, deadline));
-  GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 4));
-  GANTRY_ASSIGN(producer_memory_,
-                Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
-  GANTRY_ASSIGN(ring_memory_,
-                Region::import(welcome.fds[1].release(), shared_size(sizeof(RingPage))));
-  producer_event_ = std::move(welcome.fds[2]);
-  GANTRY_TRY(check_event(producer_event_.get()));
-  GANTRY_TRY(check_pages());
-  GANTRY_TRY(make_own_page());
-  WirePacket joining;
-  joining.kind = PacketKind::join;
-  joining.slots = options_.depth;
-  joining.held = static_cast<std::uint32_t>(options_.when_slow);
-  const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
-  GANTRY_TRY(send_wire(socket.get(), joining, fds));
-  GANTRY_TRY(await_ready(socket.get(), deadline));
-  GANTRY_ASSIGN(const PeerIdentity peer, peer_of(socket.get()));
-  producer_pid_ = peer.pid;
-  pidfd_ = peer_pidfd(socket.get(), peer.pid);
-  socket_ = std::move(socket);
-  const std::size_t cells = ring_page().cells;  // read once: the producer can write it any time
-  if (!std::has_single_bit(cells) || cells > kCells)
-    return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
-  reader_.emplace(std::span(ring_page().ring).first(cells));
-  report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
-  metrics_.meter()->connected();
-  return {};
-}
-
-Result<void> Consumer::Impl::check_pages() const {
-  if (page().magic != kProducerMagic || page().version != kFormatVersion ||
-      ring_page().magic != kRingMagic || ring_page().version != kFormatVersion)
-    return fail(Code::peer_misbehaved, "the producer's pages are of another format");
-  return {};
-}
-
-// The slabs there are already come first; see AnnouncedSlabs::introduce().
-Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
-  for (;;) {
-    GANTRY_ASSIGN(Received received, await_answer(socket, options_.interrupt_descriptor, deadline));
-    if (received.closed || received.packet.kind != PacketKind::slab)
-      return expect(std::move(received), PacketKind::ready, 0).map([](const auto&) {});
-    GANTRY_TRY(slabs_.learn(received));
-  }
-}
-
-// The producer is told now, though messages still held keep the memory alive.
-void Consumer::Impl::leave() noexcept {
-  if (!maker_.is_this()) return;  // the line is the parent's
-  report_taken();
-  ::shutdown(socket_.get(), SHUT_RDWR);
-}
-
-Result<void> Consumer::Impl::make_own_page() {
-  GANTRY_ASSIGN(event_, make_event());
-  GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ConsumerPage)), "gantry-consumer"));
-  auto* page = new (memory_.data()) ConsumerPage{};
-  page->magic = kConsumerMagic;
-  page->version = kFormatVersion;
-  return {};
-}
 
 // ---- receiving -----------------------------------------------------------------------------
 
@@ -365,7 +249,8 @@ Result<void> Consumer::Impl::take_next() {
   auto segments = find_segments(*arrival);
   if (!segments) return tl::unexpected(ruined(segments.error()));
   if (held_.is_held(arrival->header.slot))
-    return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
+    return tl::unexpected(
+        misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
   held_.hold(arrival->header.slot, found_);
   pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), *arrival, std::move(*segments));
   return {};

@@ -120,9 +120,9 @@ class Consumer::Impl final : public detail::Keeper,
   std::optional<RingReader<MessageRecord>> reader_;
   Ringer ringer_;
   ReceivedSlabs slabs_;
-  std::vector<ReceivedSlab*> found_;           // those of the message that is being looked at
+  std::vector<ReceivedSlab*> found_;  // those of the message that is being looked at
   HeldSlots held_;
-  std::unique_ptr<Incoming::Impl> pending_;    // taken out of the ring, not yet in anybody's hand
+  std::unique_ptr<Incoming::Impl> pending_;  // taken out of the ring, not yet in anybody's hand
   bool armed_ = false;     // the intent to sleep stands although nobody sleeps: an epoll does
   bool gone_ = false;      // the producer died or hung up; what it published may still be there
   bool finished_ = false;  // the end was reached and told

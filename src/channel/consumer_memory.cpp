@@ -77,8 +77,7 @@ Result<int> Consumer::Impl::event_descriptor() {
   for (const int descriptor : {event_.get(), socket_.get(), pidfd_.get()}) {
     epoll_event interest{};
     interest.events = EPOLLIN;
-    if (descriptor >= 0 &&
-        ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
+    if (descriptor >= 0 && ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
       return fail_errno("epoll_ctl");
   }
   ring(event_.get());  // what is there already counts: the loop begins with a look

@@ -9,6 +9,7 @@
 
 #include "base/event.hpp"
 #include "base/memfd.hpp"
+#include "channel/access.hpp"
 #include "channel/metrics_page.hpp"
 
 namespace gantry {
@@ -112,11 +113,6 @@ void Doorman::accept_callers() {
     }
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
-    // The socket's mode admits nobody else but root; this holds where modes are not honoured.
-    if (identity->uid != ::geteuid() && identity->uid != 0) {
-      refuse(socket.get(), Code::permission_denied);
-      continue;
-    }
     callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}});
   }
 }
@@ -138,9 +134,19 @@ bool Doorman::answer(Caller& caller, Received& received) {
     return false;
   }
   if (packet.kind != PacketKind::hello || welcomed) return false;
+  // The socket's mode may admit fewer; this holds where modes are not honoured, too. Answered only
+  // now: a refusal before the caller spoke would be lost with the reset that its words then meet.
+  if (!admit_peer(caller.socket.get(), access_)) {
+    refuse(caller.socket.get(), Code::permission_denied);
+    return false;
+  }
   if (packet.purpose == Purpose::inspect) {
     const auto [status, fds] = household_.status();
     static_cast<void>(send_wire(caller.socket.get(), status, fds));
+    return false;
+  }
+  if (!is_same_token(access_, packet.token)) {
+    refuse(caller.socket.get(), Code::permission_denied);
     return false;
   }
   if (!household_.has_place()) {
@@ -172,8 +178,7 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   consumer->socket = std::move(caller.socket);
   Watched watched;
   watched.socket = consumer->socket.get();
-  if (consumer->pidfd)
-    watched.pidfd = Fd(::fcntl(consumer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
+  if (consumer->pidfd) watched.pidfd = Fd(::fcntl(consumer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
   GANTRY_ASSIGN(watched.consumer, household_.admit(std::move(consumer), std::move(caller.ring)));
   watched_.push_back(std::move(watched));
   return {};

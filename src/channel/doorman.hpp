@@ -37,7 +37,8 @@ class Household {
 /// completes the handshake holds one of few places for a limited time, and nobody else up.
 class Doorman {
  public:
-  Doorman(Household& household, int listener) : household_(household), listener_(listener) {}
+  Doorman(Household& household, int listener, Access access)
+      : household_(household), listener_(listener), access_(std::move(access)) {}
   ~Doorman() { stop(); }
   Doorman(const Doorman&) = delete;
   Doorman& operator=(const Doorman&) = delete;
@@ -72,6 +73,7 @@ class Doorman {
   MakerProcess maker_;
   Household& household_;
   int listener_;
+  Access access_;
   Fd wake_;  // rung to end the thread
   bool stopping_ = false;
   std::vector<Caller> callers_;

@@ -57,7 +57,8 @@ TEST_F(FanOut, EveryReaderGetsEveryMessageFromOneCopy) {
   for (const Mode mode : {Mode::whole, Mode::pipelined, Mode::streamed})
     for (const Bytes size : {Bytes{30}, Bytes{5000}, 2 * kMiB}) {
       const auto payload = pattern(size, size);
-      std::thread sender([&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = mode})); });
+      std::thread sender(
+          [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = mode})); });
       std::vector<std::thread> reading;
       for (Consumer& reader : readers)
         reading.emplace_back([&] {

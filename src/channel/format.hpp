@@ -17,9 +17,9 @@ inline constexpr std::uint64_t kRingMagic = 0x32474e4952544e47;      // "GNTRING
 inline constexpr std::uint64_t kConsumerMagic = 0x32534e4f43544e47;  // "GNTCONS2"
 inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
-/// Cells that a reader with `slots` credits uses, a power of two: at least twice as many, as so many
-/// small messages without a slot may be unread when all loans come; and no more, so that they stay
-/// in the nearest cache.
+/// Cells that a reader with `slots` credits uses, a power of two: at least twice as many, as so
+/// many small messages without a slot may be unread when all loans come; and no more, so that they
+/// stay in the nearest cache.
 [[nodiscard]] constexpr std::size_t cells_for(std::size_t slots) noexcept {
   return std::bit_ceil(2 * slots);
 }
@@ -109,8 +109,8 @@ inline constexpr std::uint64_t kTimedEvery = 8;
 // ---- progress of a landing message ---------------------------------------------------------
 
 /// How many bytes from the front have landed; with kAborted no more will. Written by the producer
-/// while its slot is lent; zero before the record is published. Pair [L]: the bytes before the word.
-/// Also half of a sleep handshake (sync/doorbell.hpp), hence seq_cst.
+/// while its slot is lent; zero before the record is published. Pair [L]: the bytes before the
+/// word. Also half of a sleep handshake (sync/doorbell.hpp), hence seq_cst.
 struct alignas(64) LandingWord {
   static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
   std::atomic<std::uint64_t> word{0};

@@ -257,10 +257,10 @@ class HostileProducer : public testing::Test {
   static MessageRecord record(std::uint32_t slab, std::uint16_t slot, Bytes offset, Bytes bytes,
                               std::uint8_t kind = 1, std::uint8_t count = 1) {
     MessageRecord made{};
-    made.header = {.number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = kind,
-                   .count = count};
-    const Place place{.offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0,
-                      .window_bytes = 0};
+    made.header = {
+        .number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = kind, .count = count};
+    const Place place{
+        .offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0, .window_bytes = 0};
     std::memcpy(made.body.data(), &place, sizeof place);
     return made;
   }
@@ -298,13 +298,19 @@ TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
 }
 
 TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
-  const std::vector<MessageRecord> records{record(1, 0, 0, 8193),    record(1, 0, 8192, 1),
-                                           record(1, 0, ~0ull, 2),   record(1, 0, 1, ~0ull),
-                                           record(1, 64, 0, 1),      record(1, kNoSlot, 0, 1),
+  const std::vector<MessageRecord> records{record(1, 0, 0, 8193),
+                                           record(1, 0, 8192, 1),
+                                           record(1, 0, ~0ull, 2),
+                                           record(1, 0, 1, ~0ull),
+                                           record(1, 64, 0, 1),
+                                           record(1, kNoSlot, 0, 1),
                                            record(0, kNoSlot, 0, 65, 0, 65),
-                                           record(1, 0, 0, 1, 3),    record(1, 0, 0, 1, 0x80),
-                                           record(1, 0, 0, 1, 0x21), record(1, 0, 0, 1, 0x31),
-                                           record(1, 0, 0, 1, 2),    record(1, 0, 0, 0, 2, 0),
+                                           record(1, 0, 0, 1, 3),
+                                           record(1, 0, 0, 1, 0x80),
+                                           record(1, 0, 0, 1, 0x21),
+                                           record(1, 0, 0, 1, 0x31),
+                                           record(1, 0, 0, 1, 2),
+                                           record(1, 0, 0, 0, 2, 0),
                                            record(1, 0, 0, 65 * 160, 2, 65)};
   for (const MessageRecord& bad : records) {
     ring_->ring[1].sequence = 0;

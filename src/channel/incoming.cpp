@@ -49,7 +49,8 @@ Bytes Incoming::Impl::landed() noexcept {
 
 Result<void> Incoming::Impl::await(Bytes bytes, Deadline deadline) {
   if (landed() < bytes && !aborted_)
-    GANTRY_TRY(consumer_->wait_for_landing(deadline, [&] { return landed() >= bytes || aborted_; }));
+    GANTRY_TRY(
+        consumer_->wait_for_landing(deadline, [&] { return landed() >= bytes || aborted_; }));
   if (landed_ >= bytes) return {};
   return fail(Code::aborted,
               fmt::format("channel '{}': the sender gave message {} up after {} of {} bytes",
@@ -92,10 +93,11 @@ Result<ConstByteSpan> Incoming::Impl::next(Deadline deadline) {
 
 Result<ConstByteSpan> Incoming::Impl::wait_for(Bytes bytes, Deadline deadline) {
   if (is_streamed() || segments_.size() != 1 || bytes > total_)
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': waiting for {} of {} bytes of a message that is {}",
-                            consumer_->name(), bytes, total_,
-                            is_streamed() ? "streamed" : "not long enough, or of several segments"));
+    return fail(
+        Code::invalid_argument,
+        fmt::format("channel '{}': waiting for {} of {} bytes of a message that is {}",
+                    consumer_->name(), bytes, total_,
+                    is_streamed() ? "streamed" : "not long enough, or of several segments"));
   GANTRY_TRY(await(bytes, deadline));
   return segments_.front().bytes.first(landed_);
 }

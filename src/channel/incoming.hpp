@@ -51,7 +51,7 @@ class Incoming::Impl {
   Bytes total_ = 0;
   Bytes landed_ = 0;
   bool aborted_ = false;
-  Bytes taken_ = 0;       // handed out by next()
+  Bytes taken_ = 0;          // handed out by next()
   std::size_t segment_ = 0;  // of taken_, and where in it
   Bytes in_segment_ = 0;
   std::optional<Bytes> into_from_;  // into() began at this byte
@@ -73,14 +73,16 @@ Result<void> Consumer::Impl::wait_for_landing(Deadline deadline, Ready ready) {
     if (broken_) return tl::unexpected(*broken_);
     if (gone_) return tl::unexpected(ending_error());
     disarm();
-    WaitPoint point{intents,
-                    {{event_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}},
-                    options_.interrupt_descriptor};
+    WaitPoint point{
+        intents,
+        {{event_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}},
+        options_.interrupt_descriptor};
     const Woken woken = wait_once(point, spin, deadline, ready);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));
     if (woken == Woken::timed_out)
-      return fail(Code::timed_out, fmt::format("channel '{}': the message did not land in time", name_));
+      return fail(Code::timed_out,
+                  fmt::format("channel '{}': the message did not land in time", name_));
     if (woken == Woken::look) examine_peer(point.descriptors);
   }
 }

@@ -21,13 +21,13 @@ struct Way {
   Mode mode;
   bool async;
 };
-const Way kWays[] = {{"synchronous", Mode::whole, false}, {"asynchronous", Mode::whole, true},
-                     {"pipelined", Mode::pipelined, false},
-                     {"pipelined_async", Mode::pipelined, true},
-                     {"streamed", Mode::streamed, false}, {"streamed_async", Mode::streamed, true},
-                     {"automatic", Mode::automatic, false}};
+const Way kWays[] = {
+    {"synchronous", Mode::whole, false},   {"asynchronous", Mode::whole, true},
+    {"pipelined", Mode::pipelined, false}, {"pipelined_async", Mode::pipelined, true},
+    {"streamed", Mode::streamed, false},   {"streamed_async", Mode::streamed, true},
+    {"automatic", Mode::automatic, false}};
 
-const Bytes kSizes[] = {0,      1,         64,         65,          4096,           16 * 1024 - 1,
+const Bytes kSizes[] = {0,      1,         64,       65,          4096, 16 * 1024 - 1,
                         65'536, 1'000'003, 3 * kMiB, 5 * kMiB + 1};
 
 class Modes : public testing::TestWithParam<Way> {
@@ -183,7 +183,7 @@ TEST_P(Modes, NothingStaysBehind) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Modes, testing::ValuesIn(kWays),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& way) { return std::string(way.param.name); });
 
 // ---- what only some of them do -------------------------------------------------------------
 
@@ -197,9 +197,8 @@ class Landing : public testing::Test {
 
 TEST_F(Landing, AByteMayBeWaitedFor) {
   const auto payload = pattern(2 * kMiB, 1);
-  std::thread sender([&] {
-    ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = Mode::pipelined}));
-  });
+  std::thread sender(
+      [&] { ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = Mode::pipelined})); });
   auto incoming = in_.receive_early(soon());
   ASSERT_TRUE(incoming);
   const auto half = incoming->wait_for(kMiB, soon());
@@ -273,7 +272,9 @@ TEST_F(Landing, AProducerThatEndsGivesUpWhatWaits) {
     held.push_back(*in_.receive(soon()));
   }
   ASSERT_TRUE(out_.send_async(payload));  // no credit for it, ever
-  { const Producer dropped = std::move(out_); }
+  {
+    const Producer dropped = std::move(out_);
+  }
   EXPECT_EQ(in_.receive(soon()).error().code, Code::peer_gone);
 }
 

@@ -7,9 +7,9 @@
 
 namespace gantry {
 
-// The far line of a cell first: the polled one is ours only for as long as it takes to fill it. Field
-// by field, out of registers: a header put together in memory and read back as a whole would wait
-// for its parts to leave the store buffer.
+// The far line of a cell first: the polled one is ours only for as long as it takes to fill it.
+// Field by field, out of registers: a header put together in memory and read back as a whole would
+// wait for its parts to leave the store buffer.
 
 inline void write_header(MessageRecord& record, const MessageHeader& header) noexcept {
   record.header.number = header.number;

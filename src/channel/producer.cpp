@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/event.hpp"
+#include "channel/access.hpp"
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
@@ -21,12 +22,13 @@ Result<void> check_options(std::string_view name, const ChannelOptions& options)
   if (options.slots == 0 || options.slots > kMaxSlots)
     return refuse(fmt::format("{} slots; 1 to {} are possible", options.slots, kMaxSlots));
   if (options.consumers == 0 || options.consumers > kMaxConsumers)
-    return refuse(fmt::format("{} consumers; 1 to {} are possible", options.consumers,
-                              kMaxConsumers));
+    return refuse(
+        fmt::format("{} consumers; 1 to {} are possible", options.consumers, kMaxConsumers));
   if (options.history > options.slots || options.history + options.slots > kMaxSlots)
-    return refuse(fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
-                              "and {} together",
-                              options.history, options.slots, kMaxSlots));
+    return refuse(
+        fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
+                    "and {} together",
+                    options.history, options.slots, kMaxSlots));
   return {};
 }
 
@@ -42,6 +44,7 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
   // NOLINTEND(performance-unnecessary-value-param)
   GANTRY_TRY(check_channel_name(name));
   GANTRY_TRY(check_options(name, options));
+  GANTRY_TRY(check_access(options.access));
   if (engine == nullptr)
     return fail(Code::invalid_argument, fmt::format("channel '{}': no engine given", name));
   auto pool = options.memory ? Result<Pool>(*options.memory) : own_pool(name, options.pool);
@@ -61,7 +64,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   name_ = name;
   options_ = options;
   opened_ns_ = monotonic_ns();
-  GANTRY_ASSIGN(options_.directory, channel_directory(options.directory));
+  GANTRY_ASSIGN(options_.directory, channel_directory(options.directory, options.access));
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
   counters_ = MetricsMaker::page(metrics_);
   GANTRY_ASSIGN(event_, make_event());
@@ -73,8 +76,9 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   readers_ = std::make_unique<Readership>(
       pool_, Readership::Limits{options.slots, options.consumers, options.history,
                                 options.bytes_in_flight});
-  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor));
-  doorman_.emplace(*this, claim_.listener());
+  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
+                                    file_access(options_.access)));
+  doorman_.emplace(*this, claim_.listener(), options_.access);
   GANTRY_TRY(doorman_->start());
   metrics_.meter()->opened();
   return {};
@@ -113,13 +117,13 @@ Result<void> Producer::Impl::close(Deadline deadline) {
 
 Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count) {
   if (count > options_.consumers)
-    return tl::unexpected(named({Code::invalid_argument,
-                                 fmt::format("waiting for {} consumers; it takes {}", count,
-                                             options_.consumers),
-                                 ""}));
+    return tl::unexpected(named(
+        {Code::invalid_argument,
+         fmt::format("waiting for {} consumers; it takes {}", count, options_.consumers), ""}));
   GANTRY_TRY(stay_in_order(deadline));
   Lock held = lock();
-  return wait_until(held, deadline, [this, count] { return readers_->count() >= count; }, Lost::is_fine);
+  return wait_until(
+      held, deadline, [this, count] { return readers_->count() >= count; }, Lost::is_fine);
 }
 
 // ---- the consumers, as the doorman tells ---------------------------------------------------
@@ -135,8 +139,7 @@ bool Producer::Impl::has_place() const {
 
 Result<unsigned> Producer::Impl::admit(std::unique_ptr<Attached> consumer, Region ring_memory) {
   const Lock held = lock();
-  GANTRY_ASSIGN(const unsigned index,
-                readers_->admit(std::move(consumer), std::move(ring_memory)));
+  GANTRY_ASSIGN(const unsigned index, readers_->admit(std::move(consumer), std::move(ring_memory)));
   metrics_.meter()->connected();
   ring(event_.get());  // whoever waits looks at the readers
   return index;

@@ -163,7 +163,8 @@ Outcome Producer::Impl::outcome(Ticket ticket) const noexcept {
 }
 
 Result<void> Producer::Impl::wait(Ticket ticket, Deadline deadline) {
-  if (!queue_) return fail(Code::invalid_argument, fmt::format("channel '{}': no such ticket", name_));
+  if (!queue_)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': no such ticket", name_));
   return queue_->wait(ticket, deadline, options_.interrupt_descriptor);
 }
 

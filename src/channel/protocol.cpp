@@ -37,9 +37,11 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
   if (received.packet.kind == PacketKind::refused) {
     const Code code = static_cast<Code>(received.packet.reason);
     if (code == Code::already_exists)
-      return fail(code, "the channel has a consumer already", "a channel has one consumer");
+      return fail(code, "the channel has all the consumers that it takes",
+                  "raise ChannelOptions::consumers of its producer");
     return fail(Code::permission_denied, "the producer refuses this process",
-                "run both as the same user");
+                "run both as the same user, or list it in ChannelOptions::access; tokens must be "
+                "the same");
   }
   if (received.packet.kind != kind || received.fds.size() != fds)
     return fail(Code::peer_misbehaved, "the other process broke the order of the handshake");

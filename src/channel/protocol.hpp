@@ -1,5 +1,6 @@
 #pragma once  // channel/protocol.hpp: the packets over a channel's socket. docs/formats/channel.md
 
+#include <array>
 #include <gantry/types.hpp>
 
 #include "base/socket.hpp"
@@ -25,6 +26,9 @@ enum class PacketKind : std::uint32_t {
 };
 enum class Purpose : std::uint32_t { join = 1, inspect };
 
+inline constexpr std::size_t kTokenBytes = 64;
+using WireToken = std::array<std::byte, kTokenBytes>;
+
 /// Every packet has this one shape; which fields count, the kind says.
 struct WirePacket {
   static constexpr std::uint64_t kMagic = 0x3154454b4b415047;  // "GPAKKET1"
@@ -41,8 +45,9 @@ struct WirePacket {
   std::uint32_t held = 0;     // status: credits out. join: SlowReader
   std::uint64_t age_ns = 0;   // status: since the channel was opened
   std::uint64_t reserved = 0;
+  WireToken token{};  // hello, padded with zeros
 };
-static_assert(sizeof(WirePacket) == 64);
+static_assert(sizeof(WirePacket) == 128);
 
 [[nodiscard]] Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds = {});
 

@@ -41,9 +41,8 @@ bool Readership::has_place() const noexcept {
 }
 
 Reader* Readership::find(unsigned index) const noexcept {
-  const auto found = std::find_if(readers_.begin(), readers_.end(), [index](const auto& reader) {
-    return reader->index() == index;
-  });
+  const auto found = std::find_if(readers_.begin(), readers_.end(),
+                                  [index](const auto& reader) { return reader->index() == index; });
   return found == readers_.end() ? nullptr : found->get();
 }
 
@@ -59,7 +58,8 @@ Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region pa
   while (find(index) != nullptr) ++index;
   const int socket = attached->socket.get();
   GANTRY_TRY(slabs_.introduce(socket));
-  auto reader = std::make_unique<Reader>(index, std::move(attached), std::move(page), limits_.slots);
+  auto reader =
+      std::make_unique<Reader>(index, std::move(attached), std::move(page), limits_.slots);
   hand_over_kept(*reader);
   if (ended_) reader->end_stream();
   readers_.push_back(std::move(reader));
@@ -92,9 +92,8 @@ void Readership::hand_over_kept(Reader& reader) {
 }
 
 void Readership::left(unsigned index, bool died) {
-  const auto found = std::find_if(readers_.begin(), readers_.end(), [index](const auto& reader) {
-    return reader->index() == index;
-  });
+  const auto found = std::find_if(readers_.begin(), readers_.end(),
+                                  [index](const auto& reader) { return reader->index() == index; });
   if (found == readers_.end()) return;
   std::unique_ptr<Reader> reader = std::move(*found);
   readers_.erase(found);
@@ -132,9 +131,8 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
     }
   if (reader->holds() == 0) return;
   Departed departed;
-  for_each_bit(reader->holds(), [&](std::size_t slot) {
-    departed.memory.emplace_back(slot, slots_[slot].share());
-  });
+  for_each_bit(reader->holds(),
+               [&](std::size_t slot) { departed.memory.emplace_back(slot, slots_[slot].share()); });
   departed.reader = std::move(reader);
   departed_.push_back(std::move(departed));
 }
@@ -152,8 +150,8 @@ void Readership::forget_departed() noexcept {
 
 void Readership::find_only() noexcept {
   Reader* const reader = readers_.size() == 1 ? readers_.front().get() : nullptr;
-  const bool is_plain = reader != nullptr && !reader->is_cut && reader->blocks() &&
-                        limits_.history == 0;
+  const bool is_plain =
+      reader != nullptr && !reader->is_cut && reader->blocks() && limits_.history == 0;
   only_ = is_plain ? reader : nullptr;
 }
 
@@ -230,8 +228,8 @@ void Readership::release(Slot& slot) noexcept {
 Result<void> Readership::announce(std::uint32_t slab) {
   GANTRY_ASSIGN(const std::vector<int> deaf, slabs_.announce(slab, sockets()));
   for (const auto& reader : readers_)
-    if (!reader->is_cut && std::find(deaf.begin(), deaf.end(), reader->attached().socket.get()) !=
-                               deaf.end())
+    if (!reader->is_cut &&
+        std::find(deaf.begin(), deaf.end(), reader->attached().socket.get()) != deaf.end())
       cut(*reader, Code::peer_gone,
           fmt::format("the consumer (process {}) cannot be told of new memory",
                       reader->attached().pid));

@@ -1,4 +1,5 @@
-#pragma once  // channel/readership.hpp: all readers of a channel, what they may get and what they hold.
+#pragma once  // channel/readership.hpp: all readers of a channel, what they may get and what they
+              // hold.
 
 #include <deque>
 #include <mutex>

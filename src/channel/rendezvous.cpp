@@ -76,7 +76,8 @@ Error producer_is_missing(const std::string& name) {
 
 }  // namespace
 
-Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt) {
+Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt,
+                          const FileAccess& access) {
   Claim claim;
   claim.directory_ = directory;
   claim.file_ = name + kSocketSuffix;
@@ -88,7 +89,8 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   const std::string fresh_path = directory + "/" + fresh;
   const std::string path = directory + "/" + claim.file_;
   ::unlink(fresh_path.c_str());  // of a process with our number that died at just this point
-  auto listener = listen_at(directory, fresh);
+  auto listener = listen_at(directory, fresh, access);
+  if (!listener) ::unlink(fresh_path.c_str());
   if (!listener && listener.error().hint.empty())
     listener.error().hint = "set GANTRY_DIR to a directory you can write to";
   GANTRY_ASSIGN(claim.listener_, std::move(listener));

@@ -7,6 +7,7 @@
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/result.hpp"
+#include "base/socket.hpp"
 
 namespace gantry {
 
@@ -26,7 +27,7 @@ class Claim {
   /// Errors: `already_exists` when a live producer has the name; `timed_out` when another process
   /// stays inside the directory's lock; `interrupted` when `interrupt` becomes readable meanwhile.
   [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name,
-                                          int interrupt = -1);
+                                          int interrupt = -1, const FileAccess& access = {});
 
   Claim() noexcept = default;
   Claim(Claim&&) noexcept = default;

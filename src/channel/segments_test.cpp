@@ -170,7 +170,8 @@ TEST_F(Forwarding, SmallAndStreamedMessagesAreCopied) {
   ASSERT_TRUE(onward_.send(std::move(small), {.deadline = soon()}));
   EXPECT_TRUE(same(last_.receive(soon())->bytes(), pattern(20, 1)));
   const auto large = pattern(kMiB, 2);
-  std::thread sender([&] { ASSERT_TRUE(out_.send(large, {.deadline = soon(), .mode = Mode::streamed})); });
+  std::thread sender(
+      [&] { ASSERT_TRUE(out_.send(large, {.deadline = soon(), .mode = Mode::streamed})); });
   Draft streamed;
   streamed.forward(*in_.receive(soon()));
   sender.join();
@@ -183,7 +184,9 @@ TEST_F(Forwarding, ItStaysReadableWhenItsSenderIsGone) {
   Draft draft;
   draft.forward(*in_.receive(soon()));
   ASSERT_TRUE(onward_.send(std::move(draft), {.deadline = soon()}));
-  { const Producer dropped = std::move(out_); }
+  {
+    const Producer dropped = std::move(out_);
+  }
   const auto message = last_.receive(soon());
   ASSERT_TRUE(message) << message.error().message;
   EXPECT_TRUE(same(message->bytes(), pattern(100'000, 1)));

@@ -50,8 +50,8 @@ Result<Ticket> SendQueue::push(SendJob job) {
     ticket = given_.load(std::memory_order_relaxed) + 1;
     given_.store(ticket, std::memory_order_relaxed);
   }
-  pushed_.fetch_add(1, std::memory_order_seq_cst);                           // I2 [S]
-  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);          // I2 [S]
+  pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I2 [S]
+  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I2 [S]
   if (thread_.joinable()) return Ticket{ticket};
   try {
     start();
@@ -83,9 +83,9 @@ void SendQueue::serve() {
     if (is_stopping()) return;
     const auto news = [&] { return pushed_.load(std::memory_order_seq_cst) != seen; };
     if (poll_for(spin_, Deadline::never(), news)) continue;
-    sleeps_.store(true, std::memory_order_seq_cst);      // I2 [S]
-    if (!news()) futex_wait(pushed_, seen);              // I2 [S]
-    sleeps_.store(false, std::memory_order_relaxed);     // one wake too many harms nobody
+    sleeps_.store(true, std::memory_order_seq_cst);   // I2 [S]
+    if (!news()) futex_wait(pushed_, seen);           // I2 [S]
+    sleeps_.store(false, std::memory_order_relaxed);  // one wake too many harms nobody
   }
 }
 
@@ -97,8 +97,8 @@ void SendQueue::retire(Result<void> result) {
     failures_[ticket] = std::move(result).error();
     if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
   }
-  ended_.store(ticket, std::memory_order_seq_cst);                                  // I1 [E] [W]
-  if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());               // [W]
+  ended_.store(ticket, std::memory_order_seq_cst);                     // I1 [E] [W]
+  if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());  // [W]
 }
 
 Outcome SendQueue::outcome(Ticket ticket) const noexcept {
@@ -132,8 +132,7 @@ Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int in
   watched_.store(true, std::memory_order_seq_cst);  // [W]
   Result<void> result;
   while (!over() && result) {
-    std::array<pollfd, 2> entries{pollfd{retired_.get(), POLLIN, 0},
-                                  pollfd{interrupt, POLLIN, 0}};
+    std::array<pollfd, 2> entries{pollfd{retired_.get(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
     const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
     if (count > 0 && entries[1].revents != 0)
       result = fail(Code::interrupted, "interrupted while a message was being sent");

@@ -1,4 +1,5 @@
-#pragma once  // channel/send_queue.hpp: messages that are sent behind their caller's back, in order.
+#pragma once  // channel/send_queue.hpp: messages that are sent behind their caller's back, in
+              // order.
 
 #include <deque>
 #include <functional>
@@ -69,11 +70,11 @@ class SendQueue {
   std::atomic<std::uint64_t> given_{0};
   std::atomic<std::uint64_t> ended_{0};
   std::atomic<bool> stopping_{false};
-  std::atomic<std::uint32_t> pushed_{0};   // the word that the thread sleeps on
-  std::atomic<bool> sleeps_{false};        // [S]
-  std::atomic<bool> watched_{false};       // somebody waits on retired_
-  Fd retired_;                             // rung when a job ends and somebody waits
-  mutable std::mutex mutex_;               // guards the two below
+  std::atomic<std::uint32_t> pushed_{0};  // the word that the thread sleeps on
+  std::atomic<bool> sleeps_{false};       // [S]
+  std::atomic<bool> watched_{false};      // somebody waits on retired_
+  Fd retired_;                            // rung when a job ends and somebody waits
+  mutable std::mutex mutex_;              // guards the two below
   std::deque<SendJob> jobs_;
   std::map<std::uint64_t, Error> failures_;
   std::thread thread_;

@@ -53,8 +53,8 @@ Result<void> Producer::Impl::Transmission::run() {
 Result<void> Producer::Impl::Transmission::look_at_parts() {
   if (parts_.size() > kMaxSegments)
     return tl::unexpected(producer_.named(
-        {Code::too_large, fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments),
-         ""}));
+        {Code::too_large,
+         fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments), ""}));
   for (Draft::Part& part : parts_) {
     if (part.forwarded && !lying_of(part)) part.copied = part.bytes;  // private to this process
     if (part.moved && !producer_.pool_.owns(part.block))
@@ -82,7 +82,8 @@ Mode Producer::Impl::Transmission::choose_mode() const noexcept {
 
 void Producer::Impl::Transmission::choose_chunks() noexcept {
   if (mode_ == Mode::whole) return;
-  chunk_bytes_ = std::clamp(std::bit_floor(total_ / kChunksAMessage), kSmallestChunk, kLargestChunk);
+  chunk_bytes_ =
+      std::clamp(std::bit_floor(total_ / kChunksAMessage), kSmallestChunk, kLargestChunk);
   if (mode_ == Mode::streamed)
     window_bytes_ = std::min(kWindowChunks * chunk_bytes_, round_up(total_, chunk_bytes_));
 }

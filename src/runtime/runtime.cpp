@@ -15,7 +15,8 @@ struct Runtime::Impl {
 
   // Looked at when a channel is opened, so that an unsafe folder does not hide the engines.
   [[nodiscard]] Result<std::string> directory_for(const ChannelOptions& options) const {
-    return channel_directory(options.directory.empty() ? directory : options.directory);
+    return channel_directory(options.directory.empty() ? directory : options.directory,
+                             options.access);
   }
 };
 
