@@ -9,7 +9,9 @@
 
 #include "base/event.hpp"
 #include "base/memfd.hpp"
+#include "base/clock.hpp"
 #include "channel/metrics_page.hpp"
+#include "channel/status_wire.hpp"
 
 namespace gantry {
 namespace {
@@ -139,8 +141,7 @@ bool Doorman::answer(Caller& caller, Received& received) {
   }
   if (packet.kind != PacketKind::hello || welcomed) return false;
   if (packet.purpose == Purpose::inspect) {
-    const auto [status, fds] = household_.status();
-    static_cast<void>(send_wire(caller.socket.get(), status, fds));
+    static_cast<void>(send_status(caller.socket.get(), household_.status()));
     return false;
   }
   if (!household_.has_place()) {
@@ -168,6 +169,8 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   GANTRY_ASSIGN(auto consumer, examine(received));
   consumer->pid = caller.identity.pid;
+  consumer->uid = caller.identity.uid;
+  consumer->joined_ns = monotonic_ns();
   consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
   consumer->socket = std::move(caller.socket);
   Watched watched;
