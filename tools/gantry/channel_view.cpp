@@ -150,6 +150,16 @@ std::string path_text(const ChannelStatus& channel) {
                      to_string(channel.path.engine));
 }
 
+std::string copies_text(const MetricsReport& report) {
+  std::string text;
+  for (std::size_t i = 0; i < kCopyEngines; ++i)
+    if (report.copies[i] != 0)
+      text +=
+          fmt::format("{}{} by {} ({})", text.empty() ? "" : ", ", format_count(report.copies[i]),
+                      to_string(static_cast<CopyEngine>(i)), format_bytes(report.copied_bytes[i]));
+  return text.empty() ? "none" : text;
+}
+
 std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all) {
   using enum Table::Align;
   Table table({{"CHANNEL", left},

@@ -17,6 +17,8 @@ namespace gantry::cli {
 [[nodiscard]] std::string consumers_text(const ChannelStatus& channel);
 /// "1.2 MiB pipelined by thread"; "-" before the first.
 [[nodiscard]] std::string path_text(const ChannelStatus& channel);
+/// "12 by thread (12 MiB), 3 by inline (120 B)"
+[[nodiscard]] std::string copies_text(const MetricsReport& report);
 /// The consumers of `channels`, a line each; those of channels with one only when `all`.
 [[nodiscard]] std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all);
 /// Who holds which messages, a line each.

@@ -80,13 +80,17 @@ std::string channels_table(const std::vector<ChannelStatus>& channels) {
   return table.text();
 }
 
-// Why the engine goes the way it goes.
+// Who copied, and why the engine goes the way it goes.
 std::string reasons_text(const std::vector<ChannelStatus>& channels) {
   std::string text;
-  for (const ChannelStatus& channel : channels)
+  for (const ChannelStatus& channel : channels) {
+    if (!channel.answered) continue;
+    text += fmt::format("\n{}: {} engine; copies: {}\n", printable(channel.name),
+                        printable(channel.engine), copies_text(channel.producer));
     if (channel.path.bytes != 0)
-      text += fmt::format("\n{}: {} engine, {}\n{}", printable(channel.name),
-                          printable(channel.engine), path_text(channel), channel.path.why);
+      text += fmt::format("  the newest: {}, in moves of {}: {}", path_text(channel),
+                          format_bytes(channel.path.moved), channel.path.why);
+  }
   return text;
 }
 
