@@ -189,7 +189,7 @@ class TerminalTop : public Watch {
  protected:
   void SetUp() override {
     const Command command = gantry({"top", "--interval", "30"});
-    const winsize window{.ws_row = 10, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+    const winsize window{.ws_row = 10, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
     int slave = -1;
     ASSERT_EQ(::openpty(&master_, &slave, nullptr, nullptr, &window), 0);
     ASSERT_EQ(::tcgetattr(slave, &before_), 0);
