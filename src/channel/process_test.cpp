@@ -224,7 +224,8 @@ TEST_F(Processes, AStoppedConsumerIsToldFromADeadOne) {
   const auto later = list_channels(directory_.path())->at(0);
   EXPECT_GT(later.consumers[0].idle, stopped.consumers[0].idle) << "shown by age";
   child.end(SIGKILL);
-  while (!list_channels(directory_.path())->at(0).consumers.empty()) continue;
+  const Deadline end = soon();
+  while (!list_channels(directory_.path())->at(0).consumers.empty()) ASSERT_FALSE(end.passed());
 }
 
 TEST_F(Processes, AStoppedProducerIsListedWithoutItsAnswer) {

@@ -190,8 +190,10 @@ TEST_F(Status, WhoLeftWithMessagesInHandIsNamed) {
     send(kMiB);
     kept = *in.receive(soon());
   }
-  while (look().departed.empty()) continue;  // the doorman sees it leave
+  const Deadline end = soon();
+  while (look().departed.empty() && !end.passed()) continue;  // the doorman sees it leave
   const ChannelStatus status = look();
+  ASSERT_EQ(status.departed.size(), 1u);
   EXPECT_EQ(status.departed[0].pid, ::getpid());
   EXPECT_EQ(status.departed[0].messages, 1u);
   EXPECT_EQ(status.departed[0].bytes, kMiB);
