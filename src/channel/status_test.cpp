@@ -208,6 +208,8 @@ TEST_F(Status, IdleIsSinceTheLastMessageWasTaken) {
   Consumer in = join();
   for (const Bytes size : {Bytes{8}, Bytes{8}, Bytes{1000}}) {  // the second small one is not timed
     send(size);
+    // Long enough to tell this message from the one before.
+    while (look().consumers[0].idle < std::chrono::milliseconds(5)) continue;
     const auto before = std::chrono::steady_clock::now();
     ASSERT_TRUE(in.receive(soon()));
     const auto idle = look().consumers[0].idle;

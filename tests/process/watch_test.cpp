@@ -1,4 +1,5 @@
 // `gantry ls` and `gantry top` as a person or a script meets them: who is stuck, what moves.
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -217,6 +218,8 @@ class TerminalTop : public Watch {
   void read_until(std::string_view text) {
     while (seen_.find(text) == std::string::npos) {
       std::array<char, 4096> bytes{};
+      pollfd entry{master_, POLLIN, 0};
+      ASSERT_EQ(::poll(&entry, 1, 60'000), 1) << "nothing more comes: " << seen_;
       const ssize_t got = ::read(master_, bytes.data(), bytes.size());
       ASSERT_GT(got, 0) << seen_;
       seen_.append(bytes.data(), static_cast<std::size_t>(got));
