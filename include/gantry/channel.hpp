@@ -11,6 +11,9 @@
 
 namespace gantry {
 
+struct ChannelExplanation;   // <gantry/status.hpp>, as is everything about looking at channels
+struct ConsumerExplanation;
+
 // ---- where channels live -------------------------------------------------------------------
 
 /// The folder in which channels are found: `given` if not empty, else $GANTRY_DIR, else
@@ -41,7 +44,10 @@ struct MetricsReport {
   /// Receiving end: from the later of "published" and "asked for" to "in hand, whole".
   std::uint64_t handoff_p50_ns = 0;
   std::uint64_t handoff_p99_ns = 0;
+  std::uint64_t handoff_p999_ns = 0;
   std::uint64_t handoff_total_ns = 0;
+  /// Receiving end: since it last took a message (of small ones, asked for it); 0: it took none.
+  std::uint64_t idle_ns = 0;
 };
 
 class Meter;  // the writing side; private
@@ -222,6 +228,10 @@ class Producer {
 
   [[nodiscard]] MetricsReport metrics() const;
 
+  /// What would be done with a payload of so many bytes and why, and how the channel stands: who
+  /// reads, who holds what, who holds whom up. Any thread; takes microseconds.
+  [[nodiscard]] ChannelExplanation explain(Bytes payload = Bytes{1} << 20) const;
+
   class Impl;
 
  private:
@@ -311,6 +321,9 @@ class Consumer {
 
   [[nodiscard]] MetricsReport metrics() const;
 
+  /// How this end stands: what waits for it, what it holds and since when, what its producer does.
+  [[nodiscard]] ConsumerExplanation explain() const;
+
   class Impl;
 
  private:
@@ -318,27 +331,7 @@ class Consumer {
   std::shared_ptr<Impl> impl_;
 };
 
-// ---- looking at channels from outside ------------------------------------------------------
-
-/// What a channel says of itself to `gantry ls`.
-struct ChannelStatus {
-  std::string name;
-  int producer_pid = 0;
-  int consumer_pid = 0;     ///< 0: none has joined.
-  unsigned slots = 0;       ///< Credits in all.
-  unsigned slots_held = 0;  ///< Of these, published and not yet released.
-  std::uint64_t slab_bytes = 0;
-  std::chrono::nanoseconds age{};
-  MetricsReport producer;
-  MetricsReport consumer;
-};
-
 /// Folders below the channel directory that belong to one running pipeline begin like this.
 inline constexpr std::string_view kRunPrefix = "run-";
-
-/// Every live channel below `directory`, those of running pipelines too (as "run-…/name").
-/// Removes sockets whose producer is gone. Channels that do not answer within a second are
-/// listed with their name alone.
-[[nodiscard]] Result<std::vector<ChannelStatus>> list_channels(std::string_view directory);
 
 }  // namespace gantry

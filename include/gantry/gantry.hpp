@@ -6,4 +6,5 @@
 #include <gantry/policy.hpp>
 #include <gantry/registrars.hpp>
 #include <gantry/runtime.hpp>
+#include <gantry/status.hpp>
 #include <gantry/types.hpp>

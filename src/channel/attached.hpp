@@ -18,6 +18,8 @@ struct Attached {
   Region memory;
   Metrics metrics;
   pid_t pid = 0;
+  uid_t uid = 0;
+  std::uint64_t joined_ns = 0;  // monotonic
   SlowReader policy = SlowReader::block;
   unsigned depth = 0;  // 0: as the policy has it
   Ringer ringer;

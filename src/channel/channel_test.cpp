@@ -298,14 +298,15 @@ TEST_F(Channel, IsListedWithItsNumbers) {
   const ChannelStatus& frames = listed->at(0);
   EXPECT_EQ(frames.name, "frames");
   EXPECT_EQ(frames.producer_pid, ::getpid());
-  EXPECT_EQ(frames.consumer_pid, ::getpid());
+  ASSERT_EQ(frames.consumers.size(), 1u);
+  EXPECT_EQ(frames.consumers[0].pid, ::getpid());
   EXPECT_EQ(frames.slots, 8u);
   EXPECT_EQ(frames.slots_held, 2u);
   EXPECT_EQ(frames.producer.messages, 2u);
-  EXPECT_EQ(frames.consumer.messages, 1u);
-  EXPECT_EQ(frames.consumer.bytes, 100'000u);
+  EXPECT_EQ(frames.consumers[0].metrics.messages, 1u);
+  EXPECT_EQ(frames.consumers[0].metrics.bytes, 100'000u);
   EXPECT_EQ(listed->at(1).name, "lonely");
-  EXPECT_EQ(listed->at(1).consumer_pid, 0);
+  EXPECT_TRUE(listed->at(1).consumers.empty());
 }
 
 TEST_F(Channel, ListingMakesNoDirectory) {

@@ -209,7 +209,7 @@ Error Consumer::Impl::misbehaved(std::string_view what) {
 // written costs as much again.
 Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
   auto message = copy_small();
-  if (message) note_arrival(message->info(), message->bytes().size(), asked, waited);
+  if (message) note_arrival(message->info(), message->bytes().size(), asked, waited, false);
   return message;
 }
 
@@ -251,7 +251,9 @@ Result<void> Consumer::Impl::take_next() {
   if (held_.is_held(arrival->header.slot))
     return tl::unexpected(
         misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
-  held_.hold(arrival->header.slot, found_);
+  Bytes bytes = 0;
+  for (const Segment& segment : *segments) bytes += segment.bytes.size();
+  held_.hold(arrival->header.slot, found_, arrival->header.number, bytes, arrival->header.ticks);
   pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), *arrival, std::move(*segments));
   return {};
 }
@@ -274,11 +276,12 @@ void Consumer::Impl::report_taken() noexcept {
 }
 
 void Consumer::Impl::note_arrival(const MessageInfo& info, Bytes bytes, std::uint64_t asked,
-                                  bool waited) noexcept {
+                                  bool waited, bool slept) noexcept {
   last_bytes_ = bytes;
   counters_->message(bytes);
-  if (info.sent_ticks == 0) return;
+  if (info.sent_ticks == 0) return counters_->last_ticks.set(slept ? read_ticks() : asked);
   const std::uint64_t now = read_ticks();
+  counters_->last_ticks.set(now);
   const std::uint64_t weight = bytes <= Message::kInlineBytes ? kTimedEvery : 1;
   counters_->handoff(now - std::min(now, std::max(asked, info.sent_ticks)), weight);
   if (waited) metrics_.meter()->waited((now - std::min(now, asked)) * weight);

@@ -29,6 +29,7 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<int> event_descriptor();
   void leave() noexcept;  ///< The producer sees the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
+  [[nodiscard]] ConsumerExplanation explain() const;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// For an end that takes this one's place: it counts in a page of its own.
   [[nodiscard]] ChannelOptions options_for_successor() const {
@@ -90,8 +91,9 @@ class Consumer::Impl final : public detail::Keeper,
   Result<Message> hand_out(std::uint64_t asked);
   Result<std::vector<Segment>> find_segments(const Arrival& arrival);
   Result<ConstByteSpan> find_bytes(std::uint32_t number, Bytes offset, Bytes bytes);
-  void note_arrival(const MessageInfo& info, Bytes bytes, std::uint64_t asked,
-                    bool waited) noexcept;
+  /// `slept` false: it came within microseconds of `asked`.
+  void note_arrival(const MessageInfo& info, Bytes bytes, std::uint64_t asked, bool waited,
+                    bool slept = true) noexcept;
   void report_taken() noexcept;
   void examine_peer(std::span<const pollfd> events);
   Error ending_error();

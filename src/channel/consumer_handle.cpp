@@ -1,3 +1,5 @@
+#include <gantry/status.hpp>
+
 #include "channel/incoming.hpp"
 
 // The consumer as its users see it.
@@ -51,6 +53,9 @@ Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadl
 
 MetricsReport Consumer::metrics() const {
   return impl_->metrics();
+}
+ConsumerExplanation Consumer::explain() const {
+  return impl_->explain();
 }
 
 }  // namespace gantry

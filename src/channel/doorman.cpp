@@ -7,10 +7,12 @@
 #include <atomic>
 #include <system_error>
 
+#include "base/clock.hpp"
 #include "base/event.hpp"
 #include "base/memfd.hpp"
 #include "channel/access.hpp"
 #include "channel/metrics_page.hpp"
+#include "channel/status_wire.hpp"
 
 namespace gantry {
 namespace {
@@ -141,8 +143,7 @@ bool Doorman::answer(Caller& caller, Received& received) {
     return false;
   }
   if (packet.purpose == Purpose::inspect) {
-    const auto [status, fds] = household_.status();
-    static_cast<void>(send_wire(caller.socket.get(), status, fds));
+    static_cast<void>(send_status(caller.socket.get(), household_.status()));
     return false;
   }
   if (!is_same_token(access_, packet.token)) {
@@ -174,6 +175,8 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   GANTRY_ASSIGN(auto consumer, examine(received));
   consumer->pid = caller.identity.pid;
+  consumer->uid = caller.identity.uid;
+  consumer->joined_ns = monotonic_ns();
   consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
   consumer->socket = std::move(caller.socket);
   Watched watched;

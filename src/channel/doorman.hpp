@@ -29,8 +29,8 @@ class Household {
   virtual void consumer_left(unsigned consumer, bool died) = 0;
   /// The process of one that had hung up has died.
   virtual void departed_died() = 0;
-  /// Answers `gantry ls`: the packet, and the descriptors that go with it.
-  [[nodiscard]] virtual std::pair<WirePacket, std::vector<int>> status() const = 0;
+  /// Answers `gantry ls`: see encode_status().
+  [[nodiscard]] virtual std::vector<std::byte> status() const = 0;
 };
 
 /// One thread for one channel, asleep but when somebody knocks, leaves or dies. A caller who never

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <gantry/status.hpp>
 #include <optional>
 #include <vector>
 
@@ -17,9 +18,13 @@ class HeldSlots {
   [[nodiscard]] bool is_held(std::size_t slot) const noexcept {
     return slots_[slot].held.load(std::memory_order_acquire);  // [H]
   }
-  /// The slabs stay mapped until drop().
-  void hold(std::size_t slot, std::span<ReceivedSlab* const> slabs) {
+  /// The slabs stay mapped until drop(). `number`, `bytes` and `ticks` are the message's.
+  void hold(std::size_t slot, std::span<ReceivedSlab* const> slabs, std::uint64_t number,
+            Bytes bytes, std::uint64_t ticks) {
     Slot& one = slots_[slot];
+    one.number = number;
+    one.bytes = bytes;
+    one.ticks = ticks;
     one.slabs.assign(slabs.begin(), slabs.end());
     for (ReceivedSlab* slab : one.slabs)
       slab->held.fetch_add(1, std::memory_order_relaxed);  // [U] this thread alone adds and unmaps
@@ -31,6 +36,8 @@ class HeldSlots {
       slab->held.fetch_sub(1, std::memory_order_release);  // [U] all reads of it are over
     one.held.store(false, std::memory_order_release);      // [H]
   }
+  /// What is held now, the oldest first. The receiving thread.
+  [[nodiscard]] std::vector<HeldSlot> list(double ns_per_tick) const;
   /// Of bytes in a held slot.
   [[nodiscard]] std::optional<detail::Lying> where(std::size_t slot, ConstByteSpan bytes) const {
     for (const ReceivedSlab* slab : slots_[slot].slabs) {
@@ -44,6 +51,9 @@ class HeldSlots {
  private:
   struct Slot {
     std::atomic<bool> held{false};
+    std::uint64_t number = 0;  // this and the next two: for people, by the receiving thread
+    Bytes bytes = 0;
+    std::uint64_t ticks = 0;
     std::vector<ReceivedSlab*> slabs;
   };
   std::array<Slot, kMaxSlots> slots_;

@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -81,13 +82,9 @@ Metrics::~Metrics() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-MetricsReport Metrics::report() const {
+MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) {
   MetricsReport report;
-  if (meter_ == nullptr) return report;
-  const MetricsPage& page = page_of(meter_);
-  const ClockPair start = page.start;  // ours now: nobody moves it while we measure from it
-  const double scale = ns_per_tick(start);
-  const auto ns = [scale](double ticks) { return whole(ticks * scale); };
+  const auto ns = [ns_per_tick](double ticks) { return whole(ticks * ns_per_tick); };
   report.opened = page.opened.get() != 0;
   report.connected = page.connected.get() != 0;
   report.messages = page.messages.get();
@@ -101,8 +98,20 @@ MetricsReport Metrics::report() const {
   report.wait_ns = ns(static_cast<double>(page.wait_ticks.get()));
   report.handoff_p50_ns = ns(page.handoff_times.quantile(0.50));
   report.handoff_p99_ns = ns(page.handoff_times.quantile(0.99));
+  report.handoff_p999_ns = ns(page.handoff_times.quantile(0.999));
   report.handoff_total_ns = ns(static_cast<double>(page.handoff_ticks.get()));
+  const std::uint64_t last = page.last_ticks.get();
+  const std::uint64_t now = read_ticks();
+  if (last != 0)
+    report.idle_ns = std::max<std::uint64_t>(ns(static_cast<double>(now - std::min(now, last))), 1);
   return report;
+}
+
+MetricsReport Metrics::report() const {
+  if (meter_ == nullptr) return {};
+  const MetricsPage& page = page_of(meter_);
+  const ClockPair start = page.start;  // ours now: nobody moves it while we measure from it
+  return MetricsMaker::report(page, ns_per_tick(start));
 }
 
 std::uint64_t Meter::ticks() noexcept {

@@ -12,7 +12,7 @@ namespace gantry {
 
 /// Written by one end, read by anyone it was handed to. Display only: nothing is decided by it.
 struct MetricsPage {
-  static constexpr std::uint64_t kMagic = 0x32525445'4d544e47;  // "GNTMETR2"
+  static constexpr std::uint64_t kMagic = 0x33525445'4d544e47;  // "GNTMETR3"
 
   std::uint64_t magic;
   ClockPair start;  // for turning ticks into nanoseconds
@@ -20,6 +20,7 @@ struct MetricsPage {
   Counter connected;
   Counter messages;
   Counter bytes;
+  Counter last_ticks;  // when the newest message was taken, or asked for; 0: none was
   std::array<Counter, kCopyEngines> copies;
   std::array<Counter, kCopyEngines> copied_bytes;
   Counter copy_ticks;
@@ -54,6 +55,9 @@ class MetricsMaker {
  public:
   /// A page of the calling end's own: nobody else can ever write it.
   [[nodiscard]] static Result<Metrics> make_own();
+  /// Of a page that may be another process's: what it holds at this moment, nonsense as 0.
+  /// `ns_per_tick`: this machine's; the page's own word for it is not taken.
+  [[nodiscard]] static MetricsReport report(const MetricsPage& page, double ns_per_tick);
   [[nodiscard]] static MetricsPage* page(const Metrics& metrics) noexcept {
     return reinterpret_cast<MetricsPage*>(metrics.meter());
   }

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -40,6 +41,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
+  [[nodiscard]] pid_t pid() const { return pid_; }
   void report() const { EXPECT_EQ(::write(pipe_[1], "x", 1), 1); }  // in the child
   void await_report() const {
     char byte = 0;
@@ -195,6 +197,77 @@ TEST_F(Processes, AStoppedProducerKeepsNobodyFromBeingInterrupted) {
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::timed_out);
   EXPECT_THAT(late.error().message, testing::HasSubstr("does not answer"));
+}
+
+TEST_F(Processes, AStoppedConsumerIsToldFromADeadOne) {
+  auto out = make_producer("frames", options_);
+  ASSERT_TRUE(out);
+  Child child([this](const Child& self) {
+    auto in = Consumer::open("frames", options_, soon());
+    const auto held = in->receive(soon());
+    self.report();
+    Child::hold();
+  });
+  ASSERT_TRUE(out->send(pattern(1000, 1), soon()));
+  child.await_report();
+  const auto state = [this] {
+    const auto listed = list_channels(directory_.path());
+    return listed->at(0).consumers.at(0).state;
+  };
+  EXPECT_EQ(state(), ProcessState::running);
+  child.stop();
+  EXPECT_EQ(state(), ProcessState::stopped);
+  const auto stopped = list_channels(directory_.path())->at(0);
+  EXPECT_THAT(stopped.notes(), testing::ElementsAre(testing::HasSubstr(
+                                   fmt::format("consumer {} is stopped (SIGSTOP", child.pid()))));
+  EXPECT_EQ(stopped.consumers[0].held.size(), 1u);
+  const auto later = list_channels(directory_.path())->at(0);
+  EXPECT_GT(later.consumers[0].idle, stopped.consumers[0].idle) << "shown by age";
+  child.end(SIGKILL);
+  const Deadline end = soon();
+  while (!list_channels(directory_.path())->at(0).consumers.empty()) ASSERT_FALSE(end.passed());
+}
+
+TEST_F(Processes, AStoppedProducerIsListedWithoutItsAnswer) {
+  Child child([this](const Child& self) {
+    auto out = make_producer("frames", options_);
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  auto other = make_producer("other", options_);
+  child.stop();
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed);
+  ASSERT_EQ(listed->size(), 2u);
+  EXPECT_FALSE(listed->at(0).answered);
+  EXPECT_EQ(listed->at(0).producer_pid, child.pid());
+  EXPECT_EQ(listed->at(0).producer_state, ProcessState::stopped);
+  EXPECT_GE(listed->at(0).age.count(), 0);
+  EXPECT_THAT(listed->at(0).notes(),
+              testing::ElementsAre(testing::HasSubstr("is stopped (SIGSTOP")));
+  EXPECT_TRUE(listed->at(1).answered) << "the others do not wait for it";
+}
+
+TEST_F(Processes, HaveAState) {
+  EXPECT_EQ(process_state(::getpid()), ProcessState::running);
+  EXPECT_EQ(process_state(0), ProcessState::unknown);
+  Child child([](const Child& self) {
+    EXPECT_EQ(::prctl(PR_SET_NAME, "a) T (b"), 0);  // as hard to read as it gets
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  const pid_t pid = child.pid();
+  EXPECT_EQ(process_state(pid), ProcessState::running);
+  child.stop();
+  EXPECT_EQ(process_state(pid), ProcessState::stopped);
+  ::kill(pid, SIGKILL);
+  siginfo_t info{};
+  EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(process_state(pid), ProcessState::zombie);
+  child.wait();
+  EXPECT_EQ(process_state(pid), ProcessState::gone);
 }
 
 TEST_F(Processes, AForkedCopyIsDroppedWithoutHarm) {

@@ -54,6 +54,7 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
                 fmt::format("channel '{}': its pool's memory is private to this process", name),
                 "make the pool with RegionOptions::shareable");
   std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
+  impl->engine_name_ = engine->name();
   GANTRY_ASSIGN(impl->lane_, engine->open_lane());
   GANTRY_ASSIGN(impl->queue_lane_, engine->open_lane());
   GANTRY_TRY(impl->set_up(name, options));
@@ -154,24 +155,6 @@ void Producer::Impl::consumer_left(unsigned consumer, bool died) {
 void Producer::Impl::departed_died() {
   const Lock held = lock();
   readers_->forget_departed();
-}
-
-std::pair<WirePacket, std::vector<int>> Producer::Impl::status() const {
-  const Lock held = lock();
-  WirePacket packet;
-  packet.kind = PacketKind::status;
-  packet.slots = options_.slots;
-  packet.held = readers_->slots_held();
-  packet.bytes = pool_.report().slab_bytes;
-  packet.age_ns = monotonic_ns() - opened_ns_;
-  std::vector<int> fds{metrics_.descriptor()};
-  for (const auto& reader : readers_->readers()) {
-    if (reader->is_cut) continue;
-    packet.peer_pid = reader->attached().pid;
-    fds.push_back(reader->attached().metrics.descriptor());
-    break;
-  }
-  return {packet, fds};
 }
 
 // ---- what may go wrong ---------------------------------------------------------------------

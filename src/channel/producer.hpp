@@ -43,7 +43,8 @@ class Producer::Impl final : public detail::Keeper,
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
-  std::pair<WirePacket, std::vector<int>> status() const override;
+  std::vector<std::byte> status() const override;
+  [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
 
  private:
   class Transmission;  // one message's way: producer_send.cpp
@@ -57,6 +58,19 @@ class Producer::Impl final : public detail::Keeper,
     return *reinterpret_cast<ProducerPage*>(memory_.data());
   }
   [[nodiscard]] Lock lock() const { return Lock(readers_->mutex()); }
+
+  /// The newest payload that an engine copied.
+  struct LastCopy {
+    std::byte* to = nullptr;  // of the last move; both may be gone
+    const std::byte* from = nullptr;
+    Bytes moved = 0;    // a chunk, or all of it
+    Bytes payload = 0;  // of the message; 0: there was none
+    Mode mode = Mode::whole;
+    CopyEngine engine = CopyEngine::inline_;
+    CacheUse cache = CacheUse::automatic;
+  };
+  [[nodiscard]] ChannelStatus describe() const;
+  [[nodiscard]] PathStatus path_of(const LastCopy& copy) const;
 
   [[nodiscard]] Error named(Error error) const;  ///< With the channel's name in front.
   [[nodiscard]] Result<void> check_open() const;
@@ -91,6 +105,8 @@ class Producer::Impl final : public detail::Keeper,
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
+  std::string engine_name_;
+  LastCopy last_copy_;  // under the lock
   std::unique_ptr<Readership> readers_;
   std::unique_ptr<SendQueue> queue_;  // made by the first send_async()
 

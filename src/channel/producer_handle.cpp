@@ -64,5 +64,8 @@ Result<void> Producer::close(Deadline deadline) {
 MetricsReport Producer::metrics() const {
   return impl_->metrics();
 }
+ChannelExplanation Producer::explain(Bytes payload) const {
+  return impl_->explain(payload);
+}
 
 }  // namespace gantry

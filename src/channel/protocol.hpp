@@ -12,7 +12,7 @@ namespace gantry {
 //   C join + [consumer page, consumer's event, consumer's metrics], its depth and policy
 //   P slab + [memory] for each there is already      P ready
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
-// Or: C hello{inspect}    P status + [producer's metrics, consumer's metrics if one has joined]
+// Or: C hello{inspect}    P status, then the answer in packets of its own (status_wire.hpp)
 // Or, at any point: P refused.
 enum class PacketKind : std::uint32_t {
   hello = 1,
@@ -38,13 +38,12 @@ struct WirePacket {
   PacketKind kind{};
   Purpose purpose{};          // hello
   std::uint32_t slab = 0;     // slab, slab_gone
-  std::uint64_t bytes = 0;    // slab: its size. status: bytes of slabs
+  std::uint64_t bytes = 0;    // slab: its size. status: of the answer that follows
   std::uint32_t reason = 0;   // refused: a Code
-  std::int32_t peer_pid = 0;  // status: the consumer's, 0 for none
-  std::uint32_t slots = 0;    // status: credits. join: depth, 0 for the usual
-  std::uint32_t held = 0;     // status: credits out. join: SlowReader
-  std::uint64_t age_ns = 0;   // status: since the channel was opened
-  std::uint64_t reserved = 0;
+  std::int32_t reserved_pid = 0;
+  std::uint32_t slots = 0;    // join: depth, 0 for the usual
+  std::uint32_t held = 0;     // join: SlowReader
+  std::uint64_t reserved[2] = {};
   WireToken token{};  // hello, padded with zeros
 };
 static_assert(sizeof(WirePacket) == 128);

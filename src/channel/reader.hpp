@@ -31,6 +31,13 @@ class Reader {
 
   /// Published to it and, as far as refresh() has seen, not taken.
   [[nodiscard]] std::uint64_t unread() const noexcept { return ring_.unread(); }
+  [[nodiscard]] unsigned depth() const noexcept { return depth_; }
+  /// The number of the oldest message that it has not taken, as far as refresh() has seen; the
+  /// largest there is when it took all.
+  [[nodiscard]] std::uint64_t oldest_unread() const noexcept {
+    if (ring_.unread() == 0) return ~std::uint64_t{0};
+    return ring_.record(ring_.published() + 1 - ring_.unread()).header.number;
+  }
   [[nodiscard]] bool has_room(bool needs_slot) const noexcept {
     return ring_.unread() < depth_ &&
            (!needs_slot || static_cast<unsigned>(std::popcount(holds_)) < depth_);

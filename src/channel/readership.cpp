@@ -241,6 +241,7 @@ void Readership::publish(Outgoing& message, Slot* slot) {
   message.header.slot = slot == nullptr ? kNoSlot : slots_.index_of(*slot);
   if (slot != nullptr) slot->number = number_;
   message.header.ticks = is_timed(message.header.slot, number_) ? read_ticks() : 0;
+  if (slot != nullptr) slot->ticks = message.header.ticks;
   bool anyone = false;
   for (const auto& reader : readers_) {
     if (reader->is_cut) continue;

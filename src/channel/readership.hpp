@@ -2,6 +2,7 @@
               // hold.
 
 #include <deque>
+#include <gantry/status.hpp>
 #include <mutex>
 
 #include "base/clock.hpp"
@@ -95,6 +96,10 @@ class Readership {
   [[nodiscard]] const std::vector<std::unique_ptr<Reader>>& readers() const noexcept {
     return readers_;
   }
+  /// Everything that ChannelStatus says of readers, slots and what waits for them.
+  void describe(ChannelStatus& status, double ns_per_tick);
+  /// What a message of `bytes` in a slot would wait for now.
+  [[nodiscard]] std::vector<std::string> obstacles(bool needs_slot, Bytes bytes);
   /// Ends every line: the consumers see the hang-up.
   void hang_up() noexcept;
 
@@ -114,6 +119,8 @@ class Readership {
   void depart(std::unique_ptr<Reader> reader);
   void keep_history(const Outgoing& message, Slot* slot);
   [[nodiscard]] std::uint64_t charged() const noexcept;
+  [[nodiscard]] bool is_exhausted_but_for(const Reader* missing) const noexcept;
+  void find_who_holds_up(ChannelStatus& status) const;
   [[nodiscard]] Reader* find(unsigned index) const noexcept;
   [[nodiscard]] std::vector<int> sockets() const;
 

@@ -62,4 +62,10 @@ Result<void> ReceivedSlabs::learn(Received& received) {
   return {};
 }
 
+Bytes ReceivedSlabs::mapped_bytes() const noexcept {
+  Bytes sum = 0;
+  for (const auto& [number, slab] : slabs_) sum += slab.region->size();
+  return sum;
+}
+
 }  // namespace gantry

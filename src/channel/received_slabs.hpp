@@ -38,6 +38,8 @@ class ReceivedSlabs {
   /// One packet of the kinds `slab` and `slab_gone`; any other is `peer_misbehaved`.
   [[nodiscard]] Result<void> learn(Received& received);
 
+  [[nodiscard]] Bytes mapped_bytes() const noexcept;
+
  private:
   std::map<std::uint32_t, ReceivedSlab> slabs_;
 };

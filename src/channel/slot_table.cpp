@@ -13,6 +13,7 @@ void Slot::drop_memory() noexcept {
 Slot Slot::share() const {
   Slot other;
   other.number = number;
+  other.ticks = ticks;
   other.bytes = bytes;
   if (block) other.block = block.share();
   if (table) other.table = table.share();

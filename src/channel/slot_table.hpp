@@ -19,6 +19,7 @@ static_assert(kMaxConsumers < 61);
 struct Slot {
   std::uint64_t number = 0;   // of the message, once published
   std::uint64_t readers = 0;  // who still needs it; a slot is free exactly when nobody does
+  std::uint64_t ticks = 0;    // when it was published
   Bytes bytes = 0;
   Block block;  // what is copied, or loaned
   Block table;
@@ -37,6 +38,7 @@ struct Slot {
 class SlotTable {
  public:
   [[nodiscard]] Slot& operator[](std::size_t index) noexcept { return slots_[index]; }
+  [[nodiscard]] const Slot& operator[](std::size_t index) const noexcept { return slots_[index]; }
   [[nodiscard]] std::uint16_t index_of(const Slot& slot) const noexcept {
     return static_cast<std::uint16_t>(&slot - slots_.data());
   }

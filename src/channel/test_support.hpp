@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <gantry/channel.hpp>
+#include <gantry/status.hpp>
 #include <random>
 #include <vector>
 

@@ -5,17 +5,12 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "channel/mode_choice.hpp"
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
 namespace {
 
-// docs/results/ipc.md has the sizes that were tried.
-constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // automatic
-constexpr Bytes kChunkedFrom = Bytes{16} << 10;     // smaller ones go whole, whatever was asked for
-constexpr Bytes kSmallestChunk = Bytes{8} << 10;
-constexpr Bytes kLargestChunk = Bytes{256} << 10;
-constexpr Bytes kChunksAMessage = 16;  // for the sizes between
 constexpr Bytes kWindowChunks = 8;
 
 constexpr Bytes round_up(Bytes size, Bytes to) {
@@ -35,7 +30,7 @@ std::optional<detail::Lying> lying_of(const Draft::Part& part) {
 
 Result<void> Producer::Impl::Transmission::run() {
   GANTRY_TRY(look_at_parts());
-  mode_ = choose_mode();
+  mode_ = choose_mode({options_.mode, producer_.options_.mode, packed_, needs_table()});
   choose_chunks();
   {
     Lock held = producer_.lock();
@@ -72,18 +67,9 @@ Result<void> Producer::Impl::Transmission::look_at_parts() {
   return {};
 }
 
-Mode Producer::Impl::Transmission::choose_mode() const noexcept {
-  Mode mode = options_.mode == Mode::automatic ? producer_.options_.mode : options_.mode;
-  if (mode == Mode::automatic) mode = packed_ < kPipelinedFrom ? Mode::whole : Mode::pipelined;
-  if (packed_ < kChunkedFrom) return Mode::whole;
-  // A window has no room for what is there already.
-  return mode == Mode::streamed && needs_table() ? Mode::pipelined : mode;
-}
-
 void Producer::Impl::Transmission::choose_chunks() noexcept {
   if (mode_ == Mode::whole) return;
-  chunk_bytes_ =
-      std::clamp(std::bit_floor(total_ / kChunksAMessage), kSmallestChunk, kLargestChunk);
+  chunk_bytes_ = chunk_of(total_);
   if (mode_ == Mode::streamed)
     window_bytes_ = std::min(kWindowChunks * chunk_bytes_, round_up(total_, chunk_bytes_));
 }
@@ -210,6 +196,7 @@ void Producer::Impl::Transmission::abort() noexcept {
 
 void Producer::Impl::Transmission::finish() {
   const Lock held = producer_.lock();
+  if (last_copy_.payload != 0) producer_.last_copy_ = last_copy_;
   producer_.readers_->release(*slot_);
 }
 
@@ -277,6 +264,8 @@ Result<void> Producer::Impl::Transmission::copy(ByteSpan to, ConstByteSpan from)
   if (lane_.wait(ticket) != Outcome::done)
     return tl::unexpected(producer_.copy_error(completion, from.size()));
   engine_ = completion.engine;
+  last_copy_ = {to.data(),         from.data(),      from.size(), total_, mode_,
+                completion.engine, completion.cache};
   if (completion.helper_cpu_ns != 0) producer_.metrics_.meter()->cpu(completion.helper_cpu_ns);
   return {};
 }

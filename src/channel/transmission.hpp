@@ -29,7 +29,6 @@ class Producer::Impl::Transmission {
 
  private:
   [[nodiscard]] Result<void> look_at_parts();
-  [[nodiscard]] Mode choose_mode() const noexcept;
   void choose_chunks() noexcept;
   [[nodiscard]] bool needs_table() const noexcept {
     return parts_.size() != 1 || parts_.front().tensor.has_value();
@@ -63,6 +62,7 @@ class Producer::Impl::Transmission {
   Slot* slot_ = nullptr;
   Outgoing message_;
   CopyEngine engine_ = CopyEngine::inline_;  // of the newest copy
+  LastCopy last_copy_;                       // the same, for people
   Bytes landed_ = 0;
   std::uint64_t passed_ = 0;  // chunks that all readers are done with, as last seen
   bool unwanted_ = false;     // streamed: all readers dropped it

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gantry/runtime.hpp>
+#include <gantry/status.hpp>
 
 namespace gantry {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <gantry/registrars.hpp>
 #include <gantry/runtime.hpp>
+#include <gantry/status.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
 

@@ -1,10 +1,7 @@
 // gantry ls: the channels there are.
 #include <fmt/format.h>
 
-#include <gantry/channel.hpp>
-
-#include <nlohmann/json.hpp>
-
+#include "channel_view.hpp"
 #include "commands.hpp"
 #include "directory.hpp"
 #include "errors.hpp"
@@ -18,60 +15,95 @@ using nlohmann::json;
 struct LsOptions {
   std::string directory;
   bool as_json = false;
+  bool is_long = false;
 };
 
-// Both ends count on their own, so a moment lies between the two numbers.
-std::uint64_t depth_of(const ChannelStatus& channel) {
-  return channel.producer.messages - std::min(channel.producer.messages, channel.consumer.messages);
-}
-
-json to_json(const ChannelStatus& channel) {
-  return {{"name", channel.name},
-          {"producer_pid", channel.producer_pid},
-          {"consumer_pid", channel.consumer_pid == 0 ? json() : json(channel.consumer_pid)},
-          {"messages", channel.producer.messages},
-          {"bytes", channel.producer.bytes},
-          {"received_messages", channel.consumer.messages},
-          {"depth", depth_of(channel)},
-          {"slots", channel.slots},
-          {"slots_held", channel.slots_held},
-          {"age_ns", channel.age.count()},
-          {"memory_bytes", channel.slab_bytes}};
+double average_rate(const ChannelStatus& channel) {
+  const double seconds = std::chrono::duration<double>(channel.age).count();
+  return seconds > 0 ? static_cast<double>(channel.producer.bytes) / seconds : 0;
 }
 
 std::string as_json(const std::vector<ChannelStatus>& channels) {
   json list = json::array();
-  for (const auto& channel : channels) list.push_back(to_json(channel));
-  return json{{"channels", list}}.dump(2) + "\n";
+  for (const ChannelStatus& channel : channels) {
+    list.push_back(to_json(channel));
+    list.back()["average_bytes_per_second"] = average_rate(channel);
+  }
+  return dump({{"channels", list}}, 2);
+}
+
+std::uint64_t dropped_by_all(const ChannelStatus& channel) {
+  std::uint64_t sum = 0;
+  for (const ConsumerStatus& consumer : channel.consumers) sum += consumer.dropped;
+  return sum;
 }
 
 std::vector<std::string> row_of(const ChannelStatus& channel) {
-  const bool answered = channel.slots != 0;
-  if (!answered) return {channel.name, fmt::to_string(channel.producer_pid), "does not answer"};
-  return {channel.name,
-          fmt::to_string(channel.producer_pid),
-          channel.consumer_pid == 0 ? "none" : fmt::to_string(channel.consumer_pid),
+  const std::string pid = fmt::to_string(channel.producer_pid);
+  const std::string name = printable(channel.name);
+  if (!channel.answered)
+    return {name, pid, fmt::format("{}, no answer", to_string(channel.producer_state)),
+            "",   "",  "",
+            "",   "",  "",
+            "",   "",  format_time(channel.age)};
+  return {name,
+          pid,
+          consumers_text(channel),
+          std::string(to_string(channel.mode)),
           format_count(channel.producer.messages),
           format_bytes(channel.producer.bytes),
-          format_count(depth_of(channel)),
-          fmt::format("{}/{}", channel.slots_held, channel.slots),
+          format_rate(average_rate(channel)),
+          format_count(channel.depth()),
+          fmt::format("{}/{}", channel.slots_charged, channel.slots),
+          format_count(dropped_by_all(channel)),
+          path_text(channel),
           format_time(channel.age),
           format_bytes(channel.slab_bytes)};
 }
 
-std::string as_table(const std::vector<ChannelStatus>& channels) {
+std::string channels_table(const std::vector<ChannelStatus>& channels) {
   using enum Table::Align;
   Table table({{"CHANNEL", left},
                {"PRODUCER", right},
                {"CONSUMER", right},
+               {"MODE", left},
                {"MESSAGES", right},
                {"BYTES", right},
+               {"RATE", right},
                {"DEPTH", right},
-               {"SLOTS HELD", right},
+               {"CREDITS", right},
+               {"DROPPED", right},
+               {"NEWEST COPY", left},
                {"AGE", right},
                {"MEMORY", right}});
-  for (const auto& channel : channels) table.add(row_of(channel));
+  for (const ChannelStatus& channel : channels) table.add(row_of(channel));
   return table.text();
+}
+
+// Who copied, and why the engine goes the way it goes.
+std::string reasons_text(const std::vector<ChannelStatus>& channels) {
+  std::string text;
+  for (const ChannelStatus& channel : channels) {
+    if (!channel.answered) continue;
+    text += fmt::format("\n{}: {} engine; copies: {}\n", printable(channel.name),
+                        printable(channel.engine), copies_text(channel.producer));
+    if (channel.path.bytes != 0)
+      text += fmt::format("  the newest: {}, in moves of {}: {}", path_text(channel),
+                          format_bytes(channel.path.moved), channel.path.why);
+  }
+  return text;
+}
+
+std::string as_table(const std::vector<ChannelStatus>& channels, bool is_long) {
+  std::string text = channels_table(channels);
+  const auto add = [&text](const std::string& table) {
+    if (!table.empty()) text += "\n" + table;
+  };
+  add(consumers_table(channels, is_long));
+  if (is_long) add(slots_table(channels));
+  if (is_long) text += reasons_text(channels);
+  add(notes_text(channels));
+  return text;
 }
 
 Result<void> ls(const LsOptions& options) {
@@ -81,7 +113,7 @@ Result<void> ls(const LsOptions& options) {
   const auto channels = list_channels(directory);
   if (!channels) return tl::unexpected(channels.error());
   if (options.as_json) return print(as_json(*channels));
-  if (!channels->empty()) return print(as_table(*channels));
+  if (!channels->empty()) return print(as_table(*channels, options.is_long));
   note(fmt::format("no channels in {}", directory));
   return {};
 }
@@ -91,11 +123,19 @@ Result<void> ls(const LsOptions& options) {
 void add_ls(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("ls", "List the channels: who sends, who receives");
   auto options = std::make_shared<LsOptions>();
-  command->add_flag("--json", options->as_json, "One JSON document instead of a table");
+  command->add_flag("--json", options->as_json, "One JSON document with everything, no table");
+  command->add_flag(
+      "-l,--long", options->is_long,
+      "Also every consumer, who holds which message, and why the engine chose its way");
   command->add_option("--directory", options->directory,
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
-      "DEPTH: published and not yet received. SLOTS HELD: not yet given back.\n"
+      "RATE: mean since the channel was opened; gantry top has it live. DEPTH: published and not\n"
+      "taken by the consumer furthest behind. CREDITS: messages that keep the producer from "
+      "sending\n"
+      "more. OLDEST: how long the oldest message that it holds is out. IDLE: since it last took "
+      "one.\n"
+      "P50, P99: hand-off times.\n"
       "Example: gantry ls --json");
   command->callback([options, &exit_code] {
     const auto done = ls(*options);

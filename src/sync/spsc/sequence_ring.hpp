@@ -92,6 +92,16 @@ class RingReader {
     return cells_[next & mask_].sequence.load(std::memory_order_seq_cst) == next;  // [P]
   }
 
+  /// Records that can be taken one after the other now, at most as many as there are cells.
+  [[nodiscard]] std::uint64_t count_ready() const noexcept {
+    std::uint64_t count = 0;
+    while (count < cells_.size() &&
+           cells_[(taken_ + 1 + count) & mask_].sequence.load(std::memory_order_acquire) ==  // [P]
+               taken_ + 1 + count)
+      ++count;
+    return count;
+  }
+
   /// Needs ready(). The record with sequence taken() + 1, in the writer's memory: check what you
   /// copied, not what you see.
   [[nodiscard]] const Record& next() const noexcept { return cells_[(taken_ + 1) & mask_].record; }

@@ -33,6 +33,21 @@ TEST(SequenceRing, StartsEmptyAndFillsUp) {
   EXPECT_TRUE(reader.ready());
 }
 
+TEST(SequenceRing, CountsWhatIsReady) {
+  Shared shared;
+  RingWriter<Wide> writer(shared.cells);
+  RingReader<Wide> reader(shared.cells);
+  EXPECT_EQ(reader.count_ready(), 0u);
+  for (int i = 0; i < 3; ++i) writer.publish([](Wide&) {});
+  EXPECT_EQ(reader.count_ready(), 3u);
+  reader.take();
+  EXPECT_EQ(reader.count_ready(), 2u);
+  for (int i = 0; i < 5; ++i) writer.publish([](Wide&) {});
+  EXPECT_EQ(reader.count_ready(), 7u) << "round the end";
+  for (int i = 0; i < 7; ++i) reader.take();
+  EXPECT_EQ(reader.count_ready(), 0u);
+}
+
 TEST(SequenceRing, RefusesAReaderThatLies) {
   Shared shared;
   RingWriter<Wide> writer(shared.cells);

@@ -1,0 +1,66 @@
+#include "channel/inquiry.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+
+namespace gantry {
+
+Inquiry::Inquiry(ChannelStatus status, Fd socket)
+    : status_(std::move(status)), socket_(std::move(socket)) {
+  if (const auto producer = peer_of(socket_.get())) {
+    status_.producer_pid = producer->pid;
+    status_.producer_uid = producer->uid;
+  }
+  WirePacket hello;
+  hello.kind = PacketKind::hello;
+  hello.purpose = Purpose::inspect;
+  if (const auto sent = send_wire(socket_.get(), hello); !sent) end(sent.error().message);
+}
+
+void Inquiry::end(std::string silence) {
+  status_.silence = std::move(silence);
+  over_ = true;
+}
+
+void Inquiry::take_in() {
+  const auto complete = receiver_.take_in(socket_.get());
+  if (!complete && complete.error().code == Code::timed_out) return;
+  if (!complete) return end(complete.error().message);
+  if (!*complete) return;
+  ChannelStatus answer = status_;  // half an answer is none
+  const auto decoded = decode_status(receiver_.bytes(), answer);
+  if (!decoded) return end(decoded.error().message);
+  status_ = std::move(answer);
+  status_.answered = true;
+  over_ = true;
+}
+
+void Inquiry::give_up() {
+  if (!over_) end("it gave no answer in time");
+}
+
+// What the kernel says of processes is asked last, of those that the answer names.
+ChannelStatus Inquiry::finish() && {
+  status_.producer_state = process_state(status_.producer_pid);
+  for (ConsumerStatus& consumer : status_.consumers) consumer.state = process_state(consumer.pid);
+  for (DepartedStatus& one : status_.departed) one.state = process_state(one.pid);
+  return std::move(status_);
+}
+
+void inquire(std::span<Inquiry> inquiries, Deadline deadline) {
+  std::vector<pollfd> events(inquiries.size());
+  for (;;) {
+    for (std::size_t i = 0; i < inquiries.size(); ++i)
+      events[i] = {inquiries[i].socket(), POLLIN, 0};
+    const bool all_over = std::ranges::all_of(events, [](const pollfd& e) { return e.fd < 0; });
+    // The clock also ends it for those who keep talking.
+    if (all_over || deadline.passed()) break;
+    if (::poll(events.data(), events.size(), poll_timeout_ms(deadline)) < 0) continue;  // a signal
+    for (std::size_t i = 0; i < inquiries.size(); ++i)
+      if (events[i].revents != 0) inquiries[i].take_in();
+  }
+  for (Inquiry& inquiry : inquiries) inquiry.give_up();
+}
+
+}  // namespace gantry

@@ -1,0 +1,33 @@
+#pragma once  // channel/mode_choice.hpp: how a message goes whose sender left it open.
+
+#include <algorithm>
+#include <bit>
+#include <gantry/channel.hpp>
+
+namespace gantry {
+
+// docs/results/ipc.md has the sizes that were tried.
+inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // automatic
+inline constexpr Bytes kChunkedFrom = Bytes{16} << 10;  // smaller go whole, whatever was asked for
+
+inline constexpr Bytes kSmallestChunk = Bytes{8} << 10;
+inline constexpr Bytes kLargestChunk = Bytes{256} << 10;
+inline constexpr Bytes kChunksAMessage = 16;  // for the sizes between
+
+/// Of a message that goes pipelined or streamed.
+[[nodiscard]] constexpr Bytes chunk_of(Bytes payload) noexcept {
+  return std::clamp(std::bit_floor(payload / kChunksAMessage), kSmallestChunk, kLargestChunk);
+}
+
+struct ModeQuestion {
+  Mode asked = Mode::automatic;    ///< SendOptions
+  Mode channel = Mode::automatic;  ///< ChannelOptions
+  Bytes copied = 0;                ///< Of the payload, what is copied.
+  bool needs_table = false;        ///< Several segments, or a tensor.
+};
+
+[[nodiscard]] Mode choose_mode(const ModeQuestion& question) noexcept;
+/// Why choose_mode() says so; for people.
+[[nodiscard]] std::vector<std::string> explain_mode(const ModeQuestion& question);
+
+}  // namespace gantry

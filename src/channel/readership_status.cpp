@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <gantry/status.hpp>
+
+#include "base/clock.hpp"
+#include "channel/metrics_page.hpp"
+#include "channel/readership.hpp"
+#include "channel/status_text.hpp"
+
+// What a readership tells people.
+namespace gantry {
+namespace {
+
+/// One moment, to measure ages from.
+struct Clock {
+  double ns_per_tick;
+  std::uint64_t ticks = read_ticks();
+  std::uint64_t ns = monotonic_ns();
+
+  [[nodiscard]] std::chrono::nanoseconds since_ticks(std::uint64_t then) const noexcept {
+    const auto passed = static_cast<double>(ticks - std::min(ticks, then)) * ns_per_tick;
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(passed));
+  }
+  [[nodiscard]] std::chrono::nanoseconds since_ns(std::uint64_t then) const noexcept {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(ns - std::min(ns, then)));
+  }
+};
+
+std::vector<HeldSlot> held_by(const Reader& reader, const SlotTable& slots, const Clock& clock) {
+  std::vector<HeldSlot> held;
+  const std::uint64_t unread = reader.oldest_unread();
+  for_each_bit(reader.holds(), [&](std::size_t index) {
+    const Slot& slot = slots[index];
+    held.push_back({slot.number, slot.bytes, clock.since_ticks(slot.ticks), slot.number < unread});
+  });
+  std::ranges::sort(held, {}, &HeldSlot::message);
+  return held;
+}
+
+ConsumerStatus status_of(const Reader& reader, const SlotTable& slots, const Clock& clock) {
+  const Attached& attached = reader.attached();
+  ConsumerStatus status;
+  status.pid = attached.pid;
+  status.uid = attached.uid;
+  status.policy = attached.policy;
+  status.depth = reader.depth();
+  status.unread = reader.unread();
+  status.dropped = reader.dropped;
+  status.is_cut = reader.is_cut;
+  status.joined = clock.since_ns(attached.joined_ns);
+  status.held = held_by(reader, slots, clock);
+  status.metrics = MetricsMaker::report(*MetricsMaker::page(attached.metrics), clock.ns_per_tick);
+  // The page may be as wrong as its owner likes, but it can have taken nothing before it came.
+  status.idle = status.joined;
+  if (status.metrics.idle_ns != 0)
+    status.idle = std::chrono::nanoseconds(static_cast<std::int64_t>(
+        std::min(status.metrics.idle_ns, static_cast<std::uint64_t>(status.joined.count()))));
+  return status;
+}
+
+}  // namespace
+
+// As may_send() counts, of the smallest message with a slot.
+bool Readership::is_exhausted_but_for(const Reader* missing) const noexcept {
+  std::uint64_t needed = kSenderBit | kBacklogBit;
+  for (const auto& reader : readers_) {
+    if (reader->is_cut || !reader->blocks() || reader.get() == missing) continue;
+    if (reader->unread() >= limits_.slots) return true;
+    needed |= reader->bit();
+  }
+  const std::uint64_t held = slots_.needed_by(needed);
+  if (static_cast<unsigned>(std::popcount(held)) >= limits_.slots) return true;
+  return limits_.bytes_in_flight != 0 && held != 0 &&
+         slots_.bytes_of(held) >= limits_.bytes_in_flight;
+}
+
+// Those without whom it would go on; where nobody alone is the reason, all that hold something.
+void Readership::find_who_holds_up(ChannelStatus& status) const {
+  if (!is_exhausted_but_for(nullptr)) return;
+  bool found = false;
+  for (std::size_t i = 0; i < readers_.size(); ++i) {
+    const Reader& reader = *readers_[i];
+    if (reader.is_cut || !reader.blocks() || is_exhausted_but_for(&reader)) continue;
+    status.consumers[i].holds_up = found = true;
+  }
+  if (found) return;
+  for (std::size_t i = 0; i < readers_.size(); ++i)
+    status.consumers[i].holds_up = !readers_[i]->is_cut && readers_[i]->blocks() &&
+                                   (readers_[i]->holds() != 0 || readers_[i]->unread() != 0);
+}
+
+void Readership::describe(ChannelStatus& status, double ns_per_tick) {
+  refresh();
+  const Clock clock{.ns_per_tick = ns_per_tick};
+  const std::uint64_t credits = charged();
+  status.ended = ended_;
+  status.slots = limits_.slots;
+  status.slots_held = slots_held();
+  status.slots_charged = static_cast<unsigned>(std::popcount(credits));
+  status.slots_sending = static_cast<unsigned>(std::popcount(slots_.needed_by(kSenderBit)));
+  status.bytes_in_flight = limits_.bytes_in_flight;
+  status.bytes_charged = slots_.bytes_of(credits);
+  status.consumers_limit = limits_.consumers;
+  status.history_limit = limits_.history;
+  status.history = static_cast<unsigned>(history_.size());
+  status.backlog = backlog_.size();
+  for (const auto& reader : readers_) status.consumers.push_back(status_of(*reader, slots_, clock));
+  find_who_holds_up(status);
+  for (const Departed& one : departed_) {
+    DepartedStatus& told = status.departed.emplace_back();
+    told.pid = one.reader->attached().pid;
+    told.messages = static_cast<unsigned>(one.memory.size());
+    for (const auto& [slot, memory] : one.memory) {
+      told.bytes += memory.bytes;
+      told.age = std::max(told.age, clock.since_ticks(memory.ticks));
+    }
+  }
+}
+
+std::vector<std::string> Readership::obstacles(bool needs_slot, Bytes bytes) {
+  refresh();
+  std::vector<std::string> found;
+  if (lost_) found.push_back(fmt::format("for nothing, but fails: {}", lost_->message));
+  if (may_send(needs_slot, bytes)) return found;
+  for (const auto& reader : readers_)
+    if (!reader->is_cut && reader->blocks() && reader->unread() >= limits_.slots)
+      found.push_back(fmt::format("for consumer {}, which has {} unread and may have no more",
+                                  reader->attached().pid, count_text(reader->unread(), "message")));
+  if (count() == 0) found.emplace_back("for a consumer: what waits for one uses all credits");
+  if (!needs_slot) return found;
+  const std::uint64_t held = charged();
+  const auto used = static_cast<unsigned>(std::popcount(held));
+  if (used >= limits_.slots)
+    found.push_back(fmt::format("for a slot: {} of {} are in use", used, limits_.slots));
+  else if (limits_.bytes_in_flight != 0 && held != 0)
+    found.push_back(fmt::format("for memory: {} are in flight, {} may be",
+                                bytes_text(slots_.bytes_of(held)),
+                                bytes_text(limits_.bytes_in_flight)));
+  return found;
+}
+
+}  // namespace gantry

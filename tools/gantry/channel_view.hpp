@@ -1,0 +1,29 @@
+#pragma once  // tools/gantry/channel_view.hpp: how ls and top show channels.
+
+#include <gantry/status.hpp>
+#include <nlohmann/json.hpp>
+
+namespace gantry::cli {
+
+/// Text from elsewhere (a file's name), fit for a terminal.
+[[nodiscard]] std::string printable(std::string text);
+
+/// Everything that is known of a channel.
+[[nodiscard]] nlohmann::json to_json(const ChannelStatus& channel);
+/// As text; names that are no UTF-8 do not stop it.
+[[nodiscard]] std::string dump(const nlohmann::json& document, int indent);
+
+/// "4711", "none", "3 of 8".
+[[nodiscard]] std::string consumers_text(const ChannelStatus& channel);
+/// "1.2 MiB pipelined by thread"; "-" before the first.
+[[nodiscard]] std::string path_text(const ChannelStatus& channel);
+/// "12 by thread (12 MiB), 3 by inline (120 B)"
+[[nodiscard]] std::string copies_text(const MetricsReport& report);
+/// The consumers of `channels`, a line each; those of channels with one only when `all`.
+[[nodiscard]] std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all);
+/// Who holds which messages, a line each.
+[[nodiscard]] std::string slots_table(const std::vector<ChannelStatus>& channels);
+/// ChannelStatus::notes() of all, a line each.
+[[nodiscard]] std::string notes_text(const std::vector<ChannelStatus>& channels);
+
+}  // namespace gantry::cli

@@ -1,0 +1,266 @@
+// gantry top: the channels as they are moving.
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "channel_view.hpp"
+#include "commands.hpp"
+#include "directory.hpp"
+#include "errors.hpp"
+#include "interrupt.hpp"
+#include "options.hpp"
+#include "terminal.hpp"
+
+namespace gantry::cli {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+constexpr std::uint64_t kForEver = std::numeric_limits<std::uint64_t>::max();
+
+struct TopOptions {
+  std::string directory;
+  std::chrono::nanoseconds interval = std::chrono::seconds(1);
+  std::uint64_t count = kForEver;
+  bool once = false;
+  bool as_json = false;
+};
+
+struct Row {
+  ChannelStatus channel;
+  bool is_known = false;  ///< Was there at the last look: the rates count.
+  double messages_per_s = 0;
+  double bytes_per_s = 0;
+};
+
+/// One look after the other, and what happened between.
+class Looks {
+ public:
+  explicit Looks(std::string directory) : directory_(std::move(directory)) {}
+
+  Result<std::vector<Row>> look() {
+    auto channels = list_channels(directory_);
+    if (!channels) return tl::unexpected(channels.error());
+    const auto now = Clock::now();
+    std::map<std::string, Seen> seen;
+    std::vector<Row> rows;
+    for (ChannelStatus& channel : *channels) {
+      const auto before = seen_.find(channel.name);
+      if (before != seen_.end()) remember_process(channel, before->second);
+      Row row{.channel = std::move(channel)};
+      if (before != seen_.end()) rate(row, before->second, now);
+      seen[row.channel.name] = {row.channel.producer_pid, row.channel.producer.messages,
+                                row.channel.producer.bytes, row.channel.answered, now};
+      rows.push_back(std::move(row));
+    }
+    seen_ = std::move(seen);
+    std::ranges::stable_sort(rows, std::greater<>(), &Row::bytes_per_s);
+    return rows;
+  }
+
+ private:
+  struct Seen {
+    int pid = 0;
+    std::uint64_t messages = 0;
+    std::uint64_t bytes = 0;
+    bool answered = false;
+    Clock::time_point when;
+  };
+
+  // A stopped producer's queue of callers fills up; then nobody is told who it is.
+  static void remember_process(ChannelStatus& channel, const Seen& before) {
+    if (channel.producer_pid != 0 || before.pid == 0) return;
+    channel.producer_pid = before.pid;
+    channel.producer_state = process_state(before.pid);
+  }
+
+  static void rate(Row& row, const Seen& before, Clock::time_point now) {
+    const auto& [pid, messages, bytes, answered, when] = before;
+    const MetricsReport& producer = row.channel.producer;
+    row.is_known = answered && row.channel.answered && pid == row.channel.producer_pid &&
+                   producer.messages >= messages && producer.bytes >= bytes;
+    if (!row.is_known) return;
+    const double seconds = std::chrono::duration<double>(now - when).count();
+    row.messages_per_s = static_cast<double>(producer.messages - messages) / seconds;
+    row.bytes_per_s = static_cast<double>(producer.bytes - bytes) / seconds;
+  }
+
+  std::string directory_;
+  std::map<std::string, Seen> seen_;
+};
+
+// ---- as text -----------------------------------------------------------------------------------
+
+std::vector<ChannelStatus> channels_of(const std::vector<Row>& rows) {
+  std::vector<ChannelStatus> channels;
+  for (const Row& row : rows) channels.push_back(row.channel);
+  return channels;
+}
+
+const MetricsReport& slowest_hand_off(const ChannelStatus& channel) {
+  const auto slowest = std::ranges::max_element(
+      channel.consumers, {}, [](const auto& consumer) { return consumer.metrics.handoff_p99_ns; });
+  return slowest == channel.consumers.end() ? channel.producer : slowest->metrics;
+}
+
+std::vector<std::string> cells_of(const Row& row) {
+  const ChannelStatus& channel = row.channel;
+  const std::string pid = fmt::to_string(channel.producer_pid);
+  if (!channel.answered)
+    return {printable(channel.name), pid,
+            fmt::format("{}, no answer", to_string(channel.producer_state))};
+  const MetricsReport& hand_off = slowest_hand_off(channel);
+  return {printable(channel.name),
+          pid,
+          consumers_text(channel),
+          row.is_known ? fmt::format("{:.1f}", row.messages_per_s) : "-",
+          row.is_known ? format_rate(row.bytes_per_s) : "-",
+          format_count(channel.depth()),
+          fmt::format("{}/{}", channel.slots_charged, channel.slots),
+          format_time(std::chrono::nanoseconds(hand_off.handoff_p50_ns)),
+          format_time(std::chrono::nanoseconds(hand_off.handoff_p99_ns)),
+          path_text(channel)};
+}
+
+std::string as_text(const std::vector<Row>& rows) {
+  using enum Table::Align;
+  Table table({{"CHANNEL", left},
+               {"PRODUCER", right},
+               {"CONSUMER", right},
+               {"MESSAGES/S", right},
+               {"RATE", right},
+               {"DEPTH", right},
+               {"CREDITS", right},
+               {"P50", right},
+               {"P99", right},
+               {"NEWEST COPY", left}});
+  for (const Row& row : rows) table.add(cells_of(row));
+  const auto channels = channels_of(rows);
+  std::string text = table.text();
+  for (const std::string& more : {notes_text(channels), consumers_table(channels, false)})
+    if (!more.empty()) text += "\n" + more;
+  return text;
+}
+
+std::string header(const std::vector<Row>& rows, bool has_keys) {
+  double messages = 0;
+  double bytes = 0;
+  for (const Row& row : rows) {
+    messages += row.messages_per_s;
+    bytes += row.bytes_per_s;
+  }
+  return fmt::format("gantry top: {} channels, {:.1f} messages/s, {}; {} leaves\n\n", rows.size(),
+                     messages, format_rate(bytes), has_keys ? "q" : "Ctrl-C");
+}
+
+std::string as_json(const std::vector<Row>& rows, std::chrono::nanoseconds interval, bool is_line) {
+  json list = json::array();
+  for (const Row& row : rows) {
+    json one = to_json(row.channel);
+    one["messages_per_second"] = row.is_known ? json(row.messages_per_s) : json();
+    one["bytes_per_second"] = row.is_known ? json(row.bytes_per_s) : json();
+    list.push_back(std::move(one));
+  }
+  return dump({{"interval_ns", interval.count()}, {"channels", list}}, is_line ? -1 : 2);
+}
+
+// ---- the two ways to run -----------------------------------------------------------------------
+
+// Until `deadline`; false: q was pressed.
+Result<bool> wait_for_key(Terminal& terminal, const Interrupt& interrupt, Deadline deadline) {
+  for (;;) {
+    const int keys = terminal.has_keys() ? STDIN_FILENO : -1;
+    const auto ready = wait_ready(keys, POLLIN, interrupt, deadline);
+    if (!ready && ready.error().code == Code::timed_out) return true;
+    if (!ready) return tl::unexpected(ready.error());
+    const auto key = terminal.key();
+    if (key == 'q' || key == 'Q') return false;
+  }
+}
+
+Result<void> run_live(const TopOptions& options, Looks& looks, const Interrupt& interrupt) {
+  Terminal terminal;
+  for (;;) {
+    const Deadline next = Deadline::after(options.interval);
+    auto rows = looks.look();
+    if (!rows) return tl::unexpected(rows.error());
+    const auto shown = terminal.show(header(*rows, terminal.has_keys()) + as_text(*rows));
+    if (!shown) return shown;
+    const auto goes_on = wait_for_key(terminal, interrupt, next);
+    if (!goes_on) return tl::unexpected(goes_on.error());
+    if (!*goes_on) return {};
+  }
+}
+
+Result<void> run_plain(const TopOptions& options, Looks& looks, const Interrupt& interrupt) {
+  if (auto first = looks.look(); !first) return tl::unexpected(first.error());
+  for (std::uint64_t done = 0; done < options.count; ++done) {
+    const auto waited = wait_ready(-1, 0, interrupt, Deadline::after(options.interval));
+    if (!waited && waited.error().code != Code::timed_out) return waited;
+    const auto rows = looks.look();
+    if (!rows) return tl::unexpected(rows.error());
+    const std::string gap = done == 0 ? "" : "\n";
+    const auto shown = print(options.as_json ? as_json(*rows, options.interval, options.count > 1)
+                                             : gap + as_text(*rows));
+    if (!shown) return shown;
+  }
+  return {};
+}
+
+Result<void> top(TopOptions options) {
+  auto interrupt = Interrupt::create();
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  const std::string directory = channel_directory_path(options.directory);
+  if (const auto exists = directory_exists(directory); !exists)
+    return tl::unexpected(exists.error());
+  Looks looks(directory);
+  const bool has_limit = options.once || options.count != kForEver;
+  if (options.once || (options.as_json && !has_limit)) options.count = 1;
+  if (!has_limit && !options.as_json && Terminal::is_possible())
+    return run_live(options, looks, *interrupt);
+  return run_plain(options, looks, *interrupt);
+}
+
+Result<std::uint64_t> parse_count(std::string_view text) {
+  return parse_number(text, 1);
+}
+
+Result<std::chrono::nanoseconds> parse_interval(std::string_view text) {
+  auto interval = parse_time(text);
+  if (interval && *interval < std::chrono::milliseconds(10))
+    return tl::unexpected(Error{Code::invalid_argument,
+                                fmt::format("'{}': at least 10 ms lie between two looks", text),
+                                {}});
+  return interval;
+}
+
+}  // namespace
+
+void add_top(CLI::App& app, int& exit_code) {
+  auto* const command =
+      app.add_subcommand("top", "Watch the channels: rates, depths, who is stuck");
+  auto options = std::make_shared<TopOptions>();
+  add_parsed(*command, "--interval", options->interval, &parse_interval, "SECONDS",
+             "Between two looks (default 1)");
+  auto* const count = add_parsed(*command, "--count", options->count, &parse_count, "NUMBER",
+                                 "Print so many reports, then end");
+  command->add_flag("--once", options->once, "As --count 1")->excludes(count);
+  command->add_flag("--json", options->as_json,
+                    "One JSON document; with --count NUMBER so many, a line each");
+  command->add_option("--directory", options->directory,
+                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  command->footer(
+      "The quickest first; rates are those between two looks. q or Ctrl-C leaves. Where standard\n"
+      "output is no terminal, reports follow one another.\n"
+      "Example: gantry top --interval 0.5");
+  command->callback([options, &exit_code] {
+    const auto done = top(*options);
+    exit_code = done ? 0 : fail(done.error());
+  });
+}
+
+}  // namespace gantry::cli
