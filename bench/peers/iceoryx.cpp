@@ -1,9 +1,8 @@
 // iceoryx 2.0.3, its RouDi started by the harness with pools that fit. `copy`: a chunk is loaned,
 // filled and published; `loan`: it was filled before. Read in place by every subscriber. All poll.
 
-#include <unistd.h>
-
 #include <cstring>
+#include <iceoryx_hoofs/log/logmanager.hpp>
 #include <iceoryx_posh/popo/untyped_publisher.hpp>
 #include <iceoryx_posh/popo/untyped_subscriber.hpp>
 #include <iceoryx_posh/runtime/posh_runtime.hpp>
@@ -29,9 +28,8 @@ iox::capro::ServiceDescription replies_of(const Assignment& told, int reader) {
 }
 
 void begin(const Assignment& told) {
-  const std::string name =
-      "gantry-bench-" + told.variant + std::to_string(told.post.reader + 1) + "-" +
-      std::to_string(::getpid());
+  iox::log::LogManager::GetLogManager().SetDefaultLogLevel(iox::log::LogLevel::kOff);
+  const std::string name = roudi_client(told.what, told.variant, told.post.reader);
   iox::runtime::PoshRuntime::initRuntime(
       iox::RuntimeName_t(iox::cxx::TruncateToCapacity, name.c_str(), name.size()));
 }

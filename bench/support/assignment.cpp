@@ -101,4 +101,9 @@ std::string link_path(const Case& what, int reader) {
   return fmt::format("{}/end{}", what.directory, reader + 1);
 }
 
+std::string roudi_client(const Case& what, std::string_view variant, int reader) {
+  const auto folder = what.directory.substr(what.directory.rfind('/') + 1);  // ours alone
+  return fmt::format("{}-{}{}", folder, variant, reader + 1);
+}
+
 }  // namespace gantry::bench
