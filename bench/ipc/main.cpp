@@ -51,6 +51,8 @@ Result<void> measure_case(Case what, std::span<const SubjectKind> kinds, const P
   const auto scratch = ScratchDirectory::create();
   if (!scratch) return Unexpected(scratch.error());
   what.directory = scratch->path();
+  const auto cpus = allowed_cpus();
+  what.crowded = cpus && what.readers + 1 > cpus->size();
   const auto fit = fitting(what, kinds, report.machine.memory_free_bytes, report);
   if (!fit) return Unexpected(fit.error());
   return run_case(what, *fit, plan, progress, report);

@@ -72,9 +72,9 @@ class Subscriber {
   }
 
   /// The sum of the first `size` bytes of the next chunk.
-  std::uint64_t receive(Bytes size) {
+  std::uint64_t receive(Bytes size, const Poll& poll) {
     std::uint64_t sum = 0;
-    for (bool come = false; !come;) {
+    for (bool come = false; !come; poll.again()) {
       subscriber_.take().and_then([&](const void* chunk) {
         sum = checksum({static_cast<const std::byte*>(chunk), size});
         subscriber_.release(chunk);
@@ -122,7 +122,7 @@ class IceoryxRequester final : public Requester {
   Result<std::uint64_t> receive() override {
     Subscriber& from = *replies_[reader_];
     reader_ = (reader_ + 1) % replies_.size();
-    return from.receive(sizeof(std::uint64_t));
+    return from.receive(sizeof(std::uint64_t), Poll(what_));
   }
   [[nodiscard]] std::vector<int> helpers() const override { return {helper_}; }
 
@@ -151,13 +151,13 @@ class IceoryxRequester final : public Requester {
 class IceoryxResponder final : public Responder {
  public:
   explicit IceoryxResponder(const Assignment& told)
-      : bytes_(told.what.bytes),
+      : what_(told.what),
         requests_(requests_of(told)),
         replies_(replies_of(told, told.post.reader)) {}
 
   void await_requester() { requests_.await_publisher(); }
 
-  Result<std::uint64_t> receive() override { return requests_.receive(bytes_); }
+  Result<std::uint64_t> receive() override { return requests_.receive(what_.bytes, Poll(what_)); }
   Result<void> reply(std::uint64_t sum) override {
     const auto chunk = replies_.loan(sizeof sum);
     if (!chunk) return Unexpected(chunk.error());
@@ -167,7 +167,7 @@ class IceoryxResponder final : public Responder {
   }
 
  private:
-  Bytes bytes_;
+  Case what_;
   Subscriber requests_;
   Publisher replies_;
 };

@@ -95,7 +95,7 @@ std::vector<std::string> words_of_mpirun(const Case& what, const std::string& sh
                                     shared,
                                     "--mca",
                                     "mpi_yield_when_idle",
-                                    "0"};
+                                    what.crowded ? "1" : "0"};
   for (std::size_t i = 0; i + 1 < settings.size(); i += 2)
     words.insert(words.end(), {"--mca", settings[i], settings[i + 1]});
   return words;

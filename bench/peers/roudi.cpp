@@ -24,7 +24,7 @@ constexpr int kTryMs = 5;
 std::string configuration(const Case& what) {
   constexpr Bytes kSmall = 128;
   constexpr Bytes kUnit = 64;
-  const Bytes large = (std::max(what.bytes, 2 * kSmall) + kUnit - 1) / kUnit * kUnit;
+  const Bytes large = (what.bytes + 2 * kSmall + kUnit - 1) / kUnit * kUnit;  // and alignment
   return fmt::format(
       "[general]\nversion = 1\n\n[[segment]]\n\n"
       "[[segment.mempool]]\nsize = {}\ncount = 512\n\n"

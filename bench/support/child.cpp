@@ -72,7 +72,7 @@ Child::~Child() {
 }
 
 void Child::end() noexcept {
-  link_.close();
+  link_.hang_up();
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
