@@ -23,8 +23,7 @@ struct Header {
 class Mapping {
  public:
   Mapping(int file, Bytes size)
-      : size_(size),
-        memory_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) {}
+      : size_(size), memory_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) {}
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() {

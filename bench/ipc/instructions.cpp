@@ -17,7 +17,7 @@ namespace gantry::bench {
 namespace {
 
 constexpr const char* kFunction = "gantry_bench_counted_send";
-constexpr std::uint64_t kFewTrips = 3;  // what is done once only is in these, too
+constexpr std::uint64_t kFewTrips = 3;          // what is done once only is in these, too
 constexpr Bytes kMostBytes = Bytes{512} << 20;  // of all trips that count
 constexpr Bytes kMostTrips = 100;
 

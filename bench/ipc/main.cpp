@@ -21,7 +21,8 @@ namespace {
 constexpr Bytes kBesides = Bytes{512} << 20;  // what all processes take besides the payloads
 
 std::vector<SubjectKind> kinds_of(const Settings& settings, Report& report) {
-  std::vector<SubjectKind> kinds = own_subjects(settings.wants_peers());
+  std::vector<SubjectKind> kinds =
+      own_subjects(settings.wants_peers() || !settings.subjects.empty());
   if (settings.wants_peers())
     for (SubjectKind& peer : peer_subjects(report.skipped)) kinds.push_back(std::move(peer));
   std::erase_if(kinds, [&](const SubjectKind& kind) { return !settings.wants(kind.name); });
@@ -38,8 +39,9 @@ Result<std::vector<SubjectKind>> fitting(const Case& what, std::span<const Subje
     if (!kind.takes(what)) continue;
     const double needed = bytes_needed(kind, what) + static_cast<double>(kBesides);
     const double gib = 1 << 30;
-    const std::string reason = fmt::format("{}: needs {:.1f} GiB, of which {:.1f} are free",
-                                           what.name, needed / gib, static_cast<double>(free) / gib);
+    const std::string reason =
+        fmt::format("{}: needs {:.1f} GiB, of which {:.1f} are free", what.name, needed / gib,
+                    static_cast<double>(free) / gib);
     if (needed <= static_cast<double>(free))
       fit.push_back(kind);
     else if (kind.is_peer)
@@ -75,8 +77,7 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
                   .free_bytes = free - std::min(free, kBesides)};
   Progress progress(stderr, "bench ipc", cases.size() * settings.common.rounds);
   for (const Case& what : cases)
-    if (auto ran = measure_case(what, kinds, plan, progress, report); !ran)
-      return ran;
+    if (auto ran = measure_case(what, kinds, plan, progress, report); !ran) return ran;
   return {};
 }
 

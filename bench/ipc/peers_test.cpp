@@ -26,16 +26,12 @@ struct Named {
   const char* program;
 };
 
-constexpr Named kPeers[] = {{"openmpi", "gantry-peer-openmpi"},
-                            {"openmpi/cma", "gantry-peer-openmpi"},
-                            {"ucx", "gantry-peer-ucx"},
-                            {"ucx/cma", "gantry-peer-ucx"},
-                            {"iceoryx", "gantry-peer-iceoryx"},
-                            {"iceoryx/loan", "gantry-peer-iceoryx"},
-                            {"zeromq", "gantry-peer-zeromq"},
-                            {"nng", "gantry-peer-nng"},
-                            {"boost/queue", "gantry-peer-boost"},
-                            {"boost/memory", "gantry-peer-boost"}};
+constexpr Named kPeers[] = {
+    {"openmpi", "gantry-peer-openmpi"},   {"openmpi/cma", "gantry-peer-openmpi"},
+    {"ucx", "gantry-peer-ucx"},           {"ucx/cma", "gantry-peer-ucx"},
+    {"iceoryx", "gantry-peer-iceoryx"},   {"iceoryx/loan", "gantry-peer-iceoryx"},
+    {"zeromq", "gantry-peer-zeromq"},     {"nng", "gantry-peer-nng"},
+    {"boost/queue", "gantry-peer-boost"}, {"boost/memory", "gantry-peer-boost"}};
 
 bool is_built(const Named& peer) {
   return fs::exists(fs::path(GANTRY_BENCH_IPC).parent_path() / peer.program);
@@ -98,7 +94,8 @@ class Peer : public Peers, public ::testing::WithParamInterface<Named> {
     while (::waitpid(-1, nullptr, 0) > 0) {
     }
     for (const std::string& name : shared_names())
-      EXPECT_TRUE(before_.contains(name) || !fs::path(name).filename().string().starts_with("gantry-bench"))
+      EXPECT_TRUE(before_.contains(name) ||
+                  !fs::path(name).filename().string().starts_with("gantry-bench"))
           << name;
   }
 
@@ -106,9 +103,10 @@ class Peer : public Peers, public ::testing::WithParamInterface<Named> {
 };
 
 TEST_P(Peer, CarriesMessagesAndLeavesNothing) {
-  const auto ended = start({"--subjects", GetParam().subject, "--cases",
-                            "latency,in-flight,fan-out", "--sizes", "4K", "--rounds", "1", "--json"})
-                         .wait();
+  const auto ended =
+      start({"--subjects", GetParam().subject, "--cases", "latency,in-flight,fan-out", "--sizes",
+             "4K", "--rounds", "1", "--json"})
+          .wait();
   ASSERT_EQ(ended.status, 0) << ended.errors;
   const json document = json::parse(ended.output);
   EXPECT_EQ(document.at("skipped"), json::array());

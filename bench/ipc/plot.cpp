@@ -170,7 +170,8 @@ std::string plot_svg(const Report& report) {
       "height=\"{1}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       kWidth, kHeight);
-  svg += text_at(kLeft, 22, "start", "A message to another process that reads it whole, and the answer");
+  svg += text_at(kLeft, 22, "start",
+                 "A message to another process that reads it whole, and the answer");
   svg += grid(sizes, x, y);
   for (std::size_t i = 0; i < lines.size(); ++i) svg += drawn(lines[i], i, x, y);
   return svg + names(lines, x, y) + "</svg>\n";

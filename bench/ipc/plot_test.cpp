@@ -24,16 +24,16 @@ TEST(Plot, OneSizeIsNoLine) {
 }
 
 TEST(Plot, TwiceTheSizeIsAlwaysTheSameStepToTheRight) {
-  const auto svg = plot_svg(report_of({throughput("64 B", "a", 64, 1),
-                                       throughput("128 B", "a", 128, 10),
-                                       throughput("256 B", "a", 256, 1)}));
+  const auto svg =
+      plot_svg(report_of({throughput("64 B", "a", 64, 1), throughput("128 B", "a", 128, 10),
+                          throughput("256 B", "a", 256, 1)}));
   EXPECT_THAT(svg, HasSubstr("points=\"80.0,500.0 410.0,50.0 740.0,500.0 \""));
 }
 
 TEST(Plot, CasesThatAreNoSizesAreLeftOut) {
-  const auto svg = plot_svg(report_of({throughput("64 B", "a", 64, 1),
-                                       throughput("1 KiB", "a", 1024, 1),
-                                       throughput("in-flight-4/64 B", "b", 64, 1)}));
+  const auto svg =
+      plot_svg(report_of({throughput("64 B", "a", 64, 1), throughput("1 KiB", "a", 1024, 1),
+                          throughput("in-flight-4/64 B", "b", 64, 1)}));
   EXPECT_THAT(svg, HasSubstr(">a<"));
   EXPECT_THAT(svg, Not(HasSubstr(">b<")));
 }

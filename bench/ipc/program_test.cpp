@@ -68,8 +68,8 @@ TEST_F(BenchIpc, EverySubjectHasEveryMetricInItsUnit) {
   }
   const auto full = UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "latency_p999 ns",
                                          "one_way_p50 ns", "throughput GB/s", "cpu_per_gb s/GB");
-  for (const char* subject : {"gantry/sync", "gantry/loan", "cpu-sync", "cpu-sync-fresh", "pipe",
-                              "unix-socket"}) {
+  for (const char* subject :
+       {"gantry/sync", "gantry/loan", "cpu-sync", "cpu-sync-fresh", "pipe", "unix-socket"}) {
     EXPECT_THAT(metrics[subject], full) << subject;
   }
   EXPECT_THAT(metrics["limit/single-copy"],
@@ -93,8 +93,7 @@ TEST_F(BenchIpc, OnlySubjectsThatAreNamedTakePart) {
   ASSERT_EQ(ended.status, 0) << ended.errors;
   std::set<std::string> subjects;
   const json document = json::parse(ended.output);
-  for (const json& result : document.at("results"))
-    subjects.insert(result.at("subject"));
+  for (const json& result : document.at("results")) subjects.insert(result.at("subject"));
   EXPECT_THAT(subjects, UnorderedElementsAre("pipe", "pipe/polled", "gantry/loan"));
 }
 
@@ -121,8 +120,7 @@ TEST_F(BenchIpc, MessagesOfSeveralPiecesAreReadWhole) {
   ASSERT_EQ(ended.status, 0) << ended.errors;  // every sum was right
   std::map<std::string, std::size_t> bytes;
   const json document = json::parse(ended.output);
-  for (const json& result : document.at("results"))
-    bytes[result.at("case")] = result.at("bytes");
+  for (const json& result : document.at("results")) bytes[result.at("case")] = result.at("bytes");
   EXPECT_EQ(bytes["image-batch"], 256u * 3 * 224 * 224 * 4);
   EXPECT_EQ(bytes["frame-4k"], 3840u * 2160 * 3 * 4);
   EXPECT_EQ(bytes["table-40x1M"], 200'000'000u);
@@ -187,8 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Wrong{{"--rounds", "many"}, "--rounds"}, Wrong{{"--bogus"}, "--bogus"},
                       Wrong{{"--subjects", "pigeon"}, "no subject 'pigeon'"},
                       Wrong{{"--cases", "all,odd"}, "no case 'all'"},
-                      Wrong{{"--peers", "some"}, "--peers"},
-                      Wrong{{"extra"}, "extra"}));
+                      Wrong{{"--peers", "some"}, "--peers"}, Wrong{{"extra"}, "extra"}));
 
 TEST_F(BenchIpc, MoreThanTheMachineHoldsIsRefusedAtOnce) {
   const Ended ended = run({"--sizes", "64,64T"});

@@ -58,7 +58,8 @@ Manual manual(Settings& settings) {
           "Gantry, plain shared memory, a pipe and a Unix socket, next to the machine's limits; "
           "with --peers over other systems, too.",
       .notes = fmt::format(
-          "All processes of a subject are pinned to different cores, as far as there are any. Ends\n"
+          "All processes of a subject are pinned to different cores, as far as there are any. "
+          "Ends\n"
           "of Gantry poll for {} us before they sleep, as those of the hand-made shared memory\n"
           "poll all the time. Filling a loan is outside the timed part, reading the payload whole\n"
           "is inside. Usual cases: latency; with --peers all.\n\n"

@@ -15,16 +15,16 @@ inline constexpr const char* kCpuSyncName = "cpu-sync";
 inline constexpr const char* kCpuSyncFreshName = "cpu-sync-fresh";
 inline constexpr const char* kPingPongName = "limit/cache-line-ping-pong";
 
-SubjectKind gantry_sync();           ///< send() from a private buffer, read in place.
-SubjectKind gantry_loan();           ///< Written into a loan beforehand; published, read in place.
-SubjectKind cpu_sync();              ///< Plain shared memory: copied in, copied out, read.
-SubjectKind cpu_sync_fresh();        ///< The same in memory that is new for every message.
-SubjectKind pipe_stream();           ///< Two pipes; read into a private buffer.
-SubjectKind pipe_stream_polled();    ///< The same, both ends polling.
-SubjectKind unix_socket();           ///< A stream socket pair; read into a private buffer.
-SubjectKind unix_socket_polled();    ///< The same, both ends polling.
-SubjectKind ping_pong();             ///< Limit: one cache line there and back.
-SubjectKind single_copy();           ///< Limit: the best copy of that size within one process.
+SubjectKind gantry_sync();         ///< send() from a private buffer, read in place.
+SubjectKind gantry_loan();         ///< Written into a loan beforehand; published, read in place.
+SubjectKind cpu_sync();            ///< Plain shared memory: copied in, copied out, read.
+SubjectKind cpu_sync_fresh();      ///< The same in memory that is new for every message.
+SubjectKind pipe_stream();         ///< Two pipes; read into a private buffer.
+SubjectKind pipe_stream_polled();  ///< The same, both ends polling.
+SubjectKind unix_socket();         ///< A stream socket pair; read into a private buffer.
+SubjectKind unix_socket_polled();  ///< The same, both ends polling.
+SubjectKind ping_pong();           ///< Limit: one cache line there and back.
+SubjectKind single_copy();         ///< Limit: the best copy of that size within one process.
 
 /// Those that need nothing to be installed, in the order of the tables. Pipes and sockets that are
 /// polled are of interest beside other systems only.

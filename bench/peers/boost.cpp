@@ -72,7 +72,8 @@ class QueueRequester final : public Requester {
   explicit QueueRequester(const Assignment& told) : what_(told.what), queues_(make_queues(told)) {}
 
   Result<void> send(const Payload& payload) override {
-    for (const ConstByteSpan part : parts_of(what_, payload.bytes())) put(*queues_.requests, part, Poll(what_));
+    for (const ConstByteSpan part : parts_of(what_, payload.bytes()))
+      put(*queues_.requests, part, Poll(what_));
     return {};
   }
   Result<std::uint64_t> receive() override {

@@ -24,7 +24,8 @@ iox::capro::ServiceDescription requests_of(const Assignment& told) {
 }
 
 iox::capro::ServiceDescription replies_of(const Assignment& told, int reader) {
-  return {name_of("gantry-bench"), name_of(told.variant), name_of("replies" + std::to_string(reader))};
+  return {name_of("gantry-bench"), name_of(told.variant),
+          name_of("replies" + std::to_string(reader))};
 }
 
 void begin(const Assignment& told) {
@@ -47,8 +48,7 @@ class Publisher {
         .and_then([&](void* chunk) { place = chunk; })
         .or_else([&](iox::popo::AllocationError error) { failed = error; });
     if (place != nullptr) return place;
-    return Unexpected(
-        peer_error("loan", iox::popo::asStringLiteral(failed)));
+    return Unexpected(peer_error("loan", iox::popo::asStringLiteral(failed)));
   }
   void publish(void* chunk) { publisher_.publish(chunk); }
 
@@ -102,8 +102,7 @@ class IceoryxRequester final : public Requester {
         helper_(told.helper),
         requests_(requests_of(told)) {
     for (unsigned reader = 0; reader < what_.readers; ++reader)
-      replies_.push_back(
-          std::make_unique<Subscriber>(replies_of(told, static_cast<int>(reader))));
+      replies_.push_back(std::make_unique<Subscriber>(replies_of(told, static_cast<int>(reader))));
   }
 
   void await_readers() {

@@ -17,8 +17,8 @@ constexpr unsigned kMostReaders = 4;
 using Subjects = Result<std::unique_ptr<Subject>>;
 
 /// What makes its subject, of the variant and the program that the peer's row names.
-using Make = Subjects (*)(const std::string& program, const std::string& variant,
-                          const Case& what, const Wrapper& wrapper);
+using Make = Subjects (*)(const std::string& program, const std::string& variant, const Case& what,
+                          const Wrapper& wrapper);
 
 /// A folder of its own for a subject's sockets and names.
 Result<Case> with_folder(Case what) {
@@ -45,8 +45,8 @@ Subjects make_boost(const std::string& program, const std::string& variant, cons
   auto made = External::make(program, variant, *own);
   if (!made) return Unexpected(made.error());
   const std::string name = "/dev/shm/" + own->directory.substr(own->directory.rfind('/') + 1);
-  auto keeper = Keeper::start(
-      {.leftovers = {name + "-requests", name + "-replies", name + "-memory"}});
+  auto keeper =
+      Keeper::start({.leftovers = {name + "-requests", name + "-replies", name + "-memory"}});
   if (!keeper) return Unexpected(keeper.error());
   (*made)->accompany(std::make_shared<Keeper>(std::move(*keeper)), Assignment::kNone);
   (*made)->wrap(wrapper);
@@ -67,8 +67,8 @@ Subjects make_iceoryx(const std::string& program, const std::string& variant, co
 
 Subjects make_openmpi(const std::string&, const std::string& variant, const Case& what,
                       const Wrapper& wrapper) {
-  return make_mpi(what, {"btl", "vader,self", "pml", "ob1", "btl_vader_single_copy_mechanism",
-                         variant},
+  return make_mpi(what,
+                  {"btl", "vader,self", "pml", "ob1", "btl_vader_single_copy_mechanism", variant},
                   wrapper);
 }
 
@@ -107,15 +107,16 @@ std::vector<SubjectKind> peer_subjects(std::vector<Skipped>& skipped, const Wrap
   for (const Entry& entry : kEntries) {
     if (::access(peer_path(entry.program).c_str(), X_OK) != 0) {
       skipped.push_back({entry.name, fmt::format("not built: when CMake ran, not all of these were "
-                                               "installed: {}; install them (tools/setup peers), "
-                                               "configure and build again",
-                                               entry.packages)});
+                                                 "installed: {}; install them (tools/setup peers), "
+                                                 "configure and build again",
+                                                 entry.packages)});
       continue;
     }
     kinds.push_back({.name = entry.name,
-                     .make = [&entry, wrapper](const Case& what) {
-                       return entry.make(entry.program, entry.variant, what, wrapper);
-                     },
+                     .make =
+                         [&entry, wrapper](const Case& what) {
+                           return entry.make(entry.program, entry.variant, what, wrapper);
+                         },
                      .buffers = entry.buffers,
                      .is_peer = true,
                      .most_in_flight = entry.most_in_flight,

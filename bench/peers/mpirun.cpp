@@ -129,15 +129,14 @@ Result<std::unique_ptr<Subject>> make_mpi(const Case& size,
     told.post = {reader, reader == Post::kAsks ? pair->requester : reader_cpu(*pair, reader)};
     if (reader != Post::kAsks) kept.words.push_back(":");
     kept.words.insert(kept.words.end(), {"-n", "1"});
-    if (reader == Post::kAsks)
-      kept.words.insert(kept.words.end(), wrapper.begin(), wrapper.end());
+    if (reader == Post::kAsks) kept.words.insert(kept.words.end(), wrapper.begin(), wrapper.end());
     kept.words.push_back(peer_path("gantry-peer-openmpi"));
     for (std::string& word : told.words()) kept.words.push_back(std::move(word));
   }
   auto keeper = Keeper::start(kept);
   if (!keeper) return Unexpected(keeper.error());
-  return std::make_unique<MpiJob>(std::move(doors),
-                                  std::make_shared<Keeper>(std::move(*keeper)), kept.log);
+  return std::make_unique<MpiJob>(std::move(doors), std::make_shared<Keeper>(std::move(*keeper)),
+                                  kept.log);
 }
 
 }  // namespace gantry::bench

@@ -60,8 +60,7 @@ class PairSocket {
   Result<std::uint64_t> receive(const Poll& poll) {
     nng_msg* message = nullptr;
     int status = NNG_EAGAIN;
-    while ((status = nng_recvmsg(socket_, &message, NNG_FLAG_NONBLOCK)) == NNG_EAGAIN)
-      poll.again();
+    while ((status = nng_recvmsg(socket_, &message, NNG_FLAG_NONBLOCK)) == NNG_EAGAIN) poll.again();
     if (auto come = checked("nng_recvmsg", status); !come) return Unexpected(come.error());
     const std::uint64_t sum =
         checksum({static_cast<const std::byte*>(nng_msg_body(message)), nng_msg_len(message)});

@@ -53,8 +53,7 @@ Result<std::unique_ptr<End>> open_free(Result<std::unique_ptr<End>> (*open)(cons
 
 void run(Link& link, const Assignment& told, const Peer& peer) {
   if (told.post.asks())
-    run_requester(
-        link, [&] { return open_free(peer.open_requester, told); }, told.what);
+    run_requester(link, [&] { return open_free(peer.open_requester, told); }, told.what);
   else
     run_responder(link, [&] { return open_free(peer.open_responder, told); });
 }

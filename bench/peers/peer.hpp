@@ -1,4 +1,5 @@
-#pragma once  // bench/peers/peer.hpp: what the programs of peers share, one program for each library.
+#pragma once  // bench/peers/peer.hpp: what the programs of peers share, one program for each
+              // library.
 
 #include <sched.h>
 

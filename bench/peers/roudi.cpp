@@ -80,9 +80,8 @@ Result<std::shared_ptr<Keeper>> find_or_start_roudi(const Case& what,
   const std::string log = what.directory + "/roudi.log";
   std::ofstream(file) << configuration(what);
   std::ofstream(log, std::ios::trunc).flush();  // what an earlier one said does not count
-  auto keeper = Keeper::start({.words = {"iox-roudi", "-c", file, "-m", "off"},
-                               .log = log,
-                               .leftovers = leftovers(what)});
+  auto keeper = Keeper::start(
+      {.words = {"iox-roudi", "-c", file, "-m", "off"}, .log = log, .leftovers = leftovers(what)});
   if (!keeper) return Unexpected(keeper.error());
   auto roudi = std::make_shared<Keeper>(std::move(*keeper));
   if (auto ready = await_ready(*roudi, log); !ready) return Unexpected(ready.error());

@@ -124,8 +124,7 @@ class UcxRequester final : public Requester {
 
   Result<std::uint64_t> receive() override {
     std::uint64_t sum = 0;
-    auto* const reply =
-        worker_->start_receive(std::as_writable_bytes(std::span(&sum, 1)), kReply);
+    auto* const reply = worker_->start_receive(std::as_writable_bytes(std::span(&sum, 1)), kReply);
     if (auto come = worker_->finish("reply", reply); !come) return Unexpected(come.error());
     reader_ = (reader_ + 1) % what_.readers;
     if (reader_ != 0) return sum;
@@ -188,8 +187,8 @@ class UcxResponder final : public Responder {
     auto& requests = posted_[message % posted_.size()];
     requests.clear();
     for (const ConstByteSpan part : parts_of(what_, places_.at(message)))
-      requests.push_back(worker_->start_receive(
-          {const_cast<std::byte*>(part.data()), part.size()}, kRequest));
+      requests.push_back(
+          worker_->start_receive({const_cast<std::byte*>(part.data()), part.size()}, kRequest));
   }
 
   std::unique_ptr<Worker> worker_;

@@ -54,8 +54,7 @@ Result<void> send(void* socket, Message& message, int flags) {
 
 Result<void> receive(void* socket, Message& message, const Poll& poll) {
   while (zmq_msg_recv(message.get(), socket, ZMQ_DONTWAIT) < 0) {
-    if (zmq_errno() != EAGAIN && zmq_errno() != EINTR)
-      return Unexpected(zmq_error("zmq_msg_recv"));
+    if (zmq_errno() != EAGAIN && zmq_errno() != EINTR) return Unexpected(zmq_error("zmq_msg_recv"));
     poll.again();
   }
   return {};
@@ -128,7 +127,8 @@ class ZmqResponder final : public Responder {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < what_.segments.size(); ++i) {
       Message part;
-      if (auto come = bench::receive(ends_.source(), part, Poll(what_)); !come) return Unexpected(come.error());
+      if (auto come = bench::receive(ends_.source(), part, Poll(what_)); !come)
+        return Unexpected(come.error());
       sum += checksum(part.bytes());
     }
     return sum;

@@ -10,12 +10,13 @@ namespace gantry::bench {
 struct Assignment {
   static constexpr int kNone = -1;
 
-  std::string variant;        ///< Which of the program's ways of sending.
+  std::string variant;  ///< Which of the program's ways of sending.
   Post post{};
-  int link = kNone;           ///< The link to the harness; kNone: fetch_link() gets it.
-  std::vector<int> sockets{}; ///< Stream sockets: the requester's to each reader, or a reader's one.
-  std::vector<int> cpus{};    ///< Where its helper threads may run.
-  int helper = kNone;         ///< A process whose CPU time counts, too.
+  int link = kNone;  ///< The link to the harness; kNone: fetch_link() gets it.
+  std::vector<int>
+      sockets{};            ///< Stream sockets: the requester's to each reader, or a reader's one.
+  std::vector<int> cpus{};  ///< Where its helper threads may run.
+  int helper = kNone;       ///< A process whose CPU time counts, too.
   Case what{};
 
   [[nodiscard]] std::vector<std::string> words() const;

@@ -1,4 +1,5 @@
-#pragma once  // bench/support/callgrind.hpp: counting what a program executes in functions that it names.
+#pragma once  // bench/support/callgrind.hpp: counting what a program executes in functions that it
+              // names.
 
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@ namespace gantry::bench {
 /// with `function`, and in what these call; `into`: a folder that gets the counts.
 [[nodiscard]] std::vector<std::string> callgrind_words(const std::string& function,
                                                        const std::string& into);
-/// What all processes that have ended left in that folder; nothing when that is nothing. Empties it.
+/// What all processes that have ended left in that folder; nothing when that is nothing. Empties
+/// it.
 [[nodiscard]] std::optional<double> take_count(const std::string& from);
 
 /// A program that runs until it ends or is interrupted; then it is killed. Its status, -1: none.

@@ -51,11 +51,10 @@ Result<void> Crew::hire_team(const SubjectKind& kind, const Case& size, const Cp
     if (!stayed) link.send(Answer::failure(to_string(stayed.error())));
     return stayed.has_value();
   };
-  auto hired =
-      hire(fmt::format("the requester of {}", kind.name), cpus.requester, [&](Link& link) {
-        if (!become(link, {Post::kAsks, cpus.requester})) return;
-        run_requester(link, [&] { return (*subject)->open_requester(); }, size);
-      });
+  auto hired = hire(fmt::format("the requester of {}", kind.name), cpus.requester, [&](Link& link) {
+    if (!become(link, {Post::kAsks, cpus.requester})) return;
+    run_requester(link, [&] { return (*subject)->open_requester(); }, size);
+  });
   const int readers = kind.has_responder ? static_cast<int>(size.readers) : 0;
   for (int reader = 0; hired && reader < readers; ++reader) {
     const int cpu = reader_cpu(cpus, reader);
@@ -91,8 +90,12 @@ Result<RoundFigures> Crew::run(std::size_t subject, const Command& command) {
     if (i == 0) requester = *answer;
     cpu_ns += answer->cpu_ns / static_cast<double>(command.trips);
   }
-  RoundFigures figures{requester.p50_ns,  requester.p99_ns,     requester.p999_ns,
-                       requester.send_ns, 0,                    requester.prepare_ns,
+  RoundFigures figures{requester.p50_ns,
+                       requester.p99_ns,
+                       requester.p999_ns,
+                       requester.send_ns,
+                       0,
+                       requester.prepare_ns,
                        std::max(0.0, cpu_ns - requester.prepare_ns)};
   if (!command.stamped) return figures;
   const auto one_way = one_way_of(team, command.trips);
@@ -137,7 +140,7 @@ Result<Stamps> Crew::stamps_of(std::size_t member) {
 }
 
 template <class Record>
-Result<Record> Crew::come(std::size_t member, std::optional<Record> Member::*record) {
+Result<Record> Crew::come(std::size_t member, std::optional<Record> Member::* record) {
   const std::size_t team = members_[member].team;
   const auto until = std::chrono::steady_clock::now() + kPeerPatience;
   while (!(members_[member].*record)) {
@@ -146,8 +149,8 @@ Result<Record> Crew::come(std::size_t member, std::optional<Record> Member::*rec
         until - std::chrono::steady_clock::now());
     if (teams_[team].is_peer && left.count() <= 0) {
       lose(team, {Code::timed_out,
-                  fmt::format("{}: {}: no answer within {} s", where_, members_[member].child.role(),
-                              kPeerPatience.count()),
+                  fmt::format("{}: {}: no answer within {} s", where_,
+                              members_[member].child.role(), kPeerPatience.count()),
                   ""});
       continue;
     }

@@ -67,7 +67,7 @@ class Crew {
   Result<Answer> answer_of(std::size_t member);
   Result<Stamps> stamps_of(std::size_t member);
   template <class Record>
-  Result<Record> come(std::size_t member, std::optional<Record> Member::*record);
+  Result<Record> come(std::size_t member, std::optional<Record> Member::* record);
   Result<void> listen(std::chrono::milliseconds patience);
   Result<void> take(std::size_t member);
   Result<void> blame(std::size_t team, Error error);

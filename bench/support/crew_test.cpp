@@ -250,8 +250,8 @@ TEST_F(CaseWithAPeer, WhereMemoryIsShortEachTurnHasProcessesOfItsOwn) {
 }
 
 TEST_F(CrewTest, AsManyAreUnansweredAsMayBeInFlight) {
-  auto* const most = static_cast<unsigned*>(::mmap(
-      nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const most = static_cast<unsigned*>(
+      ::mmap(nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   Case what = kCase;
   what.in_flight = 3;
   const std::vector kinds = {scripted("fake", {right_sum, nothing, most})};
@@ -267,8 +267,8 @@ TEST_F(CrewTest, AsManyAreUnansweredAsMayBeInFlight) {
 }
 
 TEST_F(CrewTest, EveryReaderIsAProcessAndItsSumIsAwaited) {
-  auto* const sums = static_cast<unsigned*>(::mmap(
-      nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* const sums = static_cast<unsigned*>(
+      ::mmap(nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   Case what = kCase;
   what.readers = 3;
   const auto count = [sums](const Payload& payload) -> Result<std::uint64_t> {

@@ -86,7 +86,7 @@ void wait_for_end(pid_t program, std::chrono::milliseconds grace) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::raise(SIGTERM);
-  ::setpgid(0, 0);  // Ctrl-C is the benchmark's business
+  ::setpgid(0, 0);                     // Ctrl-C is the benchmark's business
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the program starts is left to us
   const pid_t keeper = ::getpid();
   pid_t program = 0;

@@ -1,4 +1,5 @@
-#pragma once  // bench/support/keeper.hpp: a helper program that ends with the benchmark, however that ends.
+#pragma once  // bench/support/keeper.hpp: a helper program that ends with the benchmark, however
+              // that ends.
 
 #include <sys/types.h>
 

@@ -37,9 +37,9 @@ struct OwnFlag {
 struct Manual {
   std::string name;  ///< "ipc": `gantry bench ipc`.
   std::string description;
-  std::string notes;        ///< Ends the help; has the example.
-  std::string sizes;        ///< Default of --sizes.
-  std::string quick_sizes;  ///< The same under --quick.
+  std::string notes;         ///< Ends the help; has the example.
+  std::string sizes;         ///< Default of --sizes.
+  std::string quick_sizes;   ///< The same under --quick.
   std::string peer_sizes{};  ///< The same with --peers; "": no difference.
   std::string full_sizes{};  ///< The same with --peers full; "": as with --peers.
   unsigned rounds = 7;

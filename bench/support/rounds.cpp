@@ -68,8 +68,8 @@ Result<void> take_turn(Crew& crew, std::size_t in_crew, const SubjectKind& kind,
   if (!figures) return Unexpected(figures.error());
   series.add(*figures, size.bytes);
   if (!kind.has_responder || size.in_flight > 1) return {};
-  const auto stamped_trips = std::clamp(series.trips / 4, kFewestTrips,
-                                        static_cast<std::uint64_t>(Stamps::kMost));
+  const auto stamped_trips =
+      std::clamp(series.trips / 4, kFewestTrips, static_cast<std::uint64_t>(Stamps::kMost));
   const auto stamped = crew.run(in_crew, {kFewestTrips, stamped_trips, true});
   if (!stamped) return Unexpected(stamped.error());
   series.one_way_ns.push_back(stamped->one_way_ns);
@@ -109,8 +109,12 @@ void note_loss(Report& report, const SubjectKind& kind, const Error& loss) {
 class Rounds {
  public:
   Rounds(const Case& size, std::vector<SubjectKind> kinds, const Plan& plan, Report& report)
-      : size_(size), kinds_(std::move(kinds)), plan_(plan), report_(report),
-        series_(kinds_.size()), is_lost_(kinds_.size(), false) {
+      : size_(size),
+        kinds_(std::move(kinds)),
+        plan_(plan),
+        report_(report),
+        series_(kinds_.size()),
+        is_lost_(kinds_.size(), false) {
     double needed = 0;
     for (const SubjectKind& kind : kinds_) needed += bytes_needed(kind, size_);
     all_at_once_ = needed <= static_cast<double>(plan_.free_bytes);

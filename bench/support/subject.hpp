@@ -78,10 +78,10 @@ class Subject {
 struct SubjectKind {
   std::string name;
   std::function<Result<std::unique_ptr<Subject>>(const Case&)> make;
-  unsigned buffers = 2;        ///< Of the message's size, in all its processes, with one reader.
-  bool has_responder = true;   ///< False: one process does it all.
-  bool carries_bytes = true;   ///< False: only its latency means something.
-  bool is_peer = false;        ///< Somebody else's: where it does not work, it is left out.
+  unsigned buffers = 2;       ///< Of the message's size, in all its processes, with one reader.
+  bool has_responder = true;  ///< False: one process does it all.
+  bool carries_bytes = true;  ///< False: only its latency means something.
+  bool is_peer = false;       ///< Somebody else's: where it does not work, it is left out.
   unsigned most_in_flight = 1;
   unsigned most_readers = 1;
 

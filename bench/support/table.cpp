@@ -67,7 +67,8 @@ std::string subject_line(const Report& report, const Row& row, std::string_view 
   };
   return fmt::format(kLine, "  " + row.subject, time_text(row.summary.value),
                      range_text(row.summary), time(kLatencyP99), time(kLatencyP999),
-                     time(kOneWayP50), time(kSendP50), figure_text(find(kThroughput), 2), figure_text(find(kCpuPerGb), 3),
+                     time(kOneWayP50), time(kSendP50), figure_text(find(kThroughput), 2),
+                     figure_text(find(kCpuPerGb), 3),
                      ratio_text(row, report.find(row.case_name, reference, row.metric)));
 }
 

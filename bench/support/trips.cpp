@@ -73,7 +73,7 @@ class Preparing {
 };
 
 template <class Trip>
-std::vector<double> column(std::span<const Trip> trips, double Trip::*figure) {
+std::vector<double> column(std::span<const Trip> trips, double Trip::* figure) {
   std::vector<double> values;
   for (const Trip& trip : trips) values.push_back(trip.*figure);
   return values;

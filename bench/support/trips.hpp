@@ -1,4 +1,5 @@
-#pragma once  // bench/support/trips.hpp: the asking end's trips, one after another or several at once.
+#pragma once  // bench/support/trips.hpp: the asking end's trips, one after another or several at
+              // once.
 
 #include "link.hpp"
 #include "subject.hpp"
