@@ -18,10 +18,10 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan bench check install clean
+.PHONY: help setup build demo test tsan bench bench-peers check install clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install every Debian package that this project can use and that is missing
 	@tools/setup
@@ -50,6 +50,12 @@ tsan: ## Pass the tests labelled concurrency under ThreadSanitizer
 
 bench: build ## Measure channels against the other ways between two processes
 	@$(gantry) bench ipc
+
+bench-peers: ## The same with Open MPI, UCX, iceoryx, ZeroMQ, nng and Boost, which it installs
+	@tools/setup build peers
+	@tools/configure release -DGANTRY_TESTS=OFF
+	@cmake --build --preset release -j $(JOBS)
+	@$(gantry) bench ipc --peers
 
 check: ## Format, layers, lint
 	@tools/setup build test check

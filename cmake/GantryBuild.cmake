@@ -25,20 +25,25 @@ if(GANTRY_SANITIZE)
   endif()
 endif()
 
-# gantry_test(NAME files... [LIBRARIES ...] [LABELS ...]): one Google Test program per room.
+# gantry_test(NAME files... [LIBRARIES ...] [LABELS ...] [LOCK name]): one Google Test program per
+# room. Of tests with the same lock one runs at a time.
 function(gantry_test name)
   if(NOT GANTRY_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "" "LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "LOCK" "LIBRARIES;LABELS" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)  # an empty value would swallow the next word
+  endif()
+  set(lock)
+  if(arg_LOCK)
+    set(lock RESOURCE_LOCK ${arg_LOCK})
   endif()
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE gantry gantry_private GTest::gmock GTest::gtest_main
                                         ${arg_LIBRARIES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300
+                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300 ${lock}
                                   ENVIRONMENT "GANTRY_CALIBRATE=off")  # tests that mean it say so
 endfunction()

@@ -1,18 +1,11 @@
 #include "instructions.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
-#include <fstream>
 
+#include "../support/callgrind.hpp"
 #include "../support/sizes.hpp"
 #include "movers.hpp"
 
@@ -91,60 +84,15 @@ Bytes number_of(const char* text) {
 
 // ---- in the process that starts it ----------------------------------------------------------
 
-std::string own_path() {
-  std::array<char, 4096> path{};
-  const auto length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return length <= 0 ? std::string{} : std::string(path.data(), static_cast<std::size_t>(length));
-}
-
-/// A program that runs until it ends or is interrupted; then it is killed. Its status, -1: none.
-Result<int> run_to_end(std::vector<std::string> words, int interrupt_descriptor) {
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t pid = -1;
-  const int failed = ::posix_spawnp(&pid, argv[0], &files, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (failed != 0)
-    return Unexpected(
-        {Code::unsupported, system_error("valgrind", failed).message, "install valgrind"});
-  const Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  std::array<pollfd, 2> sources = {{{process.get(), POLLIN, 0}, {interrupt_descriptor, POLLIN, 0}}};
-  while (::poll(sources.data(), sources.size(), -1) < 0 && errno == EINTR) {
-  }
-  const bool is_interrupted = sources[1].revents != 0;
-  if (is_interrupted) ::kill(pid, SIGKILL);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  if (is_interrupted) return Unexpected({Code::interrupted, "interrupted", ""});
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-/// Of the line "totals: N" (or "summary: N") that callgrind ends its file with.
-std::optional<double> total_of(const std::string& path) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);)
-    for (const std::string_view key : {"totals: ", "summary: "})
-      if (line.starts_with(key)) return static_cast<double>(number_of(line.c_str() + key.size()));
-  return std::nullopt;
-}
-
 /// Instructions a move.
 Result<double> count(const Counted& what, const std::string& folder, int interrupt_descriptor) {
-  const std::string out = fmt::format("{}/callgrind.out", folder);
-  auto status =
-      run_to_end({"valgrind", "--tool=callgrind", "--collect-atstart=no",
-                  "--toggle-collect=gantry_bench_counted_*",
-                  fmt::format("--callgrind-out-file={}", out), own_path(), std::string(kCounted),
-                  what.engine, fmt::format("{}", what.bytes), fmt::format("{}", what.moves)},
-                 interrupt_descriptor);
+  auto words = callgrind_words("gantry_bench_counted_", folder);
+  words.insert(words.end(), {own_path(), std::string(kCounted), what.engine,
+                             fmt::format("{}", what.bytes), fmt::format("{}", what.moves)});
+  const auto status = run_to_end(std::move(words), interrupt_descriptor);
   if (!status) return Unexpected(status.error());
-  const auto total = *status == 0 ? total_of(out) : std::nullopt;
-  if (!total)
+  const auto total = take_count(folder);
+  if (*status != 0 || !total)
     return Unexpected({Code::system, fmt::format("callgrind: exit status {}", *status), ""});
   return *total / static_cast<double>(what.moves);
 }

@@ -74,6 +74,12 @@ std::string fan_out_name(unsigned readers, std::string_view of) {
   return fmt::format("fan-out-{}/{}", readers, of);
 }
 
+Case case_named(std::string_view name, Bytes bytes) {
+  for (const Case& shape : {image_batch(), frame(), table(), neighbourhood()})
+    if (shape.name == name) return shape;
+  return of_size(bytes);
+}
+
 std::vector<Case> cases_of(const Settings& settings) {
   const std::vector<Bytes>& sizes = settings.common.sizes;
   const Bytes largest = *std::max_element(sizes.begin(), sizes.end());

@@ -40,6 +40,7 @@ struct Area {
   [[nodiscard]] ByteSpan place(std::uint64_t trip) const {
     return places.subspan((trip - 1) % what.in_flight * what.bytes, what.bytes);
   }
+  [[nodiscard]] unsigned yields_after() const { return what.crowded ? 1 : kPollsPerYield; }
   [[nodiscard]] Reply& reply(unsigned reader, std::uint64_t trip) const {
     return header.replies[reader][(trip - 1) % what.in_flight];
   }
@@ -63,7 +64,7 @@ class CpuSyncRequester final : public Requester {
 
   Result<std::uint64_t> receive() override {
     const Reply& reply = area_.reply(reader_, answered_ + 1);
-    await(reply.flag, answered_ + 1);
+    await_at_least(reply.flag, answered_ + 1, area_.yields_after());
     const std::uint64_t sum = reply.sum;
     reader_ = (reader_ + 1) % area_.what.readers;
     if (reader_ == 0) ++answered_;
@@ -86,7 +87,7 @@ class CpuSyncResponder final : public Responder {
   }
 
   Result<std::uint64_t> receive() override {
-    await_at_least(area_.header.request, ++trip_);
+    await_at_least(area_.header.request, ++trip_, area_.yields_after());
     std::memcpy(mine_.bytes().data(), area_.place(trip_).data(), mine_.bytes().size());
     return checksum(mine_.bytes());
   }

@@ -8,6 +8,7 @@
 #include "../support/findings.hpp"
 #include "../support/sizes.hpp"
 #include "cases.hpp"
+#include "instructions.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {
@@ -17,7 +18,6 @@ constexpr Bytes kKiB = Bytes{1} << 10;
 constexpr Bytes kMiB = Bytes{1} << 20;
 constexpr std::string_view kStreamed = "gantry/pipelined-streamed";
 constexpr std::string_view kWhole = "gantry/pipelined-whole";
-constexpr std::string_view kInstructions = "instructions";
 /// What sends a private buffer, as peers do; a loan or a move finds its message in place.
 constexpr std::array<std::string_view, 4> kCopyModes = {kSyncName, "gantry/async", kWhole,
                                                         kStreamed};
@@ -94,7 +94,7 @@ void add_baselines(Ratios& ratios, const Report& report) {
   if (const Row* const ours = best_copy(report, name))
     ratios.of_rows(fmt::format("{}: time of {} / {}", name, ours->subject, kCpuSyncName), ours,
                    baseline(name, kCpuSyncName, kLatencyP50), Bar::at_most(0.28));
-  const std::string counted = fmt::format("instructions/{}", name);
+  const std::string counted = instructions_name(name);
   if (const Row* const ours = best_copy(report, counted, kInstructions))
     ratios.of_rows(fmt::format("{}: {} / {}", counted, ours->subject, kCpuSyncName), ours,
                    baseline(counted, kCpuSyncName, kInstructions), Bar::at_most(0.78));

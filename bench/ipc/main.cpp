@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "../peers/list.hpp"
 #include "../support/findings.hpp"
 #include "../support/program.hpp"
 #include "../support/rounds.hpp"
 #include "cases.hpp"
 #include "findings.hpp"
+#include "instructions.hpp"
+#include "plot.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {
@@ -17,7 +21,8 @@ namespace {
 constexpr Bytes kBesides = Bytes{512} << 20;  // what all processes take besides the payloads
 
 std::vector<SubjectKind> kinds_of(const Settings& settings, Report& report) {
-  std::vector<SubjectKind> kinds = own_subjects(settings.wants_peers());
+  std::vector<SubjectKind> kinds =
+      own_subjects(settings.wants_peers() || !settings.subjects.empty());
   if (settings.wants_peers())
     for (SubjectKind& peer : peer_subjects(report.skipped)) kinds.push_back(std::move(peer));
   std::erase_if(kinds, [&](const SubjectKind& kind) { return !settings.wants(kind.name); });
@@ -52,16 +57,14 @@ Result<void> measure_case(Case what, std::span<const SubjectKind> kinds, const P
   const auto scratch = ScratchDirectory::create();
   if (!scratch) return Unexpected(scratch.error());
   what.directory = scratch->path();
+  const auto cpus = allowed_cpus();
+  what.crowded = cpus && what.readers + 1 > cpus->size();
   const auto fit = fitting(what, kinds, report.machine.memory_free_bytes, report);
   if (!fit) return Unexpected(fit.error());
   return run_case(what, *fit, plan, progress, report);
 }
 
-Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
-  Report report{"ipc", probe_machine(), {}, {}, {}};
-  const auto cpus = pick_cpus();
-  if (!cpus) return Unexpected(cpus.error());
-  report.cpus = *cpus;
+Result<void> measure_all(const Settings& settings, Report& report, int interrupt_descriptor) {
   const auto kinds = kinds_of(settings, report);
   const auto cases = cases_of(settings);
   for (const Case& what : cases)  // before anything is measured
@@ -74,14 +77,42 @@ Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
                   .free_bytes = free - std::min(free, kBesides)};
   Progress progress(stderr, "bench ipc", cases.size() * settings.common.rounds);
   for (const Case& what : cases)
-    if (auto ran = measure_case(what, kinds, plan, progress, report); !ran)
-      return Unexpected(ran.error());
+    if (auto ran = measure_case(what, kinds, plan, progress, report); !ran) return ran;
+  return {};
+}
+
+Result<void> write_plot(const Report& report, const std::string& path) {
+  if (path.empty()) return {};
+  const std::string svg = plot_svg(report);
+  if (svg.empty())
+    return Unexpected({Code::invalid_argument, "--plot: fewer than two sizes to draw",
+                       "run latency cases of several --sizes"});
+  std::ofstream out(path, std::ios::trunc);
+  if (out << svg && out.flush()) return {};
+  return Unexpected(system_error(fmt::format("--plot {}", path)));
+}
+
+Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+  Report report{"ipc", probe_machine(), {}, {}, {}};
+  const auto cpus = pick_cpus();
+  if (!cpus) return Unexpected(cpus.error());
+  report.cpus = *cpus;
+  const auto done = settings.counts_instructions
+                        ? count_instructions(settings, report, interrupt_descriptor)
+                        : measure_all(settings, report, interrupt_descriptor);
+  if (!done) return Unexpected(done.error());
   add_findings(report, settings.wants_peers());
+  if (auto drawn = write_plot(report, settings.plot); !drawn) return Unexpected(drawn.error());
   return report;
 }
 
-std::string readable(const Report& report) {
-  return to_table(report, kSyncName) + findings_text(report);
+std::string readable(const Settings& settings, const Report& report) {
+  const auto none = [](const std::string&) { return std::string{}; };
+  const std::string text =
+      settings.counts_instructions
+          ? machine_line(report) + to_list(report, none) + skipped_lines(report)
+          : to_table(report, kSyncName);
+  return text + findings_text(report);
 }
 
 }  // namespace
@@ -89,13 +120,15 @@ std::string readable(const Report& report) {
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
+  if (argc > 1 && argv[1] == kCounted)
+    return run_counted({argv + 2, static_cast<std::size_t>(argc - 2)});
   return run_program("ipc", [&]() -> tl::expected<Measurement, int> {
     const auto parsed = parse_settings(argc, argv);
     if (!parsed) return tl::unexpected<int>(parsed.error());
     return [settings = *parsed](int interrupt_descriptor) -> gantry::Result<std::string> {
       const auto report = measure(settings, interrupt_descriptor);
       if (!report) return Unexpected(report.error());
-      return settings.common.json ? to_json(*report) : readable(*report);
+      return settings.common.json ? to_json(*report) : readable(settings, *report);
     };
   });
 }

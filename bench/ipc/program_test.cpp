@@ -66,29 +66,82 @@ TEST_F(BenchIpc, EverySubjectHasEveryMetricInItsUnit) {
     metrics[result.at("subject")].insert(result.at("metric").get<std::string>() + " " +
                                          result.at("unit").get<std::string>());
   }
-  const auto full = UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "throughput GB/s",
-                                         "cpu_per_gb s/GB");
-  for (const char* subject : {"gantry/sync", "gantry/loan", "shm-two-copies", "pipe", "unix-socket",
-                              "limit/single-copy"}) {
+  const auto full = UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "latency_p999 ns",
+                                         "one_way_p50 ns", "throughput GB/s", "cpu_per_gb s/GB");
+  for (const char* subject :
+       {"gantry/sync", "gantry/loan", "cpu-sync", "cpu-sync-fresh", "pipe", "unix-socket"}) {
     EXPECT_THAT(metrics[subject], full) << subject;
   }
+  EXPECT_THAT(metrics["limit/single-copy"],
+              UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "latency_p999 ns",
+                                   "throughput GB/s", "cpu_per_gb s/GB"));
   EXPECT_THAT(metrics["limit/cache-line-ping-pong"],
-              UnorderedElementsAre("latency_p50 ns", "latency_p99 ns"));
-}
-
-TEST_F(BenchIpc, PeersThatAreNotComparedAreListedWithTheReason) {
-  const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json", "--peers"});
-  ASSERT_EQ(ended.status, 0) << ended.errors;
-  const json skipped = json::parse(ended.output).at("skipped");
-  ASSERT_FALSE(skipped.empty());
-  for (const json& peer : skipped) EXPECT_NE(peer.at("reason"), "") << peer;
+              UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "latency_p999 ns",
+                                   "one_way_p50 ns"));
 }
 
 TEST_F(BenchIpc, TableEndsWithTheRatios) {
   const Ended ended = run({"--sizes", "64", "--rounds", "1"});
   ASSERT_EQ(ended.status, 0) << ended.errors;
-  EXPECT_THAT(ended.output, HasSubstr("shm-two-copies"));
-  EXPECT_THAT(ended.output, HasSubstr("x the time of limit/cache-line-ping-pong"));
+  EXPECT_THAT(ended.output, HasSubstr("cpu-sync"));
+  EXPECT_THAT(ended.output, HasSubstr("time of gantry/sync / limit/cache-line-ping-pong"));
+}
+
+TEST_F(BenchIpc, OnlySubjectsThatAreNamedTakePart) {
+  const Ended ended =
+      run({"--sizes", "64", "--rounds", "1", "--json", "--subjects", "pipe,gantry/loan"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  std::set<std::string> subjects;
+  const json document = json::parse(ended.output);
+  for (const json& result : document.at("results")) subjects.insert(result.at("subject"));
+  EXPECT_THAT(subjects, UnorderedElementsAre("pipe", "pipe/polled", "gantry/loan"));
+}
+
+TEST_F(BenchIpc, SeveralInFlightAndSeveralReadersAreCasesOfTheirOwn) {
+  const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json", "--subjects",
+                           "cpu-sync,unix-socket", "--cases", "in-flight,fan-out"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  std::map<std::string, std::set<std::string>> metrics;
+  const json document = json::parse(ended.output);
+  for (const json& result : document.at("results"))
+    metrics[result.at("case")].insert(result.at("metric"));
+  EXPECT_THAT(metrics["in-flight-4/64 B"],
+              UnorderedElementsAre("message_time", "throughput", "cpu_per_gb"));
+  for (const char* name : {"fan-out-1/64 B", "fan-out-2/64 B", "fan-out-4/64 B"})
+    EXPECT_THAT(metrics[name],
+                UnorderedElementsAre("latency_p50", "latency_p99", "latency_p999", "one_way_p50",
+                                     "send_p50", "throughput", "cpu_per_gb"))
+        << name;
+}
+
+TEST_F(BenchIpc, MessagesOfSeveralPiecesAreReadWhole) {
+  const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json", "--subjects",
+                           "gantry/sync,unix-socket", "--cases", "shapes"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;  // every sum was right
+  std::map<std::string, std::size_t> bytes;
+  const json document = json::parse(ended.output);
+  for (const json& result : document.at("results")) bytes[result.at("case")] = result.at("bytes");
+  EXPECT_EQ(bytes["image-batch"], 256u * 3 * 224 * 224 * 4);
+  EXPECT_EQ(bytes["frame-4k"], 3840u * 2160 * 3 * 4);
+  EXPECT_EQ(bytes["table-40x1M"], 200'000'000u);
+  EXPECT_EQ(bytes["csr-graph"], 100'001u * 8 + 2'500'000u * 8 + 100'000u * 512);
+}
+
+TEST_F(BenchIpc, PlotIsAnSvgWithEverySubject) {
+  const std::string path = scratch_.path() + "/plot.svg";
+  const Ended ended = run({"--sizes", "64,1K", "--rounds", "1", "--plot", path});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const std::string svg = text_of(path);
+  EXPECT_THAT(svg, StartsWith("<svg "));
+  for (const char* subject : {"gantry/sync", "cpu-sync", "unix-socket", "limit/single-copy"})
+    EXPECT_THAT(svg, HasSubstr(std::string(">") + subject + "<")) << subject;
+}
+
+TEST_F(BenchIpc, APlotThatCannotBeWrittenIsAnError) {
+  const Ended ended = run({"--sizes", "64,1K", "--rounds", "1", "--subjects", "cpu-sync", "--plot",
+                           scratch_.path() + "/no/such/folder.svg"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("No such file"));
 }
 
 TEST_F(BenchIpc, HelpHasAnExample) {
@@ -130,7 +183,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Wrong{{"--sizes", ""}, "not a number"}, Wrong{{"--sizes"}, "--sizes"},
                       Wrong{{"--rounds", "0"}, "--rounds"}, Wrong{{"--rounds", "-1"}, "--rounds"},
                       Wrong{{"--rounds", "many"}, "--rounds"}, Wrong{{"--bogus"}, "--bogus"},
-                      Wrong{{"extra"}, "extra"}));
+                      Wrong{{"--subjects", "pigeon"}, "no subject 'pigeon'"},
+                      Wrong{{"--cases", "all,odd"}, "no case 'all'"},
+                      Wrong{{"--peers", "some"}, "--peers"}, Wrong{{"extra"}, "extra"}));
 
 TEST_F(BenchIpc, MoreThanTheMachineHoldsIsRefusedAtOnce) {
   const Ended ended = run({"--sizes", "64,64T"});

@@ -30,20 +30,21 @@ struct alignas(64) Flag {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // a lock would be per process
 
+constexpr unsigned kPollsPerYield = 1 << 16;
+
 /// Polls until `flag` is `number`. [F] Acquires what its writer did before. Lets others run now
 /// and then: on a CPU that is not ours alone the flag would never change otherwise.
 inline void await(const Flag& flag, std::uint64_t number) noexcept {
-  constexpr unsigned kPollsPerYield = 1 << 16;
   for (unsigned polls = 1; flag.number.load(std::memory_order_acquire) != number; ++polls) {
     if (polls % kPollsPerYield == 0) ::sched_yield();
   }
 }
 
-/// The same until it is at least `number`: its writer may be ahead.
-inline void await_at_least(const Flag& flag, std::uint64_t number) noexcept {
-  constexpr unsigned kPollsPerYield = 1 << 16;
+/// The same until it is at least `number`: its writer may be ahead. Lets others run after so many
+/// polls.
+inline void await_at_least(const Flag& flag, std::uint64_t number, unsigned yields_after) noexcept {
   for (unsigned polls = 1; flag.number.load(std::memory_order_acquire) < number; ++polls) {
-    if (polls % kPollsPerYield == 0) ::sched_yield();
+    if (polls % yields_after == 0) ::sched_yield();
   }
 }
 

@@ -31,16 +31,14 @@ Error boost_error(const ipc::interprocess_exception& problem) {
 
 using Queue = std::unique_ptr<ipc::message_queue>;
 
-void put(ipc::message_queue& queue, ConstByteSpan bytes) {
-  while (!queue.try_send(bytes.data(), bytes.size(), 0)) {
-  }
+void put(ipc::message_queue& queue, ConstByteSpan bytes, const Poll& poll) {
+  while (!queue.try_send(bytes.data(), bytes.size(), 0)) poll.again();
 }
 
-void take(ipc::message_queue& queue, ByteSpan bytes) {
+void take(ipc::message_queue& queue, ByteSpan bytes, const Poll& poll) {
   ipc::message_queue::size_type size = 0;
   unsigned priority = 0;
-  while (!queue.try_receive(bytes.data(), bytes.size(), size, priority)) {
-  }
+  while (!queue.try_receive(bytes.data(), bytes.size(), size, priority)) poll.again();
 }
 
 struct Queues {
@@ -74,12 +72,13 @@ class QueueRequester final : public Requester {
   explicit QueueRequester(const Assignment& told) : what_(told.what), queues_(make_queues(told)) {}
 
   Result<void> send(const Payload& payload) override {
-    for (const ConstByteSpan part : parts_of(what_, payload.bytes())) put(*queues_.requests, part);
+    for (const ConstByteSpan part : parts_of(what_, payload.bytes()))
+      put(*queues_.requests, part, Poll(what_));
     return {};
   }
   Result<std::uint64_t> receive() override {
     std::uint64_t sum = 0;
-    take(*queues_.replies, std::as_writable_bytes(std::span(&sum, 1)));
+    take(*queues_.replies, std::as_writable_bytes(std::span(&sum, 1)), Poll(what_));
     return sum;
   }
 
@@ -96,13 +95,13 @@ class QueueResponder final : public Responder {
   Result<std::uint64_t> receive() override {
     std::uint64_t sum = 0;
     for (const Bytes size : what_.segments) {
-      take(*queues_.requests, mine_.bytes());  // sized for the largest, as the queue demands
+      take(*queues_.requests, mine_.bytes(), Poll(what_));  // the largest, as the queue demands
       sum += checksum(mine_.bytes().first(size));
     }
     return sum;
   }
   Result<void> reply(std::uint64_t sum) override {
-    put(*queues_.replies, std::as_bytes(std::span(&sum, 1)));
+    put(*queues_.replies, std::as_bytes(std::span(&sum, 1)), Poll(what_));
     return {};
   }
 
@@ -125,9 +124,8 @@ struct Header {
   std::array<Reader, kMostReaders> readers;
 };
 
-void wait(ipc::interprocess_semaphore& semaphore) {
-  while (!semaphore.try_wait()) {
-  }
+void wait(ipc::interprocess_semaphore& semaphore, const Poll& poll) {
+  while (!semaphore.try_wait()) poll.again();
 }
 
 class Area {
@@ -177,7 +175,7 @@ class MemoryRequester final : public Requester {
   }
   Result<std::uint64_t> receive() override {
     Reader& from = area_.reader(reader_);
-    wait(from.replies);
+    wait(from.replies, Poll(area_.what()));
     const std::uint64_t sum = from.sums[answered_ % kMostInFlight];
     reader_ = (reader_ + 1) % area_.what().readers;
     if (reader_ == 0) ++answered_;
@@ -199,7 +197,7 @@ class MemoryResponder final : public Responder {
   }
 
   Result<std::uint64_t> receive() override {
-    wait(mine_.requests);
+    wait(mine_.requests, Poll(area_.what()));
     return checksum({area_.place(received_++), area_.what().bytes});
   }
   Result<void> reply(std::uint64_t sum) override {

@@ -68,6 +68,9 @@ Result<void> External::become(const Post& post, int link) {
   } else {
     told.sockets.push_back(pairs_[static_cast<std::size_t>(post.reader)].responder.get());
   }
+  const int log = ::open((told.what.directory + "/peers.log").c_str(),
+                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) ::dup2(log, output);
   keep_over_exec(link);
   for (const int socket : told.sockets) keep_over_exec(socket);
   std::vector<std::string> words = post.asks() ? wrapper_ : std::vector<std::string>{};

@@ -1,9 +1,8 @@
 // iceoryx 2.0.3, its RouDi started by the harness with pools that fit. `copy`: a chunk is loaned,
 // filled and published; `loan`: it was filled before. Read in place by every subscriber. All poll.
 
-#include <unistd.h>
-
 #include <cstring>
+#include <iceoryx_hoofs/log/logmanager.hpp>
 #include <iceoryx_posh/popo/untyped_publisher.hpp>
 #include <iceoryx_posh/popo/untyped_subscriber.hpp>
 #include <iceoryx_posh/runtime/posh_runtime.hpp>
@@ -30,8 +29,8 @@ iox::capro::ServiceDescription replies_of(const Assignment& told, int reader) {
 }
 
 void begin(const Assignment& told) {
-  const std::string name = "gantry-bench-" + told.variant + std::to_string(told.post.reader + 1) +
-                           "-" + std::to_string(::getpid());
+  iox::log::LogManager::GetLogManager().SetDefaultLogLevel(iox::log::LogLevel::kOff);
+  const std::string name = roudi_client(told.what, told.variant, told.post.reader);
   iox::runtime::PoshRuntime::initRuntime(
       iox::RuntimeName_t(iox::cxx::TruncateToCapacity, name.c_str(), name.size()));
 }
@@ -73,9 +72,9 @@ class Subscriber {
   }
 
   /// The sum of the first `size` bytes of the next chunk.
-  std::uint64_t receive(Bytes size) {
+  std::uint64_t receive(Bytes size, const Poll& poll) {
     std::uint64_t sum = 0;
-    for (bool come = false; !come;) {
+    for (bool come = false; !come; poll.again()) {
       subscriber_.take().and_then([&](const void* chunk) {
         sum = checksum({static_cast<const std::byte*>(chunk), size});
         subscriber_.release(chunk);
@@ -122,7 +121,7 @@ class IceoryxRequester final : public Requester {
   Result<std::uint64_t> receive() override {
     Subscriber& from = *replies_[reader_];
     reader_ = (reader_ + 1) % replies_.size();
-    return from.receive(sizeof(std::uint64_t));
+    return from.receive(sizeof(std::uint64_t), Poll(what_));
   }
   [[nodiscard]] std::vector<int> helpers() const override { return {helper_}; }
 
@@ -151,13 +150,13 @@ class IceoryxRequester final : public Requester {
 class IceoryxResponder final : public Responder {
  public:
   explicit IceoryxResponder(const Assignment& told)
-      : bytes_(told.what.bytes),
+      : what_(told.what),
         requests_(requests_of(told)),
         replies_(replies_of(told, told.post.reader)) {}
 
   void await_requester() { requests_.await_publisher(); }
 
-  Result<std::uint64_t> receive() override { return requests_.receive(bytes_); }
+  Result<std::uint64_t> receive() override { return requests_.receive(what_.bytes, Poll(what_)); }
   Result<void> reply(std::uint64_t sum) override {
     const auto chunk = replies_.loan(sizeof sum);
     if (!chunk) return Unexpected(chunk.error());
@@ -167,7 +166,7 @@ class IceoryxResponder final : public Responder {
   }
 
  private:
-  Bytes bytes_;
+  Case what_;
   Subscriber requests_;
   Publisher replies_;
 };

@@ -95,7 +95,7 @@ std::vector<std::string> words_of_mpirun(const Case& what, const std::string& sh
                                     shared,
                                     "--mca",
                                     "mpi_yield_when_idle",
-                                    "0"};
+                                    what.crowded ? "1" : "0"};
   for (std::size_t i = 0; i + 1 < settings.size(); i += 2)
     words.insert(words.end(), {"--mca", settings[i], settings[i + 1]});
   return words;
@@ -122,6 +122,7 @@ Result<std::unique_ptr<Subject>> make_mpi(const Case& size,
   if (::mkdtemp(shared.data()) == nullptr) return Unexpected(system_error(shared));
   Kept kept{.words = words_of_mpirun(what, shared, settings),
             .log = what.directory + "/log",
+            .grace = std::chrono::seconds(1),  // it ends when its ranks do
             .leftovers = {shared, what.directory}};
   for (int reader = Post::kAsks; reader < static_cast<int>(what.readers); ++reader) {
     Assignment told{.variant = "mpi", .cpus = *cpus, .what = what};

@@ -57,11 +57,10 @@ class PairSocket {
   }
 
   /// The sum of a message.
-  Result<std::uint64_t> receive() {
+  Result<std::uint64_t> receive(const Poll& poll) {
     nng_msg* message = nullptr;
     int status = NNG_EAGAIN;
-    while ((status = nng_recvmsg(socket_, &message, NNG_FLAG_NONBLOCK)) == NNG_EAGAIN) {
-    }
+    while ((status = nng_recvmsg(socket_, &message, NNG_FLAG_NONBLOCK)) == NNG_EAGAIN) poll.again();
     if (auto come = checked("nng_recvmsg", status); !come) return Unexpected(come.error());
     const std::uint64_t sum =
         checksum({static_cast<const std::byte*>(nng_msg_body(message)), nng_msg_len(message)});
@@ -88,7 +87,7 @@ class NngRequester final : public Requester {
   Result<std::uint64_t> receive() override {
     PairSocket& from = sockets_[reader_];
     reader_ = (reader_ + 1) % sockets_.size();
-    return from.receive();  // the sum of one word is that word
+    return from.receive(Poll(what_));  // the sum of one word is that word
   }
 
  private:
@@ -99,9 +98,9 @@ class NngRequester final : public Requester {
 
 class NngResponder final : public Responder {
  public:
-  explicit NngResponder(PairSocket socket) : socket_(std::move(socket)) {}
+  NngResponder(PairSocket socket, const Case& what) : socket_(std::move(socket)), poll_(what) {}
 
-  Result<std::uint64_t> receive() override { return socket_.receive(); }
+  Result<std::uint64_t> receive() override { return socket_.receive(poll_); }
   Result<void> reply(std::uint64_t sum) override {
     const ConstByteSpan part = std::as_bytes(std::span(&sum, 1));
     return socket_.send({&part, 1}, part.size());
@@ -109,6 +108,7 @@ class NngResponder final : public Responder {
 
  private:
   PairSocket socket_;
+  Poll poll_;
 };
 
 std::string address(const Assignment& told, int reader) {
@@ -134,7 +134,7 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) {
   auto ready = await_over(told.sockets.front());
   if (ready) ready = socket->dial(address(told, told.post.reader));
   if (!ready) return Unexpected(ready.error());
-  return std::make_unique<NngResponder>(std::move(*socket));
+  return std::make_unique<NngResponder>(std::move(*socket), told.what);
 }
 
 }  // namespace

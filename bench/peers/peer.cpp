@@ -81,7 +81,7 @@ int run_peer(int argc, const char* const* argv, const Peer& peer) {
   } catch (const std::exception& problem) {
     link->send(Answer::failure(problem.what()));
   }
-  ::_exit(0);  // as the ends that are forked: what libraries leave behind is not our business
+  return 0;  // libraries take their leave as the process exits
 }
 
 Result<void> signal_over(int socket) {

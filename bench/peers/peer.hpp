@@ -1,6 +1,8 @@
 #pragma once  // bench/peers/peer.hpp: what the programs of peers share, one program for each
               // library.
 
+#include <sched.h>
+
 #include "../support/assignment.hpp"
 #include "../support/posix.hpp"
 
@@ -25,6 +27,18 @@ int run_peer(int argc, const char* const* argv, const Peer& peer);
 /// Tells the other side of a socket of the assignment one byte, and waits for one.
 [[nodiscard]] Result<void> signal_over(int socket);
 [[nodiscard]] Result<void> await_over(int socket);
+
+/// What an end does between two polls.
+class Poll {
+ public:
+  explicit Poll(const Case& what) noexcept : lets_others_run_(what.crowded) {}
+  void again() const noexcept {
+    if (lets_others_run_) ::sched_yield();
+  }
+
+ private:
+  bool lets_others_run_;
+};
 
 /// Places for the messages that may be in flight, in turn.
 class Places {

@@ -5,6 +5,10 @@
 
 namespace gantry::bench {
 
+/// The ways of sending that the program of that peer knows.
+inline constexpr const char* kCopyVariant = "copy";
+inline constexpr const char* kLoanVariant = "loan";
+
 /// Starts `iox-roudi` with pools for that case and waits until it takes clients. There can be one
 /// on a machine only, so all iceoryx subjects of a case share it: `shared` finds it again.
 [[nodiscard]] Result<std::shared_ptr<Keeper>> find_or_start_roudi(const Case& what,

@@ -23,7 +23,7 @@ Result<void> checked(const char* what, ucs_status_t status) {
 class Worker {
  public:
   static Result<std::unique_ptr<Worker>> open(const Assignment& told) {
-    std::unique_ptr<Worker> made(new Worker);
+    std::unique_ptr<Worker> made(new Worker(told.what));
     if (auto begun = made->begin(told); !begun) return Unexpected(begun.error());
     for (const int socket : told.sockets)
       if (auto met = made->meet(socket); !met) return Unexpected(met.error());
@@ -51,7 +51,7 @@ class Worker {
     if (UCS_PTR_IS_ERR(request)) return checked(what, UCS_PTR_STATUS(request));
     ucs_status_t status = UCS_INPROGRESS;
     while ((status = ucp_request_check_status(request)) == UCS_INPROGRESS)
-      ucp_worker_progress(worker_);
+      if (ucp_worker_progress(worker_) == 0) poll_.again();
     ucp_request_free(request);
     return checked(what, status);
   }
@@ -62,7 +62,7 @@ class Worker {
   }
 
  private:
-  Worker() = default;
+  explicit Worker(const Case& what) : poll_(what) {}
 
   Result<void> begin(const Assignment& told) {
     ucp_config_t* config = nullptr;
@@ -103,6 +103,7 @@ class Worker {
     return checked("ucp_ep_create", ucp_ep_create(worker_, &params, &ends_.emplace_back()));
   }
 
+  Poll poll_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   std::vector<ucp_ep_h> ends_;

@@ -52,9 +52,11 @@ Result<void> send(void* socket, Message& message, int flags) {
   return {};
 }
 
-Result<void> receive(void* socket, Message& message) {
-  while (zmq_msg_recv(message.get(), socket, ZMQ_DONTWAIT) < 0)
+Result<void> receive(void* socket, Message& message, const Poll& poll) {
+  while (zmq_msg_recv(message.get(), socket, ZMQ_DONTWAIT) < 0) {
     if (zmq_errno() != EAGAIN && zmq_errno() != EINTR) return Unexpected(zmq_error("zmq_msg_recv"));
+    poll.again();
+  }
   return {};
 }
 
@@ -107,7 +109,7 @@ class ZmqRequester final : public Requester {
 
   Result<std::uint64_t> receive() override {
     Message message;
-    auto come = bench::receive(ends_.source(), message);
+    auto come = bench::receive(ends_.source(), message, Poll(what_));
     if (!come) return Unexpected(come.error());
     return checksum(message.bytes());  // of one word: that word
   }
@@ -125,7 +127,8 @@ class ZmqResponder final : public Responder {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < what_.segments.size(); ++i) {
       Message part;
-      if (auto come = bench::receive(ends_.source(), part); !come) return Unexpected(come.error());
+      if (auto come = bench::receive(ends_.source(), part, Poll(what_)); !come)
+        return Unexpected(come.error());
       sum += checksum(part.bytes());
     }
     return sum;
@@ -147,7 +150,7 @@ Result<std::unique_ptr<Requester>> open_requester(const Assignment& told) {
   ends.out = make_socket(ends.context, is_pair ? ZMQ_PAIR : ZMQ_XPUB);
   auto ready = bind_to(ends.out, address(told, "requests"));
   if (!is_pair && ready) {
-    set(ends.out.get(), ZMQ_XPUB_NODROP, 1);
+    for (const int option : {ZMQ_XPUB_NODROP, ZMQ_XPUB_VERBOSE}) set(ends.out.get(), option, 1);
     ends.in = make_socket(ends.context, ZMQ_PULL);
     ready = bind_to(ends.in, address(told, "replies"));
   }
@@ -155,7 +158,7 @@ Result<std::unique_ptr<Requester>> open_requester(const Assignment& told) {
     if (ready) ready = signal_over(socket);
   for (unsigned reader = 0; ready && !is_pair && reader < told.what.readers; ++reader) {
     Message subscription;
-    ready = receive(ends.out.get(), subscription);
+    ready = receive(ends.out.get(), subscription, Poll(told.what));
   }
   if (!ready) return Unexpected(ready.error());
   return std::make_unique<ZmqRequester>(std::move(ends), told.what);

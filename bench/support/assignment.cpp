@@ -73,7 +73,8 @@ std::vector<std::string> Assignment::words() const {
           text_of(what.segments),
           fmt::format("{}", what.in_flight),
           fmt::format("{}", what.readers),
-          what.times_send ? "1" : "0"};
+          what.times_send ? "1" : "0",
+          what.crowded ? "1" : "0"};
 }
 
 Result<Assignment> Assignment::parse(std::span<const char* const> words) {
@@ -93,12 +94,18 @@ Result<Assignment> Assignment::parse(std::span<const char* const> words) {
   told.what.in_flight = in.number<unsigned>();
   told.what.readers = in.number<unsigned>();
   told.what.times_send = in.number<int>() != 0;
+  told.what.crowded = in.number<int>() != 0;
   if (in.are_right()) return told;
   return Unexpected({Code::invalid_argument, "only gantry bench ipc starts this program", ""});
 }
 
 std::string link_path(const Case& what, int reader) {
   return fmt::format("{}/end{}", what.directory, reader + 1);
+}
+
+std::string roudi_client(const Case& what, std::string_view variant, int reader) {
+  const auto folder = what.directory.substr(what.directory.rfind('/') + 1);  // ours alone
+  return fmt::format("{}-{}{}", folder, variant, reader + 1);
 }
 
 }  // namespace gantry::bench

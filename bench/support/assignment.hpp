@@ -26,4 +26,7 @@ struct Assignment {
 /// Where the end of that number waits for its link, in the case's folder.
 [[nodiscard]] std::string link_path(const Case& what, int reader);
 
+/// By what name an end of an iceoryx subject is known to RouDi; files of that name come with it.
+[[nodiscard]] std::string roudi_client(const Case& what, std::string_view variant, int reader);
+
 }  // namespace gantry::bench

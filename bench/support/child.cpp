@@ -72,7 +72,7 @@ Child::~Child() {
 }
 
 void Child::end() noexcept {
-  link_.close();
+  link_.hang_up();
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
@@ -82,10 +82,22 @@ void Child::end() noexcept {
 
 bool Child::wait(std::chrono::milliseconds patience) {
   if (pid_ < 0) return true;
+  if (!process_.is_open()) return wait_without_pidfd(patience);
   pollfd ended{process_.get(), POLLIN, 0};
-  if (process_.is_open() && ::poll(&ended, 1, static_cast<int>(patience.count())) <= 0)
-    return false;
-  if (::waitpid(pid_, &status_, process_.is_open() ? 0 : WNOHANG) != pid_) return false;
+  if (::poll(&ended, 1, static_cast<int>(patience.count())) <= 0) return false;
+  if (::waitpid(pid_, &status_, 0) != pid_) return false;
+  pid_ = -1;
+  return true;
+}
+
+/// Under valgrind there are no pidfds.
+bool Child::wait_without_pidfd(std::chrono::milliseconds patience) {
+  constexpr int kTryMs = 1;
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (::waitpid(pid_, &status_, WNOHANG) != pid_) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    ::poll(nullptr, 0, kTryMs);
+  }
   pid_ = -1;
   return true;
 }

@@ -34,6 +34,7 @@ class Child {
   [[nodiscard]] bool was_killed() const noexcept;
 
  private:
+  bool wait_without_pidfd(std::chrono::milliseconds patience);
   Child(std::string role, pid_t pid, Descriptor process, Link link) noexcept;
 
   std::string role_;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::chrono::seconds kFarewell{5};              // for ends to close their channels
 constexpr std::chrono::milliseconds kPartnerEnding{100};  // from "its socket closed" to "it ended"
-constexpr std::chrono::seconds kPeerPatience{60};         // a peer that says nothing is stuck
+constexpr std::chrono::seconds kPeerPatience{30};         // a peer that says nothing is stuck
 
 }  // namespace
 
@@ -125,7 +125,7 @@ const Error* Crew::loss_of(std::size_t subject) const noexcept {
 }
 
 void Crew::dismiss() {
-  for (Member& member : members_) member.child.link().close();
+  for (Member& member : members_) member.child.link().hang_up();
   for (Member& member : members_) member.child.wait(kFarewell);
   members_.clear();
   teams_.clear();

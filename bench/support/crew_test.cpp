@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <deque>
 
 #include "rounds.hpp"
 
@@ -20,21 +23,46 @@ using ::testing::HasSubstr;
 struct Script {
   std::function<Result<std::uint64_t>(const Payload&)> ask;
   std::function<Result<void>()> serve;
+  unsigned* most_unanswered = nullptr;  ///< In memory that processes share.
+  unsigned readers = 1;
 };
 
 class ScriptedRequester final : public Requester {
  public:
   explicit ScriptedRequester(const Script& script) : script_(script) {}
-  Result<std::uint64_t> round_trip(const Payload& payload) override { return script_.ask(payload); }
+  Result<void> send(const Payload& payload) override {
+    ++sent_;
+    payloads_.push_back(&payload);
+    return {};
+  }
+  Result<std::uint64_t> receive() override {
+    if (script_.most_unanswered != nullptr)
+      *script_.most_unanswered = std::max(*script_.most_unanswered, sent_ - answered_);
+    const Payload& oldest = *payloads_.front();
+    if (++asked_ == script_.readers) {
+      payloads_.pop_front();
+      asked_ = 0;
+    }
+    ++answered_;
+    return script_.ask(oldest);
+  }
 
  private:
   Script script_;
+  std::deque<const Payload*> payloads_;  // not answered by all readers yet
+  unsigned asked_ = 0;                   // of the oldest
+  unsigned sent_ = 0;
+  unsigned answered_ = 0;
 };
 
 class ScriptedResponder final : public Responder {
  public:
   explicit ScriptedResponder(const Script& script) : script_(script) {}
-  Result<void> serve() override { return script_.serve(); }
+  Result<std::uint64_t> receive() override {
+    if (auto served = script_.serve(); !served) return Unexpected(served.error());
+    return std::uint64_t{0};
+  }
+  Result<void> reply(std::uint64_t) override { return {}; }
 
  private:
   Script script_;
@@ -46,7 +74,7 @@ class ScriptedSubject final : public Subject {
   Result<std::unique_ptr<Requester>> open_requester() override {
     return std::make_unique<ScriptedRequester>(script_);
   }
-  Result<std::unique_ptr<Responder>> open_responder() override {
+  Result<std::unique_ptr<Responder>> open_responder(int) override {
     return std::make_unique<ScriptedResponder>(script_);
   }
 
@@ -68,7 +96,7 @@ SubjectKind scripted(std::string name, Script script) {
           }};
 }
 
-const Case kCase{"64 B", 64, ""};
+const Case kCase{.name = "64 B", .bytes = 64, .directory = {}, .segments = {64}};
 constexpr CpuPair kAnyCpu{0, 0};
 
 class CrewTest : public ::testing::Test {
@@ -157,11 +185,12 @@ TEST_F(CrewTest, ACaseGivesEveryMetricOfEverySubjectOverAllRounds) {
   std::FILE* const nowhere = std::fopen("/dev/null", "w");
   {
     Progress progress(nowhere, "test", plan.rounds);
-    const auto ran = run_case(kCase, kinds, plan, progress, report.rows);
+    const auto ran = run_case(kCase, kinds, plan, progress, report);
     ASSERT_TRUE(ran.has_value()) << to_string(ran.error());
   }
   std::fclose(nowhere);
-  for (const auto metric : {kLatencyP50, kLatencyP99, kThroughput, kCpuPerGb}) {
+  for (const auto metric :
+       {kLatencyP50, kLatencyP99, kLatencyP999, kOneWayP50, kThroughput, kCpuPerGb}) {
     const Row* const row = report.find(64, "fake", metric);
     ASSERT_NE(row, nullptr) << metric;
     EXPECT_EQ(row->summary.rounds, 3u);
@@ -170,6 +199,104 @@ TEST_F(CrewTest, ACaseGivesEveryMetricOfEverySubjectOverAllRounds) {
   }
   EXPECT_NE(report.find(64, "limit", kLatencyP50), nullptr);
   EXPECT_EQ(report.find(64, "limit", kThroughput), nullptr);
+}
+
+/// A case of two subjects, the first of them a peer, in two rounds of few trips.
+class CaseWithAPeer : public CrewTest {
+ protected:
+  Report report_of(Script peers_script, const Case& what = kCase,
+                   Bytes free_bytes = std::numeric_limits<Bytes>::max()) {
+    auto peer = scripted("peer", std::move(peers_script));
+    peer.is_peer = true;
+    const std::vector kinds = {peer, scripted("ours", {right_sum, nothing})};
+    const Plan plan{.rounds = 2,
+                    .round_time = std::chrono::microseconds(50),
+                    .cpus = cpus_,
+                    .interrupt_descriptor = never_.get(),
+                    .free_bytes = free_bytes};
+    Report report;
+    std::FILE* const nowhere = std::fopen("/dev/null", "w");
+    {
+      Progress progress(nowhere, "test", plan.rounds);
+      const auto ran = run_case(what, kinds, plan, progress, report);
+      EXPECT_TRUE(ran.has_value()) << to_string(ran.error());
+    }
+    std::fclose(nowhere);
+    return report;
+  }
+};
+
+TEST_F(CaseWithAPeer, APeerThatFailsIsLeftOutWithTheReasonAndTheOthersGoOn) {
+  const auto refuse = [](const Payload&) -> Result<std::uint64_t> {
+    return Unexpected({Code::system, "no such luck", ""});
+  };
+  const Report report = report_of({refuse, nothing});
+  EXPECT_EQ(report.find(64, "peer", kLatencyP50), nullptr);
+  ASSERT_EQ(report.skipped.size(), 1u);
+  EXPECT_EQ(report.skipped[0].subject, "peer");
+  EXPECT_THAT(report.skipped[0].reason, HasSubstr("no such luck"));
+  const Row* const ours = report.find(64, "ours", kLatencyP50);
+  ASSERT_NE(ours, nullptr);
+  EXPECT_EQ(ours->summary.rounds, 2u);
+}
+
+TEST_F(CaseWithAPeer, WhereMemoryIsShortEachTurnHasProcessesOfItsOwn) {
+  const Report report = report_of({right_sum, nothing}, kCase, 300);  // 256 for the two together
+  EXPECT_NE(report.find(64, "peer", kLatencyP50), nullptr);
+  const Report alone = report_of({right_sum, nothing}, kCase, 128);
+  const Row* const row = alone.find(64, "peer", kLatencyP50);
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(row->summary.rounds, 2u);
+}
+
+TEST_F(CrewTest, AsManyAreUnansweredAsMayBeInFlight) {
+  auto* const most = static_cast<unsigned*>(
+      ::mmap(nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  Case what = kCase;
+  what.in_flight = 3;
+  const std::vector kinds = {scripted("fake", {right_sum, nothing, most})};
+  {
+    auto crew = Crew::start(kinds, what, cpus_, never_.get());
+    ASSERT_TRUE(crew.has_value()) << to_string(crew.error());
+    const auto figures = crew->run(0, {0, 10});
+    EXPECT_TRUE(figures.has_value()) << to_string(figures.error());
+    crew->dismiss();
+  }
+  EXPECT_EQ(*most, 3u);
+  ::munmap(most, sizeof(unsigned));
+}
+
+TEST_F(CrewTest, EveryReaderIsAProcessAndItsSumIsAwaited) {
+  auto* const sums = static_cast<unsigned*>(
+      ::mmap(nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  Case what = kCase;
+  what.readers = 3;
+  const auto count = [sums](const Payload& payload) -> Result<std::uint64_t> {
+    ++*sums;
+    return payload.checksum();
+  };
+  const std::vector kinds = {scripted("fake", {count, nothing, nullptr, what.readers})};
+  {
+    auto crew = Crew::start(kinds, what, cpus_, never_.get());
+    ASSERT_TRUE(crew.has_value()) << to_string(crew.error());
+    const auto figures = crew->run(0, {0, 5});
+    ASSERT_TRUE(figures.has_value()) << to_string(figures.error());
+    crew->dismiss();
+  }
+  EXPECT_EQ(*sums, 15u);
+  ::munmap(sums, sizeof(unsigned));
+}
+
+TEST_F(CrewTest, OneWayIsFromTheBeginningUntilAllIsRead) {
+  const std::vector kinds = {scripted("fake", {right_sum, nothing})};
+  auto crew = Crew::start(kinds, kCase, cpus_, never_.get());
+  ASSERT_TRUE(crew.has_value()) << to_string(crew.error());
+  const auto figures = crew->run(0, {2, 5, true});
+  ASSERT_TRUE(figures.has_value()) << to_string(figures.error());
+  EXPECT_NE(figures->one_way_ns, 0);
+  const auto after = crew->run(0, {2, 5});  // its answers are not taken for stamps
+  EXPECT_TRUE(after.has_value());
+  crew->dismiss();
 }
 
 }  // namespace

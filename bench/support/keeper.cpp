@@ -15,7 +15,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr timespec kPatience{5, 0};  // for the program to end when it is asked to
+constexpr std::chrono::seconds kPatience{5};  // for the program to end when it is asked to
 constexpr int kNotFound = 127;
 
 sigset_t set_of(std::initializer_list<int> numbers) {
@@ -48,23 +48,37 @@ sigset_t set_of(std::initializer_list<int> numbers) {
   ::_exit(kNotFound);
 }
 
+timespec timespec_of(std::chrono::milliseconds time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return {seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
+}
+
+/// Whether the program has ended within that time.
+bool ends_within(pid_t program, timespec patience) {
+  const sigset_t ended = set_of({SIGCHLD});
+  while (::waitpid(program, nullptr, WNOHANG) == 0)
+    if (::sigtimedwait(&ended, nullptr, &patience) < 0 && errno == EAGAIN) return false;
+  return true;
+}
+
+/// Processes of a program that has ended: they die with it, by their own wish.
+void reap_orphans() {
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
+}
+
 /// Until asked to end, or until the program has.
-void wait_for_end(pid_t program) {
+void wait_for_end(pid_t program, std::chrono::milliseconds grace) {
   const sigset_t signals = set_of({SIGTERM, SIGCHLD});
   int number = 0;
   while (::sigwait(&signals, &number) == 0 && number != SIGTERM) {
     if (program > 0 && ::waitpid(program, nullptr, WNOHANG) == program) return;
   }
-  if (program <= 0) return;
+  if (program <= 0 || ends_within(program, timespec_of(grace))) return;
   ::kill(program, SIGTERM);
-  const sigset_t ended = set_of({SIGCHLD});
-  while (::waitpid(program, nullptr, WNOHANG) == 0) {
-    if (::sigtimedwait(&ended, nullptr, &kPatience) < 0 && errno == EAGAIN) {
-      ::kill(program, SIGKILL);
-      ::waitpid(program, nullptr, 0);
-      return;
-    }
-  }
+  if (ends_within(program, timespec_of(kPatience))) return;
+  ::kill(program, SIGKILL);
+  ::waitpid(program, nullptr, 0);
 }
 
 [[noreturn]] void keep(const Kept& kept, pid_t parent, const Descriptor& report) {
@@ -72,13 +86,15 @@ void wait_for_end(pid_t program) {
   ::sigprocmask(SIG_SETMASK, &signals, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::raise(SIGTERM);
-  ::setpgid(0, 0);  // Ctrl-C is the benchmark's business
+  ::setpgid(0, 0);                     // Ctrl-C is the benchmark's business
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the program starts is left to us
   const pid_t keeper = ::getpid();
   pid_t program = 0;
   if (!kept.words.empty()) program = ::fork();
   if (program == 0 && !kept.words.empty()) become_program(kept, keeper);
   static_cast<void>(write_all(report.get(), std::as_bytes(std::span(&program, 1))));
-  wait_for_end(program);
+  wait_for_end(program, kept.grace);
+  reap_orphans();
   std::error_code ignored;
   for (const std::string& path : kept.leftovers) std::filesystem::remove_all(path, ignored);
   ::_exit(0);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct Kept {
   std::vector<std::string> words{};      ///< The program and its arguments; none: names only.
   std::vector<std::string> variables{};  ///< "NAME=value", added to the environment.
   std::string log{};                     ///< File for what the program says.
+  std::chrono::milliseconds grace{0};    ///< To end by itself before it is asked to.
   std::vector<std::string> leftovers{};  ///< Files and folders to remove when all is over.
 };
 

@@ -22,6 +22,11 @@ Result<std::pair<Link, Link>> Link::make() {
   return std::pair(Link(Descriptor(ends[0])), Link(Descriptor(ends[1])));
 }
 
+void Link::hang_up() noexcept {
+  if (socket_.is_open()) ::shutdown(socket_.get(), SHUT_RDWR);
+  close();
+}
+
 bool Link::send_record(const void* record, Bytes size) {
   ssize_t sent = 0;
   do {

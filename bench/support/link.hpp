@@ -60,6 +60,8 @@ class Link {
 
   [[nodiscard]] int descriptor() const noexcept { return socket_.get(); }
   void close() noexcept { socket_.reset(); }
+  /// Ends the connection for good, even if processes forked meanwhile have copies of this end.
+  void hang_up() noexcept;
 
  private:
   explicit Link(Descriptor socket) noexcept : socket_(std::move(socket)) {}

@@ -1,0 +1,145 @@
+// Other systems: each that was built carries a message; each that was not is named with the reason;
+// none of them leaves anything behind, whatever ends the run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "../support/test_program.hpp"
+
+namespace gantry::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+struct Named {
+  const char* subject;
+  const char* program;
+};
+
+constexpr Named kPeers[] = {
+    {"openmpi", "gantry-peer-openmpi"},   {"openmpi/cma", "gantry-peer-openmpi"},
+    {"ucx", "gantry-peer-ucx"},           {"ucx/cma", "gantry-peer-ucx"},
+    {"iceoryx", "gantry-peer-iceoryx"},   {"iceoryx/loan", "gantry-peer-iceoryx"},
+    {"zeromq", "gantry-peer-zeromq"},     {"nng", "gantry-peer-nng"},
+    {"boost/queue", "gantry-peer-boost"}, {"boost/memory", "gantry-peer-boost"}};
+
+bool is_built(const Named& peer) {
+  return fs::exists(fs::path(GANTRY_BENCH_IPC).parent_path() / peer.program);
+}
+
+/// Names in memory that is shared by name, and those that iceoryx leaves in its folder.
+std::set<std::string> shared_names() {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator("/dev/shm")) names.insert(entry.path());
+  for (const char* path : {"/tmp/roudi", "/tmp/roudi.lock", "/tmp/iox-unique-roudi.lock"})
+    if (fs::exists(path)) names.insert(path);
+  return names;
+}
+
+class Peers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directory(scratch_.path() + "/" + Program::kTemporary);
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to us
+  }
+
+  Program start(std::vector<std::string> arguments) {
+    return Program(GANTRY_BENCH_IPC, scratch_.path(), std::move(arguments));
+  }
+
+  ScratchDirectory scratch_ = ScratchDirectory::create().value();
+};
+
+TEST_F(Peers, EachIsMeasuredOrSkippedWithTheReason) {
+  const auto ended =
+      start({"--peers", "--cases", "latency", "--sizes", "4K", "--rounds", "1", "--json"}).wait();
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const json document = json::parse(ended.output);
+  std::set<std::string> measured;
+  for (const json& result : document.at("results")) measured.insert(result.at("subject"));
+  std::map<std::string, std::string> skipped;
+  for (const json& peer : document.at("skipped")) skipped[peer.at("subject")] = peer.at("reason");
+  for (const Named& peer : kPeers) {
+    if (measured.contains(peer.subject)) continue;
+    ASSERT_TRUE(skipped.contains(peer.subject)) << peer.subject;
+    EXPECT_NE(skipped[peer.subject], "") << peer.subject;
+    if (!is_built(peer)) {
+      EXPECT_THAT(skipped[peer.subject], HasSubstr("tools/setup peers"));
+    }
+  }
+}
+
+/// One peer alone, where it was built.
+class Peer : public Peers, public ::testing::WithParamInterface<Named> {
+ protected:
+  void SetUp() override {
+    Peers::SetUp();
+    if (!is_built(GetParam())) GTEST_SKIP() << "not built";
+    if (::access("/tmp/iox-unique-roudi.lock", F_OK) == 0) GTEST_SKIP() << "a RouDi runs";
+    before_ = shared_names();
+  }
+
+  /// Whoever was left to us has ended, and nothing has a name.
+  void expect_nothing_left() {
+    while (::waitpid(-1, nullptr, 0) > 0) {
+    }
+    for (const std::string& name : shared_names())
+      EXPECT_TRUE(before_.contains(name) ||
+                  !fs::path(name).filename().string().starts_with("gantry-bench"))
+          << name;
+  }
+
+  std::set<std::string> before_;
+};
+
+TEST_P(Peer, CarriesMessagesAndLeavesNothing) {
+  const auto ended =
+      start({"--subjects", GetParam().subject, "--cases", "latency,in-flight,fan-out", "--sizes",
+             "4K", "--rounds", "1", "--json"})
+          .wait();
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const json document = json::parse(ended.output);
+  EXPECT_EQ(document.at("skipped"), json::array());
+  EXPECT_FALSE(document.at("results").empty());
+  expect_nothing_left();
+}
+
+TEST_P(Peer, InterruptedLeavesNothing) {
+  auto program = start({"--subjects", GetParam().subject, "--cases", "latency", "--sizes", "64K",
+                        "--rounds", "1000"});
+  ASSERT_TRUE(program.wait_for("(1/1000)"));
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait().status, 130);
+  expect_nothing_left();
+  EXPECT_TRUE(fs::is_empty(scratch_.path() + "/" + Program::kTemporary));
+}
+
+TEST_P(Peer, KilledLeavesNoProcessAndNoName) {
+  auto program = start({"--subjects", GetParam().subject, "--cases", "latency", "--sizes", "64K",
+                        "--rounds", "1000"});
+  ASSERT_TRUE(program.wait_for("(1/1000)"));
+  program.signal(SIGKILL);
+  program.wait();
+  expect_nothing_left();
+}
+
+std::string name_of(const ::testing::TestParamInfo<Named>& info) {
+  std::string name = info.param.subject;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Peer, ::testing::ValuesIn(kPeers), name_of);
+
+}  // namespace
+}  // namespace gantry::bench
