@@ -242,7 +242,8 @@ class Producer {
 // ---- the receiving end ---------------------------------------------------------------------
 
 /// A message that may still be landing: taken chunk by chunk, or whole at the end. Move-only;
-/// dropped, the rest is not wanted. One thread, that of its consumer. It may outlive the consumer.
+/// dropped, the rest is not wanted. One thread, that of its consumer. When the consumer goes first
+/// nothing more lands, and of a streamed one nothing may be read any more: `closed`.
 class Incoming {
  public:
   Incoming() noexcept;

@@ -225,7 +225,8 @@ Result<Message> Consumer::Impl::copy_small() {
   auto message = Result<Message>(
       tl::in_place, ConstByteSpan(record.body).first(arrival.header.count), arrival.info());
   reader_->take();
-  if (reader_->unreported() >= report_after_)
+  // A full ring: its writer may sleep, and we may never come back.
+  if (reader_->unreported() >= report_after_ || reader_->is_published(credits_ - 1))
     report_taken();
   else
     reader_->mark(own().taken);

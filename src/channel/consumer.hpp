@@ -27,7 +27,8 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline);
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, Deadline deadline);
   [[nodiscard]] Result<int> event_descriptor();
-  void leave() noexcept;  ///< The producer sees the hang-up.
+  void leave() noexcept;  ///< The producer sees the hang-up. Streams end here.
+  [[nodiscard]] bool has_left() const noexcept { return left_; }
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
   [[nodiscard]] ConsumerExplanation explain() const;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -117,6 +118,7 @@ class Consumer::Impl final : public detail::Keeper,
   MetricsPage* counters_ = nullptr;  // that of metrics_
   pid_t producer_pid_ = 0;
   std::uint64_t calls_ = 0;
+  std::uint64_t credits_ = 1;  // of the producer
   unsigned report_after_ = 1;  // small messages taken before their credits go back
   Bytes last_bytes_ = 0;       // of the newest message: the best guess at what the next call costs
   std::optional<RingReader<MessageRecord>> reader_;
@@ -125,6 +127,7 @@ class Consumer::Impl final : public detail::Keeper,
   std::vector<ReceivedSlab*> found_;  // those of the message that is being looked at
   HeldSlots held_;
   std::unique_ptr<Incoming::Impl> pending_;  // taken out of the ring, not yet in anybody's hand
+  bool left_ = false;
   bool armed_ = false;     // the intent to sleep stands although nobody sleeps: an epoll does
   bool gone_ = false;      // the producer died or hung up; what it published may still be there
   bool finished_ = false;  // the end was reached and told

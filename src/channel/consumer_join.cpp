@@ -90,6 +90,7 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   if (!std::has_single_bit(cells) || cells > kCells)
     return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
   reader_.emplace(std::span(ring_page().ring).first(cells));
+  credits_ = std::clamp<std::uint64_t>(page().slots, 1, cells);
   report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
   metrics_.meter()->connected();
   return {};
@@ -114,6 +115,7 @@ Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
 
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
+  left_ = true;
   if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);

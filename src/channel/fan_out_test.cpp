@@ -132,6 +132,15 @@ TEST_F(FanOut, AReaderThatIsToBeDisconnectedIs) {
   EXPECT_EQ(take_all(slow), Seen{11});
 }
 
+// The short way of small messages must look at what such a reader has taken.
+TEST_F(FanOut, ALossyReaderThatKeepsUpMissesNothing) {
+  Consumer in = join(SlowReader::drop_newest, 2);
+  for (unsigned i = 1; i <= 100; ++i) {
+    ASSERT_TRUE(send(20, i));
+    EXPECT_EQ(take_all(in), Seen{i});
+  }
+}
+
 // ---- coming late, leaving ------------------------------------------------------------------
 
 TEST_F(FanOut, WhoComesLateGetsTheLastOnes) {
@@ -181,6 +190,28 @@ TEST_F(FanOut, WhatAReaderThatLeftStillHoldsIsNotWrittenTo) {
     take_all(stays);
   }
   EXPECT_TRUE(same(held.bytes(), pattern(5000, 1)));
+}
+
+// A stream's window is filled anew when its reader has left: what is not there by then never comes.
+TEST_F(FanOut, AMessageThatIsLandingEndsWithItsConsumer) {
+  Consumer stays = join();
+  std::optional<Consumer> leaves(join());
+  const auto payload = pattern(4 * kMiB, 1);
+  for (const Mode mode : {Mode::streamed, Mode::pipelined}) {
+    std::thread sender(
+        [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = mode})); });
+    auto left = leaves->receive_early(soon());
+    auto whole = stays.receive_early(soon());
+    ASSERT_TRUE(left && whole);
+    ASSERT_TRUE(left->next(soon()));
+    leaves.reset();
+    EXPECT_TRUE(same(whole->whole(soon())->bytes(), payload));
+    sender.join();
+    Result<ConstByteSpan> next = left->next(soon());
+    while (next && !next->empty()) next = left->next(soon());
+    EXPECT_TRUE(mode == Mode::pipelined || next.error().code == Code::closed);
+    leaves.emplace(join());
+  }
 }
 
 TEST_F(FanOut, WhatTheLastReaderDidNotTakeWaitsForTheNext) {
@@ -267,6 +298,22 @@ TEST_F(FanOut, AnEventLoopMissesNothing) {
   }
   EXPECT_EQ(seen, kMessages);
   sender.join();
+}
+
+// Who takes one message and never asks again has given its credit back all the same.
+TEST_F(FanOut, OneMessageTakenIsOneCredit) {
+  Consumer in = join();
+  for (unsigned i = 1; i <= options_.slots; ++i) ASSERT_TRUE(send(20, i));
+  std::thread sender([&] { ASSERT_TRUE(send(20, 99)); });
+  ASSERT_TRUE(in.receive(soon()));
+  sender.join();  // and nothing else is done here
+}
+
+TEST_F(FanOut, LookingWithoutWaitingShowsADeath) {
+  Consumer in = join();
+  EXPECT_EQ(in.receive(Deadline::now()).error().code, Code::timed_out);
+  out_.reset();
+  EXPECT_EQ(in.receive(Deadline::now()).error().code, Code::peer_gone);
 }
 
 TEST_F(FanOut, AnEventLoopLearnsOfTheEnd) {

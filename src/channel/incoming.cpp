@@ -32,7 +32,7 @@ void Incoming::Impl::release() noexcept {
 }
 
 Bytes Incoming::Impl::landed() noexcept {
-  if (landed_ == total_ || aborted_ || !consumer_) return landed_;
+  if (landed_ == total_ || aborted_ || !consumer_ || consumer_->has_left()) return landed_;
   const std::uint64_t word = consumer_->landing_word(arrival_.header.slot);
   const Bytes bytes = word & ~LandingWord::kAborted;
   // What goes backwards or beyond is no honest producer's: to us the message ends here.
@@ -47,7 +47,17 @@ Bytes Incoming::Impl::landed() noexcept {
   return landed_;
 }
 
+// The producer waits for nobody who left: what was not there by then does not come, and a stream's
+// window is filled anew.
+Result<void> Incoming::Impl::check_line() const {
+  if (!consumer_ || !consumer_->has_left() || (landed_ == total_ && !is_streamed())) return {};
+  return fail(Code::closed,
+              fmt::format("channel '{}': its consumer was closed before message {} had landed",
+                          consumer_->name(), info_.sequence));
+}
+
 Result<void> Incoming::Impl::await(Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(check_line());
   if (landed() < bytes && !aborted_)
     GANTRY_TRY(
         consumer_->wait_for_landing(deadline, [&] { return landed() >= bytes || aborted_; }));
@@ -122,6 +132,7 @@ Result<Bytes> Incoming::Impl::into(ByteSpan destination, Deadline deadline) {
 }
 
 Result<void> Incoming::Impl::gather() {
+  GANTRY_TRY(check_line());
   if (!gathered_) {
     if (taken_ != 0)
       return fail(Code::invalid_argument,

@@ -38,6 +38,7 @@ class Incoming::Impl {
   [[nodiscard]] Message become_message();
 
  private:
+  [[nodiscard]] Result<void> check_line() const;
   [[nodiscard]] Result<void> await(Bytes bytes, Deadline deadline);
   [[nodiscard]] ConstByteSpan contiguous() noexcept;
   [[nodiscard]] Result<void> gather();

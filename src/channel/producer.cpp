@@ -155,6 +155,7 @@ void Producer::Impl::consumer_left(unsigned consumer, bool died) {
 void Producer::Impl::departed_died() {
   const Lock held = lock();
   readers_->forget_departed();
+  ring(event_.get());  // whoever waits for memory
 }
 
 // ---- what may go wrong ---------------------------------------------------------------------

@@ -35,14 +35,15 @@ Result<void> Producer::Impl::announced(std::uint32_t slab) {
 // Memory runs out while messages are on their way: wait for one to come back, as for a credit.
 Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
   for (;;) {
+    Lock held = lock();
+    const std::uint64_t before = readers_->memory_returns();  // first: what comes back then counts
+    held.unlock();
     auto block = pool_.allocate(size);
     if (block || block.error().code != Code::out_of_memory) return block;
-    Lock held = lock();
-    readers_->refresh();
-    const unsigned before = readers_->slots_held();
-    if (before <= 1) return block;  // ours alone
-    GANTRY_TRY(
-        wait_until(held, deadline, [this, before] { return readers_->slots_held() < before; }));
+    held.lock();
+    if (readers_->memory_returns() == before && !readers_->awaits_memory()) return block;
+    GANTRY_TRY(wait_until(held, deadline,
+                          [this, before] { return readers_->memory_returns() != before; }));
   }
 }
 

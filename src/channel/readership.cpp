@@ -138,11 +138,11 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
 }
 
 void Readership::forget_departed() noexcept {
-  std::erase_if(departed_, [](Departed& one) {
+  std::erase_if(departed_, [this](Departed& one) {
     const Attached& attached = one.reader->attached();
-    if (attached.pidfd && would_pass(attached.pidfd.get(), POLLIN)) return true;
-    std::erase_if(one.memory, [&](const auto& held) {
-      return one.reader->has_released(held.first, held.second.number);
+    const bool died = attached.pidfd && would_pass(attached.pidfd.get(), POLLIN);
+    departures_ += std::erase_if(one.memory, [&](const auto& held) {
+      return died || one.reader->has_released(held.first, held.second.number);
     });
     return one.memory.empty();
   });
@@ -288,7 +288,7 @@ std::optional<std::uint64_t> Readership::chunks_passed_of(const Slot& slot) cons
   for (const auto& reader : readers_) {
     if ((slot.readers & reader->bit()) == 0) continue;
     const std::uint64_t word =
-        reader->attached().page().passed[index].load(std::memory_order_acquire);  // [C]
+        reader->attached().page().passed[index].load(std::memory_order_seq_cst);  // [C]
     const std::uint64_t chunks = chunks_passed(word, slot.number);
     fewest = std::min(fewest.value_or(chunks), chunks);
   }

@@ -93,6 +93,10 @@ class Readership {
   [[nodiscard]] bool all_taken() const noexcept;
   [[nodiscard]] std::uint64_t untaken() const noexcept;
   [[nodiscard]] unsigned slots_held() const noexcept;
+  /// Grows whenever memory of messages has gone back to the pool.
+  [[nodiscard]] std::uint64_t memory_returns() const noexcept { return slots_.freed() + departures_; }
+  /// Memory of messages is out, besides that of one slot.
+  [[nodiscard]] bool awaits_memory() const noexcept { return slots_held() > 1 || !departed_.empty(); }
   [[nodiscard]] const std::vector<std::unique_ptr<Reader>>& readers() const noexcept {
     return readers_;
   }
@@ -131,6 +135,7 @@ class Readership {
   std::vector<std::unique_ptr<Reader>> readers_;
   Reader* only_ = nullptr;  // that one, when it is alone, blocks, and there is no history
   std::vector<Departed> departed_;
+  std::uint64_t departures_ = 0;  // pieces of memory that the departed gave back
   std::deque<MessageRecord> backlog_;
   std::deque<MessageRecord> history_;
   std::uint64_t number_ = 0;

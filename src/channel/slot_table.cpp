@@ -46,6 +46,7 @@ bool SlotTable::remove(std::size_t index, std::uint64_t readers) noexcept {
   slot.readers &= ~readers;
   if (slot.readers != 0) return false;
   slot.drop_memory();
+  ++freed_;
   used_ &= ~(std::uint64_t{1} << index);
   return true;
 }

@@ -52,11 +52,13 @@ class SlotTable {
   /// Slots, as bits, that anybody of `readers` needs.
   [[nodiscard]] std::uint64_t needed_by(std::uint64_t readers) const noexcept;
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
+  [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots, ever.
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
 
  private:
   std::array<Slot, kMaxSlots> slots_;
   std::uint64_t used_ = 0;  // bit i: slots_[i] is needed by somebody
+  std::uint64_t freed_ = 0;
 };
 static_assert(kMaxSlots == 64);
 

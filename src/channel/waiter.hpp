@@ -40,6 +40,16 @@ template <class Ready>
   return false;
 }
 
+/// What is to be seen without waiting.
+[[nodiscard]] inline Woken look_at(WaitPoint& point) {
+  point.descriptors.push_back({point.interrupt, POLLIN, 0});
+  const int count = ::poll(point.descriptors.data(), point.descriptors.size(), 0);
+  const bool interrupted = point.descriptors.back().revents != 0;
+  point.descriptors.pop_back();
+  if (count > 0 && interrupted) return Woken::interrupted;
+  return count > 0 ? Woken::look : Woken::timed_out;
+}
+
 /// Polls `ready` for `spin`, then goes to sleep once. `look`: something happened to a descriptor
 /// (see their revents) and `ready` was not yet true; the caller looks and calls again.
 template <class Ready>
@@ -47,7 +57,8 @@ template <class Ready>
                               Ready ready) {
   if (poll_for(spin, deadline, ready)) return Woken::ready;
   if (ready()) return Woken::ready;
-  if (deadline.passed()) return Woken::timed_out;
+  // Without time to sleep, too, a death or a hang-up is to be seen.
+  if (deadline.passed()) return look_at(point);
   for (SleepIntent* intent : point.intents) intent->announce();
   const bool came_meanwhile = ready();
   int count = 0;

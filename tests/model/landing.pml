@@ -241,29 +241,15 @@ proctype Producer() {
 #endif
 }
 
-/* left() and departed_died(). Who left with the message in hand still counts among those that have
- * to pass its chunks, and its slot, whose landing word it watches, is not lent again. */
+/* left(). Nobody waits for one that left: it reads on no further, neither the window nor the landing
+ * word, and what it says afterwards counts for nothing. */
 inline gone(c) {
   atomic {
     (hung_up[c] || dead[c]) && (members & BIT(c)) ->
     members = members & (255 - BIT(c));
-#ifdef MUTANT_DEPARTED_NOT_COUNTED
     holders = holders & (255 - BIT(c))
-#else
-    if                                          /* of what it had not taken it knows nothing */
-    :: dead[c] || own[c] < sequence -> holders = holders & (255 - BIT(c))
-    :: else
-    fi
-#endif
   };
 #ifndef MUTANT_LEFT_WITHOUT_RING
-  producer_event = true
-#endif
-}
-
-inline departed_died(c) {
-  atomic { dead[c] && !(members & BIT(c)) && (holders & BIT(c)) -> holders = holders & (255 - BIT(c)) };
-#ifndef MUTANT_DEPARTED_DEATH_WITHOUT_RING
   producer_event = true
 #endif
 }
@@ -272,10 +258,8 @@ proctype Doorman() {
 end_idle:
   do
   :: gone(0)
-  :: departed_died(0)
 #if READERS > 1
   :: gone(1)
-  :: departed_died(1)
 #endif
   od
 }
@@ -387,6 +371,9 @@ proctype Reader(byte me) {
        :: taken < CHUNKS -> break               /* dropped */
 #ifdef LEAVES
        :: me == 0 && !leaves -> leaves = true; hung_up[me] = true
+#ifndef MUTANT_READS_ON_AFTER_LEAVING
+          ; break                               /* check_line() */
+#endif
 #endif
        od;
        released[me] = own[me];                  /* give_back() [R] [D3] */

@@ -21,7 +21,7 @@ class ReleaseBoard {
   }
   /// Lender.
   [[nodiscard]] bool is_released(std::size_t slot, std::uint64_t number) const noexcept {
-    return words_[slot].load(std::memory_order_acquire) == number;  // [R] I1
+    return words_[slot].load(std::memory_order_seq_cst) == number;  // [R] I1
   }
 
  private:

@@ -42,7 +42,7 @@ class RingWriter {
   /// The reader's word as last seen, refreshed from `taken`. False: the reader went backwards or
   /// ahead of us, so it is broken or hostile; the old value stands.
   [[nodiscard]] bool refresh(const std::atomic<std::uint64_t>& taken) noexcept {
-    const std::uint64_t now = taken.load(std::memory_order_acquire);  // [T]
+    const std::uint64_t now = taken.load(std::memory_order_seq_cst);  // [T]
     if (now < taken_ || now > published_) return false;
     taken_ = now;
     return true;
@@ -100,6 +100,12 @@ class RingReader {
                taken_ + 1 + count)
       ++count;
     return count;
+  }
+
+  /// Whether the record so many places behind the newest one taken is there already.
+  [[nodiscard]] bool is_published(std::uint64_t places) const noexcept {
+    const std::uint64_t sequence = taken_ + places;
+    return cells_[sequence & mask_].sequence.load(std::memory_order_acquire) == sequence;  // [P]
   }
 
   /// Needs ready(). The record with sequence taken() + 1, in the writer's memory: check what you
