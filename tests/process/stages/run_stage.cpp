@@ -177,12 +177,12 @@ int family(const Words& words) {
   return words.empty() ? 0 : hold(words);
 }
 
-struct Mode {
+struct Role {
   const char* name;
   int (*run)(const Words&);
   std::size_t words;  // at least
 };
-constexpr Mode kModes[] = {{"source", source, 2}, {"relay", relay, 0}, {"sink", sink, 1},
+constexpr Role kRoles[] = {{"source", source, 2}, {"relay", relay, 0}, {"sink", sink, 1},
                            {"huge", huge, 0},     {"hold", hold, 0},   {"stubborn", stubborn, 0},
                            {"family", family, 0}};
 
@@ -190,7 +190,7 @@ constexpr Mode kModes[] = {{"source", source, 2}, {"relay", relay, 0}, {"sink", 
 
 int main(int argc, char** argv) {
   const Words words(argv + std::min(argc, 2), argv + argc);
-  for (const Mode& mode : kModes)
+  for (const Role& role : kRoles)
     if (argc > 1 && mode.name == std::string_view(argv[1]) && words.size() >= mode.words)
       return mode.run(words);
   say("run_stage: wrong usage");
