@@ -10,6 +10,7 @@
 #include "base/event.hpp"
 #include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -63,13 +64,16 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
 }
 
 Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
+  GANTRY_STEP(producer_found);
   WirePacket hello;
   hello.kind = PacketKind::hello;
   hello.purpose = Purpose::join;
   GANTRY_TRY(send_wire(socket.get(), hello));
+  GANTRY_STEP(hello_said);
   GANTRY_ASSIGN(Received answer,
                 await_answer(socket.get(), options_.interrupt_descriptor, deadline));
   GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 4));
+  GANTRY_STEP(welcome_heard);
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   GANTRY_ASSIGN(ring_memory_,
@@ -84,7 +88,9 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   joining.held = static_cast<std::uint32_t>(options_.when_slow);
   const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
   GANTRY_TRY(send_wire(socket.get(), joining, fds));
+  GANTRY_STEP(join_said);
   GANTRY_TRY(await_ready(socket.get(), deadline));
+  GANTRY_STEP(ready_heard);
   GANTRY_ASSIGN(const PeerIdentity peer, peer_of(socket.get()));
   producer_pid_ = peer.pid;
   pidfd_ = peer_pidfd(socket.get(), peer.pid);
@@ -95,6 +101,7 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   reader_.emplace(std::span(ring_page().ring).first(cells));
   report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
   metrics_.meter()->connected();
+  GANTRY_STEP(joined);
   return {};
 }
 
@@ -120,6 +127,7 @@ void Consumer::Impl::leave() noexcept {
   if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);
+  GANTRY_STEP(left);
 }
 
 Result<void> Consumer::Impl::make_own_page() {
@@ -330,6 +338,7 @@ Result<Message> Consumer::Impl::copy_small() {
   auto message = Result<Message>(
       tl::in_place, ConstByteSpan(record.body).first(arrival.header.count), arrival.info());
   reader_->take();
+  GANTRY_STEP(small_taken);
   if (reader_->unreported() >= report_after_)
     report_taken();
   else
@@ -348,12 +357,15 @@ Result<void> Consumer::Impl::take_next() {
   auto arrival = read_arrival(reader_->next());
   if (!arrival) return tl::unexpected(ruined(arrival.error()));
   reader_->take();
+  GANTRY_STEP(record_taken);
   report_taken();
   auto segments = find_segments(*arrival);
   if (!segments) return tl::unexpected(ruined(segments.error()));
+  GANTRY_STEP(segments_found);
   if (held_.is_held(arrival->header.slot))
     return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
   held_.hold(arrival->header.slot, found_);
+  GANTRY_STEP(slot_held);
   pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), *arrival, std::move(*segments));
   return {};
 }
@@ -372,6 +384,7 @@ Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
 void Consumer::Impl::report_taken() noexcept {
   if (reader_->unreported() == 0) return;
   reader_->report(own().taken);
+  GANTRY_STEP(taken_stored);
   ring_producer();
 }
 

@@ -10,6 +10,7 @@
 #include "base/event.hpp"
 #include "base/memfd.hpp"
 #include "channel/metrics_page.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -118,6 +119,7 @@ void Doorman::accept_callers() {
       continue;
     }
     callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}});
+    GANTRY_STEP(caller_accepted);
   }
 }
 
@@ -156,7 +158,9 @@ Result<void> Doorman::welcome(Caller& caller) {
   packet.kind = PacketKind::welcome;
   const auto [page, event, metrics] = household_.welcome_descriptors();
   const std::array<int, 4> fds{page, caller.ring.descriptor(), event, metrics};
-  return send_wire(caller.socket.get(), packet, fds);
+  GANTRY_TRY(send_wire(caller.socket.get(), packet, fds));
+  GANTRY_STEP(caller_welcomed);
+  return {};
 }
 
 Result<void> Doorman::let_in(Caller& caller, Received& received) {
@@ -167,6 +171,7 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   GANTRY_ASSIGN(auto consumer, examine(received));
+  GANTRY_STEP(join_examined);
   consumer->pid = caller.identity.pid;
   consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
   consumer->socket = std::move(caller.socket);
@@ -193,6 +198,7 @@ void Doorman::watch_consumers() {
       household_.consumer_left(one.consumer, died);
     else
       household_.departed_died();
+    GANTRY_STEP(consumer_left);
     one.socket = -1;
     return died || !one.pidfd;
   });

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 
@@ -87,6 +88,7 @@ Result<ConstByteSpan> Incoming::Impl::next(Deadline deadline) {
   const ConstByteSpan bytes = contiguous();
   taken_ += bytes.size();
   in_segment_ += bytes.size();
+  GANTRY_STEP(chunk_handed_out);
   return bytes;
 }
 

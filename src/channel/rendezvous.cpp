@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "base/socket.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -81,6 +82,7 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   claim.directory_ = directory;
   claim.file_ = name + kSocketSuffix;
   GANTRY_ASSIGN(const Fd lock, lock_directory(directory, interrupt, Deadline::after(kLockTime)));
+  GANTRY_STEP(claim_locked);
   if (is_live(directory, claim.file_))
     return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
                 "choose another name, or stop that one (gantry ls shows its process)");
@@ -92,12 +94,14 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   if (!listener && listener.error().hint.empty())
     listener.error().hint = "set GANTRY_DIR to a directory you can write to";
   GANTRY_ASSIGN(claim.listener_, std::move(listener));
+  GANTRY_STEP(claim_listening);
   struct stat facts{};
   if (::stat(fresh_path.c_str(), &facts) != 0 || ::rename(fresh_path.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(fresh_path.c_str());
     return fail_errno(path, error);
   }
+  GANTRY_STEP(claim_named);
   claim.device_ = facts.st_dev;
   claim.inode_ = facts.st_ino;
   return claim;
@@ -106,6 +110,7 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
 void Claim::give_up() noexcept {
   if (!listener_) return;
   listener_.reset();  // from here on the file is stale, and anyone may remove it
+  GANTRY_STEP(claim_dropped);
   if (!maker_.is_this()) return;
   const auto lock = lock_directory(directory_, -1, Deadline::after(kSweepTime));
   if (!lock) return;
@@ -113,6 +118,7 @@ void Claim::give_up() noexcept {
   struct stat facts{};
   if (::stat(path.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_)
     ::unlink(path.c_str());
+  GANTRY_STEP(claim_removed);
 }
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
