@@ -64,6 +64,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
 }
 
 Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
+  slabs_ = ReceivedSlabs();  // of a producer that died while it let us in; the next numbers its own
   GANTRY_STEP(producer_found);
   WirePacket hello;
   hello.kind = PacketKind::hello;
@@ -124,6 +125,7 @@ Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
 
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
+  pending_.reset();  // it keeps us alive
   if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);

@@ -35,6 +35,12 @@ Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline 
 constexpr std::chrono::seconds kLockTime{5};
 constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next one sweeps
 
+// A socket before it has its name. Only who holds the directory's lock makes one, so whatever has
+// this name beside is a dead process's.
+std::string fresh_name(const std::string& file) {
+  return "." + file + ".new";
+}
+
 bool is_live(const std::string& directory, const std::string& file) {
   const auto socket = connect_to(directory, file);
   // Only "nobody listens" is dead: a listener whose queue is full, or whom we cannot ask, lives.
@@ -86,10 +92,10 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   if (is_live(directory, claim.file_))
     return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
                 "choose another name, or stop that one (gantry ls shows its process)");
-  const std::string fresh = fmt::format(".{}.{}", claim.file_, ::getpid());
+  const std::string fresh = fresh_name(claim.file_);
   const std::string fresh_path = directory + "/" + fresh;
   const std::string path = directory + "/" + claim.file_;
-  ::unlink(fresh_path.c_str());  // of a process with our number that died at just this point
+  ::unlink(fresh_path.c_str());  // of one that died at just this point
   auto listener = listen_at(directory, fresh);
   if (!listener && listener.error().hint.empty())
     listener.error().hint = "set GANTRY_DIR to a directory you can write to";
@@ -140,6 +146,7 @@ void sweep_if_stale(const std::string& directory, const std::string& name) noexc
   const auto lock = lock_directory(directory, -1, Deadline::after(kSweepTime));
   if (!lock) return;
   const std::string file = name + kSocketSuffix;
+  ::unlink((directory + "/" + fresh_name(file)).c_str());
   bool stale = false;
   const auto socket = connect_to(directory, file, &stale);
   if (stale) ::unlink((directory + "/" + file).c_str());

@@ -143,7 +143,7 @@ class Cast {
 
 // A thread that was joined may be seen for a moment longer.
 void check_census(const std::string& directory, const Census& before) {
-  const Deadline soon = Deadline::after(std::chrono::seconds(10));
+  const Deadline soon = Deadline::after(std::chrono::seconds(2));
   Census now = take_census(directory);
   while (now != before && !soon.passed()) {
     ::sched_yield();
