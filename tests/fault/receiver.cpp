@@ -23,10 +23,24 @@ std::uint64_t number_of(ConstByteSpan bytes) {
 
 Receiver::Receiver(const Part& part) : part_(part) {
   if (part.scenario.take == Take::copied) buffer_.resize(2 * part.scenario.bytes);
-  auto joined = patiently(
-      part, [&](Deadline deadline) { return Consumer::open("frames", options_of(part), deadline); });
-  if (!joined) give_up("joining", joined.error());
-  consumer_.emplace(std::move(*joined));
+  join();
+}
+
+// A join that is given up because the producer is stopped may still count as a consumer there for a
+// moment; then the stream can be over before this one comes.
+void Receiver::join() {
+  const Deadline end = Deadline::after(std::chrono::seconds(20));
+  for (;;) {
+    auto joined = Consumer::open("frames", options_of(part_), limit(part_));
+    if (joined) {
+      consumer_.emplace(std::move(*joined));
+      return;
+    }
+    if (part_.may_stop && !part_.is_victim && part_.board.victim_finished) return;
+    const bool again = part_.may_stop && (joined.error().code == Code::peer_gone ||
+                                          is_only_stopped(part_, joined.error()));
+    if (!again || end.passed()) give_up("joining", joined.error());
+  }
 }
 
 void Receiver::rejoin() {
@@ -93,7 +107,7 @@ void Receiver::accept(std::uint64_t id) {
 }
 
 Code Receiver::drain() {
-  for (;;) {
+  while (consumer_) {
     const std::uint64_t asked = monotonic_ns();
     const auto id = take();
     if (id) {
@@ -105,6 +119,7 @@ Code Receiver::drain() {
     if (code == Code::peer_gone && !part_.is_victim) note_gone(part_, asked);
     return code;
   }
+  return Code::closed;
 }
 
 // ---- roles ---------------------------------------------------------------------------------

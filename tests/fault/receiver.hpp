@@ -17,6 +17,7 @@ class Receiver {
   [[nodiscard]] std::uint64_t second_burst() const noexcept { return second_burst_; }
 
  private:
+  void join();
   /// The next message's number; 0 for one that was given up half-way.
   [[nodiscard]] Result<std::uint64_t> take();
   [[nodiscard]] Result<std::uint64_t> take_early();
