@@ -123,15 +123,6 @@ Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
   }
 }
 
-// The producer is told now, though messages still held keep the memory alive.
-void Consumer::Impl::leave() noexcept {
-  pending_.reset();  // it keeps us alive
-  if (!maker_.is_this()) return;  // the line is the parent's
-  report_taken();
-  ::shutdown(socket_.get(), SHUT_RDWR);
-  GANTRY_STEP(left);
-}
-
 Result<void> Consumer::Impl::make_own_page() {
   GANTRY_ASSIGN(event_, make_event());
   GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ConsumerPage)), "gantry-consumer"));

@@ -1,5 +1,6 @@
 // Where messages lie, what is in the user's hands, and who sleeps elsewhere.
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -44,6 +45,15 @@ Result<std::vector<Segment>> Consumer::Impl::find_segments(const Arrival& arriva
     segments.push_back({segment, tensor});
   }
   return segments;
+}
+
+// The producer is told now, though messages still held keep the memory alive.
+void Consumer::Impl::leave() noexcept {
+  pending_.reset();  // it keeps us alive
+  if (!maker_.is_this()) return;  // the line is the parent's
+  report_taken();
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  GANTRY_STEP(left);
 }
 
 void Consumer::Impl::give_back(std::uint64_t token) noexcept {

@@ -9,10 +9,10 @@ namespace gantry::fault {
 
 /// Where a process is to be struck, and how.
 struct Arm {
-  int step = -1;            ///< A Step; -1: any.
-  std::uint64_t pass = 0;   ///< At the pass-th time; 0: never.
+  int step = -1;               ///< A Step; -1: any.
+  std::uint64_t pass = 0;      ///< At the pass-th time; 0: never.
   std::uint64_t after_us = 0;  ///< Not 0: at no step, but after so many microseconds of clock time.
-  int signal = SIGKILL;     ///< Or SIGSTOP.
+  int signal = SIGKILL;        ///< Or SIGSTOP.
 };
 
 /// What the victim leaves behind for those who look after it; in shared memory.

@@ -43,7 +43,8 @@ Options read_options(int count, char** words) {
   return options;
 }
 
-// The scenarios that pass each step, as "producer: ..., consumer: ...". False: one is passed by none.
+// The scenarios that pass each step, as "producer: ..., consumer: ...". False: one is passed by
+// none.
 bool report_coverage(const std::vector<Rehearsal>& rehearsals, bool in_full) {
   bool all = true;
   for (std::size_t step = 0; step < kSteps; ++step) {
@@ -76,11 +77,12 @@ bool report(const std::vector<Run>& runs, const std::vector<Outcome>& outcomes) 
   fmt::print("{} runs, {} struck, {} with trouble\n", runs.size(), struck, bad);
   if (!told.empty()) {
     std::sort(told.begin(), told.end());
-    fmt::print("from the signal to the first survivor's error: median {:.2f} ms, 99th of a hundred "
-               "{:.2f} ms, worst {:.2f} ms, {} of {} above 100 ms\n",
-               static_cast<double>(told[told.size() / 2]) / 1e6,
-               static_cast<double>(told[told.size() * 99 / 100]) / 1e6,
-               static_cast<double>(told.back()) / 1e6, late, told.size());
+    fmt::print(
+        "from the signal to the first survivor's error: median {:.2f} ms, 99th of a hundred "
+        "{:.2f} ms, worst {:.2f} ms, {} of {} above 100 ms\n",
+        static_cast<double>(told[told.size() / 2]) / 1e6,
+        static_cast<double>(told[told.size() * 99 / 100]) / 1e6,
+        static_cast<double>(told.back()) / 1e6, late, told.size());
   }
   return bad == 0;
 }
@@ -91,8 +93,7 @@ int main_of(int count, char** words) {
   const auto rehearsals = rehearse(options.jobs);
   const bool covered = report_coverage(rehearsals, list);
   if (list) return covered ? 0 : 1;
-  auto runs =
-      options.random != 0 ? anywhere(rehearsals, options) : every_step(rehearsals, options);
+  auto runs = options.random != 0 ? anywhere(rehearsals, options) : every_step(rehearsals, options);
   std::erase_if(runs, [&](const Run& run) { return !name_of(run).starts_with(options.only); });
   const std::uint64_t started = monotonic_ns();
   const auto outcomes = play(runs, options.jobs);

@@ -21,7 +21,8 @@ inline void fill_payload(ByteSpan bytes, std::uint64_t id) noexcept {
   };
   put(0, id);
   put(1, bytes.size());
-  for (std::size_t i = 2; i < bytes.size() / sizeof(std::uint64_t); ++i) put(i, payload_word(id, i));
+  for (std::size_t i = 2; i < bytes.size() / sizeof(std::uint64_t); ++i)
+    put(i, payload_word(id, i));
 }
 
 /// The message's number; 0 unless every byte of it is there and right.

@@ -10,9 +10,9 @@ struct Options {
   std::uint64_t random = 0;  ///< So many runs struck anywhere, instead of every step once.
   std::uint64_t seed = 1;
   unsigned jobs = 1;
-  bool stop = false;         ///< Processes are stopped and go on, instead of being killed.
-  bool first_only = false;   ///< Each step at its first pass only.
-  std::string only;          ///< scenario[/victim[/step[/pass]]]
+  bool stop = false;        ///< Processes are stopped and go on, instead of being killed.
+  bool first_only = false;  ///< Each step at its first pass only.
+  std::string only;         ///< scenario[/victim[/step[/pass]]]
 };
 
 struct Outcome {

@@ -43,8 +43,12 @@ struct Desk {
 
 struct Office {
   Office(const std::vector<Run>& all, unsigned jobs, bool rehearses)
-      : runs(all), outcomes(all.size() + 1), rehearsals(rehearses ? all.size() : 1), desks(jobs),
-        next(1), takes_down(rehearses) {}
+      : runs(all),
+        outcomes(all.size() + 1),
+        rehearsals(rehearses ? all.size() : 1),
+        desks(jobs),
+        next(1),
+        takes_down(rehearses) {}
   const std::vector<Run>& runs;
   SharedArray<Outcome> outcomes;
   SharedArray<Rehearsal> rehearsals;
@@ -65,8 +69,8 @@ void take_down(Rehearsal& into, const Run& run, const Tally& tally, std::uint64_
 class HeapWatch {
  public:
   void check() {
-    constexpr std::uint64_t kWarm = 30;         // by then whatever is made once has been made
-    constexpr std::size_t kSlack = 512 << 10;   // caches of the allocator
+    constexpr std::uint64_t kWarm = 30;        // by then whatever is made once has been made
+    constexpr std::size_t kSlack = 512 << 10;  // caches of the allocator
     if (++runs_ == kWarm) warm_ = heap_in_use();
     if (runs_ > kWarm && heap_in_use() > warm_ + kSlack)
       throw Trouble(fmt::format("the heap grew from {} to {} bytes in {} runs", warm_,

@@ -69,8 +69,7 @@ Result<std::uint64_t> Receiver::take_early() {
                 }));
   std::vector<std::byte> all;
   for (;;) {
-    const auto chunk =
-        patiently(part_, [&](Deadline deadline) { return incoming.next(deadline); });
+    const auto chunk = patiently(part_, [&](Deadline deadline) { return incoming.next(deadline); });
     if (!chunk && chunk.error().code == Code::aborted) return 0;
     if (!chunk) return tl::unexpected(chunk.error());
     if (chunk->empty()) return number_of(all);

@@ -71,12 +71,13 @@ class Child {
 class Cast {
  public:
   Cast(const Run& run, const std::string& directory, std::shared_ptr<Engine> engine, Board& board)
-      : run_(run), part_{.scenario = kScenarios[run.scenario],
-                         .directory = directory,
-                         .engine = std::move(engine),
-                         .board = board,
-                         .who = "survivor",
-                         .may_stop = run.arm.signal == SIGSTOP} {}
+      : run_(run),
+        part_{.scenario = kScenarios[run.scenario],
+              .directory = directory,
+              .engine = std::move(engine),
+              .board = board,
+              .who = "survivor",
+              .may_stop = run.arm.signal == SIGSTOP} {}
 
   void play() {
     start_victim();
@@ -127,8 +128,8 @@ class Cast {
   void end() {
     const int status = victim_.wait();
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    const bool as_told = killed ? run_.arm.signal == SIGKILL
-                                : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const bool as_told =
+        killed ? run_.arm.signal == SIGKILL : WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!as_told) part_.board.report("victim", "it ended otherwise than it was told");
     if (other_.pid() > 0 && other_.wait() != 0) part_.board.report("other consumer", "it failed");
     if (successor_.wait() != 0) part_.board.report("successor", "it failed");

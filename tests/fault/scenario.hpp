@@ -30,16 +30,20 @@ inline constexpr std::array kScenarios{
     Scenario{.name = "whole-async", .bytes = 20'000, .via = Via::async},
     Scenario{.name = "whole-copied", .bytes = 20'000, .take = Take::copied},
     Scenario{.name = "pipelined", .bytes = 50'000, .mode = Mode::pipelined},
-    Scenario{.name = "pipelined-async", .bytes = 50'000, .mode = Mode::pipelined, .via = Via::async},
-    Scenario{.name = "pipelined-early", .bytes = 50'000, .mode = Mode::pipelined,
-             .take = Take::early},
-    Scenario{.name = "pipelined-given-up", .bytes = 50'000, .mode = Mode::pipelined,
-             .gives_up = true},
+    Scenario{
+        .name = "pipelined-async", .bytes = 50'000, .mode = Mode::pipelined, .via = Via::async},
+    Scenario{
+        .name = "pipelined-early", .bytes = 50'000, .mode = Mode::pipelined, .take = Take::early},
+    Scenario{
+        .name = "pipelined-given-up", .bytes = 50'000, .mode = Mode::pipelined, .gives_up = true},
     Scenario{.name = "streamed", .bytes = 100'000, .mode = Mode::streamed},
-    Scenario{.name = "streamed-async", .bytes = 100'000, .mode = Mode::streamed, .via = Via::async,
+    Scenario{.name = "streamed-async",
+             .bytes = 100'000,
+             .mode = Mode::streamed,
+             .via = Via::async,
              .take = Take::copied},
-    Scenario{.name = "streamed-early", .bytes = 100'000, .mode = Mode::streamed,
-             .take = Take::early},
+    Scenario{
+        .name = "streamed-early", .bytes = 100'000, .mode = Mode::streamed, .take = Take::early},
     Scenario{.name = "loan", .bytes = 8000, .via = Via::loan},
     Scenario{.name = "move", .bytes = 8000, .via = Via::move},
     Scenario{.name = "segments", .bytes = 60'000, .mode = Mode::pipelined, .via = Via::parts},
@@ -48,8 +52,12 @@ inline constexpr std::array kScenarios{
     Scenario{.name = "backlog", .bytes = 4096, .backlog = true},
     Scenario{.name = "fan-out", .bytes = 4096, .consumers = 2, .history = 2},
     Scenario{.name = "fan-out-small", .bytes = 32, .consumers = 2},
-    Scenario{.name = "fan-out-pipelined", .bytes = 50'000, .mode = Mode::pipelined, .via = Via::async,
-             .take = Take::early, .consumers = 2},
+    Scenario{.name = "fan-out-pipelined",
+             .bytes = 50'000,
+             .mode = Mode::pipelined,
+             .via = Via::async,
+             .take = Take::early,
+             .consumers = 2},
     Scenario{.name = "fan-out-streamed", .bytes = 100'000, .mode = Mode::streamed, .consumers = 2},
 };
 
@@ -60,7 +68,8 @@ inline constexpr std::uint64_t kSecondBurst = 101;
 inline constexpr std::uint64_t kEarlyMessages = 2;  // of a backlog; below the credits
 
 [[nodiscard]] constexpr Bytes payload_bytes(const Scenario& scenario, std::uint64_t id) noexcept {
-  const Bytes more = scenario.bytes <= Message::kInlineBytes ? id % 4 * 8 : id % 5 * scenario.bytes / 5;
+  const Bytes more =
+      scenario.bytes <= Message::kInlineBytes ? id % 4 * 8 : id % 5 * scenario.bytes / 5;
   return (scenario.bytes + more) / 8 * 8;
 }
 [[nodiscard]] constexpr bool is_given_up(const Scenario& scenario, std::uint64_t id) noexcept {

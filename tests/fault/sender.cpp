@@ -37,7 +37,8 @@ struct Sender::Upstream {
 };
 
 Sender::Sender(const Part& part, std::string_view name) : part_(part) {
-  auto opened = patiently(part, [&](Deadline) { return Producer::open(name, options_of(part), part.engine); });
+  auto opened = patiently(
+      part, [&](Deadline) { return Producer::open(name, options_of(part), part.engine); });
   if (!opened) give_up("opening a producer", opened.error());
   producer_.emplace(std::move(*opened));
   if (part.scenario.via != Via::forward) return;
@@ -62,7 +63,8 @@ void Sender::await_consumers(unsigned count) {
 
 bool Sender::close() {
   const std::uint64_t asked = monotonic_ns();
-  const auto closed = patiently(part_, [&](Deadline deadline) { return producer_->close(deadline); });
+  const auto closed =
+      patiently(part_, [&](Deadline deadline) { return producer_->close(deadline); });
   if (closed) return true;
   if (closed.error().code != Code::peer_gone) give_up("closing", closed.error());
   note_gone(part_, asked);
@@ -92,8 +94,8 @@ void Sender::send_one(std::uint64_t id) {
 void Sender::await_oldest() {
   const Unsent& oldest = unsent_.front();
   const std::uint64_t asked = monotonic_ns();
-  const auto sent = patiently(
-      part_, [&](Deadline deadline) { return producer_->wait(oldest.ticket, deadline); });
+  const auto sent =
+      patiently(part_, [&](Deadline deadline) { return producer_->wait(oldest.ticket, deadline); });
   judge(oldest.id, sent, asked);
   unsent_.pop_front();
 }
@@ -101,13 +103,14 @@ void Sender::await_oldest() {
 // Half of it lies where nobody can read: the engine finds out when it gets there.
 void Sender::send_unreadable(std::uint64_t id) {
   const Bytes size = Bytes{128} << 10;
-  void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) give_up("mmap");
   ::mprotect(static_cast<std::byte*>(at) + size / 2, size / 2, PROT_NONE);
   const ConstByteSpan payload(static_cast<std::byte*>(at), size);
   const std::uint64_t asked = monotonic_ns();
-  const auto sent = patiently(
-      part_, [&](Deadline deadline) { return producer_->send(payload, deadline); });
+  const auto sent =
+      patiently(part_, [&](Deadline deadline) { return producer_->send(payload, deadline); });
   ::munmap(at, size);
   if (sent) give_up("what cannot be read was sent");
   if (sent.error().code != Code::invalid_argument) judge(id, sent, asked);
@@ -138,10 +141,13 @@ Result<void> Sender::send_by(std::uint64_t id, Deadline deadline) {
       fill_payload(block.bytes(), id);
       return producer_->send(std::move(block), options);
     }
-    case Via::parts: return send_parts(id, options);
-    case Via::forward: return send_forwarded(id, options);
+    case Via::parts:
+      return send_parts(id, options);
+    case Via::forward:
+      return send_forwarded(id, options);
     case Via::send:
-    case Via::async: break;
+    case Via::async:
+      break;
   }
   return producer_->send(payload_of(part_, id), options);
 }

@@ -30,8 +30,7 @@ struct Rig {
   /// What a join may bring: right ones for small choices, else wrong ones.
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
     const std::array<int, 3> right{memory.descriptor(), event.get(), metrics.descriptor()};
-    return choice < right.size() ? right[choice]
-                                 : descriptors[choice % descriptors.size()].get();
+    return choice < right.size() ? right[choice] : descriptors[choice % descriptors.size()].get();
   }
   [[nodiscard]] ByteSpan page_bytes() const { return {memory.data(), sizeof(ConsumerPage)}; }
 
@@ -81,8 +80,8 @@ void send_some(Rig& rig, Input& input) {
     input.scribble(rig.page_bytes());
     const auto choice = input.take<std::uint8_t>();
     const SendOptions options{.deadline = Deadline::now(), .mode = static_cast<Mode>(choice % 4)};
-    static_cast<void>(
-        rig.out->send(ConstByteSpan(rig.payload).first(choice % 5 * rig.payload.size() / 4), options));
+    static_cast<void>(rig.out->send(
+        ConstByteSpan(rig.payload).first(choice % 5 * rig.payload.size() / 4), options));
   }
 }
 

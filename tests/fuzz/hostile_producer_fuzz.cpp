@@ -1,5 +1,5 @@
-// A hostile producer at a real consumer: any packets in the handshake and behind it, anything in the
-// pages and in the slabs. The consumer says what it does not believe, and leaves.
+// A hostile producer at a real consumer: any packets in the handshake and behind it, anything in
+// the pages and in the slabs. The consumer says what it does not believe, and leaves.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -22,8 +22,7 @@ struct Rig {
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
     const std::array<int, 5> right{memory.descriptor(), ring_memory.descriptor(), event.get(),
                                    metrics.descriptor(), slab.descriptor()};
-    return choice < right.size() ? right[choice]
-                                 : descriptors[choice % descriptors.size()].get();
+    return choice < right.size() ? right[choice] : descriptors[choice % descriptors.size()].get();
   }
   void reset() {
     auto* const page = make_page<ProducerPage>(memory, kProducerMagic);

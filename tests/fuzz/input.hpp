@@ -27,7 +27,8 @@ class Input {
     rest_ = rest_.subspan(taken.size());
     return taken;
   }
-  /// Writes over memory at places of its own choice: an offset, a length, bytes; until a zero length.
+  /// Writes over memory at places of its own choice: an offset, a length, bytes; until a zero
+  /// length.
   void scribble(std::span<std::byte> over) noexcept {
     while (!empty()) {
       const auto at = take<std::uint16_t>() % over.size();

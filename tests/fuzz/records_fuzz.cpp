@@ -47,6 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!entries) return 0;
   require(entries->size() == table.size() / sizeof(SegmentEntry));
   for (const SegmentEntry& entry : *entries)
-    if (const auto tensor = tensor_of(entry); tensor && *tensor) check_tensor(**tensor, entry.bytes);
+    if (const auto tensor = tensor_of(entry); tensor && *tensor)
+      check_tensor(**tensor, entry.bytes);
   return 0;
 }

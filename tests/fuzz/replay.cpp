@@ -30,11 +30,21 @@ void change(Bytes& bytes, const Bytes& other, std::mt19937_64& random) {
   for (auto times = 1 + random() % 4; times > 0 && !bytes.empty(); --times) {
     const std::size_t at = random() % bytes.size();
     switch (random() % 5) {
-      case 0: bytes[at] = static_cast<std::uint8_t>(random()); break;
-      case 1: bytes[at] ^= static_cast<std::uint8_t>(1u << random() % 8); break;
-      case 2: bytes.resize(at); break;
-      case 3: bytes.insert(bytes.end(), other.begin(), other.end()); break;
-      default: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 8, 0xff); break;
+      case 0:
+        bytes[at] = static_cast<std::uint8_t>(random());
+        break;
+      case 1:
+        bytes[at] ^= static_cast<std::uint8_t>(1u << random() % 8);
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.insert(bytes.end(), other.begin(), other.end());
+        break;
+      default:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), 8, 0xff);
+        break;
     }
   }
 }

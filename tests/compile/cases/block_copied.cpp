@@ -2,4 +2,6 @@
 #include <gantry/channel.hpp>
 
 using namespace gantry;  // NOLINT: a case, not a header
-Block copy(const Block& block) { return block; }
+Block copy(const Block& block) {
+  return block;
+}

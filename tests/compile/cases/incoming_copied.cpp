@@ -2,4 +2,6 @@
 #include <gantry/channel.hpp>
 
 using namespace gantry;  // NOLINT: a case, not a header
-Incoming copy(const Incoming& incoming) { return incoming; }
+Incoming copy(const Incoming& incoming) {
+  return incoming;
+}

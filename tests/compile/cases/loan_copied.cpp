@@ -2,4 +2,6 @@
 #include <gantry/channel.hpp>
 
 using namespace gantry;  // NOLINT: a case, not a header
-Loan copy(const Loan& loan) { return loan; }
+Loan copy(const Loan& loan) {
+  return loan;
+}

@@ -2,4 +2,6 @@
 #include <gantry/channel.hpp>
 
 using namespace gantry;  // NOLINT: a case, not a header
-Message copy(const Message& message) { return message; }
+Message copy(const Message& message) {
+  return message;
+}

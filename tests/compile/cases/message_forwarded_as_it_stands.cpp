@@ -2,4 +2,6 @@
 #include <gantry/channel.hpp>
 
 using namespace gantry;  // NOLINT: a case, not a header
-void keep(Draft& draft, Message& message) { draft.forward(message); }
+void keep(Draft& draft, Message& message) {
+  draft.forward(message);
+}

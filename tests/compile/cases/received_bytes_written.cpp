@@ -2,4 +2,6 @@
 #include <gantry/channel.hpp>
 
 using namespace gantry;  // NOLINT: a case, not a header
-void write(const Message& message) { message.bytes()[0] = std::byte{1}; }
+void write(const Message& message) {
+  message.bytes()[0] = std::byte{1};
+}
