@@ -126,7 +126,14 @@ Result<void> Incoming::Impl::gather() {
     if (taken_ != 0)
       return fail(Code::invalid_argument,
                   fmt::format("chunks of message {} have passed already", info_.sequence));
-    gathered_ = std::make_shared<std::vector<std::byte>>(total_);
+    try {
+      gathered_ = std::make_shared<std::vector<std::byte>>(total_);
+    } catch (const std::exception&) {  // no memory, or more than there are addresses
+      return fail(Code::too_large,
+                  fmt::format("message {} has {} bytes, more than this process can hold",
+                              info_.sequence, total_),
+                  "take it chunk by chunk: Consumer::receive_early()");
+    }
   }
   while (taken_ < landed()) {
     const ConstByteSpan chunk = contiguous();

@@ -138,6 +138,8 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
     departed.memory.emplace_back(slot, slots_[slot].share());
   });
   departed.reader = std::move(reader);
+  departed.reader->attached().socket.reset();  // it sees that we know
+  departed.reader->attached().event.reset();
   departed_.push_back(std::move(departed));
 }
 

@@ -5,8 +5,8 @@
 #include "base/socket.hpp"
 #include "channel/rendezvous.hpp"
 #include "engine/inline/inline_engine.hpp"
+#include "fuzz/folder.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/place.hpp"
 
 namespace {
 
@@ -24,8 +24,14 @@ struct Rig {
     options.consumers = 2;
     options.spin = std::chrono::nanoseconds(0);
     options.pool.slab_bytes = Bytes{1} << 20;
-    out.emplace(*Producer::open("frames", options, *make_inline_engine()));
+    options.pool.budget_bytes = Bytes{64} << 20;
+    reopen();
     descriptors = wrong_descriptors();
+  }
+  /// What consumers hold that have left is theirs while their process lives, and it is this one.
+  void reopen() {
+    out.reset();
+    out.emplace(*Producer::open("frames", options, *make_inline_engine()));
   }
   /// What a join may bring: right ones for small choices, else wrong ones.
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
@@ -34,7 +40,7 @@ struct Rig {
   }
   [[nodiscard]] ByteSpan page_bytes() const { return {memory.data(), sizeof(ConsumerPage)}; }
 
-  Place place;
+  Folder place;
   ChannelOptions options;
   std::optional<Producer> out;
   Region memory = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
@@ -100,6 +106,8 @@ void await_hang_up(int socket) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Rig rig;
+  static unsigned runs = 0;
+  if (++runs % 64 == 0) rig.reopen();
   Input input(data, size);
   static_cast<void>(make_page<ConsumerPage>(rig.memory, kConsumerMagic));
   const bool by_the_rules = (input.take<std::uint8_t>() & 1) != 0;

@@ -8,7 +8,7 @@
 #include "base/socket.hpp"
 #include "channel/rendezvous.hpp"
 #include "fuzz/input.hpp"
-#include "fuzz/place.hpp"
+#include "fuzz/folder.hpp"
 
 namespace {
 
@@ -32,7 +32,7 @@ struct Rig {
     for (std::uint64_t i = 1; i < 16; ++i) ring->ring[i].record.header.number = i;
   }
 
-  Place place;
+  Folder place;
   Claim claim = *Claim::take(place.path(), "frames");
   Region memory = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory = *Region::create(shared_size(sizeof(RingPage)), "x");

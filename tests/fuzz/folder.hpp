@@ -1,4 +1,4 @@
-#pragma once  // fuzz/place.hpp: a directory for channels, and what hostile peers hand over.
+#pragma once  // fuzz/folder.hpp: a directory for channels, and what hostile peers hand over.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,18 +19,18 @@
 namespace gantry::fuzz {
 
 /// Removed when the process ends in good order.
-class Place {
+class Folder {
  public:
-  Place() {
+  Folder() {
     path_ = (std::filesystem::temp_directory_path() / "gantry-fuzz-XXXXXX").string();
     if (::mkdtemp(path_.data()) == nullptr) std::abort();
   }
-  ~Place() {
+  ~Folder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
  private:
