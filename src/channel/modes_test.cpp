@@ -183,7 +183,7 @@ TEST_P(Modes, NothingStaysBehind) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Modes, testing::ValuesIn(kWays),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& way) { return std::string(way.param.name); });
 
 // ---- what only some of them do -------------------------------------------------------------
 
