@@ -19,7 +19,7 @@ if(GANTRY_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${GANTRY_SANITIZE})
   # The sanitizers' own bookkeeping trips these in library headers.
-  add_compile_options(-Wno-null-dereference -Wno-maybe-uninitialized)
+  add_compile_options(-Wno-null-dereference $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   if(GANTRY_SANITIZE MATCHES thread)
     add_compile_options(-Wno-tsan)  # fences: each has a twin the sanitizer sees, docs/mechanisms
   endif()

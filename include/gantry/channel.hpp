@@ -196,7 +196,8 @@ class Producer {
   /// Hands over a block of pool() without a copy. Who keeps another handle to it (Block::share())
   /// must not write to it until all readers gave it back. Errors: as above, and `invalid_argument`
   /// for an empty block or one of another pool; the block is gone then, too.
-  [[nodiscard]] Result<void> send(Block block, const SendOptions& options = {});
+  [[nodiscard]] Result<void> send(GANTRY_TAKES(unconsumed) Block block,
+                                  const SendOptions& options = {});
 
   /// As send(), but returns at once; what is copied must stay as it is until the ticket ends.
   /// Messages are published in the order of the calls, whatever the way. Errors: `busy` when
@@ -213,7 +214,8 @@ class Producer {
   /// Memory for a message of `size` bytes (at least 1). Waits for a credit; errors as send().
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
   /// Hands a loan of this producer over. Never waits for a credit. The loan is gone either way.
-  [[nodiscard]] Result<void> publish(Loan loan, const SendOptions& options = {});
+  [[nodiscard]] Result<void> publish(GANTRY_TAKES(unconsumed) Loan loan,
+                                     const SendOptions& options = {});
 
   /// Where this channel's payload lies: what is allocated here can be sent as it is.
   [[nodiscard]] Pool pool() const;

@@ -103,9 +103,9 @@ struct BlockOptions {
 };
 
 /// A piece of a pool's memory; goes back when dropped. Move-only. May outlive its pool handle.
-class Block {
+class GANTRY_CONSUMABLE(unconsumed) Block {
  public:
-  Block() noexcept = default;
+  GANTRY_RETURNS(consumed) Block() noexcept = default;
   Block(Block&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
   Block& operator=(Block&& other) noexcept {
     detail::BlockHead* const taken = std::exchange(other.head_, nullptr);
@@ -117,7 +117,7 @@ class Block {
     if (head_ != nullptr) give_back();
   }
 
-  [[nodiscard]] ByteSpan bytes() const noexcept {
+  GANTRY_ONLY_WHEN(unconsumed) [[nodiscard]] ByteSpan bytes() const noexcept {
     if (head_ == nullptr) return {};
     return {head_->data, head_->size.load(std::memory_order_relaxed)};
   }
@@ -144,7 +144,7 @@ class Block {
 
  private:
   friend class PoolState;
-  explicit Block(detail::BlockHead& head) noexcept : head_(&head) {}
+  GANTRY_RETURNS(unconsumed) explicit Block(detail::BlockHead& head) noexcept : head_(&head) {}
   void give_back() noexcept;
   // One pointer: handing a block on is one load and one store, which is what it mostly is used for.
   detail::BlockHead* head_ = nullptr;

@@ -8,20 +8,6 @@
 #include <utility>
 #include <vector>
 
-// Clang's -Wconsumed follows handles whose state changes and refuses the use of one that was given
-// away; other compilers see nothing here. tests/compile/ holds what must not compile.
-#if defined(__clang__)
-#define GANTRY_CONSUMABLE(state) [[clang::consumable(state)]]
-#define GANTRY_RETURNS(state) [[clang::return_typestate(state)]]
-#define GANTRY_ONLY_WHEN(state) [[clang::callable_when(#state)]]
-#define GANTRY_MAKES(state) [[clang::set_typestate(state)]]
-#else
-#define GANTRY_CONSUMABLE(state)
-#define GANTRY_RETURNS(state)
-#define GANTRY_ONLY_WHEN(state)
-#define GANTRY_MAKES(state)
-#endif
-
 namespace gantry {
 
 // ---- what is said of a payload -------------------------------------------------------------
@@ -139,7 +125,7 @@ class Draft {
   /// Copied when sent.
   Draft& copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {});
   /// A block of the channel's pool: passes into the message as it is.
-  Draft& move(Block block, std::optional<Tensor> tensor = {});
+  Draft& move(GANTRY_TAKES(unconsumed) Block block, std::optional<Tensor> tensor = {});
   /// All segments of a received message, as they are: no copy. It is released to its own sender
   /// when the last reader of this one has released it.
   Draft& forward(Message message);

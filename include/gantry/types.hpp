@@ -8,6 +8,22 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+// Clang's -Wconsumed follows handles whose state changes and refuses the use of one that was given
+// away; other compilers see nothing here. tests/compile/ holds what must not compile.
+#if defined(__clang__)
+#define GANTRY_CONSUMABLE(state) [[clang::consumable(state)]]
+#define GANTRY_RETURNS(state) [[clang::return_typestate(state)]]
+#define GANTRY_ONLY_WHEN(state) [[clang::callable_when(#state)]]
+#define GANTRY_MAKES(state) [[clang::set_typestate(state)]]
+#define GANTRY_TAKES(state) [[clang::param_typestate(state)]]
+#else
+#define GANTRY_CONSUMABLE(state)
+#define GANTRY_RETURNS(state)
+#define GANTRY_ONLY_WHEN(state)
+#define GANTRY_MAKES(state)
+#define GANTRY_TAKES(state)
+#endif
+
 namespace gantry {
 
 /// What kind of thing went wrong; a program decides by this, a person reads the message.

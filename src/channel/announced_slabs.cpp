@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "channel/protocol.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 
@@ -21,6 +22,7 @@ Result<std::vector<int>> AnnouncedSlabs::announce(std::uint32_t slab,
   std::copy_if(sockets.begin(), sockets.end(), std::back_inserter(deaf),
                [&](int socket) { return !tell(socket, slab); });
   announced_.insert(slab);
+  GANTRY_STEP(slab_announced);
   return deaf;
 }
 

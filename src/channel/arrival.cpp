@@ -69,6 +69,7 @@ Result<Arrival> read_arrival(const MessageRecord& record) {
 
 Result<std::vector<SegmentEntry>> read_table(ConstByteSpan table) {
   std::vector<SegmentEntry> entries(table.size() / sizeof(SegmentEntry));
+  if (entries.empty()) return entries;
   std::memcpy(entries.data(), table.data(), entries.size() * sizeof(SegmentEntry));
   Bytes total = 0;
   for (const SegmentEntry& entry : entries)

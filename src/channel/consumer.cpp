@@ -6,6 +6,7 @@
 #include "base/event.hpp"
 #include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -225,6 +226,7 @@ Result<Message> Consumer::Impl::copy_small() {
   auto message = Result<Message>(
       tl::in_place, ConstByteSpan(record.body).first(arrival.header.count), arrival.info());
   reader_->take();
+  GANTRY_STEP(small_taken);
   // A full ring: its writer may sleep, and we may never come back.
   if (reader_->unreported() >= report_after_ || reader_->is_published(credits_ - 1))
     report_taken();
@@ -246,15 +248,18 @@ Result<void> Consumer::Impl::take_next() {
   auto arrival = read_arrival(reader_->next());
   if (!arrival) return tl::unexpected(ruined(arrival.error()));
   reader_->take();
+  GANTRY_STEP(record_taken);
   report_taken();
   auto segments = find_segments(*arrival);
   if (!segments) return tl::unexpected(ruined(segments.error()));
+  GANTRY_STEP(segments_found);
   if (held_.is_held(arrival->header.slot))
     return tl::unexpected(
         misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
   Bytes bytes = 0;
   for (const Segment& segment : *segments) bytes += segment.bytes.size();
   held_.hold(arrival->header.slot, found_, arrival->header.number, bytes, arrival->header.ticks);
+  GANTRY_STEP(slot_held);
   pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), *arrival, std::move(*segments));
   return {};
 }
@@ -273,6 +278,7 @@ Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
 void Consumer::Impl::report_taken() noexcept {
   if (reader_->unreported() == 0) return;
   reader_->report(own().taken);
+  GANTRY_STEP(taken_stored);
   ring_producer();
 }
 

@@ -8,6 +8,7 @@
 #include "channel/access.hpp"
 #include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -58,15 +59,19 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
 }
 
 Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
+  slabs_ = ReceivedSlabs();  // of a producer that died while it let us in; the next numbers its own
+  GANTRY_STEP(producer_found);
   WirePacket hello;
   hello.kind = PacketKind::hello;
   hello.purpose = Purpose::join;
   hello.token = wire_token(options_.access);
   GANTRY_TRY(admit_peer(socket.get(), options_.access));
   GANTRY_TRY(send_wire(socket.get(), hello));
+  GANTRY_STEP(hello_said);
   GANTRY_ASSIGN(Received answer,
                 await_answer(socket.get(), options_.interrupt_descriptor, deadline));
   GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 4));
+  GANTRY_STEP(welcome_heard);
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   GANTRY_ASSIGN(ring_memory_,
@@ -81,7 +86,9 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   joining.held = static_cast<std::uint32_t>(options_.when_slow);
   const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
   GANTRY_TRY(send_wire(socket.get(), joining, fds));
+  GANTRY_STEP(join_said);
   GANTRY_TRY(await_ready(socket.get(), deadline));
+  GANTRY_STEP(ready_heard);
   GANTRY_ASSIGN(const PeerIdentity peer, peer_of(socket.get()));
   producer_pid_ = peer.pid;
   pidfd_ = peer_pidfd(socket.get(), peer.pid);
@@ -93,6 +100,7 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   credits_ = std::clamp<std::uint64_t>(page().slots, 1, cells);
   report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
   metrics_.meter()->connected();
+  GANTRY_STEP(joined);
   return {};
 }
 
@@ -116,9 +124,11 @@ Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
   left_ = true;
+  pending_.reset();  // it keeps us alive
   if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);
+  GANTRY_STEP(left);
 }
 
 Result<void> Consumer::Impl::make_own_page() {

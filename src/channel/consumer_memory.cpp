@@ -1,10 +1,12 @@
 // Where messages lie, what is in the user's hands, and who sleeps elsewhere.
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
 #include "base/event.hpp"
 #include "channel/incoming.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -50,6 +52,7 @@ void Consumer::Impl::give_back(std::uint64_t token) noexcept {
   const auto slot = static_cast<std::size_t>(token >> kNumberBits);
   held_.drop(slot);
   own().released.release(slot, token & ((std::uint64_t{1} << kNumberBits) - 1));
+  GANTRY_STEP(released_stored);
   ring_producer();
 }
 
@@ -61,11 +64,13 @@ std::optional<detail::Lying> Consumer::Impl::where(std::uint64_t token, ConstByt
 void Consumer::Impl::pass_chunks(std::uint16_t slot, std::uint64_t number,
                                  std::uint64_t chunks) noexcept {
   own().passed[slot].store(passed_word(number, chunks), std::memory_order_seq_cst);  // [C]
+  GANTRY_STEP(passed_stored);
   ring_producer();
 }
 
 void Consumer::Impl::ring_producer() noexcept {
   if (ringer_.must_ring(page().producer_sleeps)) ring(producer_event_.get());
+  GANTRY_STEP(producer_rung);
 }
 
 // ---- sleeping elsewhere --------------------------------------------------------------------

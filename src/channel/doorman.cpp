@@ -13,6 +13,7 @@
 #include "channel/access.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/status_wire.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -116,6 +117,7 @@ void Doorman::accept_callers() {
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
     callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}});
+    GANTRY_STEP(caller_accepted);
   }
 }
 
@@ -163,7 +165,9 @@ Result<void> Doorman::welcome(Caller& caller) {
   packet.kind = PacketKind::welcome;
   const auto [page, event, metrics] = household_.welcome_descriptors();
   const std::array<int, 4> fds{page, caller.ring.descriptor(), event, metrics};
-  return send_wire(caller.socket.get(), packet, fds);
+  GANTRY_TRY(send_wire(caller.socket.get(), packet, fds));
+  GANTRY_STEP(caller_welcomed);
+  return {};
 }
 
 Result<void> Doorman::let_in(Caller& caller, Received& received) {
@@ -174,6 +178,7 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   GANTRY_ASSIGN(auto consumer, examine(received));
+  GANTRY_STEP(join_examined);
   consumer->pid = caller.identity.pid;
   consumer->uid = caller.identity.uid;
   consumer->joined_ns = monotonic_ns();
@@ -201,6 +206,7 @@ void Doorman::watch_consumers() {
       household_.consumer_left(one.consumer, died);
     else
       household_.departed_died();
+    GANTRY_STEP(consumer_left);
     one.socket = -1;
     return died || !one.pidfd;
   });

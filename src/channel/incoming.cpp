@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "base/clock.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 
@@ -98,6 +100,7 @@ Result<ConstByteSpan> Incoming::Impl::next(Deadline deadline) {
   const ConstByteSpan bytes = contiguous();
   taken_ += bytes.size();
   in_segment_ += bytes.size();
+  GANTRY_STEP(chunk_handed_out);
   return bytes;
 }
 
@@ -137,11 +140,17 @@ Result<void> Incoming::Impl::gather() {
     if (taken_ != 0)
       return fail(Code::invalid_argument,
                   fmt::format("chunks of message {} have passed already", info_.sequence));
-    gathered_ = std::make_shared<std::vector<std::byte>>(total_);
+    // Not touched before it lands: a claim alone costs no memory.
+    gathered_.reset(new (std::nothrow) std::byte[total_]);
+    if (!gathered_)
+      return fail(Code::too_large,
+                  fmt::format("message {} has {} bytes, more than this process can hold",
+                              info_.sequence, total_),
+                  "take it chunk by chunk: Consumer::receive_early()");
   }
   while (taken_ < landed()) {
     const ConstByteSpan chunk = contiguous();
-    std::memcpy(gathered_->data() + taken_, chunk.data(), chunk.size());
+    std::memcpy(gathered_.get() + taken_, chunk.data(), chunk.size());
     taken_ += chunk.size();
     pass();
   }
@@ -167,11 +176,11 @@ namespace {
 /// Keeps what was gathered for as long as its message.
 class Gathered final : public detail::Keeper {
  public:
-  explicit Gathered(std::shared_ptr<std::vector<std::byte>> bytes) : bytes_(std::move(bytes)) {}
+  explicit Gathered(std::unique_ptr<std::byte[]> bytes) : bytes_(std::move(bytes)) {}
   void give_back(std::uint64_t) noexcept override {}
 
  private:
-  std::shared_ptr<std::vector<std::byte>> bytes_;
+  std::unique_ptr<std::byte[]> bytes_;  // NOLINT: of a size that the message knows
 };
 
 }  // namespace
@@ -179,7 +188,7 @@ class Gathered final : public detail::Keeper {
 Message Incoming::Impl::become_message() {
   if (message_) return std::move(*message_);
   if (is_streamed()) {
-    const ConstByteSpan bytes(*gathered_);
+    const ConstByteSpan bytes(gathered_.get(), total_);
     consumer_->note_copy(bytes.size(), 0);
     release();
     return {std::make_shared<Gathered>(std::move(gathered_)), 0, bytes, info_};

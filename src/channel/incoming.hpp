@@ -57,7 +57,7 @@ class Incoming::Impl {
   Bytes in_segment_ = 0;
   std::optional<Bytes> into_from_;  // into() began at this byte
   std::optional<Message> message_;  // instead of all this
-  std::shared_ptr<std::vector<std::byte>> gathered_;
+  std::unique_ptr<std::byte[]> gathered_;  // NOLINT: total_ bytes of a streamed message
 };
 
 /// Token of a held message: its slot above its number.

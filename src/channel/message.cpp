@@ -41,7 +41,7 @@ bool Tensor::fits(Bytes bytes) const noexcept {
   std::uint64_t bits = 0;
   if (__builtin_mul_overflow(static_cast<std::uint64_t>(last) + 1, element_bits, &bits))
     return false;
-  return (bits + 7) / 8 <= bytes;
+  return bits / 8 + (bits % 8 != 0 ? 1 : 0) <= bytes;  // rounding bits up could wrap
 }
 
 // ---- loans ---------------------------------------------------------------------------------

@@ -212,6 +212,20 @@ TEST_F(Landing, AByteMayBeWaitedFor) {
 }
 
 // Without a reader's pass the window is all that is ever copied.
+TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
+  ASSERT_TRUE(out_.send(pattern(kMiB, 1), soon()));
+  const std::size_t before = test::open_descriptors();
+  {
+    auto second = options_in(directory_);
+    auto out = *make_producer("other", second);
+    auto in = *Consumer::open("other", second, soon());
+    ASSERT_TRUE(out.send(pattern(kMiB, 1), soon()));
+    std::vector<std::byte> too_small(1);
+    EXPECT_EQ(in.receive_into(too_small, soon()).error().code, Code::invalid_argument);
+  }
+  EXPECT_EQ(test::open_descriptors(), before);
+}
+
 TEST_F(Landing, AStreamTakesAWindowOfMemoryAndNoMore) {
   const auto payload = pattern(8 * kMiB, 1);
   const auto ticket = out_.send_async(payload, {.mode = Mode::streamed});

@@ -5,6 +5,7 @@
 
 #include "base/event.hpp"
 #include "channel/access.hpp"
+#include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
@@ -111,6 +112,7 @@ Result<void> Producer::Impl::close(Deadline deadline) {
     readers_->end_stream();
   }
   auto waited = wait_until(held, deadline, [this] { return readers_->all_taken(); });
+  GANTRY_STEP(stream_taken);
   if (!waited && waited.error().code == Code::timed_out)
     waited.error().message += fmt::format(": {} messages were not received", readers_->untaken());
   return waited;

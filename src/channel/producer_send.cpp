@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "channel/step.hpp"
 #include "channel/transmission.hpp"
 #include "channel/wait_for_credit.hpp"
 
@@ -22,7 +23,9 @@ Result<void> Producer::Impl::await_room(Lock& lock, bool needs_slot, Bytes bytes
 
 Result<Slot*> Producer::Impl::await_slot(Lock& lock, Bytes bytes, Deadline deadline) {
   GANTRY_TRY(await_room(lock, true, bytes, deadline));
-  return readers_->take_slot(bytes);
+  Slot* const slot = readers_->take_slot(bytes);
+  GANTRY_STEP(slot_taken);
+  return slot;
 }
 
 // Under the lock.
@@ -66,6 +69,7 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
     return tl::unexpected(told.error());
   }
   slot->block = std::move(*block);
+  GANTRY_STEP(loaned);
   return Loan(shared_from_this(), readers_->slots().index_of(*slot), slot->block.bytes());
 }
 

@@ -5,6 +5,7 @@
 #include "base/event.hpp"
 #include "channel/attached.hpp"
 #include "channel/outgoing.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 
@@ -44,8 +45,13 @@ class Reader {
   }
 
   void publish(const Outgoing& message) noexcept {
-    ring_.publish([&](MessageRecord& record) { message.write(record); });
+    ring_.publish([&](MessageRecord& record) {
+      message.write(record);
+      GANTRY_STEP(record_written);
+    });
+    GANTRY_STEP(sequence_published);
     wake();
+    GANTRY_STEP(reader_woken);
   }
   void publish_small(ConstByteSpan payload, const MessageHeader& header) noexcept {
     ring_.publish([&](MessageRecord& record) { write_small(record, payload, header); });

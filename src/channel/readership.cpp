@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -58,9 +59,11 @@ Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region pa
   while (find(index) != nullptr) ++index;
   const int socket = attached->socket.get();
   GANTRY_TRY(slabs_.introduce(socket));
+  GANTRY_STEP(slabs_introduced);
   auto reader =
       std::make_unique<Reader>(index, std::move(attached), std::move(page), limits_.slots);
   hand_over_kept(*reader);
+  GANTRY_STEP(kept_handed_over);
   if (ended_) reader->end_stream();
   readers_.push_back(std::move(reader));
   find_only();
@@ -70,6 +73,7 @@ Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region pa
   WirePacket ready;
   ready.kind = PacketKind::ready;
   static_cast<void>(send_wire(socket, ready));
+  GANTRY_STEP(consumer_admitted);
   return index;
 }
 
@@ -134,6 +138,8 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
   for_each_bit(reader->holds(),
                [&](std::size_t slot) { departed.memory.emplace_back(slot, slots_[slot].share()); });
   departed.reader = std::move(reader);
+  departed.reader->attached().socket.reset();  // it sees that we know
+  departed.reader->attached().event.reset();
   departed_.push_back(std::move(departed));
 }
 
@@ -164,6 +170,7 @@ void Readership::cut(Reader& reader, Code code, std::string why) {
 
 void Readership::hang_up() noexcept {
   for (const auto& reader : readers_) ::shutdown(reader->attached().socket.get(), SHUT_RDWR);
+  GANTRY_STEP(hung_up);
 }
 
 // ---- sending -------------------------------------------------------------------------------
@@ -263,6 +270,7 @@ void Readership::publish(Outgoing& message, Slot* slot) {
   if (!anyone) {
     message.write(backlog_.emplace_back());
     if (slot != nullptr) slots_.add(message.header.slot, kBacklogBit);
+    GANTRY_STEP(kept_in_backlog);
   }
   if (limits_.history != 0) keep_history(message, slot);
 }
@@ -271,6 +279,7 @@ void Readership::keep_history(const Outgoing& message, Slot* slot) {
   if ((message.header.kind & kStreamed) != 0) return;
   message.write(history_.emplace_back());
   if (slot != nullptr) slots_.add(message.header.slot, kHistoryBit);
+  GANTRY_STEP(kept_in_history);
   if (history_.size() <= limits_.history) return;
   if (has_slot(history_.front())) slots_.remove(history_.front().header.slot, kHistoryBit);
   history_.pop_front();
@@ -279,6 +288,7 @@ void Readership::keep_history(const Outgoing& message, Slot* slot) {
 void Readership::wake_holders(const Slot& slot) noexcept {
   for (const auto& reader : readers_)
     if ((slot.readers & reader->bit()) != 0) reader->wake();
+  GANTRY_STEP(holders_woken);
 }
 
 std::optional<std::uint64_t> Readership::chunks_passed_of(const Slot& slot) const noexcept {
@@ -299,6 +309,7 @@ void Readership::end_stream() {
   if (ended_) return;
   ended_ = true;
   for (const auto& reader : readers_) reader->end_stream();
+  GANTRY_STEP(end_stored);
 }
 
 // ---- looking -------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "channel/step.hpp"
+
 namespace gantry {
 namespace {
 
@@ -59,6 +61,7 @@ Result<void> ReceivedSlabs::learn(Received& received) {
     return fail(Code::peer_misbehaved, "an unexpected packet");
   GANTRY_ASSIGN(Region region, Region::import(received.fds[0].release(), packet.bytes));
   slabs_.try_emplace(packet.slab, std::move(region));
+  GANTRY_STEP(slab_learned);
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "base/socket.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -33,6 +34,12 @@ Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline 
 
 constexpr std::chrono::seconds kLockTime{5};
 constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next one sweeps
+
+// A socket before it has its name. Only who holds the directory's lock makes one, so whatever has
+// this name beside is a dead process's.
+std::string fresh_name(const std::string& file) {
+  return "." + file + ".new";
+}
 
 bool is_live(const std::string& directory, const std::string& file) {
   const auto socket = connect_to(directory, file);
@@ -82,24 +89,27 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   claim.directory_ = directory;
   claim.file_ = name + kSocketSuffix;
   GANTRY_ASSIGN(const Fd lock, lock_directory(directory, interrupt, Deadline::after(kLockTime)));
+  GANTRY_STEP(claim_locked);
   if (is_live(directory, claim.file_))
     return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
                 "choose another name, or stop that one (gantry ls shows its process)");
-  const std::string fresh = fmt::format(".{}.{}", claim.file_, ::getpid());
+  const std::string fresh = fresh_name(claim.file_);
   const std::string fresh_path = directory + "/" + fresh;
   const std::string path = directory + "/" + claim.file_;
-  ::unlink(fresh_path.c_str());  // of a process with our number that died at just this point
+  ::unlink(fresh_path.c_str());  // of one that died at just this point
   auto listener = listen_at(directory, fresh, access);
   if (!listener) ::unlink(fresh_path.c_str());
   if (!listener && listener.error().hint.empty())
     listener.error().hint = "set GANTRY_DIR to a directory you can write to";
   GANTRY_ASSIGN(claim.listener_, std::move(listener));
+  GANTRY_STEP(claim_listening);
   struct stat facts{};
   if (::stat(fresh_path.c_str(), &facts) != 0 || ::rename(fresh_path.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(fresh_path.c_str());
     return fail_errno(path, error);
   }
+  GANTRY_STEP(claim_named);
   claim.device_ = facts.st_dev;
   claim.inode_ = facts.st_ino;
   return claim;
@@ -108,6 +118,7 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
 void Claim::give_up() noexcept {
   if (!listener_) return;
   listener_.reset();  // from here on the file is stale, and anyone may remove it
+  GANTRY_STEP(claim_dropped);
   if (!maker_.is_this()) return;
   const auto lock = lock_directory(directory_, -1, Deadline::after(kSweepTime));
   if (!lock) return;
@@ -115,6 +126,7 @@ void Claim::give_up() noexcept {
   struct stat facts{};
   if (::stat(path.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_)
     ::unlink(path.c_str());
+  GANTRY_STEP(claim_removed);
 }
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
@@ -136,6 +148,7 @@ void sweep_if_stale(const std::string& directory, const std::string& name) noexc
   const auto lock = lock_directory(directory, -1, Deadline::after(kSweepTime));
   if (!lock) return;
   const std::string file = name + kSocketSuffix;
+  ::unlink((directory + "/" + fresh_name(file)).c_str());
   bool stale = false;
   const auto socket = connect_to(directory, file, &stale);
   if (stale) ::unlink((directory + "/" + file).c_str());

@@ -117,6 +117,9 @@ TEST(Tensors, OnlyWhatLiesInTheBytesFits) {
   const Tensor bits{{DataType::unsigned_int, 1, 1}, 1, {9}, {1}};
   EXPECT_TRUE(bits.fits(2));
   EXPECT_FALSE(bits.fits(1));
+  // Its last bit is number 2^64 - 1: rounded up to whole bytes that would be none.
+  const Tensor huge{{DataType::unsigned_int, 255, 1}, 1, {72'340'172'838'076'673}, {1}};
+  EXPECT_FALSE(huge.fits(0));
 }
 
 // ---- passing on ----------------------------------------------------------------------------

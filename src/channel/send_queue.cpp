@@ -11,6 +11,7 @@
 #include "base/event.hpp"
 #include "base/futex.hpp"
 #include "base/socket.hpp"
+#include "channel/step.hpp"
 #include "channel/waiter.hpp"
 
 namespace gantry {
@@ -50,6 +51,7 @@ Result<Ticket> SendQueue::push(SendJob job) {
     ticket = given_.load(std::memory_order_relaxed) + 1;
     given_.store(ticket, std::memory_order_relaxed);
   }
+  GANTRY_STEP(job_pushed);
   pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I2 [S]
   if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I2 [S]
   if (thread_.joinable()) return Ticket{ticket};
@@ -77,6 +79,7 @@ void SendQueue::serve() {
   for (;;) {
     const std::uint32_t seen = pushed_.load(std::memory_order_seq_cst);
     if (auto job = next_job()) {
+      GANTRY_STEP(job_begun);
       retire(is_stopping() ? fail(Code::closed, "the producer ended first") : execute_(*job));
       continue;
     }
@@ -98,6 +101,7 @@ void SendQueue::retire(Result<void> result) {
     if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
   }
   ended_.store(ticket, std::memory_order_seq_cst);                     // I1 [E] [W]
+  GANTRY_STEP(job_ended);
   if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());  // [W]
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "channel/mode_choice.hpp"
+#include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
@@ -37,9 +38,11 @@ Result<void> Producer::Impl::Transmission::run() {
     GANTRY_ASSIGN(slot_, producer_.await_slot(held, total_, options_.deadline));
   }
   Result<void> result = take_memory();
+  GANTRY_STEP(memory_taken);
   if (result) result = place_parts();
   if (result) result = mode_ == Mode::whole ? copy_then_publish() : publish_then_copy();
   finish();
+  GANTRY_STEP(sender_done);
   return result;
 }
 
@@ -147,12 +150,15 @@ void Producer::Impl::Transmission::write_table(std::span<const Place> places) {
     }
     std::memcpy(at, &entry, sizeof entry);
   }
+  GANTRY_STEP(table_written);
 }
 
 // ---- the two orders ------------------------------------------------------------------------
 
 Result<void> Producer::Impl::Transmission::copy_then_publish() {
+  GANTRY_STEP(parts_placed);
   GANTRY_TRY(copy_parts());
+  GANTRY_STEP(copied);
   publish();
   return {};
 }
@@ -165,6 +171,7 @@ Result<void> Producer::Impl::Transmission::publish_then_copy() {
     const auto index = producer_.readers_->slots().index_of(*slot_);
     // Relaxed: nobody reads it before the record is published. [L]
     producer_.page().landing[index].word.store(0, std::memory_order_relaxed);
+    GANTRY_STEP(landing_cleared);
   }
   publish();
   auto copied = copy_parts();
@@ -176,6 +183,7 @@ void Producer::Impl::Transmission::publish() {
   const Lock held = producer_.lock();
   producer_.readers_->publish(message_, slot_);
   producer_.counters_->message(total_);
+  GANTRY_STEP(message_published);
 }
 
 void Producer::Impl::Transmission::landed(Bytes bytes) {
@@ -183,6 +191,7 @@ void Producer::Impl::Transmission::landed(Bytes bytes) {
   const Lock held = producer_.lock();
   const auto index = producer_.readers_->slots().index_of(*slot_);
   producer_.page().landing[index].word.store(landed_, std::memory_order_seq_cst);  // [L]
+  GANTRY_STEP(landed_stored);
   producer_.readers_->wake_holders(*slot_);
 }
 
@@ -192,6 +201,7 @@ void Producer::Impl::Transmission::abort() noexcept {
   producer_.page().landing[index].word.store(landed_ | LandingWord::kAborted,
                                              std::memory_order_seq_cst);  // [L]
   producer_.readers_->wake_holders(*slot_);
+  GANTRY_STEP(message_aborted);
 }
 
 void Producer::Impl::Transmission::finish() {
@@ -233,6 +243,7 @@ Result<void> Producer::Impl::Transmission::copy_chunks(ByteSpan to, ConstByteSpa
       at = done % window_bytes_;
     }
     GANTRY_TRY(copy(to.subspan(at, size), from.subspan(done, size)));
+    GANTRY_STEP(chunk_copied);
     landed(size);
     done += size;
   }
@@ -250,6 +261,7 @@ Result<void> Producer::Impl::Transmission::await_window(std::uint64_t chunk) {
     passed = producer_.readers_->chunks_passed_of(*slot_);
     return !passed || chunk < *passed + window;
   }));
+  GANTRY_STEP(window_awaited);
   unwanted_ = !passed;
   if (passed) passed_ = *passed;
   return passed ? Result<void>() : producer_.check_readers();

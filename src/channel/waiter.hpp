@@ -9,6 +9,7 @@
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
 #include "base/socket.hpp"
+#include "channel/step.hpp"
 #include "sync/doorbell.hpp"
 
 namespace gantry {
@@ -60,6 +61,7 @@ template <class Ready>
   // Without time to sleep, too, a death or a hang-up is to be seen.
   if (deadline.passed()) return look_at(point);
   for (SleepIntent* intent : point.intents) intent->announce();
+  GANTRY_STEP(sleep_announced);
   const bool came_meanwhile = ready();
   int count = 0;
   if (!came_meanwhile) {
@@ -67,6 +69,7 @@ template <class Ready>
     count = ::poll(point.descriptors.data(), point.descriptors.size(), poll_timeout_ms(deadline));
   }
   for (SleepIntent* intent : point.intents) intent->withdraw();
+  GANTRY_STEP(sleep_ended);
   if (came_meanwhile) return Woken::ready;
   const bool interrupted = count > 0 && point.descriptors.back().revents != 0;
   point.descriptors.pop_back();

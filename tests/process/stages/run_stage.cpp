@@ -191,8 +191,8 @@ constexpr Role kRoles[] = {{"source", source, 2}, {"relay", relay, 0}, {"sink", 
 int main(int argc, char** argv) {
   const Words words(argv + std::min(argc, 2), argv + argc);
   for (const Role& role : kRoles)
-    if (argc > 1 && mode.name == std::string_view(argv[1]) && words.size() >= mode.words)
-      return mode.run(words);
+    if (argc > 1 && role.name == std::string_view(argv[1]) && words.size() >= role.words)
+      return role.run(words);
   say("run_stage: wrong usage");
   return 2;
 }

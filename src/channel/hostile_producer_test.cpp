@@ -1,0 +1,257 @@
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <latch>
+#include <new>
+#include <thread>
+
+#include "base/event.hpp"
+#include "base/memfd.hpp"
+#include "channel/format.hpp"
+#include "channel/metrics_page.hpp"
+#include "channel/protocol.hpp"
+#include "channel/rendezvous.hpp"
+#include "channel/test_support.hpp"
+
+// A peer that breaks every rule it can: it costs itself the channel and nobody anything else.
+namespace gantry {
+namespace {
+
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::soon;
+
+// ---- hostile producers ---------------------------------------------------------------------
+
+/// Listens under the channel's name and plays a producer by hand.
+class HostileProducer : public testing::Test {
+ protected:
+  HostileProducer() {
+    page_ = new (memory_.data()) ProducerPage{};
+    page_->magic = kProducerMagic;
+    page_->version = kFormatVersion;
+    page_->slots = 8;
+    ring_ = new (ring_memory_.data()) RingPage{};
+    ring_->magic = kRingMagic;
+    ring_->version = kFormatVersion;
+    ring_->cells = 16;
+  }
+  /// Serves one consumer, then calls `mischief`, which may wait for `first_held_`.
+  template <class Mischief>
+  Result<Message> receive_from(Mischief mischief, std::optional<Message>* hold_first = nullptr) {
+    std::thread serving([&] {
+      const Fd socket = accept_one();
+      socket_ = socket.get();
+      const auto hello = receive_wire(socket.get(), soon());
+      const std::array<int, 4> fds{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
+                                   metrics_.descriptor()};
+      send(PacketKind::welcome, fds);
+      const auto join = receive_wire(socket.get(), soon());
+      if (!join || join->closed) return;
+      send(PacketKind::ready);
+      mischief();
+      const auto end = receive_wire(socket.get(), soon());  // until the consumer leaves
+    });
+    Result<Message> message = tl::unexpected(Error{});
+    {
+      auto in = Consumer::open("frames", options_, soon());
+      if (hold_first != nullptr) {
+        if (in)
+          if (auto first = in->receive(soon())) *hold_first = std::move(*first);
+        first_held_.count_down();
+      }
+      if (in)
+        message = in->receive(soon());
+      else
+        message = tl::unexpected(in.error());
+    }
+    serving.join();
+    return message;
+  }
+  Code code_from(std::function<void()> mischief) {
+    const auto message = receive_from(std::move(mischief));
+    return message ? Code::closed : message.error().code;
+  }
+  void send(PacketKind kind, std::span<const int> fds = {}, std::uint32_t slab = 0,
+            Bytes bytes = 0) {
+    WirePacket packet;
+    packet.kind = kind;
+    packet.slab = slab;
+    packet.bytes = bytes;
+    EXPECT_TRUE(send_wire(socket_, packet, fds));
+  }
+  void send_slab(std::uint32_t slab, const Region& region, Bytes bytes) {
+    const int descriptor = region.descriptor();
+    send(PacketKind::slab, std::span(&descriptor, 1), slab, bytes);
+  }
+  void publish(const MessageRecord& record) {
+    ring_->ring[1].record = record;
+    ring_->ring[1].sequence = 1;
+  }
+  static MessageRecord record(std::uint32_t slab, std::uint16_t slot, Bytes offset, Bytes bytes,
+                              std::uint8_t kind = 1, std::uint8_t count = 1) {
+    MessageRecord made{};
+    made.header = {
+        .number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = kind, .count = count};
+    const Place place{
+        .offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0, .window_bytes = 0};
+    std::memcpy(made.body.data(), &place, sizeof place);
+    return made;
+  }
+
+  Fd accept_one() {
+    EXPECT_TRUE(*wait_readable(claim_.listener(), soon()));
+    return Fd(::accept4(claim_.listener(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = [this] {
+    auto options = options_in(directory_);
+    options.spin = std::chrono::seconds(30);  // sees the page change without being rung
+    return options;
+  }();
+  Claim claim_ = *Claim::take(directory_.path(), "frames");
+  Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
+  Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
+  Region slab_ = *Region::create(8192, "x");
+  Fd event_ = *make_event();
+  Metrics metrics_ = *MetricsMaker::make_own();
+  ProducerPage* page_ = nullptr;
+  RingPage* ring_ = nullptr;
+  int socket_ = -1;
+  std::latch first_held_{1};  // the consumer has what receive_from() was told to hold
+};
+
+TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
+  const auto message = receive_from([this] {
+    send_slab(1, slab_, 8192);
+    publish(record(1, 0, 4096, 4096));
+  });
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_EQ(message->bytes().size(), 4096u);
+}
+
+TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
+  const std::vector<MessageRecord> records{record(1, 0, 0, 8193),
+                                           record(1, 0, 8192, 1),
+                                           record(1, 0, ~0ull, 2),
+                                           record(1, 0, 1, ~0ull),
+                                           record(1, 64, 0, 1),
+                                           record(1, kNoSlot, 0, 1),
+                                           record(0, kNoSlot, 0, 65, 0, 65),
+                                           record(1, 0, 0, 1, 3),
+                                           record(1, 0, 0, 1, 0x80),
+                                           record(1, 0, 0, 1, 0x21),
+                                           record(1, 0, 0, 1, 0x31),
+                                           record(1, 0, 0, 1, 2),
+                                           record(1, 0, 0, 0, 2, 0),
+                                           record(1, 0, 0, 65 * 160, 2, 65)};
+  for (const MessageRecord& bad : records) {
+    ring_->ring[1].sequence = 0;
+    EXPECT_EQ(code_from([&] {
+                send_slab(1, slab_, 8192);
+                publish(bad);
+              }),
+              Code::peer_misbehaved);
+  }
+}
+
+TEST_F(HostileProducer, MemoryThatCouldChangeIsNotMapped) {
+  const Fd unsealed(::memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
+  EXPECT_EQ(code_from([&] {
+              const int descriptor = unsealed.get();
+              send(PacketKind::slab, std::span(&descriptor, 1), 1, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, slab_, 4096);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+  ring_->ring[1].sequence = 0;
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, slab_, 8192);
+              send_slab(1, slab_, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+  ring_->ring[1].sequence = 0;
+  EXPECT_EQ(code_from([&] {
+              send(PacketKind::slab, {}, 1, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
+  Region other = *Region::create(4096, "x");
+  ring_->ring[2].record = record(2, 1, 0, 1);
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, slab_, 8192);
+        publish(record(1, 0, 0, 8192));
+        first_held_.wait();
+        send(PacketKind::slab_gone, {}, 1);
+        send_slab(2, other, 4096);
+        ring_->ring[2].sequence = 2;
+      },
+      &held);
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
+}
+
+TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
+  ring_->ring[2].record = record(1, 0, 0, 1);
+  ring_->ring[2].sequence = 2;
+  std::optional<Message> first;
+  const auto second = receive_from(
+      [this] {
+        send_slab(1, slab_, 8192);
+        publish(record(1, 0, 0, 8192));
+      },
+      &first);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, AnEventThatIsNoneIsRefused) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
+  event_ = Fd(pipe[1]);
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  ::close(pipe[0]);
+}
+
+TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
+  page_->version = kFormatVersion + 1;
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  page_->version = kFormatVersion;
+  for (const std::uint32_t cells : {0u, 3u, 256u, ~0u}) {
+    ring_->cells = cells;
+    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << cells;
+  }
+  ring_->cells = 16;
+  ring_->magic = 1;
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  ring_->magic = kRingMagic;
+  page_->magic = 1;
+  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, AnEndBehindTheReaderIsAnEnd) {
+  ring_->end = 1;
+  EXPECT_EQ(code_from([] {}), Code::closed);
+}
+
+}  // namespace
+}  // namespace gantry

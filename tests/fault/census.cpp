@@ -1,0 +1,49 @@
+#include "fault/census.hpp"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <filesystem>
+#include <fstream>
+
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // NOLINT: the run-time's own
+#endif
+
+namespace gantry::fault {
+namespace {
+
+std::size_t entries(const std::string& folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+
+}  // namespace
+
+Census take_census(const std::string& directory) {
+  Census census;
+  census.descriptors = entries("/proc/self/fd");
+  census.threads = entries("/proc/self/task");
+  census.files = entries(directory);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("/memfd:") != std::string::npos) ++census.shared_mappings;
+  return census;
+}
+
+std::string to_string(const Census& census) {
+  return fmt::format("{} descriptors, {} shared mappings, {} threads, {} files", census.descriptors,
+                     census.shared_mappings, census.threads, census.files);
+}
+
+std::size_t heap_in_use() noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+  return __sanitizer_get_current_allocated_bytes();
+#else
+  const auto info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+#endif
+}
+
+}  // namespace gantry::fault

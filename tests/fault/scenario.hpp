@@ -1,0 +1,79 @@
+#pragma once  // fault/scenario.hpp: the kinds of traffic under which processes are struck.
+
+#include <array>
+#include <gantry/channel.hpp>
+
+namespace gantry::fault {
+
+/// How messages are sent, and how they are received.
+enum class Via { send, async, loan, move, parts, forward };
+enum class Take { whole, early, copied };
+
+struct Scenario {
+  std::string_view name;
+  Bytes bytes;  ///< Of a message: so many, or up to twice that.
+  Mode mode = Mode::whole;
+  Via via = Via::send;
+  Take take = Take::whole;
+  unsigned consumers = 1;
+  unsigned history = 0;
+  bool backlog = false;   ///< The first messages are sent before anybody joins.
+  bool gives_up = false;  ///< Every third message cannot be read by its sender half-way.
+};
+
+// `spin` is zero in all of them, so that ends go to sleep and must be woken; credits are few.
+inline constexpr std::array kScenarios{
+    Scenario{.name = "small", .bytes = 32},
+    Scenario{.name = "small-async", .bytes = 32, .via = Via::async},
+    Scenario{.name = "small-early", .bytes = 32, .take = Take::early},
+    Scenario{.name = "whole", .bytes = 4096},
+    Scenario{.name = "whole-async", .bytes = 20'000, .via = Via::async},
+    Scenario{.name = "whole-copied", .bytes = 20'000, .take = Take::copied},
+    Scenario{.name = "pipelined", .bytes = 50'000, .mode = Mode::pipelined},
+    Scenario{
+        .name = "pipelined-async", .bytes = 50'000, .mode = Mode::pipelined, .via = Via::async},
+    Scenario{
+        .name = "pipelined-early", .bytes = 50'000, .mode = Mode::pipelined, .take = Take::early},
+    Scenario{
+        .name = "pipelined-given-up", .bytes = 50'000, .mode = Mode::pipelined, .gives_up = true},
+    Scenario{.name = "streamed", .bytes = 100'000, .mode = Mode::streamed},
+    Scenario{.name = "streamed-async",
+             .bytes = 100'000,
+             .mode = Mode::streamed,
+             .via = Via::async,
+             .take = Take::copied},
+    Scenario{
+        .name = "streamed-early", .bytes = 100'000, .mode = Mode::streamed, .take = Take::early},
+    Scenario{.name = "loan", .bytes = 8000, .via = Via::loan},
+    Scenario{.name = "move", .bytes = 8000, .via = Via::move},
+    Scenario{.name = "segments", .bytes = 60'000, .mode = Mode::pipelined, .via = Via::parts},
+    Scenario{.name = "segments-whole", .bytes = 9000, .via = Via::parts},
+    Scenario{.name = "forward", .bytes = 8000, .via = Via::forward},
+    Scenario{.name = "backlog", .bytes = 4096, .backlog = true},
+    Scenario{.name = "fan-out", .bytes = 4096, .consumers = 2, .history = 2},
+    Scenario{.name = "fan-out-small", .bytes = 32, .consumers = 2},
+    Scenario{.name = "fan-out-pipelined",
+             .bytes = 50'000,
+             .mode = Mode::pipelined,
+             .via = Via::async,
+             .take = Take::early,
+             .consumers = 2},
+    Scenario{.name = "fan-out-streamed", .bytes = 100'000, .mode = Mode::streamed, .consumers = 2},
+};
+
+/// Messages of a burst, and how they are numbered: the first is what goes on while a process is
+/// struck, the second what its successor must go through with whole.
+inline constexpr std::uint64_t kBurst = 7;
+inline constexpr std::uint64_t kSecondBurst = 101;
+inline constexpr std::uint64_t kEarlyMessages = 2;  // of a backlog; below the credits
+
+[[nodiscard]] constexpr Bytes payload_bytes(const Scenario& scenario, std::uint64_t id) noexcept {
+  const Bytes more =
+      scenario.bytes <= Message::kInlineBytes ? id % 4 * 8 : id % 5 * scenario.bytes / 5;
+  return (scenario.bytes + more) / 8 * 8;
+}
+[[nodiscard]] constexpr bool is_given_up(const Scenario& scenario, std::uint64_t id) noexcept {
+  return scenario.gives_up && id % 3 == 2;
+}
+
+}  // namespace gantry::fault

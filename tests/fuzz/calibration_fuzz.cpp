@@ -1,0 +1,13 @@
+// A calibration read from a file: what is understood survives being written.
+#include "fuzz/input.hpp"
+#include "runtime/calibration_text.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace gantry;
+  const auto calibration = read_calibration({reinterpret_cast<const char*>(data), size});
+  if (!calibration) return 0;
+  const std::string text = write_calibration(*calibration);
+  const auto again = read_calibration(text);
+  fuzz::require(again && write_calibration(*again) == text);
+  return 0;
+}

@@ -1,0 +1,53 @@
+// Records and tables as a hostile producer writes them: what is accepted must be in range.
+#include "channel/arrival.hpp"
+#include "fuzz/input.hpp"
+
+namespace {
+
+using namespace gantry;
+using fuzz::require;
+
+__extension__ using Wide = unsigned __int128;
+
+// The farthest byte, computed without the shortcuts of the code under test.
+void check_tensor(const Tensor& tensor, Bytes bytes) {
+  require(tensor.dimensions <= Tensor::kMaxDimensions);
+  Wide last = 0;
+  for (unsigned i = 0; i < tensor.dimensions; ++i) {
+    require(tensor.shape[i] >= 0 && tensor.strides[i] >= 0);
+    if (tensor.shape[i] == 0) return;
+    last += Wide(static_cast<std::uint64_t>(tensor.shape[i] - 1)) *
+            static_cast<std::uint64_t>(tensor.strides[i]);
+    require(last >> 70 == 0);  // no sum of eight overflows then
+  }
+  require(((last + 1) * tensor.type.bits * tensor.type.lanes + 7) / 8 <= bytes);
+}
+
+void check_arrival(const MessageRecord& record) {
+  const auto arrival = read_arrival(record);
+  if (!arrival) return;
+  require(arrival->lies() == Lies::block || arrival->lies() == Lies::table);
+  require(arrival->header.slot < kMaxSlots);
+  const Place& place = arrival->place;
+  if (arrival->is_streamed())
+    require(place.chunk_bytes != 0 && place.window_bytes != 0 &&
+            place.window_bytes % place.chunk_bytes == 0 && arrival->is_landing());
+  if (arrival->lies() == Lies::table)
+    require(place.bytes <= kMaxSegments * sizeof(SegmentEntry) && place.bytes != 0);
+  require(arrival->info().sequence == record.header.number);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  check_arrival(input.take<MessageRecord>());
+  const auto table = input.take_bytes(kMaxSegments * sizeof(SegmentEntry));
+  const auto entries = read_table(std::as_bytes(table));
+  if (!entries) return 0;
+  require(entries->size() == table.size() / sizeof(SegmentEntry));
+  for (const SegmentEntry& entry : *entries)
+    if (const auto tensor = tensor_of(entry); tensor && *tensor)
+      check_tensor(**tensor, entry.bytes);
+  return 0;
+}
