@@ -11,7 +11,7 @@
 
 namespace gantry {
 
-struct ChannelExplanation;   // <gantry/status.hpp>, as is everything about looking at channels
+struct ChannelExplanation;  // <gantry/status.hpp>, as is everything about looking at channels
 struct ConsumerExplanation;
 
 // ---- where channels live -------------------------------------------------------------------

@@ -124,7 +124,7 @@ Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
   left_ = true;
-  pending_.reset();  // it keeps us alive
+  pending_.reset();               // it keeps us alive
   if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
   ::shutdown(socket_.get(), SHUT_RDWR);

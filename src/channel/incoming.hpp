@@ -55,8 +55,8 @@ class Incoming::Impl {
   Bytes taken_ = 0;          // handed out by next()
   std::size_t segment_ = 0;  // of taken_, and where in it
   Bytes in_segment_ = 0;
-  std::optional<Bytes> into_from_;  // into() began at this byte
-  std::optional<Message> message_;  // instead of all this
+  std::optional<Bytes> into_from_;         // into() began at this byte
+  std::optional<Message> message_;         // instead of all this
   std::unique_ptr<std::byte[]> gathered_;  // NOLINT: total_ bytes of a streamed message
 };
 

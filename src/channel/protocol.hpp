@@ -36,13 +36,13 @@ struct WirePacket {
   std::uint64_t magic = kMagic;
   std::uint32_t version = 0;
   PacketKind kind{};
-  Purpose purpose{};          // hello
-  std::uint32_t slab = 0;     // slab, slab_gone
-  std::uint64_t bytes = 0;    // slab: its size. status: of the answer that follows
-  std::uint32_t reason = 0;   // refused: a Code
+  Purpose purpose{};         // hello
+  std::uint32_t slab = 0;    // slab, slab_gone
+  std::uint64_t bytes = 0;   // slab: its size. status: of the answer that follows
+  std::uint32_t reason = 0;  // refused: a Code
   std::int32_t reserved_pid = 0;
-  std::uint32_t slots = 0;    // join: depth, 0 for the usual
-  std::uint32_t held = 0;     // join: SlowReader
+  std::uint32_t slots = 0;  // join: depth, 0 for the usual
+  std::uint32_t held = 0;   // join: SlowReader
   std::uint64_t reserved[2] = {};
   WireToken token{};  // hello, padded with zeros
 };

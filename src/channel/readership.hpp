@@ -94,9 +94,13 @@ class Readership {
   [[nodiscard]] std::uint64_t untaken() const noexcept;
   [[nodiscard]] unsigned slots_held() const noexcept;
   /// Grows whenever memory of messages has gone back to the pool.
-  [[nodiscard]] std::uint64_t memory_returns() const noexcept { return slots_.freed() + departures_; }
+  [[nodiscard]] std::uint64_t memory_returns() const noexcept {
+    return slots_.freed() + departures_;
+  }
   /// Memory of messages is out, besides that of one slot.
-  [[nodiscard]] bool awaits_memory() const noexcept { return slots_held() > 1 || !departed_.empty(); }
+  [[nodiscard]] bool awaits_memory() const noexcept {
+    return slots_held() > 1 || !departed_.empty();
+  }
   [[nodiscard]] const std::vector<std::unique_ptr<Reader>>& readers() const noexcept {
     return readers_;
   }

@@ -100,7 +100,7 @@ void SendQueue::retire(Result<void> result) {
     failures_[ticket] = std::move(result).error();
     if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
   }
-  ended_.store(ticket, std::memory_order_seq_cst);                     // I1 [E] [W]
+  ended_.store(ticket, std::memory_order_seq_cst);  // I1 [E] [W]
   GANTRY_STEP(job_ended);
   if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());  // [W]
 }

@@ -1,4 +1,5 @@
-#pragma once  // channel/step.hpp: the labelled steps of the protocol, for those who end a process there.
+#pragma once  // channel/step.hpp: the labelled steps of the protocol, for those who end a process
+              // there.
 
 #include <array>
 #include <cstdint>

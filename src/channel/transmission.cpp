@@ -276,8 +276,8 @@ Result<void> Producer::Impl::Transmission::copy(ByteSpan to, ConstByteSpan from)
   if (lane_.wait(ticket) != Outcome::done)
     return tl::unexpected(producer_.copy_error(completion, from.size()));
   engine_ = completion.engine;
-  last_copy_ = {to.data(),         from.data(),      from.size(), total_, mode_,
-                completion.engine, completion.cache};
+  last_copy_ = {to.data(), from.data(),       from.size(),     total_,
+                mode_,     completion.engine, completion.cache};
   if (completion.helper_cpu_ns != 0) producer_.metrics_.meter()->cpu(completion.helper_cpu_ns);
   return {};
 }

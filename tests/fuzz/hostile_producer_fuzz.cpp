@@ -7,8 +7,8 @@
 
 #include "base/socket.hpp"
 #include "channel/rendezvous.hpp"
-#include "fuzz/input.hpp"
 #include "fuzz/folder.hpp"
+#include "fuzz/input.hpp"
 
 namespace {
 
