@@ -45,9 +45,9 @@ class Counter {
 
   Result<double> count(const SubjectKind& kind, const Case& what) const {
     const std::uint64_t more = std::clamp(kMostBytes / what.bytes, Bytes{3}, kMostTrips);
-    const auto few = count(kind, what, kFewTrips);
+    auto few = count(kind, what, kFewTrips);
     if (!few) return few;
-    const auto many = count(kind, what, kFewTrips + more);
+    auto many = count(kind, what, kFewTrips + more);
     if (!many) return many;
     return (*many - *few) / static_cast<double>(more);
   }

@@ -59,7 +59,7 @@ class MpiJob final : public Subject {
   [[nodiscard]] std::shared_ptr<void> company() const override { return keeper_; }
 
   Result<void> become(const Post& post, int link) override {
-    const int door = doors_[static_cast<std::size_t>(post.reader + 1)].get();
+    const int door = doors_[static_cast<std::size_t>(post.reader) + 1].get();
     std::array<pollfd, 2> sources = {{{door, POLLIN, 0}, {keeper_->descriptor(), POLLIN, 0}}};
     while (::poll(sources.data(), sources.size(), -1) < 0 && errno == EINTR) {
     }

@@ -73,7 +73,7 @@ class Worker {
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG;
-    const auto begun = checked("ucp_init", ucp_init(&params, config, &context_));
+    auto begun = checked("ucp_init", ucp_init(&params, config, &context_));
     ucp_config_release(config);
     if (!begun) return begun;
     ucp_worker_params_t worker{};
@@ -86,12 +86,10 @@ class Worker {
   Result<void> meet(int socket) {
     ucp_address_t* mine = nullptr;
     Bytes size = 0;
-    const auto known =
-        checked("ucp_worker_get_address", ucp_worker_get_address(worker_, &mine, &size));
+    auto known = checked("ucp_worker_get_address", ucp_worker_get_address(worker_, &mine, &size));
     if (!known) return known;
     auto told = write_all(socket, std::as_bytes(std::span(&size, 1)));
-    if (told)
-      told = write_all(socket, {static_cast<const std::byte*>(static_cast<void*>(mine)), size});
+    if (told) told = write_all(socket, {reinterpret_cast<const std::byte*>(mine), size});
     ucp_worker_release_address(worker_, mine);
     if (!told) return told;
     if (auto got = read_all(socket, std::as_writable_bytes(std::span(&size, 1))); !got) return got;
@@ -99,7 +97,7 @@ class Worker {
     if (auto got = read_all(socket, theirs); !got) return got;
     ucp_ep_params_t params{};
     params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address = static_cast<const ucp_address_t*>(static_cast<void*>(theirs.data()));
+    params.address = reinterpret_cast<const ucp_address_t*>(theirs.data());
     return checked("ucp_ep_create", ucp_ep_create(worker_, &params, &ends_.emplace_back()));
   }
 

@@ -36,7 +36,7 @@ sigset_t set_of(std::initializer_list<int> numbers) {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
-  for (std::string variable : kept.variables) {
+  for (const std::string& variable : kept.variables) {
     const auto equals = variable.find('=');
     ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }

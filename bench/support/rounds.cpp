@@ -144,7 +144,7 @@ class Rounds {
  private:
   Result<void> turn_of(std::size_t subject, Crew& crew, std::size_t in_crew) {
     if (is_lost_[subject]) return {};
-    const auto done = take_turn(crew, in_crew, kinds_[subject], size_, plan_, series_[subject]);
+    auto done = take_turn(crew, in_crew, kinds_[subject], size_, plan_, series_[subject]);
     const Error* const loss = crew.loss_of(in_crew);
     if (loss == nullptr) return done;
     is_lost_[subject] = true;

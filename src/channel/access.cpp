@@ -88,7 +88,8 @@ Result<std::string> channel_directory(std::string_view given, const Access& acce
     return fail(Code::permission_denied,
                 fmt::format("{}: belongs to user {}, who is not listed", directory, facts.st_uid),
                 "list the user in ChannelOptions::access");
-  if ((facts.st_mode & (S_IRWXG | S_IRWXO) & ~(S_IXGRP | S_IXOTH)) != 0)
+  constexpr mode_t kMoreThanPassing = S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
+  if ((facts.st_mode & kMoreThanPassing) != 0)
     return fail(Code::permission_denied,
                 fmt::format("{}: others can do more than pass through (mode {:03o})", directory,
                             facts.st_mode & 0777),

@@ -58,7 +58,10 @@ class Looks {
       rows.push_back(std::move(row));
     }
     seen_ = std::move(seen);
-    std::ranges::stable_sort(rows, std::greater<>(), &Row::bytes_per_s);
+    std::ranges::sort(rows, [](const Row& one, const Row& other) {
+      return one.bytes_per_s != other.bytes_per_s ? one.bytes_per_s > other.bytes_per_s
+                                                  : one.channel.name < other.channel.name;
+    });
     return rows;
   }
 
@@ -188,7 +191,7 @@ Result<void> run_live(const TopOptions& options, Looks& looks, const Interrupt& 
     const Deadline next = Deadline::after(options.interval);
     auto rows = looks.look();
     if (!rows) return tl::unexpected(rows.error());
-    const auto shown = terminal.show(header(*rows, terminal.has_keys()) + as_text(*rows));
+    auto shown = terminal.show(header(*rows, terminal.has_keys()) + as_text(*rows));
     if (!shown) return shown;
     const auto goes_on = wait_for_key(terminal, interrupt, next);
     if (!goes_on) return tl::unexpected(goes_on.error());
@@ -199,7 +202,7 @@ Result<void> run_live(const TopOptions& options, Looks& looks, const Interrupt& 
 Result<void> run_plain(const TopOptions& options, Looks& looks, const Interrupt& interrupt) {
   if (auto first = looks.look(); !first) return tl::unexpected(first.error());
   for (std::uint64_t done = 0; done < options.count; ++done) {
-    const auto waited = wait_ready(-1, 0, interrupt, Deadline::after(options.interval));
+    auto waited = wait_ready(-1, 0, interrupt, Deadline::after(options.interval));
     if (!waited && waited.error().code != Code::timed_out) return waited;
     const auto rows = looks.look();
     if (!rows) return tl::unexpected(rows.error());
