@@ -268,14 +268,18 @@ TEST_F(Landing, WhatIsSentBehindTheBackKeepsItsOrder) {
 TEST_F(Landing, TooManyUnsentAreRefusedAndTheRestArrives) {
   const auto payload = pattern(100'000, 1);
   std::size_t taken = 0;
+  Ticket newest{};
   Result<Ticket> last = Ticket{};
   while (last) {
     last = out_.send_async(payload, {.deadline = soon()});
-    if (last) ++taken;
+    if (!last) break;
+    newest = *last;
+    ++taken;
   }
   EXPECT_EQ(last.error().code, Code::busy);
   EXPECT_GE(taken, Producer::kMaxUnsent);
   for (std::size_t i = 0; i < taken; ++i) ASSERT_TRUE(in_.receive(soon()));
+  EXPECT_TRUE(out_.wait(newest, soon()));  // the payload is ours again
 }
 
 TEST_F(Landing, AProducerThatEndsGivesUpWhatWaits) {
