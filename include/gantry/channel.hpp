@@ -148,6 +148,15 @@ class Producer {
   /// `already_exists` when a live producer has the name, `invalid_argument` for names and options.
   [[nodiscard]] static Result<Producer> open(std::string_view name, const ChannelOptions& options,
                                              std::shared_ptr<Engine> engine);
+  /// Comes to an inbox (gantry/inbox.hpp), waiting for it to appear until `deadline`: the name is
+  /// the inbox's, all else is as after open(). When the inbox is gone, sending says `peer_gone`;
+  /// wait_for_consumer() looks for its successor, which then gets what the old one had not taken.
+  /// Errors: `timed_out`, `busy` when it has all the producers it takes, `permission_denied`,
+  /// `invalid_argument` when the name is a producer's. ChannelOptions::consumers is not asked for.
+  [[nodiscard]] static Result<Producer> connect(std::string_view name,
+                                                const ChannelOptions& options,
+                                                std::shared_ptr<Engine> engine,
+                                                Deadline deadline = Deadline::never());
   Producer(Producer&&) noexcept;
   Producer& operator=(Producer&&) noexcept;
   ~Producer();
@@ -302,6 +311,8 @@ struct ChannelStatus {
   std::string name;
   int producer_pid = 0;
   int consumer_pid = 0;     ///< 0: none has joined.
+  /// The name is a consumer's: producer_pid is 0, slots and slots_held count its producers.
+  bool is_inbox = false;
   unsigned slots = 0;       ///< Credits in all.
   unsigned slots_held = 0;  ///< Of these, published and not yet released.
   std::uint64_t slab_bytes = 0;

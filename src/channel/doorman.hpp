@@ -3,7 +3,9 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -29,12 +31,15 @@ class Household {
   virtual void consumer_left(unsigned consumer, bool died) = 0;
   /// The process of one that had hung up has died.
   virtual void departed_died() = 0;
+  /// Who was called did not let us in, or is gone again.
+  virtual void call_failed(Error why) { static_cast<void>(why); }
   /// Answers `gantry ls`: the packet, and the descriptors that go with it.
   [[nodiscard]] virtual std::pair<WirePacket, std::vector<int>> status() const = 0;
 };
 
 /// One thread for one channel, asleep but when somebody knocks, leaves or dies. A caller who never
-/// completes the handshake holds one of few places for a limited time, and nobody else up.
+/// completes the handshake holds one of few places for a limited time, and nobody else up. Without
+/// a listener (-1) it only serves those whom it calls.
 class Doorman {
  public:
   Doorman(Household& household, int listener) : household_(household), listener_(listener) {}
@@ -44,6 +49,8 @@ class Doorman {
 
   [[nodiscard]] Result<void> start();
   void stop();  ///< Ends the thread; nobody is let in any more.
+  /// Serves whoever listens at the other end of `socket` as if it had come. Any thread.
+  void call(Fd socket);
 
  private:
   struct Caller {
@@ -51,6 +58,7 @@ class Doorman {
     PeerIdentity identity;
     Deadline until = Deadline::never();
     Region ring;  // not empty: welcomed
+    bool is_called = false;
   };
   struct Watched {
     unsigned consumer = 0;
@@ -60,6 +68,8 @@ class Doorman {
 
   void serve();
   void wait_for_events();
+  void wake_up();
+  void greet(Fd socket);
   void accept_callers();
   void hear(std::size_t index);
   [[nodiscard]] bool answer(Caller& caller, Received& received);
@@ -72,8 +82,11 @@ class Doorman {
   MakerProcess maker_;
   Household& household_;
   int listener_;
-  Fd wake_;  // rung to end the thread
+  Fd wake_;  // rung to end the thread, and when somebody is called
+  std::atomic<bool> stop_asked_{false};
   bool stopping_ = false;
+  std::mutex called_mutex_;
+  std::vector<Fd> called_;  // under called_mutex_: not yet greeted
   std::vector<Caller> callers_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;

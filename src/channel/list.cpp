@@ -16,12 +16,9 @@ constexpr std::chrono::seconds kAnswerTime{1};
 
 // Fills in what the producer says of its channel; the name alone when it says nothing.
 Result<void> ask(int socket, ChannelStatus& status) {
-  WirePacket hello;
-  hello.kind = PacketKind::hello;
-  hello.purpose = Purpose::inspect;
   GANTRY_ASSIGN(const PeerIdentity producer, peer_of(socket));
   status.producer_pid = producer.pid;
-  GANTRY_TRY(send_wire(socket, hello));
+  GANTRY_TRY(send_hello(socket, Purpose::inspect));
   GANTRY_ASSIGN(Received answer, receive_wire(socket, Deadline::after(kAnswerTime)));
   const WirePacket& packet = answer.packet;
   if (answer.closed || packet.kind != PacketKind::status || answer.fds.empty())
@@ -32,6 +29,12 @@ Result<void> ask(int socket, ChannelStatus& status) {
   status.slab_bytes = packet.bytes;
   status.age = std::chrono::nanoseconds(packet.age_ns);
   GANTRY_ASSIGN(const Metrics metrics, Metrics::adopt(answer.fds[0].release(), false));
+  status.is_inbox = packet.is_inbox != 0;
+  if (status.is_inbox) {
+    status.consumer_pid = std::exchange(status.producer_pid, 0);
+    status.consumer = metrics.report();
+    return {};
+  }
   status.producer = metrics.report();
   if (answer.fds.size() < 2) return {};
   GANTRY_ASSIGN(const Metrics others, Metrics::adopt(answer.fds[1].release(), false));

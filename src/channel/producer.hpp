@@ -18,8 +18,11 @@ class Producer::Impl final : public detail::Keeper,
                              public Household,
                              public std::enable_shared_from_this<Producer::Impl> {
  public:
+  /// Whether the name is this end's, or an inbox's that it calls.
+  enum class Reach { listens, calls };
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
-                                            std::shared_ptr<Engine> engine);
+                                            std::shared_ptr<Engine> engine,
+                                            Reach reach = Reach::listens);
   ~Impl() override;
 
   Result<void> send(ConstByteSpan payload, const SendOptions& options);
@@ -32,6 +35,19 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
   Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
+
+  // ---- of one that calls: producer_call.cpp
+
+  /// Looks for the inbox until `deadline` and calls it, unless it is there or being called.
+  Result<void> call(Deadline deadline);
+  /// Calls it, and again where it goes away meanwhile, until it has let us in.
+  Result<void> wait_for_inbox(Deadline deadline);
+  /// Who listens at the name; of the last call.
+  [[nodiscard]] PeerIdentity called() const noexcept { return called_; }
+  /// Rung, beside the channel's own, whenever the readers change. Not owned; before any call().
+  void tell_of_readers(int event) noexcept { told_event_ = event; }
+  /// There was a consumer, and there is none now.
+  [[nodiscard]] bool is_alone() const;
   void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
 
@@ -43,6 +59,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
+  void call_failed(Error why) override;
   std::pair<WirePacket, std::vector<int>> status() const override;
 
  private:
@@ -51,7 +68,8 @@ class Producer::Impl final : public detail::Keeper,
   enum class Lost { is_an_error, is_fine };  // what it is to a wait that nobody reads any more
 
   explicit Impl(Pool pool) noexcept : pool_(std::move(pool)) {}
-  Result<void> set_up(std::string_view name, const ChannelOptions& options);
+  Result<void> set_up(std::string_view name, const ChannelOptions& options, Reach reach);
+  void readers_changed() noexcept;
 
   [[nodiscard]] ProducerPage& page() noexcept {
     return *reinterpret_cast<ProducerPage*>(memory_.data());
@@ -90,6 +108,11 @@ class Producer::Impl final : public detail::Keeper,
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
+  Reach reach_ = Reach::listens;
+  bool calling_ = false;             // under the lock: the inbox has not answered yet
+  std::optional<Error> call_error_;  // under the lock: of the last call
+  PeerIdentity called_;
+  int told_event_ = -1;
   std::unique_ptr<Readership> readers_;
   std::unique_ptr<SendQueue> queue_;  // made by the first send_async()
 

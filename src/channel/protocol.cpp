@@ -11,6 +11,20 @@ Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds) 
   return send_packet(socket, std::as_bytes(std::span(&packet, 1)), fds);
 }
 
+Result<void> send_hello(int socket, Purpose purpose) {
+  WirePacket hello;
+  hello.kind = PacketKind::hello;
+  hello.purpose = purpose;
+  return send_wire(socket, hello);
+}
+
+void refuse(int socket, Code reason) noexcept {
+  WirePacket packet;
+  packet.kind = PacketKind::refused;
+  packet.reason = static_cast<std::uint32_t>(reason);
+  static_cast<void>(send_wire(socket, packet));
+}
+
 Result<Received> receive_wire(int socket, Deadline deadline) {
   Received received;
   GANTRY_ASSIGN(
@@ -38,6 +52,11 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
     const Code code = static_cast<Code>(received.packet.reason);
     if (code == Code::already_exists)
       return fail(code, "the channel has a consumer already", "a channel has one consumer");
+    if (code == Code::busy)
+      return fail(code, "the inbox has all the producers it takes", "raise InboxOptions::producers");
+    if (code == Code::invalid_argument)
+      return fail(code, "the name is of the other kind",
+                  "consumers join the channel of a producer, producers connect to an inbox");
     return fail(Code::permission_denied, "the producer refuses this process",
                 "run both as the same user");
   }

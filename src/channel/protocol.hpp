@@ -11,6 +11,8 @@ namespace gantry {
 //   C join + [consumer page, consumer's event, consumer's metrics], its depth and policy
 //   P slab + [memory] for each there is already      P ready
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
+// Where C owns the name (an inbox) and P called it, P begins with hello{deliver}; the rest is the
+// same: who connected to whom plays no part in it.
 // Or: C hello{inspect}    P status + [producer's metrics, consumer's metrics if one has joined]
 // Or, at any point: P refused.
 enum class PacketKind : std::uint32_t {
@@ -23,7 +25,7 @@ enum class PacketKind : std::uint32_t {
   status,
   refused,
 };
-enum class Purpose : std::uint32_t { join = 1, inspect };
+enum class Purpose : std::uint32_t { join = 1, inspect, deliver };
 
 /// Every packet has this one shape; which fields count, the kind says.
 struct WirePacket {
@@ -40,11 +42,14 @@ struct WirePacket {
   std::uint32_t slots = 0;    // status: credits. join: depth, 0 for the usual
   std::uint32_t held = 0;     // status: credits out. join: SlowReader
   std::uint64_t age_ns = 0;   // status: since the channel was opened
-  std::uint64_t reserved = 0;
+  std::uint64_t is_inbox = 0;  // status: 1, slots and held are of producers and those there are
 };
 static_assert(sizeof(WirePacket) == 64);
 
 [[nodiscard]] Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds = {});
+[[nodiscard]] Result<void> send_hello(int socket, Purpose purpose);
+/// Says no. Whoever is gone already is not told.
+void refuse(int socket, Code reason) noexcept;
 
 struct Received {
   WirePacket packet;

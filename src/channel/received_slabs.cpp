@@ -6,6 +6,9 @@ namespace gantry {
 namespace {
 
 constexpr std::size_t kMaxSlabs = 4096;  // a hostile producer's descriptors end here
+// Of packets heard at once: who sends them without end is not listened to without end.
+constexpr int kMaxPackets = 1024;
+constexpr int kMaxTimes = 16;
 
 }  // namespace
 
@@ -19,7 +22,7 @@ Result<void> ReceivedSlab::make_present(Bytes offset, Bytes size) {
 }
 
 Result<ReceivedSlab*> ReceivedSlabs::find(std::uint32_t number, int socket, Deadline deadline) {
-  for (;;) {
+  for (int times = 0; times < kMaxTimes; ++times) {
     const auto found = slabs_.find(number);
     if (found != slabs_.end()) return &found->second;
     const auto heard = hear(socket, deadline);
@@ -29,10 +32,12 @@ Result<ReceivedSlab*> ReceivedSlabs::find(std::uint32_t number, int socket, Dead
       return fail(Code::peer_misbehaved, "a message in memory it never sent");
     return tl::unexpected(heard.error());
   }
+  return fail(Code::peer_misbehaved, "a message in memory that it never comes to send");
 }
 
 Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
-  for (bool first = true;; first = false) {
+  bool first = true;
+  for (int packets = 0; packets < kMaxPackets; ++packets, first = false) {
     auto received = receive_wire(socket, first ? deadline : Deadline::now());
     if (!received && received.error().code == Code::timed_out && !first) return {};
     if (!received) return tl::unexpected(std::move(received).error());
@@ -42,6 +47,7 @@ Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
     }
     GANTRY_TRY(learn(*received));
   }
+  return {};  // the rest at the next occasion
 }
 
 Result<void> ReceivedSlabs::learn(Received& received) {

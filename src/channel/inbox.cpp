@@ -1,0 +1,251 @@
+#include "channel/inbox.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "base/event.hpp"
+#include "channel/incoming.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::uint64_t kNews = 0;           // the porter's place in the epoll; ids begin at 1
+constexpr std::uint64_t kGlanceEvery = 16;   // messages: who sleeps is not forgotten by the awake
+constexpr std::size_t kMostSpunOn = 64;      // senders: looking at more takes longer than sleeping
+
+Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  interest.data.u64 = id;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &interest) != 0)
+    return fail_errno("epoll_ctl");
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(
+    std::string_view name, const InboxOptions& options,
+    std::function<bool(const PeerIdentity&)> admits) {
+  GANTRY_TRY(check_channel_name(name));
+  if (options.producers == 0 || options.producers > InboxOptions::kMaxProducers)
+    return fail(Code::invalid_argument,
+                fmt::format("inbox '{}': {} producers; 1 to {} are possible", name,
+                            options.producers, InboxOptions::kMaxProducers));
+  auto impl = std::make_shared<Impl>();
+  impl->name_ = name;
+  impl->options_ = options.channel;
+  impl->on_departure_ = options.on_departure;
+  GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.channel.directory));
+  GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
+  impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!impl->watched_) return fail_errno("epoll_create1");
+  GANTRY_ASSIGN(impl->claim_, Claim::take(impl->options_.directory, impl->name_,
+                                          options.channel.interrupt_descriptor));
+  impl->porter_.emplace(Porter::Rules{impl->name_, impl->options_, options.producers,
+                                      std::move(admits), impl->metrics_.descriptor()},
+                        impl->claim_.listener());
+  GANTRY_TRY(impl->porter_->start());
+  GANTRY_TRY(add_to(impl->watched_.get(), impl->porter_->news(), kNews));
+  impl->metrics_.meter()->opened();
+  return impl;
+}
+
+void Inbox::Impl::shut_down() noexcept {
+  if (!porter_) return;
+  porter_->stop();
+  if (!maker_.is_this()) return;  // the name and the lines are the parent's
+  claim_.give_up();
+  for (const Newcomer& newcomer : porter_->take()) newcomer.end->leave();
+  for (const Source& source : sources_) source.end->leave();
+  sources_.clear();
+}
+
+// ---- receiving -----------------------------------------------------------------------------
+
+Result<Inbox::Delivery> Inbox::Impl::receive(Deadline deadline) {
+  if (++calls_ % kGlanceEvery == 0) static_cast<void>(glance());
+  std::chrono::nanoseconds spin = options_.spin;
+  for (;;) {
+    if (auto delivery = next_in_turn()) {
+      metrics_.meter()->message(delivery->message.bytes().size());
+      return std::move(*delivery);
+    }
+    if (glance()) continue;
+    if (poll_for(std::exchange(spin, {}), deadline, [this] { return wake_who_has_something(); }))
+      continue;
+    put_all_to_sleep();
+    GANTRY_TRY(sleep(deadline));
+  }
+}
+
+std::optional<Inbox::Delivery> Inbox::Impl::next_in_turn() {
+  for (std::size_t left = sources_.size(); left > 0; --left) {
+    if (turn_ >= sources_.size()) turn_ = 0;
+    Source& source = sources_[turn_];
+    if (source.asleep) {
+      ++turn_;
+      continue;
+    }
+    auto found = source.end->try_receive();
+    if (!found) {
+      depart(turn_, found.error());
+      continue;
+    }
+    ++turn_;
+    if (*found) return Delivery{source.sender, std::move(**found)};
+  }
+  return std::nullopt;
+}
+
+// Asks the kernel who rang, without waiting. True: somebody is awake who was not.
+bool Inbox::Impl::glance() {
+  std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
+  const int count =
+      ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool woken = false;
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.u64 == kNews) {
+      woken = take_newcomers() || woken;
+      continue;
+    }
+    const auto source = find(events[i].data.u64);
+    if (source == sources_.end()) continue;
+    wake(*source);
+    woken = true;
+  }
+  return woken;
+}
+
+bool Inbox::Impl::wake_who_has_something() {
+  const bool all = sources_.size() <= kMostSpunOn;
+  bool found = false;
+  for (Source& source : sources_) {
+    if ((source.asleep && !all) || !source.end->has_something()) continue;
+    if (source.asleep) wake(source);
+    found = true;
+  }
+  return found;
+}
+
+// I1. Of many, those that slept before have rung if they have something.
+void Inbox::Impl::put_all_to_sleep() {
+  for (Source& source : sources_) {
+    if (source.asleep) continue;
+    source.end->fall_asleep();
+    source.asleep = !source.end->has_something();
+    if (!source.asleep) wake(source);
+  }
+}
+
+void Inbox::Impl::wake(Source& source) noexcept {
+  source.end->wake_up();
+  source.asleep = false;
+}
+
+// I2
+Result<void> Inbox::Impl::sleep(Deadline deadline) {
+  const bool anyone_awake = std::any_of(sources_.begin(), sources_.end(),
+                                        [](const Source& source) { return !source.asleep; });
+  if (anyone_awake) return {};
+  if (deadline.passed())
+    return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
+  std::array<pollfd, 2> entries{pollfd{watched_.get(), POLLIN, 0},
+                                pollfd{options_.interrupt_descriptor, POLLIN, 0}};
+  const std::uint64_t asleep = read_ticks();
+  const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+  metrics_.meter()->waited(read_ticks() - asleep);
+  if (count > 0 && entries[1].revents != 0)
+    return fail(Code::interrupted, fmt::format("inbox '{}': interrupted", name_));
+  if (count == 0 && deadline.passed())
+    return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
+  return {};
+}
+
+// ---- coming and going ----------------------------------------------------------------------
+
+Result<int> Inbox::Impl::watch(const Newcomer& newcomer, std::uint64_t id) const {
+  GANTRY_ASSIGN(const int descriptor, newcomer.end->event_descriptor());
+  GANTRY_TRY(add_to(watched_.get(), descriptor, id));
+  return descriptor;
+}
+
+bool Inbox::Impl::take_newcomers() {
+  bool any = false;
+  for (Newcomer& newcomer : porter_->take()) {
+    const Sender sender{++last_id_, newcomer.identity.pid, newcomer.identity.uid};
+    const auto watched = watch(newcomer, sender.id);
+    sources_.push_back({sender, std::move(newcomer.end), watched ? *watched : -1, false});
+    metrics_.meter()->connected();
+    any = true;
+    if (!watched) depart(sources_.size() - 1, watched.error());
+  }
+  return any;
+}
+
+std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
+  const auto at = std::lower_bound(
+      sources_.begin(), sources_.end(), id,
+      [](const Source& source, std::uint64_t wanted) { return source.sender.id < wanted; });
+  return at != sources_.end() && at->sender.id == id ? at : sources_.end();
+}
+
+// Messages that are still held keep the end, and its place in the epoll, alive.
+void Inbox::Impl::forget(std::size_t index) {
+  const Source& source = sources_[index];
+  if (source.watched >= 0)
+    ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
+  source.end->leave();
+  sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (turn_ > index) --turn_;
+  porter_->one_left();
+}
+
+void Inbox::Impl::depart(std::size_t index, const Error& why) {
+  const Departure departure{sources_[index].sender, why};
+  forget(index);
+  if (on_departure_) on_departure_(departure);
+}
+
+void Inbox::Impl::dismiss(std::uint64_t id) {
+  const auto source = find(id);
+  if (source != sources_.end()) forget(static_cast<std::size_t>(source - sources_.begin()));
+}
+
+std::vector<Sender> Inbox::Impl::senders() const {
+  std::vector<Sender> all;
+  all.reserve(sources_.size());
+  for (const Source& source : sources_) all.push_back(source.sender);
+  return all;
+}
+
+// ---- as its users see it -------------------------------------------------------------------
+
+Inbox::Inbox(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Inbox::Inbox(Inbox&&) noexcept = default;
+Inbox& Inbox::operator=(Inbox&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Inbox::~Inbox() = default;
+
+Result<Inbox> Inbox::open(std::string_view name, const InboxOptions& options) {
+  GANTRY_ASSIGN(auto impl, Impl::make(name, options));
+  return Inbox(std::move(impl));
+}
+
+Result<Inbox::Delivery> Inbox::receive(Deadline deadline) {
+  return impl_->receive(deadline);
+}
+Result<int> Inbox::event_descriptor() {
+  return impl_->event_descriptor();
+}
+std::vector<Sender> Inbox::senders() const {
+  return impl_->senders();
+}
+MetricsReport Inbox::metrics() const {
+  return impl_->metrics();
+}
+
+}  // namespace gantry

@@ -1,0 +1,166 @@
+#include "channel/porter.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/event.hpp"
+#include "channel/incoming.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::seconds kHandshakeTime{5};
+constexpr std::chrono::milliseconds kTimeWhileFull{100};
+constexpr std::chrono::milliseconds kClosedTime{100};
+// Places of the poll set before the callers'.
+constexpr std::size_t kWake = 0, kListener = 1, kCallers = 2;
+
+}  // namespace
+
+Result<void> Porter::start() {
+  opened_ns_ = monotonic_ns();
+  GANTRY_ASSIGN(wake_, make_event());
+  GANTRY_ASSIGN(news_, make_event());
+  try {
+    thread_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)");
+  }
+  return {};
+}
+
+void Porter::stop() {
+  if (!thread_.joinable()) return;
+  if (!maker_.is_this()) {  // a fork's copy: the thread did not come along, none can join it
+    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
+    return;
+  }
+  ring(wake_.get());
+  thread_.join();
+}
+
+std::vector<Newcomer> Porter::take() {
+  drain(news_.get());  // before the look: whoever comes after it rings again
+  const std::lock_guard lock(mutex_);
+  return std::exchange(newcomers_, {});
+}
+
+void Porter::serve() {
+  for (;;) {
+    wait_for_events();
+    if (events_[kWake].revents != 0) return;
+    for (std::size_t i = callers_.size(); i-- > 0;)  // from behind: one may go
+      if (events_[kCallers + i].revents != 0 && !hear(callers_[i]))
+        callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(i));
+    forget_late_callers();
+    if (events_[kListener].revents != 0) accept_callers();
+  }
+}
+
+void Porter::wait_for_events() {
+  events_.assign({{wake_.get(), POLLIN, 0},
+                  {!is_full() && closed_until_.passed() ? listener_ : -1, POLLIN, 0}});
+  for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
+  if (::poll(events_.data(), events_.size(), poll_timeout_ms(next_deadline())) < 0)
+    for (pollfd& event : events_) event.revents = 0;  // a signal: just look again
+}
+
+// They all have the same time, so the first that came is the first that is late.
+Deadline Porter::next_deadline() const {
+  Deadline next = closed_until_.passed() ? Deadline::never() : closed_until_;
+  if (callers_.empty()) return next;
+  const Caller& first = callers_.front();
+  const Deadline late = is_full() ? first.while_full : first.until;
+  return late.left() < next.left() ? late : next;
+}
+
+void Porter::forget_late_callers() {
+  const bool full = is_full();
+  std::erase_if(callers_, [full](const Caller& caller) {
+    return caller.until.passed() || (full && caller.while_full.passed());
+  });
+}
+
+void Porter::accept_callers() {
+  while (!is_full()) {
+    Fd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      // Out of descriptors, say: the caller stays in the queue and would wake us at once again.
+      if (errno != EAGAIN) closed_until_ = Deadline::after(kClosedTime);
+      return;
+    }
+    const auto identity = peer_of(socket.get());
+    if (!identity) continue;
+    const bool is_ours = identity->uid == ::geteuid() || identity->uid == 0;
+    if (!is_ours || (rules_.admits && !rules_.admits(*identity))) {
+      refuse(socket.get(), Code::permission_denied);
+      continue;
+    }
+    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime),
+                        Deadline::after(kTimeWhileFull), {}});
+  }
+}
+
+// Whatever goes wrong with a caller costs it its place here and nobody anything else. False: it
+// has none any more.
+bool Porter::hear(Caller& caller) {
+  auto received = receive_wire(caller.socket.get(), Deadline::now());
+  if (!received || received->closed) return false;
+  if (!caller.end) return begin(caller, received->packet);
+  const auto joined = caller.end->hear(caller.socket.get(), *received);
+  if (joined && *joined) let_in(caller);
+  return joined && !*joined;
+}
+
+bool Porter::has_room() const noexcept {
+  const auto joining = std::count_if(callers_.begin(), callers_.end(),
+                                     [](const Caller& caller) { return caller.end != nullptr; });
+  return inside_.load(std::memory_order_relaxed) + static_cast<unsigned>(joining) <
+         rules_.producers;
+}
+
+bool Porter::begin(Caller& caller, const WirePacket& hello) {
+  const int socket = caller.socket.get();
+  if (hello.kind != PacketKind::hello) return false;
+  if (hello.purpose == Purpose::inspect) {
+    say_status(socket);
+    return false;
+  }
+  if (hello.purpose != Purpose::deliver) {
+    refuse(socket, Code::invalid_argument);
+    return false;
+  }
+  if (!has_room()) {
+    refuse(socket, Code::busy);
+    return false;
+  }
+  auto end = Consumer::Impl::make_called(rules_.name, rules_.options);
+  if (!end || !(*end)->ask_to_join(socket)) return false;
+  caller.end = std::move(*end);
+  return true;
+}
+
+void Porter::let_in(Caller& caller) {
+  if (!caller.end->settle(std::move(caller.socket))) return;
+  inside_.fetch_add(1, std::memory_order_relaxed);
+  {
+    const std::lock_guard lock(mutex_);
+    newcomers_.push_back({caller.identity, std::move(caller.end)});
+  }
+  ring(news_.get());
+}
+
+void Porter::say_status(int socket) const {
+  WirePacket status;
+  status.kind = PacketKind::status;
+  status.is_inbox = 1;
+  status.slots = rules_.producers;
+  status.held = inside_.load(std::memory_order_relaxed);
+  status.age_ns = monotonic_ns() - opened_ns_;
+  static_cast<void>(send_wire(socket, status, std::span(&rules_.metrics, 1)));
+}
+
+}  // namespace gantry
