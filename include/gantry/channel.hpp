@@ -190,6 +190,11 @@ class Producer {
   /// Until the ticket ends; `timed_out` before, what went wrong after.
   [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline = Deadline::never());
 
+  /// For loops on poll() or epoll, after the first send_async(): readable when a ticket has ended
+  /// since note_woken(). Then all tickets that are waited for are to be asked for.
+  [[nodiscard]] Result<int> sent_descriptor();
+  void note_woken() noexcept;
+
   /// Memory for a message of `size` bytes (at least 1). Waits for a credit; errors as send().
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
   /// Hands a loan of this producer over. Never waits for a credit. The loan is gone either way.

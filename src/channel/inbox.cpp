@@ -25,31 +25,48 @@ Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
 
 }  // namespace
 
-Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(
+Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
+                                                       const InboxOptions& options) {
+  auto impl = std::make_shared<Impl>();
+  GANTRY_TRY(impl->set_up(name, options, {}));
+  return impl;
+}
+
+Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make_private(
     std::string_view name, const InboxOptions& options,
     std::function<bool(const PeerIdentity&)> admits) {
+  auto impl = std::make_shared<Impl>();
+  Porter::Rules rules;
+  rules.admits = std::move(admits);
+  rules.when_in = [claim = &impl->claim_] { claim->give_up(); };
+  GANTRY_TRY(impl->set_up(name, options, std::move(rules)));
+  return impl;
+}
+
+Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& options,
+                                 Porter::Rules rules) {
   GANTRY_TRY(check_channel_name(name));
   if (options.producers == 0 || options.producers > InboxOptions::kMaxProducers)
     return fail(Code::invalid_argument,
                 fmt::format("inbox '{}': {} producers; 1 to {} are possible", name,
                             options.producers, InboxOptions::kMaxProducers));
-  auto impl = std::make_shared<Impl>();
-  impl->name_ = name;
-  impl->options_ = options.channel;
-  impl->on_departure_ = options.on_departure;
-  GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.channel.directory));
-  GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
-  impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!impl->watched_) return fail_errno("epoll_create1");
-  GANTRY_ASSIGN(impl->claim_, Claim::take(impl->options_.directory, impl->name_,
-                                          options.channel.interrupt_descriptor));
-  impl->porter_.emplace(Porter::Rules{impl->name_, impl->options_, options.producers,
-                                      std::move(admits), impl->metrics_.descriptor()},
-                        impl->claim_.listener());
-  GANTRY_TRY(impl->porter_->start());
-  GANTRY_TRY(add_to(impl->watched_.get(), impl->porter_->news(), kNews));
-  impl->metrics_.meter()->opened();
-  return impl;
+  name_ = name;
+  options_ = options.channel;
+  on_departure_ = options.on_departure;
+  GANTRY_ASSIGN(options_.directory, channel_directory(options.channel.directory));
+  GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
+  watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!watched_) return fail_errno("epoll_create1");
+  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor));
+  rules.name = name_;
+  rules.options = options_;
+  rules.producers = options.producers;
+  rules.metrics = metrics_.descriptor();
+  porter_.emplace(std::move(rules), claim_.listener());
+  GANTRY_TRY(porter_->start());
+  GANTRY_TRY(add_to(watched_.get(), porter_->news(), kNews));
+  metrics_.meter()->opened();
+  return {};
 }
 
 void Inbox::Impl::shut_down() noexcept {

@@ -15,9 +15,11 @@ namespace gantry {
 /// Threads: the caller's, one at a time; the porter's.
 class Inbox::Impl {
  public:
-  static Result<std::shared_ptr<Impl>> make(
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options);
+  /// For one producer, which `admits` is true for; once it has joined the name is given up.
+  static Result<std::shared_ptr<Impl>> make_private(
       std::string_view name, const InboxOptions& options,
-      std::function<bool(const PeerIdentity&)> admits = {});
+      std::function<bool(const PeerIdentity&)> admits);
   ~Impl() { shut_down(); }
   Impl() = default;
   Impl(const Impl&) = delete;
@@ -33,6 +35,8 @@ class Inbox::Impl {
   void shut_down() noexcept;
 
  private:
+  [[nodiscard]] Result<void> set_up(std::string_view name, const InboxOptions& options,
+                                    Porter::Rules rules);
   struct Source {
     Sender sender;
     std::shared_ptr<Consumer::Impl> end;

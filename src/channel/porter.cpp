@@ -49,7 +49,7 @@ std::vector<Newcomer> Porter::take() {
 }
 
 void Porter::serve() {
-  for (;;) {
+  while (!is_done()) {
     wait_for_events();
     if (events_[kWake].revents != 0) return;
     for (std::size_t i = callers_.size(); i-- > 0;)  // from behind: one may go
@@ -58,6 +58,7 @@ void Porter::serve() {
     forget_late_callers();
     if (events_[kListener].revents != 0) accept_callers();
   }
+  callers_.clear();
 }
 
 void Porter::wait_for_events() {
@@ -146,6 +147,8 @@ bool Porter::begin(Caller& caller, const WirePacket& hello) {
 void Porter::let_in(Caller& caller) {
   if (!caller.end->settle(std::move(caller.socket))) return;
   inside_.fetch_add(1, std::memory_order_relaxed);
+  ++inside_ever_;
+  if (rules_.when_in) rules_.when_in();
   {
     const std::lock_guard lock(mutex_);
     newcomers_.push_back({caller.identity, std::move(caller.end)});

@@ -31,6 +31,8 @@ class Porter {
     /// Empty: everybody whom the directory lets in.
     std::function<bool(const PeerIdentity&)> admits;
     int metrics = -1;  // told to `gantry ls`
+    /// Not empty: called, on the porter's thread, when one has been let in; then nobody is any more.
+    std::function<void()> when_in;
   };
   Porter(Rules rules, int listener) : rules_(std::move(rules)), listener_(listener) {}
   ~Porter() { stop(); }
@@ -59,6 +61,7 @@ class Porter {
   };
 
   void serve();
+  [[nodiscard]] bool is_done() const noexcept { return rules_.when_in && inside_ever_ != 0; }
   void wait_for_events();
   [[nodiscard]] Deadline next_deadline() const;
   [[nodiscard]] bool is_full() const noexcept { return callers_.size() >= kPlaces; }
@@ -79,6 +82,7 @@ class Porter {
   std::vector<Caller> callers_;  // in the order of their coming
   std::vector<pollfd> events_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
+  unsigned inside_ever_ = 0;
   std::atomic<unsigned> inside_{0};          // producers that joined and have not left
   std::mutex mutex_;
   std::vector<Newcomer> newcomers_;  // under mutex_

@@ -30,6 +30,8 @@ class Producer::Impl final : public detail::Keeper,
   Result<Ticket> send_async(std::vector<Draft::Part> parts, const SendOptions& options);
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   Result<void> wait(Ticket ticket, Deadline deadline);
+  Result<int> sent_descriptor();
+  void note_woken() noexcept;
   Result<Loan> loan(Bytes size, Deadline deadline);
   Result<void> publish(Loan loan, const SendOptions& options);
   [[nodiscard]] const Pool& pool() const noexcept { return pool_; }

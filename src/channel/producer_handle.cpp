@@ -53,6 +53,12 @@ Outcome Producer::outcome(Ticket ticket) const noexcept {
 Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
   return impl_->wait(ticket, deadline);
 }
+Result<int> Producer::sent_descriptor() {
+  return impl_->sent_descriptor();
+}
+void Producer::note_woken() noexcept {
+  impl_->note_woken();
+}
 Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
   return impl_->loan(size, deadline);
 }
