@@ -1,4 +1,5 @@
-#pragma once  // gantry/async.hpp: waiting for messages in coroutines, on our event loop or any other.
+#pragma once  // gantry/async.hpp: waiting for messages in coroutines, on our event loop or any
+              // other.
 
 #include <concepts>
 #include <coroutine>

@@ -9,7 +9,8 @@ namespace gantry {
 struct CallOptions {
   /// Passed, the call fails with `timed_out` and its server drops the request if it has not begun.
   Deadline deadline = Deadline::never();
-  std::uint32_t type = 0;  ///< MessageInfo::type of the request. MessageInfo::user is not free here.
+  std::uint32_t type =
+      0;  ///< MessageInfo::type of the request. MessageInfo::user is not free here.
 };
 
 /// A call in flight. Move-only; dropped before its end it is cancelled. The thread of its client.
@@ -123,7 +124,7 @@ class Request {
 
 struct ServerOptions {
   ChannelOptions channel{};  ///< As of an inbox; the pool and slots of each client's replies.
-  unsigned clients = 64;     ///< At a time. Each costs a thread, asleep, and some twenty descriptors.
+  unsigned clients = 64;  ///< At a time. Each costs a thread, asleep, and some twenty descriptors.
 };
 
 struct ServerReport {

@@ -1,7 +1,7 @@
-#include <gantry/async.hpp>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <gantry/async.hpp>
 
 #include <thread>
 
@@ -80,8 +80,7 @@ TEST_F(Async, SeveralEndsInOneLoop) {
   }
   std::vector<std::vector<std::uint64_t>> got(kEnds);
   std::vector<Code> ends(kEnds, Code::system);
-  for (std::size_t i = 0; i < kEnds; ++i)
-    loop_.spawn(receive_all(in[i], loop_, got[i], ends[i]));
+  for (std::size_t i = 0; i < kEnds; ++i) loop_.spawn(receive_all(in[i], loop_, got[i], ends[i]));
   std::thread sender([&] {
     for (std::uint64_t i = 0; i < kMessages; ++i)
       for (auto& one : out) ASSERT_TRUE(one.send(pattern(8, i), {.deadline = soon(), .user = i}));
@@ -281,8 +280,7 @@ TEST_F(Async, DeadlinesAndDeathEndTheWaiting) {
   ASSERT_TRUE(loop_.run());
   EXPECT_THAT(codes, testing::Each(Code::timed_out));
   codes.clear();
-  for (int i = 0; i < 3; ++i)
-    loop_.spawn(ask_in_vain(*client, loop_, Deadline::never(), codes));
+  for (int i = 0; i < 3; ++i) loop_.spawn(ask_in_vain(*client, loop_, Deadline::never(), codes));
   std::thread killer([&] { server = tl::unexpected(Error{}); });
   ASSERT_TRUE(loop_.run());
   killer.join();

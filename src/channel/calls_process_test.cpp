@@ -1,6 +1,6 @@
-#include <gantry/request.hpp>
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <gantry/request.hpp>
 
 #include <thread>
 

@@ -1,5 +1,5 @@
-#include <gantry/request.hpp>
 #include <gmock/gmock.h>
+#include <gantry/request.hpp>
 
 #include <thread>
 
@@ -8,7 +8,8 @@
 #include "channel/calls.hpp"
 #include "channel/test_support.hpp"
 
-// Calls and their answers within one process: which belongs to which, what ends a call, who is told.
+// Calls and their answers within one process: which belongs to which, what ends a call, who is
+// told.
 namespace gantry {
 namespace {
 
@@ -26,7 +27,8 @@ class Calls : public testing::Test {
     return *Server::open("service", options, std::make_shared<test::PlainEngine>());
   }
   Client connect() {
-    auto client = Client::connect("service", channel_, std::make_shared<test::PlainEngine>(), soon());
+    auto client =
+        Client::connect("service", channel_, std::make_shared<test::PlainEngine>(), soon());
     EXPECT_TRUE(client) << client.error().message;
     return std::move(*client);
   }
@@ -129,14 +131,17 @@ TEST_F(Calls, ADroppedRequestIsToldOf) {
   Server server = open();
   Client client = connect();
   auto pending = *client.call_async(pattern(10, 1));
-  { const auto dropped = server.next(soon()); }
+  {
+    const auto dropped = server.next(soon());
+  }
   EXPECT_EQ(outcome(pending), Code::aborted);
 }
 
 TEST_F(Calls, PastTheirDeadlineTheyAreOverAndNotServed) {
   Server server = open();
   Client client = connect();
-  auto late = *client.call_async(pattern(kMiB, 1), {.deadline = Deadline::after(std::chrono::milliseconds(2))});
+  auto late = *client.call_async(pattern(kMiB, 1),
+                                 {.deadline = Deadline::after(std::chrono::milliseconds(2))});
   EXPECT_EQ(outcome(late), Code::timed_out);
   EXPECT_TRUE(late.is_over());
   auto good = *client.call_async(pattern(10, 2), {.deadline = soon()});
@@ -164,7 +169,9 @@ TEST_F(Calls, WhatIsCancelledIsNotServedOrSeesIt) {
   auto second = *server.next(soon());
   EXPECT_TRUE(first.is_cancelled());
   EXPECT_FALSE(second.is_cancelled());
-  { const auto dropped = std::move(running); }
+  {
+    const auto dropped = std::move(running);
+  }
   EXPECT_TRUE(second.is_cancelled()) << "its pending reply was dropped";
   auto queued = *client.call_async(pattern(10, 3));
   auto other = *client.call_async(pattern(10, 4));
@@ -251,11 +258,14 @@ TEST_F(Calls, ThereAreNoMoreInFlightThanItSays) {
   Server server = open();
   Client client = connect();
   std::vector<PendingReply> pending;
-  for (std::size_t i = 0; i < Client::kMaxCalls; ++i)
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < Client::kMaxCalls; ++i) {
     pending.push_back(*client.call_async(pattern(8, i), {.deadline = soon()}));
+    requests.push_back(*server.next(soon()));
+  }
   EXPECT_EQ(client.call_async(pattern(8, 0)).error().code, Code::busy);
   for (std::size_t i = 0; i < Client::kMaxCalls; ++i)
-    ASSERT_TRUE(server.next(soon())->reply(pattern(1000, i)));
+    ASSERT_TRUE(requests[i].reply(pattern(1000, i)));
   for (std::size_t i = 0; i < Client::kMaxCalls; ++i)
     EXPECT_TRUE(same(pending[i].wait(soon())->bytes(), pattern(1000, i)));
 }
@@ -291,8 +301,8 @@ TEST_F(Calls, AClientWithoutRoomForItsRepliesIsHungUpOn) {
 class HostileClient : public Calls {
  protected:
   static SendOptions saying(Saying what, std::uint64_t correlation = 1) {
-    return {.deadline = soon(), .user = static_cast<std::uint64_t>(what),
-            .correlation = correlation};
+    return {
+        .deadline = soon(), .user = static_cast<std::uint64_t>(what), .correlation = correlation};
   }
   Producer come() {
     return *Producer::connect("service", channel_, std::make_shared<test::PlainEngine>(), soon());

@@ -18,8 +18,7 @@ Result<Fd> make_epoll(std::initializer_list<int> descriptors) {
   for (const int descriptor : descriptors) {
     epoll_event interest{};
     interest.events = EPOLLIN;
-    if (descriptor >= 0 &&
-        ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
+    if (descriptor >= 0 && ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
       return fail_errno("epoll_ctl");
   }
   return epoll;
@@ -41,8 +40,7 @@ Error read_refusal(ConstByteSpan bytes) {
   if (refusal.code <= static_cast<std::uint32_t>(Code::system))
     error.code = static_cast<Code>(refusal.code);
   error.message.resize(std::min(text.size(), kMaxRefusalText));
-  if (!error.message.empty())
-    std::memcpy(error.message.data(), text.data(), error.message.size());
+  if (!error.message.empty()) std::memcpy(error.message.data(), text.data(), error.message.size());
   return error;
 }
 
@@ -81,7 +79,8 @@ Result<void> ClientLink::listen_for_replies() {
   options.producers = 1;
   options.on_departure = [this](const Departure&) { lose("is gone"); };
   const std::string name = name_for_replies(name_);
-  GANTRY_ASSIGN(replies_, Inbox::Impl::make_private(name, options, [server](const PeerIdentity& who) {
+  GANTRY_ASSIGN(replies_,
+                Inbox::Impl::make_private(name, options, [server](const PeerIdentity& who) {
                   return who.pid == server.pid && who.uid == server.uid;
                 }));
   SendOptions introduction;
@@ -100,9 +99,9 @@ void ClientLink::hang_up() noexcept {
 
 void ClientLink::lose(std::string_view why) {
   if (lost_) return;
-  lost_ = Error{Code::peer_gone,
-                fmt::format("server '{}' (process {}) {}", name_, requests_->called().pid, why),
-                ""};
+  lost_ =
+      Error{Code::peer_gone,
+            fmt::format("server '{}' (process {}) {}", name_, requests_->called().pid, why), ""};
   if (settled_) ring(settled_.get());
 }
 

@@ -75,7 +75,8 @@ template <class Send>
 Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   if (lost_) return tl::unexpected(*lost_);
   if (calls_.size() >= Client::kMaxCalls)
-    return fail(Code::busy, fmt::format("server '{}': {} calls are in flight", name_, calls_.size()),
+    return fail(Code::busy,
+                fmt::format("server '{}': {} calls are in flight", name_, calls_.size()),
                 "wait for one of them");
   SendOptions sending;
   sending.deadline = options.deadline;

@@ -39,8 +39,8 @@ class EventLoop::Impl {
   std::atomic<bool> stopping_{false};
   bool running_ = false;
   std::vector<Task<>> tasks_;
-  std::deque<std::coroutine_handle<>> ready_;            // I1
-  std::unordered_map<int, Waiting> waiting_;             // I1
+  std::deque<std::coroutine_handle<>> ready_;  // I1
+  std::unordered_map<int, Waiting> waiting_;   // I1
 };
 
 Result<void> EventLoop::Impl::set_up() {
@@ -62,8 +62,8 @@ void EventLoop::Impl::spawn(Task<> task) {
 }
 
 std::size_t EventLoop::Impl::tasks() const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(tasks_.begin(), tasks_.end(), [](const auto& task) { return !task.is_done(); }));
+  return static_cast<std::size_t>(std::count_if(tasks_.begin(), tasks_.end(),
+                                                [](const auto& task) { return !task.is_done(); }));
 }
 
 // Closed and opened again, a number is another file: then the kernel knows better than we do.
@@ -93,8 +93,7 @@ void EventLoop::Impl::unwatch(int descriptor, std::coroutine_handle<> waiting) n
 
 Result<void> EventLoop::Impl::wait() {
   std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
-  const int count =
-      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
   if (count < 0 && errno != EINTR) return fail_errno("epoll_wait");
   for (int i = 0; i < count; ++i) {
     if (events[i].data.fd == wake_.get()) {

@@ -10,16 +10,15 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint64_t kNews = 0;           // the porter's place in the epoll; ids begin at 1
-constexpr std::uint64_t kGlanceEvery = 16;   // messages: who sleeps is not forgotten by the awake
-constexpr std::size_t kMostSpunOn = 64;      // senders: looking at more takes longer than sleeping
+constexpr std::uint64_t kNews = 0;          // the porter's place in the epoll; ids begin at 1
+constexpr std::uint64_t kGlanceEvery = 16;  // messages: who sleeps is not forgotten by the awake
+constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes longer than sleeping
 
 Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
   epoll_event interest{};
   interest.events = EPOLLIN;
   interest.data.u64 = id;
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &interest) != 0)
-    return fail_errno("epoll_ctl");
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &interest) != 0) return fail_errno("epoll_ctl");
   return {};
 }
 
@@ -57,7 +56,9 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
   watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!watched_) return fail_errno("epoll_create1");
-  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor));
+  // What interrupts a private one's receiving is not its user's alone.
+  const int interrupt = rules.when_in ? -1 : options_.interrupt_descriptor;
+  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, interrupt));
   rules.name = name_;
   rules.options = options_;
   rules.producers = options.producers;
@@ -119,8 +120,7 @@ std::optional<Inbox::Delivery> Inbox::Impl::next_in_turn() {
 // Asks the kernel who rang, without waiting. True: somebody is awake who was not.
 bool Inbox::Impl::glance() {
   std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
-  const int count =
-      ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
+  const int count = ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
   bool woken = false;
   for (int i = 0; i < count; ++i) {
     if (events[i].data.u64 == kNews) {
@@ -211,8 +211,7 @@ std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
 // Messages that are still held keep the end, and its place in the epoll, alive.
 void Inbox::Impl::forget(std::size_t index) {
   const Source& source = sources_[index];
-  if (source.watched >= 0)
-    ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
+  if (source.watched >= 0) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
   source.end->leave();
   sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
   if (turn_ > index) --turn_;

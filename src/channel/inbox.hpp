@@ -40,7 +40,7 @@ class Inbox::Impl {
   struct Source {
     Sender sender;
     std::shared_ptr<Consumer::Impl> end;
-    int watched = -1;     // the end's event descriptor
+    int watched = -1;  // the end's event descriptor
     bool asleep = false;
   };
 
@@ -61,7 +61,7 @@ class Inbox::Impl {
   ChannelOptions options_;
   std::function<void(const Departure&)> on_departure_;
   Metrics metrics_;
-  Fd watched_;  // an epoll of the porter's news and of every sender, by its id
+  Fd watched_;                   // an epoll of the porter's news and of every sender, by its id
   std::vector<Source> sources_;  // by id
   std::size_t turn_ = 0;         // whose it is, an index
   std::uint64_t last_id_ = 0;

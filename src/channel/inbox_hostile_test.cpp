@@ -1,6 +1,6 @@
-#include <gantry/inbox.hpp>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
+#include <gantry/inbox.hpp>
 
 #include <cstring>
 #include <new>
@@ -65,10 +65,10 @@ class HostileCaller : public testing::Test {
   }
   void publish(std::uint32_t slab, std::uint16_t slot, Bytes offset, Bytes bytes) {
     MessageRecord made{};
-    made.header = {.number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = 1,
-                   .count = 1};
-    const Place place{.offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0,
-                      .window_bytes = 0};
+    made.header = {
+        .number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = 1, .count = 1};
+    const Place place{
+        .offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0, .window_bytes = 0};
     std::memcpy(made.body.data(), &place, sizeof place);
     ring_->ring[1].record = made;
     ring_->ring[1].sequence = 1;
@@ -170,8 +170,8 @@ TEST_F(HostileCaller, AThousandCallsLeaveNothing) {
 }
 
 TEST_F(HostileCaller, NonsenseInARingCostsItsOwnerAlone) {
-  const auto honest = Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(),
-                                        soon());
+  const auto honest =
+      Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
   const Fd socket = join();
   publish(1, 64, 0, 1);  // there is no such slot
   event_.reset();

@@ -100,8 +100,11 @@ void Porter::accept_callers() {
       refuse(socket.get(), Code::permission_denied);
       continue;
     }
-    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime),
-                        Deadline::after(kTimeWhileFull), {}});
+    callers_.push_back({std::move(socket),
+                        *identity,
+                        Deadline::after(kHandshakeTime),
+                        Deadline::after(kTimeWhileFull),
+                        {}});
   }
 }
 

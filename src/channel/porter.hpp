@@ -31,7 +31,8 @@ class Porter {
     /// Empty: everybody whom the directory lets in.
     std::function<bool(const PeerIdentity&)> admits;
     int metrics = -1;  // told to `gantry ls`
-    /// Not empty: called, on the porter's thread, when one has been let in; then nobody is any more.
+    /// Not empty: called, on the porter's thread, when one has been let in; then nobody is any
+    /// more.
     std::function<void()> when_in;
   };
   Porter(Rules rules, int listener) : rules_(std::move(rules)), listener_(listener) {}
@@ -83,7 +84,7 @@ class Porter {
   std::vector<pollfd> events_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   unsigned inside_ever_ = 0;
-  std::atomic<unsigned> inside_{0};          // producers that joined and have not left
+  std::atomic<unsigned> inside_{0};  // producers that joined and have not left
   std::mutex mutex_;
   std::vector<Newcomer> newcomers_;  // under mutex_
   std::thread thread_;

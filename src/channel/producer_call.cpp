@@ -37,8 +37,8 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
     const bool left_again = !call_error_;
     const bool is_gone = left_again || call_error_->code == Code::peer_gone;
     if (is_gone && attempt < kTries && !deadline.passed()) continue;
-    return tl::unexpected(named(left_again ? Error{Code::peer_gone, "the inbox left again", ""}
-                                           : *call_error_));
+    return tl::unexpected(
+        named(left_again ? Error{Code::peer_gone, "the inbox left again", ""} : *call_error_));
   }
 }
 

@@ -48,8 +48,7 @@ Result<void> Request::Impl::answer(const ReplyOptions& options, Saying saying, S
 }
 
 Result<Loan> Request::Impl::loan(Bytes size, Deadline deadline) {
-  return line_->with_replies(
-      [&](Producer::Impl& replies) { return replies.loan(size, deadline); });
+  return line_->with_replies([&](Producer::Impl& replies) { return replies.loan(size, deadline); });
 }
 
 Result<void> Request::Impl::refuse(const Error& error) {

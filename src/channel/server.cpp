@@ -10,6 +10,7 @@
 namespace gantry {
 namespace {
 
+constexpr std::size_t kMostNames = 256;    // to be swept
 constexpr std::size_t kMostQueued = 1024;  // by look(): then cancellations wait for next()
 
 }  // namespace
@@ -70,7 +71,9 @@ void Server::Impl::shut_down() noexcept {
   inbox_->shut_down();
   for (auto& request : queue_) request->forget();  // their clients see that we left
   queue_.clear();
+  for (const auto& [id, line] : lines_) names_.push_back(line->inbox());
   lines_.clear();
+  sweep_names();
 }
 
 Result<std::unique_ptr<Request::Impl>> Server::Impl::next(Deadline deadline) {
@@ -144,7 +147,7 @@ Result<void> Server::Impl::introduce(const Inbox::Delivery& delivery) {
   if (there.pid != delivery.sender.pid || there.uid != delivery.sender.uid)
     return fail(Code::peer_misbehaved, "a client named the inbox of somebody else");
   lines_[delivery.sender.id] =
-      std::make_shared<ClientLine>(delivery.sender, std::move(replies));
+      std::make_shared<ClientLine>(delivery.sender, std::move(name), std::move(replies));
   clients_.store(lines_.size(), std::memory_order_relaxed);
   return {};
 }
@@ -153,8 +156,22 @@ void Server::Impl::client_left(std::uint64_t id) {
   const auto line = lines_.find(id);
   if (line == lines_.end()) return;
   line->second->note_gone();
+  names_.push_back(line->second->inbox());
+  sweep_names();
   lines_.erase(line);
   clients_.store(lines_.size(), std::memory_order_relaxed);
+}
+
+// A client gives its name up when we have come. One that dies before leaves it, and may still be
+// listening when we hear of it: its end comes in steps. Then it is looked at again later.
+void Server::Impl::sweep_names() {
+  std::erase_if(names_, [this](const std::string& name) {
+    const std::string path = inbox_->directory() + "/" + name + kSocketSuffix;
+    if (::access(path.c_str(), F_OK) != 0) return true;
+    sweep_if_stale(inbox_->directory(), name);
+    return ::access(path.c_str(), F_OK) != 0;
+  });
+  if (names_.size() > kMostNames) names_.erase(names_.begin());
 }
 
 ServerReport Server::Impl::report() const {

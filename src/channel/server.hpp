@@ -1,7 +1,7 @@
 #pragma once  // channel/server.hpp: the answering end behind Server and Request.
 
-#include <gantry/request.hpp>
 #include <deque>
+#include <gantry/request.hpp>
 #include <map>
 
 #include "channel/calls.hpp"
@@ -14,13 +14,14 @@ namespace gantry {
 /// requests. Any thread.
 class ClientLine {
  public:
-  ClientLine(const Sender& sender, std::shared_ptr<Producer::Impl> replies)
-      : sender_(sender), replies_(std::move(replies)) {}
+  ClientLine(const Sender& sender, std::string inbox, std::shared_ptr<Producer::Impl> replies)
+      : sender_(sender), inbox_(std::move(inbox)), replies_(std::move(replies)) {}
   ~ClientLine() { replies_->shut_down(); }
   ClientLine(const ClientLine&) = delete;
   ClientLine& operator=(const ClientLine&) = delete;
 
   [[nodiscard]] const Sender& sender() const noexcept { return sender_; }
+  [[nodiscard]] const std::string& inbox() const noexcept { return inbox_; }
   /// `send` gets the way back: one thread after the other.
   template <class Send>
   [[nodiscard]] auto with_replies(Send send) -> decltype(send(std::declval<Producer::Impl&>())) {
@@ -38,6 +39,7 @@ class ClientLine {
 
  private:
   const Sender sender_;
+  const std::string inbox_;
   std::mutex sending_;  // guards the use of replies_
   std::shared_ptr<Producer::Impl> replies_;
   std::atomic<bool> gone_{false};
@@ -98,6 +100,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   void take(Inbox::Delivery delivery);
   [[nodiscard]] Result<void> introduce(const Inbox::Delivery& delivery);
   void client_left(std::uint64_t id);
+  void sweep_names();
 
   std::string name_;
   ServerOptions options_;
@@ -106,8 +109,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   std::shared_ptr<Inbox::Impl> inbox_;
   std::map<std::uint64_t, std::shared_ptr<ClientLine>> lines_;  // by the sender's id
   std::deque<std::unique_ptr<Request::Impl>> queue_;
-  Fd queued_;   // rung when look() queued something
-  Fd watched_;  // an epoll of that and of the inbox
+  std::vector<std::string> names_;       // of clients that left before they gave them up
+  Fd queued_;                            // rung when look() queued something
+  Fd watched_;                           // an epoll of that and of the inbox
   std::atomic<std::size_t> clients_{0};  // counts, for display
   std::atomic<std::uint64_t> requests_{0}, expired_{0}, cancelled_{0};
 };
