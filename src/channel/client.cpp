@@ -77,7 +77,10 @@ Result<void> ClientLink::listen_for_replies() {
   options.channel.metrics_descriptor = -1;
   options.channel.interrupt_descriptor = alarms_.get();
   options.producers = 1;
-  options.on_departure = [this](const Departure&) { lose("is gone"); };
+  options.on_departure = [this](const Departure&) {
+    lose("is gone");
+    ring(server_moves_.get());  // ends the receiving within which this is told
+  };
   const std::string name = name_for_replies(name_);
   GANTRY_ASSIGN(replies_,
                 Inbox::Impl::make_private(name, options, [server](const PeerIdentity& who) {
