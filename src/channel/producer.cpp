@@ -174,6 +174,37 @@ void Producer::Impl::departed_died() {
   ring(event_.get());  // whoever waits for memory
 }
 
+// ---- what was passed on --------------------------------------------------------------------
+
+// Under the lock, when the caller goes its way: is there anything that it would have to look after?
+void Producer::Impl::heed_forwards() {
+  if (caller_waits_ || !readers_->slots().holds_forwards()) return;
+  if (!doorman_heeds_) page().producer_sleeps.announce();
+  doorman_heeds_ = true;
+  readers_->refresh();  // what came before the announcement
+  doorman_->look_again();
+}
+
+// Under the lock.
+void Producer::Impl::stop_heeding() noexcept {
+  if (doorman_heeds_) page().producer_sleeps.withdraw();
+  doorman_heeds_ = false;
+}
+
+int Producer::Impl::bell() const {
+  const Lock held = lock();
+  return doorman_heeds_ ? event_.get() : -1;
+}
+
+void Producer::Impl::credits_came() {
+  const Lock held = lock();
+  if (!doorman_heeds_) return;  // a caller waits by now: the ring is its
+  drain(event_.get());
+  stop_heeding();
+  readers_->refresh();
+  heed_forwards();
+}
+
 // ---- what may go wrong ---------------------------------------------------------------------
 
 Error Producer::Impl::named(Error error) const {
