@@ -129,7 +129,8 @@ struct ChannelOptions {
   /// must not see each other's messages.
   std::optional<Pool> memory{};
   PoolOptions pool{};
-  /// How long a waiting end polls before it sleeps. Zero: sleep at once.
+  /// How long a waiting end polls at most before it sleeps: less, down to a 64th, while what it
+  /// waits for comes later than that. Zero: sleep at once.
   std::chrono::nanoseconds spin{50'000};
   /// When this descriptor becomes readable, waiting calls return `interrupted`. Not owned.
   int interrupt_descriptor = -1;

@@ -50,7 +50,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   if (!pending_) watch_closely();
   if (next_is_small() && !broken_) return take_small(asked, true);
   Impl* const self = this;
-  GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, options_.spin, deadline));
+  GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, deadline));
   return hand_out(asked);
 }
 
@@ -59,15 +59,14 @@ Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, D
   Impl& first = *ends.front();
   const CpuCharge charge(*first.metrics_.meter(), first.last_bytes_, first.calls_++);
   const std::uint64_t asked = read_ticks();
-  GANTRY_ASSIGN(const std::size_t index,
-                wait_any(ends, Wanted::whole, first.options_.spin, deadline));
+  GANTRY_ASSIGN(const std::size_t index, wait_any(ends, Wanted::whole, deadline));
   GANTRY_ASSIGN(auto message, ends[index]->hand_out(asked));
   return Any{index, std::move(message)};
 }
 
 Result<void> Consumer::Impl::await_pending(Deadline deadline) {
   Impl* const self = this;
-  return wait_any(std::span(&self, 1), Wanted::early, options_.spin, deadline).map([](auto) {});
+  return wait_any(std::span(&self, 1), Wanted::early, deadline).map([](auto) {});
 }
 
 Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
@@ -128,7 +127,7 @@ Result<std::optional<std::size_t>> Consumer::Impl::look_once(std::span<Impl* con
 }
 
 Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted wanted,
-                                             std::chrono::nanoseconds spin, Deadline deadline) {
+                                             Deadline deadline) {
   std::vector<SleepIntent*> intents;
   for (Impl* end : ends) {
     end->disarm();
@@ -140,8 +139,9 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
       return !end->is_over() && end->has_news(wanted);
     });
   };
-  const Impl& first = *ends.front();
-  for (;; spin = std::chrono::nanoseconds(0)) {
+  Impl& first = *ends.front();
+  const SpinTime::Wait wait(first.spin_);
+  for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
     GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
     if (found) return *found;
     WaitPoint point{intents, {}, first.options_.interrupt_descriptor};

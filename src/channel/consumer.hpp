@@ -86,7 +86,7 @@ class Consumer::Impl final : public detail::Keeper,
   void watch_closely() const noexcept;
 
   static Result<std::size_t> wait_any(std::span<Impl* const> ends, Wanted wanted,
-                                      std::chrono::nanoseconds spin, Deadline deadline);
+                                      Deadline deadline);
   static Result<std::optional<std::size_t>> look_once(std::span<Impl* const> ends, Wanted wanted);
   Result<bool> look(Wanted wanted);
   Result<void> await_pending(Deadline deadline);
@@ -110,6 +110,7 @@ class Consumer::Impl final : public detail::Keeper,
   MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
+  SpinTime spin_;
   Fd socket_;
   Fd pidfd_;           // of the producer; empty: only the socket tells of its death
   Fd producer_event_;  // rung when the producer sleeps and a credit goes back

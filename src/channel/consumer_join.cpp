@@ -37,6 +37,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   std::shared_ptr<Impl> impl(new Impl);
   impl->name_ = name;
   impl->options_ = options;
+  impl->spin_ = options.spin;
   GANTRY_TRY(check_access(options.access));
   GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.directory, options.access));
   GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));

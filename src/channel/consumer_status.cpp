@@ -37,7 +37,7 @@ ConsumerExplanation Consumer::Impl::explain() const {
   told.producer_sleeps = (page().producer_sleeps.read() & 1u) != 0;
   told.held = held_.list(scale);
   told.mapped_bytes = slabs_.mapped_bytes();
-  told.spin = options_.spin;
+  told.spin = spin_.now();
   if (broken_) told.broken = broken_->message;
   told.metrics = MetricsMaker::report(*counters_, scale);
   return told;

@@ -81,6 +81,7 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
 Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions& options) {
   name_ = name;
   options_ = options;
+  spin_ = options.spin;
   opened_ns_ = monotonic_ns();
   GANTRY_ASSIGN(options_.directory, channel_directory(options.directory, options.access));
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));

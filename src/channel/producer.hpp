@@ -107,6 +107,7 @@ class Producer::Impl final : public detail::Keeper,
   MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
+  SpinTime spin_;
   std::unique_ptr<Lane> lane_;        // who copies for send()
   std::unique_ptr<Lane> queue_lane_;  // and for send_async()
   Pool pool_;

@@ -76,7 +76,8 @@ void SecondCopier::serve() {
       continue;
     }
     const auto news = [this] { return state_.load(std::memory_order_seq_cst) == invited; };
-    if (poll_for(spin_, Deadline::never(), news)) continue;
+    const SpinTime::Wait wait(idle_spin_);
+    if (poll_for(idle_spin_.now(), Deadline::never(), news)) continue;
     sleeps_.store(true, std::memory_order_seq_cst);   // I2 [S]
     if (!news()) futex_wait(state_, idle);            // I2 [S]
     sleeps_.store(false, std::memory_order_relaxed);  // one wake too many harms nobody

@@ -8,6 +8,7 @@
 
 #include "base/fork.hpp"
 #include "channel/shared_chunks.hpp"
+#include "channel/waiter.hpp"
 
 namespace gantry {
 
@@ -44,7 +45,7 @@ class SecondCopier {
  public:
   SecondCopier(std::unique_ptr<Lane> lane, std::chrono::nanoseconds spin,
                std::vector<int> cpus) noexcept
-      : lane_(std::move(lane)), spin_(spin), cpus_(std::move(cpus)) {}
+      : lane_(std::move(lane)), spin_(spin), idle_spin_(spin), cpus_(std::move(cpus)) {}
   ~SecondCopier();
   SecondCopier(const SecondCopier&) = delete;
   SecondCopier& operator=(const SecondCopier&) = delete;
@@ -65,7 +66,8 @@ class SecondCopier {
 
   MakerProcess maker_;
   std::unique_ptr<Lane> lane_;
-  std::chrono::nanoseconds spin_;
+  std::chrono::nanoseconds spin_;  // of who waits for the thread
+  SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
   SharedCopy* copy_ = nullptr;              // [V]
   std::atomic<std::uint32_t> state_{idle};  // [V]; what the thread sleeps on [S]

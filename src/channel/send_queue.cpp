@@ -75,7 +75,8 @@ void SendQueue::serve() {
     }
     if (is_stopping()) return;
     const auto news = [&] { return pushed_.load(std::memory_order_seq_cst) != seen; };
-    if (poll_for(spin_, Deadline::never(), news)) continue;
+    const SpinTime::Wait wait(idle_spin_);
+    if (poll_for(idle_spin_.now(), Deadline::never(), news)) continue;
     sleeps_.store(true, std::memory_order_seq_cst);   // I2 [S]
     if (!news()) futex_wait(pushed_, seen);           // I2 [S]
     sleeps_.store(false, std::memory_order_relaxed);  // one wake too many harms nobody

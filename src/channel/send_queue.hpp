@@ -11,6 +11,7 @@
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/result.hpp"
+#include "channel/waiter.hpp"
 
 namespace gantry {
 
@@ -33,7 +34,7 @@ class SendQueue {
 
   /// `execute` runs on the progress thread; it must return soon after stop() was called.
   SendQueue(Execute execute, std::chrono::nanoseconds spin, std::vector<int> cpus) noexcept
-      : execute_(std::move(execute)), spin_(spin), cpus_(std::move(cpus)) {}
+      : execute_(std::move(execute)), spin_(spin), idle_spin_(spin), cpus_(std::move(cpus)) {}
   ~SendQueue() { stop(); }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -65,7 +66,8 @@ class SendQueue {
 
   MakerProcess maker_;
   Execute execute_;
-  std::chrono::nanoseconds spin_;
+  std::chrono::nanoseconds spin_;  // of who waits for the thread
+  SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
   std::atomic<std::uint64_t> given_{0};
   std::atomic<std::uint64_t> ended_{0};

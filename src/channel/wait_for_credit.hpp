@@ -33,12 +33,13 @@ Result<void> Producer::Impl::sleep_until(Lock& lock, Deadline deadline, Ready re
     return is_over() || (lost == Lost::is_an_error && readers_->lost()) || is_stopping();
   };
   SleepIntent* const intents[] = {&page().producer_sleeps};
+  const SpinTime::Wait wait(spin_);
   for (;;) {
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
     if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", name_));
     lock.unlock();
     WaitPoint point{intents, {{event_.get(), POLLIN, 0}}, options_.interrupt_descriptor};
-    const Woken woken = wait_once(point, options_.spin, deadline, has_news);
+    const Woken woken = wait_once(point, spin_.now(), deadline, has_news);
     if (woken == Woken::look) drain(event_.get());
     lock.lock();
     if (is_over()) return {};

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <span>
 #include <vector>
@@ -40,6 +42,44 @@ template <class Ready>
   } while (monotonic_ns() < until && !deadline.passed());
   return false;
 }
+
+/// How long to poll before sleeping, by what was awaited lately. To poll pays while news come
+/// within the user's spin time; after a wait that outlasted it, it was in vain, and half as long is
+/// tried.
+class SpinTime {
+ public:
+  explicit SpinTime(std::chrono::nanoseconds most = {}) noexcept : most_(most), now_(most) {}
+  SpinTime& operator=(std::chrono::nanoseconds most) noexcept {
+    most_ = most;
+    now_.store(most, std::memory_order_relaxed);
+    return *this;
+  }
+  [[nodiscard]] std::chrono::nanoseconds now() const noexcept {
+    return now_.load(std::memory_order_relaxed);  // for whoever explains; one thread changes it
+  }
+  void took(std::chrono::nanoseconds wait) noexcept {
+    now_.store(wait < most_ ? most_ : std::max(now() / 2, most_ / kLeastShare),
+               std::memory_order_relaxed);
+  }
+
+  /// From here to the end of the block is one wait.
+  class Wait {
+   public:
+    explicit Wait(SpinTime& spin) noexcept : spin_(spin) {}
+    ~Wait() { spin_.took(std::chrono::nanoseconds(monotonic_ns() - began_ns_)); }
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    SpinTime& spin_;
+    std::uint64_t began_ns_ = monotonic_ns();
+  };
+
+ private:
+  static constexpr int kLeastShare = 64;
+  std::chrono::nanoseconds most_;
+  std::atomic<std::chrono::nanoseconds> now_;
+};
 
 /// What is to be seen without waiting.
 [[nodiscard]] inline Woken look_at(WaitPoint& point) {
