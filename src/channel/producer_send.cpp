@@ -173,6 +173,15 @@ Result<void> Producer::Impl::wait(Ticket ticket, Deadline deadline) {
   return queue_->wait(ticket, deadline, options_.interrupt_descriptor);
 }
 
+// Who may not hold it up is asked for only where it matters.
+Mode Producer::Impl::mode_for(ModeQuestion question) const {
+  const Mode mode = choose_mode(question);
+  if (mode != Mode::streamed) return mode;
+  const Lock held = lock();
+  question.all_block = readers_->all_block();
+  return choose_mode(question);
+}
+
 Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane) {
   Transmission transmission(*this, parts, options, lane);

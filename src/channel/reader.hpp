@@ -22,6 +22,12 @@ class Reader {
   [[nodiscard]] Attached& attached() noexcept { return *attached_; }
   [[nodiscard]] const Attached& attached() const noexcept { return *attached_; }
   [[nodiscard]] bool blocks() const noexcept { return attached_->policy == SlowReader::block; }
+  [[nodiscard]] bool may_miss() const noexcept {
+    return attached_->policy == SlowReader::drop_newest || drops_oldest();
+  }
+  [[nodiscard]] bool drops_oldest() const noexcept {
+    return attached_->policy == SlowReader::drop_oldest;
+  }
 
   /// Looks at how far it has come. False: what it wrote cannot be.
   [[nodiscard]] bool refresh() noexcept { return ring_.refresh(attached_->page().taken); }
@@ -40,11 +46,29 @@ class Reader {
     return ring_.record(ring_.published() + 1 - ring_.unread()).header.number;
   }
   [[nodiscard]] bool has_room(bool needs_slot) const noexcept {
-    return ring_.unread() < depth_ &&
-           (!needs_slot || static_cast<unsigned>(std::popcount(holds_)) < depth_);
+    if (ring_.unread() >= depth_) return false;
+    const auto held = static_cast<unsigned>(std::popcount(holds_));
+    return !needs_slot || held < depth_ || (held == depth_ && has_spare());
   }
 
+  // drop_oldest. What it has in hand is not taken back, so one slot more is for the newest.
+  /// Taking messages back may make room.
+  [[nodiscard]] bool can_make_room() const noexcept {
+    return ring_.unread() >= depth_ || has_unread_slot();
+  }
+  struct TakenBack {
+    bool is_honest = true;  ///< False: what it wrote cannot be; nothing else counts then.
+    bool is_certain = false;
+    MessageHeader header{};
+  };
+  /// Takes the oldest unread message back; needs one. It may be in its hands by now: then it is
+  /// its own until it releases it.
+  [[nodiscard]] TakenBack take_back_oldest() noexcept;
+  /// Messages that it never got although they were in its ring: exact once it looked at its ring.
+  [[nodiscard]] std::uint64_t taken_back() const noexcept;
+
   void publish(const Outgoing& message) noexcept {
+    if (drops_oldest()) return publish_over(message);
     ring_.publish([&](MessageRecord& record) {
       message.write(record);
       GANTRY_STEP(record_written);
@@ -58,7 +82,10 @@ class Reader {
     wake();
   }
   void publish(const MessageRecord& message) noexcept {
-    ring_.publish([&](MessageRecord& record) { record = message; });
+    if (drops_oldest())
+      ring_.publish_over(message);
+    else
+      ring_.publish([&](MessageRecord& record) { record = message; });
     wake();
   }
   /// Rings if it sleeps: after a word that it waits for has changed.
@@ -79,14 +106,18 @@ class Reader {
   bool is_cut = false;        ///< Hung up on by us; the doorman will see it leave.
 
  private:
+  void publish_over(const Outgoing& message) noexcept;
+  [[nodiscard]] bool has_unread_slot() const noexcept;
+  [[nodiscard]] bool has_spare() const noexcept { return drops_oldest() && !has_unread_slot(); }
   [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
   unsigned index_;
   unsigned depth_;
   std::unique_ptr<Attached> attached_;
   Region memory_;
-  RingWriter<MessageRecord> ring_;
-  std::uint64_t holds_ = 0;  // slots, as bits
+  RevocableWriter<MessageRecord> ring_;
+  std::uint64_t holds_ = 0;    // slots, as bits
+  std::uint64_t certain_ = 0;  // messages that were taken back and not in doubt
 };
 
 }  // namespace gantry

@@ -15,8 +15,8 @@ namespace {
 bool has_slot(const MessageRecord& record) {
   return record.header.slot != kNoSlot;
 }
-bool is_streamed(const MessageRecord& record) {
-  return (record.header.kind & kStreamed) != 0;
+bool is_streamed(const MessageHeader& header) {
+  return (header.kind & kStreamed) != 0;
 }
 
 }  // namespace
@@ -35,6 +35,11 @@ Readership::~Readership() {
 unsigned Readership::count() const noexcept {
   return static_cast<unsigned>(std::count_if(readers_.begin(), readers_.end(),
                                              [](const auto& reader) { return !reader->is_cut; }));
+}
+
+bool Readership::all_block() const noexcept {
+  return std::all_of(readers_.begin(), readers_.end(),
+                     [](const auto& reader) { return reader->is_cut || reader->blocks(); });
 }
 
 bool Readership::has_place() const noexcept {
@@ -117,10 +122,18 @@ void Readership::left(unsigned index, bool died) {
   for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
 }
 
+// Whether it still needs what was lent for that message. A reader may release what it has not
+// taken.
+bool Readership::needs(const Reader& reader, const MessageHeader& header) const noexcept {
+  return header.slot != kNoSlot && (reader.holds() >> header.slot & 1) != 0 &&
+         slots_[header.slot].number == header.number;
+}
+
 // A streamed message cannot be had again: its first chunks have passed.
 void Readership::keep_for_successor(const Reader& reader) {
   for (const MessageRecord& record : reader.unread_records()) {
-    if (is_streamed(record)) continue;
+    if (is_streamed(record.header)) continue;
+    if (has_slot(record) && !needs(reader, record.header)) continue;  // it gave it back unseen
     backlog_.push_back(record);
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
   }
@@ -129,7 +142,7 @@ void Readership::keep_for_successor(const Reader& reader) {
 // I3. Of what it had not taken it knows nothing.
 void Readership::depart(std::unique_ptr<Reader> reader) {
   for (const MessageRecord& record : reader->unread_records())
-    if (has_slot(record)) {
+    if (has_slot(record) && needs(*reader, record.header)) {
       slots_.remove(record.header.slot, reader->bit());
       reader->let_go(record.header.slot);
     }
@@ -184,16 +197,36 @@ void Readership::reclaim(Reader& reader) noexcept {
 }
 
 void Readership::refresh() {
-  for (const auto& reader : readers_) {
-    if (reader->is_cut) continue;
-    if (reader->refresh())
-      reclaim(*reader);
-    else
-      cut(*reader, Code::peer_misbehaved,
-          fmt::format("the consumer (process {}) wrote nonsense into its page",
-                      reader->attached().pid));
-  }
+  for (const auto& reader : readers_)
+    if (!reader->is_cut) static_cast<void>(look_at(*reader));
   if (!departed_.empty()) forget_departed();
+}
+
+// False: it is cut off, as what it wrote cannot be.
+bool Readership::look_at(Reader& reader) {
+  if (reader.refresh()) {
+    reclaim(reader);
+    return true;
+  }
+  cut(reader, Code::peer_misbehaved,
+      fmt::format("the consumer (process {}) wrote nonsense into its page", reader.attached().pid));
+  return false;
+}
+
+// I4. A reader with another policy gets what has room; with drop_oldest, room is made.
+bool Readership::make_room(Reader& reader, bool needs_slot) {
+  if (reader.has_room(needs_slot)) return true;
+  if (!reader.drops_oldest() || !look_at(reader)) return false;
+  while (!reader.has_room(needs_slot) && reader.can_make_room()) {
+    const Reader::TakenBack back = reader.take_back_oldest();
+    // In doubt: when it was claimed, all before it was released that ever will be.
+    if (!back.is_certain && !look_at(reader)) return false;
+    if (!back.is_certain || !needs(reader, back.header)) continue;
+    reader.let_go(back.header.slot);
+    slots_.remove(back.header.slot, reader.bit());
+    GANTRY_STEP(taken_back);
+  }
+  return reader.has_room(needs_slot);
 }
 
 // Slots that count against the credits: those of readers with other policies, and of the history,
@@ -253,7 +286,11 @@ void Readership::publish(Outgoing& message, Slot* slot) {
   for (const auto& reader : readers_) {
     if (reader->is_cut) continue;
     anyone = true;
-    if (!reader->blocks() && !reader->has_room(slot != nullptr)) {
+    const bool has_room =
+        reader->blocks() || (!(is_streamed(message.header) && reader->may_miss()) &&
+                             make_room(*reader, slot != nullptr));
+    if (reader->is_cut) continue;
+    if (!has_room) {
       ++reader->dropped;
       if (reader->attached().policy == SlowReader::disconnect)
         cut(*reader, Code::peer_gone,
