@@ -141,6 +141,21 @@ TEST_F(FanOut, ALossyReaderThatKeepsUpMissesNothing) {
   }
 }
 
+TEST_F(FanOut, AStreamWaitsForNobodyWhoIsToHoldNobodyUp) {
+  for (const SlowReader policy :
+       {SlowReader::drop_newest, SlowReader::drop_oldest, SlowReader::disconnect}) {
+    Consumer fast = join(), slow = join(policy, 2);
+    ASSERT_TRUE(out().wait_for_consumer(soon(), 2));
+    const auto payload = pattern(4 * kMiB, 1);
+    std::thread sender(
+        [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = Mode::streamed})); });
+    const auto message = fast.receive(soon());
+    sender.join();  // though `slow` never looks
+    ASSERT_TRUE(message);
+    EXPECT_TRUE(same(message->bytes(), payload));
+  }
+}
+
 // ---- coming late, leaving ------------------------------------------------------------------
 
 TEST_F(FanOut, WhoComesLateGetsTheLastOnes) {
