@@ -40,7 +40,7 @@ byte consumer_intent;
 bool consumer_event;
 
 /* ---- what the kernel knows; what the properties need ---- */
-bool consumer_dead, ended;
+bool consumer_dead;
 byte newest, had, missed;
 byte lent[SLOTS];                               /* Slot::number; 0: free */
 bool hands;                                     /* the consumer has something in hand */
@@ -147,7 +147,7 @@ proctype Producer() {
      publish()
   :: else -> break
   od;
-  ended = true;
+  (taken == MESSAGES || consumer_dead);         /* nothing more happens that could wake it */
   consumer_event = true;                        /* end_stream() */
   if                                            /* close(): all_taken(), or it died */
   :: consumer_dead
