@@ -42,10 +42,12 @@ void Reader::publish_over(const Outgoing& message) noexcept {
   GANTRY_STEP(reader_woken);
 }
 
-bool Reader::has_unread_slot() const noexcept {
+std::uint64_t Reader::unread_slots() const noexcept {
+  std::uint64_t slots = 0;
   for (std::uint64_t back = ring_.unread(); back > 0; --back)
-    if (ring_.record(ring_.published() + 1 - back).header.slot != kNoSlot) return true;
-  return false;
+    if (const auto slot = ring_.record(ring_.published() + 1 - back).header.slot; slot != kNoSlot)
+      slots |= std::uint64_t{1} << slot;
+  return slots & holds_;
 }
 
 Reader::TakenBack Reader::take_back_oldest() noexcept {

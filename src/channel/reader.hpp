@@ -46,15 +46,16 @@ class Reader {
     return ring_.record(ring_.published() + 1 - ring_.unread()).header.number;
   }
   [[nodiscard]] bool has_room(bool needs_slot) const noexcept {
-    if (ring_.unread() >= depth_) return false;
-    const auto held = static_cast<unsigned>(std::popcount(holds_));
-    return !needs_slot || held < depth_ || (held == depth_ && has_spare());
+    return ring_.unread() < depth_ && (!needs_slot || count(holds_) < depth_);
   }
 
-  // drop_oldest. What it has in hand is not taken back, so one slot more is for the newest.
-  /// Taking messages back may make room.
-  [[nodiscard]] bool can_make_room() const noexcept {
-    return ring_.unread() >= depth_ || has_unread_slot();
+  // drop_oldest. A message is published first, then what is too much is taken back: who dies in
+  // between has taken nothing away. What it has in hand stays, so one slot more is for the newest.
+  [[nodiscard]] bool may_have_newest(bool needs_slot) const noexcept {
+    return !needs_slot || count(holds_ & ~unread_slots()) <= depth_;
+  }
+  [[nodiscard]] bool has_too_many() const noexcept {
+    return ring_.unread() > depth_ || (count(holds_) > depth_ && count(unread_slots()) > 1);
   }
   struct TakenBack {
     bool is_honest = true;  ///< False: what it wrote cannot be; nothing else counts then.
@@ -107,8 +108,10 @@ class Reader {
 
  private:
   void publish_over(const Outgoing& message) noexcept;
-  [[nodiscard]] bool has_unread_slot() const noexcept;
-  [[nodiscard]] bool has_spare() const noexcept { return drops_oldest() && !has_unread_slot(); }
+  [[nodiscard]] static unsigned count(std::uint64_t slots) noexcept {
+    return static_cast<unsigned>(std::popcount(slots));
+  }
+  [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // that it holds
   [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
   unsigned index_;

@@ -204,29 +204,41 @@ void Readership::refresh() {
 
 // False: it is cut off, as what it wrote cannot be.
 bool Readership::look_at(Reader& reader) {
-  if (reader.refresh()) {
+  if (reader.refresh())
     reclaim(reader);
-    return true;
-  }
-  cut(reader, Code::peer_misbehaved,
-      fmt::format("the consumer (process {}) wrote nonsense into its page", reader.attached().pid));
-  return false;
+  else
+    cut_liar(reader);
+  return !reader.is_cut;
 }
 
-// I4. A reader with another policy gets what has room; with drop_oldest, room is made.
-bool Readership::make_room(Reader& reader, bool needs_slot) {
+void Readership::cut_liar(Reader& reader) {
+  cut(reader, Code::peer_misbehaved,
+      fmt::format("the consumer (process {}) wrote nonsense into its page", reader.attached().pid));
+}
+
+// Of readers that do not block. A window would wait for one that came since the mode was chosen.
+bool Readership::may_have(Reader& reader, const MessageHeader& message) {
+  if (is_streamed(message) && reader.may_miss()) return false;
+  const bool needs_slot = message.slot != kNoSlot;
   if (reader.has_room(needs_slot)) return true;
   if (!reader.drops_oldest() || !look_at(reader)) return false;
-  while (!reader.has_room(needs_slot) && reader.can_make_room()) {
+  take_back_surplus(reader);  // of a history
+  return !reader.is_cut && reader.may_have_newest(needs_slot);
+}
+
+// I4
+void Readership::take_back_surplus(Reader& reader) {
+  while (reader.has_too_many()) {
     const Reader::TakenBack back = reader.take_back_oldest();
-    // In doubt: when it was claimed, all before it was released that ever will be.
-    if (!back.is_certain && !look_at(reader)) return false;
-    if (!back.is_certain || !needs(reader, back.header)) continue;
-    reader.let_go(back.header.slot);
-    slots_.remove(back.header.slot, reader.bit());
+    if (!back.is_honest) return cut_liar(reader);
+    if (!back.is_certain) {  // it is the reader's; before it claimed that it gave others back
+      reclaim(reader);
+    } else if (needs(reader, back.header)) {
+      reader.let_go(back.header.slot);
+      slots_.remove(back.header.slot, reader.bit());
+    }
     GANTRY_STEP(taken_back);
   }
-  return reader.has_room(needs_slot);
 }
 
 // Slots that count against the credits: those of readers with other policies, and of the history,
@@ -286,9 +298,7 @@ void Readership::publish(Outgoing& message, Slot* slot) {
   for (const auto& reader : readers_) {
     if (reader->is_cut) continue;
     anyone = true;
-    const bool has_room =
-        reader->blocks() || (!(is_streamed(message.header) && reader->may_miss()) &&
-                             make_room(*reader, slot != nullptr));
+    const bool has_room = reader->blocks() || may_have(*reader, message.header);
     if (reader->is_cut) continue;
     if (!has_room) {
       ++reader->dropped;
@@ -303,6 +313,7 @@ void Readership::publish(Outgoing& message, Slot* slot) {
       reader->hold(message.header.slot);
     }
     reader->publish(message);
+    if (reader->drops_oldest()) take_back_surplus(*reader);
   }
   if (!anyone) {
     message.write(backlog_.emplace_back());

@@ -128,7 +128,9 @@ class Readership {
   void cut(Reader& reader, Code code, std::string why);
   void give(Reader& reader, const MessageRecord& record);
   void hand_over_kept(Reader& reader);
-  [[nodiscard]] bool make_room(Reader& reader, bool needs_slot);
+  [[nodiscard]] bool may_have(Reader& reader, const MessageHeader& message);
+  void take_back_surplus(Reader& reader);
+  void cut_liar(Reader& reader);
   [[nodiscard]] bool needs(const Reader& reader, const MessageHeader& header) const noexcept;
   [[nodiscard]] bool look_at(Reader& reader);
   void keep_for_successor(const Reader& reader);

@@ -1,5 +1,5 @@
 /* Taking back what a slow reader has not taken: src/sync/spsc/revocable_ring.hpp,
- * Readership::make_room(), Reader::take_back_oldest() (channel/readership.cpp, reader.cpp),
+ * Readership::take_back_surplus(), Reader::take_back_oldest() (channel/readership.cpp, reader.cpp),
  * Consumer::Impl::claim_next(), pass_over() (channel/consumer_memory.cpp).
  *
  * Every message has a slot. The producer never waits: it takes the oldest back. The consumer keeps
@@ -18,10 +18,10 @@
 #define MESSAGES 3
 #endif
 #ifndef CELLS
-#define CELLS DEPTH         /* the fewest there may be: the sooner one is overwritten */
+#define CELLS (DEPTH + 1)   /* the fewest there may be: the sooner one is overwritten */
 #endif
 #define HANDS 1             /* while it has so many it takes no more */
-#define SLOTS (DEPTH + HANDS + 1)
+#define SLOTS (DEPTH + HANDS + 2)   /* in hand, unread, in doubt, the newest */
 
 #ifdef DEATH
 #define MORTAL(dead) unless { dead }
@@ -76,7 +76,7 @@ inline refresh() {                              /* RevocableWriter::refresh() [T
   }
 }
 
-inline take_back() {                            /* take_back_oldest(), make_room() */
+inline take_back() {                            /* take_back_oldest(), needs() */
   oldest = floor + 1;
   number = record_number[oldest % CELLS];
   slot = record_slot[oldest % CELLS];
@@ -140,11 +140,11 @@ proctype Producer() {
   :: published < MESSAGES ->
      refresh();
      reclaim();
+     publish();
      do
-     :: published - floor >= DEPTH -> take_back()
+     :: published - floor > DEPTH -> take_back()        /* take_back_surplus() */
      :: else -> break
-     od;
-     publish()
+     od
   :: else -> break
   od;
   (taken == MESSAGES || consumer_dead);         /* nothing more happens that could wake it */

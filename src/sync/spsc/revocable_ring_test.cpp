@@ -24,7 +24,7 @@ struct Wide {
   std::uint64_t slot;
   std::array<std::uint64_t, 13> words;
 };
-constexpr std::size_t kSlots = 8;
+constexpr std::size_t kSlots = 12;
 constexpr std::uint64_t kNone = ~std::uint64_t{0};
 using Payload = std::array<std::uint64_t, 4>;
 
@@ -49,12 +49,12 @@ class Writer {
     const std::uint64_t number = ring_.published() + 1;
     ASSERT_TRUE(ring_.refresh(shared_.taken));
     reclaim();
-    while (ring_.unread() >= depth_) take_back();
     std::uint64_t slot = kNone;
     if (with_slot) slot = take_slot(number);
     Wide record{number, slot, {}};
     record.words.fill(number);
     EXPECT_EQ(ring_.publish_over(record), number);
+    while (ring_.unread() > depth_) take_back();
   }
   void reclaim() {
     for (std::size_t slot = 0; slot < kSlots; ++slot)
