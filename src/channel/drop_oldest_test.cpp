@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <poll.h>
 
 #include <thread>
@@ -73,6 +73,24 @@ TEST_F(DropOldest, WhoComesLateFindsTheNewestInOrder) {
     EXPECT_EQ(slots_held(), 0u);
     out_.reset();
   }
+}
+
+TEST_F(DropOldest, WhatIsDroppedIsSeenFromOutside) {
+  Consumer slow = join_lossy(2);
+  send_all(1, 12, 3000);
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed);
+  const ConsumerStatus& one = listed->at(0).consumers.at(0);
+  EXPECT_EQ(one.policy, SlowReader::drop_oldest);
+  EXPECT_EQ(one.depth, 2u);
+  EXPECT_EQ(one.unread, 2u);
+  EXPECT_EQ(one.dropped, 10u);
+  EXPECT_EQ(one.held.size(), 2u);
+  EXPECT_EQ(slow.explain().unread, 2u);
+  EXPECT_THAT(out().explain(100).text(), testing::HasSubstr("drop_oldest): 2 unread"));
+  EXPECT_THAT(out().explain(100).text(), testing::HasSubstr("10 dropped"));
+  EXPECT_EQ(slow.receive(soon())->info().sequence, 11u) << "the gap";
+  EXPECT_THAT(slow.explain().text(), testing::HasSubstr("1 message unread, 10 dropped"));
 }
 
 TEST_F(DropOldest, SmallAndLargeKeepTheirOrder) {
