@@ -237,7 +237,7 @@ TEST_F(FanOut, WhatTheLastReaderDidNotTakeWaitsForTheNext) {
     ASSERT_TRUE(first.receive(soon()));
   }
   Result<void> sent;
-  while (sent) sent = send(10, 6, Deadline::now());  // until it is noticed; at most the credits
+  while (sent) sent = send(10, 6);  // until it is noticed; at most the credits
   EXPECT_EQ(sent.error().code, Code::peer_gone) << sent.error().message;
   Consumer second = join();
   auto waiting = take_all(second);

@@ -189,7 +189,7 @@ TEST_F(HostileConsumer, WhatItReleasedUntakenIsNotHandedOn) {
     impostor.page().released.release(0, 1);
   }
   Result<void> sent;
-  while (sent) sent = out_->send(pattern(1, 3), Deadline::now());  // until it is noticed
+  while (sent) sent = out_->send(pattern(1, 3), soon());  // until it is noticed
   auto in = Consumer::open("frames", options_, soon());
   ASSERT_TRUE(in);
   const auto message = in->receive(soon());
@@ -207,7 +207,7 @@ class HostileDropper : public HostileConsumer {
     out_.emplace(*make_producer("frames", options_));
     Fd socket = call();
     welcome(socket);
-    impostor_.emplace(impersonate(std::move(socket), SlowReader::drop_oldest, 2));
+    impostor_.emplace(impersonate(std::move(socket), SlowReader::drop_oldest, depth_));
     in_.emplace(*Consumer::open("frames", options_, soon()));
   }
   void expect_delivered(std::uint64_t seed) {
@@ -224,9 +224,25 @@ class HostileDropper : public HostileConsumer {
     }
   }
 
+  unsigned depth_ = 2;
   std::optional<Impostor> impostor_;
   std::optional<Consumer> in_;
 };
+
+class HostileDeepDropper : public HostileDropper {
+ protected:
+  HostileDeepDropper() { depth_ = 4; }
+};
+
+// The slot of what it released untaken is lent again; taking the old message back frees it not.
+TEST_F(HostileDeepDropper, TakingBackFreesOnlyWhatIsLentForThatMessage) {
+  for (std::uint64_t i = 1; i <= 4; ++i) expect_delivered(i);
+  impostor_->page().released.release(0, 1);
+  expect_delivered(5);
+  const auto held = status().held;
+  ASSERT_EQ(held.size(), 4u);
+  EXPECT_EQ(held.back().message, 5u);
+}
 
 TEST_F(HostileDropper, ImpossibleProgressCostsItTheChannel) {
   for (std::uint64_t i = 1; i <= 4; ++i) expect_delivered(i);
