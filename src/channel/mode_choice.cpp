@@ -40,6 +40,11 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
     because.emplace_back(
         "a window would wait for a consumer that is to hold nobody up: pipelined "
         "instead");
+  if (question.has_second)
+    because.push_back(fmt::format(
+        "send() copies with {} from {} on",
+        is_for_two(question.copied) ? "two threads, as always" : "one thread, and with two",
+        bytes_text(kByTwoFrom)));
   return because;
 }
 
