@@ -166,6 +166,22 @@ TEST_F(DropOldest, ASlotThatAnotherNeedsStays) {
   EXPECT_EQ(take_all(slow), Seen{options_.slots});
 }
 
+// A budget of three messages: what it has not taken gives way, what it holds does not.
+TEST_F(DropOldest, ItHoldsNobodyUpWithMemory) {
+  options_.pool.budget_bytes = 3 * kMiB;
+  options_.pool.slab_bytes = kMiB;
+  Consumer slow = join_lossy(options_.slots);
+  send(kMiB, 1);
+  const auto first = slow.receive(soon());
+  ASSERT_TRUE(first);
+  for (std::uint64_t i = 2; i <= 20; ++i) send(kMiB, i);
+  EXPECT_TRUE(same(first->bytes(), pattern(kMiB, 1)));
+  const Seen rest = take_all(slow);
+  ASSERT_FALSE(rest.empty());
+  EXPECT_EQ(rest.back(), 20u);
+  EXPECT_EQ(1 + rest.size() + dropped(), 20u);
+}
+
 TEST_F(DropOldest, MessagesThatLandAreTakenBackWholeOrNotAtAll) {
   Consumer slow = join_lossy(2);
   for (const Mode mode : {Mode::pipelined, Mode::streamed, Mode::whole}) {

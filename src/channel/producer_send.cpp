@@ -45,7 +45,7 @@ Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
     auto block = pool_.allocate(size);
     if (block || block.error().code != Code::out_of_memory) return block;
     held.lock();
-    if (readers_->slots().drop_spares()) continue;
+    if (readers_->slots().drop_spares() || readers_->take_back_for_memory()) continue;
     if (readers_->memory_returns() == before && !readers_->awaits_memory()) return block;
     GANTRY_TRY(wait_until(held, deadline,
                           [this, before] { return readers_->memory_returns() != before; }));

@@ -57,6 +57,7 @@ class Reader {
   [[nodiscard]] bool has_too_many() const noexcept {
     return ring_.unread() > depth_ || (count(holds_) > depth_ && count(unread_slots()) > 1);
   }
+  [[nodiscard]] bool has_unread_slot() const noexcept { return unread_slots() != 0; }
   struct TakenBack {
     bool is_honest = true;  ///< False: what it wrote cannot be; nothing else counts then.
     bool is_certain = false;

@@ -228,17 +228,29 @@ bool Readership::may_have(Reader& reader, const MessageHeader& message) {
 
 // I4
 void Readership::take_back_surplus(Reader& reader) {
-  while (reader.has_too_many()) {
-    const Reader::TakenBack back = reader.take_back_oldest();
-    if (!back.is_honest) return cut_liar(reader);
-    if (!back.is_certain) {  // it is the reader's; before it claimed that it gave others back
-      reclaim(reader);
-    } else if (needs(reader, back.header)) {
-      reader.let_go(back.header.slot);
-      slots_.remove(back.header.slot, reader.bit());
-    }
-    GANTRY_STEP(taken_back);
+  while (!reader.is_cut && reader.has_too_many()) take_back_oldest(reader);
+}
+
+void Readership::take_back_oldest(Reader& reader) {
+  const Reader::TakenBack back = reader.take_back_oldest();
+  if (!back.is_honest) return cut_liar(reader);
+  if (!back.is_certain) {  // it is the reader's; before it claimed that it gave others back
+    reclaim(reader);
+  } else if (needs(reader, back.header)) {
+    reader.let_go(back.header.slot);
+    slots_.remove(back.header.slot, reader.bit());
   }
+  GANTRY_STEP(taken_back);
+}
+
+// Whoever is to hold nobody up does not do so with memory either.
+bool Readership::take_back_for_memory() {
+  const std::uint64_t before = slots_.freed();
+  for (const auto& reader : readers_)
+    while (!reader->is_cut && reader->drops_oldest() && reader->has_unread_slot() &&
+           slots_.freed() == before)
+      take_back_oldest(*reader);
+  return slots_.freed() != before;
 }
 
 // Slots that count against the credits: those of readers with other policies, and of the history,

@@ -106,6 +106,9 @@ class Readership {
   [[nodiscard]] std::uint64_t memory_returns() const noexcept {
     return slots_.freed() + departures_;
   }
+  /// There is no memory for the next message: readers with drop_oldest give up older ones for it,
+  /// one that frees some at a time. False: they have none that would.
+  [[nodiscard]] bool take_back_for_memory();
   /// Memory of messages is out, besides that of one slot.
   [[nodiscard]] bool awaits_memory() const noexcept {
     return slots_held() > 1 || !departed_.empty();
@@ -134,6 +137,7 @@ class Readership {
   void hand_over_kept(Reader& reader);
   [[nodiscard]] bool may_have(Reader& reader, const MessageHeader& message);
   void take_back_surplus(Reader& reader);
+  void take_back_oldest(Reader& reader);
   void cut_liar(Reader& reader);
   [[nodiscard]] bool needs(const Reader& reader, const MessageHeader& header) const noexcept;
   [[nodiscard]] bool look_at(Reader& reader);

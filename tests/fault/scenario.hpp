@@ -100,7 +100,7 @@ inline constexpr std::array kScenarios{
              .lags = true,
              .depth = 1},
     Scenario{.name = "oldest-dropped-fan-out-racing",
-             .bytes = 20'000,
+             .bytes = 100'000,
              .mode = Mode::streamed,
              .take = Take::copied,
              .consumers = 2,
