@@ -73,6 +73,10 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] ConsumerPage& own() noexcept {
     return *reinterpret_cast<ConsumerPage*>(memory_.data());
   }
+  /// There will be no more than there is. Relaxed: Producer::close() looks again.
+  [[nodiscard]] bool is_ending() const noexcept {
+    return ring_page().end.load(std::memory_order_relaxed) != 0;
+  }
   [[nodiscard]] bool at_end() const noexcept;
   /// The producer may take back what this end has not claimed.
   [[nodiscard]] bool must_claim() const noexcept {

@@ -22,7 +22,8 @@ constexpr std::size_t kMaxCallers = 16;
 constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kClosedTime{100};
 // Places of the poll set before the callers'.
-constexpr std::size_t kWake = 0, kListener = 1, kCallers = 2;  // then the consumers', in pairs
+constexpr std::size_t kWake = 0, kListener = 1, kBell = 2,
+                      kCallers = 3;  // then the consumers', in pairs
 
 void refuse(int socket, Code reason) {
   WirePacket packet;
@@ -69,14 +70,20 @@ void Doorman::stop() {
     new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
     return;
   }
+  stopping_.store(true, std::memory_order_relaxed);  // the bell orders
   ring(wake_.get());
   thread_.join();
 }
 
+void Doorman::look_again() noexcept {
+  if (maker_.is_this()) ring(wake_.get());
+}
+
 void Doorman::serve() {
-  while (!stopping_) {
+  while (!stopping_.load(std::memory_order_relaxed)) {
     wait_for_events();
-    if (events_[kWake].revents != 0) stopping_ = true;
+    if (events_[kWake].revents != 0) drain(wake_.get());
+    if (events_[kBell].revents != 0) household_.credits_came();
     watch_consumers();  // first: their places in events_ are behind the callers as they were
     // Callers from behind: hear() may drop one, accept_callers() adds.
     for (std::size_t i = callers_.size(); i-- > 0;)
@@ -89,7 +96,8 @@ void Doorman::serve() {
 void Doorman::wait_for_events() {
   events_.assign(
       {{wake_.get(), POLLIN, 0},
-       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0}});
+       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0},
+       {household_.bell(), POLLIN, 0}});
   for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
   for (const Watched& one : watched_) {
     events_.push_back({one.socket, POLLIN, 0});
@@ -154,6 +162,10 @@ bool Doorman::answer(Caller& caller, Received& received) {
   }
   if (!household_.has_place()) {
     refuse(caller.socket.get(), Code::already_exists);
+    return false;
+  }
+  if (household_.holds_too_much(caller.identity.pid)) {
+    refuse(caller.socket.get(), Code::busy);
     return false;
   }
   return welcome(caller).has_value();

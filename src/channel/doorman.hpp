@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -22,6 +23,8 @@ class Household {
   /// Descriptors a joining consumer gets beside its ring: producer page, event, metrics.
   [[nodiscard]] virtual std::array<int, 3> welcome_descriptors() const = 0;
   [[nodiscard]] virtual bool has_place() const = 0;
+  /// Former consumers of that process have more in hand than is let pass.
+  [[nodiscard]] virtual bool holds_too_much(pid_t pid) const = 0;
   /// Takes the consumer in, telling it all slabs and then `ready`; the answer is its number. After
   /// an error it is not in.
   [[nodiscard]] virtual Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) = 0;
@@ -29,6 +32,10 @@ class Household {
   virtual void consumer_left(unsigned consumer, bool died) = 0;
   /// The process of one that had hung up has died.
   virtual void departed_died() = 0;
+  /// What to watch for credits that nobody else waits for; -1: nothing. See credits_came().
+  [[nodiscard]] virtual int bell() const = 0;
+  /// It is readable.
+  virtual void credits_came() = 0;
   /// Answers `gantry ls`: see encode_status().
   [[nodiscard]] virtual std::vector<std::byte> status() const = 0;
 };
@@ -44,7 +51,8 @@ class Doorman {
   Doorman& operator=(const Doorman&) = delete;
 
   [[nodiscard]] Result<void> start();
-  void stop();  ///< Ends the thread; nobody is let in any more.
+  void stop();                 ///< Ends the thread; nobody is let in any more.
+  void look_again() noexcept;  ///< At bell(). Any thread.
 
  private:
   struct Caller {
@@ -74,8 +82,8 @@ class Doorman {
   Household& household_;
   int listener_;
   Access access_;
-  Fd wake_;  // rung to end the thread
-  bool stopping_ = false;
+  Fd wake_;  // rung to end the thread, or to have it look again
+  std::atomic<bool> stopping_{false};
   std::vector<Caller> callers_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;

@@ -342,5 +342,23 @@ TEST_F(FanOut, AnEventLoopLearnsOfTheEnd) {
   dropping.join();
 }
 
+// A process that joins, leaves with a message in hand, and joins again, has not all memory in the
+// end.
+TEST_F(FanOut, WhoLeavesWithTooMuchInHandIsNotLetInAgain) {
+  std::vector<Message> hoard;
+  Result<Consumer> in = Consumer::open("frames", (out(), options_), soon());
+  for (; in && hoard.size() < 100; in = Consumer::open("frames", options_, soon())) {
+    ASSERT_TRUE(send(1000, hoard.size()));
+    hoard.push_back(*in->receive(soon()));
+    in = tl::unexpected(Error{});  // it leaves
+    while (out().explain().status.departed.size() < hoard.size()) std::this_thread::yield();
+  }
+  ASSERT_FALSE(in);
+  EXPECT_EQ(in.error().code, Code::busy) << in.error().message;
+  EXPECT_EQ(hoard.size(), 16u);
+  hoard.pop_back();
+  EXPECT_TRUE(Consumer::open("frames", options_, soon())) << "it released one";
+}
+
 }  // namespace
 }  // namespace gantry

@@ -42,9 +42,12 @@ class Producer::Impl final : public detail::Keeper,
   Result<Region> make_ring() const override { return Reader::make_page(options_.slots); }
   std::array<int, 3> welcome_descriptors() const override;
   bool has_place() const override;
+  bool holds_too_much(pid_t pid) const override;
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
+  int bell() const override;
+  void credits_came() override;
   std::vector<std::byte> status() const override;
   [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
 
@@ -84,6 +87,10 @@ class Producer::Impl final : public detail::Keeper,
   template <class Ready>
   [[nodiscard]] Result<void> wait_until(Lock& lock, Deadline deadline, Ready ready,
                                         Lost lost = Lost::is_an_error);
+  template <class Ready>
+  [[nodiscard]] Result<void> sleep_until(Lock& lock, Deadline deadline, Ready ready, Lost lost);
+  void heed_forwards();
+  void stop_heeding() noexcept;
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes,
                                         Deadline deadline);
   [[nodiscard]] Result<void> announced(std::uint32_t slab);
@@ -109,6 +116,10 @@ class Producer::Impl final : public detail::Keeper,
   MetricsPage* counters_ = nullptr;  // that of metrics_; by whoever sends
   Region memory_;                    // the producer page
   Fd event_;  // rung when this end sleeps and a credit comes back, or the readers change
+  // Under the lock. What was passed on must go back to its own sender as soon as the readers have
+  // released it, even if nobody calls us: then the doorman watches event_ instead of the caller.
+  bool caller_waits_ = false;
+  bool doorman_heeds_ = false;  // and the intent to sleep is announced for it
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;

@@ -39,6 +39,9 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
     if (code == Code::already_exists)
       return fail(code, "the channel has all the consumers that it takes",
                   "raise ChannelOptions::consumers of its producer");
+    if (code == Code::busy)
+      return fail(code, "this process left the channel too often with messages in hand",
+                  "release the messages of its former consumers first");
     return fail(Code::permission_denied, "the producer refuses this process",
                 "run both as the same user, or list it in ChannelOptions::access; tokens must be "
                 "the same");
