@@ -92,11 +92,15 @@ enum class Mode : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(Mode mode) noexcept;
 
-/// What is done about a consumer that has as many unreleased messages as it may have.
+/// What is done about a consumer that has as many unreleased messages as it may have. Numbers of
+/// messages show it what it missed. While one is there whose policy is not `block`, nothing is
+/// streamed but pipelined: a window would have to wait for it.
 enum class SlowReader : std::uint8_t {
   block,        ///< The producer waits for it. What is not said below holds for this one.
   drop_newest,  ///< It is passed over: the message goes to the others only.
   disconnect,   ///< It is hung up on, and sees `peer_gone`.
+  drop_oldest,  ///< The oldest message that it has not taken is taken back, for the newest. What it
+                ///< took it keeps. While it holds fewer than its depth, it finds the newest.
 };
 [[nodiscard]] std::string_view to_string(SlowReader policy) noexcept;
 

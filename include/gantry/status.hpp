@@ -35,7 +35,7 @@ struct ConsumerStatus {
   SlowReader policy = SlowReader::block;
   unsigned depth = 0;         ///< Messages it may have unreleased.
   std::uint64_t unread = 0;   ///< Published to it and not taken.
-  std::uint64_t dropped = 0;  ///< Messages that passed it over.
+  std::uint64_t dropped = 0;  ///< Messages that passed it over or were taken back from it.
   bool is_cut = false;        ///< The producer hung up on it.
   /// The credits are used up, and without this consumer they would not be (or all that block hold
   /// them together).
@@ -133,6 +133,7 @@ struct ConsumerExplanation {
   ProcessState producer_state = ProcessState::unknown;
   SlowReader policy = SlowReader::block;
   std::uint64_t unread = 0;      ///< Published to it and not taken.
+  std::uint64_t dropped = 0;     ///< Taken back from it before it took them, as far as it looked.
   bool landing = false;          ///< The next one is taken and has not landed whole.
   bool producer_gone = false;    ///< It left or died; what it published can still be received.
   bool ended = false;            ///< The stream ends with what is unread.

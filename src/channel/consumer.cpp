@@ -26,12 +26,13 @@ bool Consumer::Impl::at_end() const noexcept {
 
 // Looked at once more when it is copied.
 bool Consumer::Impl::next_is_small() const noexcept {
-  return !pending_ && reader_->ready() && (reader_->next().header.kind & kLiesMask) == 0;
+  return !must_claim() && !pending_ && reader_->ready() &&
+         (reader_->next().header.kind & kLiesMask) == 0;
 }
 
 bool Consumer::Impl::has_news(Wanted wanted) const noexcept {
   if (pending_) return wanted == Wanted::early || pending_->has_more();
-  return reader_->ready() || at_end();
+  return is_there() || at_end();
 }
 
 // The next cell alone, at first without a pause: on some processors one takes as long as a small
@@ -96,7 +97,7 @@ Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Dead
 Result<bool> Consumer::Impl::look(Wanted wanted) {
   for (;;) {
     if (broken_) return tl::unexpected(*broken_);
-    if (!pending_ && reader_->ready()) GANTRY_TRY(take_next());
+    if (!pending_ && is_there()) GANTRY_TRY(take_next());
     if (!pending_) break;
     if (wanted == Wanted::early) return true;
     GANTRY_ASSIGN(const bool whole, pending_->try_whole());
@@ -240,6 +241,7 @@ Result<Message> Consumer::Impl::copy_small() {
 
 // Needs a message in the ring: into pending_ with it.
 Result<void> Consumer::Impl::take_next() {
+  if (must_claim()) return claim_next();
   if (next_is_small()) {
     GANTRY_ASSIGN(auto message, copy_small());
     pending_ = std::make_unique<Incoming::Impl>(std::move(message));
@@ -250,17 +252,21 @@ Result<void> Consumer::Impl::take_next() {
   reader_->take();
   GANTRY_STEP(record_taken);
   report_taken();
-  auto segments = find_segments(*arrival);
+  return hold(*arrival);
+}
+
+// Needs it to be taken: into pending_ with it.
+Result<void> Consumer::Impl::hold(const Arrival& arrival) {
+  auto segments = find_segments(arrival);
   if (!segments) return tl::unexpected(ruined(segments.error()));
   GANTRY_STEP(segments_found);
-  if (held_.is_held(arrival->header.slot))
-    return tl::unexpected(
-        misbehaved(fmt::format("slot {} while it is held", arrival->header.slot)));
+  if (held_.is_held(arrival.header.slot))
+    return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", arrival.header.slot)));
   Bytes bytes = 0;
   for (const Segment& segment : *segments) bytes += segment.bytes.size();
-  held_.hold(arrival->header.slot, found_, arrival->header.number, bytes, arrival->header.ticks);
+  held_.hold(arrival.header.slot, found_, arrival.header.number, bytes, arrival.header.ticks);
   GANTRY_STEP(slot_held);
-  pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), *arrival, std::move(*segments));
+  pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), arrival, std::move(*segments));
   return {};
 }
 

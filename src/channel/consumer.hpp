@@ -78,6 +78,13 @@ class Consumer::Impl final : public detail::Keeper,
     return ring_page().end.load(std::memory_order_relaxed) != 0;
   }
   [[nodiscard]] bool at_end() const noexcept;
+  /// The producer may take back what this end has not claimed.
+  [[nodiscard]] bool must_claim() const noexcept {
+    return options_.when_slow == SlowReader::drop_oldest;
+  }
+  [[nodiscard]] bool is_there() const noexcept {
+    return must_claim() ? reader_->can_claim(ring_page().revoked) : reader_->ready();
+  }
   /// A message that is all there, or any that is visible.
   enum class Wanted { whole, early };
   [[nodiscard]] bool has_news(Wanted wanted) const noexcept;
@@ -93,6 +100,9 @@ class Consumer::Impl final : public detail::Keeper,
   Result<Message> take_small(std::uint64_t asked, bool waited);
   Result<Message> copy_small();
   Result<void> take_next();
+  Result<void> claim_next();
+  Result<void> hold(const Arrival& arrival);
+  void pass_over(const MessageRecord& record) noexcept;
   Result<Message> hand_out(std::uint64_t asked);
   Result<std::vector<Segment>> find_segments(const Arrival& arrival);
   Result<ConstByteSpan> find_bytes(std::uint32_t number, Bytes offset, Bytes bytes);
@@ -126,7 +136,7 @@ class Consumer::Impl final : public detail::Keeper,
   std::uint64_t credits_ = 1;  // of the producer
   unsigned report_after_ = 1;  // small messages taken before their credits go back
   Bytes last_bytes_ = 0;       // of the newest message: the best guess at what the next call costs
-  std::optional<RingReader<MessageRecord>> reader_;
+  std::optional<RevocableReader<MessageRecord>> reader_;
   Ringer ringer_;
   ReceivedSlabs slabs_;
   std::vector<ReceivedSlab*> found_;  // those of the message that is being looked at

@@ -15,6 +15,40 @@ constexpr std::chrono::seconds kAnnouncementTime{5};
 
 }  // namespace
 
+// ---- messages that may be taken back ---------------------------------------------------------
+
+// Into pending_, if the producer leaves us one.
+Result<void> Consumer::Impl::claim_next() {
+  MessageRecord record;  // NOLINT: claim() fills it
+  const bool claimed =
+      reader_->claim(record, own().taken, ring_page().revoked,
+                     [this](const MessageRecord& missed) noexcept { pass_over(missed); });
+  own().missed.store(reader_->missed(), std::memory_order_relaxed);  // for people
+  GANTRY_STEP(message_claimed);
+  ring_producer();
+  if (!claimed) return {};
+  if ((record.header.kind & kLiesMask) != static_cast<std::uint8_t>(Lies::here)) {
+    auto arrival = read_arrival(record);
+    if (!arrival) return tl::unexpected(ruined(arrival.error()));
+    return hold(*arrival);
+  }
+  if (!is_small(record.header)) return tl::unexpected(misbehaved("a small message that is none"));
+  Arrival arrival{};
+  arrival.header = record.header;
+  if ((record.header.kind & kExtra) != 0) arrival.extra = record.extra;
+  counters_->copy(CopyEngine::inline_, record.header.count, 0);
+  pending_ = std::make_unique<Incoming::Impl>(
+      Message(ConstByteSpan(record.body).first(record.header.count), arrival.info()));
+  return {};
+}
+
+// The producer may count it as ours; it was never in anybody's hands.
+void Consumer::Impl::pass_over(const MessageRecord& record) noexcept {
+  if (record.header.slot < kMaxSlots)
+    own().released.release(record.header.slot, record.header.number);
+  GANTRY_STEP(message_passed_over);
+}
+
 // ---- memory --------------------------------------------------------------------------------
 
 // Where it is mapped, its pages present. found_ is left with the slabs.

@@ -29,7 +29,9 @@ ConsumerExplanation Consumer::Impl::explain() const {
   told.producer_pid = producer_pid_;
   told.producer_state = process_state(producer_pid_);
   told.policy = options_.when_slow;
-  told.unread = reader_->count_ready();
+  told.unread =
+      must_claim() ? reader_->count_claimable(ring_page().revoked) : reader_->count_ready();
+  told.dropped = reader_->missed();
   told.landing = pending_ != nullptr;
   told.producer_gone = gone_;
   const std::uint64_t end = ring_page().end.load(std::memory_order_seq_cst);  // [E]

@@ -37,7 +37,7 @@ void refuse(int socket, Code reason) {
 Result<std::unique_ptr<Attached>> examine(Received& received) {
   std::vector<Fd>& fds = received.fds;
   auto consumer = std::make_unique<Attached>();
-  if (received.packet.held > static_cast<std::uint32_t>(SlowReader::disconnect))
+  if (received.packet.held > static_cast<std::uint32_t>(SlowReader::drop_oldest))
     return fail(Code::peer_misbehaved, "a joining consumer asked for an unknown policy");
   consumer->policy = static_cast<SlowReader>(received.packet.held);
   consumer->depth = received.packet.slots;

@@ -90,7 +90,8 @@ std::string ConsumerExplanation::text() const {
                   producer_sleeps ? " and sleeps until a credit comes back" : "");
   if (!broken.empty()) text += fmt::format("  broken: {}\n", broken);
   text +=
-      fmt::format("  {} unread{}{}\n", count_text(unread, "message"),
+      fmt::format("  {} unread{}{}{}\n", count_text(unread, "message"),
+                  dropped != 0 ? fmt::format(", {} dropped", dropped) : "",
                   landing ? ", and one on its way in" : "", ended ? "; the stream ends there" : "");
   text += fmt::format("  {}\n", held_text(held));
   if (metrics.messages == 0)

@@ -141,6 +141,21 @@ TEST_F(FanOut, ALossyReaderThatKeepsUpMissesNothing) {
   }
 }
 
+TEST_F(FanOut, AStreamWaitsForNobodyWhoIsToHoldNobodyUp) {
+  for (const SlowReader policy :
+       {SlowReader::drop_newest, SlowReader::drop_oldest, SlowReader::disconnect}) {
+    Consumer fast = join(), slow = join(policy, 2);
+    ASSERT_TRUE(out().wait_for_consumer(soon(), 2));
+    const auto payload = pattern(4 * kMiB, 1);
+    std::thread sender(
+        [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = Mode::streamed})); });
+    const auto message = fast.receive(soon());
+    sender.join();  // though `slow` never looks
+    ASSERT_TRUE(message);
+    EXPECT_TRUE(same(message->bytes(), payload));
+  }
+}
+
 // ---- coming late, leaving ------------------------------------------------------------------
 
 TEST_F(FanOut, WhoComesLateGetsTheLastOnes) {
@@ -222,7 +237,7 @@ TEST_F(FanOut, WhatTheLastReaderDidNotTakeWaitsForTheNext) {
     ASSERT_TRUE(first.receive(soon()));
   }
   Result<void> sent;
-  while (sent) sent = send(10, 6, Deadline::now());  // until it is noticed; at most the credits
+  while (sent) sent = send(10, 6);  // until it is noticed; at most the credits
   EXPECT_EQ(sent.error().code, Code::peer_gone) << sent.error().message;
   Consumer second = join();
   auto waiting = take_all(second);

@@ -7,14 +7,14 @@
 
 #include "sync/doorbell.hpp"
 #include "sync/spsc/release_board.hpp"
-#include "sync/spsc/sequence_ring.hpp"
+#include "sync/spsc/revocable_ring.hpp"
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 2;
-inline constexpr std::uint64_t kProducerMagic = 0x32444f5250544e47;  // "GNTPROD2"
-inline constexpr std::uint64_t kRingMagic = 0x32474e4952544e47;      // "GNTRING2"
-inline constexpr std::uint64_t kConsumerMagic = 0x32534e4f43544e47;  // "GNTCONS2"
+inline constexpr std::uint32_t kFormatVersion = 3;
+inline constexpr std::uint64_t kProducerMagic = 0x33444f5250544e47;  // "GNTPROD3"
+inline constexpr std::uint64_t kRingMagic = 0x33474e4952544e47;      // "GNTRING3"
+inline constexpr std::uint64_t kConsumerMagic = 0x33534e4f43544e47;  // "GNTCONS3"
 inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
 /// Cells that a reader with `slots` credits uses, a power of two: at least twice as many, as so
@@ -148,6 +148,7 @@ struct RingPage {
   std::uint32_t cells;  // used, a power of two
   // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
   alignas(64) std::atomic<std::uint64_t> end;
+  std::atomic<std::uint64_t> revoked;    // the newest ring sequence that was taken back. [V]
   std::array<MessageCell, kCells> ring;  // aligned by themselves
 };
 
@@ -156,7 +157,8 @@ struct ConsumerPage {
   std::uint64_t magic;
   std::uint32_t version;
   alignas(64) std::atomic<std::uint64_t> taken;  // ring sequence of the newest message taken. [T]
-  alignas(64) SleepIntent consumer_sleeps;       // waits for a message, or for it to land
+  std::atomic<std::uint64_t> missed;        // how many it never got although they were in its ring
+  alignas(64) SleepIntent consumer_sleeps;  // waits for a message, or for it to land
   // By slot: the number of the newest message released from it. [R]
   alignas(64) ReleaseBoard<kMaxSlots> released;
   alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> passed;  // passed_word(). [C]
@@ -171,9 +173,10 @@ static_assert(sizeof(SegmentEntry) == 160 && offsetof(SegmentEntry, shape) == 32
 static_assert(offsetof(ProducerPage, producer_sleeps) == 64);
 static_assert(offsetof(ProducerPage, landing) == 128);
 static_assert(sizeof(ProducerPage) == 128 + 64 * 64);
-static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, ring) == 128);
+static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, revoked) == 72);
+static_assert(offsetof(RingPage, ring) == 128);
 static_assert(sizeof(RingPage) == 128 + 128 * 128);
-static_assert(offsetof(ConsumerPage, taken) == 64);
+static_assert(offsetof(ConsumerPage, taken) == 64 && offsetof(ConsumerPage, missed) == 72);
 static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);
 static_assert(offsetof(ConsumerPage, passed) == 704);

@@ -248,6 +248,31 @@ TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
   EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
 }
 
+// Records that are taken back are looked at for their slots: those are not believed either.
+TEST_F(HostileProducer, WhatIsTakenBackIsNotBelieved) {
+  options_.when_slow = SlowReader::drop_oldest;
+  MessageRecord small = record(0, kNoSlot, 0, 5, 0, 5);
+  small.header.number = 7;
+  ring_->ring[1].record = record(1, 64, 0, 1);
+  ring_->ring[2].record = record(1, 0xfffe, ~0ull, ~0ull, 0xff, 0xff);
+  ring_->ring[3].record = small;
+  for (std::uint64_t i = 1; i <= 3; ++i) ring_->ring[i].sequence = i;
+  ring_->revoked = 2;
+  const auto message = receive_from([] {});
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_EQ(message->info().sequence, 7u);
+}
+
+TEST_F(HostileProducer, TakingBackMoreThanThereIsLeavesNothing) {
+  options_.when_slow = SlowReader::drop_oldest;
+  for (const std::uint64_t revoked :
+       {std::uint64_t{5}, std::uint64_t{1} << 50, ~std::uint64_t{0}}) {
+    ring_->revoked = revoked;
+    ring_->end = 1;
+    EXPECT_EQ(code_from([] {}), Code::closed) << revoked;
+  }
+}
+
 TEST_F(HostileProducer, AnEndBehindTheReaderIsAnEnd) {
   ring_->end = 1;
   EXPECT_EQ(code_from([] {}), Code::closed);

@@ -136,7 +136,7 @@ struct Impostor {
   Region memory;
 };
 
-Impostor impersonate(Fd socket) {
+Impostor impersonate(Fd socket, SlowReader policy = SlowReader::block, unsigned depth = 0) {
   const Fd event = *make_event();
   const auto metrics = *MetricsMaker::make_own();
   auto region = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
@@ -145,6 +145,8 @@ Impostor impersonate(Fd socket) {
   page->version = kFormatVersion;
   WirePacket packet;
   packet.kind = PacketKind::join;
+  packet.held = static_cast<std::uint32_t>(policy);
+  packet.slots = depth;
   const std::array<int, 3> fds{region.descriptor(), event.get(), metrics.descriptor()};
   EXPECT_TRUE(send_wire(socket.get(), packet, fds));
   EXPECT_TRUE(expect(*receive_wire(socket.get(), soon()), PacketKind::ready, 0));
@@ -174,6 +176,133 @@ TEST_F(HostileConsumer, ReleasesOfWhatWasNeverSentFreeNothing) {
   EXPECT_EQ(out_->send(pattern(100, 3), Deadline::now()).error().code, Code::timed_out);
   impostor.page().released.release(0, 1);
   EXPECT_TRUE(out_->send(pattern(100, 3), Deadline::now()));
+}
+
+// What it gave back without having taken it is nobody's any more: its successor must not get it.
+TEST_F(HostileConsumer, WhatItReleasedUntakenIsNotHandedOn) {
+  {
+    Fd socket = call();
+    welcome(socket);
+    Impostor impostor = impersonate(std::move(socket));
+    ASSERT_TRUE(out_->send(pattern(100, 1), soon()));
+    ASSERT_TRUE(out_->send(pattern(100, 2), soon()));
+    impostor.page().released.release(0, 1);
+  }
+  Result<void> sent;
+  while (sent) sent = out_->send(pattern(1, 3), soon());  // until it is noticed
+  auto in = Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(in);
+  const auto message = in->receive(soon());
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_EQ(message->info().sequence, 2u);
+  EXPECT_TRUE(test::same(message->bytes(), pattern(100, 2)));
+}
+
+/// A consumer from whom the oldest is to be taken back, and an honest one beside it.
+class HostileDropper : public HostileConsumer {
+ protected:
+  void SetUp() override {
+    options_.slots = 4;
+    options_.consumers = 2;
+    out_.emplace(*make_producer("frames", options_));
+    Fd socket = call();
+    welcome(socket);
+    impostor_.emplace(impersonate(std::move(socket), SlowReader::drop_oldest, depth_));
+    in_.emplace(*Consumer::open("frames", options_, soon()));
+  }
+  void expect_delivered(std::uint64_t seed) {
+    ASSERT_TRUE(out_->send(pattern(100, seed), soon()));
+    const auto message = in_->receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+    EXPECT_TRUE(test::same(message->bytes(), pattern(100, seed)));
+  }
+  ConsumerStatus status() { return out_->explain(100).status.consumers.at(0); }
+  bool is_cut_off() {
+    for (;;) {  // news of slabs come first
+      const auto received = receive_wire(impostor_->socket.get(), soon());
+      if (!received || received->closed) return received.has_value();
+    }
+  }
+
+  unsigned depth_ = 2;
+  std::optional<Impostor> impostor_;
+  std::optional<Consumer> in_;
+};
+
+class HostileDeepDropper : public HostileDropper {
+ protected:
+  HostileDeepDropper() { depth_ = 4; }
+};
+
+// The slot of what it released untaken is lent again; taking the old message back frees it not.
+TEST_F(HostileDeepDropper, TakingBackFreesOnlyWhatIsLentForThatMessage) {
+  for (std::uint64_t i = 1; i <= 4; ++i) expect_delivered(i);
+  impostor_->page().released.release(0, 1);
+  expect_delivered(5);
+  const auto held = status().held;
+  ASSERT_EQ(held.size(), 4u);
+  EXPECT_EQ(held.back().message, 5u);
+}
+
+TEST_F(HostileDropper, ImpossibleProgressCostsItTheChannel) {
+  for (std::uint64_t i = 1; i <= 4; ++i) expect_delivered(i);
+  impostor_->page().taken = 99;
+  for (std::uint64_t i = 5; i <= 8; ++i) expect_delivered(i);
+  EXPECT_TRUE(is_cut_off());
+}
+
+TEST_F(HostileDropper, GoingBackwardsCostsItTheChannel) {
+  for (std::uint64_t i = 1; i <= 4; ++i) expect_delivered(i);
+  impostor_->page().taken = 4;
+  expect_delivered(5);
+  impostor_->page().taken = 3;
+  for (std::uint64_t i = 6; i <= 9; ++i) expect_delivered(i);
+  EXPECT_TRUE(is_cut_off());
+}
+
+TEST_F(HostileDropper, ClaimingAllAndReleasingNothingKeepsItsShareOnly) {
+  for (std::uint64_t i = 1; i <= 40; ++i) {
+    expect_delivered(i);
+    impostor_->page().taken = std::min<std::uint64_t>(i, 3);
+  }
+  EXPECT_EQ(status().held.size(), 3u) << "its depth and one more";
+  EXPECT_EQ(status().dropped, 37u);
+}
+
+TEST_F(HostileDropper, ReleasingWhatItDidNotTakeFreesOnlyThat) {
+  for (std::uint64_t i = 1; i <= 40; ++i) {
+    expect_delivered(i);
+    for (std::size_t slot = 0; slot < kMaxSlots; ++slot)
+      impostor_->page().released.release(slot, i - i % 2);
+  }
+  EXPECT_LE(out_->explain(100).status.slots_held, 2u);
+}
+
+TEST_F(HostileDropper, ItsCountIsBelievedOfItselfAndOnlyAsFarAsItCanBe) {
+  for (std::uint64_t i = 1; i <= 10; ++i) expect_delivered(i);
+  EXPECT_EQ(status().dropped, 8u);
+  impostor_->page().missed = 1;
+  EXPECT_EQ(status().dropped, 8u);
+  impostor_->page().missed = ~std::uint64_t{0};
+  EXPECT_EQ(status().dropped, 10u);
+}
+
+TEST_F(HostileConsumer, AnUnknownPolicyIsRefused) {
+  const Fd socket = call();
+  welcome(socket);
+  const Fd event = *make_event();
+  const auto metrics = *MetricsMaker::make_own();
+  const auto page = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
+  auto* const content = new (page.data()) ConsumerPage{};
+  content->magic = kConsumerMagic;
+  content->version = kFormatVersion;
+  WirePacket packet;
+  packet.kind = PacketKind::join;
+  packet.held = static_cast<std::uint32_t>(SlowReader::drop_oldest) + 1;
+  const std::array<int, 3> fds{page.descriptor(), event.get(), metrics.descriptor()};
+  ASSERT_TRUE(send_wire(socket.get(), packet, fds));
+  EXPECT_TRUE(hung_up(socket));
+  expect_unharmed();
 }
 
 TEST_F(HostileConsumer, TalkingAfterJoiningEndsTheChannelCleanly) {

@@ -10,8 +10,9 @@ Mode choose_mode(const ModeQuestion& question) noexcept {
   if (mode == Mode::automatic)
     mode = question.copied < kPipelinedFrom ? Mode::whole : Mode::pipelined;
   if (question.copied < kChunkedFrom) return Mode::whole;
-  // A window has no room for what is there already.
-  return mode == Mode::streamed && question.needs_table ? Mode::pipelined : mode;
+  // A window has no room for what is there already, and waits for every reader.
+  const bool has_window = !question.needs_table && question.all_block;
+  return mode == Mode::streamed && !has_window ? Mode::pipelined : mode;
 }
 
 std::vector<std::string> explain_mode(const ModeQuestion& question) {
@@ -35,6 +36,10 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
         fmt::format("below {} there are no chunks worth it", bytes_text(kChunkedFrom)));
   else if (mode == Mode::streamed && question.needs_table)
     because.emplace_back("several segments, or a tensor, do not fit a window: pipelined instead");
+  else if (mode == Mode::streamed && !question.all_block)
+    because.emplace_back(
+        "a window would wait for a consumer that is to hold nobody up: pipelined "
+        "instead");
   if (question.has_second)
     because.push_back(fmt::format(
         "send() copies with {} from {} on",

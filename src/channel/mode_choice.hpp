@@ -30,6 +30,7 @@ struct ModeQuestion {
   Mode channel = Mode::automatic;  ///< ChannelOptions
   Bytes copied = 0;                ///< Of the payload, what is copied.
   bool needs_table = false;        ///< Several segments, or a tensor.
+  bool all_block = true;           ///< No reader is there that must hold nobody up.
   bool has_second = false;         ///< A second thread may copy, too.
 };
 

@@ -24,6 +24,8 @@ std::string_view to_string(SlowReader policy) noexcept {
       return "drop_newest";
     case SlowReader::disconnect:
       return "disconnect";
+    case SlowReader::drop_oldest:
+      return "drop_oldest";
   }
   return "?";
 }

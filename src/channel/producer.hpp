@@ -5,6 +5,7 @@
 #include "base/fork.hpp"
 #include "channel/doorman.hpp"
 #include "channel/metrics_page.hpp"
+#include "channel/mode_choice.hpp"
 #include "channel/readership.hpp"
 #include "channel/second_copier.hpp"
 #include "channel/send_queue.hpp"
@@ -76,6 +77,7 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] ChannelStatus describe() const;
   [[nodiscard]] PathStatus path_of(const LastCopy& copy) const;
 
+  [[nodiscard]] Mode mode_for(ModeQuestion question) const;
   [[nodiscard]] Error named(Error error) const;  ///< With the channel's name in front.
   [[nodiscard]] Result<void> check_open() const;
   [[nodiscard]] Result<void> check_readers() const;

@@ -45,7 +45,7 @@ Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
     auto block = pool_.allocate(size);
     if (block || block.error().code != Code::out_of_memory) return block;
     held.lock();
-    if (readers_->slots().drop_spares()) continue;
+    if (readers_->slots().drop_spares() || readers_->take_back_for_memory()) continue;
     if (readers_->memory_returns() == before && !readers_->awaits_memory()) return block;
     GANTRY_TRY(wait_until(held, deadline,
                           [this, before] { return readers_->memory_returns() != before; }));
@@ -195,6 +195,15 @@ Result<void> Producer::Impl::wait(Ticket ticket, Deadline deadline) {
   if (!queue_)
     return fail(Code::invalid_argument, fmt::format("channel '{}': no such ticket", name_));
   return queue_->wait(ticket, deadline, options_.interrupt_descriptor);
+}
+
+// Who may not hold it up is asked for only where it matters.
+Mode Producer::Impl::mode_for(ModeQuestion question) const {
+  const Mode mode = choose_mode(question);
+  if (mode != Mode::streamed) return mode;
+  const Lock held = lock();
+  question.all_block = readers_->all_block();
+  return choose_mode(question);
 }
 
 Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,

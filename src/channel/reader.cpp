@@ -1,5 +1,6 @@
 #include "channel/reader.hpp"
 
+#include <algorithm>
 #include <new>
 
 namespace gantry {
@@ -28,6 +29,46 @@ Reader::Reader(unsigned index, std::unique_ptr<Attached> attached, Region page, 
       attached_(std::move(attached)),
       memory_(std::move(page)),
       ring_(std::span(this->page().ring).first(cells_for(credits))) {}
+
+// ---- drop_oldest -----------------------------------------------------------------------------
+
+void Reader::publish_over(const Outgoing& message) noexcept {
+  MessageRecord record{};
+  message.write(record);
+  GANTRY_STEP(record_written);
+  ring_.publish_over(record);
+  GANTRY_STEP(sequence_published);
+  wake();
+  GANTRY_STEP(reader_woken);
+}
+
+std::uint64_t Reader::unread_slots() const noexcept {
+  std::uint64_t slots = 0;
+  for (std::uint64_t back = ring_.unread(); back > 0; --back)
+    if (const auto slot = ring_.record(ring_.published() + 1 - back).header.slot; slot != kNoSlot)
+      slots |= std::uint64_t{1} << slot;
+  return slots & holds_;
+}
+
+Reader::TakenBack Reader::take_back_oldest() noexcept {
+  using Revoked = RevocableWriter<MessageRecord>::Revoked;
+  TakenBack back;
+  back.header = ring_.record(ring_.published() + 1 - ring_.unread()).header;
+  const Revoked revoked = ring_.revoke_oldest(page().revoked, attached_->page().taken);  // [V]
+  GANTRY_STEP(message_revoked);
+  back.is_honest = revoked != Revoked::broken;
+  back.is_certain = revoked == Revoked::certain;
+  certain_ += back.is_certain ? 1 : 0;
+  return back;
+}
+
+// Its own word counts what was in doubt, too, and comes later. A lie is about nobody else.
+std::uint64_t Reader::taken_back() const noexcept {
+  if (!drops_oldest()) return 0;
+  // Relaxed: a number for people.
+  const std::uint64_t missed = attached_->page().missed.load(std::memory_order_relaxed);
+  return std::clamp(missed, certain_, ring_.published());
+}
 
 void Reader::end_stream() noexcept {
   page().end.store(ring_.published() + 1, std::memory_order_seq_cst);  // [E]

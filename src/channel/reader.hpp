@@ -22,6 +22,12 @@ class Reader {
   [[nodiscard]] Attached& attached() noexcept { return *attached_; }
   [[nodiscard]] const Attached& attached() const noexcept { return *attached_; }
   [[nodiscard]] bool blocks() const noexcept { return attached_->policy == SlowReader::block; }
+  [[nodiscard]] bool may_miss() const noexcept {
+    return attached_->policy == SlowReader::drop_newest || drops_oldest();
+  }
+  [[nodiscard]] bool drops_oldest() const noexcept {
+    return attached_->policy == SlowReader::drop_oldest;
+  }
 
   /// Looks at how far it has come. False: what it wrote cannot be.
   [[nodiscard]] bool refresh() noexcept { return ring_.refresh(attached_->page().taken); }
@@ -40,11 +46,31 @@ class Reader {
     return ring_.record(ring_.published() + 1 - ring_.unread()).header.number;
   }
   [[nodiscard]] bool has_room(bool needs_slot) const noexcept {
-    return ring_.unread() < depth_ &&
-           (!needs_slot || static_cast<unsigned>(std::popcount(holds_)) < depth_);
+    return ring_.unread() < depth_ && (!needs_slot || count(holds_) < depth_);
   }
 
+  // drop_oldest. A message is published first, then what is too much is taken back: who dies in
+  // between has taken nothing away. What it has in hand stays, so one slot more is for the newest.
+  [[nodiscard]] bool may_have_newest(bool needs_slot) const noexcept {
+    return !needs_slot || count(holds_ & ~unread_slots()) <= depth_;
+  }
+  [[nodiscard]] bool has_too_many() const noexcept {
+    return ring_.unread() > depth_ || (count(holds_) > depth_ && count(unread_slots()) > 1);
+  }
+  [[nodiscard]] bool has_unread_slot() const noexcept { return unread_slots() != 0; }
+  struct TakenBack {
+    bool is_honest = true;  ///< False: what it wrote cannot be; nothing else counts then.
+    bool is_certain = false;
+    MessageHeader header{};
+  };
+  /// Takes the oldest unread message back; needs one. It may be in its hands by now: then it is
+  /// its own until it releases it.
+  [[nodiscard]] TakenBack take_back_oldest() noexcept;
+  /// Messages that it never got although they were in its ring: exact once it looked at its ring.
+  [[nodiscard]] std::uint64_t taken_back() const noexcept;
+
   void publish(const Outgoing& message) noexcept {
+    if (drops_oldest()) return publish_over(message);
     ring_.publish([&](MessageRecord& record) {
       message.write(record);
       GANTRY_STEP(record_written);
@@ -58,7 +84,10 @@ class Reader {
     wake();
   }
   void publish(const MessageRecord& message) noexcept {
-    ring_.publish([&](MessageRecord& record) { record = message; });
+    if (drops_oldest())
+      ring_.publish_over(message);
+    else
+      ring_.publish([&](MessageRecord& record) { record = message; });
     wake();
   }
   /// Rings if it sleeps: after a word that it waits for has changed.
@@ -79,14 +108,20 @@ class Reader {
   bool is_cut = false;        ///< Hung up on by us; the doorman will see it leave.
 
  private:
+  void publish_over(const Outgoing& message) noexcept;
+  [[nodiscard]] static unsigned count(std::uint64_t slots) noexcept {
+    return static_cast<unsigned>(std::popcount(slots));
+  }
+  [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // that it holds
   [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
   unsigned index_;
   unsigned depth_;
   std::unique_ptr<Attached> attached_;
   Region memory_;
-  RingWriter<MessageRecord> ring_;
-  std::uint64_t holds_ = 0;  // slots, as bits
+  RevocableWriter<MessageRecord> ring_;
+  std::uint64_t holds_ = 0;    // slots, as bits
+  std::uint64_t certain_ = 0;  // messages that were taken back and not in doubt
 };
 
 }  // namespace gantry

@@ -15,8 +15,8 @@ namespace {
 bool has_slot(const MessageRecord& record) {
   return record.header.slot != kNoSlot;
 }
-bool is_streamed(const MessageRecord& record) {
-  return (record.header.kind & kStreamed) != 0;
+bool is_streamed(const MessageHeader& header) {
+  return (header.kind & kStreamed) != 0;
 }
 
 }  // namespace
@@ -35,6 +35,11 @@ Readership::~Readership() {
 unsigned Readership::count() const noexcept {
   return static_cast<unsigned>(std::count_if(readers_.begin(), readers_.end(),
                                              [](const auto& reader) { return !reader->is_cut; }));
+}
+
+bool Readership::all_block() const noexcept {
+  return std::all_of(readers_.begin(), readers_.end(),
+                     [](const auto& reader) { return reader->is_cut || reader->blocks(); });
 }
 
 bool Readership::has_place() const noexcept {
@@ -117,10 +122,18 @@ void Readership::left(unsigned index, bool died) {
   for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
 }
 
+// Whether it still needs what was lent for that message. A reader may release what it has not
+// taken.
+bool Readership::needs(const Reader& reader, const MessageHeader& header) const noexcept {
+  return header.slot != kNoSlot && (reader.holds() >> header.slot & 1) != 0 &&
+         slots_[header.slot].number == header.number;
+}
+
 // A streamed message cannot be had again: its first chunks have passed.
 void Readership::keep_for_successor(const Reader& reader) {
   for (const MessageRecord& record : reader.unread_records()) {
-    if (is_streamed(record)) continue;
+    if (is_streamed(record.header)) continue;
+    if (has_slot(record) && !needs(reader, record.header)) continue;  // it gave it back unseen
     backlog_.push_back(record);
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
   }
@@ -129,7 +142,7 @@ void Readership::keep_for_successor(const Reader& reader) {
 // I3. Of what it had not taken it knows nothing.
 void Readership::depart(std::unique_ptr<Reader> reader) {
   for (const MessageRecord& record : reader->unread_records())
-    if (has_slot(record)) {
+    if (has_slot(record) && needs(*reader, record.header)) {
       slots_.remove(record.header.slot, reader->bit());
       reader->let_go(record.header.slot);
     }
@@ -190,16 +203,60 @@ void Readership::reclaim(Reader& reader) noexcept {
 }
 
 void Readership::refresh() {
-  for (const auto& reader : readers_) {
-    if (reader->is_cut) continue;
-    if (reader->refresh())
-      reclaim(*reader);
-    else
-      cut(*reader, Code::peer_misbehaved,
-          fmt::format("the consumer (process {}) wrote nonsense into its page",
-                      reader->attached().pid));
-  }
+  for (const auto& reader : readers_)
+    if (!reader->is_cut) static_cast<void>(look_at(*reader));
   if (!departed_.empty()) forget_departed();
+}
+
+// False: it is cut off, as what it wrote cannot be.
+bool Readership::look_at(Reader& reader) {
+  if (reader.refresh())
+    reclaim(reader);
+  else
+    cut_liar(reader);
+  return !reader.is_cut;
+}
+
+void Readership::cut_liar(Reader& reader) {
+  cut(reader, Code::peer_misbehaved,
+      fmt::format("the consumer (process {}) wrote nonsense into its page", reader.attached().pid));
+}
+
+// Of readers that do not block. A window would wait for one that came since the mode was chosen.
+bool Readership::may_have(Reader& reader, const MessageHeader& message) {
+  if (is_streamed(message) && reader.may_miss()) return false;
+  const bool needs_slot = message.slot != kNoSlot;
+  if (reader.has_room(needs_slot)) return true;
+  if (!reader.drops_oldest() || !look_at(reader)) return false;
+  take_back_surplus(reader);  // of a history
+  return !reader.is_cut && reader.may_have_newest(needs_slot);
+}
+
+// I4
+void Readership::take_back_surplus(Reader& reader) {
+  while (!reader.is_cut && reader.has_too_many()) take_back_oldest(reader);
+}
+
+void Readership::take_back_oldest(Reader& reader) {
+  const Reader::TakenBack back = reader.take_back_oldest();
+  if (!back.is_honest) return cut_liar(reader);
+  if (!back.is_certain) {  // it is the reader's; before it claimed that it gave others back
+    reclaim(reader);
+  } else if (needs(reader, back.header)) {
+    reader.let_go(back.header.slot);
+    slots_.remove(back.header.slot, reader.bit());
+  }
+  GANTRY_STEP(taken_back);
+}
+
+// Whoever is to hold nobody up does not do so with memory either.
+bool Readership::take_back_for_memory() {
+  const std::uint64_t before = slots_.freed();
+  for (const auto& reader : readers_)
+    while (!reader->is_cut && reader->drops_oldest() && reader->has_unread_slot() &&
+           slots_.freed() == before)
+      take_back_oldest(*reader);
+  return slots_.freed() != before;
 }
 
 // Slots that count against the credits: those of readers with other policies, and of the history,
@@ -259,7 +316,9 @@ void Readership::publish(Outgoing& message, Slot* slot) {
   for (const auto& reader : readers_) {
     if (reader->is_cut) continue;
     anyone = true;
-    if (!reader->blocks() && !reader->has_room(slot != nullptr)) {
+    const bool has_room = reader->blocks() || may_have(*reader, message.header);
+    if (reader->is_cut) continue;
+    if (!has_room) {
       ++reader->dropped;
       if (reader->attached().policy == SlowReader::disconnect)
         cut(*reader, Code::peer_gone,
@@ -272,6 +331,7 @@ void Readership::publish(Outgoing& message, Slot* slot) {
       reader->hold(message.header.slot);
     }
     reader->publish(message);
+    if (reader->drops_oldest()) take_back_surplus(*reader);
   }
   if (!anyone) {
     message.write(backlog_.emplace_back());

@@ -19,6 +19,9 @@ namespace gantry {
 ///       there was no reader it is in the backlog, which the next one gets whole.
 ///   I3  What a reader that left still has mapped is written by nobody until it gave it back, or
 ///       its process is known to be dead.
+///   I4  From a reader with drop_oldest the oldest messages that it has not taken are taken back,
+///   so
+///       that it has room for the newest; a slot that it took, or may have taken, stays its own.
 class Readership {
  public:
   struct Limits {
@@ -95,6 +98,8 @@ class Readership {
   // ---- looking
 
   [[nodiscard]] unsigned count() const noexcept;  ///< Readers that are there.
+  /// All that are there block: a window may wait for them.
+  [[nodiscard]] bool all_block() const noexcept;
   /// Why there is nobody any more; nothing while somebody is there, or nobody came yet.
   [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
   /// Every reader took all that it was given, and at least one came.
@@ -105,6 +110,9 @@ class Readership {
   [[nodiscard]] std::uint64_t memory_returns() const noexcept {
     return slots_.freed() + departures_;
   }
+  /// There is no memory for the next message: readers with drop_oldest give up older ones for it,
+  /// one that frees some at a time. False: they have none that would.
+  [[nodiscard]] bool take_back_for_memory();
   /// Memory of messages is out, besides that of one slot.
   [[nodiscard]] bool awaits_memory() const noexcept {
     return slots_held() > 1 || !departed_.empty();
@@ -131,6 +139,12 @@ class Readership {
   void cut(Reader& reader, Code code, std::string why);
   void give(Reader& reader, const MessageRecord& record);
   void hand_over_kept(Reader& reader);
+  [[nodiscard]] bool may_have(Reader& reader, const MessageHeader& message);
+  void take_back_surplus(Reader& reader);
+  void take_back_oldest(Reader& reader);
+  void cut_liar(Reader& reader);
+  [[nodiscard]] bool needs(const Reader& reader, const MessageHeader& header) const noexcept;
+  [[nodiscard]] bool look_at(Reader& reader);
   void keep_for_successor(const Reader& reader);
   void depart(std::unique_ptr<Reader> reader);
   void keep_history(const Outgoing& message, Slot* slot);

@@ -44,7 +44,7 @@ ConsumerStatus status_of(const Reader& reader, const SlotTable& slots, const Clo
   status.policy = attached.policy;
   status.depth = reader.depth();
   status.unread = reader.unread();
-  status.dropped = reader.dropped;
+  status.dropped = reader.dropped + reader.taken_back();
   status.is_cut = reader.is_cut;
   status.joined = clock.since_ns(attached.joined_ns);
   status.held = held_by(reader, slots, clock);

@@ -21,13 +21,13 @@
   /* sending */                                                                                   \
   X(slot_taken) X(memory_taken) X(parts_placed) X(slab_announced) X(table_written) X(loaned)      \
   X(copied) X(landing_cleared) X(record_written) X(sequence_published) X(reader_woken)            \
-  X(message_published) X(kept_in_backlog) X(kept_in_history) X(window_awaited) X(chunk_copied)    \
+  X(taken_back) X(message_published) X(kept_in_backlog) X(kept_in_history) X(message_revoked) X(window_awaited) X(chunk_copied)    \
   X(landed_stored) X(holders_woken) X(message_aborted) X(sender_done) X(end_stored)               \
   X(stream_taken) X(hung_up)                                                                      \
   /* the progress thread and who gives it work */                                                 \
   X(job_pushed) X(job_begun) X(job_ended)                                                         \
   /* receiving */                                                                                 \
-  X(slab_learned) X(small_taken) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
+  X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
   X(chunk_handed_out) X(passed_stored) X(released_stored) X(producer_rung) X(left)                \
   /* both ends: asleep */                                                                         \
   X(sleep_announced) X(sleep_ended)

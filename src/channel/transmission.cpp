@@ -31,7 +31,7 @@ std::optional<detail::Lying> lying_of(const Draft::Part& part) {
 
 Result<void> Producer::Impl::Transmission::run() {
   GANTRY_TRY(look_at_parts());
-  mode_ = choose_mode({options_.mode, producer_.options_.mode, packed_, needs_table()});
+  mode_ = producer_.mode_for({options_.mode, producer_.options_.mode, packed_, needs_table()});
   choose_chunks();
   {
     Lock held = producer_.lock();

@@ -6,10 +6,23 @@
 namespace gantry::fault {
 namespace {
 
+bool is_lossy(const Part& part) {
+  return part.scenario.is_lossy() && part.who != "other consumer";
+}
+
+// Whatever it misses, the newest comes.
+bool finds_newest(const Part& part) {
+  return !is_lossy(part) || part.scenario.policy == SlowReader::drop_oldest;
+}
+
 ChannelOptions options_of(const Part& part) {
   ChannelOptions options;
   options.directory = part.directory;
   options.spin = std::chrono::nanoseconds(0);
+  if (is_lossy(part)) {
+    options.when_slow = part.scenario.policy;
+    options.depth = part.scenario.depth;
+  }
   return options;
 }
 
@@ -96,12 +109,18 @@ void Receiver::accept(std::uint64_t id) {
            (part_.board.victim_received.load() & bit) != 0)
     give_up(fmt::format("message {} was in the victim's hand and came again", id));
   if (id >= kSecondBurst) {
-    if (!part_.may_stop && !part_.scenario.gives_up && id != kSecondBurst + second_burst_)
+    if (!part_.may_stop && !part_.scenario.gives_up && !is_lossy(part_) &&
+        id != kSecondBurst + second_burst_)
       give_up(fmt::format("message {}: one before it is missing", id));
     ++second_burst_;
   }
   last_ = id;
-  if (part_.is_victim && id == kBurst && part_.report >= 0 && ::write(part_.report, "x", 1) != 1)
+  if (id == kBurst || !finds_newest(part_)) report();
+}
+
+// The first burst is over for it, as far as it can know.
+void Receiver::report() {
+  if (part_.is_victim && part_.report >= 0 && ::write(part_.report, "x", 1) != 1)
     give_up("the report");
 }
 
@@ -129,6 +148,10 @@ void await_gate(const Part& part) {
   if (part.scenario.backlog) static_cast<void>(await_victim(part, part.gate));
 }
 
+void await_burst(const Part& part) {
+  if (part.scenario.lags) static_cast<void>(await_victim(part, part.gate));
+}
+
 std::uint64_t expected(const Scenario& scenario) {
   std::uint64_t count = 0;
   for (std::uint64_t id = kSecondBurst; id < kSecondBurst + kBurst; ++id)
@@ -138,7 +161,9 @@ std::uint64_t expected(const Scenario& scenario) {
 
 void check_second_burst(const Part& part, const Receiver& receiver) {
   const std::uint64_t all = expected(part.scenario);
-  if (receiver.second_burst() != all)
+  if (finds_newest(part) && receiver.last() != kSecondBurst + kBurst - 1)
+    give_up(fmt::format("{} is the last that came", receiver.last()));
+  if (!is_lossy(part) && receiver.second_burst() != all)
     give_up(fmt::format("{} of {} messages of the second burst", receiver.second_burst(), all));
 }
 
@@ -147,6 +172,7 @@ void check_second_burst(const Part& part, const Receiver& receiver) {
 void run_victim_consumer(const Part& part) {
   await_gate(part);
   Receiver receiver(part);
+  await_burst(part);
   if (receiver.drain() != Code::closed) give_up("the producer is gone");
 }
 
@@ -161,10 +187,14 @@ void run_successor_consumer(const Part& part) {
 void run_surviving_consumer(const Part& part) {
   if (part.who == "survivor") await_gate(part);
   Receiver receiver(part);
+  if (part.who == "survivor") await_burst(part);
   const Code first = receiver.drain();
   const std::uint64_t sent = part.board.victim_sent.load(std::memory_order_acquire);
   if (receiver.last() < kSecondBurst) {
-    if (!part.may_stop && receiver.last() < sent)
+    // One that was landing when its sender died had taken the place of others.
+    const bool finds_last =
+        !is_lossy(part) || (finds_newest(part) && part.scenario.mode == Mode::whole);
+    if (!part.may_stop && finds_last && receiver.last() < sent)
       give_up(fmt::format("message {} was sent, {} is the last that came", sent, receiver.last()));
     if (part.may_stop && first != Code::closed) give_up("a stopped producer was taken for dead");
     await_victim(part);

@@ -23,6 +23,7 @@ class Receiver {
   [[nodiscard]] Result<std::uint64_t> take_early();
   [[nodiscard]] Result<std::uint64_t> take_copied();
   void accept(std::uint64_t id);
+  void report();
 
   const Part& part_;
   std::optional<Consumer> consumer_;

@@ -19,6 +19,12 @@ struct Scenario {
   unsigned history = 0;
   bool backlog = false;   ///< The first messages are sent before anybody joins.
   bool gives_up = false;  ///< Every third message cannot be read by its sender half-way.
+  /// Of all consumers but the `other consumer`, which blocks.
+  SlowReader policy = SlowReader::block;
+  bool lags = false;  ///< It takes nothing until the first burst was sent.
+  unsigned depth = 0;
+
+  [[nodiscard]] constexpr bool is_lossy() const noexcept { return policy != SlowReader::block; }
 };
 
 // `spin` is zero in all of them, so that ends go to sleep and must be woken; credits are few.
@@ -59,6 +65,47 @@ inline constexpr std::array kScenarios{
              .take = Take::early,
              .consumers = 2},
     Scenario{.name = "fan-out-streamed", .bytes = 100'000, .mode = Mode::streamed, .consumers = 2},
+    Scenario{
+        .name = "newest-dropped", .bytes = 4096, .policy = SlowReader::drop_newest, .lags = true},
+    Scenario{.name = "newest-dropped-fan-out",
+             .bytes = 4096,
+             .consumers = 2,
+             .policy = SlowReader::drop_newest,
+             .depth = 1},
+    Scenario{
+        .name = "oldest-dropped", .bytes = 4096, .policy = SlowReader::drop_oldest, .lags = true},
+    Scenario{
+        .name = "oldest-dropped-small", .bytes = 32, .policy = SlowReader::drop_oldest, .depth = 1},
+    Scenario{.name = "oldest-dropped-racing",
+             .bytes = 4096,
+             .policy = SlowReader::drop_oldest,
+             .depth = 1},
+    Scenario{.name = "oldest-dropped-early",
+             .bytes = 50'000,
+             .mode = Mode::pipelined,
+             .via = Via::async,
+             .take = Take::early,
+             .policy = SlowReader::drop_oldest,
+             .depth = 2},
+    Scenario{.name = "oldest-dropped-backlog",
+             .bytes = 4096,
+             .backlog = true,
+             .policy = SlowReader::drop_oldest,
+             .depth = 1},
+    Scenario{.name = "oldest-dropped-fan-out",
+             .bytes = 4096,
+             .consumers = 2,
+             .history = 2,
+             .policy = SlowReader::drop_oldest,
+             .lags = true,
+             .depth = 1},
+    Scenario{.name = "oldest-dropped-fan-out-racing",
+             .bytes = 100'000,
+             .mode = Mode::streamed,
+             .take = Take::copied,
+             .consumers = 2,
+             .policy = SlowReader::drop_oldest,
+             .depth = 1},
 };
 
 /// Messages of a burst, and how they are numbered: the first is what goes on while a process is

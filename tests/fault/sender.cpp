@@ -190,6 +190,7 @@ void first_burst(const Part& part, Sender& sender) {
   }
   sender.await_consumers(part.scenario.consumers);
   sender.burst(first, kBurst + 1 - first);
+  if (part.scenario.lags && ::write(part.gate, "x", 1) != 1) give_up("the gate");
 }
 
 void second_burst(const Part& part, Sender& sender, unsigned consumers) {

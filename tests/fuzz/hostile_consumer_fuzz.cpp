@@ -64,8 +64,10 @@ void say(const Rig& rig, int socket, Input& input) {
 }
 
 // In the right order, so that the rest of the input is about what comes behind.
-bool join(const Rig& rig, int socket) {
+bool join(const Rig& rig, int socket, std::uint8_t how) {
   WirePacket packet;
+  packet.held = how % 4;  // its policy
+  packet.slots = how / 4 % 4;
   packet.kind = PacketKind::hello;
   packet.purpose = Purpose::join;
   if (!send_wire(socket, packet)) return false;
@@ -110,9 +112,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (++runs % 64 == 0) rig.reopen();
   Input input(data, size);
   static_cast<void>(make_page<ConsumerPage>(rig.memory, kConsumerMagic));
-  const bool by_the_rules = (input.take<std::uint8_t>() & 1) != 0;
+  const auto how = input.take<std::uint8_t>();
+  const bool by_the_rules = (how & 1) != 0;
   const Fd socket = *connect_to(rig.place.path(), "frames.sock");
-  if (by_the_rules && join(rig, socket.get())) send_some(rig, input);
+  if (by_the_rules && join(rig, socket.get(), how / 2)) send_some(rig, input);
   while (!input.empty()) {
     if (input.take<std::uint8_t>() % 4 == 0)
       static_cast<void>(send_packet(socket.get(), std::as_bytes(input.take_bytes(80))));

@@ -136,6 +136,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ChannelOptions options;
   options.directory = rig.place.path();
   options.spin = std::chrono::nanoseconds(0);
+  if ((how & 0x80) != 0) options.when_slow = SlowReader::drop_oldest;
   {
     auto in = Consumer::open("frames", options, Deadline::after(std::chrono::seconds(2)));
     if (in) receive_some(*in, how);

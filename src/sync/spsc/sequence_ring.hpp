@@ -69,7 +69,7 @@ class RingWriter {
     return next;
   }
 
- private:
+ protected:
   std::span<RingCell<Record>> cells_;
   std::uint64_t mask_;
   std::uint64_t published_ = 0;
@@ -130,7 +130,7 @@ class RingReader {
     taken.store(taken_, std::memory_order_seq_cst);  // [T]
   }
 
- private:
+ protected:
   std::span<const RingCell<Record>> cells_;
   std::uint64_t mask_;
   std::uint64_t taken_ = 0;
