@@ -3,7 +3,9 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -29,12 +31,15 @@ class Household {
   virtual void consumer_left(unsigned consumer, bool died) = 0;
   /// The process of one that had hung up has died.
   virtual void departed_died() = 0;
+  /// Who was called did not join.
+  virtual void call_failed(Error why) { static_cast<void>(why); }
   /// Answers `gantry ls`: see encode_status().
   [[nodiscard]] virtual std::vector<std::byte> status() const = 0;
 };
 
 /// One thread for one channel, asleep but when somebody knocks, leaves or dies. A caller who never
-/// completes the handshake holds one of few places for a limited time, and nobody else up.
+/// completes the handshake holds one of few places for a limited time, and nobody else up. Without
+/// a listener (-1) it serves those whom it calls, nobody else.
 class Doorman {
  public:
   Doorman(Household& household, int listener, Access access)
@@ -45,13 +50,17 @@ class Doorman {
 
   [[nodiscard]] Result<void> start();
   void stop();  ///< Ends the thread; nobody is let in any more.
+  /// Says hello{deliver} to whoever is at the other end and serves it as if it had come. Any
+  /// thread.
+  void call(Fd socket);
 
  private:
   struct Caller {
     Fd socket;
     PeerIdentity identity;
     Deadline until = Deadline::never();
-    Region ring;  // not empty: welcomed
+    Region ring;             // not empty: welcomed
+    bool is_called = false;  // by us; call_failed() is owed
   };
   struct Watched {
     unsigned consumer = 0;
@@ -61,6 +70,8 @@ class Doorman {
 
   void serve();
   void wait_for_events();
+  void wake_up();
+  [[nodiscard]] Result<void> greet(Fd socket);
   void accept_callers();
   void hear(std::size_t index);
   [[nodiscard]] bool answer(Caller& caller, Received& received);
@@ -74,8 +85,11 @@ class Doorman {
   Household& household_;
   int listener_;
   Access access_;
-  Fd wake_;  // rung to end the thread
+  Fd wake_;  // rung to end the thread, and when somebody is to be called
+  std::atomic<bool> stop_asked_{false};  // [S]
   bool stopping_ = false;
+  std::mutex called_mutex_;
+  std::vector<Fd> called_;  // under called_mutex_: not yet greeted
   std::vector<Caller> callers_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;
