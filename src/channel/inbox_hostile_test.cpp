@@ -2,15 +2,10 @@
 #include <sys/socket.h>
 #include <gantry/inbox.hpp>
 
-#include <cstring>
-#include <new>
+#include <thread>
 
-#include "base/event.hpp"
-#include "channel/format.hpp"
-#include "channel/metrics_page.hpp"
-#include "channel/protocol.hpp"
 #include "channel/rendezvous.hpp"
-#include "channel/test_support.hpp"
+#include "channel/test_raw_producer.hpp"
 
 // Whoever comes to an inbox with nonsense, or with nothing, costs itself its place.
 namespace gantry {
@@ -18,6 +13,7 @@ namespace {
 
 using test::options_in;
 using test::pattern;
+using test::RawProducer;
 using test::same;
 using test::soon;
 
@@ -27,51 +23,21 @@ class HostileCaller : public testing::Test {
     options_.channel = channel_;
     options_.on_departure = [this](const Departure& one) { departed_.push_back(one); };
     inbox_.emplace(*Inbox::open("in", options_));
-    auto* page = new (memory_.data()) ProducerPage{};
-    page->magic = kProducerMagic;
-    page->version = kFormatVersion;
-    page->slots = 8;
-    ring_ = new (ring_memory_.data()) RingPage{};
-    ring_->magic = kRingMagic;
-    ring_->version = kFormatVersion;
-    ring_->cells = 16;
   }
   Fd call() {
     auto socket = connect_to(directory_.path(), "in.sock");
     while (!socket) socket = connect_to(directory_.path(), "in.sock");  // its queue was full
     return std::move(*socket);
   }
-  static void say(const Fd& socket, PacketKind kind, std::span<const int> fds = {}) {
-    WirePacket packet;
-    packet.kind = kind;
-    packet.purpose = Purpose::deliver;
-    EXPECT_TRUE(send_wire(socket.get(), packet, fds));
-  }
   Fd call_and_say_hello() {
     Fd socket = call();
-    say(socket, PacketKind::hello);
-    const auto hello = receive_wire(socket.get(), soon());
-    EXPECT_TRUE(hello && !hello->closed && hello->packet.purpose == Purpose::join);
+    RawProducer::greet(socket);
     return socket;
   }
-  /// All the way in.
   Fd join() {
-    Fd socket = call_and_say_hello();
-    say(socket, PacketKind::welcome, welcome_);
-    const auto joined = receive_wire(socket.get(), soon());
-    EXPECT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
-    say(socket, PacketKind::ready);
+    Fd socket = call();
+    raw_.join(socket);
     return socket;
-  }
-  void publish(std::uint32_t slab, std::uint16_t slot, Bytes offset, Bytes bytes) {
-    MessageRecord made{};
-    made.header = {
-        .number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = 1, .count = 1};
-    const Place place{
-        .offset = offset, .bytes = bytes, .slab = slab, .chunk_bytes = 0, .window_bytes = 0};
-    std::memcpy(made.body.data(), &place, sizeof place);
-    ring_->ring[1].record = made;
-    ring_->ring[1].sequence = 1;
   }
   static bool hung_up(const Fd& socket) {
     const auto received = receive_wire(socket.get(), soon());
@@ -96,13 +62,7 @@ class HostileCaller : public testing::Test {
   InboxOptions options_;
   std::vector<Departure> departed_;
   std::optional<Inbox> inbox_;
-  Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
-  Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
-  Fd event_ = *make_event();
-  Metrics metrics_ = *MetricsMaker::make_own();
-  std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
-                              metrics_.descriptor()};
-  RingPage* ring_ = nullptr;
+  RawProducer raw_;
 };
 
 TEST_F(HostileCaller, GarbageIsHungUpOn) {
@@ -117,12 +77,12 @@ TEST_F(HostileCaller, GarbageIsHungUpOn) {
 TEST_F(HostileCaller, PacketsOutOfTurnAreHungUpOn) {
   for (const PacketKind kind : {PacketKind::welcome, PacketKind::ready, PacketKind::slab}) {
     const Fd early = call();
-    say(early, kind);
+    RawProducer::say(early, kind);
     EXPECT_TRUE(hung_up(early));
   }
   for (const PacketKind kind : {PacketKind::hello, PacketKind::ready, PacketKind::slab}) {
     const Fd late = call_and_say_hello();
-    say(late, kind);
+    RawProducer::say(late, kind);
     EXPECT_TRUE(hung_up(late));
   }
   expect_unharmed();
@@ -135,9 +95,9 @@ TEST_F(HostileCaller, WrongDescriptorsLeaveNothing) {
   const std::size_t before = test::open_descriptors();
   for (std::size_t bad = 0; bad < 3; ++bad) {
     const Fd socket = call_and_say_hello();
-    auto fds = welcome_;
+    auto fds = raw_.welcome();
     fds[bad] = zero.get();
-    say(socket, PacketKind::welcome, fds);
+    RawProducer::say(socket, PacketKind::welcome, fds);
     EXPECT_TRUE(hung_up(socket)) << bad;
   }
   const Fd last = call();
@@ -153,7 +113,7 @@ TEST_F(HostileCaller, SilentCallersDoNotKeepOthersOut) {
   for (int i = 0; i < 80; ++i) silent.push_back(call());
   for (int i = 0; i < 20; ++i) {
     silent.push_back(call());
-    say(silent.back(), PacketKind::hello);
+    RawProducer::say(silent.back(), PacketKind::hello);
   }
   expect_unharmed();
 }
@@ -173,8 +133,7 @@ TEST_F(HostileCaller, NonsenseInARingCostsItsOwnerAlone) {
   const auto honest =
       Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
   const Fd socket = join();
-  publish(1, 64, 0, 1);  // there is no such slot
-  event_.reset();
+  raw_.publish(1, RawProducer::block(1, 64, 1));  // there is no such slot
   EXPECT_EQ(await_departure().why.code, Code::peer_misbehaved);
   EXPECT_TRUE(hung_up(socket));
   EXPECT_EQ(inbox_->senders().size(), 1u);
@@ -184,7 +143,7 @@ TEST_F(HostileCaller, NonsenseInARingCostsItsOwnerAlone) {
 // An ordinary consumer would give the announcement time; an inbox has others to serve.
 TEST_F(HostileCaller, MemoryThatWasNeverSentIsNotWaitedFor) {
   const Fd socket = join();
-  publish(7, 0, 0, 4096);
+  raw_.publish(1, RawProducer::block(7, 0, 4096));
   const auto started = std::chrono::steady_clock::now();
   const Departure one = await_departure();
   EXPECT_EQ(one.why.code, Code::peer_misbehaved);
@@ -194,9 +153,49 @@ TEST_F(HostileCaller, MemoryThatWasNeverSentIsNotWaitedFor) {
 }
 
 TEST_F(HostileCaller, ARingOfTheWrongSizeNeverGetsIn) {
-  ring_->cells = 3;
+  raw_.ring().cells = 3;
   const Fd socket = join();
   EXPECT_TRUE(hung_up(socket));
+  expect_unharmed();
+}
+
+// Messages that are given up, without end: there is always something, and never anything to take.
+TEST_F(HostileCaller, AFloodOfNothingKeepsNobodyBeyondTheDeadline) {
+  auto honest = *Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
+  const Fd socket = join();
+  while (inbox_->senders().size() < 2) static_cast<void>(inbox_->receive(Deadline::now()));
+  const int event = *inbox_->event_descriptor();
+  const Region slab = *Region::create(4096, "x");
+  const int descriptor = slab.descriptor();
+  RawProducer::say(socket, PacketKind::slab, std::span(&descriptor, 1), 1, 4096);
+  raw_.page().landing[0].word = LandingWord::kAborted;
+  MessageRecord record = RawProducer::block(1, 0, 4096);
+  record.header.kind |= kLanding;
+  std::atomic<bool> enough{false};
+  std::thread flood([&] { raw_.flood(record, enough); });
+  for (int i = 0; i < 3; ++i) {
+    const auto got = inbox_->receive(Deadline::after(std::chrono::milliseconds(1)));
+    EXPECT_EQ(got ? Code::closed : got.error().code, Code::timed_out);
+    EXPECT_TRUE(*wait_readable(event, soon())) << "a loop would look again";
+  }
+  ASSERT_TRUE(honest.send(pattern(100'000, 1), soon()));
+  const auto got = inbox_->receive(soon());
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_TRUE(same(got->message.bytes(), pattern(100'000, 1)));
+  enough = true;
+  flood.join();
+}
+
+// It sends a line though nobody asked for one: a descriptor, and no more.
+TEST_F(HostileCaller, LinesThatNobodyAskedForCostADescriptor) {
+  const Fd socket = join();
+  const Fd line = *make_event();
+  const int descriptor = line.get();
+  RawProducer::say(socket, PacketKind::line, std::span(&descriptor, 1));
+  EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
+  EXPECT_EQ(inbox_->senders().size(), 1u);
+  RawProducer::say(socket, PacketKind::line, std::span(&descriptor, 1));
+  EXPECT_EQ(await_departure().why.code, Code::peer_misbehaved);
   expect_unharmed();
 }
 
