@@ -50,6 +50,7 @@ class RawProducer {
     auto joined = receive_wire(socket.get(), soon());
     ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
     consumer_ = *Region::import(joined->fds[0].release(), shared_size(sizeof(ConsumerPage)));
+    consumer_event_ = std::move(joined->fds[1]);
     say(socket, PacketKind::ready);
   }
   [[nodiscard]] static MessageRecord block(std::uint32_t slab, std::uint16_t slot, Bytes bytes) {
@@ -68,22 +69,25 @@ class RawProducer {
   }
   /// The same again and again, as quickly as it is taken, whatever credits there are.
   void flood(MessageRecord record, const std::atomic<bool>& enough) {
-    const auto& taken = reinterpret_cast<const ConsumerPage*>(consumer_.data())->taken;
+    const auto& page = *reinterpret_cast<const ConsumerPage*>(consumer_.data());
+    Ringer ringer;
     for (std::uint64_t next = 1; !enough.load(std::memory_order_relaxed);) {
-      if (next >= taken.load(std::memory_order_seq_cst) + kCellsUsed) continue;
+      if (next >= page.taken.load(std::memory_order_seq_cst) + kCellsUsed) continue;
       record.header.number = next;
       publish(next++, record);
+      if (ringer.must_ring(page.consumer_sleeps)) ring(consumer_event_.get());
     }
   }
 
   [[nodiscard]] ProducerPage& page() noexcept { return *page_; }
-  [[nodiscard]] RingPage& ring() noexcept { return *ring_; }
+  [[nodiscard]] RingPage& ring_page() noexcept { return *ring_; }
   [[nodiscard]] const std::array<int, 4>& welcome() const noexcept { return welcome_; }
 
  private:
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region consumer_;
+  Fd consumer_event_;
   Fd event_ = *make_event();
   Metrics metrics_ = *MetricsMaker::make_own();
   std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
