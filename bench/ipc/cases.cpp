@@ -98,6 +98,7 @@ std::vector<Case> cases_of(const Settings& settings) {
     for (const unsigned readers : kReaders)
       if (settings.asks(kFanOut) && bytes <= kMostFannedOut)
         cases.push_back(fanned_out(of_size(bytes), readers));
+  for (Case& what : cases) what.keeps_payload = settings.keeps_payload;
   return cases;
 }
 

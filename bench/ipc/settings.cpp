@@ -61,8 +61,9 @@ Manual manual(Settings& settings) {
           "All processes of a subject are pinned to different cores, as far as there are any. "
           "Ends\n"
           "of Gantry poll for {} us before they sleep, as those of the hand-made shared memory\n"
-          "poll all the time. Filling a loan is outside the timed part, reading the payload whole\n"
-          "is inside. Usual cases: latency; with --peers all.\n\n"
+          "poll all the time. All words of a payload are written anew before each trip, by the end\n"
+          "that sends it. That and filling a loan are outside the timed part (with several in\n"
+          "flight inside), reading the payload whole is inside. Usual cases: latency; with --peers all.\n\n"
           "Example: gantry bench ipc --sizes 64,1M,128M --rounds 5 --json > ipc.json\n"
           "Example: gantry bench ipc --peers --plot ipc.svg\n"
           "Example: gantry bench ipc --subjects gantry,openmpi --cases in-flight --sizes 1M",
@@ -80,7 +81,11 @@ Manual manual(Settings& settings) {
               option_into(settings.plot, "--plot",
                           "An SVG file to draw the throughput of the latency cases into", "", "",
                           as_it_is)},
-      .flags = {{"--instructions",
+      .flags = {{"--kept-payload",
+                 "Change only three words of a payload between trips, so that who copies from the "
+                 "sender's own memory finds it in the reader's cache",
+                 &settings.keeps_payload},
+                {"--instructions",
                  "Instead of all that: what the sender's thread executes to hand a message over, "
                  "by callgrind",
                  &settings.counts_instructions}}};

@@ -74,6 +74,7 @@ std::vector<std::string> Assignment::words() const {
           fmt::format("{}", what.in_flight),
           fmt::format("{}", what.readers),
           what.times_send ? "1" : "0",
+          what.keeps_payload ? "1" : "0",
           what.crowded ? "1" : "0"};
 }
 
@@ -94,6 +95,7 @@ Result<Assignment> Assignment::parse(std::span<const char* const> words) {
   told.what.in_flight = in.number<unsigned>();
   told.what.readers = in.number<unsigned>();
   told.what.times_send = in.number<int>() != 0;
+  told.what.keeps_payload = in.number<int>() != 0;
   told.what.crowded = in.number<int>() != 0;
   if (in.are_right()) return told;
   return Unexpected({Code::invalid_argument, "only gantry bench ipc starts this program", ""});

@@ -21,6 +21,7 @@ Assignment assignment() {
                .in_flight = 4,
                .readers = 2,
                .times_send = true,
+               .keeps_payload = true,
                .crowded = true};
   return told;
 }
@@ -33,6 +34,7 @@ TEST(Assignment, ComesOutAsItWentIn) {
   EXPECT_EQ(told->sockets, (std::vector{8, 9}));
   EXPECT_EQ(told->what.segments, (std::vector<Bytes>{48, 16}));
   EXPECT_EQ(told->what.in_flight, 4u);
+  EXPECT_TRUE(told->what.keeps_payload);
   EXPECT_TRUE(told->what.crowded);
 }
 

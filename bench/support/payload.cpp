@@ -47,6 +47,16 @@ Payload::Payload(Bytes size) : buffer_(size), words_(size / kWord) {
   sum_ = bench::checksum(buffer_.bytes());
 }
 
+void Payload::rewrite() noexcept {
+  const std::uint64_t step = random() | 1;  // odd: no number of words makes the sum what it was
+  std::byte* at = buffer_.bytes().data();
+  for (Bytes word = 0; word < words_; ++word, at += kWord) {
+    const std::uint64_t value = word_at(at) + step;
+    std::memcpy(at, &value, kWord);
+  }
+  sum_ += step * words_;
+}
+
 void Payload::change() noexcept {
   put(0, random());
   put(words_ - 1, random());

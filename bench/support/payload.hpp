@@ -31,7 +31,10 @@ class Payload {
   /// `size` is at least kSmallestSize.
   explicit Payload(Bytes size);
 
-  /// New values for the first, the last and one random word.
+  /// New values for all words: the sender's cache owns the payload then, and no other holds it, as
+  /// with any message that has just been produced.
+  void rewrite() noexcept;
+  /// New values for the first, the last and one random word only.
   void change() noexcept;
 
   [[nodiscard]] ConstByteSpan bytes() const noexcept { return buffer_.bytes(); }

@@ -58,5 +58,17 @@ TEST(Payload, ChangesItsFirstAndItsLastWord) {
   EXPECT_NE(payload.checksum(), checksum(before));
 }
 
+TEST(Payload, RewritesEveryWordAndKnowsTheSum) {
+  for (const Bytes size : {Bytes{8}, Bytes{12}, Bytes{64}, Bytes{4096}}) {
+    Payload payload(size);
+    std::vector<std::byte> before(payload.bytes().begin(), payload.bytes().end());
+    payload.rewrite();
+    for (Bytes at = 0; at + 8 <= size; at += 8)
+      EXPECT_NE(std::memcmp(payload.bytes().data() + at, before.data() + at, 8), 0) << at;
+    EXPECT_EQ(payload.checksum(), checksum(payload.bytes()));
+    EXPECT_NE(payload.checksum(), checksum(before));
+  }
+}
+
 }  // namespace
 }  // namespace gantry::bench

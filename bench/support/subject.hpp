@@ -18,6 +18,7 @@ struct Case {
   unsigned in_flight = 1;         ///< Messages that may be unanswered at once.
   unsigned readers = 1;           ///< Responders; every message goes to each of them.
   bool times_send = false;        ///< Whether what send() takes is of interest by itself.
+  bool keeps_payload = false;     ///< Three words change from trip to trip, not all.
   bool crowded = false;           ///< More processes than CPUs: who polls lets others run, too.
 
   [[nodiscard]] Bytes largest_segment() const noexcept;

@@ -82,8 +82,15 @@ std::vector<double> column(std::span<const Trip> trips, double Trip::* figure) {
 }  // namespace
 
 Tripper::Tripper(Requester& requester, const Case& what)
-    : requester_(requester), readers_(what.readers), times_send_(what.times_send) {
+    : requester_(requester),
+      readers_(what.readers),
+      times_send_(what.times_send),
+      keeps_payload_(what.keeps_payload) {
   for (unsigned i = 0; i < what.in_flight; ++i) payloads_.emplace_back(what.bytes);
+}
+
+void Tripper::renew(Payload& payload) const noexcept {
+  keeps_payload_ ? payload.change() : payload.rewrite();
 }
 
 /// One sum of each reader.
@@ -100,7 +107,7 @@ Result<void> Tripper::take_sums(const Payload& payload) {
 Result<Tripper::Trip> Tripper::make_trip(std::int64_t& at) {
   Payload& payload = payloads_.front();
   Preparing preparing(payload.bytes().size(), at);
-  payload.change();
+  renew(payload);
   if (auto prepared = requester_.prepare(payload); !prepared) return Unexpected(prepared.error());
   preparing.end();
   const auto began = now_ns();
@@ -128,7 +135,7 @@ Result<void> Tripper::make_queued(std::uint64_t trips) {
     Payload& payload = payloads_[i % window];
     if (i >= window)
       if (auto taken = take_sums(payload); !taken) return taken;
-    payload.change();
+    renew(payload);
     if (auto sent = hand_over(requester_, payload); !sent) return sent;
   }
   for (std::uint64_t i = trips - std::min(trips, window); i < trips; ++i)

@@ -24,6 +24,7 @@ class Tripper {
     double prepare_ns = 0;
   };
 
+  void renew(Payload& payload) const noexcept;
   Result<Trip> make_trip(std::int64_t& at);
   Result<void> make_trips(std::span<Trip> trips);
   Result<void> make_queued(std::uint64_t trips);
@@ -34,6 +35,7 @@ class Tripper {
   Requester& requester_;
   unsigned readers_;
   bool times_send_;
+  bool keeps_payload_;
   std::vector<Payload> payloads_;  // one of each that may be in flight
   Stamps stamps_;
 };

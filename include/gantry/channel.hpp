@@ -141,6 +141,10 @@ struct ChannelOptions {
   /// lets it. Empty: those of the thread that calls send_async() first, which is of little use
   /// where that one is bound to a single CPU.
   std::vector<int> progress_cpus{};
+  /// Producer only: threads that copy a payload of 4 MiB or more in send(), the caller among them:
+  /// 1 or 2. 0: 2 where the calling thread may use three CPUs, or progress_cpus names some, on which
+  /// the second is then to run.
+  unsigned copy_threads = 0;
   /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
   /// a consumer that died had not taken waits for its successor; with more, unless it was the last.
   unsigned consumers = 1;

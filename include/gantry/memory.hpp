@@ -135,6 +135,9 @@ class GANTRY_CONSUMABLE(unconsumed) Block {
   /// this against the drop of the handle it is called on, as for any object.
   [[nodiscard]] Block share() const noexcept;
 
+  /// There are other handles to it. Of an answer `false` the caller alone can make a `true`.
+  [[nodiscard]] bool is_shared() const noexcept;
+
   /// Drops the handle without the memory ever being used again: another process may still read it.
   /// Its slab serves nothing new, and is unmapped here once all else in it is free.
   void abandon() noexcept;

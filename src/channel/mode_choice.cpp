@@ -35,6 +35,11 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
         fmt::format("below {} there are no chunks worth it", bytes_text(kChunkedFrom)));
   else if (mode == Mode::streamed && question.needs_table)
     because.emplace_back("several segments, or a tensor, do not fit a window: pipelined instead");
+  if (question.has_second)
+    because.push_back(fmt::format(
+        "send() copies with {} from {} on",
+        is_for_two(question.copied) ? "two threads, as always" : "one thread, and with two",
+        bytes_text(kByTwoFrom)));
   return because;
 }
 

@@ -19,11 +19,18 @@ inline constexpr Bytes kChunksAMessage = 16;  // for the sizes between
   return std::clamp(std::bit_floor(payload / kChunksAMessage), kSmallestChunk, kLargestChunk);
 }
 
+/// From here on a second thread is worth waking. docs/results/ipc-peers.md
+inline constexpr Bytes kByTwoFrom = Bytes{4} << 20;
+[[nodiscard]] constexpr bool is_for_two(Bytes copied) noexcept {
+  return copied >= kByTwoFrom;
+}
+
 struct ModeQuestion {
   Mode asked = Mode::automatic;    ///< SendOptions
   Mode channel = Mode::automatic;  ///< ChannelOptions
   Bytes copied = 0;                ///< Of the payload, what is copied.
   bool needs_table = false;        ///< Several segments, or a tensor.
+  bool has_second = false;         ///< A second thread may copy, too.
 };
 
 [[nodiscard]] Mode choose_mode(const ModeQuestion& question) noexcept;

@@ -7,6 +7,7 @@
 #include "channel/access.hpp"
 #include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
+#include "channel/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -30,7 +31,15 @@ Result<void> check_options(std::string_view name, const ChannelOptions& options)
         fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
                     "and {} together",
                     options.history, options.slots, kMaxSlots));
+  if (options.copy_threads > 2)
+    return refuse(fmt::format("{} threads to copy; at most 2 are possible", options.copy_threads));
   return {};
+}
+
+// One for this thread, one for the reader, one for the second copier.
+bool wants_second_copier(const ChannelOptions& options) {
+  if (options.copy_threads != 0) return options.copy_threads == 2;
+  return !options.progress_cpus.empty() || usable_cpus() >= 3;
 }
 
 }  // namespace
@@ -59,6 +68,11 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
   impl->engine_name_ = engine->name();
   GANTRY_ASSIGN(impl->lane_, engine->open_lane());
   GANTRY_ASSIGN(impl->queue_lane_, engine->open_lane());
+  if (wants_second_copier(options)) {
+    GANTRY_ASSIGN(auto lane, engine->open_lane());
+    impl->second_ =
+        std::make_unique<SecondCopier>(std::move(lane), options.spin, options.progress_cpus);
+  }
   GANTRY_TRY(impl->set_up(name, options, reach));
   return impl;
 }
@@ -81,7 +95,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   page->slots = options.slots;
   readers_ = std::make_unique<Readership>(
       pool_, Readership::Limits{options.slots, options_.consumers, options.history,
-                                options.bytes_in_flight});
+                                options.bytes_in_flight, !options.memory.has_value()});
   if (reach == Reach::listens) {
     GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
                                       file_access(options_.access)));

@@ -6,6 +6,7 @@
 #include "channel/doorman.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/readership.hpp"
+#include "channel/second_copier.hpp"
 #include "channel/send_queue.hpp"
 #include "channel/waiter.hpp"
 
@@ -120,6 +121,10 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane);
+  /// Memory for a slot that the caller has, `size` bytes or more of it.
+  [[nodiscard]] Result<void> take_block(Slot& slot, Bytes size, Deadline deadline);
+  /// What the engine would do with so many bytes in one piece.
+  [[nodiscard]] CacheUse cache_use_of(const Lane& lane, Bytes bytes);
   [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes) const;
 
   MakerProcess maker_;
@@ -144,7 +149,9 @@ class Producer::Impl final : public detail::Keeper,
   std::string engine_name_;
   LastCopy last_copy_;  // under the lock
   std::unique_ptr<Readership> readers_;
-  std::unique_ptr<SendQueue> queue_;  // made by the first send_async()
+  std::unique_ptr<SendQueue> queue_;       // made by the first send_async()
+  std::unique_ptr<SecondCopier> second_;   // null: there is to be none
+  std::array<CacheUse, 65> cache_uses_{};  // by bits of the size; automatic: not yet asked
 
   Claim claim_;
   std::optional<Doorman> doorman_;  // last: its thread uses all of the above

@@ -1,6 +1,7 @@
 // What send(), send_async(), loan() and publish() do: credits, memory, copies, publication.
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -44,10 +45,33 @@ Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
     auto block = pool_.allocate(size);
     if (block || block.error().code != Code::out_of_memory) return block;
     held.lock();
+    if (readers_->slots().drop_spares()) continue;
     if (readers_->memory_returns() == before && !readers_->awaits_memory()) return block;
     GANTRY_TRY(wait_until(held, deadline,
                           [this, before] { return readers_->memory_returns() != before; }));
   }
+}
+
+// The same memory as last time if it does: it is touched, and, being that of another slot than the
+// last message's, no longer in a reader's cache, from where writing it would have to call it back.
+Result<void> Producer::Impl::take_block(Slot& slot, Bytes size, Deadline deadline) {
+  if (slot.spare && slot.spare.bytes().size() >= size && slot.spare.bytes().size() / 2 <= size) {
+    slot.block = std::move(slot.spare);
+    return {};
+  }
+  slot.spare = Block();
+  GANTRY_ASSIGN(slot.block, allocate(size, deadline));
+  return {};
+}
+
+CacheUse Producer::Impl::cache_use_of(const Lane& lane, Bytes bytes) {
+  CacheUse& use = cache_uses_[static_cast<std::size_t>(std::bit_width(bytes))];
+  if (use == CacheUse::automatic) {
+    Move move;  // of no memory in particular
+    move.bytes = bytes;
+    use = lane.explain(move, Use::synchronous).cache;
+  }
+  return use;
 }
 
 // ---- loans ---------------------------------------------------------------------------------
@@ -61,16 +85,16 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
   Lock held = lock();
   GANTRY_ASSIGN(Slot* const slot, await_slot(held, size, deadline));
   held.unlock();
-  auto block = allocate(size, deadline);
+  const auto taken = take_block(*slot, size, deadline);
   held.lock();
-  const auto told = block ? announced(block->slab()) : tl::unexpected(block.error());
+  const auto told = taken ? announced(slot->block.slab()) : taken;
   if (!told) {
     readers_->release(*slot);
     return tl::unexpected(told.error());
   }
-  slot->block = std::move(*block);
   GANTRY_STEP(loaned);
-  return Loan(shared_from_this(), readers_->slots().index_of(*slot), slot->block.bytes());
+  return Loan(shared_from_this(), readers_->slots().index_of(*slot),
+              slot->block.bytes().first(size));
 }
 
 void Producer::Impl::give_back(std::uint64_t token) noexcept {

@@ -63,7 +63,8 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
     consumer.state = process_state(consumer.pid);
   for (DepartedStatus& one : told.status.departed) one.state = process_state(one.pid);
   told.payload = payload;
-  const ModeQuestion question{.channel = options_.mode, .copied = payload};
+  const ModeQuestion question{
+      .channel = options_.mode, .copied = payload, .has_second = second_ != nullptr};
   told.mode = choose_mode(question);
   told.because = explain_mode(question);
   const bool in_ring = payload <= Message::kInlineBytes;

@@ -26,8 +26,12 @@ class Readership {
     unsigned consumers;
     unsigned history;
     Bytes bytes_in_flight;
+    bool keeps_memory;  ///< Slots keep small blocks for their next messages.
   };
-  Readership(const Pool& pool, const Limits& limits) noexcept : slabs_(pool), limits_(limits) {}
+  Readership(const Pool& pool, const Limits& limits) noexcept
+      : slabs_(pool),
+        limits_(limits),
+        slots_(std::min(limits.slots + limits.history, kMaxSlots), limits.keeps_memory) {}
   ~Readership();
   Readership(const Readership&) = delete;
   Readership& operator=(const Readership&) = delete;

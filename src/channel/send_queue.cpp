@@ -1,8 +1,6 @@
 #include "channel/send_queue.hpp"
 
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 
 #include <array>
 #include <system_error>
@@ -13,20 +11,12 @@
 #include "base/socket.hpp"
 #include "channel/step.hpp"
 #include "channel/waiter.hpp"
+#include "channel/worker_thread.hpp"
 
 namespace gantry {
 namespace {
 
 constexpr std::size_t kRememberedFailures = 1024;
-
-// A wish: CPUs that there are not, or that a control group forbids, are the kernel's to pass over.
-void bind_to(const std::vector<int>& cpus) noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus)
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
-  if (CPU_COUNT(&set) != 0) ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
-}
 
 }  // namespace
 
@@ -75,7 +65,7 @@ std::optional<SendJob> SendQueue::next_job() {
 }
 
 void SendQueue::serve() {
-  bind_to(cpus_);
+  bind_this_thread(cpus_);
   for (;;) {
     const std::uint32_t seen = pushed_.load(std::memory_order_seq_cst);
     if (auto job = next_job()) {
@@ -170,10 +160,7 @@ void SendQueue::request_stop() noexcept {
 
 void SendQueue::stop() noexcept {
   if (!thread_.joinable()) return;
-  if (!maker_.is_this()) {  // a fork's copy: the thread did not come along, none can join it
-    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
-    return;
-  }
+  if (!maker_.is_this()) return disown(thread_);
   request_stop();
   thread_.join();
 }

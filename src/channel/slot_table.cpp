@@ -2,7 +2,9 @@
 
 namespace gantry {
 
-void Slot::drop_memory() noexcept {
+void Slot::drop_memory(bool keeps) noexcept {
+  if (keeps && block && block.bytes().size() <= SlotTable::kLargestSpare && !block.is_shared())
+    spare = std::move(block);
   block = Block();
   table = Block();
   moved.clear();
@@ -31,7 +33,12 @@ void Slot::abandon() noexcept {
 
 Slot* SlotTable::take() noexcept {
   if (used_ == ~std::uint64_t{0}) return nullptr;
-  const auto index = static_cast<std::size_t>(std::countr_one(used_));
+  const auto lowest_from = [this](unsigned first) {
+    return static_cast<unsigned>(std::countr_one(used_ | ((std::uint64_t{1} << first) - 1)));
+  };
+  unsigned index = lowest_from(next_);
+  if (index >= turns_) index = lowest_from(0);
+  next_ = (index + 1) % turns_;
   add(index, kSenderBit);
   return &slots_[index];
 }
@@ -45,7 +52,7 @@ bool SlotTable::remove(std::size_t index, std::uint64_t readers) noexcept {
   Slot& slot = slots_[index];
   slot.readers &= ~readers;
   if (slot.readers != 0) return false;
-  slot.drop_memory();
+  slot.drop_memory(keeps_);
   ++freed_;
   used_ &= ~(std::uint64_t{1} << index);
   return true;
@@ -57,6 +64,17 @@ std::uint64_t SlotTable::needed_by(std::uint64_t readers) const noexcept {
     if ((slots_[index].readers & readers) != 0) found |= std::uint64_t{1} << index;
   });
   return found;
+}
+
+bool SlotTable::drop_spares() noexcept {
+  bool any = false;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    // One that is being filled is another thread's to look at.
+    if ((slots_[index].readers & kSenderBit) != 0 || !slots_[index].spare) continue;
+    slots_[index].spare = Block();
+    any = true;
+  }
+  return any;
 }
 
 Bytes SlotTable::bytes_of(std::uint64_t slots) const noexcept {

@@ -22,11 +22,13 @@ struct Slot {
   std::uint64_t ticks = 0;    // when it was published
   Bytes bytes = 0;
   Block block;  // what is copied, or loaned
+  Block spare;  // the last such, kept for the slot's next message
   Block table;
   std::vector<Block> moved;
   std::vector<std::shared_ptr<Message>> forwarded;
 
-  void drop_memory() noexcept;
+  /// `keeps`: what is small enough, and nobody else has a handle to, becomes the spare one.
+  void drop_memory(bool keeps = false) noexcept;
   /// Shares of all the memory, for somebody who holds it beyond the slot.
   [[nodiscard]] Slot share() const;
   /// Nobody ever uses the memory again; see Block::abandon().
@@ -37,6 +39,13 @@ struct Slot {
 /// dead one held can be given back exactly.
 class SlotTable {
  public:
+  /// Larger ones gain nothing by it.
+  static constexpr Bytes kLargestSpare = Bytes{256} << 10;
+
+  /// The first `turns` slots are used in turn, so that memory rests between two messages; more only
+  /// when all of these are in use. With `keeps` they keep their blocks.
+  SlotTable(unsigned turns, bool keeps) noexcept : turns_(turns), keeps_(keeps) {}
+
   [[nodiscard]] Slot& operator[](std::size_t index) noexcept { return slots_[index]; }
   [[nodiscard]] const Slot& operator[](std::size_t index) const noexcept { return slots_[index]; }
   [[nodiscard]] std::uint16_t index_of(const Slot& slot) const noexcept {
@@ -53,12 +62,17 @@ class SlotTable {
   [[nodiscard]] std::uint64_t needed_by(std::uint64_t readers) const noexcept;
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
   [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots, ever.
+  /// True: there were any.
+  bool drop_spares() noexcept;
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
 
  private:
   std::array<Slot, kMaxSlots> slots_;
   std::uint64_t used_ = 0;  // bit i: slots_[i] is needed by somebody
   std::uint64_t freed_ = 0;
+  unsigned turns_;
+  unsigned next_ = 0;
+  bool keeps_;
 };
 static_assert(kMaxSlots == 64);
 

@@ -82,7 +82,7 @@ void Producer::Impl::Transmission::choose_chunks() noexcept {
 Result<void> Producer::Impl::Transmission::take_memory() {
   if (packed_ > 0) {
     const Bytes size = mode_ == Mode::streamed ? window_bytes_ : packed_;
-    GANTRY_ASSIGN(slot_->block, producer_.allocate(size, options_.deadline));
+    GANTRY_TRY(producer_.take_block(*slot_, size, options_.deadline));
   }
   if (!needs_table()) return {};
   GANTRY_ASSIGN(slot_->table,
@@ -222,30 +222,37 @@ Result<void> Producer::Impl::Transmission::copy_parts() {
     packed_at = round_up(packed_at, Pool::kLineAlignment);
     if (part.bytes.empty()) continue;
     const std::uint64_t started = read_ticks();
-    if (mode_ == Mode::whole)
-      GANTRY_TRY(copy(slot_->block.bytes().subspan(packed_at, part.bytes.size()), part.bytes));
-    else
-      GANTRY_TRY(copy_chunks(slot_->block.bytes().subspan(packed_at), part.bytes));
+    const ChunkPlan plan = plan_for(slot_->block.bytes().subspan(packed_at), part.bytes);
+    GANTRY_TRY(goes_by_two() ? copy_by_two(plan) : copy_chunks(plan));
     packed_at += part.bytes.size();
     producer_.counters_->copy(engine_, part.bytes.size(), read_ticks() - started);
   }
   return {};
 }
 
-// `to`: from the part's place to the end; of a streamed one the window.
-Result<void> Producer::Impl::Transmission::copy_chunks(ByteSpan to, ConstByteSpan from) {
-  for (Bytes done = 0; done < from.size();) {
-    const Bytes size = std::min(chunk_bytes_, from.size() - done);
-    Bytes at = done;
+// `to`: from the part's place to the end; of a streamed one the window. What goes whole is a single
+// chunk, unless two copy it.
+ChunkPlan Producer::Impl::Transmission::plan_for(ByteSpan to, ConstByteSpan from) const noexcept {
+  ChunkPlan plan{to, from, chunk_bytes_, window_bytes_, CacheUse::automatic};
+  if (mode_ == Mode::whole) plan.chunk = goes_by_two() ? kLargestChunk : from.size();
+  if (mode_ == Mode::streamed) plan.cache = CacheUse::reader_soon;
+  // A chunk for itself would always stay in the cache, where the next ones push it out again.
+  const bool lies_together = mode_ == Mode::whole || (mode_ == Mode::pipelined && !goes_by_two());
+  if (plan.chunk < from.size() && lies_together)
+    plan.cache = producer_.cache_use_of(lane_, from.size());
+  return plan;
+}
+
+Result<void> Producer::Impl::Transmission::copy_chunks(const ChunkPlan& plan) {
+  for (std::uint64_t chunk = 0; chunk < plan.count(); ++chunk) {
     if (mode_ == Mode::streamed) {
-      GANTRY_TRY(await_window(done / chunk_bytes_));
+      GANTRY_TRY(await_window(chunk));
       if (unwanted_) return {};
-      at = done % window_bytes_;
     }
-    GANTRY_TRY(copy(to.subspan(at, size), from.subspan(done, size)));
+    const Move move = plan.move_of(chunk);
+    GANTRY_TRY(copy(move));
     GANTRY_STEP(chunk_copied);
-    landed(size);
-    done += size;
+    if (mode_ != Mode::whole) landed(move.bytes);
   }
   return {};
 }
@@ -267,17 +274,15 @@ Result<void> Producer::Impl::Transmission::await_window(std::uint64_t chunk) {
   return passed ? Result<void>() : producer_.check_readers();
 }
 
-Result<void> Producer::Impl::Transmission::copy(ByteSpan to, ConstByteSpan from) {
+Result<void> Producer::Impl::Transmission::copy(Move move) {
   Completion completion;
-  Move move = Move::copy(to, from);
-  if (mode_ == Mode::streamed) move.cache = CacheUse::reader_soon;
   move.completion = &completion;
   GANTRY_ASSIGN(const Ticket ticket, lane_.submit(move, Use::synchronous));
   if (lane_.wait(ticket) != Outcome::done)
-    return tl::unexpected(producer_.copy_error(completion, from.size()));
+    return tl::unexpected(producer_.copy_error(completion, move.bytes));
   engine_ = completion.engine;
-  last_copy_ = {to.data(), from.data(),       from.size(),     total_,
-                mode_,     completion.engine, completion.cache};
+  last_copy_ = {move.destination,  move.source,     move.bytes, total_, mode_,
+                completion.engine, completion.cache};
   if (completion.helper_cpu_ns != 0) producer_.metrics_.meter()->cpu(completion.helper_cpu_ns);
   return {};
 }

@@ -1,6 +1,8 @@
 #pragma once  // channel/transmission.hpp: one message's way from its parts into the readers' rings.
 
+#include "channel/mode_choice.hpp"
 #include "channel/producer.hpp"
+#include "channel/second_copier.hpp"
 
 namespace gantry {
 
@@ -41,8 +43,17 @@ class Producer::Impl::Transmission {
   [[nodiscard]] Result<void> copy_then_publish();
   [[nodiscard]] Result<void> publish_then_copy();
   [[nodiscard]] Result<void> copy_parts();
-  [[nodiscard]] Result<void> copy_chunks(ByteSpan to, ConstByteSpan from);
-  [[nodiscard]] Result<void> copy(ByteSpan to, ConstByteSpan from);
+  [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
+  [[nodiscard]] bool goes_by_two() const noexcept {
+    return producer_.second_ && lane_is_callers() && is_for_two(packed_);
+  }
+  [[nodiscard]] bool lane_is_callers() const noexcept { return &lane_ == producer_.lane_.get(); }
+  [[nodiscard]] Result<void> copy_chunks(const ChunkPlan& plan);
+  [[nodiscard]] Result<void> copy_by_two(const ChunkPlan& plan);
+  [[nodiscard]] Result<void> take_turns(SharedCopy& copy);
+  [[nodiscard]] Result<void> await_second(SharedCopy& copy);
+  void tell(const SharedCopy& copy, std::uint64_t& told);
+  [[nodiscard]] Result<void> copy(Move move);
   [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
   void publish();
   void landed(Bytes bytes);

@@ -208,6 +208,11 @@ Block Block::share() const noexcept {
   extent->handles.fetch_add(1, std::memory_order_relaxed);
   return Block(*extent);
 }
+bool Block::is_shared() const noexcept {
+  const Extent* const extent = PoolState::extent_of(*this);
+  // [H] acquire: what the others did before they dropped theirs is over.
+  return extent != nullptr && extent->handles.load(std::memory_order_acquire) != 1;
+}
 std::byte* Block::detach() noexcept {
   Extent* const extent = PoolState::extent_of(*this);
   if (extent == nullptr) return nullptr;
