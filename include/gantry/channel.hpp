@@ -142,8 +142,8 @@ struct ChannelOptions {
   /// where that one is bound to a single CPU.
   std::vector<int> progress_cpus{};
   /// Producer only: threads that copy a payload of 4 MiB or more in send(), the caller among them:
-  /// 1 or 2. 0: 2 where the calling thread may use three CPUs, or progress_cpus names some, on which
-  /// the second is then to run.
+  /// 1 or 2. 0: 2 where the calling thread may use three CPUs, or progress_cpus names some, on
+  /// which the second is then to run.
   unsigned copy_threads = 0;
   /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
   /// a consumer that died had not taken waits for its successor; with more, unless it was the last.

@@ -70,10 +70,12 @@ TEST_F(HostileClient, WhoDoesNotIntroduceItselfIsHungUpOn) {
 // An introduction whose line is none, or leads to another process.
 TEST_F(HostileClient, LinesThatLeadNowhereAreNotFollowed) {
   Server server = open();
-  Producer other = *Producer::open("other", channel_, std::make_shared<test::PlainEngine>());
   const Fd event = *make_event();
   const Fd file(::open("/dev/zero", O_RDWR | O_CLOEXEC));
-  const Fd stream(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Fd stream(ends[0]);
+  const Fd other_end(ends[1]);
   const Fd nobody(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   for (const int line : {-1, event.get(), file.get(), stream.get(), nobody.get()}) {
     auto caller = call();

@@ -83,8 +83,7 @@ void Doorman::wake_up() {
     called.swap(called_);
   }
   for (Fd& socket : called)
-    if (auto greeted = greet(std::move(socket)); !greeted)
-      household_.call_failed(std::move(greeted).error());
+    if (auto greeted = greet(std::move(socket)); !greeted) household_.call_failed(greeted.error());
 }
 
 // Whoever is at the other end is held to the same rules as whoever comes, and hears our token only
@@ -154,7 +153,7 @@ void Doorman::hear(std::size_t index) {
     auto said = received ? expect(std::move(*received), PacketKind::hello, 0) : std::move(received);
     household_.call_failed(
         said ? Error{Code::permission_denied, "the inbox does not know the token", ""}
-             : std::move(said).error());
+             : said.error());
   }
   if (!stays) callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(index));
 }
@@ -165,7 +164,7 @@ bool Doorman::answer(Caller& caller, Received& received) {
   const bool welcomed = caller.ring.data() != nullptr;
   if (packet.kind == PacketKind::join && welcomed) {
     auto in = let_in(caller, received);
-    if (!in && caller.is_called) household_.call_failed(std::move(in).error());
+    if (!in && caller.is_called) household_.call_failed(in.error());
     caller.is_called = false;
     return false;
   }

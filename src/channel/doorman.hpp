@@ -32,7 +32,7 @@ class Household {
   /// The process of one that had hung up has died.
   virtual void departed_died() = 0;
   /// Who was called did not join.
-  virtual void call_failed(Error why) { static_cast<void>(why); }
+  virtual void call_failed(const Error& why) { static_cast<void>(why); }
   /// Answers `gantry ls`: see encode_status().
   [[nodiscard]] virtual std::vector<std::byte> status() const = 0;
 };

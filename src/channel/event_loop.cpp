@@ -95,7 +95,7 @@ Result<void> EventLoop::Impl::wait() {
   std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
   if (count < 0 && errno != EINTR) return fail_errno("epoll_wait");
-  for (int i = 0; i < count; ++i) {
+  for (std::size_t i = 0; static_cast<int>(i) < count; ++i) {
     if (events[i].data.fd == wake_.get()) {
       drain(wake_.get());
       continue;

@@ -145,7 +145,7 @@ bool Inbox::Impl::glance() {
   std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
   const int count = ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
   bool woken = false;
-  for (int i = 0; i < count; ++i) {
+  for (std::size_t i = 0; static_cast<int>(i) < count; ++i) {
     if (events[i].data.u64 == kNews) {
       woken = take_newcomers() || woken;
       continue;

@@ -71,7 +71,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
-  void call_failed(Error why) override;
+  void call_failed(const Error& why) override;
   std::vector<std::byte> status() const override;
   [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
 

@@ -90,10 +90,10 @@ bool Producer::Impl::is_alone() const {
   return readers_->lost().has_value() || call_error_.has_value();
 }
 
-void Producer::Impl::call_failed(Error why) {
+void Producer::Impl::call_failed(const Error& why) {
   const Lock held = lock();
   calling_ = false;
-  call_error_ = std::move(why);
+  call_error_ = why;
   readers_changed();
 }
 
