@@ -218,6 +218,27 @@ TEST_F(Channel, AConsumerThatLeavesIsToldToTheProducer) {
   EXPECT_EQ(out.close(soon()).error().code, Code::peer_gone);
 }
 
+// Who takes the last small message may be busy for long, and never come back.
+TEST_F(Channel, CloseReturnsWhenTheLastIsTakenNotWhenItsReaderComesBack) {
+  options_.spin = {};
+  Producer out = producer();
+  Consumer in = consumer();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(out.send(pattern(10, 1), soon()));
+  std::thread closing([&] {
+    const auto closed = out.close();
+    EXPECT_TRUE(closed) << closed.error().message;
+  });
+  while (!in.explain().ended) std::this_thread::yield();
+  // Some work, so that it is likely to be in its last sleep.
+  for (int i = 0; i < 5000; ++i) static_cast<void>(in.explain());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(in.receive(soon()));
+  const Deadline hung = soon();
+  while (in.explain().producer_sleeps && !hung.passed()) std::this_thread::yield();
+  EXPECT_FALSE(hung.passed());
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  closing.join();
+}
+
 TEST_F(Channel, CloseWaitsForTheReceiverAndSaysWhatWasLeft) {
   Producer out = producer();
   ASSERT_TRUE(out.send(pattern(100, 1), soon()));

@@ -227,8 +227,8 @@ Result<Message> Consumer::Impl::copy_small() {
       tl::in_place, ConstByteSpan(record.body).first(arrival.header.count), arrival.info());
   reader_->take();
   GANTRY_STEP(small_taken);
-  // A full ring: its writer may sleep, and we may never come back.
-  if (reader_->unreported() >= report_after_ || reader_->is_published(credits_ - 1))
+  // A full ring, or the stream's end: its writer may sleep, and we may never come back.
+  if (reader_->unreported() >= report_after_ || reader_->is_published(credits_ - 1) || is_ending())
     report_taken();
   else
     reader_->mark(own().taken);

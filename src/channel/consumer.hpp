@@ -101,6 +101,10 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] ConsumerPage& own() noexcept {
     return *reinterpret_cast<ConsumerPage*>(memory_.data());
   }
+  /// There will be no more than there is. Relaxed: Producer::close() looks again.
+  [[nodiscard]] bool is_ending() const noexcept {
+    return ring_page().end.load(std::memory_order_relaxed) != 0;
+  }
   [[nodiscard]] bool at_end() const noexcept;
   /// A message that is all there, or any that is visible.
   enum class Wanted { whole, early };

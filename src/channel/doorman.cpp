@@ -22,7 +22,8 @@ constexpr std::size_t kMaxCallers = 16;
 constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kClosedTime{100};
 // Places of the poll set before the callers'.
-constexpr std::size_t kWake = 0, kListener = 1, kCallers = 2;  // then the consumers', in pairs
+constexpr std::size_t kWake = 0, kListener = 1, kBell = 2,
+                      kCallers = 3;  // then the consumers', in pairs
 
 // The consumer's page, event and metrics, each checked before it is believed.
 Result<std::unique_ptr<Attached>> examine(Received& received) {
@@ -61,7 +62,7 @@ void Doorman::stop() {
     new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
     return;
   }
-  stop_asked_.store(true, std::memory_order_release);  // [S]
+  stopping_.store(true, std::memory_order_relaxed);  // the bell orders
   ring(wake_.get());
   thread_.join();
 }
@@ -74,9 +75,7 @@ void Doorman::call(Fd socket) {
   ring(wake_.get());
 }
 
-void Doorman::wake_up() {
-  drain(wake_.get());
-  if (stop_asked_.load(std::memory_order_acquire)) stopping_ = true;  // [S]
+void Doorman::greet_called() {
   std::vector<Fd> called;
   {
     const std::lock_guard lock(called_mutex_);
@@ -96,23 +95,30 @@ Result<void> Doorman::greet(Fd socket) {
   return {};
 }
 
+void Doorman::look_again() noexcept {
+  if (maker_.is_this()) ring(wake_.get());
+}
+
 void Doorman::serve() {
-  while (!stopping_) {
+  while (!stopping_.load(std::memory_order_relaxed)) {
     wait_for_events();
+    if (events_[kWake].revents != 0) drain(wake_.get());
+    if (events_[kBell].revents != 0) household_.credits_came();
     watch_consumers();  // first: their places in events_ are behind the callers as they were
     // Callers from behind: hear() may drop one, accept_callers() adds.
     for (std::size_t i = callers_.size(); i-- > 0;)
       if (events_[kCallers + i].revents != 0) hear(i);
     if (events_[kListener].revents != 0) accept_callers();
     forget_late_callers();
-    if (events_[kWake].revents != 0) wake_up();
+    if (events_[kWake].revents != 0) greet_called();
   }
 }
 
 void Doorman::wait_for_events() {
   events_.assign(
       {{wake_.get(), POLLIN, 0},
-       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0}});
+       {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0},
+       {household_.bell(), POLLIN, 0}});
   for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
   for (const Watched& one : watched_) {
     events_.push_back({one.socket, POLLIN, 0});

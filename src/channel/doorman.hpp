@@ -33,6 +33,10 @@ class Household {
   virtual void departed_died() = 0;
   /// Who was called did not join.
   virtual void call_failed(const Error& why) { static_cast<void>(why); }
+  /// What to watch for credits that nobody else waits for; -1: nothing. See credits_came().
+  [[nodiscard]] virtual int bell() const = 0;
+  /// It is readable.
+  virtual void credits_came() = 0;
   /// Answers `gantry ls`: see encode_status().
   [[nodiscard]] virtual std::vector<std::byte> status() const = 0;
 };
@@ -49,7 +53,8 @@ class Doorman {
   Doorman& operator=(const Doorman&) = delete;
 
   [[nodiscard]] Result<void> start();
-  void stop();  ///< Ends the thread; nobody is let in any more.
+  void stop();                 ///< Ends the thread; nobody is let in any more.
+  void look_again() noexcept;  ///< At bell(). Any thread.
   /// Says hello{deliver} to whoever is at the other end and serves it as if it had come. Any
   /// thread.
   void call(Fd socket);
@@ -70,7 +75,7 @@ class Doorman {
 
   void serve();
   void wait_for_events();
-  void wake_up();
+  void greet_called();
   [[nodiscard]] Result<void> greet(Fd socket);
   void accept_callers();
   void hear(std::size_t index);
@@ -85,9 +90,8 @@ class Doorman {
   Household& household_;
   int listener_;
   Access access_;
-  Fd wake_;  // rung to end the thread, and when somebody is to be called
-  std::atomic<bool> stop_asked_{false};  // [S]
-  bool stopping_ = false;
+  Fd wake_;  // rung to end the thread, to have it look again, and when somebody is to be called
+  std::atomic<bool> stopping_{false};
   std::mutex called_mutex_;
   std::vector<Fd> called_;  // under called_mutex_: not yet greeted
   std::vector<Caller> callers_;

@@ -8,9 +8,9 @@ namespace gantry {
 
 // docs/results/ipc.md has the sizes that were tried.
 inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // automatic
-inline constexpr Bytes kChunkedFrom = Bytes{16} << 10;  // smaller go whole, whatever was asked for
+inline constexpr Bytes kChunkedFrom = Bytes{32} << 10;  // smaller go whole, whatever was asked for
 
-inline constexpr Bytes kSmallestChunk = Bytes{8} << 10;
+inline constexpr Bytes kSmallestChunk = Bytes{16} << 10;
 inline constexpr Bytes kLargestChunk = Bytes{256} << 10;
 inline constexpr Bytes kChunksAMessage = 16;  // for the sizes between
 

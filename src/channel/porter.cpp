@@ -196,7 +196,9 @@ ChannelStatus Porter::describe() {
     sender.pid = one.identity.pid;
     sender.uid = one.identity.uid;
     sender.joined = std::chrono::nanoseconds(now - one.joined_ns);
-    sender.idle = report.messages == 0 ? sender.joined : std::chrono::nanoseconds(report.idle_ns);
+    sender.idle = sender.joined;  // which is as far back as it can have been, whatever a tick is
+    if (report.messages != 0)
+      sender.idle = std::min(sender.idle, std::chrono::nanoseconds(report.idle_ns));
     sender.messages = report.messages;
     sender.bytes = report.bytes;
   }

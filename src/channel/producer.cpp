@@ -12,6 +12,8 @@
 namespace gantry {
 namespace {
 
+constexpr std::chrono::nanoseconds kStoreTime = std::chrono::milliseconds(10);
+
 Result<Pool> own_pool(std::string_view name, PoolOptions options) {
   options.name = fmt::format("channel '{}'", name);
   return Pool::create(options);
@@ -131,7 +133,12 @@ Result<void> Producer::Impl::close(Deadline deadline) {
     ended_ = true;
     readers_->end_stream();
   }
-  auto waited = wait_until(held, deadline, [this] { return readers_->all_taken(); });
+  const auto is_taken = [this] { return readers_->all_taken(); };
+  // A reader that takes small messages says so without a look at who sleeps, until it sees the end;
+  // one that has just not seen it is seen the second time, its store being on its way.
+  auto waited = wait_until(held, Deadline::after(std::min(deadline.left(), kStoreTime)), is_taken);
+  if (!waited && waited.error().code == Code::timed_out)
+    waited = wait_until(held, deadline, is_taken);
   GANTRY_STEP(stream_taken);
   if (!waited && waited.error().code == Code::timed_out)
     waited.error().message += fmt::format(": {} messages were not received", readers_->untaken());
@@ -188,6 +195,37 @@ void Producer::Impl::departed_died() {
   const Lock held = lock();
   readers_->forget_departed();
   ring(event_.get());  // whoever waits for memory
+}
+
+// ---- what was passed on --------------------------------------------------------------------
+
+// Under the lock, when the caller goes its way: is there anything that it would have to look after?
+void Producer::Impl::heed_forwards() {
+  if (caller_waits_ || !readers_->slots().holds_forwards()) return;
+  if (!doorman_heeds_) page().producer_sleeps.announce();
+  doorman_heeds_ = true;
+  readers_->refresh();  // what came before the announcement
+  doorman_->look_again();
+}
+
+// Under the lock.
+void Producer::Impl::stop_heeding() noexcept {
+  if (doorman_heeds_) page().producer_sleeps.withdraw();
+  doorman_heeds_ = false;
+}
+
+int Producer::Impl::bell() const {
+  const Lock held = lock();
+  return doorman_heeds_ ? event_.get() : -1;
+}
+
+void Producer::Impl::credits_came() {
+  const Lock held = lock();
+  if (!doorman_heeds_) return;  // a caller waits by now: the ring is its
+  drain(event_.get());
+  stop_heeding();
+  readers_->refresh();
+  heed_forwards();
 }
 
 // ---- what may go wrong ---------------------------------------------------------------------

@@ -72,6 +72,8 @@ class Producer::Impl final : public detail::Keeper,
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
   void call_failed(const Error& why) override;
+  int bell() const override;
+  void credits_came() override;
   std::vector<std::byte> status() const override;
   [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
 
@@ -112,6 +114,10 @@ class Producer::Impl final : public detail::Keeper,
   template <class Ready>
   [[nodiscard]] Result<void> wait_until(Lock& lock, Deadline deadline, Ready ready,
                                         Lost lost = Lost::is_an_error);
+  template <class Ready>
+  [[nodiscard]] Result<void> sleep_until(Lock& lock, Deadline deadline, Ready ready, Lost lost);
+  void heed_forwards();
+  void stop_heeding() noexcept;
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes,
                                         Deadline deadline);
   [[nodiscard]] Result<void> announced(std::uint32_t slab);
@@ -137,6 +143,10 @@ class Producer::Impl final : public detail::Keeper,
   MetricsPage* counters_ = nullptr;  // that of metrics_; by whoever sends
   Region memory_;                    // the producer page
   Fd event_;  // rung when this end sleeps and a credit comes back, or the readers change
+  // Under the lock. What was passed on must go back to its own sender as soon as the readers have
+  // released it, even if nobody calls us: then the doorman watches event_ instead of the caller.
+  bool caller_waits_ = false;
+  bool doorman_heeds_ = false;  // and the intent to sleep is announced for it
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;

@@ -46,7 +46,7 @@ void SecondCopier::start() noexcept {
 }
 
 void SecondCopier::invite(SharedCopy& copy) noexcept {
-  if (state_.load(std::memory_order_relaxed) != idle) return;
+  if (state_.load(std::memory_order_acquire) != idle) return;  // I1 [V]
   if (!tried_) start();
   copy_ = &copy;
   state_.store(invited, std::memory_order_seq_cst);                 // I1 [V], I2 [S]
@@ -55,7 +55,7 @@ void SecondCopier::invite(SharedCopy& copy) noexcept {
 
 void SecondCopier::withdraw() noexcept {
   std::uint32_t expected = invited;
-  if (state_.compare_exchange_strong(expected, idle, std::memory_order_relaxed)) return;
+  if (state_.compare_exchange_strong(expected, idle, std::memory_order_acquire)) return;  // I1 [V]
   if (expected == idle) return;
   copy_->chunks.stop();
   const auto is_gone = [this] {

@@ -161,9 +161,55 @@ TEST_F(Forwarding, ItIsItsSendersAgainOnlyWhenTheLastReaderIsDone) {
   EXPECT_EQ(out_.send(pattern(1000, 9), Deadline::now()).error().code, Code::timed_out);
   EXPECT_TRUE(same(message->bytes(), pattern(100'000, 1)));
   message->release();
-  ASSERT_TRUE(onward_.send(pattern(10, 1), soon()));
-  ASSERT_TRUE(onward_.send(pattern(1000, 1), soon()));  // looks at what was given back
-  EXPECT_TRUE(out_.send(pattern(1000, 9), soon()));
+  EXPECT_TRUE(out_.send(pattern(1000, 9), soon())) << "and nobody called the forwarder";
+}
+
+// The relay sleeps in receive(), upstream has one credit: only its release downstream frees it.
+TEST_F(Forwarding, ARelayThatOnlyWaitsHoldsNobodyUp) {
+  options_.slots = 1;
+  Producer up = *make_producer("up", options_);
+  Consumer relay_in = *Consumer::open("up", options_, soon());
+  constexpr int kMessages = 200;
+  std::thread relay([&] {
+    for (int i = 0; i < kMessages; ++i) {
+      Draft draft;
+      auto message = relay_in.receive(soon());
+      ASSERT_TRUE(message) << i << ": " << message.error().message;
+      draft.forward(std::move(*message));
+      ASSERT_TRUE(onward_.send(std::move(draft), {.deadline = soon()}));
+    }
+  });
+  std::thread reader([&] {
+    for (int i = 0; i < kMessages; ++i) {
+      const auto message = last_.receive(soon());
+      ASSERT_TRUE(message) << message.error().message;
+      EXPECT_TRUE(same(message->bytes(), pattern(1000, static_cast<std::uint64_t>(i))));
+    }
+  });
+  for (int i = 0; i < kMessages; ++i) {
+    const auto sent = up.send(pattern(1000, static_cast<std::uint64_t>(i)), soon());
+    ASSERT_TRUE(sent) << i << ": " << sent.error().message;
+  }
+  relay.join();
+  reader.join();
+}
+
+// The forwarder's own waits and the doorman's watch take turns at one bell.
+TEST_F(Forwarding, ItsOwnWaitsFindTheirCreditsBesides) {
+  options_.slots = 2;
+  Producer narrow = *make_producer("narrow", options_);
+  Consumer reader = *Consumer::open("narrow", options_, soon());
+  std::thread reading([&] {
+    for (int i = 0; i < 400; ++i) ASSERT_TRUE(reader.receive(soon()));
+  });
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(out_.send(pattern(1000, 1), soon())) << i;
+    Draft draft;
+    draft.forward(*in_.receive(soon()));
+    ASSERT_TRUE(narrow.send(std::move(draft), {.deadline = soon()})) << i;
+    ASSERT_TRUE(narrow.send(pattern(1000, 2), soon())) << i;
+  }
+  reading.join();
 }
 
 TEST_F(Forwarding, SmallAndStreamedMessagesAreCopied) {

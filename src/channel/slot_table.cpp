@@ -66,6 +66,12 @@ std::uint64_t SlotTable::needed_by(std::uint64_t readers) const noexcept {
   return found;
 }
 
+bool SlotTable::holds_forwards() const noexcept {
+  bool any = false;
+  for_each_bit(used_, [&](std::size_t index) { any |= !slots_[index].forwarded.empty(); });
+  return any;
+}
+
 bool SlotTable::drop_spares() noexcept {
   bool any = false;
   for (std::size_t index = 0; index < slots_.size(); ++index) {

@@ -62,6 +62,8 @@ class SlotTable {
   [[nodiscard]] std::uint64_t needed_by(std::uint64_t readers) const noexcept;
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
   [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots, ever.
+  /// Somebody needs a message that was passed on.
+  [[nodiscard]] bool holds_forwards() const noexcept;
   /// True: there were any.
   bool drop_spares() noexcept;
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;

@@ -85,6 +85,7 @@ inline ChannelOptions options_in(const ScratchDirectory& directory) {
   options.directory = directory.path();
   options.pool.slab_bytes = kMiB;
   options.spin = std::chrono::microseconds(20);
+  options.copy_threads = 2;  // on any machine
   return options;
 }
 

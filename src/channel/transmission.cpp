@@ -207,7 +207,9 @@ void Producer::Impl::Transmission::abort() noexcept {
 void Producer::Impl::Transmission::finish() {
   const Lock held = producer_.lock();
   if (last_copy_.payload != 0) producer_.last_copy_ = last_copy_;
+  const bool passed_on = !slot_->forwarded.empty();
   producer_.readers_->release(*slot_);
+  if (passed_on) producer_.heed_forwards();
 }
 
 // ---- copying -------------------------------------------------------------------------------

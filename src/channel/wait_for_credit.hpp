@@ -8,6 +8,21 @@ namespace gantry {
 // `ready` true wins over readers that left: what they had already given back is good.
 template <class Ready>
 Result<void> Producer::Impl::wait_until(Lock& lock, Deadline deadline, Ready ready, Lost lost) {
+  readers_->refresh();
+  if (ready()) return {};
+  const std::uint64_t started = read_ticks();
+  stop_heeding();
+  caller_waits_ = true;
+  auto waited = sleep_until(lock, deadline, ready, lost);
+  caller_waits_ = false;
+  heed_forwards();
+  if (waited) metrics_.meter()->waited(read_ticks() - started);
+  return waited;
+}
+
+// The same, when it is not yet so.
+template <class Ready>
+Result<void> Producer::Impl::sleep_until(Lock& lock, Deadline deadline, Ready ready, Lost lost) {
   const auto is_over = [&] {
     readers_->refresh();
     return ready();
@@ -17,8 +32,6 @@ Result<void> Producer::Impl::wait_until(Lock& lock, Deadline deadline, Ready rea
     const Lock held = this->lock();
     return is_over() || (lost == Lost::is_an_error && readers_->lost()) || is_stopping();
   };
-  if (is_over()) return {};
-  const std::uint64_t started = read_ticks();
   SleepIntent* const intents[] = {&page().producer_sleeps};
   for (;;) {
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
@@ -28,7 +41,7 @@ Result<void> Producer::Impl::wait_until(Lock& lock, Deadline deadline, Ready rea
     const Woken woken = wait_once(point, options_.spin, deadline, has_news);
     if (woken == Woken::look) drain(event_.get());
     lock.lock();
-    if (is_over()) break;
+    if (is_over()) return {};
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));
     if (woken != Woken::timed_out) continue;
@@ -38,8 +51,6 @@ Result<void> Producer::Impl::wait_until(Lock& lock, Deadline deadline, Ready rea
                     ? fmt::format("channel '{}': the consumer gave no slot back in time", name_)
                     : fmt::format("channel '{}': no consumer joined in time", name_));
   }
-  metrics_.meter()->waited(read_ticks() - started);
-  return {};
 }
 
 }  // namespace gantry
