@@ -186,6 +186,20 @@ TEST_F(HostileCaller, AFloodOfNothingKeepsNobodyBeyondTheDeadline) {
   flood.join();
 }
 
+// An honest producer turns away itself; this one does not look at the inbox's token.
+TEST_F(HostileCaller, WithoutTheTokenItDoesNotGetIn) {
+  options_.channel.access.token = "sesame";
+  inbox_.reset();
+  inbox_.emplace(*Inbox::open("in", options_));
+  const Fd socket = call();
+  RawProducer::say(socket, PacketKind::hello);
+  const auto answer = receive_wire(socket.get(), soon());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->packet.kind, PacketKind::refused);
+  EXPECT_EQ(answer->packet.reason, static_cast<std::uint32_t>(Code::permission_denied));
+  EXPECT_TRUE(hung_up(socket));
+}
+
 // It sends a line though nobody asked for one: a descriptor, and no more.
 TEST_F(HostileCaller, LinesThatNobodyAskedForCostADescriptor) {
   const Fd socket = join();

@@ -89,6 +89,7 @@ TEST_F(ManyToOne, TheyTakeTurns) {
   Inbox inbox = open();
   auto many = *connect();
   auto one = *connect();
+  while (inbox.senders().size() < 2) ASSERT_EQ(code_now(inbox), Code::timed_out);
   for (int i = 0; i < 8; ++i)
     ASSERT_TRUE(many.send(pattern(10, 1), {.deadline = soon(), .user = 1}));
   ASSERT_TRUE(one.send(pattern(10, 2), {.deadline = soon(), .user = 2}));

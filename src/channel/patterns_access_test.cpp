@@ -61,24 +61,25 @@ class OtherUsersCome : public testing::Test {
     const int status = child.wait();
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
+  // The others wait for the names: none is forked beside threads of ours.
   void expect_refused() {
-    const Inbox inbox = open_inbox();
-    const Server server = open_server();
     Child sender = as_other(&send_one);
     Child asker = as_other(&ask_once);
+    const Inbox inbox = open_inbox();
+    const Server server = open_server();
     EXPECT_EQ(status_of(sender), static_cast<int>(Code::permission_denied));
     EXPECT_EQ(status_of(asker), static_cast<int>(Code::permission_denied));
   }
   void expect_served() {
-    Inbox inbox = open_inbox();
     Child sender = as_other(&send_one);
+    Child asker = as_other(&ask_once);
+    Inbox inbox = open_inbox();
     const auto got = inbox.receive(soon());
     ASSERT_TRUE(got) << got.error().message;
     EXPECT_EQ(got->sender.uid, kOther);
     EXPECT_TRUE(same(got->message.bytes(), pattern(100'000, 1)));
     EXPECT_EQ(status_of(sender), kServed);
     Server server = open_server();
-    Child asker = as_other(&ask_once);
     auto request = server.next(soon());
     ASSERT_TRUE(request) << request.error().message;
     EXPECT_EQ(request->sender().uid, kOther);
