@@ -129,12 +129,16 @@ TEST_F(CallProcesses, AClientThatDiedEarlyLeavesNothing) {
       Child::hold();
     });
     child.await_report();
+    while (list_channels(directory_.path())->at(0).senders.empty()) ::sched_yield();
     child.end(SIGKILL);
     do {
       EXPECT_EQ(server->next(Deadline::now()).error().code, Code::timed_out);
     } while (server->report().clients != 0 ||
              !list_channels(directory_.path())->at(0).senders.empty());
   }
+  // The porter hangs up on who only looked (the list) after it has answered.
+  for (const Deadline late = soon(); test::open_descriptors() != before && !late.passed();)
+    ::sched_yield();
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
