@@ -302,8 +302,9 @@ class Incoming {
 class Consumer {
  public:
   /// Joins the channel, waiting for its producer to appear until `deadline`. Errors: `timed_out`,
-  /// `already_exists` when it has all the consumers it takes, `permission_denied`,
-  /// `peer_misbehaved`.
+  /// `already_exists` when it has all the consumers it takes, `busy` when former consumers of this
+  /// process have too much of it in hand, `permission_denied`, `peer_misbehaved`, `peer_gone` when
+  /// producers end as soon as they are found.
   [[nodiscard]] static Result<Consumer> open(std::string_view name, const ChannelOptions& options,
                                              Deadline deadline = Deadline::never());
   Consumer(Consumer&&) noexcept;

@@ -197,6 +197,10 @@ bool Doorman::answer(Caller& caller, Received& received) {
     refuse(caller.socket.get(), Code::already_exists);
     return false;
   }
+  if (household_.holds_too_much(caller.identity.pid)) {
+    refuse(caller.socket.get(), Code::busy);
+    return false;
+  }
   return welcome(caller).has_value();
 }
 

@@ -24,6 +24,8 @@ class Household {
   /// Descriptors a joining consumer gets beside its ring: producer page, event, metrics.
   [[nodiscard]] virtual std::array<int, 3> welcome_descriptors() const = 0;
   [[nodiscard]] virtual bool has_place() const = 0;
+  /// Former consumers of that process have more in hand than is let pass.
+  [[nodiscard]] virtual bool holds_too_much(pid_t pid) const = 0;
   /// Takes the consumer in, telling it all slabs and then `ready`; the answer is its number. After
   /// an error it is not in.
   [[nodiscard]] virtual Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) = 0;

@@ -168,6 +168,12 @@ bool Producer::Impl::has_place() const {
   return readers_->has_place();
 }
 
+bool Producer::Impl::holds_too_much(pid_t pid) const {
+  const Lock held = lock();
+  readers_->forget_departed();
+  return readers_->departed_of(pid) >= Readership::kMostDeparted;
+}
+
 Result<unsigned> Producer::Impl::admit(std::unique_ptr<Attached> consumer, Region ring_memory) {
   const Lock held = lock();
   GANTRY_ASSIGN(const unsigned index, readers_->admit(std::move(consumer), std::move(ring_memory)));

@@ -68,6 +68,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<Region> make_ring() const override { return Reader::make_page(options_.slots); }
   std::array<int, 3> welcome_descriptors() const override;
   bool has_place() const override;
+  bool holds_too_much(pid_t pid) const override;
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;

@@ -55,8 +55,11 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(code, "the channel has all the consumers that it takes",
                   "raise ChannelOptions::consumers of its producer");
     if (code == Code::busy)
-      return fail(code, "the inbox has all the producers that it takes",
-                  "raise InboxOptions::producers, or ServerOptions::clients");
+      return kind == PacketKind::hello  // an inbox was to say it, to its producer
+                 ? fail(code, "the inbox has all the producers that it takes",
+                        "raise InboxOptions::producers, or ServerOptions::clients")
+                 : fail(code, "this process left the channel too often with messages in hand",
+                        "release the messages of its former consumers first");
     if (code == Code::invalid_argument)
       return fail(code, "the name is of the other kind",
                   "consumers join the channel of a producer, producers connect to an inbox");

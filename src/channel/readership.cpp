@@ -143,6 +143,12 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
   departed_.push_back(std::move(departed));
 }
 
+unsigned Readership::departed_of(pid_t pid) const noexcept {
+  return static_cast<unsigned>(
+      std::count_if(departed_.begin(), departed_.end(),
+                    [pid](const Departed& one) { return one.reader->attached().pid == pid; }));
+}
+
 void Readership::forget_departed() noexcept {
   std::erase_if(departed_, [this](Departed& one) {
     const Attached& attached = one.reader->attached();

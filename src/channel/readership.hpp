@@ -47,6 +47,10 @@ class Readership {
   /// It hung up, or its process died. What it had not taken waits for the next one if it was the
   /// last.
   void left(unsigned index, bool died);
+  /// A process that joins, leaves with messages in hand, and joins again, would have all memory in
+  /// the end: so many times, and it is let in no more until it released some.
+  static constexpr unsigned kMostDeparted = 16;
+  [[nodiscard]] unsigned departed_of(pid_t pid) const noexcept;
   /// The process of one that hung up earlier died.
   void forget_departed() noexcept;
 
