@@ -20,7 +20,8 @@ struct Departure {
 };
 
 struct InboxOptions {
-  /// As of a consumer: directory, spin, interrupt and metrics descriptors, when_slow, depth.
+  /// As of a consumer: directory, spin, interrupt and metrics descriptors, when_slow, depth; and
+  /// access, with the mode of its socket.
   ChannelOptions channel{};
   /// How many may be there at a time. Each costs about ten descriptors here and the memory of what
   /// it sends there.
