@@ -147,8 +147,8 @@ struct ChannelOptions {
   /// where that one is bound to a single CPU.
   std::vector<int> progress_cpus{};
   /// Producer only: threads that copy a payload of 4 MiB or more in send(), the caller among them:
-  /// 1 or 2. 0: 2 where the calling thread may use three CPUs, or progress_cpus names some, on which
-  /// the second is then to run.
+  /// 1 or 2. 0: 2 where the calling thread may use three CPUs, or progress_cpus names some, on
+  /// which the second is then to run.
   unsigned copy_threads = 0;
   /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
   /// a consumer that died had not taken waits for its successor; with more, unless it was the last.
@@ -186,6 +186,15 @@ class Producer {
   /// `already_exists` when a live producer has the name, `invalid_argument` for names and options.
   [[nodiscard]] static Result<Producer> open(std::string_view name, const ChannelOptions& options,
                                              std::shared_ptr<Engine> engine);
+  /// Comes to an inbox (gantry/inbox.hpp), waiting for it to appear until `deadline`: the name is
+  /// the inbox's, all else is as after open(). When the inbox is gone, sending says `peer_gone`;
+  /// wait_for_consumer() looks for its successor, which then gets what the old one had not taken.
+  /// Errors: `timed_out`, `busy` when it has all the producers it takes, `permission_denied`,
+  /// `invalid_argument` when the name is a producer's. ChannelOptions::consumers is not asked for.
+  [[nodiscard]] static Result<Producer> connect(std::string_view name,
+                                                const ChannelOptions& options,
+                                                std::shared_ptr<Engine> engine,
+                                                Deadline deadline = Deadline::never());
   Producer(Producer&&) noexcept;
   Producer& operator=(Producer&&) noexcept;
   ~Producer();
@@ -219,6 +228,11 @@ class Producer {
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   /// Until the ticket ends; `timed_out` before, what went wrong after.
   [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline = Deadline::never());
+  /// For loops on poll() or epoll, after the first send_async(): readable when a ticket has ended
+  /// since note_woken(). All tickets that are waited for are to be asked for then. Errors:
+  /// `invalid_argument` before the first send_async().
+  [[nodiscard]] Result<int> sent_descriptor();
+  void note_woken() noexcept;
 
   /// Memory for a message of `size` bytes (at least 1). Waits for a credit; errors as send().
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());

@@ -2,7 +2,9 @@
               // stage.
 
 #include <gantry/channel.hpp>
+#include <gantry/inbox.hpp>
 #include <gantry/policy.hpp>
+#include <gantry/request.hpp>
 
 namespace gantry {
 
@@ -81,6 +83,14 @@ class Runtime {
   [[nodiscard]] Result<Producer> producer(std::string_view name, ChannelOptions options = {});
   [[nodiscard]] Result<Consumer> consumer(std::string_view name, ChannelOptions options = {},
                                           Deadline deadline = Deadline::never());
+  /// Many producers to one: who receives has the name, the others connect().
+  [[nodiscard]] Result<Inbox> inbox(std::string_view name, InboxOptions options = {});
+  [[nodiscard]] Result<Producer> connect(std::string_view inbox, ChannelOptions options = {},
+                                         Deadline deadline = Deadline::never());
+  /// Calls that are answered.
+  [[nodiscard]] Result<Server> server(std::string_view name, ServerOptions options = {});
+  [[nodiscard]] Result<Client> client(std::string_view server, ChannelOptions options = {},
+                                      Deadline deadline = Deadline::never());
 
   /// The engine of that name ("inline", "thread", "auto"). Errors: `not_found`, `unsupported`.
   [[nodiscard]] Result<std::shared_ptr<Engine>> engine(std::string_view name) const;

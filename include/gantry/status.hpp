@@ -60,6 +60,18 @@ struct DepartedStatus {
   std::chrono::nanoseconds age{};  ///< Of the oldest, since it was published.
 };
 
+/// One of the producers that came to an inbox.
+struct SenderStatus {
+  int pid = 0;  ///< 0: it lives in another PID namespace.
+  unsigned uid = 0;
+  ProcessState state = ProcessState::unknown;
+  std::chrono::nanoseconds joined{};  ///< Since it came.
+  std::chrono::nanoseconds
+      idle{};                  ///< Since its last message was received; if none, since it came.
+  std::uint64_t messages = 0;  ///< Received of it.
+  Bytes bytes = 0;             ///< Their payload.
+};
+
 /// How the newest payload went that an engine copied.
 struct PathStatus {
   Bytes bytes = 0;  ///< Of the payload. 0: none did yet; nothing else counts then.
@@ -80,6 +92,13 @@ struct ChannelStatus {
   bool answered = false;
   std::string silence;
   std::chrono::nanoseconds age{};  ///< Since it was opened.
+
+  /// The name is a receiver's, to whom any number of producers come (gantry/inbox.hpp; a server is
+  /// one, too): `consumers` has that one, producer_pid is 0, `senders` are the producers. Of what
+  /// is below, `producer` counts what was received of all of them, and the rest belongs to them.
+  bool is_inbox = false;
+  unsigned senders_limit = 0;
+  std::vector<SenderStatus> senders;  ///< At most 1024 are told of.
 
   Mode mode = Mode::automatic;
   bool ended = false;          ///< The producer has ended the stream.

@@ -95,7 +95,7 @@ Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Dead
 
 // Whether this end has what is wanted, in pending_. Errors: what ended it; `closed` among them.
 Result<bool> Consumer::Impl::look(Wanted wanted) {
-  for (;;) {
+  for (std::size_t given_up = 0; given_up <= kCells; ++given_up) {  // more than a ring: next time
     if (broken_) return tl::unexpected(*broken_);
     if (!pending_ && is_there()) GANTRY_TRY(take_next());
     if (!pending_) break;
@@ -185,7 +185,7 @@ Error Consumer::Impl::ending_error() {
     finished_ = true;
     return {Code::closed, fmt::format("channel '{}': the stream has ended", name_), ""};
   }
-  sweep_if_stale(options_.directory, name_);
+  if (!is_called_) sweep_if_stale(options_.directory, name_);
   return {Code::peer_gone,
           fmt::format("channel '{}': the producer (process {}) is gone before the stream's end",
                       name_, producer_pid_),

@@ -8,6 +8,7 @@
 #include "channel/arrival.hpp"
 #include "channel/held_slots.hpp"
 #include "channel/metrics_page.hpp"
+#include "channel/protocol.hpp"
 #include "channel/received_slabs.hpp"
 #include "channel/waiter.hpp"
 
@@ -39,6 +40,31 @@ class Consumer::Impl final : public detail::Keeper,
     return options;
   }
 
+  // ---- of one whose producer came to it: an inbox's. consumer_called.cpp
+
+  /// `name`: the inbox's. Joins by ask_to_join(), then hear() until it says true, then settle():
+  /// packet by packet, never waiting.
+  static Result<std::shared_ptr<Impl>> make_called(std::string_view name,
+                                                   const ChannelOptions& options);
+  Result<void> ask_to_join(int socket);
+  Result<bool> hear(int socket, Received& received);
+  /// `life`: see peer_pidfd(). After it the end is the receiving thread's.
+  Result<void> settle(Fd socket, const PeerIdentity& producer, Fd life);
+  /// The next message if it is there, whole. Errors as receive(); never `timed_out`.
+  [[nodiscard]] Result<std::optional<Message>> try_receive();
+  /// try_receive() may have something to say.
+  [[nodiscard]] bool has_something() const noexcept {
+    return is_over() || gone_ || has_news(Wanted::whole);
+  }
+  /// From here on the producer rings event_descriptor() when it has something; has_something()
+  /// must be asked once more.
+  void fall_asleep() noexcept { arm(); }
+  void wake_up() noexcept;  ///< The opposite; looks what happened to the producer.
+  /// The socket that the producer sent, if one has come. Once.
+  [[nodiscard]] Fd take_line();
+  /// Any thread.
+  [[nodiscard]] const MetricsPage& counters() const noexcept { return *counters_; }
+
   void give_back(std::uint64_t token) noexcept override;
   [[nodiscard]] std::optional<detail::Lying> where(std::uint64_t token,
                                                    ConstByteSpan bytes) const override;
@@ -59,10 +85,12 @@ class Consumer::Impl final : public detail::Keeper,
 
  private:
   Impl() = default;
+  static Result<std::shared_ptr<Impl>> prepare(std::string_view name,
+                                               const ChannelOptions& options);
   Result<void> join(Fd socket, Deadline deadline);
+  Result<void> accept_welcome(int socket, Received& received);
   Result<void> make_own_page();
   Result<void> check_pages() const;
-  Result<void> await_ready(int socket, Deadline deadline);
 
   [[nodiscard]] const ProducerPage& page() const noexcept {
     return *reinterpret_cast<const ProducerPage*>(producer_memory_.data());
@@ -142,6 +170,7 @@ class Consumer::Impl final : public detail::Keeper,
   std::vector<ReceivedSlab*> found_;  // those of the message that is being looked at
   HeldSlots held_;
   std::unique_ptr<Incoming::Impl> pending_;  // taken out of the ring, not yet in anybody's hand
+  bool is_called_ = false;                   // the name is not the producer's
   bool left_ = false;
   bool armed_ = false;     // the intent to sleep stands although nobody sleeps: an epoll does
   bool gone_ = false;      // the producer died or hung up; what it published may still be there

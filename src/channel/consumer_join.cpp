@@ -30,9 +30,8 @@ Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
 
 }  // namespace
 
-Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
-                                                             const ChannelOptions& options,
-                                                             Deadline deadline) {
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view name,
+                                                                const ChannelOptions& options) {
   GANTRY_TRY(check_channel_name(name));
   std::shared_ptr<Impl> impl(new Impl);
   impl->name_ = name;
@@ -43,6 +42,13 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
   impl->counters_ = MetricsMaker::page(impl->metrics_);
   impl->metrics_.meter()->opened();
+  return impl;
+}
+
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
+                                                             const ChannelOptions& options,
+                                                             Deadline deadline) {
+  GANTRY_ASSIGN(auto impl, prepare(name, options));
   // A producer may end between our connecting and its answer; then its successor is looked for.
   constexpr int kTries = 3;
   for (int attempt = 1;; ++attempt) {
@@ -60,18 +66,44 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
 }
 
 Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
-  slabs_ = ReceivedSlabs();  // of a producer that died while it let us in; the next numbers its own
   GANTRY_STEP(producer_found);
-  WirePacket hello;
-  hello.kind = PacketKind::hello;
-  hello.purpose = Purpose::join;
-  hello.token = wire_token(options_.access);
-  GANTRY_TRY(admit_peer(socket.get(), options_.access));
-  GANTRY_TRY(send_wire(socket.get(), hello));
+  GANTRY_ASSIGN(const PeerIdentity producer, peer_of(socket.get()));
+  Fd life = peer_pidfd(socket.get(), producer.pid);
+  GANTRY_TRY(ask_to_join(socket.get()));
+  for (bool joined = false; !joined;) {
+    GANTRY_ASSIGN(Received answer,
+                  await_answer(socket.get(), options_.interrupt_descriptor, deadline));
+    GANTRY_ASSIGN(joined, hear(socket.get(), answer));
+  }
+  return settle(std::move(socket), producer, std::move(life));
+}
+
+Result<void> Consumer::Impl::ask_to_join(int socket) {
+  slabs_ = ReceivedSlabs();  // of a producer that died while it let us in; the next numbers its own
+  producer_memory_ = Region();
+  GANTRY_TRY(admit_peer(socket, options_.access));
+  GANTRY_TRY(send_hello(socket, Purpose::join, wire_token(options_.access)));
   GANTRY_STEP(hello_said);
-  GANTRY_ASSIGN(Received answer,
-                await_answer(socket.get(), options_.interrupt_descriptor, deadline));
-  GANTRY_ASSIGN(Received welcome, expect(std::move(answer), PacketKind::welcome, 4));
+  return {};
+}
+
+// The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready".
+Result<bool> Consumer::Impl::hear(int socket, Received& received) {
+  if (producer_memory_.data() == nullptr) {
+    GANTRY_TRY(accept_welcome(socket, received));
+    return false;
+  }
+  if (!received.closed && received.packet.kind == PacketKind::slab) {
+    GANTRY_TRY(slabs_.learn(received));
+    return false;
+  }
+  GANTRY_ASSIGN(const Received ready, expect(std::move(received), PacketKind::ready, 0));
+  GANTRY_STEP(ready_heard);
+  return true;
+}
+
+Result<void> Consumer::Impl::accept_welcome(int socket, Received& received) {
+  GANTRY_ASSIGN(Received welcome, expect(std::move(received), PacketKind::welcome, 4));
   GANTRY_STEP(welcome_heard);
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
@@ -86,13 +118,14 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
   joining.slots = options_.depth;
   joining.held = static_cast<std::uint32_t>(options_.when_slow);
   const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
-  GANTRY_TRY(send_wire(socket.get(), joining, fds));
+  GANTRY_TRY(send_wire(socket, joining, fds));
   GANTRY_STEP(join_said);
-  GANTRY_TRY(await_ready(socket.get(), deadline));
-  GANTRY_STEP(ready_heard);
-  GANTRY_ASSIGN(const PeerIdentity peer, peer_of(socket.get()));
-  producer_pid_ = peer.pid;
-  pidfd_ = peer_pidfd(socket.get(), peer.pid);
+  return {};
+}
+
+Result<void> Consumer::Impl::settle(Fd socket, const PeerIdentity& producer, Fd life) {
+  producer_pid_ = producer.pid;
+  pidfd_ = std::move(life);
   socket_ = std::move(socket);
   const std::size_t cells = ring_page().cells;  // read once: the producer can write it any time
   if (!std::has_single_bit(cells) || cells > kCells)
@@ -110,16 +143,6 @@ Result<void> Consumer::Impl::check_pages() const {
       ring_page().magic != kRingMagic || ring_page().version != kFormatVersion)
     return fail(Code::peer_misbehaved, "the producer's pages are of another format");
   return {};
-}
-
-// The slabs there are already come first; see AnnouncedSlabs::introduce().
-Result<void> Consumer::Impl::await_ready(int socket, Deadline deadline) {
-  for (;;) {
-    GANTRY_ASSIGN(Received received, await_answer(socket, options_.interrupt_descriptor, deadline));
-    if (received.closed || received.packet.kind != PacketKind::slab)
-      return expect(std::move(received), PacketKind::ready, 0).map([](const auto&) {});
-    GANTRY_TRY(slabs_.learn(received));
-  }
 }
 
 // The producer is told now, though messages still held keep the memory alive.

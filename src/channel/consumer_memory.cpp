@@ -54,8 +54,9 @@ void Consumer::Impl::pass_over(const MessageRecord& record) noexcept {
 // Where it is mapped, its pages present. found_ is left with the slabs.
 Result<ConstByteSpan> Consumer::Impl::find_bytes(std::uint32_t number, Bytes offset, Bytes bytes) {
   if (bytes == 0) return ConstByteSpan();
-  GANTRY_ASSIGN(ReceivedSlab* const slab,
-                slabs_.find(number, socket_.get(), Deadline::after(kAnnouncementTime)));
+  // It was announced before it was used. One of many producers is not waited for if it was not.
+  const Deadline patience = is_called_ ? Deadline::now() : Deadline::after(kAnnouncementTime);
+  GANTRY_ASSIGN(ReceivedSlab* const slab, slabs_.find(number, socket_.get(), patience));
   const Bytes size = slab->region->size();
   if (offset > size || bytes > size - offset)
     return fail(Code::peer_misbehaved,

@@ -25,14 +25,6 @@ constexpr std::chrono::milliseconds kClosedTime{100};
 constexpr std::size_t kWake = 0, kListener = 1, kBell = 2,
                       kCallers = 3;  // then the consumers', in pairs
 
-void refuse(int socket, Code reason) {
-  WirePacket packet;
-  packet.kind = PacketKind::refused;
-  packet.reason = static_cast<std::uint32_t>(reason);
-  // It may be gone already; then there is nobody to tell.
-  static_cast<void>(send_wire(socket, packet));
-}
-
 // The consumer's page, event and metrics, each checked before it is believed.
 Result<std::unique_ptr<Attached>> examine(Received& received) {
   std::vector<Fd>& fds = received.fds;
@@ -75,6 +67,34 @@ void Doorman::stop() {
   thread_.join();
 }
 
+void Doorman::call(Fd socket) {
+  {
+    const std::lock_guard lock(called_mutex_);
+    called_.push_back(std::move(socket));
+  }
+  ring(wake_.get());
+}
+
+void Doorman::greet_called() {
+  std::vector<Fd> called;
+  {
+    const std::lock_guard lock(called_mutex_);
+    called.swap(called_);
+  }
+  for (Fd& socket : called)
+    if (auto greeted = greet(std::move(socket)); !greeted) household_.call_failed(greeted.error());
+}
+
+// Whoever is at the other end is held to the same rules as whoever comes, and hears our token only
+// then.
+Result<void> Doorman::greet(Fd socket) {
+  GANTRY_ASSIGN(const PeerIdentity identity, peer_of(socket.get()));
+  GANTRY_TRY(admit_peer(socket.get(), access_));
+  GANTRY_TRY(send_hello(socket.get(), Purpose::deliver, wire_token(access_)));
+  callers_.push_back({std::move(socket), identity, Deadline::after(kHandshakeTime), {}, true});
+  return {};
+}
+
 void Doorman::look_again() noexcept {
   if (maker_.is_this()) ring(wake_.get());
 }
@@ -90,6 +110,7 @@ void Doorman::serve() {
       if (events_[kCallers + i].revents != 0) hear(i);
     if (events_[kListener].revents != 0) accept_callers();
     forget_late_callers();
+    if (events_[kWake].revents != 0) greet_called();
   }
 }
 
@@ -124,7 +145,7 @@ void Doorman::accept_callers() {
     }
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
-    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}});
+    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}, false});
     GANTRY_STEP(caller_accepted);
   }
 }
@@ -134,6 +155,12 @@ void Doorman::hear(std::size_t index) {
   Caller& caller = callers_[index];
   auto received = receive_wire(caller.socket.get(), Deadline::now());
   const bool stays = received && !received->closed && answer(caller, *received);
+  if (!stays && caller.is_called) {
+    auto said = received ? expect(std::move(*received), PacketKind::hello, 0) : std::move(received);
+    household_.call_failed(
+        said ? Error{Code::permission_denied, "the inbox does not know the token", ""}
+             : said.error());
+  }
   if (!stays) callers_.erase(callers_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
@@ -142,7 +169,9 @@ bool Doorman::answer(Caller& caller, Received& received) {
   const WirePacket& packet = received.packet;
   const bool welcomed = caller.ring.data() != nullptr;
   if (packet.kind == PacketKind::join && welcomed) {
-    static_cast<void>(let_in(caller, received));
+    auto in = let_in(caller, received);
+    if (!in && caller.is_called) household_.call_failed(in.error());
+    caller.is_called = false;
     return false;
   }
   if (packet.kind != PacketKind::hello || welcomed) return false;
@@ -158,6 +187,10 @@ bool Doorman::answer(Caller& caller, Received& received) {
   }
   if (!is_same_token(access_, packet.token)) {
     refuse(caller.socket.get(), Code::permission_denied);
+    return false;
+  }
+  if (packet.purpose != Purpose::join) {
+    refuse(caller.socket.get(), Code::invalid_argument);
     return false;
   }
   if (!household_.has_place()) {
@@ -185,7 +218,7 @@ Result<void> Doorman::welcome(Caller& caller) {
 Result<void> Doorman::let_in(Caller& caller, Received& received) {
   if (!household_.has_place()) {
     refuse(caller.socket.get(), Code::already_exists);
-    return {};
+    return fail(Code::already_exists, "there is a consumer already");
   }
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
@@ -225,7 +258,14 @@ void Doorman::watch_consumers() {
 }
 
 void Doorman::forget_late_callers() {
-  std::erase_if(callers_, [](const Caller& caller) { return caller.until.passed(); });
+  std::erase_if(callers_, [this](const Caller& caller) {
+    if (!caller.until.passed()) return false;
+    if (caller.is_called)
+      household_.call_failed(
+          {Code::timed_out, "the inbox does not answer",
+           "it is stopped or has no time: let it go on (kill -CONT), or end it"});
+    return true;
+  });
 }
 
 }  // namespace gantry

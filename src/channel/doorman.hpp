@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -32,6 +33,8 @@ class Household {
   virtual void consumer_left(unsigned consumer, bool died) = 0;
   /// The process of one that had hung up has died.
   virtual void departed_died() = 0;
+  /// Who was called did not join.
+  virtual void call_failed(const Error& why) { static_cast<void>(why); }
   /// What to watch for credits that nobody else waits for; -1: nothing. See credits_came().
   [[nodiscard]] virtual int bell() const = 0;
   /// It is readable.
@@ -41,7 +44,8 @@ class Household {
 };
 
 /// One thread for one channel, asleep but when somebody knocks, leaves or dies. A caller who never
-/// completes the handshake holds one of few places for a limited time, and nobody else up.
+/// completes the handshake holds one of few places for a limited time, and nobody else up. Without
+/// a listener (-1) it serves those whom it calls, nobody else.
 class Doorman {
  public:
   Doorman(Household& household, int listener, Access access)
@@ -53,13 +57,17 @@ class Doorman {
   [[nodiscard]] Result<void> start();
   void stop();                 ///< Ends the thread; nobody is let in any more.
   void look_again() noexcept;  ///< At bell(). Any thread.
+  /// Says hello{deliver} to whoever is at the other end and serves it as if it had come. Any
+  /// thread.
+  void call(Fd socket);
 
  private:
   struct Caller {
     Fd socket;
     PeerIdentity identity;
     Deadline until = Deadline::never();
-    Region ring;  // not empty: welcomed
+    Region ring;             // not empty: welcomed
+    bool is_called = false;  // by us; call_failed() is owed
   };
   struct Watched {
     unsigned consumer = 0;
@@ -69,6 +77,8 @@ class Doorman {
 
   void serve();
   void wait_for_events();
+  void greet_called();
+  [[nodiscard]] Result<void> greet(Fd socket);
   void accept_callers();
   void hear(std::size_t index);
   [[nodiscard]] bool answer(Caller& caller, Received& received);
@@ -82,8 +92,10 @@ class Doorman {
   Household& household_;
   int listener_;
   Access access_;
-  Fd wake_;  // rung to end the thread, or to have it look again
+  Fd wake_;  // rung to end the thread, to have it look again, and when somebody is to be called
   std::atomic<bool> stopping_{false};
+  std::mutex called_mutex_;
+  std::vector<Fd> called_;  // under called_mutex_: not yet greeted
   std::vector<Caller> callers_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;

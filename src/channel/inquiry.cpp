@@ -5,6 +5,22 @@
 #include <algorithm>
 
 namespace gantry {
+namespace {
+
+// Who has the name of an inbox receives there, and produces nothing.
+void name_the_receiver(ChannelStatus& status) {
+  ConsumerStatus& receiver = status.consumers.emplace_back();
+  receiver.pid = std::exchange(status.producer_pid, 0);
+  receiver.uid = std::exchange(status.producer_uid, 0);
+  receiver.joined = status.age;
+  receiver.idle = status.age;
+  if (status.producer.messages != 0 &&
+      status.producer.idle_ns < static_cast<std::uint64_t>(status.age.count()))
+    receiver.idle = std::chrono::nanoseconds(static_cast<std::int64_t>(status.producer.idle_ns));
+  receiver.metrics = status.producer;
+}
+
+}  // namespace
 
 Inquiry::Inquiry(ChannelStatus status, Fd socket)
     : status_(std::move(status)), socket_(std::move(socket)) {
@@ -12,10 +28,8 @@ Inquiry::Inquiry(ChannelStatus status, Fd socket)
     status_.producer_pid = producer->pid;
     status_.producer_uid = producer->uid;
   }
-  WirePacket hello;
-  hello.kind = PacketKind::hello;
-  hello.purpose = Purpose::inspect;
-  if (const auto sent = send_wire(socket_.get(), hello); !sent) end(sent.error().message);
+  if (const auto sent = send_hello(socket_.get(), Purpose::inspect); !sent)
+    end(sent.error().message);
 }
 
 void Inquiry::end(std::string silence) {
@@ -31,6 +45,7 @@ void Inquiry::take_in() {
   ChannelStatus answer = status_;  // half an answer is none
   const auto decoded = decode_status(receiver_.bytes(), answer);
   if (!decoded) return end(decoded.error().message);
+  if (answer.is_inbox) name_the_receiver(answer);
   status_ = std::move(answer);
   status_.answered = true;
   over_ = true;
@@ -42,7 +57,8 @@ void Inquiry::give_up() {
 
 // What the kernel says of processes is asked last, of those that the answer names.
 ChannelStatus Inquiry::finish() && {
-  status_.producer_state = process_state(status_.producer_pid);
+  if (!status_.is_inbox) status_.producer_state = process_state(status_.producer_pid);
+  for (SenderStatus& sender : status_.senders) sender.state = process_state(sender.pid);
   for (ConsumerStatus& consumer : status_.consumers) consumer.state = process_state(consumer.pid);
   for (DepartedStatus& one : status_.departed) one.state = process_state(one.pid);
   return std::move(status_);

@@ -10,65 +10,20 @@
 #include "base/fd.hpp"
 #include "base/socket.hpp"
 #include "channel/rendezvous.hpp"
+#include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
 // Two real processes; one is killed. The survivor is told, and nothing stays behind.
 namespace gantry {
 namespace {
 
+using test::Child;
 using test::kMiB;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
 using test::same;
 using test::soon;
-
-/// A forked process that reports over a pipe, so that nobody has to guess how far it is.
-class Child {
- public:
-  explicit Child(const std::function<void(const Child&)>& body) {
-    EXPECT_EQ(::pipe(pipe_.data()), 0);
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    body(*this);
-    ::_exit(0);
-  }
-  ~Child() {
-    if (pid_ > 0) end(SIGKILL);
-    ::close(pipe_[0]);
-    ::close(pipe_[1]);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  [[nodiscard]] pid_t pid() const { return pid_; }
-  void report() const { EXPECT_EQ(::write(pipe_[1], "x", 1), 1); }  // in the child
-  void await_report() const {
-    char byte = 0;
-    EXPECT_EQ(::read(pipe_[0], &byte, 1), 1);
-  }
-  [[noreturn]] static void hold() {  // in the child: until killed
-    for (;;) ::pause();
-  }
-  void stop() const {  // returns when it stands still
-    ::kill(pid_, SIGSTOP);
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-  }
-  int end(int signal) {
-    ::kill(pid_, signal);
-    return wait();
-  }
-  int wait() {
-    int status = 0;
-    EXPECT_GT(::waitpid(std::exchange(pid_, -1), &status, 0), 0);
-    return status;
-  }
-
- private:
-  std::array<int, 2> pipe_{};
-  pid_t pid_ = -1;
-};
 
 class Processes : public testing::Test {
  protected:

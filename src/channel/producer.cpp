@@ -52,7 +52,8 @@ bool wants_second_copier(const ChannelOptions& options) {
 // NOLINTBEGIN(performance-unnecessary-value-param)
 Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view name,
                                                              const ChannelOptions& options,
-                                                             std::shared_ptr<Engine> engine) {
+                                                             std::shared_ptr<Engine> engine,
+                                                             Reach reach) {
   // NOLINTEND(performance-unnecessary-value-param)
   GANTRY_TRY(check_channel_name(name));
   GANTRY_TRY(check_options(name, options));
@@ -74,14 +75,17 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
     impl->second_ =
         std::make_unique<SecondCopier>(std::move(lane), options.spin, options.progress_cpus);
   }
-  GANTRY_TRY(impl->set_up(name, options));
+  GANTRY_TRY(impl->set_up(name, options, reach));
   return impl;
 }
 
-Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions& options) {
+Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions& options,
+                                    Reach reach) {
   name_ = name;
   options_ = options;
   spin_ = options.spin;
+  reach_ = reach;
+  if (reach != Reach::listens) options_.consumers = 1;
   opened_ns_ = monotonic_ns();
   GANTRY_ASSIGN(options_.directory, channel_directory(options.directory, options.access));
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
@@ -93,10 +97,12 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   page->version = kFormatVersion;
   page->slots = options.slots;
   readers_ = std::make_unique<Readership>(
-      pool_, Readership::Limits{options.slots, options.consumers, options.history,
+      pool_, Readership::Limits{options.slots, options_.consumers, options.history,
                                 options.bytes_in_flight, !options.memory.has_value()});
-  GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
-                                    file_access(options_.access)));
+  if (reach == Reach::listens) {
+    GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
+                                      file_access(options_.access)));
+  }
   doorman_.emplace(*this, claim_.listener(), options_.access);
   GANTRY_TRY(doorman_->start());
   metrics_.meter()->opened();
@@ -146,6 +152,7 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count
         {Code::invalid_argument,
          fmt::format("waiting for {} consumers; it takes {}", count, options_.consumers), ""}));
   GANTRY_TRY(stay_in_order(deadline));
+  if (reach_ == Reach::calls) return wait_for_inbox(deadline);
   Lock held = lock();
   return wait_until(
       held, deadline, [this, count] { return readers_->count() >= count; }, Lost::is_fine);
@@ -172,17 +179,26 @@ Result<unsigned> Producer::Impl::admit(std::unique_ptr<Attached> consumer, Regio
   const Lock held = lock();
   GANTRY_ASSIGN(const unsigned index, readers_->admit(std::move(consumer), std::move(ring_memory)));
   metrics_.meter()->connected();
-  ring(event_.get());  // whoever waits looks at the readers
+  calling_ = false;
+  readers_changed();
   return index;
 }
 
 void Producer::Impl::consumer_left(unsigned consumer, bool died) {
+  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_);
   const Lock held = lock();
   readers_->left(consumer, died);
+  readers_changed();
+}
+
+// Whoever waits looks at the readers.
+void Producer::Impl::readers_changed() noexcept {
   ring(event_.get());
+  if (told_event_ >= 0) ring(told_event_);
 }
 
 void Producer::Impl::departed_died() {
+  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_);
   const Lock held = lock();
   readers_->forget_departed();
   ring(event_.get());  // whoever waits for memory

@@ -20,8 +20,12 @@ class Producer::Impl final : public detail::Keeper,
                              public Household,
                              public std::enable_shared_from_this<Producer::Impl> {
  public:
+  /// How it comes to consumers: they come to its name; it goes to the inbox of that name; it is
+  /// given a line to one, and the name is but what errors call it.
+  enum class Reach { listens, calls, answers };
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
-                                            std::shared_ptr<Engine> engine);
+                                            std::shared_ptr<Engine> engine,
+                                            Reach reach = Reach::listens);
   ~Impl() override;
 
   Result<void> send(ConstByteSpan payload, const SendOptions& options);
@@ -29,11 +33,34 @@ class Producer::Impl final : public detail::Keeper,
   Result<Ticket> send_async(std::vector<Draft::Part> parts, const SendOptions& options);
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   Result<void> wait(Ticket ticket, Deadline deadline);
+  Result<int> sent_descriptor();
+  void note_woken() noexcept;
   Result<Loan> loan(Bytes size, Deadline deadline);
   Result<void> publish(Loan loan, const SendOptions& options);
   [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
   Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
+
+  // ---- of one that calls: producer_call.cpp
+
+  /// Looks for the inbox until `deadline` and calls it, unless it is there or being called.
+  Result<void> call(Deadline deadline);
+  /// Calls it, and again where it goes away meanwhile, until it has let us in.
+  Result<void> wait_for_inbox(Deadline deadline);
+  /// The same over `line`, to the process that `whom` is. Does not wait. Errors:
+  /// `peer_misbehaved` when somebody else, or no line, is there.
+  Result<void> call_over(Fd line, const PeerIdentity& whom);
+  /// Sends the inbox a socket, for calling back.
+  Result<void> send_line(int line);
+  /// Who listens at the name; of the last call.
+  [[nodiscard]] PeerIdentity called() const noexcept { return called_; }
+  /// That process's life, if the kernel tells; see peer_pidfd().
+  [[nodiscard]] Fd take_called_life() noexcept { return std::move(called_life_); }
+  /// Rung, beside the channel's own, whenever the readers change. Not owned; before any call().
+  void tell_of_readers(int event) noexcept { told_event_ = event; }
+  /// There was a consumer, and there is none now.
+  [[nodiscard]] bool is_alone() const;
+
   void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
 
@@ -46,6 +73,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
+  void call_failed(const Error& why) override;
   int bell() const override;
   void credits_came() override;
   std::vector<std::byte> status() const override;
@@ -57,7 +85,9 @@ class Producer::Impl final : public detail::Keeper,
   enum class Lost { is_an_error, is_fine };  // what it is to a wait that nobody reads any more
 
   explicit Impl(Pool pool) noexcept : pool_(std::move(pool)) {}
-  Result<void> set_up(std::string_view name, const ChannelOptions& options);
+  Result<void> set_up(std::string_view name, const ChannelOptions& options, Reach reach);
+  void begin_call(Fd socket);
+  void readers_changed() noexcept;
 
   [[nodiscard]] ProducerPage& page() noexcept {
     return *reinterpret_cast<ProducerPage*>(memory_.data());
@@ -124,6 +154,12 @@ class Producer::Impl final : public detail::Keeper,
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
+  Reach reach_ = Reach::listens;
+  bool calling_ = false;             // under the lock: the inbox has not answered yet
+  std::optional<Error> call_error_;  // under the lock: of the last call
+  PeerIdentity called_;
+  Fd called_life_;
+  int told_event_ = -1;
   std::string engine_name_;
   LastCopy last_copy_;  // under the lock
   std::unique_ptr<Readership> readers_;

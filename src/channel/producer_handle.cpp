@@ -21,6 +21,13 @@ Result<Producer> Producer::open(std::string_view name, const ChannelOptions& opt
   return Producer(std::move(impl));
 }
 
+Result<Producer> Producer::connect(std::string_view name, const ChannelOptions& options,
+                                   std::shared_ptr<Engine> engine, Deadline deadline) {
+  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine), Impl::Reach::calls));
+  GANTRY_TRY(impl->wait_for_inbox(deadline));
+  return Producer(std::move(impl));
+}
+
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
   return impl_->send(payload, options);
 }
@@ -45,6 +52,12 @@ Outcome Producer::outcome(Ticket ticket) const noexcept {
 }
 Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
   return impl_->wait(ticket, deadline);
+}
+Result<int> Producer::sent_descriptor() {
+  return impl_->sent_descriptor();
+}
+void Producer::note_woken() noexcept {
+  impl_->note_woken();
 }
 Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
   return impl_->loan(size, deadline);

@@ -206,6 +206,16 @@ Mode Producer::Impl::mode_for(ModeQuestion question) const {
   return choose_mode(question);
 }
 
+Result<int> Producer::Impl::sent_descriptor() {
+  if (!queue_)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': nothing is sent behind", name_));
+  return queue_->event_descriptor();
+}
+
+void Producer::Impl::note_woken() noexcept {
+  if (queue_) queue_->note_woken();
+}
+
 Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane) {
   Transmission transmission(*this, parts, options, lane);

@@ -11,6 +11,21 @@ Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds) 
   return send_packet(socket, std::as_bytes(std::span(&packet, 1)), fds);
 }
 
+Result<void> send_hello(int socket, Purpose purpose, const WireToken& token) {
+  WirePacket hello;
+  hello.kind = PacketKind::hello;
+  hello.purpose = purpose;
+  hello.token = token;
+  return send_wire(socket, hello);
+}
+
+void refuse(int socket, Code reason) noexcept {
+  WirePacket packet;
+  packet.kind = PacketKind::refused;
+  packet.reason = static_cast<std::uint32_t>(reason);
+  static_cast<void>(send_wire(socket, packet));
+}
+
 Result<Received> receive_wire(int socket, Deadline deadline) {
   Received received;
   GANTRY_ASSIGN(
@@ -40,9 +55,15 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(code, "the channel has all the consumers that it takes",
                   "raise ChannelOptions::consumers of its producer");
     if (code == Code::busy)
-      return fail(code, "this process left the channel too often with messages in hand",
-                  "release the messages of its former consumers first");
-    return fail(Code::permission_denied, "the producer refuses this process",
+      return kind == PacketKind::hello  // an inbox was to say it, to its producer
+                 ? fail(code, "the inbox has all the producers that it takes",
+                        "raise InboxOptions::producers, or ServerOptions::clients")
+                 : fail(code, "this process left the channel too often with messages in hand",
+                        "release the messages of its former consumers first");
+    if (code == Code::invalid_argument)
+      return fail(code, "the name is of the other kind",
+                  "consumers join the channel of a producer, producers connect to an inbox");
+    return fail(Code::permission_denied, "the other process refuses this one",
                 "run both as the same user, or list it in ChannelOptions::access; tokens must be "
                 "the same");
   }

@@ -12,6 +12,9 @@ namespace gantry {
 //   C join + [consumer page, consumer's event, consumer's metrics], its depth and policy
 //   P slab + [memory] for each there is already      P ready
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
+// Where C has the name (an inbox) it is P that connects and says hello{deliver} first; the rest is
+// the same. Then also:
+//   P line + [a socket]: once, at any time. At its other end P waits to be delivered to.
 // Or: C hello{inspect}    P status, then the answer in packets of its own (status_wire.hpp)
 // Or, at any point: P refused.
 enum class PacketKind : std::uint32_t {
@@ -23,8 +26,9 @@ enum class PacketKind : std::uint32_t {
   slab_gone,
   status,
   refused,
+  line,
 };
-enum class Purpose : std::uint32_t { join = 1, inspect };
+enum class Purpose : std::uint32_t { join = 1, inspect, deliver };
 
 inline constexpr std::size_t kTokenBytes = 64;
 using WireToken = std::array<std::byte, kTokenBytes>;
@@ -49,6 +53,9 @@ struct WirePacket {
 static_assert(sizeof(WirePacket) == 128);
 
 [[nodiscard]] Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds = {});
+[[nodiscard]] Result<void> send_hello(int socket, Purpose purpose, const WireToken& token = {});
+/// Says no. Whoever is gone already is not told.
+void refuse(int socket, Code reason) noexcept;
 
 struct Received {
   WirePacket packet;

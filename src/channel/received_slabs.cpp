@@ -8,6 +8,9 @@ namespace gantry {
 namespace {
 
 constexpr std::size_t kMaxSlabs = 4096;  // a hostile producer's descriptors end here
+// Of packets heard at once: who sends them without end is not listened to without end.
+constexpr int kMaxPackets = 1024;
+constexpr int kMaxTimes = 16;
 
 }  // namespace
 
@@ -21,7 +24,7 @@ Result<void> ReceivedSlab::make_present(Bytes offset, Bytes size) {
 }
 
 Result<ReceivedSlab*> ReceivedSlabs::find(std::uint32_t number, int socket, Deadline deadline) {
-  for (;;) {
+  for (int times = 0; times < kMaxTimes; ++times) {
     const auto found = slabs_.find(number);
     if (found != slabs_.end()) return &found->second;
     const auto heard = hear(socket, deadline);
@@ -31,10 +34,12 @@ Result<ReceivedSlab*> ReceivedSlabs::find(std::uint32_t number, int socket, Dead
       return fail(Code::peer_misbehaved, "a message in memory it never sent");
     return tl::unexpected(heard.error());
   }
+  return fail(Code::peer_misbehaved, "a message in memory that it never comes to send");
 }
 
 Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
-  for (bool first = true;; first = false) {
+  bool first = true;
+  for (int packets = 0; packets < kMaxPackets; ++packets, first = false) {
     auto received = receive_wire(socket, first ? deadline : Deadline::now());
     if (!received && received.error().code == Code::timed_out && !first) return {};
     if (!received) return tl::unexpected(std::move(received).error());
@@ -44,6 +49,7 @@ Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
     }
     GANTRY_TRY(learn(*received));
   }
+  return {};  // the rest at the next occasion
 }
 
 Result<void> ReceivedSlabs::learn(Received& received) {
@@ -54,6 +60,11 @@ Result<void> ReceivedSlabs::learn(Received& received) {
     if (found == slabs_.end() || found->second.held.load(std::memory_order_acquire) != 0)  // [U]
       return fail(Code::peer_misbehaved, "it dropped memory that is in use");
     slabs_.erase(found);
+    return {};
+  }
+  if (packet.kind == PacketKind::line && received.fds.size() == 1 &&
+      !std::exchange(line_came_, true)) {
+    line_ = std::move(received.fds[0]);
     return {};
   }
   if (packet.kind != PacketKind::slab || received.fds.size() != 1 || slabs_.size() >= kMaxSlabs ||

@@ -35,13 +35,19 @@ class ReceivedSlabs {
   /// process's own trouble.
   [[nodiscard]] Result<void> hear(int socket, Deadline deadline);
 
-  /// One packet of the kinds `slab` and `slab_gone`; any other is `peer_misbehaved`.
+  /// One packet of the kinds `slab`, `slab_gone` and, once, `line`; any other is
+  /// `peer_misbehaved`.
   [[nodiscard]] Result<void> learn(Received& received);
 
   [[nodiscard]] Bytes mapped_bytes() const noexcept;
 
+  /// The socket that came by `line`; empty when none did, or it was taken.
+  [[nodiscard]] Fd take_line() noexcept { return std::move(line_); }
+
  private:
   std::map<std::uint32_t, ReceivedSlab> slabs_;
+  Fd line_;
+  bool line_came_ = false;
 };
 
 }  // namespace gantry

@@ -135,8 +135,22 @@ Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int in
     if (count == 0 && deadline.passed())
       result = fail(Code::timed_out, "the message was not sent in time");
   }
-  watched_.store(false, std::memory_order_relaxed);  // one ring too many harms nobody
+  watched_.store(is_watched_elsewhere_,
+                 std::memory_order_relaxed);        // one ring too many harms nobody
+  if (is_watched_elsewhere_) ring(retired_.get());  // what was drained here was for others, too
   return over() ? Result<void>() : result;
+}
+
+int SendQueue::event_descriptor() noexcept {
+  if (!std::exchange(is_watched_elsewhere_, true)) {
+    watched_.store(true, std::memory_order_seq_cst);  // [W]
+    ring(retired_.get());  // what has ended already counts: the loop begins with a look
+  }
+  return retired_.get();
+}
+
+void SendQueue::note_woken() noexcept {
+  drain(retired_.get());
 }
 
 void SendQueue::request_stop() noexcept {

@@ -48,6 +48,9 @@ class SendQueue {
   }
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline, int interrupt);
+  /// Readable when a job has ended since note_woken().
+  [[nodiscard]] int event_descriptor() noexcept;
+  void note_woken() noexcept;
   /// Of everything that was pushed, whatever became of it.
   [[nodiscard]] Result<void> wait_until_idle(Deadline deadline, int interrupt);
   /// Jobs that have not begun fail as `closed`.
@@ -75,6 +78,7 @@ class SendQueue {
   std::atomic<std::uint32_t> pushed_{0};  // the word that the thread sleeps on
   std::atomic<bool> sleeps_{false};       // [S]
   std::atomic<bool> watched_{false};      // somebody waits on retired_
+  bool is_watched_elsewhere_ = false;     // event_descriptor() was asked for
   Fd retired_;                            // rung when a job ends and somebody waits
   mutable std::mutex mutex_;              // guards the two below
   std::deque<SendJob> jobs_;

@@ -97,6 +97,10 @@ std::vector<std::string> ChannelStatus::notes() const {
                           producer_pid, producer_pid)
             : fmt::format("producer {} ({}) does not answer: {}", producer_pid,
                           to_string(producer_state), silence));
+  for (const SenderStatus& sender : senders)
+    if (sender.state == ProcessState::stopped)
+      notes.push_back(fmt::format("sender {} is stopped (SIGSTOP; kill -CONT {} lets it go on)",
+                                  sender.pid, sender.pid));
   for (const ConsumerStatus& consumer : consumers)
     if (auto note = note_of(consumer, slots); !note.empty()) notes.push_back(std::move(note));
   if (slots != 0 && slots_sending >= slots)

@@ -10,6 +10,7 @@ namespace gantry {
 namespace {
 
 constexpr std::uint64_t kStatusMagic = 0x31544154'53544e47;  // "GNTSTAT1"
+constexpr std::uint64_t kInboxMagic = 0x31584f42'4e544e47;   // "GNTNBOX1"
 
 class Writer {
  public:
@@ -215,9 +216,57 @@ void read_totals(Reader& in, ChannelStatus& status) {
   in.text(status.path.why);
 }
 
+// ---- an inbox ------------------------------------------------------------------------------
+
+std::vector<std::byte> encode_inbox(const ChannelStatus& status) {
+  Writer out;
+  out.number(kInboxMagic);
+  out.time(status.age);
+  out.number(status.senders_limit);
+  write(out, status.producer);
+  const std::size_t senders = std::min(status.senders.size(), kMaxSendersTold);
+  out.number(senders);
+  for (std::size_t i = 0; i < senders; ++i) {
+    const SenderStatus& one = status.senders[i];
+    out.number(static_cast<std::uint64_t>(one.pid));
+    out.number(one.uid);
+    out.time(one.joined);
+    out.time(one.idle);
+    out.number(one.messages);
+    out.number(one.bytes);
+  }
+  return out.take();
+}
+
+void read_inbox(Reader& in, ChannelStatus& status) {
+  status.is_inbox = true;
+  in.time(status.age);
+  in.into(status.senders_limit);
+  read(in, status.producer);
+  for (std::uint64_t left = in.number(kMaxSendersTold); left > 0 && !in.failed(); --left) {
+    SenderStatus& one = status.senders.emplace_back();
+    in.into(one.pid);
+    in.into(one.uid);
+    in.time(one.joined);
+    in.time(one.idle);
+    in.into(one.messages);
+    in.into(one.bytes);
+  }
+}
+
+void read_channel(Reader& in, ChannelStatus& status) {
+  read_totals(in, status);
+  read(in, status.producer);
+  for (std::uint64_t left = in.number(kMaxConsumers); left > 0 && !in.failed(); --left)
+    read(in, status.consumers.emplace_back());
+  for (std::uint64_t left = in.number(kMaxDeparted); left > 0 && !in.failed(); --left)
+    read(in, status.departed.emplace_back());
+}
+
 }  // namespace
 
 std::vector<std::byte> encode_status(const ChannelStatus& status) {
+  if (status.is_inbox) return encode_inbox(status);
   Writer out;
   out.number(kStatusMagic);
   write_totals(out, status);
@@ -232,13 +281,13 @@ std::vector<std::byte> encode_status(const ChannelStatus& status) {
 
 Result<void> decode_status(ConstByteSpan bytes, ChannelStatus& status) {
   Reader in(bytes);
-  if (in.number() != kStatusMagic) return fail(Code::peer_misbehaved, "its answer is no status");
-  read_totals(in, status);
-  read(in, status.producer);
-  for (std::uint64_t left = in.number(kMaxConsumers); left > 0 && !in.failed(); --left)
-    read(in, status.consumers.emplace_back());
-  for (std::uint64_t left = in.number(kMaxDeparted); left > 0 && !in.failed(); --left)
-    read(in, status.departed.emplace_back());
+  const std::uint64_t magic = in.number();
+  if (magic == kInboxMagic)
+    read_inbox(in, status);
+  else if (magic == kStatusMagic)
+    read_channel(in, status);
+  else
+    return fail(Code::peer_misbehaved, "its answer is no status");
   if (in.failed() || !in.at_end()) return fail(Code::peer_misbehaved, "its answer is malformed");
   return {};
 }

@@ -12,6 +12,7 @@ inline constexpr Bytes kMaxStatusBytes = Bytes{128} << 10;
 /// It travels in packets of at most so many bytes, behind the `status` packet that says how many.
 inline constexpr Bytes kStatusPacketBytes = Bytes{16} << 10;
 inline constexpr std::size_t kMaxDeparted = 64;  ///< Told of at most.
+inline constexpr std::size_t kMaxSendersTold = 1024;
 inline constexpr std::size_t kMaxStatusText = 4096;
 
 /// What the producer knows. Names, states and who it is itself, the asker finds out.

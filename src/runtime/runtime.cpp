@@ -43,6 +43,27 @@ Result<Consumer> Runtime::consumer(std::string_view name, ChannelOptions options
   return Consumer::open(name, options, deadline);
 }
 
+Result<Inbox> Runtime::inbox(std::string_view name, InboxOptions options) {
+  GANTRY_ASSIGN(options.channel.directory, impl_->directory_for(options.channel));
+  return Inbox::open(name, options);
+}
+
+Result<Producer> Runtime::connect(std::string_view inbox, ChannelOptions options,
+                                  Deadline deadline) {
+  GANTRY_ASSIGN(options.directory, impl_->directory_for(options));
+  return Producer::connect(inbox, options, default_engine(), deadline);
+}
+
+Result<Server> Runtime::server(std::string_view name, ServerOptions options) {
+  GANTRY_ASSIGN(options.channel.directory, impl_->directory_for(options.channel));
+  return Server::open(name, options, default_engine());
+}
+
+Result<Client> Runtime::client(std::string_view server, ChannelOptions options, Deadline deadline) {
+  GANTRY_ASSIGN(options.directory, impl_->directory_for(options));
+  return Client::connect(server, options, default_engine(), deadline);
+}
+
 Result<std::shared_ptr<Engine>> Runtime::engine(std::string_view name) const {
   return impl_->engines->find(name);
 }

@@ -184,5 +184,29 @@ TEST_F(Runtimes, HasAVersion) {
   EXPECT_EQ(std::count(version().begin(), version().end(), '.'), 2);
 }
 
+// Each opens in the runtime's directory, with its engine.
+TEST_F(Runtimes, OpensInboxesAndServers) {
+  auto runtime = Runtime::create();
+  ASSERT_TRUE(runtime);
+  ChannelOptions options;
+  options.directory = cache_;
+  const Deadline soon = Deadline::after(std::chrono::minutes(1));
+  auto inbox = runtime->inbox("in", {.channel = options});
+  ASSERT_TRUE(inbox) << to_string(inbox.error());
+  auto out = runtime->connect("in", options, soon);
+  ASSERT_TRUE(out) << to_string(out.error());
+  const std::vector<std::byte> payload(300'000, std::byte{7});
+  ASSERT_TRUE(out->send(payload, soon));
+  EXPECT_EQ(inbox->receive(soon)->message.bytes().size(), payload.size());
+  auto server = runtime->server("service", {.channel = options});
+  ASSERT_TRUE(server) << to_string(server.error());
+  auto client = runtime->client("service", options, soon);
+  ASSERT_TRUE(client) << to_string(client.error());
+  auto pending = client->call_async(payload, {.deadline = soon});
+  ASSERT_TRUE(pending) << to_string(pending.error());
+  ASSERT_TRUE(server->next(soon)->reply(payload));
+  EXPECT_EQ(pending->wait(soon)->bytes().size(), payload.size());
+}
+
 }  // namespace
 }  // namespace gantry

@@ -8,6 +8,7 @@
 #include <utmp.h>
 
 #include <functional>
+#include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -68,6 +69,31 @@ TEST_F(Watch, LsTellsEverythingOfAConsumer) {
   EXPECT_THAT(text, HasSubstr(std::to_string(pair.getting.pid())));
   EXPECT_THAT(text, Not(HasSubstr("note:")));
   EXPECT_THAT(run(gantry({"ls"})).output, Not(HasSubstr("POLICY")));
+}
+
+// Its receiver is this process; the producers are, too.
+TEST_F(Watch, AnInboxIsShownAsOne) {
+  auto runtime = Runtime::create();
+  ASSERT_TRUE(runtime);
+  InboxOptions options;
+  options.channel.directory = scratch_.path();
+  auto inbox = runtime->inbox("in", options);
+  ASSERT_TRUE(inbox) << inbox.error().message;
+  const auto out =
+      runtime->connect("in", options.channel, Deadline::after(std::chrono::minutes(1)));
+  ASSERT_TRUE(out) << out.error().message;
+  const json channel = first();
+  EXPECT_EQ(channel["inbox"], true);
+  EXPECT_EQ(channel["producer_pid"], 0);
+  EXPECT_EQ(channel["consumer_pid"], ::getpid());
+  EXPECT_EQ(channel["senders_limit"], 64);
+  ASSERT_EQ(channel["senders"].size(), 1u);
+  EXPECT_EQ(channel["senders"][0]["pid"], ::getpid());
+  EXPECT_EQ(channel["senders"][0]["state"], "running");
+  EXPECT_THAT(run(gantry({"ls"})).output, HasSubstr("1 of 64"));
+  EXPECT_THAT(run(gantry({"ls"})).output, Not(HasSubstr("SENDER")));
+  EXPECT_THAT(run(gantry({"ls", "--long"})).output, HasSubstr("SENDER"));
+  EXPECT_THAT(run(gantry({"top", "--once"})).output, HasSubstr("1 of 64"));
 }
 
 TEST_F(Watch, LsNamesAStoppedConsumerAndForHowLong) {

@@ -63,6 +63,16 @@ json to_json(const DepartedStatus& one) {
           {"age_ns", one.age.count()}};
 }
 
+json to_json(const SenderStatus& sender) {
+  return {{"pid", sender.pid},
+          {"uid", sender.uid},
+          {"state", to_string(sender.state)},
+          {"joined_ns", sender.joined.count()},
+          {"idle_ns", sender.idle.count()},
+          {"messages", sender.messages},
+          {"bytes", sender.bytes}};
+}
+
 json to_json(const PathStatus& path) {
   if (path.bytes == 0) return nullptr;
   return {{"bytes", path.bytes},
@@ -97,12 +107,17 @@ json to_json(const ChannelStatus& channel) {
   std::uint64_t received = 0;
   json consumers = json::array();
   json departed = json::array();
+  json senders = json::array();
+  for (const SenderStatus& sender : channel.senders) senders.push_back(to_json(sender));
   for (const ConsumerStatus& consumer : channel.consumers) {
     consumers.push_back(to_json(consumer));
     received = std::max(received, consumer.metrics.messages);
   }
   for (const DepartedStatus& one : channel.departed) departed.push_back(to_json(one));
   return {{"name", channel.name},
+          {"inbox", channel.is_inbox},
+          {"senders_limit", channel.senders_limit},
+          {"senders", senders},
           {"producer_pid", channel.producer_pid},
           {"producer_uid", channel.producer_uid},
           {"producer_state", to_string(channel.producer_state)},
@@ -137,9 +152,14 @@ json to_json(const ChannelStatus& channel) {
           {"notes", channel.notes()}};
 }
 
+std::string producers_text(const ChannelStatus& channel) {
+  if (!channel.is_inbox) return fmt::to_string(channel.producer_pid);
+  return fmt::format("{} of {}", channel.senders.size(), channel.senders_limit);
+}
+
 std::string consumers_text(const ChannelStatus& channel) {
   if (channel.consumers.empty()) return "none";
-  if (channel.consumers.size() == 1 && channel.consumers_limit == 1)
+  if (channel.consumers.size() == 1 && (channel.consumers_limit == 1 || channel.is_inbox))
     return fmt::to_string(channel.consumers[0].pid);
   return fmt::format("{} of {}", channel.consumers.size(), channel.consumers_limit);
 }
@@ -177,7 +197,7 @@ std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all
                {"P99", right}});
   bool any = false;
   for (const ChannelStatus& channel : channels) {
-    if (channel.consumers.size() < 2 && !all) continue;
+    if ((channel.consumers.size() < 2 && !all) || channel.is_inbox) continue;
     for (const ConsumerStatus& consumer : channel.consumers) {
       any = true;
       table.add({printable(channel.name), fmt::to_string(consumer.pid),
@@ -190,6 +210,26 @@ std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all
                  hand_off(consumer.metrics.handoff_p99_ns)});
     }
   }
+  return any ? table.text() : std::string();
+}
+
+std::string senders_table(const std::vector<ChannelStatus>& channels) {
+  using enum Table::Align;
+  Table table({{"INBOX", left},
+               {"SENDER", right},
+               {"STATE", left},
+               {"MESSAGES", right},
+               {"BYTES", right},
+               {"IDLE", right},
+               {"AGE", right}});
+  bool any = false;
+  for (const ChannelStatus& channel : channels)
+    for (const SenderStatus& sender : channel.senders) {
+      any = true;
+      table.add({printable(channel.name), fmt::to_string(sender.pid),
+                 std::string(to_string(sender.state)), format_count(sender.messages),
+                 format_bytes(sender.bytes), format_time(sender.idle), format_time(sender.joined)});
+    }
   return any ? table.text() : std::string();
 }
 

@@ -13,6 +13,8 @@ namespace gantry::cli {
 /// As text; names that are no UTF-8 do not stop it.
 [[nodiscard]] std::string dump(const nlohmann::json& document, int indent);
 
+/// Who sends: "4711"; of an inbox "3 of 64".
+[[nodiscard]] std::string producers_text(const ChannelStatus& channel);
 /// "4711", "none", "3 of 8".
 [[nodiscard]] std::string consumers_text(const ChannelStatus& channel);
 /// "1.2 MiB pipelined by thread"; "-" before the first.
@@ -21,6 +23,8 @@ namespace gantry::cli {
 [[nodiscard]] std::string copies_text(const MetricsReport& report);
 /// The consumers of `channels`, a line each; those of channels with one only when `all`.
 [[nodiscard]] std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all);
+/// The producers of the inboxes among `channels`, a line each.
+[[nodiscard]] std::string senders_table(const std::vector<ChannelStatus>& channels);
 /// Who holds which messages, a line each.
 [[nodiscard]] std::string slots_table(const std::vector<ChannelStatus>& channels);
 /// ChannelStatus::notes() of all, a line each.

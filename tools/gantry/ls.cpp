@@ -38,6 +38,23 @@ std::uint64_t dropped_by_all(const ChannelStatus& channel) {
   return sum;
 }
 
+// What its producers use is their own.
+std::vector<std::string> row_of_inbox(const ChannelStatus& channel) {
+  return {printable(channel.name),
+          producers_text(channel),
+          consumers_text(channel),
+          "inbox",
+          format_count(channel.producer.messages),
+          format_bytes(channel.producer.bytes),
+          format_rate(average_rate(channel)),
+          "-",
+          "-",
+          "-",
+          "-",
+          format_time(channel.age),
+          "-"};
+}
+
 std::vector<std::string> row_of(const ChannelStatus& channel) {
   const std::string pid = fmt::to_string(channel.producer_pid);
   const std::string name = printable(channel.name);
@@ -46,6 +63,7 @@ std::vector<std::string> row_of(const ChannelStatus& channel) {
             "",   "",  "",
             "",   "",  "",
             "",   "",  format_time(channel.age)};
+  if (channel.is_inbox) return row_of_inbox(channel);
   return {name,
           pid,
           consumers_text(channel),
@@ -84,7 +102,7 @@ std::string channels_table(const std::vector<ChannelStatus>& channels) {
 std::string reasons_text(const std::vector<ChannelStatus>& channels) {
   std::string text;
   for (const ChannelStatus& channel : channels) {
-    if (!channel.answered) continue;
+    if (!channel.answered || channel.is_inbox) continue;
     text += fmt::format("\n{}: {} engine; copies: {}\n", printable(channel.name),
                         printable(channel.engine), copies_text(channel.producer));
     if (channel.path.bytes != 0)
@@ -100,6 +118,7 @@ std::string as_table(const std::vector<ChannelStatus>& channels, bool is_long) {
     if (!table.empty()) text += "\n" + table;
   };
   add(consumers_table(channels, is_long));
+  if (is_long) add(senders_table(channels));
   if (is_long) add(slots_table(channels));
   if (is_long) text += reasons_text(channels);
   add(notes_text(channels));
@@ -126,7 +145,7 @@ void add_ls(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->as_json, "One JSON document with everything, no table");
   command->add_flag(
       "-l,--long", options->is_long,
-      "Also every consumer, who holds which message, and why the engine chose its way");
+      "Also every consumer and sender, who holds which message, and why the engine chose its way");
   command->add_option("--directory", options->directory,
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
@@ -135,6 +154,7 @@ void add_ls(CLI::App& app, int& exit_code) {
       "sending\n"
       "more. OLDEST: how long the oldest message that it holds is out. IDLE: since it last took "
       "one.\n"
+      "An inbox is its receiver's, to whom any number of producers come: PRODUCER says how many.\n"
       "P50, P99: hand-off times.\n"
       "Example: gantry ls --json");
   command->callback([options, &exit_code] {

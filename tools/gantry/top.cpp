@@ -116,6 +116,17 @@ std::vector<std::string> cells_of(const Row& row) {
   if (!channel.answered)
     return {printable(channel.name), pid,
             fmt::format("{}, no answer", to_string(channel.producer_state))};
+  if (channel.is_inbox)
+    return {printable(channel.name),
+            producers_text(channel),
+            consumers_text(channel),
+            row.is_known ? fmt::format("{:.1f}", row.messages_per_s) : "-",
+            row.is_known ? format_rate(row.bytes_per_s) : "-",
+            "-",
+            "inbox",
+            "-",
+            "-",
+            "-"};
   const MetricsReport& hand_off = slowest_hand_off(channel);
   return {printable(channel.name),
           pid,

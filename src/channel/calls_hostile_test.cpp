@@ -1,0 +1,223 @@
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "base/event.hpp"
+#include "channel/calls.hpp"
+#include "channel/inbox.hpp"
+#include "channel/producer.hpp"
+#include "channel/test_calls.hpp"
+#include "channel/test_raw_producer.hpp"
+
+// Clients and servers that are none: each costs itself alone, and nobody more than a deadline.
+namespace gantry {
+namespace {
+
+using test::Calls;
+using test::pattern;
+using test::soon;
+
+// ---- callers that are no clients -----------------------------------------------------------
+
+class HostileClient : public Calls {
+ protected:
+  static SendOptions saying(Saying what, std::uint64_t correlation = 1) {
+    return {
+        .deadline = soon(), .user = static_cast<std::uint64_t>(what), .correlation = correlation};
+  }
+  struct Lines {
+    Fd ours, theirs;
+  };
+  static Lines make_lines() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
+    return {Fd(ends[0]), Fd(ends[1])};
+  }
+  std::shared_ptr<Producer::Impl> call() {
+    auto caller = *Producer::Impl::make("service", channel_, std::make_shared<test::PlainEngine>(),
+                                        Producer::Impl::Reach::calls);
+    EXPECT_TRUE(caller->wait_for_inbox(soon()));
+    return caller;
+  }
+  void expect_others_are_served(Server& server) {
+    Client client = connect();
+    auto pending = *client.call_async(pattern(10, 1));
+    ASSERT_TRUE(server.next(soon())->reply(pattern(10, 2)));
+    EXPECT_EQ(outcome(pending), Code::closed);
+  }
+  void expect_hung_up(Server& server, Producer::Impl& caller) {
+    Result<void> sent;
+    SendOptions more = saying(Saying::request);
+    more.deadline = Deadline::now();
+    while (sent || sent.error().code == Code::timed_out) {  // it is let in, and not yet met
+      ASSERT_EQ(no_request(server), Code::timed_out);
+      sent = caller.send(pattern(8, 1), more);
+    }
+    EXPECT_EQ(sent.error().code, Code::peer_gone);
+    expect_others_are_served(server);
+  }
+};
+
+TEST_F(HostileClient, WhoDoesNotIntroduceItselfIsHungUpOn) {
+  Server server = open();
+  for (const Saying first : {Saying::request, Saying::cancel, Saying::reply, Saying{0}}) {
+    const auto caller = call();
+    ASSERT_TRUE(caller->send(pattern(8, 1), saying(first)));
+    expect_hung_up(server, *caller);
+  }
+}
+
+// An introduction whose line is none, or leads to another process.
+TEST_F(HostileClient, LinesThatLeadNowhereAreNotFollowed) {
+  Server server = open();
+  const Fd event = *make_event();
+  const Fd file(::open("/dev/zero", O_RDWR | O_CLOEXEC));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Fd stream(ends[0]);
+  const Fd other_end(ends[1]);
+  const Fd nobody(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  for (const int line : {-1, event.get(), file.get(), stream.get(), nobody.get()}) {
+    auto caller = call();
+    if (line >= 0) {
+      ASSERT_TRUE(caller->send_line(line));
+    }
+    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
+    expect_hung_up(server, *caller);
+  }
+}
+
+// It is there, and never speaks; or it breaks at once. That is the client's own trouble.
+TEST_F(HostileClient, ALineThatIsMuteCostsItsOwnerAlone) {
+  Server server = open();
+  for (const bool breaks : {false, true}) {
+    Lines lines = make_lines();
+    auto caller = call();
+    ASSERT_TRUE(caller->send_line(lines.theirs.get()));
+    lines.theirs.reset();
+    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
+    if (breaks) lines.ours.reset();
+    ASSERT_TRUE(caller->send(pattern(8, 1), saying(Saying::request)));
+    auto request = server.next(soon());
+    ASSERT_TRUE(request) << request.error().message;
+    static_cast<void>(request->reply(pattern(100, 1)));  // waits for nobody
+    expect_others_are_served(server);
+  }
+}
+
+TEST_F(HostileClient, ManyLinesAreTooMany) {
+  Server server = open();
+  auto caller = call();
+  const Lines lines = make_lines();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(caller->send_line(lines.theirs.get()));
+  expect_hung_up(server, *caller);
+}
+
+TEST_F(HostileClient, IntroducedTwiceOrWithNonsenseItIsHungUpOn) {
+  Server server = open();
+  for (const Saying second : {Saying::introduce, Saying::reply, Saying::refusal, Saying{99}}) {
+    auto caller = call();
+    const Lines lines = make_lines();
+    ASSERT_TRUE(caller->send_line(lines.theirs.get()));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(second)));
+    expect_hung_up(server, *caller);
+  }
+}
+
+// ---- servers that are none -----------------------------------------------------------------
+
+class HostileServer : public HostileClient {
+ protected:
+  /// The way back to the client that comes next.
+  std::shared_ptr<Producer::Impl> answer(Inbox::Impl& inbox) {
+    const auto introduction = inbox.receive(soon());
+    EXPECT_TRUE(introduction) << introduction.error().message;
+    auto replies = *Producer::Impl::make("service", channel_, std::make_shared<test::PlainEngine>(),
+                                         Producer::Impl::Reach::answers);
+    const PeerIdentity client{introduction->sender.pid, introduction->sender.uid};
+    EXPECT_TRUE(replies->call_over(inbox.take_line(introduction->sender.id), client));
+    return replies;
+  }
+};
+
+// A refusal without a reason, and replies that nobody asked for.
+TEST_F(HostileServer, ItsRepliesDoNoHarm) {
+  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  Client client = connect();
+  auto pending = *client.call_async(pattern(10, 1));
+  auto other = *client.call_async(pattern(10, 1));
+  const auto replies = answer(*inbox);
+  for (const std::uint64_t correlation : {0ull, 77ull, ~0ull})
+    ASSERT_TRUE(replies->send(pattern(10, 1), saying(Saying::reply, correlation)));
+  ASSERT_TRUE(replies->send(pattern(2, 1), saying(Saying::refusal, pending.correlation())));
+  EXPECT_EQ(outcome(pending), Code::peer_misbehaved);
+  ASSERT_TRUE(replies->send(pattern(200, 1), saying(Saying::refusal, other.correlation())));
+  EXPECT_EQ(outcome(other), Code::system) << "an unknown code";
+}
+
+TEST_F(HostileServer, ThatNeverAnswersKeepsNobodyBeyondTheDeadline) {
+  const auto inbox = Inbox::open("service", {.channel = channel_});
+  Client client = connect();
+  const auto reply =
+      client.call(pattern(10, 1), {.deadline = Deadline::after(std::chrono::milliseconds(5))});
+  EXPECT_EQ(reply.error().code, Code::timed_out);
+}
+
+// Nobody takes the requests either: there is no credit left to ask with.
+TEST_F(HostileServer, ThatTakesNothingKeepsNobodyBeyondTheDeadline) {
+  const auto inbox = Inbox::open("service", {.channel = channel_});
+  Client client = connect();
+  std::vector<PendingReply> pending;
+  for (;;) {
+    auto one = client.call_async(pattern(100'000, 1),
+                                 {.deadline = Deadline::after(std::chrono::milliseconds(5))});
+    if (!one) {
+      EXPECT_EQ(one.error().code, Code::timed_out) << one.error().message;
+      break;
+    }
+    pending.push_back(std::move(*one));
+    ASSERT_LE(pending.size(), channel_.slots);
+  }
+  for (PendingReply& one : pending) EXPECT_EQ(outcome(one), Code::timed_out);
+}
+
+// Whoever sends without end is not listened to without end.
+TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
+  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  Client client = connect();
+  const auto introduction = inbox->receive(soon());
+  const Fd line = inbox->take_line(introduction->sender.id);
+  test::RawProducer replies;
+  replies.join(line);
+  MessageRecord record{};
+  record.header.user = static_cast<std::uint64_t>(Saying::reply);
+  record.header.slot = kNoSlot;
+  std::atomic<bool> enough{false};
+  std::thread flood([&] { replies.flood(record, enough); });
+  for (const bool watched : {false, true}) {
+    if (watched) {
+      ASSERT_TRUE(client.event_descriptor());
+    }
+    const auto reply =
+        client.call(pattern(10, 1), {.deadline = Deadline::after(std::chrono::milliseconds(5))});
+    EXPECT_EQ(reply ? Code::closed : reply.error().code, Code::timed_out);
+  }
+  enough = true;
+  flood.join();
+}
+
+// It lets the client in, and drops the line: no reply will ever come, though the server is there.
+TEST_F(HostileServer, ThatDropsTheLineEndsTheCalls) {
+  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  Client client = connect();
+  auto pending = *client.call_async(pattern(10, 1));
+  const auto introduction = inbox->receive(soon());
+  {
+    const Fd dropped = inbox->take_line(introduction->sender.id);
+  }
+  EXPECT_EQ(outcome(pending), Code::peer_gone);
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,100 @@
+// A producer without a name of its own: it calls an inbox, and again when that is gone; or somebody
+// to whom it was given a line.
+#include <sys/socket.h>
+
+#include "channel/wait_for_credit.hpp"
+
+namespace gantry {
+namespace {
+
+// What a peer hands over may be anything.
+bool is_line(int descriptor) {
+  int domain = 0;
+  int type = 0;
+  socklen_t size = sizeof(int);
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+         domain == AF_UNIX && ::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
+         type == SOCK_SEQPACKET;
+}
+
+}  // namespace
+
+Result<void> Producer::Impl::call(Deadline deadline) {
+  {
+    const Lock held = lock();
+    if (calling_ || readers_->count() != 0) return {};
+  }
+  auto socket = find_producer(options_.directory, name_, options_.interrupt_descriptor, deadline);
+  if (!socket) {
+    Error error = std::move(socket).error();
+    if (error.code == Code::timed_out)
+      error = named({Code::timed_out, "no inbox appeared in time",
+                     "start its owner, and check that both use the same GANTRY_DIR"});
+    return tl::unexpected(std::move(error));
+  }
+  GANTRY_ASSIGN(called_, peer_of(socket->get()));
+  called_life_ = peer_pidfd(socket->get(), called_.pid);
+  begin_call(std::move(*socket));
+  return {};
+}
+
+Result<void> Producer::Impl::call_over(Fd line, const PeerIdentity& whom) {
+  if (!is_line(line.get())) return fail(Code::peer_misbehaved, "what was given as a line is none");
+  GANTRY_ASSIGN(called_, peer_of(line.get()));
+  if (called_.pid != whom.pid || called_.uid != whom.uid)
+    return fail(Code::peer_misbehaved,
+                fmt::format("a line to process {} of user {}, given by process {} of user {}",
+                            called_.pid, called_.uid, whom.pid, whom.uid));
+  begin_call(std::move(line));
+  return {};
+}
+
+void Producer::Impl::begin_call(Fd socket) {
+  {
+    const Lock held = lock();
+    calling_ = true;
+    call_error_.reset();
+  }
+  doorman_->call(std::move(socket));
+}
+
+Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
+  constexpr int kTries = 3;  // it may end between our call and its answer; then its successor
+  for (int attempt = 1;; ++attempt) {
+    GANTRY_TRY(call(deadline));
+    Lock held = lock();
+    GANTRY_TRY(wait_until(
+        held, deadline, [this] { return readers_->count() != 0 || !calling_; }, Lost::is_fine));
+    if (readers_->count() != 0) return {};
+    const bool left_again = !call_error_;
+    const bool is_gone = left_again || call_error_->code == Code::peer_gone;
+    if (is_gone && attempt < kTries && !deadline.passed()) continue;
+    return tl::unexpected(
+        named(left_again ? Error{Code::peer_gone, "the inbox left again", ""} : *call_error_));
+  }
+}
+
+// Under the lock, as all that goes over that socket.
+Result<void> Producer::Impl::send_line(int line) {
+  WirePacket packet;
+  packet.kind = PacketKind::line;
+  const Lock held = lock();
+  for (const auto& reader : readers_->readers())
+    if (!reader->is_cut)
+      return send_wire(reader->attached().socket.get(), packet, std::span(&line, 1));
+  return tl::unexpected(named({Code::peer_gone, "the inbox left again", ""}));
+}
+
+bool Producer::Impl::is_alone() const {
+  const Lock held = lock();
+  return readers_->lost().has_value() || call_error_.has_value();
+}
+
+void Producer::Impl::call_failed(const Error& why) {
+  const Lock held = lock();
+  calling_ = false;
+  call_error_ = why;
+  readers_changed();
+}
+
+}  // namespace gantry

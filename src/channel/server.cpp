@@ -1,0 +1,188 @@
+#include "channel/server.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/event.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kMostQueued = 1024;  // by look(): then cancellations wait for next()
+
+}  // namespace
+
+// ---- the clients ---------------------------------------------------------------------------
+
+void ClientLine::begin(std::uint64_t correlation) {
+  const std::lock_guard lock(calls_mutex_);
+  calls_.try_emplace(correlation, false);
+}
+void ClientLine::end(std::uint64_t correlation) {
+  const std::lock_guard lock(calls_mutex_);
+  calls_.erase(correlation);
+}
+void ClientLine::note_cancelled(std::uint64_t correlation) {
+  const std::lock_guard lock(calls_mutex_);
+  if (const auto call = calls_.find(correlation); call != calls_.end()) call->second = true;
+}
+bool ClientLine::is_cancelled(std::uint64_t correlation) const {
+  const std::lock_guard lock(calls_mutex_);
+  const auto call = calls_.find(correlation);
+  return call != calls_.end() && call->second;
+}
+
+// ---- the server ----------------------------------------------------------------------------
+
+// By value as Server::open() has it.
+Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
+                                                         const ServerOptions& options,
+                                                         std::shared_ptr<Engine> engine) {
+  if (engine == nullptr)
+    return fail(Code::invalid_argument, fmt::format("server '{}': no engine given", name));
+  auto impl = std::make_shared<Impl>();
+  impl->name_ = name;
+  impl->options_ = options;
+  impl->engine_ = std::move(engine);
+  InboxOptions inbox;
+  inbox.channel = options.channel;
+  inbox.producers = options.clients;
+  inbox.on_departure = [self = impl.get()](const Departure& one) {
+    self->client_left(one.sender.id);
+  };
+  GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox));
+  impl->options_.channel.metrics_descriptor = -1;
+  GANTRY_ASSIGN(impl->queued_, make_event());
+  impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int descriptor : {impl->queued_.get(), impl->inbox_->event_descriptor()}) {
+    epoll_event interest{};
+    interest.events = EPOLLIN;
+    if (::epoll_ctl(impl->watched_.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
+      return fail_errno("epoll_ctl");
+  }
+  return impl;
+}
+
+void Server::Impl::shut_down() noexcept {
+  const std::lock_guard lock(receiving_);
+  inbox_->shut_down();
+  for (auto& request : queue_) request->forget();  // their clients see that we left
+  queue_.clear();
+  for (const auto& [id, line] : lines_) line->note_gone();
+  lines_.clear();
+}
+
+Result<std::unique_ptr<Request::Impl>> Server::Impl::next(Deadline deadline) {
+  const std::lock_guard lock(receiving_);
+  for (;;) {
+    if (auto request = next_queued()) return request;
+    GANTRY_ASSIGN(auto delivery, inbox_->receive(deadline));
+    take(std::move(delivery));
+  }
+}
+
+// Those that nobody waits for are dropped here, unserved.
+std::unique_ptr<Request::Impl> Server::Impl::next_queued() {
+  while (!queue_.empty()) {
+    auto request = std::move(queue_.front());
+    queue_.pop_front();
+    const bool expired = request->has_expired();
+    if (!expired && !request->is_unwanted()) {
+      requests_.fetch_add(1, std::memory_order_relaxed);
+      return request;
+    }
+    request->forget();
+    (expired ? expired_ : cancelled_).fetch_add(1, std::memory_order_relaxed);
+  }
+  drain(queued_.get());
+  return nullptr;
+}
+
+void Server::Impl::look() {
+  const std::unique_lock lock(receiving_, std::try_to_lock);
+  if (!lock) return;
+  while (queue_.size() < kMostQueued) {
+    auto delivery = inbox_->receive(Deadline::now());
+    if (!delivery) break;
+    take(std::move(*delivery));
+  }
+  if (!queue_.empty()) ring(queued_.get());
+}
+
+// Who does not speak as a client does is hung up on.
+void Server::Impl::take(Inbox::Delivery delivery) {
+  const MessageInfo info = delivery.message.info();
+  const std::uint64_t id = delivery.sender.id;
+  const auto line = lines_.find(id);
+  if (line == lines_.end()) {
+    if (info.user == static_cast<std::uint64_t>(Saying::introduce) && introduce(delivery.sender))
+      return;
+  } else if (info.user == static_cast<std::uint64_t>(Saying::request)) {
+    queue_.push_back(std::make_unique<Request::Impl>(line->second, weak_from_this(),
+                                                     std::move(delivery.message)));
+    return;
+  } else if (info.user == static_cast<std::uint64_t>(Saying::cancel)) {
+    line->second->note_cancelled(info.correlation);
+    return;
+  }
+  inbox_->dismiss(id);
+  client_left(id);
+}
+
+// The way back leads to the process that came, and nowhere else.
+Result<void> Server::Impl::introduce(const Sender& sender) {
+  Fd line = inbox_->take_line(sender.id);
+  if (!line) return fail(Code::peer_misbehaved, "a client without a line");
+  GANTRY_ASSIGN(auto replies, Producer::Impl::make(name_, options_.channel, engine_,
+                                                   Producer::Impl::Reach::answers));
+  GANTRY_TRY(replies->call_over(std::move(line), {sender.pid, sender.uid}));
+  lines_[sender.id] = std::make_shared<ClientLine>(sender, std::move(replies));
+  clients_.store(lines_.size(), std::memory_order_relaxed);
+  return {};
+}
+
+void Server::Impl::client_left(std::uint64_t id) {
+  const auto line = lines_.find(id);
+  if (line == lines_.end()) return;
+  line->second->note_gone();
+  lines_.erase(line);
+  clients_.store(lines_.size(), std::memory_order_relaxed);
+}
+
+ServerReport Server::Impl::report() const {
+  return {clients_.load(std::memory_order_relaxed), requests_.load(std::memory_order_relaxed),
+          expired_.load(std::memory_order_relaxed), cancelled_.load(std::memory_order_relaxed)};
+}
+
+// ---- as its users see it -------------------------------------------------------------------
+
+Server::Server(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Server::Server(Server&&) noexcept = default;
+Server& Server::operator=(Server&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Server::~Server() {
+  if (impl_) impl_->shut_down();
+}
+
+Result<Server> Server::open(std::string_view name, const ServerOptions& options,
+                            std::shared_ptr<Engine> engine) {
+  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+  return Server(std::move(impl));
+}
+
+Result<Request> Server::next(Deadline deadline) {
+  GANTRY_ASSIGN(auto request, impl_->next(deadline));
+  return Request(std::move(request));
+}
+Result<int> Server::event_descriptor() {
+  return impl_->event_descriptor();
+}
+ServerReport Server::report() const {
+  return impl_->report();
+}
+
+}  // namespace gantry

@@ -1,0 +1,99 @@
+#pragma once  // channel/test_raw_producer.hpp: a producer that comes to somebody, by hand.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include "base/event.hpp"
+#include "channel/format.hpp"
+#include "channel/metrics_page.hpp"
+#include "channel/protocol.hpp"
+#include "channel/test_support.hpp"
+
+namespace gantry::test {
+
+/// Says and publishes whatever a test wants. One session.
+class RawProducer {
+ public:
+  static constexpr std::uint64_t kCellsUsed = 16;
+
+  RawProducer() {
+    page_ = new (memory_.data()) ProducerPage{};
+    page_->magic = kProducerMagic;
+    page_->version = kFormatVersion;
+    page_->slots = 8;
+    ring_ = new (ring_memory_.data()) RingPage{};
+    ring_->magic = kRingMagic;
+    ring_->version = kFormatVersion;
+    ring_->cells = kCellsUsed;
+  }
+  static void say(const Fd& socket, PacketKind kind, std::span<const int> fds = {},
+                  std::uint32_t slab = 0, Bytes bytes = 0) {
+    WirePacket packet;
+    packet.kind = kind;
+    packet.purpose = Purpose::deliver;
+    packet.slab = slab;
+    packet.bytes = bytes;
+    EXPECT_TRUE(send_wire(socket.get(), packet, fds));
+  }
+  static void greet(const Fd& socket) {
+    say(socket, PacketKind::hello);
+    const auto hello = receive_wire(socket.get(), soon());
+    EXPECT_TRUE(hello && !hello->closed && hello->packet.purpose == Purpose::join);
+  }
+  /// All the way in.
+  void join(const Fd& socket) {
+    greet(socket);
+    say(socket, PacketKind::welcome, welcome_);
+    auto joined = receive_wire(socket.get(), soon());
+    ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
+    consumer_ = *Region::import(joined->fds[0].release(), shared_size(sizeof(ConsumerPage)));
+    consumer_event_ = std::move(joined->fds[1]);
+    say(socket, PacketKind::ready);
+  }
+  [[nodiscard]] static MessageRecord block(std::uint32_t slab, std::uint16_t slot, Bytes bytes) {
+    MessageRecord made{};
+    made.header = {
+        .number = 1, .ticks = 0, .user = 0, .type = 0, .slot = slot, .kind = 1, .count = 1};
+    const Place place{
+        .offset = 0, .bytes = bytes, .slab = slab, .chunk_bytes = 0, .window_bytes = 0};
+    std::memcpy(made.body.data(), &place, sizeof place);
+    return made;
+  }
+  void publish(std::uint64_t sequence, const MessageRecord& record) {
+    RingCell<MessageRecord>& cell = ring_->ring[sequence % kCellsUsed];
+    cell.record = record;
+    cell.sequence.store(sequence, std::memory_order_seq_cst);
+  }
+  /// The same again and again, as quickly as it is taken, whatever credits there are.
+  void flood(MessageRecord record, const std::atomic<bool>& enough) {
+    const auto& page = *reinterpret_cast<const ConsumerPage*>(consumer_.data());
+    Ringer ringer;
+    for (std::uint64_t next = 1; !enough.load(std::memory_order_relaxed);) {
+      if (next >= page.taken.load(std::memory_order_seq_cst) + kCellsUsed) continue;
+      record.header.number = next;
+      publish(next++, record);
+      if (ringer.must_ring(page.consumer_sleeps)) ring(consumer_event_.get());
+    }
+  }
+
+  [[nodiscard]] ProducerPage& page() noexcept { return *page_; }
+  [[nodiscard]] RingPage& ring_page() noexcept { return *ring_; }
+  [[nodiscard]] const std::array<int, 4>& welcome() const noexcept { return welcome_; }
+
+ private:
+  Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
+  Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
+  Region consumer_;
+  Fd consumer_event_;
+  Fd event_ = *make_event();
+  Metrics metrics_ = *MetricsMaker::make_own();
+  std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
+                              metrics_.descriptor()};
+  ProducerPage* page_ = nullptr;
+  RingPage* ring_ = nullptr;
+};
+
+}  // namespace gantry::test
