@@ -100,16 +100,30 @@ void add_baselines(Ratios& ratios, const Report& report) {
                    baseline(counted, kCpuSyncName, kInstructions), Bar::at_most(0.78));
 }
 
-/// What the sender pays for more readers.
+/// What the sender pays for more readers: CPU time, as there may be fewer CPUs than processes.
 void add_fan_out(Ratios& ratios, const Report& report) {
   for (const Row& row : report.rows) {
     const std::string prefix = fan_out_name(4, "");
-    if (row.metric != kSendP50 || !row.case_name.starts_with(prefix)) continue;
+    if (row.metric != kSendCpuP50 || !row.case_name.starts_with(prefix)) continue;
     const std::string one = fan_out_name(1, row.case_name.substr(prefix.size()));
-    ratios.of_rows(fmt::format("{}: send of {} to 4 readers / to 1",
+    ratios.of_rows(fmt::format("{}: CPU time of send by {} to 4 readers / to 1",
                                row.case_name.substr(prefix.size()), row.subject),
-                   &row, report.find(one, row.subject, kSendP50),
+                   &row, report.find(one, row.subject, kSendCpuP50),
                    is_copy_mode(row.subject) ? Bar::at_most(1.1) : Bar::none());
+  }
+}
+
+/// How long send_async() keeps its caller, in microseconds.
+void add_async_calls(Ratios& ratios, const Report& report) {
+  for (const Row& row : report.rows) {
+    const std::string prefix = fan_out_name(1, "");
+    if (!row.case_name.starts_with(prefix) || row.subject != "gantry/async" || row.bytes < kMiB)
+      continue;
+    const bool median = row.metric == kSendP50;
+    if (!median && row.metric != kSendP99) continue;
+    ratios.figure(fmt::format("{}: send by gantry/async, us at {} %",
+                              row.case_name.substr(prefix.size()), median ? 50 : 99),
+                  row.summary.value / 1e3, Bar::at_most(median ? 5 : 25));
   }
 }
 
@@ -125,6 +139,7 @@ void add_findings(Report& report, bool best_of_peers) {
   if (best_of_peers) add_peers(ratios, measured);
   add_baselines(ratios, measured);
   add_fan_out(ratios, measured);
+  add_async_calls(ratios, measured);
 }
 
 }  // namespace gantry::bench

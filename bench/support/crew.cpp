@@ -93,7 +93,7 @@ Result<RoundFigures> Crew::run(std::size_t subject, const Command& command) {
   RoundFigures figures{requester.p50_ns,
                        requester.p99_ns,
                        requester.p999_ns,
-                       requester.send_ns,
+                       requester.send,
                        0,
                        requester.prepare_ns,
                        std::max(0.0, cpu_ns - requester.prepare_ns)};

@@ -13,7 +13,7 @@ struct RoundFigures {
   double p50_ns = 0;
   double p99_ns = 0;
   double p999_ns = 0;
-  double send_ns = 0;
+  SendTimes send;
   double one_way_ns = 0;  ///< Median; only of a stamped command, and then nothing else.
   double prepare_ns = 0;
   double cpu_ns = 0;  ///< Of all its processes, less the preparing.

@@ -23,6 +23,13 @@ struct Stamps {
   std::array<std::int64_t, kMost> ns{};
 };
 
+/// What send() takes by itself, medians and a percentile of its trips.
+struct SendTimes {
+  double p50_ns = 0;
+  double p99_ns = 0;
+  double cpu_p50_ns = 0;  ///< CPU time of the calling thread: not what others ran on its CPU.
+};
+
 /// Child to parent: that it is ready, what a command gave, or why it gives up.
 struct Answer {
   enum class Kind : std::uint32_t { ready, measured, failed };
@@ -30,7 +37,7 @@ struct Answer {
   double p50_ns = 0;
   double p99_ns = 0;
   double p999_ns = 0;
-  double send_ns = 0;            ///< Median time within send().
+  SendTimes send;
   double prepare_ns = 0;         ///< Median CPU time of preparing a trip.
   double cpu_ns = 0;             ///< Of the trips that count and their preparing.
   std::array<char, 400> text{};  ///< For `failed`, ending in 0.

@@ -17,7 +17,9 @@ struct Series {
   std::vector<double> p50_ns{};
   std::vector<double> p99_ns{};
   std::vector<double> p999_ns{};
-  std::vector<double> send_ns{};
+  std::vector<double> send_p50_ns{};
+  std::vector<double> send_p99_ns{};
+  std::vector<double> send_cpu_ns{};
   std::vector<double> one_way_ns{};
   std::vector<double> gb_per_s{};
   std::vector<double> cpu_s_per_gb{};
@@ -27,7 +29,9 @@ struct Series {
     p50_ns.push_back(figures.p50_ns);
     p99_ns.push_back(figures.p99_ns);
     p999_ns.push_back(figures.p999_ns);
-    send_ns.push_back(figures.send_ns);
+    send_p50_ns.push_back(figures.send.p50_ns);
+    send_p99_ns.push_back(figures.send.p99_ns);
+    send_cpu_ns.push_back(figures.send.cpu_p50_ns);
     gb_per_s.push_back(size / figures.p50_ns);      // bytes a nanosecond are GB a second
     cpu_s_per_gb.push_back(figures.cpu_ns / size);  // nanoseconds a byte are seconds a GB
   }
@@ -91,7 +95,11 @@ void append_rows(const Case& size, const SubjectKind& kind, Series& series,
     append(kLatencyP999, "ns", series.p999_ns);
     append(kOneWayP50, "ns", series.one_way_ns);
   }
-  if (size.times_send) append(kSendP50, "ns", series.send_ns);
+  if (size.times_send) {
+    append(kSendP50, "ns", series.send_p50_ns);
+    append(kSendP99, "ns", series.send_p99_ns);
+    append(kSendCpuP50, "ns", series.send_cpu_ns);
+  }
   if (!kind.carries_bytes) return;
   append(kThroughput, "GB/s", series.gb_per_s);
   append(kCpuPerGb, "s/GB", series.cpu_s_per_gb);

@@ -21,6 +21,7 @@ class Tripper {
     std::int64_t began_ns = 0;
     double ns = 0;
     double send_ns = 0;
+    double send_cpu_ns = 0;
     double prepare_ns = 0;
   };
 
