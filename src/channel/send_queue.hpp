@@ -34,7 +34,10 @@ class SendQueue {
 
   /// `execute` runs on the progress thread; it must return soon after stop() was called.
   SendQueue(Execute execute, std::chrono::nanoseconds spin, std::vector<int> cpus) noexcept
-      : execute_(std::move(execute)), spin_(spin), idle_spin_(spin), cpus_(std::move(cpus)) {}
+      : execute_(std::move(execute)),
+        spin_(spin),
+        idle_spin_(idle_spin(spin, cpus)),
+        cpus_(std::move(cpus)) {}
   ~SendQueue() { stop(); }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -58,6 +61,13 @@ class SendQueue {
   void stop() noexcept;
 
  private:
+  // CPUs of its own are there to be polled on; 20 ms is as long as 128 MiB take.
+  static std::chrono::nanoseconds idle_spin(std::chrono::nanoseconds spin,
+                                            const std::vector<int>& cpus) noexcept {
+    constexpr std::chrono::nanoseconds kOnItsOwn = std::chrono::milliseconds(20);
+    return cpus.empty() || spin.count() == 0 ? spin : std::max(spin, kOnItsOwn);
+  }
+
   void start();
   void serve();
   [[nodiscard]] std::optional<SendJob> next_job();
