@@ -241,7 +241,8 @@ class Producer {
   [[nodiscard]] Result<void> publish(GANTRY_TAKES(unconsumed) Loan loan,
                                      const SendOptions& options = {});
 
-  /// Where this channel's payload lies: what is allocated here can be sent as it is.
+  /// Where this channel's payload lies: what is allocated here can be sent as it is. Once it was
+  /// asked for, the channel keeps no block for its next small message: the budget is yours.
   [[nodiscard]] Pool pool() const;
 
   /// Waits until so many consumers are there.

@@ -60,6 +60,27 @@ TEST_F(ChannelPool, MemoryThatNobodyElseCanMapIsRefused) {
   EXPECT_NE(refused.error().hint, "");
 }
 
+TEST_F(ChannelPool, WhatWasReleasedIsNotKeptFromWhoAllocatesToo) {
+  options_.pool.budget_bytes = 8 * kMiB;
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto send_some = [&] {
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(out.send(pattern(100'000, 1), soon()));
+      ASSERT_TRUE(in.receive(soon()));
+    }
+    ASSERT_TRUE(out.loan(100'000, soon()));  // looks at what was given back
+  };
+  send_some();
+  Pool pool = out.pool();
+  for (int turn = 0; turn < 2; ++turn) {
+    auto block = pool.allocate(8 * kMiB);
+    ASSERT_TRUE(block) << block.error().message;
+    *block = Block();
+    send_some();
+  }
+}
+
 TEST_F(ChannelPool, TwoChannelsShareAPool) {
   Pool pool = *Pool::create({.slab_bytes = kMiB, .name = "shared"});
   options_.memory = pool;

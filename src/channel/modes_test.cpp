@@ -171,6 +171,23 @@ TEST_P(Modes, AMessageThatCannotBeReadIsNotDelivered) {
   ::munmap(mapped, size);
 }
 
+// Whoever of two copies meets the one bad page, and whatever comes after it.
+TEST_P(Modes, AMessageWithOneBadPageIsNotDelivered) {
+  for (Bytes closed = 0; closed < 4 * kMiB; closed += 64 * 1024) {
+    const test::BrokenPayload payload(4 * kMiB, closed);
+    std::thread reader([this] {
+      const auto message = in_->receive(soon());
+      ASSERT_TRUE(message) << message.error().message;
+      EXPECT_EQ(message->info().user, 1u) << "the broken one was delivered";
+    });
+    const auto broken = send(payload.bytes());
+    const bool told = !broken && broken.error().code == Code::invalid_argument;
+    EXPECT_TRUE(told) << "with a bad page at " << closed;
+    ASSERT_TRUE(!told || send(pattern(5000, 1), {.user = 1}));
+    reader.join();
+  }
+}
+
 TEST_P(Modes, NothingStaysBehind) {
   const auto large = pattern(kMiB, 1);
   for (int i = 0; i < 100; ++i) {

@@ -37,7 +37,12 @@ class Producer::Impl final : public detail::Keeper,
   void note_woken() noexcept;
   Result<Loan> loan(Bytes size, Deadline deadline);
   Result<void> publish(Loan loan, const SendOptions& options);
-  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
+  /// Its other user must not be refused what slots keep for later.
+  [[nodiscard]] const Pool& shared_pool() {
+    const Lock held = lock();
+    readers_->slots().keep_no_more();
+    return pool_;
+  }
   Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
 

@@ -66,7 +66,7 @@ Result<void> Producer::publish(Loan loan, const SendOptions& options) {
   return impl_->publish(std::move(loan), options);
 }
 Pool Producer::pool() const {
-  return impl_->pool();
+  return impl_->shared_pool();
 }
 Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
   return impl_->wait_for_consumer(deadline, count);

@@ -46,6 +46,7 @@ void SecondCopier::start() noexcept {
 }
 
 void SecondCopier::invite(SharedCopy& copy) noexcept {
+  if (copy.chunks.has_failed()) return;  // coming again it would put down what never came
   if (state_.load(std::memory_order_acquire) != idle) return;  // I1 [V]
   if (!tried_) start();
   copy_ = &copy;

@@ -51,7 +51,7 @@ class SecondCopier {
   SecondCopier& operator=(const SecondCopier&) = delete;
 
   /// Costs next to nothing when it is there already. It leaves when it has found nothing to take
-  /// for a while; then invite again. No thread to be had: nobody comes.
+  /// for a while; then invite again. Not after it failed. No thread to be had: nobody comes.
   void invite(SharedCopy& copy) noexcept;
   /// Stops it, and returns when it touches nothing of the copy any more.
   void withdraw() noexcept;

@@ -130,6 +130,24 @@ TEST(SecondCopier, WhatItCannotReadItSays) {
   ::munmap(closed, 8192);
 }
 
+// It would put down what it failed at as if that were there.
+TEST(SecondCopier, WhoFailedIsNotInvitedAgain) {
+  SecondCopier second(make_lane(), std::chrono::microseconds(20), {});
+  const test::BrokenPayload payload(64 * 4096, 0);
+  std::vector<std::byte> to(64 * 4096);
+  SharedCopy shared({to, payload.bytes(), 4096, 0, CacheUse::automatic});
+  shared.chunks.allow(64);
+  second.invite(shared);
+  while (!shared.chunks.has_failed()) std::this_thread::yield();
+  for (int turn = 0; turn < 10'000; ++turn) {
+    second.invite(shared);
+    std::this_thread::yield();
+  }
+  second.withdraw();
+  EXPECT_EQ(shared.chunks.prefix(), 0u);
+  EXPECT_EQ(shared.chunks.left(), 63u);
+}
+
 TEST(SecondCopier, OneThatWasNeverInvitedHasNoThread) {
   SecondCopier second(make_lane(), std::chrono::microseconds(20), {});
   second.withdraw();

@@ -66,6 +66,11 @@ class SlotTable {
   [[nodiscard]] bool holds_forwards() const noexcept;
   /// True: there were any.
   bool drop_spares() noexcept;
+  /// From here on no slot keeps its block: somebody else, too, allocates from the pool.
+  void keep_no_more() noexcept {
+    keeps_ = false;
+    drop_spares();
+  }
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
 
  private:

@@ -1,6 +1,7 @@
 #pragma once  // channel/test_support.hpp: a scratch directory and an engine for this room's tests.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -103,6 +104,26 @@ inline std::vector<std::byte> pattern(Bytes size, std::uint64_t seed) {
 inline bool same(ConstByteSpan left, ConstByteSpan right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end());
 }
+
+/// Memory of which one page, that of byte `closed`, cannot be read.
+class BrokenPayload {
+ public:
+  BrokenPayload(Bytes size, Bytes closed) : size_(size) {
+    void* const at =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(at, MAP_FAILED);
+    data_ = static_cast<std::byte*>(at);
+    EXPECT_EQ(::mprotect(data_ + closed / 4096 * 4096, 4096, PROT_NONE), 0);
+  }
+  ~BrokenPayload() { ::munmap(data_, size_); }
+  BrokenPayload(const BrokenPayload&) = delete;
+  BrokenPayload& operator=(const BrokenPayload&) = delete;
+  [[nodiscard]] ConstByteSpan bytes() const { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  Bytes size_;
+};
 
 /// How many descriptors this process has open.
 inline std::size_t open_descriptors() {

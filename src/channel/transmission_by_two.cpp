@@ -21,6 +21,7 @@ Result<void> Producer::Impl::Transmission::take_turns(SharedCopy& shared) {
   std::uint64_t told = 0;
   chunks.allow(passed_ + window);
   while (told < count) {
+    if (chunks.has_failed()) return await_second(shared);
     if (chunks.left() > 1) producer_.second_->invite(shared);
     if (const auto mine = chunks.take()) {
       GANTRY_TRY(copy(shared.plan.move_of(*mine)));
