@@ -209,10 +209,10 @@ void Producer::Impl::departed_died() {
 // Under the lock, when the caller goes its way: is there anything that it would have to look after?
 void Producer::Impl::heed_forwards() {
   if (caller_waits_ || !readers_->slots().holds_forwards()) return;
-  if (!doorman_heeds_) page().producer_sleeps.announce();
-  doorman_heeds_ = true;
+  const bool news = !std::exchange(doorman_heeds_, true);
+  if (news) page().producer_sleeps.announce();
   readers_->refresh();  // what came before the announcement
-  doorman_->look_again();
+  if (news) doorman_->look_again();
 }
 
 // Under the lock.
