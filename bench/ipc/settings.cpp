@@ -61,9 +61,10 @@ Manual manual(Settings& settings) {
           "All processes of a subject are pinned to different cores, as far as there are any. "
           "Ends\n"
           "of Gantry poll for {} us before they sleep, as those of the hand-made shared memory\n"
-          "poll all the time. All words of a payload are written anew before each trip, by the end\n"
-          "that sends it. That and filling a loan are outside the timed part (with several in\n"
-          "flight inside), reading the payload whole is inside. Usual cases: latency; with --peers all.\n\n"
+          "poll all the time. All words of a payload are written anew before each trip, by\n"
+          "the end that sends it. That and filling a loan are outside the timed part (with\n"
+          "several in flight inside), reading the payload whole is inside. Usual cases:\n"
+          "latency; with --peers all.\n\n"
           "Example: gantry bench ipc --sizes 64,1M,128M --rounds 5 --json > ipc.json\n"
           "Example: gantry bench ipc --peers --plot ipc.svg\n"
           "Example: gantry bench ipc --subjects gantry,openmpi --cases in-flight --sizes 1M",
