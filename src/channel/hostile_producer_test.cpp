@@ -18,9 +18,7 @@
 namespace gantry {
 namespace {
 
-using test::make_producer;
 using test::options_in;
-using test::pattern;
 using test::soon;
 
 // ---- hostile producers ---------------------------------------------------------------------
@@ -29,11 +27,9 @@ using test::soon;
 class HostileProducer : public testing::Test {
  protected:
   HostileProducer() {
-    page_ = new (memory_.data()) ProducerPage{};
     page_->magic = kProducerMagic;
     page_->version = kFormatVersion;
     page_->slots = 8;
-    ring_ = new (ring_memory_.data()) RingPage{};
     ring_->magic = kRingMagic;
     ring_->version = kFormatVersion;
     ring_->cells = 16;
@@ -118,8 +114,8 @@ class HostileProducer : public testing::Test {
   Region slab_ = *Region::create(8192, "x");
   Fd event_ = *make_event();
   Metrics metrics_ = *MetricsMaker::make_own();
-  ProducerPage* page_ = nullptr;
-  RingPage* ring_ = nullptr;
+  ProducerPage* page_ = new (memory_.data()) ProducerPage{};
+  RingPage* ring_ = new (ring_memory_.data()) RingPage{};
   int socket_ = -1;
   std::latch first_held_{1};  // the consumer has what receive_from() was told to hold
 };
@@ -147,7 +143,7 @@ TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
                                            record(1, 0, 0, 1, 0x31),
                                            record(1, 0, 0, 1, 2),
                                            record(1, 0, 0, 0, 2, 0),
-                                           record(1, 0, 0, 65 * 160, 2, 65)};
+                                           record(1, 0, 0, Bytes{65} * 160, 2, 65)};
   for (const MessageRecord& bad : records) {
     ring_->ring[1].sequence = 0;
     EXPECT_EQ(code_from([&] {

@@ -258,7 +258,7 @@ class NoDescriptors {
     EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
     const rlimit few{256, before_.rlim_max};
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    for (Fd more(::dup(0)); more; more.reset(::dup(0))) taken_.push_back(std::move(more));
+    for (int more = ::dup(0); more >= 0; more = ::dup(0)) taken_.emplace_back(more);
   }
   ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
   NoDescriptors(const NoDescriptors&) = delete;

@@ -41,7 +41,8 @@ void SecondCopier::start() noexcept {
   tried_ = true;
   try {
     thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error&) {  // the owner copies alone, then
+  } catch (const std::system_error&) {
+    return;  // the owner copies alone, then
   }
 }
 

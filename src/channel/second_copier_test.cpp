@@ -92,7 +92,7 @@ TEST(SecondCopier, TogetherTheyCopyEachChunkOnce) {
 TEST(SecondCopier, AWindowIsFilledAgainOnlyWhereItWasRead) {
   SecondCopier second(make_lane(), std::chrono::microseconds(20), {});
   const auto from = pattern(kMiB + 5, 1);
-  std::vector<std::byte> window(8 * 4096);
+  std::vector<std::byte> window(std::size_t{8} * 4096);
   std::uint64_t seconds = 0;
   for (int turn = 0; turn < 300; ++turn)
     seconds += copy_and_read(second, {window, from, 4096, window.size(), CacheUse::automatic});
@@ -102,7 +102,7 @@ TEST(SecondCopier, AWindowIsFilledAgainOnlyWhereItWasRead) {
 // The memory goes right after withdraw(): ThreadSanitizer and AddressSanitizer see who is late.
 TEST(SecondCopier, AfterWithdrawItTouchesNothing) {
   SecondCopier second(make_lane(), std::chrono::microseconds(20), {});
-  const auto from = pattern(64 * 4096, 1);
+  const auto from = pattern(Bytes{64} * 4096, 1);
   for (int turn = 0; turn < 2000; ++turn) {
     std::vector<std::byte> to(from.size());
     auto shared = std::make_unique<SharedCopy>(ChunkPlan{to, from, 4096, 0, CacheUse::automatic});

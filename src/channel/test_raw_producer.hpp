@@ -20,11 +20,9 @@ class RawProducer {
   static constexpr std::uint64_t kCellsUsed = 16;
 
   RawProducer() {
-    page_ = new (memory_.data()) ProducerPage{};
     page_->magic = kProducerMagic;
     page_->version = kFormatVersion;
     page_->slots = 8;
-    ring_ = new (ring_memory_.data()) RingPage{};
     ring_->magic = kRingMagic;
     ring_->version = kFormatVersion;
     ring_->cells = kCellsUsed;
@@ -92,8 +90,8 @@ class RawProducer {
   Metrics metrics_ = *MetricsMaker::make_own();
   std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
                               metrics_.descriptor()};
-  ProducerPage* page_ = nullptr;
-  RingPage* ring_ = nullptr;
+  ProducerPage* page_ = new (memory_.data()) ProducerPage{};
+  RingPage* ring_ = new (ring_memory_.data()) RingPage{};
 };
 
 }  // namespace gantry::test

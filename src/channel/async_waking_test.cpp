@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+#include <gantry/async.hpp>
+
+#include "base/event.hpp"
+#include "base/fd.hpp"
+#include "channel/test_support.hpp"
+
+// Who is woken by whom: what one coroutine takes for another, and what was destroyed while it
+// waited.
+namespace gantry {
+namespace {
+
+using test::options_in;
+using test::pattern;
+using test::soon;
+
+Task<> await_reply(PendingReply& pending, EventLoop& loop, bool& answered) {
+  const auto answer = co_await reply(pending, loop);
+  answered = answer.has_value();
+}
+
+// Two rounds of the loop: in the first, each that was rung looks and sleeps again.
+Task<> two_rounds(int always_readable, EventLoop& loop) {
+  for (int i = 0; i < 2; ++i) {
+    const Result<void> woken = co_await readable(always_readable, loop);
+    EXPECT_TRUE(woken);
+  }
+}
+
+Task<> take_both(Server& server, PendingReply& own, int always_readable, EventLoop& loop) {
+  co_await two_rounds(always_readable, loop);
+  for (int i = 0; i < 2; ++i) {
+    Result<Request> request = server.next(soon());
+    EXPECT_TRUE(request && request->reply(pattern(8, 1), {.deadline = soon()}));
+  }
+  EXPECT_TRUE(own.wait(soon()));
+  co_await two_rounds(always_readable, loop);
+  loop.stop();
+}
+
+TEST(AsyncWaking, WhoeverTakesAnothersReplyWakesIt) {
+  test::ScratchDirectory directory;
+  ServerOptions options;
+  options.channel = options_in(directory);
+  const auto engine = std::make_shared<test::PlainEngine>();
+  auto server = Server::open("service", options, engine);
+  auto client = Client::connect("service", options.channel, engine, soon());
+  ASSERT_TRUE(server && client);
+  auto others = client->call_async(pattern(8, 1), {.deadline = soon()});
+  auto own = client->call_async(pattern(8, 1), {.deadline = soon()});
+  const auto event = make_event();
+  ASSERT_TRUE(others && own && event);
+  ring(event->get());
+  bool answered = false;
+  EventLoop loop = *EventLoop::create();
+  loop.spawn(await_reply(*others, loop, answered));
+  loop.spawn(take_both(*server, *own, event->get(), loop));
+  ASSERT_TRUE(loop.run());
+  EXPECT_TRUE(answered);
+}
+
+Task<> note_readable(int descriptor, EventLoop& loop, bool& resumed) {
+  const Result<void> woken = co_await readable(descriptor, loop);
+  EXPECT_TRUE(woken);
+  resumed = true;
+}
+
+Task<> drop(Task<>& other, int descriptor, EventLoop& loop, bool is_first) {
+  if (!is_first) {
+    const Result<void> woken = co_await readable(descriptor, loop);
+    EXPECT_TRUE(woken);
+  }
+  {
+    const Task<> dropped = std::move(other);
+  }
+  co_await two_rounds(descriptor, loop);
+}
+
+// `is_first`: while it waits for its descriptor. Otherwise between the kernel's word and its turn.
+class AsyncDropped : public testing::TestWithParam<bool> {};
+
+TEST_P(AsyncDropped, IsNeverResumed) {
+  const auto event = make_event();
+  ASSERT_TRUE(event);
+  ring(event->get());
+  EventLoop loop = *EventLoop::create();
+  bool resumed = false;
+  Task<> other = note_readable(event->get(), loop, resumed);
+  Task<> dropper = drop(other, event->get(), loop, GetParam());
+  if (!GetParam()) dropper.handle().resume();  // waits first, so that its turn is first
+  other.handle().resume();
+  if (GetParam()) dropper.handle().resume();
+  loop.spawn(two_rounds(event->get(), loop));
+  ASSERT_TRUE(loop.run());
+  EXPECT_FALSE(resumed);
+  EXPECT_TRUE(other.is_done()) << "dropped";
+}
+INSTANTIATE_TEST_SUITE_P(Waiting, AsyncDropped, testing::Values(true, false));
+
+}  // namespace
+}  // namespace gantry
