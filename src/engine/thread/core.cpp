@@ -112,12 +112,16 @@ Result<void> ThreadCore::open(LaneSeat& lane) {
   return {};
 }
 
+// A ticket ends, and its waiter may come here, a moment before the lane is pinned for the
+// announcement; both happen under one turn of the lock, so under the lock the pin is seen.
 void ThreadCore::close(LaneSeat& lane) noexcept {
-  // An announcement is a system call long at the most.
-  while (lane.pins.load(std::memory_order_acquire) != 0) std::this_thread::yield();  // [P]
-  const std::lock_guard lock(mutex_);
-  scheduler_.remove(lane);
-  std::erase(lanes_, &lane);
+  for (;; std::this_thread::yield()) {  // an announcement is a system call long at the most
+    const std::lock_guard lock(mutex_);
+    if (lane.pins.load(std::memory_order_acquire) != 0) continue;  // [P]
+    scheduler_.remove(lane);
+    std::erase(lanes_, &lane);
+    return;
+  }
 }
 
 bool ThreadCore::publish(LaneSeat& lane, std::size_t count, bool alone) noexcept {
