@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
 
 #include "base/clock.hpp"
 #include "base/event.hpp"
@@ -14,6 +13,7 @@
 #include "channel/metrics_page.hpp"
 #include "channel/status_wire.hpp"
 #include "channel/step.hpp"
+#include "channel/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -47,21 +47,13 @@ Result<std::unique_ptr<Attached>> examine(Received& received) {
 
 Result<void> Doorman::start() {
   GANTRY_ASSIGN(wake_, make_event());
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(thread_, start_thread([this] { serve(); }));
   return {};
 }
 
 void Doorman::stop() {
   if (!thread_.joinable()) return;
-  if (!maker_.is_this()) {  // a fork's copy: the thread did not come along, none can join it
-    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
-    return;
-  }
+  if (!maker_.is_this()) return disown(thread_);
   stopping_.store(true, std::memory_order_relaxed);  // the bell orders
   ring(wake_.get());
   thread_.join();

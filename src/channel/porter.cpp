@@ -3,12 +3,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include "base/event.hpp"
 #include "channel/access.hpp"
 #include "channel/incoming.hpp"
 #include "channel/status_wire.hpp"
+#include "channel/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -32,21 +32,13 @@ Result<void> Porter::start() {
   opened_ns_ = monotonic_ns();
   GANTRY_ASSIGN(wake_, make_event());
   GANTRY_ASSIGN(news_, make_event());
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(thread_, start_thread([this] { serve(); }));
   return {};
 }
 
 void Porter::stop() {
   if (!thread_.joinable()) return;
-  if (!maker_.is_this()) {  // a fork's copy: the thread did not come along, none can join it
-    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
-    return;
-  }
+  if (!maker_.is_this()) return disown(thread_);
   ring(wake_.get());
   thread_.join();
 }

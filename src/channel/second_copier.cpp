@@ -1,7 +1,5 @@
 #include "channel/second_copier.hpp"
 
-#include <system_error>
-
 #include "base/clock.hpp"
 #include "base/futex.hpp"
 #include "channel/waiter.hpp"
@@ -39,12 +37,8 @@ SecondCopier::~SecondCopier() {
 
 void SecondCopier::start() noexcept {
   tried_ = true;
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error&) {
-    return;  // the owner copies alone, then
-  }
-}
+  if (auto started = start_thread([this] { serve(); })) thread_ = std::move(*started);
+}  // else the owner copies alone
 
 void SecondCopier::invite(SharedCopy& copy) noexcept {
   if (copy.chunks.has_failed()) return;  // coming again it would put down what never came

@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <array>
-#include <system_error>
 
 #include "base/clock.hpp"
 #include "base/event.hpp"
@@ -19,10 +18,6 @@ namespace {
 constexpr std::size_t kRememberedFailures = 1024;
 
 }  // namespace
-
-void SendQueue::start() {
-  thread_ = std::thread([this] { serve(); });
-}
 
 Result<Ticket> SendQueue::push(SendJob job) {
   if (!maker_.is_this()) return fail(Code::closed, "this producer was opened before fork()");
@@ -45,11 +40,10 @@ Result<Ticket> SendQueue::push(SendJob job) {
   pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I2 [S]
   if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I2 [S]
   if (thread_.joinable()) return Ticket{ticket};
-  try {
-    start();
-  } catch (const std::system_error& error) {
-    retire(fail(Code::system, fmt::format("starting a thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)"));
+  if (auto started = start_thread([this] { serve(); })) {
+    thread_ = std::move(*started);
+  } else {
+    retire(tl::unexpected(std::move(started).error()));
     const std::lock_guard lock(mutex_);
     jobs_.clear();
   }

@@ -68,7 +68,6 @@ class SendQueue {
     return cpus.empty() || spin.count() == 0 ? spin : std::max(spin, kOnItsOwn);
   }
 
-  void start();
   void serve();
   [[nodiscard]] std::optional<SendJob> next_job();
   void retire(Result<void> result);

@@ -3,8 +3,11 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/result.hpp"
 
 namespace gantry {
 
@@ -22,6 +25,16 @@ inline void bind_this_thread(const std::vector<int>& cpus) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+template <class Run>
+[[nodiscard]] Result<std::thread> start_thread(Run run) {
+  try {
+    return std::thread(std::move(run));
+  } catch (const std::system_error& error) {
+    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)");
+  }
 }
 
 /// In a fork's copy: the thread did not come along, and none can join it.
