@@ -220,6 +220,7 @@ void run_surviving_producer(const Part& part) {
     Sender sender(part);
     first_burst(part, sender);
     if (await_victim(part, part.report)) return second_burst(part, sender, part.scenario.consumers);
+    part.board.opens_again = true;
     sender.close();
   }
   await_victim(part);

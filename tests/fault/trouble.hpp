@@ -31,6 +31,7 @@ struct Board {
   std::atomic<std::uint64_t> victim_received{0};  ///< Bits: what was put into the victim's hand.
   std::atomic<std::uint64_t> late_ns{0};  ///< From being struck to the first survivor's being told.
   std::atomic<std::uint64_t> stops{0};    ///< Times that somebody found it stopped.
+  std::atomic<bool> opens_again{false};   ///< The second burst has a stream of its own.
   std::atomic<bool> has_trouble{false};
   std::array<char, 400> trouble{};
 
@@ -38,7 +39,7 @@ struct Board {
     victim.clear();
     victim_finished = false;
     victim_sent = victim_received = late_ns = stops = 0;
-    has_trouble = false;
+    opens_again = has_trouble = false;
   }
   /// The first counts.
   void report(std::string_view who, const char* what) noexcept {
