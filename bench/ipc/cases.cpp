@@ -13,6 +13,7 @@ constexpr unsigned kWindow = 4;  // messages in flight
 constexpr std::array kReaders = {1u, 2u, 4u};
 constexpr Bytes kMostInFlight = Bytes{256} << 20;  // each is there several times
 constexpr Bytes kMostFannedOut = Bytes{64} << 20;
+constexpr Bytes kLeastComputing = Bytes{1} << 20;  // below, the message is there before work begins
 constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
 
 Case of_size(Bytes bytes) {
@@ -64,6 +65,18 @@ Case fanned_out(Case what, unsigned readers) {
   return what;
 }
 
+Case handed_off(Case what) {
+  what.name = hand_off_name(what.name);
+  what.reads = false;
+  return what;
+}
+
+Case computing(Case what) {
+  what.name = computing_name(what.name);
+  what.computes = what.times_send = true;
+  return what;
+}
+
 }  // namespace
 
 std::string in_flight_name(std::string_view of) {
@@ -72,6 +85,14 @@ std::string in_flight_name(std::string_view of) {
 
 std::string fan_out_name(unsigned readers, std::string_view of) {
   return fmt::format("fan-out-{}/{}", readers, of);
+}
+
+std::string hand_off_name(std::string_view of) {
+  return fmt::format("hand-off/{}", of);
+}
+
+std::string computing_name(std::string_view of) {
+  return fmt::format("computing/{}", of);
 }
 
 Case case_named(std::string_view name, Bytes bytes) {
@@ -98,6 +119,11 @@ std::vector<Case> cases_of(const Settings& settings) {
     for (const unsigned readers : kReaders)
       if (settings.asks(kFanOut) && bytes <= kMostFannedOut)
         cases.push_back(fanned_out(of_size(bytes), readers));
+  for (const Bytes bytes : sizes)
+    if (settings.asks(kHandOff)) cases.push_back(handed_off(of_size(bytes)));
+  for (const Bytes bytes : sizes)
+    if (settings.asks(kComputing) && bytes >= kLeastComputing && bytes <= kMostFannedOut)
+      cases.push_back(computing(of_size(bytes)));
   for (Case& what : cases) what.keeps_payload = settings.keeps_payload;
   return cases;
 }

@@ -127,6 +127,33 @@ void add_async_calls(Ratios& ratios, const Report& report) {
   }
 }
 
+/// What is handed over without a copy takes no longer for being longer.
+void add_hand_off(Ratios& ratios, const Report& report) {
+  const std::string prefix = hand_off_name("");
+  for (const std::string_view subject : {"gantry/loan", "gantry/move"}) {
+    const Row *smallest = nullptr, *largest = nullptr;
+    for (const Row& row : report.rows) {
+      if (row.subject != subject || row.metric != kLatencyP50) continue;
+      if (!row.case_name.starts_with(prefix)) continue;
+      if (smallest == nullptr || row.bytes < smallest->bytes) smallest = &row;
+      if (largest == nullptr || row.bytes > largest->bytes) largest = &row;
+    }
+    if (smallest == largest) continue;
+    ratios.of_rows(fmt::format("{}: {} / {}, read by nobody", subject,
+                               largest->case_name.substr(prefix.size()),
+                               smallest->case_name.substr(prefix.size())),
+                   largest, smallest, Bar::at_most(1.5));
+  }
+}
+
+/// How much of its own work a sender gets done while its message goes.
+void add_computing(Ratios& ratios, const Report& report) {
+  for (const Row& row : report.rows)
+    if (row.metric == kComputeSpeed)
+      ratios.figure(fmt::format("{}: speed of the sender's own work / undisturbed", row.case_name),
+                    row.summary.value, Bar::at_least(0.9));
+}
+
 }  // namespace
 
 void add_findings(Report& report, bool best_of_peers) {
@@ -140,6 +167,8 @@ void add_findings(Report& report, bool best_of_peers) {
   add_baselines(ratios, measured);
   add_fan_out(ratios, measured);
   add_async_calls(ratios, measured);
+  add_hand_off(ratios, measured);
+  add_computing(ratios, measured);
 }
 
 }  // namespace gantry::bench

@@ -49,8 +49,8 @@ std::string replies_of(int reader) {
   return fmt::format("replies-{}", reader);
 }
 
-Result<std::uint64_t> receive_sum(Consumer& replies) {
-  const auto reply = replies.receive();
+Result<std::uint64_t> receive_sum(Consumer& replies, Deadline deadline = Deadline::never()) {
+  const auto reply = replies.receive(deadline);
   if (!reply) return Unexpected(reply.error());
   std::uint64_t sum = 0;
   if (reply->bytes().size() != sizeof sum) {
@@ -93,12 +93,12 @@ class GantryRequester final : public Requester {
       auto loan = out_.loan(bytes.size());
       if (!loan) return Unexpected(loan.error());
       loan_ = std::move(*loan);
-      std::memcpy(loan_.bytes().data(), bytes.data(), bytes.size());
+      if (what_.reads) std::memcpy(loan_.bytes().data(), bytes.data(), bytes.size());
     } else if (way_ == Way::move) {
       auto block = out_.pool().allocate(bytes.size());
       if (!block) return Unexpected(block.error());
       block_ = std::move(*block);
-      std::memcpy(block_.bytes().data(), bytes.data(), bytes.size());
+      if (what_.reads) std::memcpy(block_.bytes().data(), bytes.data(), bytes.size());
     }
     return {};
   }
@@ -115,15 +115,26 @@ class GantryRequester final : public Requester {
   Result<std::uint64_t> receive() override {
     auto sum = receive_sum(replies_[reader_]);
     reader_ = (reader_ + 1) % what_.readers;
-    if (reader_ == 0 && !tickets_.empty()) {  // its buffer may be changed from now on
-      auto sent = out_.wait(tickets_.front());
-      tickets_.pop_front();
-      if (!sent) return Unexpected(sent.error());
-    }
-    return sum;
+    return sum && reader_ == 0 ? take_ticket(*sum) : sum;
+  }
+
+  Result<std::optional<std::uint64_t>> look() override {
+    auto sum = receive_sum(replies_.front(), Deadline::now());
+    if (!sum && sum.error().code == Code::timed_out) return std::nullopt;
+    if (!sum) return Unexpected(sum.error());
+    return take_ticket(*sum);
   }
 
  private:
+  /// The sum has come: its buffer may be changed from now on.
+  Result<std::uint64_t> take_ticket(std::uint64_t sum) {
+    if (tickets_.empty()) return sum;
+    auto sent = out_.wait(tickets_.front());
+    tickets_.pop_front();
+    if (!sent) return Unexpected(sent.error());
+    return sum;
+  }
+
   GantryRequester(Runtime runtime, Producer out, std::vector<Consumer> replies, const Case& what,
                   Way way)
       : runtime_(std::move(runtime)),
@@ -160,8 +171,8 @@ class GantryRequester final : public Requester {
 /// The answering end. What is pipelined is read as it lands, everything else in place.
 class GantryResponder final : public Responder {
  public:
-  static Result<std::unique_ptr<Responder>> open(const std::string& directory, int reader,
-                                                 Way way) {
+  static Result<std::unique_ptr<Responder>> open(const std::string& directory, int reader, Way way,
+                                                 bool reads) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
     auto out = runtime->producer(replies_of(reader), channel_options());
@@ -169,7 +180,7 @@ class GantryResponder final : public Responder {
     auto in = runtime->consumer(kRequests, channel_options(), Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
     return std::unique_ptr<Responder>(
-        new GantryResponder(std::move(*runtime), std::move(*out), std::move(*in), way));
+        new GantryResponder(std::move(*runtime), std::move(*out), std::move(*in), way, reads));
   }
 
   Result<std::uint64_t> receive() override {
@@ -181,8 +192,12 @@ class GantryResponder final : public Responder {
   }
 
  private:
-  GantryResponder(Runtime runtime, Producer out, Consumer in, Way way)
-      : runtime_(std::move(runtime)), out_(std::move(out)), in_(std::move(in)), way_(way) {}
+  GantryResponder(Runtime runtime, Producer out, Consumer in, Way way, bool reads)
+      : runtime_(std::move(runtime)),
+        out_(std::move(out)),
+        in_(std::move(in)),
+        way_(way),
+        reads_(reads) {}
 
   // Segments are of whole words, so that their sums add up.
   Result<std::uint64_t> receive_whole() {
@@ -190,7 +205,7 @@ class GantryResponder final : public Responder {
     if (!request) return Unexpected(request.error());
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < request->segments(); ++i)
-      sum += checksum(request->segment(i).bytes);
+      sum += reads_ ? checksum(request->segment(i).bytes) : request->segment(i).bytes.size();
     return sum;
   }
 
@@ -210,6 +225,7 @@ class GantryResponder final : public Responder {
   Producer out_;
   Consumer in_;
   Way way_;
+  bool reads_;
 };
 
 class GantrySubject final : public Subject {
@@ -221,7 +237,7 @@ class GantrySubject final : public Subject {
     return GantryRequester::open(directory_, what_, way_, spare_);
   }
   Result<std::unique_ptr<Responder>> open_responder(int reader) override {
-    return GantryResponder::open(directory_, reader, way_);
+    return GantryResponder::open(directory_, reader, way_, what_.reads);
   }
 
  private:
@@ -243,6 +259,8 @@ SubjectKind kind(std::string name, Way way, unsigned most_in_flight = kMostInFli
   made.make = make;
   made.most_in_flight = most_in_flight;
   made.most_readers = kMostReaders;
+  made.hands_over = way == Way::loan || way == Way::move;
+  made.sends_behind = way == Way::async;
   return made;
 }
 

@@ -114,6 +114,27 @@ TEST_F(BenchIpc, SeveralInFlightAndSeveralReadersAreCasesOfTheirOwn) {
         << name;
 }
 
+TEST_F(BenchIpc, HandOffAndComputingAreForThoseThatCan) {
+  const Ended ended = run({"--sizes", "64,1M", "--rounds", "1", "--json", "--subjects",
+                           "gantry,cpu-sync", "--cases", "hand-off,computing"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  std::map<std::string, std::set<std::string>> subjects, metrics;
+  const json document = json::parse(ended.output);
+  for (const json& result : document.at("results")) {
+    subjects[result.at("case")].insert(result.at("subject"));
+    metrics[result.at("case")].insert(result.at("metric"));
+    if (result.at("metric") == "compute_speed") {
+      EXPECT_GT(result.at("value"), 0);
+    }
+  }
+  EXPECT_EQ(subjects.size(), 3u);
+  EXPECT_THAT(subjects["computing/1 MiB"], UnorderedElementsAre("gantry/async"));
+  for (const char* name : {"hand-off/64 B", "hand-off/1 MiB"})
+    EXPECT_THAT(subjects[name], UnorderedElementsAre("gantry/loan", "gantry/move")) << name;
+  EXPECT_TRUE(metrics["computing/1 MiB"].contains("compute_speed"));
+  EXPECT_FALSE(metrics["hand-off/1 MiB"].contains("throughput")) << "nothing was moved";
+}
+
 TEST_F(BenchIpc, MessagesOfSeveralPiecesAreReadWhole) {
   const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json", "--subjects",
                            "gantry/sync,unix-socket", "--cases", "shapes"});

@@ -13,7 +13,10 @@ inline constexpr std::string_view kLatency = "latency";
 inline constexpr std::string_view kShapes = "shapes";
 inline constexpr std::string_view kInFlight = "in-flight";
 inline constexpr std::string_view kFanOut = "fan-out";
-inline constexpr std::array kQuestions = {kLatency, kShapes, kInFlight, kFanOut};
+inline constexpr std::string_view kHandOff = "hand-off";
+inline constexpr std::string_view kComputing = "computing";
+inline constexpr std::array kQuestions = {kLatency, kShapes,  kInFlight,
+                                          kFanOut,  kHandOff, kComputing};
 
 struct Settings {
   Options common;

@@ -96,7 +96,8 @@ Result<RoundFigures> Crew::run(std::size_t subject, const Command& command) {
                        requester.send,
                        0,
                        requester.prepare_ns,
-                       std::max(0.0, cpu_ns - requester.prepare_ns)};
+                       std::max(0.0, cpu_ns - requester.prepare_ns),
+                       requester.compute_speed};
   if (!command.stamped) return figures;
   const auto one_way = one_way_of(team, command.trips);
   if (!one_way) return Unexpected(one_way.error());

@@ -17,6 +17,7 @@ struct RoundFigures {
   double one_way_ns = 0;  ///< Median; only of a stamped command, and then nothing else.
   double prepare_ns = 0;
   double cpu_ns = 0;  ///< Of all its processes, less the preparing.
+  double compute_speed = 0;
 };
 
 /// A requester and the responders of each subject, forked and ready. Those not commanded sleep.

@@ -40,6 +40,7 @@ struct Answer {
   SendTimes send;
   double prepare_ns = 0;         ///< Median CPU time of preparing a trip.
   double cpu_ns = 0;             ///< Of the trips that count and their preparing.
+  double compute_speed = 0;      ///< Median, of the undisturbed one; where the case computes.
   std::array<char, 400> text{};  ///< For `failed`, ending in 0.
 
   [[nodiscard]] static Answer failure(std::string_view text) noexcept;

@@ -21,6 +21,7 @@ struct Series {
   std::vector<double> send_p99_ns{};
   std::vector<double> send_cpu_ns{};
   std::vector<double> one_way_ns{};
+  std::vector<double> compute_speed{};
   std::vector<double> gb_per_s{};
   std::vector<double> cpu_s_per_gb{};
 
@@ -32,6 +33,7 @@ struct Series {
     send_p50_ns.push_back(figures.send.p50_ns);
     send_p99_ns.push_back(figures.send.p99_ns);
     send_cpu_ns.push_back(figures.send.cpu_p50_ns);
+    compute_speed.push_back(figures.compute_speed);
     gb_per_s.push_back(size / figures.p50_ns);      // bytes a nanosecond are GB a second
     cpu_s_per_gb.push_back(figures.cpu_ns / size);  // nanoseconds a byte are seconds a GB
   }
@@ -100,7 +102,8 @@ void append_rows(const Case& size, const SubjectKind& kind, Series& series,
     append(kSendP99, "ns", series.send_p99_ns);
     append(kSendCpuP50, "ns", series.send_cpu_ns);
   }
-  if (!kind.carries_bytes) return;
+  if (size.computes) append(kComputeSpeed, "1", series.compute_speed);
+  if (!kind.carries_bytes || !size.reads) return;
   append(kThroughput, "GB/s", series.gb_per_s);
   append(kCpuPerGb, "s/GB", series.cpu_s_per_gb);
 }

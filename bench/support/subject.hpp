@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct Case {
   unsigned readers = 1;           ///< Responders; every message goes to each of them.
   bool times_send = false;        ///< Whether what send() takes is of interest by itself.
   bool keeps_payload = false;     ///< Three words change from trip to trip, not all.
+  bool reads = true;              ///< False: readers answer with the length, not with the sum.
+  bool computes = false;          ///< The requester has work to do until the sums come.
   bool crowded = false;           ///< More processes than CPUs: who polls lets others run, too.
 
   [[nodiscard]] Bytes largest_segment() const noexcept;
@@ -38,6 +41,8 @@ class Requester {
   virtual Result<void> send(const Payload& payload) = 0;
   /// Timed: the sum of the oldest message that has not got one from each reader yet.
   virtual Result<std::uint64_t> receive() = 0;
+  /// The same without waiting; nothing: it has not come. For SubjectKind::sends_behind.
+  virtual Result<std::optional<std::uint64_t>> look() { return receive(); }
   /// Processes whose CPU time counts as this subject's, besides those of the two ends.
   [[nodiscard]] virtual std::vector<int> helpers() const { return {}; }
 };
@@ -83,12 +88,15 @@ struct SubjectKind {
   bool has_responder = true;  ///< False: one process does it all.
   bool carries_bytes = true;  ///< False: only its latency means something.
   bool is_peer = false;       ///< Somebody else's: where it does not work, it is left out.
+  bool hands_over = false;    ///< What is there already, without a copy.
+  bool sends_behind = false;  ///< send() comes back while the message is still to be copied.
   unsigned most_in_flight = 1;
   unsigned most_readers = 1;
 
   /// Whether it can be part of this case at all.
   [[nodiscard]] bool takes(const Case& what) const noexcept {
-    return what.in_flight <= most_in_flight && what.readers <= most_readers;
+    return what.in_flight <= most_in_flight && what.readers <= most_readers &&
+           (what.reads || hands_over) && (!what.computes || sends_behind);
   }
 };
 

@@ -43,13 +43,6 @@ double between(std::int64_t began_ns, std::int64_t ended_ns) {
   return static_cast<double>(ended_ns - began_ns);
 }
 
-Result<void> check(std::uint64_t got, std::uint64_t expected) {
-  if (got == expected) return {};
-  return Unexpected({Code::peer_misbehaved,
-                     fmt::format("wrong checksum: {:#018x} came back for {:#018x}", got, expected),
-                     ""});
-}
-
 /// CPU time of preparing, which is not charged. Where that is short, asking for CPU time would cost
 /// more: then it is the time since the last trip, and a median is not moved by the few that were
 /// preempted. Long preparing often is.
@@ -85,12 +78,23 @@ Tripper::Tripper(Requester& requester, const Case& what)
     : requester_(requester),
       readers_(what.readers),
       times_send_(what.times_send),
-      keeps_payload_(what.keeps_payload) {
+      keeps_payload_(what.keeps_payload),
+      reads_(what.reads),
+      computes_(what.computes) {
   for (unsigned i = 0; i < what.in_flight; ++i) payloads_.emplace_back(what.bytes);
 }
 
 void Tripper::renew(Payload& payload) const noexcept {
+  if (!reads_) return;
   keeps_payload_ ? payload.change() : payload.rewrite();
+}
+
+Result<void> Tripper::check(std::uint64_t sum, const Payload& payload) const {
+  const std::uint64_t expected = reads_ ? payload.checksum() : payload.bytes().size();
+  if (sum == expected) return {};
+  return Unexpected({Code::peer_misbehaved,
+                     fmt::format("wrong checksum: {:#018x} came back for {:#018x}", sum, expected),
+                     ""});
 }
 
 /// One sum of each reader.
@@ -98,7 +102,7 @@ Result<void> Tripper::take_sums(const Payload& payload) {
   for (unsigned reader = 0; reader < readers_; ++reader) {
     const auto sum = requester_.receive();
     if (!sum) return Unexpected(sum.error());
-    if (auto right = check(*sum, payload.checksum()); !right) return right;
+    if (auto right = check(*sum, payload); !right) return right;
   }
   return {};
 }
@@ -117,13 +121,49 @@ Result<Tripper::Trip> Tripper::make_trip(std::int64_t& at) {
   const double cpu = times_send_ ? count(thread_cpu_time()) - cpu_before : 0;
   if (auto taken = take_sums(payload); !taken) return Unexpected(taken.error());
   at = now_ns();
-  return Trip{began, between(began, at), between(began, has_sent), cpu, preparing.ns(began)};
+  return Trip{began, between(began, at), between(began, has_sent), cpu, preparing.ns(began), 0};
+}
+
+Result<std::uint64_t> Tripper::compute_until_sum() {
+  std::uint64_t pieces = 0;
+  for (;;) {
+    work_.do_piece();
+    ++pieces;
+    const auto sum = requester_.look();
+    if (!sum) return Unexpected(sum.error());
+    if (!*sum) continue;
+    if (auto right = check(**sum, payloads_.front()); !right) return Unexpected(right.error());
+    return pieces;
+  }
+}
+
+/// First as much work as a trip gives time for, with nothing under way; then a trip beside which
+/// the same work goes on. Sending and looking for the answer are part of what disturbs it.
+Result<Tripper::Trip> Tripper::make_computing_trip(std::int64_t& at) {
+  Payload& payload = payloads_.front();
+  Preparing preparing(payload.bytes().size(), at);
+  renew(payload);
+  const auto quiet = now_ns();
+  std::uint64_t alone = 0;
+  for (; alone == 0 || now_ns() - quiet < last_trip_ns_; ++alone) work_.do_piece();
+  const double alone_ns = between(quiet, now_ns());
+  preparing.end();
+  const auto began = now_ns();
+  if (auto sent = hand_over(requester_, payload); !sent) return Unexpected(sent.error());
+  const auto has_sent = now_ns();
+  const auto pieces = compute_until_sum();
+  if (!pieces) return Unexpected(pieces.error());
+  at = now_ns();
+  last_trip_ns_ = at - began;
+  const double speed =
+      static_cast<double>(*pieces) / between(began, at) * alone_ns / static_cast<double>(alone);
+  return Trip{began, between(began, at), between(began, has_sent), 0, preparing.ns(began), speed};
 }
 
 Result<void> Tripper::make_trips(std::span<Trip> trips) {
   auto at = now_ns();
   for (Trip& trip : trips) {
-    const auto made = make_trip(at);
+    const auto made = computes_ ? make_computing_trip(at) : make_trip(at);
     if (!made) return Unexpected(made.error());
     trip = *made;
   }
@@ -186,6 +226,8 @@ Result<Answer> Tripper::measure(const Command& command) {
   answer.send.cpu_p50_ns = median(times);
   times = column(std::span<const Trip>(trips), &Trip::prepare_ns);
   answer.prepare_ns = median(times);
+  times = column(std::span<const Trip>(trips), &Trip::compute_speed);
+  answer.compute_speed = median(times);
   for (std::size_t i = 0; command.stamped && i < trips.size(); ++i)
     stamps_.ns[i] = trips[i].began_ns;
   return answer;

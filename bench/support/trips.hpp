@@ -2,6 +2,7 @@
               // once.
 
 #include "link.hpp"
+#include "own_work.hpp"
 #include "subject.hpp"
 
 namespace gantry::bench {
@@ -23,6 +24,7 @@ class Tripper {
     double send_ns = 0;
     double send_cpu_ns = 0;
     double prepare_ns = 0;
+    double compute_speed = 0;
   };
 
   void renew(Payload& payload) const noexcept;
@@ -30,6 +32,9 @@ class Tripper {
   Result<void> make_trips(std::span<Trip> trips);
   Result<void> make_queued(std::uint64_t trips);
   Result<void> take_sums(const Payload& payload);
+  Result<void> check(std::uint64_t sum, const Payload& payload) const;
+  Result<std::uint64_t> compute_until_sum();
+  Result<Trip> make_computing_trip(std::int64_t& at);
   Result<Answer> measure_queued(const Command& command);
   [[nodiscard]] double helper_cpu_ns() const;
 
@@ -37,6 +42,10 @@ class Tripper {
   unsigned readers_;
   bool times_send_;
   bool keeps_payload_;
+  bool reads_;
+  bool computes_;
+  OwnWork work_;
+  std::int64_t last_trip_ns_ = 0;
   std::vector<Payload> payloads_;  // one of each that may be in flight
   Stamps stamps_;
 };

@@ -143,7 +143,7 @@ struct ChannelOptions {
   /// How messages go whose SendOptions do not say. Producer only.
   Mode mode = Mode::automatic;
   /// Producer only: the CPUs that the thread behind send_async() is to run on, as far as the kernel
-  /// lets it; there it polls for up to 20 ms after a send (unless `spin` is zero), as waking it
+  /// lets it; there it polls for up to 100 ms after a send (unless `spin` is zero), as waking it
   /// costs the next send more than all else. Empty: those of the thread that calls send_async()
   /// first, which is of little use where that one is bound to a single CPU.
   std::vector<int> progress_cpus{};

@@ -36,10 +36,14 @@ bool Consumer::Impl::has_news(Wanted wanted) const noexcept {
 }
 
 // The next cell alone, at first without a pause: on some processors one takes as long as a small
-// message's whole way.
+// message's whole way. Its second line is asked for with the first, as it comes from the same
+// cache: one behind the other they would take twice the time.
 void Consumer::Impl::watch_closely() const noexcept {
-  for (int turn = 0; turn < kBusyTurns; ++turn)
+  const auto* const second_line = reader_->next().body.data() + kNearBytes;
+  for (int turn = 0; turn < kBusyTurns; ++turn) {
     if (reader_->ready()) return;
+    __builtin_prefetch(second_line);
+  }
   for (int turn = 0; turn < kQuickTurns && !reader_->ready(); ++turn) cpu_relax();
 }
 
@@ -48,7 +52,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   const std::uint64_t asked = read_ticks();
   if (next_is_small() && !broken_) return take_small(asked, false);
   report_taken();
-  if (!pending_) watch_closely();
+  if (!pending_ && !deadline.passed()) watch_closely();
   if (next_is_small() && !broken_) return take_small(asked, true);
   Impl* const self = this;
   GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, deadline));
@@ -149,6 +153,7 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     for (const Impl* end : ends)
       for (const int descriptor : {end->event_.get(), end->socket_.get(), end->pidfd_.get()})
         point.descriptors.push_back({end->is_over() ? -1 : descriptor, POLLIN, 0});
+    if (deadline.passed()) spin = {};  // who only looks has something else to do
     const Woken woken = wait_once(point, spin, deadline, news);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name_));

@@ -61,10 +61,11 @@ class SendQueue {
   void stop() noexcept;
 
  private:
-  // CPUs of its own are there to be polled on; 20 ms is as long as 128 MiB take.
+  // CPUs of its own are there to be polled on; 100 ms pass while a message
+  // of 256 MiB is made and sent.
   static std::chrono::nanoseconds idle_spin(std::chrono::nanoseconds spin,
                                             const std::vector<int>& cpus) noexcept {
-    constexpr std::chrono::nanoseconds kOnItsOwn = std::chrono::milliseconds(20);
+    constexpr std::chrono::nanoseconds kOnItsOwn = std::chrono::milliseconds(100);
     return cpus.empty() || spin.count() == 0 ? spin : std::max(spin, kOnItsOwn);
   }
 
