@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "base/socket.hpp"
 #include "channel/test_calls.hpp"
 
 // Calls and their answers within one process: which belongs to which, what ends a call, who is
@@ -176,6 +177,21 @@ TEST_F(Calls, AServerThatLeavesEndsThemAllAndAnotherIsFound) {
   auto again = *client.call_async(pattern(10, 5));
   ASSERT_TRUE(server->next(soon())->reply(pattern(10, 6)));
   EXPECT_EQ(outcome(again), Code::closed);
+}
+
+// Whoever asks first hears of the server's end for all of them.
+TEST_F(Calls, ASleeperHearsOfAnEndThatAnotherCallMet) {
+  std::optional<Server> server(open());
+  Client client = connect();
+  auto asking = *client.call_async(pattern(10, 1));
+  auto sleeping = *client.call_async(pattern(10, 2));
+  const int event = *client.event_descriptor();
+  sleeping.note_woken();
+  ASSERT_EQ(outcome(sleeping, Deadline::now()), Code::timed_out);
+  server.reset();
+  EXPECT_EQ(outcome(asking), Code::peer_gone);
+  EXPECT_TRUE(*wait_readable(event, Deadline::now()));
+  EXPECT_EQ(outcome(sleeping, Deadline::now()), Code::peer_gone);
 }
 
 TEST_F(Calls, AClientThatLeavesIsDroppedWithItsRequests) {

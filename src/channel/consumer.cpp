@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kBusyTurns = 500;          // a microsecond or two
 constexpr int kQuickTurns = 128;         // some more
+constexpr int kVainLooks = 64;           // after which the deadline counts above all
 constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
 
 }  // namespace
@@ -146,9 +147,15 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   };
   Impl& first = *ends.front();
   const SpinTime::Wait wait(first.spin_);
+  int looks = 0;
   for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
     GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
     if (found) return *found;
+    // A producer that shows what is then not there keeps nobody beyond the deadline.
+    if (++looks > kVainLooks && deadline.passed()) {
+      for (Impl* end : ends) end->rouse();
+      return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name_));
+    }
     WaitPoint point{intents, {}, first.options_.interrupt_descriptor};
     for (const Impl* end : ends)
       for (const int descriptor : {end->event_.get(), end->socket_.get(), end->pidfd_.get()})

@@ -142,6 +142,7 @@ class Consumer::Impl final : public detail::Keeper,
   Error ending_error();
   Error ruined(const Error& reason);
   void ring_producer() noexcept;
+  void rouse() noexcept;
   void arm() noexcept;
   void disarm() noexcept;
 

@@ -120,9 +120,14 @@ Result<int> Consumer::Impl::event_descriptor() {
     if (descriptor >= 0 && ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
       return fail_errno("epoll_ctl");
   }
-  ring(event_.get());  // what is there already counts: the loop begins with a look
   watched_ = std::move(watched);
+  rouse();  // what is there already counts: the loop begins with a look
   return watched_.get();
+}
+
+// Whoever sleeps on event_descriptor() is to look once more.
+void Consumer::Impl::rouse() noexcept {
+  if (watched_) ring(event_.get());
 }
 
 void Consumer::Impl::arm() noexcept {

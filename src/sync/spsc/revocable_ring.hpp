@@ -117,9 +117,12 @@ class RevocableReader : public RingReader<Record> {
     const std::uint64_t up_to = revoked.load(std::memory_order_seq_cst);  // [V4]
     return up_to > this->taken_ ? up_to : this->taken_;
   }
+  // 0 is a cell that is being overwritten, and behind the last of all sequences, which only a
+  // writer says that is broken or hostile.
   [[nodiscard]] bool is_there(std::uint64_t sequence) const noexcept {
-    return this->cells_[sequence & this->mask_].sequence.load(std::memory_order_seq_cst) ==
-           sequence;  // [P]
+    return sequence != 0 &&
+           this->cells_[sequence & this->mask_].sequence.load(std::memory_order_seq_cst) ==
+               sequence;  // [P]
   }
   [[nodiscard]] std::uint64_t count_from(std::uint64_t first) const noexcept {
     std::uint64_t count = 0;

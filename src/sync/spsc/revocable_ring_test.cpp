@@ -281,6 +281,15 @@ TEST_P(RevocableRingStress, NothingIsTornTwiceOrLostForEver) {
   RecordProperty("in_doubt", static_cast<int>(writer.in_doubt));
 }
 
+// A hostile writer's: behind the last sequence comes 0, which every cell holds at first.
+TEST(RevocableRing, BehindTheLastOfAllSequencesThereIsNothing) {
+  Shared shared;
+  const RevocableReader<Wide> reader(shared.cells);
+  shared.revoked = ~std::uint64_t{0};
+  EXPECT_FALSE(reader.can_claim(shared.revoked));
+  EXPECT_EQ(reader.count_claimable(shared.revoked), 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Paces, RevocableRingStress,
                          testing::Values(Pace{1, 0}, Pace{2, 0}, Pace{2, 5}, Pace{4, 3}));
 
