@@ -35,10 +35,19 @@ HWY_INLINE void stream_lines(Vectors vectors, std::uint8_t* HWY_RESTRICT to,
     hn::Stream(hn::LoadU(vectors, from + at), vectors, to + at);
 }
 
+HWY_INLINE void stream_row(Vectors vectors, std::uint8_t* to, const std::uint8_t* from) {
+  for (Bytes page = 0; page < kPages * kPage; page += kPage)
+    stream_lines<kStep>(vectors, to + page, from + page);
+}
+
+// Four rows a turn: a loop's own instructions are then a sixtieth of all, no more.
 HWY_INLINE void stream_pages(Vectors vectors, std::uint8_t* to, const std::uint8_t* from) {
-  for (Bytes line = 0; line < kPage; line += kStep)
-    for (Bytes page = 0; page < kPages * kPage; page += kPage)
-      stream_lines<kStep>(vectors, to + page + line, from + page + line);
+  for (Bytes line = 0; line < kPage; line += 4 * kStep) {
+    stream_row(vectors, to + line, from + line);
+    stream_row(vectors, to + line + kStep, from + line + kStep);
+    stream_row(vectors, to + line + 2 * kStep, from + line + 2 * kStep);
+    stream_row(vectors, to + line + 3 * kStep, from + line + 3 * kStep);
+  }
 }
 
 // `to` is a multiple of 64, `bytes` of kStep.

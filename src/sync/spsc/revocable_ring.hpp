@@ -120,9 +120,8 @@ class RevocableReader : public RingReader<Record> {
   // 0 is a cell that is being overwritten, and behind the last of all sequences, which only a
   // writer says that is broken or hostile.
   [[nodiscard]] bool is_there(std::uint64_t sequence) const noexcept {
-    return sequence != 0 &&
-           this->cells_[sequence & this->mask_].sequence.load(std::memory_order_seq_cst) ==
-               sequence;  // [P]
+    return sequence != 0 && this->cells_[sequence & this->mask_].sequence.load(
+                                std::memory_order_seq_cst) == sequence;  // [P]
   }
   [[nodiscard]] std::uint64_t count_from(std::uint64_t first) const noexcept {
     std::uint64_t count = 0;
