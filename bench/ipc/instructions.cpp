@@ -106,7 +106,9 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   const auto kinds = countable(settings, report, scratch->path());
   const Counter counter(scratch->path(), interrupt_descriptor);
   auto cases = cases_of(settings);
-  std::erase_if(cases, [](const Case& what) { return what.in_flight > 1 || what.readers > 1; });
+  std::erase_if(cases, [](const Case& what) {
+    return what.in_flight > 1 || what.readers > 1 || !what.reads || what.computes;
+  });
   Progress progress(stderr, "bench ipc", kinds.size() * cases.size());
   for (const Case& what : cases) {
     for (const SubjectKind& kind : kinds) {
