@@ -93,17 +93,22 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   GANTRY_ASSIGN(replies_, Inbox::Impl::make_for({std::move(line.ours), requests_->called(),
                                                  requests_->take_called_life()},
                                                 name_, options));
+  GANTRY_STEP(way_back_opened);
   GANTRY_TRY(requests_->send_line(line.theirs.get()));
+  GANTRY_STEP(line_handed_over);
   SendOptions introduction;
   introduction.deadline = deadline;
   introduction.user = static_cast<std::uint64_t>(Saying::introduce);
-  return requests_->send(ConstByteSpan(), introduction);
+  GANTRY_TRY(requests_->send(ConstByteSpan(), introduction));
+  GANTRY_STEP(introduced);
+  return {};
 }
 
 void ClientLink::hang_up() noexcept {
   if (!lost_) lose("was left by its client");
   requests_->shut_down();
   replies_->shut_down();
+  GANTRY_STEP(client_hung_up);
 }
 
 void ClientLink::lose(std::string_view why) {
@@ -132,6 +137,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
       Result<Message> outcome =
           call->second.outcome ? std::move(*call->second.outcome) : tl::unexpected(*lost_);
       calls_.erase(call);
+      GANTRY_STEP(call_ended);
       return outcome;
     }
     const Deadline own = call->second.deadline;
@@ -198,6 +204,7 @@ void ClientLink::settle(Message message) {
     call->second.outcome = tl::unexpected(read_refusal(message.bytes()));
   else
     call->second.outcome = std::move(message);
+  GANTRY_STEP(reply_settled);
   if (settled_) ring(settled_.get());
 }
 
@@ -212,6 +219,7 @@ void ClientLink::cancel(std::uint64_t correlation) noexcept {
   options.user = static_cast<std::uint64_t>(Saying::cancel);
   options.correlation = correlation;
   static_cast<void>(requests_->send(ConstByteSpan(), options));  // unheard, it costs some work
+  GANTRY_STEP(call_cancelled);
 }
 
 // ---- sleeping elsewhere --------------------------------------------------------------------

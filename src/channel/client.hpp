@@ -7,6 +7,7 @@
 #include "channel/calls.hpp"
 #include "channel/inbox.hpp"
 #include "channel/producer.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 
@@ -93,7 +94,9 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
     if (sent.error().code == Code::peer_gone) look_for_server();
     return tl::unexpected(std::move(sent).error());
   }
+  GANTRY_STEP(call_sent);
   calls_.emplace(last_, Call{options.deadline, {}});
+  GANTRY_STEP(call_noted);
   return last_;
 }
 

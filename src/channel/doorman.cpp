@@ -84,6 +84,7 @@ Result<void> Doorman::greet(Fd socket) {
   GANTRY_TRY(admit_peer(socket.get(), access_));
   GANTRY_TRY(send_hello(socket.get(), Purpose::deliver, wire_token(access_)));
   callers_.push_back({std::move(socket), identity, Deadline::after(kHandshakeTime), {}, true});
+  GANTRY_STEP(inbox_called);
   return {};
 }
 

@@ -43,8 +43,7 @@ Options read_options(int count, char** words) {
   return options;
 }
 
-// The scenarios that pass each step, as "producer: ..., consumer: ...". False: one is passed by
-// none.
+// The scenarios in which each end passes each step. False: one is passed by none.
 bool report_coverage(const std::vector<Rehearsal>& rehearsals, bool in_full) {
   bool all = true;
   for (std::size_t step = 0; step < kSteps; ++step) {
@@ -52,8 +51,8 @@ bool report_coverage(const std::vector<Rehearsal>& rehearsals, bool in_full) {
     for (const Rehearsal& one : rehearsals)
       if (one.passes[step] != 0) ++by[static_cast<std::size_t>(one.victim)];
     if (in_full)
-      fmt::print("{:22} producer in {:2} scenarios, consumer in {:2}\n", kStepNames[step], by[0],
-                 by[1]);
+      fmt::print("{:22} producer or client in {:2} scenarios, consumer, inbox or server in {:2}\n",
+                 kStepNames[step], by[0], by[1]);
     if (by[0] + by[1] != 0) continue;
     fmt::print(stderr, "step {} is never reached\n", kStepNames[step]);
     all = false;

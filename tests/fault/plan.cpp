@@ -15,7 +15,8 @@ std::string name_of(const Run& run) {
                         run.arm.step < 0 ? std::string_view("any")
                                          : kStepNames[static_cast<std::size_t>(run.arm.step)],
                         run.arm.pass);
-  return fmt::format("{}/{}/{}", kScenarios[run.scenario].name, to_string(run.victim), where);
+  const Scenario& scenario = kScenarios[run.scenario];
+  return fmt::format("{}/{}/{}", scenario.name, role_name(scenario, run.victim), where);
 }
 
 std::vector<Rehearsal> rehearse(unsigned jobs) {
