@@ -96,6 +96,10 @@ void Producer::Impl::call_failed(const Error& why) {
   const Lock held = lock();
   calling_ = false;
   call_error_ = why;
+  // A line leads to one process: there will be nobody to make room for who waits for that.
+  if (reach_ == Reach::answers)
+    readers_->expect_nobody(
+        fmt::format("process {} did not take its line: {}", called_.pid, why.message));
   readers_changed();
 }
 

@@ -89,8 +89,8 @@ bool report(const std::vector<Run>& runs, const std::vector<Outcome>& outcomes) 
 int main_of(int count, char** words) {
   const bool list = count == 2 && std::string_view(words[1]) == "--list";
   const Options options = list ? read_options(1, words) : read_options(count, words);
-  const auto rehearsals = rehearse(options.jobs);
-  const bool covered = report_coverage(rehearsals, list);
+  const auto rehearsals = rehearse(options);
+  const bool covered = !options.only.empty() || report_coverage(rehearsals, list);
   if (list) return covered ? 0 : 1;
   auto runs = options.random != 0 ? anywhere(rehearsals, options) : every_step(rehearsals, options);
   std::erase_if(runs, [&](const Run& run) { return !name_of(run).starts_with(options.only); });
