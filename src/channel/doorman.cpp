@@ -194,7 +194,9 @@ bool Doorman::answer(Caller& caller, Received& received) {
     refuse(caller.socket.get(), Code::busy);
     return false;
   }
-  return welcome(caller).has_value();
+  const auto told = welcome(caller);
+  if (!told && std::exchange(caller.is_called, false)) household_.call_failed(told.error());
+  return told.has_value();
 }
 
 Result<void> Doorman::welcome(Caller& caller) {

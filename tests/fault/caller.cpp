@@ -81,12 +81,13 @@ void Caller::begin(std::uint64_t id) {
 }
 
 void Caller::settle_all() {
-  if (part_.scenario.awaits)
-    await_all();
-  else
-    for (Call& call : calls_) call.outcome = settle(call.pending);
+  if (part_.scenario.awaits) await_all();
   for (Call& call : calls_) {
+    if (!call.outcome) call.outcome = settle(call.pending);
     judge(call.id, *call.outcome);
+    const bool is_late = !*call.outcome && call.outcome->error().code == Code::timed_out;
+    call.outcome.reset();   // its slot is for the next reply
+    if (is_late) continue;  // over, and nobody took an outcome
     const auto again = call.pending.wait(Deadline::now());
     if (again || again.error().code != Code::invalid_argument)
       give_up(fmt::format("call {} ended twice", call.id));
