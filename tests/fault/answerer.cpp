@@ -165,12 +165,14 @@ void run_surviving_server(const Part& part) {
            answerer.is_empty();
   };
   for (bool has_ended = false; !is_complete();) {
+    if (has_ended) answerer.drop_held();  // also one that is handed out only now
     if (answerer.serve_one() || is_complete()) continue;
     if (has_ended)
       await_readable(answerer.descriptor());
-    else if ((has_ended = await_victim(part, answerer.descriptor())))
-      answerer.drop_held();
+    else
+      has_ended = await_victim(part, answerer.descriptor());
   }
+  answerer.drop_held();
   check_census(part.directory, idle, [&answerer] { answerer.serve_one(); });
 }
 
