@@ -147,7 +147,10 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     const auto waited = is_late ? Result<void>(fail(Code::timed_out, "")) : wait_once(until);
     if (waited || call->second.outcome || lost_) continue;
     if (waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
-    if (own.passed()) calls_.erase(call);
+    if (own.passed())
+      calls_.erase(call);
+    else
+      call->second.sleeps = true;
     if (watched_) set_timer();
     if (more || is_late) note_more();
     return fail(Code::timed_out, fmt::format("server '{}': no reply in time", name_));
@@ -237,8 +240,15 @@ Result<int> ClientLink::event_descriptor() {
 
 void ClientLink::note_woken() noexcept {
   if (!watched_) return;
-  drain(settled_.get());
-  drain(timer_.get());
+  if (!owes_news()) drain(settled_.get());
+  set_timer();  // anew: it may have run out for one that has asked already
+}
+
+// Of those that are woken together the first may ask before a later one takes its reply.
+bool ClientLink::owes_news() const noexcept {
+  return std::any_of(calls_.begin(), calls_.end(), [this](const auto& entry) {
+    return entry.second.sleeps && (entry.second.outcome || lost_);
+  });
 }
 
 void ClientLink::set_timer() noexcept {
