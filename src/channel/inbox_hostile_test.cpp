@@ -205,6 +205,7 @@ TEST_F(HostileCaller, AnInboxThatGreetsAndIsGoneIsNotTheLast) {
   inbox_.reset();
   Fd listener = *listen_at(directory_.path(), "in.sock");
   std::thread dying([&] {
+    EXPECT_TRUE(*wait_readable(listener.get(), soon()));
     const Fd caller(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     EXPECT_TRUE(receive_wire(caller.get(), soon()));
     listener.reset();

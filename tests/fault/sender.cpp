@@ -69,7 +69,8 @@ void Sender::open_upstream() {
 
 std::vector<std::byte> Sender::payload_of(std::uint64_t id) const {
   std::vector<std::byte> bytes(payload_bytes(part_.scenario, id));
-  fill_payload(bytes, part_.sender << kSenderShift | id);
+  const bool has_others = part_.scenario.pattern != Pattern::channel;
+  fill_payload(bytes, (has_others ? part_.sender << kSenderShift : 0) | id);
   return bytes;
 }
 
