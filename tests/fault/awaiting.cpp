@@ -8,7 +8,9 @@ namespace gantry::fault {
 namespace {
 
 Task<> let_go_on_again_and_again(const Part& part, int timer, EventLoop& loop) {
-  while (co_await readable(timer, loop)) {
+  for (;;) {  // no co_await in the condition: GCC 12 makes a trap of it
+    const auto ticked = co_await readable(timer, loop);
+    if (!ticked) co_return;
     drain(timer);
     let_go_on(part);
   }
