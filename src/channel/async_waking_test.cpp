@@ -3,7 +3,7 @@
 
 #include "base/event.hpp"
 #include "base/fd.hpp"
-#include "channel/test_support.hpp"
+#include "channel/test_calls.hpp"
 
 // Who is woken by whom: what one coroutine takes for another, and what was destroyed while it
 // waited.
@@ -96,6 +96,29 @@ TEST_P(AsyncDropped, IsNeverResumed) {
   EXPECT_TRUE(other.is_done()) << "dropped";
 }
 INSTANTIATE_TEST_SUITE_P(Waiting, AsyncDropped, testing::Values(true, false));
+
+// Three sleep on one client; one is asked in vain, the next takes its reply for it, and the third
+// says that it was woken, too: the first must be woken once more.
+using WakingOfCalls = test::Calls;
+
+TEST_F(WakingOfCalls, WhoWasAskedTooEarlyIsWokenAgain) {
+  Server server = open();
+  Client client = connect();
+  std::array<PendingReply, 3> calls;
+  for (PendingReply& call : calls) call = *client.call_async(pattern(8, 1));
+  const int descriptor = *client.event_descriptor();
+  const auto ask = [](PendingReply& call) {
+    call.note_woken();
+    return outcome(call, Deadline::now());
+  };
+  for (PendingReply& call : calls) ASSERT_EQ(ask(call), Code::timed_out);
+  Request request = *server.next(soon());
+  ASSERT_TRUE(request.reply(pattern(8, 2), {.deadline = soon()}));
+  while (!calls[0].is_over()) ASSERT_EQ(ask(calls[1]), Code::timed_out);
+  ASSERT_EQ(ask(calls[2]), Code::timed_out);
+  EXPECT_TRUE(would_pass(descriptor, POLLIN));
+  EXPECT_EQ(ask(calls[0]), Code::closed) << "it was answered";
+}
 
 }  // namespace
 }  // namespace gantry

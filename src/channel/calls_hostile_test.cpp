@@ -105,6 +105,27 @@ TEST_F(HostileClient, ALineThatIsMuteCostsItsOwnerAlone) {
   }
 }
 
+// As a client does that dies before it took the line: nobody will ever make room there.
+TEST_F(HostileClient, ALineThatIsCutBeforeItIsTakenIsNotWaitedFor) {
+  Server server = open();
+  const auto caller = call();
+  {
+    const Lines line = make_lines();
+    ASSERT_TRUE(caller->send_line(line.theirs.get()));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
+  }
+  Result<void> replied;
+  for (std::uint64_t i = 1; replied && i <= 2 * channel_.slots; ++i) {
+    ASSERT_TRUE(caller->send(pattern(8, 1), saying(Saying::request, i)));
+    auto request = server.next(soon());
+    ASSERT_TRUE(request) << request.error().message;
+    replied = request->reply(pattern(8, 2), {.deadline = soon()});
+  }
+  ASSERT_FALSE(replied);
+  EXPECT_EQ(replied.error().code, Code::peer_gone) << replied.error().message;
+  expect_others_are_served(server);
+}
+
 TEST_F(HostileClient, ManyLinesAreTooMany) {
   Server server = open();
   auto caller = call();

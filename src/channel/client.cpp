@@ -93,17 +93,22 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   GANTRY_ASSIGN(replies_, Inbox::Impl::make_for({std::move(line.ours), requests_->called(),
                                                  requests_->take_called_life()},
                                                 name_, options));
+  GANTRY_STEP(way_back_opened);
   GANTRY_TRY(requests_->send_line(line.theirs.get()));
+  GANTRY_STEP(line_handed_over);
   SendOptions introduction;
   introduction.deadline = deadline;
   introduction.user = static_cast<std::uint64_t>(Saying::introduce);
-  return requests_->send(ConstByteSpan(), introduction);
+  GANTRY_TRY(requests_->send(ConstByteSpan(), introduction));
+  GANTRY_STEP(introduced);
+  return {};
 }
 
 void ClientLink::hang_up() noexcept {
   if (!lost_) lose("was left by its client");
   requests_->shut_down();
   replies_->shut_down();
+  GANTRY_STEP(client_hung_up);
 }
 
 void ClientLink::lose(std::string_view why) {
@@ -132,6 +137,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
       Result<Message> outcome =
           call->second.outcome ? std::move(*call->second.outcome) : tl::unexpected(*lost_);
       calls_.erase(call);
+      GANTRY_STEP(call_ended);
       return outcome;
     }
     const Deadline own = call->second.deadline;
@@ -141,7 +147,10 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     const auto waited = is_late ? Result<void>(fail(Code::timed_out, "")) : wait_once(until);
     if (waited || call->second.outcome || lost_) continue;
     if (waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
-    if (own.passed()) calls_.erase(call);
+    if (own.passed())
+      calls_.erase(call);
+    else
+      call->second.sleeps = true;
     if (watched_) set_timer();
     if (more || is_late) note_more();
     return fail(Code::timed_out, fmt::format("server '{}': no reply in time", name_));
@@ -198,6 +207,7 @@ void ClientLink::settle(Message message) {
     call->second.outcome = tl::unexpected(read_refusal(message.bytes()));
   else
     call->second.outcome = std::move(message);
+  GANTRY_STEP(reply_settled);
   if (settled_) ring(settled_.get());
 }
 
@@ -212,6 +222,7 @@ void ClientLink::cancel(std::uint64_t correlation) noexcept {
   options.user = static_cast<std::uint64_t>(Saying::cancel);
   options.correlation = correlation;
   static_cast<void>(requests_->send(ConstByteSpan(), options));  // unheard, it costs some work
+  GANTRY_STEP(call_cancelled);
 }
 
 // ---- sleeping elsewhere --------------------------------------------------------------------
@@ -229,8 +240,15 @@ Result<int> ClientLink::event_descriptor() {
 
 void ClientLink::note_woken() noexcept {
   if (!watched_) return;
-  drain(settled_.get());
-  drain(timer_.get());
+  if (!owes_news()) drain(settled_.get());
+  set_timer();  // anew: it may have run out for one that has asked already
+}
+
+// Of those that are woken together the first may ask before a later one takes its reply.
+bool ClientLink::owes_news() const noexcept {
+  return std::any_of(calls_.begin(), calls_.end(), [this](const auto& entry) {
+    return entry.second.sleeps && (entry.second.outcome || lost_);
+  });
 }
 
 void ClientLink::set_timer() noexcept {

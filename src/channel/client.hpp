@@ -7,6 +7,7 @@
 #include "channel/calls.hpp"
 #include "channel/inbox.hpp"
 #include "channel/producer.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 
@@ -14,7 +15,7 @@ namespace gantry {
 //   I1  A correlation is in `calls_` until somebody took its outcome, or nobody wants it.
 //   I2  Once `lost_` is set nothing more comes, and every call without an outcome has that one.
 //   I3  With an event descriptor, whoever asked takes all that is there, and tells those it took it
-//       for by `settled_`.
+//       for by `settled_`, which stays rung until they have asked, whoever else says he was woken.
 
 /// A line to one server and one back. The caller's thread.
 class ClientLink {
@@ -44,6 +45,7 @@ class ClientLink {
   struct Call {
     Deadline deadline = Deadline::never();
     std::optional<Result<Message>> outcome;
+    bool sleeps = false;  // it was asked for in vain: whoever did sleeps on event_descriptor()
   };
 
   [[nodiscard]] Result<void> set_up(Deadline deadline);
@@ -56,6 +58,7 @@ class ClientLink {
   void settle(Message message);
   void look_for_server();
   void lose(std::string_view why);
+  [[nodiscard]] bool owes_news() const noexcept;
   void set_timer() noexcept;
 
   MakerProcess maker_;
@@ -93,7 +96,9 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
     if (sent.error().code == Code::peer_gone) look_for_server();
     return tl::unexpected(std::move(sent).error());
   }
-  calls_.emplace(last_, Call{options.deadline, {}});
+  GANTRY_STEP(call_sent);
+  calls_.emplace(last_, Call{options.deadline, {}, false});
+  GANTRY_STEP(call_noted);
   return last_;
 }
 

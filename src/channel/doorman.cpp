@@ -84,6 +84,7 @@ Result<void> Doorman::greet(Fd socket) {
   GANTRY_TRY(admit_peer(socket.get(), access_));
   GANTRY_TRY(send_hello(socket.get(), Purpose::deliver, wire_token(access_)));
   callers_.push_back({std::move(socket), identity, Deadline::after(kHandshakeTime), {}, true});
+  GANTRY_STEP(inbox_called);
   return {};
 }
 
@@ -193,7 +194,9 @@ bool Doorman::answer(Caller& caller, Received& received) {
     refuse(caller.socket.get(), Code::busy);
     return false;
   }
-  return welcome(caller).has_value();
+  const auto told = welcome(caller);
+  if (!told && std::exchange(caller.is_called, false)) household_.call_failed(told.error());
+  return told.has_value();
 }
 
 Result<void> Doorman::welcome(Caller& caller) {

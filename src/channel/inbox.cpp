@@ -7,6 +7,7 @@
 #include "base/event.hpp"
 #include "channel/access.hpp"
 #include "channel/incoming.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -223,6 +224,7 @@ bool Inbox::Impl::take_newcomers() {
     const auto watched = watch(newcomer, sender.id);
     sources_.push_back({sender, std::move(newcomer.end), watched ? *watched : -1, false});
     metrics_.meter()->connected();
+    GANTRY_STEP(newcomer_taken);
     any = true;
     if (!watched) depart(sources_.size() - 1, watched.error());
   }
@@ -244,6 +246,7 @@ void Inbox::Impl::forget(std::size_t index) {
   porter_->forget(*source.end);
   sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
   if (turn_ > index) --turn_;
+  GANTRY_STEP(sender_forgotten);
 }
 
 void Inbox::Impl::depart(std::size_t index, const Error& why) {

@@ -200,6 +200,28 @@ TEST_F(HostileCaller, WithoutTheTokenItDoesNotGetIn) {
   EXPECT_TRUE(hung_up(socket));
 }
 
+// One that dies when it has greeted: whoever came to it finds its successor.
+TEST_F(HostileCaller, AnInboxThatGreetsAndIsGoneIsNotTheLast) {
+  inbox_.reset();
+  Fd listener = *listen_at(directory_.path(), "in.sock");
+  std::thread dying([&] {
+    EXPECT_TRUE(*wait_readable(listener.get(), soon()));
+    const Fd caller(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    EXPECT_TRUE(receive_wire(caller.get(), soon()));
+    listener.reset();
+    inbox_.emplace(*Inbox::open("in", options_));
+    ::shutdown(caller.get(), SHUT_RD);  // whatever is said to it fails
+    WirePacket hello;
+    hello.kind = PacketKind::hello;
+    hello.purpose = Purpose::join;
+    EXPECT_TRUE(send_wire(caller.get(), hello));
+  });
+  const auto out = Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
+  dying.join();
+  ASSERT_TRUE(out) << out.error().message;
+  expect_unharmed();
+}
+
 // It sends a line though nobody asked for one: a descriptor, and no more.
 TEST_F(HostileCaller, LinesThatNobodyAskedForCostADescriptor) {
   const Fd socket = join();

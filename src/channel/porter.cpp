@@ -8,6 +8,7 @@
 #include "channel/access.hpp"
 #include "channel/incoming.hpp"
 #include "channel/status_wire.hpp"
+#include "channel/step.hpp"
 #include "channel/worker_thread.hpp"
 
 namespace gantry {
@@ -100,6 +101,7 @@ void Porter::accept_callers() {
     Fd life = peer_pidfd(socket.get(), identity->pid);
     callers_.push_back({std::move(socket), *identity, std::move(life),
                         Deadline::after(kHandshakeTime), Deadline::after(kTimeWhileFull), nullptr});
+    GANTRY_STEP(producer_accepted);
   }
 }
 
@@ -141,6 +143,7 @@ bool Porter::begin(Caller& caller, const WirePacket& hello) {
   auto end = Consumer::Impl::make_called(rules_.name, rules_.options);
   if (!end || !(*end)->ask_to_join(socket)) return false;
   caller.end = std::move(*end);
+  GANTRY_STEP(producer_greeted);
   return true;
 }
 
@@ -152,6 +155,7 @@ void Porter::let_in(Caller& caller) {
     const std::lock_guard lock(mutex_);
     inside_.push_back({caller.identity, monotonic_ns(), caller.end.get(), caller.end});
   }
+  GANTRY_STEP(producer_let_in);
   announce({caller.identity, std::move(caller.end)});
 }
 
@@ -161,6 +165,7 @@ void Porter::announce(Newcomer newcomer) {
     newcomers_.push_back(std::move(newcomer));
   }
   ring(news_.get());
+  GANTRY_STEP(newcomer_announced);
 }
 
 void Porter::forget(const Consumer::Impl& end) {

@@ -2,6 +2,7 @@
 // to whom it was given a line.
 #include <sys/socket.h>
 
+#include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
@@ -32,6 +33,7 @@ Result<void> Producer::Impl::call(Deadline deadline) {
                      "start its owner, and check that both use the same GANTRY_DIR"});
     return tl::unexpected(std::move(error));
   }
+  GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket->get()));
   called_life_ = peer_pidfd(socket->get(), called_.pid);
   begin_call(std::move(*socket));
@@ -94,6 +96,10 @@ void Producer::Impl::call_failed(const Error& why) {
   const Lock held = lock();
   calling_ = false;
   call_error_ = why;
+  // A line leads to one process: there will be nobody to make room for who waits for that.
+  if (reach_ == Reach::answers)
+    readers_->expect_nobody(
+        fmt::format("process {} did not take its line: {}", called_.pid, why.message));
   readers_changed();
 }
 

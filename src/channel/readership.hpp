@@ -102,6 +102,10 @@ class Readership {
   [[nodiscard]] bool all_block() const noexcept;
   /// Why there is nobody any more; nothing while somebody is there, or nobody came yet.
   [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
+  /// The only one that was to come never will.
+  void expect_nobody(std::string why) {
+    if (count() == 0 && !lost_) lost_ = Error{Code::peer_gone, std::move(why), ""};
+  }
   /// Every reader took all that it was given, and at least one came.
   [[nodiscard]] bool all_taken() const noexcept;
   [[nodiscard]] std::uint64_t untaken() const noexcept;

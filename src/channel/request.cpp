@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "channel/server.hpp"
+#include "channel/step.hpp"
 
 // A request in its server's hands.
 namespace gantry {
@@ -14,6 +15,7 @@ Request::Impl::~Impl() {
       line_->with_replies([](Producer::Impl& replies) { replies.shut_down(); });
   }
   line_->end(correlation());
+  GANTRY_STEP(request_ended);
 }
 
 std::chrono::nanoseconds Request::Impl::remaining() const noexcept {
@@ -48,6 +50,7 @@ Result<void> Request::Impl::answer(const ReplyOptions& options, Saying saying, S
   Result<void> sent = line_->with_replies(
       [&](Producer::Impl& replies) -> Result<void> { return send(replies, sending); });
   answered_ = sent || sent.error().code == Code::peer_gone;
+  GANTRY_STEP(request_answered);
   return sent;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/event.hpp"
+#include "channel/step.hpp"
 
 namespace gantry {
 namespace {
@@ -72,6 +73,7 @@ void Server::Impl::shut_down() noexcept {
   queue_.clear();
   for (const auto& [id, line] : lines_) line->note_gone();
   lines_.clear();
+  GANTRY_STEP(server_shut_down);
 }
 
 Result<std::unique_ptr<Request::Impl>> Server::Impl::next(Deadline deadline) {
@@ -91,10 +93,12 @@ std::unique_ptr<Request::Impl> Server::Impl::next_queued() {
     const bool expired = request->has_expired();
     if (!expired && !request->is_unwanted()) {
       requests_.fetch_add(1, std::memory_order_relaxed);
+      GANTRY_STEP(request_handed_out);
       return request;
     }
     request->forget();
     (expired ? expired_ : cancelled_).fetch_add(1, std::memory_order_relaxed);
+    GANTRY_STEP(request_dropped);
   }
   drain(queued_.get());
   return nullptr;
@@ -122,9 +126,11 @@ void Server::Impl::take(Inbox::Delivery delivery) {
   } else if (info.user == static_cast<std::uint64_t>(Saying::request)) {
     queue_.push_back(std::make_unique<Request::Impl>(line->second, weak_from_this(),
                                                      std::move(delivery.message)));
+    GANTRY_STEP(request_queued);
     return;
   } else if (info.user == static_cast<std::uint64_t>(Saying::cancel)) {
     line->second->note_cancelled(info.correlation);
+    GANTRY_STEP(cancellation_noted);
     return;
   }
   inbox_->dismiss(id);
@@ -135,11 +141,14 @@ void Server::Impl::take(Inbox::Delivery delivery) {
 Result<void> Server::Impl::introduce(const Sender& sender) {
   Fd line = inbox_->take_line(sender.id);
   if (!line) return fail(Code::peer_misbehaved, "a client without a line");
+  GANTRY_STEP(line_taken);
   GANTRY_ASSIGN(auto replies, Producer::Impl::make(name_, options_.channel, engine_,
                                                    Producer::Impl::Reach::answers));
   GANTRY_TRY(replies->call_over(std::move(line), {sender.pid, sender.uid}));
+  GANTRY_STEP(line_called);
   lines_[sender.id] = std::make_shared<ClientLine>(sender, std::move(replies));
   clients_.store(lines_.size(), std::memory_order_relaxed);
+  GANTRY_STEP(client_known);
   return {};
 }
 
@@ -149,6 +158,7 @@ void Server::Impl::client_left(std::uint64_t id) {
   line->second->note_gone();
   lines_.erase(line);
   clients_.store(lines_.size(), std::memory_order_relaxed);
+  GANTRY_STEP(client_forgotten);
 }
 
 ServerReport Server::Impl::report() const {

@@ -29,6 +29,16 @@
   /* receiving */                                                                                 \
   X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
   X(chunk_handed_out) X(passed_stored) X(released_stored) X(producer_rung) X(left)                \
+  /* many to one: who calls an inbox, and the inbox's porter */                                    \
+  X(inbox_found) X(inbox_called) X(producer_accepted) X(producer_greeted) X(producer_let_in)      \
+  X(newcomer_announced) X(newcomer_taken) X(sender_forgotten)                                     \
+  /* calls: the client */                                                                         \
+  X(way_back_opened) X(line_handed_over) X(introduced) X(call_sent) X(call_noted)                 \
+  X(reply_settled) X(call_ended) X(call_cancelled) X(client_hung_up)                              \
+  /* calls: the server */                                                                         \
+  X(line_taken) X(line_called) X(client_known) X(request_queued) X(cancellation_noted)            \
+  X(request_handed_out) X(request_dropped) X(request_answered) X(request_ended)                   \
+  X(client_forgotten) X(server_shut_down)                                                         \
   /* both ends: asleep */                                                                         \
   X(sleep_announced) X(sleep_ended)
 // clang-format on

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
+
+#include "fault/part.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // NOLINT: the run-time's own
@@ -35,6 +38,20 @@ Census take_census(const std::string& directory) {
 std::string to_string(const Census& census) {
   return fmt::format("{} descriptors, {} shared mappings, {} threads, {} files", census.descriptors,
                      census.shared_mappings, census.threads, census.files);
+}
+
+void check_census(const std::string& directory, const Census& before,
+                  const std::function<void()>& meanwhile) {
+  const Deadline soon = Deadline::after(std::chrono::seconds(2));
+  Census now = take_census(directory);
+  while (now != before && !soon.passed()) {
+    meanwhile();
+    ::sched_yield();
+    now = take_census(directory);
+  }
+  if (now != before)
+    give_up(fmt::format("something stays behind: {} before, {} after", to_string(before),
+                        to_string(now)));
 }
 
 std::size_t heap_in_use() noexcept {

@@ -7,6 +7,7 @@
 namespace gantry::fault {
 
 inline constexpr Bytes kSmallestPayload = 24;
+inline constexpr unsigned kSenderShift = 16;  // a message's number: its sender's, then its own
 
 /// Word `index` of message `id`.
 [[nodiscard]] constexpr std::uint64_t payload_word(std::uint64_t id, std::size_t index) noexcept {

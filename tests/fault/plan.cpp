@@ -15,16 +15,19 @@ std::string name_of(const Run& run) {
                         run.arm.step < 0 ? std::string_view("any")
                                          : kStepNames[static_cast<std::size_t>(run.arm.step)],
                         run.arm.pass);
-  return fmt::format("{}/{}/{}", kScenarios[run.scenario].name, to_string(run.victim), where);
+  const Scenario& scenario = kScenarios[run.scenario];
+  return fmt::format("{}/{}/{}", scenario.name, role_name(scenario, run.victim), where);
 }
 
-std::vector<Rehearsal> rehearse(unsigned jobs) {
+std::vector<Rehearsal> rehearse(const Options& options) {
+  const std::string wanted = options.only.substr(0, options.only.find('/'));
   std::vector<Run> runs;
   for (std::size_t scenario = 0; scenario < kScenarios.size(); ++scenario)
     for (const Victim victim : {Victim::producer, Victim::consumer})
-      runs.push_back({.scenario = scenario, .victim = victim, .arm = {}});
+      if (kScenarios[scenario].name.starts_with(wanted))
+        runs.push_back({.scenario = scenario, .victim = victim, .arm = {}});
   std::vector<Rehearsal> rehearsals;
-  const auto outcomes = play(runs, jobs, &rehearsals);
+  const auto outcomes = play(runs, options.jobs, &rehearsals);
   for (std::size_t i = 0; i < runs.size(); ++i)
     if (!outcomes[i].ran || outcomes[i].trouble[0] != 0)
       throw Trouble(fmt::format("{}: {}", name_of(runs[i]), outcomes[i].trouble.data()));

@@ -36,7 +36,8 @@ struct Rehearsal {
 [[nodiscard]] std::vector<Outcome> play(const std::vector<Run>& runs, unsigned jobs,
                                         std::vector<Rehearsal>* rehearse = nullptr);
 
-[[nodiscard]] std::vector<Rehearsal> rehearse(unsigned jobs);
+/// Of Options::only the scenario alone counts here.
+[[nodiscard]] std::vector<Rehearsal> rehearse(const Options& options);
 [[nodiscard]] std::vector<Run> every_step(const std::vector<Rehearsal>& rehearsals,
                                           const Options& options);
 [[nodiscard]] std::vector<Run> anywhere(const std::vector<Rehearsal>& rehearsals,

@@ -82,6 +82,13 @@ class HeapWatch {
   std::size_t warm_ = 0;
 };
 
+// What was missed and made good by somebody's deadline has hung all the same.
+void check_time(std::uint64_t took_ns) {
+  constexpr std::uint64_t kMost = 15'000'000'000;  // below the limits of calls
+  if (took_ns > kMost)
+    throw Trouble(fmt::format("it took {:.1f} s", static_cast<double>(took_ns) / 1e9));
+}
+
 void work(Office& office, Desk& desk, const std::string& directory) {
   const auto engine = make_inline_engine();
   if (!engine) return;
@@ -94,6 +101,7 @@ void work(Office& office, Desk& desk, const std::string& directory) {
     try {
       run(office.runs[index], directory, *engine, desk.board);
       heap.check();
+      check_time(monotonic_ns() - started);
     } catch (const std::exception& trouble) {
       std::snprintf(outcome.trouble.data(), outcome.trouble.size(), "%s", trouble.what());
     }

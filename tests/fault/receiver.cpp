@@ -7,7 +7,7 @@ namespace gantry::fault {
 namespace {
 
 bool is_lossy(const Part& part) {
-  return part.scenario.is_lossy() && part.who != "other consumer";
+  return part.scenario.is_lossy() && part.who != kOther;
 }
 
 // Whatever it misses, the newest comes.

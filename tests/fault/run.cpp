@@ -1,7 +1,6 @@
 #include "fault/run.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -9,8 +8,7 @@
 #include "base/fd.hpp"
 #include "fault/census.hpp"
 #include "fault/part.hpp"
-#include "fault/receiver.hpp"
-#include "fault/sender.hpp"
+#include "fault/roles.hpp"
 
 namespace gantry::fault {
 namespace {
@@ -72,6 +70,7 @@ class Cast {
  public:
   Cast(const Run& run, const std::string& directory, std::shared_ptr<Engine> engine, Board& board)
       : run_(run),
+        roles_(roles_of(kScenarios[run.scenario], run.victim)),
         part_{.scenario = kScenarios[run.scenario],
               .directory = directory,
               .engine = std::move(engine),
@@ -84,14 +83,12 @@ class Cast {
     part_.victim_pid = victim_.pid();
     life_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, victim_.pid(), 0)));
     part_.victim = life_.get();
-    start_others();
     part_.report = report_.out.get();
+    start_others();
+    part_.sender = kThirdSender;
     part_.gate = producer_is_victim() ? gate_.out.get() : gate_.in.get();
     part_.joined = producer_is_victim() ? -1 : joined_.out.get();
-    if (producer_is_victim())
-      run_surviving_consumer(part_);
-    else
-      run_surviving_producer(part_);
+    roles_.survivor(part_);
     end();
   }
 
@@ -102,11 +99,12 @@ class Cast {
     Part part = part_;
     part.who = "victim";
     part.is_victim = true;
+    part.sender = kVictimSender;
     part.report = report_.in.get();
     part.gate = producer_is_victim() ? gate_.in.get() : gate_.out.get();
     victim_ = Child(part, [&](const Part& mine) {
       arm_process(mine.board.victim, run_.arm);
-      (producer_is_victim() ? run_victim_producer : run_victim_consumer)(mine);
+      roles_.victim(mine);
       mine.board.victim_finished = true;
     });
   }
@@ -114,14 +112,15 @@ class Cast {
   void start_others() {
     Part part = part_;
     part.victim_pid = 0;  // it is its parent's to be looked after
-    part.who = "other consumer";
-    if (part.scenario.consumers > 1)
-      other_ = Child(part, producer_is_victim() ? run_surviving_consumer : run_other_consumer);
+    part.who = kOther;
+    part.sender = kOtherSender;
+    if (roles_.other != nullptr) other_ = Child(part, roles_.other);
     part.who = "successor";
+    part.sender = kThirdSender;
     part.joined = producer_is_victim() ? -1 : joined_.in.get();
     successor_ = Child(part, [&](const Part& mine) {
       await_victim(mine);
-      (producer_is_victim() ? run_successor_producer : run_successor_consumer)(mine);
+      roles_.successor(mine);
     });
   }
 
@@ -131,35 +130,19 @@ class Cast {
     const bool as_told =
         killed ? run_.arm.signal == SIGKILL : WIFEXITED(status) && WEXITSTATUS(status) == 0;
     if (!as_told) part_.board.report("victim", "it ended otherwise than it was told");
-    if (other_.pid() > 0 && other_.wait() != 0) part_.board.report("other consumer", "it failed");
+    if (other_.pid() > 0 && other_.wait() != 0) part_.board.report(kOther, "it failed");
     if (successor_.wait() != 0) part_.board.report("successor", "it failed");
   }
 
   const Run& run_;
+  const Roles roles_;
   Part part_;
   Pipe report_, gate_, joined_;
   Fd life_;
   Child victim_, other_, successor_;
 };
 
-// A thread that was joined may be seen for a moment longer.
-void check_census(const std::string& directory, const Census& before) {
-  const Deadline soon = Deadline::after(std::chrono::seconds(2));
-  Census now = take_census(directory);
-  while (now != before && !soon.passed()) {
-    ::sched_yield();
-    now = take_census(directory);
-  }
-  if (now != before)
-    give_up(fmt::format("something stays behind: {} before, {} after", to_string(before),
-                        to_string(now)));
-}
-
 }  // namespace
-
-std::string_view to_string(Victim victim) noexcept {
-  return victim == Victim::producer ? "producer" : "consumer";
-}
 
 void run(const Run& run, const std::string& directory, std::shared_ptr<Engine> engine,
          Board& board) {
@@ -172,7 +155,7 @@ void run(const Run& run, const std::string& directory, std::shared_ptr<Engine> e
     board.report("survivor", trouble.what());
   }
   if (board.has_trouble) throw Trouble(board.trouble.data());
-  check_census(directory, before);
+  check_census(directory, before, [] {});
   ::alarm(0);
 }
 

@@ -4,8 +4,10 @@
 
 namespace gantry::fault {
 
+/// Which end is struck: who sends or asks, or who receives or answers.
 enum class Victim : std::uint8_t { producer, consumer };
-[[nodiscard]] std::string_view to_string(Victim victim) noexcept;
+/// What it is called: a client is a producer, an inbox or a server a consumer.
+[[nodiscard]] std::string_view role_name(const Scenario& scenario, Victim victim) noexcept;
 
 struct Run {
   std::size_t scenario = 0;  ///< In kScenarios.

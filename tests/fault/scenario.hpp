@@ -8,21 +8,26 @@ namespace gantry::fault {
 /// How messages are sent, and how they are received.
 enum class Via { send, async, loan, move, parts, forward };
 enum class Take { whole, early, copied };
+/// Who comes to whom: consumers to a producer; producers to an inbox; clients to a server.
+enum class Pattern { channel, inbox, calls };
 
 struct Scenario {
   std::string_view name;
   Bytes bytes;  ///< Of a message: so many, or up to twice that.
   Mode mode = Mode::whole;
+  Pattern pattern = Pattern::channel;
   Via via = Via::send;
   Take take = Take::whole;
   unsigned consumers = 1;
   unsigned history = 0;
   bool backlog = false;   ///< The first messages are sent before anybody joins.
   bool gives_up = false;  ///< Every third message cannot be read by its sender half-way.
-  /// Of all consumers but the `other consumer`, which blocks.
+  /// Of all consumers but the other one, which blocks.
   SlowReader policy = SlowReader::block;
   bool lags = false;  ///< It takes nothing until the first burst was sent.
   unsigned depth = 0;
+  bool mixed = false;   ///< Of calls: some are cancelled, refused, dropped, or have little time.
+  bool awaits = false;  ///< Inboxes, servers and clients wait in coroutines.
 
   [[nodiscard]] constexpr bool is_lossy() const noexcept { return policy != SlowReader::block; }
 };
@@ -106,6 +111,25 @@ inline constexpr std::array kScenarios{
              .consumers = 2,
              .policy = SlowReader::drop_oldest,
              .depth = 1},
+    Scenario{.name = "inbox-small", .bytes = 32, .pattern = Pattern::inbox},
+    Scenario{.name = "inbox", .bytes = 4096, .pattern = Pattern::inbox},
+    Scenario{.name = "inbox-pipelined",
+             .bytes = 50'000,
+             .mode = Mode::pipelined,
+             .pattern = Pattern::inbox},
+    Scenario{.name = "inbox-awaited", .bytes = 4096, .pattern = Pattern::inbox, .awaits = true},
+    Scenario{.name = "calls-small", .bytes = 32, .pattern = Pattern::calls},
+    Scenario{.name = "calls", .bytes = 4096, .pattern = Pattern::calls},
+    Scenario{.name = "calls-pipelined",
+             .bytes = 50'000,
+             .mode = Mode::pipelined,
+             .pattern = Pattern::calls},
+    Scenario{.name = "calls-mixed", .bytes = 4096, .pattern = Pattern::calls, .mixed = true},
+    Scenario{.name = "calls-awaited",
+             .bytes = 4096,
+             .pattern = Pattern::calls,
+             .mixed = true,
+             .awaits = true},
 };
 
 /// Messages of a burst, and how they are numbered: the first is what goes on while a process is

@@ -22,12 +22,6 @@ ChannelOptions options_of(const Part& part) {
   return options;
 }
 
-std::vector<std::byte> payload_of(const Part& part, std::uint64_t id) {
-  std::vector<std::byte> bytes(payload_bytes(part.scenario, id));
-  fill_payload(bytes, id);
-  return bytes;
-}
-
 }  // namespace
 
 /// Both ends of a channel in this process.
@@ -37,22 +31,47 @@ struct Sender::Upstream {
 };
 
 Sender::Sender(const Part& part, std::string_view name) : part_(part) {
+  if (part.scenario.pattern == Pattern::inbox)
+    connect();
+  else
+    open_named(name);
+  if (part.scenario.via == Via::forward) open_upstream();
+}
+
+void Sender::open_named(std::string_view name) {
   auto opened = patiently(
-      part, [&](Deadline) { return Producer::open(name, options_of(part), part.engine); });
+      part_, [&](Deadline) { return Producer::open(name, options_of(part_), part_.engine); });
   if (!opened) give_up("opening a producer", opened.error());
   producer_.emplace(std::move(*opened));
-  if (part.scenario.via != Via::forward) return;
+}
+
+void Sender::connect() {
+  auto come = patiently(part_, [&](Deadline deadline) {
+    return Producer::connect("frames", options_of(part_), part_.engine, deadline);
+  });
+  if (!come) give_up("coming to the inbox", come.error());
+  producer_.emplace(std::move(*come));
+}
+
+void Sender::open_upstream() {
   upstream_ = std::make_shared<Upstream>();
   const std::string own = "upstream";
   // More credits than below: a forwarded message is let go when the next one is sent, no earlier.
-  ChannelOptions upstream = options_of(part);
+  ChannelOptions upstream = options_of(part_);
   upstream.slots = 2 * kSlots;
-  auto out = Producer::open(own, upstream, part.engine);
+  auto out = Producer::open(own, upstream, part_.engine);
   if (!out) give_up("opening an upstream", out.error());
   upstream_->out.emplace(std::move(*out));
-  auto in = Consumer::open(own, options_of(part), Deadline::after(std::chrono::seconds(20)));
+  auto in = Consumer::open(own, options_of(part_), Deadline::after(std::chrono::seconds(20)));
   if (!in) give_up("joining the upstream", in.error());
   upstream_->in.emplace(std::move(*in));
+}
+
+std::vector<std::byte> Sender::payload_of(std::uint64_t id) const {
+  std::vector<std::byte> bytes(payload_bytes(part_.scenario, id));
+  const bool has_others = part_.scenario.pattern != Pattern::channel;
+  fill_payload(bytes, (has_others ? part_.sender << kSenderShift : 0) | id);
+  return bytes;
 }
 
 void Sender::await_consumers(unsigned count) {
@@ -71,23 +90,38 @@ bool Sender::close() {
   return false;
 }
 
+void Sender::close_at_last() {
+  while (!close()) await_consumers(1);
+}
+
 void Sender::burst(std::uint64_t first, std::uint64_t count) {
   for (std::uint64_t id = first; id < first + count; ++id) send_one(id);
   while (!unsent_.empty()) await_oldest();
 }
 
 void Sender::send_one(std::uint64_t id) {
-  if (is_given_up(part_.scenario, id)) {
+  if (part_.scenario.pattern == Pattern::inbox) {
+    send_at_last(id);
+  } else if (is_given_up(part_.scenario, id)) {
     send_unreadable(id);
   } else if (part_.scenario.via == Via::async) {
     if (unsent_.size() == kSlots) await_oldest();
-    auto payload = payload_of(part_, id);
+    auto payload = payload_of(id);
     const auto ticket = producer_->send_async(payload);
     if (!ticket) give_up("send_async", ticket.error());
     unsent_.push_back({id, *ticket, std::move(payload)});
   } else {
     const std::uint64_t asked = monotonic_ns();
     judge(id, patiently(part_, [&](Deadline deadline) { return send_by(id, deadline); }), asked);
+  }
+}
+
+// What could not be sent was not sent, not even to the next inbox: it is sent again.
+void Sender::send_at_last(std::uint64_t id) {
+  for (bool sent = false; !sent;) {
+    const std::uint64_t asked = monotonic_ns();
+    sent = judge(id, patiently(part_, [&](Deadline deadline) { return send_by(id, deadline); }),
+                 asked);
   }
 }
 
@@ -149,12 +183,12 @@ Result<void> Sender::send_by(std::uint64_t id, Deadline deadline) {
     case Via::async:
       break;
   }
-  return producer_->send(payload_of(part_, id), options);
+  return producer_->send(payload_of(id), options);
 }
 
 // Copied, moved, copied: with a tensor that covers the first.
 Result<void> Sender::send_parts(std::uint64_t id, const SendOptions& options) {
-  const auto payload = payload_of(part_, id);
+  const auto payload = payload_of(id);
   const Bytes third = payload.size() / 24 * 8;
   const ConstByteSpan all(payload);
   const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(third)};
@@ -169,7 +203,7 @@ Result<void> Sender::send_parts(std::uint64_t id, const SendOptions& options) {
 
 Result<void> Sender::send_forwarded(std::uint64_t id, const SendOptions& options) {
   const Deadline end = Deadline::after(std::chrono::seconds(20));
-  GANTRY_TRY(upstream_->out->send(payload_of(part_, id), end));
+  GANTRY_TRY(upstream_->out->send(payload_of(id), end));
   GANTRY_ASSIGN(Message message, upstream_->in->receive(end));
   Draft draft;
   draft.forward(std::move(message));

@@ -16,6 +16,8 @@ class Sender {
   void await_consumers(unsigned count);
   /// False: the last consumer was gone before it had everything.
   bool close();
+  /// At an inbox: until everything was received, if need be by the next one.
+  void close_at_last();
 
  private:
   struct Unsent {
@@ -25,12 +27,17 @@ class Sender {
   };
   struct Upstream;  // what forwarded messages come from
 
+  void open_named(std::string_view name);
+  void connect();
+  void open_upstream();
   void send_one(std::uint64_t id);
+  void send_at_last(std::uint64_t id);
   void send_unreadable(std::uint64_t id);
   [[nodiscard]] Result<void> send_by(std::uint64_t id, Deadline deadline);
   [[nodiscard]] Result<void> send_parts(std::uint64_t id, const SendOptions& options);
   [[nodiscard]] Result<void> send_forwarded(std::uint64_t id, const SendOptions& options);
   void await_oldest();
+  [[nodiscard]] std::vector<std::byte> payload_of(std::uint64_t id) const;
   /// Whether the message went; when the consumer is gone another is waited for.
   bool judge(std::uint64_t id, const Result<void>& sent, std::uint64_t asked_ns);
 

@@ -49,6 +49,16 @@ struct Board {
   }
 };
 
+inline constexpr std::string_view kOther = "the other one";
+
+// Part::sender
+inline constexpr std::uint64_t kVictimSender = 1, kOtherSender = 2, kThirdSender = 3;
+
+/// Of Board::victim_received: of that sender's first burst; later messages have none.
+[[nodiscard]] constexpr std::uint64_t bit_of(std::uint64_t sender, std::uint64_t id) noexcept {
+  return id <= kBurst ? std::uint64_t{1} << ((sender - 1) * 16 + id) : 0;
+}
+
 /// What one role of a run is told.
 struct Part {
   const Scenario& scenario;
@@ -56,11 +66,12 @@ struct Part {
   std::shared_ptr<Engine> engine;
   Board& board;
   std::string_view who;
+  std::uint64_t sender = 0;  ///< Among many at one inbox or server: it is in all that it says.
   bool is_victim = false;
   bool may_stop = false;  ///< The victim is stopped, not killed: nobody is gone.
   int victim = -1;        ///< A pidfd of it; -1 in itself.
   pid_t victim_pid = 0;
-  int report = -1;  ///< Where the victim says that it received the first burst.
+  int report = -1;  ///< Where the victim says that it received the first burst. Not read.
   int gate = -1;    ///< Backlog: the first messages were sent.
   int joined = -1;  ///< Where a successor says that it has joined.
 };
