@@ -7,6 +7,7 @@
 #include "base/event.hpp"
 #include "base/test_bells.hpp"
 #include "channel/rendezvous.hpp"
+#include "channel/test_child.hpp"
 #include "channel/test_raw_consumer.hpp"
 #include "channel/test_raw_producer.hpp"
 
@@ -93,7 +94,7 @@ TEST_F(HostileBells, SwallowingTakesNobodyElsesWakeUps) {
     while (!enough) static_cast<void>(::read(pull_.get(), bytes.data(), bytes.size()) + 1);
   });
   for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
-  constexpr std::uint64_t kRounds = 300;
+  constexpr std::uint64_t kRounds = 2000;
   bool sent_all = true;
   std::thread sending([&] {
     for (std::uint64_t i = 0; i < kRounds && sent_all; ++i)
@@ -145,6 +146,7 @@ TEST_F(HostileBells, WhatIsReleasedAfterLeavingWakesTheProducer) {
   Result<void> sent;
   std::thread sending([&] { sent = out.send(pattern(test::kMiB * 3 / 4, 2), soon()); });
   await_sleeping_producer(0);
+  while (!test::others_sleep()) std::this_thread::yield();
   held.reset();
   sending.join();
   EXPECT_TRUE(sent) << sent.error().message;
@@ -239,6 +241,7 @@ TEST_F(HostileBellsOfAProducer, AFullOneThatBlocksDelaysNoRelease) {
     raw_.page().producer_sleeps.announce();
     publish_small(i);
     ASSERT_TRUE(in_->receive(soon()));
+    raw_.page().producer_sleeps.withdraw();
   }
 }
 

@@ -227,6 +227,7 @@ TEST_F(HostileCaller, WhatItDoesToItsBellHoldsNobodyUp) {
     ASSERT_TRUE(honest.send(pattern(8, i), soon()));
     ASSERT_TRUE(inbox_->receive(soon()));
     ASSERT_TRUE(inbox_->receive(soon()));
+    raw_.page().producer_sleeps.withdraw();
   }
   const int event = *inbox_->event_descriptor();
   raw_.drop_pull();
