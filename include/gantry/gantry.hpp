@@ -2,8 +2,10 @@
 
 #include <gantry/async.hpp>
 #include <gantry/channel.hpp>
+#include <gantry/device.hpp>
 #include <gantry/engine.hpp>
 #include <gantry/inbox.hpp>
+#include <gantry/kernel.hpp>
 #include <gantry/memory.hpp>
 #include <gantry/policy.hpp>
 #include <gantry/registrars.hpp>
