@@ -166,6 +166,7 @@ class KernelArgument {
     return argument;
   }
 
+  [[nodiscard]] bool is_buffer() const noexcept { return is_buffer_; }
   [[nodiscard]] const std::shared_ptr<BufferState>& buffer() const noexcept { return buffer_; }
   [[nodiscard]] ConstByteSpan value() const noexcept { return {value_.data(), bytes_}; }
   [[nodiscard]] Bytes local_bytes() const noexcept { return local_bytes_; }
@@ -176,6 +177,7 @@ class KernelArgument {
   std::array<std::byte, kMostBytes> value_{};
   Bytes bytes_ = 0;
   Bytes local_bytes_ = 0;
+  bool is_buffer_ = false;
 };
 
 }  // namespace gantry
