@@ -53,47 +53,42 @@ struct CpuSlice {
   }
 };
 
-/// A launch's arguments as a CpuKernel sees them. What is asked for and does not fit (no such
-/// argument, a value of another size, a buffer that is not aligned for T) is answered with nothing,
-/// and the launch fails as `kernel_fault`.
+/// A launch's arguments as a CpuKernel sees them. Asking for what does not fit (no such argument, a
+/// value of another size, a buffer that is not aligned for T) throws, by which the launch fails as
+/// `kernel_fault`: let it pass.
 class CpuArguments {
  public:
   struct Item {
-    ByteSpan memory;  ///< Of a buffer or of local memory; empty for a value.
-    ConstByteSpan value;
+    ByteSpan memory;      ///< Of a buffer or of local memory.
+    ConstByteSpan value;  ///< Empty: it is memory.
   };
-  CpuArguments(std::span<const Item> items, std::atomic<bool>& misused) noexcept
-      : items_(items), misused_(misused) {}
+  explicit CpuArguments(std::span<const Item> items) noexcept : items_(items) {}
 
   [[nodiscard]] std::size_t count() const noexcept { return items_.size(); }
   /// A buffer, whole; local memory is the calling thread's own and holds anything.
-  [[nodiscard]] ByteSpan bytes(std::size_t index) const noexcept {
-    if (index < items_.size() && items_[index].value.empty()) return items_[index].memory;
-    misused_.store(true, std::memory_order_relaxed);  // read after the thread's slices ended
-    return {};
+  [[nodiscard]] ByteSpan bytes(std::size_t index) const {
+    if (index >= items_.size() || !items_[index].value.empty()) misused(index);
+    return items_[index].memory;
   }
   template <class T>
-  [[nodiscard]] std::span<T> span(std::size_t index) const noexcept {
+  [[nodiscard]] std::span<T> span(std::size_t index) const {
     const ByteSpan all = bytes(index);
-    if (reinterpret_cast<std::uintptr_t>(all.data()) % alignof(T) == 0)
-      return {reinterpret_cast<T*>(all.data()), all.size() / sizeof(T)};
-    misused_.store(true, std::memory_order_relaxed);  // as above
-    return {};
+    if (reinterpret_cast<std::uintptr_t>(all.data()) % alignof(T) != 0) misused(index);
+    return {reinterpret_cast<T*>(all.data()), all.size() / sizeof(T)};
   }
   template <class T>
     requires std::is_trivially_copyable_v<T>
-  [[nodiscard]] T value(std::size_t index) const noexcept {
-    T answer{};
-    if (index < items_.size() && items_[index].value.size() == sizeof(T))
-      std::memcpy(&answer, items_[index].value.data(), sizeof(T));
-    else
-      misused_.store(true, std::memory_order_relaxed);  // as above
+  [[nodiscard]] T value(std::size_t index) const {
+    if (index >= items_.size() || items_[index].value.size() != sizeof(T)) misused(index);
+    T answer;
+    std::memcpy(&answer, items_[index].value.data(), sizeof(T));
     return answer;
   }
 
  private:
+  [[noreturn]] void misused(std::size_t index) const;
+
   std::span<const Item> items_;
-  std::atomic<bool>& misused_;
 };
 
 /// Called by several threads at once, each with another slice of the same launch. An error ends
@@ -103,17 +98,19 @@ using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, cons
 // ---- programs ------------------------------------------------------------------------------
 
 struct KernelText {
-  std::string source;
-  std::string options;  ///< The compiler's, as on its command line: "-DN=4 -cl-fast-relaxed-math".
+  std::string source = {};
+  std::string options =
+      {};  ///< The compiler's, as on its command line: "-DN=4 -cl-fast-relaxed-math".
 };
 
 /// The same kernels in as many languages as their author has; a device takes its own.
 struct ProgramSource {
   std::string name = "program";  ///< For messages.
-  KernelText opencl;             ///< OpenCL C.
-  KernelText cuda;  ///< CUDA C++, compiled at run time; its kernels are `extern "C" __global__`.
-  std::vector<std::byte> cuda_image;     ///< A cubin, a fatbin or PTX: taken before `cuda`.
-  std::map<std::string, CpuKernel> cpu;  ///< By kernel name.
+  KernelText opencl = {};        ///< OpenCL C.
+  KernelText cuda =
+      {};  ///< CUDA C++, compiled at run time; its kernels are `extern "C" __global__`.
+  std::vector<std::byte> cuda_image = {};     ///< A cubin, a fatbin or PTX: taken before `cuda`.
+  std::map<std::string, CpuKernel> cpu = {};  ///< By kernel name.
 };
 
 /// One kernel of a program, on one device. A plain value that keeps its program.

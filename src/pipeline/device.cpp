@@ -1,5 +1,6 @@
 #include <gantry/device.hpp>
 #include <limits>
+#include <stdexcept>
 
 #include "base/result.hpp"
 #include "pipeline/device_states.hpp"
@@ -70,6 +71,11 @@ ByteSpan DeviceBuffer::host() const noexcept {
 
 KernelArgument::KernelArgument(const DeviceBuffer& buffer)
     : buffer_(buffer.state()), is_buffer_(true) {}
+
+void CpuArguments::misused(std::size_t index) const {
+  throw std::out_of_range(
+      fmt::format("argument {} of {} is asked for as what it is not", index, items_.size()));
+}
 
 std::string_view Kernel::name() const noexcept {
   return state_ == nullptr ? std::string_view() : state_->name;

@@ -63,9 +63,8 @@ class Launch {
       scratch.resize(local_bytes_ + 64);
       items = with_locals(scratch);
     }
-    std::atomic<bool> misused{false};
     try {
-      GANTRY_TRY(kernel_(CpuArguments(has_locals ? items : items_, misused), slice));
+      return kernel_(CpuArguments(has_locals ? items : items_), slice);
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& thrown) {
@@ -73,12 +72,6 @@ class Launch {
     } catch (...) {
       return fail(Code::kernel_fault, "threw what is no std::exception");
     }
-    if (misused.load(std::memory_order_relaxed))
-      return fail(
-          Code::kernel_fault,
-          fmt::format("asked for an argument that it was not given so ({} were)", items_.size()),
-          "compare the kernel's bytes(), span() and value() with the launch");
-    return {};
   }
 
   [[nodiscard]] Items with_locals(std::vector<std::byte>& scratch) const {
