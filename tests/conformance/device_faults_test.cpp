@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "base/test_fork.hpp"
 #include "device_suite.hpp"
 
 // What goes wrong, and what is left then.
@@ -68,6 +69,7 @@ TEST_P(DeviceFaults, OpeningAndClosingLeavesNoThreadAndNoDescriptor) {
 }
 
 TEST_P(DeviceFaults, AChildHasNoDevice) {
+  if (const char* reason = no_busy_fork()) GTEST_SKIP() << reason;
   const DeviceBuffer there = zeros(10);
   const auto event = *in_->record();
   ok(event.wait());
