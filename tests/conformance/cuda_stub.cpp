@@ -153,14 +153,15 @@ int cuMemAlloc_v2(std::uint64_t* address, std::size_t bytes) {
   return kSuccess;
 }
 int cuMemFree_v2(std::uint64_t address) {
-  if (const int status = enter("cuMemFree_v2")) return status;
+  const int status = enter("cuMemFree_v2");
+  if (status == kInvalidContext) return status;
   std::unique_lock lock(stub().mutex);
   stub().changed.wait(lock, [] { return stub().running_kernels == 0; });
   const auto found = stub().memory.find(address);
   if (found == stub().memory.end()) return kInvalidValue;
   stub().allocated -= found->second.size();
   stub().memory.erase(found);
-  return kSuccess;
+  return status;
 }
 int cuMemHostRegister_v2(void* memory, std::size_t size, unsigned flags) {
   if (const int status = enter("cuMemHostRegister_v2")) return status;
@@ -191,8 +192,7 @@ int cuda_stub_contexts() {
 /// Streams, events, modules and pieces of memory that there are.
 int cuda_stub_objects() {
   const std::lock_guard lock(stub().mutex);
-  return stub().streams + stub().events + stub().modules +
-         static_cast<int>(stub().memory.size());
+  return stub().streams + stub().events + stub().modules + static_cast<int>(stub().memory.size());
 }
 void cuda_stub_refuse(int times) {
   const std::lock_guard lock(stub().mutex);
@@ -216,7 +216,8 @@ void cuda_stub_fault(const char* call, int status) {
 }
 /// As in a new process.
 void cuda_stub_revive() {
-  const std::lock_guard lock(stub().mutex);
+  std::unique_lock lock(stub().mutex);
+  stub().changed.wait(lock, [] { return stub().pending == 0; });
   stub().sticky = kSuccess;
   stub().refuse.clear();
   stub().fault.clear();

@@ -41,6 +41,7 @@ struct Stub {
   std::size_t allocated = 0;
   int streams = 0, events = 0, modules = 0;
   int running_kernels = 0;
+  int pending = 0;  // operations that streams have
   bool gate_is_open = false;
   int gate_entered = 0;
   int sticky = kSuccess;              // what a fault left

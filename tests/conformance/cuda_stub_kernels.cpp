@@ -83,9 +83,9 @@ void gate(const Launch&) {
 
 const std::map<std::string, StubKernel>& kernels() {
   static const auto& all = *new std::map<std::string, StubKernel>{
-      {"add", {{8, 4, 4}, {0}, add}},      {"axpy", {{8, 8, 4, 4}, {0, 1}, axpy}},
-      {"place", {{8, 4, 4}, {0}, place}},  {"sums", {{8, 8, 4}, {0, 1}, sums}},
-      {"hold", {{8, 4}, {0}, hold}},       {"k", {{8}, {0}, write_define}},
+      {"add", {{8, 4, 4}, {0}, add}},     {"axpy", {{8, 8, 4, 4}, {0, 1}, axpy}},
+      {"place", {{8, 4, 4}, {0}, place}}, {"sums", {{8, 8, 4}, {0, 1}, sums}},
+      {"hold", {{8, 4}, {0}, hold}},      {"k", {{8}, {0}, write_define}},
       {"gate", {{}, {}, gate}},
   };
   return all;

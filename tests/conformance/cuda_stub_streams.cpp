@@ -16,6 +16,7 @@ namespace {
 /// What the thread and the handle share. Guarded by the stub's lock.
 struct Line {
   std::deque<std::function<int()>> operations;
+  bool busy = false;
   bool quit = false;
 };
 
@@ -26,20 +27,27 @@ void run(const std::shared_ptr<Line>& line) {
     if (line->operations.empty()) break;
     auto operation = std::move(line->operations.front());
     line->operations.pop_front();
+    line->busy = true;
     const bool is_dead = stub().sticky != kSuccess;
     lock.unlock();
     const int status = is_dead ? kSuccess : operation();
     operation = nullptr;
     lock.lock();
     if (status != kSuccess) stub().sticky = status;
+    --stub().pending;
+    line->busy = false;
     stub().changed.notify_all();
   }
 }
 
+// With the lock held.
 double device_ms() {
-  static const auto start = std::chrono::steady_clock::now();
-  const std::chrono::duration<double, std::milli> since = std::chrono::steady_clock::now() - start;
-  return since.count() * stub().clock_rate;
+  static auto last = std::chrono::steady_clock::now();
+  static double ms = 0;
+  const auto now = std::chrono::steady_clock::now();
+  ms += std::chrono::duration<double, std::milli>(now - last).count() * stub().clock_rate;
+  last = now;
+  return ms;
 }
 
 /// Of memory that is there when it is asked for and when it is done.
@@ -80,6 +88,7 @@ struct EventObject {
 void cuda_stub::give(StreamObject* stream, std::function<int()> operation) {
   const std::lock_guard lock(stub().mutex);
   stream->line->operations.push_back(std::move(operation));
+  ++stub().pending;
   stub().changed.notify_all();
 }
 
@@ -93,6 +102,13 @@ int cuStreamCreate(StreamObject** stream, unsigned flags) {
   const std::lock_guard lock(stub().mutex);
   ++stub().streams;
   return kSuccess;
+}
+int cuStreamSynchronize(StreamObject* stream) {
+  if (const int status = enter("cuStreamSynchronize")) return status;
+  std::unique_lock lock(stub().mutex);
+  stub().changed.wait(lock,
+                      [&] { return stream->line->operations.empty() && !stream->line->busy; });
+  return stub().sticky;
 }
 int cuStreamDestroy_v2(StreamObject* stream) {
   const std::lock_guard lock(stub().mutex);
@@ -157,8 +173,8 @@ int cuEventRecord(EventObject* event, StreamObject* stream) {
 int cuEventSynchronize(EventObject* event) {
   if (const int status = enter("cuEventSynchronize")) return status;
   std::unique_lock lock(stub().mutex);
-  stub().changed.wait(
-      lock, [&] { return event->done == event->asked || stub().sticky != kSuccess; });
+  stub().changed.wait(lock,
+                      [&] { return event->done == event->asked || stub().sticky != kSuccess; });
   return stub().sticky;
 }
 int cuEventElapsedTime(float* ms, EventObject* from, EventObject* to) {

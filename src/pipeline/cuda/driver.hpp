@@ -63,6 +63,7 @@ enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
   X(fill, "cuMemsetD8Async", (Address to, unsigned char value, std::size_t bytes, StreamHandle stream)) \
   X(stream_create, "cuStreamCreate", (StreamHandle* stream, unsigned flags)) \
   X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle stream)) \
+  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream)) \
   X(event_create, "cuEventCreate", (EventHandle* event, unsigned flags)) \
   X(event_destroy, "cuEventDestroy_v2", (EventHandle event)) \
   X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream)) \

@@ -35,11 +35,17 @@ void StreamExecutor::begin(const std::shared_ptr<Operation>& operation,
   if (is_launch) context_->launch_began();
   Status status = driver.event_record(completer_->next_begin(), stream_.get());
   if (status == kSuccess) status = enqueue(*operation);
-  if (status == kSuccess) status = driver.event_record(completer_->next_end(), stream_.get());
+  const bool is_given = status == kSuccess;
+  if (is_given) status = driver.event_record(completer_->next_end(), stream_.get());
   if (status == kSuccess) return completer_->follow(operation, queue);
   was_refused_ = true;
-  if (is_launch) context_->launch_ended();
-  end_badly(*context_, operation, queue, status, false);
+  // It runs, or did and failed before its event was recorded.
+  if (is_given)
+    if (const Status ended = driver.stream_synchronize(stream_.get()); ended != kSuccess)
+      status = ended;
+  if (is_launch && !is_given) context_->launch_ended();
+  end_badly(*context_, operation, queue, status, is_given);
+  if (is_launch && is_given) context_->launch_ended();
 }
 
 Status StreamExecutor::enqueue(const Operation& operation) const noexcept {

@@ -1,6 +1,7 @@
 #include "pipeline/cuda/launch.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/result.hpp"
 #include "pipeline/cuda/executor.hpp"
@@ -51,13 +52,16 @@ bool is_local(const KernelArgument& argument) noexcept {
   return !argument.is_buffer() && argument.value().empty();
 }
 
-// One block of memory for all of them, in their order.
+// One block of memory for all of them, in their order; as much as can be said when it is too much.
 Bytes shared_bytes(const Operation& operation) noexcept {
+  constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
   Bytes all = 0;
-  for (const KernelArgument& argument : operation.arguments)
-    if (__builtin_add_overflow(
-            all, (argument.local_bytes() + kSharedAlignment - 1) & ~(kSharedAlignment - 1), &all))
-      return std::numeric_limits<Bytes>::max();
+  for (const KernelArgument& argument : operation.arguments) {
+    const Bytes bytes = argument.local_bytes();
+    const Bytes padding = (kSharedAlignment - bytes % kSharedAlignment) % kSharedAlignment;
+    if (bytes > kMost - padding || bytes + padding > kMost - all) return kMost;
+    all += bytes + padding;
+  }
   return all;
 }
 
