@@ -51,10 +51,15 @@ void Clock::read(const Driver& driver, EventHandle began, OwnedEvent& ended, Tim
     timing.ended = now;
     return;
   }
+  const nanoseconds late = at_ + from_ms(ended_ms) - now;
+  if (late > nanoseconds::zero()) {  // it cannot be: the anchor was
+    at_ -= late;
+    if (soonest_ != nanoseconds::max()) soonest_ += late;
+  }
   const Time ended_at = at_ + from_ms(ended_ms);
-  timing.ended = std::clamp(ended_at, std::max(timing.submitted, last_), now);
-  timing.began =
-      std::clamp(at_ + from_ms(began_ms), std::max(timing.submitted, last_), timing.ended);
+  const Time earliest = std::max(timing.submitted, last_);
+  timing.ended = std::max(ended_at, earliest);
+  timing.began = std::clamp(at_ + from_ms(began_ms), earliest, timing.ended);
   last_ = timing.ended;
   soonest_ = std::min(soonest_, nanoseconds(now - ended_at));
   if (from_ms(ended_ms) < kAnchored) return;

@@ -8,7 +8,8 @@ namespace gantry::cuda {
 // is exact to nanoseconds for a second and to no more than microseconds for a minute. So times are
 // counted from an anchor whose host time is known, and the anchor is moved on. What the host's
 // clock and the device's drift apart meanwhile is seen from the operations: none can have ended
-// after the host heard of it, and the one of which it heard soonest tells the most.
+// after the host heard of it, which mends an anchor that is too late at once; and of those since
+// the last anchor the one of which it heard soonest tells how much too early this one is.
 
 /// Of one queue. After measure() used by one thread, with the context current.
 class Clock {
