@@ -79,10 +79,15 @@ struct StreamObject {
   std::shared_ptr<Line> line = std::make_shared<Line>();
 };
 
-struct EventObject {
+struct EventState {
   std::uint64_t asked = 0;  // records
   std::uint64_t done = 0;
   double at_ms = 0;
+};
+
+/// May go before what it is to mark.
+struct EventObject {
+  std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 
 void cuda_stub::give(StreamObject* stream, std::function<int()> operation) {
@@ -160,12 +165,12 @@ int cuEventRecord(EventObject* event, StreamObject* stream) {
   if (const int status = enter("cuEventRecord")) return status;
   {
     const std::lock_guard lock(stub().mutex);
-    ++event->asked;
+    ++event->state->asked;
   }
-  give(stream, [event] {
+  give(stream, [state = event->state] {
     const std::lock_guard lock(stub().mutex);
-    event->at_ms = device_ms();
-    ++event->done;
+    state->at_ms = device_ms();
+    ++state->done;
     return kSuccess;
   });
   return kSuccess;
@@ -173,15 +178,17 @@ int cuEventRecord(EventObject* event, StreamObject* stream) {
 int cuEventSynchronize(EventObject* event) {
   if (const int status = enter("cuEventSynchronize")) return status;
   std::unique_lock lock(stub().mutex);
+  const auto state = event->state;
   stub().changed.wait(lock,
-                      [&] { return event->done == event->asked || stub().sticky != kSuccess; });
+                      [&] { return state->done == state->asked || stub().sticky != kSuccess; });
   return stub().sticky;
 }
 int cuEventElapsedTime(float* ms, EventObject* from, EventObject* to) {
   if (const int status = enter("cuEventElapsedTime")) return status;
   const std::lock_guard lock(stub().mutex);
-  if (from->done != from->asked || to->done != to->asked) return kNotReady;
-  *ms = static_cast<float>(to->at_ms - from->at_ms);
+  if (from->state->done != from->state->asked || to->state->done != to->state->asked)
+    return kNotReady;
+  *ms = static_cast<float>(to->state->at_ms - from->state->at_ms);
   return kSuccess;
 }
 
