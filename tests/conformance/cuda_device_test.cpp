@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "device_suite.hpp"
+#include "pipeline/cuda/compiler.hpp"
 
 // CUDA devices against a driver that fails as told (cuda_stub.hpp), and without one.
 namespace gantry {
@@ -142,6 +143,23 @@ TEST_F(CudaStubDevice, WarningsAreToldAndAnUnknownDeviceGetsPtx) {
   ASSERT_TRUE(program) << to_string(program.error());
   EXPECT_EQ(program->log(), "new(1): warning: it is old");
   EXPECT_TRUE(compute_->launch(*program->kernel("add"), {there_, 10u, 1u}, {})->wait());
+}
+
+// NVRTC itself, where it is installed; it needs no device.
+TEST(CudaCompiler, ARealOneCompilesTheSuiteAndComplainsWithLines) {
+  const auto version = cuda::compiler_version(nullptr);
+  if (!version) GTEST_SKIP() << "no NVRTC is installed";
+  for (const int capability : {90, 999}) {
+    const auto made = cuda::compile(nullptr, "cuda:0",
+                                    {.name = "suite", .cuda = {kSuiteCudaText, {}}}, capability);
+    ASSERT_TRUE(made) << *version << ": " << to_string(made.error());
+    EXPECT_FALSE(made->image.empty());
+  }
+  const auto broken =
+      cuda::compile(nullptr, "cuda:0", {.name = "broken", .cuda = {"\n\n int x = y;", {}}}, 90);
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().code, Code::build_failed);
+  EXPECT_THAT(broken.error().message, HasSubstr("broken(3): error"));
 }
 
 // ---- launches ------------------------------------------------------------------------------

@@ -9,10 +9,10 @@
 namespace gantry::cuda {
 namespace {
 
-constexpr Bytes kSharedAlignment = 16;          // of each local argument: the largest vector type
-constexpr Bytes kEverybodysShared = 48 * 1024;  // beyond it a kernel has to ask
-constexpr std::size_t kMostParameters = 1024;   // 4 KiB of them, in words
-constexpr std::size_t kChosenGroup = 256;       // enough warps to hide latency, on every device
+constexpr Bytes kSharedAlignment = 16;  // of each local argument: the largest vector type
+constexpr Bytes kEverybodysShared = Bytes{48} << 10;  // beyond it a kernel has to ask
+constexpr std::size_t kMostParameters = 1024;         // 4 KiB of them, in words
+constexpr std::size_t kChosenGroup = 256;  // enough warps to hide latency, on every device
 
 struct Shape {
   std::array<std::size_t, 3> grid{1, 1, 1};

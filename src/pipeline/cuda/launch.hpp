@@ -11,7 +11,7 @@ struct LaunchedKernel final : KernelState {
       : KernelState(owner, called), module(std::move(of)), function(handle) {}
 
   const std::shared_ptr<const OwnedModule> module;
-  const FunctionHandle function;
+  FunctionObject* const function;
   std::size_t max_group = 1;
   Bytes static_shared_bytes = 0;
   bool knows_parameters = false;  ///< Older drivers do not tell.

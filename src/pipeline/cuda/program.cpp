@@ -17,7 +17,7 @@ std::string kernel_names(const Driver& driver, ModuleHandle module) {
   std::vector<FunctionHandle> functions(count);
   if (driver.functions(functions.data(), count, module) != kSuccess) return kNotTold;
   std::string names;
-  for (const FunctionHandle function : functions) {
+  for (FunctionHandle function : functions) {
     const char* name = nullptr;
     if (driver.function_name(&name, function) != kSuccess) continue;
     if (!names.empty()) names += ", ";
