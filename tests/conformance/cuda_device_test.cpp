@@ -185,20 +185,26 @@ TEST_F(CudaStubDevice, WhatNoLaunchCanBeIsRefusedWithTheNumbers) {
 }
 
 TEST_F(CudaStubDevice, WhatFollowsARefusedCallDoesNotBegin) {
-  const auto gate = *compute_->launch(kernel("gate"), {}, {});
-  while (call<int>("cuda_stub_gate_entered") == 0) std::this_thread::yield();
-  fail_next("cuLaunchKernel", kOutOfResources);
-  const auto refused = *add();
-  const auto behind = *compute_->fill(there_, 0, 1000, std::byte{9});
-  call<void>("cuda_stub_open_gate");
-  EXPECT_TRUE(gate.wait());
-  EXPECT_EQ(error_of(refused.wait()).code, Code::invalid_argument);
-  EXPECT_EQ(error_of(behind.wait()).code, Code::invalid_argument);
-  EXPECT_THAT(error_of(behind.wait()).message, HasSubstr("not begun"));
-  EXPECT_FALSE(compute_->drain());
-  ASSERT_TRUE(in_->copy_out(there_, 0, bytes_)->wait());
-  EXPECT_NE(bytes_[0], std::byte{9});
-  EXPECT_TRUE(add()->wait());
+  const Kernel gate = kernel("gate"), add = kernel("add");
+  for (int round = 0; round < 20; ++round) {
+    call<void>("cuda_stub_revive");
+    const auto before = *compute_->launch(gate, {}, {});
+    while (call<int>("cuda_stub_gate_entered") == 0) std::this_thread::yield();
+    fail_next("cuLaunchKernel", kOutOfResources);
+    const auto refused = *compute_->launch(add, {there_, 10u, 1u}, {});
+    while (call<int>("cuda_stub_scripted") != 0) std::this_thread::yield();
+    const auto behind = *compute_->fill(there_, 0, 1000, std::byte{9});
+    std::this_thread::yield();  // so that it would begin, if it did
+    call<void>("cuda_stub_open_gate");
+    EXPECT_TRUE(before.wait());
+    EXPECT_EQ(error_of(refused.wait()).code, Code::invalid_argument);
+    EXPECT_EQ(error_of(behind.wait()).code, Code::invalid_argument);
+    EXPECT_THAT(error_of(behind.wait()).message, HasSubstr("not begun"));
+    EXPECT_FALSE(compute_->drain());
+    ASSERT_TRUE(in_->copy_out(there_, 0, bytes_)->wait());
+    EXPECT_NE(bytes_[0], std::byte{9});
+  }
+  EXPECT_TRUE(compute_->launch(add, {there_, 10u, 1u}, {})->wait());
 }
 
 // ---- failures ------------------------------------------------------------------------------

@@ -214,6 +214,11 @@ void cuda_stub_fault(const char* call, int status) {
   const std::lock_guard lock(stub().mutex);
   stub().fault[call] = status;
 }
+/// Failures that have not come yet.
+int cuda_stub_scripted() {
+  const std::lock_guard lock(stub().mutex);
+  return static_cast<int>(stub().refuse.size() + stub().fault.size());
+}
 /// As in a new process.
 void cuda_stub_revive() {
   std::unique_lock lock(stub().mutex);
