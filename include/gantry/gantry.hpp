@@ -7,6 +7,7 @@
 #include <gantry/inbox.hpp>
 #include <gantry/kernel.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/pipeline.hpp>
 #include <gantry/policy.hpp>
 #include <gantry/registrars.hpp>
 #include <gantry/request.hpp>

@@ -13,8 +13,9 @@ namespace gantry::opencl {
 #define GANTRY_OPENCL_FUNCTIONS(X)                                                               \
   X(clGetPlatformIDs)                                                                            \
   X(clGetPlatformInfo)                                                                           \
-  X(clGetDeviceIDs) X(clGetDeviceInfo) X(clCreateContext) X(clReleaseContext)                    \
-      X(clCreateCommandQueue) X(clReleaseCommandQueue) X(clCreateBuffer) X(clReleaseMemObject)   \
+  X(clGetDeviceIDs)                                                                              \
+  X(clGetDeviceInfo) X(clCreateContext) X(clReleaseContext) X(clCreateCommandQueue)              \
+      X(clReleaseCommandQueue) X(clCreateBuffer) X(clReleaseMemObject)                           \
           X(clCreateProgramWithSource) X(clBuildProgram) X(clGetProgramBuildInfo)                \
               X(clGetProgramInfo) X(clReleaseProgram) X(clCreateKernel) X(clReleaseKernel)       \
                   X(clSetKernelArg) X(clGetKernelInfo) X(clGetKernelWorkGroupInfo)               \

@@ -1,0 +1,159 @@
+#include "pipeline/pipeline_run.hpp"
+
+#include <algorithm>
+
+#include "pipeline/caught.hpp"
+#include "pipeline/job_check.hpp"
+#include "pipeline/pieces.hpp"
+
+namespace gantry {
+namespace {
+
+using Kind = PipelineJob::Argument::Kind;
+
+bool is_full(Code code) noexcept {
+  return code == Code::device_full || code == Code::too_large;
+}
+
+}  // namespace
+
+Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
+                                    const PipelineOptions& options) {
+  return caught([&]() -> Result<PipelineReport> {
+    GANTRY_TRY(check_job(job, options));
+    return PipelineRun(device, job, options).run();
+  });
+}
+
+Result<PipelineReport> PipelineRun::run() {
+  const auto begin = Clock::now();
+  report_.plan.mode = options_.mode;
+  GANTRY_TRY(prepare());
+  report_.setup = Clock::now() - begin;
+  auto choice = choose();
+  if (!choice) {
+    conveyor_->halt();
+    const ChunkChoice smaller{probe_failure_ ? (probe_failure_->chunk.steps + 1) / 2 : 0, 2};
+    if (!probe_failure_ || !may_retry(*probe_failure_, smaller))
+      return tl::unexpected(std::move(choice).error());
+    ++report_.shrinks;
+    choice = smaller;
+  }
+  GANTRY_TRY(flow(*choice));
+  report_.registering = registering_.spent;
+  conveyor_->report(report_);
+  for (const RunArray& array : arrays_) report_.plan.staging.push_back(array.staging);
+  conveyor_.reset();
+  arrays_.clear();  // what was registered no longer is: that is part of the time, too
+  report_.elapsed = Clock::now() - begin;
+  return std::move(report_);
+}
+
+// ---- before the first chunk ----------------------------------------------------------------
+
+Result<void> PipelineRun::prepare() {
+  GANTRY_ASSIGN(Kernel kernel, job_.kernel_on(device_));
+  GANTRY_ASSIGN(registering_, make_registering(device_, options_));
+  GANTRY_ASSIGN(arrays_, bind_arrays(job_, options_, device_.facts(), registering_, report_.plan));
+  conveyor_ = std::make_unique<Conveyor>(device_, job_, options_, std::move(kernel), arrays_);
+  GANTRY_TRY(conveyor_->open(is_sequential()));
+  return bring_broadcasts();
+}
+
+Result<void> PipelineRun::bring_broadcasts() {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    if (arrays_[i].argument->kind != Kind::broadcast) continue;
+    auto brought = bring_broadcast(arrays_[i]);
+    if (brought) continue;
+    conveyor_->halt();
+    return fail(brought.error().code,
+                fmt::format("chunk 0: the broadcast, argument {}: {}", i, brought.error().message),
+                brought.error().hint);
+  }
+  return {};
+}
+
+Result<void> PipelineRun::bring_broadcast(RunArray& array) {
+  constexpr Bytes kPart = Bytes{8} << 20;
+  const PipelineSource& source = array.argument->source;
+  DeviceQueue& queue = conveyor_->copy_in_queue();
+  GANTRY_ASSIGN(array.whole, device_.allocate(source.size));
+  report_.bytes_in += source.size;
+  report_.plan.device_bytes += source.size;
+  if (source.kind == PipelineSource::Kind::memory) {
+    GANTRY_ASSIGN(const DeviceEvent event,
+                  queue.copy_in(array.whole, 0, source.bytes, source.held));
+    return event.wait(conveyor_->limit());
+  }
+  auto part = std::make_shared<std::vector<std::byte>>(std::min<Bytes>(kPart, source.size));
+  for (Bytes at = 0; at < source.size; at += kPart) {
+    const ByteSpan bytes = ByteSpan(*part).first(std::min<Bytes>(part->size(), source.size - at));
+    GANTRY_TRY(source.read(at, bytes));
+    GANTRY_ASSIGN(const DeviceEvent event, queue.copy_in(array.whole, at, bytes, part));
+    GANTRY_TRY(event.wait(conveyor_->limit()));
+  }
+  return {};
+}
+
+// ---- the flow ------------------------------------------------------------------------------
+
+Result<void> PipelineRun::flow(ChunkChoice choice) {
+  while (steps_left() != 0) {
+    GANTRY_ASSIGN(ChunkRing ring, make_ring(choice));
+    auto failure = is_sequential() || choice.depth == 1
+                       ? conveyor_->run_one_by_one(ring, steps_left())
+                       : conveyor_->run_overlapped(ring, steps_left());
+    finish(ring);
+    if (!failure) break;
+    conveyor_->halt();
+    if (!may_retry(*failure, choice)) return named(std::move(failure->error), failure->chunk);
+    choice.chunk_steps = (choice.chunk_steps + 1) / 2;
+    ++report_.shrinks;
+  }
+  return {};
+}
+
+void PipelineRun::finish(const ChunkRing& ring) {
+  PipelinePlan& plan = report_.plan;
+  plan.chunk_steps = ring.chunk_steps();
+  plan.depth = ring.depth();
+  plan.chunks = conveyor_->chunks_done();
+  plan.device_bytes = std::max(plan.device_bytes, ring.device_bytes());
+  plan.ring_bytes = ring.host_bytes();
+  if (!ring.why_plain().empty())
+    plan.reasons.push_back(fmt::format("the ring is not registered: {}", ring.why_plain()));
+}
+
+// A chunk whose results may have landed on its own input cannot be computed again.
+bool PipelineRun::may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const {
+  const bool is_intact = failure.stage != ChunkFailure::Stage::copy_out || !overwrites_inputs(job_);
+  return failure.error.code == Code::device_full && choice.chunk_steps > 1 && is_intact &&
+         options_.mode != PipelineMode::unbatched;
+}
+
+Result<ChunkRing> PipelineRun::make_ring(ChunkChoice& choice) {
+  for (;;) {
+    auto ring =
+        ChunkRing::make(device_, arrays_, choice.chunk_steps, choice.depth, registering_.registrar);
+    if (ring) return ring;
+    const bool is_least = choice.chunk_steps == 1 && choice.depth == 1;
+    if (!is_full(ring.error().code) || is_least || options_.mode == PipelineMode::unbatched)
+      return named(std::move(ring).error(),
+                   {conveyor_->chunks_done(), conveyor_->steps_done(), choice.chunk_steps});
+    if (choice.chunk_steps > 1)
+      choice.chunk_steps = (choice.chunk_steps + 1) / 2;
+    else
+      --choice.depth;
+    ++report_.shrinks;
+    report_.plan.reasons.push_back(fmt::format("made smaller, to {} steps, {} under way: {}",
+                                               choice.chunk_steps, choice.depth,
+                                               ring.error().message));
+  }
+}
+
+tl::unexpected<Error> PipelineRun::named(Error error, const Chunk& chunk) const {
+  error.message = fmt::format("{}: {}", to_string(chunk), error.message);
+  return tl::unexpected(std::move(error));
+}
+
+}  // namespace gantry
