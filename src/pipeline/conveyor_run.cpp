@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "pipeline/conveyor.hpp"
+#include "pipeline/halt.hpp"
 
 // Many chunks, in order. With several under way one thread feeds and the caller collects; a slot
 // goes from one to the other and back under mutex_:
@@ -33,9 +34,7 @@ Result<void> Conveyor::open(bool is_one_queue) {
 }
 
 Deadline Conveyor::limit() const noexcept {
-  const auto left = options_.deadline.left();
-  return Deadline::after(options_.stall_limit.count() > 0 ? std::min(left, options_.stall_limit)
-                                                          : left);
+  return limit_of(options_);
 }
 
 Chunk Conveyor::chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept {
@@ -136,19 +135,7 @@ Conveyor::Failure Conveyor::collect_all(ChunkRing& ring, std::uint64_t end) {
 }
 
 void Conveyor::halt() noexcept {
-  if (!device_.state()) return;
-  for (const auto& queue : queues_.own) queue->cancel();
-  const std::chrono::nanoseconds grace =
-      std::max<std::chrono::nanoseconds>(options_.stall_limit, std::chrono::seconds(1));
-  const bool is_limited = options_.stall_limit.count() > 0 || !options_.deadline.is_never();
-  const Deadline until = is_limited ? Deadline::after(grace) : Deadline::never();
-  // The copying ones first: when a kernel costs the device none of them touches the caller's
-  // memory.
-  for (auto at = queues_.own.rbegin(); at != queues_.own.rend(); ++at) {
-    const auto drained = (*at)->drain(until);
-    if (!drained && drained.error().code == Code::timed_out)
-      return device_.abandon("a kernel of a pipeline did not end in its time");
-  }
+  halt_queues(device_, queues_, options_);
 }
 
 }  // namespace gantry

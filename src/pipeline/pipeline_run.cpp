@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pipeline/broadcast.hpp"
 #include "pipeline/caught.hpp"
 #include "pipeline/job_check.hpp"
 #include "pipeline/pieces.hpp"
@@ -63,34 +64,18 @@ Result<void> PipelineRun::prepare() {
 Result<void> PipelineRun::bring_broadcasts() {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     if (arrays_[i].argument->kind != Kind::broadcast) continue;
-    auto brought = bring_broadcast(arrays_[i]);
-    if (brought) continue;
+    const PipelineSource& source = arrays_[i].argument->source;
+    auto brought = bring_broadcast(device_, conveyor_->copy_in_queue(), source, conveyor_->limit());
+    if (brought) {
+      arrays_[i].whole = *std::move(brought);
+      report_.bytes_in += source.size;
+      report_.plan.device_bytes += source.size;
+      continue;
+    }
     conveyor_->halt();
     return fail(brought.error().code,
                 fmt::format("chunk 0: the broadcast, argument {}: {}", i, brought.error().message),
                 brought.error().hint);
-  }
-  return {};
-}
-
-Result<void> PipelineRun::bring_broadcast(RunArray& array) {
-  constexpr Bytes kPart = Bytes{8} << 20;
-  const PipelineSource& source = array.argument->source;
-  DeviceQueue& queue = conveyor_->copy_in_queue();
-  GANTRY_ASSIGN(array.whole, device_.allocate(source.size));
-  report_.bytes_in += source.size;
-  report_.plan.device_bytes += source.size;
-  if (source.kind == PipelineSource::Kind::memory) {
-    GANTRY_ASSIGN(const DeviceEvent event,
-                  queue.copy_in(array.whole, 0, source.bytes, source.held));
-    return event.wait(conveyor_->limit());
-  }
-  auto part = std::make_shared<std::vector<std::byte>>(std::min<Bytes>(kPart, source.size));
-  for (Bytes at = 0; at < source.size; at += kPart) {
-    const ByteSpan bytes = ByteSpan(*part).first(std::min<Bytes>(part->size(), source.size - at));
-    GANTRY_TRY(source.read(at, bytes));
-    GANTRY_ASSIGN(const DeviceEvent event, queue.copy_in(array.whole, at, bytes, part));
-    GANTRY_TRY(event.wait(conveyor_->limit()));
   }
   return {};
 }

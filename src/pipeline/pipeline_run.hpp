@@ -30,7 +30,6 @@ class PipelineRun {
 
   [[nodiscard]] Result<void> prepare();
   [[nodiscard]] Result<void> bring_broadcasts();
-  [[nodiscard]] Result<void> bring_broadcast(RunArray& array);
   [[nodiscard]] Result<PlanInput> plan_input();
 
   [[nodiscard]] Result<ChunkChoice> choose();

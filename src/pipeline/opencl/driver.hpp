@@ -15,15 +15,16 @@ namespace gantry::opencl {
   X(clGetPlatformInfo)                                                                            \
   X(clGetDeviceIDs)                                                                               \
   X(clGetDeviceInfo)                                                                              \
-  X(clCreateContext) X(clReleaseContext) X(clCreateCommandQueue) X(clReleaseCommandQueue)         \
-      X(clCreateBuffer) X(clReleaseMemObject) X(clCreateProgramWithSource) X(clBuildProgram)      \
-          X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clReleaseProgram) X(clCreateKernel)      \
-              X(clReleaseKernel) X(clSetKernelArg) X(clGetKernelInfo) X(clGetKernelWorkGroupInfo) \
-                  X(clEnqueueWriteBuffer) X(clEnqueueReadBuffer) X(clEnqueueCopyBuffer)           \
-                      X(clEnqueueFillBuffer) X(clEnqueueNDRangeKernel)                            \
-                          X(clEnqueueMigrateMemObjects) X(clSetEventCallback)                     \
-                              X(clGetEventProfilingInfo) X(clWaitForEvents) X(clRetainEvent)      \
-                                  X(clReleaseEvent) X(clFlush) X(clFinish)
+  X(clCreateContext)                                                                              \
+  X(clReleaseContext)                                                                             \
+  X(clCreateCommandQueue) X(clReleaseCommandQueue) X(clCreateBuffer) X(clReleaseMemObject)        \
+      X(clCreateProgramWithSource) X(clBuildProgram) X(clGetProgramBuildInfo) X(clGetProgramInfo) \
+          X(clReleaseProgram) X(clCreateKernel) X(clReleaseKernel) X(clSetKernelArg)              \
+              X(clGetKernelInfo) X(clGetKernelWorkGroupInfo) X(clEnqueueWriteBuffer)              \
+                  X(clEnqueueReadBuffer) X(clEnqueueCopyBuffer) X(clEnqueueFillBuffer)            \
+                      X(clEnqueueNDRangeKernel) X(clEnqueueMigrateMemObjects)                     \
+                          X(clSetEventCallback) X(clGetEventProfilingInfo) X(clWaitForEvents)     \
+                              X(clRetainEvent) X(clReleaseEvent) X(clFlush) X(clFinish)
 // NOLINTEND(bugprone-macro-parentheses)
 
 struct Driver {
