@@ -32,15 +32,20 @@ double time_of(const Stream& stream, double steps) noexcept {
   return ns(stream.start) + stream.ns_per_step * steps;
 }
 
-// Of a run in chunks of so many steps: one passes all streams, the others follow in the longest.
-double predict(const PipelinePlan& plan, double overhead_ns, std::uint64_t steps,
+// Of a run in chunks of so many steps: one passes all streams, the others follow in the longest;
+// before, the slots are made.
+double predict(const PlanInput& input, const PipelinePlan& plan, double overhead_ns, unsigned depth,
                std::uint64_t chunk) noexcept {
   const auto size = static_cast<double>(chunk);
   const double times[] = {time_of(plan.copy_in, size), time_of(plan.compute, size),
                           time_of(plan.copy_out, size)};
   const double longest = *std::max_element(std::begin(times), std::end(times));
-  const double chunks = std::ceil(static_cast<double>(steps) / size);
-  return times[0] + times[1] + times[2] + 3 * overhead_ns + (chunks - 1) * (longest + overhead_ns);
+  const double chunks = std::ceil(static_cast<double>(input.steps) / size);
+  const double slot =
+      size * static_cast<double>(input.step_bytes) + static_cast<double>(input.fixed_bytes);
+  const double making = std::min<double>(depth, chunks) * slot * input.making_ns_per_byte;
+  return making + times[0] + times[1] + times[2] + 3 * overhead_ns +
+         (chunks - 1) * (longest + overhead_ns);
 }
 
 // A slot for each stream that is felt, for each side that is staged, and one to spare: it hides
@@ -80,11 +85,11 @@ ChunkChoice choose_chunks(const PlanInput& input, const MeasuredChunk& small,
   unsigned depth = depth_for(input, plan, large.steps);
   const std::uint64_t most = most_steps(input, depth);
   std::uint64_t best = std::min(most, input.steps);
-  double least = predict(plan, overhead, input.steps, best);
+  double least = predict(input, plan, overhead, depth, best);
   // From large to small, so that of equals the larger is taken.
   for (std::uint64_t chunk = best; chunk > std::min(input.fewest, most);) {
     chunk = std::max<std::uint64_t>(1, chunk - chunk / 4 - (chunk < 4 ? 1 : 0));
-    const double time = predict(plan, overhead, input.steps, chunk);
+    const double time = predict(input, plan, overhead, depth, chunk);
     if (time < least * 0.995) least = time, best = chunk;
     if (chunk == 1) break;
   }
@@ -95,10 +100,12 @@ ChunkChoice choose_chunks(const PlanInput& input, const MeasuredChunk& small,
   depth = static_cast<unsigned>(std::min<std::uint64_t>(depth, chunks));
   plan.predicted = std::chrono::nanoseconds(static_cast<std::int64_t>(least));
   plan.reasons.push_back(
-      fmt::format("measured: {}; {}; {}; {:.1f} us of the host's own for each chunk",
+      fmt::format("measured: {}; {}; {}; {:.1f} us of the host's own for each chunk, "
+                  "{:.3f} ns to make a byte of a slot",
                   stream_text("copy-in", plan.copy_in, input.step_bytes),
                   stream_text("compute", plan.compute, input.step_bytes),
-                  stream_text("copy-out", plan.copy_out, input.step_bytes), overhead / 1e3));
+                  stream_text("copy-out", plan.copy_out, input.step_bytes), overhead / 1e3,
+                  input.making_ns_per_byte));
   plan.reasons.push_back(fmt::format(
       "chunks of {} steps: of all sizes up to {} (device memory for {} of them) the least time "
       "predicted, {:.2f} ms",

@@ -15,11 +15,12 @@ struct MeasuredChunk {
 
 /// What bears on the choice, besides what was measured.
 struct PlanInput {
-  std::uint64_t steps = 0;   ///< Left.
-  Bytes step_bytes = 0;      ///< Device memory of a step, in a slot.
-  Bytes fixed_bytes = 0;     ///< What a slot takes besides: halos, partial results.
-  Bytes device_bytes = 0;    ///< Most to take.
-  std::uint64_t fewest = 1;  ///< Steps of a chunk: below it halos would be most of it.
+  std::uint64_t steps = 0;        ///< Left.
+  Bytes step_bytes = 0;           ///< Device memory of a step, in a slot.
+  Bytes fixed_bytes = 0;          ///< What a slot takes besides: halos, partial results.
+  Bytes device_bytes = 0;         ///< Most to take.
+  double making_ns_per_byte = 0;  ///< Of a slot: allocating, touching, registering its ring.
+  std::uint64_t fewest = 1;       ///< Steps of a chunk: below it halos would be most of it.
   bool is_staged_in = false;
   bool is_staged_out = false;
 };

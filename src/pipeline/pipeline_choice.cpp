@@ -14,6 +14,7 @@ constexpr std::uint64_t kFewestSteps = 64;  // of a job worth a measurement
 constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(300);
 constexpr std::chrono::nanoseconds kShortJob = std::chrono::milliseconds(1);
 constexpr unsigned kGrowth = 4;
+constexpr Bytes kUnifiedBytes = Bytes{16} << 20;
 
 std::chrono::nanoseconds longest(const MeasuredChunk& chunk) noexcept {
   return std::max({chunk.copy_in, chunk.compute, chunk.copy_out});
@@ -38,8 +39,11 @@ Result<PlanInput> PipelineRun::plan_input() {
     input.is_staged_in |= argument.reads();
     input.is_staged_out |= argument.writes();
   }
-  // Memory that is the host's is everybody's.
-  const Bytes usable = facts.unified_memory ? memory.free_bytes / 4 : memory.free_bytes / 10 * 8;
+  // Memory that is the host's is everybody's; there copies are quick while the ring is in a cache,
+  // and more than a cache is touched for nothing.
+  const Bytes small = kUnifiedBytes + 16 * input.fixed_bytes;
+  const Bytes usable = facts.unified_memory ? std::min(small, memory.free_bytes / 4)
+                                            : memory.free_bytes / 10 * 8;
   input.device_bytes = options_.device_bytes != 0 ? options_.device_bytes : usable;
   return input;
 }
@@ -77,6 +81,15 @@ Result<MeasuredChunk> PipelineRun::probe(ChunkRing& ring, std::uint64_t steps) {
                        Clock::now() - begin};
 }
 
+Result<ChunkRing> PipelineRun::probe_ring(std::uint64_t steps, double& making_ns_per_byte) {
+  const auto begin = Clock::now();
+  ChunkChoice one{steps, 1};
+  GANTRY_ASSIGN(ChunkRing ring, make_ring(one));
+  making_ns_per_byte = static_cast<double>((Clock::now() - begin).count()) /
+                       static_cast<double>(std::max<Bytes>(ring.device_bytes(), 1));
+  return ring;
+}
+
 // The first chunks, one at a time and each larger than the one before, until they tell something:
 // the first shows nothing, since all is cold.
 Result<ChunkChoice> PipelineRun::measure() {
@@ -85,25 +98,25 @@ Result<ChunkChoice> PipelineRun::measure() {
   GANTRY_ASSIGN(PlanInput input, plan_input());
   const std::uint64_t by_size =
       input.step_bytes == 0 ? kFirstSteps : kFirstBytes / std::min(kFirstBytes, input.step_bytes);
-  std::uint64_t steps = std::max<std::uint64_t>(1, std::min(by_size, input.steps / 256));
-  const std::uint64_t most =
-      std::min(std::max<std::uint64_t>(input.steps / 32, 2 * steps), 64 * steps);
+  const std::uint64_t first = std::max<std::uint64_t>(1, std::min(by_size, input.steps / 256));
+  const std::uint64_t most = std::min(
+      {std::max<std::uint64_t>(input.steps / 32, first), 64 * first, most_steps(input, 1)});
   const auto before = registering_.registrar ? registering_.registrar->report() : RegistrarReport{};
-  ChunkChoice one{most, 1};
-  GANTRY_ASSIGN(ChunkRing ring, make_ring(one));
-  const std::uint64_t largest = ring.chunk_steps();
-  steps = std::min(steps, largest);
-  GANTRY_ASSIGN(const MeasuredChunk cold, probe(ring, steps));
-  if (cold.all * static_cast<std::int64_t>(input.steps / steps) < kShortJob) {
+  double making = 0;
+  GANTRY_ASSIGN(ChunkRing ring, probe_ring(std::min(first, most), making));
+  GANTRY_ASSIGN(const MeasuredChunk cold, probe(ring, ring.chunk_steps()));
+  if (cold.all * static_cast<std::int64_t>(input.steps / cold.steps) < kShortJob) {
     report_.plan.reasons.emplace_back("the job is too short to be measured");
     GANTRY_ASSIGN(input, plan_input());
     return default_chunks(input, report_.plan);
   }
-  GANTRY_ASSIGN(MeasuredChunk small, probe(ring, steps));
+  GANTRY_ASSIGN(MeasuredChunk small, probe(ring, ring.chunk_steps()));
   MeasuredChunk large = small;
-  while (longest(large) < kTelling && large.steps < largest && large.steps < steps_left() / 8) {
+  while (longest(large) < kTelling && large.steps < most) {
     if (large.steps > small.steps) small = large;
-    GANTRY_ASSIGN(large, probe(ring, std::min(large.steps * kGrowth, largest)));
+    GANTRY_ASSIGN(ring, probe_ring(std::min(large.steps * kGrowth, most), making));
+    if (ring.chunk_steps() <= large.steps) break;  // no more memory
+    GANTRY_ASSIGN(large, probe(ring, ring.chunk_steps()));
   }
   if (registering_.registrar != nullptr && ring.host_bytes() != 0) {
     const auto after = registering_.registrar->report();
@@ -111,7 +124,9 @@ Result<ChunkChoice> PipelineRun::measure() {
                         static_cast<double>(ring.host_bytes());
     GANTRY_TRY(reconsider(arrays_, options_, each, registering_, report_.plan));
   }
+  ring = {};
   GANTRY_ASSIGN(input, plan_input());
+  input.making_ns_per_byte = making;
   return choose_chunks(input, small, large, report_.plan);
 }
 

@@ -35,6 +35,7 @@ class PipelineRun {
   [[nodiscard]] Result<ChunkChoice> choose();
   [[nodiscard]] Result<ChunkChoice> choose_by_hand();
   [[nodiscard]] Result<ChunkChoice> measure();
+  [[nodiscard]] Result<ChunkRing> probe_ring(std::uint64_t steps, double& making_ns_per_byte);
   /// The next so many steps as one chunk, timed.
   [[nodiscard]] Result<MeasuredChunk> probe(ChunkRing& ring, std::uint64_t steps);
 
