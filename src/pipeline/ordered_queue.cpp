@@ -1,6 +1,7 @@
 #include "pipeline/ordered_queue.hpp"
 
 #include "base/result.hpp"
+#include "pipeline/disown.hpp"
 
 namespace gantry {
 
@@ -25,8 +26,8 @@ Result<std::unique_ptr<DeviceQueue>> OrderedQueue::open(const std::shared_ptr<De
 
 OrderedQueue::~OrderedQueue() {
   if (!core_->device().is_here()) {  // the thread did not come along with fork(), nor its lock
-    new std::shared_ptr<QueueCore>(core_);
-    new std::thread(std::move(thread_));  // NOLINT: ~thread() of it would end the process
+    disown(core_);
+    disown(std::move(thread_));
     return;
   }
   const bool is_idle = core_->close();

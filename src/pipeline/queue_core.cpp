@@ -158,7 +158,9 @@ void QueueCore::give_up(Operations& never_begun) noexcept {
     for (const OperationPointer& operation : *list) {
       stop_listening(*operation);
       operation->stop.store(true, std::memory_order_relaxed);  // a hint, nothing follows it
-      if (!operation->event->has_ended()) operation->event->end(device_->lost, operation->timing);
+      // Of a running one's times its executor is the writer.
+      const DeviceTiming timing{operation->timing.submitted, {}, {}};
+      if (!operation->event->has_ended()) operation->event->end(device_->lost, timing);
     }
   never_begun.splice(never_begun.end(), pending_);
   unended_ = 0;

@@ -11,8 +11,8 @@ namespace {
 
 // ---- cpu -----------------------------------------------------------------------------------
 
-Result<std::shared_ptr<Device>> open_cpu(unsigned, std::shared_ptr<Engine> copier) {
-  return make_cpu_device({.copier = std::move(copier)});
+Result<std::shared_ptr<Device>> open_cpu(unsigned, const std::shared_ptr<Engine>& copier) {
+  return make_cpu_device({.copier = copier});
 }
 
 Result<std::vector<std::string>> list_cpu() {
@@ -22,7 +22,7 @@ Result<std::vector<std::string>> list_cpu() {
 
 // ---- opencl --------------------------------------------------------------------------------
 
-Result<std::shared_ptr<Device>> open_opencl(unsigned index, std::shared_ptr<Engine>) {
+Result<std::shared_ptr<Device>> open_opencl(unsigned index, const std::shared_ptr<Engine>&) {
   return make_opencl_device({.index = index});
 }
 
@@ -34,7 +34,7 @@ Result<std::vector<std::string>> list_opencl() {
 
 struct DeviceMaker {
   std::string_view kind;
-  Result<std::shared_ptr<Device>> (*open)(unsigned index, std::shared_ptr<Engine> copier);
+  Result<std::shared_ptr<Device>> (*open)(unsigned index, const std::shared_ptr<Engine>& copier);
   Result<std::vector<std::string>> (*list)();  ///< What each is, by its index.
   bool is_one;                                 ///< Named without an index.
 };
@@ -65,13 +65,14 @@ bool parse_index(std::string_view text, unsigned& index) {
 
 }  // namespace
 
-Result<std::shared_ptr<Device>> open_device(std::string_view name, std::shared_ptr<Engine> copier) {
+Result<std::shared_ptr<Device>> open_device(std::string_view name,
+                                            const std::shared_ptr<Engine>& copier) {
   const std::size_t colon = std::min(name.find(':'), name.size());
   for (const DeviceMaker& maker : kMakers) {
     unsigned index = 0;
     if (maker.kind != name.substr(0, colon)) continue;
     if (maker.is_one ? colon != name.size() : !parse_index(name.substr(colon), index)) break;
-    return maker.open(index, std::move(copier));
+    return maker.open(index, copier);
   }
   return unknown(name);
 }

@@ -33,7 +33,12 @@ inline const DeviceCase kDevices[] = {
        return make_cpu_device({.threads = 1, .memory_bytes = memory_bytes});
      }},
     {"opencl",
-     [](Bytes memory_bytes) { return make_opencl_device({.memory_bytes = memory_bytes}); }},
+     [](Bytes memory_bytes) -> Result<std::shared_ptr<Device>> {
+#if defined(__SANITIZE_THREAD__)
+       return fail(Code::unsupported, "ThreadSanitizer does not see into drivers", "other presets");
+#endif
+       return make_opencl_device({.memory_bytes = memory_bytes});
+     }},
     {"fake",
      [](Bytes memory_bytes) {
        return make_fake_device(std::make_shared<FaultScript>(), memory_bytes);

@@ -1,6 +1,7 @@
 #include "pipeline/cpu/work_team.hpp"
 
 #include "base/result.hpp"
+#include "pipeline/disown.hpp"
 
 namespace gantry {
 
@@ -19,7 +20,7 @@ Result<std::shared_ptr<WorkTeam>> WorkTeam::make(unsigned threads) {
 
 WorkTeam::~WorkTeam() {
   if (!maker_.is_this()) {  // the threads did not come along with fork()
-    new std::vector<std::thread>(std::move(helpers_));
+    disown(std::move(helpers_));
     return;
   }
   {

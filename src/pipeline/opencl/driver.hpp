@@ -9,24 +9,42 @@
 
 namespace gantry::opencl {
 
-// NOLINTBEGIN(bugprone-macro-parentheses): a list of names
-#define GANTRY_OPENCL_FUNCTIONS(X)                                                              \
-  X(clGetPlatformIDs)                                                                           \
-  X(clGetPlatformInfo)                                                                          \
-  X(clGetDeviceIDs)                                                                             \
-  X(clGetDeviceInfo)                                                                            \
-  X(clCreateContext)                                                                            \
-  X(clReleaseContext)                                                                           \
-  X(clCreateCommandQueue)                                                                       \
-  X(clReleaseCommandQueue) X(clCreateBuffer) X(clReleaseMemObject) X(clCreateProgramWithSource) \
-      X(clBuildProgram) X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clReleaseProgram)        \
-          X(clCreateKernel) X(clReleaseKernel) X(clSetKernelArg) X(clGetKernelInfo)             \
-              X(clGetKernelWorkGroupInfo) X(clEnqueueWriteBuffer) X(clEnqueueReadBuffer)        \
-                  X(clEnqueueCopyBuffer) X(clEnqueueFillBuffer) X(clEnqueueNDRangeKernel)       \
-                      X(clEnqueueMigrateMemObjects) X(clSetEventCallback)                       \
-                          X(clGetEventProfilingInfo) X(clWaitForEvents) X(clRetainEvent)        \
-                              X(clReleaseEvent) X(clFlush) X(clFinish)
-// NOLINTEND(bugprone-macro-parentheses)
+// clang-format off
+#define GANTRY_OPENCL_FUNCTIONS(X) \
+  X(clGetPlatformIDs) \
+  X(clGetPlatformInfo) \
+  X(clGetDeviceIDs) \
+  X(clGetDeviceInfo) \
+  X(clCreateContext) \
+  X(clReleaseContext) \
+  X(clCreateCommandQueue) \
+  X(clReleaseCommandQueue) \
+  X(clCreateBuffer) \
+  X(clReleaseMemObject) \
+  X(clCreateProgramWithSource) \
+  X(clBuildProgram) \
+  X(clGetProgramBuildInfo) \
+  X(clGetProgramInfo) \
+  X(clReleaseProgram) \
+  X(clCreateKernel) \
+  X(clReleaseKernel) \
+  X(clSetKernelArg) \
+  X(clGetKernelInfo) \
+  X(clGetKernelWorkGroupInfo) \
+  X(clEnqueueWriteBuffer) \
+  X(clEnqueueReadBuffer) \
+  X(clEnqueueCopyBuffer) \
+  X(clEnqueueFillBuffer) \
+  X(clEnqueueNDRangeKernel) \
+  X(clEnqueueMigrateMemObjects) \
+  X(clSetEventCallback) \
+  X(clGetEventProfilingInfo) \
+  X(clWaitForEvents) \
+  X(clRetainEvent) \
+  X(clReleaseEvent) \
+  X(clFlush) \
+  X(clFinish)
+// clang-format on
 
 struct Driver {
 #define GANTRY_OPENCL_MEMBER(name) decltype(&::name) name = nullptr;

@@ -23,7 +23,8 @@ cl_int set_arguments(const Driver& driver, const Operation& operation, cl_uint& 
     cl_int status = CL_SUCCESS;
     if (argument.is_buffer()) {
       cl_mem memory = object_of(argument.buffer());
-      status = driver.clSetKernelArg(kernel, index, sizeof(cl_mem), &memory);
+      status =
+          driver.clSetKernelArg(kernel, index, sizeof(cl_mem), static_cast<const void*>(&memory));
     } else if (argument.local_bytes() != 0) {
       status = driver.clSetKernelArg(kernel, index, argument.local_bytes(), nullptr);
     } else {
@@ -110,7 +111,7 @@ void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
                             const std::shared_ptr<QueueCore>& queue, bool follows) noexcept {
   const Driver& driver = context_->driver;
   // By the standard what waits for a failed event does not begin; order alone does not promise it.
-  const cl_event before = last_.get();
+  cl_event before = last_.get();
   const Waits waits = follows && before != nullptr ? Waits{1, &before} : Waits{};
   cl_event event = nullptr;
   auto to = guarded([&]() -> Result<std::unique_ptr<Answer>> {
@@ -127,7 +128,7 @@ void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
   last_ = OwnedEvent(context_, event);
   const OwnedEvent held(context_, event);
   if (driver.clSetEventCallback(event, CL_COMPLETE, &ended, to->get()) == CL_SUCCESS) {
-    static_cast<void>(to->release());  // ended() has it
+    [[maybe_unused]] const Answer* const handed_over = to->release();  // to ended()
     driver.clFlush(queue_.get());
     return;
   }

@@ -87,7 +87,7 @@ Result<Program> build(const std::shared_ptr<const Context>& context, const Progr
       context, driver.clCreateProgramWithSource(context->context, 1, &text, &size, &status));
   if (status != CL_SUCCESS)
     return refused(device, fmt::format("program '{}'", source.name), status);
-  const cl_device_id on = context->device;
+  cl_device_id on = context->device;
   status =
       driver.clBuildProgram(program.get(), 1, &on, source.opencl.options.c_str(), nullptr, nullptr);
   std::string log = build_log(*context, program.get());
