@@ -285,7 +285,7 @@ struct PipelineReport {
 [[nodiscard]] Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
                                                   const PipelineOptions& options = {});
 
-struct StageReport {
+struct PipelineStageReport {
   std::uint64_t messages = 0;
   Bytes bytes_in = 0;
   Bytes bytes_out = 0;
@@ -302,7 +302,8 @@ struct StageReport {
 ///
 /// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of receive()
 /// and of the producer. Messages sent before stay sent.
-[[nodiscard]] Result<StageReport> run_stage(Device& device, const PipelineJob& job, Consumer& from,
-                                            Producer& to, const PipelineOptions& options = {});
+[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
+                                                    Consumer& from, Producer& to,
+                                                    const PipelineOptions& options = {});
 
 }  // namespace gantry

@@ -75,8 +75,8 @@ std::uint64_t most_steps(const PlanInput& input, unsigned depth) noexcept {
   return std::clamp<std::uint64_t>((each - input.fixed_bytes) / input.step_bytes, 1, input.steps);
 }
 
-ChunkChoice choose_chunks(const PlanInput& input, const MeasuredChunk& small,
-                          const MeasuredChunk& large, PipelinePlan& plan) {
+ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small,
+                              const MeasuredChunk& large, PipelinePlan& plan) {
   plan.copy_in = line_of(small.steps, small.copy_in, large.steps, large.copy_in);
   plan.compute = line_of(small.steps, small.compute, large.steps, large.compute);
   plan.copy_out = line_of(small.steps, small.copy_out, large.steps, large.copy_out);

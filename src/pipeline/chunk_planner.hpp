@@ -34,8 +34,8 @@ struct ChunkChoice {
 [[nodiscard]] std::uint64_t most_steps(const PlanInput& input, unsigned depth) noexcept;
 
 /// Fills the streams, the prediction and the reasons in.
-[[nodiscard]] ChunkChoice choose_chunks(const PlanInput& input, const MeasuredChunk& small,
-                                        const MeasuredChunk& large, PipelinePlan& plan);
+[[nodiscard]] ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small,
+                                            const MeasuredChunk& large, PipelinePlan& plan);
 
 /// Without a measurement: by sizes alone.
 [[nodiscard]] ChunkChoice default_chunks(const PlanInput& input, PipelinePlan& plan);

@@ -35,14 +35,15 @@ PlanInput million() {
 ChunkChoice choose(const PlanInput& input, double in, double compute, double out,
                    std::int64_t start_ns) {
   PipelinePlan plan;
-  return choose_chunks(input, chunk(1000, in, compute, out, start_ns),
-                       chunk(100'000, in, compute, out, start_ns), plan);
+  return choose_by_measure(input, chunk(1000, in, compute, out, start_ns),
+                           chunk(100'000, in, compute, out, start_ns), plan);
 }
 
 TEST(ChunkPlanner, FindsStartsAndRates) {
   PipelinePlan plan;
   const PlanInput input = million();
-  static_cast<void>(choose_chunks(input, chunk(1000, 2, 3, 4, 500), chunk(9000, 2, 3, 4, 500), plan));
+  static_cast<void>(
+      choose_by_measure(input, chunk(1000, 2, 3, 4, 500), chunk(9000, 2, 3, 4, 500), plan));
   EXPECT_NEAR(plan.copy_in.ns_per_step, 2, 0.01);
   EXPECT_NEAR(plan.compute.ns_per_step, 3, 0.01);
   EXPECT_NEAR(plan.copy_out.ns_per_step, 4, 0.01);

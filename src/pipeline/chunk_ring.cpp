@@ -60,7 +60,7 @@ Result<ChunkRing> ChunkRing::make(Device& device, std::span<const RunArray> arra
 }
 
 Result<void> ChunkRing::add_slot(Device& device, std::span<const RunArray> arrays) {
-  Slot slot;
+  ChunkSlot slot;
   slot.arrays.resize(arrays.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (!has_buffer(arrays[i])) continue;
@@ -79,7 +79,7 @@ Result<void> ChunkRing::add_host(std::span<const RunArray> arrays,
   if (each == 0) return {};
   GANTRY_ASSIGN(host_, HostMemory::make(each * slots_.size(), registrar, why_plain_));
   std::byte* at = host_->region.data();
-  for (Slot& slot : slots_)
+  for (ChunkSlot& slot : slots_)
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const Bytes size = staged_bytes(arrays[i], chunk_steps_);
       if (size != 0) slot.arrays[i].host = {at, buffer_bytes(*arrays[i].argument, chunk_steps_)};

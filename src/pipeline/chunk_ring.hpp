@@ -26,7 +26,7 @@ struct HostMemory {
       Bytes size, const std::shared_ptr<Registrar>& registrar, std::string& why_not);
 };
 
-struct Slot {
+struct ChunkSlot {
   struct Array {
     DeviceBuffer buffer;
     ByteSpan host;  ///< Its part of the ring's host memory; empty: goes without.
@@ -50,7 +50,7 @@ class ChunkRing {
                                               std::uint64_t chunk_steps, unsigned depth,
                                               const std::shared_ptr<Registrar>& registrar);
 
-  [[nodiscard]] Slot& slot(std::uint64_t index) { return slots_[index % slots_.size()]; }
+  [[nodiscard]] ChunkSlot& slot(std::uint64_t index) { return slots_[index % slots_.size()]; }
   [[nodiscard]] unsigned depth() const noexcept { return static_cast<unsigned>(slots_.size()); }
   [[nodiscard]] std::uint64_t chunk_steps() const noexcept { return chunk_steps_; }
   [[nodiscard]] Bytes device_bytes() const noexcept { return device_bytes_; }
@@ -64,7 +64,7 @@ class ChunkRing {
                                       const std::shared_ptr<Registrar>& registrar);
 
   std::uint64_t chunk_steps_ = 0;
-  std::vector<Slot> slots_;
+  std::vector<ChunkSlot> slots_;
   std::shared_ptr<HostMemory> host_;
   Bytes device_bytes_ = 0;
   std::string why_plain_;

@@ -14,34 +14,34 @@ using Argument = PipelineJob::Argument;
 using Kind = Argument::Kind;
 
 // Adds the operation's event to the stage.
-Result<void> add(Slot::Stage& stage, const Result<DeviceEvent>& event) {
+Result<void> add(ChunkSlot::Stage& stage, const Result<DeviceEvent>& event) {
   if (!event) return tl::unexpected(event.error());
   stage.add(*event);
   return {};
 }
 
-ConstByteSpan bytes_of(const RunArray& array, const Piece& piece) noexcept {
+ConstByteSpan bytes_of(const RunArray& array, const ChunkPiece& piece) noexcept {
   switch (piece.kind) {
-    case Piece::Kind::source:
+    case ChunkPiece::Kind::source:
       return array.argument->source.bytes.subspan(piece.from, piece.size);
-    case Piece::Kind::first_step:
+    case ChunkPiece::Kind::first_step:
       return ConstByteSpan(array.first_step).first(piece.size);
-    case Piece::Kind::last_step:
+    case ChunkPiece::Kind::last_step:
       return ConstByteSpan(array.last_step).first(piece.size);
-    case Piece::Kind::zero:
+    case ChunkPiece::Kind::zero:
       break;
   }
   return {};
 }
 
-Result<void> fill_host(const RunArray& array, const std::vector<Piece>& pieces, ByteSpan host,
+Result<void> fill_host(const RunArray& array, const std::vector<ChunkPiece>& pieces, ByteSpan host,
                        HostCopier& copier) {
   const PipelineSource& source = array.argument->source;
-  for (const Piece& piece : pieces) {
+  for (const ChunkPiece& piece : pieces) {
     const ByteSpan to = host.subspan(piece.at, piece.size);
-    if (piece.kind == Piece::Kind::zero)
+    if (piece.kind == ChunkPiece::Kind::zero)
       std::fill(to.begin(), to.end(), std::byte{});
-    else if (piece.kind == Piece::Kind::source && source.kind == PipelineSource::Kind::reader)
+    else if (piece.kind == ChunkPiece::Kind::source && source.kind == PipelineSource::Kind::reader)
       GANTRY_TRY(source.read(piece.from, to));
     else
       GANTRY_TRY(copier.copy(to, bytes_of(array, piece)));
@@ -49,7 +49,7 @@ Result<void> fill_host(const RunArray& array, const std::vector<Piece>& pieces, 
   return {};
 }
 
-DeviceTiming joined(const Slot::Stage& stage) {
+DeviceTiming joined(const ChunkSlot::Stage& stage) {
   const auto first = stage.first.timing();
   const auto last = stage.last.timing();
   if (!first || !last) return {};
@@ -60,7 +60,7 @@ DeviceTiming joined(const Slot::Stage& stage) {
 
 // ---- on its way ----------------------------------------------------------------------------
 
-Conveyor::Failure Conveyor::feed(ChunkRing& ring, Slot& slot) {
+Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
   slot.copy_in = slot.compute = slot.copy_out = {};
   Stage stage = Stage::host;
@@ -77,7 +77,7 @@ Conveyor::Failure Conveyor::feed(ChunkRing& ring, Slot& slot) {
   return ChunkFailure{fed.error(), slot.chunk, stage};
 }
 
-Result<void> Conveyor::stage_in(Slot& slot) {
+Result<void> Conveyor::stage_in(ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
     if (!argument.reads() || slot.arrays[i].host.empty()) continue;
@@ -87,7 +87,7 @@ Result<void> Conveyor::stage_in(Slot& slot) {
   return {};
 }
 
-Result<void> Conveyor::submit_in(const ChunkRing& ring, Slot& slot) {
+Result<void> Conveyor::submit_in(const ChunkRing& ring, ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
     if (!argument.reads()) continue;
@@ -103,11 +103,11 @@ Result<void> Conveyor::submit_in(const ChunkRing& ring, Slot& slot) {
   return {};
 }
 
-Result<void> Conveyor::submit_in_direct(Slot& slot, std::size_t index) {
+Result<void> Conveyor::submit_in_direct(ChunkSlot& slot, std::size_t index) {
   const RunArray& array = arrays_[index];
   const DeviceBuffer& buffer = slot.arrays[index].buffer;
-  for (const Piece& piece : pieces_of(*array.argument, slot.chunk, job_.steps())) {
-    auto event = piece.kind == Piece::Kind::zero
+  for (const ChunkPiece& piece : pieces_of(*array.argument, slot.chunk, job_.steps())) {
+    auto event = piece.kind == ChunkPiece::Kind::zero
                      ? queues_.copy_in->fill(buffer, piece.at, piece.size, std::byte{})
                      : queues_.copy_in->copy_in(buffer, piece.at, bytes_of(array, piece),
                                                 array.argument->source.held);
@@ -116,7 +116,7 @@ Result<void> Conveyor::submit_in_direct(Slot& slot, std::size_t index) {
   return {};
 }
 
-Result<void> Conveyor::submit_compute(Slot& slot) {
+Result<void> Conveyor::submit_compute(ChunkSlot& slot) {
   std::vector<KernelArgument> arguments;
   arguments.reserve(arrays_.size());
   if (queues_.compute != queues_.copy_in) GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
@@ -147,7 +147,7 @@ Result<void> Conveyor::submit_compute(Slot& slot) {
              queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
 }
 
-Result<void> Conveyor::submit_out(const ChunkRing& ring, Slot& slot) {
+Result<void> Conveyor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
   if (queues_.copy_out != queues_.compute)
     GANTRY_TRY(queues_.copy_out->wait_for(slot.compute.last));
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
@@ -167,12 +167,12 @@ Result<void> Conveyor::submit_out(const ChunkRing& ring, Slot& slot) {
 
 // ---- and back ------------------------------------------------------------------------------
 
-Conveyor::Failure Conveyor::collect(Slot& slot) {
+Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
   const Deadline until = limit();
-  const std::pair<const Slot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
-                                                         {&slot.compute, Stage::compute},
-                                                         {&slot.copy_out, Stage::copy_out}};
+  const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
+                                                              {&slot.compute, Stage::compute},
+                                                              {&slot.copy_out, Stage::copy_out}};
   for (const auto& [events, stage] : stages)
     if (auto ended = events->last.wait(until); !ended) {
       if (ended.error().code == Code::timed_out)
@@ -186,7 +186,7 @@ Conveyor::Failure Conveyor::collect(Slot& slot) {
   return std::nullopt;
 }
 
-Result<void> Conveyor::take_results(const Slot& slot) {
+Result<void> Conveyor::take_results(const ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
     const ByteSpan host = slot.arrays[i].host;
@@ -204,7 +204,7 @@ Result<void> Conveyor::take_results(const Slot& slot) {
   return {};
 }
 
-void Conveyor::count(const Slot& slot) {
+void Conveyor::count(const ChunkSlot& slot) {
   times_ = {slot.chunk, joined(slot.copy_in), joined(slot.compute), joined(slot.copy_out)};
   busy_in_ += times_.copy_in.span();
   busy_compute_ += times_.compute.span();

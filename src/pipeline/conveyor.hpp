@@ -62,16 +62,16 @@ class Conveyor {
  private:
   [[nodiscard]] Chunk chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept;
 
-  [[nodiscard]] Failure feed(ChunkRing& ring, Slot& slot);
-  [[nodiscard]] Result<void> stage_in(Slot& slot);
-  [[nodiscard]] Result<void> submit_in(const ChunkRing& ring, Slot& slot);
-  [[nodiscard]] Result<void> submit_in_direct(Slot& slot, std::size_t index);
-  [[nodiscard]] Result<void> submit_compute(Slot& slot);
-  [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, Slot& slot);
+  [[nodiscard]] Failure feed(ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> stage_in(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_in(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_in_direct(ChunkSlot& slot, std::size_t index);
+  [[nodiscard]] Result<void> submit_compute(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, ChunkSlot& slot);
 
-  [[nodiscard]] Failure collect(Slot& slot);
-  [[nodiscard]] Result<void> take_results(const Slot& slot);
-  void count(const Slot& slot);
+  [[nodiscard]] Failure collect(ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_results(const ChunkSlot& slot);
+  void count(const ChunkSlot& slot);
 
   void feed_all(ChunkRing& ring, std::uint64_t end) noexcept;
   [[nodiscard]] Failure collect_all(ChunkRing& ring, std::uint64_t end);

@@ -45,7 +45,7 @@ Chunk Conveyor::chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) c
 Conveyor::Failure Conveyor::run_one_by_one(ChunkRing& ring, std::uint64_t steps) {
   const std::uint64_t end = next_.first + steps;
   while (next_.first < end) {
-    Slot& slot = ring.slot(next_.index);
+    ChunkSlot& slot = ring.slot(next_.index);
     slot.chunk = chunk_at(next_, ring, end);
     if (auto failure = feed(ring, slot)) return failure;
     if (auto failure = collect(slot)) return failure;
@@ -84,7 +84,7 @@ void Conveyor::feed_all(ChunkRing& ring, std::uint64_t end) noexcept {
     moved_.wait(lock, [&] { return stop_ || fed_ < collected_ + ring.depth(); });
     if (stop_) break;
     lock.unlock();
-    Slot& slot = ring.slot(next.index);
+    ChunkSlot& slot = ring.slot(next.index);
     slot.chunk = chunk_at(next, ring, end);
     next = {slot.chunk.index + 1, slot.chunk.first + slot.chunk.steps, 0};
     auto failure = feed(ring, slot);

@@ -14,43 +14,43 @@ class Pieces {
  public:
   Pieces(const PipelineJob::Argument& array, std::uint64_t steps) : array_(array), steps_(steps) {}
 
-  void add(Piece::Kind kind, std::uint64_t from_step, std::uint64_t count) {
+  void add(ChunkPiece::Kind kind, std::uint64_t from_step, std::uint64_t count) {
     if (count == 0) return;
     all_.push_back({kind, at_, from_step * array_.step_bytes, count * array_.step_bytes});
     at_ += count * array_.step_bytes;
   }
   /// `count` steps that are not there, of which, wrapped, the first is `from_step`.
-  void add_edge(Piece::Kind clamped, std::uint64_t from_step, std::uint64_t count) {
-    if (array_.halo.edge == Edge::zero) return add(Piece::Kind::zero, 0, count);
+  void add_edge(ChunkPiece::Kind clamped, std::uint64_t from_step, std::uint64_t count) {
+    if (array_.halo.edge == Edge::zero) return add(ChunkPiece::Kind::zero, 0, count);
     if (array_.halo.edge == Edge::clamp) return add(clamped, 0, count);
     while (count != 0) {
       const std::uint64_t run = std::min(count, steps_ - from_step);
-      add(Piece::Kind::source, from_step, run);
+      add(ChunkPiece::Kind::source, from_step, run);
       count -= run;
       from_step = 0;
     }
   }
-  [[nodiscard]] std::vector<Piece> take() noexcept { return std::move(all_); }
+  [[nodiscard]] std::vector<ChunkPiece> take() noexcept { return std::move(all_); }
 
  private:
   const PipelineJob::Argument& array_;
   const std::uint64_t steps_;
   Bytes at_ = 0;
-  std::vector<Piece> all_;
+  std::vector<ChunkPiece> all_;
 };
 
 }  // namespace
 
-std::vector<Piece> pieces_of(const PipelineJob::Argument& array, const Chunk& chunk,
-                             std::uint64_t steps) {
+std::vector<ChunkPiece> pieces_of(const PipelineJob::Argument& array, const Chunk& chunk,
+                                  std::uint64_t steps) {
   const std::uint64_t end = chunk.first + chunk.steps;
   const std::uint64_t lead = array.halo.before > chunk.first ? array.halo.before - chunk.first : 0;
   const std::uint64_t tail = array.halo.after > steps - end ? array.halo.after - (steps - end) : 0;
   const std::uint64_t begin = chunk.first - (array.halo.before - lead);
   Pieces pieces(array, steps);
-  pieces.add_edge(Piece::Kind::first_step, (steps - lead % steps) % steps, lead);
-  pieces.add(Piece::Kind::source, begin, end + (array.halo.after - tail) - begin);
-  pieces.add_edge(Piece::Kind::last_step, 0, tail);
+  pieces.add_edge(ChunkPiece::Kind::first_step, (steps - lead % steps) % steps, lead);
+  pieces.add(ChunkPiece::Kind::source, begin, end + (array.halo.after - tail) - begin);
+  pieces.add_edge(ChunkPiece::Kind::last_step, 0, tail);
   return pieces.take();
 }
 

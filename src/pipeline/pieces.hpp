@@ -6,7 +6,7 @@
 namespace gantry {
 
 /// A run of bytes of a chunk's buffer that come from one place.
-struct Piece {
+struct ChunkPiece {
   enum class Kind : std::uint8_t {
     source,
     zero,
@@ -20,8 +20,8 @@ struct Piece {
 };
 
 /// Of an array that is read. In the order of the buffer, without gaps.
-[[nodiscard]] std::vector<Piece> pieces_of(const PipelineJob::Argument& array, const Chunk& chunk,
-                                           std::uint64_t steps);
+[[nodiscard]] std::vector<ChunkPiece> pieces_of(const PipelineJob::Argument& array,
+                                                const Chunk& chunk, std::uint64_t steps);
 
 /// What a buffer for chunks of so many steps needs; 0: no array. Of a broadcast: all of it.
 /// Saturates.

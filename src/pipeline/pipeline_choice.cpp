@@ -42,8 +42,8 @@ Result<PlanInput> PipelineRun::plan_input() {
   // Memory that is the host's is everybody's; there copies are quick while the ring is in a cache,
   // and more than a cache is touched for nothing.
   const Bytes small = kUnifiedBytes + 16 * input.fixed_bytes;
-  const Bytes usable = facts.unified_memory ? std::min(small, memory.free_bytes / 4)
-                                            : memory.free_bytes / 10 * 8;
+  const Bytes usable =
+      facts.unified_memory ? std::min(small, memory.free_bytes / 4) : memory.free_bytes / 10 * 8;
   input.device_bytes = options_.device_bytes != 0 ? options_.device_bytes : usable;
   return input;
 }
@@ -65,11 +65,9 @@ Result<ChunkChoice> PipelineRun::choose() {
 
 Result<ChunkChoice> PipelineRun::choose_by_hand() {
   const std::uint64_t chunk = std::min(options_.chunk_steps, job_.steps());
-  const std::uint64_t chunks = (job_.steps() + chunk - 1) / chunk;
   const unsigned wanted = options_.depth != 0 ? options_.depth : kDepth;
   report_.plan.reasons.push_back(fmt::format("chunks of {} steps: asked for", chunk));
-  return ChunkChoice{
-      chunk, is_sequential() ? 1 : static_cast<unsigned>(std::min<std::uint64_t>(wanted, chunks))};
+  return ChunkChoice{chunk, is_sequential() ? 1 : wanted};
 }
 
 Result<MeasuredChunk> PipelineRun::probe(ChunkRing& ring, std::uint64_t steps) {
@@ -127,7 +125,7 @@ Result<ChunkChoice> PipelineRun::measure() {
   ring = {};
   GANTRY_ASSIGN(input, plan_input());
   input.making_ns_per_byte = making;
-  return choose_chunks(input, small, large, report_.plan);
+  return choose_by_measure(input, small, large, report_.plan);
 }
 
 }  // namespace gantry

@@ -118,17 +118,19 @@ bool PipelineRun::may_retry(const ChunkFailure& failure, const ChunkChoice& choi
 
 Result<ChunkRing> PipelineRun::make_ring(ChunkChoice& choice) {
   for (;;) {
+    const std::uint64_t chunks = 1 + (steps_left() - 1) / choice.chunk_steps;
+    const auto depth = static_cast<unsigned>(std::min<std::uint64_t>(choice.depth, chunks));
     auto ring =
-        ChunkRing::make(device_, arrays_, choice.chunk_steps, choice.depth, registering_.registrar);
+        ChunkRing::make(device_, arrays_, choice.chunk_steps, depth, registering_.registrar);
     if (ring) return ring;
-    const bool is_least = choice.chunk_steps == 1 && choice.depth == 1;
+    const bool is_least = choice.chunk_steps == 1 && depth == 1;
     if (!is_full(ring.error().code) || is_least || options_.mode == PipelineMode::unbatched)
       return named(std::move(ring).error(),
                    {conveyor_->chunks_done(), conveyor_->steps_done(), choice.chunk_steps});
     if (choice.chunk_steps > 1)
       choice.chunk_steps = (choice.chunk_steps + 1) / 2;
     else
-      --choice.depth;
+      choice.depth = depth - 1;
     ++report_.shrinks;
     report_.plan.reasons.push_back(fmt::format("made smaller, to {} steps, {} under way: {}",
                                                choice.chunk_steps, choice.depth,

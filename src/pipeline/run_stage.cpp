@@ -6,15 +6,15 @@
 
 namespace gantry {
 
-Result<StageReport> run_stage(Device& device, const PipelineJob& job, Consumer& from, Producer& to,
-                              const PipelineOptions& options) {
-  return caught([&]() -> Result<StageReport> {
+Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job, Consumer& from,
+                                      Producer& to, const PipelineOptions& options) {
+  return caught([&]() -> Result<PipelineStageReport> {
     GANTRY_TRY(check_stage(job, options));
     const auto begin = Deadline::Clock::now();
     StageConveyor conveyor(device, job, options, from, to);
     GANTRY_TRY(conveyor.open());
     GANTRY_TRY(conveyor.run());
-    StageReport report = conveyor.report();
+    PipelineStageReport report = conveyor.report();
     report.elapsed = Deadline::Clock::now() - begin;
     return report;
   });

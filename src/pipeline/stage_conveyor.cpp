@@ -156,15 +156,15 @@ Result<void> StageConveyor::submit_in(StageSlot& slot, std::size_t index,
     slot.copy_in.add(event);
     return {};
   };
-  for (const Piece& piece : pieces_of(argument, slot.chunk, slot.chunk.steps)) {
-    if (piece.kind == Piece::Kind::zero) {
+  for (const ChunkPiece& piece : pieces_of(argument, slot.chunk, slot.chunk.steps)) {
+    if (piece.kind == ChunkPiece::Kind::zero) {
       GANTRY_ASSIGN(const DeviceEvent event,
                     queues_.copy_in->fill(slot.buffers[index], piece.at, piece.size, std::byte{}));
       slot.copy_in.add(event);
-    } else if (piece.kind == Piece::Kind::source) {
+    } else if (piece.kind == ChunkPiece::Kind::source) {
       GANTRY_TRY(put(piece.at, bytes.subspan(piece.from, piece.size)));
     } else {
-      const ConstByteSpan step = piece.kind == Piece::Kind::first_step
+      const ConstByteSpan step = piece.kind == ChunkPiece::Kind::first_step
                                      ? bytes.first(argument.step_bytes)
                                      : bytes.last(argument.step_bytes);
       for (Bytes at = 0; at < piece.size; at += step.size()) GANTRY_TRY(put(piece.at + at, step));

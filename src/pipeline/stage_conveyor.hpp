@@ -17,14 +17,14 @@ class StageConveyor {
 
   [[nodiscard]] Result<void> open();
   [[nodiscard]] Result<void> run();
-  [[nodiscard]] const StageReport& report() const noexcept { return report_; }
+  [[nodiscard]] const PipelineStageReport& report() const noexcept { return report_; }
 
  private:
   struct StageSlot {
     std::vector<DeviceBuffer> buffers;
     Chunk chunk;
     MessageInfo info;
-    Slot::Stage copy_in, compute;
+    ChunkSlot::Stage copy_in, compute;
   };
 
   // The feeder's.
@@ -56,7 +56,7 @@ class StageConveyor {
   RunQueues queues_;
   std::vector<DeviceBuffer> broadcasts_;  // one for each argument, most of them empty
   std::vector<StageSlot> slots_;
-  StageReport report_;
+  PipelineStageReport report_;
 
   std::mutex mutex_;
   std::condition_variable moved_;

@@ -44,7 +44,7 @@ class PipelineStage : public PipelineTest {
     source_.reset();
   }
   /// stage(), when everything that is to come was sent.
-  Result<StageReport> last_stage(const PipelineJob& job) {
+  Result<PipelineStageReport> last_stage(const PipelineJob& job) {
     std::thread closing([this] { EXPECT_TRUE(source_->close(soon())); });
     auto report = stage(job);
     closing.join();
@@ -57,7 +57,7 @@ class PipelineStage : public PipelineTest {
         .output(PipelineSink::message(), 4)
         .count();
   }
-  Result<StageReport> stage(const PipelineJob& job, const PipelineOptions& options = {}) {
+  Result<PipelineStageReport> stage(const PipelineJob& job, const PipelineOptions& options = {}) {
     return run_stage(*device_, job, *from_, *to_, options);
   }
   void send(const Words& words, std::uint64_t user = 0) {
