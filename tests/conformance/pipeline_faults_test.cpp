@@ -229,9 +229,8 @@ class StuckKernel : public testing::Test {
  protected:
   static ProgramSource source(const std::shared_ptr<std::atomic<bool>>& open, bool is_deaf) {
     ProgramSource made = pipeline_source();
-    made.cpu["stuck"] = [open, is_deaf](const CpuArguments& with,
+    made.cpu["stuck"] = [open, is_deaf](const CpuArguments&,
                                         const CpuSlice& slice) -> Result<void> {
-      if (with.value<std::uint64_t>(1) < 20) return {};
       while (!open->load() && (is_deaf || !slice.should_stop())) std::this_thread::yield();
       return {};
     };
@@ -258,7 +257,7 @@ TEST_F(StuckKernel, IsStoppedWhenItsTimeIsUpAndTheDeviceGoesOn) {
     const auto report = run_pipeline(*device_, job(false), options);
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, Code::timed_out);
-    EXPECT_THAT(report.error().message, StartsWith("chunk 2 (steps 20 to 29)"));
+    EXPECT_THAT(report.error().message, StartsWith("chunk 0 (steps 0 to 9)"));
     EXPECT_TRUE(device_->state());
   }
   *open_ = true;
@@ -267,11 +266,11 @@ TEST_F(StuckKernel, IsStoppedWhenItsTimeIsUpAndTheDeviceGoesOn) {
 
 TEST_F(StuckKernel, ThatDoesNotListenCostsTheDeviceAndNothingElse) {
   PipelineOptions options = in_chunks(10);
-  options.stall_limit = std::chrono::milliseconds(20);
+  options.stall_limit = std::chrono::milliseconds(500);
   const auto report = run_pipeline(*device_, job(true), options);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code, Code::timed_out);
-  EXPECT_THAT(report.error().message, StartsWith("chunk 2 (steps 20 to 29)"));
+  EXPECT_THAT(report.error().message, StartsWith("chunk 0 (steps 0 to 9)"));
   ASSERT_FALSE(device_->state());
   EXPECT_EQ(device_->state().error().code, Code::device_lost);
   const auto again = run_pipeline(*device_, job(true), options);
