@@ -95,7 +95,7 @@ TEST_F(HostileBells, SwallowingTakesNobodyElsesWakeUps) {
   });
   for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
   constexpr std::uint64_t kRounds = 2000;
-  bool sent_all = true;
+  std::atomic<bool> sent_all{true};
   std::thread sending([&] {
     for (std::uint64_t i = 0; i < kRounds && sent_all; ++i)
       sent_all = out.send(pattern(8, i), soon()).has_value();
