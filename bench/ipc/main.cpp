@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "../peers/list.hpp"
@@ -67,6 +68,13 @@ Result<void> measure_case(Case what, std::span<const SubjectKind> kinds, const P
 Result<void> measure_all(const Settings& settings, Report& report, int interrupt_descriptor) {
   const auto kinds = kinds_of(settings, report);
   const auto cases = cases_of(settings);
+  const bool is_any = std::any_of(cases.begin(), cases.end(), [&](const Case& what) {
+    return std::any_of(kinds.begin(), kinds.end(),
+                       [&](const auto& kind) { return kind.takes(what); });
+  });
+  if (!is_any && report.skipped.empty())
+    return Unexpected({Code::invalid_argument, "no subject can be part of any case of these sizes",
+                       "see bench/README.md for what --cases, --sizes and --subjects go together"});
   for (const Case& what : cases)  // before anything is measured
     if (auto fit = fitting(what, kinds, report.machine.memory_free_bytes, report); !fit)
       return Unexpected(fit.error());

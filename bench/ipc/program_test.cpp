@@ -135,6 +135,15 @@ TEST_F(BenchIpc, HandOffAndComputingAreForThoseThatCan) {
   EXPECT_FALSE(metrics["hand-off/1 MiB"].contains("throughput")) << "nothing was moved";
 }
 
+TEST_F(BenchIpc, WithNothingToMeasureItSaysSo) {
+  for (const auto& words : {std::vector<std::string>{"--cases", "computing", "--sizes", "64"},
+                            {"--cases", "hand-off", "--sizes", "64", "--subjects", "cpu-sync"}}) {
+    const Ended ended = run(words);
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.errors, HasSubstr("no subject can be part"));
+  }
+}
+
 TEST_F(BenchIpc, MessagesOfSeveralPiecesAreReadWhole) {
   const Ended ended = run({"--sizes", "64", "--rounds", "1", "--json", "--subjects",
                            "gantry/sync,unix-socket", "--cases", "shapes"});

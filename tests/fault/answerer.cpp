@@ -13,13 +13,6 @@ namespace {
 constexpr std::uint64_t kLast = kSecondBurst + kBurst - 1;
 constexpr std::uint64_t kHeld = 4;  // of the victim's: answered when its next one comes
 
-std::uint64_t sender_of(std::uint64_t number) noexcept {
-  return number >> kSenderShift;
-}
-std::uint64_t id_of(std::uint64_t number) noexcept {
-  return number & ((1u << kSenderShift) - 1);
-}
-
 }  // namespace
 
 Answerer::Answerer(const Part& part, std::string_view name) : part_(part) {
@@ -68,11 +61,7 @@ void Answerer::serve(Request request) {
     give_up(fmt::format("a request of {} bytes is not whole", request.message().bytes().size()));
   const std::uint64_t sender = sender_of(number);
   if (!asked_.insert(number).second) give_up(fmt::format("request {:#x} came twice", number));
-  const std::uint64_t bit = bit_of(sender, id_of(number));
-  if (part_.is_victim)
-    part_.board.victim_received.fetch_or(bit);
-  else if (part_.who == "successor" && (part_.board.victim_received.load() & bit) != 0)
-    give_up(fmt::format("request {:#x} was in the victim's hand and came again", number));
+  note_received(part_, sender, id_of(number));
   if (is_held_back(sender, id_of(number))) {
     held_ = std::move(request);
     return;

@@ -66,7 +66,7 @@ void Caller::burst(std::uint64_t first, std::uint64_t count) {
 
 void Caller::begin(std::uint64_t id) {
   std::vector<std::byte> request(payload_bytes(part_.scenario, id));
-  fill_payload(request, part_.sender << kSenderShift | id);
+  fill_payload(request, number_of(part_.sender, id));
   const Ask ask = ask_of(part_.scenario, id);
   auto begun = client_->call_async(request, options_for(ask));
   if (begun) {
@@ -131,7 +131,7 @@ void Caller::judge(std::uint64_t id, const Result<Message>& outcome) {
 
 void Caller::check_answer(std::uint64_t id, const Message& answer) const {
   const std::uint64_t number = read_payload(answer.bytes());
-  if (number != answer_to(part_.sender << kSenderShift | id))
+  if (number != answer_to(number_of(part_.sender, id)))
     give_up(fmt::format("call {} was answered with {:#x}, {} bytes", id, number,
                         answer.bytes().size()));
 }

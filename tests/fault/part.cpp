@@ -38,6 +38,14 @@ void note_gone(const Part& part, std::uint64_t asked_ns) {
     part.board.late_ns.compare_exchange_strong(none, now - std::max(struck, asked_ns));
 }
 
+void note_received(const Part& part, std::uint64_t sender, std::uint64_t id) {
+  const std::uint64_t bit = bit_of(sender, id);
+  if (part.is_victim)
+    part.board.victim_received.fetch_or(bit);
+  else if (part.who == "successor" && (part.board.victim_received.load() & bit) != 0)
+    give_up(fmt::format("{} of {} was in the victim's hand and came again", id, sender));
+}
+
 bool await_victim(const Part& part, int other) {
   const Deadline end = Deadline::after(std::chrono::seconds(20));
   for (;;) {

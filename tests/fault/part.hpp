@@ -27,6 +27,9 @@ auto patiently(const Part& part, Call call) -> decltype(call(Deadline::now())) {
 /// The peer is gone: notes how long after it was struck, `asked_ns` being when the call began.
 void note_gone(const Part& part, std::uint64_t asked_ns);
 
+/// Among many senders: what was put into the victim's hand does not come to its successor again.
+void note_received(const Part& part, std::uint64_t sender, std::uint64_t id);
+
 /// Until the victim has ended, or `other` is readable. True: it has ended.
 bool await_victim(const Part& part, int other = -1);
 

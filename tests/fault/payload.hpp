@@ -7,7 +7,17 @@
 namespace gantry::fault {
 
 inline constexpr Bytes kSmallestPayload = 24;
-inline constexpr unsigned kSenderShift = 16;  // a message's number: its sender's, then its own
+/// Among many senders a message's number is its sender's (Part::sender), then its own.
+inline constexpr unsigned kSenderShift = 16;
+[[nodiscard]] constexpr std::uint64_t number_of(std::uint64_t sender, std::uint64_t id) noexcept {
+  return sender << kSenderShift | id;
+}
+[[nodiscard]] constexpr std::uint64_t sender_of(std::uint64_t number) noexcept {
+  return number >> kSenderShift;
+}
+[[nodiscard]] constexpr std::uint64_t id_of(std::uint64_t number) noexcept {
+  return number & ((std::uint64_t{1} << kSenderShift) - 1);
+}
 
 /// Word `index` of message `id`.
 [[nodiscard]] constexpr std::uint64_t payload_word(std::uint64_t id, std::size_t index) noexcept {

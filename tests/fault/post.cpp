@@ -62,18 +62,14 @@ void Post::take_all() {
 
 void Post::accept(const Inbox::Delivery& delivery) {
   const std::uint64_t number = read_payload(delivery.message.bytes());
-  const std::uint64_t sender = number >> kSenderShift;
-  const std::uint64_t id = number & ((1u << kSenderShift) - 1);
+  const std::uint64_t sender = sender_of(number);
+  const std::uint64_t id = id_of(number);
   if (number == 0 || !of_.contains(sender))
     give_up(fmt::format("a message of {} bytes is not whole", delivery.message.bytes().size()));
   const auto [known, is_new] = sender_of_.emplace(delivery.sender.id, sender);
   if (known->second != sender) give_up("a message came by another's way");
   check_order(sender, id);
-  const std::uint64_t bit = bit_of(sender, id);
-  if (part_.is_victim)
-    part_.board.victim_received.fetch_or(bit);
-  else if (part_.who == "successor" && (part_.board.victim_received.load() & bit) != 0)
-    give_up(fmt::format("message {} of {} was in the victim's hand and came again", id, sender));
+  note_received(part_, sender, id);
   Received& received = of_[sender];
   received.last = id;
   if (id >= kSecondBurst) ++received.second_burst;

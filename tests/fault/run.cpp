@@ -85,7 +85,7 @@ class Cast {
     part_.victim = life_.get();
     part_.report = report_.out.get();
     start_others();
-    part_.sender = kThirdSender;
+    part_.sender = sender_among(kThirdSender);
     part_.gate = producer_is_victim() ? gate_.out.get() : gate_.in.get();
     part_.joined = producer_is_victim() ? -1 : joined_.out.get();
     roles_.survivor(part_);
@@ -93,13 +93,17 @@ class Cast {
   }
 
  private:
+  /// Where there is one, its messages do not say whose they are.
+  [[nodiscard]] std::uint64_t sender_among(std::uint64_t sender) const {
+    return part_.scenario.pattern == Pattern::channel ? 0 : sender;
+  }
   [[nodiscard]] bool producer_is_victim() const { return run_.victim == Victim::producer; }
 
   void start_victim() {
     Part part = part_;
     part.who = "victim";
     part.is_victim = true;
-    part.sender = kVictimSender;
+    part.sender = sender_among(kVictimSender);
     part.report = report_.in.get();
     part.gate = producer_is_victim() ? gate_.in.get() : gate_.out.get();
     victim_ = Child(part, [&](const Part& mine) {
@@ -113,10 +117,10 @@ class Cast {
     Part part = part_;
     part.victim_pid = 0;  // it is its parent's to be looked after
     part.who = kOther;
-    part.sender = kOtherSender;
+    part.sender = sender_among(kOtherSender);
     if (roles_.other != nullptr) other_ = Child(part, roles_.other);
     part.who = "successor";
-    part.sender = kThirdSender;
+    part.sender = sender_among(kThirdSender);
     part.joined = producer_is_victim() ? -1 : joined_.in.get();
     successor_ = Child(part, [&](const Part& mine) {
       await_victim(mine);

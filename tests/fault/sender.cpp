@@ -69,8 +69,7 @@ void Sender::open_upstream() {
 
 std::vector<std::byte> Sender::payload_of(std::uint64_t id) const {
   std::vector<std::byte> bytes(payload_bytes(part_.scenario, id));
-  const bool has_others = part_.scenario.pattern != Pattern::channel;
-  fill_payload(bytes, (has_others ? part_.sender << kSenderShift : 0) | id);
+  fill_payload(bytes, number_of(part_.sender, id));
   return bytes;
 }
 

@@ -66,7 +66,7 @@ struct Part {
   std::shared_ptr<Engine> engine;
   Board& board;
   std::string_view who;
-  std::uint64_t sender = 0;  ///< Among many at one inbox or server: it is in all that it says.
+  std::uint64_t sender = 0;  ///< Among many at one inbox or server, in all it says. 0: alone.
   bool is_victim = false;
   bool may_stop = false;  ///< The victim is stopped, not killed: nobody is gone.
   int victim = -1;        ///< A pidfd of it; -1 in itself.
