@@ -111,6 +111,15 @@ Result<Fd> connect_to(const std::string& directory, const std::string& file, boo
   return fail_errno(file);
 }
 
+bool is_unix_socket(int descriptor, int type) noexcept {
+  const auto is = [descriptor](int option, int wanted) {
+    int value = 0;
+    socklen_t size = sizeof value;
+    return ::getsockopt(descriptor, SOL_SOCKET, option, &value, &size) == 0 && value == wanted;
+  };
+  return is(SO_DOMAIN, AF_UNIX) && is(SO_TYPE, type);
+}
+
 Result<void> send_packet(int socket, ConstByteSpan bytes, std::span<const int> fds) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg reads only
   alignas(cmsghdr) ControlBuffer control{};

@@ -34,6 +34,9 @@ struct FileAccess {
 [[nodiscard]] Result<Fd> connect_to(const std::string& directory, const std::string& file,
                                     bool* stale = nullptr);
 
+/// What a peer hands over may be anything. `type`: as SOCK_STREAM.
+[[nodiscard]] bool is_unix_socket(int descriptor, int type) noexcept;
+
 [[nodiscard]] Result<void> send_packet(int socket, ConstByteSpan bytes,
                                        std::span<const int> fds = {});
 

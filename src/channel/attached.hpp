@@ -3,6 +3,7 @@
 #include <gantry/channel.hpp>
 #include <optional>
 
+#include "base/bell.hpp"
 #include "channel/format.hpp"
 #include "channel/protocol.hpp"
 #include "sync/doorbell.hpp"
@@ -13,8 +14,9 @@ namespace gantry {
 /// the ringer; the pages behind `page` are the consumer's and may hold anything.
 struct Attached {
   Fd socket;
-  Fd pidfd;  // empty: only the socket tells of its death
-  Fd event;  // rung when it sleeps and a message is there
+  Fd pidfd;       // empty: only the socket tells of its death
+  BellPull pull;  // of the bell on which it sleeps
+  Bell bell;      // rung by it when we sleep
   Region memory;
   Metrics metrics;
   pid_t pid = 0;

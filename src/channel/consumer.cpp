@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/event.hpp"
 #include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
 #include "channel/step.hpp"
@@ -14,7 +13,7 @@ namespace {
 constexpr int kBusyTurns = 500;          // a microsecond or two
 constexpr int kQuickTurns = 128;         // some more
 constexpr int kVainLooks = 64;           // after which the deadline counts above all
-constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: event, socket, pidfd
+constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: bell, socket, pidfd
 
 }  // namespace
 
@@ -158,7 +157,7 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     }
     WaitPoint point{intents, {}, first.options_.interrupt_descriptor};
     for (const Impl* end : ends)
-      for (const int descriptor : {end->event_.get(), end->socket_.get(), end->pidfd_.get()})
+      for (const int descriptor : {end->bell_.descriptor(), end->socket_.get(), end->pidfd_.get()})
         point.descriptors.push_back({end->is_over() ? -1 : descriptor, POLLIN, 0});
     if (deadline.passed()) spin = {};  // who only looks has something else to do
     const Woken woken = wait_once(point, spin, deadline, news);
@@ -176,9 +175,9 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   }
 }
 
-// Event, socket, pidfd, as wait_any() lists them.
+// Bell, socket, pidfd, as wait_any() lists them.
 void Consumer::Impl::examine_peer(std::span<const pollfd> events) {
-  if (events[0].revents != 0) drain(event_.get());
+  if (events[0].revents != 0) drain_bell();
   if (events[2].revents != 0) gone_ = true;
   if (events[1].revents == 0) return;
   // News of slabs, or the hang-up. The producer may be dead and its last packets still to be read.

@@ -4,6 +4,7 @@
 #include <gantry/meter.hpp>
 #include <optional>
 
+#include "base/bell.hpp"
 #include "base/fork.hpp"
 #include "channel/arrival.hpp"
 #include "channel/held_slots.hpp"
@@ -145,16 +146,17 @@ class Consumer::Impl final : public detail::Keeper,
   void rouse() noexcept;
   void arm() noexcept;
   void disarm() noexcept;
+  void drain_bell() noexcept;
 
   MakerProcess maker_;
   std::string name_;
   ChannelOptions options_;
   SpinTime spin_;
   Fd socket_;
-  Fd pidfd_;           // of the producer; empty: only the socket tells of its death
-  Fd producer_event_;  // rung when the producer sleeps and a credit goes back
-  Fd event_;           // rung by the producer when this end sleeps
-  Fd watched_;         // an epoll of the first two and the event; see event_descriptor()
+  Fd pidfd_;                // of the producer; empty: only the socket tells of its death
+  BellPull producer_pull_;  // rung when the producer sleeps and a credit goes back
+  Fd watched_;              // an epoll of the first two and the bell; see event_descriptor()
+  Bell bell_;  // rung by the producer when this end sleeps; gone when it cannot any more
   Region producer_memory_;
   Region ring_memory_;
   Region memory_;  // the consumer page
@@ -173,9 +175,10 @@ class Consumer::Impl final : public detail::Keeper,
   std::unique_ptr<Incoming::Impl> pending_;  // taken out of the ring, not yet in anybody's hand
   bool is_called_ = false;                   // the name is not the producer's
   bool left_ = false;
-  bool armed_ = false;     // the intent to sleep stands although nobody sleeps: an epoll does
-  bool gone_ = false;      // the producer died or hung up; what it published may still be there
-  bool finished_ = false;  // the end was reached and told
+  bool is_to_look_ = false;  // watched_ is readable until somebody looked
+  bool armed_ = false;       // the intent to sleep stands although nobody sleeps: an epoll does
+  bool gone_ = false;        // the producer died or hung up; what it published may still be there
+  bool finished_ = false;    // the end was reached and told
   std::optional<Error> broken_;  // why nothing of the producer is believed, or can be, any more
 };
 

@@ -1,5 +1,4 @@
 // A consumer whose producer came to it: one of an inbox's many.
-#include "base/event.hpp"
 #include "channel/incoming.hpp"
 
 namespace gantry {
@@ -30,8 +29,8 @@ Result<std::optional<Message>> Consumer::Impl::try_receive() {
 
 void Consumer::Impl::wake_up() noexcept {
   disarm();
-  std::array<pollfd, 3> entries{pollfd{event_.get(), POLLIN, 0}, pollfd{socket_.get(), POLLIN, 0},
-                                pollfd{pidfd_.get(), POLLIN, 0}};
+  std::array<pollfd, 3> entries{pollfd{bell_.descriptor(), POLLIN, 0},
+                                pollfd{socket_.get(), POLLIN, 0}, pollfd{pidfd_.get(), POLLIN, 0}};
   if (::poll(entries.data(), entries.size(), 0) > 0) examine_peer(entries);
 }
 

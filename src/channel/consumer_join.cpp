@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <new>
 
-#include "base/event.hpp"
 #include "channel/access.hpp"
 #include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
@@ -109,15 +108,16 @@ Result<void> Consumer::Impl::accept_welcome(int socket, Received& received) {
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   GANTRY_ASSIGN(ring_memory_,
                 Region::import(welcome.fds[1].release(), shared_size(sizeof(RingPage))));
-  producer_event_ = std::move(welcome.fds[2]);
-  GANTRY_TRY(check_event(producer_event_.get()));
+  GANTRY_ASSIGN(producer_pull_, BellPull::adopt(std::move(welcome.fds[2])));
   GANTRY_TRY(check_pages());
   GANTRY_TRY(make_own_page());
   WirePacket joining;
   joining.kind = PacketKind::join;
   joining.slots = options_.depth;
   joining.held = static_cast<std::uint32_t>(options_.when_slow);
-  const std::array<int, 3> fds{memory_.descriptor(), event_.get(), metrics_.descriptor()};
+  GANTRY_ASSIGN(Bell::Made made, Bell::make());
+  bell_ = std::move(made.bell);
+  const std::array<int, 3> fds{memory_.descriptor(), made.pull.descriptor(), metrics_.descriptor()};
   GANTRY_TRY(send_wire(socket, joining, fds));
   GANTRY_STEP(join_said);
   return {};
@@ -156,7 +156,6 @@ void Consumer::Impl::leave() noexcept {
 }
 
 Result<void> Consumer::Impl::make_own_page() {
-  GANTRY_ASSIGN(event_, make_event());
   GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ConsumerPage)), "gantry-consumer"));
   auto* page = new (memory_.data()) ConsumerPage{};
   page->magic = kConsumerMagic;

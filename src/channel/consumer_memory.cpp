@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/event.hpp"
 #include "channel/incoming.hpp"
 #include "channel/step.hpp"
 
@@ -104,7 +103,7 @@ void Consumer::Impl::pass_chunks(std::uint16_t slot, std::uint64_t number,
 }
 
 void Consumer::Impl::ring_producer() noexcept {
-  if (ringer_.must_ring(page().producer_sleeps)) ring(producer_event_.get());
+  if (ringer_.must_ring(page().producer_sleeps)) producer_pull_.ring();
   GANTRY_STEP(producer_rung);
 }
 
@@ -114,20 +113,24 @@ Result<int> Consumer::Impl::event_descriptor() {
   if (watched_) return watched_.get();
   Fd watched(::epoll_create1(EPOLL_CLOEXEC));
   if (!watched) return fail_errno("epoll_create1");
-  for (const int descriptor : {event_.get(), socket_.get(), pidfd_.get()}) {
+  for (const int descriptor : {socket_.get(), pidfd_.get()}) {
     epoll_event interest{};
     interest.events = EPOLLIN;
     if (descriptor >= 0 && ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
       return fail_errno("epoll_ctl");
   }
+  if (bell_.descriptor() >= 0) GANTRY_TRY(bell_.hang_in(watched.get(), EPOLLIN));
   watched_ = std::move(watched);
   rouse();  // what is there already counts: the loop begins with a look
   return watched_.get();
 }
 
-// Whoever sleeps on event_descriptor() is to look once more.
+// Whoever sleeps on event_descriptor() is to look once more. The bell is rung by the producer alone,
+// but it can always be written to.
 void Consumer::Impl::rouse() noexcept {
-  if (watched_) ring(event_.get());
+  if (!watched_) return;
+  is_to_look_ = true;
+  bell_.wait_for(EPOLLIN | EPOLLOUT);
 }
 
 void Consumer::Impl::arm() noexcept {
@@ -140,7 +143,14 @@ void Consumer::Impl::disarm() noexcept {
   if (!watched_) return;
   if (armed_) own().consumer_sleeps.withdraw();
   armed_ = false;
-  drain(event_.get());
+  if (std::exchange(is_to_look_, false)) bell_.wait_for(EPOLLIN);
+  drain_bell();
+}
+
+// What can be rung no more is readable for ever: nobody would sleep on it. Its end tells of the
+// producer's, which the socket or the pidfd shows.
+void Consumer::Impl::drain_bell() noexcept {
+  if (bell_.descriptor() >= 0 && !bell_.drain()) bell_.reset();
 }
 
 }  // namespace gantry

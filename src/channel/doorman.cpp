@@ -25,7 +25,7 @@ constexpr std::chrono::milliseconds kClosedTime{100};
 constexpr std::size_t kWake = 0, kListener = 1, kBell = 2,
                       kCallers = 3;  // then the consumers', in pairs
 
-// The consumer's page, event and metrics, each checked before it is believed.
+// The consumer's page, its bell's pull and metrics, each checked before it is believed.
 Result<std::unique_ptr<Attached>> examine(Received& received) {
   std::vector<Fd>& fds = received.fds;
   auto consumer = std::make_unique<Attached>();
@@ -35,8 +35,7 @@ Result<std::unique_ptr<Attached>> examine(Received& received) {
   consumer->depth = received.packet.slots;
   GANTRY_ASSIGN(consumer->memory,
                 Region::import(fds[0].release(), shared_size(sizeof(ConsumerPage))));
-  consumer->event = std::move(fds[1]);
-  GANTRY_TRY(check_event(consumer->event.get()));
+  GANTRY_ASSIGN(consumer->pull, BellPull::adopt(std::move(fds[1])));
   GANTRY_ASSIGN(consumer->metrics, Metrics::adopt(fds[2].release(), false));
   if (consumer->page().magic != kConsumerMagic || consumer->page().version != kFormatVersion)
     return fail(Code::peer_misbehaved, "the consumer's page is of another format");
@@ -83,7 +82,7 @@ Result<void> Doorman::greet(Fd socket) {
   GANTRY_ASSIGN(const PeerIdentity identity, peer_of(socket.get()));
   GANTRY_TRY(admit_peer(socket.get(), access_));
   GANTRY_TRY(send_hello(socket.get(), Purpose::deliver, wire_token(access_)));
-  callers_.push_back({std::move(socket), identity, Deadline::after(kHandshakeTime), {}, true});
+  callers_.push_back({std::move(socket), identity, Deadline::after(kHandshakeTime), {}, {}, true});
   GANTRY_STEP(inbox_called);
   return {};
 }
@@ -111,7 +110,7 @@ void Doorman::wait_for_events() {
   events_.assign(
       {{wake_.get(), POLLIN, 0},
        {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0},
-       {household_.bell(), POLLIN, 0}});
+       {household_.bells(), POLLIN, 0}});
   for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
   for (const Watched& one : watched_) {
     events_.push_back({one.socket, POLLIN, 0});
@@ -138,7 +137,8 @@ void Doorman::accept_callers() {
     }
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
-    callers_.push_back({std::move(socket), *identity, Deadline::after(kHandshakeTime), {}, false});
+    callers_.push_back(
+        {std::move(socket), *identity, Deadline::after(kHandshakeTime), {}, {}, false});
     GANTRY_STEP(caller_accepted);
   }
 }
@@ -203,8 +203,10 @@ Result<void> Doorman::welcome(Caller& caller) {
   GANTRY_ASSIGN(caller.ring, household_.make_ring());
   WirePacket packet;
   packet.kind = PacketKind::welcome;
-  const auto [page, event, metrics] = household_.welcome_descriptors();
-  const std::array<int, 4> fds{page, caller.ring.descriptor(), event, metrics};
+  GANTRY_ASSIGN(Bell::Made made, Bell::make());
+  caller.bell = std::move(made.bell);
+  const auto [page, metrics] = household_.welcome_descriptors();
+  const std::array<int, 4> fds{page, caller.ring.descriptor(), made.pull.descriptor(), metrics};
   GANTRY_TRY(send_wire(caller.socket.get(), packet, fds));
   GANTRY_STEP(caller_welcomed);
   return {};
@@ -224,6 +226,7 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   consumer->joined_ns = monotonic_ns();
   consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
   consumer->socket = std::move(caller.socket);
+  consumer->bell = std::move(caller.bell);
   Watched watched;
   watched.socket = consumer->socket.get();
   if (consumer->pidfd) watched.pidfd = Fd(::fcntl(consumer->pidfd.get(), F_DUPFD_CLOEXEC, 0));

@@ -21,8 +21,8 @@ class Household {
   virtual ~Household() = default;
   /// The ring of a consumer that is about to join.
   [[nodiscard]] virtual Result<Region> make_ring() const = 0;
-  /// Descriptors a joining consumer gets beside its ring: producer page, event, metrics.
-  [[nodiscard]] virtual std::array<int, 3> welcome_descriptors() const = 0;
+  /// Descriptors a joining consumer gets beside its ring and the pull: producer page, metrics.
+  [[nodiscard]] virtual std::array<int, 2> welcome_descriptors() const = 0;
   [[nodiscard]] virtual bool has_place() const = 0;
   /// Former consumers of that process have more in hand than is let pass.
   [[nodiscard]] virtual bool holds_too_much(pid_t pid) const = 0;
@@ -36,7 +36,7 @@ class Household {
   /// Who was called did not join.
   virtual void call_failed(const Error& why) { static_cast<void>(why); }
   /// What to watch for credits that nobody else waits for; -1: nothing. See credits_came().
-  [[nodiscard]] virtual int bell() const = 0;
+  [[nodiscard]] virtual int bells() const = 0;
   /// It is readable.
   virtual void credits_came() = 0;
   /// Answers `gantry ls`: see encode_status().
@@ -56,7 +56,7 @@ class Doorman {
 
   [[nodiscard]] Result<void> start();
   void stop();                 ///< Ends the thread; nobody is let in any more.
-  void look_again() noexcept;  ///< At bell(). Any thread.
+  void look_again() noexcept;  ///< At bells(). Any thread.
   /// Says hello{deliver} to whoever is at the other end and serves it as if it had come. Any
   /// thread.
   void call(Fd socket);
@@ -67,6 +67,7 @@ class Doorman {
     PeerIdentity identity;
     Deadline until = Deadline::never();
     Region ring;             // not empty: welcomed
+    Bell bell;               // it has the pull then
     bool is_called = false;  // by us; call_failed() is owed
   };
   struct Watched {

@@ -11,10 +11,10 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 3;
-inline constexpr std::uint64_t kProducerMagic = 0x33444f5250544e47;  // "GNTPROD3"
-inline constexpr std::uint64_t kRingMagic = 0x33474e4952544e47;      // "GNTRING3"
-inline constexpr std::uint64_t kConsumerMagic = 0x33534e4f43544e47;  // "GNTCONS3"
+inline constexpr std::uint32_t kFormatVersion = 4;
+inline constexpr std::uint64_t kProducerMagic = 0x34444f5250544e47;  // "GNTPROD4"
+inline constexpr std::uint64_t kRingMagic = 0x34474e4952544e47;      // "GNTRING4"
+inline constexpr std::uint64_t kConsumerMagic = 0x34534e4f43544e47;  // "GNTCONS4"
 inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
 /// Cells that a reader with `slots` credits uses, a power of two: at least twice as many, as so

@@ -6,8 +6,9 @@
 #include <new>
 #include <thread>
 
-#include "base/event.hpp"
+#include "base/bell.hpp"
 #include "base/memfd.hpp"
+#include "base/test_bells.hpp"
 #include "channel/format.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
@@ -41,7 +42,7 @@ class HostileProducer : public testing::Test {
       const Fd socket = accept_one();
       socket_ = socket.get();
       const auto hello = receive_wire(socket.get(), soon());
-      const std::array<int, 4> fds{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
+      const std::array<int, 4> fds{memory_.descriptor(), ring_memory_.descriptor(), pull_,
                                    metrics_.descriptor()};
       send(PacketKind::welcome, fds);
       const auto join = receive_wire(socket.get(), soon());
@@ -112,7 +113,8 @@ class HostileProducer : public testing::Test {
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region slab_ = *Region::create(8192, "x");
-  Fd event_ = *make_event();
+  Bell::Made bell_ = *Bell::make();
+  int pull_ = bell_.pull.descriptor();
   Metrics metrics_ = *MetricsMaker::make_own();
   ProducerPage* page_ = new (memory_.data()) ProducerPage{};
   RingPage* ring_ = new (ring_memory_.data()) RingPage{};
@@ -220,12 +222,12 @@ TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
   EXPECT_EQ(second.error().code, Code::peer_misbehaved);
 }
 
-TEST_F(HostileProducer, AnEventThatIsNoneIsRefused) {
-  std::array<int, 2> pipe{};
-  ASSERT_EQ(::pipe2(pipe.data(), O_NONBLOCK | O_CLOEXEC), 0);
-  event_ = Fd(pipe[1]);
-  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
-  ::close(pipe[0]);
+TEST_F(HostileProducer, ABellThatIsNoneIsRefused) {
+  const test::NoBells none(directory_.path());
+  for (const int descriptor : none.descriptors()) {
+    pull_ = descriptor;
+    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << descriptor;
+  }
 }
 
 TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {

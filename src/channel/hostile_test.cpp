@@ -6,18 +6,20 @@
 #include <new>
 #include <thread>
 
-#include "base/event.hpp"
 #include "base/memfd.hpp"
+#include "base/test_bells.hpp"
 #include "channel/format.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
 #include "channel/rendezvous.hpp"
-#include "channel/test_support.hpp"
+#include "channel/test_raw_consumer.hpp"
 
 // A peer that breaks every rule it can: it costs itself the channel and nobody anything else.
 namespace gantry {
 namespace {
 
+using test::impersonate;
+using test::Impostor;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -84,18 +86,22 @@ TEST_F(HostileConsumer, JoiningOutOfTurnIsHungUpOn) {
 }
 
 TEST_F(HostileConsumer, WrongDescriptorsAreRefused) {
-  const Fd event = *make_event();
+  const Bell::Made bell = *Bell::make();
+  const int pull = bell.pull.descriptor();
+  const test::NoBells none(directory_.path());
   const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC | O_NONBLOCK));
   const auto metrics = *MetricsMaker::make_own();
   const auto page = *Region::create(shared_size(sizeof(ConsumerPage)), "x");  // of zeros: no magic
-  const std::vector<std::vector<int>> sets{
-      {},
-      {event.get()},
-      {zero.get(), event.get(), metrics.descriptor()},
-      {page.descriptor(), event.get(), zero.get()},
-      {page.descriptor(), 0, metrics.descriptor()},
-      {page.descriptor(), event.get(), metrics.descriptor()},
-      {page.descriptor(), event.get(), metrics.descriptor(), zero.get()}};
+  const auto sound = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
+  test::make_consumer_page(sound);
+  std::vector<std::vector<int>> sets{{},
+                                     {pull},
+                                     {zero.get(), pull, metrics.descriptor()},
+                                     {sound.descriptor(), pull, zero.get()},
+                                     {page.descriptor(), pull, metrics.descriptor()},
+                                     {sound.descriptor(), pull, metrics.descriptor(), zero.get()}};
+  for (const int wrong : none.descriptors())
+    sets.push_back({sound.descriptor(), wrong, metrics.descriptor()});
   const std::size_t before = test::open_descriptors();
   for (const auto& fds : sets) {
     const Fd socket = call();
@@ -125,32 +131,6 @@ TEST_F(HostileConsumer, AThousandCallsLeaveNothing) {
   }
   expect_unharmed();
   EXPECT_LE(test::open_descriptors(), before + 16);
-}
-
-/// Joins by hand, so that the test can write what it likes into the consumer's page.
-struct Impostor {
-  explicit Impostor(Fd joined, Region region)
-      : socket(std::move(joined)), memory(std::move(region)) {}
-  ConsumerPage& page() { return *reinterpret_cast<ConsumerPage*>(memory.data()); }
-  Fd socket;
-  Region memory;
-};
-
-Impostor impersonate(Fd socket, SlowReader policy = SlowReader::block, unsigned depth = 0) {
-  const Fd event = *make_event();
-  const auto metrics = *MetricsMaker::make_own();
-  auto region = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
-  auto* page = new (region.data()) ConsumerPage{};
-  page->magic = kConsumerMagic;
-  page->version = kFormatVersion;
-  WirePacket packet;
-  packet.kind = PacketKind::join;
-  packet.held = static_cast<std::uint32_t>(policy);
-  packet.slots = depth;
-  const std::array<int, 3> fds{region.descriptor(), event.get(), metrics.descriptor()};
-  EXPECT_TRUE(send_wire(socket.get(), packet, fds));
-  EXPECT_TRUE(expect(*receive_wire(socket.get(), soon()), PacketKind::ready, 0));
-  return Impostor(std::move(socket), std::move(region));
 }
 
 TEST_F(HostileConsumer, ImpossibleProgressIsFoundOut) {
@@ -290,16 +270,14 @@ TEST_F(HostileDropper, ItsCountIsBelievedOfItselfAndOnlyAsFarAsItCanBe) {
 TEST_F(HostileConsumer, AnUnknownPolicyIsRefused) {
   const Fd socket = call();
   welcome(socket);
-  const Fd event = *make_event();
+  const Bell::Made bell = *Bell::make();
   const auto metrics = *MetricsMaker::make_own();
   const auto page = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
-  auto* const content = new (page.data()) ConsumerPage{};
-  content->magic = kConsumerMagic;
-  content->version = kFormatVersion;
+  test::make_consumer_page(page);
   WirePacket packet;
   packet.kind = PacketKind::join;
   packet.held = static_cast<std::uint32_t>(SlowReader::drop_oldest) + 1;
-  const std::array<int, 3> fds{page.descriptor(), event.get(), metrics.descriptor()};
+  const std::array<int, 3> fds{page.descriptor(), bell.pull.descriptor(), metrics.descriptor()};
   ASSERT_TRUE(send_wire(socket.get(), packet, fds));
   EXPECT_TRUE(hung_up(socket));
   expect_unharmed();

@@ -1,9 +1,12 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <gantry/inbox.hpp>
 
 #include <thread>
 
+#include "base/event.hpp"
+#include "base/test_bells.hpp"
 #include "channel/rendezvous.hpp"
 #include "channel/test_raw_producer.hpp"
 
@@ -90,6 +93,7 @@ TEST_F(HostileCaller, PacketsOutOfTurnAreHungUpOn) {
 
 TEST_F(HostileCaller, WrongDescriptorsLeaveNothing) {
   const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  const test::NoBells none(directory_.path());
   expect_unharmed();
   await_departure();
   const std::size_t before = test::open_descriptors();
@@ -99,6 +103,13 @@ TEST_F(HostileCaller, WrongDescriptorsLeaveNothing) {
     fds[bad] = zero.get();
     RawProducer::say(socket, PacketKind::welcome, fds);
     EXPECT_TRUE(hung_up(socket)) << bad;
+  }
+  for (const int no_bell : none.descriptors()) {
+    const Fd socket = call_and_say_hello();
+    auto fds = raw_.welcome();
+    fds[2] = no_bell;
+    RawProducer::say(socket, PacketKind::welcome, fds);
+    EXPECT_TRUE(hung_up(socket)) << no_bell;
   }
   const Fd last = call();
   ASSERT_TRUE(send_packet(last.get(), pattern(5, 5)));
@@ -220,6 +231,31 @@ TEST_F(HostileCaller, AnInboxThatGreetsAndIsGoneIsNotTheLast) {
   dying.join();
   ASSERT_TRUE(out) << out.error().message;
   expect_unharmed();
+}
+
+// It says that it sleeps, and its bell is full and would have a writer wait; then it is gone. An
+// honest one's messages come through the whole time, and then the inbox sleeps.
+TEST_F(HostileCaller, WhatItDoesToItsBellHoldsNobodyUp) {
+  auto honest = *Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
+  const Fd socket = join();
+  test::fill_and_block(raw_.pull());
+  MessageRecord record{};
+  record.header.slot = kNoSlot;
+  for (std::uint64_t i = 1; i <= 200; ++i) {
+    raw_.page().producer_sleeps.announce();
+    record.header.number = i;
+    raw_.publish(i, record);
+    raw_.wake();
+    ASSERT_TRUE(honest.send(pattern(8, i), soon()));
+    ASSERT_TRUE(inbox_->receive(soon()));
+    ASSERT_TRUE(inbox_->receive(soon()));
+    raw_.page().producer_sleeps.withdraw();
+  }
+  const int event = *inbox_->event_descriptor();
+  raw_.drop_pull();
+  EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
+  EXPECT_FALSE(would_pass(event, POLLIN));
+  EXPECT_EQ(inbox_->senders().size(), 2u);
 }
 
 // It sends a line though nobody asked for one: a descriptor, and no more.

@@ -76,7 +76,7 @@ Result<void> Consumer::Impl::wait_for_landing(Deadline deadline, Ready ready) {
     disarm();
     WaitPoint point{
         intents,
-        {{event_.get(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}},
+        {{bell_.descriptor(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}},
         options_.interrupt_descriptor};
     const Woken woken = wait_once(point, spin, deadline, ready);
     if (woken == Woken::interrupted)

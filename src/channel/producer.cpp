@@ -90,15 +90,17 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   GANTRY_ASSIGN(options_.directory, channel_directory(options.directory, options.access));
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
   counters_ = MetricsMaker::page(metrics_);
-  GANTRY_ASSIGN(event_, make_event());
+  GANTRY_ASSIGN(BellTower bells, BellTower::make());
   GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
   auto* page = new (memory_.data()) ProducerPage{};
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
   readers_ = std::make_unique<Readership>(
-      pool_, Readership::Limits{options.slots, options_.consumers, options.history,
-                                options.bytes_in_flight, !options.memory.has_value()});
+      pool_,
+      Readership::Limits{options.slots, options_.consumers, options.history,
+                         options.bytes_in_flight, !options.memory.has_value()},
+      std::move(bells));
   if (reach == Reach::listens) {
     GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
                                       file_access(options_.access)));
@@ -112,7 +114,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
 void Producer::Impl::shut_down() noexcept {
   if (queue_) {
     queue_->request_stop();
-    if (maker_.is_this()) ring(event_.get());  // it may wait for a credit
+    if (maker_.is_this()) readers_->bells().ring();  // it may wait for a credit
     queue_->stop();
   }
   if (doorman_) doorman_->stop();
@@ -160,8 +162,8 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count
 
 // ---- the consumers, as the doorman tells ---------------------------------------------------
 
-std::array<int, 3> Producer::Impl::welcome_descriptors() const {
-  return {memory_.descriptor(), event_.get(), metrics_.descriptor()};
+std::array<int, 2> Producer::Impl::welcome_descriptors() const {
+  return {memory_.descriptor(), metrics_.descriptor()};
 }
 
 bool Producer::Impl::has_place() const {
@@ -193,7 +195,7 @@ void Producer::Impl::consumer_left(unsigned consumer, bool died) {
 
 // Whoever waits looks at the readers.
 void Producer::Impl::readers_changed() noexcept {
-  ring(event_.get());
+  readers_->bells().ring();
   if (told_event_ >= 0) ring(told_event_);
 }
 
@@ -201,7 +203,7 @@ void Producer::Impl::departed_died() {
   if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_);
   const Lock held = lock();
   readers_->forget_departed();
-  ring(event_.get());  // whoever waits for memory
+  readers_->bells().ring();  // whoever waits for memory
 }
 
 // ---- what was passed on --------------------------------------------------------------------
@@ -221,15 +223,15 @@ void Producer::Impl::stop_heeding() noexcept {
   doorman_heeds_ = false;
 }
 
-int Producer::Impl::bell() const {
+int Producer::Impl::bells() const {
   const Lock held = lock();
-  return doorman_heeds_ ? event_.get() : -1;
+  return doorman_heeds_ ? readers_->bells().descriptor() : -1;
 }
 
 void Producer::Impl::credits_came() {
   const Lock held = lock();
   if (!doorman_heeds_) return;  // a caller waits by now: the ring is its
-  drain(event_.get());
+  readers_->bells().drain();
   stop_heeding();
   readers_->refresh();
   heed_forwards();

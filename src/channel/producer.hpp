@@ -72,14 +72,14 @@ class Producer::Impl final : public detail::Keeper,
   void give_back(std::uint64_t token) noexcept override;
 
   Result<Region> make_ring() const override { return Reader::make_page(options_.slots); }
-  std::array<int, 3> welcome_descriptors() const override;
+  std::array<int, 2> welcome_descriptors() const override;
   bool has_place() const override;
   bool holds_too_much(pid_t pid) const override;
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
   void consumer_left(unsigned consumer, bool died) override;
   void departed_died() override;
   void call_failed(const Error& why) override;
-  int bell() const override;
+  int bells() const override;
   void credits_came() override;
   std::vector<std::byte> status() const override;
   [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
@@ -151,9 +151,8 @@ class Producer::Impl final : public detail::Keeper,
   Metrics metrics_;
   MetricsPage* counters_ = nullptr;  // that of metrics_; by whoever sends
   Region memory_;                    // the producer page
-  Fd event_;  // rung when this end sleeps and a credit comes back, or the readers change
   // Under the lock. What was passed on must go back to its own sender as soon as the readers have
-  // released it, even if nobody calls us: then the doorman watches event_ instead of the caller.
+  // released it, even if nobody calls us: then the doorman watches the bells instead of the caller.
   bool caller_waits_ = false;
   bool doorman_heeds_ = false;  // and the intent to sleep is announced for it
   std::uint64_t opened_ns_ = 0;

@@ -6,20 +6,6 @@
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
-namespace {
-
-// What a peer hands over may be anything.
-bool is_line(int descriptor) {
-  int domain = 0;
-  int type = 0;
-  socklen_t size = sizeof(int);
-  return ::getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
-         domain == AF_UNIX && ::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
-         type == SOCK_SEQPACKET;
-}
-
-}  // namespace
-
 Result<void> Producer::Impl::call(Deadline deadline) {
   {
     const Lock held = lock();
@@ -41,7 +27,8 @@ Result<void> Producer::Impl::call(Deadline deadline) {
 }
 
 Result<void> Producer::Impl::call_over(Fd line, const PeerIdentity& whom) {
-  if (!is_line(line.get())) return fail(Code::peer_misbehaved, "what was given as a line is none");
+  if (!is_unix_socket(line.get(), SOCK_SEQPACKET))
+    return fail(Code::peer_misbehaved, "what was given as a line is none");
   GANTRY_ASSIGN(called_, peer_of(line.get()));
   if (called_.pid != whom.pid || called_.uid != whom.uid)
     return fail(Code::peer_misbehaved,

@@ -8,8 +8,8 @@
 namespace gantry {
 
 // Sequence of a session (C consumer, P producer):
-//   C hello{join}    P welcome + [producer page, ring page, producer's event, producer's metrics]
-//   C join + [consumer page, consumer's event, consumer's metrics], its depth and policy
+//   C hello{join}    P welcome + [producer page, ring page, pull of P's bell, P's metrics]
+//   C join + [consumer page, pull of C's bell, C's metrics], its depth and policy
 //   P slab + [memory] for each there is already      P ready
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
 // Where C has the name (an inbox) it is P that connects and says hello{deliver} first; the rest is

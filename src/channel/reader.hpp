@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "base/event.hpp"
 #include "channel/attached.hpp"
 #include "channel/outgoing.hpp"
 #include "channel/step.hpp"
@@ -92,8 +91,7 @@ class Reader {
   }
   /// Rings if it sleeps: after a word that it waits for has changed.
   void wake() noexcept {
-    if (attached_->ringer.must_ring(attached_->page().consumer_sleeps))
-      ring(attached_->event.get());
+    if (attached_->ringer.must_ring(attached_->page().consumer_sleeps)) attached_->pull.ring();
   }
   void end_stream() noexcept;
 

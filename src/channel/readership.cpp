@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "base/event.hpp"
 #include "channel/step.hpp"
 
 namespace gantry {
@@ -62,6 +63,7 @@ std::vector<int> Readership::sockets() const {
 Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region page) {
   unsigned index = 0;
   while (find(index) != nullptr) ++index;
+  GANTRY_TRY(bells_.hang(attached->bell));
   const int socket = attached->socket.get();
   GANTRY_TRY(slabs_.introduce(socket));
   GANTRY_STEP(slabs_introduced);
@@ -152,7 +154,7 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
                [&](std::size_t slot) { departed.memory.emplace_back(slot, slots_[slot].share()); });
   departed.reader = std::move(reader);
   departed.reader->attached().socket.reset();  // it sees that we know
-  departed.reader->attached().event.reset();
+  departed.reader->attached().pull.reset();    // its own bell it may still ring, for what it holds
   departed_.push_back(std::move(departed));
 }
 

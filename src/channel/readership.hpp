@@ -5,6 +5,7 @@
 #include <gantry/status.hpp>
 #include <mutex>
 
+#include "base/bell_tower.hpp"
 #include "base/clock.hpp"
 #include "channel/announced_slabs.hpp"
 #include "channel/reader.hpp"
@@ -31,8 +32,9 @@ class Readership {
     Bytes bytes_in_flight;
     bool keeps_memory;  ///< Slots keep small blocks for their next messages.
   };
-  Readership(const Pool& pool, const Limits& limits) noexcept
-      : slabs_(pool),
+  Readership(const Pool& pool, const Limits& limits, BellTower bells) noexcept
+      : bells_(std::move(bells)),
+        slabs_(pool),
         limits_(limits),
         slots_(std::min(limits.slots + limits.history, kMaxSlots), limits.keeps_memory) {}
   ~Readership();
@@ -40,6 +42,9 @@ class Readership {
   Readership& operator=(const Readership&) = delete;
 
   [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
+  /// On which the sender sleeps: the readers' bells, and its own process's events. drain() under
+  /// the lock, the rest from any thread.
+  [[nodiscard]] const BellTower& bells() const noexcept { return bells_; }
 
   // ---- readers come and go: the doorman
 
@@ -159,6 +164,7 @@ class Readership {
   [[nodiscard]] std::vector<int> sockets() const;
 
   mutable std::mutex mutex_;
+  BellTower bells_;  // before the readers, whose bells hang in it
   AnnouncedSlabs slabs_;
   Limits limits_;
   SlotTable slots_;

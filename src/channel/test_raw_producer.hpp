@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/event.hpp"
+#include "base/bell.hpp"
 #include "channel/format.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
@@ -44,11 +44,15 @@ class RawProducer {
   /// All the way in.
   void join(const Fd& socket) {
     greet(socket);
+    take_in(socket);
+  }
+  /// Whose hello was heard.
+  void take_in(const Fd& socket) {
     say(socket, PacketKind::welcome, welcome_);
     auto joined = receive_wire(socket.get(), soon());
     ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
     consumer_ = *Region::import(joined->fds[0].release(), shared_size(sizeof(ConsumerPage)));
-    consumer_event_ = std::move(joined->fds[1]);
+    consumer_pull_ = *BellPull::adopt(std::move(joined->fds[1]));
     say(socket, PacketKind::ready);
   }
   [[nodiscard]] static MessageRecord block(std::uint32_t slab, std::uint16_t slot, Bytes bytes) {
@@ -67,29 +71,40 @@ class RawProducer {
   }
   /// The same again and again, as quickly as it is taken, whatever credits there are.
   void flood(MessageRecord record, const std::atomic<bool>& enough) {
-    const auto& page = *reinterpret_cast<const ConsumerPage*>(consumer_.data());
+    const ConsumerPage& page = consumer_page();
     Ringer ringer;
     for (std::uint64_t next = 1; !enough.load(std::memory_order_relaxed);) {
       if (next >= page.taken.load(std::memory_order_seq_cst) + kCellsUsed) continue;
       record.header.number = next;
       publish(next++, record);
-      if (ringer.must_ring(page.consumer_sleeps)) ring(consumer_event_.get());
+      if (ringer.must_ring(page.consumer_sleeps)) consumer_pull_.ring();
     }
   }
+  /// If it sleeps.
+  void wake() {
+    if (ringer_.must_ring(consumer_page().consumer_sleeps)) consumer_pull_.ring();
+  }
+  /// The other end of its bell is gone.
+  void drop_pull() { consumer_pull_.reset(); }
 
   [[nodiscard]] ProducerPage& page() noexcept { return *page_; }
   [[nodiscard]] RingPage& ring_page() noexcept { return *ring_; }
+  [[nodiscard]] const ConsumerPage& consumer_page() const noexcept {
+    return *reinterpret_cast<const ConsumerPage*>(consumer_.data());
+  }
+  [[nodiscard]] int pull() const noexcept { return bell_.pull.descriptor(); }
   [[nodiscard]] const std::array<int, 4>& welcome() const noexcept { return welcome_; }
 
  private:
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region consumer_;
-  Fd consumer_event_;
-  Fd event_ = *make_event();
+  BellPull consumer_pull_;
+  Ringer ringer_;
+  Bell::Made bell_ = *Bell::make();
   Metrics metrics_ = *MetricsMaker::make_own();
-  std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(), event_.get(),
-                              metrics_.descriptor()};
+  std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(),
+                              bell_.pull.descriptor(), metrics_.descriptor()};
   ProducerPage* page_ = new (memory_.data()) ProducerPage{};
   RingPage* ring_ = new (ring_memory_.data()) RingPage{};
 };

@@ -38,10 +38,11 @@ Result<void> Producer::Impl::sleep_until(Lock& lock, Deadline deadline, Ready re
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
     if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", name_));
     lock.unlock();
-    WaitPoint point{intents, {{event_.get(), POLLIN, 0}}, options_.interrupt_descriptor};
+    WaitPoint point{
+        intents, {{readers_->bells().descriptor(), POLLIN, 0}}, options_.interrupt_descriptor};
     const Woken woken = wait_once(point, spin_.now(), deadline, has_news);
-    if (woken == Woken::look) drain(event_.get());
     lock.lock();
+    if (woken == Woken::look) readers_->bells().drain();
     if (is_over()) return {};
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));

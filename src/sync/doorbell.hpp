@@ -10,7 +10,7 @@ namespace gantry {
 // descriptor. O changes W and must ring the descriptor if S sleeps or is about to.
 //   S: intent odd [D1]; read W [D2]; nothing there: sleep        O: write W [D3]; read intent [D4]
 // All four are seq_cst. In their single order either D3 precedes D2 and S sees the change, or D1
-// precedes D4 and O rings. The ring is sticky (an eventfd keeps it), so ringing early is harmless.
+// precedes D4 and O rings. The ring is sticky (base/bell.hpp), so ringing early is harmless.
 //   I1  The intent only grows: odd while S means to sleep, even otherwise. Each sleep has its own
 //       odd number, so O rings once a sleep however often it changes W.
 

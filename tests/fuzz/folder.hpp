@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bell.hpp"
 #include "base/event.hpp"
 #include "channel/format.hpp"
 #include "channel/metrics_page.hpp"
@@ -53,6 +55,8 @@ template <class Page>
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC | O_NONBLOCK) == 0)
     for (const int end : pipe) made.emplace_back(end);
+  made.push_back(*make_event());
+  made.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return made;
 }
 

@@ -35,7 +35,8 @@ struct Rig {
   }
   /// What a join may bring: right ones for small choices, else wrong ones.
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
-    const std::array<int, 3> right{memory.descriptor(), event.get(), metrics.descriptor()};
+    const std::array<int, 3> right{memory.descriptor(), bell.pull.descriptor(),
+                                   metrics.descriptor()};
     return choice < right.size() ? right[choice] : descriptors[choice % descriptors.size()].get();
   }
   [[nodiscard]] ByteSpan page_bytes() const { return {memory.data(), sizeof(ConsumerPage)}; }
@@ -44,7 +45,7 @@ struct Rig {
   ChannelOptions options;
   std::optional<Producer> out;
   Region memory = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
-  Fd event = *make_event();
+  Bell::Made bell = *Bell::make();
   Metrics metrics = *MetricsMaker::make_own();
   std::vector<Fd> descriptors;
   std::vector<std::byte> payload = std::vector<std::byte>(40'000);

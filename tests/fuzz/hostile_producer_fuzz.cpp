@@ -20,8 +20,8 @@ constexpr Bytes kSlabBytes = 64 << 10;
 struct Rig {
   Rig() { descriptors = wrong_descriptors(); }
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
-    const std::array<int, 5> right{memory.descriptor(), ring_memory.descriptor(), event.get(),
-                                   metrics.descriptor(), slab.descriptor()};
+    const std::array<int, 5> right{memory.descriptor(), ring_memory.descriptor(),
+                                   bell.pull.descriptor(), metrics.descriptor(), slab.descriptor()};
     return choice < right.size() ? right[choice] : descriptors[choice % descriptors.size()].get();
   }
   void reset() {
@@ -37,7 +37,7 @@ struct Rig {
   Region memory = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region slab = *Region::create(kSlabBytes, "x");
-  Fd event = *make_event();
+  Bell::Made bell = *Bell::make();
   Metrics metrics = *MetricsMaker::make_own();
   std::vector<Fd> descriptors;
 };

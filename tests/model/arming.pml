@@ -16,7 +16,7 @@
 byte sequence;                  /* of the newest record; the ring itself is ring.pml's [P] */
 byte end;                       /* RingPage::end [E] */
 byte intent;                    /* ConsumerPage::consumer_sleeps */
-bool event;                     /* the consumer's eventfd, level-triggered in the epoll */
+bool event;                     /* the consumer's bell, level-triggered in the epoll */
 bool producer_dead;             /* pidfd and socket, as level-triggered */
 
 inline wake() {                                 /* Reader::wake() */

@@ -1,10 +1,10 @@
-/* Going to sleep without missing the wake-up: src/sync/doorbell.hpp, base/event.hpp, and the turns of
+/* Going to sleep without missing the wake-up: src/sync/doorbell.hpp, base/bell.hpp, and the turns of
  * wait_once() in src/channel/waiter.hpp.
  *
  * One sleeper S; two threads X and Y of the other side that share one Ringer, as a consumer's
  * threads do when one receives and another releases. Each changes its own word W twice; S wants all
  * four changes. Every load and store of shared memory is a step of its own, in the one order that
- * seq_cst gives; `last_` is exchanged in one step. The eventfd is sticky: that it was rung counts,
+ * seq_cst gives; `last_` is exchanged in one step. The bell is sticky: that it was rung counts,
  * not how often, so it is one bit.
  *
  * Property: nobody is asleep for ever, which Spin sees as an invalid end state.
@@ -13,7 +13,7 @@
 
 byte intent;    /* SleepIntent::intent_, S's word */
 byte last;      /* Ringer::last_ of the other side */
-bool event;     /* S's eventfd */
+bool event;     /* S's bell */
 byte word[2];   /* W of X and of Y */
 
 inline announce() {

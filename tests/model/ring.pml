@@ -158,7 +158,7 @@ gone: skip
   } MORTAL(producer_dead)
 }
 
-/* The doorman sees the consumer's hang-up or its pidfd: Readership::left(), then ring(event_). */
+/* The doorman sees the consumer's hang-up or its pidfd: Readership::left(), then BellTower::ring(). */
 proctype Doorman() {
 end_no_news:
   {

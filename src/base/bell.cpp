@@ -1,0 +1,93 @@
+#include "base/bell.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+
+#include "base/socket.hpp"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
+namespace gantry {
+namespace {
+
+// A name in the file system or the abstract one; what socketpair() makes has neither.
+bool is_of_somebody_unnamed(int socket) {
+  sockaddr_un peer{};
+  socklen_t size = sizeof peer;
+  return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+         size <= offsetof(sockaddr_un, sun_path);
+}
+
+}  // namespace
+
+Result<BellPull> BellPull::adopt(Fd given) {
+  if (!is_unix_socket(given.get(), SOCK_STREAM) || !is_of_somebody_unnamed(given.get()))
+    return fail(Code::peer_misbehaved, "the other process sent something else for its bell");
+  return BellPull(std::move(given));
+}
+
+void BellPull::ring() const noexcept {
+  const char ring = 0;
+  static_cast<void>(!::send(end_.get(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL));  // I1
+}
+
+Result<Bell::Made> Bell::make() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
+    return fail_errno("socketpair");
+  Made made{Bell(Fd(ends[0])), BellPull(Fd(ends[1]))};
+  // Descriptors that are sent along would be closed inside drain(), and to close one can take long
+  // (SO_LINGER). Linux 6.16 and later refuses them to their sender.
+  const int none = 0;
+  static_cast<void>(
+      ::setsockopt(made.bell.descriptor(), SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none));
+  return made;
+}
+
+Bell::Bell(Bell&& other) noexcept
+    : end_(std::move(other.end_)), epoll_(std::exchange(other.epoll_, -1)), maker_(other.maker_) {}
+
+Bell& Bell::operator=(Bell&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  end_ = std::move(other.end_);
+  epoll_ = std::exchange(other.epoll_, -1);
+  maker_ = other.maker_;
+  return *this;
+}
+
+bool Bell::drain(int descriptor) noexcept {
+  std::array<char, 256> rings;  // NOLINT: filled by the kernel
+  const ssize_t count = ::recv(descriptor, rings.data(), rings.size(), MSG_DONTWAIT);
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+Result<void> Bell::hang_in(int epoll, std::uint32_t events) {
+  epoll_event interest{};
+  interest.events = events;
+  interest.data.fd = end_.get();
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, end_.get(), &interest) != 0) return fail_errno("epoll_ctl");
+  epoll_ = epoll;
+  return {};
+}
+
+void Bell::wait_for(std::uint32_t events) noexcept {
+  if (epoll_ < 0 || !maker_.is_this()) return;
+  epoll_event interest{};
+  interest.events = events;
+  interest.data.fd = end_.get();
+  ::epoll_ctl(epoll_, EPOLL_CTL_MOD, end_.get(), &interest);
+}
+
+void Bell::reset() noexcept {
+  if (epoll_ >= 0 && maker_.is_this()) ::epoll_ctl(epoll_, EPOLL_CTL_DEL, end_.get(), nullptr);
+  epoll_ = -1;
+  end_.reset();
+}
+
+}  // namespace gantry
