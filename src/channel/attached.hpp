@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/bell.hpp"
+#include "channel/connection.hpp"
 #include "channel/format.hpp"
 #include "channel/protocol.hpp"
 #include "sync/doorbell.hpp"
@@ -13,8 +14,8 @@ namespace gantry {
 /// Everything a consumer handed over when it joined. Made by the doorman, then constant but for
 /// the ringer; the pages behind `page` are the consumer's and may hold anything.
 struct Attached {
-  Fd socket;
-  Fd pidfd;       // empty: only the socket tells of its death
+  Connection connection;
+  Fd pidfd;       // empty: only the connection tells of its death
   BellPull pull;  // of the bell on which it sleeps
   Bell bell;      // rung by it when we sleep
   Region memory;

@@ -26,14 +26,6 @@ class HostileClient : public Calls {
     return {
         .deadline = soon(), .user = static_cast<std::uint64_t>(what), .correlation = correlation};
   }
-  struct Lines {
-    Fd ours, theirs;
-  };
-  static Lines make_lines() {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), 0);
-    return {Fd(ends[0]), Fd(ends[1])};
-  }
   std::shared_ptr<Producer::Impl> call() {
     auto caller = *Producer::Impl::make("service", channel_, std::make_shared<test::PlainEngine>(),
                                         Producer::Impl::Reach::calls);
@@ -92,7 +84,7 @@ TEST_F(HostileClient, LinesThatLeadNowhereAreNotFollowed) {
 TEST_F(HostileClient, ALineThatIsMuteCostsItsOwnerAlone) {
   Server server = open();
   for (const bool breaks : {false, true}) {
-    Lines lines = make_lines();
+    LinePair lines = *make_line();
     auto caller = call();
     ASSERT_TRUE(caller->send_line(lines.theirs.get()));
     lines.theirs.reset();
@@ -111,7 +103,7 @@ TEST_F(HostileClient, ALineThatIsCutBeforeItIsTakenIsNotWaitedFor) {
   Server server = open();
   const auto caller = call();
   {
-    const Lines line = make_lines();
+    const LinePair line = *make_line();
     ASSERT_TRUE(caller->send_line(line.theirs.get()));
     ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
   }
@@ -127,10 +119,29 @@ TEST_F(HostileClient, ALineThatIsCutBeforeItIsTakenIsNotWaitedFor) {
   expect_others_are_served(server);
 }
 
+// It kept a copy of the end that it gave away, and could read there what was said to the server, or
+// keep it from reading. The server does not listen there, but at an end of its own.
+TEST_F(HostileClient, NobodyListensAtTheEndThatItGave) {
+  Server server = open();
+  const auto caller = call();
+  const LinePair line = *make_line();
+  ASSERT_TRUE(caller->send_line(line.theirs.get()));
+  ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
+  ASSERT_EQ(no_request(server), Code::timed_out);
+  ASSERT_TRUE(send_packet(line.ours.get(), pattern(5, 1)));  // would cost it the channel
+  const auto answer =
+      expect(*receive_wire(line.ours.get(), soon()), PacketKind::line, 1);  // to speak through
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(expect(*receive_wire(line.ours.get(), soon()), PacketKind::hello, 0));
+  ASSERT_TRUE(send_hello(answer->fds[0].get(), Purpose::join));
+  EXPECT_TRUE(expect(*receive_wire(line.ours.get(), soon()), PacketKind::welcome, 4));
+  expect_others_are_served(server);
+}
+
 TEST_F(HostileClient, ManyLinesAreTooMany) {
   Server server = open();
   auto caller = call();
-  const Lines lines = make_lines();
+  const LinePair lines = *make_line();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(caller->send_line(lines.theirs.get()));
   expect_hung_up(server, *caller);
 }
@@ -139,7 +150,7 @@ TEST_F(HostileClient, IntroducedTwiceOrWithNonsenseItIsHungUpOn) {
   Server server = open();
   for (const Saying second : {Saying::introduce, Saying::reply, Saying::refusal, Saying{99}}) {
     auto caller = call();
-    const Lines lines = make_lines();
+    const LinePair lines = *make_line();
     ASSERT_TRUE(caller->send_line(lines.theirs.get()));
     ASSERT_TRUE(caller->send(ConstByteSpan(), saying(Saying::introduce)));
     ASSERT_TRUE(caller->send(ConstByteSpan(), saying(second)));
@@ -211,7 +222,7 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
   const auto introduction = inbox->receive(soon());
   const Fd line = inbox->take_line(introduction->sender.id);
   test::RawProducer replies;
-  replies.join(line);
+  replies.join_over(line);
   MessageRecord record{};
   record.header.user = static_cast<std::uint64_t>(Saying::reply);
   record.header.slot = kNoSlot;
@@ -227,6 +238,28 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
   }
   enough = true;
   flood.join();
+}
+
+// Before anything else comes what the client is to speak through, and that leads to the server.
+TEST_F(HostileServer, WhatIsNoLineToItIsNotSpokenThrough) {
+  const Fd event = *make_event();
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const Fd stream(ends[0]);
+  const Fd other_end(ends[1]);
+  const Fd nobody(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  for (const int given : {-1, event.get(), stream.get(), nobody.get()}) {
+    const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+    Client client = connect();
+    auto pending = *client.call_async(pattern(10, 1));
+    const auto introduction = inbox->receive(soon());
+    const Fd line = inbox->take_line(introduction->sender.id);
+    if (given >= 0)
+      ASSERT_TRUE(say_line(line.get(), given));
+    else
+      ASSERT_TRUE(send_hello(line.get(), Purpose::deliver));
+    EXPECT_EQ(outcome(pending), Code::peer_gone);
+  }
 }
 
 // It lets the client in, and drops the line: no reply will ever come, though the server is there.

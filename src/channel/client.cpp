@@ -1,7 +1,6 @@
 #include "channel/client.hpp"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -25,18 +24,6 @@ Result<Fd> make_epoll(std::initializer_list<int> descriptors) {
 }
 
 constexpr std::size_t kMostTaken = 256;  // replies at a time: more than any ring holds
-
-struct Pair {
-  Fd ours;
-  Fd theirs;
-};
-
-Result<Pair> make_line() {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
-    return fail_errno("socketpair");
-  return Pair{Fd(ends[0]), Fd(ends[1])};
-}
 
 Error read_refusal(ConstByteSpan bytes) {
   Refusal refusal;
@@ -89,7 +76,7 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
     lose("is gone");
     ring(server_moves_.get());  // ends the receiving within which this is told
   };
-  GANTRY_ASSIGN(Pair line, make_line());
+  GANTRY_ASSIGN(LinePair line, make_line());
   GANTRY_ASSIGN(replies_, Inbox::Impl::make_for({std::move(line.ours), requests_->called(),
                                                  requests_->take_called_life()},
                                                 name_, options));

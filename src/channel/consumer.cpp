@@ -157,7 +157,8 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     }
     WaitPoint point{intents, {}, first.options_.interrupt_descriptor};
     for (const Impl* end : ends)
-      for (const int descriptor : {end->bell_.descriptor(), end->socket_.get(), end->pidfd_.get()})
+      for (const int descriptor :
+           {end->bell_.descriptor(), end->connection_.ears(), end->pidfd_.get()})
         point.descriptors.push_back({end->is_over() ? -1 : descriptor, POLLIN, 0});
     if (deadline.passed()) spin = {};  // who only looks has something else to do
     const Woken woken = wait_once(point, spin, deadline, news);
@@ -181,7 +182,7 @@ void Consumer::Impl::examine_peer(std::span<const pollfd> events) {
   if (events[2].revents != 0) gone_ = true;
   if (events[1].revents == 0) return;
   // News of slabs, or the hang-up. The producer may be dead and its last packets still to be read.
-  const auto heard = slabs_.hear(socket_.get(), Deadline::now());
+  const auto heard = slabs_.hear(connection_.ears(), Deadline::now());
   if (heard || heard.error().code == Code::timed_out) return;
   if (heard.error().code == Code::peer_gone)
     gone_ = true;

@@ -7,6 +7,7 @@
 #include "base/bell.hpp"
 #include "base/fork.hpp"
 #include "channel/arrival.hpp"
+#include "channel/connection.hpp"
 #include "channel/held_slots.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
@@ -47,10 +48,10 @@ class Consumer::Impl final : public detail::Keeper,
   /// packet by packet, never waiting.
   static Result<std::shared_ptr<Impl>> make_called(std::string_view name,
                                                    const ChannelOptions& options);
-  Result<void> ask_to_join(int socket);
-  Result<bool> hear(int socket, Received& received);
+  Result<void> ask_to_join(int mouth);
+  Result<bool> hear(int mouth, Received& received);
   /// `life`: see peer_pidfd(). After it the end is the receiving thread's.
-  Result<void> settle(Fd socket, const PeerIdentity& producer, Fd life);
+  Result<void> settle(Connection connection, const PeerIdentity& producer, Fd life);
   /// The next message if it is there, whole. Errors as receive(); never `timed_out`.
   [[nodiscard]] Result<std::optional<Message>> try_receive();
   /// try_receive() may have something to say.
@@ -89,7 +90,7 @@ class Consumer::Impl final : public detail::Keeper,
   static Result<std::shared_ptr<Impl>> prepare(std::string_view name,
                                                const ChannelOptions& options);
   Result<void> join(Fd socket, Deadline deadline);
-  Result<void> accept_welcome(int socket, Received& received);
+  Result<void> accept_welcome(int mouth, Received& received);
   Result<void> make_own_page();
   Result<void> check_pages() const;
 
@@ -152,8 +153,8 @@ class Consumer::Impl final : public detail::Keeper,
   std::string name_;
   ChannelOptions options_;
   SpinTime spin_;
-  Fd socket_;
-  Fd pidfd_;                // of the producer; empty: only the socket tells of its death
+  Connection connection_;
+  Fd pidfd_;                // of the producer; empty: only the connection tells of its death
   BellPull producer_pull_;  // rung when the producer sleeps and a credit goes back
   Fd watched_;              // an epoll of the first two and the bell; see event_descriptor()
   Bell bell_;  // rung by the producer when this end sleeps; gone when it cannot any more

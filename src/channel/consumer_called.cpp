@@ -30,13 +30,14 @@ Result<std::optional<Message>> Consumer::Impl::try_receive() {
 void Consumer::Impl::wake_up() noexcept {
   disarm();
   std::array<pollfd, 3> entries{pollfd{bell_.descriptor(), POLLIN, 0},
-                                pollfd{socket_.get(), POLLIN, 0}, pollfd{pidfd_.get(), POLLIN, 0}};
+                                pollfd{connection_.ears(), POLLIN, 0},
+                                pollfd{pidfd_.get(), POLLIN, 0}};
   if (::poll(entries.data(), entries.size(), 0) > 0) examine_peer(entries);
 }
 
 // It is sent before the first message that speaks of it; an error shows when that is looked for.
 Fd Consumer::Impl::take_line() {
-  static_cast<void>(slabs_.hear(socket_.get(), Deadline::now()));
+  static_cast<void>(slabs_.hear(connection_.ears(), Deadline::now()));
   return slabs_.take_line();
 }
 

@@ -1,6 +1,4 @@
 // A consumer's coming and going.
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <new>
 
@@ -74,22 +72,22 @@ Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
                   await_answer(socket.get(), options_.interrupt_descriptor, deadline));
     GANTRY_ASSIGN(joined, hear(socket.get(), answer));
   }
-  return settle(std::move(socket), producer, std::move(life));
+  return settle(Connection(std::move(socket)), producer, std::move(life));
 }
 
-Result<void> Consumer::Impl::ask_to_join(int socket) {
+Result<void> Consumer::Impl::ask_to_join(int mouth) {
   slabs_ = ReceivedSlabs();  // of a producer that died while it let us in; the next numbers its own
   producer_memory_ = Region();
-  GANTRY_TRY(admit_peer(socket, options_.access));
-  GANTRY_TRY(send_hello(socket, Purpose::join, wire_token(options_.access)));
+  GANTRY_TRY(admit_peer(mouth, options_.access));
+  GANTRY_TRY(send_hello(mouth, Purpose::join, wire_token(options_.access)));
   GANTRY_STEP(hello_said);
   return {};
 }
 
 // The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready".
-Result<bool> Consumer::Impl::hear(int socket, Received& received) {
+Result<bool> Consumer::Impl::hear(int mouth, Received& received) {
   if (producer_memory_.data() == nullptr) {
-    GANTRY_TRY(accept_welcome(socket, received));
+    GANTRY_TRY(accept_welcome(mouth, received));
     return false;
   }
   if (!received.closed && received.packet.kind == PacketKind::slab) {
@@ -101,7 +99,7 @@ Result<bool> Consumer::Impl::hear(int socket, Received& received) {
   return true;
 }
 
-Result<void> Consumer::Impl::accept_welcome(int socket, Received& received) {
+Result<void> Consumer::Impl::accept_welcome(int mouth, Received& received) {
   GANTRY_ASSIGN(Received welcome, expect(std::move(received), PacketKind::welcome, 4));
   GANTRY_STEP(welcome_heard);
   GANTRY_ASSIGN(producer_memory_,
@@ -118,15 +116,15 @@ Result<void> Consumer::Impl::accept_welcome(int socket, Received& received) {
   GANTRY_ASSIGN(Bell::Made made, Bell::make());
   bell_ = std::move(made.bell);
   const std::array<int, 3> fds{memory_.descriptor(), made.pull.descriptor(), metrics_.descriptor()};
-  GANTRY_TRY(send_wire(socket, joining, fds));
+  GANTRY_TRY(send_wire(mouth, joining, fds));
   GANTRY_STEP(join_said);
   return {};
 }
 
-Result<void> Consumer::Impl::settle(Fd socket, const PeerIdentity& producer, Fd life) {
+Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& producer, Fd life) {
   producer_pid_ = producer.pid;
   pidfd_ = std::move(life);
-  socket_ = std::move(socket);
+  connection_ = std::move(connection);
   const std::size_t cells = ring_page().cells;  // read once: the producer can write it any time
   if (!std::has_single_bit(cells) || cells > kCells)
     return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
@@ -151,7 +149,7 @@ void Consumer::Impl::leave() noexcept {
   pending_.reset();               // it keeps us alive
   if (!maker_.is_this()) return;  // the line is the parent's
   report_taken();
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  connection_.hang_up();
   GANTRY_STEP(left);
 }
 

@@ -55,7 +55,7 @@ Result<ConstByteSpan> Consumer::Impl::find_bytes(std::uint32_t number, Bytes off
   if (bytes == 0) return ConstByteSpan();
   // It was announced before it was used. One of many producers is not waited for if it was not.
   const Deadline patience = is_called_ ? Deadline::now() : Deadline::after(kAnnouncementTime);
-  GANTRY_ASSIGN(ReceivedSlab* const slab, slabs_.find(number, socket_.get(), patience));
+  GANTRY_ASSIGN(ReceivedSlab* const slab, slabs_.find(number, connection_.ears(), patience));
   const Bytes size = slab->region->size();
   if (offset > size || bytes > size - offset)
     return fail(Code::peer_misbehaved,
@@ -113,7 +113,7 @@ Result<int> Consumer::Impl::event_descriptor() {
   if (watched_) return watched_.get();
   Fd watched(::epoll_create1(EPOLL_CLOEXEC));
   if (!watched) return fail_errno("epoll_create1");
-  for (const int descriptor : {socket_.get(), pidfd_.get()}) {
+  for (const int descriptor : {connection_.ears(), pidfd_.get()}) {
     epoll_event interest{};
     interest.events = EPOLLIN;
     if (descriptor >= 0 && ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
@@ -125,8 +125,8 @@ Result<int> Consumer::Impl::event_descriptor() {
   return watched_.get();
 }
 
-// Whoever sleeps on event_descriptor() is to look once more. The bell is rung by the producer alone,
-// but it can always be written to.
+// Whoever sleeps on event_descriptor() is to look once more. The bell is rung by the producer
+// alone, but it can always be written to.
 void Consumer::Impl::rouse() noexcept {
   if (!watched_) return;
   is_to_look_ = true;

@@ -58,31 +58,33 @@ void Doorman::stop() {
   thread_.join();
 }
 
-void Doorman::call(Fd socket) {
+void Doorman::call(Connection connection) {
   {
     const std::lock_guard lock(called_mutex_);
-    called_.push_back(std::move(socket));
+    called_.push_back(std::move(connection));
   }
   ring(wake_.get());
 }
 
 void Doorman::greet_called() {
-  std::vector<Fd> called;
+  std::vector<Connection> called;
   {
     const std::lock_guard lock(called_mutex_);
     called.swap(called_);
   }
-  for (Fd& socket : called)
-    if (auto greeted = greet(std::move(socket)); !greeted) household_.call_failed(greeted.error());
+  for (Connection& one : called)
+    if (auto greeted = greet(std::move(one)); !greeted) household_.call_failed(greeted.error());
 }
 
 // Whoever is at the other end is held to the same rules as whoever comes, and hears our token only
 // then.
-Result<void> Doorman::greet(Fd socket) {
-  GANTRY_ASSIGN(const PeerIdentity identity, peer_of(socket.get()));
-  GANTRY_TRY(admit_peer(socket.get(), access_));
-  GANTRY_TRY(send_hello(socket.get(), Purpose::deliver, wire_token(access_)));
-  callers_.push_back({std::move(socket), identity, Deadline::after(kHandshakeTime), {}, {}, true});
+Result<void> Doorman::greet(Connection connection) {
+  const int mouth = connection.mouth();
+  GANTRY_ASSIGN(const PeerIdentity identity, peer_of(mouth));
+  GANTRY_TRY(admit_peer(mouth, access_));
+  GANTRY_TRY(send_hello(mouth, Purpose::deliver, wire_token(access_)));
+  callers_.push_back(
+      {std::move(connection), identity, Deadline::after(kHandshakeTime), {}, {}, true});
   GANTRY_STEP(inbox_called);
   return {};
 }
@@ -111,9 +113,9 @@ void Doorman::wait_for_events() {
       {{wake_.get(), POLLIN, 0},
        {callers_.size() < kMaxCallers && closed_until_.passed() ? listener_ : -1, POLLIN, 0},
        {household_.bells(), POLLIN, 0}});
-  for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
+  for (const Caller& caller : callers_) events_.push_back({caller.connection.ears(), POLLIN, 0});
   for (const Watched& one : watched_) {
-    events_.push_back({one.socket, POLLIN, 0});
+    events_.push_back({one.ears, POLLIN, 0});
     events_.push_back({one.pidfd.get(), POLLIN, 0});
   }
   if (::poll(events_.data(), events_.size(), poll_timeout_ms(next_deadline())) < 0)
@@ -138,7 +140,7 @@ void Doorman::accept_callers() {
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
     callers_.push_back(
-        {std::move(socket), *identity, Deadline::after(kHandshakeTime), {}, {}, false});
+        {Connection(std::move(socket)), *identity, Deadline::after(kHandshakeTime), {}, {}, false});
     GANTRY_STEP(caller_accepted);
   }
 }
@@ -146,7 +148,7 @@ void Doorman::accept_callers() {
 // Whatever goes wrong with a caller costs it its place here and nobody anything else.
 void Doorman::hear(std::size_t index) {
   Caller& caller = callers_[index];
-  auto received = receive_wire(caller.socket.get(), Deadline::now());
+  auto received = receive_wire(caller.connection.ears(), Deadline::now());
   const bool stays = received && !received->closed && answer(caller, *received);
   if (!stays && caller.is_called) {
     auto said = received ? expect(std::move(*received), PacketKind::hello, 0) : std::move(received);
@@ -170,28 +172,28 @@ bool Doorman::answer(Caller& caller, Received& received) {
   if (packet.kind != PacketKind::hello || welcomed) return false;
   // The socket's mode may admit fewer; this holds where modes are not honoured, too. Answered only
   // now: a refusal before the caller spoke would be lost with the reset that its words then meet.
-  if (!admit_peer(caller.socket.get(), access_)) {
-    refuse(caller.socket.get(), Code::permission_denied);
+  if (!admit_peer(caller.connection.mouth(), access_)) {
+    refuse(caller.connection.mouth(), Code::permission_denied);
     return false;
   }
   if (packet.purpose == Purpose::inspect) {
-    static_cast<void>(send_status(caller.socket.get(), household_.status()));
+    static_cast<void>(send_status(caller.connection.mouth(), household_.status()));
     return false;
   }
   if (!is_same_token(access_, packet.token)) {
-    refuse(caller.socket.get(), Code::permission_denied);
+    refuse(caller.connection.mouth(), Code::permission_denied);
     return false;
   }
   if (packet.purpose != Purpose::join) {
-    refuse(caller.socket.get(), Code::invalid_argument);
+    refuse(caller.connection.mouth(), Code::invalid_argument);
     return false;
   }
   if (!household_.has_place()) {
-    refuse(caller.socket.get(), Code::already_exists);
+    refuse(caller.connection.mouth(), Code::already_exists);
     return false;
   }
   if (household_.holds_too_much(caller.identity.pid)) {
-    refuse(caller.socket.get(), Code::busy);
+    refuse(caller.connection.mouth(), Code::busy);
     return false;
   }
   const auto told = welcome(caller);
@@ -207,14 +209,14 @@ Result<void> Doorman::welcome(Caller& caller) {
   caller.bell = std::move(made.bell);
   const auto [page, metrics] = household_.welcome_descriptors();
   const std::array<int, 4> fds{page, caller.ring.descriptor(), made.pull.descriptor(), metrics};
-  GANTRY_TRY(send_wire(caller.socket.get(), packet, fds));
+  GANTRY_TRY(send_wire(caller.connection.mouth(), packet, fds));
   GANTRY_STEP(caller_welcomed);
   return {};
 }
 
 Result<void> Doorman::let_in(Caller& caller, Received& received) {
   if (!household_.has_place()) {
-    refuse(caller.socket.get(), Code::already_exists);
+    refuse(caller.connection.mouth(), Code::already_exists);
     return fail(Code::already_exists, "there is a consumer already");
   }
   if (received.fds.size() != 3)
@@ -224,11 +226,11 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   consumer->pid = caller.identity.pid;
   consumer->uid = caller.identity.uid;
   consumer->joined_ns = monotonic_ns();
-  consumer->pidfd = peer_pidfd(caller.socket.get(), caller.identity.pid);
-  consumer->socket = std::move(caller.socket);
+  consumer->pidfd = peer_pidfd(caller.connection.mouth(), caller.identity.pid);
+  consumer->connection = std::move(caller.connection);
   consumer->bell = std::move(caller.bell);
   Watched watched;
-  watched.socket = consumer->socket.get();
+  watched.ears = consumer->connection.ears();
   if (consumer->pidfd) watched.pidfd = Fd(::fcntl(consumer->pidfd.get(), F_DUPFD_CLOEXEC, 0));
   GANTRY_ASSIGN(watched.consumer, household_.admit(std::move(consumer), std::move(caller.ring)));
   watched_.push_back(std::move(watched));
@@ -245,12 +247,12 @@ void Doorman::watch_consumers() {
     const bool died = events_[first + 2 * i + 1].revents != 0;
     ++i;
     if (!hung_up && !died) return false;
-    if (one.socket >= 0)
+    if (one.ears >= 0)
       household_.consumer_left(one.consumer, died);
     else
       household_.departed_died();
     GANTRY_STEP(consumer_left);
-    one.socket = -1;
+    one.ears = -1;
     return died || !one.pidfd;
   });
 }

@@ -11,6 +11,7 @@
 
 #include "base/fork.hpp"
 #include "channel/attached.hpp"
+#include "channel/connection.hpp"
 #include "channel/rendezvous.hpp"
 
 namespace gantry {
@@ -59,11 +60,11 @@ class Doorman {
   void look_again() noexcept;  ///< At bells(). Any thread.
   /// Says hello{deliver} to whoever is at the other end and serves it as if it had come. Any
   /// thread.
-  void call(Fd socket);
+  void call(Connection connection);
 
  private:
   struct Caller {
-    Fd socket;
+    Connection connection;
     PeerIdentity identity;
     Deadline until = Deadline::never();
     Region ring;             // not empty: welcomed
@@ -72,14 +73,14 @@ class Doorman {
   };
   struct Watched {
     unsigned consumer = 0;
-    int socket = -1;  // the household's; -1: it has left
-    Fd pidfd;         // ours: it may outlive the household's
+    int ears = -1;  // the household's; -1: it has left
+    Fd pidfd;       // ours: it may outlive the household's
   };
 
   void serve();
   void wait_for_events();
   void greet_called();
-  [[nodiscard]] Result<void> greet(Fd socket);
+  [[nodiscard]] Result<void> greet(Connection connection);
   void accept_callers();
   void hear(std::size_t index);
   [[nodiscard]] bool answer(Caller& caller, Received& received);
@@ -96,7 +97,7 @@ class Doorman {
   Fd wake_;  // rung to end the thread, to have it look again, and when somebody is to be called
   std::atomic<bool> stopping_{false};
   std::mutex called_mutex_;
-  std::vector<Fd> called_;  // under called_mutex_: not yet greeted
+  std::vector<Connection> called_;  // under called_mutex_: not yet greeted
   std::vector<Caller> callers_;
   Deadline closed_until_ = Deadline::now();  // nobody is accepted before
   std::vector<pollfd> events_;

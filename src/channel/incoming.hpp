@@ -74,10 +74,11 @@ Result<void> Consumer::Impl::wait_for_landing(Deadline deadline, Ready ready) {
     if (broken_) return tl::unexpected(*broken_);
     if (gone_) return tl::unexpected(ending_error());
     disarm();
-    WaitPoint point{
-        intents,
-        {{bell_.descriptor(), POLLIN, 0}, {socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}},
-        options_.interrupt_descriptor};
+    WaitPoint point{intents,
+                    {{bell_.descriptor(), POLLIN, 0},
+                     {connection_.ears(), POLLIN, 0},
+                     {pidfd_.get(), POLLIN, 0}},
+                    options_.interrupt_descriptor};
     const Woken woken = wait_once(point, spin, deadline, ready);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));

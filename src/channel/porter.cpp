@@ -25,8 +25,8 @@ constexpr std::size_t kWake = 0, kListener = 1, kCallers = 2;
 // It comes when its time has come: that is not a matter of a handshake's five seconds.
 Porter::Porter(Rules rules, Line line)
     : rules_(std::move(rules)), listener_(-1), awaited_(line.whom) {
-  callers_.push_back({std::move(line.socket), line.whom, std::move(line.life), Deadline::never(),
-                      Deadline::never(), nullptr});
+  callers_.push_back({Connection(std::move(line.ears)), line.whom, std::move(line.life),
+                      Deadline::never(), Deadline::never(), nullptr});
 }
 
 Result<void> Porter::start() {
@@ -67,7 +67,7 @@ void Porter::serve() {
 void Porter::wait_for_events() {
   events_.assign({{wake_.get(), POLLIN, 0},
                   {!is_full() && closed_until_.passed() ? listener_ : -1, POLLIN, 0}});
-  for (const Caller& caller : callers_) events_.push_back({caller.socket.get(), POLLIN, 0});
+  for (const Caller& caller : callers_) events_.push_back({caller.connection.ears(), POLLIN, 0});
   if (::poll(events_.data(), events_.size(), poll_timeout_ms(next_deadline())) < 0)
     for (pollfd& event : events_) event.revents = 0;  // a signal: just look again
 }
@@ -99,7 +99,7 @@ void Porter::accept_callers() {
     const auto identity = peer_of(socket.get());
     if (!identity) continue;
     Fd life = peer_pidfd(socket.get(), identity->pid);
-    callers_.push_back({std::move(socket), *identity, std::move(life),
+    callers_.push_back({Connection(std::move(socket)), *identity, std::move(life),
                         Deadline::after(kHandshakeTime), Deadline::after(kTimeWhileFull), nullptr});
     GANTRY_STEP(producer_accepted);
   }
@@ -108,12 +108,21 @@ void Porter::accept_callers() {
 // Whatever goes wrong with a caller costs it its place here and nobody anything else. False: it
 // has none any more.
 bool Porter::hear(Caller& caller) {
-  auto received = receive_wire(caller.socket.get(), Deadline::now());
+  auto received = receive_wire(caller.connection.ears(), Deadline::now());
   if (!received || received->closed) return false;
+  if (listener_ < 0 && !caller.connection.is_line()) return hear_line(caller, *received);
   if (!caller.end) return begin(caller, received->packet);
-  const auto joined = caller.end->hear(caller.socket.get(), *received);
+  const auto joined = caller.end->hear(caller.connection.mouth(), *received);
   if (joined && *joined) let_in(caller);
   return joined && !*joined;
+}
+
+// Who was given a line answers with one, and speaks through ours.
+bool Porter::hear_line(Caller& caller, Received& received) {
+  if (received.packet.kind != PacketKind::line || received.fds.size() != 1) return false;
+  auto mouth = adopt_line(std::move(received.fds[0]), caller.identity);
+  if (mouth) caller.connection.speak_through(std::move(*mouth));
+  return mouth.has_value();
 }
 
 bool Porter::has_room() {
@@ -125,7 +134,7 @@ bool Porter::has_room() {
 
 // The order of a doorman's questions, and its reasons: Doorman::answer().
 bool Porter::begin(Caller& caller, const WirePacket& hello) {
-  const int socket = caller.socket.get();
+  const int socket = caller.connection.mouth();
   const auto turn_away = [socket](Code reason) {
     refuse(socket, reason);
     return false;
@@ -148,7 +157,7 @@ bool Porter::begin(Caller& caller, const WirePacket& hello) {
 }
 
 void Porter::let_in(Caller& caller) {
-  if (!caller.end->settle(std::move(caller.socket), caller.identity, std::move(caller.life)))
+  if (!caller.end->settle(std::move(caller.connection), caller.identity, std::move(caller.life)))
     return;
   has_come_ = true;
   {

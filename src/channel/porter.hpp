@@ -25,8 +25,8 @@ class Porter {
  public:
   /// A line to one process, which is the only one that ever comes.
   struct Line {
-    Fd socket;
-    PeerIdentity whom;  // the kernel knows only who made the line
+    Fd ears;            // it sends what to speak through before anything else
+    PeerIdentity whom;  // the kernel knows only who made that end
     Fd life;            // of that process; see peer_pidfd()
   };
   struct Rules {
@@ -55,7 +55,7 @@ class Porter {
  private:
   static constexpr std::size_t kPlaces = 64;
   struct Caller {
-    Fd socket;
+    Connection connection;
     PeerIdentity identity;
     Fd life;
     Deadline until = Deadline::never();       // at the latest
@@ -78,6 +78,7 @@ class Porter {
   void accept_callers();
   void forget_late_callers();
   [[nodiscard]] bool hear(Caller& caller);
+  [[nodiscard]] static bool hear_line(Caller& caller, Received& received);
   [[nodiscard]] bool begin(Caller& caller, const WirePacket& hello);
   [[nodiscard]] bool has_room();
   void let_in(Caller& caller);

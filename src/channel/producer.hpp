@@ -91,7 +91,7 @@ class Producer::Impl final : public detail::Keeper,
 
   explicit Impl(Pool pool) noexcept : pool_(std::move(pool)) {}
   Result<void> set_up(std::string_view name, const ChannelOptions& options, Reach reach);
-  void begin_call(Fd socket);
+  void begin_call(Connection connection);
   void readers_changed() noexcept;
 
   [[nodiscard]] ProducerPage& page() noexcept {

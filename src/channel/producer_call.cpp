@@ -1,7 +1,5 @@
 // A producer without a name of its own: it calls an inbox, and again when that is gone; or somebody
 // to whom it was given a line.
-#include <sys/socket.h>
-
 #include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
 
@@ -22,29 +20,29 @@ Result<void> Producer::Impl::call(Deadline deadline) {
   GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket->get()));
   called_life_ = peer_pidfd(socket->get(), called_.pid);
-  begin_call(std::move(*socket));
+  begin_call(Connection(std::move(*socket)));
   return {};
 }
 
 Result<void> Producer::Impl::call_over(Fd line, const PeerIdentity& whom) {
-  if (!is_unix_socket(line.get(), SOCK_SEQPACKET))
-    return fail(Code::peer_misbehaved, "what was given as a line is none");
-  GANTRY_ASSIGN(called_, peer_of(line.get()));
-  if (called_.pid != whom.pid || called_.uid != whom.uid)
-    return fail(Code::peer_misbehaved,
-                fmt::format("a line to process {} of user {}, given by process {} of user {}",
-                            called_.pid, called_.uid, whom.pid, whom.uid));
-  begin_call(std::move(line));
+  GANTRY_ASSIGN(Fd mouth, adopt_line(std::move(line), whom));
+  called_ = whom;
+  GANTRY_ASSIGN(LinePair own, make_line());
+  // Where nobody can be told any more the doorman's hello will fail, too.
+  static_cast<void>(say_line(mouth.get(), own.theirs.get()));
+  Connection connection(std::move(own.ours));
+  connection.speak_through(std::move(mouth));
+  begin_call(std::move(connection));
   return {};
 }
 
-void Producer::Impl::begin_call(Fd socket) {
+void Producer::Impl::begin_call(Connection connection) {
   {
     const Lock held = lock();
     calling_ = true;
     call_error_.reset();
   }
-  doorman_->call(std::move(socket));
+  doorman_->call(std::move(connection));
 }
 
 Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
@@ -65,12 +63,9 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
 
 // Under the lock, as all that goes over that socket.
 Result<void> Producer::Impl::send_line(int line) {
-  WirePacket packet;
-  packet.kind = PacketKind::line;
   const Lock held = lock();
   for (const auto& reader : readers_->readers())
-    if (!reader->is_cut)
-      return send_wire(reader->attached().socket.get(), packet, std::span(&line, 1));
+    if (!reader->is_cut) return say_line(reader->attached().connection.mouth(), line);
   return tl::unexpected(named({Code::peer_gone, "the inbox left again", ""}));
 }
 

@@ -14,7 +14,8 @@ namespace gantry {
 //   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
 // Where C has the name (an inbox) it is P that connects and says hello{deliver} first; the rest is
 // the same. Then also:
-//   P line + [a socket]: once, at any time. At its other end P waits to be delivered to.
+//   P line + [a socket]: once, at any time. At its other end P waits to be delivered to. What C
+//   says through it begins with a line of its own, through which P answers. connection.hpp
 // Or: C hello{inspect}    P status, then the answer in packets of its own (status_wire.hpp)
 // Or, at any point: P refused.
 enum class PacketKind : std::uint32_t {

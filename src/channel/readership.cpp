@@ -1,7 +1,5 @@
 #include "channel/readership.hpp"
 
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <map>
 
@@ -56,7 +54,7 @@ Reader* Readership::find(unsigned index) const noexcept {
 std::vector<int> Readership::sockets() const {
   std::vector<int> all;
   for (const auto& reader : readers_)
-    if (!reader->is_cut) all.push_back(reader->attached().socket.get());
+    if (!reader->is_cut) all.push_back(reader->attached().connection.mouth());
   return all;
 }
 
@@ -64,7 +62,7 @@ Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region pa
   unsigned index = 0;
   while (find(index) != nullptr) ++index;
   GANTRY_TRY(bells_.hang(attached->bell));
-  const int socket = attached->socket.get();
+  const int socket = attached->connection.mouth();
   GANTRY_TRY(slabs_.introduce(socket));
   GANTRY_STEP(slabs_introduced);
   auto reader =
@@ -153,8 +151,8 @@ void Readership::depart(std::unique_ptr<Reader> reader) {
   for_each_bit(reader->holds(),
                [&](std::size_t slot) { departed.memory.emplace_back(slot, slots_[slot].share()); });
   departed.reader = std::move(reader);
-  departed.reader->attached().socket.reset();  // it sees that we know
-  departed.reader->attached().pull.reset();    // its own bell it may still ring, for what it holds
+  departed.reader->attached().connection.reset();  // it sees that we know
+  departed.reader->attached().pull.reset();  // its own bell it may still ring, for what it holds
   departed_.push_back(std::move(departed));
 }
 
@@ -185,12 +183,12 @@ void Readership::find_only() noexcept {
 void Readership::cut(Reader& reader, Code code, std::string why) {
   reader.is_cut = true;
   find_only();
-  ::shutdown(reader.attached().socket.get(), SHUT_RDWR);
+  reader.attached().connection.hang_up();
   if (count() == 0) lost_ = Error{code, std::move(why), ""};
 }
 
 void Readership::hang_up() noexcept {
-  for (const auto& reader : readers_) ::shutdown(reader->attached().socket.get(), SHUT_RDWR);
+  for (const auto& reader : readers_) reader->attached().connection.hang_up();
   GANTRY_STEP(hung_up);
 }
 
@@ -301,7 +299,7 @@ Result<void> Readership::announce(std::uint32_t slab) {
   GANTRY_ASSIGN(const std::vector<int> deaf, slabs_.announce(slab, sockets()));
   for (const auto& reader : readers_)
     if (!reader->is_cut &&
-        std::find(deaf.begin(), deaf.end(), reader->attached().socket.get()) != deaf.end())
+        std::find(deaf.begin(), deaf.end(), reader->attached().connection.mouth()) != deaf.end())
       cut(*reader, Code::peer_gone,
           fmt::format("the consumer (process {}) cannot be told of new memory",
                       reader->attached().pid));

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/bell.hpp"
+#include "channel/connection.hpp"
 #include "channel/format.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
@@ -36,9 +37,10 @@ class RawProducer {
     packet.bytes = bytes;
     EXPECT_TRUE(send_wire(socket.get(), packet, fds));
   }
-  static void greet(const Fd& socket) {
-    say(socket, PacketKind::hello);
-    const auto hello = receive_wire(socket.get(), soon());
+  static void greet(const Fd& socket) { greet(socket, socket); }
+  static void greet(const Fd& mouth, const Fd& ears) {
+    say(mouth, PacketKind::hello);
+    const auto hello = receive_wire(ears.get(), soon());
     EXPECT_TRUE(hello && !hello->closed && hello->packet.purpose == Purpose::join);
   }
   /// All the way in.
@@ -46,10 +48,18 @@ class RawProducer {
     greet(socket);
     take_in(socket);
   }
+  /// The same over a line that was given.
+  void join_over(const Fd& line) {
+    const LinePair own = *make_line();
+    EXPECT_TRUE(say_line(line.get(), own.theirs.get()));
+    greet(line, own.ours);
+    take_in(line, own.ours);
+  }
   /// Whose hello was heard.
-  void take_in(const Fd& socket) {
+  void take_in(const Fd& socket) { take_in(socket, socket); }
+  void take_in(const Fd& socket, const Fd& ears) {
     say(socket, PacketKind::welcome, welcome_);
-    auto joined = receive_wire(socket.get(), soon());
+    auto joined = receive_wire(ears.get(), soon());
     ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
     consumer_ = *Region::import(joined->fds[0].release(), shared_size(sizeof(ConsumerPage)));
     consumer_pull_ = *BellPull::adopt(std::move(joined->fds[1]));

@@ -1,0 +1,49 @@
+#pragma once  // channel/connection.hpp: what a session's packets go over.
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "base/socket.hpp"
+
+namespace gantry {
+
+/// A socket of ours; over a line, two. Whoever has a copy of the end at which another hears can sit
+/// in a recv(2) whose destination never comes, and the kernel lets no other recv(2) past, whatever
+/// its flags: not even SIGKILL ends who waits there. What connect() and accept() return nobody else
+/// has. Of a line each side makes one pair, hears at its own end and hands the other one over.
+class Connection {
+ public:
+  Connection() noexcept = default;
+  explicit Connection(Fd socket) noexcept : ears_(std::move(socket)) {}
+
+  /// Of a line; see adopt_line().
+  void speak_through(Fd mouth) noexcept { mouth_ = std::move(mouth); }
+  [[nodiscard]] bool is_line() const noexcept { return static_cast<bool>(mouth_); }
+
+  [[nodiscard]] int ears() const noexcept { return ears_.get(); }
+  /// Also the one that knows who the peer is: it made what belongs to it.
+  [[nodiscard]] int mouth() const noexcept { return is_line() ? mouth_.get() : ears_.get(); }
+
+  void hang_up() const noexcept;  ///< Both sides see that it is over.
+  void reset() noexcept {
+    ears_.reset();
+    mouth_.reset();
+  }
+
+ private:
+  Fd ears_;
+  Fd mouth_;
+};
+
+/// One direction of a line.
+struct LinePair {
+  Fd ours;    // to hear at
+  Fd theirs;  // to be handed over, and closed here
+};
+[[nodiscard]] Result<LinePair> make_line();
+/// Hands `theirs` over.
+[[nodiscard]] Result<void> say_line(int mouth, int theirs);
+/// What `whom` sent for us to speak through. Error: `peer_misbehaved` when that is no socket of
+/// messages, or not one that `whom` made: nobody is to have us write to a third process.
+[[nodiscard]] Result<Fd> adopt_line(Fd given, const PeerIdentity& whom);
+
+}  // namespace gantry
