@@ -30,7 +30,7 @@ class Producer::Impl final : public detail::Keeper,
 
   Result<void> send(ConstByteSpan payload, const SendOptions& options);
   Result<void> send(std::vector<Draft::Part> parts, const SendOptions& options);
-  Result<Ticket> send_async(std::vector<Draft::Part> parts, const SendOptions& options);
+  Result<Ticket> send_async(SendJob&& job);
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   Result<void> wait(Ticket ticket, Deadline deadline);
   Result<int> sent_descriptor();
@@ -133,6 +133,7 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
+  Result<void> send_queued(SendJob& job);
   [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane);
   /// Memory for a slot that the caller has, `size` bytes or more of it.

@@ -40,12 +40,10 @@ Result<void> Producer::send(Block block, const SendOptions& options) {
   return impl_->send(std::move(draft.parts()), options);
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
-  Draft draft;
-  draft.copy(payload);
-  return impl_->send_async(std::move(draft.parts()), options);
+  return impl_->send_async({payload, {}, options});
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
-  return impl_->send_async(std::move(draft.parts()), options);
+  return impl_->send_async({{}, std::move(draft.parts()), options});
 }
 Outcome Producer::outcome(Ticket ticket) const noexcept {
   return impl_->outcome(ticket);

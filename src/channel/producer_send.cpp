@@ -175,16 +175,22 @@ Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOpti
   return transmit(parts, options, *lane_);
 }
 
-Result<Ticket> Producer::Impl::send_async(std::vector<Draft::Part> parts,
-                                          const SendOptions& options) {
+Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   GANTRY_TRY(check_open());
   if (!queue_)
-    queue_ = std::make_unique<SendQueue>(
-        [this](SendJob& job) { return transmit(job.parts, job.options, *queue_lane_); },
-        options_.spin, options_.progress_cpus);
-  auto ticket = queue_->push({std::move(parts), options});
+    queue_ = std::make_unique<SendQueue>([this](SendJob& queued) { return send_queued(queued); },
+                                         options_.spin, options_.progress_cpus);
+  auto ticket = queue_->push(std::move(job));
   if (!ticket) return tl::unexpected(named(std::move(ticket).error()));
   return ticket;
+}
+
+// On the progress thread.
+Result<void> Producer::Impl::send_queued(SendJob& job) {
+  if (!job.parts.empty()) return transmit(job.parts, job.options, *queue_lane_);
+  Draft::Part part;
+  part.copied = part.bytes = job.payload;
+  return transmit({&part, 1}, job.options, *queue_lane_);
 }
 
 Outcome Producer::Impl::outcome(Ticket ticket) const noexcept {

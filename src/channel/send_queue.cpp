@@ -19,60 +19,46 @@ constexpr std::size_t kRememberedFailures = 1024;
 
 }  // namespace
 
-Result<Ticket> SendQueue::push(SendJob job) {
+Result<Ticket> SendQueue::push(SendJob&& job) {
   if (!maker_.is_this()) return fail(Code::closed, "this producer was opened before fork()");
-  if (given_.load(std::memory_order_relaxed) - ended_.load(std::memory_order_acquire) >=  // [E]
-      Producer::kMaxUnsent)
+  // Relaxed: only this thread writes it.
+  const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
+  if (ticket - ended_.load(std::memory_order_acquire) > Producer::kMaxUnsent)  // [E]
     return fail(Code::busy, fmt::format("{} messages wait to be sent", Producer::kMaxUnsent),
                 "wait for one of their tickets");
   if (!retired_) {
     GANTRY_ASSIGN(retired_, make_event());
   }
-  std::uint64_t ticket = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-    // Relaxed: only this thread writes it.
-    ticket = given_.load(std::memory_order_relaxed) + 1;
-    given_.store(ticket, std::memory_order_relaxed);
-  }
+  job_of(ticket) = std::move(job);
+  given_.store(ticket, std::memory_order_release);  // I2 [J]
   GANTRY_STEP(job_pushed);
-  pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I2 [S]
-  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I2 [S]
+  pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I3 [S]
+  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I3 [S]
   if (thread_.joinable()) return Ticket{ticket};
   if (auto started = start_thread([this] { serve(); })) {
     thread_ = std::move(*started);
   } else {
     retire(tl::unexpected(std::move(started).error()));
-    const std::lock_guard lock(mutex_);
-    jobs_.clear();
   }
   return Ticket{ticket};
-}
-
-std::optional<SendJob> SendQueue::next_job() {
-  const std::lock_guard lock(mutex_);
-  if (jobs_.empty()) return std::nullopt;
-  SendJob job = std::move(jobs_.front());
-  jobs_.pop_front();
-  return job;
 }
 
 void SendQueue::serve() {
   bind_this_thread(cpus_);
   for (;;) {
     const std::uint32_t seen = pushed_.load(std::memory_order_seq_cst);
-    if (auto job = next_job()) {
+    if (has_job()) {
       GANTRY_STEP(job_begun);
-      retire(is_stopping() ? fail(Code::closed, "the producer ended first") : execute_(*job));
+      SendJob& job = job_of(ended_.load(std::memory_order_relaxed) + 1);
+      retire(is_stopping() ? fail(Code::closed, "the producer ended first") : execute_(job));
       continue;
     }
     if (is_stopping()) return;
     const auto news = [&] { return pushed_.load(std::memory_order_seq_cst) != seen; };
     const SpinTime::Wait wait(idle_spin_);
     if (poll_for(idle_spin_.now(), Deadline::never(), news)) continue;
-    sleeps_.store(true, std::memory_order_seq_cst);   // I2 [S]
-    if (!news()) futex_wait(pushed_, seen);           // I2 [S]
+    sleeps_.store(true, std::memory_order_seq_cst);   // I3 [S]
+    if (!news()) futex_wait(pushed_, seen);           // I3 [S]
     sleeps_.store(false, std::memory_order_relaxed);  // one wake too many harms nobody
   }
 }
@@ -80,6 +66,7 @@ void SendQueue::serve() {
 void SendQueue::retire(Result<void> result) {
   // Relaxed: this thread alone writes it.
   const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
+  job_of(ticket).parts.clear();  // with whatever they hold
   if (!result) {
     const std::lock_guard lock(mutex_);
     failures_[ticket] = std::move(result).error();

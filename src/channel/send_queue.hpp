@@ -1,7 +1,7 @@
 #pragma once  // channel/send_queue.hpp: messages that are sent behind their caller's back, in
               // order.
 
-#include <deque>
+#include <array>
 #include <functional>
 #include <gantry/channel.hpp>
 #include <map>
@@ -15,15 +15,21 @@
 
 namespace gantry {
 
-/// What send_async() was given.
+/// What send_async() was given: a payload, or parts.
 struct SendJob {
+  ConstByteSpan payload;
   std::vector<Draft::Part> parts;
   SendOptions options;
 };
 
-// One thread pushes and waits; the progress thread executes, one job after the other.
+// One thread pushes and waits; the progress thread executes, one job after the other. Who sends
+// large payloads has just written them: code and data of push() come from memory, line by line, and
+// what it costs is how many they are. So there is no lock, and nothing is allocated.
 //   I1  `ended_` only grows; a job's buffer is not touched any more once its ticket has ended. [E]
-//   I2  The thread sleeps only after it said so and then saw no job; push() looks at that after it
+//   I2  A job lies in the cell of its ticket from before `given_` says so until `ended_` does;
+//   while
+//       it lies there nobody else writes the cell. [J] [E]
+//   I3  The thread sleeps only after it said so and then saw no job; push() looks at that after it
 //       has added one. [S]
 
 /// The progress thread of a producer. It is started by the first push(), polls for a while after
@@ -42,7 +48,7 @@ class SendQueue {
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
-  [[nodiscard]] Result<Ticket> push(SendJob job);
+  [[nodiscard]] Result<Ticket> push(SendJob&& job);
   [[nodiscard]] bool is_idle() const noexcept {
     return ended_.load(std::memory_order_acquire) == given_.load(std::memory_order_relaxed);  // [E]
   }
@@ -70,30 +76,38 @@ class SendQueue {
   }
 
   void serve();
-  [[nodiscard]] std::optional<SendJob> next_job();
+  [[nodiscard]] SendJob& job_of(std::uint64_t ticket) noexcept {
+    return jobs_[ticket % Producer::kMaxUnsent];
+  }
+  [[nodiscard]] bool has_job() const noexcept {
+    // Relaxed: asked by who ends them.
+    return given_.load(std::memory_order_acquire) != ended_.load(std::memory_order_relaxed);  // [J]
+  }
   void retire(Result<void> result);
   [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
     return static_cast<std::uint64_t>(ticket) <= ended_.load(std::memory_order_acquire);  // [E]
   }
   [[nodiscard]] Result<void> wait_for(std::uint64_t ticket, Deadline deadline, int interrupt);
 
-  MakerProcess maker_;
+  // All that a push() reads, in one line.
+  alignas(64) MakerProcess maker_;
+  std::atomic<std::uint32_t> pushed_{0};  // the word that the thread sleeps on
+  std::atomic<std::uint64_t> given_{0};
+  std::atomic<std::uint64_t> ended_{0};
+  std::thread thread_;
+  Fd retired_;                         // rung when a job ends and somebody waits
+  std::atomic<bool> sleeps_{false};    // [S]
+  std::atomic<bool> stopping_{false};  // looked at by the thread alone
+  std::atomic<bool> watched_{false};   // somebody waits on retired_
+  bool is_watched_elsewhere_ = false;  // event_descriptor() was asked for
+
+  std::array<SendJob, Producer::kMaxUnsent> jobs_;
   Execute execute_;
   std::chrono::nanoseconds spin_;  // of who waits for the thread
   SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
-  std::atomic<std::uint64_t> given_{0};
-  std::atomic<std::uint64_t> ended_{0};
-  std::atomic<bool> stopping_{false};
-  std::atomic<std::uint32_t> pushed_{0};  // the word that the thread sleeps on
-  std::atomic<bool> sleeps_{false};       // [S]
-  std::atomic<bool> watched_{false};      // somebody waits on retired_
-  bool is_watched_elsewhere_ = false;     // event_descriptor() was asked for
-  Fd retired_;                            // rung when a job ends and somebody waits
-  mutable std::mutex mutex_;              // guards the two below
-  std::deque<SendJob> jobs_;
+  mutable std::mutex mutex_;  // guards those below
   std::map<std::uint64_t, Error> failures_;
-  std::thread thread_;
 };
 
 }  // namespace gantry
