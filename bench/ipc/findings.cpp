@@ -64,6 +64,19 @@ void add_smallest(Ratios& ratios, const Report& report) {
                  report.find(name, kPingPongName, kLatencyP50), Bar::at_most(1.5));
 }
 
+/// What the machine would let pass: two lines there and one back; a payload that lies there already
+/// and is only read.
+void add_limits(Ratios& ratios, const Report& report) {
+  const std::string smallest = format_size(64);
+  ratios.in_case(smallest, kTwoLinesName, kPingPongName, Bar::none());
+  ratios.in_case(smallest, kSyncName, kTwoLinesName, Bar::none());
+  for (const Bytes bytes : {64 * kKiB, kMiB, 16 * kMiB, 128 * kMiB}) {
+    const std::string name = format_size(bytes);
+    add_lead(ratios, name, best(report, name, kLatencyP50, is_peer),
+             report.find(name, kLoanName, kLatencyP50), Bar::none());
+  }
+}
+
 void add_peers(Ratios& ratios, const Report& report) {
   const auto add = [&](Bytes bytes, const Row* ours, double least) {
     const std::string name = format_size(bytes);
@@ -100,15 +113,21 @@ void add_baselines(Ratios& ratios, const Report& report) {
                    baseline(counted, kCpuSyncName, kInstructions), Bar::at_most(0.78));
 }
 
-/// What the sender pays for more readers: CPU time, as there may be fewer CPUs than processes.
+/// What the sender pays for more readers: CPU time, in which the wake-ups are, as there may be
+/// fewer CPUs than processes; or what it executes itself.
 void add_fan_out(Ratios& ratios, const Report& report) {
+  const std::string timed = fan_out_name(4, "");
+  const std::string counted = instructions_name(timed);
   for (const Row& row : report.rows) {
-    const std::string prefix = fan_out_name(4, "");
-    if (row.metric != kSendCpuP50 || !row.case_name.starts_with(prefix)) continue;
-    const std::string one = fan_out_name(1, row.case_name.substr(prefix.size()));
-    ratios.of_rows(fmt::format("{}: CPU time of send by {} to 4 readers / to 1",
-                               row.case_name.substr(prefix.size()), row.subject),
-                   &row, report.find(one, row.subject, kSendCpuP50),
+    const bool is_time = row.metric == kSendCpuP50 && row.case_name.starts_with(timed);
+    const bool is_count = row.metric == kInstructions && row.case_name.starts_with(counted);
+    if (!is_time && !is_count) continue;
+    const std::string of = row.case_name.substr((is_time ? timed : counted).size());
+    const std::string one = fan_out_name(1, of);
+    ratios.of_rows(fmt::format("{}: {} of send by {} to 4 readers / to 1", of,
+                               is_time ? "CPU time" : "instructions", row.subject),
+                   &row,
+                   report.find(is_time ? one : instructions_name(one), row.subject, row.metric),
                    is_copy_mode(row.subject) ? Bar::at_most(1.1) : Bar::none());
   }
 }
@@ -130,7 +149,7 @@ void add_async_calls(Ratios& ratios, const Report& report) {
 /// What is handed over without a copy takes no longer for being longer.
 void add_hand_off(Ratios& ratios, const Report& report) {
   const std::string prefix = hand_off_name("");
-  for (const std::string_view subject : {"gantry/loan", "gantry/move"}) {
+  for (const std::string_view subject : {kLoanName, "gantry/move"}) {
     const Row *smallest = nullptr, *largest = nullptr;
     for (const Row& row : report.rows) {
       if (row.subject != subject || row.metric != kLatencyP50) continue;
@@ -163,6 +182,7 @@ void add_findings(Report& report, bool best_of_peers) {
   for (const std::string& name : {format_size(64), format_size(16 * kMiB)})
     add_lead(ratios, name, measured.find(name, kCpuSyncName, kLatencyP50),
              measured.find(name, kSyncName, kLatencyP50), Bar::none());
+  add_limits(ratios, measured);
   if (best_of_peers) add_peers(ratios, measured);
   add_baselines(ratios, measured);
   add_fan_out(ratios, measured);

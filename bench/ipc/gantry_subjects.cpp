@@ -271,7 +271,7 @@ std::vector<SubjectKind> gantry_subjects() {
           kind("gantry/async", Way::async),
           kind("gantry/pipelined-whole", Way::pipelined),
           kind("gantry/pipelined-streamed", Way::streamed),
-          kind("gantry/loan", Way::loan, 1),
+          kind(kLoanName, Way::loan, 1),
           kind("gantry/move", Way::move, 1)};
 }
 

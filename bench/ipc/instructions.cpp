@@ -63,8 +63,9 @@ class Counter {
   Result<void> make(const SubjectKind& kind, const Case& what, std::uint64_t trips) const {
     if (kind.is_peer) return make_trips(kind, what, trips, interrupt_descriptor_);
     auto words = callgrind_words(kFunction, folder_);
-    words.insert(words.end(), {own_path(), std::string(kCounted), kind.name,
-                               fmt::format("{}", trips), what.name, fmt::format("{}", what.bytes)});
+    words.insert(words.end(),
+                 {own_path(), std::string(kCounted), kind.name, fmt::format("{}", trips), what.name,
+                  fmt::format("{}", what.bytes), fmt::format("{}", what.readers)});
     const auto status = run_to_end(std::move(words), interrupt_descriptor_);
     if (!status) return Unexpected(status.error());
     if (*status == 0) return {};
@@ -106,12 +107,12 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   const auto kinds = countable(settings, report, scratch->path());
   const Counter counter(scratch->path(), interrupt_descriptor);
   auto cases = cases_of(settings);
-  std::erase_if(cases, [](const Case& what) {
-    return what.in_flight > 1 || what.readers > 1 || !what.reads || what.computes;
-  });
+  std::erase_if(
+      cases, [](const Case& what) { return what.in_flight > 1 || !what.reads || what.computes; });
   Progress progress(stderr, "bench ipc", kinds.size() * cases.size());
   for (const Case& what : cases) {
     for (const SubjectKind& kind : kinds) {
+      if (!kind.takes(what)) continue;
       const std::string name = instructions_name(what.name);
       progress.step(name);
       auto counted = counter.count(kind, what);
@@ -130,13 +131,14 @@ Result<void> count_instructions(const Settings& settings, Report& report,
 }
 
 int run_counted(std::span<char* const> arguments) {
-  if (arguments.size() != 4) return 2;
+  if (arguments.size() != 5) return 2;
   constexpr int kNoInterrupt = -1;
   const std::string_view subject = arguments[0];
   const Bytes bytes = number_of(arguments[3]);
   for (const SubjectKind& kind : own_subjects(true)) {
     if (kind.name != subject) continue;
     Case what = case_named(arguments[2], bytes);
+    what.readers = static_cast<unsigned>(number_of(arguments[4]));
     const auto made = make_trips(kind, std::move(what), number_of(arguments[1]), kNoInterrupt);
     if (!made) std::fputs((to_string(made.error()) + "\n").c_str(), stderr);
     return made ? 0 : 1;

@@ -79,6 +79,86 @@ Result<std::unique_ptr<Subject>> make_ping_pong(const Case&) {
   return std::make_unique<PingPong>(std::move(*memory));
 }
 
+// ---- 64 bytes and the word that says that they are there, each line with one writer ----
+
+// Processes that do not trust each other map what the other writes read-only. So the answer has a
+// line of its own, and each line has to be called back from who polls it before it can be written:
+// in the ping-pong above, whose line both write, the poller's own write does that on the way.
+struct alignas(128) TwoLines {
+  Flag there;
+  alignas(64) std::array<std::uint64_t, 8> words;
+  alignas(128) Flag back;
+};
+
+class WordsRequester final : public Requester {
+ public:
+  explicit WordsRequester(TwoLines& lines) : lines_(lines) {}
+
+  Result<void> send(const Payload& payload) override {
+    std::memcpy(lines_.words.data(), payload.bytes().data(),
+                std::min(payload.bytes().size(), sizeof lines_.words));
+    raise(lines_.there, ++turn_);
+    sum_ = payload.checksum();
+    return {};
+  }
+  Result<std::uint64_t> receive() override {
+    await(lines_.back, turn_);
+    return sum_;
+  }
+
+ private:
+  TwoLines& lines_;
+  std::uint64_t sum_ = 0;
+  std::uint64_t turn_ = 0;
+};
+
+class WordsResponder final : public Responder {
+ public:
+  explicit WordsResponder(TwoLines& lines) : lines_(lines) {}
+
+  // Both lines are on their way at the same time.
+  Result<std::uint64_t> receive() override {
+    ++turn_;
+    while (lines_.there.number.load(std::memory_order_acquire) != turn_)  // [F]
+      __builtin_prefetch(lines_.words.data());
+    std::uint64_t sum = 0;
+    for (const std::uint64_t word : lines_.words) sum += word;
+    asm volatile("" : : "r"(sum));  // read, whoever wants it
+    return std::uint64_t{0};
+  }
+  Result<void> reply(std::uint64_t) override {
+    raise(lines_.back, turn_);
+    return {};
+  }
+
+ private:
+  TwoLines& lines_;
+  std::uint64_t turn_ = 0;
+};
+
+class TwoLinePingPong final : public Subject {
+ public:
+  explicit TwoLinePingPong(SharedMemory memory)
+      : memory_(std::move(memory)), lines_(*new(memory_.bytes().data()) TwoLines) {}
+
+  Result<std::unique_ptr<Requester>> open_requester() override {
+    return std::make_unique<WordsRequester>(lines_);
+  }
+  Result<std::unique_ptr<Responder>> open_responder(int) override {
+    return std::make_unique<WordsResponder>(lines_);
+  }
+
+ private:
+  SharedMemory memory_;
+  TwoLines& lines_;
+};
+
+Result<std::unique_ptr<Subject>> make_two_lines(const Case&) {
+  auto memory = SharedMemory::create(sizeof(TwoLines));
+  if (!memory) return Unexpected(memory.error());
+  return std::make_unique<TwoLinePingPong>(std::move(*memory));
+}
+
 // ---- one copy within one process ----
 
 using Copy = void (*)(std::byte* to, const std::byte* from, Bytes size);
@@ -168,6 +248,10 @@ Result<std::unique_ptr<Subject>> make_single_copy(const Case& size) {
 
 SubjectKind ping_pong() {
   return {.name = kPingPongName, .make = make_ping_pong, .buffers = 1, .carries_bytes = false};
+}
+
+SubjectKind two_lines() {
+  return {.name = kTwoLinesName, .make = make_two_lines, .buffers = 1, .carries_bytes = false};
 }
 
 SubjectKind single_copy() {

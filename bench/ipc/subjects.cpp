@@ -11,6 +11,7 @@ std::vector<SubjectKind> own_subjects(bool with_polled) {
     all.push_back(unix_socket_polled());
   }
   all.push_back(ping_pong());
+  all.push_back(two_lines());
   all.push_back(single_copy());
   return all;
 }

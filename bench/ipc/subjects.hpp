@@ -14,6 +14,8 @@ inline constexpr const char* kSyncName = "gantry/sync";
 inline constexpr const char* kCpuSyncName = "cpu-sync";
 inline constexpr const char* kCpuSyncFreshName = "cpu-sync-fresh";
 inline constexpr const char* kPingPongName = "limit/cache-line-ping-pong";
+inline constexpr const char* kTwoLinesName = "limit/two-lines";
+inline constexpr const char* kLoanName = "gantry/loan";
 
 /// All of Gantry's ways: gantry/sync, /async, /pipelined-whole, /pipelined-streamed, /loan, /move.
 std::vector<SubjectKind> gantry_subjects();
@@ -24,7 +26,8 @@ SubjectKind pipe_stream_polled();  ///< The same, both ends polling.
 SubjectKind unix_socket();         ///< A stream socket pair; read into a private buffer.
 SubjectKind unix_socket_polled();  ///< The same, both ends polling.
 SubjectKind ping_pong();           ///< Limit: one cache line there and back.
-SubjectKind single_copy();         ///< Limit: the best copy of that size within one process.
+SubjectKind two_lines();    ///< Limit: 64 bytes and a flag there, a flag back; one writer each.
+SubjectKind single_copy();  ///< Limit: the best copy of that size within one process.
 
 /// Those that need nothing to be installed, in the order of the tables. Pipes and sockets that are
 /// polled are of interest beside other systems only.
