@@ -31,7 +31,7 @@ Result<void> check_private(const std::string& directory) {
   if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
     return fail(Code::permission_denied,
                 fmt::format("{}: others can use it (mode {:03o})", directory, facts.st_mode & 0777),
-                "chmod 700 " + directory);
+                "chmod 700 it if it is for channels alone, else set GANTRY_DIR to another directory");
   return {};
 }
 

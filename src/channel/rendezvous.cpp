@@ -76,7 +76,11 @@ class FolderWatch {
   Fd watch_;
 };
 
-Error producer_is_missing(const std::string& name) {
+Error producer_is_missing(const std::string& name, bool overloaded) {
+  if (overloaded)
+    return {Code::timed_out,
+            fmt::format("channel '{}': its owner lets nobody in, and too many are waiting", name),
+            "it is stopped or has no time: let it go on (kill -CONT), or end it"};
   return {Code::timed_out, fmt::format("channel '{}': no producer appeared in time", name),
           "start the producer, and check that both use the same GANTRY_DIR"};
 }
@@ -140,7 +144,7 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
     if (socket) return socket;
     const bool overloaded = socket.error().code == Code::timed_out;
     if (socket.error().code != Code::not_found && !overloaded) return socket;
-    if (deadline.passed()) return tl::unexpected(producer_is_missing(name));
+    if (deadline.passed()) return tl::unexpected(producer_is_missing(name, overloaded));
     if (!watch.wait(interrupt, deadline, overloaded))
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
   }
