@@ -57,11 +57,11 @@ TEST_F(Crowded, AFullQueueIsNotAMissingOwner) {
   for (auto one = connect_to(directory_.path(), "frames.sock"); one;
        one = connect_to(directory_.path(), "frames.sock"))
     waiting.push_back(std::move(*one));
-  for (const Error& error : {Consumer::open("frames", options_, Deadline::now()).error(),
-                             Producer::connect("frames", options_,
-                                               std::make_shared<test::PlainEngine>(),
-                                               Deadline::now())
-                                 .error()}) {
+  for (const Error& error :
+       {Consumer::open("frames", options_, Deadline::now()).error(),
+        Producer::connect("frames", options_, std::make_shared<test::PlainEngine>(),
+                          Deadline::now())
+            .error()}) {
     EXPECT_EQ(error.code, Code::timed_out);
     EXPECT_THAT(to_string(error), HasSubstr("lets nobody in")) << to_string(error);
     EXPECT_THAT(to_string(error), HasSubstr("kill -CONT"));

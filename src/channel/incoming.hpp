@@ -66,8 +66,8 @@ inline constexpr unsigned kNumberBits = 56;
   return (std::uint64_t{slot} << kNumberBits) | (number & ((std::uint64_t{1} << kNumberBits) - 1));
 }
 
-// Who sleeps elsewhere, on event_descriptor(), or is told to, is woken there by more of this message
-// and by the ones behind it: their rings may have been taken in here.
+// Who sleeps elsewhere, on event_descriptor(), or is told to, is woken there by more of this
+// message and by the ones behind it: their rings may have been taken in here.
 template <class Ready>
 Result<void> Consumer::Impl::wait_for_landing(Deadline deadline, Ready ready) {
   const bool was_armed = armed_;
