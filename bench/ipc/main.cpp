@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "../peers/list.hpp"
@@ -89,18 +90,36 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
   return {};
 }
 
+Error nothing_to_draw() {
+  return {Code::invalid_argument, "--plot: fewer than two sizes to draw",
+          "run latency cases of several --sizes"};
+}
+
+/// Before anything is measured: minutes of it are not to be lost for want of a folder.
+Result<void> check_plot(const Settings& settings) {
+  const std::string& path = settings.plot;
+  if (path.empty()) return {};
+  if (settings.common.sizes.size() < 2 || !settings.asks(kLatency) || settings.counts_instructions)
+    return Unexpected(nothing_to_draw());
+  std::error_code unknown;
+  const bool is_new = !std::filesystem::exists(path, unknown);
+  if (!std::ofstream(path, std::ios::app))
+    return Unexpected(system_error(fmt::format("--plot {}", path)));
+  if (is_new) std::filesystem::remove(path, unknown);
+  return {};
+}
+
 Result<void> write_plot(const Report& report, const std::string& path) {
   if (path.empty()) return {};
   const std::string svg = plot_svg(report);
-  if (svg.empty())
-    return Unexpected({Code::invalid_argument, "--plot: fewer than two sizes to draw",
-                       "run latency cases of several --sizes"});
+  if (svg.empty()) return Unexpected(nothing_to_draw());
   std::ofstream out(path, std::ios::trunc);
   if (out << svg && out.flush()) return {};
   return Unexpected(system_error(fmt::format("--plot {}", path)));
 }
 
 Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+  if (auto drawable = check_plot(settings); !drawable) return Unexpected(drawable.error());
   Report report{"ipc", probe_machine(), {}, {}, {}};
   const auto cpus = pick_cpus();
   if (!cpus) return Unexpected(cpus.error());

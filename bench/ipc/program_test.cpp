@@ -21,6 +21,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
@@ -167,11 +168,21 @@ TEST_F(BenchIpc, PlotIsAnSvgWithEverySubject) {
     EXPECT_THAT(svg, HasSubstr(std::string(">") + subject + "<")) << subject;
 }
 
-TEST_F(BenchIpc, APlotThatCannotBeWrittenIsAnError) {
-  const Ended ended = run({"--sizes", "64,1K", "--rounds", "1", "--subjects", "cpu-sync", "--plot",
-                           scratch_.path() + "/no/such/folder.svg"});
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, HasSubstr("No such file"));
+// What was measured would be lost with it.
+TEST_F(BenchIpc, APlotThatCannotBeIsAnErrorBeforeAnythingIsMeasured) {
+  const auto plotting = [this](const std::string& sizes, const std::string& to) {
+    return run({"--sizes", sizes, "--rounds", "1", "--subjects", "cpu-sync", "--plot",
+                scratch_.path() + to});
+  };
+  const Ended nowhere = plotting("64,1K", "/no/such/folder.svg");
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_THAT(nowhere.errors, HasSubstr("No such file"));
+  EXPECT_THAT(nowhere.errors, Not(HasSubstr("(1/"))) << "it was measuring";
+  const Ended nothing = plotting("64", "/one.svg");
+  EXPECT_EQ(nothing.status, 1);
+  EXPECT_THAT(nothing.errors, HasSubstr("fewer than two sizes"));
+  EXPECT_THAT(nothing.errors, Not(HasSubstr("(1/"))) << "it was measuring";
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path() + "/one.svg"));
 }
 
 TEST_F(BenchIpc, HelpHasAnExample) {

@@ -345,7 +345,8 @@ class Consumer {
   [[nodiscard]] Result<void> rejoin(Deadline deadline = Deadline::never());
 
   /// For loops on poll() or epoll: readable when receive() may have something to say. Only after a
-  /// receive with a deadline that has passed said `timed_out` is it certain to become so.
+  /// receive with a deadline that has passed said `timed_out` is it certain to become so; or one of
+  /// a message that is landing (Incoming): then also when more of that has landed.
   [[nodiscard]] Result<int> event_descriptor();
 
   [[nodiscard]] MetricsReport metrics() const;

@@ -240,6 +240,30 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
   flood.join();
 }
 
+// Cut short in the midst of it, whoever asked is told to come back for the rest.
+TEST_F(HostileServer, ThatStopsAtLastLeavesNothingUnseen) {
+  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  Client client = connect();
+  const int descriptor = *client.event_descriptor();
+  const auto introduction = inbox->receive(soon());
+  const Fd line = inbox->take_line(introduction->sender.id);
+  test::RawProducer replies(kCells);  // so many ahead that there is no gap
+  replies.join_over(line);
+  MessageRecord record{};
+  record.header.user = static_cast<std::uint64_t>(Saying::reply);
+  record.header.slot = kNoSlot;
+  auto pending = *client.call_async(pattern(10, 1));
+  pending.note_woken();
+  std::atomic<bool> enough{false};
+  std::thread flood([&] { record.header.number = replies.flood(record, enough); });
+  EXPECT_EQ(outcome(pending, Deadline::after(std::chrono::milliseconds(20))), Code::timed_out);
+  enough = true;
+  flood.join();
+  replies.publish(record.header.number, record);
+  replies.wake();
+  EXPECT_TRUE(would_pass(descriptor, POLLIN)) << "there are replies that nobody was told of";
+}
+
 // Before anything else comes what the client is to speak through, and that leads to the server.
 TEST_F(HostileServer, WhatIsNoLineToItIsNotSpokenThrough) {
   const Fd event = *make_event();

@@ -139,7 +139,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     else
       call->second.sleeps = true;
     if (watched_) set_timer();
-    if (more || is_late) note_more();
+    if (more && is_late) ring(settled_.get());  // there was no end of it: I3
     return fail(Code::timed_out, fmt::format("server '{}': no reply in time", name_));
   }
 }
@@ -179,11 +179,6 @@ bool ClientLink::take_replies() {
 bool ClientLink::take_all() {
   if (would_pass(server_moves_.get(), POLLIN)) look_for_server();
   return take_replies();
-}
-
-// Whoever sleeps on event_descriptor() is to look once more.
-void ClientLink::note_more() noexcept {
-  if (settled_) ring(settled_.get());
 }
 
 // Replies that nobody waits for any more are given back at once.

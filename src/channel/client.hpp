@@ -54,7 +54,6 @@ class ClientLink {
   /// What is there, within bounds. True: there may be more.
   [[nodiscard]] bool take_replies();
   [[nodiscard]] bool take_all();
-  void note_more() noexcept;
   void settle(Message message);
   void look_for_server();
   void lose(std::string_view why);

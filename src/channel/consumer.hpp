@@ -141,6 +141,8 @@ class Consumer::Impl final : public detail::Keeper,
                     bool slept = true) noexcept;
   void report_taken() noexcept;
   void examine_peer(std::span<const pollfd> events);
+  template <class Ready>
+  [[nodiscard]] Result<void> sleep_until_landed(Deadline deadline, Ready ready);
   Error ending_error();
   Error ruined(const Error& reason);
   void ring_producer() noexcept;

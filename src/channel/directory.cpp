@@ -29,9 +29,10 @@ Result<void> check_private(const std::string& directory) {
                 fmt::format("{}: belongs to user {}, not to you", directory, facts.st_uid),
                 "set GANTRY_DIR to a directory of your own");
   if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-    return fail(Code::permission_denied,
-                fmt::format("{}: others can use it (mode {:03o})", directory, facts.st_mode & 0777),
-                "chmod 700 " + directory);
+    return fail(
+        Code::permission_denied,
+        fmt::format("{}: others can use it (mode {:03o})", directory, facts.st_mode & 0777),
+        "chmod 700 it if it is for channels alone, else set GANTRY_DIR to another directory");
   return {};
 }
 

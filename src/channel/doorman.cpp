@@ -149,6 +149,8 @@ void Doorman::accept_callers() {
 void Doorman::hear(std::size_t index) {
   Caller& caller = callers_[index];
   auto received = receive_wire(caller.connection.ears(), Deadline::now());
+  if (!received && is_own_trouble(received.error().code))
+    refuse(caller.connection.mouth(), received.error().code);
   const bool stays = received && !received->closed && answer(caller, *received);
   if (!stays && caller.is_called) {
     auto said = received ? expect(std::move(*received), PacketKind::hello, 0) : std::move(received);
@@ -197,6 +199,8 @@ bool Doorman::answer(Caller& caller, Received& received) {
     return false;
   }
   const auto told = welcome(caller);
+  if (!told && is_own_trouble(told.error().code))
+    refuse(caller.connection.mouth(), told.error().code);
   if (!told && std::exchange(caller.is_called, false)) household_.call_failed(told.error());
   return told.has_value();
 }
@@ -221,7 +225,10 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   }
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
-  GANTRY_ASSIGN(auto consumer, examine(received));
+  auto examined = examine(received);
+  if (!examined && is_own_trouble(examined.error().code))
+    refuse(caller.connection.mouth(), examined.error().code);
+  GANTRY_ASSIGN(auto consumer, std::move(examined));
   GANTRY_STEP(join_examined);
   consumer->pid = caller.identity.pid;
   consumer->uid = caller.identity.uid;

@@ -66,8 +66,22 @@ inline constexpr unsigned kNumberBits = 56;
   return (std::uint64_t{slot} << kNumberBits) | (number & ((std::uint64_t{1} << kNumberBits) - 1));
 }
 
+// Who sleeps elsewhere, on event_descriptor(), or is told to, is woken there by more of this
+// message and by the ones behind it: their rings may have been taken in here.
 template <class Ready>
 Result<void> Consumer::Impl::wait_for_landing(Deadline deadline, Ready ready) {
+  const bool was_armed = armed_;
+  auto landed = sleep_until_landed(deadline, ready);
+  const bool timed_out = !landed && landed.error().code == Code::timed_out;
+  if (!was_armed && !timed_out) return landed;
+  arm();
+  if (has_news(Wanted::whole)) rouse();
+  if (timed_out && ready()) return {};
+  return landed;
+}
+
+template <class Ready>
+Result<void> Consumer::Impl::sleep_until_landed(Deadline deadline, Ready ready) {
   SleepIntent* const intents[] = {&own().consumer_sleeps};
   for (auto spin = options_.spin;; spin = std::chrono::nanoseconds(0)) {
     if (ready()) return {};

@@ -150,7 +150,8 @@ bool Porter::begin(Caller& caller, const WirePacket& hello) {
   if (!is_same_token(access, hello.token)) return turn_away(Code::permission_denied);
   if (!has_room()) return turn_away(Code::busy);
   auto end = Consumer::Impl::make_called(rules_.name, rules_.options);
-  if (!end || !(*end)->ask_to_join(socket)) return false;
+  if (!end) return turn_away(end.error().code);
+  if (!(*end)->ask_to_join(socket)) return false;
   caller.end = std::move(*end);
   GANTRY_STEP(producer_greeted);
   return true;

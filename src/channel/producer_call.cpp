@@ -9,18 +9,12 @@ Result<void> Producer::Impl::call(Deadline deadline) {
     const Lock held = lock();
     if (calling_ || readers_->count() != 0) return {};
   }
-  auto socket = find_producer(options_.directory, name_, options_.interrupt_descriptor, deadline);
-  if (!socket) {
-    Error error = std::move(socket).error();
-    if (error.code == Code::timed_out)
-      error = named({Code::timed_out, "no inbox appeared in time",
-                     "start its owner, and check that both use the same GANTRY_DIR"});
-    return tl::unexpected(std::move(error));
-  }
+  GANTRY_ASSIGN(Fd socket, find_producer(options_.directory, name_, options_.interrupt_descriptor,
+                                         deadline, "inbox"));
   GANTRY_STEP(inbox_found);
-  GANTRY_ASSIGN(called_, peer_of(socket->get()));
-  called_life_ = peer_pidfd(socket->get(), called_.pid);
-  begin_call(Connection(std::move(*socket)));
+  GANTRY_ASSIGN(called_, peer_of(socket.get()));
+  called_life_ = peer_pidfd(socket.get(), called_.pid);
+  begin_call(Connection(std::move(socket)));
   return {};
 }
 

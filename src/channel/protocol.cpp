@@ -60,6 +60,9 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
                         "raise InboxOptions::producers, or ServerOptions::clients")
                  : fail(code, "this process left the channel too often with messages in hand",
                         "release the messages of its former consumers first");
+    if (is_own_trouble(code))
+      return fail(code, "the other process has no descriptors or no memory left to let this one in",
+                  "raise its limit of open files (ulimit -n), or end some of its work");
     if (code == Code::invalid_argument)
       return fail(code, "the name is of the other kind",
                   "consumers join the channel of a producer, producers connect to an inbox");

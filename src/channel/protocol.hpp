@@ -57,6 +57,10 @@ static_assert(sizeof(WirePacket) == 128);
 [[nodiscard]] Result<void> send_hello(int socket, Purpose purpose, const WireToken& token = {});
 /// Says no. Whoever is gone already is not told.
 void refuse(int socket, Code reason) noexcept;
+/// Of a handshake that fails: not the other side's doing, which is to be told why it is refused.
+[[nodiscard]] constexpr bool is_own_trouble(Code code) noexcept {
+  return code == Code::system || code == Code::out_of_memory;
+}
 
 struct Received {
   WirePacket packet;

@@ -76,9 +76,13 @@ class FolderWatch {
   Fd watch_;
 };
 
-Error producer_is_missing(const std::string& name) {
-  return {Code::timed_out, fmt::format("channel '{}': no producer appeared in time", name),
-          "start the producer, and check that both use the same GANTRY_DIR"};
+Error owner_is_missing(const std::string& name, std::string_view whom, bool overloaded) {
+  if (overloaded)
+    return {Code::timed_out,
+            fmt::format("channel '{}': its owner lets nobody in, and too many are waiting", name),
+            "it is stopped or has no time: let it go on (kill -CONT), or end it"};
+  return {Code::timed_out, fmt::format("channel '{}': no {} appeared in time", name, whom),
+          fmt::format("start the {}, and check that both use the same GANTRY_DIR", whom)};
 }
 
 }  // namespace
@@ -130,7 +134,7 @@ void Claim::give_up() noexcept {
 }
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
-                         Deadline deadline) {
+                         Deadline deadline, std::string_view whom) {
   const std::string file = name + kSocketSuffix;
   // Mostly it is there. To end a watch takes the kernel milliseconds.
   if (auto socket = connect_to(directory, file); socket) return socket;
@@ -140,7 +144,7 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
     if (socket) return socket;
     const bool overloaded = socket.error().code == Code::timed_out;
     if (socket.error().code != Code::not_found && !overloaded) return socket;
-    if (deadline.passed()) return tl::unexpected(producer_is_missing(name));
+    if (deadline.passed()) return tl::unexpected(owner_is_missing(name, whom, overloaded));
     if (!watch.wait(interrupt, deadline, overloaded))
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
   }

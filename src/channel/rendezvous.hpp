@@ -46,10 +46,11 @@ class Claim {
   MakerProcess maker_;  // a fork's copy must not remove its parent's name
 };
 
-/// Connects to the producer of `name`, waiting for it to appear. Errors: `timed_out`,
-/// `interrupted` (when `interrupt` becomes readable), `permission_denied`.
+/// Connects to the producer of `name`, waiting for it to appear; `whom`: what errors call it.
+/// Errors: `timed_out`, `interrupted` (when `interrupt` becomes readable), `permission_denied`.
 [[nodiscard]] Result<Fd> find_producer(const std::string& directory, const std::string& name,
-                                       int interrupt, Deadline deadline);
+                                       int interrupt, Deadline deadline,
+                                       std::string_view whom = "producer");
 
 /// Removes `name`'s socket if nobody listens on it. Any process may, any time.
 void sweep_if_stale(const std::string& directory, const std::string& name) noexcept;

@@ -57,6 +57,7 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   impl->options_.channel.metrics_descriptor = -1;
   GANTRY_ASSIGN(impl->queued_, make_event());
   impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!impl->watched_) return fail_errno("epoll_create1");
   for (const int descriptor : {impl->queued_.get(), impl->inbox_->event_descriptor()}) {
     epoll_event interest{};
     interest.events = EPOLLIN;

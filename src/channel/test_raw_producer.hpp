@@ -18,15 +18,15 @@ namespace gantry::test {
 /// Says and publishes whatever a test wants. One session.
 class RawProducer {
  public:
-  static constexpr std::uint64_t kCellsUsed = 16;
+  static constexpr std::uint32_t kCellsUsed = 16;
 
-  RawProducer() {
+  explicit RawProducer(std::uint32_t cells = kCellsUsed) : cells_(cells) {
     page_->magic = kProducerMagic;
     page_->version = kFormatVersion;
     page_->slots = 8;
     ring_->magic = kRingMagic;
     ring_->version = kFormatVersion;
-    ring_->cells = kCellsUsed;
+    ring_->cells = cells_;
   }
   static void say(const Fd& socket, PacketKind kind, std::span<const int> fds = {},
                   std::uint32_t slab = 0, Bytes bytes = 0) {
@@ -75,20 +75,23 @@ class RawProducer {
     return made;
   }
   void publish(std::uint64_t sequence, const MessageRecord& record) {
-    RingCell<MessageRecord>& cell = ring_->ring[sequence % kCellsUsed];
+    RingCell<MessageRecord>& cell = ring_->ring[sequence % cells_];
     cell.record = record;
     cell.sequence.store(sequence, std::memory_order_seq_cst);
   }
-  /// The same again and again, as quickly as it is taken, whatever credits there are.
-  void flood(MessageRecord record, const std::atomic<bool>& enough) {
+  /// The same again and again, as quickly as it is taken, whatever credits there are. The answer is
+  /// the sequence of the one that would be next.
+  std::uint64_t flood(MessageRecord record, const std::atomic<bool>& enough) {
     const ConsumerPage& page = consumer_page();
     Ringer ringer;
-    for (std::uint64_t next = 1; !enough.load(std::memory_order_relaxed);) {
-      if (next >= page.taken.load(std::memory_order_seq_cst) + kCellsUsed) continue;
+    std::uint64_t next = 1;
+    while (!enough.load(std::memory_order_relaxed)) {
+      if (next >= page.taken.load(std::memory_order_seq_cst) + cells_) continue;
       record.header.number = next;
       publish(next++, record);
       if (ringer.must_ring(page.consumer_sleeps)) consumer_pull_.ring();
     }
+    return next;
   }
   /// If it sleeps.
   void wake() {
@@ -106,6 +109,7 @@ class RawProducer {
   [[nodiscard]] const std::array<int, 4>& welcome() const noexcept { return welcome_; }
 
  private:
+  std::uint32_t cells_;
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region consumer_;

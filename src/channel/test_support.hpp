@@ -41,7 +41,7 @@ class ScratchDirectory {
 };
 
 /// Copies at once: channels are tested without depending on any backend.
-class PlainEngine final : public Engine {
+class PlainEngine : public Engine {
  public:
   std::string_view name() const noexcept override { return "plain"; }
   Capabilities capabilities() const override { return {}; }
@@ -53,7 +53,7 @@ class PlainEngine final : public Engine {
   EngineReport report() const noexcept override { return {}; }
 };
 
-class PlainLane final : public LaneBase {
+class PlainLane : public LaneBase {
  public:
   using Lane::submit;
   Result<Ticket> submit(std::span<const Move> batch, Use) override {

@@ -186,13 +186,13 @@ TEST_F(Runtimes, HasAVersion) {
 
 // Each opens in the runtime's directory, with its engine.
 TEST_F(Runtimes, OpensInboxesAndServers) {
-  auto runtime = Runtime::create();
+  auto runtime = Runtime::create({.directory = cache_});
   ASSERT_TRUE(runtime);
-  ChannelOptions options;
-  options.directory = cache_;
+  const ChannelOptions options;
   const Deadline soon = Deadline::after(std::chrono::minutes(1));
   auto inbox = runtime->inbox("in", {.channel = options});
   ASSERT_TRUE(inbox) << to_string(inbox.error());
+  EXPECT_TRUE(std::filesystem::exists(cache_ + "/in.sock")) << "in the runtime's own folder";
   auto out = runtime->connect("in", options, soon);
   ASSERT_TRUE(out) << to_string(out.error());
   const std::vector<std::byte> payload(300'000, std::byte{7});
@@ -200,6 +200,7 @@ TEST_F(Runtimes, OpensInboxesAndServers) {
   EXPECT_EQ(inbox->receive(soon)->message.bytes().size(), payload.size());
   auto server = runtime->server("service", {.channel = options});
   ASSERT_TRUE(server) << to_string(server.error());
+  EXPECT_TRUE(std::filesystem::exists(cache_ + "/service.sock"));
   auto client = runtime->client("service", options, soon);
   ASSERT_TRUE(client) << to_string(client.error());
   auto pending = client->call_async(payload, {.deadline = soon});

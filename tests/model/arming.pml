@@ -1,9 +1,11 @@
 /* A consumer that sleeps elsewhere: in its user's poll() or epoll, on Consumer::event_descriptor().
  * src/channel/consumer_memory.cpp: event_descriptor(), arm(), disarm(); consumer.cpp: receive(),
- * wait_any() with a deadline that has passed; waiter.hpp: wait_once().
+ * wait_any() with a deadline that has passed; waiter.hpp: wait_once(); incoming.hpp:
+ * wait_for_landing().
  *
  * The user does as the header says: makes the descriptor at some time, then turns: sleep until it is
- * readable, receive without waiting until that says that there is nothing.
+ * readable, receive without waiting until that says that there is nothing. Told so, it may first
+ * wait for a message that it has in hand, awake or asleep, as often as HANDS.
  *
  * Properties: every message is received once and in order, `closed` only at the end, `peer_gone` only
  * after all that was published; the loop neither sleeps for ever (invalid end states) nor turns for
@@ -11,6 +13,9 @@
  */
 #ifndef MESSAGES
 #define MESSAGES 3
+#endif
+#ifndef HANDS
+#define HANDS 2
 #endif
 
 byte sequence;                  /* of the newest record; the ring itself is ring.pml's [P] */
@@ -123,8 +128,27 @@ again:
   fi
 }
 
+/* wait_for_landing(), of one in hand. How that lands is landing.pml's; here it is what it takes in,
+ * and what it leaves behind. */
+inline wait_in_hand() {
+  disarm();
+  intent++;                                     /* wait_once(): announce(), sleep, withdraw() */
+  intent++;
+  event = false;                                /* examine_peer(): drain() */
+#ifndef MUTANT_HAND_LEAVES_DISARMED
+  arm();
+#ifndef MUTANT_HAND_LOOKS_FOR_NOBODY
+  look();
+  if
+  :: there || ended -> event = true             /* rouse() */
+  :: else
+  fi
+#endif
+#endif
+}
+
 proctype User() {
-  byte own;
+  byte own, hands;
   bool there, ended, gone, armed, watched;
   do
   :: receive();
@@ -150,6 +174,10 @@ progress_message:
 #ifdef MUTANT_DRAIN_AFTER_LOOK
         event = false;
 #endif
+        if
+        :: hands < HANDS -> hands++; wait_in_hand()
+        :: true
+        fi;
         (event || producer_dead)                /* the user's epoll_wait() */
      fi
   od

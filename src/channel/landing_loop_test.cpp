@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <atomic>
+#include <thread>
+
+#include "channel/test_support.hpp"
+
+// Loops on event_descriptor() that take messages while they land. Property: what lands, and what is
+// published behind it, wakes who was told `timed_out`. Method: a sender that is not waited for, and
+// a receiver that never waits but in poll(2); a lost wake-up leaves it there.
+namespace gantry {
+namespace {
+
+using test::kMiB;
+using test::pattern;
+using test::same;
+using test::soon;
+
+/// In poll(2), where a user's loop sleeps.
+void sleep_on(int descriptor) {
+  pollfd entry{descriptor, POLLIN, 0};
+  ASSERT_EQ(::poll(&entry, 1, 60'000), 1) << "it was not woken";
+}
+
+class LandingLoop : public testing::Test {
+ protected:
+  std::thread sending(const std::vector<std::byte>& payload, int messages, Mode mode) {
+    return std::thread([this, &payload, messages, mode] {
+      for (int i = 0; i < messages; ++i)
+        ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = mode}));
+      ASSERT_TRUE(out_.close(soon()));
+    });
+  }
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+  Producer out_ = *test::make_producer("frames", options_);
+  Consumer in_ = *Consumer::open("frames", options_, soon());
+  int descriptor_ = *in_.event_descriptor();
+};
+
+/// An engine whose copies wait until they may begin.
+class Gate {
+ public:
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+  void pass() const { open_.wait(false); }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+class GatedLane final : public test::PlainLane {
+ public:
+  explicit GatedLane(const Gate& gate) : gate_(gate) {}
+  Result<Ticket> submit(std::span<const Move> batch, Use use) override {
+    gate_.pass();
+    return PlainLane::submit(batch, use);
+  }
+
+ private:
+  const Gate& gate_;
+};
+
+class GatedEngine final : public test::PlainEngine {
+ public:
+  explicit GatedEngine(const Gate& gate) : gate_(gate) {}
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override {
+    return std::make_unique<GatedLane>(gate_);
+  }
+
+ private:
+  const Gate& gate_;
+};
+
+class LandingLoopInto : public testing::TestWithParam<Mode> {};
+
+// It is visible, nothing of it has landed; what lands from then on must wake.
+TEST_P(LandingLoopInto, IsWokenByWhatLands) {
+  const test::ScratchDirectory directory;
+  Gate gate;
+  Producer out =
+      *Producer::open("gated", options_in(directory), std::make_shared<GatedEngine>(gate));
+  Consumer in = *Consumer::open("gated", options_in(directory), soon());
+  const int descriptor = *in.event_descriptor();
+  const auto payload = pattern(8 * kMiB, 1);
+  std::vector<std::byte> got(payload.size());
+  std::thread sender(
+      [&] { EXPECT_TRUE(out.send(payload, {.deadline = soon(), .mode = GetParam()})); });
+  auto copied = in.receive_into(got, Deadline::now());
+  for (; !copied; copied = in.receive_into(got, Deadline::now())) {
+    ASSERT_EQ(copied.error().code, Code::timed_out) << copied.error().message;
+    if (in.explain().landing) gate.open();
+    ASSERT_NO_FATAL_FAILURE(sleep_on(descriptor));
+  }
+  EXPECT_TRUE(same(got, payload));
+  sender.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, LandingLoopInto, testing::Values(Mode::pipelined, Mode::streamed),
+                         [](const auto& mode) {
+                           return mode.param == Mode::streamed ? "streamed" : "pipelined";
+                         });
+
+// What is in hand is waited for in calls of its own. They take rings in, and those are not theirs
+// alone.
+TEST_F(LandingLoop, WaitingForOneInHandLosesNoOtherMessage) {
+  constexpr int kMessages = 40;
+  const auto payload = pattern(8 * kMiB, 2);  // more than a window
+  std::thread sender = sending(payload, kMessages, Mode::streamed);
+  int seen = 0;
+  for (;;) {
+    auto incoming = in_.receive_early(Deadline::now());
+    if (!incoming && incoming.error().code == Code::closed) break;
+    if (!incoming) {
+      ASSERT_EQ(incoming.error().code, Code::timed_out) << incoming.error().message;
+      ASSERT_NO_FATAL_FAILURE(sleep_on(descriptor_));
+      continue;
+    }
+    ++seen;
+    const auto other = in_.receive_early(Deadline::now());  // promised from here on
+    ASSERT_FALSE(other) << "there is none before this one has passed";
+    for (auto chunk = incoming->next(soon()); chunk && !chunk->empty();
+         chunk = incoming->next(soon()))
+      continue;
+    ASSERT_NO_FATAL_FAILURE(sleep_on(descriptor_));
+  }
+  EXPECT_EQ(seen, kMessages);
+  sender.join();
+}
+
+}  // namespace
+}  // namespace gantry
