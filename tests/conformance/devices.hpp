@@ -1,0 +1,48 @@
+#pragma once  // devices.hpp: the devices that must pass the suite.
+
+#include <gtest/gtest.h>
+
+#include <gantry/gantry.hpp>
+#include <ostream>
+
+#include "engine/inline/inline_engine.hpp"
+#include "fake_device.hpp"
+#include "pipeline/cpu/cpu_device.hpp"
+#include "pipeline/opencl/opencl_device.hpp"
+
+namespace gantry {
+
+struct DeviceCase {
+  const char* name;
+  /// With so much memory at most; 0: all it has.
+  Result<std::shared_ptr<Device>> (*make)(Bytes memory_bytes);
+};
+
+inline void PrintTo(const DeviceCase& device, std::ostream* out) {
+  *out << device.name;
+}
+
+inline const DeviceCase kDevices[] = {
+    {"cpu",
+     [](Bytes memory_bytes) {
+       return make_cpu_device(
+           {.threads = 3, .memory_bytes = memory_bytes, .copier = *make_inline_engine()});
+     }},
+    {"cpu_memcpy",
+     [](Bytes memory_bytes) {
+       return make_cpu_device({.threads = 1, .memory_bytes = memory_bytes});
+     }},
+    {"opencl",
+     [](Bytes memory_bytes) -> Result<std::shared_ptr<Device>> {
+#if defined(__SANITIZE_THREAD__)
+       return fail(Code::unsupported, "ThreadSanitizer does not see into drivers", "other presets");
+#endif
+       return make_opencl_device({.memory_bytes = memory_bytes});
+     }},
+    {"fake",
+     [](Bytes memory_bytes) {
+       return make_fake_device(std::make_shared<FaultScript>(), memory_bytes);
+     }},
+};
+
+}  // namespace gantry
