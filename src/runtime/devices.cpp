@@ -1,9 +1,12 @@
 #include "runtime/devices.hpp"
 
 #include <charconv>
+#include <climits>
 
 #include "base/result.hpp"
+#include "engine/cuda/registrar.hpp"
 #include "pipeline/cpu/cpu_device.hpp"
+#include "pipeline/cuda/cuda_device.hpp"
 #include "pipeline/opencl/opencl_device.hpp"
 
 namespace gantry {
@@ -30,6 +33,18 @@ Result<std::vector<std::string>> list_opencl() {
   return opencl_devices();
 }
 
+// ---- cuda ----------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Device>> open_cuda(unsigned index, const std::shared_ptr<Engine>&) {
+  return make_cuda_device(
+      {.index = static_cast<int>(std::min(index, unsigned{INT_MAX})),
+       .registrar = [](int device) { return make_cuda_registrar({.device = device}); }});
+}
+
+Result<std::vector<std::string>> list_cuda() {
+  return cuda_devices();
+}
+
 // ---- all -----------------------------------------------------------------------------------
 
 struct DeviceMaker {
@@ -43,6 +58,7 @@ struct DeviceMaker {
 constexpr DeviceMaker kMakers[] = {
     {"cpu", open_cpu, list_cpu, true},
     {"opencl", open_opencl, list_opencl, false},
+    {"cuda", open_cuda, list_cuda, false},
 };
 
 tl::unexpected<Error> unknown(std::string_view name) {

@@ -81,9 +81,12 @@ TEST_P(DeviceKernels, ASourceInNoneOfItsLanguagesIsUnsupported) {
 
 TEST_P(DeviceKernels, ACompilersLogIsInTheErrorWithItsLines) {
   if (device_->facts().kind == DeviceKind::cpu) GTEST_SKIP() << "compiles nothing";
-  const Error error = error_of(device_->build(
-      {.name = "broken",
-       .opencl = {"kernel void k(global int* x) {\n  x[0] = 1;\n  x[1] = y;\n}", {}}}));
+  const Error error = error_of(
+      device_->build({.name = "broken",
+                      .opencl = {"kernel void k(global int* x) {\n  x[0] = 1;\n  x[1] = y;\n}", {}},
+                      .cuda = {"extern \"C\" __global__ void k(int* x) {\n  x[0] = 1;\n"
+                               "  x[1] = y;  // stub: error identifier \"y\" is undefined\n}",
+                               {}}}));
   EXPECT_EQ(error.code, Code::build_failed);
   EXPECT_THAT(error.message, HasSubstr("'broken'"));
   EXPECT_THAT(error.message, AnyOf(HasSubstr(":3:"), HasSubstr("line 3"), HasSubstr("(3)")));
@@ -93,9 +96,13 @@ TEST_P(DeviceKernels, ACompilersLogIsInTheErrorWithItsLines) {
 TEST_P(DeviceKernels, OptionsReachTheCompiler) {
   if (device_->facts().kind == DeviceKind::cpu) GTEST_SKIP() << "compiles nothing";
   const char* text = "kernel void k(global uint* x) { x[0] = VALUE; }";
-  EXPECT_EQ(error_of(device_->build({.name = "open", .opencl = {text, {}}})).code,
-            Code::build_failed);
-  const auto program = device_->build({.name = "given", .opencl = {text, "-DVALUE=42"}});
+  const char* cuda =
+      "extern \"C\" __global__ void k(unsigned* x) { x[0] = VALUE; }  // stub: needs VALUE";
+  const auto build = [&](const char* options) {
+    return device_->build({.name = "given", .opencl = {text, options}, .cuda = {cuda, options}});
+  };
+  EXPECT_EQ(error_of(build("")).code, Code::build_failed);
+  const auto program = build("-DVALUE=42");
   ASSERT_TRUE(program) << to_string(program.error());
   const DeviceBuffer there = zeros(1);
   ok(compute_->launch(*program->kernel("k"), {there}, LaunchRange::linear(1)));

@@ -55,6 +55,39 @@ kernel void hold(global uint* x, uint rounds) {
 }
 )";
 
+inline constexpr const char* kSuiteCudaText = R"(
+__device__ unsigned long long place_of() {
+  return blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x;
+}
+extern "C" __global__ void add(unsigned* x, unsigned count, unsigned plus) {
+  unsigned long long i = place_of();
+  if (i < count) x[i] += plus;
+}
+extern "C" __global__ void axpy(float* y, const float* x, float a, unsigned count) {
+  unsigned long long i = place_of();
+  if (i < count) y[i] = a * x[i] + y[i];
+}
+extern "C" __global__ void place(unsigned* x, unsigned width, unsigned height) {
+  unsigned column = place_of(), row = blockIdx.y * blockDim.y + threadIdx.y;
+  if (column < width && row < height) x[row * width + column] = row * 1000 + column;
+}
+extern "C" __global__ void sums(const unsigned* x, unsigned* sum, unsigned count) {
+  extern __shared__ unsigned scratch[];
+  unsigned long long i = place_of();
+  scratch[threadIdx.x] = i < count ? x[i] : 0;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  unsigned all = 0;
+  for (unsigned k = 0; k < blockDim.x; ++k) all += scratch[k];
+  sum[blockIdx.x] = all;
+}
+extern "C" __global__ void hold(unsigned* x, unsigned rounds) {
+  unsigned v = x[0] | 1;
+  for (unsigned i = 0; i < rounds; ++i) { v ^= v << 13; v ^= v >> 17; v ^= v << 5; }
+  x[0] = v;
+}
+)";
+
 inline std::map<std::string, CpuKernel> suite_callables(const std::shared_ptr<Gate>& gate) {
   using Arguments = const CpuArguments&;
   using Slice = const CpuSlice&;
@@ -126,7 +159,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceCase> {
   [[nodiscard]] ProgramSource source() const {
     return {.name = "suite",
             .opencl = {kSuiteText, {}},
-            .cuda = {},
+            .cuda = {kSuiteCudaText, {}},
             .cuda_image = {},
             .cpu = suite_callables(gate_)};
   }

@@ -5,9 +5,11 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
+#include "engine/cuda/registrar.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "fake_device.hpp"
 #include "pipeline/cpu/cpu_device.hpp"
+#include "pipeline/cuda/cuda_device.hpp"
 #include "pipeline/opencl/opencl_device.hpp"
 
 namespace gantry {
@@ -20,6 +22,21 @@ struct DeviceCase {
 
 inline void PrintTo(const DeviceCase& device, std::ostream* out) {
   *out << device.name;
+}
+
+inline CudaDeviceOptions cuda_options(Bytes memory_bytes) {
+  return {.memory_bytes = memory_bytes,
+          .registrar = [](int device) { return make_cuda_registrar({.device = device}); }};
+}
+
+/// On the stand-in of the driver: cuda_stub.hpp.
+inline CudaDeviceOptions cuda_stub_options(Bytes memory_bytes) {
+  return {.memory_bytes = memory_bytes,
+          .library = GANTRY_CUDA_STUB,
+          .compiler = GANTRY_NVRTC_STUB,
+          .registrar = [](int device) {
+            return make_cuda_registrar({.device = device, .library = GANTRY_CUDA_STUB});
+          }};
 }
 
 inline const DeviceCase kDevices[] = {
@@ -39,6 +56,9 @@ inline const DeviceCase kDevices[] = {
 #endif
        return make_opencl_device({.memory_bytes = memory_bytes});
      }},
+    {"cuda", [](Bytes memory_bytes) { return make_cuda_device(cuda_options(memory_bytes)); }},
+    {"cuda_stub",
+     [](Bytes memory_bytes) { return make_cuda_device(cuda_stub_options(memory_bytes)); }},
     {"fake",
      [](Bytes memory_bytes) {
        return make_fake_device(std::make_shared<FaultScript>(), memory_bytes);
