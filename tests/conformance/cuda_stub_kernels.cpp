@@ -9,6 +9,7 @@ namespace cuda_stub {
 namespace {
 
 using Word = std::uint32_t;
+using Long = std::uint64_t;
 
 // By each thread of a launch, whatever its place: x quickest.
 template <class Item>
@@ -71,6 +72,65 @@ void write_define(const Launch& launch) {
   launch.pointer<Word>(0)[0] = static_cast<Word>(std::strtoul(value.c_str(), nullptr, 10));
 }
 
+// ---- the pipeline's ------------------------------------------------------------------------
+
+void weigh(const Launch& launch) {
+  const auto *x = launch.pointer<Word>(0), *y = launch.pointer<Word>(1);
+  auto* z = launch.pointer<Word>(2);
+  const auto count = launch.value<Long>(3);
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    if (i < count) z[i] = x[i] + 3 * y[i];
+  });
+}
+
+void twice(const Launch& launch) {
+  auto* x = launch.pointer<Word>(0);
+  const auto count = launch.value<Long>(1), first = launch.value<Long>(2);
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    if (i < count) x[i] = 2 * x[i] + static_cast<Word>(first + i);
+  });
+}
+
+void stencil(const Launch& launch) {
+  const auto* x = launch.pointer<Word>(0);
+  auto* y = launch.pointer<Word>(1);
+  const auto width = launch.value<Word>(3);
+  const Word reach = launch.value<Word>(4) + launch.value<Word>(5);
+  const auto count = launch.value<Long>(2) * width;
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    if (i >= count) return;
+    Word sum = 0;
+    for (Word k = 0; k <= reach; ++k) sum += (k + 1) * x[i + std::size_t{k} * width];
+    y[i] = sum;
+  });
+}
+
+void rows(const Launch& launch) {
+  const auto *x = launch.pointer<Word>(0), *table = launch.pointer<Word>(1);
+  auto* y = launch.pointer<Word>(2);
+  auto* odd = launch.pointer<std::uint8_t>(3);
+  const auto count = launch.value<Long>(4);
+  const auto width = launch.value<Word>(5), size = launch.value<Word>(6);
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    if (i >= count) return;
+    Word sum = 0;
+    for (std::size_t k = 0; k < width; ++k) sum += x[i * width + k] * table[k % size];
+    y[2 * i] = sum;
+    y[2 * i + 1] = ~sum;
+    odd[i] = sum & 1;
+  });
+}
+
+void total(const Launch& launch) {
+  const auto* x = launch.pointer<Word>(0);
+  auto* part = launch.pointer<Long>(1);
+  const auto count = launch.value<Long>(2);
+  const auto items = launch.value<Word>(3);
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    for (Long k = i; i < items && k < count; k += items) part[i] += x[k];
+  });
+}
+
 // Until the test opens it.
 void gate(const Launch&) {
   std::unique_lock lock(stub().mutex);
@@ -83,10 +143,18 @@ void gate(const Launch&) {
 
 const std::map<std::string, StubKernel>& kernels() {
   static const auto& all = *new std::map<std::string, StubKernel>{
-      {"add", {{8, 4, 4}, {0}, add}},     {"axpy", {{8, 8, 4, 4}, {0, 1}, axpy}},
-      {"place", {{8, 4, 4}, {0}, place}}, {"sums", {{8, 8, 4}, {0, 1}, sums}},
-      {"hold", {{8, 4}, {0}, hold}},      {"k", {{8}, {0}, write_define}},
+      {"add", {{8, 4, 4}, {0}, add}},
+      {"axpy", {{8, 8, 4, 4}, {0, 1}, axpy}},
+      {"place", {{8, 4, 4}, {0}, place}},
+      {"sums", {{8, 8, 4}, {0, 1}, sums}},
+      {"hold", {{8, 4}, {0}, hold}},
+      {"k", {{8}, {0}, write_define}},
       {"gate", {{}, {}, gate}},
+      {"weigh", {{8, 8, 8, 8}, {0, 1, 2}, weigh}},
+      {"twice", {{8, 8, 8}, {0}, twice}},
+      {"stencil", {{8, 8, 8, 4, 4, 4}, {0, 1}, stencil}},
+      {"rows", {{8, 8, 8, 8, 8, 4, 4}, {0, 1, 2, 3}, rows}},
+      {"total", {{8, 8, 8, 4}, {0, 1}, total}},
   };
   return all;
 }

@@ -31,7 +31,7 @@ TEST_P(PipelineFaults, SizesThatDoNotCorrespondAreRefusedWithTheNumbers) {
   const Words x(100), y(99);
   Words z(100);
   const Error error = error_of(
-      job("add", 100).input(std::span(x)).input(std::span(y)).output(std::span(z)).count());
+      job("weigh", 100).input(std::span(x)).input(std::span(y)).output(std::span(z)).count());
   EXPECT_EQ(error.code, Code::invalid_argument);
   EXPECT_THAT(error.message, AllOf(HasSubstr("argument 1"), HasSubstr("396"), HasSubstr("400")));
 }
@@ -41,18 +41,18 @@ TEST_P(PipelineFaults, JobsOfNothingAreRefused) {
   const auto memory = std::as_writable_bytes(std::span(x));
   const auto keep = [](ConstByteSpan, const Chunk&) -> Result<void> { return {}; };
   const std::pair<PipelineJob, const char*> cases[] = {
-      {job("add", 0).output(std::span(x)), "0 steps"},
-      {job("add", 10).input(std::span(x)), "neither"},
-      {job("add", 10).output(PipelineSink::memory(memory), 0), "0 bytes per step"},
-      {job("add", 10).output(std::span(x)).broadcast(PipelineSource::memory({})), "0 bytes"},
-      {job("add", 10).output(std::span(x)).reduction(0, keep), "0 bytes per step"},
-      {job("add", 10).output(std::span(x)).reduction(8, {}), "fold"},
-      {job("add", 10).output(PipelineSink::memory({static_cast<std::byte*>(nullptr), 40}), 4),
+      {job("weigh", 0).output(std::span(x)), "0 steps"},
+      {job("weigh", 10).input(std::span(x)), "neither"},
+      {job("weigh", 10).output(PipelineSink::memory(memory), 0), "0 bytes per step"},
+      {job("weigh", 10).output(std::span(x)).broadcast(PipelineSource::memory({})), "0 bytes"},
+      {job("weigh", 10).output(std::span(x)).reduction(0, keep), "0 bytes per step"},
+      {job("weigh", 10).output(std::span(x)).reduction(8, {}), "fold"},
+      {job("weigh", 10).output(PipelineSink::memory({static_cast<std::byte*>(nullptr), 40}), 4),
        "address 0"},
-      {job("add", 10).output(PipelineSink::writer(40, {}), 4), "writer"},
-      {job("add", 10).output(std::span(x)).input(PipelineSource::reader(40, {}), 4), "reader"},
-      {job("add", 10).output(PipelineSink::message(), 4), "run_stage"},
-      {job("add", ~std::uint64_t{0}).output(std::span(x)), "64 bits"},
+      {job("weigh", 10).output(PipelineSink::writer(40, {}), 4), "writer"},
+      {job("weigh", 10).output(std::span(x)).input(PipelineSource::reader(40, {}), 4), "reader"},
+      {job("weigh", 10).output(PipelineSink::message(), 4), "run_stage"},
+      {job("weigh", ~std::uint64_t{0}).output(std::span(x)), "64 bits"},
   };
   for (const auto& [bad, why] : cases) {
     const Error error = error_of(bad);
@@ -61,7 +61,7 @@ TEST_P(PipelineFaults, JobsOfNothingAreRefused) {
   }
   PipelineOptions deep;
   deep.depth = 65;
-  EXPECT_THAT(error_of(job("add", 10).output(std::span(x)), deep).message, HasSubstr("65"));
+  EXPECT_THAT(error_of(job("weigh", 10).output(std::span(x)), deep).message, HasSubstr("65"));
 }
 
 TEST_P(PipelineFaults, AnOutputMayLieOnItsInputStepForStepAndNotOtherwise) {
@@ -70,7 +70,7 @@ TEST_P(PipelineFaults, AnOutputMayLieOnItsInputStepForStepAndNotOtherwise) {
   Words x = before;
   x.resize(kSteps + 10);
   const std::span<std::uint32_t> whole(x), same = whole.first(kSteps);
-  run(job("add", kSteps).input(same).input(same).output(same).count(), in_chunks(77));
+  run(job("weigh", kSteps).input(same).input(same).output(same).count(), in_chunks(77));
   for (std::uint64_t i = 0; i < kSteps; ++i) ASSERT_EQ(x[i], 4 * before[i]);
 
   const auto refused = [&](const PipelineJob& bad, const char* why) {
@@ -80,15 +80,15 @@ TEST_P(PipelineFaults, AnOutputMayLieOnItsInputStepForStepAndNotOtherwise) {
     EXPECT_THAT(error.message, AllOf(HasSubstr("overlaps"), HasSubstr(why)));
     EXPECT_EQ(x, untouched);
   };
-  refused(job("add", kSteps).input(same).input(same).output(whole.subspan(1, kSteps)).count(),
+  refused(job("weigh", kSteps).input(same).input(same).output(whole.subspan(1, kSteps)).count(),
           "argument 0");
-  refused(job("add", kSteps).input(same, 1, Halo{1, 0}).input(same).output(same).count(),
+  refused(job("weigh", kSteps).input(same, 1, Halo{1, 0}).input(same).output(same).count(),
           "argument 0");
-  refused(job("add", kSteps).broadcast(same).input(same).output(same).count(), "argument 0");
+  refused(job("weigh", kSteps).broadcast(same).input(same).output(same).count(), "argument 0");
   refused(
-      job("add", kSteps / 2).input(same, 2).input(same, 2).output(same.first(kSteps / 2)).count(),
+      job("weigh", kSteps / 2).input(same, 2).input(same, 2).output(same.first(kSteps / 2)).count(),
       "argument 0");
-  refused(job("add", kSteps)
+  refused(job("weigh", kSteps)
               .output(same)
               .output(whole.subspan(10, kSteps))
               .input(std::span(before))
@@ -98,11 +98,13 @@ TEST_P(PipelineFaults, AnOutputMayLieOnItsInputStepForStepAndNotOtherwise) {
 
 TEST_P(PipelineFaults, AKernelThatDoesNotCompileComesWithTheLog) {
   ProgramSource bad = pipeline_source();
-  bad.opencl.source = "kernel void add(global uint* x) {\n  x[0] = nonsense;\n}\n";
+  bad.cuda.source =
+      "__global__ void k(int* x) {\n  x[0] = nonsense;  // stub: error \"nonsense\"\n}\n";
+  bad.opencl.source = "kernel void weigh(global uint* x) {\n  x[0] = nonsense;\n}\n";
   bad.cpu.clear();
   Words x(10);
   const auto report =
-      run_pipeline(*device_, PipelineJob(bad, "add", 10).output(std::span(x)).count());
+      run_pipeline(*device_, PipelineJob(bad, "weigh", 10).output(std::span(x)).count());
   ASSERT_FALSE(report);
   if (device_->facts().kind == DeviceKind::cpu) {
     EXPECT_EQ(report.error().code, Code::unsupported);
@@ -148,17 +150,17 @@ TEST_P(PipelineFaults, WhatReadersWritersAndFoldsSayNamesTheChunk) {
     PipelineOptions options = in_chunks(10);
     options.mode = mode;
     Error error = error_of(
-        job("add", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
+        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
         options);
     EXPECT_EQ(error.code, Code::busy);
     EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 20 to 29)"), HasSubstr("torn")));
     options.chunk_steps = 30;
     error = error_of(
-        job("add", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
+        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
         options);
     EXPECT_THAT(error.message, AllOf(StartsWith("chunk 1 (steps 30 to 59)"), HasSubstr("burns")));
     options.chunk_steps = 25;
-    error = error_of(job("add", kSteps)
+    error = error_of(job("weigh", kSteps)
                          .input(std::span(y))
                          .input(std::span(y))
                          .output(PipelineSink::writer(4 * kSteps, write), 4)
@@ -174,7 +176,7 @@ TEST_P(PipelineFaults, WhatReadersWritersAndFoldsSayNamesTheChunk) {
                      options);
     EXPECT_THAT(error.message, AllOf(StartsWith("chunk 3 (steps 75 to 99)"), HasSubstr("no more")));
   }
-  run(job("add", kSteps).input(std::span(y)).input(std::span(y)).output(std::span(z)).count());
+  run(job("weigh", kSteps).input(std::span(y)).input(std::span(y)).output(std::span(z)).count());
 }
 
 // ---- memory that does not suffice ----------------------------------------------------------
@@ -184,7 +186,7 @@ TEST_P(PipelineFaults, ChunksShrinkUntilTheDeviceCanHoldThem) {
   const auto small = *GetParam().make(Bytes{64} << 10);
   const Words x = random_words(kSteps, 1), y = random_words(kSteps, 2);
   Words z(kSteps);
-  const PipelineJob whole = PipelineJob(pipeline_source(), "add", kSteps)
+  const PipelineJob whole = PipelineJob(pipeline_source(), "weigh", kSteps)
                                 .input(std::span(x))
                                 .input(std::span(y))
                                 .output(std::span(z))

@@ -48,7 +48,7 @@ TEST_P(PipelineFiles, AreReadAndWrittenFromAnyOffsetOn) {
     std::filesystem::remove(path("z"));
     PipelineOptions options;
     options.chunk_steps = chunk;
-    const auto report = run(job("add", kSteps)
+    const auto report = run(job("weigh", kSteps)
                                 .input(*PipelineSource::file(path("x"), 20), 4)
                                 .input(std::span(y))
                                 .output(*PipelineSink::file(path("z"), kSteps * 4, 8), 4)
@@ -66,7 +66,7 @@ TEST_P(PipelineFiles, ThatShrinkNameTheChunkThatMissesSomething) {
   const Words y(kSteps);
   Words z(kSteps);
   write(path("x"), Words(kSteps));
-  const PipelineJob shrinking = job("add", kSteps)
+  const PipelineJob shrinking = job("weigh", kSteps)
                                     .input(*PipelineSource::file(path("x")), 4)
                                     .input(std::span(y))
                                     .output(std::span(z))

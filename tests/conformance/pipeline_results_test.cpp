@@ -57,7 +57,7 @@ TEST_P(PipelineResults, OneStepOneChunkAndEveryRemainder) {
       PipelineOptions options;
       options.chunk_steps = chunk;
       const auto report = run(
-          job("add", steps).input(std::span(x)).input(std::span(y)).output(std::span(z)).count(),
+          job("weigh", steps).input(std::span(x)).input(std::span(y)).output(std::span(z)).count(),
           options);
       for (std::uint64_t i = 0; i < steps; ++i) ASSERT_EQ(z[i], x[i] + 3 * y[i]) << i;
       EXPECT_EQ(report.plan.chunks, (steps + chunk - 1) / chunk);
@@ -75,9 +75,9 @@ TEST_P(PipelineResults, EveryModeGivesTheSame) {
     PipelineOptions options;
     options.mode = mode;
     options.keep_timeline = true;
-    const auto report =
-        run(job("add", kSteps).input(std::span(x)).input(std::span(y)).output(std::span(z)).count(),
-            options);
+    const auto report = run(
+        job("weigh", kSteps).input(std::span(x)).input(std::span(y)).output(std::span(z)).count(),
+        options);
     for (std::uint64_t i = 0; i < kSteps; ++i) ASSERT_EQ(z[i], x[i] + 3 * y[i]) << i;
     EXPECT_EQ(report.timeline.size(), report.plan.chunks);
     EXPECT_THAT(report.explain().text(), HasSubstr(to_string(mode)));
@@ -225,7 +225,7 @@ TEST_P(PipelineResults, BlocksOfAPoolAndMemoryThatIsRegistered) {
   std::memset(x.bytes().data(), 1, x.bytes().size());
   PipelineOptions options;
   options.chunk_steps = 999;
-  const auto report = run(job("add", kSteps)
+  const auto report = run(job("weigh", kSteps)
                               .input(PipelineSource::block(x), 4)
                               .input(PipelineSource::registered(std::as_bytes(std::span(y))), 4)
                               .output(PipelineSink::block(z), 4)

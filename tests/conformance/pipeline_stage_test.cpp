@@ -51,7 +51,7 @@ class PipelineStage : public PipelineTest {
     return report;
   }
   [[nodiscard]] PipelineJob doubling() const {
-    return job("add", 0)
+    return job("weigh", 0)
         .input(PipelineSource::message(), 4)
         .input(PipelineSource::message(), 4)
         .output(PipelineSink::message(), 4)
@@ -172,9 +172,9 @@ TEST_P(PipelineStage, AMessageThatDoesNotFitTheJobIsNamedAndTheEarlierOnesAreSen
 TEST_P(PipelineStage, JobsThatAreNoneForMessagesAreRefused) {
   Words x(10);
   for (const PipelineJob& bad :
-       {job("add", 10).input(std::span(x)).output(PipelineSink::message(), 4),
-        job("add", 10).output(PipelineSink::message(), 4),
-        job("add", 10).input(PipelineSource::message(), 4)}) {
+       {job("weigh", 10).input(std::span(x)).output(PipelineSink::message(), 4),
+        job("weigh", 10).output(PipelineSink::message(), 4),
+        job("weigh", 10).input(PipelineSource::message(), 4)}) {
     const auto report = stage(bad);
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, Code::invalid_argument);

@@ -56,7 +56,7 @@ class PipelineStaging : public testing::Test {
   static constexpr std::uint64_t kSteps = 1'000'000;
 
   PipelineJob job() {
-    return PipelineJob(pipeline_source(), "add", kSteps)
+    return PipelineJob(pipeline_source(), "weigh", kSteps)
         .input(std::span(x_))
         .input(PipelineSource::registered(std::as_bytes(std::span(y_))), 4)
         .output(std::span(z_))
@@ -152,7 +152,7 @@ TEST_F(PipelineStaging, MemoryThatIsNotThereIsAnErrorWithTheCopier) {
   options.copier = *make_inline_engine();
   const auto report =
       run_pipeline(device_,
-                   PipelineJob(pipeline_source(), "add", kSize / 4)
+                   PipelineJob(pipeline_source(), "weigh", kSize / 4)
                        .input(PipelineSource::memory({static_cast<std::byte*>(at), kSize}), 4)
                        .input(std::span(y_).first(kSize / 4))
                        .output(std::span(z_).first(kSize / 4))

@@ -13,7 +13,7 @@ namespace gantry {
 using Words = std::vector<std::uint32_t>;
 
 inline constexpr const char* kPipelineText = R"(
-kernel void add(global const uint* x, global const uint* y, global uint* z, ulong count) {
+kernel void weigh(global const uint* x, global const uint* y, global uint* z, ulong count) {
   size_t i = get_global_id(0);
   if (i < count) z[i] = x[i] + 3 * y[i];
 }
@@ -48,11 +48,49 @@ kernel void total(global const uint* x, global ulong* part, ulong count, uint it
 }
 )";
 
+inline constexpr const char* kPipelineCudaText = R"(
+typedef unsigned int Word;
+typedef unsigned long long Long;
+__device__ Long place_of() { return blockIdx.x * static_cast<Long>(blockDim.x) + threadIdx.x; }
+extern "C" __global__ void weigh(const Word* x, const Word* y, Word* z, Long count) {
+  Long i = place_of();
+  if (i < count) z[i] = x[i] + 3 * y[i];
+}
+extern "C" __global__ void twice(Word* x, Long count, Long first) {
+  Long i = place_of();
+  if (i < count) x[i] = 2 * x[i] + static_cast<Word>(first + i);
+}
+extern "C" __global__ void stencil(const Word* x, Word* y, Long count, Word width, Word before,
+                                   Word after) {
+  Long i = place_of();
+  if (i >= count * width) return;
+  Word sum = 0;
+  for (Word k = 0; k <= before + after; ++k) sum += (k + 1) * x[i + k * width];
+  y[i] = sum;
+}
+extern "C" __global__ void rows(const Word* x, const Word* table, Word* y, unsigned char* odd,
+                                Long count, Word width, Word size) {
+  Long i = place_of();
+  if (i >= count) return;
+  Word sum = 0;
+  for (Word k = 0; k < width; ++k) sum += x[i * width + k] * table[k % size];
+  y[2 * i] = sum;
+  y[2 * i + 1] = ~sum;
+  odd[i] = sum & 1;
+}
+extern "C" __global__ void total(const Word* x, Long* part, Long count, Word items) {
+  Long i = place_of(), sum = 0;
+  if (i >= items) return;
+  for (Long k = i; k < count; k += items) sum += x[k];
+  part[i] += sum;
+}
+)";
+
 inline std::map<std::string, CpuKernel> pipeline_callables() {
   using Arguments = const CpuArguments&;
   using Slice = const CpuSlice&;
   std::map<std::string, CpuKernel> kernels;
-  kernels["add"] = [](Arguments with, Slice slice) -> Result<void> {
+  kernels["weigh"] = [](Arguments with, Slice slice) -> Result<void> {
     const auto x = with.span<std::uint32_t>(0), y = with.span<std::uint32_t>(1);
     const auto z = with.span<std::uint32_t>(2);
     const std::size_t last = std::min<std::size_t>(slice.last, with.value<std::uint64_t>(3));
@@ -110,7 +148,7 @@ inline std::map<std::string, CpuKernel> pipeline_callables() {
 inline ProgramSource pipeline_source() {
   return {.name = "pipeline",
           .opencl = {kPipelineText, {}},
-          .cuda = {},
+          .cuda = {kPipelineCudaText, {}},
           .cuda_image = {},
           .cpu = pipeline_callables()};
 }
