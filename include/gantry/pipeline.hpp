@@ -251,6 +251,9 @@ struct PipelinePlan {
 struct ChunkTimes {
   Chunk chunk;
   DeviceTiming copy_in, compute, copy_out;
+  /// The host's part: filling the ring before copy_in; taking results out of it, and folding, after
+  /// copy_out. Zero where there is nothing to do.
+  DeviceTiming stage_in, stage_out;
 };
 
 struct PipelineReport {

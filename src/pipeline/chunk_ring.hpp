@@ -41,6 +41,7 @@ struct ChunkSlot {
   std::vector<Array> arrays;  ///< One for each argument.
   Chunk chunk;
   Stage copy_in, compute, copy_out;
+  DeviceTiming stage_in, stage_out;  // the host's
 };
 
 class ChunkRing {

@@ -49,6 +49,15 @@ Result<void> fill_host(const RunArray& array, const std::vector<ChunkPiece>& pie
   return {};
 }
 
+// Tells when the host did `part`, or from when to when the parts of which it is one.
+template <class Part>
+Result<void> timed(DeviceTiming& when, const Part& part) {
+  if (when.began == DeviceTiming::Time{}) when.submitted = when.began = Deadline::Clock::now();
+  auto done = part();
+  when.ended = Deadline::Clock::now();
+  return done;
+}
+
 DeviceTiming joined(const ChunkSlot::Stage& stage) {
   const auto first = stage.first.timing();
   const auto last = stage.last.timing();
@@ -63,6 +72,7 @@ DeviceTiming joined(const ChunkSlot::Stage& stage) {
 Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
   slot.copy_in = slot.compute = slot.copy_out = {};
+  slot.stage_in = slot.stage_out = {};
   Stage stage = Stage::host;
   const Result<void> fed = caught([&]() -> Result<void> {
     GANTRY_TRY(stage_in(slot));
@@ -81,8 +91,10 @@ Result<void> Conveyor::stage_in(ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
     if (!argument.reads() || slot.arrays[i].host.empty()) continue;
-    GANTRY_TRY(fill_host(arrays_[i], pieces_of(argument, slot.chunk, job_.steps()),
-                         slot.arrays[i].host, feeder_copier_));
+    GANTRY_TRY(timed(slot.stage_in, [&] {
+      return fill_host(arrays_[i], pieces_of(argument, slot.chunk, job_.steps()),
+                       slot.arrays[i].host, feeder_copier_);
+    }));
   }
   return {};
 }
@@ -186,26 +198,29 @@ Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
   return std::nullopt;
 }
 
-Result<void> Conveyor::take_results(const ChunkSlot& slot) {
+Result<void> Conveyor::take_results(ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
-    const ByteSpan host = slot.arrays[i].host;
-    if (host.empty()) continue;
-    if (argument.kind == Kind::reduction)
-      GANTRY_TRY(argument.fold(host.first(argument.step_bytes), slot.chunk));
-    if (!argument.writes()) continue;
-    const std::uint64_t at = slot.chunk.first * argument.step_bytes;
-    const ConstByteSpan from = host.first(slot.chunk.steps * argument.step_bytes);
-    if (argument.sink.kind == PipelineSink::Kind::writer)
-      GANTRY_TRY(argument.sink.write(at, from));
-    else
-      GANTRY_TRY(collector_copier_.copy(argument.sink.bytes.subspan(at, from.size()), from));
+    const bool has_results = argument.writes() || argument.kind == Kind::reduction;
+    if (slot.arrays[i].host.empty() || !has_results) continue;
+    GANTRY_TRY(timed(slot.stage_out,
+                     [&] { return take_result(argument, slot.chunk, slot.arrays[i].host); }));
   }
   return {};
 }
 
+Result<void> Conveyor::take_result(const Argument& argument, const Chunk& chunk, ByteSpan host) {
+  if (argument.kind == Kind::reduction)
+    return argument.fold(host.first(argument.step_bytes), chunk);
+  const std::uint64_t at = chunk.first * argument.step_bytes;
+  const ConstByteSpan from = host.first(chunk.steps * argument.step_bytes);
+  if (argument.sink.kind == PipelineSink::Kind::writer) return argument.sink.write(at, from);
+  return collector_copier_.copy(argument.sink.bytes.subspan(at, from.size()), from);
+}
+
 void Conveyor::count(const ChunkSlot& slot) {
-  times_ = {slot.chunk, joined(slot.copy_in), joined(slot.compute), joined(slot.copy_out)};
+  times_ = {slot.chunk,    joined(slot.copy_in), joined(slot.compute), joined(slot.copy_out),
+            slot.stage_in, slot.stage_out};
   busy_in_ += times_.copy_in.span();
   busy_compute_ += times_.compute.span();
   busy_out_ += times_.copy_out.span();

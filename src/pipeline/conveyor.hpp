@@ -70,7 +70,9 @@ class Conveyor {
   [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, ChunkSlot& slot);
 
   [[nodiscard]] Failure collect(ChunkSlot& slot);
-  [[nodiscard]] Result<void> take_results(const ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_results(ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_result(const PipelineJob::Argument& argument, const Chunk& chunk,
+                                         ByteSpan host);
   void count(const ChunkSlot& slot);
 
   void feed_all(ChunkRing& ring, std::uint64_t end) noexcept;

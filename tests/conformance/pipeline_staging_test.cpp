@@ -81,6 +81,26 @@ class PipelineStaging : public testing::Test {
   PayingDevice device_{registrar_};
 };
 
+TEST_F(PipelineStaging, TheTimelineTellsWhatTheHostDidForTheRing) {
+  PipelineOptions options;
+  options.keep_timeline = true;
+  options.chunk_steps = kSteps / 4;
+  options.staging = Staging::ring;
+  const auto report = run(options);
+  ASSERT_EQ(report.timeline.size(), 4u);
+  for (const ChunkTimes& times : report.timeline) {
+    EXPECT_GT(times.stage_in.span().count(), 0);
+    EXPECT_LE(times.stage_in.ended, times.copy_in.began);
+    EXPECT_LE(times.copy_out.ended, times.stage_out.began);
+    EXPECT_GT(times.stage_out.span().count(), 0);
+  }
+  options.staging = Staging::direct;
+  for (const ChunkTimes& times : run(options).timeline) {
+    EXPECT_EQ(times.stage_in.span().count(), 0);
+    EXPECT_EQ(times.stage_out.span().count(), 0);
+  }
+}
+
 TEST_F(PipelineStaging, IsByWayOfARegisteredRingWhereThatPays) {
   PipelineOptions options;
   options.staging = Staging::ring;
