@@ -95,7 +95,7 @@ class MatrixVector final : public Workload {
 
 // ---- dft -----------------------------------------------------------------------------------
 
-constexpr std::uint64_t kPoints = 32;  // of a transform, which is a step
+constexpr std::uint32_t kPoints = 32;  // of a transform, which is a step
 
 constexpr std::string_view kDft = R"(
 KERNEL dft(IN(float) re, IN(float) im, IN(float) turns, OUT(float) out_re, OUT(float) out_im,

@@ -15,7 +15,6 @@ namespace gantry::bench {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct Span {

@@ -26,8 +26,7 @@ std::string machine_line(const Report& report) {
   else if (report.cpus)
     where =
         fmt::format("; pinned to CPUs {} and {}", report.cpus->requester, report.cpus->responder);
-  return fmt::format("{}, {} CPUs, {}{}\n", machine.cpu_model, machine.cpus, machine.kernel,
-                     where);
+  return fmt::format("{}, {} CPUs, {}{}\n", machine.cpu_model, machine.cpus, machine.kernel, where);
 }
 
 std::string skipped_lines(const Report& report) {
