@@ -21,7 +21,7 @@ Result<void> for_items(const CpuSlice& slice, std::uint64_t count, const Body& b
 // ---- vector-add ----------------------------------------------------------------------------
 
 constexpr std::string_view kVectorAdd = R"(
-KERNEL vector_add(IN(float) x, IN(float) y, OUT(float) z, ulong count) {
+KERNEL void vector_add(IN(float) x, IN(float) y, OUT(float) z, ulong count) {
   const ulong i = ITEM;
   if (i < count) z[i] = x[i] + y[i];
 }
@@ -62,7 +62,7 @@ class VectorAdd final : public Workload {
 // ---- saxpy ---------------------------------------------------------------------------------
 
 constexpr std::string_view kSaxpy = R"(
-KERNEL saxpy(IN(float) x, OUT(float) y, float a, ulong count) {
+KERNEL void saxpy(IN(float) x, OUT(float) y, float a, ulong count) {
   const ulong i = ITEM;
   if (i < count) y[i] = a * x[i] + y[i];
 }
@@ -114,7 +114,7 @@ HELPER float normal(float d) {
       (0.31938153f + k * (-0.356563782f + k * (1.781477937f + k * (-1.821255978f + k * 1.330274429f))));
   return d > 0.0f ? 1.0f - tail : tail;
 }
-KERNEL black_scholes(IN(float) price, IN(float) strike, IN(float) years, OUT(float) call,
+KERNEL void black_scholes(IN(float) price, IN(float) strike, IN(float) years, OUT(float) call,
                      OUT(float) put, float rate, float volatility, ulong count) {
   const ulong i = ITEM;
   if (i >= count) return;

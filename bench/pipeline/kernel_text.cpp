@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kPreamble = R"(#ifdef __OPENCL_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
-#define KERNEL kernel void
+#define KERNEL kernel
 #define HELPER static
 #define IN(T) global const T* restrict
 #define OUT(T) global T* restrict
@@ -23,7 +23,7 @@ constexpr std::string_view kPreamble = R"(#ifdef __OPENCL_VERSION__
 #define MEET barrier(CLK_LOCAL_MEM_FENCE)
 #define COUNT_UP(at, by) atomic_add(at, by)
 #else
-#define KERNEL extern "C" __global__ void
+#define KERNEL extern "C" __global__
 #define HELPER __device__ static
 #define uint unsigned int
 #define ulong unsigned long long

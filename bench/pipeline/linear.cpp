@@ -17,7 +17,7 @@ constexpr std::uint64_t kColumns = 4096;
 
 // Whole numbers below 16, so that a float adds 4096 products exactly in any order.
 constexpr std::string_view kMatrixVector = R"(
-KERNEL matrix_vector(IN(float) matrix, IN(float) vector, OUT(float) out, ulong count) {
+KERNEL void matrix_vector(IN(float) matrix, IN(float) vector, OUT(float) out, ulong count) {
 #if CONTIGUOUS
   const ulong row = ITEM;
   if (row >= count) return;
@@ -98,7 +98,7 @@ class MatrixVector final : public Workload {
 constexpr std::uint32_t kPoints = 32;  // of a transform, which is a step
 
 constexpr std::string_view kDft = R"(
-KERNEL dft(IN(float) re, IN(float) im, IN(float) turns, OUT(float) out_re, OUT(float) out_im,
+KERNEL void dft(IN(float) re, IN(float) im, IN(float) turns, OUT(float) out_re, OUT(float) out_im,
            ulong count) {
   const ulong i = ITEM;
   if (i >= count * 32) return;

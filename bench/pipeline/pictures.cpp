@@ -15,7 +15,7 @@ constexpr std::uint64_t kPixels = 1024;  // of a row
 constexpr std::uint64_t kMostChecked = 256;
 
 constexpr std::string_view kMandelbrot = R"(
-KERNEL mandelbrot(OUT(int) out, ulong count, ulong first, float dx, float dy) {
+KERNEL void mandelbrot(OUT(int) out, ulong count, ulong first, float dx, float dy) {
   const ulong i = ITEM;
   if (i >= count * 1024) return;
   const float cx = dx * (float)(i % 1024) - 2.0f, cy = dy * (float)(first + i / 1024) - 1.25f;
@@ -94,7 +94,7 @@ constexpr std::uint64_t kWide = kWidth + 2 * kReach;
 constexpr std::size_t kSide = 2 * kReach + 1;
 
 constexpr std::string_view kConvolution = R"(
-KERNEL convolution(IN(float) picture, IN(float) weights, OUT(float) out, ulong count) {
+KERNEL void convolution(IN(float) picture, IN(float) weights, OUT(float) out, ulong count) {
   const ulong i = ITEM;
   if (i >= count * 4096) return;
   const ulong row = i / 4096, column = i % 4096;

@@ -59,7 +59,7 @@ constexpr std::uint64_t kFew =
     1024;  // products of whole numbers below 16 that a float adds exactly
 
 constexpr std::string_view kDotProduct = R"(
-KERNEL dot_product(IN(float) x, IN(float) y, PART(ulong) part, ulong count) {
+KERNEL void dot_product(IN(float) x, IN(float) y, PART(ulong) part, ulong count) {
   ulong sum = 0;
   const ulong end = END(count);
   for (ulong k = BEGIN(count); k < end;) {
@@ -136,7 +136,7 @@ HELPER uint hits_of(ulong seed) {
   }
   return hits;
 }
-KERNEL monte_carlo_pi(IN(ulong) seeds, PART(ulong) part, ulong count) {
+KERNEL void monte_carlo_pi(IN(ulong) seeds, PART(ulong) part, ulong count) {
   ulong sum = 0;
   const ulong end = END(count);
   for (ulong k = BEGIN(count); k < end; k += STRIDE) sum += hits_of(seeds[k]);
@@ -194,7 +194,7 @@ class MonteCarlo final : public Reduction {
 constexpr std::size_t kBins = 256;
 
 constexpr std::string_view kHistogram = R"(
-KERNEL histogram(IN(uint) x, PART(uint) bins, ulong count) {
+KERNEL void histogram(IN(uint) x, PART(uint) bins, ulong count) {
   SHARED uint mine[256];
   for (uint b = LANE; b < 256; b += GROUP) mine[b] = 0;
   MEET;

@@ -74,7 +74,7 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 int cuDeviceGetName(char* name, int room, int device) {
   if (device != kDevice) return kInvalidDevice;
-  std::snprintf(name, static_cast<std::size_t>(room), "stub of a device");
+  std::snprintf(name, static_cast<std::size_t>(room), "simulated: stub of a device");
   return kSuccess;
 }
 int cuDeviceTotalMem_v2(std::size_t* bytes, int device) {

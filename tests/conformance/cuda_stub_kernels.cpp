@@ -131,6 +131,17 @@ void total(const Launch& launch) {
   });
 }
 
+// ---- of gantry bench pipeline --------------------------------------------------------------
+
+void vector_add(const Launch& launch) {
+  const auto *x = launch.pointer<float>(0), *y = launch.pointer<float>(1);
+  auto* z = launch.pointer<float>(2);
+  const auto count = launch.value<Long>(3);
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    if (i < count) z[i] = x[i] + y[i];
+  });
+}
+
 // Until the test opens it.
 void gate(const Launch&) {
   std::unique_lock lock(stub().mutex);
@@ -155,6 +166,7 @@ const std::map<std::string, StubKernel>& kernels() {
       {"stencil", {{8, 8, 8, 4, 4, 4}, {0, 1}, stencil}},
       {"rows", {{8, 8, 8, 8, 8, 4, 4}, {0, 1, 2, 3}, rows}},
       {"total", {{8, 8, 8, 4}, {0, 1}, total}},
+      {"vector_add", {{8, 8, 8, 8}, {0, 1, 2}, vector_add}},
   };
   return all;
 }
