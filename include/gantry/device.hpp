@@ -24,6 +24,8 @@ struct DeviceFacts {
   unsigned compute_units = 1;   ///< CPUs, multiprocessors.
   bool unified_memory = false;  ///< Its memory is the host's: a copy crosses no bus.
   bool host_visible = false;    ///< DeviceBuffer::host() gives its buffers' memory.
+  /// Of memory that over() makes a buffer of, a power of two; 0: it takes none.
+  Bytes in_place_alignment = 0;
   bool copies_overlap = false;  ///< Copies and kernels of different queues run at the same time.
   /// Copies from and to memory that registrar() registered are quicker, or alone asynchronous.
   bool registering_pays = false;
@@ -185,6 +187,14 @@ class Device {
   /// Errors: `device_full`; `too_large` (beyond max_buffer_bytes); `invalid_argument` for 0 bytes;
   /// `device_lost`.
   [[nodiscard]] virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
+  /// A buffer that is the caller's memory: what is there is its contents, and operations work on it
+  /// where it lies. What they wrote is the host's when a copy_out() of it to the same place has
+  /// ended, and what the host wrote later the device's after such a copy_in(); neither moves
+  /// anything. The memory takes nothing of the device's, and stays valid until the buffer and its
+  /// operations are gone, or as long as `keep`. Buffers of which one is written do not overlap.
+  /// Errors: `unsupported` where DeviceFacts::in_place_alignment is 0; `invalid_argument` (no
+  /// memory, or it begins elsewhere than at a multiple of that); `too_large`; `device_lost`.
+  [[nodiscard]] virtual Result<DeviceBuffer> over(ByteSpan memory, KeepAlive keep = {});
   /// As many as wanted, three at least. Errors: `device_lost`, `out_of_memory`, `system`.
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) = 0;
   /// Compiles, if there is something to compile; the calling thread waits. Errors: `unsupported`

@@ -69,6 +69,12 @@ ByteSpan DeviceBuffer::host() const noexcept {
   return state_ == nullptr ? ByteSpan() : state_->host;
 }
 
+Result<DeviceBuffer> Device::over(ByteSpan, KeepAlive) {
+  return fail(Code::unsupported,
+              fmt::format("{}: computes in memory of its own only", facts().name),
+              "allocate a buffer and copy");
+}
+
 KernelArgument::KernelArgument(const DeviceBuffer& buffer)
     : buffer_(buffer.state()), is_buffer_(true) {}
 

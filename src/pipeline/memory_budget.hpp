@@ -63,6 +63,17 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
       "work through it in chunks");
 }
 
+/// Of Device::over().
+[[nodiscard]] inline Result<void> check_over(const DeviceFacts& facts, ByteSpan memory) {
+  GANTRY_TRY(check_size(facts, memory.size()));
+  const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+  if (at != 0 && at % facts.in_place_alignment == 0) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("{}: a buffer over the memory at {:#x}, which is no multiple of {}",
+                          facts.name, at, facts.in_place_alignment),
+              "align the memory, or allocate a buffer and copy");
+}
+
 [[nodiscard]] inline tl::unexpected<Error> device_full(std::string_view device, Bytes size,
                                                        Bytes left) {
   return fail(Code::device_full,

@@ -141,6 +141,80 @@ TEST_P(DeviceCopies, BuffersGoWhenTheLastOperationThatUsesThemHasEnded) {
   EXPECT_EQ(small->memory()->free_bytes, kLimit);
 }
 
+TEST_P(DeviceCopies, MemoryOfBuffersThatWentIsUsedAgain) {
+  const auto small = *GetParam().make(Bytes{64} << 20);
+  if (!small->facts().host_visible) GTEST_SKIP() << "nobody sees where its buffers lie";
+  const std::byte* const at = small->allocate(100'000)->host().data();
+  // Where its place would be free again, another takes it.
+  const Region other = *Region::create(102'400, "device-test", {.shareable = false});
+  const DeviceBuffer again = *small->allocate(99'000);
+  EXPECT_EQ(again.host().data(), at);
+  EXPECT_EQ(again.size(), 99'000u);
+  EXPECT_EQ(again.host().size(), 99'000u);
+  EXPECT_NE(small->allocate(99'000)->host().data(), at);
+  EXPECT_EQ(small->memory()->free_bytes, (Bytes{64} << 20) - 99'000);
+}
+
+// ---- the caller's memory as a buffer -------------------------------------------------------
+
+TEST_P(DeviceCopies, OverTheCallersMemoryIsWorkedOnWhereItLies) {
+  constexpr std::uint32_t kWords = 10'000;
+  const Region region = *Region::create(kWords * 4 + 4096, "device-test");
+  const std::span words(reinterpret_cast<std::uint32_t*>(region.data()), kWords);
+  const ByteSpan bytes = std::as_writable_bytes(words);
+  if (device_->facts().in_place_alignment == 0) {
+    EXPECT_EQ(error_of(device_->over(bytes)).code, Code::unsupported);
+    return;
+  }
+  std::ranges::fill(words, 7u);
+  auto held = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = held;
+  const Bytes free = device_->memory()->free_bytes;
+  DeviceBuffer there = *device_->over(bytes, std::move(held));
+  EXPECT_EQ(there.size(), bytes.size());
+  if (device_->facts().kind == DeviceKind::opencl) {  // others' memory changes by itself
+    EXPECT_EQ(device_->memory()->free_bytes, free);
+  }
+  const auto add = [&](std::uint32_t plus) {
+    ok(compute_->launch(kernel("add"), {there, kWords, plus}, LaunchRange::linear(kWords)));
+    ok(compute_->copy_out(there, 0, bytes));
+    ok(compute_->drain());
+  };
+  add(5);
+  EXPECT_EQ(words[0], 12u);
+  EXPECT_EQ(words[kWords - 1], 12u);
+  std::ranges::fill(words, 100u);
+  ok(compute_->copy_in(there, 0, bytes));
+  add(1);
+  EXPECT_EQ(words[kWords - 1], 101u);
+  // To and from elsewhere it is a buffer as any other.
+  const std::uint32_t one = 1;
+  std::uint32_t back = 0;
+  ok(compute_->copy_in(there, 8, std::as_bytes(std::span(&one, 1))));
+  ok(compute_->copy_out(there, 12, std::as_writable_bytes(std::span(&back, 1))));
+  ok(compute_->copy_out(there, 0, bytes));
+  ok(compute_->drain());
+  EXPECT_EQ(words[2], 1u);
+  EXPECT_EQ(back, 101u);
+  EXPECT_FALSE(watched.expired());
+  there = {};
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_P(DeviceCopies, OverMemoryThatDoesNotFitIsRefused) {
+  const Bytes grain = device_->facts().in_place_alignment;
+  if (grain == 0) GTEST_SKIP() << "it has no memory in common with the host";
+  const Region region = *Region::create(1 << 16, "device-test");
+  const ByteSpan bytes(region.data(), region.size());
+  EXPECT_EQ(std::popcount(grain), 1);
+  const Error error = error_of(device_->over(bytes.subspan(grain / 2)));
+  EXPECT_EQ(error.code, Code::invalid_argument);
+  EXPECT_THAT(error.message, HasSubstr(fmt::format("no multiple of {}", grain)));
+  EXPECT_EQ(error_of(device_->over({})).code, Code::invalid_argument);
+  const ByteSpan huge(region.data(), device_->facts().max_buffer_bytes + 1);
+  EXPECT_EQ(error_of(device_->over(huge)).code, Code::too_large);
+}
+
 // Seen to be over, it holds nothing any more; looked at without a pause, and often.
 TEST_P(DeviceCopies, WhatTheyKeepAliveGoesBeforeTheirEnd) {
   const DeviceBuffer there = buffer(4096);

@@ -162,6 +162,29 @@ TEST_P(DeviceKernels, TooLargeAGroupIsRefused) {
   EXPECT_EQ(error_of(event).code, Code::invalid_argument);
 }
 
+// Refused when it is given to the driver, not before: a group that the kernel was not made for.
+TEST_P(DeviceKernels, WhatFollowsARefusedLaunchDoesNotBegin) {
+  if (device_->facts().kind != DeviceKind::opencl) GTEST_SKIP() << "others know it before";
+  const auto picky = *device_->build(
+      {.name = "picky",
+       .opencl = {"kernel __attribute__((reqd_work_group_size(4, 1, 1))) void k(global uint* x) {"
+                  "x[0] = 3; }",
+                  {}}});
+  const DeviceBuffer x = zeros(16), other = zeros(16);
+  const auto before = hold(other);
+  const auto refused = *compute_->launch(*picky.kernel("k"), {x}, LaunchRange::linear(16, 8));
+  const auto behind = *compute_->fill(x, 0, 64, std::byte{9});
+  ok(before.wait());
+  const Error error = error_of(refused.wait());
+  EXPECT_THAT(error.message, HasSubstr("CL_INVALID_WORK_GROUP_SIZE"));
+  EXPECT_EQ(error_of(behind.wait()).code, error.code);
+  EXPECT_THAT(error_of(behind.wait()).message, HasSubstr("not begun"));
+  EXPECT_EQ(words_of(x), Words(16, 0u));
+  EXPECT_FALSE(compute_->drain());
+  ok(compute_->fill(x, 0, 64, std::byte{}));
+  ok(compute_->drain());
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceKernels, testing::ValuesIn(kDevices), device_name);
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once  // device_suite.hpp: what the suite's files share: the fixture and its kernels.
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <random>
 #include <thread>

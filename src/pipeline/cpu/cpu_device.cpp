@@ -3,25 +3,42 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <gantry/memory.hpp>
 #include <limits>
 
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
 #include "pipeline/cpu/cpu_executor.hpp"
+#include "pipeline/kept_memory.hpp"
 #include "pipeline/memory_budget.hpp"
 
 namespace gantry {
 namespace {
 
+using Kept = KeptMemory<Region>;
+
 struct CpuBuffer final : BufferState {
-  CpuBuffer(DeviceToken owner, Bytes bytes, Region taken, bool is_visible,
-            MemoryBudget::Share part) noexcept
+  CpuBuffer(DeviceToken owner, Bytes bytes, Region taken, bool is_visible, MemoryBudget::Share part,
+            std::shared_ptr<Kept> keeper) noexcept
       : BufferState(owner, bytes, {taken.data(), bytes}, is_visible),
         share(std::move(part)),
+        kept(std::move(keeper)),
         region(std::move(taken)) {}
+  ~CpuBuffer() override {
+    const Bytes room = region.size();
+    kept->give(std::move(region), room);
+  }
   const MemoryBudget::Share share;
-  const Region region;
+  const std::shared_ptr<Kept> kept;
+  Region region;
+};
+
+/// The caller's memory.
+struct CpuView final : BufferState {
+  CpuView(DeviceToken owner, ByteSpan there, KeepAlive held) noexcept
+      : BufferState(owner, there.size(), there), keep(std::move(held)) {}
+  const KeepAlive keep;
 };
 
 class CpuProgram final : public ProgramState {
@@ -66,6 +83,8 @@ DeviceFacts facts_of(const CpuDeviceOptions& options, unsigned threads) {
   facts.compute_units = threads;
   facts.unified_memory = true;
   facts.host_visible = options.host_visible;
+  // As the language aligns memory for any type of its own.
+  if (options.host_visible) facts.in_place_alignment = alignof(std::max_align_t);
   facts.copies_overlap = true;
   facts.stops_kernels = true;
   return facts;
@@ -78,6 +97,7 @@ class CpuDevice final : public Device {
         facts_(facts_of(options, team->threads())),
         core_(std::make_shared<DeviceCore>(options.name)),
         budget_(MemoryBudget::make(facts_.memory_bytes)),
+        kept_(std::make_shared<Kept>(bytes_to_keep(facts_.memory_bytes))),
         team_(std::move(team)) {}
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
@@ -87,6 +107,14 @@ class CpuDevice final : public Device {
   }
   Result<DeviceBuffer> allocate(Bytes size) override {
     return guarded([&] { return do_allocate(size); });
+  }
+  Result<DeviceBuffer> over(ByteSpan memory, KeepAlive keep) override {
+    if (facts_.in_place_alignment == 0) return Device::over(memory, std::move(keep));
+    return guarded([&]() -> Result<DeviceBuffer> {
+      GANTRY_TRY(core_->state());
+      GANTRY_TRY(check_over(facts_, memory));
+      return DeviceBuffer(std::make_shared<CpuView>(core_.get(), memory, std::move(keep)));
+    });
   }
   Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) override {
     return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
@@ -109,21 +137,31 @@ class CpuDevice final : public Device {
   // The machine's memory is everybody's: what is left of it changes without us.
   [[nodiscard]] Bytes free_bytes() const {
     const Bytes left = budget_->left();
-    return options_.memory_bytes != 0 ? left : std::min(left, system_memory().available);
+    if (options_.memory_bytes != 0) return left;
+    return std::min(left, system_memory().available + kept_->bytes());
   }
 
   Result<DeviceBuffer> do_allocate(Bytes size) {
     GANTRY_TRY(core_->state());
     GANTRY_TRY(check_size(facts_, size));
-    const auto full = [&] { return device_full(facts_.name, size, free_bytes()); };
-    if (size > free_bytes()) return full();
     auto share = budget_->take(size);
-    if (!share) return full();
-    auto region = Region::create(size, "gantry-device", {.shareable = false});
-    // Touched now, by several threads: later it would cost the first operation.
-    if (!region || !region->touch(0, size, 0)) return full();
+    auto region = share ? take_region(size) : std::nullopt;
+    if (!region) return device_full(facts_.name, size, free_bytes());
     return DeviceBuffer(std::make_shared<CpuBuffer>(core_.get(), size, *std::move(region),
-                                                    facts_.host_visible, std::move(share)));
+                                                    facts_.host_visible, std::move(share), kept_));
+  }
+
+  std::optional<Region> take_region(Bytes size) {
+    const Bytes room = Kept::room_for(size);
+    if (auto kept = kept_->take(room)) return kept;
+    if (options_.memory_bytes == 0 && room > system_memory().available) {
+      kept_->clear();
+      if (room > system_memory().available) return std::nullopt;
+    }
+    auto region = Region::create(room, "gantry-device", {.shareable = false});
+    // Touched now, by several threads: later it would cost the first operation.
+    if (!region || !region->touch(0, room, 0)) return std::nullopt;
+    return *std::move(region);
   }
 
   Result<Program> do_build(const ProgramSource& source) {
@@ -145,6 +183,7 @@ class CpuDevice final : public Device {
   const DeviceFacts facts_;
   const std::shared_ptr<DeviceCore> core_;
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<Kept> kept_;
   const std::shared_ptr<WorkTeam> team_;
 };
 

@@ -160,6 +160,7 @@ Result<void> CpuExecutor::execute(const Operation& operation) {
 }
 
 Result<void> CpuExecutor::move(const Move& move) {
+  if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
   if (lane_ == nullptr) {
     if (move.reads())
       std::memcpy(move.destination, move.source, move.bytes);

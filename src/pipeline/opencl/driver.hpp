@@ -37,6 +37,8 @@ namespace gantry::opencl {
   X(clEnqueueFillBuffer) \
   X(clEnqueueNDRangeKernel) \
   X(clEnqueueMigrateMemObjects) \
+  X(clEnqueueMapBuffer) \
+  X(clEnqueueUnmapMemObject) \
   X(clSetEventCallback) \
   X(clGetEventProfilingInfo) \
   X(clWaitForEvents) \

@@ -37,6 +37,12 @@ cl_int set_arguments(const Driver& driver, const Operation& operation, cl_uint& 
   return CL_SUCCESS;
 }
 
+/// Is that place of a buffer the host's memory at `host`?
+bool is_there(const BufferState& buffer, Bytes offset, const std::byte* host) {
+  const auto* const view = dynamic_cast<const ViewBuffer*>(&buffer);
+  return view != nullptr && view->begin + offset == host;
+}
+
 /// What the device's answer needs, from one thread to whichever the driver calls us by.
 struct Answer {
   std::shared_ptr<const Context> context;
@@ -110,6 +116,12 @@ Result<void> CommandExecutor::check(const Operation& operation) {
 void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
                             const std::shared_ptr<QueueCore>& queue, bool follows) noexcept {
   const Driver& driver = context_->driver;
+  // Behind a call that it refused the driver goes on; what follows it here may not.
+  if (follows && was_refused_) {
+    operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+    return queue->done(operation, Error{Code::aborted, {}, {}});
+  }
+  was_refused_ = false;
   // By the standard what waits for a failed event does not begin; order alone does not promise it.
   cl_event before = last_.get();
   const Waits waits = follows && before != nullptr ? Waits{1, &before} : Waits{};
@@ -118,9 +130,11 @@ void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
     return std::make_unique<Answer>(Answer{context_, operation, queue});
   });
   operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+  was_refused_ = !to;
   if (!to) return queue->done(operation, std::move(to).error());
   const cl_int status = enqueue(*operation, waits, &event);
   if (status != CL_SUCCESS) {
+    was_refused_ = true;
     auto error = guarded([&]() -> Result<Error> { return error_of(status, operation->kind); });
     return queue->done(operation, error ? std::move(*error) : std::move(error).error());
   }
@@ -141,10 +155,14 @@ cl_int CommandExecutor::enqueue(const Operation& operation, Waits waits, cl_even
   cl_command_queue queue = queue_.get();
   switch (operation.kind) {
     case Operation::Kind::copy_in:
+      if (is_there(*operation.to, operation.to_offset, operation.host_from))
+        return share(*operation.to, operation.to_offset, operation.size, waits, event);
       return driver.clEnqueueWriteBuffer(queue, object_of(operation.to), CL_FALSE,
                                          operation.to_offset, operation.size, operation.host_from,
                                          waits.count, waits.events, event);
     case Operation::Kind::copy_out:
+      if (is_there(*operation.from, operation.from_offset, operation.host_to))
+        return share(*operation.from, operation.from_offset, operation.size, waits, event);
       return driver.clEnqueueReadBuffer(queue, object_of(operation.from), CL_FALSE,
                                         operation.from_offset, operation.size, operation.host_to,
                                         waits.count, waits.events, event);
@@ -162,6 +180,18 @@ cl_int CommandExecutor::enqueue(const Operation& operation, Waits waits, cl_even
       break;
   }
   return CL_INVALID_OPERATION;
+}
+
+cl_int CommandExecutor::share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
+                              cl_event* event) const {
+  const Driver& driver = context_->driver;
+  cl_mem object = static_cast<const Buffer&>(view).object.get();
+  cl_int status = CL_SUCCESS;
+  void* const mapped =
+      driver.clEnqueueMapBuffer(queue_.get(), object, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, offset,
+                                size, waits.count, waits.events, nullptr, &status);
+  if (status != CL_SUCCESS) return status;
+  return driver.clEnqueueUnmapMemObject(queue_.get(), object, mapped, 0, nullptr, event);
 }
 
 cl_int CommandExecutor::launch(const Operation& operation, Waits waits, cl_event* event) const {

@@ -3,17 +3,41 @@
 
 #include <mutex>
 
+#include "pipeline/kept_memory.hpp"
 #include "pipeline/memory_budget.hpp"
 #include "pipeline/opencl/driver.hpp"
 #include "pipeline/ordered_queue.hpp"
 
 namespace gantry::opencl {
 
-struct Buffer final : BufferState {
-  Buffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, MemoryBudget::Share part) noexcept
-      : BufferState(owner, bytes), share(std::move(part)), object(std::move(taken)) {}
+using Kept = KeptMemory<OwnedMemory>;
+
+struct Buffer : BufferState {
+  Buffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, KeepAlive held = {}) noexcept
+      : BufferState(owner, bytes), keep(std::move(held)), object(std::move(taken)) {}
+  const KeepAlive keep;  // goes after the object
+  OwnedMemory object;
+};
+
+/// Memory of the device's own.
+struct TakenBuffer final : Buffer {
+  TakenBuffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, MemoryBudget::Share part,
+              std::shared_ptr<Kept> keeper, Bytes whole) noexcept
+      : Buffer(owner, bytes, std::move(taken)),
+        share(std::move(part)),
+        kept(std::move(keeper)),
+        room(whole) {}
+  ~TakenBuffer() override { kept->give(std::move(object), room); }
   const MemoryBudget::Share share;
-  const OwnedMemory object;
+  const std::shared_ptr<Kept> kept;
+  const Bytes room;  // of the object
+};
+
+/// The caller's memory.
+struct ViewBuffer final : Buffer {
+  ViewBuffer(DeviceToken owner, ByteSpan there, OwnedMemory made, KeepAlive held) noexcept
+      : Buffer(owner, there.size(), std::move(made), std::move(held)), begin(there.data()) {}
+  const std::byte* const begin;
 };
 
 struct LaunchedKernel final : KernelState {
@@ -49,10 +73,14 @@ class CommandExecutor final : public Executor {
   };
   [[nodiscard]] cl_int enqueue(const Operation& operation, Waits waits, cl_event* event) const;
   [[nodiscard]] cl_int launch(const Operation& operation, Waits waits, cl_event* event) const;
+  /// Makes what the host or the device wrote in the caller's memory the other's.
+  [[nodiscard]] cl_int share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
+                             cl_event* event) const;
 
   const std::shared_ptr<const Context> context_;
   const OwnedQueue queue_;
   OwnedEvent last_;  // of what was begun last
+  bool was_refused_ = false;
 };
 
 }  // namespace gantry::opencl

@@ -3,6 +3,7 @@
 #include <CL/cl.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "pipeline/memory_budget.hpp"
 #include "pipeline/opencl/executor.hpp"
@@ -35,6 +36,11 @@ DeviceFacts facts_of(const Context& context, const std::string& about, Bytes mem
   facts.local_bytes = fact<cl_ulong>(context, CL_DEVICE_LOCAL_MEM_SIZE, 0);
   facts.compute_units = fact<cl_uint>(context, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
   facts.unified_memory = fact<cl_bool>(context, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
+  // Others may compute on memory of the host's too, or copy it without saying so: of CPUs one
+  // knows.
+  const auto type = fact<cl_device_type>(context, CL_DEVICE_TYPE, 0);
+  if (facts.unified_memory && (type & CL_DEVICE_TYPE_CPU) != 0)
+    facts.in_place_alignment = std::bit_ceil(facts.alignment);
   facts.copies_overlap = true;  // of the drivers none says so; different queues may
   return facts;
 }
@@ -45,7 +51,8 @@ class OpenclDevice final : public Device {
       : context_(std::move(context)),
         service_(std::move(service)),
         facts_(std::move(facts)),
-        budget_(MemoryBudget::make(facts_.memory_bytes)) {}
+        budget_(MemoryBudget::make(facts_.memory_bytes)),
+        kept_(std::make_shared<Kept>(bytes_to_keep(facts_.memory_bytes))) {}
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
   Result<DeviceMemory> memory() const override {
@@ -54,6 +61,10 @@ class OpenclDevice final : public Device {
   }
   Result<DeviceBuffer> allocate(Bytes size) override {
     return guarded([&] { return do_allocate(size); });
+  }
+  Result<DeviceBuffer> over(ByteSpan memory, KeepAlive keep) override {
+    if (facts_.in_place_alignment == 0) return Device::over(memory, std::move(keep));
+    return guarded([&] { return do_over(memory, std::move(keep)); });
   }
   Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) override {
     return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
@@ -75,12 +86,15 @@ class OpenclDevice final : public Device {
 
  private:
   Result<DeviceBuffer> do_allocate(Bytes size);
+  Result<DeviceBuffer> do_over(ByteSpan memory, KeepAlive keep);
+  [[nodiscard]] cl_int make(Bytes size, OwnedMemory& memory) const;
   [[nodiscard]] cl_int make_present(cl_mem memory) const;
 
   const std::shared_ptr<const Context> context_;
   const OwnedQueue service_;
   const DeviceFacts facts_;
   const std::shared_ptr<MemoryBudget> budget_;
+  const std::shared_ptr<Kept> kept_;
 };
 
 // Many drivers take no memory before it is used: asked to put it on the device, they do.
@@ -91,18 +105,43 @@ cl_int OpenclDevice::make_present(cl_mem memory) const {
   return status != CL_SUCCESS ? status : driver.clFinish(service_.get());
 }
 
+cl_int OpenclDevice::make(Bytes size, OwnedMemory& memory) const {
+  cl_int status = CL_SUCCESS;
+  memory = OwnedMemory(context_, context_->driver.clCreateBuffer(
+                                     context_->context, CL_MEM_READ_WRITE, size, nullptr, &status));
+  return status != CL_SUCCESS ? status : make_present(memory.get());
+}
+
+Result<DeviceBuffer> OpenclDevice::do_over(ByteSpan memory, KeepAlive keep) {
+  GANTRY_TRY(context_->core->state());
+  GANTRY_TRY(check_over(facts_, memory));
+  cl_int status = CL_SUCCESS;
+  OwnedMemory object(context_, context_->driver.clCreateBuffer(
+                                   context_->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                   memory.size(), memory.data(), &status));
+  if (status == CL_SUCCESS)
+    return DeviceBuffer(std::make_shared<ViewBuffer>(context_->core.get(), memory,
+                                                     std::move(object), std::move(keep)));
+  return refused(facts_.name, fmt::format("a buffer over {} bytes", memory.size()), status);
+}
+
 Result<DeviceBuffer> OpenclDevice::do_allocate(Bytes size) {
   GANTRY_TRY(context_->core->state());
   GANTRY_TRY(check_size(facts_, size));
   auto share = budget_->take(size);
   if (!share) return device_full(facts_.name, size, budget_->left());
+  const Bytes room = std::min(Kept::room_for(size), facts_.max_buffer_bytes);
+  OwnedMemory memory;
   cl_int status = CL_SUCCESS;
-  OwnedMemory memory(context_, context_->driver.clCreateBuffer(context_->context, CL_MEM_READ_WRITE,
-                                                               size, nullptr, &status));
-  if (status == CL_SUCCESS) status = make_present(memory.get());
+  if (auto kept = kept_->take(room)) {
+    memory = *std::move(kept);
+  } else if (status = make(room, memory); status != CL_SUCCESS) {
+    kept_->clear();
+    status = make(room, memory);
+  }
   if (status == CL_SUCCESS)
-    return DeviceBuffer(
-        std::make_shared<Buffer>(context_->core.get(), size, std::move(memory), std::move(share)));
+    return DeviceBuffer(std::make_shared<TakenBuffer>(context_->core.get(), size, std::move(memory),
+                                                      std::move(share), kept_, room));
   if (status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES ||
       status == CL_OUT_OF_HOST_MEMORY)
     return device_full(facts_.name, size, budget_->left());
