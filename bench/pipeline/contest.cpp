@@ -7,6 +7,7 @@
 #include "../support/interrupt.hpp"
 #include "../support/progress.hpp"
 #include "../support/sizes.hpp"
+#include "limit.hpp"
 #include "turns.hpp"
 
 namespace gantry::bench {
@@ -66,6 +67,7 @@ class Contest {
           int interrupt_descriptor)
       : settings_(settings),
         bout_(kind, bytes),
+        copy_(bytes),
         report_(report),
         interrupt_descriptor_(interrupt_descriptor) {}
 
@@ -90,6 +92,7 @@ class Contest {
         auto took = turn(subject, &series, is_last ? traced : nullptr);
         if (!took) return took;
       }
+      copy_.take_turn(series);
     }
     series.report_to(report_, bout_.name(), bout_.bytes());
     return {};
@@ -140,6 +143,7 @@ class Contest {
 
   const Settings& settings_;
   Bout bout_;
+  SingleCopy copy_;
   Report& report_;
   int interrupt_descriptor_;
   std::vector<Subject> subjects_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "../support/findings.hpp"
+#include "limit.hpp"
 #include "turns.hpp"
 
 namespace gantry::bench {
@@ -28,6 +29,10 @@ std::string subject_line(const Report& report, const Row& row) {
     const Row* const found = report.find(row.case_name, row.subject, metric);
     return found == nullptr ? 0 : found->summary.value;
   };
+  if (row.subject == kSingleCopy)
+    return fmt::format(kLine, fmt::format("  {}", row.subject), time_text(row.summary.value),
+                       range_text(row.summary), fmt::format("{:.2f}", figure(kThroughput)), "", "",
+                       "", "", "one CPU copies as much, once");
   const double acquisition = figure(kAcquisition);
   return fmt::format(kLine, fmt::format("  {}", row.subject), time_text(row.summary.value),
                      range_text(row.summary), fmt::format("{:.2f}", figure(kThroughput)),

@@ -34,9 +34,9 @@ json name_event(const char* what, std::size_t process, std::size_t track, std::s
       {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", track}, {"args", {{"name", name}}}};
 }
 
-// A chunk that has no part in a stream has no time there.
+// Where a chunk has no part in a stream, no time stands there.
 bool took_part(const DeviceTiming& timing) noexcept {
-  return timing.ended > timing.began;
+  return timing.ended != Time{};
 }
 
 Time begin_of(const TracedRun& run) {
