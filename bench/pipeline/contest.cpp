@@ -13,7 +13,8 @@
 namespace gantry::bench {
 namespace {
 
-// No chunk takes a minute: a device that does has stopped.
+// No chunk takes a minute: a device that does has stopped. (With a limit `automatic` would not
+// compute in the caller's memory, which a kernel that is given up would go on to use.)
 constexpr std::chrono::seconds kStalled{60};
 
 bool is_no_defect(Code code) noexcept {
@@ -25,7 +26,7 @@ PipelineOptions options_of(const Settings& settings, PipelineMode mode) {
   PipelineOptions options;
   options.mode = mode;
   options.device_bytes = settings.device_bytes;
-  options.stall_limit = kStalled;
+  if (mode != PipelineMode::automatic) options.stall_limit = kStalled;
   options.keep_timeline = true;
   return options;
 }
