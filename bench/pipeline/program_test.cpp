@@ -101,7 +101,7 @@ TEST_F(BenchPipeline, EveryCaseIsRightInEveryMode) {
     for (const char* metric :
          {"latency_p50", "throughput", "cpu_per_gb", "overlap_efficiency", "copy_share", "setup",
           "acquisition", "latency_with_acquisition", "copy_in_time", "compute_time",
-          "copy_out_time", "chunks", "chunk_bytes", "depth", "ring_bytes"})
+          "copy_out_time", "chunks", "chunk_bytes", "depth", "device_bytes", "ring_bytes"})
       EXPECT_THAT(subjects_of(document, name + "/1 MiB", metric), IsSupersetOf(subjects))
           << name << " " << metric;
   EXPECT_THAT(subjects_of(document, "dft/1 MiB", "throughput"), Contains("limit/single-copy"));
@@ -166,9 +166,8 @@ TEST_F(BenchPipeline, ChunksStayWithinTheDeviceMemoryThatIsGiven) {
                                      "automatic,overlapped-pageable", "--device-memory", "256K"},
                                     "4M");
   for (const char* subject : {"cpu/automatic", "cpu/overlapped-pageable"})
-    EXPECT_LE(figure_of(document, subject, "chunk_bytes") * figure_of(document, subject, "depth"),
-              256 << 10)
-        << subject;
+    EXPECT_LE(figure_of(document, subject, "device_bytes"), 256 << 10) << subject;
+  EXPECT_GT(figure_of(document, "cpu/overlapped-pageable", "device_bytes"), 0);
 }
 
 // ---- what is said of it --------------------------------------------------------------------

@@ -109,6 +109,7 @@ void Bout::add(const Subject& subject, const Turn& turn, Series& series) const {
   add(kChunks, "1", static_cast<double>(plan.chunks));
   add(kChunkBytes, "B", static_cast<double>(plan.chunk_steps * kind_.step_bytes));
   add(kDepth, "1", plan.depth);
+  add(kDeviceBytes, "B", static_cast<double>(plan.device_bytes));
   add(kRingBytes, "B", static_cast<double>(plan.ring_bytes));
 }
 

@@ -19,6 +19,7 @@ inline constexpr std::string_view kCopyShare = "copy_share";  ///< Of the time.
 inline constexpr std::string_view kChunks = "chunks";
 inline constexpr std::string_view kChunkBytes = "chunk_bytes";
 inline constexpr std::string_view kDepth = "depth";
+inline constexpr std::string_view kDeviceBytes = "device_bytes";
 inline constexpr std::string_view kRingBytes = "ring_bytes";
 
 /// Who takes turns.

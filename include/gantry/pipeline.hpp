@@ -99,7 +99,8 @@ struct Halo {
 /// What is to be computed: a kernel, and its arguments in the order in which they are added here.
 /// An array's slice for a chunk of n steps is n times its bytes per step: arrays of different
 /// element and total sizes correspond by that. Every buffer is as large as the largest chunk asks
-/// for: kernels go by count(). A plain value; run it as often as wanted.
+/// for: kernels go by count(), and write nothing into inputs and broadcasts, which may be the
+/// caller's own memory (Staging::shared). A plain value; run it as often as wanted.
 class PipelineJob {
  public:
   /// Told what a chunk's kernel left in its partial result; chunks come in order, in the thread
@@ -204,6 +205,13 @@ enum class Staging : std::uint8_t {
   ring,        ///< By way of a small ring of host memory, registered where that pays.
   in_place,    ///< All of it is registered for the time of the run.
   registered,  ///< It was already. Not to be asked for: PipelineSource::registered() says it.
+  /// In place, no copies: the device computes on the memory itself. Where its memory is the host's
+  /// (DeviceFacts::in_place_alignment) and runs are `automatic` it is what is chosen, but not with
+  /// a time limit (a kernel that was given up would go on in the caller's memory), not with a
+  /// copier, not for an output on another argument's input. Kernels then find memory as the caller
+  /// aligned it, chunks that begin elsewhere than the device wants are copied, as are those that a
+  /// halo makes of several pieces, and memory that is not there is a signal.
+  shared,
 };
 [[nodiscard]] std::string_view to_string(Staging staging) noexcept;
 

@@ -1,7 +1,6 @@
 #include "pipeline/chunk_ring.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/result.hpp"
 #include "pipeline/pieces.hpp"
@@ -11,28 +10,24 @@ namespace {
 
 using Kind = PipelineJob::Argument::Kind;
 
-bool has_buffer(const RunArray& array) noexcept {
+bool is_chunked(const RunArray& array) noexcept {
   return array.argument->reads() || array.argument->writes() ||
          array.argument->kind == Kind::reduction;
+}
+
+/// Of the device's own, for every slot.
+bool has_buffer(const RunArray& array) noexcept {
+  return is_chunked(array) && array.staging != Staging::shared && !array.is_ring_shared;
 }
 
 Bytes staged_bytes(const RunArray& array, std::uint64_t steps) noexcept {
   constexpr Bytes kPage = 4096;
   const bool is_staged = array.staging == Staging::ring;
-  if (!has_buffer(array) || !is_staged) return 0;
+  if (!is_chunked(array) || !is_staged) return 0;
   return (buffer_bytes(*array.argument, steps) + kPage - 1) / kPage * kPage;
 }
 
 }  // namespace
-
-Bytes slot_bytes(std::span<const RunArray> arrays, std::uint64_t steps) noexcept {
-  Bytes all = 0;
-  for (const RunArray& array : arrays)
-    if (has_buffer(array) &&
-        __builtin_add_overflow(all, buffer_bytes(*array.argument, steps), &all))
-      return std::numeric_limits<Bytes>::max();
-  return all;
-}
 
 Result<std::shared_ptr<HostMemory>> HostMemory::make(Bytes size,
                                                      const std::shared_ptr<Registrar>& registrar,
@@ -56,6 +51,7 @@ Result<ChunkRing> ChunkRing::make(Device& device, std::span<const RunArray> arra
   ring.chunk_steps_ = chunk_steps;
   for (unsigned i = 0; i < depth; ++i) GANTRY_TRY(ring.add_slot(device, arrays));
   GANTRY_TRY(ring.add_host(arrays, registrar));
+  GANTRY_TRY(ring.share_host(device, arrays));
   return ring;
 }
 
@@ -84,6 +80,16 @@ Result<void> ChunkRing::add_host(std::span<const RunArray> arrays,
       const Bytes size = staged_bytes(arrays[i], chunk_steps_);
       if (size != 0) slot.arrays[i].host = {at, buffer_bytes(*arrays[i].argument, chunk_steps_)};
       at += size;
+    }
+  return {};
+}
+
+Result<void> ChunkRing::share_host(Device& device, std::span<const RunArray> arrays) {
+  for (ChunkSlot& slot : slots_)
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      if (!arrays[i].is_ring_shared) continue;
+      GANTRY_ASSIGN(slot.arrays[i].buffer, device.over(slot.arrays[i].host, host_));
+      slot.arrays[i].is_over = true;
     }
   return {};
 }

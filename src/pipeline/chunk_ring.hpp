@@ -14,7 +14,8 @@ struct RunArray {
   std::vector<std::byte> first_step = {};  ///< Repeated as often as a clamped halo may ask for.
   std::vector<std::byte> last_step = {};
   std::vector<Registration> registrations = {};
-  DeviceBuffer whole = {};  ///< Of a broadcast.
+  DeviceBuffer whole = {};      ///< Of a broadcast.
+  bool is_ring_shared = false;  ///< What is staged is what the device computes on.
 };
 
 /// Host memory, with what makes it quick.
@@ -30,6 +31,8 @@ struct ChunkSlot {
   struct Array {
     DeviceBuffer buffer;
     ByteSpan host;  ///< Its part of the ring's host memory; empty: goes without.
+    /// The buffer is memory of the host's (`host`, or the caller's): nothing is copied.
+    bool is_over = false;
   };
   struct Stage {
     DeviceEvent first, last;
@@ -63,6 +66,7 @@ class ChunkRing {
   [[nodiscard]] Result<void> add_slot(Device& device, std::span<const RunArray> arrays);
   [[nodiscard]] Result<void> add_host(std::span<const RunArray> arrays,
                                       const std::shared_ptr<Registrar>& registrar);
+  [[nodiscard]] Result<void> share_host(Device& device, std::span<const RunArray> arrays);
 
   std::uint64_t chunk_steps_ = 0;
   std::vector<ChunkSlot> slots_;
@@ -70,8 +74,5 @@ class ChunkRing {
   Bytes device_bytes_ = 0;
   std::string why_plain_;
 };
-
-/// Device memory that a slot takes.
-[[nodiscard]] Bytes slot_bytes(std::span<const RunArray> arrays, std::uint64_t steps) noexcept;
 
 }  // namespace gantry

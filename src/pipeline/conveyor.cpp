@@ -58,6 +58,18 @@ Result<void> timed(DeviceTiming& when, const Part& part) {
   return done;
 }
 
+bool brings_back(const Argument& argument) noexcept {
+  return argument.writes() || argument.kind == Kind::reduction;
+}
+
+/// Where a chunk's results go.
+ByteSpan back_to(const RunArray& array, const ChunkSlot& slot, std::size_t index) noexcept {
+  const Bytes size = buffer_bytes(*array.argument, slot.chunk.steps);
+  const ByteSpan host = slot.arrays[index].host;
+  if (!host.empty()) return host.first(size);
+  return array.argument->sink.bytes.subspan(slot.chunk.first * array.argument->step_bytes, size);
+}
+
 DeviceTiming joined(const ChunkSlot::Stage& stage) {
   const auto first = stage.first.timing();
   const auto last = stage.last.timing();
@@ -75,16 +87,38 @@ Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
   slot.stage_in = slot.stage_out = {};
   Stage stage = Stage::host;
   const Result<void> fed = caught([&]() -> Result<void> {
+    GANTRY_TRY(place(slot));
     GANTRY_TRY(stage_in(slot));
     stage = Stage::copy_in;
     GANTRY_TRY(submit_in(ring, slot));
     stage = Stage::compute;
     GANTRY_TRY(submit_compute(slot));
+    GANTRY_TRY(submit_shared_out(slot));
     stage = Stage::copy_out;
     return submit_out(ring, slot);
   });
   if (fed) return std::nullopt;
   return ChunkFailure{fed.error(), slot.chunk, stage};
+}
+
+// Of what is shared: the memory itself, or a buffer of its own for a chunk that cannot be.
+Result<void> Conveyor::place(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (arrays_[i].staging != Staging::shared || argument.kind == Kind::broadcast) continue;
+    ChunkSlot::Array& here = slot.arrays[i];
+    here.buffer = {};
+    const ByteSpan memory =
+        shared_memory(argument, slot.chunk, job_.steps(), device_.facts().in_place_alignment);
+    here.is_over = !memory.empty();
+    if (here.is_over) {
+      GANTRY_ASSIGN(here.buffer, device_.over(memory, argument.writes() ? argument.sink.held
+                                                                        : argument.source.held));
+    } else {
+      GANTRY_ASSIGN(here.buffer, device_.allocate(buffer_bytes(argument, slot.chunk.steps)));
+    }
+  }
+  return {};
 }
 
 Result<void> Conveyor::stage_in(ChunkSlot& slot) {
@@ -105,6 +139,7 @@ Result<void> Conveyor::submit_in(const ChunkRing& ring, ChunkSlot& slot) {
     if (!argument.reads()) continue;
     const Bytes size = buffer_bytes(argument, slot.chunk.steps);
     bytes_in_ += size;
+    if (slot.arrays[i].host.empty() && slot.arrays[i].is_over) continue;
     if (slot.arrays[i].host.empty())
       GANTRY_TRY(submit_in_direct(slot, i));
     else
@@ -159,20 +194,27 @@ Result<void> Conveyor::submit_compute(ChunkSlot& slot) {
              queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
 }
 
+// What the device wrote in memory that is the host's, too: nothing moves, so that it is a part of
+// computing.
+Result<void> Conveyor::submit_shared_out(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i)
+    if (slot.arrays[i].is_over && brings_back(*arrays_[i].argument))
+      GANTRY_TRY(add(slot.compute, queues_.compute->copy_out(slot.arrays[i].buffer, 0,
+                                                             back_to(arrays_[i], slot, i))));
+  return {};
+}
+
 Result<void> Conveyor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
-  if (queues_.copy_out != queues_.compute)
-    GANTRY_TRY(queues_.copy_out->wait_for(slot.compute.last));
+  bool is_behind = queues_.copy_out == queues_.compute;
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
-    if (!argument.writes() && argument.kind != Kind::reduction) continue;
-    const Bytes size = buffer_bytes(argument, slot.chunk.steps);
-    const ByteSpan host = slot.arrays[i].host;
-    const ByteSpan to =
-        host.empty() ? argument.sink.bytes.subspan(slot.chunk.first * argument.step_bytes, size)
-                     : host.first(size);
-    KeepAlive keep = host.empty() ? KeepAlive(argument.sink.held) : ring.keep();
+    if (slot.arrays[i].is_over || !brings_back(argument)) continue;
+    if (!is_behind) GANTRY_TRY(queues_.copy_out->wait_for(slot.compute.last));
+    is_behind = true;
+    KeepAlive keep = slot.arrays[i].host.empty() ? KeepAlive(argument.sink.held) : ring.keep();
     GANTRY_TRY(add(slot.copy_out,
-                   queues_.copy_out->copy_out(slot.arrays[i].buffer, 0, to, std::move(keep))));
+                   queues_.copy_out->copy_out(slot.arrays[i].buffer, 0,
+                                              back_to(arrays_[i], slot, i), std::move(keep))));
   }
   return {};
 }
@@ -201,8 +243,7 @@ Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
 Result<void> Conveyor::take_results(ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
-    const bool has_results = argument.writes() || argument.kind == Kind::reduction;
-    if (slot.arrays[i].host.empty() || !has_results) continue;
+    if (slot.arrays[i].host.empty() || !brings_back(argument)) continue;
     GANTRY_TRY(timed(slot.stage_out,
                      [&] { return take_result(argument, slot.chunk, slot.arrays[i].host); }));
   }

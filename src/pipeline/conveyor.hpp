@@ -5,6 +5,7 @@
 
 #include "pipeline/chunk_ring.hpp"
 #include "pipeline/host_copier.hpp"
+#include "pipeline/sharing.hpp"
 
 namespace gantry {
 
@@ -33,12 +34,13 @@ class Conveyor {
   using Failure = std::optional<ChunkFailure>;
 
   Conveyor(Device& device, const PipelineJob& job, const PipelineOptions& options, Kernel kernel,
-           std::span<const RunArray> arrays)
+           std::span<const RunArray> arrays, const ChunkCut& cut)
       : device_(device),
         job_(job),
         options_(options),
         kernel_(std::move(kernel)),
-        arrays_(arrays) {}
+        arrays_(arrays),
+        cut_(cut) {}
 
   /// Errors: those of opening queues and lanes.
   [[nodiscard]] Result<void> open(bool is_one_queue);
@@ -63,10 +65,12 @@ class Conveyor {
   [[nodiscard]] Chunk chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept;
 
   [[nodiscard]] Failure feed(ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> place(ChunkSlot& slot);
   [[nodiscard]] Result<void> stage_in(ChunkSlot& slot);
   [[nodiscard]] Result<void> submit_in(const ChunkRing& ring, ChunkSlot& slot);
   [[nodiscard]] Result<void> submit_in_direct(ChunkSlot& slot, std::size_t index);
   [[nodiscard]] Result<void> submit_compute(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_shared_out(ChunkSlot& slot);
   [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, ChunkSlot& slot);
 
   [[nodiscard]] Failure collect(ChunkSlot& slot);
@@ -84,6 +88,7 @@ class Conveyor {
   const PipelineOptions& options_;
   const Kernel kernel_;
   const std::span<const RunArray> arrays_;
+  const ChunkCut cut_;
   RunQueues queues_;
   HostCopier feeder_copier_;
   HostCopier collector_copier_;

@@ -38,7 +38,10 @@ Deadline Conveyor::limit() const noexcept {
 }
 
 Chunk Conveyor::chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept {
-  next.steps = std::min(ring.chunk_steps(), end - next.first);
+  const std::uint64_t border = next.first < cut_.head   ? cut_.head
+                               : next.first < cut_.tail ? cut_.tail
+                                                        : end;
+  next.steps = std::min(ring.chunk_steps(), std::min(border, end) - next.first);
   return next;
 }
 

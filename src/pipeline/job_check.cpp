@@ -184,6 +184,13 @@ Result<void> check_stage(const PipelineJob& job, const PipelineOptions& options)
                           inputs, outputs));
 }
 
+bool is_apart(const PipelineJob& job, const PipelineJob::Argument& array) noexcept {
+  return std::ranges::none_of(job.arguments(), [&](const Argument& other) {
+    return &other != &array && (overlap(written_place(array), read_place(other)) ||
+                                overlap(written_place(other), read_place(array)));
+  });
+}
+
 bool overwrites_inputs(const PipelineJob& job) noexcept {
   for (const Argument& out : job.arguments())
     for (const Argument& in : job.arguments())

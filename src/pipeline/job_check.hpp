@@ -14,4 +14,7 @@ namespace gantry {
 /// An output lies where an input does: what was written cannot be read again.
 [[nodiscard]] bool overwrites_inputs(const PipelineJob& job) noexcept;
 
+/// Does no other argument read what this one writes, or write what it reads?
+[[nodiscard]] bool is_apart(const PipelineJob& job, const PipelineJob::Argument& array) noexcept;
+
 }  // namespace gantry

@@ -10,6 +10,7 @@ namespace {
 using Kind = PipelineJob::Argument::Kind;
 
 constexpr unsigned kDepth = 4;
+constexpr unsigned kSharedDepth = 3;        // the next are ready when one ends
 constexpr std::uint64_t kFewestSteps = 64;  // of a job worth a measurement
 constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(300);
 constexpr std::chrono::nanoseconds kShortJob = std::chrono::milliseconds(1);
@@ -31,7 +32,7 @@ Result<PlanInput> PipelineRun::plan_input() {
     const auto& argument = *array.argument;
     const bool is_array = argument.reads() || argument.writes();
     if (argument.kind == Kind::reduction) input.fixed_bytes += argument.step_bytes;
-    if (!is_array) continue;
+    if (!is_array || array.staging == Staging::shared) continue;
     input.step_bytes += argument.step_bytes;
     input.fixed_bytes += (argument.halo.before + argument.halo.after) * argument.step_bytes;
     input.fewest = std::max(input.fewest, 4 * (argument.halo.before + argument.halo.after));
@@ -54,10 +55,12 @@ Result<ChunkChoice> PipelineRun::choose() {
     return ChunkChoice{job_.steps(), 1};
   }
   if (options_.chunk_steps != 0) return choose_by_hand();
+  if (is_all_shared() && !is_sequential()) return choose_shared();
   GANTRY_ASSIGN(const PlanInput input, plan_input());
   const bool is_measured = options_.mode == PipelineMode::automatic && input.steps >= kFewestSteps;
   auto choice = is_measured ? measure() : default_chunks(input, report_.plan);
   if (!choice) return choice;
+  choice->chunk_steps = in_grains(choice->chunk_steps);
   if (options_.depth != 0) choice->depth = options_.depth;
   if (is_sequential()) choice->depth = 1;
   return choice;
@@ -68,6 +71,42 @@ Result<ChunkChoice> PipelineRun::choose_by_hand() {
   const unsigned wanted = options_.depth != 0 ? options_.depth : kDepth;
   report_.plan.reasons.push_back(fmt::format("chunks of {} steps: asked for", chunk));
   return ChunkChoice{chunk, is_sequential() ? 1 : wanted};
+}
+
+bool PipelineRun::is_all_shared() const noexcept {
+  std::size_t count = 0;
+  for (const RunArray& array : arrays_) {
+    if (!array.argument->reads() && !array.argument->writes()) continue;
+    if (array.staging != Staging::shared) return false;
+    ++count;
+  }
+  return count != 0;
+}
+
+// Chunks that begin elsewhere than at a multiple of the grain would be copied.
+std::uint64_t PipelineRun::in_grains(std::uint64_t steps) const noexcept {
+  return std::max(steps / cut_.grain, std::uint64_t{1}) * cut_.grain;
+}
+
+// There is nothing to overlap with: a chunk more is a launch more.
+ChunkChoice PipelineRun::choose_shared() {
+  constexpr Bytes kMostBytes = Bytes{1} << 30;  // so that errors and timelines name a place
+  Bytes all = 0, largest = 1;
+  for (const RunArray& array : arrays_) {
+    if (!array.argument->reads() && !array.argument->writes()) continue;
+    all += array.argument->step_bytes;
+    largest = std::max(largest, array.argument->step_bytes);
+  }
+  // A buffer has the halos, too: an eighth is left for them.
+  const std::uint64_t fits = device_.facts().max_buffer_bytes / 8 * 7 / largest;
+  const std::uint64_t most = in_grains(std::min(fits, kMostBytes / std::max<Bytes>(all, 1)));
+  const std::uint64_t middle = std::max<std::uint64_t>(cut_.tail - cut_.head, 1);
+  const std::uint64_t chunks = (middle - 1) / most + 1;
+  const std::uint64_t chunk = in_grains((middle - 1) / chunks + cut_.grain);
+  report_.plan.reasons.push_back(
+      fmt::format("chunks of {} steps: nothing is copied, so that no chunk hides another", chunk));
+  const bool is_one = chunk >= job_.steps();
+  return {chunk, options_.depth != 0 ? options_.depth : is_one ? 1 : kSharedDepth};
 }
 
 Result<MeasuredChunk> PipelineRun::probe(ChunkRing& ring, std::uint64_t steps) {
@@ -96,9 +135,10 @@ Result<ChunkChoice> PipelineRun::measure() {
   GANTRY_ASSIGN(PlanInput input, plan_input());
   const std::uint64_t by_size =
       input.step_bytes == 0 ? kFirstSteps : kFirstBytes / std::min(kFirstBytes, input.step_bytes);
-  const std::uint64_t first = std::max<std::uint64_t>(1, std::min(by_size, input.steps / 256));
-  const std::uint64_t most = std::min(
-      {std::max<std::uint64_t>(input.steps / 32, first), 64 * first, most_steps(input, 1)});
+  const std::uint64_t first =
+      in_grains(std::max<std::uint64_t>(1, std::min(by_size, input.steps / 256)));
+  const std::uint64_t most = in_grains(std::min(
+      {std::max<std::uint64_t>(input.steps / 32, first), 64 * first, most_steps(input, 1)}));
   const auto before = registering_.registrar ? registering_.registrar->report() : RegistrarReport{};
   double making = 0;
   GANTRY_ASSIGN(ChunkRing ring, probe_ring(std::min(first, most), making));

@@ -54,9 +54,14 @@ Result<PipelineReport> PipelineRun::run() {
 
 Result<void> PipelineRun::prepare() {
   GANTRY_ASSIGN(Kernel kernel, job_.kernel_on(device_));
+  GANTRY_ASSIGN(sharing_, sharing_of(device_.facts(), options_));
   GANTRY_ASSIGN(registering_, make_registering(device_, options_));
-  GANTRY_ASSIGN(arrays_, bind_arrays(job_, options_, device_.facts(), registering_, report_.plan));
-  conveyor_ = std::make_unique<Conveyor>(device_, job_, options_, std::move(kernel), arrays_);
+  GANTRY_ASSIGN(arrays_,
+                bind_arrays(job_, options_, device_.facts(), sharing_, registering_, report_.plan));
+  cut_ = {1, 0, job_.steps()};
+  if (sharing_.alignment != 0 && options_.chunk_steps == 0)
+    cut_ = cut_of(arrays_, job_.steps(), sharing_.alignment);
+  conveyor_ = std::make_unique<Conveyor>(device_, job_, options_, std::move(kernel), arrays_, cut_);
   GANTRY_TRY(conveyor_->open(is_sequential()));
   return bring_broadcasts();
 }
@@ -65,6 +70,10 @@ Result<void> PipelineRun::bring_broadcasts() {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     if (arrays_[i].argument->kind != Kind::broadcast) continue;
     const PipelineSource& source = arrays_[i].argument->source;
+    if (arrays_[i].staging == Staging::shared) {
+      GANTRY_ASSIGN(arrays_[i].whole, device_.over(shared_whole(source), source.held));
+      continue;
+    }
     auto brought = bring_broadcast(device_, conveyor_->copy_in_queue(), source, conveyor_->limit());
     if (brought) {
       arrays_[i].whole = *std::move(brought);
@@ -111,8 +120,12 @@ void PipelineRun::finish(const ChunkRing& ring) {
 
 // A chunk whose results may have landed on its own input cannot be computed again.
 bool PipelineRun::may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const {
-  const bool is_intact = failure.stage != ChunkFailure::Stage::copy_out || !overwrites_inputs(job_);
-  return failure.error.code == Code::device_full && choice.chunk_steps > 1 && is_intact &&
+  using Stage = ChunkFailure::Stage;
+  const bool is_shared = std::ranges::count(arrays_, Staging::shared, &RunArray::staging) != 0;
+  const bool has_results =
+      failure.stage == Stage::copy_out || (failure.stage == Stage::compute && is_shared);
+  const bool is_intact = !has_results || !overwrites_inputs(job_);
+  return is_full(failure.error.code) && choice.chunk_steps > 1 && is_intact &&
          options_.mode != PipelineMode::unbatched;
 }
 

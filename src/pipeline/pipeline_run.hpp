@@ -35,6 +35,10 @@ class PipelineRun {
   [[nodiscard]] Result<ChunkChoice> choose();
   [[nodiscard]] Result<ChunkChoice> choose_by_hand();
   [[nodiscard]] Result<ChunkChoice> measure();
+  /// Of jobs that need no copies.
+  [[nodiscard]] ChunkChoice choose_shared();
+  [[nodiscard]] bool is_all_shared() const noexcept;
+  [[nodiscard]] std::uint64_t in_grains(std::uint64_t steps) const noexcept;
   [[nodiscard]] Result<ChunkRing> probe_ring(std::uint64_t steps, double& making_ns_per_byte);
   /// The next so many steps as one chunk, timed.
   [[nodiscard]] Result<MeasuredChunk> probe(ChunkRing& ring, std::uint64_t steps);
@@ -49,8 +53,10 @@ class PipelineRun {
   const PipelineJob& job_;
   const PipelineOptions& options_;
   PipelineReport report_;
+  Sharing sharing_;
   Registering registering_;
   std::vector<RunArray> arrays_;
+  ChunkCut cut_;
   std::unique_ptr<Conveyor> conveyor_;
   Failure probe_failure_;  // what ended the measurement
 };

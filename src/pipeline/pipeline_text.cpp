@@ -35,6 +35,8 @@ std::string_view to_string(Staging staging) noexcept {
       return "in-place";
     case Staging::registered:
       return "registered";
+    case Staging::shared:
+      return "shared";
   }
   return "unknown";
 }
@@ -46,7 +48,8 @@ std::string PipelinePlan::text() const {
       to_string(mode), chunks, chunk_steps, depth, device_bytes, ring_bytes);
   for (std::size_t i = 0; i < staging.size(); ++i)
     if (staging[i] != Staging::automatic)
-      text += fmt::format("  argument {}: {}\n", i, to_string(staging[i]));
+      text += fmt::format("  argument {}: {}{}\n", i, to_string(staging[i]),
+                          staging[i] == Staging::shared ? " (in place, no copies)" : "");
   for (const std::string& reason : reasons) text += fmt::format("  {}\n", reason);
   return text;
 }

@@ -16,7 +16,8 @@ bool is_pinned_mode(PipelineMode mode) noexcept {
 }
 
 bool is_memory(const Argument& array) noexcept {
-  const bool in = !array.reads() || array.source.kind == PipelineSource::Kind::memory;
+  const bool is_read = array.reads() || array.kind == Kind::broadcast;
+  const bool in = !is_read || array.source.kind == PipelineSource::Kind::memory;
   const bool out = !array.writes() || array.sink.kind == PipelineSink::Kind::memory;
   return in && out;
 }
@@ -55,17 +56,13 @@ Staging staging_by(const PipelineOptions& options, const Registering& registerin
   return registering.registrar != nullptr ? Staging::ring : Staging::direct;
 }
 
+void bind_to_ring(RunArray& array, const Sharing& sharing) noexcept {
+  array.staging = Staging::ring;
+  array.is_ring_shared = sharing.alignment != 0;
+}
+
 Result<void> bind(RunArray& array, const PipelineOptions& options, Registering& registering) {
   const Argument& argument = *array.argument;
-  if (argument.kind == Kind::reduction) {
-    array.staging = Staging::ring;
-    return {};
-  }
-  if (!argument.reads() && !argument.writes()) return {};
-  if (!is_memory(argument)) {
-    array.staging = Staging::ring;
-    return {};
-  }
   if (is_registered(argument, registering.registrar.get())) {
     array.staging = Staging::registered;
     return {};
@@ -73,6 +70,28 @@ Result<void> bind(RunArray& array, const PipelineOptions& options, Registering& 
   array.staging = staging_by(options, registering);
   return array.staging == Staging::in_place ? register_in_place(array, registering)
                                             : Result<void>{};
+}
+
+// ---- without copies ------------------------------------------------------------------------
+
+bool is_shared(const PipelineJob& job, const Argument& argument, std::size_t index,
+               const Sharing& sharing, PipelinePlan& plan) {
+  if (!sharing.is_for_callers || !is_memory(argument)) return false;
+  const std::string why_not = why_not_shared(job, argument, sharing.alignment);
+  if (!why_not.empty())
+    plan.reasons.push_back(fmt::format("argument {} is copied: {}", index, why_not));
+  return why_not.empty();
+}
+
+void explain_sharing(std::span<const RunArray> arrays, const DeviceFacts& facts,
+                     const Sharing& sharing, PipelinePlan& plan) {
+  const auto count = std::ranges::count(arrays, Staging::shared, &RunArray::staging);
+  if (count != 0)
+    plan.reasons.push_back(
+        fmt::format("{} of the arguments in place, no copies: {} computes on the caller's memory",
+                    count, facts.name));
+  if (!sharing.why_not.empty())
+    plan.reasons.push_back(fmt::format("the caller's memory is copied: {}", sharing.why_not));
 }
 
 // ---- clamped edges -------------------------------------------------------------------------
@@ -130,15 +149,23 @@ Result<Registering> make_registering(Device& device, const PipelineOptions& opti
 }
 
 Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const PipelineOptions& options,
-                                          const DeviceFacts& facts, Registering& registering,
-                                          PipelinePlan& plan) {
+                                          const DeviceFacts& facts, const Sharing& sharing,
+                                          Registering& registering, PipelinePlan& plan) {
   std::vector<RunArray> arrays;
   arrays.reserve(job.arguments().size());
   for (const Argument& argument : job.arguments()) {
-    arrays.push_back({.argument = &argument});
-    GANTRY_TRY(bind(arrays.back(), options, registering));
-    GANTRY_TRY(bind_edges(arrays.back(), job.steps()));
+    RunArray& array = arrays.emplace_back(RunArray{.argument = &argument});
+    const bool is_array = argument.reads() || argument.writes();
+    if (argument.kind == Kind::reduction || (is_array && !is_memory(argument)))
+      bind_to_ring(array, sharing);
+    else if ((is_array || argument.kind == Kind::broadcast) &&
+             is_shared(job, argument, arrays.size() - 1, sharing, plan))
+      array.staging = Staging::shared;
+    else if (is_array)
+      GANTRY_TRY(bind(array, options, registering));
+    GANTRY_TRY(bind_edges(array, job.steps()));
   }
+  explain_sharing(arrays, facts, sharing, plan);
   if (registering.registrar == nullptr)
     plan.reasons.push_back(fmt::format("memory is not registered: {}", registering.why_not));
   else

@@ -1,6 +1,6 @@
 #pragma once  // pipeline/staging.hpp: how each array of a run meets the device.
 
-#include "pipeline/chunk_ring.hpp"
+#include "pipeline/sharing.hpp"
 
 namespace gantry {
 
@@ -18,11 +18,9 @@ struct Registering {
 
 /// The staging of every array before anything is measured. What memory is to be registered in place
 /// is, and so are the repeated steps of clamped halos. Errors: what registering and sources say.
-[[nodiscard]] Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job,
-                                                        const PipelineOptions& options,
-                                                        const DeviceFacts& facts,
-                                                        Registering& registering,
-                                                        PipelinePlan& plan);
+[[nodiscard]] Result<std::vector<RunArray>> bind_arrays(
+    const PipelineJob& job, const PipelineOptions& options, const DeviceFacts& facts,
+    const Sharing& sharing, Registering& registering, PipelinePlan& plan);
 
 /// Once the rates are known: memory that has been staged by a ring is registered in place when that
 /// is the better way for as many uses as were promised. `ns_per_byte`: of registering.

@@ -10,7 +10,21 @@
 
 namespace gantry {
 
-using Words = std::vector<std::uint32_t>;
+/// Of memory that begins where any device takes it as a buffer.
+template <class T>
+struct OnPages {
+  using value_type = T;
+  OnPages() = default;
+  template <class U>
+  explicit OnPages(const OnPages<U>&) noexcept {}
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kAlignment));
+  }
+  void deallocate(T* at, std::size_t) noexcept { ::operator delete(at, kAlignment); }
+  friend bool operator==(const OnPages&, const OnPages&) noexcept { return true; }
+  static constexpr std::align_val_t kAlignment{4096};
+};
+using Words = std::vector<std::uint32_t, OnPages<std::uint32_t>>;
 
 inline constexpr const char* kPipelineText = R"(
 kernel void weigh(global const uint* x, global const uint* y, global uint* z, ulong count) {
