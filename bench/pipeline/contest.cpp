@@ -72,13 +72,10 @@ class Contest {
         report_(report),
         interrupt_descriptor_(interrupt_descriptor) {}
 
-  /// Builds the kernel; one run that does not count.
   Result<void> enter(const Tool& tool) {
     if (auto built = bout_.build_for(tool); !built) return leave_out(tool.name, built.error());
-    auto subjects = subjects_of(settings_, bout_.kind(), bout_.bytes(), tool);
-    if (subjects.empty()) return {};
-    if (auto warm = turn(subjects.front(), nullptr, nullptr); !warm) return warm;
-    std::ranges::move(subjects, std::back_inserter(subjects_));
+    std::ranges::move(subjects_of(settings_, bout_.kind(), bout_.bytes(), tool),
+                      std::back_inserter(subjects_));
     return {};
   }
 
@@ -90,8 +87,7 @@ class Contest {
       for (std::size_t i = 0; i < subjects_.size(); ++i) {
         Subject& subject = subjects_[(i + round) % subjects_.size()];
         if (subject.tool == nullptr) continue;
-        auto took = turn(subject, &series, is_last ? traced : nullptr);
-        if (!took) return took;
+        if (auto took = turn(subject, series, is_last ? traced : nullptr); !took) return took;
       }
       copy_.take_turn(series);
     }
@@ -100,19 +96,19 @@ class Contest {
   }
 
  private:
-  Result<void> turn(Subject& subject, Series* series, std::vector<TracedRun>* traced) {
+  /// Two runs, of which the second counts: what the subject before this one left in the device's
+  /// kept memory, or took from it, is not its business.
+  Result<void> turn(Subject& subject, Series& series, std::vector<TracedRun>* traced) {
     if (auto going = check_interrupt(interrupt_descriptor_); !going) return going;
     auto took = bout_.take_turn(subject);
+    if (took) took = bout_.take_turn(subject);
     if (!took) {
-      if (series == nullptr)
-        return is_no_defect(took.error().code) ? Result<void>{} : named(subject.name, took.error());
-      series->forget(subject.name);
+      series.forget(subject.name);
       auto left = leave_out(subject.name, took.error());
       subject.tool = nullptr;
       return left;
     }
-    if (series == nullptr) return {};
-    bout_.add(subject, *took, *series);
+    bout_.add(subject, *took, series);
     remember(subject, took->report.plan);
     if (traced != nullptr) traced->push_back({subject.name, std::move(took->report.timeline)});
     return {};

@@ -21,7 +21,7 @@ KERNEL void mandelbrot(OUT(int) out, ulong count, ulong first, float dx, float d
   const float cx = dx * (float)(i % 1024) - 2.0f, cy = dy * (float)(first + i / 1024) - 1.25f;
   float x = 0, y = 0;
   int n = 0;
-  for (; n < 64 && x * x + y * y <= 4.0f; ++n) {
+  for (; n < 32 && x * x + y * y <= 4.0f; ++n) {
     const float next = x * x - y * y + cx;
     y = 2.0f * x * y + cy;
     x = next;
@@ -30,13 +30,13 @@ KERNEL void mandelbrot(OUT(int) out, ulong count, ulong first, float dx, float d
 }
 )";
 
-/// Turns until the point is far away, 64 at most.
+/// Turns until the point is far away, 32 at most.
 int turns_of(std::uint64_t column, std::uint64_t row, float dx, float dy) noexcept {
   const float cx = dx * static_cast<float>(column) - 2.0F;
   const float cy = dy * static_cast<float>(row) - 1.25F;
   float x = 0, y = 0;
   int n = 0;
-  for (; n < 64 && x * x + y * y <= 4.0F; ++n) {
+  for (; n < 32 && x * x + y * y <= 4.0F; ++n) {
     const float next = x * x - y * y + cx;
     y = 2.0F * x * y + cy;
     x = next;
