@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "../support/sizes.hpp"
@@ -70,16 +71,18 @@ Result<Bout::Turn> Bout::take_turn(const Subject& subject) {
       std::ranges::find(kernels_, subject.tool, &std::pair<const Tool*, Kernel>::first);
   workload_->prepare();
   Turn turn;
-  Result<Pinned> pinned = Pinned();
-  if (is_pinned(subject.options)) pinned = Pinned::make(*subject.tool, *workload_);
-  if (!pinned) return Unexpected(pinned.error());
-  const PipelineJob job =
-      workload_->job(kernel->second, {subject.tool->cut, is_pinned(subject.options)});
+  std::optional<Pinned> pinned;
+  if (is_pinned(subject.options)) {
+    auto made = Pinned::make(*subject.tool, *workload_);
+    if (!made) return Unexpected(made.error());
+    pinned = std::move(*made);
+  }
+  const PipelineJob job = workload_->job(kernel->second, {subject.tool->cut, pinned.has_value()});
   const Stopwatch watch;
   auto report = run_pipeline(*subject.tool->device, job, subject.options);
   turn.spent = watch.spent();
   if (!report) return Unexpected(report.error());
-  turn.acquisition = is_pinned(subject.options) ? pinned->undo() : report->registering;
+  turn.acquisition = pinned ? pinned->undo() : report->registering;
   if (auto checked = workload_->check(report->timeline); !checked)
     return Unexpected(checked.error());
   turn.report = std::move(*report);

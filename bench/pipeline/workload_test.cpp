@@ -6,6 +6,7 @@
 #include <gantry/runtime.hpp>
 
 #include "cases.hpp"
+#include "turns.hpp"
 
 namespace gantry::bench {
 
@@ -81,6 +82,25 @@ TEST_P(Workloads, AreRightWhenCutAsForAGpu) {
 std::string name_of(const ::testing::TestParamInfo<CaseKind>& kind) {
   return std::string(kind.param.kernel);
 }
+// What the subject computes is what is checked: a kernel that does nothing ends the run.
+TEST(Bouts, AWrongResultIsAnError) {
+  CaseKind kind = vector_add_case();
+  kind.program = [](const Cut& cut) {
+    return program_of(
+        "vector_add", "", [](const CpuArguments&, const CpuSlice&) -> Result<void> { return {}; },
+        cut);
+  };
+  const Runtime runtime = Runtime::create().value();
+  const auto device = runtime.open_device("cpu").value();
+  const Tool tool{"cpu", device, cut_for(device->facts())};
+  Bout bout(kind, 1 << 16);
+  ASSERT_TRUE(bout.build_for(tool));
+  const auto turn = bout.take_turn({"cpu/automatic", &tool, {}});
+  ASSERT_FALSE(turn);
+  EXPECT_EQ(turn.error().code, Code::peer_misbehaved);
+  EXPECT_NE(turn.error().message.find("wrong result"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Workloads, ::testing::ValuesIn(case_kinds()), name_of);
 
 }  // namespace
