@@ -12,9 +12,9 @@ using Kind = PipelineJob::Argument::Kind;
 constexpr unsigned kDepth = 4;
 constexpr unsigned kSharedDepth = 3;        // the next are ready when one ends
 constexpr std::uint64_t kFewestSteps = 64;  // of a job worth a measurement
-constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(300);
+constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(150);
 constexpr std::chrono::nanoseconds kShortJob = std::chrono::milliseconds(1);
-constexpr unsigned kGrowth = 4;
+constexpr unsigned kGrowth = 8;
 constexpr Bytes kUnifiedBytes = Bytes{16} << 20;
 
 std::chrono::nanoseconds longest(const MeasuredChunk& chunk) noexcept {
@@ -43,6 +43,11 @@ Result<PlanInput> PipelineRun::plan_input() {
   // Memory that is the host's is everybody's; there copies are quick while the ring is in a cache,
   // and more than a cache is touched for nothing.
   const Bytes small = kUnifiedBytes + 16 * input.fixed_bytes;
+  // In so small a ring small chunks promise little, and what a short measurement says of them is
+  // noise: the CPUs compute, copy and measure.
+  if (facts.unified_memory && input.step_bytes != 0)
+    input.fewest =
+        std::max(input.fewest, std::min(kUnifiedBytes / 4 / input.step_bytes, input.steps / 16));
   const Bytes usable =
       facts.unified_memory ? std::min(small, memory.free_bytes / 4) : memory.free_bytes / 10 * 8;
   input.device_bytes = options_.device_bytes != 0 ? options_.device_bytes : usable;
