@@ -81,8 +81,9 @@ class CudaStubDevice : public testing::Test {
 TEST_F(CudaStubDevice, SaysWhatItIs) {
   const DeviceFacts& facts = device_->facts();
   EXPECT_EQ(facts.name, "cuda:0");
-  EXPECT_EQ(facts.about,
-            "simulated: stub of a device, compute capability 9.0, driver for CUDA 12.8, NVRTC 12.8");
+  EXPECT_EQ(
+      facts.about,
+      "simulated: stub of a device, compute capability 9.0, driver for CUDA 12.8, NVRTC 12.8");
   EXPECT_EQ(facts.kind, DeviceKind::cuda);
   EXPECT_EQ(facts.max_group, 1024u);
   EXPECT_EQ(facts.local_bytes, Bytes{96} << 10);
