@@ -21,6 +21,11 @@ std::chrono::nanoseconds longest(const MeasuredChunk& chunk) noexcept {
   return std::max({chunk.copy_in, chunk.compute, chunk.copy_out});
 }
 
+MeasuredChunk least_of(const MeasuredChunk& one, const MeasuredChunk& other) noexcept {
+  return {one.steps, std::min(one.copy_in, other.copy_in), std::min(one.compute, other.compute),
+          std::min(one.copy_out, other.copy_out), std::min(one.all, other.all)};
+}
+
 }  // namespace
 
 Result<PlanInput> PipelineRun::plan_input() {
@@ -65,8 +70,12 @@ Result<ChunkChoice> PipelineRun::choose() {
   const bool is_measured = options_.mode == PipelineMode::automatic && input.steps >= kFewestSteps;
   auto choice = is_measured ? measure() : default_chunks(input, report_.plan);
   if (!choice) return choice;
-  choice->chunk_steps = in_grains(choice->chunk_steps);
+  if (options_.depth > choice->depth) {  // which has to fit, too
+    GANTRY_ASSIGN(const PlanInput now, plan_input());
+    choice->chunk_steps = std::min(choice->chunk_steps, most_steps(now, options_.depth));
+  }
   if (options_.depth != 0) choice->depth = options_.depth;
+  choice->chunk_steps = in_grains(choice->chunk_steps);
   if (is_sequential()) choice->depth = 1;
   return choice;
 }
@@ -156,9 +165,12 @@ Result<ChunkChoice> PipelineRun::measure() {
     return default_chunks(input, report_.plan);
   }
   GANTRY_ASSIGN(MeasuredChunk small, probe(ring, ring.chunk_steps()));
+  GANTRY_ASSIGN(const MeasuredChunk again, probe(ring, ring.chunk_steps()));
+  small = least_of(small, again);
   MeasuredChunk large = small;
   while (longest(large) < kTelling && large.steps < most) {
     if (large.steps > small.steps) small = large;
+    ring = {};  // both might not fit
     GANTRY_ASSIGN(ring, probe_ring(std::min(large.steps * kGrowth, most), making));
     if (ring.chunk_steps() <= large.steps) break;  // no more memory
     GANTRY_ASSIGN(large, probe(ring, ring.chunk_steps()));
