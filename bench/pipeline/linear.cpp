@@ -95,7 +95,7 @@ class MatrixVector final : public Workload {
 
 // ---- dft -----------------------------------------------------------------------------------
 
-constexpr std::uint32_t kPoints = 32;  // of a transform, which is a step
+constexpr std::uint64_t kPoints = 32;  // of a transform, which is a step
 
 constexpr std::string_view kDft = R"(
 KERNEL void dft(IN(float) re, IN(float) im, IN(float) turns, OUT(float) out_re, OUT(float) out_im,
@@ -125,7 +125,8 @@ Complex transformed(const float* re, const float* im, const float* turns,
                     std::uint32_t k) noexcept {
   Complex sum;
   for (std::uint32_t n = 0; n < kPoints; ++n) {
-    const float c = turns[k * n % kPoints], s = turns[kPoints + k * n % kPoints];
+    const std::uint32_t turn = k * n % std::uint32_t{kPoints};
+    const float c = turns[turn], s = turns[kPoints + turn];
     sum.re += re[n] * c + im[n] * s;
     sum.im += im[n] * c - re[n] * s;
   }
