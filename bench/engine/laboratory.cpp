@@ -1,12 +1,12 @@
 #include "laboratory.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
+#include "../support/calibration.hpp"
+#include "../support/interrupt.hpp"
 #include "../support/sizes.hpp"
 
 namespace gantry::bench {
@@ -22,19 +22,6 @@ Bytes arena_for(Bytes largest) noexcept {
   return std::bit_ceil(std::max(largest, kSmallestArena));
 }
 
-// The policy would measure within the first large move that it sees; that is no part of a turn. Of
-// what it finds engines make use that are made after it.
-Result<void> calibrate_if_needed() {
-  const char* wish = std::getenv("GANTRY_CALIBRATE");
-  if (wish != nullptr && std::string_view(wish) == "off") return {};
-  auto runtime = Runtime::create();
-  if (!runtime) return Unexpected(runtime.error());
-  if (runtime->calibration().kept) return {};
-  const auto calibrated = runtime->calibrate({.quick = true});
-  if (!calibrated && calibrated.error().code != Code::busy) return Unexpected(calibrated.error());
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Laboratory>> Laboratory::open(Settings settings, Report& report,
@@ -43,7 +30,7 @@ Result<std::unique_ptr<Laboratory>> Laboratory::open(Settings settings, Report& 
       new Laboratory(std::move(settings), report, interrupt_descriptor));
   if (auto fits = lab->leave_out_what_does_not_fit(); !fits) return Unexpected(fits.error());
   if (auto opened = lab->open_engines(); !opened) return Unexpected(opened.error());
-  const CpuPair cpus = report.cpus;
+  const CpuPair cpus = report.cpus.value();
   lab->arena_ = std::make_unique<Arena>(arena_for(lab->settings_.largest()));
   if (auto learnt = lab->learn_streaming_from(); !learnt) return Unexpected(learnt.error());
   lab->reader_ = std::make_unique<Reader>(cpus.responder);
@@ -118,9 +105,7 @@ const NamedEngine* Laboratory::find(std::string_view name) const noexcept {
 }
 
 Result<void> Laboratory::check_interrupt() const {
-  pollfd interrupt{interrupt_descriptor_, POLLIN, 0};
-  if (::poll(&interrupt, 1, 0) <= 0) return {};
-  return Unexpected({Code::interrupted, "interrupted", ""});
+  return bench::check_interrupt(interrupt_descriptor_);
 }
 
 }  // namespace gantry::bench

@@ -81,7 +81,7 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
       return Unexpected(fit.error());
   const Bytes free = report.machine.memory_free_bytes;
   const Plan plan{.rounds = settings.common.rounds,
-                  .cpus = report.cpus,
+                  .cpus = report.cpus.value(),
                   .interrupt_descriptor = interrupt_descriptor,
                   .free_bytes = free - std::min(free, kBesides)};
   Progress progress(stderr, "bench ipc", cases.size() * settings.common.rounds);

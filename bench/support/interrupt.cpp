@@ -1,5 +1,6 @@
 #include "interrupt.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 
@@ -25,6 +26,12 @@ Result<Interrupt> Interrupt::create() {
   Descriptor descriptor(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor.is_open()) return Unexpected(system_error("signalfd"));
   return Interrupt(std::move(descriptor));
+}
+
+Result<void> check_interrupt(int descriptor) {
+  pollfd interrupt{descriptor, POLLIN, 0};
+  if (::poll(&interrupt, 1, 0) <= 0) return {};
+  return Unexpected({Code::interrupted, "interrupted", ""});
 }
 
 }  // namespace gantry::bench

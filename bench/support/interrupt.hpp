@@ -17,4 +17,7 @@ class Interrupt {
   Descriptor signals_;
 };
 
+/// Errors: `interrupted` once that descriptor is readable.
+[[nodiscard]] Result<void> check_interrupt(int descriptor);
+
 }  // namespace gantry::bench

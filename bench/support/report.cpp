@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-json machine_json(const MachineFacts& machine, const CpuPair& cpus) {
+json machine_json(const MachineFacts& machine, const std::optional<CpuPair>& cpus) {
   json caches = json::array();
   for (const CacheFacts& cache : machine.caches) {
     caches.push_back({{"level", cache.level}, {"bytes", cache.bytes}, {"count", cache.count}});
@@ -19,9 +19,10 @@ json machine_json(const MachineFacts& machine, const CpuPair& cpus) {
                 {"cpus", machine.cpus},
                 {"memory_bytes", machine.memory_bytes},
                 {"caches", caches},
-                {"kernel", machine.kernel},
-                {"pinned_cpus", {cpus.requester, cpus.responder}}};
-  if (cpus.shared()) facts["note"] = "only one CPU is allowed: both ends of a pair share it";
+                {"kernel", machine.kernel}};
+  if (cpus) facts["pinned_cpus"] = {cpus->requester, cpus->responder};
+  if (cpus && cpus->shared())
+    facts["note"] = "only one CPU is allowed: both ends of a pair share it";
   return facts;
 }
 
@@ -69,6 +70,9 @@ std::string to_json(const Report& report) {
                    {"skipped", skipped}};
   for (const Finding& finding : report.findings)
     document["findings"].push_back(finding_json(finding));
+  for (const Chosen& one : report.chosen)
+    document["chosen"].push_back(
+        {{"case", one.case_name}, {"subject", one.subject}, {"text", one.text}});
   return document.dump(2) + "\n";
 }
 

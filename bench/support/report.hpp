@@ -47,13 +47,21 @@ struct Finding {
   std::optional<bool> met{};  ///< Unknown where nothing was wanted, or not by one number.
 };
 
+/// What a subject said of its choices in a case.
+struct Chosen {
+  std::string case_name;
+  std::string subject;
+  std::string text;
+};
+
 struct Report {
   std::string bench;
   MachineFacts machine;
-  CpuPair cpus;
+  std::optional<CpuPair> cpus;  ///< None: threads run where the system puts them.
   std::vector<Row> rows;
   std::vector<Skipped> skipped;
   std::vector<Finding> findings{};
+  std::vector<Chosen> chosen{};
 
   /// The row of that size, subject and metric; null when there is none.
   [[nodiscard]] const Row* find(Bytes bytes, std::string_view subject,

@@ -20,12 +20,13 @@ std::string range_text(const Summary& summary) {
 
 std::string machine_line(const Report& report) {
   const MachineFacts& machine = report.machine;
-  const std::string where =
-      report.cpus.shared()
-          ? fmt::format("both ends share CPU {}, the only one allowed", report.cpus.requester)
-          : fmt::format("pinned to CPUs {} and {}", report.cpus.requester, report.cpus.responder);
-  return fmt::format("{}, {} CPUs, {}; {}\n", machine.cpu_model, machine.cpus, machine.kernel,
-                     where);
+  std::string where;
+  if (report.cpus && report.cpus->shared())
+    where = fmt::format("; both ends share CPU {}, the only one allowed", report.cpus->requester);
+  else if (report.cpus)
+    where =
+        fmt::format("; pinned to CPUs {} and {}", report.cpus->requester, report.cpus->responder);
+  return fmt::format("{}, {} CPUs, {}{}\n", machine.cpu_model, machine.cpus, machine.kernel, where);
 }
 
 std::string skipped_lines(const Report& report) {

@@ -2,9 +2,12 @@
 
 #include <gantry/async.hpp>
 #include <gantry/channel.hpp>
+#include <gantry/device.hpp>
 #include <gantry/engine.hpp>
 #include <gantry/inbox.hpp>
+#include <gantry/kernel.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/pipeline.hpp>
 #include <gantry/policy.hpp>
 #include <gantry/registrars.hpp>
 #include <gantry/request.hpp>

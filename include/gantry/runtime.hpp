@@ -2,6 +2,7 @@
               // stage.
 
 #include <gantry/channel.hpp>
+#include <gantry/device.hpp>
 #include <gantry/inbox.hpp>
 #include <gantry/policy.hpp>
 #include <gantry/request.hpp>
@@ -97,6 +98,13 @@ class Runtime {
   /// The one that copies for send(): see RuntimeOptions::engine.
   [[nodiscard]] std::shared_ptr<Engine> default_engine() const;
   [[nodiscard]] std::vector<EngineStatus> engines() const;
+
+  /// What computes beside the CPU, and the CPU itself: "cpu", "opencl" (its first device),
+  /// "opencl:1". Errors: `not_found` (with the names there are), `unsupported` (with what to
+  /// install), `system`.
+  [[nodiscard]] Result<std::shared_ptr<Device>> open_device(std::string_view name) const;
+  /// Each device, or why a kind has none. Loads the drivers: some tenths of a second.
+  [[nodiscard]] std::vector<EngineStatus> devices() const;
 
   /// Where nothing fits the machine, "auto" makes a quick one when the first move of 1 MiB or more
   /// comes, unless $GANTRY_CALIBRATE is `off`.

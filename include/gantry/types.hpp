@@ -43,6 +43,10 @@ enum class Code {
   peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
   unsupported,        ///< Not on this machine, not in this build.
   system,             ///< Any other refusal of the operating system.
+  device_full,        ///< The device's memory is exhausted; smaller or fewer buffers may work.
+  device_lost,        ///< The device is gone or was given up: nothing works on it any more.
+  kernel_fault,       ///< A kernel began and could not end well.
+  build_failed,       ///< A compiler refused a kernel's source; the message holds its log.
 };
 
 [[nodiscard]] std::string_view to_string(Code code) noexcept;

@@ -34,6 +34,14 @@ std::string_view to_string(Code code) noexcept {
       return "unsupported";
     case Code::system:
       return "system error";
+    case Code::device_full:
+      return "device full";
+    case Code::device_lost:
+      return "device lost";
+    case Code::kernel_fault:
+      return "kernel fault";
+    case Code::build_failed:
+      return "build failed";
   }
   return "unknown";
 }

@@ -1,6 +1,7 @@
 #include <gantry/runtime.hpp>
 
 #include "base/result.hpp"
+#include "runtime/devices.hpp"
 #include "runtime/engines.hpp"
 
 namespace gantry {
@@ -74,6 +75,14 @@ std::shared_ptr<Engine> Runtime::default_engine() const {
 
 std::vector<EngineStatus> Runtime::engines() const {
   return impl_->engines->statuses();
+}
+
+Result<std::shared_ptr<Device>> Runtime::open_device(std::string_view name) const {
+  return gantry::open_device(name, default_engine());
+}
+
+std::vector<EngineStatus> Runtime::devices() const {
+  return device_statuses();
 }
 
 CalibrationStatus Runtime::calibration() const {

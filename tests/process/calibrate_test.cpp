@@ -142,7 +142,8 @@ TEST_F(Calibrate, DoctorExplainsASampleOfChoices) {
   }
   EXPECT_EQ(choices[0]["engine"], "inline");  // 4 KiB
   EXPECT_THAT(run(cached({"doctor"})).output, HasSubstr("A COPY OF"));
-  EXPECT_THAT(cache_.entries(), IsEmpty());  // a doctor only looks
+  // A doctor only looks. Drivers of devices that it asks may keep a cache of their own (PoCL).
+  EXPECT_FALSE(fs::exists(cache_.file("gantry")));
 }
 
 TEST_F(Calibrate, WrongUsageIsTwo) {

@@ -150,10 +150,19 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
     EXPECT_EQ(registrar["usable"] == true, registrar["mend"] == "") << registrar;
   }
   EXPECT_THAT(names, ElementsAre("page-lock", "uring", "fabric-tcp", "fabric-shm", "cuda"));
+  names.clear();
+  for (const auto& device : document["devices"]) {
+    names.push_back(device["name"].get<std::string>());
+    EXPECT_NE(device["why"], "") << device;
+    EXPECT_EQ(device["usable"] == true, device["mend"] == "") << device;
+  }
+  ASSERT_GE(names.size(), 2u);
+  EXPECT_EQ(names[0], "cpu");
+  EXPECT_THAT(names[1], ::testing::StartsWith("opencl"));
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
   for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory",
-                           "huge pages", "REGISTRAR", "page-lock"})
+                           "huge pages", "REGISTRAR", "page-lock", "DEVICE"})
     EXPECT_THAT(text.output, HasSubstr(word));
 }
 

@@ -1,0 +1,11 @@
+#include "cases.hpp"
+
+namespace gantry::bench {
+
+std::vector<CaseKind> case_kinds() {
+  return {vector_add_case(), saxpy_case(),       black_scholes_case(), dot_product_case(),
+          mandelbrot_case(), monte_carlo_case(), convolution_case(),   matrix_vector_case(),
+          dft_case(),        histogram_case()};
+}
+
+}  // namespace gantry::bench

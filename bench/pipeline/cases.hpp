@@ -1,0 +1,34 @@
+#pragma once  // bench/pipeline/cases.hpp: the cases there are.
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "workload.hpp"
+
+namespace gantry::bench {
+
+struct CaseKind {
+  std::string_view name;    ///< "vector-add".
+  std::string_view kernel;  ///< "vector_add".
+  Bytes step_bytes = 0;     ///< What flows for a step, in and out.
+  ProgramSource (*program)(const Cut& cut) = nullptr;
+  std::unique_ptr<Workload> (*make)(std::uint64_t steps) = nullptr;
+};
+
+/// All of them, in the order of the report.
+[[nodiscard]] std::vector<CaseKind> case_kinds();
+
+// A file for each group of them.
+[[nodiscard]] CaseKind vector_add_case();
+[[nodiscard]] CaseKind saxpy_case();
+[[nodiscard]] CaseKind black_scholes_case();
+[[nodiscard]] CaseKind dot_product_case();
+[[nodiscard]] CaseKind mandelbrot_case();
+[[nodiscard]] CaseKind monte_carlo_case();
+[[nodiscard]] CaseKind convolution_case();
+[[nodiscard]] CaseKind matrix_vector_case();
+[[nodiscard]] CaseKind dft_case();
+[[nodiscard]] CaseKind histogram_case();
+
+}  // namespace gantry::bench

@@ -1,0 +1,171 @@
+#include "contest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "../support/interrupt.hpp"
+#include "../support/progress.hpp"
+#include "../support/sizes.hpp"
+#include "limit.hpp"
+#include "turns.hpp"
+
+namespace gantry::bench {
+namespace {
+
+// No chunk takes a minute: a device that does has stopped. (With a limit `automatic` would not
+// compute in the caller's memory, which a kernel that is given up would go on to use.)
+constexpr std::chrono::seconds kStalled{60};
+
+bool is_no_defect(Code code) noexcept {
+  return code == Code::device_full || code == Code::too_large || code == Code::out_of_memory ||
+         code == Code::unsupported;
+}
+
+PipelineOptions options_of(const Settings& settings, PipelineMode mode) {
+  PipelineOptions options;
+  options.mode = mode;
+  options.device_bytes = settings.device_bytes;
+  if (mode != PipelineMode::automatic) options.stall_limit = kStalled;
+  options.keep_timeline = true;
+  return options;
+}
+
+/// The same mode with chunks and depths by hand.
+void add_sweep(const Settings& settings, const CaseKind& kind, Bytes bytes, const Tool& tool,
+               PipelineMode mode, std::vector<Subject>& subjects) {
+  for (Bytes chunk = Bytes{1} << 20; chunk <= bytes / 2; chunk *= 4)
+    for (const unsigned depth : {2U, 3U, 4U, 6U}) {
+      Subject subject{
+          fmt::format("{}/{}/{} x {}", tool.name, to_string(mode), format_size(chunk), depth),
+          &tool, options_of(settings, mode)};
+      subject.options.chunk_steps = std::max<std::uint64_t>(1, chunk / kind.step_bytes);
+      subject.options.depth = depth;
+      subjects.push_back(std::move(subject));
+    }
+}
+
+bool is_swept(PipelineMode mode) noexcept {
+  return mode == PipelineMode::automatic || mode == PipelineMode::overlapped_pinned;
+}
+
+std::vector<Subject> subjects_of(const Settings& settings, const CaseKind& kind, Bytes bytes,
+                                 const Tool& tool) {
+  std::vector<Subject> subjects;
+  for (const PipelineMode mode : kModes) {
+    if (!settings.has_mode(mode)) continue;
+    subjects.push_back(
+        {fmt::format("{}/{}", tool.name, to_string(mode)), &tool, options_of(settings, mode)});
+    if (settings.sweeps && is_swept(mode)) add_sweep(settings, kind, bytes, tool, mode, subjects);
+  }
+  return subjects;
+}
+
+/// One case at one size while it is run.
+class Contest {
+ public:
+  Contest(const Settings& settings, const CaseKind& kind, Bytes bytes, Report& report,
+          int interrupt_descriptor)
+      : settings_(settings),
+        bout_(kind, bytes),
+        copy_(bytes),
+        report_(report),
+        interrupt_descriptor_(interrupt_descriptor) {}
+
+  Result<void> enter(const Tool& tool) {
+    if (auto built = bout_.build_for(tool); !built) return leave_out(tool.name, built.error());
+    std::ranges::move(subjects_of(settings_, bout_.kind(), bout_.bytes(), tool),
+                      std::back_inserter(subjects_));
+    return {};
+  }
+
+  Result<void> run(Progress& progress, std::vector<TracedRun>* traced) {
+    Series series;
+    for (unsigned round = 0; round < settings_.common.rounds; ++round) {
+      progress.step(bout_.name());
+      const bool is_last = round + 1 == settings_.common.rounds;
+      for (std::size_t i = 0; i < subjects_.size(); ++i) {
+        Subject& subject = subjects_[(i + round) % subjects_.size()];
+        if (subject.tool == nullptr) continue;
+        if (auto took = turn(subject, series, is_last ? traced : nullptr); !took) return took;
+      }
+      copy_.take_turn(series);
+    }
+    series.report_to(report_, bout_.name(), bout_.bytes());
+    return {};
+  }
+
+ private:
+  /// Two runs, of which the second counts: what the subject before this one left in the device's
+  /// kept memory, or took from it, is not its business.
+  Result<void> turn(Subject& subject, Series& series, std::vector<TracedRun>* traced) {
+    if (auto going = check_interrupt(interrupt_descriptor_); !going) return going;
+    auto took = bout_.take_turn(subject);
+    if (took) took = bout_.take_turn(subject);
+    if (!took) {
+      series.forget(subject.name);
+      auto left = leave_out(subject.name, took.error());
+      subject.tool = nullptr;
+      return left;
+    }
+    bout_.add(subject, *took, series);
+    remember(subject, took->report.plan);
+    if (traced != nullptr) traced->push_back({subject.name, std::move(took->report.timeline)});
+    return {};
+  }
+
+  /// What it chose last.
+  void remember(const Subject& subject, const PipelinePlan& plan) {
+    Chosen now{bout_.name(), subject.name,
+               choice_text(plan, bout_.kind().step_bytes) + "\n" + plan.text()};
+    const auto old = std::ranges::find_if(report_.chosen, [&](const Chosen& one) {
+      return one.case_name == now.case_name && one.subject == now.subject;
+    });
+    if (old == report_.chosen.end())
+      report_.chosen.push_back(std::move(now));
+    else
+      *old = std::move(now);
+  }
+
+  tl::unexpected<Error> named(const std::string& who, Error error) const {
+    error.message = fmt::format("{} in {}: {}", who, bout_.name(), error.message);
+    return Unexpected(std::move(error));
+  }
+
+  Result<void> leave_out(const std::string& who, const Error& error) {
+    if (!is_no_defect(error.code)) return named(who, error);
+    report_.skipped.push_back({fmt::format("{} in {}", who, bout_.name()), to_string(error)});
+    return {};
+  }
+
+  const Settings& settings_;
+  Bout bout_;
+  SingleCopy copy_;
+  Report& report_;
+  int interrupt_descriptor_;
+  std::vector<Subject> subjects_;
+};
+
+}  // namespace
+
+Result<void> run_contest(const Settings& settings, const Workshop& workshop, Report& report,
+                         std::vector<TracedRun>& traced, int interrupt_descriptor) {
+  std::vector<CaseKind> kinds = case_kinds();
+  std::erase_if(kinds, [&](const CaseKind& kind) {
+    return std::ranges::find(settings.cases, kind.name) == settings.cases.end();
+  });
+  Progress progress(stderr, "bench pipeline",
+                    kinds.size() * workshop.sizes().size() * settings.common.rounds);
+  bool is_first = true;
+  for (const Bytes bytes : workshop.sizes())
+    for (const CaseKind& kind : kinds) {
+      Contest contest(settings, kind, bytes, report, interrupt_descriptor);
+      for (const Tool& tool : workshop.tools())
+        if (auto entered = contest.enter(tool); !entered) return entered;
+      if (auto ran = contest.run(progress, is_first ? &traced : nullptr); !ran) return ran;
+      is_first = false;
+    }
+  return {};
+}
+
+}  // namespace gantry::bench

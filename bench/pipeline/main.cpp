@@ -1,0 +1,39 @@
+// gantry bench pipeline: what overlap is worth when a job goes through a device as chunks.
+
+#include "../support/program.hpp"
+#include "contest.hpp"
+#include "findings.hpp"
+#include "table.hpp"
+
+namespace gantry::bench {
+namespace {
+
+Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+  Report report{"pipeline", probe_machine(), {}, {}, {}};
+  const auto workshop = Workshop::open(settings, report);
+  if (!workshop) return Unexpected(workshop.error());
+  std::vector<TracedRun> traced;
+  if (auto ran = run_contest(settings, *workshop, report, traced, interrupt_descriptor); !ran)
+    return Unexpected(ran.error());
+  if (!settings.trace.empty())
+    if (auto written = write_trace(traced, settings.trace); !written)
+      return Unexpected(written.error());
+  add_findings(report, workshop->tools());
+  return report;
+}
+
+}  // namespace
+}  // namespace gantry::bench
+
+int main(int argc, char** argv) {
+  using namespace gantry::bench;
+  return run_program("pipeline", [&]() -> tl::expected<Measurement, int> {
+    const auto parsed = parse_settings(argc, argv);
+    if (!parsed) return tl::unexpected<int>(parsed.error());
+    return [settings = *parsed](int interrupt_descriptor) -> gantry::Result<std::string> {
+      const auto report = measure(settings, interrupt_descriptor);
+      if (!report) return Unexpected(report.error());
+      return settings.common.json ? to_json(*report) : to_text(*report);
+    };
+  });
+}

@@ -1,0 +1,274 @@
+// The program as `gantry bench pipeline` starts it: its document, its trace, its complaints.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "../support/test_program.hpp"
+
+namespace gantry::bench {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+using Words = std::vector<std::string>;
+using Names = std::set<std::string>;
+
+const Names kCases = {"vector-add",     "saxpy",       "black-scholes", "dot-product", "mandelbrot",
+                      "monte-carlo-pi", "convolution", "matrix-vector", "dft",         "histogram"};
+const Names kModes = {"sequential",        "sequential-pinned", "overlapped-pageable",
+                      "overlapped-pinned", "unbatched",         "automatic"};
+
+/// The program's temporary files go where only this test looks.
+class BenchPipeline : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(temporary_); }
+  void TearDown() override { EXPECT_TRUE(std::filesystem::is_empty(temporary_)); }
+
+  Ended run(Words arguments) {
+    return Program(GANTRY_BENCH_PIPELINE, scratch_.path(), std::move(arguments)).wait();
+  }
+  /// The document of a short run.
+  json document_of(const Words& more, const std::string& sizes = "1M") {
+    Words arguments = {"--rounds", "1", "--sizes", sizes, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = run(arguments);
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+    return json::parse(ended.output);  // throws at anything before or after it
+  }
+
+  ScratchDirectory scratch_ = ScratchDirectory::create().value();
+  std::string temporary_ = scratch_.path() + "/" + Program::kTemporary;
+};
+
+/// Which subjects have that metric in that case.
+Names subjects_of(const json& document, const std::string& case_name, const std::string& metric) {
+  Names subjects;
+  for (const json& result : document.at("results"))
+    if (result.at("metric") == metric && result.at("case") == case_name)
+      subjects.insert(result.at("subject").get<std::string>());
+  return subjects;
+}
+
+double figure_of(const json& document, const std::string& subject, const std::string& metric) {
+  for (const json& result : document.at("results"))
+    if (result.at("metric") == metric && result.at("subject") == subject) return result.at("value");
+  ADD_FAILURE() << subject << " has no " << metric;
+  return 0;
+}
+
+/// Why `subject` took no part; empty when nothing is said of it.
+std::string reason_of(const json& document, const std::string& subject) {
+  for (const json& one : document.at("skipped"))
+    if (one.at("subject") == subject) return one.at("reason");
+  return {};
+}
+
+void expect_contract(const json& document) {
+  EXPECT_EQ(document.at("bench"), "pipeline");
+  EXPECT_TRUE(document.at("machine").contains("cpu_model"));
+  EXPECT_FALSE(document.at("machine").contains("pinned_cpus"));
+  ASSERT_FALSE(document.at("results").empty());
+  for (const json& result : document.at("results")) {
+    EXPECT_GE(result.at("value").get<double>(), result.at("min").get<double>()) << result;
+    EXPECT_LE(result.at("value").get<double>(), result.at("max").get<double>()) << result;
+    EXPECT_NE(result.at("unit"), "") << result;
+    EXPECT_GT(result.at("bytes"), 0) << result;
+  }
+  for (const json& skipped : document.at("skipped")) EXPECT_NE(skipped.at("reason"), "") << skipped;
+}
+
+// ---- what is measured ----------------------------------------------------------------------
+
+TEST_F(BenchPipeline, EveryCaseIsRightInEveryMode) {
+  const json document = document_of({"--devices", "cpu"});
+  expect_contract(document);
+  Names subjects;
+  for (const std::string& mode : kModes) subjects.insert("cpu/" + mode);
+  for (const std::string& name : kCases)
+    for (const char* metric :
+         {"latency_p50", "throughput", "cpu_per_gb", "overlap_efficiency", "copy_share", "setup",
+          "acquisition", "latency_with_acquisition", "copy_in_time", "compute_time",
+          "copy_out_time", "chunks", "chunk_bytes", "depth", "device_bytes", "ring_bytes"})
+      EXPECT_THAT(subjects_of(document, name + "/1 MiB", metric), IsSupersetOf(subjects))
+          << name << " " << metric;
+  EXPECT_THAT(subjects_of(document, "dft/1 MiB", "throughput"), Contains("limit/single-copy"));
+}
+
+TEST_F(BenchPipeline, EveryCaseIsRightOnOpenClOrItHasAReason) {
+  const json document = document_of(
+      {"--devices", "cpu,opencl", "--subjects", "sequential,overlapped-pageable,automatic"});
+  expect_contract(document);
+  if (!reason_of(document, "opencl").empty()) GTEST_SKIP() << reason_of(document, "opencl");
+  for (const std::string& name : kCases)
+    EXPECT_THAT(subjects_of(document, name + "/1 MiB", "latency_p50"),
+                AllOf(Contains("opencl/sequential"), Contains("opencl/overlapped-pageable"),
+                      Contains("opencl/automatic"), Contains("cpu/automatic")))
+        << name;
+}
+
+TEST_F(BenchPipeline, SizesThatFillNoChunkAndNoStepAreRightToo) {
+  const json document = document_of({"--devices", "cpu"}, "8,1000,1000001");
+  expect_contract(document);
+  for (const std::string& name : kCases)
+    for (const char* size : {"/8 B", "/1000 B", "/1000001 B"})
+      EXPECT_THAT(subjects_of(document, name + size, "latency_p50"), Contains("cpu/automatic"))
+          << name << size;
+}
+
+TEST_F(BenchPipeline, PinnedSubjectsShowWhatPageLockingTakes) {
+  const json document = document_of({"--devices", "cpu", "--cases", "vector-add"});
+  for (const char* subject : {"cpu/sequential-pinned", "cpu/overlapped-pinned"}) {
+    EXPECT_GT(figure_of(document, subject, "acquisition"), 0);
+    EXPECT_DOUBLE_EQ(
+        figure_of(document, subject, "latency_with_acquisition"),
+        figure_of(document, subject, "latency_p50") + figure_of(document, subject, "acquisition"));
+  }
+  EXPECT_EQ(figure_of(document, "cpu/sequential", "acquisition"), 0);
+}
+
+TEST_F(BenchPipeline, ModesAreWhatTheirNamesSay) {
+  const json document = document_of({"--devices", "cpu", "--cases", "vector-add"}, "4M");
+  EXPECT_EQ(figure_of(document, "cpu/sequential", "depth"), 1);
+  EXPECT_GT(figure_of(document, "cpu/sequential", "chunks"), 1);
+  EXPECT_GT(figure_of(document, "cpu/overlapped-pageable", "depth"), 1);
+  EXPECT_EQ(figure_of(document, "cpu/unbatched", "chunks"), 1);
+  EXPECT_GT(figure_of(document, "cpu/sequential", "copy_in_time"), 0);
+  EXPECT_GT(figure_of(document, "cpu/sequential", "copy_share"), 0);
+}
+
+TEST_F(BenchPipeline, ASweepSetsChunksAndDepthsByHand) {
+  const json document = document_of(
+      {"--devices", "cpu", "--cases", "vector-add", "--subjects", "automatic", "--sweep"}, "4M");
+  EXPECT_THAT(subjects_of(document, "vector-add/4 MiB", "latency_p50"),
+              UnorderedElementsAre("cpu/automatic", "cpu/automatic/1 MiB x 2",
+                                   "cpu/automatic/1 MiB x 3", "cpu/automatic/1 MiB x 4",
+                                   "cpu/automatic/1 MiB x 6", "limit/single-copy"));
+  EXPECT_EQ(figure_of(document, "cpu/automatic/1 MiB x 3", "depth"), 3);
+  EXPECT_EQ(document.at("findings").size(), 1);
+  EXPECT_EQ(document.at("findings")[0].at("wanted"), "at least 0.95");
+}
+
+TEST_F(BenchPipeline, ChunksStayWithinTheDeviceMemoryThatIsGiven) {
+  const json document = document_of({"--devices", "cpu", "--cases", "vector-add", "--subjects",
+                                     "automatic,overlapped-pageable", "--device-memory", "256K"},
+                                    "4M");
+  for (const char* subject : {"cpu/automatic", "cpu/overlapped-pageable"})
+    EXPECT_LE(figure_of(document, subject, "device_bytes"), 256 << 10) << subject;
+  EXPECT_GT(figure_of(document, "cpu/overlapped-pageable", "device_bytes"), 0);
+}
+
+// ---- what is said of it --------------------------------------------------------------------
+
+TEST_F(BenchPipeline, FindingsSayWhatWasWantedAndWhetherItIsMet) {
+  const json findings = document_of({"--devices", "cpu", "--cases", "saxpy"}).at("findings");
+  Names said;
+  for (const json& finding : findings) {
+    said.insert(finding.at("what"));
+    EXPECT_GT(finding.at("value"), 0) << finding;
+    if (finding.at("wanted") != "at least 0.97") continue;
+    EXPECT_EQ(finding.at("met").get<bool>(), finding.at("value").get<double>() >= 0.97);
+  }
+  for (const char* mode : {"overlapped-pageable", "overlapped-pinned", "automatic"})
+    EXPECT_THAT(said, Contains(std::string("saxpy/1 MiB: cpu/") + mode + " / cpu/sequential"));
+  EXPECT_THAT(said, Contains("saxpy/1 MiB: cpu/overlapped-pinned / cpu/sequential, page-locking "
+                             "included"));
+}
+
+TEST_F(BenchPipeline, DevicesAndChoicesAreExplained) {
+  const json document = document_of({"--devices", "cpu", "--cases", "saxpy"});
+  std::map<std::string, std::string> texts;
+  for (const json& one : document.at("chosen"))
+    texts[one.at("case").get<std::string>() + ":" + one.at("subject").get<std::string>()] =
+        one.at("text");
+  EXPECT_THAT(texts[":cpu"], HasSubstr("threads of the CPU"));
+  EXPECT_THAT(texts["saxpy/1 MiB:cpu/sequential"],
+              AllOf(HasSubstr("1 under way; direct"), HasSubstr("argument 0: direct")));
+  EXPECT_THAT(texts["saxpy/1 MiB:cpu/overlapped-pinned"], HasSubstr("argument 0: registered"));
+}
+
+TEST_F(BenchPipeline, TableEndsWithTheRatios) {
+  const Ended ended = run({"--sizes", "1M", "--rounds", "1", "--devices", "cpu", "--cases", "dft"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("dft/1 MiB "), HasSubstr("cpu/overlapped-pinned"),
+                                  HasSubstr("ratios of medians"),
+                                  HasSubstr("dft/1 MiB: cpu/automatic / cpu/sequential")));
+}
+
+TEST_F(BenchPipeline, ADeviceThatIsNotThereIsSkippedWithTheReason) {
+  const json document = document_of({"--devices", "cpu,cuda", "--cases", "saxpy"});
+  const bool is_missing =
+      !subjects_of(document, "saxpy/1 MiB", "latency_p50").contains("cuda/automatic");
+  EXPECT_EQ(is_missing, !reason_of(document, "cuda").empty());
+}
+
+TEST_F(BenchPipeline, WhatDoesNotFitIsSkippedWithTheReason) {
+  const json document = document_of({"--devices", "cpu", "--cases", "saxpy"}, "1M,65536G");
+  EXPECT_THAT(reason_of(document, "65536 GiB"), HasSubstr("GiB of memory"));
+  EXPECT_THAT(subjects_of(document, "saxpy/1 MiB", "latency_p50"), Contains("cpu/automatic"));
+}
+
+TEST_F(BenchPipeline, NothingThatFitsIsRefusedAtOnce) {
+  const Ended ended = run({"--sizes", "65536G"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, AllOf(StartsWith("gantry: bench pipeline: 65536 GiB: needs "),
+                                  HasSubstr("choose smaller --sizes")));
+}
+
+TEST_F(BenchPipeline, HelpHasAnExample) {
+  const Ended ended = run({"--help"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.output, HasSubstr("Example: gantry bench pipeline"));
+}
+
+struct Wrong {
+  Words arguments;
+  const char* complaint;
+};
+
+class BenchPipelineWrongUsage : public BenchPipeline,
+                                public ::testing::WithParamInterface<Wrong> {};
+
+TEST_P(BenchPipelineWrongUsage, IsOneLineAndStatus2) {
+  const Ended ended = run(GetParam().arguments);
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.output, IsEmpty());
+  EXPECT_THAT(ended.errors, StartsWith("gantry: bench pipeline: "));
+  EXPECT_THAT(ended.errors, HasSubstr(GetParam().complaint));
+  EXPECT_EQ(std::count(ended.errors.begin(), ended.errors.end(), '\n'), 1) << ended.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BenchPipelineWrongUsage,
+    ::testing::Values(Wrong{{"--sizes", "64x"}, "unknown unit"},
+                      Wrong{{"--cases", "saxpy,none"}, "there are: vector-add"},
+                      Wrong{{"--subjects", "fast"}, "there are: sequential"},
+                      Wrong{{"--devices", "tpu"}, "there are: cpu, opencl, cuda"},
+                      Wrong{{"--device-memory", "much"}, "--device-memory: size 'much'"},
+                      Wrong{{"--rounds", "0"}, "--rounds"}, Wrong{{"--trace"}, "--trace"},
+                      Wrong{{"--bogus"}, "--bogus"}, Wrong{{"extra"}, "extra"}));
+
+TEST_F(BenchPipeline, AnInterruptIsStatus130) {
+  Program bench(GANTRY_BENCH_PIPELINE, scratch_.path(),
+                {"--sizes", "1M", "--rounds", "1000", "--devices", "cpu"});
+  ASSERT_TRUE(bench.wait_for("vector-add/1 MiB (1/"));
+  bench.signal(SIGINT);
+  const Ended ended = bench.wait();
+  EXPECT_EQ(ended.status, 130) << ended.errors;
+  EXPECT_THAT(ended.errors, HasSubstr("gantry: bench pipeline: interrupted\n"));
+}
+
+}  // namespace
+}  // namespace gantry::bench

@@ -1,0 +1,34 @@
+#pragma once  // bench/pipeline/settings.hpp: what a run of this benchmark was asked for.
+
+#include <array>
+#include <gantry/pipeline.hpp>
+#include <string>
+#include <vector>
+
+#include "../support/options.hpp"
+
+namespace gantry::bench {
+
+/// The modes that are compared, the order of the report.
+inline constexpr std::array kModes = {
+    PipelineMode::sequential,          PipelineMode::sequential_pinned,
+    PipelineMode::overlapped_pageable, PipelineMode::overlapped_pinned,
+    PipelineMode::unbatched,           PipelineMode::automatic};
+inline constexpr std::array<std::string_view, 3> kDevices = {"cpu", "opencl", "cuda"};
+
+struct Settings {
+  Options common;
+  std::vector<std::string> cases;
+  std::vector<std::string> modes;
+  std::vector<std::string> devices;
+  Bytes device_bytes = 0;  ///< Most device memory for chunks; 0: what the library takes.
+  bool sweeps = false;
+  std::string trace;  ///< The file; empty: none.
+
+  [[nodiscard]] bool has_mode(PipelineMode mode) const noexcept;
+};
+
+/// The command line; as parse_options().
+[[nodiscard]] tl::expected<Settings, int> parse_settings(int argc, const char* const* argv);
+
+}  // namespace gantry::bench

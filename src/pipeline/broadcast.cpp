@@ -1,0 +1,28 @@
+#include "pipeline/broadcast.hpp"
+
+#include <algorithm>
+
+#include "base/result.hpp"
+
+namespace gantry {
+
+Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
+                                     const PipelineSource& source, Deadline limit) {
+  constexpr Bytes kPart = Bytes{8} << 20;  // of what no memory holds
+  GANTRY_ASSIGN(DeviceBuffer whole, device.allocate(source.size));
+  if (source.kind == PipelineSource::Kind::memory) {
+    GANTRY_ASSIGN(const DeviceEvent event, queue.copy_in(whole, 0, source.bytes, source.held));
+    GANTRY_TRY(event.wait(limit));
+    return whole;
+  }
+  auto part = std::make_shared<std::vector<std::byte>>(std::min<Bytes>(kPart, source.size));
+  for (Bytes at = 0; at < source.size; at += kPart) {
+    const ByteSpan bytes = ByteSpan(*part).first(std::min<Bytes>(part->size(), source.size - at));
+    GANTRY_TRY(source.read(at, bytes));
+    GANTRY_ASSIGN(const DeviceEvent event, queue.copy_in(whole, at, bytes, part));
+    GANTRY_TRY(event.wait(limit));
+  }
+  return whole;
+}
+
+}  // namespace gantry

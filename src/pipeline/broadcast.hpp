@@ -1,0 +1,11 @@
+#pragma once  // pipeline/broadcast.hpp: what every chunk sees whole, brought to the device once.
+
+#include <gantry/pipeline.hpp>
+
+namespace gantry {
+
+/// Waits for its arrival. Errors: `device_full`, `too_large`, those of the copy and of the source.
+[[nodiscard]] Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
+                                                   const PipelineSource& source, Deadline limit);
+
+}  // namespace gantry

@@ -1,0 +1,284 @@
+#include "pipeline/conveyor.hpp"
+
+#include <algorithm>
+
+#include "pipeline/caught.hpp"
+#include "pipeline/pieces.hpp"
+
+// One chunk: from its sources by way of its slot to its sinks. conveyor_run.cpp has the order of
+// many.
+namespace gantry {
+namespace {
+
+using Argument = PipelineJob::Argument;
+using Kind = Argument::Kind;
+
+// Adds the operation's event to the stage.
+Result<void> add(ChunkSlot::Stage& stage, const Result<DeviceEvent>& event) {
+  if (!event) return tl::unexpected(event.error());
+  stage.add(*event);
+  return {};
+}
+
+ConstByteSpan bytes_of(const RunArray& array, const ChunkPiece& piece) noexcept {
+  switch (piece.kind) {
+    case ChunkPiece::Kind::source:
+      return array.argument->source.bytes.subspan(piece.from, piece.size);
+    case ChunkPiece::Kind::first_step:
+      return ConstByteSpan(array.first_step).first(piece.size);
+    case ChunkPiece::Kind::last_step:
+      return ConstByteSpan(array.last_step).first(piece.size);
+    case ChunkPiece::Kind::zero:
+      break;
+  }
+  return {};
+}
+
+Result<void> fill_host(const RunArray& array, const std::vector<ChunkPiece>& pieces, ByteSpan host,
+                       HostCopier& copier) {
+  const PipelineSource& source = array.argument->source;
+  for (const ChunkPiece& piece : pieces) {
+    const ByteSpan to = host.subspan(piece.at, piece.size);
+    if (piece.kind == ChunkPiece::Kind::zero)
+      std::fill(to.begin(), to.end(), std::byte{});
+    else if (piece.kind == ChunkPiece::Kind::source && source.kind == PipelineSource::Kind::reader)
+      GANTRY_TRY(source.read(piece.from, to));
+    else
+      GANTRY_TRY(copier.copy(to, bytes_of(array, piece)));
+  }
+  return {};
+}
+
+// Tells when the host did `part`, or from when to when the parts of which it is one.
+template <class Part>
+Result<void> timed(DeviceTiming& when, const Part& part) {
+  if (when.began == DeviceTiming::Time{}) when.submitted = when.began = Deadline::Clock::now();
+  auto done = part();
+  when.ended = Deadline::Clock::now();
+  return done;
+}
+
+bool brings_back(const Argument& argument) noexcept {
+  return argument.writes() || argument.kind == Kind::reduction;
+}
+
+/// Where a chunk's results go.
+ByteSpan back_to(const RunArray& array, const ChunkSlot& slot, std::size_t index) noexcept {
+  const Bytes size = buffer_bytes(*array.argument, slot.chunk.steps);
+  const ByteSpan host = slot.arrays[index].host;
+  if (!host.empty()) return host.first(size);
+  return array.argument->sink.bytes.subspan(slot.chunk.first * array.argument->step_bytes, size);
+}
+
+DeviceTiming joined(const ChunkSlot::Stage& stage) {
+  const auto first = stage.first.timing();
+  const auto last = stage.last.timing();
+  if (!first || !last) return {};
+  return {first->submitted, first->began, last->ended};
+}
+
+}  // namespace
+
+// ---- on its way ----------------------------------------------------------------------------
+
+Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
+  using Stage = ChunkFailure::Stage;
+  slot.copy_in = slot.compute = slot.copy_out = {};
+  slot.stage_in = slot.stage_out = {};
+  Stage stage = Stage::host;
+  const Result<void> fed = caught([&]() -> Result<void> {
+    GANTRY_TRY(place(slot));
+    GANTRY_TRY(stage_in(slot));
+    stage = Stage::copy_in;
+    GANTRY_TRY(submit_in(ring, slot));
+    stage = Stage::compute;
+    GANTRY_TRY(submit_compute(slot));
+    GANTRY_TRY(submit_shared_out(slot));
+    stage = Stage::copy_out;
+    return submit_out(ring, slot);
+  });
+  if (fed) return std::nullopt;
+  return ChunkFailure{fed.error(), slot.chunk, stage};
+}
+
+// Of what is shared: the memory itself, or a buffer of its own for a chunk that cannot be.
+Result<void> Conveyor::place(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (arrays_[i].staging != Staging::shared || argument.kind == Kind::broadcast) continue;
+    ChunkSlot::Array& here = slot.arrays[i];
+    here.buffer = {};
+    const ByteSpan memory =
+        shared_memory(argument, slot.chunk, job_.steps(), device_.facts().in_place_alignment);
+    here.is_over = !memory.empty();
+    if (here.is_over) {
+      GANTRY_ASSIGN(here.buffer, device_.over(memory, argument.writes() ? argument.sink.held
+                                                                        : argument.source.held));
+    } else {
+      GANTRY_ASSIGN(here.buffer, device_.allocate(buffer_bytes(argument, slot.chunk.steps)));
+    }
+  }
+  return {};
+}
+
+Result<void> Conveyor::stage_in(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (!argument.reads() || slot.arrays[i].host.empty()) continue;
+    GANTRY_TRY(timed(slot.stage_in, [&] {
+      return fill_host(arrays_[i], pieces_of(argument, slot.chunk, job_.steps()),
+                       slot.arrays[i].host, feeder_copier_);
+    }));
+  }
+  return {};
+}
+
+Result<void> Conveyor::submit_in(const ChunkRing& ring, ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (!argument.reads()) continue;
+    const Bytes size = buffer_bytes(argument, slot.chunk.steps);
+    bytes_in_ += size;
+    if (slot.arrays[i].host.empty() && slot.arrays[i].is_over) continue;
+    if (slot.arrays[i].host.empty())
+      GANTRY_TRY(submit_in_direct(slot, i));
+    else
+      GANTRY_TRY(add(slot.copy_in,
+                     queues_.copy_in->copy_in(slot.arrays[i].buffer, 0,
+                                              slot.arrays[i].host.first(size), ring.keep())));
+  }
+  return {};
+}
+
+Result<void> Conveyor::submit_in_direct(ChunkSlot& slot, std::size_t index) {
+  const RunArray& array = arrays_[index];
+  const DeviceBuffer& buffer = slot.arrays[index].buffer;
+  for (const ChunkPiece& piece : pieces_of(*array.argument, slot.chunk, job_.steps())) {
+    auto event = piece.kind == ChunkPiece::Kind::zero
+                     ? queues_.copy_in->fill(buffer, piece.at, piece.size, std::byte{})
+                     : queues_.copy_in->copy_in(buffer, piece.at, bytes_of(array, piece),
+                                                array.argument->source.held);
+    GANTRY_TRY(add(slot.copy_in, event));
+  }
+  return {};
+}
+
+Result<void> Conveyor::submit_compute(ChunkSlot& slot) {
+  std::vector<KernelArgument> arguments;
+  arguments.reserve(arrays_.size());
+  if (queues_.compute != queues_.copy_in) GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    switch (argument.kind) {
+      case Kind::value:
+        arguments.push_back(*argument.value);
+        break;
+      case Kind::count:
+        arguments.emplace_back(slot.chunk.steps);
+        break;
+      case Kind::first:
+        arguments.emplace_back(slot.chunk.first);
+        break;
+      case Kind::broadcast:
+        arguments.emplace_back(arrays_[i].whole);
+        break;
+      case Kind::reduction:
+        GANTRY_TRY(add(slot.compute, queues_.compute->fill(slot.arrays[i].buffer, 0,
+                                                           argument.step_bytes, argument.initial)));
+        [[fallthrough]];
+      default:
+        arguments.emplace_back(slot.arrays[i].buffer);
+    }
+  }
+  return add(slot.compute,
+             queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
+}
+
+// What the device wrote in memory that is the host's, too: nothing moves, so that it is a part of
+// computing.
+Result<void> Conveyor::submit_shared_out(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i)
+    if (slot.arrays[i].is_over && brings_back(*arrays_[i].argument))
+      GANTRY_TRY(add(slot.compute, queues_.compute->copy_out(slot.arrays[i].buffer, 0,
+                                                             back_to(arrays_[i], slot, i))));
+  return {};
+}
+
+Result<void> Conveyor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
+  bool is_behind = queues_.copy_out == queues_.compute;
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (slot.arrays[i].is_over || !brings_back(argument)) continue;
+    if (!is_behind) GANTRY_TRY(queues_.copy_out->wait_for(slot.compute.last));
+    is_behind = true;
+    KeepAlive keep = slot.arrays[i].host.empty() ? KeepAlive(argument.sink.held) : ring.keep();
+    GANTRY_TRY(add(slot.copy_out,
+                   queues_.copy_out->copy_out(slot.arrays[i].buffer, 0,
+                                              back_to(arrays_[i], slot, i), std::move(keep))));
+  }
+  return {};
+}
+
+// ---- and back ------------------------------------------------------------------------------
+
+Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
+  using Stage = ChunkFailure::Stage;
+  const Deadline until = limit();
+  const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
+                                                              {&slot.compute, Stage::compute},
+                                                              {&slot.copy_out, Stage::copy_out}};
+  for (const auto& [events, stage] : stages)
+    if (auto ended = events->last.wait(until); !ended) {
+      if (ended.error().code == Code::timed_out)
+        ended.error() = {Code::timed_out, "it had not ended when its time was up",
+                         "allow more (PipelineOptions::stall_limit, deadline)"};
+      return ChunkFailure{std::move(ended).error(), slot.chunk, stage};
+    }
+  if (auto taken = caught([&] { return take_results(slot); }); !taken)
+    return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::host};
+  count(slot);
+  return std::nullopt;
+}
+
+Result<void> Conveyor::take_results(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (slot.arrays[i].host.empty() || !brings_back(argument)) continue;
+    GANTRY_TRY(timed(slot.stage_out,
+                     [&] { return take_result(argument, slot.chunk, slot.arrays[i].host); }));
+  }
+  return {};
+}
+
+Result<void> Conveyor::take_result(const Argument& argument, const Chunk& chunk, ByteSpan host) {
+  if (argument.kind == Kind::reduction)
+    return argument.fold(host.first(argument.step_bytes), chunk);
+  const std::uint64_t at = chunk.first * argument.step_bytes;
+  const ConstByteSpan from = host.first(chunk.steps * argument.step_bytes);
+  if (argument.sink.kind == PipelineSink::Kind::writer) return argument.sink.write(at, from);
+  return collector_copier_.copy(argument.sink.bytes.subspan(at, from.size()), from);
+}
+
+void Conveyor::count(const ChunkSlot& slot) {
+  times_ = {slot.chunk,    joined(slot.copy_in), joined(slot.compute), joined(slot.copy_out),
+            slot.stage_in, slot.stage_out};
+  busy_in_ += times_.copy_in.span();
+  busy_compute_ += times_.compute.span();
+  busy_out_ += times_.copy_out.span();
+  for (const RunArray& array : arrays_)
+    if (array.argument->writes()) bytes_out_ += slot.chunk.steps * array.argument->step_bytes;
+  if (options_.keep_timeline) timeline_.push_back(times_);
+  next_.first += slot.chunk.steps;
+  ++next_.index;
+}
+
+void Conveyor::report(PipelineReport& report) const {
+  report.copy_in = busy_in_;
+  report.compute = busy_compute_;
+  report.copy_out = busy_out_;
+  report.bytes_in += bytes_in_;
+  report.bytes_out = bytes_out_;
+  report.timeline = timeline_;
+}
+
+}  // namespace gantry

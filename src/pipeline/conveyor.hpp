@@ -1,0 +1,114 @@
+#pragma once  // pipeline/conveyor.hpp: chunks through the three queues of a device.
+
+#include <condition_variable>
+#include <mutex>
+
+#include "pipeline/chunk_ring.hpp"
+#include "pipeline/host_copier.hpp"
+#include "pipeline/sharing.hpp"
+
+namespace gantry {
+
+/// The queues of a run: three, or the same one three times.
+struct RunQueues {
+  std::vector<std::unique_ptr<DeviceQueue>> own;
+  DeviceQueue* copy_in = nullptr;
+  DeviceQueue* compute = nullptr;
+  DeviceQueue* copy_out = nullptr;
+  [[nodiscard]] static Result<RunQueues> open(Device& device, bool is_one);
+};
+
+/// What went wrong with which chunk, and how far it had come.
+struct ChunkFailure {
+  enum class Stage : std::uint8_t { host, copy_in, compute, copy_out };
+  Error error;
+  Chunk chunk;
+  Stage stage = Stage::host;
+};
+
+/// A run while it goes on. feed() brings a chunk on its way: reads its input and submits its
+/// operations. collect() waits for its end and takes the results. They may be called by two
+/// threads at once, for different slots; each by one thread at a time, with chunks in order.
+class Conveyor {
+ public:
+  using Failure = std::optional<ChunkFailure>;
+
+  Conveyor(Device& device, const PipelineJob& job, const PipelineOptions& options, Kernel kernel,
+           std::span<const RunArray> arrays, const ChunkCut& cut, std::uint64_t first_step)
+      : device_(device),
+        job_(job),
+        options_(options),
+        kernel_(std::move(kernel)),
+        arrays_(arrays),
+        cut_(cut),
+        next_{0, first_step, 0} {}
+
+  /// Errors: those of opening queues and lanes.
+  [[nodiscard]] Result<void> open(bool is_one_queue);
+
+  /// So many steps from where it stands, in chunks of the ring's size; one at a time.
+  [[nodiscard]] Failure run_one_by_one(ChunkRing& ring, std::uint64_t steps);
+  /// The same with as many under way as the ring has slots.
+  [[nodiscard]] Failure run_overlapped(ChunkRing& ring, std::uint64_t steps);
+  /// After a failure: cancels what is pending and waits for its end, or gives the device up.
+  void halt() noexcept;
+
+  /// A thread-safe part of the above: what still may be waited for.
+  [[nodiscard]] Deadline limit() const noexcept;
+  [[nodiscard]] std::uint64_t steps_done() const noexcept { return next_.first; }
+  [[nodiscard]] std::uint64_t chunks_done() const noexcept { return next_.index; }
+  [[nodiscard]] const ChunkTimes& last_times() const noexcept { return times_; }
+  [[nodiscard]] DeviceQueue& copy_in_queue() noexcept { return *queues_.copy_in; }
+  /// Adds what it counted.
+  void report(PipelineReport& report) const;
+
+ private:
+  [[nodiscard]] Chunk chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept;
+
+  [[nodiscard]] Failure feed(ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> place(ChunkSlot& slot);
+  [[nodiscard]] Result<void> stage_in(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_in(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_in_direct(ChunkSlot& slot, std::size_t index);
+  [[nodiscard]] Result<void> submit_compute(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_shared_out(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, ChunkSlot& slot);
+
+  [[nodiscard]] Failure collect(ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_results(ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_result(const PipelineJob::Argument& argument, const Chunk& chunk,
+                                         ByteSpan host);
+  void count(const ChunkSlot& slot);
+
+  void feed_all(ChunkRing& ring, std::uint64_t end) noexcept;
+  [[nodiscard]] Failure collect_all(ChunkRing& ring, std::uint64_t end);
+  [[nodiscard]] Failure wait_fed(std::uint64_t index);
+
+  Device& device_;
+  const PipelineJob& job_;
+  const PipelineOptions& options_;
+  const Kernel kernel_;
+  const std::span<const RunArray> arrays_;
+  const ChunkCut cut_;
+  RunQueues queues_;
+  HostCopier feeder_copier_;
+  HostCopier collector_copier_;
+
+  Chunk next_;  // the collector's: what it waits for, but for its steps
+  ChunkTimes times_;
+  std::chrono::nanoseconds busy_in_{}, busy_compute_{}, busy_out_{};
+  Bytes bytes_out_ = 0;
+  Bytes bytes_in_ = 0;  // the feeder's
+  std::vector<ChunkTimes> timeline_;
+
+  // Between the two threads of run_overlapped().
+  std::mutex mutex_;
+  std::condition_variable moved_;
+  std::uint64_t fed_ = 0;        // chunks whose operations are submitted
+  std::uint64_t collected_ = 0;  // chunks whose slots are free again
+  bool stop_ = false;
+  bool is_fed_ = false;  // the feeder has ended
+  Failure feed_failure_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,357 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "pipeline_suite.hpp"
+
+// What goes wrong names its chunk, and leaves device and process as they were.
+namespace gantry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+using PipelineFaults = PipelineTest;
+
+std::size_t threads() {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
+
+PipelineOptions in_chunks(std::uint64_t steps, unsigned depth = 3) {
+  PipelineOptions options;
+  options.chunk_steps = steps;
+  options.depth = depth;
+  return options;
+}
+
+// ---- jobs that can never work --------------------------------------------------------------
+
+TEST_P(PipelineFaults, SizesThatDoNotCorrespondAreRefusedWithTheNumbers) {
+  const Words x(100), y(99);
+  Words z(100);
+  const Error error = error_of(
+      job("weigh", 100).input(std::span(x)).input(std::span(y)).output(std::span(z)).count());
+  EXPECT_EQ(error.code, Code::invalid_argument);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("argument 1"), HasSubstr("396"), HasSubstr("400")));
+}
+
+TEST_P(PipelineFaults, JobsOfNothingAreRefused) {
+  Words x(10);
+  const auto memory = std::as_writable_bytes(std::span(x));
+  const auto keep = [](ConstByteSpan, const Chunk&) -> Result<void> { return {}; };
+  const std::pair<PipelineJob, const char*> cases[] = {
+      {job("weigh", 0).output(std::span(x)), "0 steps"},
+      {job("weigh", 10).input(std::span(x)), "neither"},
+      {job("weigh", 10).output(PipelineSink::memory(memory), 0), "0 bytes per step"},
+      {job("weigh", 10).output(std::span(x)).broadcast(PipelineSource::memory({})), "0 bytes"},
+      {job("weigh", 10).output(std::span(x)).reduction(0, keep), "0 bytes per step"},
+      {job("weigh", 10).output(std::span(x)).reduction(8, {}), "fold"},
+      {job("weigh", 10).output(PipelineSink::memory({static_cast<std::byte*>(nullptr), 40}), 4),
+       "address 0"},
+      {job("weigh", 10).output(PipelineSink::writer(40, {}), 4), "writer"},
+      {job("weigh", 10).output(std::span(x)).input(PipelineSource::reader(40, {}), 4), "reader"},
+      {job("weigh", 10).output(PipelineSink::message(), 4), "run_stage"},
+      {job("weigh", ~std::uint64_t{0}).output(std::span(x)), "64 bits"},
+  };
+  for (const auto& [bad, why] : cases) {
+    const Error error = error_of(bad);
+    EXPECT_EQ(error.code, Code::invalid_argument) << why;
+    EXPECT_THAT(error.message, HasSubstr(why));
+  }
+  PipelineOptions deep;
+  deep.depth = 65;
+  EXPECT_THAT(error_of(job("weigh", 10).output(std::span(x)), deep).message, HasSubstr("65"));
+}
+
+TEST_P(PipelineFaults, AnOutputMayLieOnItsInputStepForStepAndNotOtherwise) {
+  constexpr std::uint64_t kSteps = 1000;
+  const Words before = random_words(kSteps, 1);
+  Words x = before;
+  x.resize(kSteps + 10);
+  const std::span<std::uint32_t> whole(x), same = whole.first(kSteps);
+  run(job("weigh", kSteps).input(same).input(same).output(same).count(), in_chunks(77));
+  for (std::uint64_t i = 0; i < kSteps; ++i) ASSERT_EQ(x[i], 4 * before[i]);
+
+  const auto refused = [&](const PipelineJob& bad, const char* why) {
+    const Words untouched = x;
+    const Error error = error_of(bad, in_chunks(77));
+    EXPECT_EQ(error.code, Code::invalid_argument);
+    EXPECT_THAT(error.message, AllOf(HasSubstr("overlaps"), HasSubstr(why)));
+    EXPECT_EQ(x, untouched);
+  };
+  refused(job("weigh", kSteps).input(same).input(same).output(whole.subspan(1, kSteps)).count(),
+          "argument 0");
+  refused(job("weigh", kSteps).input(same, 1, Halo{1, 0}).input(same).output(same).count(),
+          "argument 0");
+  refused(job("weigh", kSteps).broadcast(same).input(same).output(same).count(), "argument 0");
+  refused(
+      job("weigh", kSteps / 2).input(same, 2).input(same, 2).output(same.first(kSteps / 2)).count(),
+      "argument 0");
+  refused(job("weigh", kSteps)
+              .output(same)
+              .output(whole.subspan(10, kSteps))
+              .input(std::span(before))
+              .count(),
+          "argument 0");
+}
+
+TEST_P(PipelineFaults, AKernelThatDoesNotCompileComesWithTheLog) {
+  ProgramSource bad = pipeline_source();
+  bad.cuda.source =
+      "__global__ void k(int* x) {\n  x[0] = nonsense;  // stub: error \"nonsense\"\n}\n";
+  bad.opencl.source = "kernel void weigh(global uint* x) {\n  x[0] = nonsense;\n}\n";
+  bad.cpu.clear();
+  Words x(10);
+  const auto report =
+      run_pipeline(*device_, PipelineJob(bad, "weigh", 10).output(std::span(x)).count());
+  ASSERT_FALSE(report);
+  if (device_->facts().kind == DeviceKind::cpu) {
+    EXPECT_EQ(report.error().code, Code::unsupported);
+    return;
+  }
+  EXPECT_EQ(report.error().code, Code::build_failed);
+  EXPECT_THAT(report.error().message, HasSubstr("nonsense"));
+}
+
+TEST_P(PipelineFaults, AProgramIsBuiltByTheRunAndAKernelItHasNotIsNamed) {
+  Words x = random_words(100, 1);
+  const Words before = x;
+  const auto memory = std::as_writable_bytes(std::span(x));
+  run(PipelineJob(pipeline_source(), "twice", 100).in_place(memory, 4).count().first());
+  EXPECT_EQ(x[7], 2 * before[7] + 7);
+  const Error error =
+      error_of(PipelineJob(pipeline_source(), "thrice", 100).in_place(memory, 4).count().first());
+  EXPECT_EQ(error.code, Code::not_found);
+}
+
+// ---- ends that fail ------------------------------------------------------------------------
+
+TEST_P(PipelineFaults, WhatReadersWritersAndFoldsSayNamesTheChunk) {
+  constexpr std::uint64_t kSteps = 100;
+  const Words y(kSteps);
+  Words z(kSteps);
+  const auto read = [](std::uint64_t offset, ByteSpan to) -> Result<void> {
+    std::ranges::fill(to, std::byte{});
+    if (offset == 80) return fail(Code::busy, "the tape is torn");
+    if (offset == 120) throw std::runtime_error("the tape burns");
+    return {};
+  };
+  const auto write = [](std::uint64_t offset, ConstByteSpan) -> Result<void> {
+    if (offset == 200) return fail(Code::busy, "the tape is full");
+    return {};
+  };
+  const auto fold = [](ConstByteSpan, const Chunk& chunk) -> Result<void> {
+    if (chunk.index == 3) return fail(Code::busy, "no more");
+    return {};
+  };
+  const auto reader = PipelineSource::reader(4 * kSteps, read);
+  for (const PipelineMode mode : {PipelineMode::automatic, PipelineMode::sequential}) {
+    PipelineOptions options = in_chunks(10);
+    options.mode = mode;
+    Error error = error_of(
+        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
+        options);
+    EXPECT_EQ(error.code, Code::busy);
+    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 20 to 29)"), HasSubstr("torn")));
+    options.chunk_steps = 30;
+    error = error_of(
+        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
+        options);
+    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 1 (steps 30 to 59)"), HasSubstr("burns")));
+    options.chunk_steps = 25;
+    error = error_of(job("weigh", kSteps)
+                         .input(std::span(y))
+                         .input(std::span(y))
+                         .output(PipelineSink::writer(4 * kSteps, write), 4)
+                         .count(),
+                     options);
+    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 50 to 74)"), HasSubstr("full")));
+    error = error_of(job("total", kSteps)
+                         .input(std::span(y))
+                         .reduction(128, fold)
+                         .count()
+                         .value(std::uint32_t{16})
+                         .range([](std::uint64_t) { return LaunchRange::linear(16); }),
+                     options);
+    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 3 (steps 75 to 99)"), HasSubstr("no more")));
+  }
+  run(job("weigh", kSteps).input(std::span(y)).input(std::span(y)).output(std::span(z)).count());
+}
+
+// ---- memory that does not suffice ----------------------------------------------------------
+
+TEST_P(PipelineFaults, ChunksShrinkUntilTheDeviceCanHoldThem) {
+  constexpr std::uint64_t kSteps = 100'000;
+  const auto small = *GetParam().make(Bytes{64} << 10);
+  const Words x = random_words(kSteps, 1), y = random_words(kSteps, 2);
+  Words z(kSteps);
+  const PipelineJob whole = PipelineJob(pipeline_source(), "weigh", kSteps)
+                                .input(std::span(x))
+                                .input(std::span(y))
+                                .output(std::span(z))
+                                .count();
+  for (const std::uint64_t chunk : {std::uint64_t{0}, kSteps}) {
+    const auto report = run_pipeline(*small, whole, in_chunks(chunk));
+    ASSERT_TRUE(report) << to_string(report.error());
+    EXPECT_EQ(report->shrinks != 0, chunk != 0) << report->explain().text();
+    EXPECT_LE(report->plan.device_bytes, Bytes{64} << 10);
+    for (std::uint64_t i = 0; i < kSteps; ++i) ASSERT_EQ(z[i], x[i] + 3 * y[i]) << i;
+  }
+  PipelineOptions unbatched;
+  unbatched.mode = PipelineMode::unbatched;
+  const auto report = run_pipeline(*small, whole, unbatched);
+  ASSERT_FALSE(report);
+  EXPECT_TRUE(report.error().code == Code::device_full || report.error().code == Code::too_large);
+  EXPECT_THAT(report.error().message, StartsWith("chunk 0 (steps 0 to 99999)"));
+  const auto free = small->memory();
+  ASSERT_TRUE(free);
+  EXPECT_EQ(free->free_bytes, Bytes{64} << 10);
+}
+
+TEST_P(PipelineFaults, WhereNotEvenOneStepFitsTheErrorSaysSo) {
+  const auto small = *GetParam().make(1000);
+  Words x(1000);
+  const auto report = run_pipeline(*small, PipelineJob(pipeline_source(), "twice", 2)
+                                               .in_place(std::as_writable_bytes(std::span(x)), 2000)
+                                               .count()
+                                               .first());
+  ASSERT_FALSE(report);
+  EXPECT_TRUE(report.error().code == Code::device_full || report.error().code == Code::too_large)
+      << report.error().message;
+  EXPECT_THAT(report.error().message, StartsWith("chunk 0 (step 0)"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PipelineFaults, testing::ValuesIn(kDevices),
+                         pipeline_device_name);
+
+// ---- kernels that do not end ---------------------------------------------------------------
+
+class StuckKernel : public testing::Test {
+ protected:
+  static ProgramSource source(const std::shared_ptr<std::atomic<bool>>& open, bool is_deaf) {
+    ProgramSource made = pipeline_source();
+    made.cpu["stuck"] = [open, is_deaf](const CpuArguments&,
+                                        const CpuSlice& slice) -> Result<void> {
+      while (!open->load() && (is_deaf || !slice.should_stop())) std::this_thread::yield();
+      return {};
+    };
+    return made;
+  }
+  PipelineJob job(bool is_deaf) {
+    return PipelineJob(source(open_, is_deaf), "stuck", 100)
+        .in_place(std::as_writable_bytes(std::span(x_)), 4)
+        .first();
+  }
+
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Device> device_ = *make_cpu_device({.threads = 2});
+  Words x_ = Words(100, 7);
+};
+
+TEST_F(StuckKernel, IsStoppedWhenItsTimeIsUpAndTheDeviceGoesOn) {
+  for (const bool is_deadline : {false, true}) {
+    PipelineOptions options = in_chunks(10);
+    if (is_deadline)
+      options.deadline = Deadline::after(std::chrono::milliseconds(20));
+    else
+      options.stall_limit = std::chrono::milliseconds(20);
+    const auto report = run_pipeline(*device_, job(false), options);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, Code::timed_out);
+    EXPECT_THAT(report.error().message, StartsWith("chunk 0 (steps 0 to 9)"));
+    EXPECT_TRUE(device_->state());
+  }
+  *open_ = true;
+  EXPECT_TRUE(run_pipeline(*device_, job(false), in_chunks(10)));
+}
+
+TEST_F(StuckKernel, ThatDoesNotListenCostsTheDeviceAndNothingElse) {
+  PipelineOptions options = in_chunks(10);
+  options.stall_limit = std::chrono::milliseconds(500);
+  const auto report = run_pipeline(*device_, job(true), options);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::timed_out);
+  EXPECT_THAT(report.error().message, StartsWith("chunk 0 (steps 0 to 9)"));
+  ASSERT_FALSE(device_->state());
+  EXPECT_EQ(device_->state().error().code, Code::device_lost);
+  const auto again = run_pipeline(*device_, job(true), options);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Code::device_lost);
+  *open_ = true;
+}
+
+// ---- by script -----------------------------------------------------------------------------
+
+// Whatever operation fails however: the error has its code and a chunk, the device's memory is
+// back, no thread stays, and the same job then runs; what it computes is right.
+TEST(ScriptedPipeline, AnyOperationMayFailAnyWay) {
+  constexpr std::uint64_t kSteps = 500;
+  const Words before = random_words(kSteps, 3);
+  const auto run_with = [&](Device& device, Words& x, PipelineMode mode) {
+    PipelineOptions options = in_chunks(100);
+    options.mode = mode;
+    return run_pipeline(device,
+                        PipelineJob(pipeline_source(), "twice", kSteps)
+                            .in_place(std::as_writable_bytes(std::span(x)), 4)
+                            .count()
+                            .first(),
+                        options);
+  };
+  for (const PipelineMode mode : {PipelineMode::overlapped_pageable, PipelineMode::sequential,
+                                  PipelineMode::overlapped_pinned})
+    for (const Code code : {Code::kernel_fault, Code::device_lost, Code::device_full, Code::system})
+      for (std::uint64_t number = 1; number <= 15; ++number) {
+        SCOPED_TRACE(
+            fmt::format("{}, operation {} fails as {}", to_string(mode), number, to_string(code)));
+        const auto script = std::make_shared<FaultScript>();
+        const auto device = *make_fake_device(script, Bytes{1} << 20);
+        const auto threads_before = threads();
+        script->fail_at(number, code);
+        Words x = before;
+        const auto report = run_with(*device, x, mode);
+        if (report) {  // made smaller: nothing of it had come back yet
+          ASSERT_EQ(code, Code::device_full);
+          EXPECT_EQ(report->shrinks, 1u);
+          for (std::uint64_t i = 0; i < kSteps; ++i)
+            ASSERT_EQ(x[i], 2 * before[i] + static_cast<std::uint32_t>(i)) << i;
+        } else {
+          EXPECT_EQ(report.error().code, code);
+          EXPECT_THAT(report.error().message, AllOf(StartsWith("chunk "), HasSubstr("scripted")));
+        }
+        while (threads() > threads_before) std::this_thread::yield();
+        if (code == Code::device_lost) continue;
+        EXPECT_EQ(device->memory()->free_bytes, Bytes{1} << 20);
+        x = before;
+        ASSERT_TRUE(run_with(*device, x, mode));
+        for (std::uint64_t i = 0; i < kSteps; ++i)
+          ASSERT_EQ(x[i], 2 * before[i] + static_cast<std::uint32_t>(i)) << i;
+      }
+}
+
+TEST(ScriptedPipeline, AFailureWhileItIsMeasuredIsAsAnyOther) {
+  constexpr std::uint64_t kSteps = 1'000'000;
+  const Words before = random_words(kSteps, 3);
+  for (const Code code : {Code::kernel_fault, Code::device_full})
+    for (std::uint64_t number = 1; number <= 12; ++number) {
+      const auto script = std::make_shared<FaultScript>();
+      const auto device = *make_fake_device(script);
+      script->fail_at(number, code);
+      Words x = before;
+      const auto report =
+          run_pipeline(*device, PipelineJob(pipeline_source(), "twice", kSteps)
+                                    .in_place(std::as_writable_bytes(std::span(x)), 4)
+                                    .count()
+                                    .first());
+      if (code == Code::kernel_fault) {
+        ASSERT_FALSE(report);
+        EXPECT_THAT(report.error().message, StartsWith("chunk "));
+      }
+      if (!report) continue;
+      for (std::uint64_t i = 0; i < kSteps; ++i)
+        ASSERT_EQ(x[i], static_cast<std::uint32_t>(2 * before[i] + i)) << i;
+    }
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,187 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "pipeline_suite.hpp"
+
+// A device between two channels.
+namespace gantry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// A call that takes longer has hung; nothing is measured by it.
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(60));
+}
+
+class PipelineStage : public PipelineTest {
+ protected:
+  void SetUp() override {
+    PipelineTest::SetUp();
+    if (IsSkipped()) return;
+    folder_ = (std::filesystem::temp_directory_path() / "gantry-test-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
+    runtime_ = *Runtime::create({.directory = folder_, .engine = "inline"});
+    open_ends();
+  }
+  void TearDown() override {
+    close_ends();
+    std::filesystem::remove_all(folder_);
+  }
+  void open_ends() {
+    source_ = *runtime_->producer("in");
+    from_ = *runtime_->consumer("in", {}, soon());
+    to_ = *runtime_->producer("out");
+    sink_ = *runtime_->consumer("out", {}, soon());
+  }
+  void close_ends() {
+    sink_.reset();
+    to_.reset();
+    from_.reset();
+    source_.reset();
+  }
+  /// stage(), when everything that is to come was sent.
+  Result<PipelineStageReport> last_stage(const PipelineJob& job) {
+    std::thread closing([this] { EXPECT_TRUE(source_->close(soon())); });
+    auto report = stage(job);
+    closing.join();
+    return report;
+  }
+  [[nodiscard]] PipelineJob doubling() const {
+    return job("weigh", 0)
+        .input(PipelineSource::message(), 4)
+        .input(PipelineSource::message(), 4)
+        .output(PipelineSink::message(), 4)
+        .count();
+  }
+  Result<PipelineStageReport> stage(const PipelineJob& job, const PipelineOptions& options = {}) {
+    return run_stage(*device_, job, *from_, *to_, options);
+  }
+  void send(const Words& words, std::uint64_t user = 0) {
+    SendOptions options;
+    options.deadline = soon();
+    options.user = user;
+    options.type = 5;
+    EXPECT_TRUE(source_->send(std::as_bytes(std::span(words)), options));
+  }
+  /// Receives until the end; calls `look` with each message's number and words.
+  template <class Look>
+  std::uint64_t receive_all(Look look) {
+    std::uint64_t number = 0;
+    for (;; ++number) {
+      const auto message = sink_->receive(soon());
+      if (!message) {
+        EXPECT_EQ(message.error().code, Code::closed) << to_string(message.error());
+        return number;
+      }
+      EXPECT_EQ(message->info().type, 5u);
+      EXPECT_EQ(message->info().user, number);
+      Words words(message->bytes().size() / 4);
+      std::memcpy(words.data(), message->bytes().data(), message->bytes().size());
+      look(number, words);
+    }
+  }
+
+  std::string folder_;
+  std::optional<Runtime> runtime_;
+  std::optional<Producer> source_, to_;
+  std::optional<Consumer> from_, sink_;
+};
+
+std::uint64_t size_of(std::uint64_t number) {
+  return 1 + number * number * 37 % 90'000;
+}
+
+TEST_P(PipelineStage, ComputesEveryMessageInOrder) {
+  constexpr std::uint64_t kMessages = 40;
+  std::thread sending([this] {
+    for (std::uint64_t i = 0; i < kMessages; ++i) send(random_words(size_of(i), i), i);
+    EXPECT_TRUE(source_->close(soon()));
+  });
+  std::uint64_t received = 0;
+  std::thread receiving([&] {
+    received = receive_all([](std::uint64_t number, const Words& words) {
+      Words wanted = random_words(size_of(number), number);
+      for (std::uint32_t& word : wanted) word *= 4;
+      EXPECT_EQ(words, wanted) << number;
+    });
+  });
+  const auto report = stage(doubling());
+  ASSERT_TRUE(report) << to_string(report.error());
+  EXPECT_EQ(report->messages, kMessages);
+  EXPECT_EQ(report->bytes_in, 2 * report->bytes_out);
+  EXPECT_TRUE(to_->close(soon()));
+  sending.join();
+  receiving.join();
+  EXPECT_EQ(received, kMessages);
+}
+
+TEST_P(PipelineStage, HalosOfAMessageEndAtItsEdges) {
+  for (const Edge edge : {Edge::zero, Edge::clamp, Edge::wrap}) {
+    send({1, 2, 3, 4});
+    const auto report = last_stage(job("stencil", 0)
+                                       .input(PipelineSource::message(), 4, {1, 1, edge})
+                                       .output(PipelineSink::message(), 4)
+                                       .count()
+                                       .value(1u)
+                                       .value(1u)
+                                       .value(1u));
+    ASSERT_TRUE(report) << to_string(report.error());
+    const auto message = sink_->receive(soon());
+    ASSERT_TRUE(message);
+    Words words(4);
+    std::memcpy(words.data(), message->bytes().data(), 16);
+    const Words zero{8, 14, 20, 11}, clamp{9, 14, 20, 23}, wrap{12, 14, 20, 14};
+    EXPECT_EQ(words, edge == Edge::zero ? zero : edge == Edge::clamp ? clamp : wrap);
+    close_ends();
+    open_ends();
+  }
+}
+
+TEST_P(PipelineStage, EndsAtItsDeadlineWhenNothingComes) {
+  PipelineOptions options;
+  options.deadline = Deadline::after(std::chrono::milliseconds(50));
+  const auto report = stage(doubling(), options);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::timed_out);
+  EXPECT_TRUE(device_->state());
+}
+
+TEST_P(PipelineStage, AMessageThatDoesNotFitTheJobIsNamedAndTheEarlierOnesAreSent) {
+  send({1, 2, 3}, 0);
+  send({4}, 1);
+  EXPECT_TRUE(source_->send(std::as_bytes(std::span("abcdefg", 7)), soon()));
+  const auto report = stage(doubling());
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::invalid_argument);
+  EXPECT_THAT(report.error().message, AllOf(StartsWith("message 2:"), HasSubstr("7 bytes")));
+  for (const std::size_t size : {12, 4}) {
+    const auto message = sink_->receive(soon());
+    ASSERT_TRUE(message);
+    EXPECT_EQ(message->bytes().size(), size);
+  }
+  send({9}, 0);  // and it can go on
+  const auto again = last_stage(doubling());
+  ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->messages, 1u);
+}
+
+TEST_P(PipelineStage, JobsThatAreNoneForMessagesAreRefused) {
+  Words x(10);
+  for (const PipelineJob& bad :
+       {job("weigh", 10).input(std::span(x)).output(PipelineSink::message(), 4),
+        job("weigh", 10).output(PipelineSink::message(), 4),
+        job("weigh", 10).input(PipelineSource::message(), 4)}) {
+    const auto report = stage(bad);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, Code::invalid_argument);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PipelineStage, testing::ValuesIn(kDevices), pipeline_device_name);
+
+}  // namespace
+}  // namespace gantry
