@@ -174,6 +174,10 @@ class PipelineJob {
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   [[nodiscard]] const std::vector<Argument>& arguments() const noexcept { return arguments_; }
   [[nodiscard]] LaunchRange range_for(std::uint64_t steps) const;
+  /// The same job, of a kernel that is built already.
+  [[nodiscard]] PipelineJob with_kernel(Kernel kernel) const;
+  /// Another fold for the reduction that is argument `index`.
+  PipelineJob& set_fold(std::size_t index, Fold fold);
   /// Errors: as Device::build() and Program::kernel().
   [[nodiscard]] Result<Kernel> kernel_on(Device& device) const;
 
@@ -292,6 +296,32 @@ struct PipelineReport {
 /// landed, what is in the place of later ones is undefined.
 [[nodiscard]] Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
                                                   const PipelineOptions& options = {});
+
+/// A run of one device's in run_pipeline() of several.
+struct PipelineShare {
+  std::string device;
+  std::uint64_t first = 0;
+  std::uint64_t steps = 0;
+  PipelineReport report;
+};
+
+struct PipelineTeamReport {
+  std::chrono::nanoseconds elapsed{};
+  std::vector<double> rates;          ///< Of each device: steps in a nanosecond, of the sample.
+  std::vector<PipelineShare> shares;  ///< Those of the sample, then those of the rest.
+};
+
+/// One job on several devices at once, each with threads of its own. A sixteenth of the steps goes
+/// first, in equal shares, and tells the rates by which the rest is split. Ends are memory; the job
+/// has its program as source, so that each device builds its own. Reductions are folded when all
+/// have ended, in the order of the steps.
+///
+/// Errors: as run_pipeline() of one device, with the device's name before the chunk; `unsupported`
+/// for ends that are no memory. Devices that did not fail end what they have begun. Of several
+/// failures the one of the first steps.
+[[nodiscard]] Result<PipelineTeamReport> run_pipeline(std::span<Device* const> devices,
+                                                      const PipelineJob& job,
+                                                      const PipelineOptions& options = {});
 
 /// What a stage did; of what was chosen, and why, text() tells.
 struct PipelineStageReport {

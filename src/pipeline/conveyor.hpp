@@ -34,13 +34,14 @@ class Conveyor {
   using Failure = std::optional<ChunkFailure>;
 
   Conveyor(Device& device, const PipelineJob& job, const PipelineOptions& options, Kernel kernel,
-           std::span<const RunArray> arrays, const ChunkCut& cut)
+           std::span<const RunArray> arrays, const ChunkCut& cut, std::uint64_t first_step)
       : device_(device),
         job_(job),
         options_(options),
         kernel_(std::move(kernel)),
         arrays_(arrays),
-        cut_(cut) {}
+        cut_(cut),
+        next_{0, first_step, 0} {}
 
   /// Errors: those of opening queues and lanes.
   [[nodiscard]] Result<void> open(bool is_one_queue);

@@ -144,6 +144,17 @@ LaunchRange PipelineJob::range_for(std::uint64_t steps) const {
   return range_ ? range_(steps) : LaunchRange::linear(steps);
 }
 
+PipelineJob PipelineJob::with_kernel(Kernel kernel) const {
+  PipelineJob same = *this;
+  same.kernel_ = std::move(kernel);
+  return same;
+}
+
+PipelineJob& PipelineJob::set_fold(std::size_t index, Fold fold) {
+  arguments_.at(index).fold = std::move(fold);
+  return *this;
+}
+
 Result<Kernel> PipelineJob::kernel_on(Device& device) const {
   if (kernel_) return kernel_;
   GANTRY_ASSIGN(const Program program, device.build(source_));

@@ -52,7 +52,7 @@ Result<PlanInput> PipelineRun::plan_input() {
 Result<ChunkChoice> PipelineRun::choose() {
   if (options_.mode == PipelineMode::unbatched) {
     report_.plan.reasons.emplace_back("one chunk: asked for");
-    return ChunkChoice{job_.steps(), 1};
+    return ChunkChoice{steps_left(), 1};
   }
   if (options_.chunk_steps != 0) return choose_by_hand();
   if (is_all_shared() && !is_sequential()) return choose_shared();
@@ -67,7 +67,7 @@ Result<ChunkChoice> PipelineRun::choose() {
 }
 
 Result<ChunkChoice> PipelineRun::choose_by_hand() {
-  const std::uint64_t chunk = std::min(options_.chunk_steps, job_.steps());
+  const std::uint64_t chunk = std::min(options_.chunk_steps, steps_left());
   const unsigned wanted = options_.depth != 0 ? options_.depth : kDepth;
   report_.plan.reasons.push_back(fmt::format("chunks of {} steps: asked for", chunk));
   return ChunkChoice{chunk, is_sequential() ? 1 : wanted};
@@ -100,12 +100,14 @@ ChunkChoice PipelineRun::choose_shared() {
   // A buffer has the halos, too: an eighth is left for them.
   const std::uint64_t fits = device_.facts().max_buffer_bytes / 8 * 7 / largest;
   const std::uint64_t most = in_grains(std::min(fits, kMostBytes / std::max<Bytes>(all, 1)));
-  const std::uint64_t middle = std::max<std::uint64_t>(cut_.tail - cut_.head, 1);
+  const std::uint64_t first = std::max(cut_.head, steps_.first);
+  const std::uint64_t last = std::max(std::min(cut_.tail, steps_.last), first + 1);
+  const std::uint64_t middle = last - first;
   const std::uint64_t chunks = (middle - 1) / most + 1;
   const std::uint64_t chunk = in_grains((middle - 1) / chunks + cut_.grain);
   report_.plan.reasons.push_back(
       fmt::format("chunks of {} steps: nothing is copied, so that no chunk hides another", chunk));
-  const bool is_one = chunk >= job_.steps();
+  const bool is_one = chunk >= steps_.count();
   return {chunk, options_.depth != 0 ? options_.depth : is_one ? 1 : kSharedDepth};
 }
 

@@ -22,7 +22,7 @@ Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
                                     const PipelineOptions& options) {
   return caught([&]() -> Result<PipelineReport> {
     GANTRY_TRY(check_job(job, options));
-    return PipelineRun(device, job, options).run();
+    return PipelineRun(device, job, options, {0, job.steps()}).run();
   });
 }
 
@@ -61,7 +61,8 @@ Result<void> PipelineRun::prepare() {
   cut_ = {1, 0, job_.steps()};
   if (sharing_.alignment != 0 && options_.chunk_steps == 0)
     cut_ = cut_of(arrays_, job_.steps(), sharing_.alignment);
-  conveyor_ = std::make_unique<Conveyor>(device_, job_, options_, std::move(kernel), arrays_, cut_);
+  conveyor_ = std::make_unique<Conveyor>(device_, job_, options_, std::move(kernel), arrays_, cut_,
+                                         steps_.first);
   GANTRY_TRY(conveyor_->open(is_sequential()));
   return bring_broadcasts();
 }

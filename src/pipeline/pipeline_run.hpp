@@ -4,14 +4,17 @@
 
 #include "pipeline/chunk_planner.hpp"
 #include "pipeline/conveyor.hpp"
+#include "pipeline/device_split.hpp"
 #include "pipeline/staging.hpp"
 
 namespace gantry {
 
 class PipelineRun {
  public:
-  PipelineRun(Device& device, const PipelineJob& job, const PipelineOptions& options)
-      : device_(device), job_(job), options_(options) {}
+  /// Of so many of the job's steps; halos reach beyond them.
+  PipelineRun(Device& device, const PipelineJob& job, const PipelineOptions& options,
+              const StepRange& steps)
+      : device_(device), job_(job), options_(options), steps_(steps) {}
 
   [[nodiscard]] Result<PipelineReport> run();
 
@@ -25,7 +28,7 @@ class PipelineRun {
            options_.mode == PipelineMode::unbatched;
   }
   [[nodiscard]] std::uint64_t steps_left() const noexcept {
-    return job_.steps() - conveyor_->steps_done();
+    return steps_.last - conveyor_->steps_done();
   }
 
   [[nodiscard]] Result<void> prepare();
@@ -52,6 +55,7 @@ class PipelineRun {
   Device& device_;
   const PipelineJob& job_;
   const PipelineOptions& options_;
+  const StepRange steps_;
   PipelineReport report_;
   Sharing sharing_;
   Registering registering_;
