@@ -17,13 +17,14 @@ double ns(std::chrono::nanoseconds time) noexcept {
   return static_cast<double>(time.count());
 }
 
-// The line through both. A large chunk that took no longer than a small one costs its start only.
+// The line through both. Where a large chunk took no longer than a small one it is not known what
+// is start and what rate: half of each.
 Stream line_of(std::uint64_t small_steps, std::chrono::nanoseconds small, std::uint64_t large_steps,
                std::chrono::nanoseconds large) noexcept {
   if (large_steps <= small_steps)
     return {{}, ns(large) / static_cast<double>(std::max<std::uint64_t>(large_steps, 1))};
-  const double slope =
-      std::max(0.0, ns(large) - ns(small)) / static_cast<double>(large_steps - small_steps);
+  if (large <= small) return {large / 2, ns(large) / 2 / static_cast<double>(large_steps)};
+  const double slope = (ns(large) - ns(small)) / static_cast<double>(large_steps - small_steps);
   const double start = std::max(0.0, ns(small) - slope * static_cast<double>(small_steps));
   return {std::chrono::nanoseconds(static_cast<std::int64_t>(start)), slope};
 }

@@ -53,6 +53,14 @@ TEST(ChunkPlanner, FindsStartsAndRates) {
   EXPECT_FALSE(plan.reasons.empty());
 }
 
+TEST(ChunkPlanner, WhereSizesTellNothingHalfIsTakenForTheStart) {
+  PipelinePlan plan;
+  static_cast<void>(
+      choose_by_measure(million(), chunk(1000, 0, 0, 0, 6'000), chunk(4000, 0, 0, 0, 4'000), plan));
+  EXPECT_EQ(plan.copy_in.start, nanoseconds(2'000));
+  EXPECT_NEAR(plan.copy_in.ns_per_step, 0.5, 1e-9);
+}
+
 // Streams of the same length: with n chunks the run takes n + 2 of their times; a start of a makes
 // the best n about sqrt(2 T / a). Twenty percent of time is a wide valley.
 TEST(ChunkPlanner, ChunksAreLargerWhereStartsAreDear) {

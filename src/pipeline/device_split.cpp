@@ -1,6 +1,7 @@
 #include "pipeline/device_split.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace gantry {
@@ -13,8 +14,8 @@ std::vector<StepRange> split_by_rate(StepRange steps, std::span<const double> ra
   double share = 0;
   for (std::uint64_t first = steps.first; const double rate : rates) {
     share += all > 0 ? rate / all : equal;
-    auto last =
-        steps.first + static_cast<std::uint64_t>(static_cast<double>(steps.count()) * share + 0.5);
+    auto last = steps.first +
+                static_cast<std::uint64_t>(std::round(static_cast<double>(steps.count()) * share));
     if (grain > 1 && steps.count() / grain > rates.size()) last -= last % grain;
     if (ranges.size() + 1 == rates.size()) last = steps.last;
     last = std::clamp(last, first, steps.last);

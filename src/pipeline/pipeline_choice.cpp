@@ -12,13 +12,18 @@ using Kind = PipelineJob::Argument::Kind;
 constexpr unsigned kDepth = 4;
 constexpr unsigned kSharedDepth = 3;        // the next are ready when one ends
 constexpr std::uint64_t kFewestSteps = 64;  // of a job worth a measurement
-constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(300);
+constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(150);
 constexpr std::chrono::nanoseconds kShortJob = std::chrono::milliseconds(1);
-constexpr unsigned kGrowth = 4;
+constexpr unsigned kGrowth = 8;
 constexpr Bytes kUnifiedBytes = Bytes{16} << 20;
 
 std::chrono::nanoseconds longest(const MeasuredChunk& chunk) noexcept {
   return std::max({chunk.copy_in, chunk.compute, chunk.copy_out});
+}
+
+MeasuredChunk least_of(const MeasuredChunk& one, const MeasuredChunk& other) noexcept {
+  return {one.steps, std::min(one.copy_in, other.copy_in), std::min(one.compute, other.compute),
+          std::min(one.copy_out, other.copy_out), std::min(one.all, other.all)};
 }
 
 }  // namespace
@@ -43,6 +48,11 @@ Result<PlanInput> PipelineRun::plan_input() {
   // Memory that is the host's is everybody's; there copies are quick while the ring is in a cache,
   // and more than a cache is touched for nothing.
   const Bytes small = kUnifiedBytes + 16 * input.fixed_bytes;
+  // In so small a ring small chunks promise little, and what a short measurement says of them is
+  // noise: the CPUs compute, copy and measure.
+  if (facts.unified_memory && input.step_bytes != 0)
+    input.fewest =
+        std::max(input.fewest, std::min(kUnifiedBytes / 4 / input.step_bytes, input.steps / 16));
   const Bytes usable =
       facts.unified_memory ? std::min(small, memory.free_bytes / 4) : memory.free_bytes / 10 * 8;
   input.device_bytes = options_.device_bytes != 0 ? options_.device_bytes : usable;
@@ -60,8 +70,12 @@ Result<ChunkChoice> PipelineRun::choose() {
   const bool is_measured = options_.mode == PipelineMode::automatic && input.steps >= kFewestSteps;
   auto choice = is_measured ? measure() : default_chunks(input, report_.plan);
   if (!choice) return choice;
-  choice->chunk_steps = in_grains(choice->chunk_steps);
+  if (options_.depth > choice->depth) {  // which has to fit, too
+    GANTRY_ASSIGN(const PlanInput now, plan_input());
+    choice->chunk_steps = std::min(choice->chunk_steps, most_steps(now, options_.depth));
+  }
   if (options_.depth != 0) choice->depth = options_.depth;
+  choice->chunk_steps = in_grains(choice->chunk_steps);
   if (is_sequential()) choice->depth = 1;
   return choice;
 }
@@ -151,9 +165,12 @@ Result<ChunkChoice> PipelineRun::measure() {
     return default_chunks(input, report_.plan);
   }
   GANTRY_ASSIGN(MeasuredChunk small, probe(ring, ring.chunk_steps()));
+  GANTRY_ASSIGN(const MeasuredChunk again, probe(ring, ring.chunk_steps()));
+  small = least_of(small, again);
   MeasuredChunk large = small;
   while (longest(large) < kTelling && large.steps < most) {
     if (large.steps > small.steps) small = large;
+    ring = {};  // both might not fit
     GANTRY_ASSIGN(ring, probe_ring(std::min(large.steps * kGrowth, most), making));
     if (ring.chunk_steps() <= large.steps) break;  // no more memory
     GANTRY_ASSIGN(large, probe(ring, ring.chunk_steps()));

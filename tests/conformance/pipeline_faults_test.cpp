@@ -194,7 +194,7 @@ TEST_P(PipelineFaults, ChunksShrinkUntilTheDeviceCanHoldThem) {
   for (const std::uint64_t chunk : {std::uint64_t{0}, kSteps}) {
     const auto report = run_pipeline(*small, whole, in_chunks(chunk));
     ASSERT_TRUE(report) << to_string(report.error());
-    EXPECT_EQ(report->shrinks != 0, chunk != 0);
+    EXPECT_EQ(report->shrinks != 0, chunk != 0) << report->explain().text();
     EXPECT_LE(report->plan.device_bytes, Bytes{64} << 10);
     for (std::uint64_t i = 0; i < kSteps; ++i) ASSERT_EQ(z[i], x[i] + 3 * y[i]) << i;
   }

@@ -167,7 +167,8 @@ TEST_F(PipelineStaging, MemoryThatIsNotThereIsAnErrorWithTheCopier) {
 
 TEST_F(PipelineStaging, WhatWasMeasuredIsExplained) {
   const auto report = run({});
-  EXPECT_GT(report.plan.compute.ns_per_step + report.plan.copy_in.ns_per_step, 0);
+  EXPECT_GT(report.plan.compute.ns_per_step + report.plan.copy_in.ns_per_step, 0)
+      << report.explain().text();
   EXPECT_GT(report.plan.predicted.count(), 0);
   EXPECT_THAT(report.plan.reasons, Contains(StartsWith("measured:")));
   EXPECT_GT(report.overlap_efficiency(), 0);
