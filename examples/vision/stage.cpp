@@ -36,6 +36,10 @@ gantry::Result<unsigned> parse_number(std::string_view text, std::string_view wh
 }
 
 int complain(const Program& program, const gantry::Error& error, int status) {
+  if (error.code == gantry::Code::build_failed) {  // a compiler's log, whose lines are its order
+    std::fprintf(stderr, "%s: %s\n", program.name, gantry::to_string(error).c_str());
+    return status;
+  }
   auto line = gantry::to_string(error);
   std::replace(line.begin(), line.end(), '\n', ' ');
   line.erase(line.find_last_not_of(' ') + 1);

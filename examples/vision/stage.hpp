@@ -25,7 +25,8 @@ inline constexpr int kMisused = 2;
 [[nodiscard]] gantry::Result<unsigned> parse_number(std::string_view text, std::string_view what,
                                                     unsigned least, unsigned most);
 
-/// Prints "NAME: what: why; hint" as one line on standard error and returns `status`.
+/// Prints "NAME: what: why; hint" as one line on standard error (a compiler's log as it is), and
+/// returns `status`.
 int complain(const Program& program, const gantry::Error& error, int status);
 
 /// Answers --help and checks the count of arguments: an exit status, or nothing: go on.

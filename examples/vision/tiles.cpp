@@ -43,22 +43,29 @@ std::array<TilePlace, kTilesPerFrame> tile_grid(std::uint32_t frame, cv::Size si
   return places;
 }
 
-Planes::Planes(const cv::Mat& bgr) {
+cv::Mat fitted(const cv::Mat& bgr) {
   const auto size = tiled_size(bgr.size());
-  cv::Mat fitted = bgr;
-  if (size != bgr.size())
-    cv::resize(bgr, fitted, size, 0, 0, size.width < bgr.cols ? cv::INTER_AREA : cv::INTER_LINEAR);
-  cv::split(fitted, planes_.data());
+  if (size == bgr.size()) return bgr;
+  cv::Mat picture;
+  cv::resize(bgr, picture, size, 0, 0, size.width < bgr.cols ? cv::INTER_AREA : cv::INTER_LINEAR);
+  return picture;
+}
+
+Planes::Planes(const cv::Mat& bgr) {
+  cv::split(fitted(bgr), planes_.data());
 }
 
 void Planes::write_tile(const TilePlace& place, float* tile) const {
   for (std::size_t rgb = 0; rgb < kChannels; ++rgb) {
     const auto& plane = planes_[kChannels - 1 - rgb];
-    const float scale = 1 / (255 * kDeviation[rgb]);
-    const float offset = -kMean[rgb] / kDeviation[rgb];
+    const auto [scale, offset] = tile_scale(rgb);
     for (std::uint32_t y = 0; y < kTileSide; ++y, tile += kTileSide)
       normalise_row(plane.ptr(static_cast<int>(place.y + y)) + place.x, tile, scale, offset);
   }
+}
+
+PixelScale tile_scale(std::size_t rgb) noexcept {
+  return {1 / (255 * kDeviation[rgb]), -kMean[rgb] / kDeviation[rgb]};
 }
 
 PixelScale pixel_scale(std::size_t rgb) noexcept {

@@ -13,6 +13,9 @@ namespace vision {
 /// Where the tiles of a frame of that size lie, row by row: evenly spread, edge to edge.
 [[nodiscard]] std::array<TilePlace, kTilesPerFrame> tile_grid(std::uint32_t frame, cv::Size size);
 
+/// The picture at its tiled size: itself where it has that already.
+[[nodiscard]] cv::Mat fitted(const cv::Mat& bgr);
+
 /// Colour planes of a frame at its tiled size, ready to be cut.
 class Planes {
  public:
@@ -25,11 +28,14 @@ class Planes {
   std::array<cv::Mat, kChannels> planes_;  // B, G, R
 };
 
-/// From a normalised value of channel `rgb` (0 is R) back to 0..255: value * scale + offset.
+/// value * scale + offset, rounded after each of the two.
 struct PixelScale {
   float scale;
   float offset;
 };
+/// From 0..255 to a normalised value of channel `rgb` (0 is R).
+[[nodiscard]] PixelScale tile_scale(std::size_t rgb) noexcept;
+/// And back.
 [[nodiscard]] PixelScale pixel_scale(std::size_t rgb) noexcept;
 
 /// The BGR picture of a normalised tile.

@@ -54,6 +54,18 @@ std::string PipelinePlan::text() const {
   return text;
 }
 
+std::string PipelineStageReport::text() const {
+  using Seconds = std::chrono::duration<double>;
+  std::string text = fmt::format(
+      "{}: {} messages in {:.2f} s, {} under way; {:.1f} MB in, {:.1f} MB out\n"
+      "  at work: copy-in {:.2f} s, compute {:.2f} s, copy-out {:.2f} s\n",
+      device, messages, Seconds(elapsed).count(), depth, static_cast<double>(bytes_in) / 1e6,
+      static_cast<double>(bytes_out) / 1e6, Seconds(copy_in).count(), Seconds(compute).count(),
+      Seconds(copy_out).count());
+  for (const std::string& reason : reasons) text += fmt::format("  {}\n", reason);
+  return text;
+}
+
 double PipelineReport::overlap_efficiency() const noexcept {
   const auto flow = elapsed - setup;
   if (flow.count() <= 0) return 0;

@@ -5,19 +5,59 @@
 #include "pipeline/stage_conveyor.hpp"
 
 namespace gantry {
+namespace {
 
-Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job, Consumer& from,
-                                      Producer& to, const PipelineOptions& options) {
+StageEnds::Arrival arrival_of(Message message) {
+  StageEnds::Arrival arrival;
+  const auto held = std::make_shared<const Message>(std::move(message));
+  for (std::size_t i = 0; i < held->segments(); ++i)
+    arrival.segments.push_back(held->segment(i).bytes);
+  arrival.info = held->info();
+  arrival.keep = held;
+  return arrival;
+}
+
+}  // namespace
+
+StageEnds StageEnds::of(Consumer& from, Producer& to) {
+  const auto loan = std::make_shared<std::shared_ptr<Loan>>();  // that of the result under way
+  return {
+      .receive = [&from](Deadline deadline) -> Result<Arrival> {
+        GANTRY_ASSIGN(Message message, from.receive(deadline));
+        return arrival_of(std::move(message));
+      },
+      .place = [&to, loan](const MessageInfo&, Bytes size, Deadline deadline) -> Result<Landing> {
+        GANTRY_ASSIGN(Loan taken, to.loan(size, deadline));
+        *loan = std::make_shared<Loan>(std::move(taken));
+        return Landing{(*loan)->bytes(), *loan};
+      },
+      .landed =
+          [&to, loan](const MessageInfo& info) {
+            SendOptions options;
+            options.type = info.type;
+            options.user = info.user;
+            const auto landed = std::move(*loan);
+            return to.publish(std::move(*landed), options);
+          }};
+}
+
+Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job, const StageEnds& ends,
+                                      const PipelineOptions& options) {
   return caught([&]() -> Result<PipelineStageReport> {
     GANTRY_TRY(check_stage(job, options));
     const auto begin = Deadline::Clock::now();
-    StageConveyor conveyor(device, job, options, from, to);
+    StageConveyor conveyor(device, job, options, ends);
     GANTRY_TRY(conveyor.open());
     GANTRY_TRY(conveyor.run());
     PipelineStageReport report = conveyor.report();
     report.elapsed = Deadline::Clock::now() - begin;
     return report;
   });
+}
+
+Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job, Consumer& from,
+                                      Producer& to, const PipelineOptions& options) {
+  return run_stage(device, job, StageEnds::of(from, to), options);
 }
 
 }  // namespace gantry

@@ -37,7 +37,16 @@ Result<void> StageConveyor::open() {
   }
   slots_.resize(options_.depth != 0 ? options_.depth : kDepth);
   for (StageSlot& slot : slots_) slot.buffers.resize(broadcasts_.size());
+  describe();
   return {};
+}
+
+void StageConveyor::describe() {
+  report_.device = device_.facts().name;
+  report_.depth = static_cast<unsigned>(slots_.size());
+  report_.reasons = {
+      options_.depth != 0 ? "depth: as asked for" : "depth: a message in each of the three streams",
+      "staging: none: the device copies messages from where they lie and results to where they go"};
 }
 
 Deadline StageConveyor::limit() const noexcept {
@@ -71,10 +80,10 @@ bool StageConveyor::has_stopped() {
 }
 
 // Looks up now and then: the caller may have failed while nothing comes.
-Result<Message> StageConveyor::receive() {
+Result<StageEnds::Arrival> StageConveyor::receive() {
   constexpr auto kPatience = std::chrono::milliseconds(20);
   for (;;) {
-    auto message = from_.receive(
+    auto message = ends_.receive(
         Deadline::after(std::min<std::chrono::nanoseconds>(kPatience, options_.deadline.left())));
     if (message || message.error().code != Code::timed_out) return message;
     if (has_stopped() || options_.deadline.passed()) return message;
@@ -89,7 +98,7 @@ void StageConveyor::feed_all() noexcept {
     const std::uint64_t number = fed_;
     lock.unlock();
     auto message = caught([this] { return receive(); });
-    auto fed = message ? caught([&] { return feed(slot(number), *std::move(message)); })
+    auto fed = message ? caught([&] { return feed(slot(number), *message); })
                        : Result<void>(tl::unexpected(message.error()));
     lock.lock();
     if (fed)
@@ -101,14 +110,15 @@ void StageConveyor::feed_all() noexcept {
   }
 }
 
-Result<std::uint64_t> StageConveyor::steps_of(const Message& message) const {
+Result<std::uint64_t> StageConveyor::steps_of(const StageEnds::Arrival& message) const {
   std::optional<std::uint64_t> steps;
   for (const Argument& argument : job_.arguments()) {
     if (!argument.reads()) continue;
-    if (argument.source.segment >= message.segments())
-      return fail(Code::invalid_argument, fmt::format("segment {} is wanted, and it has {}",
-                                                      argument.source.segment, message.segments()));
-    const Bytes size = message.segment(argument.source.segment).bytes.size();
+    if (argument.source.segment >= message.segments.size())
+      return fail(Code::invalid_argument,
+                  fmt::format("segment {} is wanted, and it has {}", argument.source.segment,
+                              message.segments.size()));
+    const Bytes size = message.segments[argument.source.segment].size();
     const std::uint64_t its = size / argument.step_bytes;
     if (size == 0 || size % argument.step_bytes != 0 || (steps && *steps != its))
       return fail(Code::invalid_argument,
@@ -133,26 +143,25 @@ Result<void> StageConveyor::make_room(StageSlot& slot) {
   return {};
 }
 
-Result<void> StageConveyor::feed(StageSlot& slot, Message message) {
+Result<void> StageConveyor::feed(StageSlot& slot, const StageEnds::Arrival& message) {
   GANTRY_ASSIGN(const std::uint64_t steps, steps_of(message));
   slot.chunk = {fed_, 0, steps};
-  slot.info = message.info();
+  slot.info = message.info;
   slot.copy_in = slot.compute = {};
   GANTRY_TRY(make_room(slot));
-  // The queue holds the message until it is copied, and then gives it back to its sender.
-  const auto held = std::make_shared<Message>(std::move(message));
   for (std::size_t i = 0; i < slot.buffers.size(); ++i)
-    if (job_.arguments()[i].reads()) GANTRY_TRY(submit_in(slot, i, held));
+    if (job_.arguments()[i].reads()) GANTRY_TRY(submit_in(slot, i, message));
   return submit_compute(slot);
 }
 
 Result<void> StageConveyor::submit_in(StageSlot& slot, std::size_t index,
-                                      const std::shared_ptr<Message>& message) {
+                                      const StageEnds::Arrival& message) {
   const Argument& argument = job_.arguments()[index];
-  const ConstByteSpan bytes = message->segment(argument.source.segment).bytes;
+  const ConstByteSpan bytes = message.segments[argument.source.segment];
+  // The queue holds the message until it is copied, and then gives it back to its sender.
   const auto put = [&](Bytes at, ConstByteSpan from) -> Result<void> {
     GANTRY_ASSIGN(const DeviceEvent event,
-                  queues_.copy_in->copy_in(slot.buffers[index], at, from, message));
+                  queues_.copy_in->copy_in(slot.buffers[index], at, from, message.keep));
     slot.copy_in.add(event);
     return {};
   };
@@ -245,17 +254,16 @@ Result<void> StageConveyor::fold(StageSlot& slot, std::size_t index) {
 
 Result<void> StageConveyor::bring_back(StageSlot& slot, std::size_t index) {
   const Bytes size = slot.chunk.steps * job_.arguments()[index].step_bytes;
-  GANTRY_ASSIGN(Loan taken, to_.loan(size, options_.deadline));
-  const auto loan = std::make_shared<Loan>(std::move(taken));
+  GANTRY_ASSIGN(const StageEnds::Landing there, ends_.place(slot.info, size, options_.deadline));
+  if (there.bytes.size() != size)
+    return fail(Code::invalid_argument,
+                fmt::format("its result has {} bytes, its place {}", size, there.bytes.size()));
   GANTRY_ASSIGN(const DeviceEvent event,
-                queues_.copy_out->copy_out(slot.buffers[index], 0, loan->bytes(), loan));
+                queues_.copy_out->copy_out(slot.buffers[index], 0, there.bytes, there.keep));
   GANTRY_TRY(event.wait(limit()));
   if (const auto timing = event.timing()) report_.copy_out += timing->span();
   report_.bytes_out += size;
-  SendOptions options;
-  options.type = slot.info.type;
-  options.user = slot.info.user;
-  return to_.publish(std::move(*loan), options);
+  return ends_.landed(slot.info);
 }
 
 }  // namespace gantry

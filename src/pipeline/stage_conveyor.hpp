@@ -12,8 +12,8 @@ namespace gantry {
 class StageConveyor {
  public:
   StageConveyor(Device& device, const PipelineJob& job, const PipelineOptions& options,
-                Consumer& from, Producer& to)
-      : device_(device), job_(job), options_(options), from_(from), to_(to) {}
+                const StageEnds& ends)
+      : device_(device), job_(job), options_(options), ends_(ends) {}
 
   [[nodiscard]] Result<void> open();
   [[nodiscard]] Result<void> run();
@@ -27,14 +27,16 @@ class StageConveyor {
     ChunkSlot::Stage copy_in, compute;
   };
 
+  void describe();
+
   // The feeder's.
   void feed_all() noexcept;
-  [[nodiscard]] Result<Message> receive();
-  [[nodiscard]] Result<void> feed(StageSlot& slot, Message message);
-  [[nodiscard]] Result<std::uint64_t> steps_of(const Message& message) const;
+  [[nodiscard]] Result<StageEnds::Arrival> receive();
+  [[nodiscard]] Result<void> feed(StageSlot& slot, const StageEnds::Arrival& message);
+  [[nodiscard]] Result<std::uint64_t> steps_of(const StageEnds::Arrival& message) const;
   [[nodiscard]] Result<void> make_room(StageSlot& slot);
   [[nodiscard]] Result<void> submit_in(StageSlot& slot, std::size_t index,
-                                       const std::shared_ptr<Message>& message);
+                                       const StageEnds::Arrival& message);
   [[nodiscard]] Result<void> submit_compute(StageSlot& slot);
 
   // The caller's.
@@ -50,8 +52,7 @@ class StageConveyor {
   Device& device_;
   const PipelineJob& job_;
   const PipelineOptions& options_;
-  Consumer& from_;
-  Producer& to_;
+  const StageEnds& ends_;
   Kernel kernel_;
   RunQueues queues_;
   std::vector<DeviceBuffer> broadcasts_;  // one for each argument, most of them empty

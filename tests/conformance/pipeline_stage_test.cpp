@@ -181,6 +181,119 @@ TEST_P(PipelineStage, JobsThatAreNoneForMessagesAreRefused) {
   }
 }
 
+// ---- ends that are no channels -------------------------------------------------------------
+
+/// Messages of the test's own memory, behind words that are not for the device; results one behind
+/// the other in one buffer.
+class Ledger {
+ public:
+  static constexpr std::size_t kSkipped = 3;
+  Ledger(std::uint64_t messages, std::size_t words) : words_(words), results_(messages * words) {
+    for (std::uint64_t i = 0; i < messages; ++i)
+      messages_.push_back(std::make_shared<Words>(random_words(kSkipped + words, i)));
+  }
+
+  [[nodiscard]] StageEnds ends() {
+    return {.receive = [this](Deadline) -> Result<StageEnds::Arrival> {
+              if (received_ == messages_.size()) return fail(Code::closed, "that was all");
+              const auto& message = messages_[received_];
+              MessageInfo info;
+              info.user = 100 + received_++;
+              return StageEnds::Arrival{
+                  {std::as_bytes(std::span(*message).subspan(kSkipped))}, info, message};
+            },
+            .place = [this](const MessageInfo& info, Bytes size,
+                            Deadline) -> Result<StageEnds::Landing> {
+              EXPECT_EQ(info.user, 100 + landed_);
+              EXPECT_EQ(size, words_ * sizeof(std::uint32_t));
+              auto there = std::span(results_).subspan(landed_ * words_, words_ - too_few_);
+              return StageEnds::Landing{std::as_writable_bytes(there), {}};
+            },
+            .landed = [this](const MessageInfo& info) -> Result<void> {
+              EXPECT_EQ(info.user, 100 + landed_);
+              ++landed_;
+              return after_ ? after_(landed_) : Result<void>{};
+            }};
+  }
+  void expect_results() const {
+    for (std::uint64_t i = 0; i < landed_; ++i)
+      for (std::size_t k = 0; k < words_; ++k)
+        ASSERT_EQ(results_[i * words_ + k], 4 * (*messages_[i])[kSkipped + k]) << i << ", " << k;
+  }
+  /// Nobody but this ledger holds a message.
+  void expect_let_go() const {
+    for (const auto& message : messages_) EXPECT_EQ(message.use_count(), 1);
+  }
+
+  std::uint64_t landed_ = 0;
+  std::size_t too_few_ = 0;  ///< Words that a result's place is short of.
+  std::function<Result<void>(std::uint64_t landed)> after_;
+
+ private:
+  std::size_t words_;
+  std::vector<std::shared_ptr<Words>> messages_;
+  Words results_;
+  std::uint64_t received_ = 0;
+};
+
+class PipelineStageEnds : public PipelineStage {
+ protected:
+  Result<PipelineStageReport> stage(Ledger& ledger) {
+    return run_stage(*device_, doubling(), ledger.ends());
+  }
+};
+
+TEST_P(PipelineStageEnds, ResultsLandWhereTheyAreToInOrder) {
+  Ledger ledger(20, 1001);
+  const auto report = stage(ledger);
+  ASSERT_TRUE(report) << to_string(report.error());
+  EXPECT_EQ(report->messages, 20u);
+  EXPECT_EQ(ledger.landed_, 20u);
+  ledger.expect_results();
+  ledger.expect_let_go();
+  EXPECT_THAT(report->text(),
+              AllOf(StartsWith(device_->facts().name + ": 20 messages"), HasSubstr("3 under way")));
+}
+
+TEST_P(PipelineStageEnds, AnErrorOfAnEndNamesTheMessage) {
+  Ledger ledger(20, 11);
+  ledger.after_ = [](std::uint64_t landed) -> Result<void> {
+    if (landed == 6) return fail(Code::out_of_memory, "the ledger is full");
+    return {};
+  };
+  const auto report = stage(ledger);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::out_of_memory);
+  EXPECT_EQ(report.error().message, "message 5: the ledger is full");
+  ledger.expect_results();
+  ledger.expect_let_go();
+}
+
+TEST_P(PipelineStageEnds, APlaceOfAnotherSizeIsRefused) {
+  Ledger ledger(2, 11);
+  ledger.too_few_ = 1;
+  const auto report = stage(ledger);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::invalid_argument);
+  EXPECT_EQ(report.error().message, "message 0: its result has 44 bytes, its place 40");
+}
+
+TEST_P(PipelineStageEnds, ADeviceThatIsGoneEndsTheStageAndWhatHadLandedStays) {
+  Ledger ledger(20, 11);
+  ledger.after_ = [this](std::uint64_t landed) -> Result<void> {
+    if (landed == 4) device_->abandon("it was unplugged");
+    return {};
+  };
+  const auto report = stage(ledger);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::device_lost);
+  EXPECT_THAT(report.error().message, AllOf(StartsWith("message "), HasSubstr("it was unplugged")));
+  EXPECT_GE(ledger.landed_, 4u);
+  ledger.expect_results();
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PipelineStageEnds, testing::ValuesIn(kDevices),
+                         pipeline_device_name);
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineStage, testing::ValuesIn(kDevices), pipeline_device_name);
 
 }  // namespace
