@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
 #include "../peers/list.hpp"
 #include "../support/findings.hpp"
+#include "../support/output_file.hpp"
 #include "../support/program.hpp"
 #include "../support/rounds.hpp"
 #include "cases.hpp"
@@ -95,27 +94,20 @@ Error nothing_to_draw() {
           "run latency cases of several --sizes"};
 }
 
-/// Before anything is measured: minutes of it are not to be lost for want of a folder.
+/// Before anything is measured.
 Result<void> check_plot(const Settings& settings) {
   const std::string& path = settings.plot;
   if (path.empty()) return {};
   if (settings.common.sizes.size() < 2 || !settings.asks(kLatency) || settings.counts_instructions)
     return Unexpected(nothing_to_draw());
-  std::error_code unknown;
-  const bool is_new = !std::filesystem::exists(path, unknown);
-  if (!std::ofstream(path, std::ios::app))
-    return Unexpected(system_error(fmt::format("--plot {}", path)));
-  if (is_new) std::filesystem::remove(path, unknown);
-  return {};
+  return check_output("--plot", path);
 }
 
 Result<void> write_plot(const Report& report, const std::string& path) {
   if (path.empty()) return {};
   const std::string svg = plot_svg(report);
   if (svg.empty()) return Unexpected(nothing_to_draw());
-  std::ofstream out(path, std::ios::trunc);
-  if (out << svg && out.flush()) return {};
-  return Unexpected(system_error(fmt::format("--plot {}", path)));
+  return write_output("--plot", path, svg);
 }
 
 Result<Report> measure(const Settings& settings, int interrupt_descriptor) {

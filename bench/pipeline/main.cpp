@@ -1,22 +1,28 @@
 // gantry bench pipeline: what overlap is worth when a job goes through a device as chunks.
 
+#include "../support/output_file.hpp"
 #include "../support/program.hpp"
 #include "contest.hpp"
 #include "findings.hpp"
 #include "table.hpp"
+#include "trace.hpp"
 
 namespace gantry::bench {
 namespace {
 
 Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+  const std::string& trace = settings.trace;
+  if (!trace.empty())
+    if (auto writable = check_output("--trace", trace); !writable)
+      return Unexpected(writable.error());
   Report report{"pipeline", probe_machine(), {}, {}, {}};
   const auto workshop = Workshop::open(settings, report);
   if (!workshop) return Unexpected(workshop.error());
   std::vector<TracedRun> traced;
   if (auto ran = run_contest(settings, *workshop, report, traced, interrupt_descriptor); !ran)
     return Unexpected(ran.error());
-  if (!settings.trace.empty())
-    if (auto written = write_trace(traced, settings.trace); !written)
+  if (!trace.empty())
+    if (auto written = write_output("--trace", trace, to_trace(traced)); !written)
       return Unexpected(written.error());
   add_findings(report, workshop->tools());
   return report;

@@ -227,6 +227,15 @@ TEST_F(BenchPipeline, NothingThatFitsIsRefusedAtOnce) {
                                   HasSubstr("choose smaller --sizes")));
 }
 
+// Not when all has been measured.
+TEST_F(BenchPipeline, ATraceThatCannotBeWrittenIsRefusedAtOnce) {
+  const std::string path = scratch_.path() + "/none/trace.json";
+  const Ended ended = run({"--sizes", "1M", "--trace", path});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(ended.errors,
+            "gantry: bench pipeline: --trace " + path + ": No such file or directory\n");
+}
+
 TEST_F(BenchPipeline, HelpHasAnExample) {
   const Ended ended = run({"--help"});
   EXPECT_EQ(ended.status, 0);

@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
-
-#include "../support/posix.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -78,12 +75,6 @@ std::string to_trace(const std::vector<TracedRun>& runs) {
   json events = json::array();
   for (std::size_t i = 0; i < runs.size(); ++i) add_run(events, runs[i], i + 1);
   return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(1) + "\n";
-}
-
-Result<void> write_trace(const std::vector<TracedRun>& runs, const std::string& path) {
-  std::ofstream out(path, std::ios::trunc);
-  if (out << to_trace(runs) && out.flush()) return {};
-  return Unexpected(system_error(fmt::format("--trace {}", path)));
 }
 
 }  // namespace gantry::bench

@@ -16,7 +16,4 @@ struct TracedRun {
 /// with the run.
 [[nodiscard]] std::string to_trace(const std::vector<TracedRun>& runs);
 
-/// Errors: `system`, with the file's name.
-[[nodiscard]] Result<void> write_trace(const std::vector<TracedRun>& runs, const std::string& path);
-
 }  // namespace gantry::bench
