@@ -69,6 +69,7 @@ ByteSpan DeviceBuffer::host() const noexcept {
   return state_ == nullptr ? ByteSpan() : state_->host;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): as in devices that keep it
 Result<DeviceBuffer> Device::over(ByteSpan, KeepAlive) {
   return fail(Code::unsupported,
               fmt::format("{}: computes in memory of its own only", facts().name),
