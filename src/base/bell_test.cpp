@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <cstring>
 
 #include "base/event.hpp"
+#include "base/socket.hpp"
 #include "base/test_bells.hpp"
 
 // A bell between processes that wish each other ill; here both are this one.
@@ -94,21 +94,9 @@ TEST(Bell, IsAdoptedAndNothingElseIs) {
 TEST(Bell, TakesNoDescriptorsIn) {
   const auto [bell, pull] = *Bell::make();
   const Fd event = *make_event();
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const std::byte ring{};
   const int descriptor = event.get();
-  std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
-  static_cast<void>(::sendmsg(pull.descriptor(), &header, MSG_DONTWAIT));
+  static_cast<void>(send_packet(pull.descriptor(), {&ring, 1}, std::span(&descriptor, 1)));
   const auto next_free = [&] { return Fd(::fcntl(event.get(), F_DUPFD_CLOEXEC, 0)).get(); };
   const int before = next_free();
   EXPECT_TRUE(bell.drain());

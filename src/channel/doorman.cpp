@@ -42,6 +42,11 @@ Result<std::unique_ptr<Attached>> examine(Received& received) {
   return consumer;
 }
 
+// Who fails to get in by no doing of its own is to hear why.
+void tell_own_trouble(const Connection& caller, Code code) noexcept {
+  if (is_own_trouble(code)) refuse(caller.mouth(), code);
+}
+
 }  // namespace
 
 Result<void> Doorman::start() {
@@ -149,8 +154,7 @@ void Doorman::accept_callers() {
 void Doorman::hear(std::size_t index) {
   Caller& caller = callers_[index];
   auto received = receive_wire(caller.connection.ears(), Deadline::now());
-  if (!received && is_own_trouble(received.error().code))
-    refuse(caller.connection.mouth(), received.error().code);
+  if (!received) tell_own_trouble(caller.connection, received.error().code);
   const bool stays = received && !received->closed && answer(caller, *received);
   if (!stays && caller.is_called) {
     auto said = received ? expect(std::move(*received), PacketKind::hello, 0) : std::move(received);
@@ -199,8 +203,7 @@ bool Doorman::answer(Caller& caller, Received& received) {
     return false;
   }
   const auto told = welcome(caller);
-  if (!told && is_own_trouble(told.error().code))
-    refuse(caller.connection.mouth(), told.error().code);
+  if (!told) tell_own_trouble(caller.connection, told.error().code);
   if (!told && std::exchange(caller.is_called, false)) household_.call_failed(told.error());
   return told.has_value();
 }
@@ -226,8 +229,7 @@ Result<void> Doorman::let_in(Caller& caller, Received& received) {
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   auto examined = examine(received);
-  if (!examined && is_own_trouble(examined.error().code))
-    refuse(caller.connection.mouth(), examined.error().code);
+  if (!examined) tell_own_trouble(caller.connection, examined.error().code);
   GANTRY_ASSIGN(auto consumer, std::move(examined));
   GANTRY_STEP(join_examined);
   consumer->pid = caller.identity.pid;
