@@ -7,14 +7,19 @@
 namespace gantry {
 namespace {
 
-constexpr std::size_t kPartsPerThread = 4;  // so that nobody waits long for the slowest
+// Parts become smaller towards the end, so that nobody waits long for the last: each is a share of
+// what is left, and at least a share of all.
+constexpr std::size_t kSharesOfRest = 4;  // for each thread
+constexpr std::size_t kSharesOfAll = 64;  // for each thread
+// Copies below this are done before anybody could be woken for them.
+constexpr Bytes kWorthHandingOver = Bytes{64} << 10;
 
 using Items = std::vector<CpuArguments::Item>;
 
 /// One launch while it runs. Its slices are called by several threads.
 class Launch {
  public:
-  explicit Launch(const Operation& operation)
+  Launch(const Operation& operation, unsigned threads)
       : operation_(operation),
         kernel_(static_cast<const CpuKernelState&>(*operation.kernel).call),
         items_total_(operation.range.count()),
@@ -25,17 +30,16 @@ class Launch {
           {argument.is_buffer() ? argument.buffer()->memory : ByteSpan(), argument.value()});
       local_bytes_ += room_for(argument);
     }
+    cut(threads);
   }
 
-  [[nodiscard]] std::size_t parts(unsigned threads) const noexcept {
-    return std::min(groups_, std::size_t{threads} * kPartsPerThread);
-  }
-  void run(std::size_t part, std::size_t parts) noexcept {
+  [[nodiscard]] std::size_t parts() const noexcept { return ends_.size(); }
+  void run(std::size_t part) noexcept {
     if (over_.load(std::memory_order_relaxed) ||  // hints: what is run in vain does no harm
         operation_.stop.load(std::memory_order_relaxed))
       return;
-    CpuSlice slice{first_of(part, parts), std::min(first_of(part + 1, parts), items_total_),
-                   operation_.range, &operation_.stop};
+    CpuSlice slice{part == 0 ? 0 : ends_[part - 1], ends_[part], operation_.range,
+                   &operation_.stop};
     if (auto ran = guarded([&] { return call(slice); }); !ran) fail_with(std::move(ran).error());
   }
   [[nodiscard]] Result<void> result() {
@@ -50,9 +54,13 @@ class Launch {
     constexpr Bytes kLine = 64;
     return (argument.local_bytes() + kLine - 1) / kLine * kLine;
   }
-  // Groups are dealt out evenly, the first parts getting one more.
-  [[nodiscard]] std::size_t first_of(std::size_t part, std::size_t parts) const noexcept {
-    return (groups_ / parts * part + std::min(part, groups_ % parts)) * group_;
+  void cut(std::size_t threads) {
+    const std::size_t least = std::max(groups_ / (threads * kSharesOfAll), std::size_t{1});
+    for (std::size_t done = 0; done < groups_;) {
+      done +=
+          std::min(std::max((groups_ - done) / (threads * kSharesOfRest), least), groups_ - done);
+      ends_.push_back(std::min(done * group_, items_total_));
+    }
   }
 
   Result<void> call(const CpuSlice& slice) {
@@ -99,6 +107,7 @@ class Launch {
   const std::size_t items_total_;
   const std::size_t group_;
   const std::size_t groups_;
+  std::vector<std::size_t> ends_;  // of the parts, in items
   Items items_;
   Bytes local_bytes_ = 0;
   std::atomic<bool> over_{false};
@@ -161,6 +170,13 @@ Result<void> CpuExecutor::execute(const Operation& operation) {
 
 Result<void> CpuExecutor::move(const Move& move) {
   if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
+  if (move.bytes < kWorthHandingOver) return move_now(move);
+  Result<void> moved;
+  team_->run_beside([&] { moved = guarded([&] { return move_now(move); }); });
+  return moved;
+}
+
+Result<void> CpuExecutor::move_now(const Move& move) {
   if (lane_ == nullptr) {
     if (move.reads())
       std::memcpy(move.destination, move.source, move.bytes);
@@ -177,9 +193,8 @@ Result<void> CpuExecutor::move(const Move& move) {
 }
 
 Result<void> CpuExecutor::launch(const Operation& operation) {
-  Launch launch(operation);
-  const std::size_t parts = launch.parts(team_->threads());
-  team_->run(parts, [&](std::size_t part) { launch.run(part, parts); });
+  Launch launch(operation, team_->threads());
+  team_->run(launch.parts(), [&launch](std::size_t part) { launch.run(part); });
   return launch.result();
 }
 
