@@ -1,5 +1,7 @@
 #include "pipeline/cpu/work_team.hpp"
 
+#include <algorithm>
+
 #include "base/result.hpp"
 #include "pipeline/disown.hpp"
 
@@ -11,6 +13,17 @@ constexpr std::chrono::milliseconds kPatience(5);
 // A job of so many times the work beside it is what everybody waits for. Shorter ones are over
 // before a helper has been woken.
 constexpr int kMuchLonger = 3;
+
+// False where there is no memory.
+template <class T>
+bool add(std::list<T*>& to, T& what) noexcept {
+  try {
+    to.push_back(&what);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -40,38 +53,42 @@ WorkTeam::~WorkTeam() {
   for (std::thread& helper : helpers_) helper.join();
 }
 
+// ---- whose job it is ------------------------------------------------------------------------
+
 void WorkTeam::run(std::size_t parts, const Part& part) noexcept {
   if (parts == 0) return;
   const auto began = Clock::now();
-  Job job{&part, parts, 0, parts, {}};
+  Job job{part, parts};
   Lock lock(mutex_);
-  if (!post(job, jobs_.end())) {
+  const bool is_shared = parts > 1 && add(jobs_, job);
+  lock.unlock();
+  if (is_shared) work_.notify_all();
+  while (job.has_parts()) {
+    take_parts(job);
+    if (!has_beside_.load(std::memory_order_relaxed)) continue;
+    lock.lock();
+    do_beside(lock);
     lock.unlock();
-    for (std::size_t i = 0; i < parts; ++i) part(i);
-    return;
   }
-  if (parts > 2)
-    work_.notify_all();
-  else if (parts == 2)
-    work_.notify_one();
-  ++working_;
-  while (job.next < job.parts) take_part(job, lock);
-  --working_;
-  job.over.wait(lock, [&job] { return job.open == 0; });
+  lock.lock();
+  if (is_shared) jobs_.remove(&job);  // I1
+  lock.unlock();
+  wait_for_helpers(job);
+  lock.lock();
   last_run_ = Clock::now() - began;
 }
 
-void WorkTeam::run_beside(const std::function<void()>& work) noexcept {
-  const Part part = [&work](std::size_t) { work(); };
-  Job job{&part, 1, 0, 1, {}};
-  Lock lock(mutex_);
-  if (would_be_in_the_way() && post(job, jobs_.begin())) {
-    work_.notify_one();
-    const auto is_over = [&job] { return job.open == 0; };
-    if (job.over.wait_for(lock, kPatience, is_over)) return;
-    if (job.next != 0) return job.over.wait(lock, is_over);
-    jobs_.remove(&job);
+void WorkTeam::wait_for_helpers(const Job& job) noexcept {
+  while (true) {
+    const std::uint32_t seen = left_.load(std::memory_order_acquire);  // B
+    if (job.helpers.load(std::memory_order_acquire) == 0) return;      // A
+    left_.wait(seen, std::memory_order_relaxed);
   }
+}
+
+void WorkTeam::run_beside(const std::function<void()>& work) noexcept {
+  Lock lock(mutex_);
+  if (would_be_in_the_way() && is_done_by_team(work, lock)) return;
   lock.unlock();
   const auto began = Clock::now();
   work();
@@ -81,38 +98,73 @@ void WorkTeam::run_beside(const std::function<void()>& work) noexcept {
 }
 
 bool WorkTeam::would_be_in_the_way() const noexcept {
-  return working_ > 0 && !helpers_.empty() && last_run_ > kMuchLonger * last_beside_;
+  return !jobs_.empty() && !helpers_.empty() && last_run_ > kMuchLonger * last_beside_;
 }
 
-bool WorkTeam::post(Job& job, std::list<Job*>::iterator where) noexcept {
-  try {
-    jobs_.insert(where, &job);
+bool WorkTeam::is_done_by_team(const std::function<void()>& work, Lock& lock) noexcept {
+  Beside beside{work, false, false, {}};
+  if (!add(beside_, beside)) return false;
+  has_beside_.store(true, std::memory_order_relaxed);
+  work_.notify_one();
+  const auto is_over = [&beside] { return beside.is_over; };
+  if (beside.over.wait_for(lock, kPatience, is_over)) return true;
+  if (beside.is_taken) {
+    beside.over.wait(lock, is_over);
     return true;
-  } catch (const std::bad_alloc&) {
-    return false;
   }
+  beside_.remove(&beside);
+  has_beside_.store(!beside_.empty(), std::memory_order_relaxed);
+  return false;
 }
 
-void WorkTeam::take_part(Job& job, Lock& lock) noexcept {
-  const std::size_t number = job.next++;
-  if (job.next == job.parts) jobs_.remove(&job);
-  lock.unlock();
-  (*job.part)(number);
-  lock.lock();
-  if (--job.open == 0) job.over.notify_one();
-}
+// ---- who helps ------------------------------------------------------------------------------
 
 void WorkTeam::help() noexcept {
   Lock lock(mutex_);
   while (!quit_) {
-    if (jobs_.empty()) {
+    if (!beside_.empty()) {
+      do_beside(lock);
+    } else if (const auto found = std::ranges::find_if(jobs_, &Job::has_parts);
+               found != jobs_.end()) {
+      Job& job = **found;
+      job.helpers.fetch_add(1,
+                            std::memory_order_relaxed);  // I1: its caller has the lock yet to take
+      lock.unlock();
+      take_parts(job);
+      leave(job);
+      lock.lock();
+    } else {
       work_.wait(lock);
-      continue;
     }
-    ++working_;
-    take_part(*jobs_.front(), lock);
-    --working_;
   }
+}
+
+// Until there are none, or something else is to be done first.
+void WorkTeam::take_parts(Job& job) noexcept {
+  while (!has_beside_.load(std::memory_order_relaxed)) {
+    const std::size_t number = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (number >= job.parts) return;
+    job.part(number);
+  }
+}
+
+void WorkTeam::leave(Job& job) noexcept {
+  job.helpers.fetch_sub(1, std::memory_order_release);  // A: after this it may be gone
+  left_.fetch_add(1, std::memory_order_release);        // B
+  left_.notify_all();
+}
+
+void WorkTeam::do_beside(Lock& lock) noexcept {
+  if (beside_.empty()) return;
+  Beside& beside = *beside_.front();
+  beside_.pop_front();
+  has_beside_.store(!beside_.empty(), std::memory_order_relaxed);
+  beside.is_taken = true;
+  lock.unlock();
+  beside.work();
+  lock.lock();
+  beside.is_over = true;
+  beside.over.notify_one();
 }
 
 }  // namespace gantry
