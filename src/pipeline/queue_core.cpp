@@ -45,7 +45,8 @@ Result<DeviceEvent> QueueCore::submit(OperationPointer operation) {
     if (!before->has_ended()) before->listen(this);
   pending_.splice(pending_.end(), one);
   ++unended_;
-  wake();
+  // Else who ends what it is behind of, or waits for, wakes the thread.
+  if (pending_.size() == 1 && is_ready(*pending_.front())) wake();
   return event;
 }
 
