@@ -26,7 +26,9 @@ PipelineOptions options_of(const Settings& settings, PipelineMode mode) {
   PipelineOptions options;
   options.mode = mode;
   options.device_bytes = settings.device_bytes;
-  if (mode != PipelineMode::automatic) options.stall_limit = kStalled;
+  const bool is_automatic = mode == PipelineMode::automatic;
+  if (!is_automatic) options.stall_limit = kStalled;
+  if (is_automatic && settings.copies) options.staging = Staging::direct;
   options.keep_timeline = true;
   return options;
 }

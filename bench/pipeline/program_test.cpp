@@ -161,6 +161,14 @@ TEST_F(BenchPipeline, ASweepSetsChunksAndDepthsByHand) {
   EXPECT_EQ(document.at("findings")[0].at("wanted"), "at least 0.95");
 }
 
+TEST_F(BenchPipeline, AutomaticCopiesWhenItIsToldTo) {
+  for (const bool is_told : {false, true}) {
+    Words words{"--devices", "cpu", "--cases", "vector-add", "--subjects", "automatic"};
+    if (is_told) words.emplace_back("--copied");
+    EXPECT_EQ(figure_of(document_of(words, "4M"), "cpu/automatic", "copy_in_time") > 0, is_told);
+  }
+}
+
 TEST_F(BenchPipeline, ChunksStayWithinTheDeviceMemoryThatIsGiven) {
   const json document = document_of({"--devices", "cpu", "--cases", "vector-add", "--subjects",
                                      "automatic,overlapped-pageable", "--device-memory", "256K"},

@@ -56,9 +56,12 @@ Manual manual(Settings& settings) {
       .quick_rounds = 3,
       .sized = "Job",
       .own = own_options(settings),
-      .flags = {{"--sweep",
-                 "Chunk sizes and depths by hand too, beside those that the library chooses",
-                 &settings.sweeps}}};
+      .flags = {
+          {"--sweep", "Chunk sizes and depths by hand too, beside those that the library chooses",
+           &settings.sweeps},
+          {"--copied",
+           "automatic copies to the device and back, where it could compute in place too",
+           &settings.copies}}};
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ struct Settings {
   std::vector<std::string> devices;
   Bytes device_bytes = 0;  ///< Most device memory for chunks; 0: what the library takes.
   bool sweeps = false;
-  std::string trace;  ///< The file; empty: none.
+  bool copies = false;  ///< `automatic` computes nowhere but in the device's memory.
+  std::string trace;    ///< The file; empty: none.
 
   [[nodiscard]] bool has_mode(PipelineMode mode) const noexcept;
 };
