@@ -5,6 +5,7 @@
 #include <gantry/channel.hpp>
 #include <gantry/device.hpp>
 #include <optional>
+#include <ranges>
 
 namespace gantry {
 
@@ -96,6 +97,12 @@ struct Halo {
   Edge edge = Edge::zero;
 };
 
+/// Elements one behind the other, in memory that is not the argument's own.
+template <class Array>
+concept PipelineArray =
+    std::ranges::contiguous_range<Array> && std::ranges::borrowed_range<Array> &&
+    std::is_trivially_copyable_v<std::ranges::range_value_t<Array>>;
+
 /// What is to be computed: a kernel, and its arguments in the order in which they are added here.
 /// An array's slice for a chunk of n steps is n times its bytes per step: arrays of different
 /// element and total sizes correspond by that. Every buffer is as large as the largest chunk asks
@@ -118,6 +125,8 @@ class PipelineJob {
   PipelineJob& output(PipelineSink to, Bytes step_bytes);
   /// Read, and overwritten with what the kernel left in the same buffer.
   PipelineJob& in_place(ByteSpan memory, Bytes step_bytes);
+  /// The same of memory of which there is more to say: PipelineSink::registered(), block().
+  PipelineJob& in_place(PipelineSink memory, Bytes step_bytes);
   /// Whole, to each chunk: copied to the device once.
   PipelineJob& broadcast(PipelineSource from);
   /// Each chunk's kernel finds `bytes` bytes of value `initial` and leaves its part of the result.
@@ -130,18 +139,24 @@ class PipelineJob {
   /// The launch for a chunk; LaunchRange::linear(steps) if this is not called.
   PipelineJob& range(Range range);
 
-  // Of T elements: `per_step` of them make a step.
-  template <class T>
-  PipelineJob& input(std::span<T> data, std::uint64_t per_step = 1, Halo halo = {}) {
-    return input(PipelineSource::memory(std::as_bytes(data)), per_step * sizeof(T), halo);
+  // Of elements, `per_step` of them a step: spans of any extent; vectors, arrays and their like
+  // that are no temporaries, since they are not copied.
+  template <PipelineArray Array>
+  PipelineJob& input(Array&& data, std::uint64_t per_step = 1, Halo halo = {}) {
+    const std::span elements(std::forward<Array>(data));
+    return input(PipelineSource::memory(std::as_bytes(elements)),
+                 per_step * sizeof(typename decltype(elements)::element_type), halo);
   }
-  template <class T>
-  PipelineJob& output(std::span<T> data, std::uint64_t per_step = 1) {
-    return output(PipelineSink::memory(std::as_writable_bytes(data)), per_step * sizeof(T));
+  template <PipelineArray Array>
+    requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Array>>>)
+  PipelineJob& output(Array&& data, std::uint64_t per_step = 1) {
+    const std::span elements(std::forward<Array>(data));
+    return output(PipelineSink::memory(std::as_writable_bytes(elements)),
+                  per_step * sizeof(typename decltype(elements)::element_type));
   }
-  template <class T>
-  PipelineJob& broadcast(std::span<T> data) {
-    return broadcast(PipelineSource::memory(std::as_bytes(data)));
+  template <PipelineArray Array>
+  PipelineJob& broadcast(Array&& data) {
+    return broadcast(PipelineSource::memory(std::as_bytes(std::span(std::forward<Array>(data)))));
   }
 
   struct Argument {
