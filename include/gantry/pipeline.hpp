@@ -2,8 +2,8 @@
               // copy-out of different chunks at the same time.
 
 #include <functional>
-#include <gantry/channel.hpp>
 #include <gantry/device.hpp>
+#include <gantry/memory.hpp>
 #include <optional>
 #include <ranges>
 
@@ -340,61 +340,5 @@ struct PipelineTeamReport {
 [[nodiscard]] Result<PipelineTeamReport> run_pipeline(std::span<Device* const> devices,
                                                       const PipelineJob& job,
                                                       const PipelineOptions& options = {});
-
-/// What a stage did; of what was chosen, and why, text() tells.
-struct PipelineStageReport {
-  std::uint64_t messages = 0;
-  Bytes bytes_in = 0;
-  Bytes bytes_out = 0;
-  std::chrono::nanoseconds elapsed{};
-  std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};
-  std::string device = {};  ///< Its name.
-  unsigned depth = 0;       ///< Messages under way.
-  std::vector<std::string> reasons = {};
-
-  [[nodiscard]] std::string text() const;
-};
-
-/// Where a stage's messages come from and its results go to, when that is no channel as it is: the
-/// ends that `gantry run` hands out, messages that are checked or made over first, several results
-/// in one message. `receive` is called by a thread of the run's; `place` and `landed` by the
-/// calling thread, for each result in the order of receipt, `landed` before the next `place`.
-struct StageEnds {
-  struct Arrival {
-    std::vector<ConstByteSpan> segments;  ///< PipelineSource::message() chooses of them.
-    MessageInfo info = {};                ///< Handed on to the other two.
-    KeepAlive keep = {};                  ///< What the segments lie in; let go once copied in.
-  };
-  struct Landing {
-    ByteSpan bytes;
-    KeepAlive keep = {};  ///< What they lie in: the device may write there until it is let go.
-  };
-  /// The next message. `closed`: that was all, the stage ends well; called again after `timed_out`.
-  std::function<Result<Arrival>(Deadline)> receive;
-  /// Where the `size` bytes of a message's result are to be written.
-  std::function<Result<Landing>(const MessageInfo&, Bytes size, Deadline)> place;
-  /// They are there.
-  std::function<Result<void>(const MessageInfo&)> landed;
-
-  /// Each result as a message of its own, with MessageInfo::type and ::user passed on. Both ends
-  /// outlive what is returned.
-  [[nodiscard]] static StageEnds of(Consumer& from, Producer& to);
-};
-
-/// A stage: receives messages, computes, sends, with different messages in each. Of the job, inputs
-/// may be PipelineSource::message() (one at least) and one output PipelineSink::message(); each
-/// message is a chunk, whose steps are its first such segment's size by its bytes per step, and
-/// its number is Chunk::index. The job's own steps do not count. Sent in the order of receipt.
-/// Ends well when there is nothing more to receive. Depth: PipelineOptions::depth, else 3.
-///
-/// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
-/// Results that had landed before stay where they are.
-[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
-                                                    const StageEnds& ends,
-                                                    const PipelineOptions& options = {});
-/// From channel to channel: StageEnds::of(). While it runs both ends are its own; `to` stays open.
-[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
-                                                    Consumer& from, Producer& to,
-                                                    const PipelineOptions& options = {});
 
 }  // namespace gantry
