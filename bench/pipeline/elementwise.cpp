@@ -87,7 +87,7 @@ class Saxpy final : public Workload {
   PipelineJob job(const Kernel& kernel, const Terms& terms) override {
     return PipelineJob(kernel, steps())
         .input(source(x_, terms), sizeof(float))
-        .in_place(y_.bytes(), sizeof(float))
+        .in_place(sink(y_, terms), sizeof(float))
         .value(kA)
         .count()
         .range([cut = terms.cut](std::uint64_t steps) { return cut.each(steps); });

@@ -204,7 +204,8 @@ TEST_F(BenchPipeline, DevicesAndChoicesAreExplained) {
   EXPECT_THAT(texts[":cpu"], HasSubstr("threads of the CPU"));
   EXPECT_THAT(texts["saxpy/1 MiB:cpu/sequential"],
               AllOf(HasSubstr("1 under way; direct"), HasSubstr("argument 0: direct")));
-  EXPECT_THAT(texts["saxpy/1 MiB:cpu/overlapped-pinned"], HasSubstr("argument 0: registered"));
+  EXPECT_THAT(texts["saxpy/1 MiB:cpu/overlapped-pinned"],
+              AllOf(HasSubstr("argument 0: registered"), HasSubstr("argument 1: registered")));
 }
 
 TEST_F(BenchPipeline, TableEndsWithTheRatios) {

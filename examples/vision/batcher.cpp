@@ -14,20 +14,24 @@ cv::Mat picture_of(const FrameView& frame) {
           pixels};
 }
 
-Result<Batcher::Room> Batcher::room(cv::Size size) {
+Result<Batcher::Room> Batcher::room(cv::Size size, gantry::Deadline deadline) {
   const auto width = static_cast<std::uint32_t>(size.width);
   const auto height = static_cast<std::uint32_t>(size.height);
   if (width != header_.frame_width || height != header_.frame_height)
     if (auto done = flush(); !done) return failed(done);
   header_.frame_width = width;
   header_.frame_height = height;
+  if (given_ == kBatchTiles)
+    return tl::unexpected(
+        gantry::Error{gantry::Code::timed_out, "the batch is full before all of it is there", {}});
   if (!loan_) {
-    auto loan = output_.loan(kFullBatchBytes);
+    auto loan = output_.loan(kFullBatchBytes, deadline);
     if (!loan) return failed(loan);
     loan_ = std::make_shared<gantry::Loan>(*std::move(loan));
   }
   auto* tensor = reinterpret_cast<float*>(loan_->bytes().data() + kTensorOffset);
-  return Room{{tensor + header_.tiles * kTileValues, kTilesPerFrame * kTileValues}, loan_};
+  const std::size_t at = std::exchange(given_, given_ + kTilesPerFrame);
+  return Room{{tensor + at * kTileValues, kTilesPerFrame * kTileValues}, loan_};
 }
 
 Result<void> Batcher::take(std::uint32_t frame) {
@@ -49,6 +53,7 @@ Result<void> Batcher::flush() {
   const auto unused = put(full->bytes().first(kTensorOffset), header_);
   std::fill(unused.begin(), unused.end(), std::byte{});
   header_ = BatchHeader{};
+  given_ = 0;
   return output_.publish(std::move(*full));
 }
 

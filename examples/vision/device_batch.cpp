@@ -2,7 +2,7 @@
 
 #include <cstdio>
 #include <fstream>
-#include <gantry/pipeline.hpp>
+#include <gantry/pipeline_stage.hpp>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -145,21 +145,24 @@ class Frames {
 };
 
 StageEnds ends_of(Frames& frames, Batcher& batcher, cv::Size size) {
-  return {
-      .receive = [&frames, size](Deadline deadline) { return frames.take(size, deadline); },
-      .place = [&batcher, size](const MessageInfo&, Bytes, Deadline) -> Result<StageEnds::Landing> {
-        auto room = batcher.room(size);
-        if (!room) return failed(room);
-        return StageEnds::Landing{std::as_writable_bytes(room->tiles), room->memory};
-      },
-      .landed =
-          [&batcher](const MessageInfo& info) {
-            return batcher.take(static_cast<std::uint32_t>(info.user));
-          }};
+  return {.receive = [&frames, size](Deadline deadline) { return frames.take(size, deadline); },
+          .place = [&batcher, size](const MessageInfo&, Bytes,
+                                    Deadline deadline) -> Result<StageEnds::Landing> {
+            auto room = batcher.room(size, deadline);
+            if (!room) return failed(room);
+            return StageEnds::Landing{std::as_writable_bytes(room->tiles), room->memory};
+          },
+          .landed =
+              [&batcher](const MessageInfo& info) {
+                return batcher.take(static_cast<std::uint32_t>(info.user));
+              },
+          .places = Batcher::kRooms};
 }
 
 void add(PipelineStageReport& sum, const PipelineStageReport& part) {
   sum.messages += part.messages;
+  sum.read_in_place += part.read_in_place;
+  sum.written_in_place += part.written_in_place;
   sum.bytes_in += part.bytes_in;
   sum.bytes_out += part.bytes_out;
   sum.elapsed += part.elapsed;
@@ -176,6 +179,8 @@ Result<PipelineStageReport> run(Device& device, const gantry::Kernel& kernel, Fr
                                 Batcher& batcher) {
   gantry::PipelineOptions options;
   options.stall_limit = kStallLimit;
+  // Where it can, in spite of the limit: with a kernel that is given up this program ends.
+  if (device.facts().in_place_alignment != 0) options.staging = gantry::Staging::shared;
   PipelineStageReport sum;
   for (;;) {
     const auto size = frames.size(Deadline::never());

@@ -8,6 +8,7 @@
 #include <gantry/kernel.hpp>
 #include <gantry/memory.hpp>
 #include <gantry/pipeline.hpp>
+#include <gantry/pipeline_stage.hpp>
 #include <gantry/policy.hpp>
 #include <gantry/registrars.hpp>
 #include <gantry/request.hpp>

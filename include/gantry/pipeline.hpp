@@ -2,9 +2,10 @@
               // copy-out of different chunks at the same time.
 
 #include <functional>
-#include <gantry/channel.hpp>
 #include <gantry/device.hpp>
+#include <gantry/memory.hpp>
 #include <optional>
+#include <ranges>
 
 namespace gantry {
 
@@ -96,6 +97,12 @@ struct Halo {
   Edge edge = Edge::zero;
 };
 
+/// Elements one behind the other, in memory that is not the argument's own.
+template <class Array>
+concept PipelineArray =
+    std::ranges::contiguous_range<Array> && std::ranges::borrowed_range<Array> &&
+    std::is_trivially_copyable_v<std::ranges::range_value_t<Array>>;
+
 /// What is to be computed: a kernel, and its arguments in the order in which they are added here.
 /// An array's slice for a chunk of n steps is n times its bytes per step: arrays of different
 /// element and total sizes correspond by that. Every buffer is as large as the largest chunk asks
@@ -118,6 +125,8 @@ class PipelineJob {
   PipelineJob& output(PipelineSink to, Bytes step_bytes);
   /// Read, and overwritten with what the kernel left in the same buffer.
   PipelineJob& in_place(ByteSpan memory, Bytes step_bytes);
+  /// The same of memory of which there is more to say: PipelineSink::registered(), block().
+  PipelineJob& in_place(PipelineSink memory, Bytes step_bytes);
   /// Whole, to each chunk: copied to the device once.
   PipelineJob& broadcast(PipelineSource from);
   /// Each chunk's kernel finds `bytes` bytes of value `initial` and leaves its part of the result.
@@ -130,18 +139,24 @@ class PipelineJob {
   /// The launch for a chunk; LaunchRange::linear(steps) if this is not called.
   PipelineJob& range(Range range);
 
-  // Of T elements: `per_step` of them make a step.
-  template <class T>
-  PipelineJob& input(std::span<T> data, std::uint64_t per_step = 1, Halo halo = {}) {
-    return input(PipelineSource::memory(std::as_bytes(data)), per_step * sizeof(T), halo);
+  // Of elements, `per_step` of them a step: spans of any extent; vectors, arrays and their like
+  // that are no temporaries, since they are not copied.
+  template <PipelineArray Array>
+  PipelineJob& input(Array&& data, std::uint64_t per_step = 1, Halo halo = {}) {
+    const std::span elements(std::forward<Array>(data));
+    return input(PipelineSource::memory(std::as_bytes(elements)),
+                 per_step * sizeof(typename decltype(elements)::element_type), halo);
   }
-  template <class T>
-  PipelineJob& output(std::span<T> data, std::uint64_t per_step = 1) {
-    return output(PipelineSink::memory(std::as_writable_bytes(data)), per_step * sizeof(T));
+  template <PipelineArray Array>
+    requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Array>>>)
+  PipelineJob& output(Array&& data, std::uint64_t per_step = 1) {
+    const std::span elements(std::forward<Array>(data));
+    return output(PipelineSink::memory(std::as_writable_bytes(elements)),
+                  per_step * sizeof(typename decltype(elements)::element_type));
   }
-  template <class T>
-  PipelineJob& broadcast(std::span<T> data) {
-    return broadcast(PipelineSource::memory(std::as_bytes(data)));
+  template <PipelineArray Array>
+  PipelineJob& broadcast(Array&& data) {
+    return broadcast(PipelineSource::memory(std::as_bytes(std::span(std::forward<Array>(data)))));
   }
 
   struct Argument {
@@ -325,61 +340,5 @@ struct PipelineTeamReport {
 [[nodiscard]] Result<PipelineTeamReport> run_pipeline(std::span<Device* const> devices,
                                                       const PipelineJob& job,
                                                       const PipelineOptions& options = {});
-
-/// What a stage did; of what was chosen, and why, text() tells.
-struct PipelineStageReport {
-  std::uint64_t messages = 0;
-  Bytes bytes_in = 0;
-  Bytes bytes_out = 0;
-  std::chrono::nanoseconds elapsed{};
-  std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};
-  std::string device = {};  ///< Its name.
-  unsigned depth = 0;       ///< Messages under way.
-  std::vector<std::string> reasons = {};
-
-  [[nodiscard]] std::string text() const;
-};
-
-/// Where a stage's messages come from and its results go to, when that is no channel as it is: the
-/// ends that `gantry run` hands out, messages that are checked or made over first, several results
-/// in one message. `receive` is called by a thread of the run's; `place` and `landed` by the
-/// calling thread, for each result in the order of receipt, `landed` before the next `place`.
-struct StageEnds {
-  struct Arrival {
-    std::vector<ConstByteSpan> segments;  ///< PipelineSource::message() chooses of them.
-    MessageInfo info = {};                ///< Handed on to the other two.
-    KeepAlive keep = {};                  ///< What the segments lie in; let go once copied in.
-  };
-  struct Landing {
-    ByteSpan bytes;
-    KeepAlive keep = {};  ///< What they lie in: the device may write there until it is let go.
-  };
-  /// The next message. `closed`: that was all, the stage ends well; called again after `timed_out`.
-  std::function<Result<Arrival>(Deadline)> receive;
-  /// Where the `size` bytes of a message's result are to be written.
-  std::function<Result<Landing>(const MessageInfo&, Bytes size, Deadline)> place;
-  /// They are there.
-  std::function<Result<void>(const MessageInfo&)> landed;
-
-  /// Each result as a message of its own, with MessageInfo::type and ::user passed on. Both ends
-  /// outlive what is returned.
-  [[nodiscard]] static StageEnds of(Consumer& from, Producer& to);
-};
-
-/// A stage: receives messages, computes, sends, with different messages in each. Of the job, inputs
-/// may be PipelineSource::message() (one at least) and one output PipelineSink::message(); each
-/// message is a chunk, whose steps are its first such segment's size by its bytes per step, and
-/// its number is Chunk::index. The job's own steps do not count. Sent in the order of receipt.
-/// Ends well when there is nothing more to receive. Depth: PipelineOptions::depth, else 3.
-///
-/// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
-/// Results that had landed before stay where they are.
-[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
-                                                    const StageEnds& ends,
-                                                    const PipelineOptions& options = {});
-/// From channel to channel: StageEnds::of(). While it runs both ends are its own; `to` stays open.
-[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
-                                                    Consumer& from, Producer& to,
-                                                    const PipelineOptions& options = {});
 
 }  // namespace gantry

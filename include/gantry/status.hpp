@@ -151,6 +151,7 @@ struct ConsumerExplanation {
   int producer_pid = 0;
   ProcessState producer_state = ProcessState::unknown;
   SlowReader policy = SlowReader::block;
+  unsigned depth = 0;            ///< Messages it may have unreleased, by what its producer says.
   std::uint64_t unread = 0;      ///< Published to it and not taken.
   std::uint64_t dropped = 0;     ///< Taken back from it before it took them, as far as it looked.
   bool landing = false;          ///< The next one is taken and has not landed whole.

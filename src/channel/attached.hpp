@@ -1,5 +1,6 @@
 #pragma once  // channel/attached.hpp: the consumer as its producer knows it.
 
+#include <algorithm>
 #include <gantry/channel.hpp>
 #include <optional>
 
@@ -10,6 +11,14 @@
 #include "sync/doorbell.hpp"
 
 namespace gantry {
+
+/// Messages that a consumer may have unreleased, which asked for so many (0: for none in
+/// particular), of a producer with so many slots.
+[[nodiscard]] inline unsigned depth_for(SlowReader policy, unsigned asked,
+                                        unsigned credits) noexcept {
+  if (policy == SlowReader::block) return credits;
+  return asked == 0 ? std::max(credits / 2, 1u) : std::min(asked, credits);
+}
 
 /// Everything a consumer handed over when it joined. Made by the doorman, then constant but for
 /// the ringer; the pages behind `page` are the consumer's and may hold anything.

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "channel/attached.hpp"
 #include "channel/incoming.hpp"
 
 // What a consumer tells people. On its own thread.
@@ -29,6 +30,7 @@ ConsumerExplanation Consumer::Impl::explain() const {
   told.producer_pid = producer_pid_;
   told.producer_state = process_state(producer_pid_);
   told.policy = options_.when_slow;
+  told.depth = depth_for(told.policy, options_.depth, static_cast<unsigned>(credits_));
   told.unread =
       must_claim() ? reader_->count_claimable(ring_page().revoked) : reader_->count_ready();
   told.dropped = reader_->missed();

@@ -1,18 +1,8 @@
 #include "channel/reader.hpp"
 
-#include <algorithm>
 #include <new>
 
 namespace gantry {
-namespace {
-
-unsigned depth_for(const Attached& attached, unsigned credits) {
-  if (attached.policy == SlowReader::block) return credits;
-  const unsigned usual = std::max(credits / 2, 1u);
-  return attached.depth == 0 ? usual : std::min(attached.depth, credits);
-}
-
-}  // namespace
 
 Result<Region> Reader::make_page(unsigned credits) {
   GANTRY_ASSIGN(Region memory, Region::create(shared_size(sizeof(RingPage)), "gantry-ring"));
@@ -25,7 +15,7 @@ Result<Region> Reader::make_page(unsigned credits) {
 
 Reader::Reader(unsigned index, std::unique_ptr<Attached> attached, Region page, unsigned credits)
     : index_(index),
-      depth_(depth_for(*attached, credits)),
+      depth_(depth_for(attached->policy, attached->depth, credits)),
       attached_(std::move(attached)),
       memory_(std::move(page)),
       ring_(std::span(this->page().ring).first(cells_for(credits))) {}

@@ -289,6 +289,7 @@ TEST_F(Status, AConsumerExplainsItself) {
   EXPECT_EQ(told.producer_pid, ::getpid());
   EXPECT_EQ(told.producer_state, ProcessState::running);
   EXPECT_EQ(told.unread, 2u);
+  EXPECT_EQ(told.depth, out().explain().status.consumers.at(0).depth);
   ASSERT_EQ(told.held.size(), 1u);
   EXPECT_EQ(told.held[0].message, 1u);
   EXPECT_EQ(told.held[0].bytes, 1000u);

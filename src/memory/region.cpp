@@ -142,7 +142,9 @@ Result<Region> Region::create(Bytes size, std::string_view name, const RegionOpt
 Result<Region> Region::import(int descriptor, Bytes size) {
   Fd memory(descriptor);
   return guarded([&]() -> Result<Region> {
-    GANTRY_TRY(check_sealed(memory.get(), kSizeSeals & ~F_SEAL_SEAL, size));
+    // F_SEAL_FUTURE_WRITE, too: without it its maker can punch holes, and pages that are gone may
+    // not come back when they are read (huge ones), which is a signal.
+    GANTRY_TRY(check_sealed(memory.get(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, size));
     GANTRY_ASSIGN(Mapped mapped, map(std::move(memory), size, PROT_READ));
     ::madvise(mapped.data, size, MADV_HUGEPAGE);
     Region region;

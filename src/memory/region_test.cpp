@@ -49,6 +49,14 @@ TEST(Region, ImportsNothingThatCouldChangeUnderIt) {
   auto region = Region::create(kPage, "test");
   EXPECT_EQ(Region::import(::dup(region->descriptor()), 2 * kPage).error().code,
             Code::peer_misbehaved);
+  // Holes: whoever has the descriptor could take the pages away, the maker first of all.
+  constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  EXPECT_NE(::fallocate(region->descriptor(), kPunch, 0, kPage), 0);
+  const int punchable = ::memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(punchable, kPage), 0);
+  ASSERT_EQ(::fcntl(punchable, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  ASSERT_EQ(::fallocate(punchable, kPunch, 0, kPage), 0);
+  EXPECT_EQ(Region::import(punchable, kPage).error().code, Code::peer_misbehaved);
 }
 
 TEST(Region, RefusesNothingAndTooMuch) {

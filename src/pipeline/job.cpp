@@ -96,9 +96,16 @@ PipelineJob& PipelineJob::output(PipelineSink to, Bytes step_bytes) {
 }
 
 PipelineJob& PipelineJob::in_place(ByteSpan memory, Bytes step_bytes) {
+  return in_place(PipelineSink::memory(memory), step_bytes);
+}
+
+PipelineJob& PipelineJob::in_place(PipelineSink memory, Bytes step_bytes) {
+  PipelineSource same = PipelineSource::memory(memory.bytes);
+  same.is_registered = memory.is_registered;
+  same.held = memory.held;
   arguments_.push_back({.kind = Argument::Kind::in_place,
-                        .source = PipelineSource::memory(memory),
-                        .sink = PipelineSink::memory(memory),
+                        .source = std::move(same),
+                        .sink = std::move(memory),
                         .step_bytes = step_bytes});
   return *this;
 }

@@ -65,6 +65,8 @@ Result<void> check_argument(std::size_t index, const Argument& array, std::uint6
   if (array.kind == Kind::value && !array.value) return bad(index, "no value");
   if (array.kind == Kind::value && array.value->is_buffer())
     return bad(index, "a buffer as a value", "use input(), output() or broadcast()");
+  if (array.kind == Kind::in_place && array.sink.kind != PipelineSink::Kind::memory)
+    return bad(index, fmt::format("in place of {}", array.sink.name), "it is for memory");
   const bool is_array = array.reads() || array.writes();
   if ((is_array || array.kind == Kind::reduction) && array.step_bytes == 0)
     return bad(index, "0 bytes per step");

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/pipeline.hpp>
+#include <gantry/pipeline_stage.hpp>
 
 namespace gantry {
 
@@ -62,6 +62,11 @@ std::string PipelineStageReport::text() const {
       device, messages, Seconds(elapsed).count(), depth, static_cast<double>(bytes_in) / 1e6,
       static_cast<double>(bytes_out) / 1e6, Seconds(copy_in).count(), Seconds(compute).count(),
       Seconds(copy_out).count());
+  if (read_in_place + written_in_place != 0)
+    text += fmt::format(
+        "  in place, no copies: {} messages computed on where they lie, {} results written where "
+        "they are sent from\n",
+        read_in_place, written_in_place);
   for (const std::string& reason : reasons) text += fmt::format("  {}\n", reason);
   return text;
 }

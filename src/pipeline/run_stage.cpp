@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <deque>
+#include <gantry/status.hpp>
 
 #include "pipeline/caught.hpp"
 #include "pipeline/job_check.hpp"
@@ -20,25 +22,31 @@ StageEnds::Arrival arrival_of(Message message) {
 }  // namespace
 
 StageEnds StageEnds::of(Consumer& from, Producer& to) {
-  const auto loan = std::make_shared<std::shared_ptr<Loan>>();  // that of the result under way
+  // Of results under way, the oldest first. Their run holds them: of one that failed they are gone.
+  const auto loans = std::make_shared<std::deque<std::weak_ptr<Loan>>>();
   return {
       .receive = [&from](Deadline deadline) -> Result<Arrival> {
         GANTRY_ASSIGN(Message message, from.receive(deadline));
         return arrival_of(std::move(message));
       },
-      .place = [&to, loan](const MessageInfo&, Bytes size, Deadline deadline) -> Result<Landing> {
+      .place = [&to, loans](const MessageInfo&, Bytes size, Deadline deadline) -> Result<Landing> {
         GANTRY_ASSIGN(Loan taken, to.loan(size, deadline));
-        *loan = std::make_shared<Loan>(std::move(taken));
-        return Landing{(*loan)->bytes(), *loan};
+        const auto loan = std::make_shared<Loan>(std::move(taken));
+        loans->push_back(loan);
+        return Landing{loan->bytes(), loan};
       },
       .landed =
-          [&to, loan](const MessageInfo& info) {
+          [&to, loans](const MessageInfo& info) {
             SendOptions options;
             options.type = info.type;
             options.user = info.user;
-            const auto landed = std::move(*loan);
+            while (loans->front().expired()) loans->pop_front();
+            const auto landed = loans->front().lock();
+            loans->pop_front();
             return to.publish(std::move(*landed), options);
-          }};
+          },
+      .places = ChannelOptions::kMaxSlots,
+      .holds = from.explain().depth};
 }
 
 Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job, const StageEnds& ends,

@@ -12,16 +12,16 @@ namespace {
 
 using Argument = PipelineJob::Argument;
 
-bool is_aligned(const std::byte* at, Bytes alignment) noexcept {
-  return reinterpret_cast<std::uintptr_t>(at) % alignment == 0;
-}
-
 // Kernels write nothing into inputs: the source's const is for us.
 ByteSpan writable(ConstByteSpan bytes) noexcept {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: as said
 }
 
 }  // namespace
+
+bool is_aligned(const std::byte* at, Bytes alignment) noexcept {
+  return reinterpret_cast<std::uintptr_t>(at) % alignment == 0;
+}
 
 Result<Sharing> sharing_of(const DeviceFacts& facts, const PipelineOptions& options) {
   const bool is_asked_for = options.staging == Staging::shared;
@@ -85,6 +85,13 @@ ByteSpan shared_memory(const Argument& array, const Chunk& chunk, std::uint64_t 
 
 ByteSpan shared_whole(const PipelineSource& source) noexcept {
   return writable(source.bytes);
+}
+
+ByteSpan shared_message(const Argument& input, const Chunk& chunk, ConstByteSpan part,
+                        Bytes alignment) {
+  const auto pieces = pieces_of(input, chunk, chunk.steps);
+  const bool is_whole = pieces.size() == 1 && pieces.front().kind == ChunkPiece::Kind::source;
+  return is_whole && is_aligned(part.data(), alignment) ? writable(part) : ByteSpan();
 }
 
 }  // namespace gantry

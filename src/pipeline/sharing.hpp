@@ -36,4 +36,10 @@ struct ChunkCut {
 /// The same of a broadcast.
 [[nodiscard]] ByteSpan shared_whole(const PipelineSource& source) noexcept;
 
+/// The same of a stage's message, of which `part` is the input.
+[[nodiscard]] ByteSpan shared_message(const PipelineJob::Argument& input, const Chunk& chunk,
+                                      ConstByteSpan part, Bytes alignment);
+
+[[nodiscard]] bool is_aligned(const std::byte* at, Bytes alignment) noexcept;
+
 }  // namespace gantry

@@ -8,6 +8,11 @@
 #include "pipeline/halt.hpp"
 #include "pipeline/pieces.hpp"
 
+// Messages, in order; stage_places.cpp has where their results go. Slots go from the feeder to the
+// collector and back under mutex_:
+//   I1  collected_ <= fed_ <= collected_ + depth.
+//   I2  The feeder writes slot i when fed_ == i and i < collected_ + depth; the collector has it
+//       when i < fed_ and i == collected_, but for `landing`: I4.
 namespace gantry {
 namespace {
 
@@ -23,6 +28,7 @@ Error named(Error error, std::uint64_t number) {
 }  // namespace
 
 Result<void> StageConveyor::open() {
+  GANTRY_ASSIGN(sharing_, sharing_of(device_.facts(), options_));
   GANTRY_ASSIGN(kernel_, job_.kernel_on(device_));
   GANTRY_ASSIGN(queues_, RunQueues::open(device_, false));
   broadcasts_.resize(job_.arguments().size());
@@ -35,8 +41,10 @@ Result<void> StageConveyor::open() {
     }
     broadcasts_[i] = *std::move(brought);
   }
+  output_ = static_cast<std::size_t>(std::ranges::find_if(job_.arguments(), &Argument::writes) -
+                                     job_.arguments().begin());
   slots_.resize(options_.depth != 0 ? options_.depth : kDepth);
-  for (StageSlot& slot : slots_) slot.buffers.resize(broadcasts_.size());
+  for (StageSlot& slot : slots_) slot.arrays.resize(broadcasts_.size());
   describe();
   return {};
 }
@@ -44,9 +52,33 @@ Result<void> StageConveyor::open() {
 void StageConveyor::describe() {
   report_.device = device_.facts().name;
   report_.depth = static_cast<unsigned>(slots_.size());
-  report_.reasons = {
-      options_.depth != 0 ? "depth: as asked for" : "depth: a message in each of the three streams",
-      "staging: none: the device copies messages from where they lie and results to where they go"};
+  report_.reasons = {options_.depth != 0       ? "depth: as asked for"
+                     : sharing_.is_for_callers ? "depth: one computed, one behind it, one handed on"
+                                               : "depth: a message in each of the three streams"};
+}
+
+void StageConveyor::describe_end() {
+  if (!sharing_.is_for_callers) {
+    report_.reasons.emplace_back(
+        "staging: none: the device copies messages from where they lie and results to where they "
+        "go");
+    if (!sharing_.why_not.empty())
+      report_.reasons.push_back(fmt::format("messages are copied: {}", sharing_.why_not));
+    return;
+  }
+  report_.reasons.emplace_back("staging: shared: the device computes on messages where they lie");
+  if (report_.read_in_place < report_.messages)
+    report_.reasons.push_back(fmt::format(
+        "a message is copied that begins at no multiple of {}, that a halo makes of several "
+        "pieces, or that is the last its sender can have here",
+        sharing_.alignment));
+  if (ends_.places < 2)
+    report_.reasons.emplace_back("results are copied: they get their places one at a time");
+  else if (report_.written_in_place < report_.messages)
+    report_.reasons.push_back(fmt::format(
+        "a result is copied whose place begins at no multiple of {}, or was not to be had when its "
+        "computation began",
+        sharing_.alignment));
 }
 
 Deadline StageConveyor::limit() const noexcept {
@@ -69,6 +101,7 @@ Result<void> StageConveyor::run() {
   moved_.notify_all();
   feeder.join();
   if (!collected) halt_queues(device_, queues_, options_);
+  describe_end();
   return collected;
 }
 
@@ -131,15 +164,19 @@ Result<std::uint64_t> StageConveyor::steps_of(const StageEnds::Arrival& message)
   return *steps;
 }
 
-Result<void> StageConveyor::make_room(StageSlot& slot) {
-  for (std::size_t i = 0; i < slot.buffers.size(); ++i) {
-    const Argument& argument = job_.arguments()[i];
-    if (argument.kind == Kind::broadcast) continue;
-    const Bytes size = buffer_bytes(argument, slot.chunk.steps);
-    if (size <= slot.buffers[i].size()) continue;
-    slot.buffers[i] = {};  // before: the device may not hold both
-    GANTRY_ASSIGN(slot.buffers[i], device_.allocate(size));
-  }
+// One message is left to its sender, so that it can fill the next meanwhile.
+bool StageConveyor::may_hold() {
+  if (!sharing_.is_for_callers) return false;
+  const std::lock_guard lock(mutex_);
+  return ends_.holds == 0 || held_ + 1 < ends_.holds;
+}
+
+Result<void> StageConveyor::make_room(StageSlot& slot, std::size_t index) {
+  DeviceBuffer& own = slot.arrays[index].own;
+  const Bytes size = buffer_bytes(job_.arguments()[index], slot.chunk.steps);
+  if (size <= own.size()) return {};
+  own = {};  // before: the device may not hold both
+  GANTRY_ASSIGN(own, device_.allocate(size));
   return {};
 }
 
@@ -148,10 +185,35 @@ Result<void> StageConveyor::feed(StageSlot& slot, const StageEnds::Arrival& mess
   slot.chunk = {fed_, 0, steps};
   slot.info = message.info;
   slot.copy_in = slot.compute = {};
-  GANTRY_TRY(make_room(slot));
-  for (std::size_t i = 0; i < slot.buffers.size(); ++i)
-    if (job_.arguments()[i].reads()) GANTRY_TRY(submit_in(slot, i, message));
+  const bool is_holding = may_hold();
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i) {
+    if (job_.arguments()[i].reads()) GANTRY_TRY(bring(slot, i, message, is_holding));
+    if (job_.arguments()[i].kind == Kind::reduction) GANTRY_TRY(make_room(slot, i));
+  }
+  if (slot.is_held) {
+    const std::lock_guard lock(mutex_);
+    ++held_;
+  }
+  place_ahead(slot.chunk.index);
+  GANTRY_TRY(make_place(slot));
   return submit_compute(slot);
+}
+
+// On the device: the message itself, or a copy.
+Result<void> StageConveyor::bring(StageSlot& slot, std::size_t index,
+                                  const StageEnds::Arrival& message, bool may_hold) {
+  const Argument& argument = job_.arguments()[index];
+  const ConstByteSpan bytes = message.segments[argument.source.segment];
+  StageSlot::Array& array = slot.arrays[index];
+  report_.bytes_in += bytes.size();
+  if (may_hold) array.lies = shared_message(argument, slot.chunk, bytes, sharing_.alignment);
+  if (array.lies.empty()) {
+    GANTRY_TRY(make_room(slot, index));
+    return submit_in(slot, index, message);
+  }
+  GANTRY_ASSIGN(array.over, device_.over(array.lies, message.keep));
+  slot.is_held = true;
+  return {};
 }
 
 Result<void> StageConveyor::submit_in(StageSlot& slot, std::size_t index,
@@ -161,14 +223,14 @@ Result<void> StageConveyor::submit_in(StageSlot& slot, std::size_t index,
   // The queue holds the message until it is copied, and then gives it back to its sender.
   const auto put = [&](Bytes at, ConstByteSpan from) -> Result<void> {
     GANTRY_ASSIGN(const DeviceEvent event,
-                  queues_.copy_in->copy_in(slot.buffers[index], at, from, message.keep));
+                  queues_.copy_in->copy_in(slot.arrays[index].own, at, from, message.keep));
     slot.copy_in.add(event);
     return {};
   };
   for (const ChunkPiece& piece : pieces_of(argument, slot.chunk, slot.chunk.steps)) {
     if (piece.kind == ChunkPiece::Kind::zero) {
-      GANTRY_ASSIGN(const DeviceEvent event,
-                    queues_.copy_in->fill(slot.buffers[index], piece.at, piece.size, std::byte{}));
+      GANTRY_ASSIGN(const DeviceEvent event, queues_.copy_in->fill(slot.arrays[index].own, piece.at,
+                                                                   piece.size, std::byte{}));
       slot.copy_in.add(event);
     } else if (piece.kind == ChunkPiece::Kind::source) {
       GANTRY_TRY(put(piece.at, bytes.subspan(piece.from, piece.size)));
@@ -179,14 +241,13 @@ Result<void> StageConveyor::submit_in(StageSlot& slot, std::size_t index,
       for (Bytes at = 0; at < piece.size; at += step.size()) GANTRY_TRY(put(piece.at + at, step));
     }
   }
-  report_.bytes_in += bytes.size();
   return {};
 }
 
 Result<void> StageConveyor::submit_compute(StageSlot& slot) {
   GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
   std::vector<KernelArgument> arguments;
-  for (std::size_t i = 0; i < slot.buffers.size(); ++i) {
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i) {
     const Argument& argument = job_.arguments()[i];
     if (argument.kind == Kind::value)
       arguments.push_back(*argument.value);
@@ -195,15 +256,23 @@ Result<void> StageConveyor::submit_compute(StageSlot& slot) {
     else if (argument.kind == Kind::first)
       arguments.emplace_back(slot.chunk.first);
     else
-      arguments.emplace_back(argument.kind == Kind::broadcast ? broadcasts_[i] : slot.buffers[i]);
+      arguments.emplace_back(argument.kind == Kind::broadcast ? broadcasts_[i]
+                                                              : slot.arrays[i].buffer());
     if (argument.kind != Kind::reduction) continue;
-    GANTRY_ASSIGN(const DeviceEvent cleared,
-                  queues_.compute->fill(slot.buffers[i], 0, argument.step_bytes, argument.initial));
+    GANTRY_ASSIGN(
+        const DeviceEvent cleared,
+        queues_.compute->fill(slot.arrays[i].own, 0, argument.step_bytes, argument.initial));
     slot.compute.add(cleared);
   }
   GANTRY_ASSIGN(const DeviceEvent event,
                 queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
   slot.compute.add(event);
+  const StageSlot::Array& output = slot.arrays[output_];
+  if (!output.over) return {};
+  // What the device wrote there is the host's: nothing moves, so that it is a part of computing.
+  GANTRY_ASSIGN(const DeviceEvent landed,
+                queues_.compute->copy_out(output.over, 0, output.lies, (*slot.landing)->keep));
+  slot.compute.add(landed);
   return {};
 }
 
@@ -236,34 +305,48 @@ Result<void> StageConveyor::collect(StageSlot& slot) {
   if (in_begin && in_end) report_.copy_in += in_end->ended - in_begin->began;
   const auto begin = slot.compute.first.timing(), end = slot.compute.last.timing();
   if (begin && end) report_.compute += end->ended - begin->began;
-  for (std::size_t i = 0; i < slot.buffers.size(); ++i)
+  let_message_go(slot);
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i)
     if (job_.arguments()[i].kind == Kind::reduction) GANTRY_TRY(fold(slot, i));
-  for (std::size_t i = 0; i < slot.buffers.size(); ++i)
-    if (job_.arguments()[i].writes()) GANTRY_TRY(bring_back(slot, i));
-  return {};
+  return bring_back(slot);
+}
+
+void StageConveyor::let_message_go(StageSlot& slot) {
+  if (!std::exchange(slot.is_held, false)) return;
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i)
+    if (i != output_) slot.arrays[i].let_go();
+  if (!slot.copy_in.last) ++report_.read_in_place;
+  const std::lock_guard lock(mutex_);
+  --held_;
 }
 
 Result<void> StageConveyor::fold(StageSlot& slot, std::size_t index) {
   const Argument& argument = job_.arguments()[index];
   const auto partial = std::make_shared<std::vector<std::byte>>(argument.step_bytes);
   GANTRY_ASSIGN(const DeviceEvent event,
-                queues_.copy_out->copy_out(slot.buffers[index], 0, *partial, partial));
+                queues_.copy_out->copy_out(slot.arrays[index].own, 0, *partial, partial));
   GANTRY_TRY(event.wait(limit()));
   return argument.fold(*partial, slot.chunk);
 }
 
-Result<void> StageConveyor::bring_back(StageSlot& slot, std::size_t index) {
-  const Bytes size = slot.chunk.steps * job_.arguments()[index].step_bytes;
-  GANTRY_ASSIGN(const StageEnds::Landing there, ends_.place(slot.info, size, options_.deadline));
+Result<void> StageConveyor::bring_back(StageSlot& slot) {
+  GANTRY_ASSIGN(const StageEnds::Landing there, place_of(slot.chunk.index));
+  const Bytes size = result_bytes(slot);
   if (there.bytes.size() != size)
     return fail(Code::invalid_argument,
                 fmt::format("its result has {} bytes, its place {}", size, there.bytes.size()));
-  GANTRY_ASSIGN(const DeviceEvent event,
-                queues_.copy_out->copy_out(slot.buffers[index], 0, there.bytes, there.keep));
-  GANTRY_TRY(event.wait(limit()));
-  if (const auto timing = event.timing()) report_.copy_out += timing->span();
+  StageSlot::Array& output = slot.arrays[output_];
+  if (output.over) {
+    output.let_go();
+    ++report_.written_in_place;
+  } else {
+    GANTRY_ASSIGN(const DeviceEvent event,
+                  queues_.copy_out->copy_out(output.own, 0, there.bytes, there.keep));
+    GANTRY_TRY(event.wait(limit()));
+    if (const auto timing = event.timing()) report_.copy_out += timing->span();
+  }
   report_.bytes_out += size;
-  return ends_.landed(slot.info);
+  return land(slot);
 }
 
 }  // namespace gantry

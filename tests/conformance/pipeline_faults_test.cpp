@@ -51,6 +51,7 @@ TEST_P(PipelineFaults, JobsOfNothingAreRefused) {
        "address 0"},
       {job("weigh", 10).output(PipelineSink::writer(40, {}), 4), "writer"},
       {job("weigh", 10).output(std::span(x)).input(PipelineSource::reader(40, {}), 4), "reader"},
+      {job("twice", 10).in_place(PipelineSink::writer(40, {}), 4), "in place of writer"},
       {job("weigh", 10).output(PipelineSink::message(), 4), "run_stage"},
       {job("weigh", ~std::uint64_t{0}).output(std::span(x)), "64 bits"},
   };

@@ -51,6 +51,50 @@ std::string text_of(const PipelineOptions& options, std::uint64_t steps, std::ui
                      to_string(options.staging));
 }
 
+// ---- what can be an argument ---------------------------------------------------------------
+
+template <class Array>
+concept IsInput = requires(PipelineJob job, Array&& data) {
+  job.input(std::forward<Array>(data), 2, Halo{1, 1});
+  job.broadcast(std::forward<Array>(data));
+};
+template <class Array>
+concept IsOutput =
+    requires(PipelineJob job, Array&& data) { job.output(std::forward<Array>(data), 2); };
+
+template <class Array>
+constexpr bool kIsBoth = IsInput<Array> && IsOutput<Array>;
+template <class Array>
+constexpr bool kIsRead = IsInput<Array> && !IsOutput<Array>;
+template <class Array>
+constexpr bool kIsNeither = !IsInput<Array> && !IsOutput<Array>;
+
+static_assert(kIsBoth<std::span<float>> && kIsBoth<std::span<float, 8>>);
+static_assert(kIsBoth<std::vector<int>&> && kIsBoth<std::array<int, 4>&> && kIsBoth<int (&)[4]>);
+static_assert(kIsRead<std::span<const float>> && kIsRead<const std::span<const float, 8>&>);
+static_assert(kIsRead<const std::vector<int>&> && kIsRead<const std::array<int, 4>&>);
+static_assert(kIsNeither<std::vector<int>> &&
+              kIsNeither<std::array<int, 4>>);  // they would be gone
+static_assert(kIsNeither<std::vector<std::string>&> && kIsNeither<std::vector<bool>&>);
+
+TEST_P(PipelineResults, ArraysOfAnyKindAreTheirElements) {
+  const std::array<std::uint32_t, 6> x{1, 2, 3, 4, 5, 6};
+  std::vector<std::uint32_t> y{10, 20, 30, 40, 50, 60}, z(6);
+  PipelineOptions options;
+  options.mode = PipelineMode::unbatched;
+  const auto report = run(job("weigh", 3)
+                              .input(std::span(x), 2)
+                              .input(y, 2)
+                              .output(z, 2)
+                              .value(std::uint64_t{6})
+                              .range([](std::uint64_t n) { return LaunchRange::linear(2 * n); }),
+                          options);
+  EXPECT_EQ(report.bytes_out, 24u);
+  EXPECT_EQ(z, (std::vector<std::uint32_t>{31, 62, 93, 124, 155, 186}));
+}
+
+// ---- what comes out ------------------------------------------------------------------------
+
 TEST_P(PipelineResults, OneStepOneChunkAndEveryRemainder) {
   for (const std::uint64_t steps : {1, 2, 7, 8, 9, 15, 16, 17, 100})
     for (const std::uint64_t chunk : {1, 2, 8, 100, 1000}) {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "pipeline_suite.hpp"
+#include "stage_ledger.hpp"
 
 // A device between two channels.
 namespace gantry {
@@ -31,11 +31,16 @@ class PipelineStage : public PipelineTest {
     close_ends();
     std::filesystem::remove_all(folder_);
   }
-  void open_ends() {
-    source_ = *runtime_->producer("in");
+  void open_ends(const ChannelOptions& in = {}, const ChannelOptions& out = {}) {
+    source_ = *runtime_->producer("in", in);
     from_ = *runtime_->consumer("in", {}, soon());
-    to_ = *runtime_->producer("out");
+    to_ = *runtime_->producer("out", out);
     sink_ = *runtime_->consumer("out", {}, soon());
+  }
+  static ChannelOptions with_slots(unsigned slots) {
+    ChannelOptions options;
+    options.slots = slots;
+    return options;
   }
   void close_ends() {
     sink_.reset();
@@ -44,9 +49,10 @@ class PipelineStage : public PipelineTest {
     source_.reset();
   }
   /// stage(), when everything that is to come was sent.
-  Result<PipelineStageReport> last_stage(const PipelineJob& job) {
+  Result<PipelineStageReport> last_stage(const PipelineJob& job,
+                                         const PipelineOptions& options = {}) {
     std::thread closing([this] { EXPECT_TRUE(source_->close(soon())); });
-    auto report = stage(job);
+    auto report = stage(job, options);
     closing.join();
     return report;
   }
@@ -141,6 +147,76 @@ TEST_P(PipelineStage, HalosOfAMessageEndAtItsEdges) {
   }
 }
 
+TEST_P(PipelineStage, MessagesAreComputedOnWhereTheyLieWhereMemoryIsTheHosts) {
+  constexpr std::uint64_t kMessages = 6;
+  std::thread receiving([&] {
+    receive_all([](std::uint64_t number, const Words& words) {
+      EXPECT_EQ(words.at(7), 4 * random_words(5000, number).at(7));
+    });
+  });
+  for (std::uint64_t i = 0; i < kMessages; ++i) send(random_words(5000, i), i);
+  PipelineOptions options;
+  options.depth = 1;  // so that no place is asked for while another result lands
+  const auto report = last_stage(doubling(), options);
+  ASSERT_TRUE(report) << to_string(report.error());
+  const bool is_in_place = device_->facts().in_place_alignment != 0;
+  EXPECT_EQ(report->read_in_place, is_in_place ? kMessages : 0);
+  EXPECT_EQ(report->written_in_place, is_in_place ? kMessages : 0);
+  EXPECT_EQ(report->copy_in.count() + report->copy_out.count() == 0, is_in_place);
+  EXPECT_EQ(report->bytes_in, 2 * kMessages * 20'000);
+  EXPECT_EQ(report->bytes_out, kMessages * 20'000);
+  EXPECT_THAT(
+      report->text(),
+      HasSubstr(is_in_place
+                    ? "in place, no copies: 6 messages computed on where they lie, 6 results"
+                    : "the device copies messages from where they lie"));
+  EXPECT_TRUE(to_->close(soon()));
+  receiving.join();
+}
+
+// With all its slots in the stage's hands a sender could fill none.
+TEST_P(PipelineStage, TheLastSlotOfASenderIsNotComputedOn) {
+  close_ends();
+  open_ends(with_slots(1));
+  std::thread sending([this] {
+    for (std::uint64_t i = 0; i < 8; ++i) send(random_words(3000, i), i);
+    EXPECT_TRUE(source_->close(soon()));
+  });
+  std::thread receiving([&] {
+    receive_all([](std::uint64_t number, const Words& words) {
+      EXPECT_EQ(words.at(3), 4 * random_words(3000, number).at(3));
+    });
+  });
+  const auto report = stage(doubling());
+  sending.join();
+  EXPECT_TRUE(to_->close(soon()));
+  receiving.join();
+  ASSERT_TRUE(report) << to_string(report.error());
+  EXPECT_EQ(report->messages, 8u);
+  EXPECT_EQ(report->read_in_place, 0u);
+}
+
+TEST_P(PipelineStage, AReceiverWithOneSlotGetsAllInOrder) {
+  close_ends();
+  open_ends({}, with_slots(1));
+  std::thread sending([this] {
+    for (std::uint64_t i = 0; i < 20; ++i) send(random_words(3000, i), i);
+    EXPECT_TRUE(source_->close(soon()));
+  });
+  std::uint64_t received = 0;
+  std::thread receiving([&] {
+    received = receive_all([](std::uint64_t number, const Words& words) {
+      EXPECT_EQ(words.at(3), 4 * random_words(3000, number).at(3));
+    });
+  });
+  const auto report = stage(doubling());
+  sending.join();
+  EXPECT_TRUE(to_->close(soon()));
+  receiving.join();
+  ASSERT_TRUE(report) << to_string(report.error());
+  EXPECT_EQ(received, 20u);
+}
+
 TEST_P(PipelineStage, EndsAtItsDeadlineWhenNothingComes) {
   PipelineOptions options;
   options.deadline = Deadline::after(std::chrono::milliseconds(50));
@@ -158,6 +234,7 @@ TEST_P(PipelineStage, AMessageThatDoesNotFitTheJobIsNamedAndTheEarlierOnesAreSen
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code, Code::invalid_argument);
   EXPECT_THAT(report.error().message, AllOf(StartsWith("message 2:"), HasSubstr("7 bytes")));
+  EXPECT_EQ(to_->explain().status.slots_sending, 0u);  // no place is left over
   for (const std::size_t size : {12, 4}) {
     const auto message = sink_->receive(soon());
     ASSERT_TRUE(message);
@@ -182,59 +259,6 @@ TEST_P(PipelineStage, JobsThatAreNoneForMessagesAreRefused) {
 }
 
 // ---- ends that are no channels -------------------------------------------------------------
-
-/// Messages of the test's own memory, behind words that are not for the device; results one behind
-/// the other in one buffer.
-class Ledger {
- public:
-  static constexpr std::size_t kSkipped = 3;
-  Ledger(std::uint64_t messages, std::size_t words) : words_(words), results_(messages * words) {
-    for (std::uint64_t i = 0; i < messages; ++i)
-      messages_.push_back(std::make_shared<Words>(random_words(kSkipped + words, i)));
-  }
-
-  [[nodiscard]] StageEnds ends() {
-    return {.receive = [this](Deadline) -> Result<StageEnds::Arrival> {
-              if (received_ == messages_.size()) return fail(Code::closed, "that was all");
-              const auto& message = messages_[received_];
-              MessageInfo info;
-              info.user = 100 + received_++;
-              return StageEnds::Arrival{
-                  {std::as_bytes(std::span(*message).subspan(kSkipped))}, info, message};
-            },
-            .place = [this](const MessageInfo& info, Bytes size,
-                            Deadline) -> Result<StageEnds::Landing> {
-              EXPECT_EQ(info.user, 100 + landed_);
-              EXPECT_EQ(size, words_ * sizeof(std::uint32_t));
-              auto there = std::span(results_).subspan(landed_ * words_, words_ - too_few_);
-              return StageEnds::Landing{std::as_writable_bytes(there), {}};
-            },
-            .landed = [this](const MessageInfo& info) -> Result<void> {
-              EXPECT_EQ(info.user, 100 + landed_);
-              ++landed_;
-              return after_ ? after_(landed_) : Result<void>{};
-            }};
-  }
-  void expect_results() const {
-    for (std::uint64_t i = 0; i < landed_; ++i)
-      for (std::size_t k = 0; k < words_; ++k)
-        ASSERT_EQ(results_[i * words_ + k], 4 * (*messages_[i])[kSkipped + k]) << i << ", " << k;
-  }
-  /// Nobody but this ledger holds a message.
-  void expect_let_go() const {
-    for (const auto& message : messages_) EXPECT_EQ(message.use_count(), 1);
-  }
-
-  std::uint64_t landed_ = 0;
-  std::size_t too_few_ = 0;  ///< Words that a result's place is short of.
-  std::function<Result<void>(std::uint64_t landed)> after_;
-
- private:
-  std::size_t words_;
-  std::vector<std::shared_ptr<Words>> messages_;
-  Words results_;
-  std::uint64_t received_ = 0;
-};
 
 class PipelineStageEnds : public PipelineStage {
  protected:
@@ -270,8 +294,7 @@ TEST_P(PipelineStageEnds, AnErrorOfAnEndNamesTheMessage) {
 }
 
 TEST_P(PipelineStageEnds, APlaceOfAnotherSizeIsRefused) {
-  Ledger ledger(2, 11);
-  ledger.too_few_ = 1;
+  Ledger ledger(2, 11, {.too_few = 1});
   const auto report = stage(ledger);
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code, Code::invalid_argument);

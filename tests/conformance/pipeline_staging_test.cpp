@@ -146,6 +146,28 @@ TEST_F(PipelineStaging, ByHandIsAsAskedFor) {
   EXPECT_EQ(run_pipeline(device_, job(), options).error().code, Code::invalid_argument);
 }
 
+TEST_F(PipelineStaging, MemoryInPlaceOfTheJobsCanBeRegisteredAlready) {
+  const auto twice = [&](PipelineSink there) {
+    PipelineOptions options;
+    options.mode = PipelineMode::overlapped_pinned;
+    std::ranges::copy(x_, z_.begin());
+    const auto report = run_pipeline(device_,
+                                     PipelineJob(pipeline_source(), "twice", kSteps)
+                                         .in_place(std::move(there), 4)
+                                         .count()
+                                         .first(),
+                                     options);
+    EXPECT_TRUE(report) << to_string(report.error());
+    EXPECT_EQ(z_[5], 2 * x_[5] + 5);
+    return report ? report->plan.staging.at(0) : Staging::automatic;
+  };
+  const auto bytes = std::as_writable_bytes(std::span(z_));
+  EXPECT_EQ(twice(PipelineSink::registered(bytes)), Staging::registered);
+  EXPECT_EQ(registrar_->report().made, 0u);
+  EXPECT_EQ(twice(PipelineSink::memory(bytes)), Staging::in_place);
+  EXPECT_EQ(registrar_->report().made, 1u);
+}
+
 TEST_F(PipelineStaging, ARefusalIsAReasonUnlessItWasAskedFor) {
   registrar_ = std::make_shared<CountingRegistrar>(true);
   PayingDevice refusing(registrar_);
