@@ -14,8 +14,10 @@
 namespace gantry {
 namespace {
 
+// Measured: docs/results/pipeline-files.md.
 constexpr Bytes kPieceBytes = Bytes{512} << 10;
-constexpr unsigned kMostFlights = FileWork::kMostUnderWay;
+constexpr unsigned kMostFlights = 8;
+static_assert(kMostFlights <= FileWork::kMostUnderWay);
 constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, the bell
 
 /// What an entry's completion is of: a flight's number, or one of these.
@@ -123,10 +125,14 @@ class Service {
     std::byte* const memory = transfer.memory.data() + piece.at;
     const auto size = static_cast<unsigned>(piece.size);
     const std::uint64_t offset = transfer.offset + piece.at;
-    if (transfer.kind == FileTransfer::Kind::read)
+    if (transfer.kind == FileTransfer::Kind::read) {
       ::io_uring_prep_read(entry, transfer.file->descriptor(), memory, size, offset);
-    else
+      // The kernel's workers copy out of the page cache, each its piece. Writes of one file wait
+      // for each other there.
+      entry->flags |= IOSQE_ASYNC;
+    } else {
       ::io_uring_prep_write(entry, transfer.file->descriptor(), memory, size, offset);
+    }
     entry->user_data = number;
   }
 
