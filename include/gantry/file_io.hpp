@@ -79,8 +79,10 @@ class FileIo {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< "io_uring", "pread".
   /// For people: what it is, and why it is not a better one.
   [[nodiscard]] virtual std::string about() const = 0;
-  /// A thread of its own. Errors: `out_of_memory`, `system`.
-  [[nodiscard]] virtual Result<std::unique_ptr<FileLane>> open_lane() = 0;
+  /// With a thread of its own. It takes reads and writes, and serves the named ones best. Errors:
+  /// `out_of_memory`, `system`.
+  [[nodiscard]] virtual Result<std::unique_ptr<FileLane>> open_lane(
+      FileTransfer::Kind serving = FileTransfer::Kind::read) = 0;
 };
 
 /// By pread() and pwrite(), one after another, everywhere. `why`: why it is not another one.

@@ -27,20 +27,22 @@ std::string text_of(const FileTransfer& transfer) {
 
 }  // namespace
 
-Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes piece_bytes) {
+Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes read_bytes, Bytes write_bytes) {
   GANTRY_ASSIGN(Fd bell, make_event());
-  return std::make_shared<FileQueue>(std::move(bell), piece_bytes);
+  return std::make_shared<FileQueue>(std::move(bell), read_bytes, write_bytes);
 }
 
 Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
   if (transfer.file == nullptr || transfer.memory.empty())
     return fail(Code::invalid_argument, "a file transfer without a file or without memory");
+  const bool is_read = transfer.kind == FileTransfer::Kind::read;
   Ticket ticket{};
   {
     const std::lock_guard lock(mutex_);
     if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3
     ticket = Ticket{last_ + 1};
-    Works one{std::make_shared<FileWork>(ticket, transfer, piece_bytes_)};
+    Works one{
+        std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
     entries_.emplace(ticket, Entry{one.front(), {}});
     fresh_.splice(fresh_.end(), one);
     ++last_;

@@ -21,10 +21,10 @@ class FileQueue {
   /// A list: to take from it and to add to it needs no memory, which the thread could not have.
   using Works = std::list<std::shared_ptr<FileWork>>;
 
-  /// Errors: those of eventfd().
-  [[nodiscard]] static Result<std::shared_ptr<FileQueue>> make(Bytes piece_bytes);
-  FileQueue(Fd bell, Bytes piece_bytes) noexcept
-      : bell_(std::move(bell)), piece_bytes_(piece_bytes) {}
+  /// Largest pieces. Errors: those of eventfd().
+  [[nodiscard]] static Result<std::shared_ptr<FileQueue>> make(Bytes read_bytes, Bytes write_bytes);
+  FileQueue(Fd bell, Bytes read_bytes, Bytes write_bytes) noexcept
+      : bell_(std::move(bell)), read_bytes_(read_bytes), write_bytes_(write_bytes) {}
 
   // ---- FileLane's
   [[nodiscard]] Result<Ticket> submit(const FileTransfer& transfer);
@@ -54,7 +54,8 @@ class FileQueue {
   };
 
   const Fd bell_;
-  const Bytes piece_bytes_;
+  const Bytes read_bytes_;
+  const Bytes write_bytes_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable moved_;
   std::map<Ticket, Entry> entries_;

@@ -56,9 +56,9 @@ class PlainFileIo final : public FileIo {
   std::string about() const override {
     return why_.empty() ? "pread() and pwrite()" : "pread() and pwrite(); " + why_;
   }
-  Result<std::unique_ptr<FileLane>> open_lane() override {
+  Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind) override {
     return guarded([]() -> Result<std::unique_ptr<FileLane>> {
-      GANTRY_ASSIGN(auto queue, FileQueue::make(kPieceBytes));
+      GANTRY_ASSIGN(auto queue, FileQueue::make(kPieceBytes, kPieceBytes));
       return ServedFileLane::open(std::move(queue), serve);
     });
   }

@@ -20,7 +20,7 @@ Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
   std::unique_ptr<FileLane> lane;
   if (source.kind == PipelineSource::Kind::file) {
     std::string how;
-    GANTRY_ASSIGN(lane, open_file_lane(device, file_io, how));
+    GANTRY_ASSIGN(lane, open_file_lane(device, file_io, FileTransfer::Kind::read, how));
   }
   auto part = std::make_shared<std::vector<std::byte>>(std::min<Bytes>(kPart, source.size));
   for (Bytes at = 0; at < source.size; at += kPart) {

@@ -89,7 +89,7 @@ class Conveyor {
   [[nodiscard]] Failure collect_all(ChunkRing& ring, std::uint64_t end);
   [[nodiscard]] Failure take_next(ChunkRing& ring, Chunk& next, std::uint64_t end);
   [[nodiscard]] Failure land_first(ChunkRing& ring);
-  [[nodiscard]] bool is_landing_due(ChunkRing& ring, std::uint64_t next);
+  [[nodiscard]] bool is_landing_due(ChunkRing& ring, std::uint64_t next) const;
   [[nodiscard]] Failure wait_fed(const Chunk& chunk);
 
   Device& device_;

@@ -171,12 +171,11 @@ Conveyor::Failure Conveyor::land_first(ChunkRing& ring) {
   return std::nullopt;
 }
 
-// It costs no waiting, or there is nothing else to do: the feeder may want the slot.
-bool Conveyor::is_landing_due(ChunkRing& ring, std::uint64_t next) {
+// It costs no waiting, or the feeder wants the slot for what would be waited for otherwise.
+bool Conveyor::is_landing_due(ChunkRing& ring, std::uint64_t next) const {
   const auto is_over = [&](Ticket write) { return files_.out->is_over(write); };
-  if (std::ranges::all_of(ring.slot(next_.index).writes, is_over)) return true;
-  const std::lock_guard lock(mutex_);
-  return fed_ <= next;
+  return next >= next_.index + ring.depth() ||
+         std::ranges::all_of(ring.slot(next_.index).writes, is_over);
 }
 
 void Conveyor::halt() noexcept {

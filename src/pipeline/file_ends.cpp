@@ -89,18 +89,18 @@ FileTransfer write_of(const PipelineSink& sink, std::uint64_t at, ByteSpan from,
 
 Result<std::unique_ptr<FileLane>> open_file_lane(const Device& device,
                                                  const std::shared_ptr<FileIo>& by_hand,
-                                                 std::string& how) {
+                                                 FileTransfer::Kind serving, std::string& how) {
   const auto& wanted = by_hand != nullptr ? by_hand : device.file_io();
   std::string why;
   if (wanted != nullptr) {
-    auto lane = wanted->open_lane();
+    auto lane = wanted->open_lane(serving);
     how = wanted->about();
     if (lane || by_hand != nullptr) return lane;
     why = lane.error().message;
   }
   GANTRY_ASSIGN(const auto plain, make_plain_file_io(std::move(why)));
   how = plain->about();
-  return plain->open_lane();
+  return plain->open_lane(serving);
 }
 
 Result<void> transfer_now(FileLane& lane, const FileTransfer& transfer, Deadline limit) {
@@ -113,13 +113,12 @@ Result<FileLanes> FileLanes::open(const Device& device, const PipelineJob& job,
   FileLanes lanes;
   std::string how;
   if (std::ranges::any_of(job.arguments(), is_read)) {
-    GANTRY_ASSIGN(lanes.in, open_file_lane(device, options.file_io, how));
-    plan.reasons.push_back("files are read by " + how);
+    GANTRY_ASSIGN(lanes.in, open_file_lane(device, options.file_io, FileTransfer::Kind::read, how));
   }
   if (std::ranges::any_of(job.arguments(), is_written)) {
-    GANTRY_ASSIGN(lanes.out, open_file_lane(device, options.file_io, how));
-    plan.reasons.push_back("files are written by " + how);
+    GANTRY_ASSIGN(lanes.out, open_file_lane(device, options.file_io, FileTransfer::Kind::write, how));
   }
+  if (!how.empty()) plan.reasons.push_back("files go by " + how);
   return lanes;
 }
 

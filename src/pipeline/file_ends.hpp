@@ -14,7 +14,8 @@ namespace gantry {
 /// A lane of `by_hand`, or where that is null, of the device's way, or of the plain one where the
 /// device has none or can open no lane. `how`: told what it is. Errors: those of open_lane().
 [[nodiscard]] Result<std::unique_ptr<FileLane>> open_file_lane(
-    const Device& device, const std::shared_ptr<FileIo>& by_hand, std::string& how);
+    const Device& device, const std::shared_ptr<FileIo>& by_hand, FileTransfer::Kind serving,
+    std::string& how);
 
 /// Transfers and waits. Errors: as FileLane::wait().
 [[nodiscard]] Result<void> transfer_now(FileLane& lane, const FileTransfer& transfer,

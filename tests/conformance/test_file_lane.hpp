@@ -99,7 +99,7 @@ class ScriptedFileIo final : public FileIo {
   explicit ScriptedFileIo(std::shared_ptr<FileScript> script) : script_(std::move(script)) {}
   std::string_view name() const noexcept override { return "scripted"; }
   std::string about() const override { return "a test's script"; }
-  Result<std::unique_ptr<FileLane>> open_lane() override {
+  Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind) override {
     auto plain = (*make_plain_file_io())->open_lane();
     if (!plain) return plain;
     return std::make_unique<ScriptedFileLane>(*std::move(plain), script_);
@@ -114,7 +114,7 @@ class RefusingFileIo final : public FileIo {
  public:
   std::string_view name() const noexcept override { return "refusing"; }
   std::string about() const override { return "no way"; }
-  Result<std::unique_ptr<FileLane>> open_lane() override {
+  Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind) override {
     return tl::unexpected(Error{Code::out_of_memory, "no memory for a ring", {}});
   }
 };

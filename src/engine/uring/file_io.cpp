@@ -15,7 +15,8 @@ namespace gantry {
 namespace {
 
 // Measured: docs/results/pipeline-files.md.
-constexpr Bytes kPieceBytes = Bytes{512} << 10;
+constexpr Bytes kReadBytes = Bytes{512} << 10;
+constexpr Bytes kWriteBytes = Bytes{8} << 20;
 constexpr unsigned kMostFlights = 8;
 static_assert(kMostFlights <= FileWork::kMostUnderWay);
 constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, the bell
@@ -96,6 +97,7 @@ class Service {
   struct Flight {
     std::shared_ptr<FileWork> work;  // null: free
     FilePiece piece;
+    bool is_first = true;  ///< Of a read: only what is in the page cache.
     bool is_cancelled = false;
   };
 
@@ -109,7 +111,7 @@ class Service {
         }
         const auto piece = (*at)->next();
         if (!piece) break;
-        send(free, *at, *piece);
+        send(free, *at, *piece, true);
       }
       const auto work = at++;
       if (!(*work)->is_over()) continue;
@@ -118,21 +120,24 @@ class Service {
     }
   }
 
-  void send(std::size_t number, const std::shared_ptr<FileWork>& work, const FilePiece& piece) {
-    flights_[number] = {work, piece};
+  void send(std::size_t number, const std::shared_ptr<FileWork>& work, const FilePiece& piece,
+            bool is_first) {
+    flights_[number] = {work, piece, is_first};
     const FileTransfer& transfer = work->transfer();
     io_uring_sqe* const entry = ring_->entry();
     std::byte* const memory = transfer.memory.data() + piece.at;
     const auto size = static_cast<unsigned>(piece.size);
     const std::uint64_t offset = transfer.offset + piece.at;
-    if (transfer.kind == FileTransfer::Kind::read) {
-      ::io_uring_prep_read(entry, transfer.file->descriptor(), memory, size, offset);
-      // The kernel's workers copy out of the page cache, each its piece. Writes of one file wait
-      // for each other there.
-      entry->flags |= IOSQE_ASYNC;
-    } else {
+    if (transfer.kind == FileTransfer::Kind::write)
       ::io_uring_prep_write(entry, transfer.file->descriptor(), memory, size, offset);
-    }
+    else
+      ::io_uring_prep_read(entry, transfer.file->descriptor(), memory, size, offset);
+    // What is in the page cache is copied here and now. For the rest workers of the kernel's wait,
+    // each for its piece.
+    if (is_first && transfer.kind == FileTransfer::Kind::read)
+      entry->rw_flags = RWF_NOWAIT;
+    else if (transfer.kind == FileTransfer::Kind::read)
+      entry->flags |= IOSQE_ASYNC;
     entry->user_data = number;
   }
 
@@ -142,8 +147,12 @@ class Service {
       drain(queue_.bell());
     } else if (of != kNothing) {
       Flight& flight = flights_[of];
-      const auto work = std::exchange(flight, {});
-      work.work->ended(work.piece, answer);
+      const Flight ended = std::exchange(flight, {});
+      const bool is_missing = answer == -EAGAIN || answer == -EOPNOTSUPP;
+      if (ended.is_first && is_missing && !ended.is_cancelled)
+        send(of, ended.work, ended.piece, false);
+      else
+        ended.work->ended(ended.piece, answer);
     }
   }
 
@@ -176,20 +185,27 @@ class Service {
 
 class UringFileIo final : public FileIo {
  public:
+  explicit UringFileIo(std::shared_ptr<FileIo> writer) noexcept : writer_(std::move(writer)) {}
   std::string_view name() const noexcept override { return "io_uring"; }
   std::string about() const override {
-    return fmt::format("io_uring: {} requests of {} KiB in flight", kMostFlights,
-                       kPieceBytes >> 10);
+    return fmt::format("io_uring: {} reads of {} KiB in flight; writes by {}", kMostFlights,
+                       kReadBytes >> 10, writer_->about());
   }
-  Result<std::unique_ptr<FileLane>> open_lane() override {
+  Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind serving) override {
+    // Buffered writes of a file wait for each other, whoever asks for them; by a worker of the
+    // kernel's each costs a hand-over more.
+    if (serving == FileTransfer::Kind::write) return writer_->open_lane(serving);
     return guarded([]() -> Result<std::unique_ptr<FileLane>> {
-      GANTRY_ASSIGN(auto queue, FileQueue::make(kPieceBytes));
+      GANTRY_ASSIGN(auto queue, FileQueue::make(kReadBytes, kWriteBytes));
       GANTRY_ASSIGN(auto ring, Ring::open());
       return ServedFileLane::open(std::move(queue), [ring = std::move(ring)](FileQueue& asks) {
         Service(ring, asks).run();
       });
     });
   }
+
+ private:
+  const std::shared_ptr<FileIo> writer_;
 };
 
 }  // namespace
@@ -197,7 +213,8 @@ class UringFileIo final : public FileIo {
 Result<std::shared_ptr<FileIo>> make_uring_file_io() {
   return guarded([]() -> Result<std::shared_ptr<FileIo>> {
     GANTRY_TRY(Ring::open());
-    return std::make_shared<UringFileIo>();
+    GANTRY_ASSIGN(auto writer, make_plain_file_io());
+    return std::make_shared<UringFileIo>(std::move(writer));
   });
 }
 
