@@ -43,7 +43,8 @@ ByteSpan writable(ConstByteSpan bytes) noexcept {
 
 }  // namespace
 
-DataFile::DataFile() : folder_(value_of(ScratchDirectory::create())), path_(folder_.path() + "/data") {
+DataFile::DataFile()
+    : folder_(value_of(ScratchDirectory::create())), path_(folder_.path() + "/data") {
   file_ = std::make_shared<Descriptor>(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   expect(file_->is_open(), path_.c_str());
 }

@@ -67,7 +67,10 @@ ProgramSource program(const Cut& cut) {
 }  // namespace
 
 CaseKind file_scale_case() {
-  return {"file-scale", "file_scale", 2 * kWord, program,
+  return {"file-scale",
+          "file_scale",
+          2 * kWord,
+          program,
           [](std::uint64_t steps) -> std::unique_ptr<Workload> {
             return std::make_unique<FileScale>(steps, Cache::hot);
           },
@@ -75,7 +78,10 @@ CaseKind file_scale_case() {
 }
 
 CaseKind file_scale_cold_case() {
-  return {"file-scale-cold", "file_scale", 2 * kWord, program,
+  return {"file-scale-cold",
+          "file_scale",
+          2 * kWord,
+          program,
           [](std::uint64_t steps) -> std::unique_ptr<Workload> {
             return std::make_unique<FileScale>(steps, Cache::cold);
           },

@@ -109,7 +109,8 @@ TEST_F(BenchPipeline, EveryCaseIsRightInEveryMode) {
 
 TEST_F(BenchPipeline, FilesAreRightByEveryWayThatIsThere) {
   const json document =
-      document_of({"--devices", "cpu", "--cases", "file-histogram,file-histogram-cold,file-scale,file-scale-cold"},
+      document_of({"--devices", "cpu", "--cases",
+                   "file-histogram,file-histogram-cold,file-scale,file-scale-cold"},
                   "1M,1000001");
   expect_contract(document);
   const bool has_rings = reason_of(document, "cpu/io_uring").empty();

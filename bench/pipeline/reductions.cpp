@@ -288,14 +288,17 @@ CaseKind monte_carlo_case() {
 }
 
 CaseKind histogram_case() {
-  return {"histogram", "histogram", sizeof(std::uint32_t),
-          histogram_program, [](std::uint64_t steps) -> std::unique_ptr<Workload> {
+  return {"histogram", "histogram", sizeof(std::uint32_t), histogram_program,
+          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
             return std::make_unique<Histogram>(steps);
           }};
 }
 
 CaseKind file_histogram_case() {
-  return {"file-histogram", "histogram", sizeof(std::uint32_t), histogram_program,
+  return {"file-histogram",
+          "histogram",
+          sizeof(std::uint32_t),
+          histogram_program,
           [](std::uint64_t steps) -> std::unique_ptr<Workload> {
             return std::make_unique<Histogram>(steps, Cache::hot);
           },
@@ -303,7 +306,10 @@ CaseKind file_histogram_case() {
 }
 
 CaseKind file_histogram_cold_case() {
-  return {"file-histogram-cold", "histogram", sizeof(std::uint32_t), histogram_program,
+  return {"file-histogram-cold",
+          "histogram",
+          sizeof(std::uint32_t),
+          histogram_program,
           [](std::uint64_t steps) -> std::unique_ptr<Workload> {
             return std::make_unique<Histogram>(steps, Cache::cold);
           },

@@ -49,7 +49,8 @@ Manual manual(Settings& settings) {
           "A size is of all that flows, in and out. All subjects of a case work on the same data\n"
           "and take turns; every result is checked against a plain loop. Pinned subjects find\n"
           "their memory page-locked; what that takes is shown beside and added up. There are no\n"
-          "--peers: sequential is what the published systems do. Cases of files compare the ways to\n"
+          "--peers: sequential is what the published systems do. Cases of files compare the ways "
+          "to\n"
           "read and write them, on files in the temporary directory (TMPDIR).\n\n"
           "Example: gantry bench pipeline --devices opencl --sizes 64M,1G --json > pipeline.json",
       .sizes = "64M",

@@ -14,8 +14,8 @@ inline constexpr std::array kModes = {
     PipelineMode::sequential,          PipelineMode::sequential_pinned,
     PipelineMode::overlapped_pageable, PipelineMode::overlapped_pinned,
     PipelineMode::unbatched,           PipelineMode::automatic};
-/// The ways to files that are compared: by functions of the caller's, which block the run's threads,
-/// and as make_file_io() knows them.
+/// The ways to files that are compared: by functions of the caller's, which block the run's
+/// threads, and as make_file_io() knows them.
 inline constexpr std::string_view kBlocking = "blocking";
 inline constexpr std::array<std::string_view, 3> kFileWays = {kBlocking, "pread", "io_uring"};
 inline constexpr std::array<std::string_view, 3> kDevices = {"cpu", "opencl", "cuda"};

@@ -1,5 +1,5 @@
-#pragma once  // gantry/file_io.hpp: ranges of open files from and to memory, several at a time, each
-              // waited for no longer than its waiter wants.
+#pragma once  // gantry/file_io.hpp: ranges of open files from and to memory, several at a time,
+              // each waited for no longer than its waiter wants.
 
 #include <gantry/engine.hpp>
 #include <memory>

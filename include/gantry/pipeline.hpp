@@ -42,11 +42,11 @@ class PipelineSource {
   enum class Kind : std::uint8_t { memory, reader, message, file };
   Kind kind = Kind::memory;
   std::uint64_t size = 0;
-  ConstByteSpan bytes = {};    ///< Of memory.
-  bool is_registered = false;  ///< Of memory.
-  Read read = {};              ///< Of readers.
+  ConstByteSpan bytes = {};                     ///< Of memory.
+  bool is_registered = false;                   ///< Of memory.
+  Read read = {};                               ///< Of readers.
   std::shared_ptr<const OpenFile> opened = {};  ///< Of files.
-  std::size_t segment = 0;     ///< Of messages.
+  std::size_t segment = 0;                      ///< Of messages.
   std::shared_ptr<Block> held = {};
   std::string name = {};                      ///< For messages.
   std::array<std::uint64_t, 3> file_range{};  ///< Device, inode, offset: who aliases whom.
@@ -74,7 +74,7 @@ class PipelineSink {
   std::uint64_t size = 0;
   ByteSpan bytes = {};
   bool is_registered = false;
-  Write write = {};  ///< Of writers.
+  Write write = {};                             ///< Of writers.
   std::shared_ptr<const OpenFile> opened = {};  ///< Of files.
   std::shared_ptr<Block> held = {};
   std::string name = {};

@@ -36,7 +36,7 @@ Result<std::unique_ptr<FileLane>> ServedFileLane::open(
 // A fork's copy has no thread to end, and a lock that may be anybody's.
 ServedFileLane::~ServedFileLane() {
   if (!maker_.is_this()) {
-    new std::thread(std::move(thread_));                   // NOLINT: never to be destroyed
+    new std::thread(std::move(thread_));                // NOLINT: never to be destroyed
     new std::shared_ptr<FileQueue>(std::move(queue_));  // NOLINT: the same
     return;
   }

@@ -41,8 +41,7 @@ Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
     const std::lock_guard lock(mutex_);
     if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3
     ticket = Ticket{last_ + 1};
-    Works one{
-        std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
+    Works one{std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
     entries_.emplace(ticket, Entry{one.front(), {}});
     fresh_.splice(fresh_.end(), one);
     ++last_;
@@ -92,8 +91,8 @@ void FileQueue::cancel() noexcept {
 Result<void> FileQueue::drain(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!wait_until(moved_, lock, deadline, [this] { return pending_ == 0; }))
-    return fail(Code::timed_out, fmt::format("{} file transfers are not given back by the kernel",
-                                             pending_));
+    return fail(Code::timed_out,
+                fmt::format("{} file transfers are not given back by the kernel", pending_));
   entries_.clear();
   is_cancelled_ = false;
   return {};

@@ -1,5 +1,5 @@
-#pragma once  // engine/file_queue.hpp: the transfers of a lane between those who submit them and the
-              // thread that serves it.
+#pragma once  // engine/file_queue.hpp: the transfers of a lane between those who submit them and
+              // the thread that serves it.
 
 #include <condition_variable>
 #include <list>

@@ -47,7 +47,7 @@ class FileWork {
   const Ticket ticket_;
   const FileTransfer transfer_;
   const Bytes piece_bytes_;
-  Bytes begun_ = 0;  // what comes before was asked for once at least
+  Bytes begun_ = 0;               // what comes before was asked for once at least
   std::vector<FilePiece> again_;  // before the first failure: whether one comes before it counts
   std::size_t under_way_ = 0;
   bool is_stopped_ = false;

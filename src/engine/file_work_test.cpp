@@ -76,8 +76,7 @@ TEST_F(FileWorkTest, ThatEndsEarlySaysHowFarItGoesWhateverEndsFirst) {
   const auto outcome = work_.outcome();
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, Code::system);
-  EXPECT_EQ(outcome.error().message,
-            "file 'x': 202 of 400 bytes are there from offset 1000 on");
+  EXPECT_EQ(outcome.error().message, "file 'x': 202 of 400 bytes are there from offset 1000 on");
 }
 
 TEST_F(FileWorkTest, TellsTheFirstErrorByPlaceAndStopsAsking) {

@@ -27,11 +27,11 @@ struct ChunkFailure {
   Stage stage = Stage::host;
 };
 
-/// A run while it goes on. begin() has the files of a chunk read; feed() brings it on its way: waits
-/// for these, reads the rest of its input and submits its operations. take() waits for their end and
-/// for what is done with the results, but for the files that are written: land() waits for those.
-/// The first two and the last two may be called by two threads at once, for different slots; each
-/// by one thread at a time, with chunks in order.
+/// A run while it goes on. begin() has the files of a chunk read; feed() brings it on its way:
+/// waits for these, reads the rest of its input and submits its operations. take() waits for their
+/// end and for what is done with the results, but for the files that are written: land() waits for
+/// those. The first two and the last two may be called by two threads at once, for different slots;
+/// each by one thread at a time, with chunks in order.
 class Conveyor {
  public:
   using Failure = std::optional<ChunkFailure>;
@@ -107,7 +107,7 @@ class Conveyor {
   ChunkTimes times_;
   std::chrono::nanoseconds busy_in_{}, busy_compute_{}, busy_out_{};
   Bytes bytes_out_ = 0;
-  Bytes bytes_in_ = 0;  // the feeder's
+  Bytes bytes_in_ = 0;                         // the feeder's
   Deadline::Clock::time_point read_until_;     // the same: until when chunks before were read,
   Deadline::Clock::time_point written_until_;  // the collector's: and written
   std::vector<ChunkTimes> timeline_;

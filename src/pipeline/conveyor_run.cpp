@@ -143,8 +143,8 @@ Conveyor::Failure Conveyor::collect_all(ChunkRing& ring, std::uint64_t end) {
   Chunk next = next_;
   Failure failure;
   while (!failure && next_.first < end) {
-    const bool is_due = next_.index < next.index &&
-                        (next.first >= end || is_landing_due(ring, next.index));
+    const bool is_due =
+        next_.index < next.index && (next.first >= end || is_landing_due(ring, next.index));
     failure = is_due ? land_first(ring) : take_next(ring, next, end);
   }
   // What came before the one that failed lands, or is what failed first.

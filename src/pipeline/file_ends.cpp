@@ -116,7 +116,8 @@ Result<FileLanes> FileLanes::open(const Device& device, const PipelineJob& job,
     GANTRY_ASSIGN(lanes.in, open_file_lane(device, options.file_io, FileTransfer::Kind::read, how));
   }
   if (std::ranges::any_of(job.arguments(), is_written)) {
-    GANTRY_ASSIGN(lanes.out, open_file_lane(device, options.file_io, FileTransfer::Kind::write, how));
+    GANTRY_ASSIGN(lanes.out,
+                  open_file_lane(device, options.file_io, FileTransfer::Kind::write, how));
   }
   if (!how.empty()) plan.reasons.push_back("files go by " + how);
   return lanes;

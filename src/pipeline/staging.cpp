@@ -133,8 +133,7 @@ Result<void> bind_edges(RunArray& array, std::uint64_t steps, const EdgeReader& 
   const Argument& argument = *array.argument;
   if (!argument.reads() || argument.halo.edge != Edge::clamp) return {};
   GANTRY_ASSIGN(array.first_step, repeated_step(argument, 0, argument.halo.before, reader));
-  GANTRY_ASSIGN(array.last_step,
-                repeated_step(argument, steps - 1, argument.halo.after, reader));
+  GANTRY_ASSIGN(array.last_step, repeated_step(argument, steps - 1, argument.halo.after, reader));
   return {};
 }
 

@@ -63,11 +63,8 @@ class PipelineFileIo : public testing::Test {
         if (auto may_go_on = before(calls->fetch_add(1)); !may_go_on) return may_go_on;
       return weigh(with, slice);
     };
-    program_ = *device_->build({.name = "watched",
-                                .opencl = {},
-                                .cuda = {},
-                                .cuda_image = {},
-                                .cpu = std::move(kernels)});
+    program_ = *device_->build(
+        {.name = "watched", .opencl = {}, .cuda = {}, .cuda_image = {}, .cpu = std::move(kernels)});
   }
   void expect_weighed(const std::string& to) const {
     const Words x = read(path("x")), z = read(to);
@@ -125,8 +122,9 @@ TEST_F(PipelineFileIo, OneSlotIsEnough) {
 
 TEST_F(PipelineFileIo, WhatCannotBeHadIsReplacedUnlessItWasAskedFor) {
   const PipelineJob job = weigh(path("x"), path("z"));
-  EXPECT_EQ(run_pipeline(*device_, job, options_by(std::make_shared<RefusingFileIo>())).error().code,
-            Code::out_of_memory);
+  EXPECT_EQ(
+      run_pipeline(*device_, job, options_by(std::make_shared<RefusingFileIo>())).error().code,
+      Code::out_of_memory);
   device_->set_file_io(std::make_shared<RefusingFileIo>());
   const auto report = run_pipeline(*device_, job, options_by(nullptr));
   ASSERT_TRUE(report) << to_string(report.error());
@@ -196,7 +194,8 @@ TEST_P(PipelineFileIoBy, HalosBroadcastsAndTheChosenChunksComeFromFilesToo) {
         *device_, stencil(PipelineSource::memory(std::as_bytes(std::span(x))), in_memory)));
     PipelineOptions options;
     options.file_io = file_io_;
-    ASSERT_TRUE(run_pipeline(*device_, stencil(*PipelineSource::file(path("x")), by_file), options));
+    ASSERT_TRUE(
+        run_pipeline(*device_, stencil(*PipelineSource::file(path("x")), by_file), options));
     EXPECT_EQ(by_file, in_memory);
   }
 }

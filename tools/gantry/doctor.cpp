@@ -81,10 +81,10 @@ Result<Diagnosis> diagnose() {
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{
-      probe_machine(),   look_at_directory(), runtime->engines(),     transports(),
-      registrars(),      runtime->devices(),  file_ios(),             runtime->calibration(),
-      explained_choices(*runtime), std::move(refused)};
+  return Diagnosis{probe_machine(),   look_at_directory(),    runtime->engines(),
+                   transports(),      registrars(),           runtime->devices(),
+                   file_ios(),        runtime->calibration(), explained_choices(*runtime),
+                   std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -256,8 +256,8 @@ std::string as_text(const Diagnosis& found) {
   return facts_text(found) + "\n" + statuses_text("ENGINE", found.engines) + "\n" +
          statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
          statuses_text("REGISTRAR", found.registrars) + "\n" +
-         statuses_text("DEVICE", found.devices) + "\n" +
-         statuses_text("FILE I/O", found.file_ios) + "\n" + policy_text(found);
+         statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
+         "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {

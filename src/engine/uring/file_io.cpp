@@ -18,6 +18,7 @@ namespace {
 constexpr Bytes kReadBytes = Bytes{512} << 10;
 constexpr Bytes kWriteBytes = Bytes{8} << 20;
 constexpr unsigned kMostFlights = 8;
+constexpr unsigned kMissesFollow = 64;
 static_assert(kMostFlights <= FileWork::kMostUnderWay);
 constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, the bell
 
@@ -111,13 +112,20 @@ class Service {
         }
         const auto piece = (*at)->next();
         if (!piece) break;
-        send(free, *at, *piece, true);
+        send(free, *at, *piece, tries_cache());
       }
       const auto work = at++;
       if (!(*work)->is_over()) continue;
       queue_.end(*work);
       works_.erase(work);
     }
+  }
+
+  // After a miss the next pieces are most likely missing, too: asking costs a hand-over each.
+  bool tries_cache() noexcept {
+    if (misses_ == 0) return true;
+    --misses_;
+    return false;
   }
 
   void send(std::size_t number, const std::shared_ptr<FileWork>& work, const FilePiece& piece,
@@ -149,10 +157,12 @@ class Service {
       Flight& flight = flights_[of];
       const Flight ended = std::exchange(flight, {});
       const bool is_missing = answer == -EAGAIN || answer == -EOPNOTSUPP;
-      if (ended.is_first && is_missing && !ended.is_cancelled)
+      if (ended.is_first && is_missing && !ended.is_cancelled) {
+        misses_ = kMissesFollow;
         send(of, ended.work, ended.piece, false);
-      else
+      } else {
         ended.work->ended(ended.piece, answer);
+      }
     }
   }
 
@@ -181,6 +191,7 @@ class Service {
   FileQueue::Works works_;  // that have not ended
   std::array<Flight, kMostFlights> flights_{};
   bool is_hearing_ = false;
+  unsigned misses_ = 0;  // so many pieces go to workers without being looked for in the cache
 };
 
 class UringFileIo final : public FileIo {
