@@ -54,9 +54,8 @@ void DataFile::write(ConstByteSpan bytes) const {
   if (!written) throw std::runtime_error(to_string(written.error()));
 }
 
-void DataFile::read(std::uint64_t offset, ByteSpan to) const {
-  const auto read = move_all(read_some, file_->get(), offset, to);
-  if (!read) throw std::runtime_error(to_string(read.error()));
+bool DataFile::read(std::uint64_t offset, ByteSpan to) const {
+  return move_all(read_some, file_->get(), offset, to).has_value();
 }
 
 void DataFile::prepare(Cache cache) const {

@@ -18,7 +18,8 @@ class DataFile {
   void prepare(Cache cache) const;
   /// Holds nothing any more.
   void empty() const;
-  void read(std::uint64_t offset, ByteSpan to) const;
+  /// False: it is not all there.
+  [[nodiscard]] bool read(std::uint64_t offset, ByteSpan to) const;
 
   [[nodiscard]] PipelineSource source(const Terms& terms) const;
   [[nodiscard]] PipelineSink sink(std::uint64_t size, const Terms& terms) const;

@@ -47,8 +47,8 @@ class FileScale final : public Workload {
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
     return check_steps(chunks, kMostChecked, [this](std::uint64_t i) {
       std::uint32_t there = 0;
-      to_.read(i * kWord, std::as_writable_bytes(std::span(&there, 1)));
-      return there == 3 * word(i) + 1;
+      return to_.read(i * kWord, std::as_writable_bytes(std::span(&there, 1))) &&
+             there == 3 * word(i) + 1;
     });
   }
 
