@@ -14,6 +14,7 @@ struct CaseKind {
   Bytes step_bytes = 0;     ///< What flows for a step, in and out.
   ProgramSource (*program)(const Cut& cut) = nullptr;
   std::unique_ptr<Workload> (*make)(std::uint64_t steps) = nullptr;
+  bool is_of_files = false;  ///< Its subjects are ways to files, not modes.
 };
 
 /// All of them, in the order of the report.
@@ -30,5 +31,9 @@ struct CaseKind {
 [[nodiscard]] CaseKind matrix_vector_case();
 [[nodiscard]] CaseKind dft_case();
 [[nodiscard]] CaseKind histogram_case();
+[[nodiscard]] CaseKind file_histogram_case();
+[[nodiscard]] CaseKind file_histogram_cold_case();
+[[nodiscard]] CaseKind file_scale_case();
+[[nodiscard]] CaseKind file_scale_cold_case();
 
 }  // namespace gantry::bench

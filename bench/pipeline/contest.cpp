@@ -47,6 +47,26 @@ void add_sweep(const Settings& settings, const CaseKind& kind, Bytes bytes, cons
     }
 }
 
+/// Each way to files, the run as the library chooses it. Those that are not there are skipped.
+std::vector<Subject> ways_of(const Settings& settings, const Tool& tool, Report& report) {
+  std::vector<Subject> subjects;
+  for (const std::string_view way : kFileWays) {
+    if (!settings.has_subject(way)) continue;
+    Subject subject{fmt::format("{}/{}", tool.name, way), &tool,
+                    options_of(settings, PipelineMode::automatic), way == kBlocking};
+    if (!subject.is_blocking) {
+      auto file_io = make_file_io(way);
+      if (!file_io) {
+        report.skipped.push_back({subject.name, to_string(file_io.error())});
+        continue;
+      }
+      subject.options.file_io = *std::move(file_io);
+    }
+    subjects.push_back(std::move(subject));
+  }
+  return subjects;
+}
+
 bool is_swept(PipelineMode mode) noexcept {
   return mode == PipelineMode::automatic || mode == PipelineMode::overlapped_pinned;
 }
@@ -76,7 +96,9 @@ class Contest {
 
   Result<void> enter(const Tool& tool) {
     if (auto built = bout_.build_for(tool); !built) return leave_out(tool.name, built.error());
-    std::ranges::move(subjects_of(settings_, bout_.kind(), bout_.bytes(), tool),
+    std::ranges::move(bout_.kind().is_of_files
+                          ? ways_of(settings_, tool, report_)
+                          : subjects_of(settings_, bout_.kind(), bout_.bytes(), tool),
                       std::back_inserter(subjects_));
     return {};
   }

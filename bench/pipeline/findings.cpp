@@ -53,6 +53,10 @@ void add_cases(Ratios& ratios, const Report& report, const Tool& tool) {
     for (const PipelineMode mode : kCompared)
       ratios.in_case(name, subject_of(tool, mode), sequential, bar_for(report, name, tool, mode),
                      kThroughput);
+    const auto way = [&](std::string_view one) { return fmt::format("{}/{}", tool.name, one); };
+    ratios.in_case(name, way("pread"), way(kBlocking), Bar::none(), kThroughput);
+    ratios.in_case(name, way("io_uring"), way(kBlocking), Bar::none(), kThroughput);
+    ratios.in_case(name, way("io_uring"), way("pread"), Bar::none(), kThroughput);
     const std::string pinned = subject_of(tool, PipelineMode::overlapped_pinned);
     ratios.of_rows(fmt::format("{}: {} / {}, page-locking included", name, pinned, sequential),
                    report.find(name, sequential, kLatencyP50),

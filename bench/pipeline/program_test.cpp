@@ -107,6 +107,24 @@ TEST_F(BenchPipeline, EveryCaseIsRightInEveryMode) {
   EXPECT_THAT(subjects_of(document, "dft/1 MiB", "throughput"), Contains("limit/single-copy"));
 }
 
+TEST_F(BenchPipeline, FilesAreRightByEveryWayThatIsThere) {
+  const json document =
+      document_of({"--devices", "cpu", "--cases",
+                   "file-histogram,file-histogram-cold,file-scale,file-scale-cold"},
+                  "1M,1000001");
+  expect_contract(document);
+  const bool has_rings = reason_of(document, "cpu/io_uring").empty();
+  for (const char* name : {"file-histogram/1 MiB", "file-histogram-cold/1 MiB", "file-scale/1 MiB",
+                           "file-scale-cold/1 MiB", "file-scale/1000001 B"}) {
+    Names ways = {"cpu/blocking", "cpu/pread", "limit/single-copy"};
+    if (has_rings) ways.insert("cpu/io_uring");
+    EXPECT_EQ(subjects_of(document, name, "throughput"), ways) << name;
+  }
+  Names said;
+  for (const json& finding : document.at("findings")) said.insert(finding.at("what"));
+  EXPECT_THAT(said, Contains("file-scale/1 MiB: cpu/pread / cpu/blocking"));
+}
+
 TEST_F(BenchPipeline, EveryCaseIsRightOnOpenClOrItHasAReason) {
   const json document = document_of(
       {"--devices", "cpu,opencl", "--subjects", "sequential,overlapped-pageable,automatic"});

@@ -4,8 +4,10 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "cases.hpp"
+#include "data_file.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -222,8 +224,8 @@ Result<void> histogram(const CpuArguments& with, const CpuSlice& slice) {
 
 class Histogram final : public Reduction {
  public:
-  explicit Histogram(std::uint64_t steps)
-      : Reduction(steps), x_(add_array(steps * sizeof(std::uint32_t))) {
+  explicit Histogram(std::uint64_t steps, std::optional<Cache> of_file = {})
+      : Reduction(steps), x_(add_array(steps * sizeof(std::uint32_t))), cache_(of_file) {
     const auto x = x_.as<std::uint32_t>();
     fill(x, [](std::uint64_t i) { return static_cast<std::uint32_t>(noise(i)); });
     std::vector<std::uint64_t> totals(kBins);
@@ -235,10 +237,17 @@ class Histogram final : public Reduction {
       for (std::size_t b = 0; b < kBins; ++b) totals[b] += mine[b];
     });
     expect(std::move(totals));
+    if (!cache_) return;
+    file_.emplace();
+    file_->write(x_.bytes());
+  }
+  void prepare() override {
+    Reduction::prepare();
+    if (cache_) file_->prepare(*cache_);
   }
   PipelineJob job(const Kernel& kernel, const Terms& terms) override {
     return PipelineJob(kernel, steps())
-        .input(source(x_, terms), sizeof(std::uint32_t))
+        .input(cache_ ? file_->source(terms) : source(x_, terms), sizeof(std::uint32_t))
         .reduction(kBins * sizeof(std::uint32_t), fold<std::uint32_t>())
         .count()
         .range([cut = terms.cut](std::uint64_t) { return cut.shared(); });
@@ -246,7 +255,13 @@ class Histogram final : public Reduction {
 
  private:
   Array& x_;
+  const std::optional<Cache> cache_;
+  std::optional<DataFile> file_;
 };
+
+ProgramSource histogram_program(const Cut& cut) {
+  return program_of("histogram", kHistogram, histogram, cut, Sums::any_order);
+}
 
 ProgramSource summing(const char* name, std::string_view body, CpuKernel callable, const Cut& cut) {
   return program_of(name, std::string(kSumUp) + std::string(body), std::move(callable), cut,
@@ -273,13 +288,32 @@ CaseKind monte_carlo_case() {
 }
 
 CaseKind histogram_case() {
-  return {"histogram", "histogram", sizeof(std::uint32_t),
-          [](const Cut& cut) {
-            return program_of("histogram", kHistogram, histogram, cut, Sums::any_order);
-          },
+  return {"histogram", "histogram", sizeof(std::uint32_t), histogram_program,
           [](std::uint64_t steps) -> std::unique_ptr<Workload> {
             return std::make_unique<Histogram>(steps);
           }};
+}
+
+CaseKind file_histogram_case() {
+  return {"file-histogram",
+          "histogram",
+          sizeof(std::uint32_t),
+          histogram_program,
+          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
+            return std::make_unique<Histogram>(steps, Cache::hot);
+          },
+          true};
+}
+
+CaseKind file_histogram_cold_case() {
+  return {"file-histogram-cold",
+          "histogram",
+          sizeof(std::uint32_t),
+          histogram_program,
+          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
+            return std::make_unique<Histogram>(steps, Cache::cold);
+          },
+          true};
 }
 
 }  // namespace gantry::bench

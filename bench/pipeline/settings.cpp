@@ -23,6 +23,7 @@ std::vector<OwnOption> own_options(Settings& settings) {
   std::vector<std::string> cases, modes;
   for (const CaseKind& kind : case_kinds()) cases.emplace_back(kind.name);
   for (const PipelineMode mode : kModes) modes.emplace_back(to_string(mode));
+  modes.insert(modes.end(), kFileWays.begin(), kFileWays.end());
   const std::vector<std::string> devices(kDevices.begin(), kDevices.end());
   const std::string all(kAllOfIt);
   return {choice_into(settings.cases, "--cases", "case", cases),
@@ -48,7 +49,9 @@ Manual manual(Settings& settings) {
           "A size is of all that flows, in and out. All subjects of a case work on the same data\n"
           "and take turns; every result is checked against a plain loop. Pinned subjects find\n"
           "their memory page-locked; what that takes is shown beside and added up. There are no\n"
-          "--peers: sequential is what the published systems do.\n\n"
+          "--peers: sequential is what the published systems do. Cases of files compare the ways "
+          "to\n"
+          "read and write them, on files in the temporary directory (TMPDIR).\n\n"
           "Example: gantry bench pipeline --devices opencl --sizes 64M,1G --json > pipeline.json",
       .sizes = "64M",
       .quick_sizes = "16M",
@@ -67,7 +70,11 @@ Manual manual(Settings& settings) {
 }  // namespace
 
 bool Settings::has_mode(PipelineMode mode) const noexcept {
-  return std::find(modes.begin(), modes.end(), to_string(mode)) != modes.end();
+  return has_subject(to_string(mode));
+}
+
+bool Settings::has_subject(std::string_view name) const noexcept {
+  return std::find(modes.begin(), modes.end(), name) != modes.end();
 }
 
 tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {

@@ -14,6 +14,10 @@ inline constexpr std::array kModes = {
     PipelineMode::sequential,          PipelineMode::sequential_pinned,
     PipelineMode::overlapped_pageable, PipelineMode::overlapped_pinned,
     PipelineMode::unbatched,           PipelineMode::automatic};
+/// The ways to files that are compared: by functions of the caller's, which block the run's
+/// threads, and as make_file_io() knows them.
+inline constexpr std::string_view kBlocking = "blocking";
+inline constexpr std::array<std::string_view, 3> kFileWays = {kBlocking, "pread", "io_uring"};
 inline constexpr std::array<std::string_view, 3> kDevices = {"cpu", "opencl", "cuda"};
 
 struct Settings {
@@ -27,6 +31,7 @@ struct Settings {
   std::string trace;    ///< The file; empty: none.
 
   [[nodiscard]] bool has_mode(PipelineMode mode) const noexcept;
+  [[nodiscard]] bool has_subject(std::string_view name) const noexcept;
 };
 
 /// The command line; as parse_options().

@@ -77,7 +77,8 @@ Result<Bout::Turn> Bout::take_turn(const Subject& subject) {
     if (!made) return Unexpected(made.error());
     pinned = std::move(*made);
   }
-  const PipelineJob job = workload_->job(kernel->second, {subject.tool->cut, pinned.has_value()});
+  const PipelineJob job =
+      workload_->job(kernel->second, {subject.tool->cut, pinned.has_value(), subject.is_blocking});
   const Stopwatch watch;
   auto report = run_pipeline(*subject.tool->device, job, subject.options);
   turn.spent = watch.spent();

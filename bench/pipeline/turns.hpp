@@ -27,6 +27,7 @@ struct Subject {
   std::string name;  ///< "opencl/automatic", "cuda/automatic/4 MiB x 3".
   const Tool* tool = nullptr;
   PipelineOptions options;
+  bool is_blocking = false;  ///< Terms::is_blocking
 };
 
 /// One case at one size, on all devices that can build its kernel.

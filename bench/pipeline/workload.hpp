@@ -33,6 +33,7 @@ class Array {
 struct Terms {
   Cut cut;
   bool is_registered = false;  ///< The arrays are, with the device.
+  bool is_blocking = false;    ///< Files are read and written by functions of the caller's.
 };
 
 /// The data of one case at one size; all subjects work on the same.

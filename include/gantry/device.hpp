@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <gantry/engine.hpp>
+#include <gantry/file_io.hpp>
 #include <gantry/kernel.hpp>
 #include <gantry/registrar.hpp>
 #include <initializer_list>
@@ -212,6 +213,14 @@ class Device {
   /// dropped. What the device may still be using (a running kernel's buffers, KeepAlives) is freed
   /// when it has ended, if ever: host memory that was handed over without a KeepAlive must stay.
   virtual void abandon(std::string reason) noexcept = 0;
+
+  /// What reads and writes the files of jobs that run here; null: pread() and pwrite() do.
+  [[nodiscard]] const std::shared_ptr<FileIo>& file_io() const noexcept { return file_io_; }
+  /// For whoever opens the device, before others have it.
+  void set_file_io(std::shared_ptr<FileIo> file_io) noexcept { file_io_ = std::move(file_io); }
+
+ private:
+  std::shared_ptr<FileIo> file_io_;
 };
 
 }  // namespace gantry

@@ -4,6 +4,7 @@
 #include <gantry/channel.hpp>
 #include <gantry/device.hpp>
 #include <gantry/engine.hpp>
+#include <gantry/file_io.hpp>
 #include <gantry/inbox.hpp>
 #include <gantry/kernel.hpp>
 #include <gantry/memory.hpp>

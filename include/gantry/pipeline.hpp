@@ -29,8 +29,9 @@ class PipelineSource {
   [[nodiscard]] static PipelineSource registered(ConstByteSpan bytes);
   /// Holds the block. Its pool knowing the device's registrar makes it registered.
   [[nodiscard]] static PipelineSource block(const Block& block);
-  /// `size` bytes of it from `offset` on; 0: to its end. It is opened now. A file that turns out
-  /// shorter later is an error of the chunk that misses something. Errors: those of open().
+  /// `size` bytes of it from `offset` on; 0: to its end. It is opened now; the device's way to
+  /// files reads it (PipelineOptions::file_io). A file that turns out shorter later is an error of
+  /// the chunk that misses something. Errors: those of open().
   [[nodiscard]] static Result<PipelineSource> file(const std::string& path,
                                                    std::uint64_t offset = 0,
                                                    std::uint64_t size = 0);
@@ -39,13 +40,14 @@ class PipelineSource {
   /// Of run_stage(): segment `index` of each message.
   [[nodiscard]] static PipelineSource message(std::size_t segment = 0);
 
-  enum class Kind : std::uint8_t { memory, reader, message };
+  enum class Kind : std::uint8_t { memory, reader, message, file };
   Kind kind = Kind::memory;
   std::uint64_t size = 0;
-  ConstByteSpan bytes = {};    ///< Of memory.
-  bool is_registered = false;  ///< Of memory.
-  Read read = {};              ///< Of readers and files.
-  std::size_t segment = 0;     ///< Of messages.
+  ConstByteSpan bytes = {};                     ///< Of memory.
+  bool is_registered = false;                   ///< Of memory.
+  Read read = {};                               ///< Of readers.
+  std::shared_ptr<const OpenFile> opened = {};  ///< Of files.
+  std::size_t segment = 0;                      ///< Of messages.
   std::shared_ptr<Block> held = {};
   std::string name = {};                      ///< For messages.
   std::array<std::uint64_t, 3> file_range{};  ///< Device, inode, offset: who aliases whom.
@@ -68,12 +70,13 @@ class PipelineSink {
   /// Of run_stage(): the message that is sent.
   [[nodiscard]] static PipelineSink message();
 
-  enum class Kind : std::uint8_t { memory, writer, message };
+  enum class Kind : std::uint8_t { memory, writer, message, file };
   Kind kind = Kind::memory;
   std::uint64_t size = 0;
   ByteSpan bytes = {};
   bool is_registered = false;
-  Write write = {};
+  Write write = {};                             ///< Of writers.
+  std::shared_ptr<const OpenFile> opened = {};  ///< Of files.
   std::shared_ptr<Block> held = {};
   std::string name = {};
   std::array<std::uint64_t, 3> file_range{};
@@ -245,10 +248,14 @@ struct PipelineOptions {
   /// Copies between user memory and the ring; memory that is not there is then an error, not a
   /// signal. Null: memcpy().
   std::shared_ptr<Engine> copier = {};
+  /// Reads and writes files. Null: what the device has (Device::file_io()), or pread() and pwrite()
+  /// where that cannot be had; the plan says which.
+  std::shared_ptr<FileIo> file_io = {};
   Deadline deadline = Deadline::never();  ///< Of the whole run.
   /// No chunk may end for so long; zero: any time. Then, or at the deadline, kernels are told to
   /// stop; what has not ended after as long again (a second at least) costs the device: it is
-  /// abandoned.
+  /// abandoned. Reads and writes of files that the kernel does not give back by then are left to
+  /// it, with the memory that they use; such a write may land later.
   std::chrono::nanoseconds stall_limit{};
   bool keep_timeline = false;  ///< PipelineReport::timeline
 };

@@ -3,6 +3,7 @@
 
 #include <gantry/channel.hpp>
 #include <gantry/device.hpp>
+#include <gantry/file_io.hpp>
 #include <gantry/inbox.hpp>
 #include <gantry/policy.hpp>
 #include <gantry/request.hpp>
@@ -100,8 +101,8 @@ class Runtime {
   [[nodiscard]] std::vector<EngineStatus> engines() const;
 
   /// What computes beside the CPU, and the CPU itself: "cpu", "opencl" (its first device),
-  /// "opencl:1". Errors: `not_found` (with the names there are), `unsupported` (with what to
-  /// install), `system`.
+  /// "opencl:1". Files of jobs that run there go by io_uring where that works. Errors: `not_found`
+  /// (with the names there are), `unsupported` (with what to install), `system`.
   [[nodiscard]] Result<std::shared_ptr<Device>> open_device(std::string_view name) const;
   /// Each device, or why a kind has none. Loads the drivers: some tenths of a second.
   [[nodiscard]] std::vector<EngineStatus> devices() const;
@@ -119,6 +120,14 @@ class Runtime {
   explicit Runtime(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
 };
+
+// ---- files ---------------------------------------------------------------------------------
+
+/// By name: "io_uring", "pread". Devices that a Runtime opens have the best of them already.
+/// Errors: `unsupported`, with what to install or switch on; `not_found`.
+[[nodiscard]] Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name);
+/// Each of them, the best first: usable here, or why not and how to mend that.
+[[nodiscard]] std::vector<EngineStatus> file_ios();
 
 // ---- stages of `gantry run` ----------------------------------------------------------------
 

@@ -4,8 +4,11 @@
 
 namespace gantry {
 
-/// Waits for its arrival. Errors: `device_full`, `too_large`, those of the copy and of the source.
+/// Waits for its arrival. `file_io`: PipelineOptions'. Errors: `device_full`, `too_large`, those of
+/// the copy and of the source.
 [[nodiscard]] Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
-                                                   const PipelineSource& source, Deadline limit);
+                                                   const PipelineSource& source,
+                                                   const std::shared_ptr<FileIo>& file_io,
+                                                   Deadline limit);
 
 }  // namespace gantry

@@ -43,6 +43,8 @@ struct ChunkSlot {
   };
   std::vector<Array> arrays;  ///< One for each argument.
   Chunk chunk;
+  std::vector<Ticket> reads, writes;  ///< Of files, that are waited for.
+  std::optional<Error> begin_error;   ///< Why its reads could not begin.
   Stage copy_in, compute, copy_out;
   DeviceTiming stage_in, stage_out;  // the host's
 };

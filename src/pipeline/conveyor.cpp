@@ -34,6 +34,11 @@ ConstByteSpan bytes_of(const RunArray& array, const ChunkPiece& piece) noexcept 
   return {};
 }
 
+bool is_of_file(const Argument& argument) noexcept {
+  return argument.reads() && argument.source.kind == PipelineSource::Kind::file;
+}
+
+/// All but what a file is read for.
 Result<void> fill_host(const RunArray& array, const std::vector<ChunkPiece>& pieces, ByteSpan host,
                        HostCopier& copier) {
   const PipelineSource& source = array.argument->source;
@@ -43,7 +48,7 @@ Result<void> fill_host(const RunArray& array, const std::vector<ChunkPiece>& pie
       std::fill(to.begin(), to.end(), std::byte{});
     else if (piece.kind == ChunkPiece::Kind::source && source.kind == PipelineSource::Kind::reader)
       GANTRY_TRY(source.read(piece.from, to));
-    else
+    else if (piece.kind != ChunkPiece::Kind::source || source.kind != PipelineSource::Kind::file)
       GANTRY_TRY(copier.copy(to, bytes_of(array, piece)));
   }
   return {};
@@ -81,12 +86,40 @@ DeviceTiming joined(const ChunkSlot::Stage& stage) {
 
 // ---- on its way ----------------------------------------------------------------------------
 
-Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
-  using Stage = ChunkFailure::Stage;
+// Chunks before it are on their way still: what fails here is theirs to tell first.
+void Conveyor::begin(const ChunkRing& ring, ChunkSlot& slot) noexcept {
   slot.copy_in = slot.compute = slot.copy_out = {};
   slot.stage_in = slot.stage_out = {};
+  slot.reads.clear();
+  slot.writes.clear();
+  slot.begin_error.reset();
+  if (files_.in == nullptr) return;
+  if (auto begun = caught([&] { return begin_reads(ring, slot); }); !begun)
+    slot.begin_error = std::move(begun).error();
+}
+
+Result<void> Conveyor::begin_reads(const ChunkRing& ring, ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (!is_of_file(argument)) continue;
+    if (slot.stage_in.began == DeviceTiming::Time{})
+      slot.stage_in.submitted = slot.stage_in.began = Deadline::Clock::now();
+    for (const ChunkPiece& piece : pieces_of(argument, slot.chunk, job_.steps())) {
+      if (piece.kind != ChunkPiece::Kind::source) continue;
+      const ByteSpan to = slot.arrays[i].host.subspan(piece.at, piece.size);
+      GANTRY_ASSIGN(const Ticket read,
+                    files_.in->submit(read_of(argument.source, piece.from, to, ring.keep())));
+      slot.reads.push_back(read);
+    }
+  }
+  return {};
+}
+
+Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
+  using Stage = ChunkFailure::Stage;
   Stage stage = Stage::host;
   const Result<void> fed = caught([&]() -> Result<void> {
+    if (slot.begin_error) return tl::unexpected(*slot.begin_error);
     GANTRY_TRY(place(slot));
     GANTRY_TRY(stage_in(slot));
     stage = Stage::copy_in;
@@ -130,6 +163,12 @@ Result<void> Conveyor::stage_in(ChunkSlot& slot) {
                        slot.arrays[i].host, feeder_copier_);
     }));
   }
+  if (slot.reads.empty()) return {};
+  // It was its turn when the one before had been read.
+  slot.stage_in.began = std::max(slot.stage_in.began, read_until_);
+  const Deadline until = limit();
+  for (const Ticket read : slot.reads) GANTRY_TRY(files_.in->wait(read, until));
+  slot.stage_in.ended = read_until_ = Deadline::Clock::now();
   return {};
 }
 
@@ -221,7 +260,7 @@ Result<void> Conveyor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
 
 // ---- and back ------------------------------------------------------------------------------
 
-Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
+Conveyor::Failure Conveyor::take(const ChunkRing& ring, ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
   const Deadline until = limit();
   const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
@@ -236,29 +275,48 @@ Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
                          "allow more (PipelineOptions::stall_limit, deadline)"};
       return ChunkFailure{std::move(ended).error(), slot.chunk, stage};
     }
-  if (auto taken = caught([&] { return take_results(slot); }); !taken)
+  if (auto taken = caught([&] { return take_results(ring, slot); }); !taken)
     return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::host};
-  count(slot);
   return std::nullopt;
 }
 
-Result<void> Conveyor::take_results(ChunkSlot& slot) {
+Result<void> Conveyor::take_results(const ChunkRing& ring, ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
     if (slot.arrays[i].host.empty() || !brings_back(argument)) continue;
-    GANTRY_TRY(timed(slot.stage_out,
-                     [&] { return take_result(argument, slot.chunk, slot.arrays[i].host); }));
+    GANTRY_TRY(timed(slot.stage_out, [&] { return take_result(ring, slot, i); }));
   }
   return {};
 }
 
-Result<void> Conveyor::take_result(const Argument& argument, const Chunk& chunk, ByteSpan host) {
+Result<void> Conveyor::take_result(const ChunkRing& ring, ChunkSlot& slot, std::size_t index) {
+  const Argument& argument = *arrays_[index].argument;
+  const Chunk& chunk = slot.chunk;
+  const ByteSpan host = slot.arrays[index].host;
   if (argument.kind == Kind::reduction)
     return argument.fold(host.first(argument.step_bytes), chunk);
   const std::uint64_t at = chunk.first * argument.step_bytes;
-  const ConstByteSpan from = host.first(chunk.steps * argument.step_bytes);
+  const ByteSpan from = host.first(chunk.steps * argument.step_bytes);
   if (argument.sink.kind == PipelineSink::Kind::writer) return argument.sink.write(at, from);
-  return collector_copier_.copy(argument.sink.bytes.subspan(at, from.size()), from);
+  if (argument.sink.kind != PipelineSink::Kind::file)
+    return collector_copier_.copy(argument.sink.bytes.subspan(at, from.size()), from);
+  GANTRY_ASSIGN(const Ticket write,
+                files_.out->submit(write_of(argument.sink, at, from, ring.keep())));
+  slot.writes.push_back(write);
+  return {};
+}
+
+Conveyor::Failure Conveyor::land(ChunkSlot& slot) {
+  const Deadline until = limit();
+  for (const Ticket write : slot.writes)
+    if (auto written = files_.out->wait(write, until); !written)
+      return ChunkFailure{std::move(written).error(), slot.chunk, ChunkFailure::Stage::host};
+  if (!slot.writes.empty()) {
+    slot.stage_out.began = std::max(slot.stage_out.began, written_until_);
+    slot.stage_out.ended = written_until_ = Deadline::Clock::now();
+  }
+  count(slot);
+  return std::nullopt;
 }
 
 void Conveyor::count(const ChunkSlot& slot) {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "pipeline/chunk_ring.hpp"
+#include "pipeline/file_ends.hpp"
 #include "pipeline/host_copier.hpp"
 #include "pipeline/sharing.hpp"
 
@@ -26,9 +27,11 @@ struct ChunkFailure {
   Stage stage = Stage::host;
 };
 
-/// A run while it goes on. feed() brings a chunk on its way: reads its input and submits its
-/// operations. collect() waits for its end and takes the results. They may be called by two
-/// threads at once, for different slots; each by one thread at a time, with chunks in order.
+/// A run while it goes on. begin() has the files of a chunk read; feed() brings it on its way:
+/// waits for these, reads the rest of its input and submits its operations. take() waits for their
+/// end and for what is done with the results, but for the files that are written: land() waits for
+/// those. The first two and the last two may be called by two threads at once, for different slots;
+/// each by one thread at a time, with chunks in order.
 class Conveyor {
  public:
   using Failure = std::optional<ChunkFailure>;
@@ -44,7 +47,7 @@ class Conveyor {
         next_{0, first_step, 0} {}
 
   /// Errors: those of opening queues and lanes.
-  [[nodiscard]] Result<void> open(bool is_one_queue);
+  [[nodiscard]] Result<void> open(bool is_one_queue, FileLanes files);
 
   /// So many steps from where it stands, in chunks of the ring's size; one at a time.
   [[nodiscard]] Failure run_one_by_one(ChunkRing& ring, std::uint64_t steps);
@@ -65,6 +68,8 @@ class Conveyor {
  private:
   [[nodiscard]] Chunk chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept;
 
+  void begin(const ChunkRing& ring, ChunkSlot& slot) noexcept;
+  [[nodiscard]] Result<void> begin_reads(const ChunkRing& ring, ChunkSlot& slot);
   [[nodiscard]] Failure feed(ChunkRing& ring, ChunkSlot& slot);
   [[nodiscard]] Result<void> place(ChunkSlot& slot);
   [[nodiscard]] Result<void> stage_in(ChunkSlot& slot);
@@ -74,15 +79,18 @@ class Conveyor {
   [[nodiscard]] Result<void> submit_shared_out(ChunkSlot& slot);
   [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, ChunkSlot& slot);
 
-  [[nodiscard]] Failure collect(ChunkSlot& slot);
-  [[nodiscard]] Result<void> take_results(ChunkSlot& slot);
-  [[nodiscard]] Result<void> take_result(const PipelineJob::Argument& argument, const Chunk& chunk,
-                                         ByteSpan host);
+  [[nodiscard]] Failure take(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_results(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> take_result(const ChunkRing& ring, ChunkSlot& slot, std::size_t index);
+  [[nodiscard]] Failure land(ChunkSlot& slot);
   void count(const ChunkSlot& slot);
 
   void feed_all(ChunkRing& ring, std::uint64_t end) noexcept;
   [[nodiscard]] Failure collect_all(ChunkRing& ring, std::uint64_t end);
-  [[nodiscard]] Failure wait_fed(std::uint64_t index);
+  [[nodiscard]] Failure take_next(ChunkRing& ring, Chunk& next, std::uint64_t end);
+  [[nodiscard]] Failure land_first(ChunkRing& ring);
+  [[nodiscard]] bool is_landing_due(ChunkRing& ring, std::uint64_t next) const;
+  [[nodiscard]] Failure wait_fed(const Chunk& chunk);
 
   Device& device_;
   const PipelineJob& job_;
@@ -93,12 +101,15 @@ class Conveyor {
   RunQueues queues_;
   HostCopier feeder_copier_;
   HostCopier collector_copier_;
+  FileLanes files_;
 
-  Chunk next_;  // the collector's: what it waits for, but for its steps
+  Chunk next_;  // the collector's: what is to land next, but for its steps
   ChunkTimes times_;
   std::chrono::nanoseconds busy_in_{}, busy_compute_{}, busy_out_{};
   Bytes bytes_out_ = 0;
-  Bytes bytes_in_ = 0;  // the feeder's
+  Bytes bytes_in_ = 0;                         // the feeder's
+  Deadline::Clock::time_point read_until_;     // the same: until when chunks before were read,
+  Deadline::Clock::time_point written_until_;  // the collector's: and written
   std::vector<ChunkTimes> timeline_;
 
   // Between the two threads of run_overlapped().

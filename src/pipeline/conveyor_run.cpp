@@ -8,8 +8,15 @@
 // goes from one to the other and back under mutex_:
 //   I1  collected_ <= fed_ <= collected_ + depth.
 //   I2  The feeder writes slot i when fed_ == i and i < collected_ + depth; the collector reads it
-//       when i < fed_ and i == collected_.
+//       when collected_ <= i < fed_.
 namespace gantry {
+namespace {
+
+Chunk after(const Chunk& chunk) noexcept {
+  return {chunk.index + 1, chunk.first + chunk.steps, 0};
+}
+
+}  // namespace
 
 Result<RunQueues> RunQueues::open(Device& device, bool is_one) {
   RunQueues queues;
@@ -26,7 +33,8 @@ Result<RunQueues> RunQueues::open(Device& device, bool is_one) {
   return queues;
 }
 
-Result<void> Conveyor::open(bool is_one_queue) {
+Result<void> Conveyor::open(bool is_one_queue, FileLanes files) {
+  files_ = std::move(files);
   GANTRY_ASSIGN(queues_, RunQueues::open(device_, is_one_queue));
   GANTRY_ASSIGN(feeder_copier_, HostCopier::make(options_.copier.get()));
   GANTRY_ASSIGN(collector_copier_, HostCopier::make(options_.copier.get()));
@@ -50,8 +58,10 @@ Conveyor::Failure Conveyor::run_one_by_one(ChunkRing& ring, std::uint64_t steps)
   while (next_.first < end) {
     ChunkSlot& slot = ring.slot(next_.index);
     slot.chunk = chunk_at(next_, ring, end);
+    begin(ring, slot);
     if (auto failure = feed(ring, slot)) return failure;
-    if (auto failure = collect(slot)) return failure;
+    if (auto failure = take(ring, slot)) return failure;
+    if (auto failure = land(slot)) return failure;
   }
   return std::nullopt;
 }
@@ -76,20 +86,26 @@ Conveyor::Failure Conveyor::run_overlapped(ChunkRing& ring, std::uint64_t steps)
     stop_ = true;
   }
   moved_.notify_all();
+  if (failure && files_.in != nullptr) files_.in->cancel();  // which the feeder may wait for
   feeder.join();
   return failure;
 }
 
 void Conveyor::feed_all(ChunkRing& ring, std::uint64_t end) noexcept {
   Chunk next = next_;  // the collector has not begun: it waits for the first chunk
+  Chunk ahead = next;  // what is begun next
   std::unique_lock lock(mutex_);
   while (next.first < end && !feed_failure_) {
-    moved_.wait(lock, [&] { return stop_ || fed_ < collected_ + ring.depth(); });
+    moved_.wait(lock, [&] { return stop_ || next.index < collected_ + ring.depth(); });
     if (stop_) break;
+    const std::uint64_t free = collected_ + ring.depth();
     lock.unlock();
+    for (; ahead.first < end && ahead.index < free; ahead = after(ring.slot(ahead.index).chunk)) {
+      ring.slot(ahead.index).chunk = chunk_at(ahead, ring, end);
+      begin(ring, ring.slot(ahead.index));
+    }
     ChunkSlot& slot = ring.slot(next.index);
-    slot.chunk = chunk_at(next, ring, end);
-    next = {slot.chunk.index + 1, slot.chunk.first + slot.chunk.steps, 0};
+    next = after(slot.chunk);
     auto failure = feed(ring, slot);
     lock.lock();
     if (failure)
@@ -103,8 +119,9 @@ void Conveyor::feed_all(ChunkRing& ring, std::uint64_t end) noexcept {
 }
 
 // Nothing: the chunk is on its way.
-Conveyor::Failure Conveyor::wait_fed(std::uint64_t index) {
+Conveyor::Failure Conveyor::wait_fed(const Chunk& chunk) {
   const Deadline until = limit();
+  const std::uint64_t index = chunk.index;
   std::unique_lock lock(mutex_);
   const auto is_known = [&] { return fed_ > index || feed_failure_ || is_fed_; };
   while (!is_known() && !until.passed()) {
@@ -117,28 +134,54 @@ Conveyor::Failure Conveyor::wait_fed(std::uint64_t index) {
   if (feed_failure_) return feed_failure_;
   return ChunkFailure{{Code::timed_out, "it was not read when its time was up",
                        "allow more (PipelineOptions::stall_limit, deadline)"},
-                      next_,
+                      chunk,
                       ChunkFailure::Stage::host};
 }
 
+// Chunks from next_ up to the one that is taken next are being written.
 Conveyor::Failure Conveyor::collect_all(ChunkRing& ring, std::uint64_t end) {
-  while (next_.first < end) {
-    if (auto failure = wait_fed(next_.index)) {
-      if (failure->chunk.steps == 0) failure->chunk = chunk_at(next_, ring, end);
-      return failure;
-    }
-    if (auto failure = collect(ring.slot(next_.index))) return failure;
-    {
-      const std::lock_guard lock(mutex_);
-      ++collected_;
-    }
-    moved_.notify_all();
+  Chunk next = next_;
+  Failure failure;
+  while (!failure && next_.first < end) {
+    const bool is_due =
+        next_.index < next.index && (next.first >= end || is_landing_due(ring, next.index));
+    failure = is_due ? land_first(ring) : take_next(ring, next, end);
   }
+  // What came before the one that failed lands, or is what failed first.
+  while (failure && next_.index < failure->chunk.index && next_.index < next.index)
+    if (auto earlier = land_first(ring)) return earlier;
+  return failure;
+}
+
+Conveyor::Failure Conveyor::take_next(ChunkRing& ring, Chunk& next, std::uint64_t end) {
+  if (auto failure = wait_fed(chunk_at(next, ring, end))) return failure;
+  ChunkSlot& slot = ring.slot(next.index);
+  if (auto failure = take(ring, slot)) return failure;
+  next = after(slot.chunk);
   return std::nullopt;
 }
 
+Conveyor::Failure Conveyor::land_first(ChunkRing& ring) {
+  if (auto failure = land(ring.slot(next_.index))) return failure;
+  {
+    const std::lock_guard lock(mutex_);
+    ++collected_;
+  }
+  moved_.notify_all();
+  return std::nullopt;
+}
+
+// It costs no waiting, or the feeder wants the slot for what would be waited for otherwise.
+bool Conveyor::is_landing_due(ChunkRing& ring, std::uint64_t next) const {
+  const auto is_over = [&](Ticket write) { return files_.out->is_over(write); };
+  return next >= next_.index + ring.depth() ||
+         std::ranges::all_of(ring.slot(next_.index).writes, is_over);
+}
+
 void Conveyor::halt() noexcept {
+  files_.cancel();
   halt_queues(device_, queues_, options_);
+  files_.drain(grace_of(options_));
 }
 
 }  // namespace gantry

@@ -1,9 +1,10 @@
+#include "pipeline/file_ends.hpp"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <gantry/pipeline.hpp>
+#include <algorithm>
 
-#include "base/fd.hpp"
 #include "base/result.hpp"
 
 // Files as sources and sinks: each read and write stands for itself, so that chunks, halos and
@@ -11,52 +12,32 @@
 namespace gantry {
 namespace {
 
-struct OpenFile {
-  std::shared_ptr<const Fd> descriptor;
+using Argument = PipelineJob::Argument;
+
+struct FoundFile {
+  std::shared_ptr<const OpenFile> file;
   std::uint64_t size = 0;
   std::array<std::uint64_t, 3> range{};
 };
 
-Result<OpenFile> open_file(const std::string& path, int flags, std::uint64_t offset) {
-  Fd descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
-  if (descriptor.get() < 0) return fail_errno(fmt::format("file '{}'", path));
+Result<FoundFile> open_file(const std::string& path, int flags, std::uint64_t offset) {
+  const std::string name = fmt::format("file '{}'", path);
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (descriptor < 0) return fail_errno(name);
+  auto file = std::make_shared<const OpenFile>(descriptor, name);
   struct stat facts{};
-  if (::fstat(descriptor.get(), &facts) != 0) return fail_errno(fmt::format("file '{}'", path));
-  if (!S_ISREG(facts.st_mode))
-    return fail(Code::invalid_argument, fmt::format("file '{}': not a regular file", path));
-  return OpenFile{std::make_shared<const Fd>(std::move(descriptor)),
-                  static_cast<std::uint64_t>(facts.st_size),
-                  {facts.st_dev, facts.st_ino, offset}};
+  if (::fstat(descriptor, &facts) != 0) return fail_errno(name);
+  if (!S_ISREG(facts.st_mode)) return fail(Code::invalid_argument, name + ": not a regular file");
+  return FoundFile{std::move(file),
+                   static_cast<std::uint64_t>(facts.st_size),
+                   {facts.st_dev, facts.st_ino, offset}};
 }
 
-Result<void> read_at(const std::string& path, int descriptor, std::uint64_t offset, ByteSpan to) {
-  const Bytes wanted = to.size();
-  const std::uint64_t begin = offset;
-  while (!to.empty()) {
-    const ssize_t got = ::pread(descriptor, to.data(), to.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_errno(fmt::format("reading file '{}'", path));
-    if (got == 0)
-      return fail(Code::system,
-                  fmt::format("file '{}': {} of {} bytes are there from offset {} on", path,
-                              wanted - to.size(), wanted, begin),
-                  "it was cut short while it was read");
-    to = to.subspan(static_cast<Bytes>(got));
-    offset += static_cast<std::uint64_t>(got);
-  }
-  return {};
+bool is_read(const Argument& array) noexcept {
+  return array.reads() && array.source.kind == PipelineSource::Kind::file;
 }
-
-Result<void> write_at(const std::string& path, int descriptor, std::uint64_t offset,
-                      ConstByteSpan from) {
-  while (!from.empty()) {
-    const ssize_t put = ::pwrite(descriptor, from.data(), from.size(), static_cast<off_t>(offset));
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return fail_errno(fmt::format("writing file '{}'", path));
-    from = from.subspan(static_cast<Bytes>(put));
-    offset += static_cast<std::uint64_t>(put);
-  }
-  return {};
+bool is_written(const Argument& array) noexcept {
+  return array.writes() && array.sink.kind == PipelineSink::Kind::file;
 }
 
 }  // namespace
@@ -64,18 +45,17 @@ Result<void> write_at(const std::string& path, int descriptor, std::uint64_t off
 Result<PipelineSource> PipelineSource::file(const std::string& path, std::uint64_t offset,
                                             std::uint64_t size) {
   return guarded([&]() -> Result<PipelineSource> {
-    GANTRY_ASSIGN(const OpenFile open, open_file(path, O_RDONLY, offset));
-    if (offset > open.size || size > open.size - offset)
+    GANTRY_ASSIGN(FoundFile found, open_file(path, O_RDONLY, offset));
+    if (offset > found.size || size > found.size - offset)
       return fail(Code::invalid_argument,
                   fmt::format("file '{}': {} bytes from offset {} on do not lie in its {} bytes",
-                              path, size, offset, open.size));
-    PipelineSource source =
-        reader(size != 0 ? size : open.size - offset,
-               [path, offset, descriptor = open.descriptor](std::uint64_t at, ByteSpan to) {
-                 return read_at(path, descriptor->get(), offset + at, to);
-               });
-    source.name = fmt::format("file '{}'", path);
-    source.file_range = open.range;
+                              path, size, offset, found.size));
+    PipelineSource source;
+    source.kind = Kind::file;
+    source.size = size != 0 ? size : found.size - offset;
+    source.name = found.file->name();
+    source.opened = std::move(found.file);
+    source.file_range = found.range;
     return source;
   });
 }
@@ -83,18 +63,74 @@ Result<PipelineSource> PipelineSource::file(const std::string& path, std::uint64
 Result<PipelineSink> PipelineSink::file(const std::string& path, std::uint64_t size,
                                         std::uint64_t offset) {
   return guarded([&]() -> Result<PipelineSink> {
-    GANTRY_ASSIGN(const OpenFile open, open_file(path, O_RDWR | O_CREAT, offset));
-    if (open.size < offset + size &&
-        ::ftruncate(open.descriptor->get(), static_cast<off_t>(offset + size)) != 0)
+    GANTRY_ASSIGN(FoundFile found, open_file(path, O_RDWR | O_CREAT, offset));
+    if (found.size < offset + size &&
+        ::ftruncate(found.file->descriptor(), static_cast<off_t>(offset + size)) != 0)
       return fail_errno(fmt::format("file '{}': making room for {} bytes", path, offset + size));
-    PipelineSink sink = writer(
-        size, [path, offset, descriptor = open.descriptor](std::uint64_t at, ConstByteSpan from) {
-          return write_at(path, descriptor->get(), offset + at, from);
-        });
-    sink.name = fmt::format("file '{}'", path);
-    sink.file_range = open.range;
+    PipelineSink sink;
+    sink.kind = Kind::file;
+    sink.size = size;
+    sink.name = found.file->name();
+    sink.opened = std::move(found.file);
+    sink.file_range = found.range;
     return sink;
   });
+}
+
+FileTransfer read_of(const PipelineSource& source, std::uint64_t at, ByteSpan to,
+                     std::shared_ptr<const void> keep) {
+  return {FileTransfer::Kind::read, source.opened, source.file_range[2] + at, to, std::move(keep)};
+}
+
+FileTransfer write_of(const PipelineSink& sink, std::uint64_t at, ByteSpan from,
+                      std::shared_ptr<const void> keep) {
+  return {FileTransfer::Kind::write, sink.opened, sink.file_range[2] + at, from, std::move(keep)};
+}
+
+Result<std::unique_ptr<FileLane>> open_file_lane(const Device& device,
+                                                 const std::shared_ptr<FileIo>& by_hand,
+                                                 FileTransfer::Kind serving, std::string& how) {
+  const auto& wanted = by_hand != nullptr ? by_hand : device.file_io();
+  std::string why;
+  if (wanted != nullptr) {
+    auto lane = wanted->open_lane(serving);
+    how = wanted->about();
+    if (lane || by_hand != nullptr) return lane;
+    why = lane.error().message;
+  }
+  GANTRY_ASSIGN(const auto plain, make_plain_file_io(std::move(why)));
+  how = plain->about();
+  return plain->open_lane(serving);
+}
+
+Result<void> transfer_now(FileLane& lane, const FileTransfer& transfer, Deadline limit) {
+  GANTRY_ASSIGN(const Ticket ticket, lane.submit(transfer));
+  return lane.wait(ticket, limit);
+}
+
+Result<FileLanes> FileLanes::open(const Device& device, const PipelineJob& job,
+                                  const PipelineOptions& options, PipelinePlan& plan) {
+  FileLanes lanes;
+  std::string how;
+  if (std::ranges::any_of(job.arguments(), is_read)) {
+    GANTRY_ASSIGN(lanes.in, open_file_lane(device, options.file_io, FileTransfer::Kind::read, how));
+  }
+  if (std::ranges::any_of(job.arguments(), is_written)) {
+    GANTRY_ASSIGN(lanes.out,
+                  open_file_lane(device, options.file_io, FileTransfer::Kind::write, how));
+  }
+  if (!how.empty()) plan.reasons.push_back("files go by " + how);
+  return lanes;
+}
+
+void FileLanes::cancel() noexcept {
+  if (in != nullptr) in->cancel();
+  if (out != nullptr) out->cancel();
+}
+
+void FileLanes::drain(Deadline limit) noexcept {
+  if (in != nullptr) static_cast<void>(in->drain(limit));
+  if (out != nullptr) static_cast<void>(out->drain(limit));
 }
 
 }  // namespace gantry

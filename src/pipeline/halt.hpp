@@ -13,16 +13,21 @@ namespace gantry {
                                                          : left);
 }
 
+/// How long what was cancelled may take to end.
+[[nodiscard]] inline Deadline grace_of(const PipelineOptions& options) noexcept {
+  const bool is_limited = options.stall_limit.count() > 0 || !options.deadline.is_never();
+  if (!is_limited) return Deadline::never();
+  return Deadline::after(
+      std::max<std::chrono::nanoseconds>(options.stall_limit, std::chrono::seconds(1)));
+}
+
 /// Cancels what is pending and waits for the end of what runs. Where there is a limit and a kernel
 /// does not end by it either, the device is given up.
 inline void halt_queues(Device& device, RunQueues& queues,
                         const PipelineOptions& options) noexcept {
   if (!device.state()) return;
   for (const auto& queue : queues.own) queue->cancel();
-  const std::chrono::nanoseconds grace =
-      std::max<std::chrono::nanoseconds>(options.stall_limit, std::chrono::seconds(1));
-  const bool is_limited = options.stall_limit.count() > 0 || !options.deadline.is_never();
-  const Deadline until = is_limited ? Deadline::after(grace) : Deadline::never();
+  const Deadline until = grace_of(options);
   // The copying ones first: when a kernel costs the device none of them touches the caller's
   // memory.
   for (auto at = queues.own.rbegin(); at != queues.own.rend(); ++at) {

@@ -46,6 +46,9 @@ Result<void> check_ends(std::size_t index, const Argument& array) {
     return bad(index, "its reader is empty");
   if (array.writes() && sink.kind == PipelineSink::Kind::writer && !sink.write)
     return bad(index, "its writer is empty");
+  if ((source.kind == PipelineSource::Kind::file && source.opened == nullptr) ||
+      (sink.kind == PipelineSink::Kind::file && sink.opened == nullptr))
+    return bad(index, "a file that is not open", "PipelineSource::file(), PipelineSink::file()");
   const bool is_null =
       (array.reads() && source.kind == PipelineSource::Kind::memory &&
        source.bytes.data() == nullptr) ||

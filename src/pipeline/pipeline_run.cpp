@@ -56,14 +56,15 @@ Result<void> PipelineRun::prepare() {
   GANTRY_ASSIGN(Kernel kernel, job_.kernel_on(device_));
   GANTRY_ASSIGN(sharing_, sharing_of(device_.facts(), options_));
   GANTRY_ASSIGN(registering_, make_registering(device_, options_));
-  GANTRY_ASSIGN(arrays_,
-                bind_arrays(job_, options_, device_.facts(), sharing_, registering_, report_.plan));
+  GANTRY_ASSIGN(FileLanes files, FileLanes::open(device_, job_, options_, report_.plan));
+  GANTRY_ASSIGN(arrays_, bind_arrays(job_, options_, device_.facts(), sharing_, registering_,
+                                     files.in.get(), report_.plan));
   cut_ = {1, 0, job_.steps()};
   if (sharing_.alignment != 0 && options_.chunk_steps == 0)
     cut_ = cut_of(arrays_, job_.steps(), sharing_.alignment);
   conveyor_ = std::make_unique<Conveyor>(device_, job_, options_, std::move(kernel), arrays_, cut_,
                                          steps_.first);
-  GANTRY_TRY(conveyor_->open(is_sequential()));
+  GANTRY_TRY(conveyor_->open(is_sequential(), std::move(files)));
   return bring_broadcasts();
 }
 
@@ -75,7 +76,8 @@ Result<void> PipelineRun::bring_broadcasts() {
       GANTRY_ASSIGN(arrays_[i].whole, device_.over(shared_whole(source), source.held));
       continue;
     }
-    auto brought = bring_broadcast(device_, conveyor_->copy_in_queue(), source, conveyor_->limit());
+    auto brought = bring_broadcast(device_, conveyor_->copy_in_queue(), source, options_.file_io,
+                                   conveyor_->limit());
     if (brought) {
       arrays_[i].whole = *std::move(brought);
       report_.bytes_in += source.size;

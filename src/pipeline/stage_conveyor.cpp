@@ -34,7 +34,8 @@ Result<void> StageConveyor::open() {
   broadcasts_.resize(job_.arguments().size());
   for (std::size_t i = 0; i < broadcasts_.size(); ++i) {
     if (job_.arguments()[i].kind != Kind::broadcast) continue;
-    auto brought = bring_broadcast(device_, *queues_.copy_in, job_.arguments()[i].source, limit());
+    auto brought = bring_broadcast(device_, *queues_.copy_in, job_.arguments()[i].source,
+                                   options_.file_io, limit());
     if (!brought) {
       halt_queues(device_, queues_, options_);
       return tl::unexpected(std::move(brought).error());

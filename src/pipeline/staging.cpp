@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "pipeline/file_ends.hpp"
+#include "pipeline/halt.hpp"
 
 namespace gantry {
 namespace {
@@ -96,26 +98,42 @@ void explain_sharing(std::span<const RunArray> arrays, const DeviceFacts& facts,
 
 // ---- clamped edges -------------------------------------------------------------------------
 
+/// Where the steps of an edge come from.
+struct EdgeReader {
+  FileLane* files = nullptr;
+  Deadline limit;
+
+  /// Held by `to` for as long as a file's read may go on.
+  [[nodiscard]] Result<void> read(const PipelineSource& source, std::uint64_t at,
+                                  const std::shared_ptr<std::vector<std::byte>>& to) const {
+    switch (source.kind) {
+      case PipelineSource::Kind::reader:
+        return source.read(at, *to);
+      case PipelineSource::Kind::file:
+        return transfer_now(*files, read_of(source, at, *to, to), limit);
+      default:
+        std::ranges::copy(source.bytes.subspan(at, to->size()), to->begin());
+        return {};
+    }
+  }
+};
+
 Result<std::vector<std::byte>> repeated_step(const Argument& array, std::uint64_t step,
-                                             std::uint64_t times) {
+                                             std::uint64_t times, const EdgeReader& reader) {
   std::vector<std::byte> all(times * array.step_bytes);
   if (times == 0) return all;
-  const ByteSpan first = ByteSpan(all).first(array.step_bytes);
-  const std::uint64_t at = step * array.step_bytes;
-  if (array.source.kind == PipelineSource::Kind::reader)
-    GANTRY_TRY(array.source.read(at, first));
-  else
-    std::ranges::copy(array.source.bytes.subspan(at, first.size()), first.begin());
-  for (std::uint64_t i = 1; i < times; ++i)
-    std::ranges::copy(first, all.begin() + static_cast<std::ptrdiff_t>(i * array.step_bytes));
+  const auto there = std::make_shared<std::vector<std::byte>>(array.step_bytes);
+  GANTRY_TRY(reader.read(array.source, step * array.step_bytes, there));
+  for (std::uint64_t i = 0; i < times; ++i)
+    std::ranges::copy(*there, all.begin() + static_cast<std::ptrdiff_t>(i * array.step_bytes));
   return all;
 }
 
-Result<void> bind_edges(RunArray& array, std::uint64_t steps) {
+Result<void> bind_edges(RunArray& array, std::uint64_t steps, const EdgeReader& reader) {
   const Argument& argument = *array.argument;
   if (!argument.reads() || argument.halo.edge != Edge::clamp) return {};
-  GANTRY_ASSIGN(array.first_step, repeated_step(argument, 0, argument.halo.before));
-  GANTRY_ASSIGN(array.last_step, repeated_step(argument, steps - 1, argument.halo.after));
+  GANTRY_ASSIGN(array.first_step, repeated_step(argument, 0, argument.halo.before, reader));
+  GANTRY_ASSIGN(array.last_step, repeated_step(argument, steps - 1, argument.halo.after, reader));
   return {};
 }
 
@@ -150,7 +168,9 @@ Result<Registering> make_registering(Device& device, const PipelineOptions& opti
 
 Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const PipelineOptions& options,
                                           const DeviceFacts& facts, const Sharing& sharing,
-                                          Registering& registering, PipelinePlan& plan) {
+                                          Registering& registering, FileLane* files,
+                                          PipelinePlan& plan) {
+  const EdgeReader edges{files, limit_of(options)};
   std::vector<RunArray> arrays;
   arrays.reserve(job.arguments().size());
   for (const Argument& argument : job.arguments()) {
@@ -163,7 +183,7 @@ Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const Pipeline
       array.staging = Staging::shared;
     else if (is_array)
       GANTRY_TRY(bind(array, options, registering));
-    GANTRY_TRY(bind_edges(array, job.steps()));
+    GANTRY_TRY(bind_edges(array, job.steps(), edges));
   }
   explain_sharing(arrays, facts, sharing, plan);
   if (registering.registrar == nullptr)

@@ -17,10 +17,11 @@ struct Registering {
 [[nodiscard]] Result<Registering> make_registering(Device& device, const PipelineOptions& options);
 
 /// The staging of every array before anything is measured. What memory is to be registered in place
-/// is, and so are the repeated steps of clamped halos. Errors: what registering and sources say.
+/// is, and so are the repeated steps of clamped halos. `files`: reads those that are. Errors: what
+/// registering and sources say.
 [[nodiscard]] Result<std::vector<RunArray>> bind_arrays(
     const PipelineJob& job, const PipelineOptions& options, const DeviceFacts& facts,
-    const Sharing& sharing, Registering& registering, PipelinePlan& plan);
+    const Sharing& sharing, Registering& registering, FileLane* files, PipelinePlan& plan);
 
 /// Once the rates are known: memory that has been staged by a ring is registered in place when that
 /// is the better way for as many uses as were promised. `ns_per_byte`: of registering.

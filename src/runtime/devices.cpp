@@ -8,6 +8,7 @@
 #include "pipeline/cpu/cpu_device.hpp"
 #include "pipeline/cuda/cuda_device.hpp"
 #include "pipeline/opencl/opencl_device.hpp"
+#include "runtime/file_ios.hpp"
 
 namespace gantry {
 namespace {
@@ -88,7 +89,10 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name,
     unsigned index = 0;
     if (maker.kind != name.substr(0, colon)) continue;
     if (maker.is_one ? colon != name.size() : !parse_index(name.substr(colon), index)) break;
-    return maker.open(index, copier);
+    GANTRY_ASSIGN(auto device, maker.open(index, copier));
+    GANTRY_ASSIGN(auto file_io, best_file_io());
+    device->set_file_io(std::move(file_io));
+    return device;
   }
   return unknown(name);
 }

@@ -159,10 +159,12 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   ASSERT_GE(names.size(), 2u);
   EXPECT_EQ(names[0], "cpu");
   EXPECT_THAT(names[1], ::testing::StartsWith("opencl"));
+  EXPECT_EQ(document["file_io"][0]["name"], "io_uring");
+  EXPECT_EQ(document["file_io"][1]["usable"], true);  // "pread"
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
   for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory",
-                           "huge pages", "REGISTRAR", "page-lock", "DEVICE"})
+                           "huge pages", "REGISTRAR", "page-lock", "DEVICE", "FILE I/O"})
     EXPECT_THAT(text.output, HasSubstr(word));
 }
 

@@ -37,6 +37,7 @@ struct Diagnosis {
   std::vector<EngineStatus> transports;
   std::vector<EngineStatus> registrars;
   std::vector<EngineStatus> devices;
+  std::vector<EngineStatus> file_ios;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
   std::string refused_engine;  ///< Why the one that is asked for cannot be had; empty: it can.
@@ -80,10 +81,10 @@ Result<Diagnosis> diagnose() {
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{
-      probe_machine(),   look_at_directory(), runtime->engines(),     transports(),
-      registrars(),      runtime->devices(),  runtime->calibration(), explained_choices(*runtime),
-      std::move(refused)};
+  return Diagnosis{probe_machine(),   look_at_directory(),    runtime->engines(),
+                   transports(),      registrars(),           runtime->devices(),
+                   file_ios(),        runtime->calibration(), explained_choices(*runtime),
+                   std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -149,6 +150,7 @@ std::string as_json(const Diagnosis& found) {
               {"transports", statuses_json(found.transports)},
               {"registrars", statuses_json(found.registrars)},
               {"devices", statuses_json(found.devices)},
+              {"file_io", statuses_json(found.file_ios)},
               {"calibration", calibration_json(found.calibration)},
               {"choices", choices_json(found.choices)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
@@ -254,7 +256,8 @@ std::string as_text(const Diagnosis& found) {
   return facts_text(found) + "\n" + statuses_text("ENGINE", found.engines) + "\n" +
          statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
          statuses_text("REGISTRAR", found.registrars) + "\n" +
-         statuses_text("DEVICE", found.devices) + "\n" + policy_text(found);
+         statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
+         "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -269,7 +272,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   auto* const command =
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
-                         "registrars and devices work, and how moves are executed");
+                         "registrars, devices and ways to files work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
   command->footer("Example: gantry doctor --json");

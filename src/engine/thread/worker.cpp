@@ -2,12 +2,12 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <memory>
 #include <system_error>
 
+#include "base/block_signals.hpp"
 #include "base/futex.hpp"
 #include "base/result.hpp"
 
@@ -15,25 +15,6 @@ namespace gantry {
 namespace {
 
 constexpr const char* kThreadName = "gantry-copy";
-
-// While threads are made: they begin with the signals of their maker blocked, and have no moment in
-// which the program's handlers run on them.
-class BlockSignals {
- public:
-  BlockSignals() noexcept {
-    sigset_t all;
-    ::sigfillset(&all);
-    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
-      ::sigdelset(&all, own);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockSignals(const BlockSignals&) = delete;
-  BlockSignals& operator=(const BlockSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 struct FreeSet {
   void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }

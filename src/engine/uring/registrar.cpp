@@ -1,6 +1,7 @@
 #include "engine/uring/registrar.hpp"
 
 #include "base/result.hpp"
+#include "engine/uring/refusal.hpp"
 
 #ifdef GANTRY_HAVE_LIBURING
 #include <fcntl.h>
@@ -112,19 +113,7 @@ Result<Fd> open_ring() {
   io_uring_params params{};
   const int ring = ::io_uring_setup(1, &params);
   if (ring >= 0) return Fd(ring);
-  switch (-ring) {
-    case ENOSYS:
-      return fail(Code::unsupported, "uring: this kernel has no io_uring",
-                  "use a kernel of at least 5.19 that is built with it");
-    case EPERM:
-      return fail(Code::unsupported, "uring: io_uring is switched off for this process",
-                  "sysctl kernel.io_uring_disabled=0; in a container allow io_uring_setup in its "
-                  "seccomp profile");
-    case ENOMEM:
-      return fail_memlock("uring: making a ring", ENOMEM);
-    default:
-      return fail_errno("uring: making a ring", -ring);
-  }
+  return no_ring(-ring);
 }
 
 Result<Fd> share_ring(int descriptor) {
@@ -180,8 +169,7 @@ Result<std::shared_ptr<Registrar>> make_uring_registrar(const UringRegistrarOpti
 namespace gantry {
 
 Result<std::shared_ptr<Registrar>> make_uring_registrar(const UringRegistrarOptions&) {
-  return fail(Code::unsupported, "uring: not in this build",
-              "apt install liburing-dev and build again");
+  return not_in_this_build();
 }
 
 }  // namespace gantry

@@ -1,0 +1,10 @@
+#pragma once  // runtime/file_ios.hpp: every way to read and write files, and the best of them here.
+
+#include <gantry/runtime.hpp>
+
+namespace gantry {
+
+/// io_uring, or the plain way with the reason why.
+[[nodiscard]] Result<std::shared_ptr<FileIo>> best_file_io();
+
+}  // namespace gantry
