@@ -88,6 +88,7 @@ Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
   Stage stage = Stage::host;
   const Result<void> fed = caught([&]() -> Result<void> {
     GANTRY_TRY(place(slot));
+    stage = Stage::ends;
     GANTRY_TRY(stage_in(slot));
     stage = Stage::copy_in;
     GANTRY_TRY(submit_in(ring, slot));
@@ -235,7 +236,7 @@ Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
       return ChunkFailure{std::move(ended).error(), slot.chunk, stage};
     }
   if (auto taken = caught([&] { return take_results(slot); }); !taken)
-    return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::host};
+    return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::ends};
   count(slot);
   return std::nullopt;
 }

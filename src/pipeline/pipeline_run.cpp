@@ -119,14 +119,15 @@ void PipelineRun::finish(const ChunkRing& ring) {
     plan.reasons.push_back(fmt::format("the ring is not registered: {}", ring.why_plain()));
 }
 
-// A chunk whose results may have landed on its own input cannot be computed again.
+// A chunk whose results may have landed on its own input cannot be computed again; nor can one of
+// which sinks and folds have been told.
 bool PipelineRun::may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const {
   using Stage = ChunkFailure::Stage;
   const bool is_shared = std::ranges::count(arrays_, Staging::shared, &RunArray::staging) != 0;
   const bool has_results =
       failure.stage == Stage::copy_out || (failure.stage == Stage::compute && is_shared);
   const bool is_intact = !has_results || !overwrites_inputs(job_);
-  return is_full(failure.error.code) && choice.chunk_steps > 1 && is_intact &&
+  return failure.stage != Stage::ends && is_full(failure.error.code) && choice.chunk_steps > 1 && is_intact &&
          options_.mode != PipelineMode::unbatched;
 }
 
@@ -140,7 +141,8 @@ Result<ChunkRing> PipelineRun::make_ring(ChunkChoice& choice) {
     const bool is_least = choice.chunk_steps == 1 && depth == 1;
     if (!is_full(ring.error().code) || is_least || options_.mode == PipelineMode::unbatched)
       return named(std::move(ring).error(),
-                   {conveyor_->chunks_done(), conveyor_->steps_done(), choice.chunk_steps});
+                   {conveyor_->chunks_done(), conveyor_->steps_done(),
+                    std::min(choice.chunk_steps, steps_left())});
     if (choice.chunk_steps > 1)
       choice.chunk_steps = (choice.chunk_steps + 1) / 2;
     else

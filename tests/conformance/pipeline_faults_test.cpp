@@ -179,6 +179,39 @@ TEST_P(PipelineFaults, WhatReadersWritersAndFoldsSayNamesTheChunk) {
   run(job("weigh", kSteps).input(std::span(y)).input(std::span(y)).output(std::span(z)).count());
 }
 
+// What they say is their own affair: smaller chunks would tell them of the same steps twice.
+TEST_P(PipelineFaults, ASinkThatIsFullEndsTheRunAndIsNotAskedAgain) {
+  constexpr std::uint64_t kSteps = 100;
+  const Words x(kSteps);
+  for (const Code code : {Code::too_large, Code::device_full}) {
+    std::uint64_t folded = 0;
+    int written = 0;
+    const auto fold = [&](ConstByteSpan, const Chunk& chunk) -> Result<void> {
+      folded += chunk.steps;
+      return {};
+    };
+    const auto write = [&](std::uint64_t, ConstByteSpan) -> Result<void> {
+      if (++written == 3) return fail(code, "no message is as long");
+      return {};
+    };
+    const Error error = error_of(job("rows", kSteps)
+                                     .input(std::span(x))
+                                     .reduction(4, fold, std::byte{1})
+                                     .output(PipelineSink::writer(8 * kSteps, write), 8)
+                                     .reduction(kSteps, [](ConstByteSpan, const Chunk&) {
+                                       return Result<void>{};
+                                     })
+                                     .count()
+                                     .value(std::uint32_t{1})
+                                     .value(std::uint32_t{1}),
+                                 in_chunks(10));
+    EXPECT_EQ(error.code, code);
+    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 20 to 29)"), HasSubstr("as long")));
+    EXPECT_EQ(folded, 30u);
+    EXPECT_EQ(written, 3);
+  }
+}
+
 // ---- memory that does not suffice ----------------------------------------------------------
 
 TEST_P(PipelineFaults, ChunksShrinkUntilTheDeviceCanHoldThem) {
