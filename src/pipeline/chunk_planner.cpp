@@ -96,8 +96,8 @@ ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small
   }
   best = std::max(best, std::min(input.fewest, most));
   // Chunks of the same size: the last is no crumb.
-  const std::uint64_t chunks = (input.steps + best - 1) / best;
-  best = (input.steps + chunks - 1) / chunks;
+  const std::uint64_t chunks = 1 + (input.steps - 1) / best;
+  best = 1 + (input.steps - 1) / chunks;
   depth = static_cast<unsigned>(std::min<std::uint64_t>(depth, chunks));
   plan.predicted = std::chrono::nanoseconds(static_cast<std::int64_t>(least));
   plan.reasons.push_back(
@@ -122,9 +122,9 @@ ChunkChoice default_chunks(const PlanInput& input, PipelinePlan& plan) {
   const Bytes step = std::max<Bytes>(input.step_bytes, 1);
   const std::uint64_t small = std::max<std::uint64_t>(kSmallBytes / step, input.fewest);
   const std::uint64_t normal = std::max<std::uint64_t>(kChunkBytes / step, input.fewest);
-  std::uint64_t chunk = std::min(normal, std::max(small, (input.steps + kDepth - 1) / kDepth));
+  std::uint64_t chunk = std::min(normal, std::max(small, 1 + (input.steps - 1) / kDepth));
   chunk = std::clamp<std::uint64_t>(chunk, 1, std::min(most, input.steps));
-  const std::uint64_t chunks = (input.steps + chunk - 1) / chunk;
+  const std::uint64_t chunks = 1 + (input.steps - 1) / chunk;
   plan.reasons.push_back(
       fmt::format("chunks of {} steps without a measurement: about {} KiB, or a quarter of the job",
                   chunk, kChunkBytes >> 10));

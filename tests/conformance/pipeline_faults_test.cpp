@@ -53,6 +53,15 @@ TEST_P(PipelineFaults, JobsOfNothingAreRefused) {
       {job("weigh", 10).output(std::span(x)).input(PipelineSource::reader(40, {}), 4), "reader"},
       {job("weigh", 10).output(PipelineSink::message(), 4), "run_stage"},
       {job("weigh", ~std::uint64_t{0}).output(std::span(x)), "64 bits"},
+      {job("weigh", 10).output(std::span(x)).reduction(~Bytes{0}, keep), "argument 1: a step of"},
+      {job("weigh", 10)
+           .output(std::span(x))
+           .broadcast(PipelineSource::memory({static_cast<std::byte*>(nullptr), 40})),
+       "address 0"},
+      {job("weigh", 1)
+           .output(std::span(x).first(1))
+           .input(std::span(x).last(1), 1, {std::uint64_t{1} << 30, 0, Edge::wrap}),
+       "wraps round 1 steps"},
   };
   for (const auto& [bad, why] : cases) {
     const Error error = error_of(bad);
@@ -125,93 +134,6 @@ TEST_P(PipelineFaults, AProgramIsBuiltByTheRunAndAKernelItHasNotIsNamed) {
   EXPECT_EQ(error.code, Code::not_found);
 }
 
-// ---- ends that fail ------------------------------------------------------------------------
-
-TEST_P(PipelineFaults, WhatReadersWritersAndFoldsSayNamesTheChunk) {
-  constexpr std::uint64_t kSteps = 100;
-  const Words y(kSteps);
-  Words z(kSteps);
-  const auto read = [](std::uint64_t offset, ByteSpan to) -> Result<void> {
-    std::ranges::fill(to, std::byte{});
-    if (offset == 80) return fail(Code::busy, "the tape is torn");
-    if (offset == 120) throw std::runtime_error("the tape burns");
-    return {};
-  };
-  const auto write = [](std::uint64_t offset, ConstByteSpan) -> Result<void> {
-    if (offset == 200) return fail(Code::busy, "the tape is full");
-    return {};
-  };
-  const auto fold = [](ConstByteSpan, const Chunk& chunk) -> Result<void> {
-    if (chunk.index == 3) return fail(Code::busy, "no more");
-    return {};
-  };
-  const auto reader = PipelineSource::reader(4 * kSteps, read);
-  for (const PipelineMode mode : {PipelineMode::automatic, PipelineMode::sequential}) {
-    PipelineOptions options = in_chunks(10);
-    options.mode = mode;
-    Error error = error_of(
-        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
-        options);
-    EXPECT_EQ(error.code, Code::busy);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 20 to 29)"), HasSubstr("torn")));
-    options.chunk_steps = 30;
-    error = error_of(
-        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
-        options);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 1 (steps 30 to 59)"), HasSubstr("burns")));
-    options.chunk_steps = 25;
-    error = error_of(job("weigh", kSteps)
-                         .input(std::span(y))
-                         .input(std::span(y))
-                         .output(PipelineSink::writer(4 * kSteps, write), 4)
-                         .count(),
-                     options);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 50 to 74)"), HasSubstr("full")));
-    error = error_of(job("total", kSteps)
-                         .input(std::span(y))
-                         .reduction(128, fold)
-                         .count()
-                         .value(std::uint32_t{16})
-                         .range([](std::uint64_t) { return LaunchRange::linear(16); }),
-                     options);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 3 (steps 75 to 99)"), HasSubstr("no more")));
-  }
-  run(job("weigh", kSteps).input(std::span(y)).input(std::span(y)).output(std::span(z)).count());
-}
-
-// What they say is their own affair: smaller chunks would tell them of the same steps twice.
-TEST_P(PipelineFaults, ASinkThatIsFullEndsTheRunAndIsNotAskedAgain) {
-  constexpr std::uint64_t kSteps = 100;
-  const Words x(kSteps);
-  for (const Code code : {Code::too_large, Code::device_full}) {
-    std::uint64_t folded = 0;
-    int written = 0;
-    const auto fold = [&](ConstByteSpan, const Chunk& chunk) -> Result<void> {
-      folded += chunk.steps;
-      return {};
-    };
-    const auto write = [&](std::uint64_t, ConstByteSpan) -> Result<void> {
-      if (++written == 3) return fail(code, "no message is as long");
-      return {};
-    };
-    const Error error = error_of(job("rows", kSteps)
-                                     .input(std::span(x))
-                                     .reduction(4, fold, std::byte{1})
-                                     .output(PipelineSink::writer(8 * kSteps, write), 8)
-                                     .reduction(kSteps, [](ConstByteSpan, const Chunk&) {
-                                       return Result<void>{};
-                                     })
-                                     .count()
-                                     .value(std::uint32_t{1})
-                                     .value(std::uint32_t{1}),
-                                 in_chunks(10));
-    EXPECT_EQ(error.code, code);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 20 to 29)"), HasSubstr("as long")));
-    EXPECT_EQ(folded, 30u);
-    EXPECT_EQ(written, 3);
-  }
-}
-
 // ---- memory that does not suffice ----------------------------------------------------------
 
 TEST_P(PipelineFaults, ChunksShrinkUntilTheDeviceCanHoldThem) {
@@ -253,6 +175,18 @@ TEST_P(PipelineFaults, WhereNotEvenOneStepFitsTheErrorSaysSo) {
   EXPECT_TRUE(report.error().code == Code::device_full || report.error().code == Code::too_large)
       << report.error().message;
   EXPECT_THAT(report.error().message, StartsWith("chunk 0 (step 0)"));
+}
+
+TEST_P(PipelineFaults, AHaloThatTheDeviceCannotHoldIsNotMadeOnTheHostFirst) {
+  const auto small = *GetParam().make(Bytes{64} << 10);
+  Words x(100), z(100);
+  const auto report = run_pipeline(*small, PipelineJob(pipeline_source(), "weigh", 100)
+                                               .input(std::span(x), 1, {1 << 20, 0, Edge::clamp})
+                                               .output(std::span(z)));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::device_full);
+  EXPECT_THAT(report.error().message,
+              AllOf(StartsWith("chunk 0 (step 0)"), HasSubstr("the halo of argument 0")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineFaults, testing::ValuesIn(kDevices),
