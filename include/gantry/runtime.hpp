@@ -101,7 +101,7 @@ class Runtime {
 
   /// What computes beside the CPU, and the CPU itself: "cpu", "opencl" (its first device),
   /// "opencl:1". Errors: `not_found` (with the names there are), `unsupported` (with what to
-  /// install), `system`.
+  /// install), `timed_out` (it does not answer), `system`.
   [[nodiscard]] Result<std::shared_ptr<Device>> open_device(std::string_view name) const;
   /// Each device, or why a kind has none. Loads the drivers: some tenths of a second.
   [[nodiscard]] std::vector<EngineStatus> devices() const;
