@@ -225,14 +225,16 @@ Result<void> Conveyor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
 Conveyor::Failure Conveyor::collect(ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
   const Deadline until = limit();
+  const Error out_of_time = {Code::timed_out, "it had not ended when its time was up",
+                             "allow more (PipelineOptions::stall_limit, deadline)"};
+  // What the chunks before took may have been the time of writers and folds.
+  if (options_.deadline.passed()) return ChunkFailure{out_of_time, slot.chunk, Stage::ends};
   const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
                                                               {&slot.compute, Stage::compute},
                                                               {&slot.copy_out, Stage::copy_out}};
   for (const auto& [events, stage] : stages)
     if (auto ended = events->last.wait(until); !ended) {
-      if (ended.error().code == Code::timed_out)
-        ended.error() = {Code::timed_out, "it had not ended when its time was up",
-                         "allow more (PipelineOptions::stall_limit, deadline)"};
+      if (ended.error().code == Code::timed_out) ended.error() = out_of_time;
       return ChunkFailure{std::move(ended).error(), slot.chunk, stage};
     }
   if (auto taken = caught([&] { return take_results(slot); }); !taken)

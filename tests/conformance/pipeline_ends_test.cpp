@@ -89,6 +89,32 @@ TEST_P(PipelineEnds, WhatIsReadBeforeTheFirstChunkNamesItToo) {
   }
 }
 
+TEST_P(PipelineEnds, TheirTimeCountsToo) {
+  constexpr std::uint64_t kSteps = 100;
+  const Words x(kSteps);
+  for (const PipelineMode mode :
+       {PipelineMode::automatic, PipelineMode::overlapped_pageable, PipelineMode::sequential}) {
+    PipelineOptions options = in_chunks(25, 4);
+    options.mode = mode;
+    options.deadline = Deadline::after(std::chrono::milliseconds(20));
+    std::uint64_t written = 0;
+    const auto write = [&](std::uint64_t, ConstByteSpan from) -> Result<void> {
+      while (!options.deadline.passed()) std::this_thread::yield();
+      written += from.size();
+      return {};
+    };
+    const Error error = error_of(job("weigh", kSteps)
+                                     .input(std::span(x))
+                                     .input(std::span(x))
+                                     .output(PipelineSink::writer(4 * kSteps, write), 4)
+                                     .count(),
+                                 options);
+    EXPECT_EQ(error.code, Code::timed_out);
+    EXPECT_THAT(error.message, StartsWith("chunk "));
+    EXPECT_LE(written, 100u);  // one chunk
+  }
+}
+
 // What they say is their own affair: smaller chunks would tell them of the same steps twice.
 TEST_P(PipelineEnds, ASinkThatIsFullEndsTheRunAndIsNotAskedAgain) {
   constexpr std::uint64_t kSteps = 100;
