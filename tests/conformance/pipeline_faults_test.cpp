@@ -121,6 +121,7 @@ TEST_P(PipelineFaults, AKernelThatDoesNotCompileComesWithTheLog) {
   }
   EXPECT_EQ(report.error().code, Code::build_failed);
   EXPECT_THAT(report.error().message, HasSubstr("nonsense"));
+  EXPECT_THAT(report.error().message, testing::ContainsRegex("[:(]2[:)]"));  // the line
 }
 
 TEST_P(PipelineFaults, AProgramIsBuiltByTheRunAndAKernelItHasNotIsNamed) {
@@ -313,6 +314,9 @@ TEST(ScriptedPipeline, AFailureWhileItIsMeasuredIsAsAnyOther) {
       if (code == Code::kernel_fault) {
         ASSERT_FALSE(report);
         EXPECT_THAT(report.error().message, StartsWith("chunk "));
+      }
+      if (!report && code == Code::device_full) {  // what had come back lies on its input
+        EXPECT_THAT(report.error().message, HasSubstr("copy-out"));
       }
       if (!report) continue;
       for (std::uint64_t i = 0; i < kSteps; ++i)

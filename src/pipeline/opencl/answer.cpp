@@ -32,7 +32,7 @@ std::optional<cl_int> wait_until(const Context& context, cl_event event, Deadlin
   if (context.driver.clSetEventCallback(event, CL_COMPLETE, &heard, handed_over.get()) !=
       CL_SUCCESS)
     return context.driver.clWaitForEvents(1, &event);  // a driver that tells nobody
-  static_cast<void>(handed_over.release());            // to heard()
+  [[maybe_unused]] const AnswerPointer* const given = handed_over.release();  // to heard()
   std::unique_lock lock(answer->mutex);
   while (!answer->status && !limit.passed() && context.core->state())
     answer->came.wait_for(lock, std::min(limit.left(), kLook));
