@@ -17,6 +17,11 @@ double ns(std::chrono::nanoseconds time) noexcept {
   return static_cast<double>(time.count());
 }
 
+std::chrono::nanoseconds time_from(double ns) noexcept {
+  constexpr double kMost = 1e18;  // of what 64 bits count: 30 years
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMost)));
+}
+
 // The line through both. Where a large chunk took no longer than a small one it is not known what
 // is start and what rate: half of each.
 Stream line_of(std::uint64_t small_steps, std::chrono::nanoseconds small, std::uint64_t large_steps,
@@ -99,7 +104,7 @@ ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small
   const std::uint64_t chunks = 1 + (input.steps - 1) / best;
   best = 1 + (input.steps - 1) / chunks;
   depth = static_cast<unsigned>(std::min<std::uint64_t>(depth, chunks));
-  plan.predicted = std::chrono::nanoseconds(static_cast<std::int64_t>(least));
+  plan.predicted = time_from(least);
   plan.reasons.push_back(
       fmt::format("measured: {}; {}; {}; {:.1f} us of the host's own for each chunk, "
                   "{:.3f} ns to make a byte of a slot",
