@@ -1,9 +1,7 @@
 #include <gmock/gmock.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <stdexcept>
 
@@ -90,29 +88,6 @@ TEST_P(DeviceFaults, AChildHasNoDevice) {
   EXPECT_EQ(status, 0);
   ok(in_->fill(there, 0, 1, std::byte{1}));
   ok(in_->drain());
-}
-
-// With no queue left that would keep what its threads use.
-TEST_P(DeviceFaults, AChildDropsEveryHandleAndEnds) {
-  if (const char* reason = no_busy_fork()) GTEST_SKIP() << reason;
-  DeviceBuffer there = zeros(10);
-  ok(compute_->launch(kernel("add"), {there, std::uint32_t{10}, std::uint32_t{1}},
-                      LaunchRange::linear(10)));
-  ok(compute_->drain());
-  in_.reset();
-  compute_.reset();
-  out_.reset();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // should it wait for ever
-    there = {};
-    program_ = {};
-    device_.reset();
-    ::_exit(0);
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DeviceFaults, testing::ValuesIn(kDevices), device_name);
