@@ -102,7 +102,8 @@ class Runtime {
 
   /// What computes beside the CPU, and the CPU itself: "cpu", "opencl" (its first device),
   /// "opencl:1". Files of jobs that run there go by io_uring where that works. Errors: `not_found`
-  /// (with the names there are), `unsupported` (with what to install), `system`.
+  /// (with the names there are), `unsupported` (with what to install), `timed_out` (it does not
+  /// answer), `system`.
   [[nodiscard]] Result<std::shared_ptr<Device>> open_device(std::string_view name) const;
   /// Each device, or why a kind has none. Loads the drivers: some tenths of a second.
   [[nodiscard]] std::vector<EngineStatus> devices() const;

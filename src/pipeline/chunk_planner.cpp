@@ -17,6 +17,11 @@ double ns(std::chrono::nanoseconds time) noexcept {
   return static_cast<double>(time.count());
 }
 
+std::chrono::nanoseconds time_from(double ns) noexcept {
+  constexpr double kMost = 1e18;  // of what 64 bits count: 30 years
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMost)));
+}
+
 // The line through both. Where a large chunk took no longer than a small one it is not known what
 // is start and what rate: half of each.
 Stream line_of(std::uint64_t small_steps, std::chrono::nanoseconds small, std::uint64_t large_steps,
@@ -96,10 +101,10 @@ ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small
   }
   best = std::max(best, std::min(input.fewest, most));
   // Chunks of the same size: the last is no crumb.
-  const std::uint64_t chunks = (input.steps + best - 1) / best;
-  best = (input.steps + chunks - 1) / chunks;
+  const std::uint64_t chunks = 1 + (input.steps - 1) / best;
+  best = 1 + (input.steps - 1) / chunks;
   depth = static_cast<unsigned>(std::min<std::uint64_t>(depth, chunks));
-  plan.predicted = std::chrono::nanoseconds(static_cast<std::int64_t>(least));
+  plan.predicted = time_from(least);
   plan.reasons.push_back(
       fmt::format("measured: {}; {}; {}; {:.1f} us of the host's own for each chunk, "
                   "{:.3f} ns to make a byte of a slot",
@@ -122,9 +127,9 @@ ChunkChoice default_chunks(const PlanInput& input, PipelinePlan& plan) {
   const Bytes step = std::max<Bytes>(input.step_bytes, 1);
   const std::uint64_t small = std::max<std::uint64_t>(kSmallBytes / step, input.fewest);
   const std::uint64_t normal = std::max<std::uint64_t>(kChunkBytes / step, input.fewest);
-  std::uint64_t chunk = std::min(normal, std::max(small, (input.steps + kDepth - 1) / kDepth));
+  std::uint64_t chunk = std::min(normal, std::max(small, 1 + (input.steps - 1) / kDepth));
   chunk = std::clamp<std::uint64_t>(chunk, 1, std::min(most, input.steps));
-  const std::uint64_t chunks = (input.steps + chunk - 1) / chunk;
+  const std::uint64_t chunks = 1 + (input.steps - 1) / chunk;
   plan.reasons.push_back(
       fmt::format("chunks of {} steps without a measurement: about {} KiB, or a quarter of the job",
                   chunk, kChunkBytes >> 10));

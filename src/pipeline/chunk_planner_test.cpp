@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace gantry {
 namespace {
@@ -105,15 +106,24 @@ TEST(ChunkPlanner, SlotsTakeNoMoreThanTheDeviceHas) {
   EXPECT_EQ(choose(input, 1, 1, 1, 1000).chunk_steps, 1u);
 }
 
+// Of as many steps as can be counted, too: they need no bytes.
 TEST(ChunkPlanner, ChunksAreOfOneSizeAndNeverMoreThanTheJob) {
-  for (const std::uint64_t steps : {1, 2, 3, 1000, 1'234'567}) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t steps : {std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3},
+                                    std::uint64_t{1000}, std::uint64_t{1'234'567}, kMost}) {
     PlanInput input = million();
     input.steps = steps;
-    const ChunkChoice choice = choose(input, 1, 2, 1, 10'000);
-    const std::uint64_t chunks = (steps + choice.chunk_steps - 1) / choice.chunk_steps;
-    EXPECT_LE(choice.chunk_steps, steps);
-    EXPECT_LT(chunks * choice.chunk_steps - steps, chunks);
-    EXPECT_LE(choice.depth, chunks);
+    if (steps == kMost) input.step_bytes = 0;
+    PipelinePlan plan;
+    for (const ChunkChoice choice : {choose(input, 1, 2, 1, 10'000), default_chunks(input, plan)}) {
+      EXPECT_LE(choice.chunk_steps, steps);
+      ASSERT_GE(choice.chunk_steps, 1u);
+      const std::uint64_t chunks = 1 + (steps - 1) / choice.chunk_steps;
+      EXPECT_GE(choice.depth, 1u);
+      EXPECT_LE(choice.depth, chunks);
+      if (steps == kMost) continue;
+      EXPECT_LT(chunks * choice.chunk_steps - steps, std::max<std::uint64_t>(chunks, 2));
+    }
   }
 }
 

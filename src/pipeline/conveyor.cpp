@@ -117,10 +117,12 @@ Result<void> Conveyor::begin_reads(const ChunkRing& ring, ChunkSlot& slot) {
 
 Conveyor::Failure Conveyor::feed(ChunkRing& ring, ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
-  Stage stage = Stage::host;
+  Stage stage = Stage::ends;
   const Result<void> fed = caught([&]() -> Result<void> {
     if (slot.begin_error) return tl::unexpected(*slot.begin_error);
+    stage = Stage::host;
     GANTRY_TRY(place(slot));
+    stage = Stage::ends;
     GANTRY_TRY(stage_in(slot));
     stage = Stage::copy_in;
     GANTRY_TRY(submit_in(ring, slot));
@@ -263,6 +265,10 @@ Result<void> Conveyor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
 Conveyor::Failure Conveyor::take(const ChunkRing& ring, ChunkSlot& slot) {
   using Stage = ChunkFailure::Stage;
   const Deadline until = limit();
+  const Error out_of_time = {Code::timed_out, "it had not ended when its time was up",
+                             "allow more (PipelineOptions::stall_limit, deadline)"};
+  // What the chunks before took may have been the time of writers and folds.
+  if (options_.deadline.passed()) return ChunkFailure{out_of_time, slot.chunk, Stage::ends};
   const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
                                                               {&slot.compute, Stage::compute},
                                                               {&slot.copy_out, Stage::copy_out}};
@@ -270,13 +276,11 @@ Conveyor::Failure Conveyor::take(const ChunkRing& ring, ChunkSlot& slot) {
   static_cast<void>((slot.copy_out.last ? slot.copy_out : slot.compute).last.wait(until));
   for (const auto& [events, stage] : stages)
     if (auto ended = events->last.wait(until); !ended) {
-      if (ended.error().code == Code::timed_out)
-        ended.error() = {Code::timed_out, "it had not ended when its time was up",
-                         "allow more (PipelineOptions::stall_limit, deadline)"};
+      if (ended.error().code == Code::timed_out) ended.error() = out_of_time;
       return ChunkFailure{std::move(ended).error(), slot.chunk, stage};
     }
   if (auto taken = caught([&] { return take_results(ring, slot); }); !taken)
-    return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::host};
+    return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::ends};
   return std::nullopt;
 }
 
@@ -310,7 +314,7 @@ Conveyor::Failure Conveyor::land(ChunkSlot& slot) {
   const Deadline until = limit();
   for (const Ticket write : slot.writes)
     if (auto written = files_.out->wait(write, until); !written)
-      return ChunkFailure{std::move(written).error(), slot.chunk, ChunkFailure::Stage::host};
+      return ChunkFailure{std::move(written).error(), slot.chunk, ChunkFailure::Stage::ends};
   if (!slot.writes.empty()) {
     slot.stage_out.began = std::max(slot.stage_out.began, written_until_);
     slot.stage_out.ended = written_until_ = Deadline::Clock::now();

@@ -21,7 +21,8 @@ struct RunQueues {
 
 /// What went wrong with which chunk, and how far it had come.
 struct ChunkFailure {
-  enum class Stage : std::uint8_t { host, copy_in, compute, copy_out };
+  /// `ends`: what the caller's sources, sinks and folds said.
+  enum class Stage : std::uint8_t { host, ends, copy_in, compute, copy_out };
   Error error;
   Chunk chunk;
   Stage stage = Stage::host;

@@ -32,17 +32,25 @@ Result<void> check_size(std::size_t index, std::string_view name, std::uint64_t 
 
 Result<void> check_halo(std::size_t index, const Argument& array) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // far beyond any memory
-  if (array.halo.before <= kMost && array.halo.after <= kMost &&
-      buffer_bytes(array, 1) <= std::numeric_limits<Bytes>::max() / 2)
-    return {};
-  return bad(index, fmt::format("a halo of {} and {} steps", array.halo.before, array.halo.after));
+  constexpr Bytes kMostBytes = Bytes{1} << 48;             // as that, and slots can be added up
+  constexpr std::uint64_t kMostTurns = std::uint64_t{1} << 20;  // each is a piece of its own
+  const Halo& halo = array.halo;
+  if (halo.before > kMost || halo.after > kMost ||
+      (array.kind != Kind::broadcast && buffer_bytes(array, 1) > kMostBytes))
+    return bad(index, fmt::format("a step of {} bytes with a halo of {} and {} steps",
+                                  array.step_bytes, halo.before, halo.after));
+  const std::uint64_t steps = array.source.size / std::max<Bytes>(array.step_bytes, 1);
+  if (halo.edge == Edge::wrap && steps != 0 && (halo.before + halo.after) / steps > kMostTurns)
+    return bad(index, fmt::format("a halo of {} and {} steps that wraps round {} steps",
+                                  halo.before, halo.after, steps));
+  return {};
 }
 
 Result<void> check_ends(std::size_t index, const Argument& array) {
   const PipelineSource& source = array.source;
   const PipelineSink& sink = array.sink;
-  if ((array.reads() || array.kind == Kind::broadcast) &&
-      source.kind == PipelineSource::Kind::reader && !source.read)
+  const bool reads = array.reads() || array.kind == Kind::broadcast;
+  if (reads && source.kind == PipelineSource::Kind::reader && !source.read)
     return bad(index, "its reader is empty");
   if (array.writes() && sink.kind == PipelineSink::Kind::writer && !sink.write)
     return bad(index, "its writer is empty");
@@ -50,8 +58,7 @@ Result<void> check_ends(std::size_t index, const Argument& array) {
       (sink.kind == PipelineSink::Kind::file && sink.opened == nullptr))
     return bad(index, "a file that is not open", "PipelineSource::file(), PipelineSink::file()");
   const bool is_null =
-      (array.reads() && source.kind == PipelineSource::Kind::memory &&
-       source.bytes.data() == nullptr) ||
+      (reads && source.kind == PipelineSource::Kind::memory && source.bytes.data() == nullptr) ||
       (array.writes() && sink.kind == PipelineSink::Kind::memory && sink.bytes.data() == nullptr);
   return is_null ? bad(index, "memory at address 0") : Result<void>{};
 }
@@ -73,6 +80,7 @@ Result<void> check_argument(std::size_t index, const Argument& array, std::uint6
   const bool is_array = array.reads() || array.writes();
   if ((is_array || array.kind == Kind::reduction) && array.step_bytes == 0)
     return bad(index, "0 bytes per step");
+  if (array.kind == Kind::reduction) return check_halo(index, array);
   if (!is_array && array.kind != Kind::broadcast) return {};
   if (is_of_messages(array)) return check_halo(index, array);
   GANTRY_TRY(check_ends(index, array));

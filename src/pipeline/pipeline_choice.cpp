@@ -159,7 +159,9 @@ Result<ChunkChoice> PipelineRun::measure() {
   double making = 0;
   GANTRY_ASSIGN(ChunkRing ring, probe_ring(std::min(first, most), making));
   GANTRY_ASSIGN(const MeasuredChunk cold, probe(ring, ring.chunk_steps()));
-  if (cold.all * static_cast<std::int64_t>(input.steps / cold.steps) < kShortJob) {
+  const std::chrono::duration<double, std::nano> all =
+      cold.all * (static_cast<double>(input.steps) / static_cast<double>(cold.steps));
+  if (all < kShortJob) {
     report_.plan.reasons.emplace_back("the job is too short to be measured");
     GANTRY_ASSIGN(input, plan_input());
     return default_chunks(input, report_.plan);

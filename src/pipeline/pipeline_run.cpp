@@ -57,6 +57,7 @@ Result<void> PipelineRun::prepare() {
   GANTRY_ASSIGN(sharing_, sharing_of(device_.facts(), options_));
   GANTRY_ASSIGN(registering_, make_registering(device_, options_));
   GANTRY_ASSIGN(FileLanes files, FileLanes::open(device_, job_, options_, report_.plan));
+  GANTRY_TRY(check_halos());
   GANTRY_ASSIGN(arrays_, bind_arrays(job_, options_, device_.facts(), sharing_, registering_,
                                      files.in.get(), report_.plan));
   cut_ = {1, 0, job_.steps()};
@@ -68,27 +69,45 @@ Result<void> PipelineRun::prepare() {
   return bring_broadcasts();
 }
 
+// What stands at the edges is made on the host first, and would take its memory for nothing.
+Result<void> PipelineRun::check_halos() const {
+  GANTRY_ASSIGN(const DeviceMemory memory, device_.memory());
+  for (std::size_t i = 0; i < job_.arguments().size(); ++i) {
+    const auto& argument = job_.arguments()[i];
+    const Bytes size = (argument.halo.before + argument.halo.after) * argument.step_bytes;
+    if (size <= memory.free_bytes) continue;
+    return named({Code::device_full,
+                  fmt::format("{}: the halo of argument {} takes {} bytes: {} are free",
+                              device_.facts().name, i, size, memory.free_bytes),
+                  {}},
+                 {0, steps_.first, 1});
+  }
+  return {};
+}
+
 Result<void> PipelineRun::bring_broadcasts() {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     if (arrays_[i].argument->kind != Kind::broadcast) continue;
-    const PipelineSource& source = arrays_[i].argument->source;
-    if (arrays_[i].staging == Staging::shared) {
-      GANTRY_ASSIGN(arrays_[i].whole, device_.over(shared_whole(source), source.held));
-      continue;
-    }
-    auto brought = bring_broadcast(device_, conveyor_->copy_in_queue(), source, options_.file_io,
-                                   conveyor_->limit());
-    if (brought) {
-      arrays_[i].whole = *std::move(brought);
-      report_.bytes_in += source.size;
-      report_.plan.device_bytes += source.size;
-      continue;
-    }
+    const auto brought = caught([&] { return bring_broadcast(arrays_[i]); });
+    if (brought) continue;
     conveyor_->halt();
     return fail(brought.error().code,
                 fmt::format("chunk 0: the broadcast, argument {}: {}", i, brought.error().message),
                 brought.error().hint);
   }
+  return {};
+}
+
+Result<void> PipelineRun::bring_broadcast(RunArray& array) {
+  const PipelineSource& source = array.argument->source;
+  if (array.staging == Staging::shared) {
+    GANTRY_ASSIGN(array.whole, device_.over(shared_whole(source), source.held));
+    return {};
+  }
+  GANTRY_ASSIGN(array.whole, gantry::bring_broadcast(device_, conveyor_->copy_in_queue(), source,
+                                                     options_.file_io, conveyor_->limit()));
+  report_.bytes_in += source.size;
+  report_.plan.device_bytes += source.size;
   return {};
 }
 
@@ -121,15 +140,16 @@ void PipelineRun::finish(const ChunkRing& ring) {
     plan.reasons.push_back(fmt::format("the ring is not registered: {}", ring.why_plain()));
 }
 
-// A chunk whose results may have landed on its own input cannot be computed again.
+// A chunk whose results may have landed on its own input cannot be computed again; nor can one of
+// which sinks and folds have been told.
 bool PipelineRun::may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const {
   using Stage = ChunkFailure::Stage;
   const bool is_shared = std::ranges::count(arrays_, Staging::shared, &RunArray::staging) != 0;
   const bool has_results =
       failure.stage == Stage::copy_out || (failure.stage == Stage::compute && is_shared);
   const bool is_intact = !has_results || !overwrites_inputs(job_);
-  return is_full(failure.error.code) && choice.chunk_steps > 1 && is_intact &&
-         options_.mode != PipelineMode::unbatched;
+  return failure.stage != Stage::ends && is_full(failure.error.code) && choice.chunk_steps > 1 &&
+         is_intact && options_.mode != PipelineMode::unbatched;
 }
 
 Result<ChunkRing> PipelineRun::make_ring(ChunkChoice& choice) {
@@ -141,8 +161,8 @@ Result<ChunkRing> PipelineRun::make_ring(ChunkChoice& choice) {
     if (ring) return ring;
     const bool is_least = choice.chunk_steps == 1 && depth == 1;
     if (!is_full(ring.error().code) || is_least || options_.mode == PipelineMode::unbatched)
-      return named(std::move(ring).error(),
-                   {conveyor_->chunks_done(), conveyor_->steps_done(), choice.chunk_steps});
+      return named(std::move(ring).error(), {conveyor_->chunks_done(), conveyor_->steps_done(),
+                                             std::min(choice.chunk_steps, steps_left())});
     if (choice.chunk_steps > 1)
       choice.chunk_steps = (choice.chunk_steps + 1) / 2;
     else

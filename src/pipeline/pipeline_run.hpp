@@ -32,7 +32,9 @@ class PipelineRun {
   }
 
   [[nodiscard]] Result<void> prepare();
+  [[nodiscard]] Result<void> check_halos() const;
   [[nodiscard]] Result<void> bring_broadcasts();
+  [[nodiscard]] Result<void> bring_broadcast(RunArray& array);
   [[nodiscard]] Result<PlanInput> plan_input();
 
   [[nodiscard]] Result<ChunkChoice> choose();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "pipeline/caught.hpp"
 #include "pipeline/file_ends.hpp"
 #include "pipeline/halt.hpp"
 
@@ -183,7 +184,11 @@ Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const Pipeline
       array.staging = Staging::shared;
     else if (is_array)
       GANTRY_TRY(bind(array, options, registering));
-    GANTRY_TRY(bind_edges(array, job.steps(), edges));
+    if (auto bound = caught([&] { return bind_edges(array, job.steps(), edges); }); !bound)
+      return fail(bound.error().code,
+                  fmt::format("chunk 0: the edge of argument {}: {}", arrays.size() - 1,
+                              bound.error().message),
+                  bound.error().hint);
   }
   explain_sharing(arrays, facts, sharing, plan);
   if (registering.registrar == nullptr)

@@ -54,6 +54,15 @@ TEST_P(PipelineFaults, JobsOfNothingAreRefused) {
       {job("twice", 10).in_place(PipelineSink::writer(40, {}), 4), "in place of writer"},
       {job("weigh", 10).output(PipelineSink::message(), 4), "run_stage"},
       {job("weigh", ~std::uint64_t{0}).output(std::span(x)), "64 bits"},
+      {job("weigh", 10).output(std::span(x)).reduction(~Bytes{0}, keep), "argument 1: a step of"},
+      {job("weigh", 10)
+           .output(std::span(x))
+           .broadcast(PipelineSource::memory({static_cast<std::byte*>(nullptr), 40})),
+       "address 0"},
+      {job("weigh", 1)
+           .output(std::span(x).first(1))
+           .input(std::span(x).last(1), 1, {std::uint64_t{1} << 30, 0, Edge::wrap}),
+       "wraps round 1 steps"},
   };
   for (const auto& [bad, why] : cases) {
     const Error error = error_of(bad);
@@ -113,6 +122,7 @@ TEST_P(PipelineFaults, AKernelThatDoesNotCompileComesWithTheLog) {
   }
   EXPECT_EQ(report.error().code, Code::build_failed);
   EXPECT_THAT(report.error().message, HasSubstr("nonsense"));
+  EXPECT_THAT(report.error().message, testing::ContainsRegex("[:(]2[:)]"));  // the line
 }
 
 TEST_P(PipelineFaults, AProgramIsBuiltByTheRunAndAKernelItHasNotIsNamed) {
@@ -124,60 +134,6 @@ TEST_P(PipelineFaults, AProgramIsBuiltByTheRunAndAKernelItHasNotIsNamed) {
   const Error error =
       error_of(PipelineJob(pipeline_source(), "thrice", 100).in_place(memory, 4).count().first());
   EXPECT_EQ(error.code, Code::not_found);
-}
-
-// ---- ends that fail ------------------------------------------------------------------------
-
-TEST_P(PipelineFaults, WhatReadersWritersAndFoldsSayNamesTheChunk) {
-  constexpr std::uint64_t kSteps = 100;
-  const Words y(kSteps);
-  Words z(kSteps);
-  const auto read = [](std::uint64_t offset, ByteSpan to) -> Result<void> {
-    std::ranges::fill(to, std::byte{});
-    if (offset == 80) return fail(Code::busy, "the tape is torn");
-    if (offset == 120) throw std::runtime_error("the tape burns");
-    return {};
-  };
-  const auto write = [](std::uint64_t offset, ConstByteSpan) -> Result<void> {
-    if (offset == 200) return fail(Code::busy, "the tape is full");
-    return {};
-  };
-  const auto fold = [](ConstByteSpan, const Chunk& chunk) -> Result<void> {
-    if (chunk.index == 3) return fail(Code::busy, "no more");
-    return {};
-  };
-  const auto reader = PipelineSource::reader(4 * kSteps, read);
-  for (const PipelineMode mode : {PipelineMode::automatic, PipelineMode::sequential}) {
-    PipelineOptions options = in_chunks(10);
-    options.mode = mode;
-    Error error = error_of(
-        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
-        options);
-    EXPECT_EQ(error.code, Code::busy);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 20 to 29)"), HasSubstr("torn")));
-    options.chunk_steps = 30;
-    error = error_of(
-        job("weigh", kSteps).input(reader, 4).input(std::span(y)).output(std::span(z)).count(),
-        options);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 1 (steps 30 to 59)"), HasSubstr("burns")));
-    options.chunk_steps = 25;
-    error = error_of(job("weigh", kSteps)
-                         .input(std::span(y))
-                         .input(std::span(y))
-                         .output(PipelineSink::writer(4 * kSteps, write), 4)
-                         .count(),
-                     options);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 2 (steps 50 to 74)"), HasSubstr("full")));
-    error = error_of(job("total", kSteps)
-                         .input(std::span(y))
-                         .reduction(128, fold)
-                         .count()
-                         .value(std::uint32_t{16})
-                         .range([](std::uint64_t) { return LaunchRange::linear(16); }),
-                     options);
-    EXPECT_THAT(error.message, AllOf(StartsWith("chunk 3 (steps 75 to 99)"), HasSubstr("no more")));
-  }
-  run(job("weigh", kSteps).input(std::span(y)).input(std::span(y)).output(std::span(z)).count());
 }
 
 // ---- memory that does not suffice ----------------------------------------------------------
@@ -221,6 +177,18 @@ TEST_P(PipelineFaults, WhereNotEvenOneStepFitsTheErrorSaysSo) {
   EXPECT_TRUE(report.error().code == Code::device_full || report.error().code == Code::too_large)
       << report.error().message;
   EXPECT_THAT(report.error().message, StartsWith("chunk 0 (step 0)"));
+}
+
+TEST_P(PipelineFaults, AHaloThatTheDeviceCannotHoldIsNotMadeOnTheHostFirst) {
+  const auto small = *GetParam().make(Bytes{64} << 10);
+  Words x(100), z(100);
+  const auto report = run_pipeline(*small, PipelineJob(pipeline_source(), "weigh", 100)
+                                               .input(std::span(x), 1, {1 << 20, 0, Edge::clamp})
+                                               .output(std::span(z)));
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::device_full);
+  EXPECT_THAT(report.error().message,
+              AllOf(StartsWith("chunk 0 (step 0)"), HasSubstr("the halo of argument 0")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineFaults, testing::ValuesIn(kDevices),
@@ -347,6 +315,9 @@ TEST(ScriptedPipeline, AFailureWhileItIsMeasuredIsAsAnyOther) {
       if (code == Code::kernel_fault) {
         ASSERT_FALSE(report);
         EXPECT_THAT(report.error().message, StartsWith("chunk "));
+      }
+      if (!report && code == Code::device_full) {  // what had come back lies on its input
+        EXPECT_THAT(report.error().message, HasSubstr("copy-out"));
       }
       if (!report) continue;
       for (std::uint64_t i = 0; i < kSteps; ++i)

@@ -106,18 +106,25 @@ TEST(LargePipeline, HasChunksOfMoreStepsThan31BitsCount) {
     return {};
   };
   constexpr std::uint64_t kHuge = std::uint64_t{1} << 52, kChunk = (std::uint64_t{1} << 50) + 1;
-  PipelineOptions options;
-  options.chunk_steps = kChunk;
-  const auto report = run_pipeline(*device,
-                                   PipelineJob(source, "number", kHuge)
-                                       .reduction(16, fold)
-                                       .count()
-                                       .first()
-                                       .range([](std::uint64_t) { return LaunchRange::linear(1); }),
-                                   options);
+  const auto run = [&](std::uint64_t steps, std::uint64_t chunk) {
+    counted = firsts = 0;
+    PipelineOptions options;
+    options.chunk_steps = chunk;
+    return run_pipeline(
+        *device,
+        PipelineJob(source, "number", steps).reduction(16, fold).count().first().range([](auto) {
+          return LaunchRange::linear(1);
+        }),
+        options);
+  };
+  const auto report = run(kHuge, kChunk);
   ASSERT_TRUE(report) << to_string(report.error());
   EXPECT_EQ(counted, kHuge);
   EXPECT_EQ(firsts, kChunk * (1 + 2 + 3));
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  const auto chosen = run(kMost, 0);
+  ASSERT_TRUE(chosen) << to_string(chosen.error());
+  EXPECT_EQ(counted, kMost);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "pipeline/memory_budget.hpp"
+#include "pipeline/opencl/answer.hpp"
 #include "pipeline/opencl/executor.hpp"
 #include "pipeline/opencl/program.hpp"
 
@@ -47,10 +48,12 @@ DeviceFacts facts_of(const Context& context, const std::string& about, Bytes mem
 
 class OpenclDevice final : public Device {
  public:
-  OpenclDevice(std::shared_ptr<const Context> context, OwnedQueue service, DeviceFacts facts)
+  OpenclDevice(std::shared_ptr<const Context> context, OwnedQueue service, DeviceFacts facts,
+               std::chrono::nanoseconds patience)
       : context_(std::move(context)),
         service_(std::move(service)),
         facts_(std::move(facts)),
+        patience_(patience),
         budget_(MemoryBudget::make(facts_.memory_bytes)),
         kept_(std::make_shared<Kept>(bytes_to_keep(facts_.memory_bytes))) {}
 
@@ -93,16 +96,24 @@ class OpenclDevice final : public Device {
   const std::shared_ptr<const Context> context_;
   const OwnedQueue service_;
   const DeviceFacts facts_;
+  const std::chrono::nanoseconds patience_;
   const std::shared_ptr<MemoryBudget> budget_;
   const std::shared_ptr<Kept> kept_;
 };
 
-// Many drivers take no memory before it is used: asked to put it on the device, they do.
+// Many drivers take no memory before it is used: asked to put it on the device, they do. Of a
+// device that has no time for that it is not known.
 cl_int OpenclDevice::make_present(cl_mem memory) const {
   const Driver& driver = context_->driver;
+  cl_event event = nullptr;
   const cl_int status = driver.clEnqueueMigrateMemObjects(
-      service_.get(), 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, nullptr, nullptr);
-  return status != CL_SUCCESS ? status : driver.clFinish(service_.get());
+      service_.get(), 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, nullptr, &event);
+  if (status != CL_SUCCESS) return status;
+  const OwnedEvent held(context_, event);
+  driver.clFlush(service_.get());
+  const cl_int answer =
+      wait_until(*context_, event, Deadline::after(patience_)).value_or(CL_COMPLETE);
+  return std::min(answer, CL_SUCCESS);
 }
 
 cl_int OpenclDevice::make(Bytes size, OwnedMemory& memory) const {
@@ -139,6 +150,7 @@ Result<DeviceBuffer> OpenclDevice::do_allocate(Bytes size) {
     kept_->clear();
     status = make(room, memory);
   }
+  GANTRY_TRY(context_->core->state());  // while it was waited for
   if (status == CL_SUCCESS)
     return DeviceBuffer(std::make_shared<TakenBuffer>(context_->core.get(), size, std::move(memory),
                                                       std::move(share), kept_, room));
@@ -148,10 +160,15 @@ Result<DeviceBuffer> OpenclDevice::do_allocate(Bytes size) {
   return refused(facts_.name, fmt::format("a buffer of {} bytes", size), status);
 }
 
+tl::unexpected<Error> no_answer(const Context& context) {
+  return fail(Code::timed_out, fmt::format("{}: it does not answer", context.core->name),
+              "a kernel that never ends may hold it up: end the process that runs it");
+}
+
 // What the device's clock says of the end of an operation, and ours as soon as we know of it: the
 // least difference of several is the nearest to the truth.
 Result<std::int64_t> measure_clock(const std::shared_ptr<const Context>& context,
-                                   cl_command_queue queue) {
+                                   cl_command_queue queue, Deadline limit) {
   constexpr int kTries = 8;
   const Driver& driver = context->driver;
   cl_int status = CL_SUCCESS;
@@ -166,9 +183,12 @@ Result<std::int64_t> measure_clock(const std::shared_ptr<const Context>& context
                                         &event);
     if (status != CL_SUCCESS) return refused(context->core->name, "a first operation", status);
     const OwnedEvent held(context, event);
-    status = driver.clWaitForEvents(1, &event);
+    driver.clFlush(queue);
+    const auto answer = wait_until(*context, event, limit);
     const auto now = Deadline::Clock::now().time_since_epoch();
+    if (!answer) return no_answer(*context);
     cl_ulong ended = 0;
+    status = std::min(*answer, CL_SUCCESS);
     if (status == CL_SUCCESS)
       status = driver.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof ended, &ended,
                                               nullptr);
@@ -196,9 +216,11 @@ Result<std::shared_ptr<Device>> open(const OpenclDeviceOptions& options) {
       driver.clCreateContext(properties, 1, &chosen.device, nullptr, nullptr, &status);
   if (status != CL_SUCCESS) return refused(context->core->name, "its context", status);
   GANTRY_ASSIGN(OwnedQueue service, open_queue(context));
-  GANTRY_ASSIGN(context->clock_offset_ns, measure_clock(context, service.get()));
+  GANTRY_ASSIGN(context->clock_offset_ns,
+                measure_clock(context, service.get(), Deadline::after(options.patience)));
   DeviceFacts facts = facts_of(*context, chosen.about, options.memory_bytes);
-  return std::make_shared<OpenclDevice>(std::move(context), std::move(service), std::move(facts));
+  return std::make_shared<OpenclDevice>(std::move(context), std::move(service), std::move(facts),
+                                        options.patience);
 }
 
 }  // namespace
