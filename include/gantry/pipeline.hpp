@@ -148,14 +148,14 @@ class PipelineJob {
   PipelineJob& input(Array&& data, std::uint64_t per_step = 1, Halo halo = {}) {
     const std::span elements(std::forward<Array>(data));
     return input(PipelineSource::memory(std::as_bytes(elements)),
-                 per_step * sizeof(typename decltype(elements)::element_type), halo);
+                 bytes_of<typename decltype(elements)::element_type>(per_step), halo);
   }
   template <PipelineArray Array>
     requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Array>>>)
   PipelineJob& output(Array&& data, std::uint64_t per_step = 1) {
     const std::span elements(std::forward<Array>(data));
     return output(PipelineSink::memory(std::as_writable_bytes(elements)),
-                  per_step * sizeof(typename decltype(elements)::element_type));
+                  bytes_of<typename decltype(elements)::element_type>(per_step));
   }
   template <PipelineArray Array>
   PipelineJob& broadcast(Array&& data) {
@@ -200,6 +200,12 @@ class PipelineJob {
   [[nodiscard]] Result<Kernel> kernel_on(Device& device) const;
 
  private:
+  // The most there is for more than 64 bits count: no memory has that size, so it is refused.
+  template <class T>
+  [[nodiscard]] static constexpr Bytes bytes_of(std::uint64_t elements) noexcept {
+    return elements > ~Bytes{0} / sizeof(T) ? ~Bytes{0} : elements * sizeof(T);
+  }
+
   std::uint64_t steps_;
   ProgramSource source_;
   std::string kernel_name_;

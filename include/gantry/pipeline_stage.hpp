@@ -73,6 +73,9 @@ struct StageEnds {
 /// it meanwhile: one that checks what it reads and reads it again believes a hostile sender.
 /// Staging::direct copies each message once, and computes on that.
 ///
+/// PipelineOptions::stall_limit is of what the device does: a sender that says nothing, and a
+/// receiver that takes nothing, are waited for until the deadline.
+///
 /// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
 /// Results that had landed before stay where they are.
 [[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/result.hpp"
 
@@ -22,12 +23,14 @@ struct FoundFile {
 
 Result<FoundFile> open_file(const std::string& path, int flags, std::uint64_t offset) {
   const std::string name = fmt::format("file '{}'", path);
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  // Not to wait for the other end of what turns out to be a pipe.
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor < 0) return fail_errno(name);
   auto file = std::make_shared<const OpenFile>(descriptor, name);
   struct stat facts{};
   if (::fstat(descriptor, &facts) != 0) return fail_errno(name);
   if (!S_ISREG(facts.st_mode)) return fail(Code::invalid_argument, name + ": not a regular file");
+  if (::fcntl(descriptor, F_SETFL, flags & O_ACCMODE) != 0) return fail_errno(name);
   return FoundFile{std::move(file),
                    static_cast<std::uint64_t>(facts.st_size),
                    {facts.st_dev, facts.st_ino, offset}};
@@ -63,6 +66,11 @@ Result<PipelineSource> PipelineSource::file(const std::string& path, std::uint64
 Result<PipelineSink> PipelineSink::file(const std::string& path, std::uint64_t size,
                                         std::uint64_t offset) {
   return guarded([&]() -> Result<PipelineSink> {
+    constexpr std::uint64_t kMost = std::numeric_limits<off_t>::max();
+    if (size > kMost || offset > kMost - size)
+      return fail(Code::invalid_argument,
+                  fmt::format("file '{}': {} bytes from offset {} on are more than files have",
+                              path, size, offset));
     GANTRY_ASSIGN(FoundFile found, open_file(path, O_RDWR | O_CREAT, offset));
     if (found.size < offset + size &&
         ::ftruncate(found.file->descriptor(), static_cast<off_t>(offset + size)) != 0)

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -91,6 +92,10 @@ TEST_P(PipelineFiles, ThatCannotBeUsedAreRefused) {
   EXPECT_EQ(PipelineSource::file(path("x"), 41).error().code, Code::invalid_argument);
   EXPECT_EQ(PipelineSource::file(path("x"), 4, 40).error().code, Code::invalid_argument);
   EXPECT_EQ(PipelineSink::file(path("none") + "/x", 40).error().code, Code::not_found);
+  EXPECT_EQ(PipelineSink::file(path("x"), 40, ~std::uint64_t{0} - 8).error().code,
+            Code::invalid_argument);
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);  // nobody is at its other end
+  EXPECT_EQ(PipelineSource::file(path("pipe")).error().code, Code::invalid_argument);
 }
 
 TEST_P(PipelineFiles, AreNotWrittenWhereTheyAreRead) {

@@ -93,6 +93,16 @@ TEST_P(PipelineResults, ArraysOfAnyKindAreTheirElements) {
   EXPECT_EQ(z, (std::vector<std::uint32_t>{31, 62, 93, 124, 155, 186}));
 }
 
+TEST_P(PipelineResults, MoreBytesAStepThanCanBeCountedAreNoneThatFit) {
+  const Words x(1);
+  Words z(1);
+  constexpr std::uint64_t kWraps = (std::uint64_t{1} << 62) + 1;  // to 4 bytes
+  EXPECT_EQ(error_of(job("twice", 1).input(x, kWraps).output(z).count()).code,
+            Code::invalid_argument);
+  EXPECT_EQ(error_of(job("twice", 1).input(x).output(z, kWraps).count()).code,
+            Code::invalid_argument);
+}
+
 // ---- what comes out ------------------------------------------------------------------------
 
 TEST_P(PipelineResults, OneStepOneChunkAndEveryRemainder) {
