@@ -1,4 +1,7 @@
-#pragma once  // base/test_fork.hpp: whether a test may fork() while other threads are at work.
+#pragma once  // base/test_fork.hpp: tests that fork(), and whether they may beside other threads.
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace gantry {
 
@@ -13,6 +16,16 @@ namespace gantry {
 #else
   return nullptr;
 #endif
+}
+
+/// The exit status of `work` in a fork()ed child; -1: a signal ended it.
+template <class Work>
+int in_child(Work work) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(work());
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 }  // namespace gantry

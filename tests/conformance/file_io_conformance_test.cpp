@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -256,16 +255,6 @@ TEST_P(FileIoHung, AWriteHangsNoLonger) {
 }
 
 // ---- other processes -----------------------------------------------------------------------
-
-/// The exit status of `work` in a fork()ed child.
-template <class Work>
-int in_child(Work work) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(work());
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 TEST_P(FileIoConformance, AChildHasLanesOfItsOwnOnly) {
   if (const char* const why = no_busy_fork()) GTEST_SKIP() << why;

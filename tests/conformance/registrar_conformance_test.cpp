@@ -1,6 +1,4 @@
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -9,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/test_fork.hpp"
 #include "registrars.hpp"
 
 // What every registrar promises (gantry/registrar.hpp).
@@ -43,16 +42,6 @@ class Mapping {
  private:
   ByteSpan bytes_;
 };
-
-/// The exit status of `work` in a fork()ed child.
-template <class Work>
-int in_child(Work work) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(work());
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 std::ptrdiff_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
