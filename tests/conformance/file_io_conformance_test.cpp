@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
 
@@ -253,6 +254,35 @@ TEST_P(FileIoHung, AWriteHangsNoLonger) {
   EXPECT_EQ(lane_->wait(ticket, Deadline::after(1ms)).error().code, Code::timed_out);
   hung_.release();
   EXPECT_TRUE(lane_->wait(ticket));
+}
+
+/// A thread that does `work` and sleeps in it when this returns.
+template <class Work>
+std::future<Result<void>> begun_and_asleep(Work work) {
+  std::promise<pid_t> begun;
+  auto ended = std::async(std::launch::async, [&begun, work] {
+    begun.set_value(::gettid());
+    return work();
+  });
+  const std::string stat = "/proc/self/task/" + std::to_string(begun.get_future().get()) + "/stat";
+  for (std::string text; text.find(") S") == std::string::npos;) std::getline(std::ifstream(stat), text);
+  return ended;
+}
+
+TEST_P(FileIoHung, DrainingForgetsNothingThatIsWaitedFor) {
+  std::vector<Memory> there(16, Memory(4096));
+  std::vector<Ticket> tickets;
+  for (Memory& memory : there) tickets.push_back(*read(file(), 0, memory));
+  hung_.wait_for(1);
+  std::vector<std::future<Result<void>>> all;
+  all.push_back(begun_and_asleep([&] { return lane_->drain(); }));
+  for (const Ticket ticket : tickets)
+    all.push_back(begun_and_asleep([&, ticket] { return lane_->wait(ticket); }));
+  hung_.release();
+  for (auto& one : all) {
+    const auto ended = one.get();
+    EXPECT_TRUE(ended) << to_string(ended.error());
+  }
 }
 
 // ---- other processes -----------------------------------------------------------------------
