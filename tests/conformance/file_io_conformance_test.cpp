@@ -149,6 +149,8 @@ TEST_P(FileIoConformance, NonsenseIsRefused) {
   Memory bytes(100);
   EXPECT_EQ(error_of(read(nullptr, 0, bytes)).code, Code::invalid_argument);
   EXPECT_EQ(error_of(read(file_of({}), 0, {})).code, Code::invalid_argument);
+  for (const std::uint64_t beyond : {~std::uint64_t{0}, (~std::uint64_t{0} >> 1) - 99})
+    EXPECT_EQ(error_of(read(file_of(bytes), beyond, bytes)).code, Code::invalid_argument) << beyond;
   EXPECT_EQ(lane_->wait(Ticket{77}).error().code, Code::invalid_argument);
   const Ticket once = *read(file_of(bytes), 0, bytes);
   EXPECT_TRUE(lane_->wait(once));
@@ -265,7 +267,8 @@ std::future<Result<void>> begun_and_asleep(Work work) {
     return work();
   });
   const std::string stat = "/proc/self/task/" + std::to_string(begun.get_future().get()) + "/stat";
-  for (std::string text; text.find(") S") == std::string::npos;) std::getline(std::ifstream(stat), text);
+  for (std::string text; text.find(") S") == std::string::npos;)
+    std::getline(std::ifstream(stat), text);
   return ended;
 }
 
@@ -327,6 +330,23 @@ TEST_P(FileIoConformance, LittleLockedMemoryIsEnough) {
     return there == all ? 0 : 4;
   };
   EXPECT_EQ(in_child(read_with_little), 0);
+}
+
+// Workers of the kernel's are threads of the user's, too.
+TEST_P(FileIoHung, NoThreadMoreIsEnough) {
+  if (const char* const why = no_busy_fork()) GTEST_SKIP() << why;
+  const File slow = file();
+  Memory there(Bytes{1} << 20);
+  hung_.release();
+  const auto read_without_threads = [&] {
+    lane_ = open_lane();
+    const rlimit none{1, 1};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0) return 1;
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 2;
+    if (!lane_->wait(*read(slow, 0, there))) return 3;
+    return there == Memory(there.size(), std::byte{'r'}) ? 0 : 4;
+  };
+  EXPECT_EQ(in_child(read_without_threads), 0);
 }
 
 std::string name_of(const testing::TestParamInfo<FileIoCase>& info) {
