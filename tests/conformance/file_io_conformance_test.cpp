@@ -1,6 +1,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -330,6 +334,29 @@ TEST_P(FileIoConformance, LittleLockedMemoryIsEnough) {
     return there == all ? 0 : 4;
   };
   EXPECT_EQ(in_child(read_with_little), 0);
+}
+
+// Whatever the way: what is refused may be of no use, but costs no process.
+TEST_P(FileIoConformance, AFilterThatLetsRingsBeMadeButNotUsedIsSurvived) {
+  if (const char* const why = no_busy_fork()) GTEST_SKIP() << why;
+  const Memory all = noise(1000, 11);
+  const File file = file_of(all);
+  Memory there(1000);
+  const auto read_behind_a_filter = [&] {
+    sock_filter refusing[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_enter, 0, 1),
+                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{std::size(refusing), refusing};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return 2;
+    auto lane = io_->open_lane();
+    if (!lane) return lane.error().code == Code::unsupported ? 0 : 3;
+    lane_ = *std::move(lane);
+    if (!lane_->wait(*read(file, 0, there))) return 4;
+    return there == all ? 0 : 5;
+  };
+  EXPECT_EQ(in_child(read_behind_a_filter), 0);
 }
 
 // Workers of the kernel's are threads of the user's, too.

@@ -35,6 +35,10 @@ class Ring {
       return no_ring(-error);
     ring->is_open_ = true;
     ::io_uring_ring_dontfork(&ring->ring_);
+    // A ring that may be made but not used: seccomp filters look at each call.
+    if (const int error = ::io_uring_enter(static_cast<unsigned>(ring->ring_.ring_fd), 0, 0, 0, {});
+        error < 0)
+      return no_ring(-error);
     if ((params.features & IORING_FEAT_RW_CUR_POS) != 0) return ring;  // came with READ and WRITE
     return fail(Code::unsupported, "uring: this kernel's io_uring has no plain reads and writes",
                 "use a kernel of at least 5.6");
