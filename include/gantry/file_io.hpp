@@ -51,8 +51,8 @@ class FileLane {
   FileLane& operator=(const FileLane&) = delete;
   virtual ~FileLane() = default;
 
-  /// Returns at once. Errors: `invalid_argument` (no file, no memory, a lane of the parent's after
-  /// fork()); `interrupted` between cancel() and drain(); `out_of_memory`.
+  /// Returns at once. Errors: `invalid_argument` (no file, no memory, more than files have, a lane
+  /// of the parent's after fork()); `interrupted` between cancel() and drain(); `out_of_memory`.
   [[nodiscard]] virtual Result<Ticket> submit(const FileTransfer& transfer) = 0;
   /// Whether wait() would answer at once.
   [[nodiscard]] virtual bool is_over(Ticket ticket) const = 0;

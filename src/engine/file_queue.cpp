@@ -1,5 +1,7 @@
 #include "engine/file_queue.hpp"
 
+#include <limits>
+
 #include "base/result.hpp"
 
 namespace gantry {
@@ -35,6 +37,10 @@ Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes read_bytes, Bytes write
 Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
   if (transfer.file == nullptr || transfer.memory.empty())
     return fail(Code::invalid_argument, "a file transfer without a file or without memory");
+  // Beyond, the kernel may take an offset for the descriptor's position.
+  constexpr std::uint64_t kMost = std::numeric_limits<off_t>::max();
+  if (transfer.memory.size() > kMost || transfer.offset > kMost - transfer.memory.size())
+    return fail(Code::invalid_argument, text_of(transfer) + ": more than files have");
   const bool is_read = transfer.kind == FileTransfer::Kind::read;
   Ticket ticket{};
   {
@@ -60,13 +66,15 @@ bool FileQueue::is_over(Ticket ticket) const {
 Result<void> FileQueue::wait(Ticket ticket, Deadline deadline) {
   std::unique_lock lock(mutex_);
   auto entry = entries_.find(ticket);
-  const auto is_known = [&] {  // meanwhile another waiter, or drain(), may have taken it
+  if (entry != entries_.end()) ++entry->second.waiters;
+  const auto is_known = [&] {  // meanwhile another waiter may have taken it
     entry = entries_.find(ticket);
     return is_cancelled_ || entry == entries_.end() || entry->second.work == nullptr;
   };
   const bool is_in_time = wait_until(moved_, lock, deadline, is_known);
   if (entry == entries_.end())
     return fail(Code::invalid_argument, "a file transfer that is not there, or was waited for");
+  --entry->second.waiters;
   const auto work = entry->second.work;
   if (work == nullptr) {
     auto outcome = std::move(entry->second.outcome);
@@ -93,7 +101,7 @@ Result<void> FileQueue::drain(Deadline deadline) {
   if (!wait_until(moved_, lock, deadline, [this] { return pending_ == 0; }))
     return fail(Code::timed_out,
                 fmt::format("{} file transfers are not given back by the kernel", pending_));
-  entries_.clear();
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.waiters == 0; });
   is_cancelled_ = false;
   return {};
 }

@@ -51,6 +51,7 @@ class FileQueue {
   struct Entry {
     std::shared_ptr<FileWork> work;  // null: it has ended
     Result<void> outcome;
+    unsigned waiters = 0;  // who are still to be told: drain() leaves it to them
   };
 
   const Fd bell_;

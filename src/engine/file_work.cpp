@@ -1,5 +1,7 @@
 #include "engine/file_work.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -14,6 +16,16 @@ std::string what_of(const FileTransfer& transfer) {
 }
 
 }  // namespace
+
+std::int64_t move_now(const FileTransfer& transfer, const FilePiece& piece) noexcept {
+  const int descriptor = transfer.file->descriptor();
+  std::byte* const at = transfer.memory.data() + piece.at;
+  const auto offset = static_cast<off_t>(transfer.offset + piece.at);
+  const ssize_t moved = transfer.kind == FileTransfer::Kind::read
+                            ? ::pread(descriptor, at, piece.size, offset)
+                            : ::pwrite(descriptor, at, piece.size, offset);
+  return moved < 0 ? -errno : moved;
+}
 
 std::optional<FilePiece> FileWork::next() {
   if (!has_more()) return std::nullopt;

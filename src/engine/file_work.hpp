@@ -12,6 +12,9 @@ struct FilePiece {
   Bytes size = 0;
 };
 
+/// Reads or writes it here and now. What FileWork::ended() is told.
+[[nodiscard]] std::int64_t move_now(const FileTransfer& transfer, const FilePiece& piece) noexcept;
+
 /// A transfer on its way. One thread at a time: that which serves its lane.
 class FileWork {
  public:

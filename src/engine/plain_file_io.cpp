@@ -10,22 +10,12 @@ namespace {
 
 constexpr Bytes kPieceBytes = Bytes{1} << 20;  // after each of them a cancelled transfer ends
 
-std::int64_t carry_out(const FileTransfer& transfer, const FilePiece& piece) noexcept {
-  const int descriptor = transfer.file->descriptor();
-  std::byte* const at = transfer.memory.data() + piece.at;
-  const auto offset = static_cast<off_t>(transfer.offset + piece.at);
-  const ssize_t moved = transfer.kind == FileTransfer::Kind::read
-                            ? ::pread(descriptor, at, piece.size, offset)
-                            : ::pwrite(descriptor, at, piece.size, offset);
-  return moved < 0 ? -errno : moved;
-}
-
 void carry_out(FileWork& work, const FileQueue& queue) {
   for (;;) {
     if (queue.is_cancelled()) work.stop();
     const auto piece = work.next();
     if (!piece) return;
-    work.ended(*piece, carry_out(work.transfer(), *piece));
+    work.ended(*piece, move_now(work.transfer(), *piece));
   }
 }
 

@@ -1,9 +1,11 @@
 #include "pipeline/file_ends.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include "base/result.hpp"
@@ -34,6 +36,16 @@ Result<FoundFile> open_file(const std::string& path, int flags, std::uint64_t of
   return FoundFile{std::move(file),
                    static_cast<std::uint64_t>(facts.st_size),
                    {facts.st_dev, facts.st_ino, offset}};
+}
+
+// Beyond the limit of the process the kernel would end it (SIGXFSZ).
+Result<void> make_room(const OpenFile& file, std::uint64_t bytes) {
+  rlimit most{};
+  const bool is_too_large = ::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur;
+  const std::string what = fmt::format("{}: making room for {} bytes", file.name(), bytes);
+  if (is_too_large) return fail_errno(what, EFBIG, "raise the limit of files' sizes (ulimit -f)");
+  if (::ftruncate(file.descriptor(), static_cast<off_t>(bytes)) != 0) return fail_errno(what);
+  return {};
 }
 
 bool is_read(const Argument& array) noexcept {
@@ -72,9 +84,7 @@ Result<PipelineSink> PipelineSink::file(const std::string& path, std::uint64_t s
                   fmt::format("file '{}': {} bytes from offset {} on are more than files have",
                               path, size, offset));
     GANTRY_ASSIGN(FoundFile found, open_file(path, O_RDWR | O_CREAT, offset));
-    if (found.size < offset + size &&
-        ::ftruncate(found.file->descriptor(), static_cast<off_t>(offset + size)) != 0)
-      return fail_errno(fmt::format("file '{}': making room for {} bytes", path, offset + size));
+    if (found.size < offset + size) GANTRY_TRY(make_room(*found.file, offset + size));
     PipelineSink sink;
     sink.kind = Kind::file;
     sink.size = size;

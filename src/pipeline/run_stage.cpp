@@ -22,31 +22,38 @@ StageEnds::Arrival arrival_of(Message message) {
 }  // namespace
 
 StageEnds StageEnds::of(Consumer& from, Producer& to) {
-  // Of results under way, the oldest first. Their run holds them: of one that failed they are gone.
-  const auto loans = std::make_shared<std::deque<std::weak_ptr<Loan>>>();
-  return {
-      .receive = [&from](Deadline deadline) -> Result<Arrival> {
-        GANTRY_ASSIGN(Message message, from.receive(deadline));
-        return arrival_of(std::move(message));
-      },
-      .place = [&to, loans](const MessageInfo&, Bytes size, Deadline deadline) -> Result<Landing> {
-        GANTRY_ASSIGN(Loan taken, to.loan(size, deadline));
-        const auto loan = std::make_shared<Loan>(std::move(taken));
-        loans->push_back(loan);
-        return Landing{loan->bytes(), loan};
-      },
-      .landed =
-          [&to, loans](const MessageInfo& info) {
-            SendOptions options;
-            options.type = info.type;
-            options.user = info.user;
-            while (loans->front().expired()) loans->pop_front();
-            const auto landed = loans->front().lock();
-            loans->pop_front();
-            return to.publish(std::move(*landed), options);
+  // Of results under way, the oldest first. Their run holds them: of one that failed they are gone,
+  // but for what a kernel keeps that was given up.
+  struct Lent {
+    std::uint64_t sequence;
+    std::weak_ptr<Loan> loan;
+  };
+  const auto lent = std::make_shared<std::deque<Lent>>();
+  return {.receive = [&from](Deadline deadline) -> Result<Arrival> {
+            GANTRY_ASSIGN(Message message, from.receive(deadline));
+            return arrival_of(std::move(message));
           },
-      .places = ChannelOptions::kMaxSlots,
-      .holds = from.explain().depth};
+          .place = [&to, lent](const MessageInfo& info, Bytes size,
+                               Deadline deadline) -> Result<Landing> {
+            GANTRY_ASSIGN(Loan taken, to.loan(size, deadline));
+            const auto loan = std::make_shared<Loan>(std::move(taken));
+            lent->push_back({info.sequence, loan});
+            return Landing{loan->bytes(), loan};
+          },
+          .landed =
+              [&to, lent](const MessageInfo& info) {
+                SendOptions options;
+                options.type = info.type;
+                options.user = info.user;
+                while (lent->size() > 1 &&
+                       (lent->front().loan.expired() || lent->front().sequence != info.sequence))
+                  lent->pop_front();
+                const auto landed = lent->front().loan.lock();
+                lent->pop_front();
+                return to.publish(std::move(*landed), options);
+              },
+          .places = ChannelOptions::kMaxSlots,
+          .holds = from.explain().depth};
 }
 
 Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job, const StageEnds& ends,

@@ -1,10 +1,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
 
@@ -147,6 +152,8 @@ TEST_P(FileIoConformance, NonsenseIsRefused) {
   Memory bytes(100);
   EXPECT_EQ(error_of(read(nullptr, 0, bytes)).code, Code::invalid_argument);
   EXPECT_EQ(error_of(read(file_of({}), 0, {})).code, Code::invalid_argument);
+  for (const std::uint64_t beyond : {~std::uint64_t{0}, (~std::uint64_t{0} >> 1) - 99})
+    EXPECT_EQ(error_of(read(file_of(bytes), beyond, bytes)).code, Code::invalid_argument) << beyond;
   EXPECT_EQ(lane_->wait(Ticket{77}).error().code, Code::invalid_argument);
   const Ticket once = *read(file_of(bytes), 0, bytes);
   EXPECT_TRUE(lane_->wait(once));
@@ -254,6 +261,36 @@ TEST_P(FileIoHung, AWriteHangsNoLonger) {
   EXPECT_TRUE(lane_->wait(ticket));
 }
 
+/// A thread that does `work` and sleeps in it when this returns.
+template <class Work>
+std::future<Result<void>> begun_and_asleep(Work work) {
+  std::promise<pid_t> begun;
+  auto ended = std::async(std::launch::async, [&begun, work] {
+    begun.set_value(::gettid());
+    return work();
+  });
+  const std::string stat = "/proc/self/task/" + std::to_string(begun.get_future().get()) + "/stat";
+  for (std::string text; text.find(") S") == std::string::npos;)
+    std::getline(std::ifstream(stat), text);
+  return ended;
+}
+
+TEST_P(FileIoHung, DrainingForgetsNothingThatIsWaitedFor) {
+  std::vector<Memory> there(16, Memory(4096));
+  std::vector<Ticket> tickets;
+  for (Memory& memory : there) tickets.push_back(*read(file(), 0, memory));
+  hung_.wait_for(1);
+  std::vector<std::future<Result<void>>> all;
+  all.push_back(begun_and_asleep([&] { return lane_->drain(); }));
+  for (const Ticket ticket : tickets)
+    all.push_back(begun_and_asleep([&, ticket] { return lane_->wait(ticket); }));
+  hung_.release();
+  for (auto& one : all) {
+    const auto ended = one.get();
+    EXPECT_TRUE(ended) << to_string(ended.error());
+  }
+}
+
 // ---- other processes -----------------------------------------------------------------------
 
 TEST_P(FileIoConformance, AChildHasLanesOfItsOwnOnly) {
@@ -286,6 +323,46 @@ TEST_P(FileIoConformance, LittleLockedMemoryIsEnough) {
     return there == all ? 0 : 4;
   };
   EXPECT_EQ(in_child(read_with_little), 0);
+}
+
+// Whatever the way: what is refused may be of no use, but costs no process.
+TEST_P(FileIoConformance, AFilterThatLetsRingsBeMadeButNotUsedIsSurvived) {
+  if (const char* const why = no_busy_fork()) GTEST_SKIP() << why;
+  const Memory all = noise(1000, 11);
+  const File file = file_of(all);
+  Memory there(1000);
+  const auto read_behind_a_filter = [&] {
+    sock_filter refusing[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_enter, 0, 1),
+                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{std::size(refusing), refusing};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 1;
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return 2;
+    auto lane = io_->open_lane();
+    if (!lane) return lane.error().code == Code::unsupported ? 0 : 3;
+    lane_ = *std::move(lane);
+    if (!lane_->wait(*read(file, 0, there))) return 4;
+    return there == all ? 0 : 5;
+  };
+  EXPECT_EQ(in_child(read_behind_a_filter), 0);
+}
+
+// Workers of the kernel's are threads of the user's, too.
+TEST_P(FileIoHung, NoThreadMoreIsEnough) {
+  if (const char* const why = no_busy_fork()) GTEST_SKIP() << why;
+  const File slow = file();
+  Memory there(Bytes{1} << 20);
+  hung_.release();
+  const auto read_without_threads = [&] {
+    lane_ = open_lane();
+    const rlimit none{1, 1};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0) return 1;
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 2;
+    if (!lane_->wait(*read(slow, 0, there))) return 3;
+    return there == Memory(there.size(), std::byte{'r'}) ? 0 : 4;
+  };
+  EXPECT_EQ(in_child(read_without_threads), 0);
 }
 
 std::string name_of(const testing::TestParamInfo<FileIoCase>& info) {

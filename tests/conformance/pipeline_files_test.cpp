@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +97,21 @@ TEST_P(PipelineFiles, ThatCannotBeUsedAreRefused) {
             Code::invalid_argument);
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);  // nobody is at its other end
   EXPECT_EQ(PipelineSource::file(path("pipe")).error().code, Code::invalid_argument);
+}
+
+// The kernel would end the process.
+TEST_P(PipelineFiles, ThatWouldBeLargerThanTheLimitAreRefused) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto sink = PipelineSink::file(path("x"), 4096, 4);
+  const auto fits = PipelineSink::file(path("x"), 4092, 4);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(sink);
+  EXPECT_THAT(sink.error().message, AllOf(HasSubstr(path("x")), HasSubstr("File too large")));
+  EXPECT_THAT(sink.error().hint, HasSubstr("ulimit -f"));
+  EXPECT_TRUE(fits);
 }
 
 TEST_P(PipelineFiles, AreNotWrittenWhereTheyAreRead) {

@@ -217,6 +217,19 @@ TEST_P(PipelineStage, AReceiverWithOneSlotGetsAllInOrder) {
   EXPECT_EQ(received, 20u);
 }
 
+// A run that gave up a kernel which does not end leaves it the place.
+TEST_P(PipelineStage, AKernelsPlaceOfARunBeforeIsNotSent) {
+  const StageEnds ends = StageEnds::of(*from_, *to_);
+  MessageInfo before, now;
+  before.sequence = 1, now.sequence = 2;
+  const auto held = *ends.place(before, 4, soon());
+  const auto there = *ends.place(now, 4, soon());
+  std::ranges::fill(held.bytes, std::byte{1});
+  std::ranges::fill(there.bytes, std::byte{2});
+  ASSERT_TRUE(ends.landed(now));
+  EXPECT_EQ(sink_->receive(soon())->bytes()[0], std::byte{2});
+}
+
 TEST_P(PipelineStage, EndsAtItsDeadlineWhenNothingComes) {
   PipelineOptions options;
   options.deadline = Deadline::after(std::chrono::milliseconds(50));

@@ -35,6 +35,10 @@ class Ring {
       return no_ring(-error);
     ring->is_open_ = true;
     ::io_uring_ring_dontfork(&ring->ring_);
+    // A ring that may be made but not used: seccomp filters look at each call.
+    if (const int error = ::io_uring_enter(static_cast<unsigned>(ring->ring_.ring_fd), 0, 0, 0, {});
+        error < 0)
+      return no_ring(-error);
     if ((params.features & IORING_FEAT_RW_CUR_POS) != 0) return ring;  // came with READ and WRITE
     return fail(Code::unsupported, "uring: this kernel's io_uring has no plain reads and writes",
                 "use a kernel of at least 5.6");
@@ -123,7 +127,7 @@ class Service {
 
   // After a miss the next pieces are most likely missing, too: asking costs a hand-over each.
   bool tries_cache() noexcept {
-    if (misses_ == 0) return true;
+    if (misses_ == 0 || !has_workers_) return true;
     --misses_;
     return false;
   }
@@ -157,11 +161,15 @@ class Service {
       Flight& flight = flights_[of];
       const Flight ended = std::exchange(flight, {});
       const bool is_missing = answer == -EAGAIN || answer == -EOPNOTSUPP;
-      if (ended.is_first && is_missing && !ended.is_cancelled) {
+      const bool is_refused = answer == -ECANCELED && !ended.is_cancelled;
+      if (is_refused) has_workers_ = false;
+      if (!is_refused && !(ended.is_first && is_missing && !ended.is_cancelled)) {
+        ended.work->ended(ended.piece, answer);
+      } else if (has_workers_) {
         misses_ = kMissesFollow;
         send(of, ended.work, ended.piece, false);
       } else {
-        ended.work->ended(ended.piece, answer);
+        ended.work->ended(ended.piece, move_now(ended.work->transfer(), ended.piece));
       }
     }
   }
@@ -191,7 +199,8 @@ class Service {
   FileQueue::Works works_;  // that have not ended
   std::array<Flight, kMostFlights> flights_{};
   bool is_hearing_ = false;
-  unsigned misses_ = 0;  // so many pieces go to workers without being looked for in the cache
+  unsigned misses_ = 0;      // so many pieces go to workers without being looked for in the cache
+  bool has_workers_ = true;  // they are threads of the user's, who may have all he may (ulimit -u)
 };
 
 class UringFileIo final : public FileIo {
