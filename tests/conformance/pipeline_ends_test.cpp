@@ -11,13 +11,6 @@ using testing::HasSubstr;
 using testing::StartsWith;
 using PipelineEnds = PipelineTest;
 
-PipelineOptions in_chunks(std::uint64_t steps, unsigned depth = 3) {
-  PipelineOptions options;
-  options.chunk_steps = steps;
-  options.depth = depth;
-  return options;
-}
-
 TEST_P(PipelineEnds, WhatReadersWritersAndFoldsSayNamesTheChunk) {
   constexpr std::uint64_t kSteps = 100;
   const Words y(kSteps);

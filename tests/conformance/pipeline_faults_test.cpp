@@ -18,13 +18,6 @@ std::size_t threads() {
       std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
 
-PipelineOptions in_chunks(std::uint64_t steps, unsigned depth = 3) {
-  PipelineOptions options;
-  options.chunk_steps = steps;
-  options.depth = depth;
-  return options;
-}
-
 // ---- jobs that can never work --------------------------------------------------------------
 
 TEST_P(PipelineFaults, SizesThatDoNotCorrespondAreRefusedWithTheNumbers) {

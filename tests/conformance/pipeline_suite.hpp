@@ -204,6 +204,13 @@ class PipelineTest : public testing::TestWithParam<DeviceCase> {
   Program program_;
 };
 
+inline PipelineOptions in_chunks(std::uint64_t steps, unsigned depth = 3) {
+  PipelineOptions options;
+  options.chunk_steps = steps;
+  options.depth = depth;
+  return options;
+}
+
 inline std::string pipeline_device_name(const testing::TestParamInfo<DeviceCase>& info) {
   return info.param.name;
 }

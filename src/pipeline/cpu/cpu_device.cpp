@@ -10,7 +10,6 @@
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
 #include "pipeline/cpu/cpu_executor.hpp"
-#include "pipeline/disown.hpp"
 #include "pipeline/kept_memory.hpp"
 #include "pipeline/memory_budget.hpp"
 
@@ -100,12 +99,6 @@ class CpuDevice final : public Device {
         budget_(MemoryBudget::make(facts_.memory_bytes)),
         kept_(std::make_shared<Kept>(bytes_to_keep(facts_.memory_bytes))),
         team_(std::move(team)) {}
-  // Of the team's copy in a fork its condition has sleepers for ever: it cannot be destroyed.
-  ~CpuDevice() override {
-    if (!core_->is_here()) disown(team_);
-  }
-  CpuDevice(const CpuDevice&) = delete;
-  CpuDevice& operator=(const CpuDevice&) = delete;
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
   Result<DeviceMemory> memory() const override {

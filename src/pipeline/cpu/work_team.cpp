@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/result.hpp"
-#include "pipeline/disown.hpp"
 
 namespace gantry {
 namespace {
@@ -28,7 +27,12 @@ bool add(std::list<T*>& to, T& what) noexcept {
 }  // namespace
 
 Result<std::shared_ptr<WorkTeam>> WorkTeam::make(unsigned threads) {
-  auto team = std::make_shared<WorkTeam>();
+  // A fork's copy is left as it is: its threads did not come along, and its condition has sleepers
+  // for ever, so that neither can be destroyed.
+  const auto end = [](WorkTeam* team) {
+    if (team->maker_.is_this()) delete team;
+  };
+  std::shared_ptr<WorkTeam> team(new WorkTeam, end);
   team->helpers_.reserve(threads);
   try {
     for (unsigned i = 1; i < threads; ++i)
@@ -41,10 +45,6 @@ Result<std::shared_ptr<WorkTeam>> WorkTeam::make(unsigned threads) {
 }
 
 WorkTeam::~WorkTeam() {
-  if (!maker_.is_this()) {  // the threads did not come along with fork()
-    disown(std::move(helpers_));
-    return;
-  }
   {
     const std::lock_guard lock(mutex_);
     quit_ = true;
@@ -127,8 +127,7 @@ void WorkTeam::help() noexcept {
     } else if (const auto found = std::ranges::find_if(jobs_, &Job::has_parts);
                found != jobs_.end()) {
       Job& job = **found;
-      job.helpers.fetch_add(1,
-                            std::memory_order_relaxed);  // I1: its caller has the lock yet to take
+      job.helpers.fetch_add(1, std::memory_order_relaxed);  // I1, I2
       lock.unlock();
       take_parts(job);
       leave(job);
