@@ -8,6 +8,8 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 DESTDIR ?=
 OUTPUT ?= out
+SECONDS ?= 600
+SEEDS ?= 1000000
 export DESTDIR
 
 gantry := build/release/bin/gantry
@@ -18,10 +20,10 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan bench bench-peers check install clean
+.PHONY: help setup build demo test tsan soak arm64 bench bench-peers check install clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install every Debian package that this project can use and that is missing
 	@tools/setup
@@ -31,8 +33,10 @@ build: ## Build the library and the program: build/release/bin/gantry
 	@[ -e build/release/build.ninja ] || tools/configure release -DGANTRY_TESTS=OFF
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build ## Run the main job: examples/vision over channels and over pipes; its picture in out/
-	@tools/setup demo
+demo: ## Run the main job: examples/vision over channels and over pipes; its picture in out/
+	@tools/setup build demo
+	@[ -e build/release/build.ninja ] || tools/configure release -DGANTRY_TESTS=OFF
+	@cmake --build --preset release -j $(JOBS) --target gantry gantry_cli
 	@DESTDIR= cmake --install build/release --prefix $(demo_prefix) >build/install.log
 	@cmake --log-level=NOTICE -G Ninja -S examples/vision -B build/vision \
 	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=$(CURDIR)/$(demo_prefix)
@@ -47,6 +51,16 @@ test: ## Build with warnings as errors and pass all tests, as users run them and
 tsan: ## Pass the tests labelled concurrency under ThreadSanitizer
 	@tools/setup build test
 	@$(fixed_layout) tools/test-preset tsan
+
+soak: ## Random scenarios in which every byte is compared: SECONDS of them, from seed SEEDS on
+	@tools/setup build test
+	@[ -e build/release/tests/CTestTestfile.cmake ] || tools/configure release -DGANTRY_TESTS=ON
+	@cmake --build build/release --target channel_oracle -j $(JOBS)
+	@build/release/tests/channel_oracle --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
+
+arm64: ## Cross-build for arm64 and pass its tests under qemu-user: docs/platforms.md
+	@tools/setup build test arm64
+	@tools/arm64
 
 bench: build ## Measure channels against the other ways between two processes
 	@$(gantry) bench ipc

@@ -2,9 +2,12 @@
 
 find_program(GANTRY_CCACHE ccache)
 if(GANTRY_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${GANTRY_CCACHE})
+  # Paths are seen from the source tree, so that a clone elsewhere finds what this one compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${GANTRY_CCACHE})
 endif()
-find_program(GANTRY_MOLD mold)
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=mold GANTRY_MOLD)  # a cross compiler may not find it
 if(GANTRY_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
@@ -17,6 +20,9 @@ endif()
 if(GANTRY_SANITIZE)
   add_compile_options(-fsanitize=${GANTRY_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
+  # Its check of a virtual table opens a pipe: without descriptors left it takes every object for
+  # broken.
+  add_compile_options(-fno-sanitize=vptr)
   add_link_options(-fsanitize=${GANTRY_SANITIZE})
   # The sanitizers' own bookkeeping trips these in library headers.
   add_compile_options(-Wno-null-dereference $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

@@ -19,7 +19,7 @@ function(gantry_peer name)
   target_link_libraries(gantry-peer-${name} PRIVATE gantry_bench_peer ${arg_LIBRARIES})
   set_target_properties(gantry-peer-${name} PROPERTIES
     INSTALL_RPATH $ORIGIN/../../${CMAKE_INSTALL_LIBDIR})
-  install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry)
+  install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry OPTIONAL)
   add_dependencies(gantry-bench-ipc gantry-peer-${name})
 endfunction()
 

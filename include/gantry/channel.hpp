@@ -77,6 +77,10 @@ class Metrics {
 
 // ---- options -------------------------------------------------------------------------------
 
+/// A thread that serves the sockets of many ends, while there are any: ChannelOptions::acceptor.
+class Acceptor;
+[[nodiscard]] Result<std::shared_ptr<Acceptor>> make_acceptor();
+
 /// When a message is visible to its readers, and how they get it.
 ///             | send(): the caller copies           | send_async(): returns at once
 ///   whole     | synchronous: copied, then published | asynchronous: the same, behind the caller
@@ -84,11 +88,14 @@ class Metrics {
 ///             | a block
 ///   streamed  | published, then copied through a window that stays in the cache: readers take
 ///             | chunks as they land and must give each back before the next can come
+///   immutable | as whole, in memory of its own, which the kernel then seals: nobody, the sender
+///             | included, can change it any more. Costs a descriptor and a mapping a message
 enum class Mode : std::uint8_t {
   automatic,  ///< ChannelOptions::mode; there: by size.
   whole,
   pipelined,
   streamed,
+  immutable,
 };
 [[nodiscard]] std::string_view to_string(Mode mode) noexcept;
 
@@ -98,7 +105,7 @@ enum class Mode : std::uint8_t {
 enum class SlowReader : std::uint8_t {
   block,        ///< The producer waits for it. What is not said below holds for this one.
   drop_newest,  ///< It is passed over: the message goes to the others only.
-  disconnect,   ///< It is hung up on, and sees `peer_gone`.
+  disconnect,   ///< It is cut off: it may take what it was given and has landed, then `peer_gone`.
   drop_oldest,  ///< The oldest message that it has not taken is taken back, for the newest. What it
                 ///< took it keeps. While it holds fewer than its depth, it finds the newest.
 };
@@ -119,6 +126,20 @@ struct Access {
 /// hold its lock.
 [[nodiscard]] Result<std::string> channel_directory(std::string_view given, const Access& access);
 
+/// What a sender may cost its receiver at most; 0: what suits the receiving process. A sender that
+/// needs more is hung up on, with an error that says what to raise.
+struct ReceiveLimits {
+  /// Slabs of the sender's pool that the receiver knows at a time: each costs it a descriptor and a
+  /// mapping. Of a consumer half of the limit of open files; of an inbox what its senders leave of
+  /// that limit, together.
+  std::uint64_t slabs = 0;
+  /// Address space for these slabs. Half of the limit (ulimit -v), or of what a process has.
+  Bytes mapped_bytes = 0;
+  /// Private memory for streamed messages that are received whole, until they are released: at most
+  /// half of the machine's, or of the control group's limit. What lands chunk by chunk costs none.
+  Bytes gathered_bytes = 0;
+};
+
 struct ChannelOptions {
   std::string directory;  ///< Empty: channel_directory()'s rule.
   static constexpr unsigned kMaxSlots = 64;
@@ -133,8 +154,7 @@ struct ChannelOptions {
   /// must not see each other's messages.
   std::optional<Pool> memory{};
   PoolOptions pool{};
-  /// How long a waiting end polls at most before it sleeps: less, down to a 64th, while what it
-  /// waits for comes later than that. Zero: sleep at once.
+  /// How long a waiting end polls at most before it sleeps; a 64th while news come later. 0: never.
   std::chrono::nanoseconds spin{50'000};
   /// When this descriptor becomes readable, waiting calls return `interrupted`. Not owned.
   int interrupt_descriptor = -1;
@@ -162,9 +182,18 @@ struct ChannelOptions {
   Access access{};
   /// Consumer only: what its producer does when it is slow.
   SlowReader when_slow = SlowReader::block;
+  /// Producer only: whether consumers may join with SlowReader::block, and so hold up all others.
+  /// Else such a one gets `permission_denied`.
+  bool consumers_may_block = true;
   /// Consumer only: messages it may have unreleased, at most the producer's slots. 0: all of them;
   /// half of them with a policy other than `block`, so that it cannot hold up the others.
   unsigned depth = 0;
+  /// Consumer only: what its producer may cost it; of an inbox: what each of its producers may, by
+  /// default its even share and a quarter of what is nobody's share.
+  ReceiveLimits receive{};
+  /// Producers, inboxes, servers and clients: the thread that lets peers in and sees them go. A
+  /// Runtime has one for all that it opens. Empty: one of the end's own.
+  std::shared_ptr<Acceptor> acceptor{};
 };
 
 struct SendOptions {
@@ -179,8 +208,10 @@ struct SendOptions {
 
 // ---- the sending end -----------------------------------------------------------------------
 
-/// The sending end. One thread at a time. Dropping it without close() tells the consumers that the
-/// stream broke off: they get what was published, then `peer_gone`.
+/// The sending end. One thread at a time. In a child of fork() every call on the copy of an end,
+/// sending or receiving, is `invalid_argument`, and dropping the copy does nothing: it belongs to
+/// the parent, and the child opens its own. Dropping it without close() tells the consumers that
+/// the stream broke off: they get what was published, then `peer_gone`.
 class Producer {
  public:
   /// Takes the name and listens; consumers may come at any time later. Errors:
@@ -293,9 +324,10 @@ class Incoming {
   [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline = Deadline::never());
   /// The rest behind the last chunk, copied chunk by chunk as it lands. Returns how many bytes.
   /// Errors as next(); after `timed_out` or `interrupted` call again with the same buffer: it goes
-  /// on where it was. `invalid_argument` when it does not fit; nothing is taken then.
+  /// on where it was. `invalid_argument` when it does not fit, or when the buffer is another one
+  /// and chunks of a streamed message have passed into the first; nothing is taken then.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
-  /// All of it as a message. A streamed one is copied, and must be unread so far.
+  /// All of it as a message, once. A streamed one is copied, and must be unread so far.
   [[nodiscard]] Result<Message> whole(Deadline deadline = Deadline::never());
 
   class Impl;
@@ -310,7 +342,7 @@ class Consumer {
  public:
   /// Joins the channel, waiting for its producer to appear until `deadline`. Errors: `timed_out`,
   /// `already_exists` when it has all the consumers it takes, `busy` when former consumers of this
-  /// process have too much of it in hand, `permission_denied`, `peer_misbehaved`, `peer_gone` when
+  /// user have too much of it in hand, `permission_denied`, `peer_misbehaved`, `peer_gone` when
   /// producers end as soon as they are found.
   [[nodiscard]] static Result<Consumer> open(std::string_view name, const ChannelOptions& options,
                                              Deadline deadline = Deadline::never());
@@ -321,7 +353,8 @@ class Consumer {
   /// The next message, whole; those that their sender gave up half-way are passed over. Errors:
   /// `closed` at the regular end, `peer_gone`, `timed_out`, `interrupted`, `peer_misbehaved`.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
-  /// The next message as soon as it is visible. Errors as above.
+  /// The next message as soon as it is visible, from its first byte. Errors as above, and
+  /// `invalid_argument` while a streamed one is half-way in a buffer of receive_into().
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline = Deadline::never());
   /// The next message, copied chunk by chunk as it lands. A message that does not fit stays the
   /// next one: `invalid_argument`, which names its size. After `timed_out` as Incoming::into().

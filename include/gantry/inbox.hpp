@@ -23,10 +23,13 @@ struct InboxOptions {
   /// As of a consumer: directory, spin, interrupt and metrics descriptors, when_slow, depth; and
   /// access, with the mode of its socket.
   ChannelOptions channel{};
-  /// How many may be there at a time. Each costs about ten descriptors here and the memory of what
+  /// How many may be there at a time. Each costs about six descriptors here and the memory of what
   /// it sends there.
   unsigned producers = 64;
   static constexpr unsigned kMaxProducers = 4096;
+  /// What all of them together may cost this process. Half of it is divided evenly, so that what
+  /// some take leaves each of the others its share; see also channel.receive.
+  ReceiveLimits total{};
   /// Called once for each that goes, within receive(), after its last message was handed out. Must
   /// not use the inbox.
   std::function<void(const Departure&)> on_departure{};

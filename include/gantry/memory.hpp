@@ -25,7 +25,7 @@ enum class PageKind {
 
 struct RegionOptions {
   PageKind pages = PageKind::transparent;
-  int numa_node = -1;  ///< Logical number (hwloc's); its memory and no other. -1: wherever.
+  int numa_node = -1;  ///< By the kernel's number; its memory and no other. -1: wherever.
   /// False: memory of this process alone, which many kernels give huge pages while they give
   /// shared memory none (`gantry doctor` says). For devices and files; not for channels.
   bool shareable = true;
@@ -42,9 +42,10 @@ class Region {
   [[nodiscard]] static Result<Region> create(Bytes size, std::string_view name,
                                              const RegionOptions& options = {});
 
-  /// Maps a descriptor another process handed over, read-only. Takes ownership of it, also on
-  /// failure. Refuses one that is not a memfd sealed as create() seals, or not of `size` bytes:
-  /// a peer could shrink it and every read would be a SIGBUS.
+  /// Maps a descriptor another process handed over, read-only and whole. Takes ownership of it,
+  /// also on failure. Refuses one that is not a memfd sealed as create() seals: a peer could shrink
+  /// it and every read would be a SIGBUS. Refuses one that is not of `size` bytes, rounded up to
+  /// whole pages of any size from 4 to 64 KiB.
   [[nodiscard]] static Result<Region> import(int descriptor, Bytes size);
 
   /// The user's own memory, which must outlive the region and is never unmapped by it.
@@ -58,6 +59,8 @@ class Region {
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] Bytes size() const noexcept { return size_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  ///< -1: not shareable.
+  /// The memory stays as it is, but can be handed to nobody else any more.
+  void close_descriptor() noexcept;
   /// What was asked for and could be had. `transparent` is a wish: see huge_bytes().
   [[nodiscard]] PageKind pages() const noexcept { return pages_; }
   /// How many bytes lie in huge pages now; reads /proc/self/smaps, some milliseconds.
@@ -100,6 +103,9 @@ struct BlockOptions {
   /// A power of two. 0: a page for blocks of at least a page, a cache line for smaller ones.
   Bytes alignment = 0;
   Tag tag{};
+  /// For a new slab: memory that the pool has dropped and another process still maps counts against
+  /// the budget. `out_of_memory` then, and again until that process lets go; see Pool::charge().
+  bool counts_lingering = false;
 };
 
 /// A piece of a pool's memory; goes back when dropped. Move-only. May outlive its pool handle.
@@ -138,8 +144,8 @@ class GANTRY_CONSUMABLE(unconsumed) Block {
   /// There are other handles to it. Of an answer `false` the caller alone can make a `true`.
   [[nodiscard]] bool is_shared() const noexcept;
 
-  /// Drops the handle without the memory ever being used again: another process may still read it.
-  /// Its slab serves nothing new, and is unmapped here once all else in it is free.
+  /// Drops the handle. Nobody gets the memory again, whoever drops other handles later: another
+  /// process may read it. Its slab serves nothing new, and is unmapped once all else in it is free.
   void abandon() noexcept;
 
   /// Leaves the block alive without a handle; Pool::adopt() finds it again by its address.
@@ -193,6 +199,9 @@ struct PoolReport {
   std::vector<RegistrarReport> registrars;
   std::vector<std::string> registration_errors;  ///< One a slab and registrar that refuses it.
   std::vector<Holder> holders;                   ///< The largest first.
+  /// Of slabs that the pool has dropped while another process still maps them, beside slab_bytes.
+  /// See BlockOptions::counts_lingering.
+  Bytes lingering_bytes = 0;
   /// Of the free bytes, the part that the largest free block cannot use. 0 to 1.
   [[nodiscard]] double fragmentation() const noexcept {
     return free_bytes == 0
@@ -227,13 +236,21 @@ class Pool {
   /// Another handle to the live block that holds `data`; see Block::share().
   [[nodiscard]] Result<Block> find(const std::byte* data) const;
 
-  /// Gives slabs without a live block back to the system; returns how many bytes.
+  /// Drops slabs without a live block; returns how many bytes. What another process still maps goes
+  /// back to the system when it lets go.
   Bytes trim();
 
   [[nodiscard]] PoolReport report() const;
 
   /// The region behind a live slab, for handing it to another process; null once it is gone.
   [[nodiscard]] std::shared_ptr<const Region> slab(std::uint32_t number) const;
+
+  /// While this is held, a slab's bytes count as lingering after the pool has dropped the slab: for
+  /// whoever lets another process map it. Null once the slab is gone.
+  [[nodiscard]] std::shared_ptr<const void> charge(std::uint32_t number) const;
+
+  /// How many slabs the pool has dropped so far. Any thread; costs one load.
+  [[nodiscard]] std::uint64_t dropped_slabs() const noexcept;
 
   /// Can slab() be handed to another process? RegionOptions::shareable.
   [[nodiscard]] bool is_shareable() const noexcept;

@@ -55,10 +55,12 @@ struct Segment {
 inline constexpr std::size_t kMaxSegments = 64;
 
 namespace detail {
-/// Where bytes lie, if they can be shown to another process.
+struct Inheritance;
+/// Where bytes lie, if they can be shown to another process, and what must go along with them.
 struct Lying {
   std::shared_ptr<const Region> region;
   Bytes offset = 0;
+  std::shared_ptr<const Inheritance> inherited;
 };
 /// Who takes a loan or a message back. Implemented by each transport.
 class Keeper {
@@ -69,6 +71,11 @@ class Keeper {
   [[nodiscard]] virtual std::optional<Lying> where(std::uint64_t token, ConstByteSpan bytes) const {
     static_cast<void>(token), static_cast<void>(bytes);
     return std::nullopt;
+  }
+  /// Of such bytes: nobody can change them any more.
+  [[nodiscard]] virtual bool is_immutable(std::uint64_t token, ConstByteSpan bytes) const {
+    static_cast<void>(token), static_cast<void>(bytes);
+    return false;
   }
 };
 }  // namespace detail
@@ -159,7 +166,8 @@ class Message {
   ~Message() { release(); }
 
   /// The payload; of several segments the first. Valid until release(); a view into memory of the
-  /// sender, which a hostile one can change at any time: copy what you check.
+  /// sender, which a hostile one can change at any time: unless is_immutable(), copy what you
+  /// check.
   [[nodiscard]] ConstByteSpan bytes() const noexcept {
     return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
   }
@@ -170,6 +178,9 @@ class Message {
   [[nodiscard]] Segment segment(std::size_t index) const {
     return segments_ == nullptr ? Segment{bytes(), {}} : (*segments_)[index];
   }
+  /// Nobody can change the bytes any more: a private copy, or sent by Mode::immutable. The kernel
+  /// is asked, not the sender.
+  [[nodiscard]] bool is_immutable() const;
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
   void release() noexcept;  ///< Gives the slot back to the sender now.
@@ -181,6 +192,7 @@ class Message {
   }
   [[nodiscard]] detail::Keeper* keeper() const noexcept { return keeper_.get(); }
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+  void abandon() noexcept { keeper_.reset(); }  ///< Nobody ever gives it back.
 
  private:
   std::shared_ptr<detail::Keeper> keeper_;

@@ -124,7 +124,8 @@ class Request {
 
 struct ServerOptions {
   ChannelOptions channel{};  ///< As of an inbox; the pool and slots of each client's replies.
-  unsigned clients = 64;  ///< At a time. Each costs a thread, asleep, and some twenty descriptors.
+  ReceiveLimits total{};     ///< As of an inbox: what all clients together may cost this process.
+  unsigned clients = 64;     ///< At a time. Each costs some twelve descriptors.
 };
 
 struct ServerReport {

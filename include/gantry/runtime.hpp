@@ -49,6 +49,10 @@ struct MachineFacts {
 
 [[nodiscard]] MachineFacts probe_machine();
 
+/// What Gantry uses of newer kernels: whether this process may use it, and what is lost without it.
+/// docs/platforms.md
+[[nodiscard]] std::vector<EngineStatus> kernel_features();
+
 // ---- runtime -------------------------------------------------------------------------------
 
 struct RuntimeOptions {

@@ -1,5 +1,6 @@
 #include "base/bell.hpp"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -7,10 +8,6 @@
 #include <array>
 
 #include "base/socket.hpp"
-
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83
-#endif
 
 namespace gantry {
 namespace {
@@ -25,10 +22,13 @@ bool is_of_somebody_unnamed(int socket) {
 
 }  // namespace
 
-Result<BellPull> BellPull::adopt(Fd given) {
-  if (!is_unix_socket(given.get(), SOCK_STREAM) || !is_of_somebody_unnamed(given.get()))
-    return fail(Code::peer_misbehaved, "the other process sent something else for its bell");
-  return BellPull(std::move(given));
+// Nothing is ever read from a pull: it is deaf from here on, so that nothing can be queued in it
+// that takes time to close.
+Result<BellPull> BellPull::adopt(ReceivedFd given) {
+  if (is_unix_socket(given.get(), SOCK_STREAM) && is_of_somebody_unnamed(given.get()) &&
+      !ends_with_packets(given.get()))
+    return BellPull(given.take());
+  return fail(Code::peer_misbehaved, "the other process sent something else for its bell");
 }
 
 void BellPull::ring() const noexcept {
@@ -42,10 +42,8 @@ Result<Bell::Made> Bell::make() {
     return fail_errno("socketpair");
   Made made{Bell(Fd(ends[0])), BellPull(Fd(ends[1]))};
   // Descriptors that are sent along would be closed inside drain(), and to close one can take long
-  // (SO_LINGER). Linux 6.16 and later refuses them to their sender.
-  const int none = 0;
-  static_cast<void>(
-      ::setsockopt(made.bell.descriptor(), SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none));
+  // (SO_LINGER).
+  accept_rights(made.bell.descriptor(), false);
   return made;
 }
 
@@ -65,6 +63,11 @@ bool Bell::drain(int descriptor) noexcept {
   std::array<char, 256> rings;  // NOLINT: filled by the kernel
   const ssize_t count = ::recv(descriptor, rings.data(), rings.size(), MSG_DONTWAIT);
   return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+bool Bell::has_other_end() const noexcept {
+  pollfd entry{end_.get(), 0, 0};
+  return end_ && ::poll(&entry, 1, 0) >= 0 && (entry.revents & POLLHUP) == 0;
 }
 
 Result<void> Bell::hang_in(int epoll, std::uint32_t events) {

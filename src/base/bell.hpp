@@ -1,6 +1,6 @@
 #pragma once  // base/bell.hpp: a bell between two processes: one sleeps on it, the other rings it.
 
-#include "base/fd.hpp"
+#include "base/close_elsewhere.hpp"
 #include "base/fork.hpp"
 #include "base/result.hpp"
 
@@ -23,7 +23,7 @@ class BellPull {
   BellPull() noexcept = default;
   /// What came from another process. Error: `peer_misbehaved` when it is no connected stream
   /// socket of AF_UNIX whose other end has no name: nobody is to have us write to a service.
-  [[nodiscard]] static Result<BellPull> adopt(Fd given);
+  [[nodiscard]] static Result<BellPull> adopt(ReceivedFd given);
 
   void ring() const noexcept;  ///< Never waits. [D] of sync/doorbell.hpp says when.
   [[nodiscard]] int descriptor() const noexcept { return end_.get(); }
@@ -52,6 +52,9 @@ class Bell {
   /// from now on, and must not be polled any more.
   [[nodiscard]] bool drain() const noexcept { return drain(end_.get()); }
   [[nodiscard]] static bool drain(int descriptor) noexcept;
+
+  /// Somebody, in whatever process, has a copy of the other end.
+  [[nodiscard]] bool has_other_end() const noexcept;
 
   /// It has its place in `epoll`, which must live as long, until reset(). Once.
   [[nodiscard]] Result<void> hang_in(int epoll, std::uint32_t events);

@@ -6,15 +6,15 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
+#include "base/kernel_constants.hpp"
+#include "base/socket_file.hpp"
 
 namespace gantry {
 namespace {
@@ -55,24 +55,27 @@ const sockaddr* as_sockaddr(const sockaddr_un& un) {
 bool is_peer_dead(int socket) {
   const auto peer = peer_of(socket);
   if (!peer || peer->pid <= 0) return false;  // of a process that we cannot see
-  const Fd life = peer_pidfd(socket, peer->pid);
-  if (!life) return errno == ESRCH;
-  pollfd entry{life.get(), POLLIN, 0};
+  const auto life = peer_pidfd(socket, peer->pid);
+  if (!life) return life.error().code == Code::peer_gone;
+  pollfd entry{life->get(), POLLIN, 0};
   return ::poll(&entry, 1, 0) > 0;
 }
 
-using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMaxPacketFds)>;
+// For all that Linux lets one packet carry (SCM_MAX_FD): what found no room here the kernel would
+// close within recvmsg(2), for as long as that takes.
+constexpr std::size_t kMostFds = 253;
+using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMostFds)>;
 
 // Owns at once whatever descriptors came, so that no early return can leak one.
-std::vector<Fd> take_fds(msghdr& header) {
-  std::vector<Fd> fds;
+ReceivedFds take_fds(msghdr& header) {
+  ReceivedFds fds;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
       int descriptor = -1;
       std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      fds.emplace_back(descriptor);
+      fds.add(descriptor);
     }
   }
   return fds;
@@ -82,18 +85,9 @@ std::vector<Fd> take_fds(msghdr& header) {
 
 Result<Fd> listen_at(const std::string& directory, const std::string& file,
                      const FileAccess& access) {
-  GANTRY_ASSIGN(const Address address, address_of(directory, file));
-  GANTRY_ASSIGN(Fd socket, make_socket(SOCK_NONBLOCK));
-  // Bound by mode, not by umask, which belongs to the whole process: nobody can connect before
-  // listen(), and by then the mode stands.
-  if (::bind(socket.get(), as_sockaddr(address.un), sizeof address.un) != 0)
-    return fail_errno(directory + "/" + file);
-  constexpr auto kSameUser = static_cast<uid_t>(-1);
-  if (access.group && ::chown(address.un.sun_path, kSameUser, *access.group) != 0)
-    return fail_errno(fmt::format("{}/{}: group {}", directory, file, *access.group));
-  if (::chmod(address.un.sun_path, access.mode) != 0) return fail_errno(directory + "/" + file);
-  if (::listen(socket.get(), 64) != 0) return fail_errno(directory + "/" + file);
-  return socket;
+  GANTRY_ASSIGN(SocketFile made, SocketFile::make(directory, file, access));
+  GANTRY_TRY(made.publish());
+  return made.take_listener();
 }
 
 Result<Fd> connect_to(const std::string& directory, const std::string& file, bool* stale) {
@@ -122,6 +116,8 @@ bool is_unix_socket(int descriptor, int type) noexcept {
 
 Result<void> send_packet(int socket, ConstByteSpan bytes, std::span<const int> fds) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg reads only
+  if (fds.size() > kMostFds)
+    return fail(Code::invalid_argument, fmt::format("{} descriptors in one packet", fds.size()));
   alignas(cmsghdr) ControlBuffer control{};
   msghdr header{};
   header.msg_iov = &part;
@@ -151,24 +147,28 @@ Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline) {
     GANTRY_ASSIGN(const bool ready, wait_readable(socket, deadline));
     if (!ready) return fail(Code::timed_out, "no answer over the channel socket in time");
     iovec part{into.data(), into.size()};
-    alignas(cmsghdr) ControlBuffer control{};
+    alignas(cmsghdr) ControlBuffer control;  // NOLINT: filled by the kernel
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
     header.msg_control = control.data();
     header.msg_controllen = control.size();
     const ssize_t got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got < 0 && errno == ECONNRESET) return Packet{};
+    // The peer closed its end before it had read all. What it had said before comes next, once.
+    if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ECONNRESET)) continue;
     if (got < 0) return fail_errno("recvmsg");
     Packet packet{static_cast<std::size_t>(got), take_fds(header)};
     // The kernel drops what this process has no descriptors left for; that is not the peer's doing.
-    if ((header.msg_flags & MSG_CTRUNC) != 0 && packet.fds.size() < kMaxPacketFds)
-      return fail_errno("taking in a descriptor", EMFILE);
-    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+    if ((header.msg_flags & MSG_CTRUNC) != 0) return fail_errno("taking in a descriptor", EMFILE);
+    if ((header.msg_flags & MSG_TRUNC) != 0 || packet.fds.size() > kMaxPacketFds)
       return fail(Code::peer_misbehaved, "a packet over the channel socket is too large");
     return packet;
   }
+}
+
+void accept_rights(int socket, bool accepted) noexcept {
+  const int value = accepted ? 1 : 0;
+  static_cast<void>(::setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value));
 }
 
 Result<PeerIdentity> peer_of(int socket) {
@@ -176,17 +176,37 @@ Result<PeerIdentity> peer_of(int socket) {
   socklen_t size = sizeof credentials;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
     return fail_errno("SO_PEERCRED");
-  return PeerIdentity{credentials.pid, credentials.uid};
+  PeerIdentity peer{credentials.pid, credentials.uid, 0};
+  if (peer.pid > 0) return peer;
+  if (const auto life = peer_pidfd(socket, 0); life && *life)
+    peer.process = process_of(life->get());
+  return peer;
 }
 
-Fd peer_pidfd(int socket, pid_t pid) {
+Result<Fd> peer_pidfd(int socket, pid_t pid) {
   int descriptor = -1;
   socklen_t size = sizeof descriptor;
   // Linux 6.5 and later: no race with a reused process id.
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &descriptor, &size) == 0)
     return Fd(descriptor);
-  if (pid <= 0) return {};
-  return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  // An older kernel does not know the option; a container may refuse it.
+  if (errno == ENOPROTOOPT || errno == ENOSYS || errno == EPERM) {
+    if (pid <= 0) return Fd();
+    descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (descriptor >= 0) return Fd(descriptor);
+    if (errno == ENOSYS || errno == EPERM) return Fd();  // a kernel or a container without pidfds
+  }
+  if (errno == ESRCH || errno == EINVAL)
+    return fail(Code::peer_gone, fmt::format("process {} at the other end is dead", pid));
+  return fail_errno("SO_PEERPIDFD");
+}
+
+std::uint64_t process_of(int pidfd) noexcept {
+  constexpr long kPidFs = 0x50494446;  // PID_FS_MAGIC
+  struct statfs system{};
+  struct stat facts{};
+  if (::fstatfs(pidfd, &system) != 0 || static_cast<long>(system.f_type) != kPidFs) return 0;
+  return ::fstat(pidfd, &facts) == 0 ? facts.st_ino : 0;
 }
 
 int poll_timeout_ms(Deadline deadline) noexcept {

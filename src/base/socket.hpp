@@ -2,21 +2,23 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/close_elsewhere.hpp"
 #include "base/fd.hpp"
 #include "base/result.hpp"
 
 namespace gantry {
 
-/// The most descriptors one packet may carry; more are closed and the packet refused.
-inline constexpr std::size_t kMaxPacketFds = 4;
+/// The most descriptors one packet may carry; one with more is refused.
+inline constexpr std::size_t kMaxPacketFds = 16;
 
 struct Packet {
   std::size_t size = 0;  ///< 0: the peer closed.
-  std::vector<Fd> fds;
+  ReceivedFds fds;
 };
 
 /// Who may connect to a socket's file.
@@ -25,7 +27,7 @@ struct FileAccess {
   std::optional<gid_t> group{};  ///< Its group, where that is not our own.
 };
 
-/// Binds and listens. The path may be of any length.
+/// Binds and listens; socket_file.hpp says how. The path may be of any length.
 [[nodiscard]] Result<Fd> listen_at(const std::string& directory, const std::string& file,
                                    const FileAccess& access = {});
 
@@ -44,15 +46,32 @@ struct FileAccess {
 /// error. Errors: `timed_out`, `peer_misbehaved`, `system`.
 [[nodiscard]] Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline);
 
+/// Whether descriptors that are sent to a Unix socket get there. Linux 6.16 and later refuses them
+/// to their sender; before, this does nothing.
+void accept_rights(int socket, bool accepted) noexcept;
+
 struct PeerIdentity {
   pid_t pid = 0;  ///< 0 when the peer lives in another PID namespace.
   uid_t uid = 0;
+  /// Of a peer without a pid: what the kernel calls its process, never used again. 0: it does not
+  /// say (before Linux 6.9).
+  std::uint64_t process = 0;
+
+  /// Of the same user, and known to be the same process.
+  [[nodiscard]] bool is_same(const PeerIdentity& other) const noexcept {
+    if (uid != other.uid || pid != other.pid) return false;
+    return pid > 0 || (process != 0 && process == other.process);
+  }
 };
 [[nodiscard]] Result<PeerIdentity> peer_of(int socket);
 
 /// Readable when the process at the other end of `socket` has died. An empty Fd where the kernel
-/// cannot tell (foreign PID namespace): then only the socket's hang-up shows it.
-[[nodiscard]] Fd peer_pidfd(int socket, pid_t pid);
+/// cannot tell (a foreign PID namespace before Linux 6.5): then only the socket's hang-up shows it.
+/// Errors: `peer_gone` when it is dead already; `system`, as when no descriptor is left.
+[[nodiscard]] Result<Fd> peer_pidfd(int socket, pid_t pid);
+
+/// What the kernel calls the process behind a pidfd, never used again. 0: it does not say.
+[[nodiscard]] std::uint64_t process_of(int pidfd) noexcept;
 
 /// poll(2) on one descriptor until `deadline`, restarted after signals. False: time is up.
 [[nodiscard]] Result<bool> wait_readable(int descriptor, Deadline deadline);

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
 
+#include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
 // Who may be at the other end: users, groups, tokens.
@@ -75,8 +75,7 @@ class OtherUser : public Accessing {
     options_.access.socket_mode = 0666;
   }
   int join_as_other(const std::function<void()>& meanwhile = [] {}) {
-    const pid_t child = ::fork();
-    if (child == 0) {
+    test::Child child([this](const test::Child&) {
       ChannelOptions options = options_;
       options.access.users = {0};
       const bool other = ::setgid(kOtherGroup) == 0 && ::setuid(kOther) == 0;
@@ -84,10 +83,9 @@ class OtherUser : public Accessing {
       if (!other || !in) ::_exit(other ? static_cast<int>(in.error().code) : 101);
       const auto message = in->receive(soon());
       ::_exit(message ? 100 : static_cast<int>(message.error().code));
-    }
+    });
     meanwhile();
-    int status = 0;
-    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    const int status = child.wait();
     EXPECT_TRUE(WIFEXITED(status));
     return WEXITSTATUS(status);
   }

@@ -26,7 +26,7 @@ Result<void> check_kind(const MessageHeader& header) {
 }
 
 Result<void> check_window(const Place& place) {
-  if (place.chunk_bytes == 0 || place.window_bytes == 0 ||
+  if (place.chunk_bytes < kLeastChunk || place.window_bytes == 0 ||
       place.window_bytes % place.chunk_bytes != 0)
     return misbehaved(
         fmt::format("a window of {} bytes in chunks of {}", place.window_bytes, place.chunk_bytes));

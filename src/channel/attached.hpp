@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/bell.hpp"
+#include "base/event.hpp"
 #include "channel/connection.hpp"
 #include "channel/format.hpp"
 #include "channel/protocol.hpp"
@@ -20,13 +21,16 @@ namespace gantry {
   return asked == 0 ? std::max(credits / 2, 1u) : std::min(asked, credits);
 }
 
-/// Everything a consumer handed over when it joined. Made by the doorman, then constant but for
-/// the ringer; the pages behind `page` are the consumer's and may hold anything.
+/// Everything a consumer handed over when it joined. Made by the ConsumerListener, then constant
+/// but for the ringer; the pages behind `page` are the consumer's and may hold anything.
 struct Attached {
   Connection connection;
-  Fd pidfd;       // empty: only the connection tells of its death
-  BellPull pull;  // of the bell on which it sleeps
-  Bell bell;      // rung by it when we sleep
+  SharedFd pidfd;          // empty: only the connection and the bell tell of its death
+  AcceptWatch life_watch;  // of the pidfd; ends with this
+  BellPull pull;           // of the bell on which it sleeps
+  Bell bell;               // rung by it when we sleep
+  AcceptWatch bell_watch;  // of the bell, while the acceptor heeds it
+  bool is_silent = false;  // the bell has no other end any more, and would be readable for ever
   Region memory;
   Metrics metrics;
   pid_t pid = 0;
@@ -35,6 +39,10 @@ struct Attached {
   SlowReader policy = SlowReader::block;
   unsigned depth = 0;  // 0: as the policy has it
   Ringer ringer;
+
+  /// Nobody reads any more what it had taken: no copy is left of the pull, which a consumer keeps
+  /// until it has released everything, and hands on with memory that it forwards.
+  [[nodiscard]] bool is_gone() const noexcept { return !bell.has_other_end(); }
 
   [[nodiscard]] const ConsumerPage& page() const noexcept {
     return *reinterpret_cast<const ConsumerPage*>(memory.data());

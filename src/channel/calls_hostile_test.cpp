@@ -119,6 +119,31 @@ TEST_F(HostileClient, ALineThatIsCutBeforeItIsTakenIsNotWaitedFor) {
   expect_others_are_served(server);
 }
 
+// Cancellations without end are no requests: a late call looks at some of them.
+TEST_F(HostileClient, ThatOnlyCancelsKeepsNoServerBeyondTheDeadline) {
+  Server server = open();
+  const Fd socket = *connect_to(directory_.path(), "service.sock");
+  test::RawProducer hostile(kCells);
+  hostile.join(socket);
+  const LinePair line = *make_line();
+  const int theirs = line.theirs.get();
+  test::RawProducer::say(socket, PacketKind::line, std::span(&theirs, 1));
+  MessageRecord record{};
+  record.header.slot = kNoSlot;
+  record.header.user = static_cast<std::uint64_t>(Saying::introduce);
+  hostile.publish(1, record);
+  record.header.user = static_cast<std::uint64_t>(Saying::cancel);
+  for (std::uint64_t number = 2; number < kCells - 1; ++number) hostile.publish(number, record);
+  record.header.user = static_cast<std::uint64_t>(Saying::request);
+  hostile.publish(kCells - 1, record);
+  hostile.wake();
+  const int event = *server.event_descriptor();
+  ASSERT_TRUE(*wait_readable(event, soon()));
+  EXPECT_EQ(no_request(server), Code::timed_out) << "it looked until the end";
+  EXPECT_TRUE(would_pass(event, POLLIN)) << "a loop would look again";
+  EXPECT_TRUE(server.next(soon())) << "the request is there";
+}
+
 // It kept a copy of the end that it gave away, and could read there what was said to the server, or
 // keep it from reading. The server does not listen there, but at an end of its own.
 TEST_F(HostileClient, NobodyListensAtTheEndThatItGave) {
@@ -135,7 +160,7 @@ TEST_F(HostileClient, NobodyListensAtTheEndThatItGave) {
   ASSERT_TRUE(answer) << answer.error().message;
   ASSERT_TRUE(expect(*receive_wire(line.ours.get(), soon()), PacketKind::hello, 0));
   ASSERT_TRUE(send_hello(answer->fds[0].get(), Purpose::join));
-  EXPECT_TRUE(expect(*receive_wire(line.ours.get(), soon()), PacketKind::welcome, 4));
+  EXPECT_TRUE(expect(*receive_wire(line.ours.get(), soon()), PacketKind::welcome, 3));
   expect_others_are_served(server);
 }
 
@@ -221,7 +246,7 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
   const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
   Client client = connect();
   const auto introduction = inbox->receive(soon());
-  const Fd line = inbox->take_line(introduction->sender.id);
+  const Fd line = inbox->take_line(introduction->sender.id).take();
   test::RawProducer replies;
   replies.join_over(line);
   MessageRecord record{};
@@ -241,13 +266,34 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
   flood.join();
 }
 
+// Of replies that are there when it asks, a late call looks at some; its answer is the last one.
+TEST_F(HostileServer, ThatSaidMuchKeepsNobodyBeyondTheDeadline) {
+  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  Client client = connect();
+  const auto introduction = inbox->receive(soon());
+  const Fd line = inbox->take_line(introduction->sender.id).take();
+  test::RawProducer replies(kCells);
+  replies.join_over(line);
+  MessageRecord record{};
+  record.header.user = static_cast<std::uint64_t>(Saying::reply);
+  record.header.slot = kNoSlot;
+  auto pending = *client.call_async(pattern(10, 1));
+  for (std::uint64_t number = 1; number < kCells - 1; ++number) replies.publish(number, record);
+  record.header.kind |= kExtra;
+  record.extra.correlation = pending.correlation();
+  replies.publish(kCells - 1, record);
+  replies.wake();
+  EXPECT_EQ(outcome(pending, Deadline::now()), Code::timed_out) << "it looked until the end";
+  EXPECT_EQ(outcome(pending), Code::closed) << "the answer is there";
+}
+
 // Cut short in the midst of it, whoever asked is told to come back for the rest.
 TEST_F(HostileServer, ThatStopsAtLastLeavesNothingUnseen) {
   const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
   Client client = connect();
   const int descriptor = *client.event_descriptor();
   const auto introduction = inbox->receive(soon());
-  const Fd line = inbox->take_line(introduction->sender.id);
+  const Fd line = inbox->take_line(introduction->sender.id).take();
   test::RawProducer replies(kCells);  // so many ahead that there is no gap
   replies.join_over(line);
   MessageRecord record{};
@@ -278,7 +324,7 @@ TEST_F(HostileServer, WhatIsNoLineToItIsNotSpokenThrough) {
     Client client = connect();
     auto pending = *client.call_async(pattern(10, 1));
     const auto introduction = inbox->receive(soon());
-    const Fd line = inbox->take_line(introduction->sender.id);
+    const Fd line = inbox->take_line(introduction->sender.id).take();
     if (given >= 0)
       ASSERT_TRUE(say_line(line.get(), given));
     else
@@ -294,7 +340,7 @@ TEST_F(HostileServer, ThatDropsTheLineEndsTheCalls) {
   auto pending = *client.call_async(pattern(10, 1));
   const auto introduction = inbox->receive(soon());
   {
-    const Fd dropped = inbox->take_line(introduction->sender.id);
+    const Fd dropped = inbox->take_line(introduction->sender.id).take();
   }
   EXPECT_EQ(outcome(pending), Code::peer_gone);
 }

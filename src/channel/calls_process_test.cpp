@@ -110,8 +110,8 @@ TEST_F(CallProcesses, AKilledClientLeavesNothing) {
     }
     while (server->report().clients != 0 || server->report().cancelled < unsigned(round) + 1)
       ASSERT_EQ(server->next(Deadline::now()).error().code, Code::timed_out);
-    if (round == 0) before = test::open_descriptors();
-    EXPECT_EQ(test::open_descriptors(), before) << round;
+    if (round == 0) before = test::descriptors_at_rest();
+    EXPECT_EQ(test::descriptors_at_rest(), before) << round;
   }
   server = tl::unexpected(Error{});
   EXPECT_TRUE(directory_.is_empty());
@@ -136,7 +136,7 @@ TEST_F(CallProcesses, AClientThatDiedEarlyLeavesNothing) {
     } while (server->report().clients != 0 ||
              !list_channels(directory_.path())->at(0).senders.empty());
   }
-  // The porter hangs up on who only looked (the list) after it has answered.
+  // The acceptor hangs up on who only looked (the list) after it has answered.
   for (const Deadline late = soon(); test::open_descriptors() != before && !late.passed();)
     ::sched_yield();
   EXPECT_EQ(test::open_descriptors(), before);

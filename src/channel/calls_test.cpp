@@ -1,6 +1,9 @@
+#include <latch>
 #include <thread>
 
+#include "base/event.hpp"
 #include "base/socket.hpp"
+#include "channel/acceptor.hpp"
 #include "channel/test_calls.hpp"
 
 // Calls and their answers within one process: which belongs to which, what ends a call, who is
@@ -298,6 +301,57 @@ TEST_F(Calls, AClientWithoutRoomForItsRepliesIsHungUpOn) {
   }
   EXPECT_EQ(outcome(many[0]), Code::aborted);
   EXPECT_EQ(outcome(many[3]), Code::peer_gone);
+}
+
+// ---- while the way back is being made ------------------------------------------------------
+
+/// Keeps an acceptor's thread from everything else until it is let go.
+class Blocker final : public AcceptHandler {
+ public:
+  void ready(std::uint64_t) override {}
+  void roused() override {
+    is_in_.count_down();
+    goes_on_.wait();
+  }
+  void block(Acceptor& acceptor) {
+    EXPECT_TRUE(acceptor.add(*this));
+    acceptor.rouse(*this);
+    is_in_.wait();
+  }
+  void let_go() { goes_on_.count_down(); }
+
+ private:
+  std::latch is_in_{1}, goes_on_{1};
+};
+
+// The client was not yet greeted, and what the server drops finds no room.
+TEST_F(Calls, DroppedBeforeTheClientHasRoomEndAllTheSame) {
+  channel_.slots = 2;
+  const auto acceptor = *make_acceptor();
+  ServerOptions options;
+  options.channel = channel_;
+  options.channel.acceptor = acceptor;
+  std::optional<Server> server(
+      *Server::open("service", options, std::make_shared<test::PlainEngine>()));
+  Client client = connect();
+  std::vector<PendingReply> pending;
+  const auto ask = [&](std::uint64_t seed) {
+    pending.push_back(*client.call_async(pattern(8, seed), {.deadline = soon()}));
+  };
+  ask(0);
+  while (!would_pass(*server->event_descriptor(), POLLIN)) std::this_thread::yield();  // it is in
+  Blocker blocker;
+  blocker.block(*acceptor);
+  for (std::uint64_t seed = 1; seed < 4; ++seed) {
+    ASSERT_TRUE(server->next(soon()));  // and drops it
+    ask(seed);
+  }
+  blocker.let_go();
+  for (PendingReply& one : pending) {
+    const Code code = outcome(one);
+    EXPECT_TRUE(code == Code::peer_gone || code == Code::aborted) << to_string(code);
+  }
+  acceptor->remove(blocker);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "channel/test_support.hpp"
 
@@ -115,6 +116,70 @@ TEST_F(ChannelPool, WhatIsHeldWhenTheProducerEndsIsNeverUsedAgain) {
   }
   EXPECT_GT(others.size(), 50u);
   EXPECT_TRUE(same(held.bytes(), pattern(500'000, 1)));
+}
+
+// What its consumers still map counts: slabs that were dropped for larger ones, too.
+TEST_F(ChannelPool, DroppedSlabsCountUntilTheConsumerLetsGo) {
+  options_.pool.budget_bytes = 8 * kMiB;
+  options_.slots = 2;
+  Producer out = producer();
+  const Pool pool = out.pool();
+  const auto payload = pattern(8 * kMiB, 1);
+  std::thread taking([&] {
+    Consumer in = consumer();
+    while (const auto message = in.receive(soon()))
+      EXPECT_TRUE(same(message->bytes(), ConstByteSpan(payload).first(message->bytes().size())));
+  });
+  ASSERT_TRUE(out.wait_for_consumer(soon()));
+  for (int round = 0; round < 3; ++round)
+    for (Bytes size = kMiB; size <= 8 * kMiB; size += kMiB) {
+      ASSERT_TRUE(out.send(ConstByteSpan(payload).first(size), soon())) << size;
+      const PoolReport report = pool.report();
+      EXPECT_LE(report.slab_bytes + report.lingering_bytes, report.budget_bytes) << size;
+    }
+  ASSERT_TRUE(out.close(soon()));
+  taking.join();
+}
+
+// One that is in no call can let nothing go, and holds nobody up for ever.
+TEST_F(ChannelPool, WhoLetsNothingGoIsNotWaitedForWithoutEnd) {
+  options_.pool.budget_bytes = 8 * kMiB;
+  Producer out = producer();
+  Consumer in = consumer();
+  ASSERT_TRUE(out.send(pattern(kMiB, 1), soon()));
+  ASSERT_TRUE(in.receive(soon()));
+  ASSERT_TRUE(out.send(pattern(8 * kMiB, 2), soon()));
+  EXPECT_EQ(out.pool().report().lingering_bytes, kMiB);
+  {
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+    EXPECT_TRUE(same(message->bytes(), pattern(8 * kMiB, 2)));
+  }
+  ASSERT_TRUE(out.loan(100, soon()));  // looks at what was let go
+  EXPECT_EQ(out.pool().report().lingering_bytes, 0u);
+}
+
+// What is kept for late joiners holds nobody up: the oldest of it goes first.
+TEST_F(ChannelPool, AHistoryGivesWayWhereMemoryRunsOut) {
+  options_.pool.budget_bytes = 4 * kMiB;
+  options_.consumers = 2;
+  options_.slots = options_.history = 6;
+  Producer out = producer();
+  Consumer in = consumer();
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    const auto payload = pattern(kMiB - 4096, seed);
+    const auto sent = out.send(payload, {.deadline = soon(), .mode = Mode::whole, .user = seed});
+    ASSERT_TRUE(sent) << seed << ": " << sent.error().message;
+    EXPECT_TRUE(same(in.receive(soon())->bytes(), payload));
+  }
+  Consumer late = consumer();
+  std::uint64_t last = 0;
+  for (auto kept = late.receive(Deadline::now()); kept; kept = late.receive(Deadline::now())) {
+    EXPECT_TRUE(same(kept->bytes(), pattern(kMiB - 4096, kept->info().user)));
+    EXPECT_TRUE(last == 0 || kept->info().user == last + 1);
+    last = kept->info().user;
+  }
+  EXPECT_EQ(last, 12u) << "the newest is there";
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "channel/test_support.hpp"
 
 // Both ends in one process, the same code and pages as between two. ThreadSanitizer sees the
-// threads' own state here (caller, doorman, releasing threads); of the shared pages it sees
+// threads' own state here (caller, acceptor, releasing threads); of the shared pages it sees
 // nothing, as each end maps them at its own address: for them stand the tests in src/sync.
 namespace gantry {
 namespace {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/event.hpp"
+#include "base/fork_error.hpp"
 
 namespace gantry {
 namespace {
@@ -49,6 +50,7 @@ Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
   auto link = std::make_shared<ClientLink>();
   link->name_ = name;
   link->options_ = options;
+  GANTRY_ASSIGN(link->options_.acceptor, Acceptor::of(options));  // one for both directions
   link->engine_ = std::move(engine);
   GANTRY_TRY(link->set_up(deadline));
   return link;
@@ -91,7 +93,12 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   return {};
 }
 
+Result<void> ClientLink::check_process() const {
+  return check_maker(maker_, "server", name_);
+}
+
 void ClientLink::hang_up() noexcept {
+  if (!maker_.is_this()) return;  // the line is the parent's
   if (!lost_) lose("was left by its client");
   requests_->shut_down();
   replies_->shut_down();
@@ -114,7 +121,8 @@ bool ClientLink::is_over(std::uint64_t correlation) const noexcept {
 }
 
 Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
-  for (std::size_t looks = 0;;) {
+  GANTRY_TRY(check_process());
+  for (LateLooks looks;;) {
     const auto call = calls_.find(correlation);
     if (call == calls_.end())
       return fail(Code::invalid_argument,
@@ -129,8 +137,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     }
     const Deadline own = call->second.deadline;
     const Deadline until = own.left() < deadline.left() ? own : deadline;
-    // A server that goes on and on does not keep us beyond it.
-    const bool is_late = ++looks > kMostTaken && until.passed();
+    const bool is_late = looks.are_spent(until);
     const auto waited = is_late ? Result<void>(fail(Code::timed_out, "")) : wait_once(until);
     if (waited || call->second.outcome || lost_) continue;
     if (waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
@@ -210,6 +217,7 @@ void ClientLink::cancel(std::uint64_t correlation) noexcept {
 // ---- sleeping elsewhere --------------------------------------------------------------------
 
 Result<int> ClientLink::event_descriptor() {
+  GANTRY_TRY(check_process());
   if (watched_) return watched_.get();
   GANTRY_ASSIGN(settled_, make_event());
   timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -221,7 +229,7 @@ Result<int> ClientLink::event_descriptor() {
 }
 
 void ClientLink::note_woken() noexcept {
-  if (!watched_) return;
+  if (!watched_ || !maker_.is_this()) return;
   if (!owes_news()) drain(settled_.get());
   set_timer();  // anew: it may have run out for one that has asked already
 }

@@ -30,6 +30,7 @@ class ClientLink {
   }
 
   /// `send` sends the request with the options it is given. The answer is its correlation.
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
   template <class Send>
   [[nodiscard]] Result<std::uint64_t> begin(const CallOptions& options, Send send);
   [[nodiscard]] Producer::Impl& requests() noexcept { return *requests_; }
@@ -78,6 +79,7 @@ class ClientLink {
 
 template <class Send>
 Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
+  GANTRY_TRY(check_process());
   if (lost_) return tl::unexpected(*lost_);
   if (calls_.size() >= Client::kMaxCalls)
     return fail(Code::busy,

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
+#include "base/fork_error.hpp"
 #include "channel/incoming.hpp"
 #include "channel/rendezvous.hpp"
 #include "channel/step.hpp"
@@ -12,7 +14,6 @@ namespace {
 
 constexpr int kBusyTurns = 500;          // a microsecond or two
 constexpr int kQuickTurns = 128;         // some more
-constexpr int kVainLooks = 64;           // after which the deadline counts above all
 constexpr std::size_t kDescriptors = 3;  // that one end sleeps on: bell, socket, pidfd
 
 }  // namespace
@@ -47,7 +48,13 @@ void Consumer::Impl::watch_closely() const noexcept {
   for (int turn = 0; turn < kQuickTurns && !reader_->ready(); ++turn) cpu_relax();
 }
 
+Result<void> Consumer::Impl::check_process() const {
+  return check_maker(maker_, "channel", name_);
+}
+
 Result<Message> Consumer::Impl::receive(Deadline deadline) {
+  if (!maker_.is_this()) [[unlikely]]
+    return tl::unexpected(check_process().error());
   const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   if (next_is_small() && !broken_) return take_small(asked, false);
@@ -62,6 +69,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
 Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, Deadline deadline) {
   if (ends.empty()) return fail(Code::closed, "receiving from no channel at all");
   Impl& first = *ends.front();
+  for (const Impl* end : ends) GANTRY_TRY(end->check_process());
   const CpuCharge charge(*first.metrics_.meter(), first.last_bytes_, first.calls_++);
   const std::uint64_t asked = read_ticks();
   GANTRY_ASSIGN(const std::size_t index, wait_any(ends, Wanted::whole, deadline));
@@ -75,14 +83,17 @@ Result<void> Consumer::Impl::await_pending(Deadline deadline) {
 }
 
 Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
+  GANTRY_TRY(check_process());
   const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   GANTRY_TRY(await_pending(deadline));
+  GANTRY_TRY(pending_->start_over());  // receive_into() may have begun with it
   note_arrival(pending_->info(), pending_->size(), asked, true);
   return Incoming(std::move(pending_));
 }
 
 Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Deadline deadline) {
+  GANTRY_TRY(check_process());
   const CpuCharge charge(*metrics_.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   for (;;) {
@@ -111,6 +122,7 @@ Result<bool> Consumer::Impl::look(Wanted wanted) {
   }
   if (!gone_ && !at_end()) return false;
   pending_.reset();  // the rest of it never comes
+  if (!at_end()) confirm_end();
   return tl::unexpected(ending_error());
 }
 
@@ -146,12 +158,11 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   };
   Impl& first = *ends.front();
   const SpinTime::Wait wait(first.spin_);
-  int looks = 0;
+  LateLooks looks;
   for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
     GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
     if (found) return *found;
-    // A producer that shows what is then not there keeps nobody beyond the deadline.
-    if (++looks > kVainLooks && deadline.passed()) {
+    if (looks.are_spent(deadline)) {
       for (Impl* end : ends) end->rouse();
       return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name_));
     }
@@ -183,11 +194,27 @@ void Consumer::Impl::examine_peer(std::span<const pollfd> events) {
   if (events[1].revents == 0) return;
   // News of slabs, or the hang-up. The producer may be dead and its last packets still to be read.
   const auto heard = slabs_.hear(connection_.ears(), Deadline::now());
+  confirm_heard();
   if (heard || heard.error().code == Code::timed_out) return;
   if (heard.error().code == Code::peer_gone)
     gone_ = true;
   else
     static_cast<void>(ruined(heard.error()));  // the next look tells it
+}
+
+// A producer that cut this end off keeps all that it may still take until it hears that it takes no
+// more. To a dead one it is all the same.
+void Consumer::Impl::confirm_end() noexcept {
+  if (maker_.is_this()) connection_.hang_up();
+  GANTRY_STEP(end_confirmed);
+}
+
+// Whoever dies closes its sockets a moment before it is dead. An inbox does not wait for that: its
+// other senders would, each time that one comes and goes.
+bool Consumer::Impl::lives_on() const noexcept {
+  constexpr int kMomentMs = 20;
+  pollfd entry{pidfd_.get(), POLLIN, 0};
+  return pidfd_ && ::poll(&entry, 1, is_called_ ? 0 : kMomentMs) == 0;
 }
 
 // Why nothing more will come. What had been published before the producer went has been taken.
@@ -197,7 +224,20 @@ Error Consumer::Impl::ending_error() {
     finished_ = true;
     return {Code::closed, fmt::format("channel '{}': the stream has ended", name_), ""};
   }
-  if (!is_called_) sweep_if_stale(options_.directory, name_);
+  if (!is_called_) sweep_if_stale(options_.directory, name_, Deadline::now());
+  const bool lives = lives_on();
+  if (is_called_ && lives)
+    return {Code::peer_gone,
+            fmt::format("channel '{}': the sender (process {}) hung up before the stream's end: it "
+                        "dropped its end, or dies",
+                        name_, producer_pid_),
+            ""};
+  if (lives)
+    return {Code::peer_gone,
+            fmt::format("channel '{}': the producer (process {}), which runs, ended this session "
+                        "before the stream's end: it dropped its end, or this one was too slow",
+                        name_, producer_pid_),
+            "rejoin(); SlowReader::disconnect is for readers that are never that slow"};
   return {Code::peer_gone,
           fmt::format("channel '{}': the producer (process {}) is gone before the stream's end",
                       name_, producer_pid_),
@@ -212,7 +252,14 @@ Error Consumer::Impl::ruined(const Error& reason) {
                          ? fmt::format("channel '{}': not believing the producer (process {}): {}",
                                        name_, producer_pid_, reason.message)
                          : fmt::format("channel '{}': {}", name_, reason.message);
+  confirm_end();
   return *broken_;
+}
+
+void Consumer::Impl::note_cut_off() {
+  static_cast<void>(
+      ruined({Code::peer_gone,
+              fmt::format("the producer (process {}) cut this end off", producer_pid_), ""}));
 }
 
 Error Consumer::Impl::misbehaved(std::string_view what) {
@@ -240,11 +287,13 @@ Result<Message> Consumer::Impl::copy_small() {
       tl::in_place, ConstByteSpan(record.body).first(arrival.header.count), arrival.info());
   reader_->take();
   GANTRY_STEP(small_taken);
-  // A full ring, or the stream's end: its writer may sleep, and we may never come back.
+  // At a full ring, or the stream's end, the writer may sleep, and we may never come back. [F] of
+  // wait_for_credit.hpp: mark, then look.
+  reader_->mark(own().taken);
+  GANTRY_STEP(taken_marked);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
   if (reader_->unreported() >= report_after_ || reader_->is_published(credits_ - 1) || is_ending())
     report_taken();
-  else
-    reader_->mark(own().taken);
   counters_->copy(CopyEngine::inline_, arrival.header.count, 0);
   if (!honest) [[unlikely]]
     message = tl::unexpected(misbehaved("a small message that is none"));
@@ -255,19 +304,22 @@ Result<Message> Consumer::Impl::copy_small() {
 Result<void> Consumer::Impl::take_next() {
   if (must_claim()) return claim_next();
   if (next_is_small()) {
+    auto pending = std::make_unique<Incoming::Impl>();  // first, as below
     GANTRY_ASSIGN(auto message, copy_small());
-    pending_ = std::make_unique<Incoming::Impl>(std::move(message));
+    pending->fill(std::move(message));
+    pending_ = std::move(pending);
     return {};
   }
   auto arrival = read_arrival(reader_->next());
   if (!arrival) return tl::unexpected(ruined(arrival.error()));
+  GANTRY_TRY(hold(*arrival));  // first: it may find no heap, and the message is not to be lost
   reader_->take();
   GANTRY_STEP(record_taken);
   report_taken();
-  return hold(*arrival);
+  return {};
 }
 
-// Needs it to be taken: into pending_ with it.
+// Into pending_ with it. What it throws leaves everything as it was.
 Result<void> Consumer::Impl::hold(const Arrival& arrival) {
   auto segments = find_segments(arrival);
   if (!segments) return tl::unexpected(ruined(segments.error()));
@@ -276,9 +328,16 @@ Result<void> Consumer::Impl::hold(const Arrival& arrival) {
     return tl::unexpected(misbehaved(fmt::format("slot {} while it is held", arrival.header.slot)));
   Bytes bytes = 0;
   for (const Segment& segment : *segments) bytes += segment.bytes.size();
-  held_.hold(arrival.header.slot, found_, arrival.header.number, bytes, arrival.header.ticks);
+  held_.hold(arrival.header.slot, found_.slabs(), arrival.header.number, bytes,
+             arrival.header.ticks);
+  found_.clear();
   GANTRY_STEP(slot_held);
-  pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), arrival, std::move(*segments));
+  try {
+    pending_ = std::make_unique<Incoming::Impl>(shared_from_this(), arrival, std::move(*segments));
+  } catch (const std::bad_alloc&) {
+    held_.drop(arrival.header.slot);
+    throw;
+  }
   return {};
 }
 

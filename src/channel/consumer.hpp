@@ -30,6 +30,7 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline);
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, Deadline deadline);
   [[nodiscard]] Result<int> event_descriptor();
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
   void leave() noexcept;  ///< The producer sees the hang-up. Streams end here.
   [[nodiscard]] bool has_left() const noexcept { return left_; }
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
@@ -47,11 +48,13 @@ class Consumer::Impl final : public detail::Keeper,
   /// `name`: the inbox's. Joins by ask_to_join(), then hear() until it says true, then settle():
   /// packet by packet, never waiting.
   static Result<std::shared_ptr<Impl>> make_called(std::string_view name,
-                                                   const ChannelOptions& options);
+                                                   const ChannelOptions& options,
+                                                   std::shared_ptr<SenderQuota> quota);
   Result<void> ask_to_join(int mouth);
   Result<bool> hear(int mouth, Received& received);
   /// `life`: see peer_pidfd(). After it the end is the receiving thread's.
-  Result<void> settle(Connection connection, const PeerIdentity& producer, Fd life);
+  Result<void> settle(Connection connection, const PeerIdentity& producer, SharedFd life);
+  [[nodiscard]] bool has_joined() const noexcept { return reader_.has_value(); }
   /// The next message if it is there, whole. Errors as receive(); never `timed_out`.
   [[nodiscard]] Result<std::optional<Message>> try_receive();
   /// try_receive() may have something to say.
@@ -63,24 +66,35 @@ class Consumer::Impl final : public detail::Keeper,
   void fall_asleep() noexcept { arm(); }
   void wake_up() noexcept;  ///< The opposite; looks what happened to the producer.
   /// The socket that the producer sent, if one has come. Once.
-  [[nodiscard]] Fd take_line();
+  [[nodiscard]] ReceivedFd take_line();
   /// Any thread.
   [[nodiscard]] const MetricsPage& counters() const noexcept { return *counters_; }
 
   void give_back(std::uint64_t token) noexcept override;
   [[nodiscard]] std::optional<detail::Lying> where(std::uint64_t token,
                                                    ConstByteSpan bytes) const override;
+  [[nodiscard]] bool is_immutable(std::uint64_t token, ConstByteSpan bytes) const override;
 
   // ---- for Incoming::Impl, on the caller's thread
 
-  [[nodiscard]] std::uint64_t landing_word(std::uint16_t slot) const noexcept {
-    return page().landing[slot].word.load(std::memory_order_seq_cst);  // [L]
+  /// How far message `number` has landed in `slot`. Nothing: this end was cut off, and the slot is
+  /// another message's.
+  [[nodiscard]] std::optional<std::uint64_t> landing_word(std::uint16_t slot,
+                                                          std::uint64_t number) const noexcept {
+    return page().landing[slot].read(number);
   }
+  /// From here on nothing more is handed out.
+  void note_cut_off();
+  [[nodiscard]] const std::optional<Error>& why_broken() const noexcept { return broken_; }
   /// Polls, then sleeps, until `ready`. Errors: `timed_out`, `interrupted`, `peer_gone`.
   template <class Ready>
   [[nodiscard]] Result<void> wait_for_landing(Deadline deadline, Ready ready);
   void pass_chunks(std::uint16_t slot, std::uint64_t number, std::uint64_t chunks) noexcept;
   Error misbehaved(std::string_view what);
+  /// Private memory for what is streamed. Error: `too_large`.
+  [[nodiscard]] Result<SenderQuota::Charge> charge_gathered(Bytes bytes) {
+    return quota_->take(Expense::gathered_bytes, bytes);
+  }
   void note_copy(Bytes bytes, std::uint64_t ticks) noexcept {
     counters_->copy(CopyEngine::inline_, bytes, ticks);
   }
@@ -89,7 +103,7 @@ class Consumer::Impl final : public detail::Keeper,
   Impl() = default;
   static Result<std::shared_ptr<Impl>> prepare(std::string_view name,
                                                const ChannelOptions& options);
-  Result<void> join(Fd socket, Deadline deadline);
+  Result<void> join(Connection connection, Deadline deadline);
   Result<void> accept_welcome(int mouth, Received& received);
   Result<void> make_own_page();
   Result<void> check_pages() const;
@@ -103,7 +117,7 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] ConsumerPage& own() noexcept {
     return *reinterpret_cast<ConsumerPage*>(memory_.data());
   }
-  /// There will be no more than there is. Relaxed: Producer::close() looks again.
+  /// There will be no more than there is. Relaxed: [F] of wait_for_credit.hpp.
   [[nodiscard]] bool is_ending() const noexcept {
     return ring_page().end.load(std::memory_order_relaxed) != 0;
   }
@@ -143,8 +157,11 @@ class Consumer::Impl final : public detail::Keeper,
   void examine_peer(std::span<const pollfd> events);
   template <class Ready>
   [[nodiscard]] Result<void> sleep_until_landed(Deadline deadline, Ready ready);
+  void confirm_end() noexcept;
+  [[nodiscard]] bool lives_on() const noexcept;  ///< The producer's process.
   Error ending_error();
   Error ruined(const Error& reason);
+  void confirm_heard() noexcept;
   void ring_producer() noexcept;
   void rouse() noexcept;
   void arm() noexcept;
@@ -156,10 +173,11 @@ class Consumer::Impl final : public detail::Keeper,
   ChannelOptions options_;
   SpinTime spin_;
   Connection connection_;
-  Fd pidfd_;                // of the producer; empty: only the connection tells of its death
-  BellPull producer_pull_;  // rung when the producer sleeps and a credit goes back
-  Fd watched_;              // an epoll of the first two and the bell; see event_descriptor()
-  Bell bell_;  // rung by the producer when this end sleeps; gone when it cannot any more
+  SharedFd pidfd_;  // of the producer; empty: only the connection tells of its death
+  std::shared_ptr<const BellPull> producer_pull_;  // rung when the producer sleeps and a credit
+                                                   // goes back; shared by what was forwarded
+  Fd watched_;  // an epoll of the first two and the bell; see event_descriptor()
+  Bell bell_;   // rung by the producer when this end sleeps; gone when it cannot any more
   Region producer_memory_;
   Region ring_memory_;
   Region memory_;  // the consumer page
@@ -172,8 +190,9 @@ class Consumer::Impl final : public detail::Keeper,
   Bytes last_bytes_ = 0;       // of the newest message: the best guess at what the next call costs
   std::optional<RevocableReader<MessageRecord>> reader_;
   Ringer ringer_;
+  std::shared_ptr<SenderQuota> quota_;  // of this producer
   ReceivedSlabs slabs_;
-  std::vector<ReceivedSlab*> found_;  // those of the message that is being looked at
+  PinnedSlabs found_;  // of the message that is being looked at; before slabs_ goes it goes
   HeldSlots held_;
   std::unique_ptr<Incoming::Impl> pending_;  // taken out of the ring, not yet in anybody's hand
   bool is_called_ = false;                   // the name is not the producer's

@@ -3,12 +3,13 @@
 
 namespace gantry {
 
-Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make_called(std::string_view name,
-                                                                    const ChannelOptions& options) {
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make_called(
+    std::string_view name, const ChannelOptions& options, std::shared_ptr<SenderQuota> quota) {
   ChannelOptions own = options;
   own.metrics_descriptor = -1;  // that one is the inbox's
   GANTRY_ASSIGN(auto impl, prepare(name, own));
   impl->is_called_ = true;
+  impl->quota_ = std::move(quota);
   return impl;
 }
 
@@ -36,8 +37,9 @@ void Consumer::Impl::wake_up() noexcept {
 }
 
 // It is sent before the first message that speaks of it; an error shows when that is looked for.
-Fd Consumer::Impl::take_line() {
+ReceivedFd Consumer::Impl::take_line() {
   static_cast<void>(slabs_.hear(connection_.ears(), Deadline::now()));
+  confirm_heard();
   return slabs_.take_line();
 }
 

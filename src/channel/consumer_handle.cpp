@@ -17,38 +17,45 @@ Consumer::~Consumer() {
 
 Result<Consumer> Consumer::open(std::string_view name, const ChannelOptions& options,
                                 Deadline deadline) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
-  return Consumer(std::move(impl));
+  return guarded([&]() -> Result<Consumer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
+    return Consumer(std::move(impl));
+  });
 }
 
 Result<Message> Consumer::receive(Deadline deadline) {
-  return impl_->receive(deadline);
+  return guarded([&] { return impl_->receive(deadline); });
 }
 
 Result<Incoming> Consumer::receive_early(Deadline deadline) {
-  return impl_->receive_early(deadline);
+  return guarded([&] { return impl_->receive_early(deadline); });
 }
 Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, Deadline deadline) {
-  return impl_->receive_into(destination, deadline);
+  return guarded([&] { return impl_->receive_into(destination, deadline); });
 }
 
 Result<int> Consumer::event_descriptor() {
-  return impl_->event_descriptor();
+  return guarded([&] { return impl_->event_descriptor(); });
 }
 
 // Of the old end only what is still held stays.
 Result<void> Consumer::rejoin(Deadline deadline) {
-  GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
-  impl_->leave();
-  impl_ = std::move(next);
-  return {};
+  return guarded([&]() -> Result<void> {
+    GANTRY_TRY(impl_->check_process());
+    GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
+    impl_->leave();
+    impl_ = std::move(next);
+    return {};
+  });
 }
 
 Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadline deadline) {
-  std::vector<Impl*> ends;
-  ends.reserve(consumers.size());
-  for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
-  return Impl::receive_any(ends, deadline);
+  return guarded([&]() -> Result<Consumer::Any> {
+    std::vector<Impl*> ends;
+    ends.reserve(consumers.size());
+    for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
+    return Impl::receive_any(ends, deadline);
+  });
 }
 
 MetricsReport Consumer::metrics() const {

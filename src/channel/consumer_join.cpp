@@ -30,6 +30,9 @@ Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
 Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view name,
                                                                 const ChannelOptions& options) {
   GANTRY_TRY(check_channel_name(name));
+  if (options.when_slow > SlowReader::drop_oldest)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': policy {} is none", name,
+                                                    static_cast<int>(options.when_slow)));
   std::shared_ptr<Impl> impl(new Impl);
   impl->name_ = name;
   impl->options_ = options;
@@ -46,6 +49,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
                                                              const ChannelOptions& options,
                                                              Deadline deadline) {
   GANTRY_ASSIGN(auto impl, prepare(name, options));
+  impl->quota_ = std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1));
   // A producer may end between our connecting and its answer; then its successor is looked for.
   constexpr int kTries = 3;
   for (int attempt = 1;; ++attempt) {
@@ -53,7 +57,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
                                            options.interrupt_descriptor, deadline));
     const Deadline patience =
         Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kHandshakeTime));
-    auto joined = impl->join(std::move(socket), patience);
+    auto joined = impl->join(Connection(std::move(socket)), patience);
     if (joined) return impl;
     Error& error = joined.error();
     if (error.code == Code::peer_gone && attempt < kTries && !deadline.passed()) continue;
@@ -62,21 +66,25 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   }
 }
 
-Result<void> Consumer::Impl::join(Fd socket, Deadline deadline) {
+Result<void> Consumer::Impl::join(Connection connection, Deadline deadline) {
   GANTRY_STEP(producer_found);
-  GANTRY_ASSIGN(const PeerIdentity producer, peer_of(socket.get()));
-  Fd life = peer_pidfd(socket.get(), producer.pid);
-  GANTRY_TRY(ask_to_join(socket.get()));
+  const int socket = connection.ears();
+  GANTRY_ASSIGN(const PeerIdentity producer, peer_of(socket));
+  GANTRY_ASSIGN(Fd life, peer_pidfd(socket, producer.pid));
+  if (auto asked = ask_to_join(socket); !asked)
+    return tl::unexpected(refusal_or(socket, std::move(asked).error()));
   for (bool joined = false; !joined;) {
-    GANTRY_ASSIGN(Received answer,
-                  await_answer(socket.get(), options_.interrupt_descriptor, deadline));
-    GANTRY_ASSIGN(joined, hear(socket.get(), answer));
+    GANTRY_ASSIGN(Received answer, await_answer(socket, options_.interrupt_descriptor, deadline));
+    GANTRY_ASSIGN(joined, hear(socket, answer));
   }
-  return settle(Connection(std::move(socket)), producer, std::move(life));
+  const auto& acceptor = options_.acceptor;
+  return settle(std::move(connection), producer,
+                acceptor ? acceptor->share(std::move(life)) : SharedFd(std::move(life)));
 }
 
 Result<void> Consumer::Impl::ask_to_join(int mouth) {
-  slabs_ = ReceivedSlabs();  // of a producer that died while it let us in; the next numbers its own
+  slabs_ = ReceivedSlabs(
+      quota_);  // of a producer that died while it let us in; the next numbers its own
   producer_memory_ = Region();
   GANTRY_TRY(admit_peer(mouth, options_.access));
   GANTRY_TRY(send_hello(mouth, Purpose::join, wire_token(options_.access)));
@@ -90,8 +98,10 @@ Result<bool> Consumer::Impl::hear(int mouth, Received& received) {
     GANTRY_TRY(accept_welcome(mouth, received));
     return false;
   }
-  if (!received.closed && received.packet.kind == PacketKind::slab) {
+  if (!received.closed &&
+      (received.packet.kind == PacketKind::slab || received.packet.kind == PacketKind::slabs)) {
     GANTRY_TRY(slabs_.learn(received));
+    confirm_heard();
     return false;
   }
   GANTRY_ASSIGN(const Received ready, expect(std::move(received), PacketKind::ready, 0));
@@ -100,13 +110,16 @@ Result<bool> Consumer::Impl::hear(int mouth, Received& received) {
 }
 
 Result<void> Consumer::Impl::accept_welcome(int mouth, Received& received) {
-  GANTRY_ASSIGN(Received welcome, expect(std::move(received), PacketKind::welcome, 4));
+  GANTRY_ASSIGN(Received welcome, expect(std::move(received), PacketKind::welcome, 3));
   GANTRY_STEP(welcome_heard);
   GANTRY_ASSIGN(producer_memory_,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   GANTRY_ASSIGN(ring_memory_,
                 Region::import(welcome.fds[1].release(), shared_size(sizeof(RingPage))));
-  GANTRY_ASSIGN(producer_pull_, BellPull::adopt(std::move(welcome.fds[2])));
+  GANTRY_ASSIGN(BellPull pull, BellPull::adopt(std::move(welcome.fds[2])));
+  producer_pull_ = std::make_shared<const BellPull>(std::move(pull));
+  producer_memory_.close_descriptor();
+  ring_memory_.close_descriptor();
   GANTRY_TRY(check_pages());
   GANTRY_TRY(make_own_page());
   WirePacket joining;
@@ -121,10 +134,13 @@ Result<void> Consumer::Impl::accept_welcome(int mouth, Received& received) {
   return {};
 }
 
-Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& producer, Fd life) {
+Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& producer,
+                                    SharedFd life) {
   producer_pid_ = producer.pid;
   pidfd_ = std::move(life);
   connection_ = std::move(connection);
+  memory_.close_descriptor();
+  MetricsMaker::close_descriptor(metrics_);
   const std::size_t cells = ring_page().cells;  // read once: the producer can write it any time
   if (!std::has_single_bit(cells) || cells > kCells)
     return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));

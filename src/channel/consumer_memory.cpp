@@ -4,21 +4,17 @@
 
 #include <algorithm>
 
+#include "base/memfd.hpp"
 #include "channel/incoming.hpp"
 #include "channel/step.hpp"
 
 namespace gantry {
-namespace {
-
-constexpr std::chrono::seconds kAnnouncementTime{5};
-
-}  // namespace
-
 // ---- messages that may be taken back ---------------------------------------------------------
 
 // Into pending_, if the producer leaves us one.
 Result<void> Consumer::Impl::claim_next() {
-  MessageRecord record;  // NOLINT: claim() fills it
+  auto small = std::make_unique<Incoming::Impl>();  // first: there may be no heap
+  MessageRecord record;                             // NOLINT: claim() fills it
   const bool claimed =
       reader_->claim(record, own().taken, ring_page().revoked,
                      [this](const MessageRecord& missed) noexcept { pass_over(missed); });
@@ -29,15 +25,20 @@ Result<void> Consumer::Impl::claim_next() {
   if ((record.header.kind & kLiesMask) != static_cast<std::uint8_t>(Lies::here)) {
     auto arrival = read_arrival(record);
     if (!arrival) return tl::unexpected(ruined(arrival.error()));
-    return hold(*arrival);
+    try {
+      return hold(*arrival);
+    } catch (const std::bad_alloc&) {
+      pass_over(record);  // one more that this reader missed
+      throw;
+    }
   }
   if (!is_small(record.header)) return tl::unexpected(misbehaved("a small message that is none"));
   Arrival arrival{};
   arrival.header = record.header;
   if ((record.header.kind & kExtra) != 0) arrival.extra = record.extra;
   counters_->copy(CopyEngine::inline_, record.header.count, 0);
-  pending_ = std::make_unique<Incoming::Impl>(
-      Message(ConstByteSpan(record.body).first(record.header.count), arrival.info()));
+  small->fill(Message(ConstByteSpan(record.body).first(record.header.count), arrival.info()));
+  pending_ = std::move(small);
   return {};
 }
 
@@ -50,19 +51,22 @@ void Consumer::Impl::pass_over(const MessageRecord& record) noexcept {
 
 // ---- memory --------------------------------------------------------------------------------
 
-// Where it is mapped, its pages present. found_ is left with the slabs.
+// Where it is mapped, its pages present. From here on found_ keeps the slab mapped: looking for the
+// next one may hear anything.
 Result<ConstByteSpan> Consumer::Impl::find_bytes(std::uint32_t number, Bytes offset, Bytes bytes) {
   if (bytes == 0) return ConstByteSpan();
-  // It was announced before it was used. One of many producers is not waited for if it was not.
-  const Deadline patience = is_called_ ? Deadline::now() : Deadline::after(kAnnouncementTime);
-  GANTRY_ASSIGN(ReceivedSlab* const slab, slabs_.find(number, connection_.ears(), patience));
-  const Bytes size = slab->region->size();
+  // It was announced before it was used: what is not in the socket by now nobody waits for.
+  const auto found = slabs_.find(number, connection_.ears(), Deadline::now());
+  confirm_heard();
+  if (!found) return tl::unexpected(found.error());
+  ReceivedSlab& slab = **found;
+  const Bytes size = slab.region->size();
   if (offset > size || bytes > size - offset)
     return fail(Code::peer_misbehaved,
                 fmt::format("a message of {} bytes at {} in a slab of {}", bytes, offset, size));
-  GANTRY_TRY(slab->make_present(offset, bytes));
-  if (std::find(found_.begin(), found_.end(), slab) == found_.end()) found_.push_back(slab);
-  return ConstByteSpan(slab->region->data() + offset, bytes);
+  found_.add(slab);
+  GANTRY_TRY(slabs_.make_present(slab, offset, bytes));
+  return ConstByteSpan(slab.region->data() + offset, bytes);
 }
 
 Result<std::vector<Segment>> Consumer::Impl::find_segments(const Arrival& arrival) {
@@ -92,24 +96,44 @@ void Consumer::Impl::give_back(std::uint64_t token) noexcept {
 
 std::optional<detail::Lying> Consumer::Impl::where(std::uint64_t token, ConstByteSpan bytes) const {
   if (!maker_.is_this()) return std::nullopt;
-  return held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);
+  auto lying = held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);
+  if (!lying) return std::nullopt;
+  lying->inherited = detail::inherit(producer_pull_, std::move(lying->inherited));
+  if (lying->inherited == nullptr) return std::nullopt;  // from hand to hand too often: a copy
+  return lying;
+}
+
+bool Consumer::Impl::is_immutable(std::uint64_t token, ConstByteSpan bytes) const {
+  if (bytes.empty()) return true;
+  const auto lying = held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);
+  return maker_.is_this() && lying && check_sealed(lying->region->descriptor(), F_SEAL_WRITE);
 }
 
 void Consumer::Impl::pass_chunks(std::uint16_t slot, std::uint64_t number,
                                  std::uint64_t chunks) noexcept {
+  if (!maker_.is_this()) return;  // a fork's copy
   own().passed[slot].store(passed_word(number, chunks), std::memory_order_seq_cst);  // [C]
   GANTRY_STEP(passed_stored);
   ring_producer();
 }
 
+// What was dropped is unmapped by now: a producer that waits for its memory has it.
+void Consumer::Impl::confirm_heard() noexcept {
+  // Relaxed: this thread alone writes it.
+  if (own().heard.load(std::memory_order_relaxed) == slabs_.heard()) return;
+  own().heard.store(slabs_.heard(), std::memory_order_seq_cst);  // [K]
+  ring_producer();
+}
+
 void Consumer::Impl::ring_producer() noexcept {
-  if (ringer_.must_ring(page().producer_sleeps)) producer_pull_.ring();
+  if (ringer_.must_ring(page().producer_sleeps)) producer_pull_->ring();
   GANTRY_STEP(producer_rung);
 }
 
 // ---- sleeping elsewhere --------------------------------------------------------------------
 
 Result<int> Consumer::Impl::event_descriptor() {
+  GANTRY_TRY(check_process());
   if (watched_) return watched_.get();
   Fd watched(::epoll_create1(EPOLL_CLOEXEC));
   if (!watched) return fail_errno("epoll_create1");

@@ -8,6 +8,7 @@
 
 #include "base/event.hpp"
 #include "base/fd.hpp"
+#include "base/fork_error.hpp"
 
 namespace gantry {
 
@@ -34,6 +35,7 @@ class EventLoop::Impl {
   void resume_ready();
   void forget_done();
 
+  MakerProcess maker_;
   Fd epoll_;
   Fd wake_;
   std::atomic<bool> stopping_{false};
@@ -78,6 +80,7 @@ Result<void> EventLoop::Impl::arm(int descriptor) const {
 }
 
 Result<void> EventLoop::Impl::watch(int descriptor, std::coroutine_handle<> waiting) {
+  if (!maker_.is_this()) return belongs_to_parent("an event loop");
   GANTRY_TRY(arm(descriptor));
   waiting_[descriptor].push_back(waiting);
   return {};
@@ -122,6 +125,7 @@ void EventLoop::Impl::forget_done() {
 }
 
 Result<void> EventLoop::Impl::run() {
+  if (!maker_.is_this()) return belongs_to_parent("an event loop");
   if (running_) return fail(Code::busy, "the event loop is running");
   running_ = true;
   Result<void> result;
@@ -151,15 +155,17 @@ EventLoop::~EventLoop() {
 }
 
 Result<EventLoop> EventLoop::create() {
-  auto impl = std::make_unique<Impl>();
-  GANTRY_TRY(impl->set_up());
-  return EventLoop(std::move(impl));
+  return guarded([&]() -> Result<EventLoop> {
+    auto impl = std::make_unique<Impl>();
+    GANTRY_TRY(impl->set_up());
+    return EventLoop(std::move(impl));
+  });
 }
 void EventLoop::spawn(Task<> task) {
   impl_->spawn(std::move(task));
 }
 Result<void> EventLoop::run() {
-  return impl_->run();
+  return guarded([&] { return impl_->run(); });
 }
 void EventLoop::stop() noexcept {
   impl_->stop();
@@ -168,7 +174,7 @@ std::size_t EventLoop::tasks() const noexcept {
   return impl_->tasks();
 }
 Result<void> EventLoop::watch(int descriptor, std::coroutine_handle<> waiting) {
-  return impl_->watch(descriptor, waiting);
+  return guarded([&] { return impl_->watch(descriptor, waiting); });
 }
 void EventLoop::unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept {
   impl_->unwatch(descriptor, waiting);

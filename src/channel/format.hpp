@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <gantry/channel.hpp>
+#include <optional>
 
 #include "sync/doorbell.hpp"
 #include "sync/spsc/release_board.hpp"
@@ -11,10 +12,10 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 4;
-inline constexpr std::uint64_t kProducerMagic = 0x34444f5250544e47;  // "GNTPROD4"
-inline constexpr std::uint64_t kRingMagic = 0x34474e4952544e47;      // "GNTRING4"
-inline constexpr std::uint64_t kConsumerMagic = 0x34534e4f43544e47;  // "GNTCONS4"
+inline constexpr std::uint32_t kFormatVersion = 6;
+inline constexpr std::uint64_t kProducerMagic = 0x36444f5250544e47;  // "GNTPROD6"
+inline constexpr std::uint64_t kRingMagic = 0x36474e4952544e47;      // "GNTRING6"
+inline constexpr std::uint64_t kConsumerMagic = 0x36534e4f43544e47;  // "GNTCONS6"
 inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
 /// Cells that a reader with `slots` credits uses, a power of two: at least twice as many, as so
@@ -57,12 +58,15 @@ struct MessageHeader {
   return (header.kind & ~kExtra) == 0 && header.count <= Message::kInlineBytes;
 }
 
+/// Of a streamed message: by smaller ones a message would cost its receiver more time than bytes.
+inline constexpr Bytes kLeastChunk = 4096;
+
 /// Where a payload in a slab lies.
 struct Place {
   std::uint64_t offset;
   std::uint64_t bytes;  // of it; streamed: of the whole message, the window being smaller
   std::uint32_t slab;
-  std::uint32_t chunk_bytes;   // streamed
+  std::uint32_t chunk_bytes;   // streamed: kLeastChunk or more
   std::uint64_t window_bytes;  // streamed: a multiple of chunk_bytes; chunk k begins at
                                // k * chunk_bytes % window_bytes
 };
@@ -108,12 +112,27 @@ inline constexpr std::uint64_t kTimedEvery = 8;
 
 // ---- progress of a landing message ---------------------------------------------------------
 
-/// How many bytes from the front have landed; with kAborted no more will. Written by the producer
-/// while its slot is lent; zero before the record is published. Pair [L]: the bytes before the
-/// word. Also half of a sleep handshake (sync/doorbell.hpp), hence seq_cst.
+/// How many bytes of message `number` have landed, from the front; with kAborted no more will.
+/// Written by the producer while the slot is lent; begin() comes before the record is published.
+/// Pair [L]: the bytes before the word. Also half of a sleep handshake (sync/doorbell.hpp), hence
+/// seq_cst.
+/// A slot of a reader that was cut off is lent again while the reader may still look here: it
+/// believes the word only if the number, read after it, is its message's. [N]
 struct alignas(64) LandingWord {
   static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
   std::atomic<std::uint64_t> word{0};
+  std::atomic<std::uint64_t> number{0};
+
+  void begin(std::uint64_t message) noexcept {
+    number.store(message, std::memory_order_relaxed);  // [N] the word's release carries it
+    word.store(0, std::memory_order_release);          // [N]
+  }
+  /// Nothing: the slot is another message's by now.
+  [[nodiscard]] std::optional<std::uint64_t> read(std::uint64_t message) const noexcept {
+    const std::uint64_t seen = word.load(std::memory_order_seq_cst);  // [L] [N]
+    if (number.load(std::memory_order_relaxed) != message) return std::nullopt;
+    return seen;
+  }
 };
 
 /// How many chunks of a streamed message its reader is done with, in its own memory: the low half
@@ -162,6 +181,9 @@ struct ConsumerPage {
   // By slot: the number of the newest message released from it. [R]
   alignas(64) ReleaseBoard<kMaxSlots> released;
   alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> passed;  // passed_word(). [C]
+  // Packets about slabs that it has taken in: of a slab that is gone it has no mapping any more.
+  // Half of a sleep handshake, hence seq_cst. [K]
+  alignas(64) std::atomic<std::uint64_t> heard;
 };
 
 // Other processes, perhaps of another build, read these: change one and kFormatVersion changes.
@@ -180,8 +202,11 @@ static_assert(offsetof(ConsumerPage, taken) == 64 && offsetof(ConsumerPage, miss
 static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);
 static_assert(offsetof(ConsumerPage, passed) == 704);
-static_assert(sizeof(ConsumerPage) == 704 + 512);
+static_assert(offsetof(ConsumerPage, heard) == 1216);
+static_assert(sizeof(ConsumerPage) == 1216 + 64);
 
+/// What shared memory is rounded up to at the least. Its maker may round up to larger pages of its
+/// own machine (Region::import).
 inline constexpr Bytes kPageGrain = 4096;
 [[nodiscard]] constexpr Bytes shared_size(Bytes size) noexcept {
   return (size + kPageGrain - 1) / kPageGrain * kPageGrain;

@@ -43,7 +43,8 @@ class HeldSlots {
     for (const ReceivedSlab* slab : slots_[slot].slabs) {
       const std::byte* const begin = slab->region->data();
       if (bytes.data() >= begin && bytes.data() < begin + slab->region->size())
-        return detail::Lying{slab->region, static_cast<Bytes>(bytes.data() - begin)};
+        return detail::Lying{slab->region, static_cast<Bytes>(bytes.data() - begin),
+                             slab->inherited};
     }
     return std::nullopt;
   }

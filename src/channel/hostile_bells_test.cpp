@@ -15,7 +15,6 @@
 namespace gantry {
 namespace {
 
-using test::impersonate;
 using test::Impostor;
 using test::make_producer;
 using test::options_in;
@@ -27,7 +26,7 @@ void let_time_pass(const std::string& directory) {
   for (int i = 0; i < 200; ++i) static_cast<void>(list_channels(directory));
 }
 
-// Of processes that live on the doorman keeps a pidfd; so it is not all descriptors that count.
+// The acceptor keeps pidfds of processes; so it is not all descriptors that count.
 std::size_t open_sockets() {
   std::size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -47,13 +46,10 @@ class HostileBells : public testing::Test {
   }
   /// One that misses what it is too slow for, so that its mischief is all that could hold us up.
   Impostor join_hostile() {
-    Fd socket = *connect_to(directory_.path(), "frames.sock");
-    EXPECT_TRUE(send_hello(socket.get(), Purpose::join));
-    auto welcome = expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 4);
-    EXPECT_TRUE(welcome);
-    producer_page_ = *Region::import(welcome->fds[0].release(), shared_size(sizeof(ProducerPage)));
-    pull_ = std::move(welcome->fds[2]);
-    return impersonate(std::move(socket), SlowReader::drop_newest);
+    test::Joined joined = test::join_by_hand(directory_.path(), SlowReader::drop_newest);
+    producer_page_ = std::move(joined.producer_page);
+    pull_ = std::move(joined.pull);
+    return std::move(joined.impostor);
   }
   [[nodiscard]] std::uint32_t producers_intent() const {
     return reinterpret_cast<const ProducerPage*>(producer_page_.data())->producer_sleeps.read();
@@ -113,7 +109,7 @@ TEST_F(HostileBells, SwallowingTakesNobodyElsesWakeUps) {
   EXPECT_TRUE(sent_all);
 }
 
-// As when it is killed, before the doorman has seen it: its bell is readable for ever.
+// As when it is killed, before the acceptor has seen it: its bell is readable for ever.
 TEST_F(HostileBells, TheEndOfOneDoesNotKeepTheProducerAwake) {
   auto out = *make_producer("frames", options_);
   const Impostor hostile = join_hostile();

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <functional>
 #include <latch>
@@ -10,8 +11,8 @@
 #include "base/memfd.hpp"
 #include "base/test_bells.hpp"
 #include "channel/format.hpp"
-#include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
+#include "channel/received_slabs.hpp"
 #include "channel/rendezvous.hpp"
 #include "channel/test_support.hpp"
 
@@ -42,8 +43,7 @@ class HostileProducer : public testing::Test {
       const Fd socket = accept_one();
       socket_ = socket.get();
       const auto hello = receive_wire(socket.get(), soon());
-      const std::array<int, 4> fds{memory_.descriptor(), ring_memory_.descriptor(), pull_,
-                                   metrics_.descriptor()};
+      const std::array<int, 3> fds{memory_.descriptor(), ring_memory_.descriptor(), pull_};
       send(PacketKind::welcome, fds);
       const auto join = receive_wire(socket.get(), soon());
       if (!join || join->closed) return;
@@ -100,7 +100,9 @@ class HostileProducer : public testing::Test {
 
   Fd accept_one() {
     EXPECT_TRUE(*wait_readable(claim_.listener(), soon()));
-    return Fd(::accept4(claim_.listener(), nullptr, nullptr, SOCK_CLOEXEC));
+    Fd socket(::accept4(claim_.listener(), nullptr, nullptr, SOCK_CLOEXEC));
+    accept_rights(socket.get(), true);
+    return socket;
   }
 
   test::ScratchDirectory directory_;
@@ -115,7 +117,6 @@ class HostileProducer : public testing::Test {
   Region slab_ = *Region::create(8192, "x");
   Bell::Made bell_ = *Bell::make();
   int pull_ = bell_.pull.descriptor();
-  Metrics metrics_ = *MetricsMaker::make_own();
   ProducerPage* page_ = new (memory_.data()) ProducerPage{};
   RingPage* ring_ = new (ring_memory_.data()) RingPage{};
   int socket_ = -1;
@@ -169,7 +170,7 @@ TEST_F(HostileProducer, MemoryThatCouldChangeIsNotMapped) {
 
 TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
   EXPECT_EQ(code_from([&] {
-              send_slab(1, slab_, 4096);
+              send_slab(1, slab_, 16384);
               publish(record(1, 0, 0, 1));
             }),
             Code::peer_misbehaved);
@@ -206,6 +207,120 @@ TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
   EXPECT_EQ(next.error().code, Code::peer_misbehaved);
   ASSERT_TRUE(held);
   EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
+}
+
+// Defect: looking for the second segment's slab, the consumer unmapped the first one's.
+TEST_F(HostileProducer, SegmentsThatWereFoundStayWhileOthersAreLookedFor) {
+  const Region second = *Region::create(4096, "x");
+  const Region third = *Region::create(4096, "x");
+  std::array<SegmentEntry, 2> table{};
+  table[0].slab = 2;
+  table[1].slab = 3;
+  for (SegmentEntry& entry : table) {
+    entry.bytes = 4096;
+    entry.dimensions = kNoTensor;
+  }
+  std::memcpy(slab_.data() + 4096, table.data(), sizeof table);
+  ring_->ring[2].record = record(1, 1, 4096, sizeof table, 2, 2);
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, slab_, 8192);
+        send_slab(2, second, 4096);
+        publish(record(1, 0, 0, 4096));
+        first_held_.wait();
+        send(PacketKind::slab_gone, {}, 2);
+        send_slab(3, third, 4096);
+        ring_->ring[2].sequence = 2;
+      },
+      &held);
+  ASSERT_FALSE(next) << "a segment in memory that is unmapped";
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  EXPECT_THAT(next.error().message, testing::HasSubstr("memory that is in use"));
+  EXPECT_TRUE(held);
+}
+
+TEST_F(HostileProducer, WhatWasNeverSentCannotGo) {
+  EXPECT_EQ(code_from([&] {
+              send(PacketKind::slab_gone, {}, 1);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+// Reading a hole makes a page, on the reader's account.
+TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
+  const Region holes = *Region::create(64 * test::kMiB, "x");
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, holes, holes.size());
+              publish(record(1, 0, 0, holes.size()));
+            }),
+            Code::peer_misbehaved);
+  struct stat facts{};
+  ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
+  EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
+}
+
+// The end is written, the message is not.
+TEST_F(HostileProducer, AWrittenEndDoesNotHideHolesBeforeIt) {
+  Region holes = *Region::create(64 * test::kMiB, "x");
+  ASSERT_TRUE(holes.touch(holes.size() - 4096, 4096));
+  ring_->ring[2].record = record(1, 1, 0, holes.size() - 4096);
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, holes, holes.size());
+        publish(record(1, 0, holes.size() - 4096, 4096));
+        ring_->ring[2].sequence = 2;
+        first_held_.wait();
+      },
+      &held);
+  ASSERT_TRUE(held);
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  struct stat facts{};
+  ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
+  EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
+}
+
+TEST_F(HostileProducer, SlabsBeyondTheLimitAreNotTaken) {
+  options_.receive.slabs = 2;
+  const auto message = receive_from([&] {
+    const Region more = *Region::create(4096, "x");
+    for (std::uint32_t slab = 1; slab <= 3; ++slab) send_slab(slab, more, 4096);
+    publish(record(4, 0, 0, 1));
+  });
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::too_large);
+  EXPECT_THAT(message.error().hint, testing::HasSubstr("ReceiveLimits::slabs"));
+}
+
+TEST_F(HostileProducer, BytesBeyondTheLimitAreNotMapped) {
+  options_.receive.mapped_bytes = test::kMiB;
+  const auto message = receive_from([&] {
+    const Region large = *Region::create(test::kMiB + 4096, "x");
+    send_slab(1, large, large.size());
+    publish(record(1, 0, 0, 1));
+  });
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::too_large);
+  EXPECT_THAT(message.error().hint, testing::HasSubstr("ReceiveLimits::mapped_bytes"));
+}
+
+// A window of two pages that claims to be of a message larger than any memory.
+TEST_F(HostileProducer, AStreamedMessageReservesNoMoreThanIsAllowed) {
+  options_.receive.gathered_bytes = test::kMiB;
+  const Place place{
+      .offset = 0, .bytes = 2 * test::kMiB, .slab = 1, .chunk_bytes = 4096, .window_bytes = 8192};
+  MessageRecord streamed = record(1, 0, 0, 0, 1 | kLanding | kStreamed);
+  std::memcpy(streamed.body.data(), &place, sizeof place);
+  const auto message = receive_from([&] {
+    send_slab(1, slab_, 8192);
+    publish(streamed);
+  });
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::too_large);
+  EXPECT_THAT(message.error().hint, testing::HasSubstr("receive_early"));
 }
 
 TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {

@@ -43,7 +43,7 @@ class HostileConsumer : public testing::Test {
   }
   Received welcome(const Fd& socket) {
     say(socket, PacketKind::hello);
-    return *expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 4);
+    return *expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 3);
   }
   /// The channel still serves an honest consumer.
   void expect_unharmed() {
@@ -109,11 +109,12 @@ TEST_F(HostileConsumer, WrongDescriptorsAreRefused) {
     say(socket, PacketKind::join, fds);
     EXPECT_TRUE(hung_up(socket)) << fds.size();
   }
-  // The doorman hears one caller after the other: once this one is hung up on, all are done with.
+  // The acceptor hears one caller after the other: once this one is hung up on, all are done with,
+  // but for what a thread of its own closes.
   const Fd last = call();
   ASSERT_TRUE(send_packet(last.get(), pattern(5, 5)));
   EXPECT_TRUE(hung_up(last));
-  EXPECT_EQ(test::open_descriptors(), before + 1);
+  while (test::open_descriptors() > before + 1) std::this_thread::yield();
   expect_unharmed();
 }
 

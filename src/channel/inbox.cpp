@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/event.hpp"
+#include "base/fork_error.hpp"
 #include "channel/access.hpp"
 #include "channel/incoming.hpp"
 #include "channel/step.hpp"
@@ -12,10 +13,9 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint64_t kNews = 0;          // the porter's place in the epoll; ids begin at 1
+constexpr std::uint64_t kNews = 0;          // the listener's place in the epoll; ids begin at 1
 constexpr std::uint64_t kGlanceEvery = 16;  // messages: who sleeps is not forgotten by the awake
 constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes longer than sleeping
-constexpr int kMostLooks = 64;              // without a message, when there is no time left
 
 Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
   epoll_event interest{};
@@ -36,17 +36,20 @@ Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
   GANTRY_ASSIGN(own.directory, channel_directory(options.channel.directory, own.access));
   GANTRY_ASSIGN(impl->claim_, Claim::take(own.directory, impl->name_, own.interrupt_descriptor,
                                           file_access(own.access)));
-  impl->porter_.emplace(impl->rules(), impl->claim_.listener());
-  GANTRY_TRY(impl->start_porter());
+  GANTRY_ASSIGN(auto acceptor, Acceptor::of(options.channel));
+  impl->listener_.emplace(std::move(acceptor), impl->rules(), impl->claim_.listener());
+  GANTRY_TRY(impl->start_listener());
   return impl;
 }
 
-Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make_for(Porter::Line line, std::string_view name,
+Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make_for(ProducerListener::Line line,
+                                                           std::string_view name,
                                                            const InboxOptions& options) {
   auto impl = std::make_shared<Impl>();
   GANTRY_TRY(impl->set_up(name, options));
-  impl->porter_.emplace(impl->rules(), std::move(line));
-  GANTRY_TRY(impl->start_porter());
+  GANTRY_ASSIGN(auto acceptor, Acceptor::of(options.channel));
+  impl->listener_.emplace(std::move(acceptor), impl->rules(), std::move(line));
+  GANTRY_TRY(impl->start_listener());
   return impl;
 }
 
@@ -58,31 +61,34 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
                             options.producers, InboxOptions::kMaxProducers));
   name_ = name;
   options_ = options.channel;
+  options_.acceptor.reset();  // the listener holds it; ends may be dropped on its thread
   producers_ = options.producers;
   on_departure_ = options.on_departure;
+  quota_ = ReceiveQuota::make(options.channel.receive, options.total, options.producers);
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
+  MetricsMaker::close_descriptor(metrics_);
   watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!watched_) return fail_errno("epoll_create1");
   return {};
 }
 
-Porter::Rules Inbox::Impl::rules() const {
-  return {name_, options_, producers_, &metrics_};
+ProducerListener::Rules Inbox::Impl::rules() const {
+  return {name_, options_, producers_, quota_, &metrics_};
 }
 
-Result<void> Inbox::Impl::start_porter() {
-  GANTRY_TRY(porter_->start());
-  GANTRY_TRY(add_to(watched_.get(), porter_->news(), kNews));
+Result<void> Inbox::Impl::start_listener() {
+  GANTRY_TRY(listener_->start());
+  GANTRY_TRY(add_to(watched_.get(), listener_->news(), kNews));
   metrics_.meter()->opened();
   return {};
 }
 
 void Inbox::Impl::shut_down() noexcept {
-  if (!porter_) return;
-  porter_->stop();
+  if (!listener_) return;
+  listener_->stop();
   if (!maker_.is_this()) return;  // the name and the lines are the parent's
   claim_.give_up();
-  for (const Newcomer& newcomer : porter_->take())
+  for (const Newcomer& newcomer : listener_->take())
     if (newcomer.end) newcomer.end->leave();
   for (const Source& source : sources_) source.end->leave();
   sources_.clear();
@@ -90,15 +96,20 @@ void Inbox::Impl::shut_down() noexcept {
 
 // ---- receiving -----------------------------------------------------------------------------
 
+Result<void> Inbox::Impl::check_process() const {
+  return check_maker(maker_, "inbox", name_);
+}
+
 Result<Inbox::Delivery> Inbox::Impl::receive(Deadline deadline) {
+  GANTRY_TRY(check_process());
   if (++calls_ % kGlanceEvery == 0) static_cast<void>(glance());
   std::chrono::nanoseconds spin = options_.spin;
-  for (int looks = 0;; ++looks) {
+  for (LateLooks looks;;) {
     if (auto delivery = next_in_turn()) {
       note(*delivery);
       return std::move(*delivery);
     }
-    if (looks > kMostLooks && deadline.passed()) return give_up();
+    if (looks.are_spent(deadline)) return give_up();
     if (glance()) continue;
     if (poll_for(std::exchange(spin, {}), deadline, [this] { return wake_who_has_something(); }))
       continue;
@@ -118,7 +129,7 @@ void Inbox::Impl::note(const Delivery& delivery) noexcept {
 
 // There is always something, and never a message: one of them takes us for a ride. I2
 tl::unexpected<Error> Inbox::Impl::give_up() const {
-  ring(porter_->news());
+  ring(listener_->news());
   return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
 }
 
@@ -214,7 +225,7 @@ Result<int> Inbox::Impl::watch(const Newcomer& newcomer, std::uint64_t id) const
 
 bool Inbox::Impl::take_newcomers() {
   bool any = false;
-  for (Newcomer& newcomer : porter_->take()) {
+  for (Newcomer& newcomer : listener_->take()) {
     const Sender sender{++last_id_, newcomer.identity.pid, newcomer.identity.uid};
     if (newcomer.end == nullptr) {
       if (on_departure_)
@@ -222,7 +233,8 @@ bool Inbox::Impl::take_newcomers() {
       continue;
     }
     const auto watched = watch(newcomer, sender.id);
-    sources_.push_back({sender, std::move(newcomer.end), watched ? *watched : -1, false});
+    sources_.push_back(
+        {sender, newcomer.identity, std::move(newcomer.end), watched ? *watched : -1, false});
     metrics_.meter()->connected();
     GANTRY_STEP(newcomer_taken);
     any = true;
@@ -240,10 +252,10 @@ std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
 
 // Messages that are still held keep the end, and its place in the epoll, alive.
 void Inbox::Impl::forget(std::size_t index) {
-  const Source& source = sources_[index];
+  Source& source = sources_[index];
   if (source.watched >= 0) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
   source.end->leave();
-  porter_->forget(*source.end);
+  listener_->forget(std::move(source.end));
   sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
   if (turn_ > index) --turn_;
   GANTRY_STEP(sender_forgotten);
@@ -256,13 +268,19 @@ void Inbox::Impl::depart(std::size_t index, const Error& why) {
 }
 
 void Inbox::Impl::dismiss(std::uint64_t id) {
+  if (!maker_.is_this()) return;
   const auto source = find(id);
   if (source != sources_.end()) forget(static_cast<std::size_t>(source - sources_.begin()));
 }
 
-Fd Inbox::Impl::take_line(std::uint64_t id) {
+PeerIdentity Inbox::Impl::identity_of(std::uint64_t id) {
   const auto source = find(id);
-  return source == sources_.end() ? Fd() : source->end->take_line();
+  return source == sources_.end() ? PeerIdentity{} : source->identity;
+}
+
+ReceivedFd Inbox::Impl::take_line(std::uint64_t id) {
+  const auto source = find(id);
+  return source == sources_.end() ? ReceivedFd() : source->end->take_line();
 }
 
 std::vector<Sender> Inbox::Impl::senders() const {
@@ -283,14 +301,17 @@ Inbox& Inbox::operator=(Inbox&& other) noexcept {
 Inbox::~Inbox() = default;
 
 Result<Inbox> Inbox::open(std::string_view name, const InboxOptions& options) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options));
-  return Inbox(std::move(impl));
+  return guarded([&]() -> Result<Inbox> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options));
+    return Inbox(std::move(impl));
+  });
 }
 
 Result<Inbox::Delivery> Inbox::receive(Deadline deadline) {
-  return impl_->receive(deadline);
+  return guarded([&] { return impl_->receive(deadline); });
 }
 Result<int> Inbox::event_descriptor() {
+  GANTRY_TRY(impl_->check_process());
   return impl_->event_descriptor();
 }
 std::vector<Sender> Inbox::senders() const {

@@ -2,7 +2,7 @@
 
 #include <gantry/inbox.hpp>
 
-#include "channel/porter.hpp"
+#include "channel/producer_listener.hpp"
 
 namespace gantry {
 
@@ -13,34 +13,38 @@ namespace gantry {
 //       have something that never becomes a message, and then it rings for itself.
 // [D]: sync/doorbell.hpp.
 
-/// Threads: the caller's, one at a time; the porter's.
+/// Threads: the caller's, one at a time; the acceptor's.
 class Inbox::Impl {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options);
   /// Without a name: for whoever calls over that line. `name` is what errors call it.
-  static Result<std::shared_ptr<Impl>> make_for(Porter::Line line, std::string_view name,
+  static Result<std::shared_ptr<Impl>> make_for(ProducerListener::Line line, std::string_view name,
                                                 const InboxOptions& options);
   ~Impl() { shut_down(); }
   Impl() = default;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
   [[nodiscard]] Result<Delivery> receive(Deadline deadline);
   [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
   [[nodiscard]] std::vector<Sender> senders() const;
   /// Hangs up on one; it departs without being told of.
   void dismiss(std::uint64_t id);
+  /// Of one of them, while it is there.
+  [[nodiscard]] PeerIdentity identity_of(std::uint64_t id);
   /// The socket that one of them sent, if it did; once.
-  [[nodiscard]] Fd take_line(std::uint64_t id);
+  [[nodiscard]] ReceivedFd take_line(std::uint64_t id);
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
   void shut_down() noexcept;
 
  private:
   [[nodiscard]] Result<void> set_up(std::string_view name, const InboxOptions& options);
-  [[nodiscard]] Porter::Rules rules() const;
-  [[nodiscard]] Result<void> start_porter();
+  [[nodiscard]] ProducerListener::Rules rules() const;
+  [[nodiscard]] Result<void> start_listener();
   struct Source {
     Sender sender;
+    PeerIdentity identity;
     std::shared_ptr<Consumer::Impl> end;
     int watched = -1;  // the end's event descriptor
     bool asleep = false;
@@ -64,15 +68,16 @@ class Inbox::Impl {
   std::string name_;
   ChannelOptions options_;
   unsigned producers_ = 0;
+  std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;
   Metrics metrics_;
-  Fd watched_;                   // an epoll of the porter's news and of every sender, by its id
+  Fd watched_;                   // an epoll of the acceptor's news and of every sender, by its id
   std::vector<Source> sources_;  // by id
   std::size_t turn_ = 0;         // whose it is, an index
   std::uint64_t last_id_ = 0;
   std::uint64_t calls_ = 0;
   Claim claim_;
-  std::optional<Porter> porter_;  // last: its thread uses the claim
+  std::optional<ProducerListener> listener_;  // last: it uses the claim
 };
 
 }  // namespace gantry

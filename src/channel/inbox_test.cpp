@@ -8,6 +8,7 @@
 
 #include "base/event.hpp"
 #include "base/socket.hpp"
+#include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
 // One inbox and its producers in one process: what arrives, from whom, in which turn, and who left.
@@ -285,7 +286,7 @@ TEST_F(ManyToOne, AThousandComeAndGoAndLeaveNothing) {
     const auto warm = connect();
   }
   while (departed_.empty()) static_cast<void>(inbox.receive(Deadline::now()));
-  const std::size_t before = test::open_descriptors();
+  const std::size_t before = test::descriptors_at_rest();
   for (int i = 0; i < 1000; ++i) {
     auto out = connect();
     ASSERT_TRUE(out) << out.error().message;
@@ -293,7 +294,7 @@ TEST_F(ManyToOne, AThousandComeAndGoAndLeaveNothing) {
     ASSERT_TRUE(inbox.receive(soon()));
   }
   while (departed_.size() < 1001) ASSERT_EQ(code_now(inbox), Code::timed_out);
-  EXPECT_EQ(test::open_descriptors(), before);
+  EXPECT_EQ(test::descriptors_at_rest(), before);
 }
 
 TEST_F(ManyToOne, DroppedItLeavesNothing) {

@@ -22,7 +22,14 @@ Incoming::Impl::Impl(std::shared_ptr<Consumer::Impl> consumer, const Arrival& ar
   if (!arrival_.is_landing()) landed_ = total_;
 }
 
-Incoming::Impl::Impl(Message whole) : arrival_{}, info_(whole.info()), message_(std::move(whole)) {
+Incoming::Impl::Impl() : arrival_{} {
+  segments_.reserve(1);
+}
+
+// Without a heap: the message is out of the ring.
+void Incoming::Impl::fill(Message small) noexcept {
+  info_ = small.info();
+  message_ = std::move(small);
   for (std::size_t i = 0; i < message_->segments(); ++i) segments_.push_back(message_->segment(i));
   for (const Segment& segment : segments_) total_ += segment.bytes.size();
   landed_ = total_;
@@ -35,17 +42,24 @@ void Incoming::Impl::release() noexcept {
 
 Bytes Incoming::Impl::landed() noexcept {
   if (landed_ == total_ || aborted_ || !consumer_ || consumer_->has_left()) return landed_;
-  const std::uint64_t word = consumer_->landing_word(arrival_.header.slot);
-  const Bytes bytes = word & ~LandingWord::kAborted;
+  const auto word = consumer_->landing_word(arrival_.header.slot, arrival_.header.number);
+  if (!word) {
+    consumer_->note_cut_off();
+    aborted_ = true;
+    return landed_;
+  }
+  const Bytes bytes = *word & ~LandingWord::kAborted;
   // What goes backwards or beyond is no honest producer's: to us the message ends here.
-  if (bytes < landed_ || bytes > total_) {
+  const Bytes most =
+      is_streamed() ? std::min(total_, passed_ + arrival_.place.window_bytes) : total_;
+  if (bytes < landed_ || bytes > most) {
     static_cast<void>(consumer_->misbehaved(
         fmt::format("{} of {} bytes landed after {}", bytes, total_, landed_)));
     aborted_ = true;
     return landed_;
   }
   landed_ = bytes;
-  aborted_ = (word & LandingWord::kAborted) != 0;
+  aborted_ = (*word & LandingWord::kAborted) != 0;
   return landed_;
 }
 
@@ -64,39 +78,83 @@ Result<void> Incoming::Impl::await(Bytes bytes, Deadline deadline) {
     GANTRY_TRY(
         consumer_->wait_for_landing(deadline, [&] { return landed() >= bytes || aborted_; }));
   if (landed_ >= bytes) return {};
+  if (consumer_->why_broken()) return tl::unexpected(*consumer_->why_broken());
   return fail(Code::aborted,
               fmt::format("channel '{}': the sender gave message {} up after {} of {} bytes",
                           consumer_->name(), info_.sequence, landed_, total_));
 }
 
-// A streamed message: whole chunks before taken_ are not needed any more.
-void Incoming::Impl::pass() noexcept {
-  if (!is_streamed() || !consumer_ || taken_ == 0) return;
+std::string Incoming::Impl::name() const {
+  return consumer_ ? fmt::format("channel '{}': message {}", consumer_->name(), info_.sequence)
+                   : fmt::format("message {}", info_.sequence);
+}
+
+Error Incoming::Impl::not_in_time() const {
+  return {Code::timed_out, name() + " did not land in time", ""};
+}
+
+Result<void> Incoming::Impl::check_is_here() const {
+  if (consumer_) GANTRY_TRY(consumer_->check_process());
+  if (!is_over_) return {};
+  return fail(Code::invalid_argument, name() + " was handed over by whole() already");
+}
+
+// Of a streamed message: its first `bytes` are not needed any more.
+void Incoming::Impl::pass(Bytes bytes) noexcept {
+  if (!is_streamed() || !consumer_ || bytes == 0) return;
   const Bytes chunk = arrival_.place.chunk_bytes;
-  consumer_->pass_chunks(arrival_.header.slot, info_.sequence, (taken_ + chunk - 1) / chunk);
+  const std::uint64_t chunks = (bytes + chunk - 1) / chunk;
+  passed_ = chunks * chunk;
+  consumer_->pass_chunks(arrival_.header.slot, info_.sequence, chunks);
+}
+
+// What lies in one piece of the window, from byte `offset` of the message on.
+ConstByteSpan Incoming::Impl::window_at(Bytes offset) const noexcept {
+  const Place& place = arrival_.place;
+  const Bytes in_chunk = offset % place.chunk_bytes;
+  return segments_.front().bytes.subspan(offset % place.window_bytes,
+                                         std::min(landed_ - offset, place.chunk_bytes - in_chunk));
 }
 
 // What lies in one piece from taken_ on.
 ConstByteSpan Incoming::Impl::contiguous() noexcept {
-  const Bytes there = landed_ - taken_;
-  if (is_streamed()) {
-    const Place& place = arrival_.place;
-    const Bytes in_chunk = taken_ % place.chunk_bytes;
-    return segments_.front().bytes.subspan(taken_ % place.window_bytes,
-                                           std::min(there, place.chunk_bytes - in_chunk));
-  }
+  if (gathered_) return {gathered_.get() + taken_, gathered_bytes_ - taken_};
+  if (is_streamed()) return window_at(taken_);
   while (in_segment_ == segments_[segment_].bytes.size()) {
     ++segment_;
     in_segment_ = 0;
   }
   const ConstByteSpan rest = segments_[segment_].bytes.subspan(in_segment_);
-  return rest.first(std::min(there, rest.size()));
+  return rest.first(std::min(landed_ - taken_, rest.size()));
+}
+
+// Chunks of a stream that have passed are nowhere any more.
+Result<void> Incoming::Impl::seek(Bytes offset) {
+  if (offset == taken_) return {};
+  if (is_streamed() && !gathered_)
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {} of its bytes have passed already", name(), taken_),
+                "go on as you began: into() or receive_into() with the same buffer, or next()");
+  taken_ = in_segment_ = offset;
+  segment_ = 0;
+  if (gathered_) return {};
+  while (segment_ + 1 < segments_.size() && in_segment_ >= segments_[segment_].bytes.size())
+    in_segment_ -= segments_[segment_++].bytes.size();
+  return {};
+}
+
+Result<void> Incoming::Impl::start_over() {
+  GANTRY_TRY(seek(0));
+  into_from_.reset();
+  return {};
 }
 
 Result<ConstByteSpan> Incoming::Impl::next(Deadline deadline) {
-  pass();
+  GANTRY_TRY(check_is_here());
+  if (!gathered_) pass(taken_);
   if (taken_ == total_) return ConstByteSpan();
   GANTRY_TRY(await(taken_ + 1, deadline));
+  if (gathered_) GANTRY_TRY(gather());
   const ConstByteSpan bytes = contiguous();
   taken_ += bytes.size();
   in_segment_ += bytes.size();
@@ -105,31 +163,35 @@ Result<ConstByteSpan> Incoming::Impl::next(Deadline deadline) {
 }
 
 Result<ConstByteSpan> Incoming::Impl::wait_for(Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(check_is_here());
   if (is_streamed() || segments_.size() != 1 || bytes > total_)
     return fail(
         Code::invalid_argument,
-        fmt::format("channel '{}': waiting for {} of {} bytes of a message that is {}",
-                    consumer_->name(), bytes, total_,
+        fmt::format("{}: waiting for {} of {} bytes of one that is {}", name(), bytes, total_,
                     is_streamed() ? "streamed" : "not long enough, or of several segments"));
   GANTRY_TRY(await(bytes, deadline));
   return segments_.front().bytes.first(landed_);
 }
 
 Result<Bytes> Incoming::Impl::into(ByteSpan destination, Deadline deadline) {
+  GANTRY_TRY(check_is_here());
   const Bytes from = into_from_.value_or(taken_);
   const Bytes rest = total_ - from;
   if (rest > destination.size())
-    return fail(Code::invalid_argument, fmt::format("message {} has {} bytes left, the buffer {}",
-                                                    info_.sequence, rest, destination.size()));
+    return fail(Code::invalid_argument, fmt::format("{} has {} bytes left, the buffer {}", name(),
+                                                    rest, destination.size()));
+  if (into_from_ && destination.data() != into_to_) GANTRY_TRY(seek(from));
   into_from_ = from;
-  while (taken_ < total_) {
+  into_to_ = destination.data();
+  for (LateLooks looks; taken_ < total_;) {
+    if (is_streamed() && looks.are_spent(deadline)) return tl::unexpected(not_in_time());
     std::byte* const to = destination.data() + (taken_ - from);
     GANTRY_ASSIGN(const ConstByteSpan chunk, next(deadline));
     const std::uint64_t started = read_ticks();
     std::memcpy(to, chunk.data(), chunk.size());
     if (consumer_) consumer_->note_copy(chunk.size(), read_ticks() - started);
   }
-  pass();
+  if (!gathered_) pass(taken_);
   into_from_.reset();
   return rest;
 }
@@ -137,9 +199,13 @@ Result<Bytes> Incoming::Impl::into(ByteSpan destination, Deadline deadline) {
 Result<void> Incoming::Impl::gather() {
   GANTRY_TRY(check_line());
   if (!gathered_) {
-    if (taken_ != 0)
-      return fail(Code::invalid_argument,
-                  fmt::format("chunks of message {} have passed already", info_.sequence));
+    if (taken_ != 0) return seek(0);
+    auto charge = consumer_->charge_gathered(total_);
+    if (!charge)
+      return fail(Code::too_large,
+                  fmt::format("channel '{}': message {} is streamed and has {} bytes: {}",
+                              consumer_->name(), info_.sequence, total_, charge.error().message),
+                  charge.error().hint);
     // Not touched before it lands: a claim alone costs no memory.
     gathered_.reset(new (std::nothrow) std::byte[total_]);
     if (!gathered_)
@@ -147,27 +213,32 @@ Result<void> Incoming::Impl::gather() {
                   fmt::format("message {} has {} bytes, more than this process can hold",
                               info_.sequence, total_),
                   "take it chunk by chunk: Consumer::receive_early()");
+    gathered_charge_ = std::move(*charge);
   }
-  while (taken_ < landed()) {
-    const ConstByteSpan chunk = contiguous();
-    std::memcpy(gathered_.get() + taken_, chunk.data(), chunk.size());
-    taken_ += chunk.size();
-    pass();
+  // A producer that keeps up with us would keep us here.
+  const Bytes end = std::min(landed(), gathered_bytes_ + kGatheredAtOnce);
+  while (gathered_bytes_ < end) {
+    const ConstByteSpan chunk = window_at(gathered_bytes_);
+    std::memcpy(gathered_.get() + gathered_bytes_, chunk.data(), chunk.size());
+    gathered_bytes_ += chunk.size();
+    pass(gathered_bytes_);
   }
   return {};
 }
 
 Result<bool> Incoming::Impl::try_whole() {
+  GANTRY_TRY(check_is_here());
   if (!is_streamed()) return is_whole();
   GANTRY_TRY(gather());
-  return taken_ == total_;
+  return gathered_bytes_ == total_;
 }
 
 Result<Message> Incoming::Impl::whole(Deadline deadline) {
-  for (;;) {
+  for (LateLooks looks;;) {
     GANTRY_ASSIGN(const bool there, try_whole());
     if (there) return become_message();
-    GANTRY_TRY(await(is_streamed() ? taken_ + 1 : total_, deadline));
+    if (looks.are_spent(deadline)) return tl::unexpected(not_in_time());
+    GANTRY_TRY(await(is_streamed() ? gathered_bytes_ + 1 : total_, deadline));
   }
 }
 
@@ -176,22 +247,27 @@ namespace {
 /// Keeps what was gathered for as long as its message.
 class Gathered final : public detail::Keeper {
  public:
-  explicit Gathered(std::unique_ptr<std::byte[]> bytes) : bytes_(std::move(bytes)) {}
+  Gathered(std::unique_ptr<std::byte[]> bytes, SenderQuota::Charge charge)
+      : charge_(std::move(charge)), bytes_(std::move(bytes)) {}
   void give_back(std::uint64_t) noexcept override {}
+  [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
 
  private:
+  SenderQuota::Charge charge_;
   std::unique_ptr<std::byte[]> bytes_;  // NOLINT: of a size that the message knows
 };
 
 }  // namespace
 
 Message Incoming::Impl::become_message() {
+  is_over_ = true;
   if (message_) return std::move(*message_);
   if (is_streamed()) {
     const ConstByteSpan bytes(gathered_.get(), total_);
     consumer_->note_copy(bytes.size(), 0);
     release();
-    return {std::make_shared<Gathered>(std::move(gathered_)), 0, bytes, info_};
+    return {std::make_shared<Gathered>(std::move(gathered_), std::move(gathered_charge_)), 0, bytes,
+            info_};
   }
   const std::uint64_t token = token_of(arrival_.header.slot, info_.sequence);
   Message message(std::move(consumer_), token, segments_.front().bytes, info_);
@@ -220,17 +296,29 @@ Bytes Incoming::landed() const noexcept {
 bool Incoming::is_streamed() const noexcept {
   return impl_->is_streamed();
 }
+namespace {
+
+tl::unexpected<Error> is_empty() {
+  return fail(Code::invalid_argument, "an empty Incoming");
+}
+
+}  // namespace
+
 Result<ConstByteSpan> Incoming::next(Deadline deadline) {
-  return impl_->next(deadline);
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->next(deadline); });
 }
 Result<ConstByteSpan> Incoming::wait_for(Bytes bytes, Deadline deadline) {
-  return impl_->wait_for(bytes, deadline);
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->wait_for(bytes, deadline); });
 }
 Result<Bytes> Incoming::into(ByteSpan destination, Deadline deadline) {
-  return impl_->into(destination, deadline);
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->into(destination, deadline); });
 }
 Result<Message> Incoming::whole(Deadline deadline) {
-  return impl_->whole(deadline);
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->whole(deadline); });
 }
 
 }  // namespace gantry

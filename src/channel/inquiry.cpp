@@ -23,12 +23,12 @@ void name_the_receiver(ChannelStatus& status) {
 }  // namespace
 
 Inquiry::Inquiry(ChannelStatus status, Fd socket)
-    : status_(std::move(status)), socket_(std::move(socket)) {
-  if (const auto producer = peer_of(socket_.get())) {
+    : status_(std::move(status)), connection_(std::move(socket)) {
+  if (const auto producer = peer_of(connection_.ears())) {
     status_.producer_pid = producer->pid;
     status_.producer_uid = producer->uid;
   }
-  if (const auto sent = send_hello(socket_.get(), Purpose::inspect); !sent)
+  if (const auto sent = send_hello(connection_.ears(), Purpose::inspect); !sent)
     end(sent.error().message);
 }
 
@@ -38,7 +38,7 @@ void Inquiry::end(std::string silence) {
 }
 
 void Inquiry::take_in() {
-  const auto complete = receiver_.take_in(socket_.get());
+  const auto complete = receiver_.take_in(connection_.ears());
   if (!complete && complete.error().code == Code::timed_out) return;
   if (!complete) return end(complete.error().message);
   if (!*complete) return;

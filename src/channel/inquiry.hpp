@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "channel/connection.hpp"
 #include "channel/rendezvous.hpp"
 #include "channel/status_wire.hpp"
 
@@ -14,7 +15,7 @@ class Inquiry {
   /// `status`: what is known without the producer; filled in as it answers.
   Inquiry(ChannelStatus status, Fd socket);
 
-  [[nodiscard]] int socket() const noexcept { return over_ ? -1 : socket_.get(); }
+  [[nodiscard]] int socket() const noexcept { return over_ ? -1 : connection_.ears(); }
   /// Something is there, or the other end hung up.
   void take_in();
   /// It had its time.
@@ -25,7 +26,7 @@ class Inquiry {
   void end(std::string silence);
 
   ChannelStatus status_;
-  Fd socket_;
+  Connection connection_;
   StatusReceiver receiver_;
   bool over_ = false;
 };

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "channel/test_support.hpp"
+#include "channel/test_gated_engine.hpp"
 
 // Loops on event_descriptor() that take messages while they land. Property: what lands, and what is
 // published behind it, wakes who was told `timed_out`. Method: a sender that is not waited for, and
@@ -12,6 +12,8 @@
 namespace gantry {
 namespace {
 
+using test::CopyGate;
+using test::GatedEngine;
 using test::kMiB;
 using test::pattern;
 using test::same;
@@ -39,48 +41,12 @@ class LandingLoop : public testing::Test {
   int descriptor_ = *in_.event_descriptor();
 };
 
-/// An engine whose copies wait until they may begin.
-class Gate {
- public:
-  void open() {
-    open_ = true;
-    open_.notify_all();
-  }
-  void pass() const { open_.wait(false); }
-
- private:
-  std::atomic<bool> open_{false};
-};
-
-class GatedLane final : public test::PlainLane {
- public:
-  explicit GatedLane(const Gate& gate) : gate_(gate) {}
-  Result<Ticket> submit(std::span<const Move> batch, Use use) override {
-    gate_.pass();
-    return PlainLane::submit(batch, use);
-  }
-
- private:
-  const Gate& gate_;
-};
-
-class GatedEngine final : public test::PlainEngine {
- public:
-  explicit GatedEngine(const Gate& gate) : gate_(gate) {}
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override {
-    return std::make_unique<GatedLane>(gate_);
-  }
-
- private:
-  const Gate& gate_;
-};
-
 class LandingLoopInto : public testing::TestWithParam<Mode> {};
 
 // It is visible, nothing of it has landed; what lands from then on must wake.
 TEST_P(LandingLoopInto, IsWokenByWhatLands) {
   const test::ScratchDirectory directory;
-  Gate gate;
+  CopyGate gate;
   Producer out =
       *Producer::open("gated", options_in(directory), std::make_shared<GatedEngine>(gate));
   Consumer in = *Consumer::open("gated", options_in(directory), soon());

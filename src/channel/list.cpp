@@ -118,17 +118,19 @@ void ask(std::span<const Found> asked, Sweeper& sweeper, std::vector<ChannelStat
 }  // namespace
 
 Result<std::vector<ChannelStatus>> list_channels(std::string_view directory) {
-  std::vector<ChannelStatus> channels;
-  auto existing = existing_channel_directory(directory);
-  if (!existing && existing.error().code == Code::not_found) return channels;  // nobody was here
-  GANTRY_ASSIGN(const std::string root, std::move(existing));
-  GANTRY_ASSIGN(const std::vector<Found> found, find_all(root));
-  Sweeper sweeper;
-  for (std::size_t done = 0; done < found.size(); done += kTogether)
-    ask(std::span(found).subspan(done, std::min(kTogether, found.size() - done)), sweeper,
-        channels);
-  std::ranges::sort(channels, {}, &ChannelStatus::name);
-  return channels;
+  return guarded([&]() -> Result<std::vector<ChannelStatus>> {
+    std::vector<ChannelStatus> channels;
+    auto existing = existing_channel_directory(directory);
+    if (!existing && existing.error().code == Code::not_found) return channels;  // nobody was here
+    GANTRY_ASSIGN(const std::string root, std::move(existing));
+    GANTRY_ASSIGN(const std::vector<Found> found, find_all(root));
+    Sweeper sweeper;
+    for (std::size_t done = 0; done < found.size(); done += kTogether)
+      ask(std::span(found).subspan(done, std::min(kTogether, found.size() - done)), sweeper,
+          channels);
+    std::ranges::sort(channels, {}, &ChannelStatus::name);
+    return channels;
+  });
 }
 
 }  // namespace gantry

@@ -118,6 +118,13 @@ Message& Message::operator=(Message&& other) noexcept {
   return *this;
 }
 
+bool Message::is_immutable() const {
+  if (keeper_ == nullptr) return true;
+  for (std::size_t i = 0; i < segments(); ++i)
+    if (!keeper_->is_immutable(token_, segment(i).bytes)) return false;
+  return true;
+}
+
 void Message::release() noexcept {
   segments_.reset();
   if (keeper_) keeper_->give_back(token_);

@@ -41,7 +41,7 @@ Result<Metrics> MetricsMaker::make(bool for_others) {
   page->start = ClockPair::now();
   page->magic = MetricsPage::kMagic;
   const int seals = for_others ? kSizeSeals : kSizeSeals | F_SEAL_FUTURE_WRITE;
-  if (::fcntl(descriptor, F_ADD_SEALS, seals) != 0) return fail_errno("sealing counters");
+  GANTRY_TRY(seal(descriptor, seals));
   return metrics;
 }
 
@@ -54,18 +54,21 @@ Result<Metrics> MetricsMaker::make_for_end(int descriptor) {
 }
 
 Result<Metrics> Metrics::create() {
-  return MetricsMaker::make(true);
+  return guarded([&] { return MetricsMaker::make(true); });
 }
 
 Result<Metrics> Metrics::adopt(int descriptor, bool writable) {
-  Fd memory(descriptor);
-  GANTRY_TRY(check_sealed(memory.get(), F_SEAL_SHRINK, kMetricsBytes));
-  // Inherited descriptors come without it; a stage's own children have no business with them.
-  ::fcntl(memory.get(), F_SETFD, FD_CLOEXEC);
-  GANTRY_ASSIGN(Metrics metrics, MetricsMaker::map(std::move(memory), writable));
-  if (page_of(metrics.meter_).magic != MetricsPage::kMagic)
-    return fail(Code::invalid_argument, "the metrics descriptor is no page of counters");
-  return metrics;
+  return guarded([&]() -> Result<Metrics> {
+    Fd memory(descriptor);
+    GANTRY_ASSIGN(const Bytes size, check_sealed(memory.get(), F_SEAL_SHRINK));
+    if (size != kMetricsBytes) return wrong_size(kMetricsBytes, size);
+    // Inherited descriptors come without it; a stage's own children have no business with them.
+    ::fcntl(memory.get(), F_SETFD, FD_CLOEXEC);
+    GANTRY_ASSIGN(Metrics metrics, MetricsMaker::map(std::move(memory), writable));
+    if (page_of(metrics.meter_).magic != MetricsPage::kMagic)
+      return fail(Code::invalid_argument, "the metrics descriptor is no page of counters");
+    return metrics;
+  });
 }
 
 Metrics::Metrics() noexcept = default;
@@ -79,7 +82,11 @@ Metrics& Metrics::operator=(Metrics&& other) noexcept {
 }
 Metrics::~Metrics() {
   if (meter_ != nullptr) ::munmap(meter_, kMetricsBytes);
-  if (descriptor_ >= 0) ::close(descriptor_);
+  MetricsMaker::close_descriptor(*this);
+}
+
+void MetricsMaker::close_descriptor(Metrics& metrics) noexcept {
+  if (metrics.descriptor_ >= 0) ::close(std::exchange(metrics.descriptor_, -1));
 }
 
 MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) {

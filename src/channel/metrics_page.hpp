@@ -61,6 +61,8 @@ class MetricsMaker {
   [[nodiscard]] static MetricsPage* page(const Metrics& metrics) noexcept {
     return reinterpret_cast<MetricsPage*>(metrics.meter());
   }
+  /// As Region::close_descriptor().
+  static void close_descriptor(Metrics& metrics) noexcept;
   /// Own, or the one given by `descriptor`.
   [[nodiscard]] static Result<Metrics> make_for_end(int descriptor);
 

@@ -9,6 +9,7 @@ Mode choose_mode(const ModeQuestion& question) noexcept {
   Mode mode = question.asked == Mode::automatic ? question.channel : question.asked;
   if (mode == Mode::automatic)
     mode = question.copied < kPipelinedFrom ? Mode::whole : Mode::pipelined;
+  if (mode == Mode::immutable) return mode;
   if (question.copied < kChunkedFrom) return Mode::whole;
   // A window has no room for what is there already, and waits for every reader.
   const bool has_window = !question.needs_table && question.all_block;
@@ -31,6 +32,7 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
     because.push_back(fmt::format(
         "{} was asked for by {}", to_string(mode),
         question.asked == Mode::automatic ? "the channel's options" : "the send's options"));
+  if (mode == Mode::immutable) return because;
   if (mode != Mode::whole && question.copied < kChunkedFrom)
     because.push_back(
         fmt::format("below {} there are no chunks worth it", bytes_text(kChunkedFrom)));

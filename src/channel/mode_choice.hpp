@@ -4,6 +4,8 @@
 #include <bit>
 #include <gantry/channel.hpp>
 
+#include "channel/format.hpp"
+
 namespace gantry {
 
 // docs/results/ipc.md has the sizes that were tried.
@@ -11,6 +13,7 @@ inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // automatic
 inline constexpr Bytes kChunkedFrom = Bytes{32} << 10;  // smaller go whole, whatever was asked for
 
 inline constexpr Bytes kSmallestChunk = Bytes{16} << 10;
+static_assert(kSmallestChunk >= kLeastChunk);
 inline constexpr Bytes kLargestChunk = Bytes{256} << 10;
 inline constexpr Bytes kChunksAMessage = 16;  // for the sizes between
 

@@ -25,6 +25,7 @@ const Way kWays[] = {
     {"synchronous", Mode::whole, false},   {"asynchronous", Mode::whole, true},
     {"pipelined", Mode::pipelined, false}, {"pipelined_async", Mode::pipelined, true},
     {"streamed", Mode::streamed, false},   {"streamed_async", Mode::streamed, true},
+    {"immutable", Mode::immutable, false}, {"immutable_async", Mode::immutable, true},
     {"automatic", Mode::automatic, false}};
 
 const Bytes kSizes[] = {0,      1,         64,       65,          4096, 16 * 1024 - 1,

@@ -12,6 +12,8 @@ std::string_view to_string(Mode mode) noexcept {
       return "pipelined";
     case Mode::streamed:
       return "streamed";
+    case Mode::immutable:
+      return "immutable";
   }
   return "?";
 }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/event.hpp"
+#include "base/fork_error.hpp"
 #include "channel/access.hpp"
 #include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
@@ -11,8 +12,6 @@
 
 namespace gantry {
 namespace {
-
-constexpr std::chrono::nanoseconds kStoreTime = std::chrono::milliseconds(10);
 
 Result<Pool> own_pool(std::string_view name, PoolOptions options) {
   options.name = fmt::format("channel '{}'", name);
@@ -33,6 +32,8 @@ Result<void> check_options(std::string_view name, const ChannelOptions& options)
         fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
                     "and {} together",
                     options.history, options.slots, kMaxSlots));
+  if (options.mode > Mode::immutable)
+    return refuse(fmt::format("mode {} is none", static_cast<int>(options.mode)));
   if (options.copy_threads > 2)
     return refuse(fmt::format("{} threads to copy; at most 2 are possible", options.copy_threads));
   return {};
@@ -90,35 +91,38 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions&
   GANTRY_ASSIGN(options_.directory, channel_directory(options.directory, options.access));
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
   counters_ = MetricsMaker::page(metrics_);
-  GANTRY_ASSIGN(BellTower bells, BellTower::make());
+  MetricsMaker::close_descriptor(metrics_);
   GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
   auto* page = new (memory_.data()) ProducerPage{};
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
   readers_ = std::make_unique<Readership>(
-      pool_,
-      Readership::Limits{options.slots, options_.consumers, options.history,
-                         options.bytes_in_flight, !options.memory.has_value()},
-      std::move(bells));
+      pool_, Readership::Limits{options.slots, options_.consumers, options.history,
+                                options.bytes_in_flight, !options.memory.has_value()});
   if (reach == Reach::listens) {
     GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
                                       file_access(options_.access)));
   }
-  doorman_.emplace(*this, claim_.listener(), options_.access);
-  GANTRY_TRY(doorman_->start());
+  GANTRY_ASSIGN(options_.acceptor, Acceptor::of(options));
+  listener_.emplace(options_.acceptor, *this, claim_.listener(), options_.access);
+  GANTRY_TRY(listener_->start());
   metrics_.meter()->opened();
   return {};
 }
 
 void Producer::Impl::shut_down() noexcept {
+  const bool is_ours = maker_.is_this();
   if (queue_) {
-    queue_->request_stop();
-    if (maker_.is_this()) readers_->bells().ring();  // it may wait for a credit
+    if (is_ours) queue_->request_stop();
+    if (is_ours) {
+      const Lock held = lock();
+      readers_->wake_sender();  // it may wait for a credit
+    }
     queue_->stop();
   }
-  if (doorman_) doorman_->stop();
-  if (!maker_.is_this()) return;  // the line and the name are the parent's
+  if (listener_) listener_->stop();
+  if (!is_ours) return;  // the line and the name are the parent's
   claim_.give_up();
   // The memory stays for messages still in the consumers' hands; only the line is cut.
   const Lock held = lock();
@@ -130,6 +134,7 @@ Producer::Impl::~Impl() {
 }
 
 Result<void> Producer::Impl::close(Deadline deadline) {
+  GANTRY_TRY(check_process());
   GANTRY_TRY(stay_in_order(deadline));
   Lock held = lock();
   if (!ended_) {
@@ -137,11 +142,7 @@ Result<void> Producer::Impl::close(Deadline deadline) {
     readers_->end_stream();
   }
   const auto is_taken = [this] { return readers_->all_taken(); };
-  // A reader that takes small messages says so without a look at who sleeps, until it sees the end;
-  // one that has just not seen it is seen the second time, its store being on its way.
-  auto waited = wait_until(held, Deadline::after(std::min(deadline.left(), kStoreTime)), is_taken);
-  if (!waited && waited.error().code == Code::timed_out)
-    waited = wait_until(held, deadline, is_taken);
+  auto waited = wait_until(held, deadline, is_taken);
   GANTRY_STEP(stream_taken);
   if (!waited && waited.error().code == Code::timed_out)
     waited.error().message += fmt::format(": {} messages were not received", readers_->untaken());
@@ -153,6 +154,7 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count
     return tl::unexpected(named(
         {Code::invalid_argument,
          fmt::format("waiting for {} consumers; it takes {}", count, options_.consumers), ""}));
+  GANTRY_TRY(check_process());
   GANTRY_TRY(stay_in_order(deadline));
   if (reach_ == Reach::calls) return wait_for_inbox(deadline);
   Lock held = lock();
@@ -160,21 +162,21 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count
       held, deadline, [this, count] { return readers_->count() >= count; }, Lost::is_fine);
 }
 
-// ---- the consumers, as the doorman tells ---------------------------------------------------
-
-std::array<int, 2> Producer::Impl::welcome_descriptors() const {
-  return {memory_.descriptor(), metrics_.descriptor()};
-}
+// ---- the consumers, as the acceptor tells ---------------------------------------------------
 
 bool Producer::Impl::has_place() const {
   const Lock held = lock();
   return readers_->has_place();
 }
 
-bool Producer::Impl::holds_too_much(pid_t pid) const {
+bool Producer::Impl::holds_too_much(const PeerIdentity& peer) const {
   const Lock held = lock();
   readers_->forget_departed();
-  return readers_->departed_of(pid) >= Readership::kMostDeparted;
+  return readers_->holds_too_much(peer.uid);
+}
+
+bool Producer::Impl::allows(SlowReader policy) const {
+  return options_.consumers_may_block || policy != SlowReader::block;
 }
 
 Result<unsigned> Producer::Impl::admit(std::unique_ptr<Attached> consumer, Region ring_memory) {
@@ -186,52 +188,51 @@ Result<unsigned> Producer::Impl::admit(std::unique_ptr<Attached> consumer, Regio
   return index;
 }
 
-void Producer::Impl::consumer_left(unsigned consumer, bool died) {
-  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_);
+void Producer::Impl::consumer_left(unsigned consumer) {
+  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_, Deadline::now());
   const Lock held = lock();
-  readers_->left(consumer, died);
+  readers_->left(consumer);
   readers_changed();
 }
 
 // Whoever waits looks at the readers.
 void Producer::Impl::readers_changed() noexcept {
-  readers_->bells().ring();
+  readers_->wake_sender();
   if (told_event_ >= 0) ring(told_event_);
 }
 
 void Producer::Impl::departed_died() {
-  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_);
+  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_, Deadline::now());
   const Lock held = lock();
   readers_->forget_departed();
-  readers_->bells().ring();  // whoever waits for memory
 }
 
 // ---- what was passed on --------------------------------------------------------------------
 
 // Under the lock, when the caller goes its way: is there anything that it would have to look after?
 void Producer::Impl::heed_forwards() {
-  if (caller_waits_ || !readers_->slots().holds_forwards()) return;
-  const bool news = !std::exchange(doorman_heeds_, true);
+  if (caller_waits_ || !readers_->holds_forwards()) return;
+  const bool news = !std::exchange(acceptor_heeds_, true);
   if (news) page().producer_sleeps.announce();
   readers_->refresh();  // what came before the announcement
-  if (news) doorman_->look_again();
+  if (news) listener_->look_again();
 }
 
 // Under the lock.
 void Producer::Impl::stop_heeding() noexcept {
-  if (doorman_heeds_) page().producer_sleeps.withdraw();
-  doorman_heeds_ = false;
+  if (acceptor_heeds_) page().producer_sleeps.withdraw();
+  acceptor_heeds_ = false;
 }
 
-int Producer::Impl::bells() const {
+void Producer::Impl::watch_bells(const BellWatcher& watch) {
   const Lock held = lock();
-  return doorman_heeds_ ? readers_->bells().descriptor() : -1;
+  readers_->watch_bells(acceptor_heeds_, watch);
 }
 
 void Producer::Impl::credits_came() {
   const Lock held = lock();
-  if (!doorman_heeds_) return;  // a caller waits by now: the ring is its
-  readers_->bells().drain();
+  if (!acceptor_heeds_) return;  // a caller waits by now: the ring is its
+  readers_->drain_bells();
   stop_heeding();
   readers_->refresh();
   heed_forwards();
@@ -244,7 +245,12 @@ Error Producer::Impl::named(Error error) const {
   return error;
 }
 
+Result<void> Producer::Impl::check_process() const {
+  return check_maker(maker_, "channel", name_);
+}
+
 Result<void> Producer::Impl::check_open() const {
+  GANTRY_TRY(check_process());
   if (ended_)
     return fail(Code::invalid_argument, fmt::format("channel '{}': the stream was ended", name_));
   return {};

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/fork.hpp"
-#include "channel/doorman.hpp"
+#include "channel/consumer_listener.hpp"
 #include "channel/metrics_page.hpp"
 #include "channel/mode_choice.hpp"
 #include "channel/readership.hpp"
@@ -13,11 +13,11 @@
 
 namespace gantry {
 
-/// Threads: the caller's (one at a time), the progress thread of send_async(), the doorman's. What
+/// Threads: the caller's (one at a time), the progress thread of send_async(), the acceptor's. What
 /// they share is `readers_`, under its lock. Of the first two only one sends at a time: the caller
 /// waits until the queue is idle, or queues up itself.
 class Producer::Impl final : public detail::Keeper,
-                             public Household,
+                             public ConsumerHost,
                              public std::enable_shared_from_this<Producer::Impl> {
  public:
   /// How it comes to consumers: they come to its name; it goes to the inbox of that name; it is
@@ -39,6 +39,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<void> publish(Loan loan, const SendOptions& options);
   /// Its other user must not be refused what slots keep for later.
   [[nodiscard]] const Pool& shared_pool() {
+    if (!maker_.is_this()) return pool_;  // which refuses a fork's copy by itself
     const Lock held = lock();
     readers_->slots().keep_no_more();
     return pool_;
@@ -54,7 +55,7 @@ class Producer::Impl final : public detail::Keeper,
   Result<void> wait_for_inbox(Deadline deadline);
   /// The same over `line`, to the process that `whom` is. Does not wait. Errors:
   /// `peer_misbehaved` when somebody else, or no line, is there.
-  Result<void> call_over(Fd line, const PeerIdentity& whom);
+  Result<void> call_over(ReceivedFd line, const PeerIdentity& whom);
   /// Sends the inbox a socket, for calling back.
   Result<void> send_line(int line);
   /// Who listens at the name; of the last call.
@@ -72,14 +73,15 @@ class Producer::Impl final : public detail::Keeper,
   void give_back(std::uint64_t token) noexcept override;
 
   Result<Region> make_ring() const override { return Reader::make_page(options_.slots); }
-  std::array<int, 2> welcome_descriptors() const override;
+  int page_descriptor() const override { return memory_.descriptor(); }
   bool has_place() const override;
-  bool holds_too_much(pid_t pid) const override;
+  bool holds_too_much(const PeerIdentity& peer) const override;
+  bool allows(SlowReader policy) const override;
   Result<unsigned> admit(std::unique_ptr<Attached> consumer, Region ring) override;
-  void consumer_left(unsigned consumer, bool died) override;
+  void consumer_left(unsigned consumer) override;
   void departed_died() override;
   void call_failed(const Error& why) override;
-  int bells() const override;
+  void watch_bells(const BellWatcher& watch) override;
   void credits_came() override;
   std::vector<std::byte> status() const override;
   [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
@@ -113,7 +115,8 @@ class Producer::Impl final : public detail::Keeper,
   [[nodiscard]] PathStatus path_of(const LastCopy& copy) const;
 
   [[nodiscard]] Mode mode_for(ModeQuestion question) const;
-  [[nodiscard]] Error named(Error error) const;  ///< With the channel's name in front.
+  [[nodiscard]] Error named(Error error) const;      ///< With the channel's name in front.
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
   [[nodiscard]] Result<void> check_open() const;
   [[nodiscard]] Result<void> check_readers() const;
   [[nodiscard]] Result<void> stay_in_order(Deadline deadline);
@@ -128,9 +131,10 @@ class Producer::Impl final : public detail::Keeper,
   void stop_heeding() noexcept;
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes,
                                         Deadline deadline);
-  [[nodiscard]] Result<void> announced(std::uint32_t slab);
+  [[nodiscard]] Result<void> announced(Lock& lock, const Slot& slot, Deadline deadline);
   [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
   [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
+  [[nodiscard]] Result<bool> await_return(Lock& held, std::uint64_t before, Deadline deadline);
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   Result<void> send_queued(SendJob& job);
@@ -153,9 +157,10 @@ class Producer::Impl final : public detail::Keeper,
   MetricsPage* counters_ = nullptr;  // that of metrics_; by whoever sends
   Region memory_;                    // the producer page
   // Under the lock. What was passed on must go back to its own sender as soon as the readers have
-  // released it, even if nobody calls us: then the doorman watches the bells instead of the caller.
+  // released it, even if nobody calls us: then the acceptor watches the bells instead of the
+  // caller.
   bool caller_waits_ = false;
-  bool doorman_heeds_ = false;  // and the intent to sleep is announced for it
+  bool acceptor_heeds_ = false;  // and the intent to sleep is announced for it
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
@@ -173,7 +178,7 @@ class Producer::Impl final : public detail::Keeper,
   std::array<CacheUse, 65> cache_uses_{};  // by bits of the size; automatic: not yet asked
 
   Claim claim_;
-  std::optional<Doorman> doorman_;  // last: its thread uses all of the above
+  std::optional<ConsumerListener> listener_;  // last: the acceptor uses all of the above
 };
 
 }  // namespace gantry

@@ -13,16 +13,16 @@ Result<void> Producer::Impl::call(Deadline deadline) {
                                          deadline, "inbox"));
   GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket.get()));
-  called_life_ = peer_pidfd(socket.get(), called_.pid);
+  GANTRY_ASSIGN(called_life_, peer_pidfd(socket.get(), called_.pid));
   begin_call(Connection(std::move(socket)));
   return {};
 }
 
-Result<void> Producer::Impl::call_over(Fd line, const PeerIdentity& whom) {
-  GANTRY_ASSIGN(Fd mouth, adopt_line(std::move(line), whom));
+Result<void> Producer::Impl::call_over(ReceivedFd line, const PeerIdentity& whom) {
+  GANTRY_ASSIGN(ReceivedFd mouth, adopt_line(std::move(line), whom));
   called_ = whom;
   GANTRY_ASSIGN(LinePair own, make_line());
-  // Where nobody can be told any more the doorman's hello will fail, too.
+  // Where nobody can be told any more the listener's hello will fail, too.
   static_cast<void>(say_line(mouth.get(), own.theirs.get()));
   Connection connection(std::move(own.ours));
   connection.speak_through(std::move(mouth));
@@ -36,7 +36,7 @@ void Producer::Impl::begin_call(Connection connection) {
     calling_ = true;
     call_error_.reset();
   }
-  doorman_->call(std::move(connection));
+  listener_->call(std::move(connection));
 }
 
 Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {

@@ -17,60 +17,66 @@ Producer::~Producer() {
 
 Result<Producer> Producer::open(std::string_view name, const ChannelOptions& options,
                                 std::shared_ptr<Engine> engine) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
-  return Producer(std::move(impl));
+  return guarded([&]() -> Result<Producer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+    return Producer(std::move(impl));
+  });
 }
 
 Result<Producer> Producer::connect(std::string_view name, const ChannelOptions& options,
                                    std::shared_ptr<Engine> engine, Deadline deadline) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine), Impl::Reach::calls));
-  GANTRY_TRY(impl->wait_for_inbox(deadline));
-  return Producer(std::move(impl));
+  return guarded([&]() -> Result<Producer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine), Impl::Reach::calls));
+    GANTRY_TRY(impl->wait_for_inbox(deadline));
+    return Producer(std::move(impl));
+  });
 }
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
-  return impl_->send(payload, options);
+  return guarded([&] { return impl_->send(payload, options); });
 }
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
-  return impl_->send(std::move(draft.parts()), options);
+  return guarded([&] { return impl_->send(std::move(draft.parts()), options); });
 }
 Result<void> Producer::send(Block block, const SendOptions& options) {
-  Draft draft;
-  draft.move(std::move(block));
-  return impl_->send(std::move(draft.parts()), options);
+  return guarded([&]() -> Result<void> {
+    Draft draft;
+    draft.move(std::move(block));
+    return impl_->send(std::move(draft.parts()), options);
+  });
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
-  return impl_->send_async({payload, {}, options});
+  return guarded([&] { return impl_->send_async({payload, {}, options}); });
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
-  return impl_->send_async({{}, std::move(draft.parts()), options});
+  return guarded([&] { return impl_->send_async({{}, std::move(draft.parts()), options}); });
 }
 Outcome Producer::outcome(Ticket ticket) const noexcept {
   return impl_->outcome(ticket);
 }
 Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
-  return impl_->wait(ticket, deadline);
+  return guarded([&] { return impl_->wait(ticket, deadline); });
 }
 Result<int> Producer::sent_descriptor() {
-  return impl_->sent_descriptor();
+  return guarded([&] { return impl_->sent_descriptor(); });
 }
 void Producer::note_woken() noexcept {
   impl_->note_woken();
 }
 Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
-  return impl_->loan(size, deadline);
+  return guarded([&] { return impl_->loan(size, deadline); });
 }
 Result<void> Producer::publish(Loan loan, const SendOptions& options) {
-  return impl_->publish(std::move(loan), options);
+  return guarded([&] { return impl_->publish(std::move(loan), options); });
 }
 Pool Producer::pool() const {
   return impl_->shared_pool();
 }
 Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
-  return impl_->wait_for_consumer(deadline, count);
+  return guarded([&] { return impl_->wait_for_consumer(deadline, count); });
 }
 Result<void> Producer::close(Deadline deadline) {
-  return impl_->close(deadline);
+  return guarded([&] { return impl_->close(deadline); });
 }
 MetricsReport Producer::metrics() const {
   return impl_->metrics();

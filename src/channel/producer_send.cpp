@@ -10,6 +10,11 @@
 #include "channel/wait_for_credit.hpp"
 
 namespace gantry {
+namespace {
+
+constexpr std::chrono::milliseconds kLettingGoTime{500};
+
+}  // namespace
 
 // ---- credits -------------------------------------------------------------------------------
 
@@ -29,27 +34,52 @@ Result<Slot*> Producer::Impl::await_slot(Lock& lock, Bytes bytes, Deadline deadl
   return slot;
 }
 
-// Under the lock.
-Result<void> Producer::Impl::announced(std::uint32_t slab) {
-  auto told = readers_->announce(slab);
+// Under the lock, but while it waits for readers to hear of older slabs.
+Result<void> Producer::Impl::announced(Lock& lock, const Slot& slot, Deadline deadline) {
+  auto told = readers_->announce(slot);
+  const auto is_settled = [&] {
+    told = readers_->announce(slot);
+    return !told || *told;
+  };
+  if (told && !*told) GANTRY_TRY(wait_until(lock, deadline, is_settled));
   if (!told) return tl::unexpected(named(std::move(told).error()));
   return {};
 }
 
 // Memory runs out while messages are on their way: wait for one to come back, as for a credit.
 Result<Block> Producer::Impl::allocate(Bytes size, Deadline deadline) {
+  BlockOptions options;
+  options.counts_lingering = true;
   for (;;) {
     Lock held = lock();
     const std::uint64_t before = readers_->memory_returns();  // first: what comes back then counts
     held.unlock();
-    auto block = pool_.allocate(size);
+    auto block = pool_.allocate(size, options);
     if (block || block.error().code != Code::out_of_memory) return block;
     held.lock();
+    readers_->refresh();  // the pool may have dropped slabs: their readers are told
     if (readers_->slots().drop_spares() || readers_->take_back_for_memory()) continue;
+    if (options.counts_lingering) {
+      GANTRY_ASSIGN(options.counts_lingering, await_return(held, before, deadline));
+      continue;
+    }
     if (readers_->memory_returns() == before && !readers_->awaits_memory()) return block;
     GANTRY_TRY(wait_until(held, deadline,
                           [this, before] { return readers_->memory_returns() != before; }));
+    options.counts_lingering = true;  // what came back may be all that was missing
   }
+}
+
+// Readers are given some time to unmap what was dropped. One that is in no call cannot, and has no
+// message in that memory: nobody is held up for it any longer. False: nothing came back.
+Result<bool> Producer::Impl::await_return(Lock& held, std::uint64_t before, Deadline deadline) {
+  const auto any = [this, before] { return readers_->memory_returns() != before; };
+  const auto patience =
+      Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLettingGoTime));
+  const auto waited =
+      wait_until(held, patience, [&] { return any() || !readers_->awaits_slabs(); });
+  if (!waited && waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
+  return any();
 }
 
 // The same memory as last time if it does: it is touched, and, being that of another slot than the
@@ -69,7 +99,10 @@ CacheUse Producer::Impl::cache_use_of(const Lane& lane, Bytes bytes) {
   if (use == CacheUse::automatic) {
     Move move;  // of no memory in particular
     move.bytes = bytes;
-    use = lane.explain(move, Use::synchronous).cache;
+    // A wish: the message may be published already, so missing memory must not end the copy.
+    use = guarded([&]() -> Result<CacheUse> {
+            return lane.explain(move, Use::synchronous).cache;
+          }).value_or(CacheUse::automatic);
   }
   return use;
 }
@@ -87,7 +120,8 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
   held.unlock();
   const auto taken = take_block(*slot, size, deadline);
   held.lock();
-  const auto told = taken ? announced(slot->block.slab()) : taken;
+  if (taken) slot->slabs = {slot->block.slab()};
+  const auto told = taken ? announced(held, *slot, deadline) : taken;
   if (!told) {
     readers_->release(*slot);
     return tl::unexpected(told.error());
@@ -104,6 +138,10 @@ void Producer::Impl::give_back(std::uint64_t token) noexcept {
 }
 
 Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
+  if ((options.mode == Mode::automatic ? options_.mode : options.mode) == Mode::immutable)
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': a loan cannot be immutable: it stays writable", name_),
+                "send a copy");
   if (loan.keeper() != this)
     return fail(Code::invalid_argument,
                 fmt::format("channel '{}': that loan is empty or of another channel", name_));
@@ -129,7 +167,7 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   const CpuCharge charge(*metrics_.meter(), payload.size(), calls_++);
   Result<void> result;
   const bool is_plain = (options.correlation | options.deadline_ns) == 0;
-  if (ended_ || !is_queue_idle() || !is_plain) [[unlikely]] {
+  if (ended_ || !maker_.is_this() || !is_queue_idle() || !is_plain) [[unlikely]] {
     result = slow_send_small(payload, options);
   } else {
     Lock held = lock();
@@ -194,10 +232,11 @@ Result<void> Producer::Impl::send_queued(SendJob& job) {
 }
 
 Outcome Producer::Impl::outcome(Ticket ticket) const noexcept {
-  return queue_ ? queue_->outcome(ticket) : Outcome::failed;
+  return queue_ && maker_.is_this() ? queue_->outcome(ticket) : Outcome::failed;
 }
 
 Result<void> Producer::Impl::wait(Ticket ticket, Deadline deadline) {
+  GANTRY_TRY(check_process());
   if (!queue_)
     return fail(Code::invalid_argument, fmt::format("channel '{}': no such ticket", name_));
   return queue_->wait(ticket, deadline, options_.interrupt_descriptor);
@@ -213,13 +252,14 @@ Mode Producer::Impl::mode_for(ModeQuestion question) const {
 }
 
 Result<int> Producer::Impl::sent_descriptor() {
+  GANTRY_TRY(check_process());
   if (!queue_)
     return fail(Code::invalid_argument, fmt::format("channel '{}': nothing is sent behind", name_));
   return queue_->event_descriptor();
 }
 
 void Producer::Impl::note_woken() noexcept {
-  if (queue_) queue_->note_woken();
+  if (queue_ && maker_.is_this()) queue_->note_woken();
 }
 
 Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,

@@ -6,7 +6,7 @@
 #include "channel/status_text.hpp"
 #include "channel/status_wire.hpp"
 
-// What a producer tells people: to `gantry ls` on the doorman's thread, to explain() on any.
+// What a producer tells people: to `gantry ls` on the acceptor's thread, to explain() on any.
 namespace gantry {
 
 ChannelStatus Producer::Impl::describe() const {
@@ -54,7 +54,7 @@ std::vector<std::byte> Producer::Impl::status() const {
 
 ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   ChannelExplanation told;
-  told.status = describe();
+  if (maker_.is_this()) told.status = describe();  // a fork's copy knows nothing
   told.status.name = name_;
   told.status.producer_pid = ::getpid();
   told.status.producer_uid = ::geteuid();
@@ -74,9 +74,10 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
     Move move;  // of no memory in particular, on page borders
     move.bytes = payload;
     if (told.mode == Mode::streamed) move.cache = CacheUse::reader_soon;
-    if (told.mode != Mode::whole) move.bytes = chunk_of(payload);
+    if (told.mode == Mode::pipelined || told.mode == Mode::streamed) move.bytes = chunk_of(payload);
     told.path = lane_->explain(move, Use::synchronous);
   }
+  if (!maker_.is_this()) return told;
   const Lock held = lock();
   told.waits = readers_->obstacles(!in_ring, payload);
   return told;

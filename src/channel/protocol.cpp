@@ -1,10 +1,24 @@
 #include "channel/protocol.hpp"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <cstring>
 
+#include "channel/connection.hpp"
 #include "channel/format.hpp"
 
 namespace gantry {
+namespace {
+
+// Of all that a process may hand over a channel wants these.
+bool is_wanted(const Fd& fd) noexcept {
+  return ::fcntl(fd.get(), F_GET_SEALS) >= 0 || is_unix_socket(fd.get(), SOCK_STREAM) ||
+         is_unix_socket(fd.get(), SOCK_SEQPACKET);
+}
+
+}  // namespace
 
 Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds) {
   packet.version = kFormatVersion;
@@ -17,6 +31,19 @@ Result<void> send_hello(int socket, Purpose purpose, const WireToken& token) {
   hello.purpose = purpose;
   hello.token = token;
   return send_wire(socket, hello);
+}
+
+Result<void> send_hello(const Connection& connection, Purpose purpose, const WireToken& token) {
+  auto said = send_hello(connection.mouth(), purpose, token);
+  if (said || connection.is_line()) return said;
+  return tl::unexpected(refusal_or(connection.ears(), std::move(said).error()));
+}
+
+Error refusal_or(int ears, Error error) {
+  if (error.code != Code::peer_gone) return error;
+  auto last = receive_wire(ears, Deadline::now());
+  if (!last || last->closed || last->packet.kind != PacketKind::refused) return error;
+  return expect(std::move(*last), PacketKind::welcome, 0).error();
 }
 
 void refuse(int socket, Code reason) noexcept {
@@ -43,6 +70,9 @@ Result<Received> receive_wire(int socket, Deadline deadline) {
                             "version {}",
                             received.packet.version, kFormatVersion),
                 "build both against the same Gantry");
+  if (!std::all_of(raw.fds.begin(), raw.fds.end(), is_wanted))
+    return fail(Code::peer_misbehaved,
+                "the other process sent a descriptor that is neither memory nor a Unix socket");
   received.fds = std::move(raw.fds);
   return received;
 }
@@ -58,8 +88,12 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return kind == PacketKind::hello  // an inbox was to say it, to its producer
                  ? fail(code, "the inbox has all the producers that it takes",
                         "raise InboxOptions::producers, or ServerOptions::clients")
-                 : fail(code, "this process left the channel too often with messages in hand",
+                 : fail(code, "this user left the channel too often with messages in hand",
                         "release the messages of its former consumers first");
+    if (code == Code::unsupported)
+      return fail(Code::permission_denied,
+                  "the producer admits no consumer that may hold it up (SlowReader::block)",
+                  "set ChannelOptions::when_slow to another policy");
     if (is_own_trouble(code))
       return fail(code, "the other process has no descriptors or no memory left to let this one in",
                   "raise its limit of open files (ulimit -n), or end some of its work");

@@ -8,10 +8,11 @@
 namespace gantry {
 
 // Sequence of a session (C consumer, P producer):
-//   C hello{join}    P welcome + [producer page, ring page, pull of P's bell, P's metrics]
+//   C hello{join}    P welcome + [producer page, ring page, pull of P's bell]
 //   C join + [consumer page, pull of C's bell, C's metrics], its depth and policy
-//   P slab + [memory] for each there is already      P ready
-//   P slab + [memory], slab_gone: at any time from then on; C sends nothing more.
+//   P slab + [memory], or slabs + [memory of several], where messages lie that it gets     P ready
+//   P slab + [memory], slab_gone: at any time from then on; C sends nothing more. C counts these
+//   packets in its page; see ConsumerPage::heard.
 // Where C has the name (an inbox) it is P that connects and says hello{deliver} first; the rest is
 // the same. Then also:
 //   P line + [a socket]: once, at any time. At its other end P waits to be delivered to. What C
@@ -28,6 +29,7 @@ enum class PacketKind : std::uint32_t {
   status,
   refused,
   line,
+  slabs,
 };
 enum class Purpose : std::uint32_t { join = 1, inspect, deliver };
 
@@ -49,12 +51,18 @@ struct WirePacket {
   std::uint32_t slots = 0;  // join: depth, 0 for the usual
   std::uint32_t held = 0;   // join: SlowReader
   std::uint64_t reserved[2] = {};
-  WireToken token{};  // hello, padded with zeros
+  WireToken token{};  // hello, padded with zeros; slabs: their numbers, 4 bytes each
 };
 static_assert(sizeof(WirePacket) == 128);
 
 [[nodiscard]] Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds = {});
 [[nodiscard]] Result<void> send_hello(int socket, Purpose purpose, const WireToken& token = {});
+class Connection;
+/// The same, over a connection of ours. Who was turned away before it spoke gets the refusal.
+[[nodiscard]] Result<void> send_hello(const Connection& connection, Purpose purpose,
+                                      const WireToken& token);
+/// What the other end said before it closed the socket, if that was a refusal; else `error`.
+[[nodiscard]] Error refusal_or(int ears, Error error);
 /// Says no. Whoever is gone already is not told.
 void refuse(int socket, Code reason) noexcept;
 /// Of a handshake that fails: not the other side's doing, which is to be told why it is refused.
@@ -64,10 +72,11 @@ void refuse(int socket, Code reason) noexcept;
 
 struct Received {
   WirePacket packet;
-  std::vector<Fd> fds;
+  ReceivedFds fds;
   bool closed = false;  ///< The peer hung up instead.
 };
-/// Checks size, magic and version; nothing else of the packet is to be trusted.
+/// Checks size, magic and version, and that descriptors are memory or Unix sockets; nothing else of
+/// the packet is to be trusted.
 [[nodiscard]] Result<Received> receive_wire(int socket, Deadline deadline);
 
 /// `received` must be of `kind` with `fds` descriptors. A refusal becomes its error, a hang-up

@@ -13,8 +13,10 @@ Result<Region> Reader::make_page(unsigned credits) {
   return memory;
 }
 
-Reader::Reader(unsigned index, std::unique_ptr<Attached> attached, Region page, unsigned credits)
-    : index_(index),
+Reader::Reader(unsigned id, unsigned index, std::unique_ptr<Attached> attached, Region page,
+               unsigned credits)
+    : id_(id),
+      index_(index),
       depth_(depth_for(attached->policy, attached->depth, credits)),
       attached_(std::move(attached)),
       memory_(std::move(page)),

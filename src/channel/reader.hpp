@@ -14,8 +14,11 @@ class Reader {
   /// The page a joining consumer gets before it is one.
   [[nodiscard]] static Result<Region> make_page(unsigned credits);
 
-  Reader(unsigned index, std::unique_ptr<Attached> attached, Region page, unsigned credits);
+  /// `id`: no other reader of the channel ever has it. `index`: no other has it at the same time.
+  Reader(unsigned id, unsigned index, std::unique_ptr<Attached> attached, Region page,
+         unsigned credits);
 
+  [[nodiscard]] unsigned id() const noexcept { return id_; }
   [[nodiscard]] unsigned index() const noexcept { return index_; }
   [[nodiscard]] std::uint64_t bit() const noexcept { return std::uint64_t{1} << index_; }
   [[nodiscard]] Attached& attached() noexcept { return *attached_; }
@@ -33,6 +36,11 @@ class Reader {
   /// Whether it gave back message `number` in `slot`.
   [[nodiscard]] bool has_released(std::size_t slot, std::uint64_t number) const noexcept {
     return attached_->page().released.is_released(slot, number);
+  }
+
+  /// Packets about slabs that it says it has taken in.
+  [[nodiscard]] std::uint64_t heard() const noexcept {
+    return attached_->page().heard.load(std::memory_order_seq_cst);  // [K]
   }
 
   /// Published to it and, as far as refresh() has seen, not taken.
@@ -103,7 +111,7 @@ class Reader {
   void let_go(std::size_t slot) noexcept { holds_ &= ~(std::uint64_t{1} << slot); }
 
   std::uint64_t dropped = 0;  ///< Messages that passed it over.
-  bool is_cut = false;        ///< Hung up on by us; the doorman will see it leave.
+  bool is_cut = false;        ///< Told by us that it is served no more; see DepartedReaders.
 
  private:
   void publish_over(const Outgoing& message) noexcept;
@@ -113,6 +121,7 @@ class Reader {
   [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // that it holds
   [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
+  unsigned id_;
   unsigned index_;
   unsigned depth_;
   std::unique_ptr<Attached> attached_;

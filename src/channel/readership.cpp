@@ -1,6 +1,7 @@
 #include "channel/readership.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "base/assert.hpp"
@@ -11,9 +12,6 @@
 namespace gantry {
 namespace {
 
-bool has_slot(const MessageRecord& record) {
-  return record.header.slot != kNoSlot;
-}
 bool is_streamed(const MessageHeader& header) {
   return (header.kind & kStreamed) != 0;
 }
@@ -21,12 +19,17 @@ bool is_streamed(const MessageHeader& header) {
 }  // namespace
 
 // What consumers still hold they may read for as long as they like: nobody else gets that memory.
+// A fork's copy knows nothing of that, and the line is the parent's.
 Readership::~Readership() {
-  refresh();
+  if (!maker_.is_this()) return;
+  // Without a heap what they released since the last look is abandoned with the rest.
+  static_cast<void>(guarded([this]() -> Result<void> {
+    refresh();
+    return {};
+  }));
   for (const auto& reader : readers_)
     for_each_bit(reader->holds(), [&](std::size_t slot) { slots_[slot].abandon(); });
-  for (Departed& one : departed_)
-    for (auto& [slot, memory] : one.memory) memory.abandon();
+  departed_.abandon();
 }
 
 // ---- readers come and go -------------------------------------------------------------------
@@ -45,132 +48,10 @@ bool Readership::has_place() const noexcept {
   return count() < limits_.consumers && readers_.size() < kMaxConsumers;
 }
 
-Reader* Readership::find(unsigned index) const noexcept {
-  const auto found = std::find_if(readers_.begin(), readers_.end(),
-                                  [index](const auto& reader) { return reader->index() == index; });
-  return found == readers_.end() ? nullptr : found->get();
-}
-
-std::vector<int> Readership::sockets() const {
-  std::vector<int> all;
-  for (const auto& reader : readers_)
-    if (!reader->is_cut) all.push_back(reader->attached().connection.mouth());
-  return all;
-}
-
-Result<unsigned> Readership::admit(std::unique_ptr<Attached> attached, Region page) {
-  unsigned index = 0;
-  while (find(index) != nullptr) ++index;
-  GANTRY_TRY(bells_.hang(attached->bell));
-  const int socket = attached->connection.mouth();
-  GANTRY_TRY(slabs_.introduce(socket));
-  GANTRY_STEP(slabs_introduced);
-  auto reader =
-      std::make_unique<Reader>(index, std::move(attached), std::move(page), limits_.slots);
-  hand_over_kept(*reader);
-  GANTRY_STEP(kept_handed_over);
-  if (ended_) reader->end_stream();
-  readers_.push_back(std::move(reader));
-  find_only();
-  anyone_came_ = true;
-  lost_.reset();
-  // One that is gone already is found out by the doorman; it is in none the less.
-  WirePacket ready;
-  ready.kind = PacketKind::ready;
-  static_cast<void>(send_wire(socket, ready));
-  GANTRY_STEP(consumer_admitted);
-  return index;
-}
-
-void Readership::give(Reader& reader, const MessageRecord& record) {
-  reader.publish(record);
-  if (!has_slot(record)) return;
-  slots_.add(record.header.slot, reader.bit());
-  reader.hold(record.header.slot);
-}
-
-// The history, and what waited for a reader if there was none: by their numbers, each once.
-void Readership::hand_over_kept(Reader& reader) {
-  std::map<std::uint64_t, const MessageRecord*> kept;
-  for (const MessageRecord& record : history_) kept[record.header.number] = &record;
-  for (const MessageRecord& record : backlog_) kept[record.header.number] = &record;
-  for (const auto& [number, record] : kept) give(reader, *record);
-  for (const MessageRecord& record : backlog_)
-    if (has_slot(record)) slots_.remove(record.header.slot, kBacklogBit);
-  backlog_.clear();
-}
-
-void Readership::left(unsigned index, bool died) {
-  const auto found = std::find_if(readers_.begin(), readers_.end(),
-                                  [index](const auto& reader) { return reader->index() == index; });
-  if (found == readers_.end()) return;
-  std::unique_ptr<Reader> reader = std::move(*found);
-  readers_.erase(found);
-  find_only();
-  const bool honest = reader->refresh();
-  reclaim(*reader);
-  if (count() == 0) {
-    if (!reader->is_cut && honest) keep_for_successor(*reader);
-    if (!lost_)
-      lost_ = Error{Code::peer_gone,
-                    fmt::format("the consumer (process {}) is gone", reader->attached().pid), ""};
-  }
-  Reader& gone = *reader;
-  const std::uint64_t held = gone.holds();
-  const std::uint64_t bit = gone.bit();
-  if (!died) depart(std::move(reader));
-  for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
-}
-
-// Whether it still needs what was lent for that message. A reader may release what it has not
-// taken.
-bool Readership::needs(const Reader& reader, const MessageHeader& header) const noexcept {
-  return header.slot != kNoSlot && (reader.holds() >> header.slot & 1) != 0 &&
-         slots_[header.slot].number == header.number;
-}
-
-// A streamed message cannot be had again: its first chunks have passed.
-void Readership::keep_for_successor(const Reader& reader) {
-  for (const MessageRecord& record : reader.unread_records()) {
-    if (is_streamed(record.header)) continue;
-    if (has_slot(record) && !needs(reader, record.header)) continue;  // it gave it back unseen
-    backlog_.push_back(record);
-    if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
-  }
-}
-
-// I3. Of what it had not taken it knows nothing.
-void Readership::depart(std::unique_ptr<Reader> reader) {
-  for (const MessageRecord& record : reader->unread_records())
-    if (has_slot(record) && needs(*reader, record.header)) {
-      slots_.remove(record.header.slot, reader->bit());
-      reader->let_go(record.header.slot);
-    }
-  if (reader->holds() == 0) return;
-  Departed departed;
-  for_each_bit(reader->holds(),
-               [&](std::size_t slot) { departed.memory.emplace_back(slot, slots_[slot].share()); });
-  departed.reader = std::move(reader);
-  departed.reader->attached().connection.reset();  // it sees that we know
-  departed.reader->attached().pull.reset();  // its own bell it may still ring, for what it holds
-  departed_.push_back(std::move(departed));
-}
-
-unsigned Readership::departed_of(pid_t pid) const noexcept {
-  return static_cast<unsigned>(
-      std::count_if(departed_.begin(), departed_.end(),
-                    [pid](const Departed& one) { return one.reader->attached().pid == pid; }));
-}
-
-void Readership::forget_departed() noexcept {
-  std::erase_if(departed_, [this](Departed& one) {
-    const Attached& attached = one.reader->attached();
-    const bool died = attached.pidfd && would_pass(attached.pidfd.get(), POLLIN);
-    departures_ += std::erase_if(one.memory, [&](const auto& held) {
-      return died || one.reader->has_released(held.first, held.second.number);
-    });
-    return one.memory.empty();
-  });
+unsigned Readership::free_index() const noexcept {
+  std::uint64_t taken = 0;
+  for (const auto& reader : readers_) taken |= reader->bit();
+  return static_cast<unsigned>(std::countr_one(taken));
 }
 
 void Readership::find_only() noexcept {
@@ -181,15 +62,50 @@ void Readership::find_only() noexcept {
 }
 
 void Readership::cut(Reader& reader, Code code, std::string why) {
-  reader.is_cut = true;
+  reader.is_cut = any_cut_ = true;
   find_only();
-  reader.attached().connection.hang_up();
+  reader.attached().connection.stop_sending();  // it answers by its own end, having read its ring
   if (count() == 0) lost_ = Error{code, std::move(why), ""};
 }
 
 void Readership::hang_up() noexcept {
   for (const auto& reader : readers_) reader->attached().connection.hang_up();
   GANTRY_STEP(hung_up);
+}
+
+// ---- sleeping ------------------------------------------------------------------------------
+
+std::vector<pollfd> Readership::fall_asleep(SharedFd event) {
+  event_ = std::move(event);
+  std::vector<pollfd> entries{{event_.get(), POLLIN, 0}};
+  for_each_attached([&](const Attached& one) {
+    if (!one.is_silent) entries.push_back({one.bell.descriptor(), POLLIN, 0});
+  });
+  return entries;
+}
+
+// Readers may have come and gone since it was made: who is gone has no bell, and to drain one that
+// is new does no harm, as the readers are looked at next.
+void Readership::drain_bells(std::span<const pollfd> polled) {
+  if (polled.front().revents != 0) drain(polled.front().fd);
+  const auto has_rung = [polled](const Attached& one) {
+    return std::any_of(polled.begin() + 1, polled.end(), [&](const pollfd& entry) {
+      return entry.revents != 0 && entry.fd == one.bell.descriptor();
+    });
+  };
+  for_each_attached([&](Attached& one) {
+    if (has_rung(one)) one.is_silent = !one.bell.drain();
+  });
+}
+
+void Readership::drain_bells() {
+  for_each_attached([](Attached& one) {
+    if (!one.is_silent) one.is_silent = !one.bell.drain();
+  });
+}
+
+void Readership::wake_sender() const noexcept {
+  if (event_) ring(event_.get());
 }
 
 // ---- sending -------------------------------------------------------------------------------
@@ -205,12 +121,16 @@ void Readership::reclaim(Reader& reader) noexcept {
 void Readership::refresh() {
   for (const auto& reader : readers_)
     if (!reader->is_cut) static_cast<void>(look_at(*reader));
-  if (!departed_.empty()) forget_departed();
+  retire_the_cut();
+  slabs_.keep_up();
+  if (!departed_.is_empty()) forget_departed();
 }
 
 // False: it is cut off, as what it wrote cannot be.
 bool Readership::look_at(Reader& reader) {
-  if (reader.refresh())
+  const bool is_honest = reader.refresh() && (!slabs_.is_unheard(reader.index()) ||
+                                              slabs_.heard(reader.index(), reader.heard()));
+  if (is_honest)
     reclaim(reader);
   else
     cut_liar(reader);
@@ -226,10 +146,26 @@ void Readership::cut_liar(Reader& reader) {
 bool Readership::may_have(Reader& reader, const MessageHeader& message) {
   if (is_streamed(message) && reader.may_miss()) return false;
   const bool needs_slot = message.slot != kNoSlot;
+  if (needs_slot && !leaves_slots() && !take_back_for_slots(reader)) return false;
   if (reader.has_room(needs_slot)) return true;
   if (!reader.drops_oldest() || !look_at(reader)) return false;
   take_back_surplus(reader);  // of a history
   return !reader.is_cut && reader.may_have_newest(needs_slot);
+}
+
+// I5
+bool Readership::leaves_slots() const noexcept {
+  const unsigned most = kMaxSlots - std::min(limits_.slots + limits_.history, kMaxSlots / 2);
+  const auto count = [](std::uint64_t slots) {
+    return static_cast<unsigned>(std::popcount(slots));
+  };
+  return count(slots_.used()) <= most ||
+         count(slots_.needed_by(~(kSenderBit | kBacklogBit | kHistoryBit | who_block()))) < most;
+}
+bool Readership::take_back_for_slots(Reader& reader) {
+  while (!reader.is_cut && reader.drops_oldest() && reader.has_unread_slot() && !leaves_slots())
+    take_back_oldest(reader);
+  return !reader.is_cut && leaves_slots();
 }
 
 // I4
@@ -249,23 +185,30 @@ void Readership::take_back_oldest(Reader& reader) {
   GANTRY_STEP(taken_back);
 }
 
-// Whoever is to hold nobody up does not do so with memory either.
+// Whoever is to hold nobody up does not do so with memory either, nor does what is kept for those
+// who may come.
 bool Readership::take_back_for_memory() {
   const std::uint64_t before = slots_.freed();
+  while (!history_.empty() && slots_.freed() == before) forget_oldest();
   for (const auto& reader : readers_)
     while (!reader->is_cut && reader->drops_oldest() && reader->has_unread_slot() &&
            slots_.freed() == before)
       take_back_oldest(*reader);
+  retire_the_cut();
   return slots_.freed() != before;
 }
 
 // Slots that count against the credits: those of readers with other policies, and of the history,
 // are their own affair.
 std::uint64_t Readership::charged() const noexcept {
-  std::uint64_t readers = kSenderBit | kBacklogBit;
+  return slots_.needed_by(kSenderBit | kBacklogBit | who_block());
+}
+
+std::uint64_t Readership::who_block() const noexcept {
+  std::uint64_t readers = 0;
   for (const auto& reader : readers_)
     if (reader->blocks()) readers |= reader->bit();
-  return slots_.needed_by(readers);
+  return readers;
 }
 
 bool Readership::may_send(bool needs_slot, Bytes bytes) const noexcept {
@@ -294,16 +237,29 @@ void Readership::release(Slot& slot) noexcept {
   slots_.remove(slots_.index_of(slot), kSenderBit);
 }
 
-// Who cannot be told of memory cannot be sent anything in it.
-Result<void> Readership::announce(std::uint32_t slab) {
-  GANTRY_ASSIGN(const std::vector<int> deaf, slabs_.announce(slab, sockets()));
-  for (const auto& reader : readers_)
-    if (!reader->is_cut &&
-        std::find(deaf.begin(), deaf.end(), reader->attached().connection.mouth()) != deaf.end())
-      cut(*reader, Code::peer_gone,
-          fmt::format("the consumer (process {}) cannot be told of new memory",
-                      reader->attached().pid));
-  return {};
+Result<bool> Readership::announce(const Slot& slot) {
+  const std::uint64_t knowing = slabs_.who_know(slot.slabs);
+  bool all = true;
+  for (const auto& reader : readers_) {
+    if (reader->is_cut || (knowing & reader->bit()) != 0) continue;
+    auto told = slabs_.tell(reader->index(), slot.slabs);
+    if (!reader->blocks()) continue;  // it is asked again, and passed over, when all is ready
+    if (!told) return told;
+    all = all && *told;
+  }
+  return all;
+}
+
+// It joined since announce(), or could not be told then. Who cannot be told of memory cannot be
+// sent anything in it.
+bool Readership::tell_at_last(Reader& reader, const Slot& slot) {
+  const auto told = slabs_.tell(reader.index(), slot.slabs);
+  if (told && *told) return true;
+  if (reader.blocks())
+    cut(reader, Code::peer_gone,
+        fmt::format("the consumer (process {}) cannot be told of new memory",
+                    reader.attached().pid));
+  return false;
 }
 
 void Readership::publish(Outgoing& message, Slot* slot) {
@@ -312,11 +268,13 @@ void Readership::publish(Outgoing& message, Slot* slot) {
   if (slot != nullptr) slot->number = number_;
   message.header.ticks = is_timed(message.header.slot, number_) ? read_ticks() : 0;
   if (slot != nullptr) slot->ticks = message.header.ticks;
+  const std::uint64_t knowing = slot == nullptr ? ~std::uint64_t{0} : slabs_.who_know(slot->slabs);
   bool anyone = false;
   for (const auto& reader : readers_) {
     if (reader->is_cut) continue;
     anyone = true;
-    const bool has_room = reader->blocks() || may_have(*reader, message.header);
+    const bool has_room = ((knowing & reader->bit()) != 0 || tell_at_last(*reader, *slot)) &&
+                          (reader->blocks() || may_have(*reader, message.header));
     if (reader->is_cut) continue;
     if (!has_room) {
       ++reader->dropped;
@@ -339,6 +297,7 @@ void Readership::publish(Outgoing& message, Slot* slot) {
     GANTRY_STEP(kept_in_backlog);
   }
   if (limits_.history != 0) keep_history(message, slot);
+  retire_the_cut();
 }
 
 void Readership::keep_history(const Outgoing& message, Slot* slot) {
@@ -346,8 +305,12 @@ void Readership::keep_history(const Outgoing& message, Slot* slot) {
   message.write(history_.emplace_back());
   if (slot != nullptr) slots_.add(message.header.slot, kHistoryBit);
   GANTRY_STEP(kept_in_history);
-  if (history_.size() <= limits_.history) return;
-  if (has_slot(history_.front())) slots_.remove(history_.front().header.slot, kHistoryBit);
+  if (history_.size() > limits_.history) forget_oldest();
+}
+
+void Readership::forget_oldest() {
+  if (history_.front().header.slot != kNoSlot)
+    slots_.remove(history_.front().header.slot, kHistoryBit);
   history_.pop_front();
 }
 
@@ -376,23 +339,6 @@ void Readership::end_stream() {
   ended_ = true;
   for (const auto& reader : readers_) reader->end_stream();
   GANTRY_STEP(end_stored);
-}
-
-// ---- looking -------------------------------------------------------------------------------
-
-std::uint64_t Readership::untaken() const noexcept {
-  std::uint64_t most = backlog_.size();
-  for (const auto& reader : readers_)
-    if (!reader->is_cut) most = std::max(most, reader->unread());
-  return most;
-}
-
-bool Readership::all_taken() const noexcept {
-  return anyone_came_ && untaken() == 0;
-}
-
-unsigned Readership::slots_held() const noexcept {
-  return static_cast<unsigned>(std::popcount(slots_.used()));
 }
 
 }  // namespace gantry

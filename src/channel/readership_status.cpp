@@ -105,15 +105,8 @@ void Readership::describe(ChannelStatus& status, double ns_per_tick) {
   status.backlog = backlog_.size();
   for (const auto& reader : readers_) status.consumers.push_back(status_of(*reader, slots_, clock));
   find_who_holds_up(status);
-  for (const Departed& one : departed_) {
-    DepartedStatus& told = status.departed.emplace_back();
-    told.pid = one.reader->attached().pid;
-    told.messages = static_cast<unsigned>(one.memory.size());
-    for (const auto& [slot, memory] : one.memory) {
-      told.bytes += memory.bytes;
-      told.age = std::max(told.age, clock.since_ticks(memory.ticks));
-    }
-  }
+  departed_.describe(status.departed,
+                     [&clock](std::uint64_t ticks) { return clock.since_ticks(ticks); });
 }
 
 std::vector<std::string> Readership::obstacles(bool needs_slot, Bytes bytes) {
@@ -136,6 +129,21 @@ std::vector<std::string> Readership::obstacles(bool needs_slot, Bytes bytes) {
                                 bytes_text(slots_.bytes_of(held)),
                                 bytes_text(limits_.bytes_in_flight)));
   return found;
+}
+
+std::uint64_t Readership::untaken() const noexcept {
+  std::uint64_t most = backlog_.size();
+  for (const auto& reader : readers_)
+    if (!reader->is_cut) most = std::max(most, reader->unread());
+  return most;
+}
+
+bool Readership::all_taken() const noexcept {
+  return anyone_came_ && untaken() == 0;
+}
+
+unsigned Readership::slots_held() const noexcept {
+  return static_cast<unsigned>(std::popcount(slots_.used()));
 }
 
 }  // namespace gantry

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 
+#include "base/close_elsewhere.hpp"
 #include "base/socket.hpp"
+#include "base/socket_file.hpp"
 #include "channel/step.hpp"
 
 namespace gantry {
@@ -35,12 +38,6 @@ Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline 
 constexpr std::chrono::seconds kLockTime{5};
 constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next one sweeps
 
-// A socket before it has its name. Only who holds the directory's lock makes one, so whatever has
-// this name beside is a dead process's.
-std::string fresh_name(const std::string& file) {
-  return "." + file + ".new";
-}
-
 bool is_live(const std::string& directory, const std::string& file) {
   const auto socket = connect_to(directory, file);
   // Only "nobody listens" is dead: a listener whose queue is full, or whom we cannot ask, lives.
@@ -48,7 +45,9 @@ bool is_live(const std::string& directory, const std::string& file) {
 }
 
 // Woken by every change of the folder. Where nothing will tell (no inotify left for this user, or
-// the producer is there but has no time for us) the waiter looks again every 10 ms.
+// the producer is there but has no time for us) the waiter looks again every 10 ms. To end a watch
+// takes the kernel milliseconds, and seconds while others keep its locks busy: nobody with a
+// deadline waits for that.
 class FolderWatch {
  public:
   explicit FolderWatch(const std::string& directory)
@@ -57,6 +56,9 @@ class FolderWatch {
                                       IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0)
       watch_.reset();
   }
+  ~FolderWatch() { close_elsewhere({&watch_, 1}); }
+  FolderWatch(const FolderWatch&) = delete;
+  FolderWatch& operator=(const FolderWatch&) = delete;
 
   /// False: `interrupt` became readable.
   [[nodiscard]] bool wait(int interrupt, Deadline deadline, bool look_again) {
@@ -97,67 +99,67 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   if (is_live(directory, claim.file_))
     return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
                 "choose another name, or stop that one (gantry ls shows its process)");
-  const std::string fresh = fresh_name(claim.file_);
-  const std::string fresh_path = directory + "/" + fresh;
-  const std::string path = directory + "/" + claim.file_;
-  ::unlink(fresh_path.c_str());  // of one that died at just this point
-  auto listener = listen_at(directory, fresh, access);
-  if (!listener) ::unlink(fresh_path.c_str());
-  if (!listener && listener.error().hint.empty())
-    listener.error().hint = "set GANTRY_DIR to a directory you can write to";
-  GANTRY_ASSIGN(claim.listener_, std::move(listener));
+  auto made = SocketFile::make(directory, claim.file_, access);
+  if (!made && made.error().hint.empty())
+    made.error().hint = "set GANTRY_DIR to a directory you can write to";
+  GANTRY_ASSIGN(SocketFile socket, std::move(made));
   GANTRY_STEP(claim_listening);
-  struct stat facts{};
-  if (::stat(fresh_path.c_str(), &facts) != 0 || ::rename(fresh_path.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(fresh_path.c_str());
-    return fail_errno(path, error);
-  }
+  GANTRY_ASSIGN(const struct stat facts, socket.publish());
+  claim.listener_ = socket.take_listener();
   GANTRY_STEP(claim_named);
   claim.device_ = facts.st_dev;
   claim.inode_ = facts.st_ino;
   return claim;
 }
 
+// While the listener is open no other file can have the number of its inode: the file is looked at,
+// and removed, before the listener is closed.
 void Claim::give_up() noexcept {
   if (!listener_) return;
-  listener_.reset();  // from here on the file is stale, and anyone may remove it
+  if (!maker_.is_this()) return listener_.reset();
+  const auto lock =
+      guarded([this] { return lock_directory(directory_, -1, Deadline::after(kSweepTime)); });
+  const Fd listener = std::move(listener_);
   GANTRY_STEP(claim_dropped);
-  if (!maker_.is_this()) return;
-  const auto lock = lock_directory(directory_, -1, Deadline::after(kSweepTime));
-  if (!lock) return;
-  const std::string path = directory_ + "/" + file_;
+  if (!lock) return;  // the file is stale from here on, and anyone may remove it
   struct stat facts{};
-  if (::stat(path.c_str(), &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode_)
-    ::unlink(path.c_str());
+  if (::fstatat(lock->get(), file_.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+      facts.st_dev == device_ && facts.st_ino == inode_)
+    ::unlinkat(lock->get(), file_.c_str(), 0);
   GANTRY_STEP(claim_removed);
 }
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
                          Deadline deadline, std::string_view whom) {
   const std::string file = name + kSocketSuffix;
-  // Mostly it is there. To end a watch takes the kernel milliseconds.
-  if (auto socket = connect_to(directory, file); socket) return socket;
-  FolderWatch watch(directory);  // before the next look, so that nothing falls between
+  std::optional<FolderWatch> watch;  // mostly it is there
   for (;;) {
     auto socket = connect_to(directory, file);
     if (socket) return socket;
     const bool overloaded = socket.error().code == Code::timed_out;
     if (socket.error().code != Code::not_found && !overloaded) return socket;
     if (deadline.passed()) return tl::unexpected(owner_is_missing(name, whom, overloaded));
-    if (!watch.wait(interrupt, deadline, overloaded))
+    if (!watch) {  // before the next look, so that nothing falls between
+      watch.emplace(directory);
+      continue;
+    }
+    if (!watch->wait(interrupt, deadline, overloaded))
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
   }
 }
 
-void sweep_if_stale(const std::string& directory, const std::string& name) noexcept {
-  const auto lock = lock_directory(directory, -1, Deadline::after(kSweepTime));
-  if (!lock) return;
-  const std::string file = name + kSocketSuffix;
-  ::unlink((directory + "/" + fresh_name(file)).c_str());
-  bool stale = false;
-  const auto socket = connect_to(directory, file, &stale);
-  if (stale) ::unlink((directory + "/" + file).c_str());
+void sweep_if_stale(const std::string& directory, const std::string& name,
+                    Deadline deadline) noexcept {
+  // What cannot be swept now the next one sweeps.
+  static_cast<void>(guarded([&]() -> Result<void> {
+    GANTRY_ASSIGN(const Fd lock, lock_directory(directory, -1, deadline));
+    const std::string file = name + kSocketSuffix;
+    SocketFile::sweep(directory, file);
+    bool stale = false;
+    const auto socket = connect_to(directory, file, &stale);
+    if (stale) ::unlinkat(lock.get(), file.c_str(), 0);
+    return {};
+  }));
 }
 
 }  // namespace gantry

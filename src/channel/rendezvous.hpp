@@ -12,9 +12,9 @@
 namespace gantry {
 
 // A channel NAME is the socket NAME.sock in the directory, and is alive while somebody listens on
-// it. It appears by rename, listening already, so "nobody listens" always means "stale".
-// Changing the directory (claiming, sweeping) happens under flock() of the directory itself: no
-// lock file that could be left behind.
+// it. It appears by rename, listening already (base/socket_file.hpp), so "nobody listens" always
+// means "stale". Changing the directory (claiming, sweeping) happens under flock() of the directory
+// itself: no lock file that could be left behind.
 
 inline constexpr const char* kSocketSuffix = ".sock";
 
@@ -52,7 +52,9 @@ class Claim {
                                        int interrupt, Deadline deadline,
                                        std::string_view whom = "producer");
 
-/// Removes `name`'s socket if nobody listens on it. Any process may, any time.
-void sweep_if_stale(const std::string& directory, const std::string& name) noexcept;
+/// Removes `name`'s socket if nobody listens on it. Any process may, any time. Waits for the
+/// directory's lock until `deadline`, and leaves the file to others then.
+void sweep_if_stale(const std::string& directory, const std::string& name,
+                    Deadline deadline = Deadline::after(std::chrono::seconds(1))) noexcept;
 
 }  // namespace gantry

@@ -9,8 +9,10 @@ namespace gantry {
 
 // It is told to its client; a client that has no room even for that would wait for ever.
 Request::Impl::~Impl() {
+  if (!line_->check_process()) return;  // a fork's copy
   if (!answered_) {
-    const auto told = refuse({Code::aborted, "the server dropped the request", ""});
+    const auto told =
+        guarded([&] { return refuse({Code::aborted, "the server dropped the request", ""}); });
     if (!told && told.error().code == Code::timed_out)
       line_->with_replies([](Producer::Impl& replies) { replies.shut_down(); });
   }
@@ -36,6 +38,7 @@ bool Request::Impl::is_cancelled() {
 
 template <class Send>
 Result<void> Request::Impl::answer(const ReplyOptions& options, Saying saying, Send send) {
+  GANTRY_TRY(line_->check_process());
   if (answered_)
     return fail(Code::invalid_argument, fmt::format("request {} has been answered", correlation()));
   if (line_->is_gone()) {
@@ -55,6 +58,7 @@ Result<void> Request::Impl::answer(const ReplyOptions& options, Saying saying, S
 }
 
 Result<Loan> Request::Impl::loan(Bytes size, Deadline deadline) {
+  GANTRY_TRY(line_->check_process());
   return line_->with_replies([&](Producer::Impl& replies) { return replies.loan(size, deadline); });
 }
 
@@ -92,25 +96,33 @@ bool Request::is_cancelled() {
 }
 
 Result<void> Request::reply(ConstByteSpan payload, const ReplyOptions& options) {
-  return impl_->answer(options, Saying::reply, [&](Producer::Impl& replies, const SendOptions& as) {
-    return replies.send(payload, as);
+  return guarded([&]() -> Result<void> {
+    return impl_->answer(
+        options, Saying::reply,
+        [&](Producer::Impl& replies, const SendOptions& as) { return replies.send(payload, as); });
   });
 }
 Result<void> Request::reply(Draft draft, const ReplyOptions& options) {
-  return impl_->answer(options, Saying::reply, [&](Producer::Impl& replies, const SendOptions& as) {
-    return replies.send(std::move(draft.parts()), as);
+  return guarded([&]() -> Result<void> {
+    return impl_->answer(options, Saying::reply,
+                         [&](Producer::Impl& replies, const SendOptions& as) {
+                           return replies.send(std::move(draft.parts()), as);
+                         });
   });
 }
 Result<Loan> Request::loan(Bytes size, Deadline deadline) {
-  return impl_->loan(size, deadline);
+  return guarded([&] { return impl_->loan(size, deadline); });
 }
 Result<void> Request::reply(Loan loan, const ReplyOptions& options) {
-  return impl_->answer(options, Saying::reply, [&](Producer::Impl& replies, const SendOptions& as) {
-    return replies.publish(std::move(loan), as);
+  return guarded([&]() -> Result<void> {
+    return impl_->answer(options, Saying::reply,
+                         [&](Producer::Impl& replies, const SendOptions& as) {
+                           return replies.publish(std::move(loan), as);
+                         });
   });
 }
 Result<void> Request::refuse(const Error& error) {
-  return impl_->refuse(error);
+  return guarded([&] { return impl_->refuse(error); });
 }
 
 }  // namespace gantry

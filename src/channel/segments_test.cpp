@@ -194,7 +194,7 @@ TEST_F(Forwarding, ARelayThatOnlyWaitsHoldsNobodyUp) {
   reader.join();
 }
 
-// The forwarder's own waits and the doorman's watch take turns at one bell.
+// The forwarder's own waits and the acceptor's watch take turns at one bell.
 TEST_F(Forwarding, ItsOwnWaitsFindTheirCreditsBesides) {
   options_.slots = 2;
   Producer narrow = *make_producer("narrow", options_);

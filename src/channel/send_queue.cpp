@@ -20,7 +20,6 @@ constexpr std::size_t kRememberedFailures = 1024;
 }  // namespace
 
 Result<Ticket> SendQueue::push(SendJob&& job) {
-  if (!maker_.is_this()) return fail(Code::closed, "this producer was opened before fork()");
   // Relaxed: only this thread writes it.
   const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
   if (ticket - ended_.load(std::memory_order_acquire) > Producer::kMaxUnsent)  // [E]
@@ -50,7 +49,8 @@ void SendQueue::serve() {
     if (has_job()) {
       GANTRY_STEP(job_begun);
       SendJob& job = job_of(ended_.load(std::memory_order_relaxed) + 1);
-      retire(is_stopping() ? fail(Code::closed, "the producer ended first") : execute_(job));
+      retire(is_stopping() ? fail(Code::closed, "the producer ended first")
+                           : guarded([&] { return execute_(job); }));
       continue;
     }
     if (is_stopping()) return;

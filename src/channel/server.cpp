@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "base/event.hpp"
+#include "base/fork_error.hpp"
 #include "channel/step.hpp"
+#include "channel/waiter.hpp"
 
 namespace gantry {
 namespace {
@@ -16,6 +18,11 @@ constexpr std::size_t kMostQueued = 1024;  // by look(): then cancellations wait
 }  // namespace
 
 // ---- the clients ---------------------------------------------------------------------------
+
+Result<void> ClientLine::check_process() const {
+  if (maker_.is_this()) return {};
+  return belongs_to_parent("a request");
+}
 
 void ClientLine::begin(std::uint64_t correlation) {
   const std::lock_guard lock(calls_mutex_);
@@ -46,10 +53,12 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   auto impl = std::make_shared<Impl>();
   impl->name_ = name;
   impl->options_ = options;
+  GANTRY_ASSIGN(impl->options_.channel.acceptor, Acceptor::of(options.channel));
   impl->engine_ = std::move(engine);
   InboxOptions inbox;
-  inbox.channel = options.channel;
+  inbox.channel = impl->options_.channel;
   inbox.producers = options.clients;
+  inbox.total = options.total;
   inbox.on_departure = [self = impl.get()](const Departure& one) {
     self->client_left(one.sender.id);
   };
@@ -67,7 +76,12 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   return impl;
 }
 
+Result<void> Server::Impl::check_process() const {
+  return check_maker(maker_, "server", name_);
+}
+
 void Server::Impl::shut_down() noexcept {
+  if (!maker_.is_this()) return;  // the clients and the lock are the parent's
   const std::lock_guard lock(receiving_);
   inbox_->shut_down();
   for (auto& request : queue_) request->forget();  // their clients see that we left
@@ -78,9 +92,14 @@ void Server::Impl::shut_down() noexcept {
 }
 
 Result<std::unique_ptr<Request::Impl>> Server::Impl::next(Deadline deadline) {
+  GANTRY_TRY(check_process());
   const std::lock_guard lock(receiving_);
-  for (;;) {
+  for (LateLooks looks;;) {
     if (auto request = next_queued()) return request;
+    if (looks.are_spent(deadline)) {  // there is always something, and never a request
+      ring(queued_.get());
+      return fail(Code::timed_out, fmt::format("server '{}': no request in time", name_));
+    }
     GANTRY_ASSIGN(auto delivery, inbox_->receive(deadline));
     take(std::move(delivery));
   }
@@ -106,14 +125,18 @@ std::unique_ptr<Request::Impl> Server::Impl::next_queued() {
 }
 
 void Server::Impl::look() {
+  if (!maker_.is_this()) return;
   const std::unique_lock lock(receiving_, std::try_to_lock);
   if (!lock) return;
-  while (queue_.size() < kMostQueued) {
+  // Clients that send without end are not listened to without end.
+  LateLooks looks;
+  bool is_more = true;
+  while (is_more && queue_.size() < kMostQueued && !looks.are_spent(Deadline::now())) {
     auto delivery = inbox_->receive(Deadline::now());
-    if (!delivery) break;
-    take(std::move(*delivery));
+    is_more = delivery.has_value();
+    if (delivery) take(std::move(*delivery));
   }
-  if (!queue_.empty()) ring(queued_.get());
+  if (is_more || !queue_.empty()) ring(queued_.get());
 }
 
 // Who does not speak as a client does is hung up on.
@@ -140,12 +163,12 @@ void Server::Impl::take(Inbox::Delivery delivery) {
 
 // The way back leads to the process that came, and nowhere else.
 Result<void> Server::Impl::introduce(const Sender& sender) {
-  Fd line = inbox_->take_line(sender.id);
+  ReceivedFd line = inbox_->take_line(sender.id);
   if (!line) return fail(Code::peer_misbehaved, "a client without a line");
   GANTRY_STEP(line_taken);
   GANTRY_ASSIGN(auto replies, Producer::Impl::make(name_, options_.channel, engine_,
                                                    Producer::Impl::Reach::answers));
-  GANTRY_TRY(replies->call_over(std::move(line), {sender.pid, sender.uid}));
+  GANTRY_TRY(replies->call_over(std::move(line), inbox_->identity_of(sender.id)));
   GANTRY_STEP(line_called);
   lines_[sender.id] = std::make_shared<ClientLine>(sender, std::move(replies));
   clients_.store(lines_.size(), std::memory_order_relaxed);
@@ -181,15 +204,20 @@ Server::~Server() {
 
 Result<Server> Server::open(std::string_view name, const ServerOptions& options,
                             std::shared_ptr<Engine> engine) {
-  GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
-  return Server(std::move(impl));
+  return guarded([&]() -> Result<Server> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+    return Server(std::move(impl));
+  });
 }
 
 Result<Request> Server::next(Deadline deadline) {
-  GANTRY_ASSIGN(auto request, impl_->next(deadline));
-  return Request(std::move(request));
+  return guarded([&]() -> Result<Request> {
+    GANTRY_ASSIGN(auto request, impl_->next(deadline));
+    return Request(std::move(request));
+  });
 }
 Result<int> Server::event_descriptor() {
+  GANTRY_TRY(impl_->check_process());
   return impl_->event_descriptor();
 }
 ServerReport Server::report() const {

@@ -20,6 +20,7 @@ class ClientLine {
   ClientLine(const ClientLine&) = delete;
   ClientLine& operator=(const ClientLine&) = delete;
 
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
   [[nodiscard]] const Sender& sender() const noexcept { return sender_; }
   /// `send` gets the way back: one thread after the other.
   template <class Send>
@@ -37,6 +38,7 @@ class ClientLine {
   void end(std::uint64_t correlation);
 
  private:
+  MakerProcess maker_;
   const Sender sender_;
   std::mutex sending_;  // guards the use of replies_
   std::shared_ptr<Producer::Impl> replies_;
@@ -62,7 +64,7 @@ class Request::Impl {
   [[nodiscard]] bool has_expired() const noexcept { return remaining().count() == 0; }
   /// As far as has been heard.
   [[nodiscard]] bool is_unwanted() const {
-    return line_->is_gone() || line_->is_cancelled(correlation());
+    return !line_->check_process() || line_->is_gone() || line_->is_cancelled(correlation());
   }
   [[nodiscard]] bool is_cancelled();
 
@@ -86,6 +88,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ServerOptions& options,
                                             std::shared_ptr<Engine> engine);
 
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
   [[nodiscard]] Result<std::unique_ptr<Request::Impl>> next(Deadline deadline);
   /// Takes in what has come, unless another thread is at it.
   void look();
@@ -99,6 +102,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   [[nodiscard]] Result<void> introduce(const Sender& sender);
   void client_left(std::uint64_t id);
 
+  MakerProcess maker_;
   std::string name_;
   ServerOptions options_;
   std::shared_ptr<Engine> engine_;

@@ -7,9 +7,12 @@ void Slot::drop_memory(bool keeps) noexcept {
     spare = std::move(block);
   block = Block();
   table = Block();
+  sealed.reset();
   moved.clear();
   forwarded.clear();
+  slabs.clear();
   bytes = 0;
+  was_missed = false;
 }
 
 Slot Slot::share() const {
@@ -21,6 +24,7 @@ Slot Slot::share() const {
   if (table) other.table = table.share();
   for (const Block& one : moved) other.moved.push_back(one.share());
   other.forwarded = forwarded;
+  other.sealed = sealed;
   return other;
 }
 
@@ -28,6 +32,8 @@ void Slot::abandon() noexcept {
   if (block) block.abandon();
   if (table) table.abandon();
   for (Block& one : moved) one.abandon();
+  for (const auto& one : forwarded)
+    one->abandon();  // its sender waits for the wake-up sender's end
   drop_memory();
 }
 

@@ -21,11 +21,14 @@ struct Slot {
   std::uint64_t readers = 0;  // who still needs it; a slot is free exactly when nobody does
   std::uint64_t ticks = 0;    // when it was published
   Bytes bytes = 0;
-  Block block;  // what is copied, or loaned
-  Block spare;  // the last such, kept for the slot's next message
+  bool was_missed = false;  // a streamed one: its last reader went without having taken it
+  Block block;              // what is copied, or loaned
+  Block spare;              // the last such, kept for the slot's next message
   Block table;
+  std::shared_ptr<const Region> sealed;  // Mode::immutable: all of its payload
   std::vector<Block> moved;
   std::vector<std::shared_ptr<Message>> forwarded;
+  std::vector<std::uint32_t> slabs;  // in which the message lies, by AnnouncedSlabs' numbers
 
   /// `keeps`: what is small enough, and nobody else has a handle to, becomes the spare one.
   void drop_memory(bool keeps = false) noexcept;

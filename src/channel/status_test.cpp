@@ -191,7 +191,7 @@ TEST_F(Status, WhoLeftWithMessagesInHandIsNamed) {
     kept = *in.receive(soon());
   }
   const Deadline end = soon();
-  while (look().departed.empty() && !end.passed()) continue;  // the doorman sees it leave
+  while (look().departed.empty() && !end.passed()) continue;  // the acceptor sees it leave
   const ChannelStatus status = look();
   ASSERT_EQ(status.departed.size(), 1u);
   EXPECT_EQ(status.departed[0].pid, ::getpid());

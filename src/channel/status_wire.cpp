@@ -198,7 +198,7 @@ void write_totals(Writer& out, const ChannelStatus& status) {
 
 void read_totals(Reader& in, ChannelStatus& status) {
   in.time(status.age);
-  in.choice(status.mode, Mode::streamed);
+  in.choice(status.mode, Mode::immutable);
   in.flag(status.ended);
   for (unsigned* value :
        {&status.slots, &status.slots_held, &status.slots_charged, &status.slots_sending,
@@ -210,7 +210,7 @@ void read_totals(Reader& in, ChannelStatus& status) {
   in.text(status.engine);
   in.into(status.path.bytes);
   in.into(status.path.moved);
-  in.choice(status.path.mode, Mode::streamed);
+  in.choice(status.path.mode, Mode::immutable);
   in.choice(status.path.engine, static_cast<CopyEngine>(kCopyEngines - 1));
   in.choice(status.path.cache, CacheUse::streaming);
   in.text(status.path.why);

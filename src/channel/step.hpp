@@ -13,9 +13,9 @@
 #define GANTRY_STEP_LIST(X)                                                                       \
   /* the name: rendezvous */                                                                      \
   X(claim_locked) X(claim_listening) X(claim_named) X(claim_dropped) X(claim_removed)             \
-  /* the door: the producer's doorman */                                                          \
+  /* joining: the producer's acceptor */                                                          \
   X(caller_accepted) X(caller_welcomed) X(join_examined) X(slabs_introduced) X(kept_handed_over)  \
-  X(consumer_admitted) X(consumer_left)                                                           \
+  X(consumer_admitted) X(consumer_left) X(reader_departed)                                                      \
   /* joining: the consumer */                                                                     \
   X(producer_found) X(hello_said) X(welcome_heard) X(join_said) X(ready_heard) X(joined)          \
   /* sending */                                                                                   \
@@ -27,9 +27,9 @@
   /* the progress thread and who gives it work */                                                 \
   X(job_pushed) X(job_begun) X(job_ended)                                                         \
   /* receiving */                                                                                 \
-  X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
+  X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(taken_marked) X(end_confirmed) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
   X(chunk_handed_out) X(passed_stored) X(released_stored) X(producer_rung) X(left)                \
-  /* many to one: who calls an inbox, and the inbox's porter */                                    \
+  /* many to one: who calls an inbox, and the inbox's acceptor */                                  \
   X(inbox_found) X(inbox_called) X(producer_accepted) X(producer_greeted) X(producer_let_in)      \
   X(newcomer_announced) X(newcomer_taken) X(sender_forgotten)                                     \
   /* calls: the client */                                                                         \

@@ -14,6 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "channel/test_support.hpp"
+
 namespace gantry::test {
 
 /// Whether every other thread of this process sleeps.
@@ -27,6 +29,31 @@ inline bool others_sleep() {
     return state >= stat.size() || stat[state] == 'S';
   });
 }
+
+/// How many descriptors are open once no other thread is about to close one.
+inline std::size_t descriptors_at_rest() {
+  while (!others_sleep()) ::sched_yield();
+  return open_descriptors();
+}
+
+/// A pipe on which a child waits until its parent lets it go on.
+class Gate {
+ public:
+  Gate() { EXPECT_EQ(::pipe(ends_.data()), 0); }
+  ~Gate() {
+    for (const int end : ends_) ::close(end);
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void open() const { EXPECT_EQ(::write(ends_[1], "x", 1), 1); }
+  void wait() const {
+    char byte = 0;
+    if (::read(ends_[0], &byte, 1) != 1) ::_exit(99);
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
 
 /// A forked process that reports over a pipe, so that nobody has to guess how far it is.
 class Child {

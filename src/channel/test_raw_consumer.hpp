@@ -41,10 +41,31 @@ inline Impostor impersonate(Fd socket, SlowReader policy = SlowReader::block, un
                                metrics.descriptor()};
   EXPECT_TRUE(send_wire(impostor.socket.get(), packet, fds));
   auto answer = receive_wire(impostor.socket.get(), soon());
-  while (answer && answer->packet.kind == PacketKind::slab)
+  while (answer &&
+         (answer->packet.kind == PacketKind::slab || answer->packet.kind == PacketKind::slabs))
     answer = receive_wire(impostor.socket.get(), soon());
   EXPECT_TRUE(answer && expect(std::move(*answer), PacketKind::ready, 0));
   return impostor;
+}
+
+/// A consumer by hand, and what its producer gave it.
+struct Joined {
+  [[nodiscard]] std::uint32_t producers_intent() const {
+    return reinterpret_cast<const ProducerPage*>(producer_page.data())->producer_sleeps.read();
+  }
+  Region producer_page;
+  Fd pull;  // that wakes the producer
+  Impostor impostor;
+};
+
+/// The whole handshake, with the producer of `frames`.
+inline Joined join_by_hand(const std::string& directory, SlowReader policy = SlowReader::block) {
+  Fd socket = *connect_to(directory, "frames.sock");
+  EXPECT_TRUE(send_hello(socket.get(), Purpose::join));
+  auto welcome = expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 3);
+  EXPECT_TRUE(welcome);
+  Region page = *Region::import(welcome->fds[0].release(), shared_size(sizeof(ProducerPage)));
+  return {std::move(page), std::move(welcome->fds[2]), impersonate(std::move(socket), policy)};
 }
 
 }  // namespace gantry::test

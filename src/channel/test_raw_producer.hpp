@@ -9,7 +9,6 @@
 #include "base/bell.hpp"
 #include "channel/connection.hpp"
 #include "channel/format.hpp"
-#include "channel/metrics_page.hpp"
 #include "channel/protocol.hpp"
 #include "channel/test_support.hpp"
 
@@ -58,6 +57,7 @@ class RawProducer {
   /// Whose hello was heard.
   void take_in(const Fd& socket) { take_in(socket, socket); }
   void take_in(const Fd& socket, const Fd& ears) {
+    accept_rights(ears.get(), true);
     say(socket, PacketKind::welcome, welcome_);
     auto joined = receive_wire(ears.get(), soon());
     ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
@@ -87,7 +87,6 @@ class RawProducer {
     std::uint64_t next = 1;
     while (!enough.load(std::memory_order_relaxed)) {
       if (next >= page.taken.load(std::memory_order_seq_cst) + cells_) continue;
-      record.header.number = next;
       publish(next++, record);
       if (ringer.must_ring(page.consumer_sleeps)) consumer_pull_.ring();
     }
@@ -105,8 +104,10 @@ class RawProducer {
   [[nodiscard]] const ConsumerPage& consumer_page() const noexcept {
     return *reinterpret_cast<const ConsumerPage*>(consumer_.data());
   }
+  /// What wakes the consumer.
+  [[nodiscard]] int consumer_pull() const noexcept { return consumer_pull_.descriptor(); }
   [[nodiscard]] int pull() const noexcept { return bell_.pull.descriptor(); }
-  [[nodiscard]] const std::array<int, 4>& welcome() const noexcept { return welcome_; }
+  [[nodiscard]] const std::array<int, 3>& welcome() const noexcept { return welcome_; }
 
  private:
   std::uint32_t cells_;
@@ -116,9 +117,8 @@ class RawProducer {
   BellPull consumer_pull_;
   Ringer ringer_;
   Bell::Made bell_ = *Bell::make();
-  Metrics metrics_ = *MetricsMaker::make_own();
-  std::array<int, 4> welcome_{memory_.descriptor(), ring_memory_.descriptor(),
-                              bell_.pull.descriptor(), metrics_.descriptor()};
+  std::array<int, 3> welcome_{memory_.descriptor(), ring_memory_.descriptor(),
+                              bell_.pull.descriptor()};
   ProducerPage* page_ = new (memory_.data()) ProducerPage{};
   RingPage* ring_ = new (ring_memory_.data()) RingPage{};
 };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
+#include "base/memfd.hpp"
 #include "channel/mode_choice.hpp"
 #include "channel/step.hpp"
 #include "channel/wait_for_credit.hpp"
@@ -30,17 +31,24 @@ std::optional<detail::Lying> lying_of(const Draft::Part& part) {
 }  // namespace
 
 Result<void> Producer::Impl::Transmission::run() {
-  GANTRY_TRY(look_at_parts());
+  const Mode asked = options_.mode == Mode::automatic ? producer_.options_.mode : options_.mode;
+  if (asked > Mode::immutable)
+    return tl::unexpected(producer_.named(
+        {Code::invalid_argument, fmt::format("mode {} is none", static_cast<int>(asked)), ""}));
+  GANTRY_TRY(look_at_parts(asked == Mode::immutable));
   mode_ = producer_.mode_for({options_.mode, producer_.options_.mode, packed_, needs_table()});
   choose_chunks();
   {
     Lock held = producer_.lock();
     GANTRY_ASSIGN(slot_, producer_.await_slot(held, total_, options_.deadline));
   }
-  Result<void> result = take_memory();
-  GANTRY_STEP(memory_taken);
-  if (result) result = place_parts();
-  if (result) result = mode_ == Mode::whole ? copy_then_publish() : publish_then_copy();
+  // Without heap, too, the slot goes back.
+  Result<void> result = guarded([this]() -> Result<void> {
+    GANTRY_TRY(take_memory());
+    GANTRY_STEP(memory_taken);
+    GANTRY_TRY(place_parts());
+    return is_chunked() ? publish_then_copy() : copy_then_publish();
+  });
   finish();
   GANTRY_STEP(sender_done);
   return result;
@@ -48,13 +56,18 @@ Result<void> Producer::Impl::Transmission::run() {
 
 // ---- what it is ----------------------------------------------------------------------------
 
-Result<void> Producer::Impl::Transmission::look_at_parts() {
+Result<void> Producer::Impl::Transmission::look_at_parts(bool immutable) {
   if (parts_.size() > kMaxSegments)
     return tl::unexpected(producer_.named(
         {Code::too_large,
          fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments), ""}));
   for (Draft::Part& part : parts_) {
-    if (part.forwarded && !lying_of(part)) part.copied = part.bytes;  // private to this process
+    // Private to this process, or to be in nobody else's reach.
+    if (part.forwarded && (immutable || !lying_of(part))) part.copied = part.bytes;
+    if (part.moved && immutable)
+      return tl::unexpected(producer_.named(
+          {Code::invalid_argument, "a block of the pool cannot be immutable: it stays writable",
+           "send a copy: Draft::copy()"}));
     if (part.moved && !producer_.pool_.owns(part.block))
       return tl::unexpected(
           producer_.named({Code::invalid_argument, "that block is empty or of another pool",
@@ -71,7 +84,7 @@ Result<void> Producer::Impl::Transmission::look_at_parts() {
 }
 
 void Producer::Impl::Transmission::choose_chunks() noexcept {
-  if (mode_ == Mode::whole) return;
+  if (!is_chunked()) return;
   chunk_bytes_ = chunk_of(total_);
   if (mode_ == Mode::streamed)
     window_bytes_ = std::min(kWindowChunks * chunk_bytes_, round_up(total_, chunk_bytes_));
@@ -80,7 +93,9 @@ void Producer::Impl::Transmission::choose_chunks() noexcept {
 // ---- memory --------------------------------------------------------------------------------
 
 Result<void> Producer::Impl::Transmission::take_memory() {
-  if (packed_ > 0) {
+  if (mode_ == Mode::immutable) {
+    GANTRY_ASSIGN(slot_->sealed, copy_sealed());
+  } else if (packed_ > 0) {
     const Bytes size = mode_ == Mode::streamed ? window_bytes_ : packed_;
     GANTRY_TRY(producer_.take_block(*slot_, size, options_.deadline));
   }
@@ -93,17 +108,17 @@ Result<void> Producer::Impl::Transmission::take_memory() {
 Result<void> Producer::Impl::Transmission::place_parts() {
   std::vector<Place> places;
   Bytes packed_at = 0;
-  const Lock held = producer_.lock();
+  Lock held = producer_.lock();
   for (Draft::Part& part : parts_) {
     if (is_copied(part)) packed_at = round_up(packed_at, Pool::kLineAlignment);
     GANTRY_ASSIGN(const Place place, place_of(part, packed_at));
     if (is_copied(part)) packed_at += part.bytes.size();
+    if (place.bytes != 0) slot_->slabs.push_back(place.slab);
     if (!needs_table()) {
       message_ = outgoing_for(options_, Lies::block, 1);
       message_.place = place;
-      return place.bytes == 0 ? Result<void>() : producer_.announced(place.slab);
+      return producer_.announced(held, *slot_, options_.deadline);
     }
-    if (place.bytes != 0) GANTRY_TRY(producer_.announced(place.slab));
     places.push_back(place);
   }
   write_table(places);
@@ -111,7 +126,8 @@ Result<void> Producer::Impl::Transmission::place_parts() {
   message_.place.offset = slot_->table.offset();
   message_.place.bytes = slot_->table.bytes().size();
   message_.place.slab = slot_->table.slab();
-  return producer_.announced(message_.place.slab);
+  slot_->slabs.push_back(message_.place.slab);
+  return producer_.announced(held, *slot_, options_.deadline);
 }
 
 Result<Place> Producer::Impl::Transmission::place_of(Draft::Part& part, Bytes packed_at) {
@@ -123,8 +139,11 @@ Result<Place> Producer::Impl::Transmission::place_of(Draft::Part& part, Bytes pa
     slot_->moved.push_back(std::move(part.block));
   } else if (const auto lying = is_copied(part) ? std::nullopt : lying_of(part); lying) {
     place.offset = lying->offset;
-    place.slab = producer_.readers_->slabs().adopt(lying->region);
+    place.slab = producer_.readers_->slabs().adopt(lying->region, lying->inherited);
     slot_->forwarded.push_back(part.forwarded);
+  } else if (slot_->sealed) {
+    place.offset = packed_at;
+    place.slab = producer_.readers_->slabs().adopt(slot_->sealed, nullptr);
   } else if (slot_->block) {
     place.offset = slot_->block.offset() + packed_at;
     place.slab = slot_->block.slab();
@@ -169,12 +188,11 @@ Result<void> Producer::Impl::Transmission::publish_then_copy() {
   {
     const Lock held = producer_.lock();
     const auto index = producer_.readers_->slots().index_of(*slot_);
-    // Relaxed: nobody reads it before the record is published. [L]
-    producer_.page().landing[index].word.store(0, std::memory_order_relaxed);
+    producer_.page().landing[index].begin(producer_.readers_->published() + 1);
     GANTRY_STEP(landing_cleared);
   }
   publish();
-  auto copied = copy_parts();
+  auto copied = guarded([this] { return copy_parts(); });
   if (!copied) abort();
   return copied;
 }
@@ -214,7 +232,25 @@ void Producer::Impl::Transmission::finish() {
 
 // ---- copying -------------------------------------------------------------------------------
 
+// By pwrite(2): a writable mapping would keep the kernel from sealing.
+Result<std::shared_ptr<const Region>> Producer::Impl::Transmission::copy_sealed() const {
+  GANTRY_ASSIGN(Fd memory, make_memfd("gantry-immutable", std::max<Bytes>(packed_, 1)));
+  Bytes packed_at = 0;
+  const std::uint64_t started = read_ticks();
+  for (const Draft::Part& part : parts_) {
+    packed_at = round_up(packed_at, Pool::kLineAlignment);
+    if (auto written = write_at(memory.get(), part.bytes, packed_at); !written)
+      return tl::unexpected(producer_.named(std::move(written).error()));
+    packed_at += part.bytes.size();
+  }
+  producer_.counters_->copy(CopyEngine::inline_, total_, read_ticks() - started);
+  GANTRY_TRY(seal(memory.get(), kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
+  GANTRY_ASSIGN(Region region, Region::import(memory.release(), std::max<Bytes>(packed_, 1)));
+  return std::make_shared<const Region>(std::move(region));
+}
+
 Result<void> Producer::Impl::Transmission::copy_parts() {
+  if (mode_ == Mode::immutable) return {};  // it is there
   Bytes packed_at = 0;
   for (const Draft::Part& part : parts_) {
     if (!is_copied(part)) {
@@ -273,7 +309,11 @@ Result<void> Producer::Impl::Transmission::await_window(std::uint64_t chunk) {
   GANTRY_STEP(window_awaited);
   unwanted_ = !passed;
   if (passed) passed_ = *passed;
-  return passed ? Result<void>() : producer_.check_readers();
+  if (passed) return {};
+  GANTRY_TRY(producer_.check_readers());
+  if (!slot_->was_missed) return {};
+  return tl::unexpected(producer_.named(  // another reader came since
+      {Code::peer_gone, "the consumer left before it took the streamed message", "send it again"}));
 }
 
 Result<void> Producer::Impl::Transmission::copy(Move move) {

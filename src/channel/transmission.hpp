@@ -30,7 +30,10 @@ class Producer::Impl::Transmission {
   [[nodiscard]] Result<void> run();
 
  private:
-  [[nodiscard]] Result<void> look_at_parts();
+  [[nodiscard]] Result<void> look_at_parts(bool immutable);
+  [[nodiscard]] bool is_chunked() const noexcept {
+    return mode_ == Mode::pipelined || mode_ == Mode::streamed;
+  }
   void choose_chunks() noexcept;
   [[nodiscard]] bool needs_table() const noexcept {
     return parts_.size() != 1 || parts_.front().tensor.has_value();
@@ -42,6 +45,7 @@ class Producer::Impl::Transmission {
 
   [[nodiscard]] Result<void> copy_then_publish();
   [[nodiscard]] Result<void> publish_then_copy();
+  [[nodiscard]] Result<std::shared_ptr<const Region>> copy_sealed() const;
   [[nodiscard]] Result<void> copy_parts();
   [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
   [[nodiscard]] bool goes_by_two() const noexcept {

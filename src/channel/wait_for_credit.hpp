@@ -4,6 +4,14 @@
 
 namespace gantry {
 
+inline constexpr std::chrono::nanoseconds kMarkTime = std::chrono::milliseconds(10);  // [F]
+
+// [F] A consumer that takes a small message marks how far it has come, then looks whether the ring
+// is full or the stream ended, both without a fence: only then does it look at who sleeps. Its mark
+// may still be on its way when it does not see the newest publication; a producer that then sleeps
+// would never be woken for it. So the first sleep after a publication is short, and whoever sleeps
+// without limit has looked once more: by then the mark has come.
+
 // Waits, under the lock but for its sleep, until `ready`, looking at the readers' pages each turn.
 // `ready` true wins over readers that left: what they had already given back is good.
 template <class Ready>
@@ -13,7 +21,9 @@ Result<void> Producer::Impl::wait_until(Lock& lock, Deadline deadline, Ready rea
   const std::uint64_t started = read_ticks();
   stop_heeding();
   caller_waits_ = true;
-  auto waited = sleep_until(lock, deadline, ready, lost);
+  auto waited = guarded([&] { return sleep_until(lock, deadline, ready, lost); });
+  if (!lock.owns_lock()) lock.lock();  // the heap ran out while it slept
+  readers_->wake_up();
   caller_waits_ = false;
   heed_forwards();
   if (waited) metrics_.meter()->waited(read_ticks() - started);
@@ -32,21 +42,28 @@ Result<void> Producer::Impl::sleep_until(Lock& lock, Deadline deadline, Ready re
     const Lock held = this->lock();
     return is_over() || (lost == Lost::is_an_error && readers_->lost()) || is_stopping();
   };
+  // Without a descriptor left nobody can wake it: it looks again and again instead.
+  const SharedFd event = options_.acceptor->lend_event().value_or(SharedFd());
   SleepIntent* const intents[] = {&page().producer_sleeps};
   const SpinTime::Wait wait(spin_);
+  LateLooks looks;
+  bool marks_came = false;  // [F]
   for (;;) {
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
     if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", name_));
+    WaitPoint point{intents, readers_->fall_asleep(event), options_.interrupt_descriptor};
     lock.unlock();
-    WaitPoint point{
-        intents, {{readers_->bells().descriptor(), POLLIN, 0}}, options_.interrupt_descriptor};
-    const Woken woken = wait_once(point, spin_.now(), deadline, has_news);
+    const Deadline until =
+        marks_came && event ? deadline : Deadline::after(std::min(deadline.left(), kMarkTime));
+    const Woken woken = wait_once(point, spin_.now(), until, has_news);
     lock.lock();
-    if (woken == Woken::look) readers_->bells().drain();
+    if (woken == Woken::look) readers_->drain_bells(point.descriptors);
     if (is_over()) return {};
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", name_));
-    if (woken != Woken::timed_out) continue;
+    if (woken == Woken::timed_out) marks_came = true;
+    const bool is_late = woken == Woken::timed_out && deadline.passed();
+    if (!is_late && !looks.are_spent(deadline)) continue;
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
     return fail(Code::timed_out,
                 readers_->count() != 0

@@ -25,6 +25,26 @@ struct WaitPoint {
 
 enum class Woken { ready, timed_out, interrupted, look };
 
+/// Looks that one wait may still take after its deadline: whoever shows it something to look at
+/// again and again, and then nothing, does not keep it.
+class LateLooks {
+ public:
+  static constexpr unsigned kMost = 64;  // more than one end has descriptors to look at
+  static constexpr unsigned kLeast = 2;
+  static constexpr std::uint64_t kMostTimeNs = 20'000'000;  // a look can take in many packets
+  /// True once they are used up. Ask before each look.
+  [[nodiscard]] bool are_spent(Deadline deadline) noexcept {
+    if (!deadline.passed()) return false;
+    const std::uint64_t now = monotonic_ns();
+    if (taken_++ == 0) first_ns_ = now;
+    return taken_ > kMost || (taken_ > kLeast && now - first_ns_ > kMostTimeNs);
+  }
+
+ private:
+  unsigned taken_ = 0;
+  std::uint64_t first_ns_ = 0;
+};
+
 /// Polls `ready` for up to `spin`; the clock is looked at only where that costs little beside.
 template <class Ready>
 [[nodiscard]] bool poll_for(std::chrono::nanoseconds spin, Deadline deadline, Ready ready) {

@@ -5,6 +5,7 @@
 
 #include <csetjmp>
 #include <csignal>
+#include <cstring>
 
 namespace gantry {
 namespace {
@@ -24,14 +25,32 @@ struct sigaction previous_segv;
 struct sigaction previous_bus;
 
 // Whether it was a write that faulted; by the error code of the processor where it tells.
-bool is_write([[maybe_unused]] const void* context) noexcept {
 #if defined(__x86_64__)
+bool is_write(const void* context) noexcept {
   constexpr greg_t kWrite = 2;
   return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
-#else
-  return true;
-#endif
 }
+#elif defined(__aarch64__)
+// The kernel hands on records, one behind the other; the syndrome's is not the first.
+bool is_write(const void* context) noexcept {
+  constexpr std::uint64_t kWrite = 1u << 6;  // WnR
+  const auto& records = static_cast<const ucontext_t*>(context)->uc_mcontext.__reserved;
+  _aarch64_ctx head{};
+  for (std::size_t at = 0; at + sizeof(esr_context) <= sizeof records; at += head.size) {
+    std::memcpy(&head, records + at, sizeof head);
+    if (head.magic == 0 || head.size < sizeof head) break;
+    if (head.magic != ESR_MAGIC) continue;
+    esr_context syndrome{};
+    std::memcpy(&syndrome, records + at, sizeof syndrome);
+    return (syndrome.esr & kWrite) != 0;
+  }
+  return true;  // an emulator tells nothing
+}
+#else
+bool is_write(const void*) noexcept {
+  return true;
+}
+#endif
 
 // Of two ranges that share the byte, the one that is used as the fault was.
 const GuardedRange* range_of(std::span<const GuardedRange> ranges, std::uintptr_t address,

@@ -5,7 +5,7 @@
 
 namespace gantry {
 
-/// Pages of `memory` that are made from now on lie on `node` (hwloc's logical number) and nowhere
+/// Pages of `memory` that are made from now on lie on `node` (the kernel's number) and nowhere
 /// else. Errors: `unsupported` when there is no such node, or the kernel does not bind.
 [[nodiscard]] Result<void> bind_to_node(ByteSpan memory, int node);
 

@@ -1,10 +1,12 @@
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <gantry/memory.hpp>
 #include <utility>
 
+#include "base/close_elsewhere.hpp"
 #include "base/memfd.hpp"
 #include "memory/numa.hpp"
 #include "memory/touch.hpp"
@@ -31,6 +33,16 @@ Bytes huge_page_bytes() {
   for (std::string line; std::getline(file, line);)
     if (const Bytes size = kib_in(line, "Hugepagesize:"); size != 0) return size;
   return 0;
+}
+
+// Kernels of one kind of machine may have pages of different sizes (arm64: 4, 16 or 64 KiB), and
+// whoever makes memory rounds it up to its own.
+constexpr Bytes kSmallestPage = Bytes{4} << 10;
+constexpr Bytes kLargestPage = Bytes{64} << 10;
+
+bool is_rounded_up(Bytes held, Bytes size) noexcept {
+  const Bytes page = std::min(held & (~held + 1), kLargestPage);  // the largest that divides it
+  return held == size || (page >= kSmallestPage && held > size && held - size < page);
 }
 
 struct Mapped {
@@ -132,24 +144,24 @@ Result<Region> Region::create(Bytes size, std::string_view name, const RegionOpt
       region.numa_node_ = options.numa_node;
     }
     // After our own mapping: F_SEAL_FUTURE_WRITE leaves that one writable and forbids others.
-    if (options.shareable &&
-        ::fcntl(descriptor, F_ADD_SEALS, kSizeSeals | F_SEAL_FUTURE_WRITE) != 0)
-      return fail_errno("sealing shared memory");
+    if (options.shareable) GANTRY_TRY(seal(descriptor, kSizeSeals | F_SEAL_FUTURE_WRITE));
     return region;
   });
 }
 
 Result<Region> Region::import(int descriptor, Bytes size) {
-  Fd memory(descriptor);
+  ReceivedFd memory{Fd(descriptor)};  // it may be anything
   return guarded([&]() -> Result<Region> {
     // F_SEAL_FUTURE_WRITE, too: without it its maker can punch holes, and pages that are gone may
     // not come back when they are read (huge ones), which is a signal.
-    GANTRY_TRY(check_sealed(memory.get(), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE, size));
-    GANTRY_ASSIGN(Mapped mapped, map(std::move(memory), size, PROT_READ));
-    ::madvise(mapped.data, size, MADV_HUGEPAGE);
+    constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
+    GANTRY_ASSIGN(const Bytes held, check_sealed(memory.get(), kSeals));
+    if (!is_rounded_up(held, size)) return wrong_size(size, held);
+    GANTRY_ASSIGN(Mapped mapped, map(memory.take(), held, PROT_READ));
+    ::madvise(mapped.data, held, MADV_HUGEPAGE);
     Region region;
     region.data_ = mapped.data;
-    region.size_ = size;
+    region.size_ = held;
     region.owned_ = true;
     region.descriptor_ = mapped.memory.release();
     return region;
@@ -185,9 +197,17 @@ void Region::swap(Region& other) noexcept {
   std::swap(owned_, other.owned_);
 }
 
+// Whoever closes the last descriptor of unmapped memory frees its pages.
 Region::~Region() {
   if (owned_ && data_ != nullptr) ::munmap(data_, size_);
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (writable_)
+    close_descriptor();
+  else
+    const ReceivedFd another_process_made_it{Fd(std::exchange(descriptor_, -1))};
+}
+
+void Region::close_descriptor() noexcept {
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
 }
 
 Result<void> Region::touch(Bytes offset, Bytes size, unsigned threads) {
@@ -196,7 +216,8 @@ Result<void> Region::touch(Bytes offset, Bytes size, unsigned threads) {
       return fail(Code::invalid_argument, fmt::format("touching bytes {} to {} of a region of {}",
                                                       offset, offset + size, size_));
     // From the page's beginning, which in a user's own memory may lie before ours.
-    const Bytes lead = reinterpret_cast<std::uintptr_t>(data_ + offset) % page_bytes();
+    const Bytes from = owned_ ? offset : reinterpret_cast<std::uintptr_t>(data_ + offset);
+    const Bytes lead = from % page_bytes();
     return touch_pages({data_ + offset - lead, size + lead}, writable_, threads, numa_node_);
   });
 }

@@ -38,6 +38,11 @@ TEST(Region, ShowsTheSameBytesToItsImporter) {
   EXPECT_STREQ(reinterpret_cast<const char*>(imported->data()), "seen");
   std::memcpy(region->data(), "news", 5);
   EXPECT_STREQ(reinterpret_cast<const char*>(imported->data()), "news");
+  region->close_descriptor();
+  imported->close_descriptor();
+  EXPECT_EQ(imported->descriptor(), -1);
+  std::memcpy(region->data(), "last", 5);
+  EXPECT_STREQ(reinterpret_cast<const char*>(imported->data()), "last");
 }
 
 TEST(Region, ImportsNothingThatCouldChangeUnderIt) {

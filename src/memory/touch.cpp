@@ -1,14 +1,13 @@
 #include "memory/touch.hpp"
 
 #include <pthread.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "base/mapped.hpp"
+#include "base/populate.hpp"
 #include "base/result.hpp"
 #include "memory/numa.hpp"
 
@@ -17,20 +16,6 @@ namespace {
 
 constexpr Bytes kChunk = Bytes{16} << 20;  // what a thread takes at a time
 constexpr Bytes kPerThread = 2 * kChunk;   // a thread for less costs more than it saves
-
-// Before Linux 5.14 there is no such advice: pages then come at first use, one fault each.
-bool knows_populate() noexcept {
-  static const bool knows = [] {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    void* const at =
-        ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return false;
-    const bool took = ::madvise(at, page, MADV_POPULATE_WRITE) == 0;
-    ::munmap(at, page);
-    return took;
-  }();
-  return knows;
-}
 
 tl::unexpected<Error> refused(ByteSpan memory, int error) {
   const std::string what = fmt::format("making {} bytes resident", memory.size());
@@ -42,15 +27,6 @@ tl::unexpected<Error> refused(ByteSpan memory, int error) {
   return fail_errno(what, error);
 }
 
-int touch_here(ByteSpan memory, bool writable) noexcept {
-  const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-  while (::madvise(memory.data(), memory.size(), advice) != 0) {
-    if (errno == EINVAL && !knows_populate()) return 0;
-    if (errno != EINTR && errno != EAGAIN) return errno;
-  }
-  return 0;
-}
-
 class Touching {
  public:
   Touching(ByteSpan memory, bool writable) : memory_(memory), writable_(writable) {}
@@ -59,8 +35,8 @@ class Touching {
     for (;;) {
       const Bytes from = next_.fetch_add(kChunk, std::memory_order_relaxed);
       if (from >= memory_.size() || error_.load(std::memory_order_relaxed) != 0) return;
-      const int error =
-          touch_here(memory_.subspan(from, std::min(kChunk, memory_.size() - from)), writable_);
+      const ByteSpan chunk = memory_.subspan(from, std::min(kChunk, memory_.size() - from));
+      const int error = populate(chunk, writable_ ? PageAccess::write : PageAccess::read);
       if (error != 0) error_.store(error, std::memory_order_relaxed);
     }
   }
@@ -94,8 +70,8 @@ Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int n
   for (std::size_t i = 1; i < count; ++i) {
     try {
       helpers.emplace_back([&touching] { touching.run(); });
-    } catch (const std::system_error&) {
-      break;  // no more threads for this user: the ones there are do it
+    } catch (const std::exception&) {
+      break;  // no more threads for this user, or no memory for one: those that there are do it
     }
     pin_to(helpers.back(), cpus[i]);
   }

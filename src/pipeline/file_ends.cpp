@@ -1,14 +1,13 @@
 #include "pipeline/file_ends.hpp"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
 
-#include "base/result.hpp"
+#include "base/file_size.hpp"
 
 // Files as sources and sinks: each read and write stands for itself, so that chunks, halos and
 // threads need no common position.
@@ -38,14 +37,9 @@ Result<FoundFile> open_file(const std::string& path, int flags, std::uint64_t of
                    {facts.st_dev, facts.st_ino, offset}};
 }
 
-// Beyond the limit of the process the kernel would end it (SIGXFSZ).
 Result<void> make_room(const OpenFile& file, std::uint64_t bytes) {
-  rlimit most{};
-  const bool is_too_large = ::getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur;
   const std::string what = fmt::format("{}: making room for {} bytes", file.name(), bytes);
-  if (is_too_large) return fail_errno(what, EFBIG, "raise the limit of files' sizes (ulimit -f)");
-  if (::ftruncate(file.descriptor(), static_cast<off_t>(bytes)) != 0) return fail_errno(what);
-  return {};
+  return set_file_size(file.descriptor(), bytes, what);
 }
 
 bool is_read(const Argument& array) noexcept {

@@ -8,7 +8,7 @@ Result<std::shared_ptr<Engine>> LazyEngine::get() {
   const std::lock_guard lock(mutex_);
   if (!engine_) {
     if (stopped_) return fail(Code::closed, fmt::format("the {} engine was stopped", facts_.name));
-    engine_ = make_();
+    engine_ = guarded([&] { return make_(); });
     if (*engine_) made_.store((*engine_)->get(), std::memory_order_release);  // [M]
   }
   return *engine_;

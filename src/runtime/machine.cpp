@@ -1,5 +1,6 @@
 #include <hwloc.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -19,10 +20,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr Bytes kTopologyRoom = Bytes{64} << 20;
+
+// hwloc ends the process where memory runs out while it looks.
+bool has_room_for_topology() noexcept {
+  void* const at =
+      ::mmap(nullptr, kTopologyRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return at != MAP_FAILED && ::munmap(at, kTopologyRoom) == 0;
+}
+
 /// hwloc's view of the machine, for the length of a scope; null when it cannot be had.
 class Topology {
  public:
   Topology() {
+    if (!has_room_for_topology()) return;
     if (hwloc_topology_init(&topology_) != 0) return;
     if (hwloc_topology_load(topology_) == 0) return;
     hwloc_topology_destroy(topology_);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <gantry/runtime.hpp>
@@ -37,8 +38,31 @@ unsigned allowed_cpus() {
   return static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
-Bytes cache_bytes(int name) {
-  return static_cast<Bytes>(std::max(0L, ::sysconf(name)));
+std::string line_of(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// Of the first processor, as the kernel tells it; 0 when it does not.
+Bytes kernels_cache_bytes(int level) {
+  for (int i = 0;; ++i) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i);
+    const std::string found = line_of(folder + "level");
+    if (found.empty()) return 0;
+    if (found == std::to_string(level) && line_of(folder + "type") != "Instruction")
+      return std::strtoull(line_of(folder + "size").c_str(), nullptr, 10) << 10;  // "512K"
+  }
+}
+
+// The C library asks the processor, which answers on x86-64 but not on arm64.
+Bytes cache_bytes(int level) {
+  constexpr std::array kNames{_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE,
+                              _SC_LEVEL4_CACHE_SIZE};
+  if (::sysconf(kNames.front()) <= 0) return kernels_cache_bytes(level);
+  return static_cast<Bytes>(
+      std::max(0L, ::sysconf(kNames.at(static_cast<std::size_t>(level - 1)))));
 }
 
 std::string kernel() {
@@ -83,7 +107,7 @@ std::string clean(std::string text) {
 }  // namespace
 
 LastLevelCache last_level_cache() {
-  for (const int level : {_SC_LEVEL4_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
+  for (const int level : {4, 3, 2})
     if (const Bytes bytes = cache_bytes(level); bytes > 0) return {bytes, allowed_cpus()};
   return {0, allowed_cpus()};
 }
@@ -91,8 +115,7 @@ LastLevelCache last_level_cache() {
 std::string machine_key() {
   return clean(fmt::format("cpu {}", cpu_model())) +
          fmt::format("; cpus {} quota {:.3g}", allowed_cpus(), cpu_quota()) +
-         fmt::format("; caches {} {} {}", cache_bytes(_SC_LEVEL1_DCACHE_SIZE),
-                     cache_bytes(_SC_LEVEL2_CACHE_SIZE), cache_bytes(_SC_LEVEL3_CACHE_SIZE)) +
+         fmt::format("; caches {} {} {}", cache_bytes(1), cache_bytes(2), cache_bytes(3)) +
          "; kernel " + clean(kernel()) + "; hypervisor " + clean(hypervisor()) +
          fmt::format("; gantry {} {}", version(), build());
 }

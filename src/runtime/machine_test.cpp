@@ -7,6 +7,7 @@
 #include <gantry/runtime.hpp>
 
 #include "runtime/cpu_quota.hpp"
+#include "runtime/machine_key.hpp"
 
 namespace gantry {
 namespace {
@@ -30,6 +31,14 @@ TEST(Machine, CachesGrowWithTheirLevel) {
     EXPECT_GT(caches[i].bytes, 0u);
     EXPECT_GT(caches[i].level, i == 0 ? 0u : caches[i - 1].level);
   }
+}
+
+// Also where the C library does not know the caches: by the kernel.
+TEST(Machine, TheLastLevelCacheIsKnownWhereTheKernelTellsIt) {
+  if (!std::filesystem::exists("/sys/devices/system/cpu/cpu0/cache/index2/size"))
+    GTEST_SKIP() << "this kernel tells no caches";
+  EXPECT_GT(last_level_cache().bytes, 0u);
+  EXPECT_EQ(machine_key().find("; caches 0 0 0;"), std::string::npos) << machine_key();
 }
 
 TEST(Machine, HugePagesHaveSizes) {

@@ -13,6 +13,14 @@ std::string_view version() noexcept {
 struct Runtime::Impl {
   std::string directory;
   std::shared_ptr<Engines> engines;
+  std::shared_ptr<Acceptor> acceptor;
+
+  /// With what the runtime has for all its ends.
+  [[nodiscard]] Result<void> complete(ChannelOptions& options) const {
+    GANTRY_ASSIGN(options.directory, directory_for(options));
+    if (options.acceptor == nullptr) options.acceptor = acceptor;
+    return {};
+  }
 
   // Looked at when a channel is opened, so that an unsafe folder does not hide the engines.
   [[nodiscard]] Result<std::string> directory_for(const ChannelOptions& options) const {
@@ -27,46 +35,61 @@ Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 Runtime::~Runtime() = default;
 
 Result<Runtime> Runtime::create(const RuntimeOptions& options) {
-  auto impl = std::make_shared<Impl>();
-  impl->directory = options.directory;
-  GANTRY_ASSIGN(impl->engines, Engines::create(options));
-  return Runtime(std::move(impl));
+  return guarded([&]() -> Result<Runtime> {
+    auto impl = std::make_shared<Impl>();
+    impl->directory = options.directory;
+    GANTRY_ASSIGN(impl->engines, Engines::create(options));
+    GANTRY_ASSIGN(impl->acceptor, make_acceptor());
+    return Runtime(std::move(impl));
+  });
 }
 
 Result<Producer> Runtime::producer(std::string_view name, ChannelOptions options) {
-  GANTRY_ASSIGN(options.directory, impl_->directory_for(options));
-  return Producer::open(name, options, default_engine());
+  return guarded([&]() -> Result<Producer> {
+    GANTRY_TRY(impl_->complete(options));
+    return Producer::open(name, options, default_engine());
+  });
 }
 
 Result<Consumer> Runtime::consumer(std::string_view name, ChannelOptions options,
                                    Deadline deadline) {
-  GANTRY_ASSIGN(options.directory, impl_->directory_for(options));
-  return Consumer::open(name, options, deadline);
+  return guarded([&]() -> Result<Consumer> {
+    GANTRY_TRY(impl_->complete(options));
+    return Consumer::open(name, options, deadline);
+  });
 }
 
 Result<Inbox> Runtime::inbox(std::string_view name, InboxOptions options) {
-  GANTRY_ASSIGN(options.channel.directory, impl_->directory_for(options.channel));
-  return Inbox::open(name, options);
+  return guarded([&]() -> Result<Inbox> {
+    GANTRY_TRY(impl_->complete(options.channel));
+    return Inbox::open(name, options);
+  });
 }
 
 Result<Producer> Runtime::connect(std::string_view inbox, ChannelOptions options,
                                   Deadline deadline) {
-  GANTRY_ASSIGN(options.directory, impl_->directory_for(options));
-  return Producer::connect(inbox, options, default_engine(), deadline);
+  return guarded([&]() -> Result<Producer> {
+    GANTRY_TRY(impl_->complete(options));
+    return Producer::connect(inbox, options, default_engine(), deadline);
+  });
 }
 
 Result<Server> Runtime::server(std::string_view name, ServerOptions options) {
-  GANTRY_ASSIGN(options.channel.directory, impl_->directory_for(options.channel));
-  return Server::open(name, options, default_engine());
+  return guarded([&]() -> Result<Server> {
+    GANTRY_TRY(impl_->complete(options.channel));
+    return Server::open(name, options, default_engine());
+  });
 }
 
 Result<Client> Runtime::client(std::string_view server, ChannelOptions options, Deadline deadline) {
-  GANTRY_ASSIGN(options.directory, impl_->directory_for(options));
-  return Client::connect(server, options, default_engine(), deadline);
+  return guarded([&]() -> Result<Client> {
+    GANTRY_TRY(impl_->complete(options));
+    return Client::connect(server, options, default_engine(), deadline);
+  });
 }
 
 Result<std::shared_ptr<Engine>> Runtime::engine(std::string_view name) const {
-  return impl_->engines->find(name);
+  return guarded([&] { return impl_->engines->find(name); });
 }
 
 std::shared_ptr<Engine> Runtime::default_engine() const {
@@ -78,7 +101,7 @@ std::vector<EngineStatus> Runtime::engines() const {
 }
 
 Result<std::shared_ptr<Device>> Runtime::open_device(std::string_view name) const {
-  return gantry::open_device(name, default_engine());
+  return guarded([&] { return gantry::open_device(name, default_engine()); });
 }
 
 std::vector<EngineStatus> Runtime::devices() const {
@@ -90,7 +113,7 @@ CalibrationStatus Runtime::calibration() const {
 }
 
 Result<CalibrationStatus> Runtime::calibrate(const CalibrateOptions& options) {
-  return impl_->engines->calibrate(options);
+  return guarded([&] { return impl_->engines->calibrate(options); });
 }
 
 }  // namespace gantry

@@ -1,9 +1,7 @@
 #include "runtime/worker_places.hpp"
 
-#include <hwloc.h>
-
 #include <algorithm>
-#include <memory>
+#include <iterator>
 #include <numeric>
 
 #include "runtime/cpu_quota.hpp"
@@ -11,34 +9,12 @@
 namespace gantry {
 namespace {
 
-struct Free {
-  void operator()(hwloc_topology* topology) const noexcept { hwloc_topology_destroy(topology); }
-  void operator()(hwloc_bitmap_s* set) const noexcept { hwloc_bitmap_free(set); }
-};
-using Topology = std::unique_ptr<hwloc_topology, Free>;
-using CpuSet = std::unique_ptr<hwloc_bitmap_s, Free>;
-
-Topology load_topology() {
-  hwloc_topology_t made = nullptr;
-  if (hwloc_topology_init(&made) != 0) return {};
-  Topology topology(made);
-  return hwloc_topology_load(made) == 0 ? std::move(topology) : Topology();
-}
-
-// Where this thread may run: what its threads inherit.
-CpuSet usable_cpus(hwloc_topology_t topology) {
-  CpuSet set(hwloc_bitmap_alloc());
-  if (set != nullptr && hwloc_get_cpubind(topology, set.get(), HWLOC_CPUBIND_THREAD) != 0)
-    hwloc_bitmap_copy(set.get(), hwloc_topology_get_allowed_cpuset(topology));
-  return set;
-}
-
 // Takes a node's CPUs out of `left`: nodes of different memory may share theirs.
-std::vector<int> take_cpus(hwloc_obj_t node, hwloc_bitmap_t left) {
+std::vector<int> take_cpus(const NodeCpus& node, std::vector<int>& left) {
+  const auto is_of_node = [&](int cpu) { return std::ranges::count(node.cpus, cpu) != 0; };
   std::vector<int> cpus;
-  for (int cpu = hwloc_bitmap_next(left, -1); cpu >= 0; cpu = hwloc_bitmap_next(left, cpu))
-    if (hwloc_bitmap_isset(node->cpuset, static_cast<unsigned>(cpu)) != 0) cpus.push_back(cpu);
-  for (const int cpu : cpus) hwloc_bitmap_clr(left, static_cast<unsigned>(cpu));
+  std::ranges::copy_if(left, std::back_inserter(cpus), is_of_node);
+  std::erase_if(left, is_of_node);
   return cpus;
 }
 
@@ -61,15 +37,13 @@ std::vector<std::size_t> workers_by_node(const std::vector<NodeCpus>& nodes, dou
 }  // namespace
 
 std::vector<NodeCpus> usable_nodes() {
-  const Topology topology = load_topology();
-  if (topology == nullptr) return {};
-  const CpuSet left = usable_cpus(topology.get());
-  if (left == nullptr || hwloc_bitmap_weight(left.get()) < 0) return {};
+  std::vector<int> left = allowed_cpus();
   std::vector<NodeCpus> nodes;
-  for (hwloc_obj_t node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, nullptr);
-       node != nullptr; node = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_NUMANODE, node))
-    if (auto cpus = take_cpus(node, left.get()); !cpus.empty())
-      nodes.push_back({static_cast<int>(node->os_index), std::move(cpus)});
+  for (const NodeCpus& node : numa_nodes())
+    if (auto cpus = take_cpus(node, left); !cpus.empty())
+      nodes.push_back({node.node, std::move(cpus)});
+  // Where the kernel tells of no nodes, all is one.
+  if (nodes.empty() && !left.empty()) nodes.push_back({0, std::move(left)});
   return nodes;
 }
 

@@ -2,15 +2,10 @@
 
 #include <vector>
 
+#include "base/numa_nodes.hpp"
 #include "engine/thread/thread_engine.hpp"
 
 namespace gantry {
-
-/// A NUMA node, by the kernel's number, and its CPUs that this process may use.
-struct NodeCpus {
-  int node = 0;
-  std::vector<int> cpus;
-};
 
 /// Nodes with at least one usable CPU, each CPU at one of them. Empty when the machine does not
 /// tell.

@@ -26,7 +26,12 @@ std::size_t entries(const std::string& folder) {
 
 Census take_census(const std::string& directory) {
   Census census;
-  census.descriptors = entries("/proc/self/fd");
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const bool is_event =
+        std::filesystem::read_symlink(entry.path(), gone) == "anon_inode:[eventfd]";
+    ++(is_event ? census.events : census.descriptors);
+  }
   census.threads = entries("/proc/self/task");
   census.files = entries(directory);
   std::ifstream maps("/proc/self/maps");
@@ -36,20 +41,21 @@ Census take_census(const std::string& directory) {
 }
 
 std::string to_string(const Census& census) {
-  return fmt::format("{} descriptors, {} shared mappings, {} threads, {} files", census.descriptors,
-                     census.shared_mappings, census.threads, census.files);
+  return fmt::format("{} descriptors, {} events, {} shared mappings, {} threads, {} files",
+                     census.descriptors, census.events, census.shared_mappings, census.threads,
+                     census.files);
 }
 
 void check_census(const std::string& directory, const Census& before,
                   const std::function<void()>& meanwhile) {
   const Deadline soon = Deadline::after(std::chrono::seconds(2));
   Census now = take_census(directory);
-  while (now != before && !soon.passed()) {
+  while (!now.is_left_by(before) && !soon.passed()) {
     meanwhile();
     ::sched_yield();
     now = take_census(directory);
   }
-  if (now != before)
+  if (!now.is_left_by(before))
     give_up(fmt::format("something stays behind: {} before, {} after", to_string(before),
                         to_string(now)));
 }

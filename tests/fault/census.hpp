@@ -11,8 +11,14 @@ struct Census {
   std::size_t descriptors = 0;
   std::size_t shared_mappings = 0;  ///< Of memfds.
   std::size_t threads = 0;
-  std::size_t files = 0;  ///< In the runtime directory.
-  friend bool operator==(const Census&, const Census&) = default;
+  std::size_t files = 0;   ///< In the runtime directory.
+  std::size_t events = 0;  ///< An acceptor keeps one for each thread that slept at the same time.
+  [[nodiscard]] bool is_left_by(const Census& before) const noexcept {
+    constexpr std::size_t kMostKept = 2;  // the caller's thread, and that of send_async()
+    return descriptors == before.descriptors && shared_mappings == before.shared_mappings &&
+           threads == before.threads && files == before.files &&
+           events <= before.events + kMostKept;
+  }
 };
 [[nodiscard]] Census take_census(const std::string& directory);
 [[nodiscard]] std::string to_string(const Census& census);

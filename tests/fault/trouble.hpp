@@ -4,24 +4,14 @@
 
 #include <array>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 
 #include "fault/arm.hpp"
+#include "fault/broken_property.hpp"
 #include "fault/scenario.hpp"
 
 namespace gantry::fault {
-
-/// A property did not hold. Ends the role that saw it.
-class Trouble : public std::exception {
- public:
-  explicit Trouble(std::string what) : what_(std::move(what)) {}
-  [[nodiscard]] const char* what() const noexcept override { return what_.c_str(); }
-
- private:
-  std::string what_;
-};
 
 /// In memory that all processes of a run share; written anew for each.
 struct Board {

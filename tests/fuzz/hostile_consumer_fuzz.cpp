@@ -94,7 +94,7 @@ void send_some(Rig& rig, Input& input) {
   }
 }
 
-// The doorman hangs up on whoever has hung up: when that is seen here it is done with this one.
+// The acceptor hangs up on whoever has hung up: when that is seen here it is done with this one.
 void await_hang_up(int socket) {
   ::shutdown(socket, SHUT_WR);
   for (;;) {

@@ -57,8 +57,7 @@ void say(const Rig& rig, int socket, Input& input) {
 void say_welcome(const Rig& rig, int socket) {
   WirePacket packet;
   packet.kind = PacketKind::welcome;
-  const std::array<int, 4> fds{rig.descriptor(0), rig.descriptor(1), rig.descriptor(2),
-                               rig.descriptor(3)};
+  const std::array<int, 3> fds{rig.descriptor(0), rig.descriptor(1), rig.descriptor(2)};
   static_cast<void>(send_wire(socket, packet, fds));
   packet.kind = PacketKind::slab;
   packet.slab = 1;

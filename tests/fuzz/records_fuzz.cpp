@@ -30,7 +30,7 @@ void check_arrival(const MessageRecord& record) {
   require(arrival->header.slot < kMaxSlots);
   const Place& place = arrival->place;
   if (arrival->is_streamed())
-    require(place.chunk_bytes != 0 && place.window_bytes != 0 &&
+    require(place.chunk_bytes >= kLeastChunk && place.window_bytes != 0 &&
             place.window_bytes % place.chunk_bytes == 0 && arrival->is_landing());
   if (arrival->lies() == Lies::table)
     require(place.bytes <= kMaxSegments * sizeof(SegmentEntry) && place.bytes != 0);

@@ -3,6 +3,9 @@
  * abort() (src/channel/transmission.cpp), Readership::wake_holders(), chunks_passed_of(), left(),
  * Incoming::Impl (incoming.cpp), Consumer::Impl::wait_for_landing(), pass_chunks().
  *
+ * The number that stands beside the landing word is always the message's own here, where no reader is
+ * cut; cut.pml has it.
+ *
  * One slot, which every message takes in turn, so that landing word and `passed` word are used again.
  * Each message is pipelined or streamed, its sender may give it up half-way, its readers may drop it
  * at any chunk, leave with it in hand (an Incoming may outlive its Consumer) or die.
@@ -254,7 +257,7 @@ inline gone(c) {
 #endif
 }
 
-proctype Doorman() {
+proctype Acceptor() {
 end_idle:
   do
   :: gone(0)
@@ -405,7 +408,7 @@ init {
     :: else -> break
     od;
     run Producer();
-    run Doorman();
+    run Acceptor();
     run Reaper()
   }
 }

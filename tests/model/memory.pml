@@ -1,6 +1,6 @@
 /* Payload memory runs out while messages are on their way: Producer::Impl::allocate()
  * (src/channel/producer_send.cpp). The sender waits until a slot has come back since it counted them;
- * the doorman gives slots back at the same time, when their reader leaves. Two slots are out; the
+ * the acceptor gives slots back at the same time, when their reader leaves. Two slots are out; the
  * memory of either would do; the reader of the second keeps it for ever.
  *
  * Property: the sender gets its memory (it neither sleeps for ever nor gives up).
@@ -82,7 +82,7 @@ proctype FirstReader() {
   fi
 }
 
-proctype Doorman() {
+proctype Acceptor() {
 end_nobody_left:
   (left);
   lock();
@@ -94,5 +94,5 @@ end_nobody_left:
 }
 
 init {
-  atomic { run Sender(); run FirstReader(); run Doorman() }
+  atomic { run Sender(); run FirstReader(); run Acceptor() }
 }

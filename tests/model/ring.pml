@@ -1,14 +1,20 @@
 /* One ring between a producer and a consumer, both asleep when there is nothing to do, either dead
  * or gone at any step: src/sync/spsc/sequence_ring.hpp, doorbell.hpp, Producer::Impl::wait_until()
- * (channel/wait_for_credit.hpp), Consumer::Impl::receive(), look(), wait_any() (consumer.cpp).
+ * (channel/wait_for_credit.hpp), Consumer::Impl::receive(), copy_small(), look(), wait_any()
+ * (consumer.cpp).
  *
  * Messages are small: they lie in the record. A loan may be published without waiting for room, as
  * Producer::publish(Loan) does; that is why there are twice as many cells as credits.
  *
+ * With PAUSES the consumer's user may stop asking after any message: it stays joined, awake, and
+ * does nothing more. What mark() stores stays in its store buffer for a while, so that the look
+ * behind it can come before it; every other store of the consumer is seq_cst.
+ *
  * Properties. Records are taken once, in order, never torn (assertions in take()). A cell is
  * overwritten only when its record was taken (I3). `closed` is said exactly at the end, `peer_gone`
  * only after all that was published has been taken. close() returns only when all was taken.
- * Nobody sleeps for ever (invalid end states).
+ * Nobody sleeps for ever (invalid end states); the producer of a consumer that pauses may, but only
+ * while the ring is full, or the stream not taken to its end.
  */
 #ifndef DEPTH
 #define DEPTH 1             /* credits */
@@ -19,6 +25,9 @@
 #define LOANS DEPTH
 #define CELLS (2 * DEPTH)   /* cells_for() */
 #define REPORT_AFTER DEPTH  /* at most: the code's is half of it, which wakes the producer sooner */
+#if REPORT_AFTER > 1
+#define MARKS               /* else every message is reported at once */
+#endif
 
 /* A process that is killed takes no further step. Without DEATH there are fewer states, so that more
  * messages can go. */
@@ -32,6 +41,7 @@
 byte sequence[CELLS], record[CELLS];            /* RingPage::ring */
 byte end;                                       /* RingPage::end [E] */
 byte taken;                                     /* ConsumerPage::taken [T] */
+byte marked;                                    /* ... in the consumer's store buffer; 0: nothing */
 byte producer_intent, consumer_intent;
 bool producer_event, consumer_event;            /* sticky */
 
@@ -40,6 +50,10 @@ bool producer_dead, consumer_dead, hung_up;
 
 /* ---- the producer's process: under the channel's lock ---- */
 bool lost;
+
+/* ---- what the properties speak of ---- */
+bool paused;                                    /* the consumer's user asks no more */
+bool marked_before;                             /* `marked` is older than the newest publication */
 
 inline must_ring(intent) {                      /* Ringer::must_ring(); its own word is private */
   atomic {
@@ -69,8 +83,11 @@ inline ring_producer() {                        /* Consumer::Impl::ring_producer
 
 /* ---- producer ---- */
 
-/* wait_until(): `ready` is an expression over published and taken_seen. */
-inline wait_until(ready) {
+/* wait_until(): `ready` is an expression over published and taken_seen, `truth` the same over taken.
+ * The first sleep ends after kMarkTime at the latest: by then what the consumer had marked before our
+ * newest publication has left its store buffer. Whoever marks later sees the publication. [F] */
+inline wait_until(ready, truth) {
+  marks_came = false;
   do
   :: taken_seen = taken;                        /* RingWriter::refresh() [T] [D2] */
      if
@@ -93,9 +110,19 @@ inline wait_until(ready) {
      if
      :: (ready) || gone_seen -> producer_intent++
      :: else ->
-        (producer_event);                       /* poll() */
-        producer_intent++;
-        producer_event = false                  /* drain() */
+        if                                      /* poll() */
+        :: producer_event ->
+           producer_intent++;
+           producer_event = false               /* drain() */
+#if defined(MARKS) && !defined(MUTANT_NO_SECOND_LOOK)
+        :: !marks_came && !marked_before ->    /* kMarkTime is over [F] */
+           marks_came = true;
+           producer_intent++
+#endif
+#ifdef PAUSES
+        :: paused && !(truth) -> goto gone      /* it sleeps on, and rightly so */
+#endif
+        fi
      fi
   od
 }
@@ -114,7 +141,7 @@ inline publish() {                              /* RingWriter::publish(), Outgoi
 #endif
   record[cell] = published;
 #ifndef MUTANT_SEQUENCE_BEFORE_RECORD
-  sequence[cell] = published;                   /* [P] [D3] */
+  atomic { sequence[cell] = published; marked_before = marked != 0 };    /* [P] [D3] */
 #endif
 #ifdef MUTANT_WRITER_LOOKS_FIRST
   if
@@ -129,7 +156,7 @@ inline publish() {                              /* RingWriter::publish(), Outgoi
 proctype Producer() {
   byte published, taken_seen, cell, loans = LOANS;
   byte rang_for;                                /* Ringer::last_ */
-  bool gone_seen, must;
+  bool gone_seen, must, marks_came;
   {
     do
     :: published < MESSAGES && loans > 0 && !lost ->
@@ -137,9 +164,9 @@ proctype Producer() {
        publish()                                /* Producer::Impl::publish(Loan) */
     :: published < MESSAGES ->                  /* send_small(): await_room(), then publish */
 #ifdef MUTANT_ONE_CREDIT_TOO_MANY
-       wait_until(published - taken_seen <= DEPTH);
+       wait_until(published - taken_seen <= DEPTH, published - taken <= DEPTH);
 #else
-       wait_until(published - taken_seen < DEPTH);
+       wait_until(published - taken_seen < DEPTH, published - taken < DEPTH);
 #endif
        publish()
     :: published == MESSAGES -> break
@@ -147,19 +174,19 @@ proctype Producer() {
 #ifdef MUTANT_END_ONE_EARLY
     end = published;
 #else
-    end = published + 1;                        /* Reader::end_stream() [E] */
+    atomic { end = published + 1; marked_before = marked != 0 };         /* end_stream() [E] */
 #endif
 #ifndef MUTANT_END_WITHOUT_WAKE
     ring_consumer();
 #endif
-    wait_until(published == taken_seen);        /* close(): all_taken() */
+    wait_until(published == taken_seen, published == taken);     /* close(): all_taken() */
     assert(taken == MESSAGES);
 gone: skip
   } MORTAL(producer_dead)
 }
 
-/* The doorman sees the consumer's hang-up or its pidfd: Readership::left(), then BellTower::ring(). */
-proctype Doorman() {
+/* The acceptor sees the consumer's hang-up or its pidfd: Readership::left(), then Readership::wake_sender(). */
+proctype Acceptor() {
 end_no_news:
   {
     (hung_up || consumer_dead);
@@ -172,6 +199,8 @@ end_no_news:
 
 /* ---- consumer ---- */
 
+#define IS_PUBLISHED(places) (sequence[(own + (places)) % CELLS] == own + (places))
+
 inline take() {                                 /* copy_small() */
 #ifdef MUTANT_TAKEN_BEFORE_COPY
   taken = own + 1;
@@ -181,17 +210,58 @@ inline take() {                                 /* copy_small() */
     own++;
     unreported++
   };
+#ifdef MARKS
+#ifdef MUTANT_MARK_AFTER_LOOK
+  look_at_fullness();
+  mark();
+#else
+  mark();                                       /* [F] */
+  look_at_fullness();                           /* behind the mark, at least in the program */
+#endif
   if
-  :: unreported >= REPORT_AFTER -> report()
-  :: else -> taken = own                        /* RingReader::mark() [T]; nobody is woken */
+  :: unreported >= REPORT_AFTER || is_full -> report()   /* its writer may sleep, and we may never */
+  :: else                                                /* come back */
   fi
+#else
+  report()
+#endif
+}
+
+inline look_at_fullness() {
+  is_full = IS_PUBLISHED(DEPTH - 1);            /* [P] */
+#ifndef MUTANT_PAUSES_AT_THE_END
+  is_full = is_full || end != 0                 /* is_ending() [E] */
+#endif
+}
+
+inline mark() {                                 /* RingReader::mark() [T]; nobody is woken */
+  atomic {
+    if                                          /* stores leave the buffer in their order */
+    :: marked != 0 -> taken = marked
+    :: else
+    fi;
+    marked = own;
+    marked_before = false
+  }
 }
 
 inline report() {                               /* report_taken() */
-  atomic { unreported = 0; taken = own };       /* RingReader::report() [T] [D3] */
+  atomic {                                      /* RingReader::report() [T] [D3] */
+    unreported = 0;
+    taken = own;
+    marked = 0;
+    marked_before = false
+  };
 #ifndef MUTANT_REPORT_WITHOUT_RING
   ring_producer()
 #endif
+}
+
+proctype StoreBuffer() {
+end_empty:
+  do
+  :: atomic { marked != 0 -> taken = marked; marked = 0; marked_before = false }
+  od
 }
 
 inline look() {                                 /* ready() [P] [D2], then at_end() [E] [D2] */
@@ -205,12 +275,19 @@ inline look() {                                 /* ready() [P] [D2], then at_end
 proctype Consumer() {
   byte own, unreported;
   byte rang_for;                                /* Ringer::last_ */
-  bool there, ended, gone, rang, died, must;
+  bool there, ended, gone, rang, died, must, is_full;
   {
     do
     :: look();
        if
-       :: there -> take()
+       :: there ->
+          take();
+#ifdef PAUSES
+          if
+          :: atomic { true -> paused = true; goto over }         /* its user has enough for now */
+          :: true
+          fi
+#endif
        :: else ->
 #ifndef MUTANT_SLEEPS_ON_UNREPORTED
           if                                    /* wait_any() */
@@ -294,5 +371,5 @@ proctype Reaper() {
 }
 
 init {
-  atomic { run Producer(); run Doorman(); run Consumer(); run Reaper() }
+  atomic { run Producer(); run Acceptor(); run Consumer(); run StoreBuffer(); run Reaper() }
 }

@@ -1,6 +1,6 @@
 /* Slots, releases, reader bits, and consumers that come, leave and die at any step:
  * src/channel/readership.cpp, slot_table.cpp, reader.hpp, sync/spsc/release_board.hpp,
- * Transmission (mode whole), Producer::Impl::wait_until(), Doorman::watch_consumers(),
+ * Transmission (mode whole), Producer::Impl::wait_until(), ConsumerListener::leave(),
  * Consumer::Impl::take_next(), give_back(), leave().
  *
  * CONSUMERS may be there at a time, JOINERS come one after the other as places become free;
@@ -12,7 +12,7 @@
  * Properties. Nobody's memory is written while he may read it, unless he is dead (I3): write(), and
  * what consumers read is of their message. A message is handed to one user among a consumer and its
  * successors, in order (deliver()). At the end every slot is free but for those of the backlog, and
- * every block of memory has been given back (Doorman's last step). Nobody sleeps for ever.
+ * every block of memory has been given back (Acceptor's last step). Nobody sleeps for ever.
  */
 #ifndef CONSUMERS
 #define CONSUMERS 1
@@ -327,7 +327,7 @@ proctype Sender() {
   finished = true
 }
 
-/* ---- the doorman ---- */
+/* ---- the acceptor ---- */
 
 /* Readership::admit(): what is kept, then the end. The consumer looks when it is told that it is in. */
 inline admit(c) {
@@ -434,7 +434,7 @@ inline ring_left() {
 #endif
 }
 
-proctype Doorman() {
+proctype Acceptor() {
   byte i, j, number;
 #ifdef MUTANT_CREDIT_COUNTED_TWICE
   byte stale;
@@ -598,7 +598,7 @@ init {
     :: else -> break
     od;
     run Sender();
-    run Doorman();
+    run Acceptor();
     run Reaper()
   }
 }

@@ -161,6 +161,10 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   EXPECT_THAT(names[1], ::testing::StartsWith("opencl"));
   EXPECT_EQ(document["file_io"][0]["name"], "io_uring");
   EXPECT_EQ(document["file_io"][1]["usable"], true);  // "pread"
+  for (const auto& feature : document["kernel_features"])
+    EXPECT_EQ(feature["usable"] == true, feature["mend"] == "") << feature;
+  EXPECT_EQ(document["kernel_features"][0]["name"], "memfd_create");
+  EXPECT_EQ(document["kernel_features"][0]["usable"], true);
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
   for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory",
@@ -182,7 +186,7 @@ TEST_F(Cli, DoctorAndLsOnlyLook) {
   EXPECT_THAT(run(doctor).output, HasSubstr(missing + " (not there yet"));
   const auto listed = run(gantry({"ls", "--directory", missing}));
   EXPECT_EQ(listed.status, 0);
-  EXPECT_THAT(listed.errors, HasSubstr("no channels in " + missing));
+  EXPECT_THAT(listed.errors, HasSubstr("no channels in " + missing + ", which is not there yet"));
   expect_nothing_left();
 }
 

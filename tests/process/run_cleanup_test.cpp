@@ -104,6 +104,20 @@ TEST_F(RunCleanup, EndsWhatStagesLeaveRunning) {
   EXPECT_THAT(scratch_.left_behind(), IsEmpty());
 }
 
+TEST_F(RunCleanup, WhoCannotBeKilledIsNamedAndNotWaitedFor) {
+  Command command = scratch_.command("[stages.family]\ncommand = ['{stage}', 'family']\n");
+  command.argv.insert(command.argv.begin(), {RUN_STAGE, "unkilling"});
+  const Ended run = test::run(command);
+  const auto left = scratch_.stages();
+  for (const StagePid& one : left) EXPECT_EQ(::kill(one.pid, SIGKILL), 0);
+  constexpr int kNoFilters = 77;
+  if (run.status == kNoFilters) GTEST_SKIP() << "no filters of system calls here";
+  EXPECT_EQ(run.status, 0) << run.signal << run.errors;
+  EXPECT_EQ(left.size(), 2u);
+  EXPECT_THAT(run.errors, HasSubstr("gantry: run: 2 processes cannot be killed"));
+  for (const StagePid& one : left) EXPECT_THAT(run.errors, HasSubstr(std::to_string(one.pid)));
+}
+
 TEST_F(RunCleanup, AKilledRunnerTakesItsStagesAlong) {
   const std::string text = RunScratch::three_stages(kForEver, kBytes) +
                            "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"

@@ -36,7 +36,7 @@ std::set<std::string> known_benches() {
 }
 
 std::string list_of(const std::set<std::string>& names) {
-  return names.empty() ? "no benchmark is installed"
+  return names.empty() ? "none is here; make build, in Gantry's source tree, builds them"
                        : fmt::format("there are: {}", fmt::join(names, ", "));
 }
 

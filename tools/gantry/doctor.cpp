@@ -38,6 +38,7 @@ struct Diagnosis {
   std::vector<EngineStatus> registrars;
   std::vector<EngineStatus> devices;
   std::vector<EngineStatus> file_ios;
+  std::vector<EngineStatus> kernel;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
   std::string refused_engine;  ///< Why the one that is asked for cannot be had; empty: it can.
@@ -81,10 +82,10 @@ Result<Diagnosis> diagnose() {
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{probe_machine(),   look_at_directory(),    runtime->engines(),
-                   transports(),      registrars(),           runtime->devices(),
-                   file_ios(),        runtime->calibration(), explained_choices(*runtime),
-                   std::move(refused)};
+  return Diagnosis{
+      probe_machine(),        look_at_directory(),         runtime->engines(), transports(),
+      registrars(),           runtime->devices(),          file_ios(),         kernel_features(),
+      runtime->calibration(), explained_choices(*runtime), std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -151,6 +152,7 @@ std::string as_json(const Diagnosis& found) {
               {"registrars", statuses_json(found.registrars)},
               {"devices", statuses_json(found.devices)},
               {"file_io", statuses_json(found.file_ios)},
+              {"kernel_features", statuses_json(found.kernel)},
               {"calibration", calibration_json(found.calibration)},
               {"choices", choices_json(found.choices)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
@@ -257,7 +259,7 @@ std::string as_text(const Diagnosis& found) {
          statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
          statuses_text("REGISTRAR", found.registrars) + "\n" +
          statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
-         "\n" + policy_text(found);
+         "\n" + statuses_text("KERNEL FEATURE", found.kernel) + "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -272,7 +274,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
   auto* const command =
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
-                         "registrars, devices and ways to files work, and how moves are executed");
+                         "registrars, devices, ways to files and features of the kernel "
+                         "work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
   command->footer("Example: gantry doctor --json");

@@ -127,13 +127,13 @@ std::string as_table(const std::vector<ChannelStatus>& channels, bool is_long) {
 
 Result<void> ls(const LsOptions& options) {
   const std::string directory = channel_directory_path(options.directory);
-  if (const auto exists = directory_exists(directory); !exists)
-    return tl::unexpected(exists.error());
+  const auto exists = directory_exists(directory);
+  if (!exists) return tl::unexpected(exists.error());
   const auto channels = list_channels(directory);
   if (!channels) return tl::unexpected(channels.error());
   if (options.as_json) return print(as_json(*channels));
   if (!channels->empty()) return print(as_table(*channels, options.is_long));
-  note(fmt::format("no channels in {}", directory));
+  note(fmt::format("no channels in {}{}", directory, *exists ? "" : ", which is not there yet"));
   return {};
 }
 

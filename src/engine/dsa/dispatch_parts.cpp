@@ -6,9 +6,9 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "base/populate.hpp"
 #include "base/result.hpp"
 #include "engine/dsa/dispatcher.hpp"
-#include "engine/dsa/populate.hpp"
 #include "engine/execute.hpp"
 
 namespace gantry::dsa {
@@ -23,15 +23,15 @@ bool is_head(const Part& part, const Cut& cut) noexcept {
 }
 
 bool populate_all(const Move& move) noexcept {
-  const auto made = [&move](const std::byte* at, Access access) {
+  const auto made = [&move](const std::byte* at, PageAccess access) {
     // MADV_POPULATE_* changes nothing that the caller sees.
-    return at == nullptr || populate({const_cast<std::byte*>(at), move.bytes}, access);
+    return at == nullptr || populate({const_cast<std::byte*>(at), move.bytes}, access) == 0;
   };
   const bool dual = move.kind == Move::Kind::dual_copy;
-  return (!move.reads() || made(move.source, Access::read)) &&
-         (move.kind != Move::Kind::compare || made(move.second_source, Access::read)) &&
-         (!move.writes() || made(move.destination, Access::write)) &&
-         (!dual || made(move.second_destination, Access::write));
+  return (!move.reads() || made(move.source, PageAccess::read)) &&
+         (move.kind != Move::Kind::compare || made(move.second_source, PageAccess::read)) &&
+         (!move.writes() || made(move.destination, PageAccess::write)) &&
+         (!dual || made(move.second_destination, PageAccess::write));
 }
 
 }  // namespace

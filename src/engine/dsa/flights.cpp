@@ -4,8 +4,8 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
+#include "base/populate.hpp"
 #include "engine/dsa/model_memory.hpp"
-#include "engine/dsa/populate.hpp"
 
 namespace gantry::dsa {
 
@@ -180,8 +180,8 @@ void Flights::land_batch(WorkQueue& queue, Batch& batch, std::vector<Landed>& la
 // The list goes on behind the descriptors that were done. A single one left is no batch.
 void Flights::resume_batch(WorkQueue& queue, Batch& batch) noexcept {
   if (queued_ >= entries_) return;  // I2; land() comes by again
-  static_cast<void>(
-      populate({reinterpret_cast<std::byte*>(batch.list.data()), sizeof batch.list}, Access::read));
+  static_cast<void>(populate({reinterpret_cast<std::byte*>(batch.list.data()), sizeof batch.list},
+                             PageAccess::read));
   if (batch.size - batch.first > 1) {
     batch.to_resume = enter_batch(queue, batch).count == 0;
     return;

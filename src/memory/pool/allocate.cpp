@@ -94,6 +94,7 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
     if (extent == nullptr) {
       auto need = need_for(size, options);
       if (!need) return tl::unexpected(named(std::move(need).error()));
+      need->counts_lingering = options.counts_lingering;
       // An alignment may have made another size of it, or nothing that a thread keeps.
       if (options.alignment != 0 && !need->loose)
         extent = near_allocate(size, need->capacity, cache);
@@ -135,7 +136,7 @@ Result<Extent*> PoolState::slow_allocate(const Need& need, ThreadCache* cache) {
       const Bytes least = round_up(wanted.size, kPage);
       if (wanted.loose || least >= wanted.capacity || wanted.capacity < kPage)
         return tl::unexpected(std::move(grown).error());
-      wanted = {wanted.size, least, kPage, kNoClass, true};
+      wanted = {wanted.size, least, kPage, kNoClass, true, need.counts_lingering};
     }
   });
 }
@@ -155,9 +156,11 @@ Extent* PoolState::settle(const Need& need, Cut cut, ThreadCache* cache) noexcep
 
 void PoolState::give_back(Extent& extent) noexcept {
   // [H] acquire: what other handles' users did is over. One alone needs no read-modify-write.
-  if (extent.handles.load(std::memory_order_acquire) != 1 &&
-      extent.handles.fetch_sub(1, std::memory_order_acq_rel) != 1)
-    return;
+  if (extent.handles.load(std::memory_order_acquire) != 1) {
+    const std::uint32_t before = extent.handles.fetch_sub(1, std::memory_order_acq_rel);
+    if (before == (Extent::kAbandoned | 1)) return retire(extent);
+    if (before != 1) return;
+  }
   GANTRY_ASSERT(extent.size.load(std::memory_order_relaxed) != 0);  // I1: it is in a block
   const Bytes size = extent.size.load(std::memory_order_relaxed);
   if (kSpoils && !maker_.is_this()) return;  // a fork's copy: the memory is the parent's

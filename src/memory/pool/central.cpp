@@ -92,10 +92,15 @@ void PoolState::make_room(ThreadCache& cache, unsigned size_class) noexcept {
 
 void PoolState::abandon(Extent& extent) noexcept {
   if (!maker_.is_this()) return;
-  // Somebody else has a handle, too: the memory is theirs to give back, and then it is used again.
-  if (extent.handles.load(std::memory_order_acquire) != 1 &&
-      extent.handles.fetch_sub(1, std::memory_order_acq_rel) != 1)
-    return;
+  // Others may have handles, too, and may use the memory. The last of them retires it.
+  extent.handles.fetch_or(Extent::kAbandoned, std::memory_order_relaxed);
+  if (extent.handles.fetch_sub(1, std::memory_order_acq_rel) == (Extent::kAbandoned | 1))
+    retire(extent);
+}
+
+// Its last handle is gone, and another process may still read it.
+void PoolState::retire(Extent& extent) noexcept {
+  if (!maker_.is_this()) return;
   bool over = false;
   {
     const std::lock_guard lock(mutex_);
@@ -137,6 +142,7 @@ std::unique_ptr<Slab> PoolState::drop_empty_slabs() noexcept {
     if (!slab->free.is_all_free()) continue;
     by_address_.erase(reinterpret_cast<std::uintptr_t>(slab->region->data()));
     slab_bytes_ -= slab->region->size();
+    dropped_slabs_.fetch_add(1, std::memory_order_relaxed);  // see dropped_slabs()
     slab->next_dropped = std::move(dropped);
     dropped = std::move(slab);
   }

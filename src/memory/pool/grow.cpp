@@ -26,32 +26,52 @@ Bytes PoolState::least_slab(const Need& need) noexcept {
   return round_up(need.capacity + (need.alignment > kPage ? need.alignment : 0), kPage);
 }
 
+// A whole slab if the budget allows one, else what is needed and no more. Slabs come and go under
+// growing_, too.
+std::optional<Bytes> PoolState::largest_fit(const Need& need) const noexcept {
+  const Bytes budget = options_.budget_bytes;
+  const Bytes taken = slab_bytes_ + (need.counts_lingering ? lingering_bytes() : 0);
+  const auto fits = [&](Bytes size) {
+    return size <= budget && taken <= budget && size <= budget - taken;
+  };
+  const Bytes least = least_slab(need);
+  const Bytes whole = std::max(least, round_up(options_.slab_bytes, kPage));
+  if (fits(whole)) return whole;
+  return fits(least) ? std::optional(least) : std::nullopt;
+}
+
 // How large the new slab may be. Empty slabs make room; only here is anything ever unregistered.
 Result<Bytes> PoolState::fit_budget(const Need& need) {
-  const Bytes least = least_slab(need);
-  Bytes wanted = std::max(least, round_up(options_.slab_bytes, kPage));
-  std::unique_ptr<Slab> dropped;  // goes after the lock
-  {
-    const std::lock_guard lock(mutex_);
-    const Bytes budget = options_.budget_bytes;
-    const auto fits = [&](Bytes size) { return size <= budget && slab_bytes_ <= budget - size; };
-    // A whole slab, if one fits; else what is needed and no more; else in place of empty ones.
-    if (!fits(wanted) && !fits(least)) dropped = drop_empty_slabs();
-    if (!fits(wanted)) wanted = least;
-    if (!fits(wanted))
-      return fail(Code::out_of_memory,
-                  fmt::format("a block of {} bytes: {} of the budget of {} bytes are taken{}",
-                              need.size, slab_bytes_, budget, largest_holders()),
-                  "release blocks sooner, or raise the budget");
+  std::optional<Bytes> fit = largest_fit(need);
+  if (!fit) {
+    std::unique_ptr<Slab> dropped;  // goes after the lock
+    {
+      const std::lock_guard lock(mutex_);
+      dropped = drop_empty_slabs();
+    }
+    dropped.reset();  // what nobody else maps counts no more
+    fit = largest_fit(need);
   }
-  dropped.reset();
+  if (!fit) {
+    const std::lock_guard lock(mutex_);
+    const Bytes lingering = need.counts_lingering ? lingering_bytes() : 0;
+    return fail(
+        Code::out_of_memory,
+        fmt::format("a block of {} bytes: {} of the budget of {} bytes are taken{}{}", need.size,
+                    slab_bytes_ + lingering, options_.budget_bytes,
+                    lingering == 0
+                        ? std::string()
+                        : fmt::format(", {} of them by memory that readers still map", lingering),
+                    largest_holders()),
+        "release blocks sooner, or raise the budget");
+  }
   const Bytes left = system_memory().available;
-  if (wanted > left) wanted = least;
-  if (wanted > left)
+  if (*fit > left) fit = least_slab(need);
+  if (*fit > left)
     return fail(Code::out_of_memory,
                 fmt::format("a block of {} bytes: the machine has {} bytes left", need.size, left),
                 "free memory, or use smaller blocks");
-  return wanted;
+  return *fit;
 }
 
 Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
@@ -59,7 +79,7 @@ Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
   const bool touched = options_.touch == When::at_growth;
   if (touched) GANTRY_TRY(made.touch(0, made.size(), 0));
   auto slab = std::make_unique<Slab>(*this, next_slab_++, std::make_shared<Region>(std::move(made)),
-                                     touched);
+                                     touched, charged_);
   if (options_.registration == When::at_growth)
     for (std::size_t i = 0; i < options_.registrars.size(); ++i)
       slab->register_with(i, *options_.registrars[i]);

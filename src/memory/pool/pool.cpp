@@ -142,12 +142,25 @@ Bytes PoolState::trim() {
   return before - slab_bytes_;
 }
 
+// Needs mutex_. Null: it is gone.
+Slab* PoolState::slab_of(std::uint32_t number) const noexcept {
+  const auto found = std::find_if(slabs_.begin(), slabs_.end(),
+                                  [number](const auto& slab) { return slab->number == number; });
+  return found == slabs_.end() ? nullptr : found->get();
+}
+
 std::shared_ptr<const Region> PoolState::slab(std::uint32_t number) {
   if (!maker_.is_this()) return nullptr;
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(slabs_.begin(), slabs_.end(),
-                                  [number](const auto& slab) { return slab->number == number; });
-  return found == slabs_.end() ? nullptr : (*found)->region;
+  const Slab* const found = slab_of(number);
+  return found == nullptr ? nullptr : found->region;
+}
+
+std::shared_ptr<const void> PoolState::charge(std::uint32_t number) {
+  if (!maker_.is_this()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const Slab* const found = slab_of(number);
+  return found == nullptr ? nullptr : found->charge;
 }
 
 // ---- the handles ---------------------------------------------------------------------------
@@ -177,6 +190,12 @@ PoolReport Pool::report() const {
 }
 std::shared_ptr<const Region> Pool::slab(std::uint32_t number) const {
   return handle_->state->slab(number);
+}
+std::shared_ptr<const void> Pool::charge(std::uint32_t number) const {
+  return handle_->state->charge(number);
+}
+std::uint64_t Pool::dropped_slabs() const noexcept {
+  return handle_->state->dropped_slabs();
 }
 bool Pool::is_of_this_process() const noexcept {
   return handle_->state->maker().is_this();

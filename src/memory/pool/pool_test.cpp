@@ -237,24 +237,6 @@ TEST(Pool, ReportsWhatIsKeptAsRoom) {
   EXPECT_EQ(pool.report().fragmentation(), 0.0);
 }
 
-TEST(Pool, ASlabOfWhichSomethingWasAbandonedServesNothingNew) {
-  Pool pool = make_pool(4 * kMiB, 8 * kMiB);
-  auto abandoned = pool.allocate(kMiB);
-  auto kept = pool.allocate(kMiB);
-  auto live = pool.allocate(kMiB);
-  ASSERT_TRUE(abandoned && kept && live);
-  const std::uint32_t slab = live->slab();
-  *kept = Block();
-  abandoned->abandon();
-  EXPECT_EQ(pool.report().largest_free_bytes, 0u);
-  EXPECT_EQ(pool.report().free_bytes, 0u);
-  EXPECT_NE(pool.allocate(kMiB)->slab(), slab);
-  *live = Block();
-  EXPECT_NE(pool.allocate(kMiB)->slab(), slab);
-  pool.trim();
-  EXPECT_EQ(pool.slab(slab), nullptr) << "nothing of it is in use any more";
-}
-
 TEST(Pool, TakingABlockOverEndsTheOneThatWasThere) {
   Pool pool = make_pool(kMiB, kMiB);
   Block held = *pool.allocate(1000);

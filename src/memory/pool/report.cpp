@@ -50,6 +50,13 @@ std::string PoolState::largest_holders() const {
   return text;
 }
 
+// Needs mutex_. A slab that is being made is charged before it is one of slabs_, so this may be too
+// high for a moment.
+Bytes PoolState::lingering_bytes() const noexcept {
+  const Bytes charged = charged_->load(std::memory_order_relaxed);
+  return charged - std::min(charged, slab_bytes_);
+}
+
 PoolReport PoolState::report() {
   PoolReport report;
   if (!maker_.is_this()) return report;
@@ -66,6 +73,7 @@ PoolReport PoolState::report() {
   for (const auto& cache : caches_) add(*cache);
   report.peak_bytes = std::min<Bytes>(peaks, peak_cut_bytes_);
   report.slab_bytes = slab_bytes_;
+  report.lingering_bytes = lingering_bytes();
   report.budget_bytes = options_.budget_bytes;
   report.slabs = slabs_.size();
   report_room(report);

@@ -11,9 +11,11 @@ constexpr Bytes kPagesAWord = 64;
 
 }  // namespace
 
-Slab::Slab(PoolState& owner, std::uint32_t given, std::shared_ptr<Region> memory, bool is_present)
+Slab::Slab(PoolState& owner, std::uint32_t given, std::shared_ptr<Region> memory, bool is_present,
+           const SlabCharge::Total& charged)
     : pool(owner),
       number(given),
+      charge(std::make_shared<SlabCharge>(charged, memory->size())),
       region(std::move(memory)),
       base(region->data()),
       free(region->size(), reinterpret_cast<std::uintptr_t>(base)) {

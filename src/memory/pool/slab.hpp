@@ -23,6 +23,9 @@ struct Slab;
 /// A piece cut out of a slab: in a block, kept by a thread, or in the depot. What it is does not
 /// change until it goes back into the slab's free ranges.
 struct alignas(64) Extent : detail::BlockHead {
+  /// In `handles`: somebody said abandon(), and so the last of them does not give it back either.
+  static constexpr std::uint32_t kAbandoned = std::uint32_t{1} << 31;
+
   Slab* slab = nullptr;
   Bytes capacity = 0;
   Extent* next = nullptr;  // in whichever list it is
@@ -31,7 +34,7 @@ struct alignas(64) Extent : detail::BlockHead {
   // time.
   std::atomic<std::uint32_t> tag{0};
   std::atomic<std::uint32_t> born_s{0};    // see wall_seconds()
-  std::atomic<std::uint32_t> handles{0};   // [H] 0: no block
+  std::atomic<std::uint32_t> handles{0};   // [H] 0: no block; with kAbandoned
   std::atomic<std::uint32_t> detached{0};  // of these, without a Block: Pool::adopt() takes one
 
   std::uint32_t size_class = 0;    // kNoClass: `loose`
@@ -54,8 +57,26 @@ struct SlabRegistration {
   Error error;
 };
 
+/// Bytes of a slab that its pool counts until the slab is unmapped here and whoever took a share of
+/// the charge has dropped it. May outlive the pool.
+class SlabCharge {
+ public:
+  using Total = std::shared_ptr<std::atomic<Bytes>>;
+  SlabCharge(Total total, Bytes bytes) noexcept : total_(std::move(total)), bytes_(bytes) {
+    total_->fetch_add(bytes_, std::memory_order_relaxed);  // a sum; it orders nothing
+  }
+  ~SlabCharge() { total_->fetch_sub(bytes_, std::memory_order_relaxed); }
+  SlabCharge(const SlabCharge&) = delete;
+  SlabCharge& operator=(const SlabCharge&) = delete;
+
+ private:
+  Total total_;
+  Bytes bytes_;
+};
+
 struct Slab {
-  Slab(PoolState& owner, std::uint32_t given, std::shared_ptr<Region> memory, bool is_present);
+  Slab(PoolState& owner, std::uint32_t given, std::shared_ptr<Region> memory, bool is_present,
+       const SlabCharge::Total& charged);
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
   ~Slab();
@@ -79,6 +100,7 @@ struct Slab {
 
   PoolState& pool;
   const std::uint32_t number;
+  const std::shared_ptr<const SlabCharge> charge;  // before the region: it counts until unmapped
   const std::shared_ptr<Region> region;
   std::byte* const base;             // of the region
   FreeRanges free;                   // under the pool's lock

@@ -31,6 +31,10 @@ class PoolState {
   [[nodiscard]] Bytes trim();
   [[nodiscard]] PoolReport report();
   [[nodiscard]] std::shared_ptr<const Region> slab(std::uint32_t number);
+  [[nodiscard]] std::shared_ptr<const void> charge(std::uint32_t number);
+  [[nodiscard]] std::uint64_t dropped_slabs() const noexcept {
+    return dropped_slabs_.load(std::memory_order_relaxed);  // a hint to look; the look locks
+  }
   /// Of a block whose slab is not known to be registered: registers it, or says why it is not.
   [[nodiscard]] Result<DeviceKey> far_key_for(const Extent& extent, const Registrar& registrar);
 
@@ -45,12 +49,14 @@ class PoolState {
   [[nodiscard]] std::shared_ptr<ThreadCache> new_cache();
 
  private:
+  void retire(Extent& extent) noexcept;
   struct Need {
     Bytes size;
     Bytes capacity;
     Bytes alignment;
     unsigned size_class;
     bool loose;
+    bool counts_lingering = false;  // see BlockOptions
   };
   struct Cut {
     Extent* first = nullptr;
@@ -87,8 +93,11 @@ class PoolState {
   [[nodiscard]] Result<std::unique_ptr<Slab>> make_slab(Bytes size);
   [[nodiscard]] static Bytes least_slab(const Need& need) noexcept;
   [[nodiscard]] Result<Bytes> fit_budget(const Need& need);
+  [[nodiscard]] std::optional<Bytes> largest_fit(const Need& need) const noexcept;
 
   // report.cpp; need mutex_
+  [[nodiscard]] Slab* slab_of(std::uint32_t number) const noexcept;
+  [[nodiscard]] Bytes lingering_bytes() const noexcept;
   [[nodiscard]] std::vector<Holder> holders() const;
   [[nodiscard]] std::string largest_holders() const;
   void report_room(PoolReport& report) const;
@@ -107,7 +116,11 @@ class PoolState {
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::map<std::uintptr_t, Slab*> by_address_;
   std::uint32_t next_slab_ = 1;  // never used twice: another process must not mistake a new one
-  Bytes slab_bytes_ = 0;
+  Bytes slab_bytes_ = 0;         // of slabs_
+  // Of slabs_, and of slabs that were dropped and are still mapped: here, or by others as far as
+  // they hold a charge. Grows under growing_, shrinks at any time.
+  const SlabCharge::Total charged_ = std::make_shared<std::atomic<Bytes>>(0);
+  std::atomic<std::uint64_t> dropped_slabs_{0};
   Bytes cut_bytes_ = 0;  // in pieces
   Bytes peak_cut_bytes_ = 0;
   std::array<ExtentList, kExactClasses> depot_;

@@ -5,6 +5,7 @@
 //   huge                 asks "numbers" for a message larger than any machine's memory
 //   hold [NAME...]       opens the inputs NAME, says "holding", and stays until SIGTERM
 //   stubborn [NAME...]   the same, and ignores SIGTERM
+//   unkilling PROGRAM... becomes PROGRAM, for which SIGKILL does nothing to anybody
 //   family [NAME...]     the same, with one child in its group and one in a session of its own
 #include <signal.h>
 #include <stdlib.h>
@@ -18,12 +19,15 @@
 #include <span>
 #include <vector>
 
+#include "base/test_refusals.hpp"
+
 namespace {
 
 using namespace gantry;
 using Words = std::vector<std::string>;
 
 constexpr int kWrongPayload = 9;
+constexpr int kNoFilters = 77;
 
 int fail(const Error& error) {
   std::fprintf(stderr, "gantry: %s\n", to_string(error).c_str());
@@ -177,14 +181,25 @@ int family(const Words& words) {
   return words.empty() ? 0 : hold(words);
 }
 
+/// As if all processes hung in the kernel, or were another user's.
+int unkilling(const Words& words) {
+  if (!test::refuse_calls({{SYS_kill, 0, true, 1, SIGKILL}})) return kNoFilters;
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execv(arguments[0], arguments.data());
+  return 1;
+}
+
 struct Role {
   const char* name;
   int (*run)(const Words&);
   std::size_t words;  // at least
 };
-constexpr Role kRoles[] = {{"source", source, 2}, {"relay", relay, 0}, {"sink", sink, 1},
-                           {"huge", huge, 0},     {"hold", hold, 0},   {"stubborn", stubborn, 0},
-                           {"family", family, 0}};
+constexpr Role kRoles[] = {{"source", source, 2}, {"relay", relay, 0},
+                           {"sink", sink, 1},     {"huge", huge, 0},
+                           {"hold", hold, 0},     {"stubborn", stubborn, 0},
+                           {"family", family, 0}, {"unkilling", unkilling, 1}};
 
 }  // namespace
 

@@ -70,8 +70,8 @@ Guard::Guard(Guard&& other) noexcept
 Guard::~Guard() {
   if (pid_ == 0) return;
   orders_.reset();
-  ::kill(pid_, SIGCONT);  // somebody may have stopped it: we would wait for ever
-  reap_child(pid_);
+  ::kill(pid_, SIGCONT);                // somebody may have stopped it: we would wait for ever
+  reap_child(pid_, Deadline::never());  // it ends by itself
 }
 
 void Guard::add(pid_t group) noexcept {

@@ -30,21 +30,23 @@ Adoption::~Adoption() {
   ::prctl(PR_SET_CHILD_SUBREAPER, before_);
 }
 
-std::size_t end_leftovers(const std::vector<ProcessFacts>& strangers) {
-  // Each round ends one generation; a family that forks faster than that is given up on.
-  constexpr std::chrono::seconds kPatience{1};
-  const auto limit = std::chrono::steady_clock::now() + kPatience;
-  std::size_t count = 0;
-  for (auto children = adopted(strangers);
-       !children.empty() && std::chrono::steady_clock::now() < limit;
-       children = adopted(strangers)) {
+Leftovers end_leftovers(const std::vector<ProcessFacts>& strangers) {
+  // Each round ends one generation; a family that forks faster than that is given up on, and so is
+  // a process that cannot be killed.
+  const Deadline until = Deadline::after(std::chrono::seconds(1));
+  Leftovers found;
+  for (auto children = adopted(strangers); !children.empty(); children = adopted(strangers)) {
+    found.remain.clear();
+    for (const ProcessFacts& child : children) ::kill(child.pid, SIGKILL);
     for (const ProcessFacts& child : children) {
-      count += child.dead ? 0 : 1;
-      ::kill(child.pid, SIGKILL);
-      reap_child(child.pid);
+      if (reap_child(child.pid, until) == 0)
+        found.remain.push_back(child.pid);
+      else
+        found.ended += child.dead ? 0 : 1;
     }
+    if (until.passed()) break;
   }
-  return count;
+  return found;
 }
 
 }  // namespace gantry::run

@@ -16,8 +16,12 @@ class Adoption {
   int before_ = 0;
 };
 
+struct Leftovers {
+  std::size_t ended = 0;      ///< That still ran.
+  std::vector<pid_t> remain;  ///< That could not be ended in time.
+};
+
 /// Kills and reaps every child of this process but `strangers`, and the children these leave.
-/// Returns how many still ran.
-std::size_t end_leftovers(const std::vector<ProcessFacts>& strangers);
+[[nodiscard]] Leftovers end_leftovers(const std::vector<ProcessFacts>& strangers);
 
 }  // namespace gantry::run

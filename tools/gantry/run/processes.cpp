@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -78,12 +79,15 @@ Descriptor open_pidfd(pid_t pid) noexcept {
   return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
-pid_t reap_child(pid_t pid, rusage* usage) noexcept {
-  pid_t reaped = 0;
-  do {
-    reaped = ::wait4(pid, nullptr, 0, usage);
-  } while (reaped < 0 && errno == EINTR);
-  return reaped;
+pid_t reap_child(pid_t pid, Deadline until, rusage* usage) noexcept {
+  constexpr timespec kPause{0, 2'000'000};  // a group has no descriptor to wait at
+  for (;;) {
+    const bool is_last = until.passed();
+    const pid_t reaped = ::wait4(pid, nullptr, WNOHANG, usage);
+    if (reaped > 0 || (reaped < 0 && errno != EINTR)) return reaped;
+    if (is_last) return 0;
+    ::nanosleep(&kPause, nullptr);
+  }
 }
 
 }  // namespace gantry::run

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <gantry/types.hpp>
 #include <optional>
 #include <vector>
 
@@ -31,8 +32,9 @@ struct ProcessFacts {
 /// Readable once the process has ended. Empty when there is none, with errno.
 [[nodiscard]] Descriptor open_pidfd(pid_t pid) noexcept;
 
-/// Waits for the end of a child, or of one in the group -`pid`, and reaps it. Returns its pid; -1
-/// when there is none.
-pid_t reap_child(pid_t pid, rusage* usage = nullptr) noexcept;
+/// Waits for the end of a child, or of one in the group -`pid`, and reaps it. Returns its pid; 0
+/// when it still runs at `until` (one of another user, or one that hangs in the kernel, cannot be
+/// killed); -1 when there is none.
+pid_t reap_child(pid_t pid, Deadline until, rusage* usage = nullptr) noexcept;
 
 }  // namespace gantry::run

@@ -98,7 +98,7 @@ int read_verdict(Pipe& verdict) noexcept {
 void discard(pid_t pid, Guard& guard) noexcept {
   ::kill(-pid, SIGKILL);
   guard.remove(pid);
-  reap_child(pid);
+  reap_child(pid, Deadline::never());  // it executed nothing yet, so it can be killed
 }
 
 std::string hint_for(int why) {

@@ -27,12 +27,12 @@ Usage usage_of(const rusage& raw, StageProcess::Clock::duration wall) {
 
 }  // namespace
 
-bool StageProcess::note_end(bool wait) {
+bool StageProcess::note_end() {
   siginfo_t info{};
   int result = 0;
   do {
-    result = ::waitid(P_PIDFD, static_cast<id_t>(child_.exit.get()), &info,
-                      WEXITED | WNOWAIT | (wait ? 0 : WNOHANG));
+    result =
+        ::waitid(P_PIDFD, static_cast<id_t>(child_.exit.get()), &info, WEXITED | WNOWAIT | WNOHANG);
   } while (result != 0 && errno == EINTR);
   if (result != 0 || info.si_pid == 0) return false;
   (info.si_code == CLD_EXITED ? exit_.status : exit_.signal) = info.si_status;
@@ -72,13 +72,13 @@ void StageProcess::forward_all(Console& console) {
     }
 }
 
-Usage StageProcess::reap(Guard& guard) {
+Usage StageProcess::reap(Guard& guard, Deadline until) {
   // The unreaped leader keeps the group's number from meaning anybody else.
   ::kill(-child_.pid, SIGKILL);
   guard.remove(child_.pid);
   rusage raw{};
-  reap_child(child_.pid, &raw);
-  while (reap_child(-child_.pid) > 0) {
+  reap_child(child_.pid, until, &raw);
+  while (reap_child(-child_.pid, until) > 0) {
   }
   if (running_) ended_ = Clock::now();
   running_ = false;

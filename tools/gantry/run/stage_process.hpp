@@ -55,17 +55,18 @@ class StageProcess {
   [[nodiscard]] Exit exit() const noexcept { return exit_; }
   [[nodiscard]] const std::deque<std::string>& last_errors() const noexcept { return last_errors_; }
 
-  /// Learns how it ended, but leaves it unreaped, so that its number stays its group's. Waits for
-  /// the end if told to; false when it has not ended.
-  bool note_end(bool wait = false);
+  /// Learns how it ended, but leaves it unreaped, so that its number stays its group's. False when
+  /// it has not ended.
+  bool note_end();
 
   /// Forwards what the stream holds now, up to some KiB.
   enum class Read { some, nothing, ended };
   Read forward(Stream stream, Console& console);
   void forward_all(Console& console);
 
-  /// Kills what is left of its group, then reaps it and all of the group that has come to us.
-  Usage reap(Guard& guard);
+  /// Kills what is left of its group, then reaps it and all of the group that has come to us; until
+  /// `until`, since not everything can be killed.
+  Usage reap(Guard& guard, Deadline until);
 
  private:
   void take(Stream stream, std::string_view line, Console& console);

@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kGrace{500};         // between SIGTERM and SIGKILL
 constexpr milliseconds kSettle{200};        // between the first failure and SIGTERM
+constexpr seconds kKilled{5};               // between SIGKILL and giving up on who cannot be killed
 constexpr milliseconds kStopPoll{10};       // how often a stopping run looks who is left
 constexpr milliseconds kConsolePoll{50};    // how often text is offered to a slow terminal
 constexpr milliseconds kTerminalTick{200};  // between progress lines
@@ -65,7 +66,7 @@ class Supervisor {
   void forward(std::size_t process, StageProcess::Stream stream);
   void pause_or_resume();
   void note_unguarded();
-  void note_end(std::size_t process, bool wait = false);
+  void note_end(std::size_t process);
   void check_opened();
   void show_progress();
   [[nodiscard]] std::vector<bool> living_stages() const;
@@ -76,6 +77,7 @@ class Supervisor {
   void note_left_behind();
   void stop();
   Finished reap();
+  void end_rest();
   [[nodiscard]] Error verdict();
 
   Plan& plan_;
@@ -222,9 +224,9 @@ void Supervisor::note_unguarded() {
                   guard_.pid()));
 }
 
-void Supervisor::note_end(std::size_t index, bool wait) {
+void Supervisor::note_end(std::size_t index) {
   StageProcess& process = processes_[index];
-  if (!process.note_end(wait)) return;
+  if (!process.note_end()) return;
   events_.remove(process.child().exit.get());
   process.forward_all(console_);
   // What falls after the order to stop fell because of it, unless it was falling already.
@@ -318,18 +320,27 @@ void Supervisor::stop() {
 Finished Supervisor::reap() {
   Finished finished;
   for (StageProcess& process : processes_) ::kill(-process.child().pid, SIGKILL);
-  for (std::size_t index = 0; index < processes_.size(); ++index) {
-    StageProcess& process = processes_[index];
-    if (process.running()) note_end(index, true);
-    finished.processes.push_back({process.id(), process.reap(guard_)});
-  }
-  if (const std::size_t count = end_leftovers(strangers_); count != 0)
+  const Deadline until = Deadline::after(kKilled);
+  while (!until.passed() && !all_ended()) pump(kStopPoll);
+  for (StageProcess& process : processes_)
+    finished.processes.push_back({process.id(), process.reap(guard_, until)});
+  end_rest();
+  for (StageProcess& process : processes_) process.forward_all(console_);
+  return finished;
+}
+
+void Supervisor::end_rest() {
+  const Leftovers left = end_leftovers(strangers_);
+  if (left.ended != 0)
     console_.line(
         fmt::format("gantry: run: {} processes had left their stage's group; they are "
                     "ended now",
-                    count));
-  for (StageProcess& process : processes_) process.forward_all(console_);
-  return finished;
+                    left.ended));
+  if (!left.remain.empty())
+    console_.line(fmt::format(
+        "gantry: run: {} processes cannot be killed and go on running: {}; they are of another "
+        "user, or hang in the kernel",
+        left.remain.size(), fmt::join(left.remain, ", ")));
 }
 
 Error Supervisor::verdict() {

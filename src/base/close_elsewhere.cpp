@@ -1,0 +1,162 @@
+#include "base/close_elsewhere.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/fork.hpp"
+#include "base/socket.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr unsigned kMostClosers = 16;
+constexpr off_t kSmallMemory = off_t{64} << 20;
+
+// The kernel frees that much in milliseconds.
+bool is_small_memory(int descriptor) noexcept {
+  struct stat facts{};
+  return ::fcntl(descriptor, F_GET_SEALS) >= 0 && ::fstat(descriptor, &facts) == 0 &&
+         facts.st_size <= kSmallMemory;
+}
+
+// With SO_LINGER off a TCP socket closes at once. Its sender may have set it again by then.
+void close_here(Fd& fd) noexcept {
+  const linger none{};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
+  fd.reset();
+}
+
+/// Threads that end when nothing is left to close. Never destroyed: some may outlast main().
+class Closers {
+ public:
+  // A fork's copy may have been caught half-changed, and its threads are the parent's.
+  static Closers& of_this_process() {
+    static std::atomic<Closers*> all{new Closers};
+    Closers* known = all.load();
+    if (known->maker_.is_this()) return *known;
+    auto* const own = new Closers;
+    if (all.compare_exchange_strong(known, own)) return *own;
+    delete own;
+    return *known;
+  }
+
+  void close(std::span<Fd> fds) noexcept {
+    Pending* closed = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (Fd& fd : fds) {
+        if (!fd) continue;
+        auto* const owned = new (std::nothrow) Pending{Fd(fd.release()), nullptr};
+        if (owned == nullptr) break;  // without a heap it is closed by its owner, and waited for
+        (newest_ == nullptr ? oldest_ : newest_->next) = owned;
+        newest_ = owned;
+      }
+      closed = std::exchange(closed_, nullptr);
+      // Where no thread can be had they wait for the next that can.
+      if (oldest_ != nullptr && running_ < kMostClosers && start()) ++running_;
+    }
+    while (closed != nullptr) delete std::exchange(closed, closed->next);
+  }
+
+ private:
+  struct Pending {
+    Fd fd;
+    Pending* next;
+  };
+
+  // Its own small stack; and it neither allocates nor frees, since the C library would reserve 64
+  // MiB of addresses for that.
+  bool start() noexcept {
+    constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+    pthread_attr_t attributes;
+    if (::pthread_attr_init(&attributes) != 0) return false;
+    ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    ::pthread_attr_setstacksize(&attributes, kStackBytes);
+    pthread_t thread{};
+    const int error = ::pthread_create(
+        &thread, &attributes,
+        [](void* self) -> void* {
+          static_cast<Closers*>(self)->serve();
+          return nullptr;
+        },
+        this);
+    ::pthread_attr_destroy(&attributes);
+    return error == 0;
+  }
+
+  void serve() noexcept {
+    std::unique_lock lock(mutex_);
+    while (oldest_ != nullptr) {
+      Pending* const pending = std::exchange(oldest_, oldest_->next);
+      if (oldest_ == nullptr) newest_ = nullptr;
+      lock.unlock();
+      close_here(pending->fd);
+      lock.lock();
+      pending->next = std::exchange(closed_, pending);
+    }
+    --running_;
+  }
+
+  MakerProcess maker_;
+  std::mutex mutex_;
+  Pending* oldest_ = nullptr;  // what waits to be closed, a list, so that to add takes no exception
+  Pending* newest_ = nullptr;
+  Pending* closed_ = nullptr;  // to be freed
+  unsigned running_ = 0;
+};
+
+}  // namespace
+
+void close_elsewhere(std::span<Fd> fds) noexcept {
+  for (Fd& fd : fds)
+    if (fd && is_small_memory(fd.get())) fd.reset();
+  if (std::ranges::any_of(fds, [](const Fd& fd) { return static_cast<bool>(fd); }))
+    Closers::of_this_process().close(fds);
+}
+
+// A packet may be empty. With SO_PASSCRED a look without a control buffer says MSG_CTRUNC for it,
+// and not for the end. (Of a stream it may say so for the end; but nothing of a stream is empty.)
+bool ends_with_packets(int socket) noexcept {
+  ::shutdown(socket, SHUT_RD);
+  int type = 0;
+  socklen_t size = sizeof type;
+  ::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size);
+  const int on = 1;
+  // What was sent out of band lies beside what MSG_PEEK shows.
+  if (type == SOCK_STREAM) ::setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+  if (type != SOCK_STREAM) ::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  char byte = 0;
+  iovec part{&byte, sizeof byte};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  const ssize_t got = ::recvmsg(socket, &header, MSG_PEEK | MSG_DONTWAIT);
+  return got > 0 || (type != SOCK_STREAM && (header.msg_flags & MSG_CTRUNC) != 0);
+}
+
+// Mere bytes are read and gone; what else comes out is closed elsewhere by its owner. More cannot
+// come: the socket takes in nothing any more. Few are read: a queue that somebody filled takes
+// milliseconds, packet by packet, and a thread's start a hundredth of that.
+void close_socket(Fd socket) noexcept {
+  constexpr int kMostPackets = 16;
+  std::array<std::byte, 256> bytes;  // NOLINT: nobody reads it
+  for (int packets = 0; socket && ends_with_packets(socket.get()); ++packets) {
+    const auto received = guarded([&]() -> Result<void> {
+      return receive_packet(socket.get(), bytes, Deadline::now()).map([](const Packet&) {});
+    });
+    const bool helps = received || received.error().code == Code::peer_misbehaved;
+    if (helps && packets < kMostPackets) continue;
+    return close_elsewhere({&socket, 1});
+  }
+}
+
+}  // namespace gantry

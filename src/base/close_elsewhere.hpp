@@ -1,0 +1,74 @@
+#pragma once  // base/close_elsewhere.hpp: closing what a stranger sent, without waiting for it.
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/fd.hpp"
+
+namespace gantry {
+
+// close(2) can sleep for as long as a stranger likes: a TCP socket with SO_LINGER and unsent data,
+// a file of a FUSE server, and a Unix socket in whose queue such descriptors lie.
+
+/// Closes on threads made for that, 16 at most, whatever may take time; what they do not come to
+/// stays open until they do. Memory of up to 64 MiB is closed here.
+void close_elsewhere(std::span<Fd> fds) noexcept;
+
+/// Ends the receiving direction of a Unix socket. True: packets or bytes lie in its queue, and
+/// there will be no more.
+[[nodiscard]] bool ends_with_packets(int socket) noexcept;
+
+/// Closes a Unix socket: here if nothing lies in its queue, else elsewhere. Every copy of it is
+/// deaf from then on.
+void close_socket(Fd socket) noexcept;
+
+/// A descriptor that another process sent. Unless somebody takes it out it is closed elsewhere.
+class ReceivedFd {
+ public:
+  ReceivedFd() noexcept = default;
+  ReceivedFd(Fd fd) noexcept : fd_(std::move(fd)) {}  // NOLINT: whatever was received
+  ReceivedFd(ReceivedFd&&) noexcept = default;
+  ReceivedFd& operator=(ReceivedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~ReceivedFd() {
+    if (fd_) close_elsewhere({&fd_, 1});
+  }
+
+  [[nodiscard]] int get() const noexcept { return fd_.get(); }
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  /// Once it is known that to close it takes no time.
+  [[nodiscard]] Fd take() noexcept { return std::move(fd_); }
+
+ private:
+  Fd fd_;
+};
+
+/// Descriptors that came in one packet; see ReceivedFd.
+class ReceivedFds {
+ public:
+  ReceivedFds() noexcept = default;
+  ReceivedFds(ReceivedFds&&) noexcept = default;
+  ReceivedFds& operator=(ReceivedFds&& other) noexcept {
+    std::swap(fds_, other.fds_);
+    return *this;
+  }
+  ~ReceivedFds() {
+    if (!fds_.empty()) close_elsewhere(fds_);
+  }
+
+  void add(int descriptor) { fds_.emplace_back(descriptor); }
+  [[nodiscard]] std::size_t size() const noexcept { return fds_.size(); }
+  [[nodiscard]] bool empty() const noexcept { return fds_.empty(); }
+  [[nodiscard]] Fd& operator[](std::size_t index) noexcept { return fds_[index]; }
+  [[nodiscard]] const Fd& operator[](std::size_t index) const noexcept { return fds_[index]; }
+  [[nodiscard]] auto begin() const noexcept { return fds_.begin(); }
+  [[nodiscard]] auto end() const noexcept { return fds_.end(); }
+
+ private:
+  std::vector<Fd> fds_;
+};
+
+}  // namespace gantry

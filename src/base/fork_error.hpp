@@ -1,0 +1,23 @@
+#pragma once  // base/fork_error.hpp: what a call on a fork's copy answers.
+
+#include "base/fork.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+
+/// A fork() copied the object of `maker`, and the call came to the copy. `what` names the object.
+[[nodiscard]] inline tl::unexpected<Error> belongs_to_parent(std::string_view what) {
+  return fail(
+      Code::invalid_argument,
+      fmt::format("{}: it was opened before fork() and belongs to the parent process", what),
+      "open one in the child, after fork()");
+}
+
+[[nodiscard]] inline Result<void> check_maker(const MakerProcess& maker, std::string_view kind,
+                                              std::string_view name) {
+  if (maker.is_this()) [[likely]]
+    return {};
+  return belongs_to_parent(fmt::format("{} '{}'", kind, name));
+}
+
+}  // namespace gantry

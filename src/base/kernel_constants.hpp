@@ -1,0 +1,14 @@
+#pragma once  // base/kernel_constants.hpp: of kernels newer than the C library's headers.
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "channel/test_support.hpp"
+
+// Who joins, or is busy, while memory comes and goes.
+namespace gantry {
+namespace {
+
+using test::kMiB;
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::same;
+using test::soon;
+
+class Newcomer : public testing::Test {
+ protected:
+  Newcomer() { options_.consumers = 4; }
+  test::ScratchDirectory directory_;
+  ChannelOptions options_ = options_in(directory_);
+};
+
+// Defect: it was told of the end of memory that it had never heard of, and did not believe it.
+TEST_F(Newcomer, HearsNothingOfMemoryThatWentBefore) {
+  Producer out = *make_producer("frames", options_);
+  Consumer first = *Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(out.send(pattern(kMiB, 1), soon()));
+  ASSERT_TRUE(first.receive(soon()));
+  Pool pool = out.pool();
+  ASSERT_TRUE(out.loan(100, soon()));  // looks at what was given back
+  ASSERT_NE(pool.trim(), 0u);
+  Consumer newcomer = *Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(out.send(pattern(2 * kMiB, 2), soon()));
+  for (Consumer* in : {&first, &newcomer}) {
+    const auto message = in->receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+    EXPECT_TRUE(same(message->bytes(), pattern(2 * kMiB, 2)));
+  }
+}
+
+// Defect: all there was to know of went over its socket at once, which took 278 packets.
+TEST_F(Newcomer, JoinsHoweverManySlabsThereAre) {
+  constexpr int kSlabs = 320;
+  options_.pool.slab_bytes = 4096;
+  Producer out = *make_producer("frames", options_);
+  Pool pool = out.pool();
+  Consumer first = *Consumer::open("frames", options_, soon());
+  std::vector<Block> kept;
+  for (int i = 0; i < kSlabs; ++i) {
+    Block block = *pool.allocate(4096);
+    kept.push_back(block.share());
+    ASSERT_TRUE(out.send(std::move(block), {.deadline = soon()}));
+    const auto message = first.receive(soon());
+    ASSERT_TRUE(message) << message.error().message;
+  }
+  ASSERT_GE(pool.report().slabs, static_cast<std::uint64_t>(kSlabs));
+  Consumer newcomer = *Consumer::open("frames", options_, soon());
+  ASSERT_TRUE(out.send(pattern(4096, 7), soon()));
+  const auto message = newcomer.receive(soon());
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_TRUE(same(message->bytes(), pattern(4096, 7)));
+}
+
+// It hears nothing for a while, and 280 packets later it is still there.
+TEST_F(Newcomer, WhoIsBusyWhileSlabsComeAndGoIsNotCutOff) {
+  options_.pool.slab_bytes = 4096;
+  Producer out = *make_producer("frames", options_);
+  Pool pool = out.pool();
+  Consumer first = *Consumer::open("frames", options_, soon());
+  options_.when_slow = SlowReader::drop_newest;
+  Consumer busy = *Consumer::open("frames", options_, soon());
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(out.send(*pool.allocate(4096), {.deadline = soon()}));
+    ASSERT_TRUE(first.receive(soon()));
+    ASSERT_TRUE(out.send(pattern(100, 1), soon()));  // looks at what was given back
+    ASSERT_TRUE(first.receive(soon()));
+    pool.trim();
+  }
+  const auto oldest = busy.receive(soon());
+  ASSERT_TRUE(oldest) << oldest.error().message;
+  while (busy.receive(Deadline::now())) {
+  }
+  ASSERT_TRUE(out.send(pattern(5000, 9), soon()));
+  const auto newest = busy.receive(soon());
+  ASSERT_TRUE(newest) << newest.error().message;
+  EXPECT_TRUE(same(newest->bytes(), pattern(5000, 9)));
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,45 @@
+#pragma once  // channel/test_gated_engine.hpp: copies that begin when a test says so.
+
+#include <atomic>
+
+#include "channel/test_support.hpp"
+
+namespace gantry::test {
+
+/// An engine whose copies wait until they may begin.
+class CopyGate {
+ public:
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+  void pass() const { open_.wait(false); }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+class GatedLane final : public PlainLane {
+ public:
+  explicit GatedLane(const CopyGate& gate) : gate_(gate) {}
+  Result<Ticket> submit(std::span<const Move> batch, Use use) override {
+    gate_.pass();
+    return PlainLane::submit(batch, use);
+  }
+
+ private:
+  const CopyGate& gate_;
+};
+
+class GatedEngine final : public PlainEngine {
+ public:
+  explicit GatedEngine(const CopyGate& gate) : gate_(gate) {}
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override {
+    return std::make_unique<GatedLane>(gate_);
+  }
+
+ private:
+  const CopyGate& gate_;
+};
+
+}  // namespace gantry::test

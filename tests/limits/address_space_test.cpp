@@ -1,0 +1,82 @@
+// Under every limit of the address space a channel works or says what is missing: nothing ends the
+// process. Each limit is tried in a child of its own.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "limits/exchange.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr Bytes kMiB = Bytes{1} << 20;
+constexpr int kWorked = 0, kErred = 1, kWrong = 2;
+
+Bytes address_space() {
+  Bytes pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+}
+
+using Job = Result<void> (*)(Runtime&);
+
+int run_within(Bytes more, Job job, const std::string& folder) {
+  const rlimit limit{address_space() + more, RLIM_INFINITY};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) return kWrong;
+  auto runtime = Runtime::create({.directory = folder, .engine = "thread"});
+  if (!runtime) return kErred;
+  const auto done = job(*runtime);
+  if (done) return kWorked;
+  return done.error().message == "wrong bytes" ? kWrong : kErred;
+}
+
+// The wait status of a child.
+int child_within(Bytes more, Job job) {
+  const test::ChannelFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run_within(more, job, folder.path()));
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return status;
+}
+
+void sweep(Job job) {
+  bool erred = false, worked = false;
+  for (Bytes more = 0; more <= 400 * kMiB; more += 2 * kMiB) {
+    const int status = child_within(more, job);
+    ASSERT_FALSE(WIFSIGNALED(status))
+        << "signal " << WTERMSIG(status) << " at " << more / kMiB << " MiB";
+    ASSERT_NE(WEXITSTATUS(status), kWrong) << more / kMiB << " MiB";
+    erred = erred || WEXITSTATUS(status) == kErred;
+    worked = worked || WEXITSTATUS(status) == kWorked;
+  }
+  EXPECT_TRUE(erred && worked) << "no limit in this range mattered";
+}
+
+TEST(AddressSpace, LimitsAreErrorsOfAChannel) {
+  sweep(test::exchange);
+}
+
+TEST(AddressSpace, LimitsAreErrorsOfAServerAndItsClient) {
+  sweep(test::call_and_reply);
+}
+
+TEST(AddressSpace, LimitsAreErrorsOfAnInbox) {
+  sweep(test::deliver);
+}
+
+TEST(AddressSpace, LimitsLeaveTheMachinesFactsUnknown) {
+  for (Bytes more = 0; more <= 100 * kMiB; more += 2 * kMiB) {
+    const int status = child_within(more, [](Runtime&) -> Result<void> {
+      static_cast<void>(probe_machine());
+      return {};
+    });
+    ASSERT_FALSE(WIFSIGNALED(status)) << more / kMiB << " MiB";
+  }
+}
+
+}  // namespace
+}  // namespace gantry

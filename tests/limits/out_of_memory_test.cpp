@@ -1,0 +1,150 @@
+// Every allocation of the calling thread fails once, those of libraries included: no public call
+// lets an exception out or crashes, and each says that memory ran out. What happens in destructors
+// and in the threads of a channel is not tried.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "limits/exchange.hpp"
+
+namespace {
+
+constexpr long kNever = std::numeric_limits<long>::max();
+
+thread_local long left_until_failure = kNever;  // successful allocations
+thread_local bool fails_once = false;
+
+bool fails() noexcept {
+  if (left_until_failure > 0) {
+    if (left_until_failure != kNever) --left_until_failure;
+    return false;
+  }
+  if (fails_once) left_until_failure = kNever;
+  errno = ENOMEM;
+  return true;
+}
+
+}  // namespace
+
+// The C library's own, under the names by which it lets others stand in for them.
+extern "C" {
+void* __libc_malloc(std::size_t) noexcept;
+void* __libc_calloc(std::size_t, std::size_t) noexcept;
+void* __libc_realloc(void*, std::size_t) noexcept;
+void* __libc_memalign(std::size_t, std::size_t) noexcept;
+
+void* malloc(std::size_t size) noexcept {
+  return fails() ? nullptr : __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) noexcept {
+  return fails() ? nullptr : __libc_calloc(count, size);
+}
+void* realloc(void* memory, std::size_t size) noexcept {
+  return fails() ? nullptr : __libc_realloc(memory, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+  return fails() ? nullptr : __libc_memalign(alignment, size);
+}
+void* memalign(std::size_t alignment, std::size_t size) noexcept {
+  return fails() ? nullptr : __libc_memalign(alignment, size);
+}
+int posix_memalign(void** memory, std::size_t alignment, std::size_t size) noexcept {
+  if (fails()) return ENOMEM;
+  *memory = __libc_memalign(alignment, size);
+  return *memory == nullptr ? ENOMEM : 0;
+}
+}
+
+namespace gantry {
+namespace {
+
+// Allocations of this thread fail while it lives, until a job drops its ends: what has no answer
+// cannot say that memory ran out.
+class Failing {
+ public:
+  Failing(long after, bool once) {
+    fails_once = once;
+    is_over_ = false;
+    test::before_drop = &Failing::end;
+    left_until_failure = after;
+  }
+  ~Failing() {
+    end();
+    test::before_drop = nullptr;
+  }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+  /// The job ended before the allocation that was to fail.
+  [[nodiscard]] static bool is_over() noexcept {
+    end();
+    return is_over_;
+  }
+
+ private:
+  static void end() noexcept {
+    if (left_until_failure != kNever && left_until_failure > 0) is_over_ = true;
+    left_until_failure = kNever;
+  }
+  static inline bool is_over_ = false;
+};
+
+using Job = Result<void> (*)(Runtime&);
+
+// True: the job's last allocation came before number `after`.
+bool fail_at(Job job, long after, bool once) {
+  const test::ChannelFolder folder;
+  auto runtime = Runtime::create({.directory = folder.path()});
+  EXPECT_TRUE(runtime);
+  Code code = Code::out_of_memory;
+  bool done = false, untouched = false;
+  std::string message;
+  try {
+    const Failing failing(after, once);
+    const auto result = job(*runtime);
+    done = result.has_value();
+    if (!done) code = result.error().code;
+    if (!done) message = result.error().message;
+    untouched = Failing::is_over();
+  } catch (const std::bad_alloc&) {
+    ADD_FAILURE() << "the failure of allocation " << after << " came out of a call";
+  }
+  // An end that was let go for want of memory is all that the other one sees.
+  EXPECT_TRUE(done || code == Code::out_of_memory || code == Code::peer_gone)
+      << after << ": " << to_string(code) << ", " << message;
+  EXPECT_TRUE(done || !untouched) << after;
+  return untouched;
+}
+
+void sweep(Job job, bool once) {
+  constexpr long kMost = 100'000;
+  long after = 0;
+  while (after < kMost && !fail_at(job, after, once) && !testing::Test::HasFailure()) ++after;
+  EXPECT_LT(after, kMost);
+}
+
+TEST(OutOfMemory, IsAnErrorOfEveryCallOfAChannel) {
+  sweep(test::exchange, true);
+}
+
+TEST(OutOfMemory, IsAnErrorOfEveryCallOfAServerAndItsClient) {
+  sweep(test::call_and_reply, true);
+}
+
+TEST(OutOfMemory, IsAnErrorOfEveryCallOfAnInbox) {
+  sweep(test::deliver, true);
+}
+
+TEST(OutOfMemory, IsAnErrorOfMakingARuntime) {
+  const auto make = [](Runtime&) -> Result<void> {
+    auto made = Runtime::create({.directory = {}, .engine = "thread"});
+    if (made) return {};
+    return tl::unexpected(made.error());
+  };
+  for (const bool once : {true, false}) sweep(make, once);
+}
+
+}  // namespace
+}  // namespace gantry
