@@ -91,6 +91,8 @@ class Consumer::Impl final : public detail::Keeper,
   [[nodiscard]] Result<void> wait_for_landing(Deadline deadline, Ready ready);
   void pass_chunks(std::uint16_t slot, std::uint64_t number, std::uint64_t chunks) noexcept;
   Error misbehaved(std::string_view what);
+  /// Whoever sleeps on event_descriptor() is to look once more.
+  void rouse() noexcept;
   /// Private memory for what is streamed. Error: `too_large`.
   [[nodiscard]] Result<SenderQuota::Charge> charge_gathered(Bytes bytes) {
     return quota_->take(Expense::gathered_bytes, bytes);
@@ -163,7 +165,6 @@ class Consumer::Impl final : public detail::Keeper,
   Error ruined(const Error& reason);
   void confirm_heard() noexcept;
   void ring_producer() noexcept;
-  void rouse() noexcept;
   void arm() noexcept;
   void disarm() noexcept;
   void drain_bell() noexcept;

@@ -149,8 +149,7 @@ Result<int> Consumer::Impl::event_descriptor() {
   return watched_.get();
 }
 
-// Whoever sleeps on event_descriptor() is to look once more. The bell is rung by the producer
-// alone, but it can always be written to.
+// The bell is rung by the producer alone, but it can always be written to.
 void Consumer::Impl::rouse() noexcept {
   if (!watched_) return;
   is_to_look_ = true;

@@ -89,7 +89,9 @@ std::string Incoming::Impl::name() const {
                    : fmt::format("message {}", info_.sequence);
 }
 
+// With some of it perhaps there: whoever sleeps on event_descriptor() is to look once more.
 Error Incoming::Impl::not_in_time() const {
+  if (consumer_) consumer_->rouse();
   return {Code::timed_out, name() + " did not land in time", ""};
 }
 

@@ -1,5 +1,7 @@
 #pragma once  // channel/incoming.hpp: a message on its way in, behind Incoming.
 
+#include <algorithm>
+
 #include "channel/consumer.hpp"
 
 namespace gantry {
@@ -26,7 +28,8 @@ class Incoming::Impl {
   [[nodiscard]] bool is_whole() noexcept { return landed() == total_; }
   /// try_whole() would come further, or learn that it cannot.
   [[nodiscard]] bool has_more() noexcept {
-    return landed() == total_ || aborted_ || (is_streamed() && landed() > gathered_bytes_);
+    return landed() == total_ || aborted_ ||
+           (is_streamed() && landed() > std::max(gathered_bytes_, taken_));
   }
 
   Result<ConstByteSpan> next(Deadline deadline);

@@ -159,7 +159,7 @@ TEST_F(LateLooksOfAReceiver, RingsThatLieThereKeepItNotBeyondItsDeadline) {
 class LateLooksOfAStream : public LateLooksOfAReceiver {
  protected:
   static constexpr Bytes kWindow = 4 * test::kMiB;
-  explicit LateLooksOfAStream(std::uint32_t chunk = kLeastChunk) {
+  explicit LateLooksOfAStream(std::uint32_t chunk = kLeastChunk, bool is_taken = true) {
     std::memset(window_.data(), 1, kWindow);  // no holes
     const int descriptor = window_.descriptor();
     RawProducer::say(socket_, PacketKind::slab, std::span(&descriptor, 1), 2, kWindow);
@@ -175,6 +175,7 @@ class LateLooksOfAStream : public LateLooksOfAReceiver {
     raw_.page().landing[1].begin(2);
     raw_.publish(2, record);
     EXPECT_TRUE(in_->receive_early(soon()));  // the first one
+    if (!is_taken) return;
     second_.emplace(in_->receive_early(soon()));
     if (*second_) incoming_.emplace(std::move(**second_));
   }
@@ -203,6 +204,36 @@ TEST_F(LateLooksOfAStream, WhatHasLandedKeepsItNotBeyondItsDeadline) {
   EXPECT_EQ(incoming_->into(all, Deadline::now()).error().code, Code::timed_out);
   EXPECT_GT(passed(), 0u);
   EXPECT_LT(passed(), kWindow / kLeastChunk);
+}
+
+/// The same, for a loop that takes it by receive_into().
+class LateLooksOfALoop : public LateLooksOfAStream {
+ protected:
+  LateLooksOfALoop() : LateLooksOfAStream(kLeastChunk, false) {}
+  bool is_woken() const {
+    pollfd entry{descriptor_, POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  }
+  Code receive() { return in_->receive_into(all_, Deadline::now()).error().code; }
+
+  std::vector<std::byte> all_ = std::vector<std::byte>(2 * kWindow);
+  int descriptor_ = *in_->event_descriptor();
+};
+
+// It is promised to hear of what it was not told: of the chunks that a call left, too, since nobody
+// rings for them again.
+TEST_F(LateLooksOfALoop, IsWokenByWhatACallLeft) {
+  EXPECT_EQ(receive(), Code::timed_out);
+  EXPECT_FALSE(is_woken());
+  raw_.page().landing[1].word = kWindow;
+  constexpr std::uint64_t kAll = kWindow / kLeastChunk;
+  for (std::uint64_t before = 0; passed() < kAll; before = passed()) {
+    EXPECT_EQ(receive(), Code::timed_out);
+    ASSERT_GT(passed(), before);
+    EXPECT_TRUE(passed() == kAll || is_woken()) << passed();
+  }
+  EXPECT_EQ(receive(), Code::timed_out);
+  EXPECT_FALSE(is_woken()) << "nothing is left to look at";
 }
 
 TEST_F(LateLooksOfAStream, WhatLandsBeyondTheWindowIsNotBelieved) {
