@@ -32,7 +32,7 @@ if(GANTRY_SANITIZE)
 endif()
 
 # gantry_test(NAME files... [LIBRARIES ...] [LABELS ...] [LOCK name]): one Google Test program per
-# room. Of tests with the same lock one runs at a time.
+# module. Of tests with the same lock one runs at a time.
 function(gantry_test name)
   if(NOT GANTRY_TESTS)
     return()

@@ -33,7 +33,7 @@ std::uint64_t compute(std::uint64_t state) noexcept {
 Result<Cost> submit_and_compute(Lane& lane, const Move& move) {
   const Stopwatch all;
   const Stopwatch submitting;
-  const auto ticket = lane.submit(move, Use::queued);
+  const auto ticket = lane.submit(move, SubmitMode::queued);
   const double submit_ns = submitting.spent().caller_ns;
   if (!ticket) return Unexpected(ticket.error());
   const Deadline deadline = patience();
@@ -55,17 +55,18 @@ Result<Cost> submit_and_compute(Lane& lane, const Move& move) {
 /// Submits and sleeps until the move has ended.
 Result<Cost> submit_and_sleep(Lane& lane, const Move& move) {
   const Stopwatch all;
-  const auto ticket = lane.submit(move, Use::queued);
+  const auto ticket = lane.submit(move, SubmitMode::queued);
   if (!ticket) return Unexpected(ticket.error());
-  if (auto ended = await(lane, *ticket, Waiting::sleep); !ended) return Unexpected(ended.error());
+  if (auto ended = await(lane, *ticket, WaitStrategy::sleep); !ended)
+    return Unexpected(ended.error());
   const Spent spent = all.spent();
   return Cost{spent.wall_ns, spent};
 }
 
-Once by_lane(Laboratory& lab, std::shared_ptr<Lane> lane,
+Once by_lane(Environment& environment, std::shared_ptr<Lane> lane,
              Result<Cost> (*submit)(Lane&, const Move&)) {
-  return [&lab, lane = std::move(lane), submit](const Walk& walk) {
-    return submit(*lane, piece_move(lab.arena(), walk, 0));
+  return [&environment, lane = std::move(lane), submit](const Walk& walk) {
+    return submit(*lane, piece_move(environment.arena(), walk, 0));
   };
 }
 
@@ -79,16 +80,16 @@ Once by_mover(Mover mover) {
   };
 }
 
-Result<void> take_turn(Laboratory& lab, const std::string& subject, const Walk& walk,
+Result<void> take_turn(Environment& environment, const std::string& subject, const Walk& walk,
                        const Once& once, Series& series) {
   std::vector<double> end_ns;
   std::vector<double> caller_ns;
   std::vector<double> helper_ns;
   for (int i = 0; i < kMovesOfTurn; ++i) {
-    lab.arena().change(walk);
+    environment.arena().change(walk);
     const auto cost = once(walk);
     if (!cost) return Unexpected(cost.error());
-    if (auto right = lab.arena().verify(walk, lab.reader()); !right) return right;
+    if (auto right = environment.arena().verify(walk, environment.reader()); !right) return right;
     end_ns.push_back(cost->end_ns);
     caller_ns.push_back(cost->spent.caller_ns);
     helper_ns.push_back(cost->spent.helper_ns);
@@ -102,34 +103,36 @@ Result<void> take_turn(Laboratory& lab, const std::string& subject, const Walk& 
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
+Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   const auto add = [&](const std::string& subject, Once once) {
-    entrants.push_back(
-        {subject, [&lab, subject, walk = Walk::over(1, bytes), once = std::move(once)](
-                      Series& series) { return take_turn(lab, subject, walk, once, series); }});
+    entrants.push_back({subject, [&environment, subject, walk = Walk::over(1, bytes),
+                                  once = std::move(once)](Series& series) {
+                          return take_turn(environment, subject, walk, once, series);
+                        }});
   };
-  add(std::string(kMemcpy), by_mover(memcpy_mover(lab.arena())));
-  auto waited = waited_mover(lab.arena(), *lab.find(kInlineEngine)->engine);
+  add(std::string(kMemcpy), by_mover(memcpy_mover(environment.arena())));
+  auto waited = waited_mover(environment.arena(), *environment.find(kInlineEngine)->engine);
   if (!waited) return Unexpected(waited.error());
-  add(lab.find(kInlineEngine)->subject, by_mover(std::move(*waited)));
-  for (const NamedEngine& one : lab.engines()) {
+  add(environment.find(kInlineEngine)->subject, by_mover(std::move(*waited)));
+  for (const NamedEngine& one : environment.engines()) {
     if (one.name == kInlineEngine) continue;
     auto lane = one.engine->open_lane();
     if (!lane) return Unexpected(lane.error());
     const std::shared_ptr<Lane> shared(std::move(*lane));
-    add(one.subject + "/computing", by_lane(lab, shared, submit_and_compute));
-    add(one.subject + "/sleeping", by_lane(lab, shared, submit_and_sleep));
+    add(one.subject + "/computing", by_lane(environment, shared, submit_and_compute));
+    add(one.subject + "/sleeping", by_lane(environment, shared, submit_and_sleep));
   }
   return entrants;
 }
 
 }  // namespace
 
-std::vector<Experiment> async_experiments(const Laboratory& lab) {
-  const Bytes bytes = lab.settings().own_size(kBytes);
-  return {{fmt::format("{}/{}", kAsync, format_size(bytes)), bytes, lab.settings().common.rounds,
-           [bytes](Laboratory& there) { return enter(there, bytes); }}};
+std::vector<Experiment> async_experiments(const Environment& environment) {
+  const Bytes bytes = environment.settings().own_size(kBytes);
+  return {{fmt::format("{}/{}", kAsync, format_size(bytes)), bytes,
+           environment.settings().common.rounds,
+           [bytes](Environment& there) { return enter(there, bytes); }}};
 }
 
 }  // namespace gantry::bench

@@ -21,9 +21,9 @@ constexpr std::array kUses = {CacheUse::reader_soon, CacheUse::streaming, CacheU
 
 using CopyPiece = std::function<Result<void>(const Move&)>;
 
-Result<void> take_turn(Laboratory& lab, const std::string& subject, const Walk& pieces,
+Result<void> take_turn(Environment& environment, const std::string& subject, const Walk& pieces,
                        const CopyPiece& copy, Series& series) {
-  Arena& arena = lab.arena();
+  Arena& arena = environment.arena();
   const Walk walk = pieces.with_moves(std::clamp(kTurnBytes / pieces.bytes, Bytes{1}, kMostMoves));
   arena.change(walk);
   std::vector<double> copying;
@@ -35,39 +35,40 @@ Result<void> take_turn(Laboratory& lab, const std::string& subject, const Walk& 
     const auto begin = Stopwatch::Clock::now();
     if (auto copied = copy(move); !copied) return copied;
     const double copy_ns = Stopwatch::ns(Stopwatch::Clock::now() - begin);
-    lab.reader().start([&] { return checksum({move.destination, move.bytes}); });
-    const Reader::Reading read = lab.reader().finish();
+    environment.reader().start([&] { return checksum({move.destination, move.bytes}); });
+    const Reader::Reading read = environment.reader().finish();
     copying.push_back(copy_ns);
     reading.push_back(read.ns);
     both.push_back(copy_ns + read.ns);
   }
-  if (auto right = arena.verify(walk, lab.reader()); !right) return right;
+  if (auto right = arena.verify(walk, environment.reader()); !right) return right;
   series.add(subject, kLatencyP50, "ns", median(both));
   series.add(subject, "copy_time", "ns", median(copying));
   series.add(subject, "read_time", "ns", median(reading));
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
+Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   const auto add = [&](const std::string& subject, CopyPiece copy) {
-    entrants.push_back({subject, [&lab, subject, walk = Walk::over(std::max(kWindow, bytes), bytes),
-                                  copy = std::move(copy)](Series& series) {
-                          return take_turn(lab, subject, walk, copy, series);
-                        }});
+    entrants.push_back(
+        {subject, [&environment, subject, walk = Walk::over(std::max(kWindow, bytes), bytes),
+                   copy = std::move(copy)](Series& series) {
+           return take_turn(environment, subject, walk, copy, series);
+         }});
   };
   add(std::string(kMemcpy), [](const Move& move) -> Result<void> {
     std::memcpy(move.destination, move.source, move.bytes);
     return {};
   });
-  auto opened = lab.find(kInlineEngine)->engine->open_lane();
+  auto opened = environment.find(kInlineEngine)->engine->open_lane();
   if (!opened) return Unexpected(opened.error());
   const std::shared_ptr<Lane> lane(std::move(*opened));
   for (const CacheUse use : kUses)
-    add(fmt::format("{}/{}", lab.find(kInlineEngine)->subject, to_string(use)),
+    add(fmt::format("{}/{}", environment.find(kInlineEngine)->subject, to_string(use)),
         [lane, use](Move move) -> Result<void> {
           move.cache = use;
-          const auto ticket = lane->submit(move, Use::synchronous);
+          const auto ticket = lane->submit(move, SubmitMode::synchronous);
           if (!ticket) return Unexpected(ticket.error());
           return await(*lane, *ticket);
         });
@@ -76,14 +77,14 @@ Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
 
 }  // namespace
 
-std::vector<Experiment> cache_experiments(const Laboratory& lab) {
+std::vector<Experiment> cache_experiments(const Environment& environment) {
   std::vector<Bytes> sizes;
   for (Bytes bytes = kSmallest; bytes <= kLargest; bytes *= 2) sizes.push_back(bytes);
   std::vector<Experiment> all;
-  for (const Bytes bytes : lab.settings().own_sizes(sizes))
+  for (const Bytes bytes : environment.settings().own_sizes(sizes))
     all.push_back({fmt::format("{}/{}", kCache, format_size(bytes)), bytes,
-                   lab.settings().common.rounds,
-                   [bytes](Laboratory& there) { return enter(there, bytes); }});
+                   environment.settings().common.rounds,
+                   [bytes](Environment& there) { return enter(there, bytes); }});
   return all;
 }
 

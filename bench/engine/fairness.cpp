@@ -27,14 +27,14 @@ void spin(std::chrono::nanoseconds time) noexcept {
 }
 
 /// Small moves, one after the other, until the large one has ended; those that began before count.
-Result<void> sample(Lanes& lanes, const Move& large, const Move& small, Waiting waiting,
+Result<void> sample(Lanes& lanes, const Move& large, const Move& small, WaitStrategy waiting,
                     std::vector<double>& samples) {
-  const auto ticket = lanes.large->submit(large, Use::queued);
+  const auto ticket = lanes.large->submit(large, SubmitMode::queued);
   if (!ticket) return Unexpected(ticket.error());
   const Deadline deadline = patience();
   do {
     const auto begin = Stopwatch::Clock::now();
-    const auto quick = lanes.small->submit(small, Use::queued);
+    const auto quick = lanes.small->submit(small, SubmitMode::queued);
     if (!quick) return Unexpected(quick.error());
     if (auto ended = await(*lanes.small, *quick, waiting, deadline); !ended) return ended;
     samples.push_back(Stopwatch::ns(Stopwatch::Clock::now() - begin));
@@ -43,9 +43,9 @@ Result<void> sample(Lanes& lanes, const Move& large, const Move& small, Waiting 
   return await(*lanes.large, *ticket);
 }
 
-Result<void> take_turn(Laboratory& lab, Lanes& lanes, const std::string& subject, Bytes bytes,
-                       Waiting waiting, Series& series) {
-  Arena& arena = lab.arena();
+Result<void> take_turn(Environment& environment, Lanes& lanes, const std::string& subject,
+                       Bytes bytes, WaitStrategy waiting, Series& series) {
+  Arena& arena = environment.arena();
   // The small one lies in the last part of the buffers, which the large one leaves out.
   const Bytes small_bytes = std::min(kSmall, bytes / 2);
   const Bytes large_bytes = bytes - small_bytes;
@@ -57,10 +57,10 @@ Result<void> take_turn(Laboratory& lab, Lanes& lanes, const std::string& subject
   std::vector<double> samples;
   std::size_t large_moves = 0;
   for (; samples.size() < kSamplesOfTurn; ++large_moves) {
-    if (auto going = lab.check_interrupt(); !going) return going;
+    if (auto going = environment.check_interrupt(); !going) return going;
     if (auto done = sample(lanes, large, small, waiting, samples); !done) return done;
   }
-  if (auto right = arena.verify(whole, lab.reader()); !right) return right;
+  if (auto right = arena.verify(whole, environment.reader()); !right) return right;
   series.add(subject, kLatencyP50, "ns", percentile(samples, 0.5));
   series.add(subject, kLatencyP99, "ns", percentile(samples, 0.99));
   series.add(subject, kLatencyMax, "ns", percentile(samples, 1));
@@ -69,9 +69,9 @@ Result<void> take_turn(Laboratory& lab, Lanes& lanes, const std::string& subject
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
+Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
-  for (const NamedEngine& one : lab.engines()) {
+  for (const NamedEngine& one : environment.engines()) {
     // The policy may let the caller copy: then nothing is under way meanwhile.
     if (one.name == kAutoEngine || !one.engine->capabilities().moves_itself) continue;
     auto large = one.engine->open_lane();
@@ -79,26 +79,26 @@ Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
     auto small = one.engine->open_lane();
     if (!small) return Unexpected(small.error());
     const auto lanes = std::make_shared<Lanes>(Lanes{std::move(*large), std::move(*small)});
-    const auto add = [&](std::string_view how, Waiting waiting) {
+    const auto add = [&](std::string_view how, WaitStrategy waiting) {
       const std::string subject = fmt::format("{}/{}", one.subject, how);
-      entrants.push_back({subject, [&lab, lanes, subject, bytes, waiting](Series& series) {
-                            return take_turn(lab, *lanes, subject, bytes, waiting, series);
+      entrants.push_back({subject, [&environment, lanes, subject, bytes, waiting](Series& series) {
+                            return take_turn(environment, *lanes, subject, bytes, waiting, series);
                           }});
     };
-    add("automatic", Waiting::automatic);
-    add("sleeping", Waiting::sleep);  // does not help itself: the workers have to come to it
+    add("automatic", WaitStrategy::automatic);
+    add("sleeping", WaitStrategy::sleep);  // does not help itself: the workers have to come to it
   }
   return entrants;
 }
 
 }  // namespace
 
-std::vector<Experiment> fairness_experiments(const Laboratory& lab) {
-  const Bytes bytes = lab.settings().own_size(kLarge);
+std::vector<Experiment> fairness_experiments(const Environment& environment) {
+  const Bytes bytes = environment.settings().own_size(kLarge);
   return {{fmt::format("{}/{} beside {}", kFairness, format_size(std::min(kSmall, bytes / 2)),
                        format_size(bytes)),
-           bytes, lab.settings().common.rounds,
-           [bytes](Laboratory& there) { return enter(there, bytes); }}};
+           bytes, environment.settings().common.rounds,
+           [bytes](Environment& there) { return enter(there, bytes); }}};
 }
 
 }  // namespace gantry::bench

@@ -39,33 +39,35 @@ std::map<int, Ran> other_threads() {
 
 /// Everyone has worked and has something to come to rest from; a thread that never ran would do so
 /// for the first time while it is watched.
-Result<void> work_once(Laboratory& lab, const Walk& walk) {
-  lab.reader().start([] { return std::uint64_t{0}; });
-  static_cast<void>(lab.reader().finish());
-  for (const NamedEngine& one : lab.engines()) {
-    auto mover = queued_mover(lab.arena(), *one.engine, 1);
+Result<void> work_once(Environment& environment, const Walk& walk) {
+  environment.reader().start([] { return std::uint64_t{0}; });
+  static_cast<void>(environment.reader().finish());
+  for (const NamedEngine& one : environment.engines()) {
+    auto mover = queued_mover(environment.arena(), *one.engine, 1);
     if (!mover) return Unexpected(mover.error());
     if (auto moved = (*mover)(walk); !moved) return moved;
   }
   return {};
 }
 
-Result<void> sleep_for(Laboratory& lab, std::chrono::milliseconds time) {
-  pollfd interrupt{lab.interrupt_descriptor(), POLLIN, 0};
+Result<void> sleep_for(Environment& environment, std::chrono::milliseconds time) {
+  pollfd interrupt{environment.interrupt_descriptor(), POLLIN, 0};
   ::poll(&interrupt, 1, static_cast<int>(time.count()));
-  return lab.check_interrupt();
+  return environment.check_interrupt();
 }
 
 /// Watches after some time in which workers may come to rest.
-Result<void> watch(Laboratory& lab, const std::string& subject, Series& series) {
-  if (auto worked = work_once(lab, Walk::over(1, lab.settings().own_size(kBytes))); !worked)
+Result<void> watch(Environment& environment, const std::string& subject, Series& series) {
+  if (auto worked = work_once(environment, Walk::over(1, environment.settings().own_size(kBytes)));
+      !worked)
     return worked;
-  if (auto slept = sleep_for(lab, lab.settings().idle_time / 5); !slept) return slept;
+  if (auto slept = sleep_for(environment, environment.settings().idle_time / 5); !slept)
+    return slept;
   const auto before = other_threads();
   if (before.empty())
     return Unexpected({Code::unsupported, "/proc/self/task/*/schedstat: nothing is counted there",
                        "use a kernel with CONFIG_SCHED_INFO"});
-  if (auto slept = sleep_for(lab, lab.settings().idle_time); !slept) return slept;
+  if (auto slept = sleep_for(environment, environment.settings().idle_time); !slept) return slept;
   Ran total;
   for (const auto& [number, ran] : other_threads()) {
     const auto old = before.find(number);
@@ -80,10 +82,10 @@ Result<void> watch(Laboratory& lab, const std::string& subject, Series& series) 
 
 }  // namespace
 
-std::vector<Experiment> idle_experiments(const Laboratory& lab) {
-  return {{fmt::format("{}/{} s", kIdle, lab.settings().idle_time.count()),
-           lab.settings().own_size(kBytes), 1,
-           [](Laboratory& there) -> Result<std::vector<Entrant>> {
+std::vector<Experiment> idle_experiments(const Environment& environment) {
+  return {{fmt::format("{}/{} s", kIdle, environment.settings().idle_time.count()),
+           environment.settings().own_size(kBytes), 1,
+           [](Environment& there) -> Result<std::vector<Entrant>> {
              const std::string subject = "gantry/all-engines";
              return std::vector<Entrant>{{subject, [&there, subject](Series& series) {
                                             return watch(there, subject, series);

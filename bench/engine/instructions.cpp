@@ -15,7 +15,7 @@ namespace gantry::bench {
 extern "C" {
 
 [[gnu::noinline, gnu::used]] std::uint64_t gantry_bench_counted_submit(Lane* lane, const Move* move,
-                                                                       Use use) {
+                                                                       SubmitMode use) {
   const auto ticket = lane->submit(*move, use);
   return ticket ? static_cast<std::uint64_t>(*ticket) : 0;
 }
@@ -47,9 +47,9 @@ struct Counted {
 
 /// One move, its end awaited uncounted where it comes without the caller.
 bool move_once(Lane& lane, const Move& move, bool ends_unpolled) {
-  const std::uint64_t ticket = gantry_bench_counted_submit(&lane, &move, Use::queued);
+  const std::uint64_t ticket = gantry_bench_counted_submit(&lane, &move, SubmitMode::queued);
   if (ticket == 0) return false;
-  if (ends_unpolled) static_cast<void>(lane.wait(Ticket{ticket}, patience(), Waiting::sleep));
+  if (ends_unpolled) static_cast<void>(lane.wait(Ticket{ticket}, patience(), WaitStrategy::sleep));
   return gantry_bench_counted_wait(&lane, ticket);
 }
 
@@ -68,8 +68,9 @@ Result<void> move_all(const Counted& what) {
   auto lane = (*engine)->open_lane();
   if (!lane) return Unexpected(lane.error());
   const Move move = piece_move(arena, walk, 0);
-  const bool ends_unpolled = (*engine)->capabilities().moves_itself &&
-                             (*lane)->explain(move, Use::queued).engine != CopyEngine::inline_;
+  const bool ends_unpolled =
+      (*engine)->capabilities().moves_itself &&
+      (*lane)->explain(move, SubmitMode::queued).engine != CopyEngine::inline_;
   for (Bytes i = 0; i < what.moves; ++i)
     if (!move_once(**lane, move, ends_unpolled))
       return Unexpected({Code::system, "a move failed under callgrind", ""});

@@ -7,11 +7,11 @@
 namespace gantry::bench {
 namespace {
 
-std::vector<Experiment> experiments_of(const Laboratory& lab) {
+std::vector<Experiment> experiments_of(const Environment& environment) {
   std::vector<Experiment> all;
   const auto add = [&](std::string_view part, auto make) {
-    if (!lab.settings().has_part(part)) return;
-    for (Experiment& experiment : make(lab)) all.push_back(std::move(experiment));
+    if (!environment.settings().has_part(part)) return;
+    for (Experiment& experiment : make(environment)) all.push_back(std::move(experiment));
   };
   add(kCopy, copy_experiments);
   add(kQueued, queued_experiments);
@@ -25,14 +25,14 @@ std::vector<Experiment> experiments_of(const Laboratory& lab) {
 }
 
 Result<void> run_parts(const Settings& settings, Report& report, int interrupt_descriptor) {
-  auto lab = Laboratory::open(settings, report, interrupt_descriptor);
-  if (!lab) return Unexpected(lab.error());
-  const auto experiments = experiments_of(**lab);
+  auto environment = Environment::open(settings, report, interrupt_descriptor);
+  if (!environment) return Unexpected(environment.error());
+  const auto experiments = experiments_of(**environment);
   std::size_t steps = 0;
   for (const Experiment& experiment : experiments) steps += experiment.rounds;
   Progress progress(stderr, "bench engine", steps);
   for (const Experiment& experiment : experiments)
-    if (auto ran = run_experiment(experiment, **lab, progress); !ran) return ran;
+    if (auto ran = run_experiment(experiment, **environment, progress); !ran) return ran;
   return {};
 }
 

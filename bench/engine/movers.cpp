@@ -59,8 +59,8 @@ std::chrono::nanoseconds turn_time(Bytes bytes) noexcept {
 /// One subject of a case of copying: how many moves fill its turn, and its turns.
 class Turns {
  public:
-  Turns(Laboratory& lab, std::string subject, const Walk& walk, Mover mover)
-      : lab_(lab), subject_(std::move(subject)), walk_(walk), mover_(std::move(mover)) {}
+  Turns(Environment& environment, std::string subject, const Walk& walk, Mover mover)
+      : lab_(environment), subject_(std::move(subject)), walk_(walk), mover_(std::move(mover)) {}
 
   Result<void> take(Series& series) {
     if (batches_ == 0)
@@ -123,7 +123,7 @@ class Turns {
     series.add(subject_, kHelperCpuPerGb, "s/GB", helper_ns / bytes);
   }
 
-  Laboratory& lab_;
+  Environment& lab_;
   std::string subject_;
   Walk walk_;
   Mover mover_;
@@ -138,7 +138,7 @@ Result<std::shared_ptr<Lane>> lane_of(Engine& engine, const LaneOptions& options
 
 }  // namespace
 
-Result<void> await(Lane& lane, Ticket ticket, Waiting waiting, Deadline deadline) {
+Result<void> await(Lane& lane, Ticket ticket, WaitStrategy waiting, Deadline deadline) {
   const Outcome outcome = lane.wait(ticket, deadline, waiting);
   if (outcome == Outcome::done) return {};
   return Unexpected(
@@ -166,7 +166,7 @@ Result<Mover> waited_mover(Arena& arena, Engine& engine) {
     const Deadline deadline = patience();
     Bytes at = 0;
     for (std::uint64_t left = walk.moves; left > 0; --left, at = walk.next(at)) {
-      const auto ticket = lane->submit(piece_move(arena, walk, at), Use::synchronous);
+      const auto ticket = lane->submit(piece_move(arena, walk, at), SubmitMode::synchronous);
       if (!ticket) return Unexpected(ticket.error());
       if (lane->wait(*ticket, deadline) != Outcome::done) return await(*lane, *ticket);
     }
@@ -183,7 +183,7 @@ Result<Mover> queued_mover(Arena& arena, Engine& engine, unsigned in_flight) {
     for (std::uint64_t left = walk.moves; left >= in_flight; left -= in_flight) {
       Result<Ticket> ticket = Ticket{};
       for (unsigned i = 0; i < in_flight; ++i, at = walk.next(at)) {
-        ticket = lane->submit(piece_move(arena, walk, at), Use::queued);
+        ticket = lane->submit(piece_move(arena, walk, at), SubmitMode::queued);
         if (!ticket) return Unexpected(ticket.error());
       }
       if (lane->wait(*ticket, deadline) != Outcome::done) return await(*lane, *ticket);
@@ -192,8 +192,9 @@ Result<Mover> queued_mover(Arena& arena, Engine& engine, unsigned in_flight) {
   };
 }
 
-Entrant mover_entrant(Laboratory& lab, std::string subject, const Walk& walk, Mover mover) {
-  auto turns = std::make_shared<Turns>(lab, subject, walk, std::move(mover));
+Entrant mover_entrant(Environment& environment, std::string subject, const Walk& walk,
+                      Mover mover) {
+  auto turns = std::make_shared<Turns>(environment, subject, walk, std::move(mover));
   return {std::move(subject), [turns](Series& series) { return turns->take(series); }};
 }
 

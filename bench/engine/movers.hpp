@@ -15,7 +15,8 @@ using Mover = std::function<Result<void>(const Walk&)>;
   return Deadline::after(std::chrono::minutes(2));
 }
 /// Waits for it; an error unless it was done.
-[[nodiscard]] Result<void> await(Lane& lane, Ticket ticket, Waiting waiting = Waiting::automatic,
+[[nodiscard]] Result<void> await(Lane& lane, Ticket ticket,
+                                 WaitStrategy waiting = WaitStrategy::automatic,
                                  Deadline deadline = patience());
 /// The copy of the piece of `walk` at `at`.
 [[nodiscard]] Move piece_move(Arena& arena, const Walk& walk, Bytes at) noexcept;
@@ -30,7 +31,7 @@ using Mover = std::function<Result<void>(const Walk&)>;
 
 /// An entrant whose turn goes over the pieces of `walk`, whole rounds of them, until a turn's time
 /// is filled; checks the data; reports times, throughput and CPU time of one move.
-[[nodiscard]] Entrant mover_entrant(Laboratory& lab, std::string subject, const Walk& walk,
+[[nodiscard]] Entrant mover_entrant(Environment& environment, std::string subject, const Walk& walk,
                                     Mover mover);
 
 }  // namespace gantry::bench

@@ -13,18 +13,18 @@ namespace {
 
 constexpr unsigned kMoves = 16;
 
-using Tally = std::array<std::uint64_t, kCopyEngines>;
+using EngineCounts = std::array<std::uint64_t, kCopyEngines>;
 
-Tally counted(const Engine& engine) {
+EngineCounts counted(const Engine& engine) {
   const EngineReport report = engine.report();
-  Tally tally{};
-  for (std::size_t i = 0; i < kCopyEngines; ++i) tally[i] = report.by_engine[i].moves;
-  return tally;
+  EngineCounts counts{};
+  for (std::size_t i = 0; i < kCopyEngines; ++i) counts[i] = report.by_engine[i].moves;
+  return counts;
 }
 
 /// The moves of `walk`, each explained right before it is submitted.
-Result<Tally> explain_and_move(Arena& arena, Lane& lane, const Walk& walk, Use use) {
-  Tally explained{};
+Result<EngineCounts> explain_and_move(Arena& arena, Lane& lane, const Walk& walk, SubmitMode use) {
+  EngineCounts explained{};
   Result<Ticket> ticket = Ticket{};
   Bytes at = 0;
   for (std::uint64_t left = walk.moves; left > 0; --left, at = walk.next(at)) {
@@ -32,7 +32,7 @@ Result<Tally> explain_and_move(Arena& arena, Lane& lane, const Walk& walk, Use u
     ++explained[static_cast<std::size_t>(lane.explain(move, use).engine)];
     ticket = lane.submit(move, use);
     if (!ticket) return Unexpected(ticket.error());
-    if (use == Use::queued) continue;
+    if (use == SubmitMode::queued) continue;
     if (auto ended = await(lane, *ticket); !ended) return Unexpected(ended.error());
   }
   if (auto ended = await(lane, *ticket); !ended) return Unexpected(ended.error());
@@ -40,14 +40,14 @@ Result<Tally> explain_and_move(Arena& arena, Lane& lane, const Walk& walk, Use u
 }
 
 /// The share of moves that were counted where their explanations said.
-Result<void> take_turn(Laboratory& lab, const NamedEngine& policy, Lane& lane, const Walk& walk,
-                       Use use, Series& series) {
-  lab.arena().change(walk);
-  const Tally before = counted(*policy.engine);
-  const auto explained = explain_and_move(lab.arena(), lane, walk, use);
+Result<void> take_turn(Environment& environment, const NamedEngine& policy, Lane& lane,
+                       const Walk& walk, SubmitMode use, Series& series) {
+  environment.arena().change(walk);
+  const EngineCounts before = counted(*policy.engine);
+  const auto explained = explain_and_move(environment.arena(), lane, walk, use);
   if (!explained) return Unexpected(explained.error());
-  const Tally after = counted(*policy.engine);
-  if (auto right = lab.arena().verify(walk, lab.reader()); !right) return right;
+  const EngineCounts after = counted(*policy.engine);
+  if (auto right = environment.arena().verify(walk, environment.reader()); !right) return right;
   std::uint64_t agreeing = 0;
   for (std::size_t i = 0; i < kCopyEngines; ++i) {
     const std::uint64_t done = after[i] - before[i];
@@ -61,28 +61,30 @@ Result<void> take_turn(Laboratory& lab, const NamedEngine& policy, Lane& lane, c
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Laboratory& lab, const Walk& walk, Use use) {
-  const NamedEngine* const policy = lab.find(kAutoEngine);
+Result<std::vector<Entrant>> enter(Environment& environment, const Walk& walk, SubmitMode use) {
+  const NamedEngine* const policy = environment.find(kAutoEngine);
   if (policy == nullptr) return std::vector<Entrant>{};
   auto opened = policy->engine->open_lane();
   if (!opened) return Unexpected(opened.error());
   const std::shared_ptr<Lane> lane(std::move(*opened));
-  return std::vector<Entrant>{{policy->subject, [&lab, policy, lane, walk, use](Series& series) {
-                                 return take_turn(lab, *policy, *lane, walk, use, series);
-                               }}};
+  return std::vector<Entrant>{
+      {policy->subject, [&environment, policy, lane, walk, use](Series& series) {
+         return take_turn(environment, *policy, *lane, walk, use, series);
+       }}};
 }
 
 }  // namespace
 
-std::vector<Experiment> policy_experiments(const Laboratory& lab) {
+std::vector<Experiment> policy_experiments(const Environment& environment) {
   std::vector<Experiment> all;
-  for (const Use use : {Use::synchronous, Use::queued})
-    for (const Bytes bytes : lab.settings().common.sizes) {
-      const Bytes pieces = std::min<Bytes>(kMoves, lab.arena_bytes() / std::bit_ceil(bytes));
+  for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
+    for (const Bytes bytes : environment.settings().common.sizes) {
+      const Bytes pieces =
+          std::min<Bytes>(kMoves, environment.arena_bytes() / std::bit_ceil(bytes));
       const Walk walk = Walk::over(std::bit_ceil(bytes) * pieces, bytes);
       all.push_back({fmt::format("{}/{}/{}", kPolicy, to_string(use), format_size(bytes)), bytes,
-                     lab.settings().common.rounds,
-                     [=](Laboratory& there) { return enter(there, walk, use); }});
+                     environment.settings().common.rounds,
+                     [=](Environment& there) { return enter(there, walk, use); }});
     }
   return all;
 }

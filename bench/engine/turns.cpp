@@ -18,14 +18,14 @@ Error named(Error error, const std::string& subject, const std::string& case_nam
 
 /// One turn; takes `entrant` out when it fails.
 Result<void> take_turn(Entrant& entrant, const Experiment& experiment, Series& series,
-                       Laboratory& lab) {
-  if (auto going = lab.check_interrupt(); !going) return going;
+                       Environment& environment) {
+  if (auto going = environment.check_interrupt(); !going) return going;
   const auto done = entrant.turn(series);
   if (done) return {};
   if (ends_the_run(done.error()))
     return Unexpected(named(done.error(), entrant.subject, experiment.name));
   series.forget(entrant.subject);
-  lab.report().skipped.push_back(
+  environment.report().skipped.push_back(
       {fmt::format("{} in {}", entrant.subject, experiment.name), to_string(done.error())});
   entrant.turn = {};
   return {};
@@ -33,9 +33,10 @@ Result<void> take_turn(Entrant& entrant, const Experiment& experiment, Series& s
 
 }  // namespace
 
-Result<void> run_experiment(const Experiment& experiment, Laboratory& lab, Progress& progress) {
+Result<void> run_experiment(const Experiment& experiment, Environment& environment,
+                            Progress& progress) {
   progress.step(experiment.name);
-  auto entrants = experiment.enter(lab);
+  auto entrants = experiment.enter(environment);
   if (!entrants) return Unexpected(entrants.error());
   Series series;
   for (unsigned round = 0; round < experiment.rounds; ++round) {
@@ -43,11 +44,11 @@ Result<void> run_experiment(const Experiment& experiment, Laboratory& lab, Progr
     for (std::size_t turn = 0; turn < entrants->size(); ++turn) {
       Entrant& entrant = (*entrants)[(turn + round) % entrants->size()];
       if (!entrant.turn) continue;
-      const auto done = take_turn(entrant, experiment, series, lab);
+      const auto done = take_turn(entrant, experiment, series, environment);
       if (!done) return done;
     }
   }
-  series.report_to(lab.report(), experiment.name, experiment.bytes);
+  series.report_to(environment.report(), experiment.name, experiment.bytes);
   return {};
 }
 

@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "../support/series.hpp"
-#include "laboratory.hpp"
+#include "environment.hpp"
 
 namespace gantry::bench {
 
@@ -26,25 +26,25 @@ struct Experiment {
   Bytes bytes = 0;
   unsigned rounds = 1;
   /// Made when it begins, dropped when it has ended.
-  std::function<Result<std::vector<Entrant>>(Laboratory&)> enter;
+  std::function<Result<std::vector<Entrant>>(Environment&)> enter;
 };
 
 /// In each round everyone has a turn. One whose turn fails is out, and skipped with the reason; but
 /// wrong data (`peer_misbehaved`) ends the run, as does `interrupted`.
-[[nodiscard]] Result<void> run_experiment(const Experiment& experiment, Laboratory& lab,
+[[nodiscard]] Result<void> run_experiment(const Experiment& experiment, Environment& environment,
                                           Progress& progress);
 
 /// Adds the ratios that matter to the report.
 void add_findings(Report& report);
 
 // The parts: what each has to run.
-[[nodiscard]] std::vector<Experiment> copy_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> queued_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> async_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> idle_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> fairness_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> waiting_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> cache_experiments(const Laboratory& lab);
-[[nodiscard]] std::vector<Experiment> policy_experiments(const Laboratory& lab);
+[[nodiscard]] std::vector<Experiment> copy_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> queued_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> async_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> idle_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> fairness_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> waiting_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> cache_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> policy_experiments(const Environment& environment);
 
 }  // namespace gantry::bench

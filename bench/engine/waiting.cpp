@@ -13,22 +13,23 @@ namespace {
 
 constexpr std::array kSizes = {Bytes{4} << 10,  Bytes{64} << 10,  Bytes{1} << 20, Bytes{16} << 20,
                                Bytes{64} << 20, Bytes{256} << 20, Bytes{1} << 30};
-constexpr std::array kWays = {Waiting::poll, Waiting::hybrid, Waiting::sleep, Waiting::automatic};
+constexpr std::array kWays = {WaitStrategy::poll, WaitStrategy::hybrid, WaitStrategy::sleep,
+                              WaitStrategy::automatic};
 constexpr Bytes kTurnBytes = Bytes{64} << 20;  // of small moves together
 constexpr Bytes kMostMoves = 200;
 constexpr Bytes kFewestMoves = 3;
 
-Result<void> take_turn(Laboratory& lab, Lane& lane, const std::string& subject, const Walk& walk,
-                       Waiting waiting, Series& series) {
-  lab.arena().change(walk);
+Result<void> take_turn(Environment& environment, Lane& lane, const std::string& subject,
+                       const Walk& walk, WaitStrategy waiting, Series& series) {
+  environment.arena().change(walk);
   std::vector<double> latency_ns;
   std::vector<double> cpu_ns;
   for (Bytes left = std::clamp(kTurnBytes / walk.bytes, kFewestMoves, kMostMoves); left > 0;
        --left) {
-    const Move move = piece_move(lab.arena(), walk, 0);
+    const Move move = piece_move(environment.arena(), walk, 0);
     const Deadline deadline = patience();
     const auto begin = Stopwatch::Clock::now();
-    const auto ticket = lane.submit(move, Use::queued);
+    const auto ticket = lane.submit(move, SubmitMode::queued);
     if (!ticket) return Unexpected(ticket.error());
     const auto cpu = thread_cpu_time();
     if (auto ended = await(lane, *ticket, waiting, deadline); !ended) return ended;
@@ -36,7 +37,7 @@ Result<void> take_turn(Laboratory& lab, Lane& lane, const std::string& subject, 
     cpu_ns.push_back(Stopwatch::ns(thread_cpu_time() - cpu));
     latency_ns.push_back(Stopwatch::ns(end - begin));
   }
-  if (auto right = lab.arena().verify(walk, lab.reader()); !right) return right;
+  if (auto right = environment.arena().verify(walk, environment.reader()); !right) return right;
   series.add(subject, kLatencyP50, "ns", median(latency_ns));
   series.add(subject, kWaitingCpu, "ns", median(cpu_ns));
   return {};
@@ -44,41 +45,42 @@ Result<void> take_turn(Laboratory& lab, Lane& lane, const std::string& subject, 
 
 /// What the lane says that a wait for a move that was queued does where it does not help.
 void explain_to(Series& series, const std::string& subject, const Explanation& explanation) {
-  series.add(subject, "explained_poll", "1", explanation.waiting == Waiting::poll ? 1 : 0);
-  series.add(subject, "explained_hybrid", "1", explanation.waiting == Waiting::hybrid ? 1 : 0);
+  series.add(subject, "explained_poll", "1", explanation.waiting == WaitStrategy::poll ? 1 : 0);
+  series.add(subject, "explained_hybrid", "1", explanation.waiting == WaitStrategy::hybrid ? 1 : 0);
 }
 
-Result<std::vector<Entrant>> enter(Laboratory& lab, Bytes bytes) {
+Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   const Walk walk = Walk::over(1, bytes);
-  for (const NamedEngine& one : lab.engines()) {
+  for (const NamedEngine& one : environment.engines()) {
     if (one.name == kAutoEngine || !one.engine->capabilities().moves_itself) continue;
     auto opened = one.engine->open_lane();
     if (!opened) return Unexpected(opened.error());
     const std::shared_ptr<Lane> lane(std::move(*opened));
-    for (const Waiting waiting : kWays) {
+    for (const WaitStrategy waiting : kWays) {
       const std::string subject = fmt::format("{}/{}", one.subject, to_string(waiting));
-      entrants.push_back({subject, [&lab, lane, subject, walk, waiting](Series& series) {
-                            return take_turn(lab, *lane, subject, walk, waiting, series);
+      entrants.push_back({subject, [&environment, lane, subject, walk, waiting](Series& series) {
+                            return take_turn(environment, *lane, subject, walk, waiting, series);
                           }});
     }
-    entrants.push_back({one.subject, [&lab, lane, walk, subject = one.subject](Series& series) {
-                          const Move move = piece_move(lab.arena(), walk, 0);
-                          explain_to(series, subject, lane->explain(move, Use::queued));
-                          return Result<void>{};
-                        }});
+    entrants.push_back(
+        {one.subject, [&environment, lane, walk, subject = one.subject](Series& series) {
+           const Move move = piece_move(environment.arena(), walk, 0);
+           explain_to(series, subject, lane->explain(move, SubmitMode::queued));
+           return Result<void>{};
+         }});
   }
   return entrants;
 }
 
 }  // namespace
 
-std::vector<Experiment> waiting_experiments(const Laboratory& lab) {
+std::vector<Experiment> waiting_experiments(const Environment& environment) {
   std::vector<Experiment> all;
-  for (const Bytes bytes : lab.settings().own_sizes(kSizes))
+  for (const Bytes bytes : environment.settings().own_sizes(kSizes))
     all.push_back({fmt::format("{}/{}", kWaiting, format_size(bytes)), bytes,
-                   lab.settings().common.rounds,
-                   [bytes](Laboratory& there) { return enter(there, bytes); }});
+                   environment.settings().common.rounds,
+                   [bytes](Environment& there) { return enter(there, bytes); }});
   return all;
 }
 

@@ -21,10 +21,10 @@ constexpr unsigned kMostReaders = 4;
 
 enum class Way { sync, async, pipelined, streamed, loan, move };
 
-constexpr Mode mode_of(Way way) {
-  return way == Way::pipelined  ? Mode::pipelined
-         : way == Way::streamed ? Mode::streamed
-                                : Mode::whole;
+constexpr SendMode mode_of(Way way) {
+  return way == Way::pipelined  ? SendMode::pipelined
+         : way == Way::streamed ? SendMode::streamed
+                                : SendMode::whole;
 }
 
 ChannelOptions channel_options() {

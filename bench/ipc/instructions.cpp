@@ -8,7 +8,7 @@
 
 #include "../peers/list.hpp"
 #include "../support/callgrind.hpp"
-#include "../support/crew.hpp"
+#include "../support/process_group.hpp"
 #include "../support/progress.hpp"
 #include "cases.hpp"
 #include "subjects.hpp"
@@ -21,7 +21,7 @@ constexpr std::uint64_t kFewTrips = 3;          // what is done once only is in 
 constexpr Bytes kMostBytes = Bytes{512} << 20;  // of all trips that count
 constexpr Bytes kMostTrips = 100;
 
-/// A crew of one subject makes some trips.
+/// A group of one subject makes some trips.
 Result<void> make_trips(const SubjectKind& kind, Case what, std::uint64_t trips,
                         int interrupt_descriptor) {
   const auto scratch = ScratchDirectory::create();
@@ -29,10 +29,10 @@ Result<void> make_trips(const SubjectKind& kind, Case what, std::uint64_t trips,
   what.directory = scratch->path();
   const auto cpus = pick_cpus();
   if (!cpus) return Unexpected(cpus.error());
-  auto crew = Crew::start({&kind, 1}, what, *cpus, interrupt_descriptor);
-  if (!crew) return Unexpected(crew.error());
-  const auto ran = crew->run(0, {0, trips});
-  crew->dismiss();
+  auto group = ProcessGroup::start({&kind, 1}, what, *cpus, interrupt_descriptor);
+  if (!group) return Unexpected(group.error());
+  const auto ran = group->run(0, {0, trips});
+  group->dismiss();
   return ran ? Result<void>{} : Unexpected(ran.error());
 }
 

@@ -9,9 +9,9 @@ namespace {
 
 /// Has `held.bytes` registered and its key asked for.
 template <class Held>
-Result<void> enroll(Registrar& registrar, Held& held) {
+Result<void> register_memory(Registrar& registrar, Held& held) {
   held.bytes.front() = std::byte{1};
-  auto registration = registrar.enroll(held.bytes);
+  auto registration = registrar.register_memory(held.bytes);
   if (!registration) return Unexpected(registration.error());
   const auto key = registration->key();
   if (!key) return Unexpected(key.error());
@@ -38,7 +38,7 @@ class TouchingHand {
     }
     held.memory = std::move(*memory);
     held.bytes = held.memory.bytes();
-    const auto known = enroll(*registrar_, held);
+    const auto known = register_memory(*registrar_, held);
     if (known) return true;
     error_ = known.error();
     return false;
@@ -71,7 +71,7 @@ class RegisteringHand {
       return false;
     }
     held.bytes = {buffer, size};
-    const auto known = enroll(*registrar_, held);
+    const auto known = register_memory(*registrar_, held);
     if (known) return true;
     error_ = known.error();
     return false;

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <cstring>
 #include <gantry/memory.hpp>
-#include <gantry/registrars.hpp>
+#include <gantry/runtime.hpp>
 #include <new>
 
 #include "fabric_endpoint.hpp"
@@ -76,7 +76,7 @@ class Target {
     memory_ = std::move(*memory);
     const auto registrar = registrar_on(endpoint_);
     if (!registrar) return Unexpected(registrar.error());
-    auto registration = (*registrar)->enroll(memory_.bytes());
+    auto registration = (*registrar)->register_memory(memory_.bytes());
     if (!registration) return Unexpected(registration.error());
     registration_ = std::move(*registration);
     const auto key = registration_.key();

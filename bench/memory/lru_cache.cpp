@@ -55,7 +55,7 @@ Result<LruCache::Entry*> LruCache::slow_get(Address begin, Bytes size) {
   }
   // NOLINTNEXTLINE(performance-no-int-to-ptr): rounded to pages
   const ByteSpan memory(reinterpret_cast<std::byte*>(begin), end - begin);
-  auto registration = enroll(memory);
+  auto registration = register_memory(memory);
   if (!registration) return Unexpected(registration.error());
   const auto key = registration->key();
   if (!key) return Unexpected(key.error());
@@ -70,10 +70,10 @@ Result<LruCache::Entry*> LruCache::slow_get(Address begin, Bytes size) {
 }
 
 /// A device that can take no more takes one more when it may drop another.
-Result<Registration> LruCache::enroll(ByteSpan memory) {
-  auto registration = registrar_->enroll(memory);
+Result<Registration> LruCache::register_memory(ByteSpan memory) {
+  auto registration = registrar_->register_memory(memory);
   while (!registration && registration.error().code == Code::out_of_memory && forget_oldest())
-    registration = registrar_->enroll(memory);
+    registration = registrar_->register_memory(memory);
   return registration;
 }
 

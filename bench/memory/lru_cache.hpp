@@ -1,6 +1,6 @@
 #pragma once  // bench/memory/lru_cache.hpp: an implicit registration cache, as libraries have them.
 
-#include <gantry/registrar.hpp>
+#include <gantry/memory/registrar.hpp>
 #include <map>
 #include <mutex>
 
@@ -39,7 +39,7 @@ class LruCache {
   Entry* find(Address begin, Bytes size) noexcept;
   Entry* use(Entry& entry) noexcept;
   Result<Entry*> slow_get(Address begin, Bytes size);
-  Result<Registration> enroll(ByteSpan memory);
+  Result<Registration> register_memory(ByteSpan memory);
   Result<void> absorb(Address& begin, Address& end);
   bool forget_oldest() noexcept;
   void forget(Entry& entry) noexcept;

@@ -23,7 +23,7 @@ class TrialRunner final : public Runner {
     if (!memory) return Unexpected(memory.error());
     const auto made = registrar_of(registrar);
     if (!made) return Unexpected(made.error());
-    const auto registration = (*made)->enroll(memory->bytes());
+    const auto registration = (*made)->register_memory(memory->bytes());
     if (!registration) return Unexpected(registration.error());
     return std::make_unique<TrialRunner>();
   }

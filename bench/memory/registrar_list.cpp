@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <gantry/registrars.hpp>
+#include <gantry/runtime.hpp>
 
 #include "../support/posix.hpp"
 

@@ -55,7 +55,7 @@ Result<std::optional<DeviceKey>> TransferMemory::key_of(const Block& block,
                                                         Registration& registration) const {
   if (subject_ == kUnregistered) return std::optional<DeviceKey>();
   if (subject_ == kPoolReuse) return block.key_for(*registrar_);
-  auto made = registrar_->enroll(block.bytes());
+  auto made = registrar_->register_memory(block.bytes());
   if (!made) return Unexpected(made.error());
   registration = std::move(*made);
   return registration.key();

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include <gantry/memory.hpp>
-#include <gantry/registrars.hpp>
+#include <gantry/runtime.hpp>
 
 #include "resident.hpp"
 #endif

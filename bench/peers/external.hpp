@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "../support/assignment.hpp"
-#include "../support/keeper.hpp"
+#include "../support/program_guard.hpp"
 
 namespace gantry::bench {
 

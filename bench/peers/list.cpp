@@ -45,17 +45,17 @@ Subjects make_boost(const std::string& program, const std::string& variant, cons
   auto made = External::make(program, variant, *own);
   if (!made) return Unexpected(made.error());
   const std::string name = "/dev/shm/" + own->directory.substr(own->directory.rfind('/') + 1);
-  auto keeper =
-      Keeper::start({.leftovers = {name + "-requests", name + "-replies", name + "-memory"}});
-  if (!keeper) return Unexpected(keeper.error());
-  (*made)->accompany(std::make_shared<Keeper>(std::move(*keeper)), Assignment::kNone);
+  auto guard =
+      ProgramGuard::start({.leftovers = {name + "-requests", name + "-replies", name + "-memory"}});
+  if (!guard) return Unexpected(guard.error());
+  (*made)->accompany(std::make_shared<ProgramGuard>(std::move(*guard)), Assignment::kNone);
   (*made)->wrap(wrapper);
   return std::move(*made);
 }
 
 Subjects make_iceoryx(const std::string& program, const std::string& variant, const Case& what,
                       const Wrapper& wrapper) {
-  static std::weak_ptr<Keeper> roudi;  // there can be one on a machine only
+  static std::weak_ptr<ProgramGuard> roudi;  // there can be one on a machine only
   auto daemon = find_or_start_roudi(what, roudi);
   if (!daemon) return Unexpected(daemon.error());
   auto made = External::make(program, variant, what);

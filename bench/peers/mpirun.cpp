@@ -51,16 +51,16 @@ bool pass(int to, int link) {
 /// each gives its link to its rank and lives as long as that does.
 class MpiJob final : public Subject {
  public:
-  MpiJob(std::vector<Descriptor> doors, std::shared_ptr<Keeper> keeper, std::string log)
-      : doors_(std::move(doors)), keeper_(std::move(keeper)), log_(std::move(log)) {}
+  MpiJob(std::vector<Descriptor> doors, std::shared_ptr<ProgramGuard> guard, std::string log)
+      : doors_(std::move(doors)), guard_(std::move(guard)), log_(std::move(log)) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override { return nullptr; }
   Result<std::unique_ptr<Responder>> open_responder(int) override { return nullptr; }
-  [[nodiscard]] std::shared_ptr<void> company() const override { return keeper_; }
+  [[nodiscard]] std::shared_ptr<void> company() const override { return guard_; }
 
   Result<void> become(const Post& post, int link) override {
     const int door = doors_[static_cast<std::size_t>(post.reader) + 1].get();
-    std::array<pollfd, 2> sources = {{{door, POLLIN, 0}, {keeper_->descriptor(), POLLIN, 0}}};
+    std::array<pollfd, 2> sources = {{{door, POLLIN, 0}, {guard_->descriptor(), POLLIN, 0}}};
     while (::poll(sources.data(), sources.size(), -1) < 0 && errno == EINTR) {
     }
     const int rank = (sources[0].revents & POLLIN) != 0 ? ::accept(door, nullptr, nullptr) : -1;
@@ -75,7 +75,7 @@ class MpiJob final : public Subject {
 
  private:
   std::vector<Descriptor> doors_;
-  std::shared_ptr<Keeper> keeper_;
+  std::shared_ptr<ProgramGuard> guard_;
   std::string log_;
 };
 
@@ -133,10 +133,10 @@ Result<std::unique_ptr<Subject>> make_mpi(const Case& size,
     kept.words.push_back(peer_path("gantry-peer-openmpi"));
     for (std::string& word : told.words()) kept.words.push_back(std::move(word));
   }
-  auto keeper = Keeper::start(kept);
-  if (!keeper) return Unexpected(keeper.error());
-  return std::make_unique<MpiJob>(std::move(doors), std::make_shared<Keeper>(std::move(*keeper)),
-                                  kept.log);
+  auto guard = ProgramGuard::start(kept);
+  if (!guard) return Unexpected(guard.error());
+  return std::make_unique<MpiJob>(std::move(doors),
+                                  std::make_shared<ProgramGuard>(std::move(*guard)), kept.log);
 }
 
 }  // namespace gantry::bench

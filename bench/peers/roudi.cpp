@@ -60,10 +60,10 @@ bool says(const std::string& log, const char* words) {
   return text.str().find(words) != std::string::npos;
 }
 
-Result<void> await_ready(const Keeper& keeper, const std::string& log) {
+Result<void> await_ready(const ProgramGuard& guard, const std::string& log) {
   for (int i = 0; i < kTries; ++i) {
     if (says(log, "ready for clients")) return {};
-    pollfd ended{keeper.descriptor(), POLLIN, 0};
+    pollfd ended{guard.descriptor(), POLLIN, 0};
     if (::poll(&ended, 1, kTryMs) > 0) break;
   }
   return Unexpected({Code::system, "iox-roudi: " + last_words(log), ""});
@@ -71,8 +71,8 @@ Result<void> await_ready(const Keeper& keeper, const std::string& log) {
 
 }  // namespace
 
-Result<std::shared_ptr<Keeper>> find_or_start_roudi(const Case& what,
-                                                    std::weak_ptr<Keeper>& shared) {
+Result<std::shared_ptr<ProgramGuard>> find_or_start_roudi(const Case& what,
+                                                          std::weak_ptr<ProgramGuard>& shared) {
   if (auto running = shared.lock()) return running;
   if (another_runs())
     return Unexpected({Code::system, "iox-roudi: another one runs on this machine", "end it"});
@@ -80,10 +80,10 @@ Result<std::shared_ptr<Keeper>> find_or_start_roudi(const Case& what,
   const std::string log = what.directory + "/roudi.log";
   std::ofstream(file) << configuration(what);
   std::ofstream(log, std::ios::trunc).flush();  // what an earlier one said does not count
-  auto keeper = Keeper::start(
+  auto guard = ProgramGuard::start(
       {.words = {"iox-roudi", "-c", file, "-m", "off"}, .log = log, .leftovers = leftovers(what)});
-  if (!keeper) return Unexpected(keeper.error());
-  auto roudi = std::make_shared<Keeper>(std::move(*keeper));
+  if (!guard) return Unexpected(guard.error());
+  auto roudi = std::make_shared<ProgramGuard>(std::move(*guard));
   if (auto ready = await_ready(*roudi, log); !ready) return Unexpected(ready.error());
   shared = roudi;
   return roudi;

@@ -1,6 +1,6 @@
 #pragma once  // bench/peers/roudi.hpp: iceoryx's daemon, for as long as somebody needs it.
 
-#include "../support/keeper.hpp"
+#include "../support/program_guard.hpp"
 #include "../support/subject.hpp"
 
 namespace gantry::bench {
@@ -11,7 +11,7 @@ inline constexpr const char* kLoanVariant = "loan";
 
 /// Starts `iox-roudi` with pools for that case and waits until it takes clients. There can be one
 /// on a machine only, so all iceoryx subjects of a case share it: `shared` finds it again.
-[[nodiscard]] Result<std::shared_ptr<Keeper>> find_or_start_roudi(const Case& what,
-                                                                  std::weak_ptr<Keeper>& shared);
+[[nodiscard]] Result<std::shared_ptr<ProgramGuard>> find_or_start_roudi(
+    const Case& what, std::weak_ptr<ProgramGuard>& shared);
 
 }  // namespace gantry::bench

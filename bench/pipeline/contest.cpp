@@ -89,16 +89,16 @@ class Contest {
   Contest(const Settings& settings, const CaseKind& kind, Bytes bytes, Report& report,
           int interrupt_descriptor)
       : settings_(settings),
-        bout_(kind, bytes),
+        case_(kind, bytes),
         copy_(bytes),
         report_(report),
         interrupt_descriptor_(interrupt_descriptor) {}
 
   Result<void> enter(const Tool& tool) {
-    if (auto built = bout_.build_for(tool); !built) return leave_out(tool.name, built.error());
-    std::ranges::move(bout_.kind().is_of_files
+    if (auto built = case_.build_for(tool); !built) return leave_out(tool.name, built.error());
+    std::ranges::move(case_.kind().is_of_files
                           ? ways_of(settings_, tool, report_)
-                          : subjects_of(settings_, bout_.kind(), bout_.bytes(), tool),
+                          : subjects_of(settings_, case_.kind(), case_.bytes(), tool),
                       std::back_inserter(subjects_));
     return {};
   }
@@ -106,7 +106,7 @@ class Contest {
   Result<void> run(Progress& progress, std::vector<TracedRun>* traced) {
     Series series;
     for (unsigned round = 0; round < settings_.common.rounds; ++round) {
-      progress.step(bout_.name());
+      progress.step(case_.name());
       const bool is_last = round + 1 == settings_.common.rounds;
       for (std::size_t i = 0; i < subjects_.size(); ++i) {
         Subject& subject = subjects_[(i + round) % subjects_.size()];
@@ -115,7 +115,7 @@ class Contest {
       }
       copy_.take_turn(series);
     }
-    series.report_to(report_, bout_.name(), bout_.bytes());
+    series.report_to(report_, case_.name(), case_.bytes());
     return {};
   }
 
@@ -124,15 +124,15 @@ class Contest {
   /// kept memory, or took from it, is not its business.
   Result<void> turn(Subject& subject, Series& series, std::vector<TracedRun>* traced) {
     if (auto going = check_interrupt(interrupt_descriptor_); !going) return going;
-    auto took = bout_.take_turn(subject);
-    if (took) took = bout_.take_turn(subject);
+    auto took = case_.take_turn(subject);
+    if (took) took = case_.take_turn(subject);
     if (!took) {
       series.forget(subject.name);
       auto left = leave_out(subject.name, took.error());
       subject.tool = nullptr;
       return left;
     }
-    bout_.add(subject, *took, series);
+    case_.add(subject, *took, series);
     remember(subject, took->report.plan);
     if (traced != nullptr) traced->push_back({subject.name, std::move(took->report.timeline)});
     return {};
@@ -140,8 +140,8 @@ class Contest {
 
   /// What it chose last.
   void remember(const Subject& subject, const PipelinePlan& plan) {
-    Chosen now{bout_.name(), subject.name,
-               choice_text(plan, bout_.kind().step_bytes) + "\n" + plan.text()};
+    Chosen now{case_.name(), subject.name,
+               choice_text(plan, case_.kind().step_bytes) + "\n" + plan.text()};
     const auto old = std::ranges::find_if(report_.chosen, [&](const Chosen& one) {
       return one.case_name == now.case_name && one.subject == now.subject;
     });
@@ -152,18 +152,18 @@ class Contest {
   }
 
   tl::unexpected<Error> named(const std::string& who, Error error) const {
-    error.message = fmt::format("{} in {}: {}", who, bout_.name(), error.message);
+    error.message = fmt::format("{} in {}: {}", who, case_.name(), error.message);
     return Unexpected(std::move(error));
   }
 
   Result<void> leave_out(const std::string& who, const Error& error) {
     if (!is_no_defect(error.code)) return named(who, error);
-    report_.skipped.push_back({fmt::format("{} in {}", who, bout_.name()), to_string(error)});
+    report_.skipped.push_back({fmt::format("{} in {}", who, case_.name()), to_string(error)});
     return {};
   }
 
   const Settings& settings_;
-  Bout bout_;
+  BenchCase case_;
   SingleCopy copy_;
   Report& report_;
   int interrupt_descriptor_;
@@ -172,19 +172,19 @@ class Contest {
 
 }  // namespace
 
-Result<void> run_contest(const Settings& settings, const Workshop& workshop, Report& report,
+Result<void> run_contest(const Settings& settings, const Environment& environment, Report& report,
                          std::vector<TracedRun>& traced, int interrupt_descriptor) {
   std::vector<CaseKind> kinds = case_kinds();
   std::erase_if(kinds, [&](const CaseKind& kind) {
     return std::ranges::find(settings.cases, kind.name) == settings.cases.end();
   });
   Progress progress(stderr, "bench pipeline",
-                    kinds.size() * workshop.sizes().size() * settings.common.rounds);
+                    kinds.size() * environment.sizes().size() * settings.common.rounds);
   bool is_first = true;
-  for (const Bytes bytes : workshop.sizes())
+  for (const Bytes bytes : environment.sizes())
     for (const CaseKind& kind : kinds) {
       Contest contest(settings, kind, bytes, report, interrupt_descriptor);
-      for (const Tool& tool : workshop.tools())
+      for (const Tool& tool : environment.tools())
         if (auto entered = contest.enter(tool); !entered) return entered;
       if (auto ran = contest.run(progress, is_first ? &traced : nullptr); !ran) return ran;
       is_first = false;

@@ -1,7 +1,7 @@
 #pragma once  // bench/pipeline/findings.hpp: the ratios that matter, and what was wanted of them.
 
 #include "../support/report.hpp"
-#include "workshop.hpp"
+#include "environment.hpp"
 
 namespace gantry::bench {
 

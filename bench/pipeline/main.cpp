@@ -16,15 +16,15 @@ Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
     if (auto writable = check_output("--trace", trace); !writable)
       return Unexpected(writable.error());
   Report report{"pipeline", probe_machine(), {}, {}, {}};
-  const auto workshop = Workshop::open(settings, report);
-  if (!workshop) return Unexpected(workshop.error());
+  const auto environment = Environment::open(settings, report);
+  if (!environment) return Unexpected(environment.error());
   std::vector<TracedRun> traced;
-  if (auto ran = run_contest(settings, *workshop, report, traced, interrupt_descriptor); !ran)
+  if (auto ran = run_contest(settings, *environment, report, traced, interrupt_descriptor); !ran)
     return Unexpected(ran.error());
   if (!trace.empty())
     if (auto written = write_output("--trace", trace, to_trace(traced)); !written)
       return Unexpected(written.error());
-  add_findings(report, workshop->tools());
+  add_findings(report, environment->tools());
   return report;
 }
 

@@ -30,7 +30,7 @@ class Pinned {
     if (!registrar) return Unexpected(registrar.error());
     const auto begin = Stopwatch::Clock::now();
     for (const Array& array : workload.arrays()) {
-      auto registration = (*registrar)->enroll(array.pages());
+      auto registration = (*registrar)->register_memory(array.pages());
       if (!registration) return Unexpected(registration.error());
       pinned.registrations_.push_back(std::move(*registration));
     }
@@ -51,13 +51,13 @@ class Pinned {
 
 }  // namespace
 
-Bout::Bout(const CaseKind& kind, Bytes bytes)
+BenchCase::BenchCase(const CaseKind& kind, Bytes bytes)
     : kind_(kind),
       bytes_(bytes),
       name_(fmt::format("{}/{}", kind.name, format_size(bytes))),
       workload_(kind.make(std::max<std::uint64_t>(1, bytes / kind.step_bytes))) {}
 
-Result<void> Bout::build_for(const Tool& tool) {
+Result<void> BenchCase::build_for(const Tool& tool) {
   auto program = tool.device->build(kind_.program(tool.cut));
   if (!program) return Unexpected(program.error());
   auto kernel = program->kernel(kind_.kernel);
@@ -66,7 +66,7 @@ Result<void> Bout::build_for(const Tool& tool) {
   return {};
 }
 
-Result<Bout::Turn> Bout::take_turn(const Subject& subject) {
+Result<BenchCase::Turn> BenchCase::take_turn(const Subject& subject) {
   const auto kernel =
       std::ranges::find(kernels_, subject.tool, &std::pair<const Tool*, Kernel>::first);
   workload_->prepare();
@@ -90,7 +90,7 @@ Result<Bout::Turn> Bout::take_turn(const Subject& subject) {
   return turn;
 }
 
-void Bout::add(const Subject& subject, const Turn& turn, Series& series) const {
+void BenchCase::add(const Subject& subject, const Turn& turn, Series& series) const {
   const PipelineReport& report = turn.report;
   const PipelinePlan& plan = report.plan;
   const auto add = [&](std::string_view metric, std::string_view unit, double figure) {

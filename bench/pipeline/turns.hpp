@@ -2,7 +2,7 @@
 
 #include "../support/series.hpp"
 #include "cases.hpp"
-#include "workshop.hpp"
+#include "environment.hpp"
 
 namespace gantry::bench {
 
@@ -31,9 +31,9 @@ struct Subject {
 };
 
 /// One case at one size, on all devices that can build its kernel.
-class Bout {
+class BenchCase {
  public:
-  Bout(const CaseKind& kind, Bytes bytes);
+  BenchCase(const CaseKind& kind, Bytes bytes);
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] Bytes bytes() const noexcept { return bytes_; }

@@ -2,7 +2,7 @@
               // right.
 
 #include <deque>
-#include <gantry/pipeline.hpp>
+#include <gantry/pipeline/pipeline.hpp>
 #include <memory>
 #include <vector>
 

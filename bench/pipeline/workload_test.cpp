@@ -98,9 +98,9 @@ TEST(Bouts, AWrongResultIsAnError) {
   const Runtime runtime = Runtime::create().value();
   const auto device = runtime.open_device("cpu").value();
   const Tool tool{"cpu", device, cut_for(device->facts())};
-  Bout bout(kind, 1 << 16);
-  ASSERT_TRUE(bout.build_for(tool));
-  const auto turn = bout.take_turn({"cpu/automatic", &tool, {}});
+  BenchCase bench_case(kind, 1 << 16);
+  ASSERT_TRUE(bench_case.build_for(tool));
+  const auto turn = bench_case.take_turn({"cpu/automatic", &tool, {}});
   ASSERT_FALSE(turn);
   EXPECT_EQ(turn.error().code, Code::peer_misbehaved);
   EXPECT_NE(turn.error().message.find("wrong result"), std::string::npos);

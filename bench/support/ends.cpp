@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "cpus.hpp"
-#include "trips.hpp"
+#include "round_trips.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -62,9 +62,9 @@ void run_requester(Link& link, const OpenRequester& open, const Case& what) {
     link.send(Answer::failure(to_string(end.error())));
     return;
   }
-  Tripper tripper(**end, what);
-  command_loop(link, tripper.stamps(),
-               [&](const Command& command) { return tripper.measure(command); });
+  RoundTripDriver driver(**end, what);
+  command_loop(link, driver.stamps(),
+               [&](const Command& command) { return driver.measure(command); });
 }
 
 void run_responder(Link& link, const OpenResponder& open) {

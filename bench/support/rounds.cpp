@@ -51,10 +51,10 @@ std::uint64_t warmups_for(std::uint64_t trips) {
 
 /// How many trips fill a round: more and more of them, until a tenth of a round is a fair sample
 /// of warm ones.
-Result<std::uint64_t> calibrate(Crew& crew, std::size_t subject, const Plan& plan) {
+Result<std::uint64_t> calibrate(ProcessGroup& group, std::size_t subject, const Plan& plan) {
   std::uint64_t trips = kFewestTrips;
   while (true) {
-    const auto figures = crew.run(subject, {kFewestTrips, trips});
+    const auto figures = group.run(subject, {kFewestTrips, trips});
     if (!figures) return Unexpected(figures.error());
     const auto sample = trips_within(plan.round_time / 10, *figures);
     if (trips >= sample) return trips_within(plan.round_time, *figures);
@@ -62,21 +62,21 @@ Result<std::uint64_t> calibrate(Crew& crew, std::size_t subject, const Plan& pla
   }
 }
 
-/// One subject's turn; `in_crew` is its number there.
-Result<void> take_turn(Crew& crew, std::size_t in_crew, const SubjectKind& kind, const Case& size,
-                       const Plan& plan, Series& series) {
+/// One subject's turn; `in_group` is its number there.
+Result<void> take_turn(ProcessGroup& group, std::size_t in_group, const SubjectKind& kind,
+                       const Case& size, const Plan& plan, Series& series) {
   if (series.trips == 0) {
-    const auto fitting = calibrate(crew, in_crew, plan);
+    const auto fitting = calibrate(group, in_group, plan);
     if (!fitting) return Unexpected(fitting.error());
     series.trips = *fitting;
   }
-  const auto figures = crew.run(in_crew, {warmups_for(series.trips), series.trips});
+  const auto figures = group.run(in_group, {warmups_for(series.trips), series.trips});
   if (!figures) return Unexpected(figures.error());
   series.add(*figures, size.bytes);
   if (!kind.has_responder || size.in_flight > 1) return {};
   const auto stamped_trips =
       std::clamp(series.trips / 4, kFewestTrips, static_cast<std::uint64_t>(Stamps::kMost));
-  const auto stamped = crew.run(in_crew, {kFewestTrips, stamped_trips, true});
+  const auto stamped = group.run(in_group, {kFewestTrips, stamped_trips, true});
   if (!stamped) return Unexpected(stamped.error());
   series.one_way_ns.push_back(stamped->one_way_ns);
   return {};
@@ -132,31 +132,31 @@ class Rounds {
   }
 
   Result<void> run(Progress& progress) {
-    std::optional<Crew> crew;
+    std::optional<ProcessGroup> group;
     if (all_at_once_) {
-      auto started = Crew::start(kinds_, size_, plan_.cpus, plan_.interrupt_descriptor);
+      auto started = ProcessGroup::start(kinds_, size_, plan_.cpus, plan_.interrupt_descriptor);
       if (!started) return Unexpected(started.error());
-      crew.emplace(std::move(*started));
+      group.emplace(std::move(*started));
     }
     for (unsigned round = 0; round < plan_.rounds; ++round) {
       progress.step(size_.name);
       for (std::size_t turn = 0; turn < kinds_.size(); ++turn) {
         const auto subject = (turn + round) % kinds_.size();  // nobody always follows the same one
-        const auto ran = crew ? turn_of(subject, *crew, subject) : turn_alone(subject);
+        const auto ran = group ? turn_of(subject, *group, subject) : turn_alone(subject);
         if (!ran) return ran;
       }
     }
-    if (crew) crew->dismiss();
+    if (group) group->dismiss();
     for (std::size_t i = 0; i < kinds_.size(); ++i)
       if (!is_lost_[i]) append_rows(size_, kinds_[i], series_[i], report_.rows);
     return {};
   }
 
  private:
-  Result<void> turn_of(std::size_t subject, Crew& crew, std::size_t in_crew) {
+  Result<void> turn_of(std::size_t subject, ProcessGroup& group, std::size_t in_group) {
     if (is_lost_[subject]) return {};
-    auto done = take_turn(crew, in_crew, kinds_[subject], size_, plan_, series_[subject]);
-    const Error* const loss = crew.loss_of(in_crew);
+    auto done = take_turn(group, in_group, kinds_[subject], size_, plan_, series_[subject]);
+    const Error* const loss = group.loss_of(in_group);
     if (loss == nullptr) return done;
     is_lost_[subject] = true;
     note_loss(report_, kinds_[subject], *loss);
@@ -165,10 +165,11 @@ class Rounds {
 
   Result<void> turn_alone(std::size_t subject) {
     if (is_lost_[subject]) return {};
-    auto crew = Crew::start({&kinds_[subject], 1}, size_, plan_.cpus, plan_.interrupt_descriptor);
-    if (!crew) return Unexpected(crew.error());
-    const auto done = turn_of(subject, *crew, 0);
-    crew->dismiss();
+    auto group =
+        ProcessGroup::start({&kinds_[subject], 1}, size_, plan_.cpus, plan_.interrupt_descriptor);
+    if (!group) return Unexpected(group.error());
+    const auto done = turn_of(subject, *group, 0);
+    group->dismiss();
     return done;
   }
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/support/rounds.hpp: subjects against each other, interleaved round by round.
 
-#include "crew.hpp"
+#include "process_group.hpp"
 #include "progress.hpp"
 #include "report.hpp"
 
@@ -20,7 +20,7 @@ struct Plan {
 /// Runs `size` with every kind that can: in each round each has its turn. All their processes are
 /// there all the time, unless memory does not suffice for that: then they are made for each turn.
 /// Appends figures to the report's rows, lost peers to those skipped; steps `progress` once a
-/// round. Errors as Crew's.
+/// round. Errors as ProcessGroup's.
 [[nodiscard]] Result<void> run_case(const Case& size, std::span<const SubjectKind> kinds,
                                     const Plan& plan, Progress& progress, Report& report);
 

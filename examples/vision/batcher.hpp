@@ -1,6 +1,6 @@
 #pragma once  // batcher.hpp: batches of tiles, put together where the next stage will read them.
 
-#include <gantry/runtime.hpp>
+#include <gantry/run/stage.hpp>
 #include <memory>
 
 #include "tiles.hpp"

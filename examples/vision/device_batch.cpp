@@ -2,7 +2,8 @@
 
 #include <cstdio>
 #include <fstream>
-#include <gantry/pipeline_stage.hpp>
+#include <gantry/pipeline/stage.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -18,7 +19,7 @@ using gantry::Device;
 using gantry::DeviceKind;
 using gantry::MessageInfo;
 using gantry::PipelineStageReport;
-using gantry::StageEnds;
+using gantry::StageCallbacks;
 using DevicePointer = std::shared_ptr<Device>;
 
 constexpr std::chrono::seconds kStallLimit{30};  // a frame takes milliseconds
@@ -110,7 +111,7 @@ class Frames {
     return size_;
   }
   /// The next frame of that size; `closed` as well when the next has another.
-  Result<StageEnds::Arrival> take(cv::Size size, Deadline deadline) {
+  Result<StageCallbacks::Received> take(cv::Size size, Deadline deadline) {
     const auto next = this->size(deadline);
     if (!next) return failed(next);
     if (*next != size) return fail(gantry::Code::closed, "frames of another size follow", "");
@@ -133,26 +134,26 @@ class Frames {
       keep = std::make_shared<const cv::Mat>(picture);
     auto info = held->info();
     info.user = frame->header.frame;
-    next_ = StageEnds::Arrival{{pixels}, info, std::move(keep)};
+    next_ = StageCallbacks::Received{{pixels}, info, std::move(keep)};
     size_ = picture.size();
     return {};
   }
 
   gantry::StageInput& input_;
   cv::Size size_;
-  std::optional<StageEnds::Arrival> next_;
+  std::optional<StageCallbacks::Received> next_;
   std::optional<gantry::Error> end_;  // there is nothing more to receive
 };
 
-StageEnds ends_of(Frames& frames, Batcher& batcher, cv::Size size) {
+StageCallbacks ends_of(Frames& frames, Batcher& batcher, cv::Size size) {
   return {.receive = [&frames, size](Deadline deadline) { return frames.take(size, deadline); },
           .place = [&batcher, size](const MessageInfo&, Bytes,
-                                    Deadline deadline) -> Result<StageEnds::Landing> {
+                                    Deadline deadline) -> Result<StageCallbacks::Destination> {
             auto room = batcher.room(size, deadline);
             if (!room) return failed(room);
-            return StageEnds::Landing{std::as_writable_bytes(room->tiles), room->memory};
+            return StageCallbacks::Destination{std::as_writable_bytes(room->tiles), room->memory};
           },
-          .landed =
+          .committed =
               [&batcher](const MessageInfo& info) {
                 return batcher.take(static_cast<std::uint32_t>(info.user));
               },

@@ -1,7 +1,7 @@
 #pragma once  // stage.hpp: the frame every stage program stands in: arguments, errors, exit status.
 
 #include <exception>
-#include <gantry/runtime.hpp>
+#include <gantry/run/stage.hpp>
 #include <optional>
 #include <span>
 

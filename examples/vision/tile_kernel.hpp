@@ -1,6 +1,6 @@
 #pragma once  // tile_kernel.hpp: what Planes::write_tile() computes, as a kernel for a device.
 
-#include <gantry/pipeline.hpp>
+#include <gantry/pipeline/pipeline.hpp>
 
 #include "tiles.hpp"
 

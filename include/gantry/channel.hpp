@@ -2,8 +2,8 @@
               // counters.
 
 #include <array>
+#include <gantry/channel/message.hpp>
 #include <gantry/engine.hpp>
-#include <gantry/message.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,26 +90,26 @@ class Acceptor;
 ///             | chunks as they land and must give each back before the next can come
 ///   immutable | as whole, in memory of its own, which the kernel then seals: nobody, the sender
 ///             | included, can change it any more. Costs a descriptor and a mapping a message
-enum class Mode : std::uint8_t {
+enum class SendMode : std::uint8_t {
   automatic,  ///< ChannelOptions::mode; there: by size.
   whole,
   pipelined,
   streamed,
   immutable,
 };
-[[nodiscard]] std::string_view to_string(Mode mode) noexcept;
+[[nodiscard]] std::string_view to_string(SendMode mode) noexcept;
 
 /// What is done about a consumer that has as many unreleased messages as it may have. Numbers of
 /// messages show it what it missed. While one is there whose policy is not `block`, nothing is
 /// streamed but pipelined: a window would have to wait for it.
-enum class SlowReader : std::uint8_t {
+enum class SlowConsumer : std::uint8_t {
   block,        ///< The producer waits for it. What is not said below holds for this one.
   drop_newest,  ///< It is passed over: the message goes to the others only.
   disconnect,   ///< It is cut off: it may take what it was given and has landed, then `peer_gone`.
   drop_oldest,  ///< The oldest message that it has not taken is taken back, for the newest. What it
                 ///< took it keeps. While it holds fewer than its depth, it finds the newest.
 };
-[[nodiscard]] std::string_view to_string(SlowReader policy) noexcept;
+[[nodiscard]] std::string_view to_string(SlowConsumer policy) noexcept;
 
 /// Who may be at the other end besides processes of the same user and root's.
 struct Access {
@@ -161,7 +161,7 @@ struct ChannelOptions {
   /// Where to count; -1: a page of the end's own. Owned by the end from then on.
   int metrics_descriptor = -1;
   /// How messages go whose SendOptions do not say. Producer only.
-  Mode mode = Mode::automatic;
+  SendMode mode = SendMode::automatic;
   /// Producer only: the CPUs that the thread behind send_async() is to run on, as far as the kernel
   /// lets it; there it polls for up to 100 ms after a send (unless `spin` is zero), as waking it
   /// costs the next send more than all else. Empty: those of the thread that calls send_async()
@@ -181,8 +181,8 @@ struct ChannelOptions {
   /// (mode 711) and no more.
   Access access{};
   /// Consumer only: what its producer does when it is slow.
-  SlowReader when_slow = SlowReader::block;
-  /// Producer only: whether consumers may join with SlowReader::block, and so hold up all others.
+  SlowConsumer when_slow = SlowConsumer::block;
+  /// Producer only: whether consumers may join with SlowConsumer::block, and so hold up all others.
   /// Else such a one gets `permission_denied`.
   bool consumers_may_block = true;
   /// Consumer only: messages it may have unreleased, at most the producer's slots. 0: all of them;
@@ -199,7 +199,7 @@ struct ChannelOptions {
 struct SendOptions {
   /// For a credit. Of send_async(): also how long the message may wait behind others.
   Deadline deadline = Deadline::never();
-  Mode mode = Mode::automatic;
+  SendMode mode = SendMode::automatic;
   std::uint32_t type = 0;  ///< MessageInfo
   std::uint64_t user = 0;
   std::uint64_t correlation = 0;
@@ -312,7 +312,7 @@ class Incoming {
   [[nodiscard]] const MessageInfo& info() const noexcept;
   [[nodiscard]] Bytes size() const noexcept;    ///< Of the whole payload.
   [[nodiscard]] Bytes landed() const noexcept;  ///< So many from the front are there.
-  /// Chunks go by and do not stay: Mode::streamed.
+  /// Chunks go by and do not stay: SendMode::streamed.
   [[nodiscard]] bool is_streamed() const noexcept;
 
   /// What has landed behind the last chunk, waiting until there is something; empty at the end.

@@ -107,20 +107,20 @@ inline constexpr std::size_t kMoveKinds = 6;
 enum class Ticket : std::uint64_t {};
 
 /// What the submitter does next; a policy chooses by it.
-enum class Use : std::uint8_t {
+enum class SubmitMode : std::uint8_t {
   synchronous,  ///< Waits for the end at once; submit() may begin the move in the calling thread.
   queued,       ///< Submits more or computes, and asks later.
 };
-[[nodiscard]] std::string_view to_string(Use use) noexcept;
+[[nodiscard]] std::string_view to_string(SubmitMode use) noexcept;
 
 /// How wait() spends its time.
-enum class Waiting : std::uint8_t {
+enum class WaitStrategy : std::uint8_t {
   automatic,  ///< Helps with the lane's own moves where that is quicker, else as `hybrid`.
   hybrid,     ///< Sleeps while the end is far, by the engine's cost model; polls the last part.
   poll,       ///< Never sleeps: the least latency, a whole CPU.
   sleep,      ///< Sleeps until woken: the least CPU, a wake-up late.
 };
-[[nodiscard]] std::string_view to_string(Waiting waiting) noexcept;
+[[nodiscard]] std::string_view to_string(WaitStrategy waiting) noexcept;
 
 struct LaneOptions {
   std::size_t depth = 64;  ///< Unfinished moves it holds. At most kMaxLaneDepth.
@@ -141,8 +141,8 @@ struct Explanation {
   };
   CopyEngine engine = CopyEngine::inline_;
   CacheUse cache = CacheUse::automatic;
-  Waiting waiting =
-      Waiting::automatic;  ///< What wait() would do: poll, hybrid, or help (automatic).
+  WaitStrategy waiting =
+      WaitStrategy::automatic;  ///< What wait() would do: poll, hybrid, or help (automatic).
   std::chrono::nanoseconds predicted{};
   std::vector<Candidate> candidates;
   std::vector<std::string> reasons;
@@ -165,8 +165,8 @@ class Lane {
   /// Errors: `invalid_argument` (null or overlapping ranges, with the addresses; a batch beyond the
   /// lane's depth), `busy` (full, with Full::refuse), `closed` (the engine was stopped).
   [[nodiscard]] virtual Result<Ticket> submit(std::span<const Move> batch,
-                                              Use use = Use::queued) = 0;
-  [[nodiscard]] Result<Ticket> submit(const Move& move, Use use = Use::queued) {
+                                              SubmitMode use = SubmitMode::queued) = 0;
+  [[nodiscard]] Result<Ticket> submit(const Move& move, SubmitMode use = SubmitMode::queued) {
     return submit({&move, 1}, use);
   }
 
@@ -179,7 +179,7 @@ class Lane {
   /// Waits for one move and all before it; only after `deadline` is the answer `pending`. A ticket
   /// that was never given is `failed` at once.
   [[nodiscard]] virtual Outcome wait(Ticket ticket, Deadline deadline = Deadline::never(),
-                                     Waiting waiting = Waiting::automatic) = 0;
+                                     WaitStrategy waiting = WaitStrategy::automatic) = 0;
 
   /// Moves that have not begun end as `cancelled`; those that have stop soon, and say how far
   /// they came. Returns at once.
@@ -192,7 +192,8 @@ class Lane {
   /// FUTEX_WAIT_PRIVATE. Errors: `system`.
   [[nodiscard]] virtual Result<const std::atomic<std::uint32_t>*> progress_word() = 0;
 
-  [[nodiscard]] virtual Explanation explain(const Move& move, Use use = Use::queued) const = 0;
+  [[nodiscard]] virtual Explanation explain(const Move& move,
+                                            SubmitMode use = SubmitMode::queued) const = 0;
 };
 
 // ---- engines -------------------------------------------------------------------------------
@@ -292,6 +293,13 @@ class Copier {
   void slow_copy(void* destination, const void* source, Bytes bytes) const noexcept;
 
   Bytes streaming_from_;
+};
+
+struct EngineStatus {
+  std::string name;
+  bool usable = false;
+  std::string why;   ///< What it runs on, or why it cannot.
+  std::string mend;  ///< How to make it usable; empty when it is.
 };
 
 }  // namespace gantry

@@ -1,18 +1,18 @@
 #pragma once  // gantry/gantry.hpp: everything at once.
 
-#include <gantry/async.hpp>
 #include <gantry/channel.hpp>
-#include <gantry/device.hpp>
+#include <gantry/channel/async.hpp>
+#include <gantry/channel/inbox.hpp>
+#include <gantry/channel/request.hpp>
+#include <gantry/channel/status.hpp>
+#include <gantry/device/device.hpp>
+#include <gantry/device/kernel.hpp>
 #include <gantry/engine.hpp>
-#include <gantry/file_io.hpp>
-#include <gantry/inbox.hpp>
-#include <gantry/kernel.hpp>
+#include <gantry/engine/file_io.hpp>
+#include <gantry/engine/policy.hpp>
 #include <gantry/memory.hpp>
-#include <gantry/pipeline.hpp>
-#include <gantry/pipeline_stage.hpp>
-#include <gantry/policy.hpp>
-#include <gantry/registrars.hpp>
-#include <gantry/request.hpp>
+#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline/stage.hpp>
+#include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
-#include <gantry/status.hpp>
 #include <gantry/types.hpp>

@@ -3,7 +3,7 @@
 
 #include <atomic>
 #include <chrono>
-#include <gantry/registrar.hpp>
+#include <gantry/memory/registrar.hpp>
 #include <gantry/types.hpp>
 #include <memory>
 #include <string>

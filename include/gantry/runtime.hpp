@@ -1,23 +1,16 @@
-#pragma once  // gantry/runtime.hpp: the composition root, and the ends that `gantry run` hands a
-              // stage.
+#pragma once  // gantry/runtime.hpp: the composition root.
 
 #include <gantry/channel.hpp>
-#include <gantry/device.hpp>
-#include <gantry/file_io.hpp>
-#include <gantry/inbox.hpp>
-#include <gantry/policy.hpp>
-#include <gantry/request.hpp>
+#include <gantry/channel/inbox.hpp>
+#include <gantry/channel/request.hpp>
+#include <gantry/device/device.hpp>
+#include <gantry/engine/file_io.hpp>
+#include <gantry/engine/policy.hpp>
+#include <gantry/memory/registrar.hpp>
 
 namespace gantry {
 
 // ---- the machine ---------------------------------------------------------------------------
-
-struct EngineStatus {
-  std::string name;
-  bool usable = false;
-  std::string why;   ///< What it runs on, or why it cannot.
-  std::string mend;  ///< How to make it usable; empty when it is.
-};
 
 struct CacheFacts {
   unsigned level = 0;
@@ -126,6 +119,49 @@ class Runtime {
   std::shared_ptr<Impl> impl_;
 };
 
+// ---- registrars -----------------------------------------------------------------------------
+
+enum class RegistrarKind {
+  page_lock,  ///< mlock(): memory that stays resident.
+  uring,      ///< io_uring's fixed buffers.
+  fabric,     ///< Memory regions of libfabric.
+  cuda,       ///< Host memory that CUDA devices reach directly.
+};
+[[nodiscard]] std::string_view to_string(RegistrarKind kind) noexcept;
+
+/// What each kind asks for; the others ignore it.
+struct RegistrarSetup {
+  RegistrarOptions limits{};
+
+  /// uring: the ring whose operations will use the buffers; it has no fixed buffers yet, is
+  /// duplicated, and is given its table back when the registrar goes. -1: one of its own, which
+  /// no operation can use: for measuring.
+  int ring_descriptor = -1;
+  unsigned ring_slots = 1024;  ///< uring: most registrations at a time.
+
+  /// fabric: the `struct fid_domain` whose endpoints will use the memory; it must outlive the
+  /// registrar. Null: one of its own by `fabric_provider`, which no endpoint can use.
+  void* fabric_domain = nullptr;
+  std::string fabric_provider = "tcp";
+
+  int cuda_device = 0;  ///< cuda: whose primary context registers; every device may use it.
+};
+
+/// Errors: `unsupported`, with what to install or switch on; what the kind says of its set-up.
+[[nodiscard]] Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind,
+                                                                const RegistrarSetup& setup = {});
+
+struct RegistrarStatus {
+  std::string name;
+  bool usable = false;
+  std::string why;   ///< What it registers with, or why it cannot.
+  std::string hint;  ///< How to make it usable; empty when it is.
+};
+
+/// Tries each kind with a page of memory, fabric with each provider that Gantry is tested with.
+/// Loads the libraries behind them: some tenths of a second.
+[[nodiscard]] std::vector<RegistrarStatus> probe_registrars();
+
 // ---- files ---------------------------------------------------------------------------------
 
 /// By name: "io_uring", "pread". Devices that a Runtime opens have the best of them already.
@@ -133,89 +169,6 @@ class Runtime {
 [[nodiscard]] Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name);
 /// Each of them, the best first: usable here, or why not and how to mend that.
 [[nodiscard]] std::vector<EngineStatus> file_ios();
-
-// ---- stages of `gantry run` ----------------------------------------------------------------
-
-enum class Transport { gantry, pipe, zmq };
-[[nodiscard]] std::string_view to_string(Transport transport) noexcept;
-[[nodiscard]] Result<Transport> parse_transport(std::string_view text);
-/// Each of them: usable here, or why not and how to mend that.
-[[nodiscard]] std::vector<EngineStatus> transports();
-/// Whether stages can use it here. Errors: `unsupported` with what to install.
-[[nodiscard]] Result<void> check_transport(Transport transport);
-
-struct StageOptions {
-  int interrupt_descriptor = -1;  ///< As in ChannelOptions.
-};
-
-/// A stage's receiving end: one link per replica of the sending stage, merged as they come.
-class StageInput {
- public:
-  StageInput(StageInput&&) noexcept;
-  StageInput& operator=(StageInput&&) noexcept;
-  ~StageInput();
-
-  /// The next message of any link; `closed` when every sender has ended. One thread at a time.
-  /// Over pipes a message must be released before the next is received, or it costs a buffer.
-  [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
-
-  class Impl;
-  explicit StageInput(std::unique_ptr<Impl> impl) noexcept;
-
- private:
-  std::unique_ptr<Impl> impl_;
-};
-
-/// A stage's sending end: one link per replica of the receiving stage; each message goes to one
-/// of them, in turn, passing over those without credit.
-class StageOutput {
- public:
-  StageOutput(StageOutput&&) noexcept;
-  StageOutput& operator=(StageOutput&&) noexcept;
-  ~StageOutput();  ///< Does not end the stream: only close() does.
-
-  [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
-  [[nodiscard]] Result<void> publish(Loan&& loan);
-  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline = Deadline::never());
-  /// Ends the stream on every link and waits until all has been received.
-  [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
-
-  class Impl;
-  explicit StageOutput(std::unique_ptr<Impl> impl) noexcept;
-
- private:
-  std::unique_ptr<Impl> impl_;
-};
-
-/// The end that `gantry run` gave this process under `name`. Errors: `not_found` (names the ends
-/// there are, or says that the program was not started by `gantry run`).
-[[nodiscard]] Result<StageInput> stage_input(std::string_view name,
-                                             const StageOptions& options = {});
-[[nodiscard]] Result<StageOutput> stage_output(std::string_view name,
-                                               const StageOptions& options = {});
-
-// ---- for launchers -------------------------------------------------------------------------
-
-/// One end as a launcher describes it to a stage.
-struct StageEnd {
-  struct Link {
-    std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
-    int metrics_descriptor = -1;  ///< Inherited; the end counts there.
-  };
-  std::string channel;
-  bool output = false;
-  Transport transport = Transport::gantry;
-  unsigned slots = 8;
-  Bytes budget_bytes = 0;  ///< Of each link's payload memory; 0: PoolOptions' rule.
-  std::vector<Link> links;
-};
-
-inline constexpr const char* kStageEndsVariable = "GANTRY_STAGE_ENDS";
-[[nodiscard]] std::string encode_stage_ends(std::span<const StageEnd> ends);
-[[nodiscard]] Result<std::vector<StageEnd>> decode_stage_ends(std::string_view text);
-
-/// The ends of this process; empty when `gantry run` did not start it.
-[[nodiscard]] Result<std::vector<StageEnd>> own_stage_ends();
 
 /// Library version, "MAJOR.MINOR.PATCH".
 [[nodiscard]] std::string_view version() noexcept;

@@ -42,7 +42,7 @@ class Closers {
   static Closers& of_this_process() {
     static std::atomic<Closers*> all{new Closers};
     Closers* known = all.load();
-    if (known->maker_.is_this()) return *known;
+    if (known->fork_guard_.is_this()) return *known;
     auto* const own = new Closers;
     if (all.compare_exchange_strong(known, own)) return *own;
     delete own;
@@ -106,7 +106,7 @@ class Closers {
     --running_;
   }
 
-  MakerProcess maker_;
+  ForkGuard fork_guard_;
   std::mutex mutex_;
   Pending* oldest_ = nullptr;  // what waits to be closed, a list, so that to add takes no exception
   Pending* newest_ = nullptr;

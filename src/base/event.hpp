@@ -9,7 +9,7 @@
 namespace gantry {
 
 // For threads of one process. Whoever else has an eventfd can make it block, fill it, or take what
-// others have rung: it is handed to nobody, and between processes there is base/bell.hpp.
+// others have rung: it is handed to nobody, and between processes there is base/wake.hpp.
 
 [[nodiscard]] inline Result<Fd> make_event() {
   Fd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -11,9 +11,9 @@ unsigned watch_forks() noexcept;          // gives the count
 
 /// Remembers where it was made. A copy that a fork() made of the object around it sees that it is
 /// elsewhere: threads, peers and names are not its. Cheap to ask: no call.
-class MakerProcess {
+class ForkGuard {
  public:
-  MakerProcess() noexcept : made_at_(detail::watch_forks()) {}
+  ForkGuard() noexcept : made_at_(detail::watch_forks()) {}
   [[nodiscard]] bool is_this() const noexcept {
     return made_at_ == detail::fork_count.load(std::memory_order_relaxed);
   }

@@ -5,7 +5,8 @@
 
 namespace gantry {
 
-/// A fork() copied the object of `maker`, and the call came to the copy. `what` names the object.
+/// A fork() copied the object of `fork_guard`, and the call came to the copy. `what` names the
+/// object.
 [[nodiscard]] inline tl::unexpected<Error> belongs_to_parent(std::string_view what) {
   return fail(
       Code::invalid_argument,
@@ -13,9 +14,9 @@ namespace gantry {
       "open one in the child, after fork()");
 }
 
-[[nodiscard]] inline Result<void> check_maker(const MakerProcess& maker, std::string_view kind,
-                                              std::string_view name) {
-  if (maker.is_this()) [[likely]]
+[[nodiscard]] inline Result<void> check_not_forked(const ForkGuard& fork_guard,
+                                                   std::string_view kind, std::string_view name) {
+  if (fork_guard.is_this()) [[likely]]
     return {};
   return belongs_to_parent(fmt::format("{} '{}'", kind, name));
 }

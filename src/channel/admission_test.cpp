@@ -4,17 +4,17 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <gantry/inbox.hpp>
-#include <gantry/request.hpp>
+#include <gantry/channel/inbox.hpp>
+#include <gantry/channel/request.hpp>
 #include <thread>
 
 #include "base/event.hpp"
 #include "base/test_lingering.hpp"
-#include "channel/protocol.hpp"
-#include "channel/rendezvous.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_raw_consumer.hpp"
 #include "channel/test_raw_producer.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry {
 namespace {
@@ -231,7 +231,7 @@ TEST_F(Admission, WhatTakesTimeToCloseHoldsUpNobody) {
   expect_served(out);
 }
 
-// What lies in the queue of a bell that it gives goes the same way.
+// What lies in the queue of a wake-up socket that it gives goes the same way.
 TEST_F(Admission, ABellWithSomethingInItsQueueHoldsUpNobody) {
   test::Lingering lingering;
   auto out = *make_producer("frames", options_);
@@ -292,7 +292,7 @@ TEST_F(Admission, OfConsumersThatBlockCanBeForbidden) {
   EXPECT_EQ(refused.error().code, Code::permission_denied);
   EXPECT_NE(refused.error().message.find("block"), std::string::npos) << refused.error().message;
   EXPECT_NE(refused.error().hint.find("when_slow"), std::string::npos) << refused.error().hint;
-  options_.when_slow = SlowReader::drop_oldest;
+  options_.when_slow = SlowConsumer::drop_oldest;
   expect_served(out);
 }
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <gantry/async.hpp>
+#include <gantry/channel/async.hpp>
 
 #include <thread>
 
@@ -333,14 +333,14 @@ TEST_F(Async, TicketsOfSendAsync) {
   auto out = make_producer("frames", channel_);
   auto in = Consumer::open("frames", channel_, soon());
   ASSERT_TRUE(out && in);
-  std::thread reader([&] {
+  std::thread consumer([&] {
     for (std::uint64_t i = 0; i < kMessages; ++i)
       EXPECT_TRUE(same(in->receive(soon())->bytes(), pattern(100'000, i)));
   });
   int done = 0;
   for (std::uint64_t i = 0; i < kMessages; ++i) loop_.spawn(send_one(*out, loop_, i, done));
   ASSERT_TRUE(loop_.run());
-  reader.join();
+  consumer.join();
   EXPECT_EQ(done, kMessages);
 }
 

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
-#include <gantry/async.hpp>
+#include <gantry/channel/async.hpp>
 
 #include "base/event.hpp"
 #include "base/fd.hpp"
-#include "channel/test_calls.hpp"
+#include "channel/rpc/test_rpc.hpp"
 
 // Who is woken by whom: what one coroutine takes for another, and what was destroyed while it
 // waited.
@@ -95,7 +95,7 @@ TEST_P(AsyncDropped, IsNeverResumed) {
   EXPECT_FALSE(resumed);
   EXPECT_TRUE(other.is_done()) << "dropped";
 }
-INSTANTIATE_TEST_SUITE_P(Waiting, AsyncDropped, testing::Values(true, false));
+INSTANTIATE_TEST_SUITE_P(WaitStrategy, AsyncDropped, testing::Values(true, false));
 
 // Three sleep on one client; one is asked in vain, the next takes its reply for it, and the third
 // says that it was woken, too: the first must be woken once more.

@@ -168,7 +168,8 @@ TEST_F(ChannelPool, AHistoryGivesWayWhereMemoryRunsOut) {
   Consumer in = consumer();
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     const auto payload = pattern(kMiB - 4096, seed);
-    const auto sent = out.send(payload, {.deadline = soon(), .mode = Mode::whole, .user = seed});
+    const auto sent =
+        out.send(payload, {.deadline = soon(), .mode = SendMode::whole, .user = seed});
     ASSERT_TRUE(sent) << seed << ": " << sent.error().message;
     EXPECT_TRUE(same(in.receive(soon())->bytes(), payload));
   }

@@ -2,7 +2,7 @@
 #include <sys/resource.h>
 
 #include "base/socket.hpp"
-#include "channel/rendezvous.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "channel/test_gated_engine.hpp"
 
-// Readers that are cut off, or leave, while they may still read: what they get is what was sent.
+// Consumers that are cut off, or leave, while they may still read: what they get is what was sent.
 namespace gantry {
 namespace {
 
@@ -28,14 +28,14 @@ class Departed : public testing::Test {
     if (!out_) out_.emplace(*make_producer("frames", options_));
     return *out_;
   }
-  Consumer join(SlowReader policy = SlowReader::block, unsigned depth = 0) {
+  Consumer join(SlowConsumer policy = SlowConsumer::block, unsigned depth = 0) {
     out();
     ChannelOptions options = options_;
     options.when_slow = policy;
     options.depth = depth;
     return *Consumer::open("frames", options, soon());
   }
-  void send(Bytes size, std::uint64_t seed, Mode mode = Mode::whole) {
+  void send(Bytes size, std::uint64_t seed, SendMode mode = SendMode::whole) {
     const auto sent =
         out().send(pattern(size, seed), {.deadline = soon(), .mode = mode, .user = seed});
     ASSERT_TRUE(sent) << sent.error().message;
@@ -50,7 +50,7 @@ class Departed : public testing::Test {
     EXPECT_TRUE(is_as_sent(*message));
   }
   /// So that slots and blocks are used again and again.
-  void send_on(Consumer& fast, Bytes size, std::uint64_t first, std::uint64_t last, Mode mode) {
+  void send_on(Consumer& fast, Bytes size, std::uint64_t first, std::uint64_t last, SendMode mode) {
     for (std::uint64_t seed = first; seed <= last; ++seed) {
       send(size, seed, mode);
       take_and_check(fast, seed);
@@ -66,16 +66,16 @@ class Departed : public testing::Test {
 // It is hung up on with messages unread in its ring, and reads them later.
 TEST_F(Departed, WhoIsCutGetsWhatItWasGivenAndNothingElse) {
   for (const Bytes size : {Bytes{20}, Bytes{5000}, Bytes{100'000}}) {
-    Consumer fast = join(), slow = join(SlowReader::disconnect, 2);
-    send_on(fast, size, 1, 40, Mode::whole);
+    Consumer fast = join(), slow = join(SlowConsumer::disconnect, 2);
+    send_on(fast, size, 1, 40, SendMode::whole);
     take_and_check(slow, 1);
     auto second = slow.receive(soon());
     ASSERT_TRUE(second);
-    send_on(fast, size, 41, 80, Mode::whole);
+    send_on(fast, size, 41, 80, SendMode::whole);
     EXPECT_EQ(second->info().user, 2u);
     EXPECT_TRUE(is_as_sent(*second)) << "until it is released";
     EXPECT_EQ(slow.receive(soon()).error().code, Code::peer_gone);
-    send_on(fast, size, 81, 120, Mode::whole);
+    send_on(fast, size, 81, 120, SendMode::whole);
     EXPECT_TRUE(is_as_sent(*second)) << "the hang-up confirms that it takes no more, not that it "
                                         "reads no more";
   }
@@ -83,9 +83,9 @@ TEST_F(Departed, WhoIsCutGetsWhatItWasGivenAndNothingElse) {
 
 // Its slots are lent again, to larger messages, before it looks how far its own have landed.
 TEST_F(Departed, WhoIsCutBelievesNoOtherMessagesLanding) {
-  Consumer fast = join(), slow = join(SlowReader::disconnect, 2);
-  send_on(fast, 300'000, 1, 3, Mode::pipelined);
-  send_on(fast, 500'000, 4, 12, Mode::pipelined);
+  Consumer fast = join(), slow = join(SlowConsumer::disconnect, 2);
+  send_on(fast, 300'000, 1, 3, SendMode::pipelined);
+  send_on(fast, 500'000, 4, 12, SendMode::pipelined);
   for (int times = 0; times < 2; ++times) {
     const auto message = slow.receive(soon());
     ASSERT_FALSE(message) << message->info().user;
@@ -95,7 +95,7 @@ TEST_F(Departed, WhoIsCutBelievesNoOtherMessagesLanding) {
   EXPECT_TRUE(slow.rejoin(soon())) << "and may come again";
 }
 
-// The history has a handle to the same memory, and is dropped after the reader's.
+// The history has a handle to the same memory, and is dropped after the consumer's.
 TEST_F(Departed, WhatItHoldsOutlivesTheProducerAndItsHistory) {
   options_.history = 4;
   options_.memory = *Pool::create({.slab_bytes = kMiB, .budget_bytes = 8 * kMiB});
@@ -107,29 +107,29 @@ TEST_F(Departed, WhatItHoldsOutlivesTheProducerAndItsHistory) {
   while (departed() == 0) std::this_thread::yield();
   out_.reset();
   Consumer next = join();
-  send_on(next, 100'000, 2, 12, Mode::whole);
+  send_on(next, 100'000, 2, 12, SendMode::whole);
   EXPECT_TRUE(is_as_sent(*held));
 }
 
 TEST_F(Departed, WhatACutReaderHadComesBackWhenItConfirms) {
   options_.pool.budget_bytes = 4 * kMiB;
-  Consumer fast = join(), slow = join(SlowReader::disconnect, 2);
-  send_on(fast, kMiB - 4096, 1, 8, Mode::whole);
+  Consumer fast = join(), slow = join(SlowConsumer::disconnect, 2);
+  send_on(fast, kMiB - 4096, 1, 8, SendMode::whole);
   EXPECT_EQ(departed(), 1u) << "it keeps two messages of the four that there may be";
   EXPECT_EQ(out().explain().status.departed[0].messages, 2u);
   take_and_check(slow, 1);
   take_and_check(slow, 2);
   EXPECT_EQ(slow.receive(soon()).error().code, Code::peer_gone);
   while (departed() != 0) std::this_thread::yield();
-  send_on(fast, kMiB - 4096, 9, 20, Mode::whole);
+  send_on(fast, kMiB - 4096, 9, 20, SendMode::whole);
 }
 
 // It dies, or leaves, without a look at what it was given.
 TEST_F(Departed, WhatACutReaderNeverTakesComesBackWhenItLeaves) {
   Consumer fast = join();
   {
-    const Consumer slow = join(SlowReader::disconnect, 2);
-    send_on(fast, 5000, 1, 8, Mode::whole);
+    const Consumer slow = join(SlowConsumer::disconnect, 2);
+    send_on(fast, 5000, 1, 8, SendMode::whole);
     EXPECT_EQ(departed(), 1u);
   }
   while (departed() != 0) std::this_thread::yield();
@@ -140,23 +140,23 @@ TEST_F(Departed, AStreamedMessageWaitsForASuccessor) {
   options_.consumers = 1;
   for (const Bytes size : {Bytes{40'000}, Bytes{128 * 1024}}) {
     std::optional<Consumer> first(join());
-    send(size, 7, Mode::streamed);
+    send(size, 7, SendMode::streamed);
     first.reset();
     Consumer second = join();
     take_and_check(second, 7);
-    send(size, 8, Mode::streamed);
+    send(size, 8, SendMode::streamed);
     take_and_check(second, 8);
   }
 }
 
-/// A streamed message that waits for the window of its only reader.
+/// A streamed message that waits for the window of its only consumer.
 class Untaken : public Departed {
  protected:
   Untaken() {
     options_.consumers = 2;
     out_.emplace(*Producer::open("frames", options_, std::make_shared<GatedEngine>(gate_)));
     first_.emplace(join());
-    ticket_ = *out_->send_async(payload_, {.deadline = soon(), .mode = Mode::streamed});
+    ticket_ = *out_->send_async(payload_, {.deadline = soon(), .mode = SendMode::streamed});
     while (consumers().empty() || consumers()[0].unread == 0) std::this_thread::yield();
   }
   std::vector<ConsumerStatus> consumers() { return out_->explain().status.consumers; }
@@ -173,7 +173,7 @@ class Untaken : public Departed {
   Ticket ticket_{};
 };
 
-// Another reader has come by the time the sender looks.
+// Another consumer has come by the time the sender looks.
 TEST_F(Untaken, IsNotSentWhenASuccessorCame) {
   first_.reset();
   while (!consumers().empty()) std::this_thread::yield();
@@ -194,7 +194,7 @@ TEST_F(Untaken, IsNotSentWhenAnotherCameBefore) {
 
 // ---- half-way ------------------------------------------------------------------------------
 
-/// A streamed message that stops half-way, at a window that another reader holds up.
+/// A streamed message that stops half-way, at a window that another consumer holds up.
 class HalfWay : public Departed {
  protected:
   HalfWay() : payload_(pattern(4 * kMiB + 5, 1)) {
@@ -202,7 +202,7 @@ class HalfWay : public Departed {
     in_.emplace(join());
     blocker_.emplace(join());
     sender_ = std::thread([this] {
-      sent_ = out().send(payload_, {.deadline = soon(), .mode = Mode::streamed}).has_value();
+      sent_ = out().send(payload_, {.deadline = soon(), .mode = SendMode::streamed}).has_value();
     });
   }
   ~HalfWay() override {
@@ -292,7 +292,7 @@ TEST_F(HalfWay, OnlyReceiveIntoTheSameBufferGoesOnWithWhatItBegan) {
 TEST_F(Departed, APipelinedMessageCanBeBegunAgainElsewhere) {
   Consumer in = join();
   const auto payload = pattern(3 * kMiB, 3);
-  send(payload.size(), 3, Mode::pipelined);
+  send(payload.size(), 3, SendMode::pipelined);
   auto incoming = *in.receive_early(soon());
   std::vector<std::byte> buffer(payload.size());
   ASSERT_TRUE(incoming.next(soon()));
@@ -319,7 +319,7 @@ TEST_F(Departed, WaitingForMoreThanASmallMessageHasIsAnError) {
 TEST_F(Departed, AnIncomingThatBecameAMessageSaysSo) {
   Consumer in = join();
   for (const Bytes size : {Bytes{20}, Bytes{50'000}}) {
-    for (const Mode mode : {Mode::whole, Mode::pipelined, Mode::streamed}) {
+    for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed}) {
       send(size, 1, mode);
       auto incoming = *in.receive_early(soon());
       const auto message = incoming.whole(soon());

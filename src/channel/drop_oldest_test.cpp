@@ -5,7 +5,7 @@
 
 #include "channel/test_support.hpp"
 
-// Readers from whom the oldest message is taken back: what they find, what they keep, and that
+// Consumers from whom the oldest message is taken back: what they find, what they keep, and that
 // nobody waits for them. Seen to fail: with the newest dropped instead; with a message taken back
 // that is in hand; without the slot for the newest; with what was taken back not counted.
 namespace gantry {
@@ -26,15 +26,15 @@ class DropOldest : public testing::Test {
     if (!out_) out_.emplace(*make_producer("frames", options_));
     return *out_;
   }
-  Consumer join(SlowReader policy, unsigned depth = 0) {
+  Consumer join(SlowConsumer policy, unsigned depth = 0) {
     out();
     ChannelOptions options = options_;
     options.when_slow = policy;
     options.depth = depth;
     return *Consumer::open("frames", options, soon());
   }
-  Consumer join_lossy(unsigned depth) { return join(SlowReader::drop_oldest, depth); }
-  void send(Bytes size, std::uint64_t seed, Mode mode = Mode::automatic) {
+  Consumer join_lossy(unsigned depth) { return join(SlowConsumer::drop_oldest, depth); }
+  void send(Bytes size, std::uint64_t seed, SendMode mode = SendMode::automatic) {
     const auto sent =
         out().send(pattern(size, seed), {.deadline = soon(), .mode = mode, .user = seed});
     ASSERT_TRUE(sent) << sent.error().message;
@@ -81,7 +81,7 @@ TEST_F(DropOldest, WhatIsDroppedIsSeenFromOutside) {
   const auto listed = list_channels(directory_.path());
   ASSERT_TRUE(listed);
   const ConsumerStatus& one = listed->at(0).consumers.at(0);
-  EXPECT_EQ(one.policy, SlowReader::drop_oldest);
+  EXPECT_EQ(one.policy, SlowConsumer::drop_oldest);
   EXPECT_EQ(one.depth, 2u);
   EXPECT_EQ(one.unread, 2u);
   EXPECT_EQ(one.dropped, 10u);
@@ -140,8 +140,8 @@ TEST_F(DropOldest, WhatItHoldsIsBounded) {
 }
 
 TEST_F(DropOldest, TheOthersGetWhatTheirPolicySays) {
-  Consumer all = join(SlowReader::block), newest = join_lossy(2);
-  Consumer oldest = join(SlowReader::drop_newest, 2);
+  Consumer all = join(SlowConsumer::block), newest = join_lossy(2);
+  Consumer oldest = join(SlowConsumer::drop_newest, 2);
   Seen seen;
   for (std::uint64_t i = 1; i <= 60; ++i) {
     send(i % 4 == 0 ? 30 : 3000, i);
@@ -158,7 +158,7 @@ TEST_F(DropOldest, TheOthersGetWhatTheirPolicySays) {
 
 // What one that blocks still needs is taken back from the other only.
 TEST_F(DropOldest, ASlotThatAnotherNeedsStays) {
-  Consumer blocks = join(SlowReader::block), slow = join_lossy(1);
+  Consumer blocks = join(SlowConsumer::block), slow = join_lossy(1);
   send_all(1, options_.slots, 4000);
   EXPECT_EQ(slots_held(), options_.slots);
   EXPECT_EQ(out().send(pattern(4000, 9), Deadline::now()).error().code, Code::timed_out);
@@ -184,7 +184,7 @@ TEST_F(DropOldest, ItHoldsNobodyUpWithMemory) {
 
 TEST_F(DropOldest, MessagesThatLandAreTakenBackWholeOrNotAtAll) {
   Consumer slow = join_lossy(2);
-  for (const Mode mode : {Mode::pipelined, Mode::streamed, Mode::whole}) {
+  for (const SendMode mode : {SendMode::pipelined, SendMode::streamed, SendMode::whole}) {
     for (std::uint64_t i = 1; i <= 6; ++i) send(kMiB, i, mode);
     auto early = slow.receive_early(soon());
     ASSERT_TRUE(early);
@@ -207,8 +207,8 @@ TEST_F(DropOldest, OneThatIsBeingSentIsNotTakenBack) {
   for (std::uint64_t i = 1; i <= 20; ++i) payloads.push_back(pattern(kMiB, i));
   std::uint64_t number = 0;
   for (const auto& payload : payloads) {
-    const auto ticket =
-        out().send_async(payload, {.deadline = soon(), .mode = Mode::pipelined, .user = ++number});
+    const auto ticket = out().send_async(
+        payload, {.deadline = soon(), .mode = SendMode::pipelined, .user = ++number});
     ASSERT_TRUE(ticket);
     last = *ticket;
   }
@@ -227,7 +227,7 @@ TEST_F(DropOldest, OneThatIsBeingSentIsNotTakenBack) {
 
 TEST_F(DropOldest, WhoComesLateGetsTheHistoryAsFarAsItMay) {
   options_.history = 4;
-  Consumer early = join(SlowReader::block);
+  Consumer early = join(SlowConsumer::block);
   for (std::uint64_t i = 1; i <= 10; ++i) {
     send(3000, i);
     take_all(early);
@@ -284,7 +284,7 @@ TEST_F(DropOldest, TheEndComesBehindTheNewest) {
 TEST_F(DropOldest, NothingIsTornOrTwiceUnderFullSpeed) {
   constexpr std::uint64_t kMessages = 4000;
   for (const unsigned depth : {1u, 4u}) {
-    Consumer lossy = join_lossy(depth), all = join(SlowReader::block);
+    Consumer lossy = join_lossy(depth), all = join(SlowConsumer::block);
     std::thread sender([&] {
       for (std::uint64_t i = 1; i <= kMessages; ++i) send(i % 3 == 0 ? 30 : 2000, i);
       ASSERT_TRUE(out().close(soon()));

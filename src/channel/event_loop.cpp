@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <gantry/async.hpp>
+#include <gantry/channel/async.hpp>
 #include <unordered_map>
 
 #include "base/event.hpp"
@@ -28,21 +28,21 @@ class EventLoop::Impl {
   void unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept;
 
  private:
-  using Waiting = std::vector<std::coroutine_handle<>>;
+  using WaitStrategy = std::vector<std::coroutine_handle<>>;
 
   [[nodiscard]] Result<void> arm(int descriptor) const;
   [[nodiscard]] Result<void> wait();
   void resume_ready();
   void forget_done();
 
-  MakerProcess maker_;
+  ForkGuard fork_guard_;
   Fd epoll_;
   Fd wake_;
   std::atomic<bool> stopping_{false};
   bool running_ = false;
   std::vector<Task<>> tasks_;
-  std::deque<std::coroutine_handle<>> ready_;  // I1
-  std::unordered_map<int, Waiting> waiting_;   // I1
+  std::deque<std::coroutine_handle<>> ready_;      // I1
+  std::unordered_map<int, WaitStrategy> waiting_;  // I1
 };
 
 Result<void> EventLoop::Impl::set_up() {
@@ -80,7 +80,7 @@ Result<void> EventLoop::Impl::arm(int descriptor) const {
 }
 
 Result<void> EventLoop::Impl::watch(int descriptor, std::coroutine_handle<> waiting) {
-  if (!maker_.is_this()) return belongs_to_parent("an event loop");
+  if (!fork_guard_.is_this()) return belongs_to_parent("an event loop");
   GANTRY_TRY(arm(descriptor));
   waiting_[descriptor].push_back(waiting);
   return {};
@@ -125,7 +125,7 @@ void EventLoop::Impl::forget_done() {
 }
 
 Result<void> EventLoop::Impl::run() {
-  if (!maker_.is_this()) return belongs_to_parent("an event loop");
+  if (!fork_guard_.is_this()) return belongs_to_parent("an event loop");
   if (running_) return fail(Code::busy, "the event loop is running");
   running_ = true;
   Result<void> result;

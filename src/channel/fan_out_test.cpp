@@ -5,7 +5,7 @@
 
 #include "channel/test_support.hpp"
 
-// Several readers of one channel: one copy, a policy each; who comes late, who leaves, who stays.
+// Several consumers of one channel: one copy, a policy each; who comes late, who leaves, who stays.
 namespace gantry {
 namespace {
 
@@ -23,7 +23,7 @@ class FanOut : public testing::Test {
     if (!out_) out_.emplace(*make_producer("frames", options_));
     return *out_;
   }
-  Consumer join(SlowReader policy = SlowReader::block, unsigned depth = 0) {
+  Consumer join(SlowConsumer policy = SlowConsumer::block, unsigned depth = 0) {
     out();
     ChannelOptions options = options_;
     options.when_slow = policy;
@@ -55,7 +55,7 @@ TEST_F(FanOut, WhoIsToHoldNobodyUpDoesNotHoldAllSlots) {
   constexpr int kMany = 20;
   options_.slots = 4;
   options_.consumers = kMany + 1;
-  for (const SlowReader policy : {SlowReader::drop_newest, SlowReader::drop_oldest}) {
+  for (const SlowConsumer policy : {SlowConsumer::drop_newest, SlowConsumer::drop_oldest}) {
     Consumer fast = join();
     std::vector<Consumer> others;
     std::vector<Message> held;
@@ -81,18 +81,18 @@ TEST_F(FanOut, WhoIsToHoldNobodyUpDoesNotHoldAllSlots) {
 }
 
 TEST_F(FanOut, EveryReaderGetsEveryMessageFromOneCopy) {
-  std::vector<Consumer> readers;
-  for (int i = 0; i < 4; ++i) readers.push_back(join());
+  std::vector<Consumer> consumers;
+  for (int i = 0; i < 4; ++i) consumers.push_back(join());
   ASSERT_TRUE(out().wait_for_consumer(soon(), 4));
-  for (const Mode mode : {Mode::whole, Mode::pipelined, Mode::streamed})
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed})
     for (const Bytes size : {Bytes{30}, Bytes{5000}, 2 * kMiB}) {
       const auto payload = pattern(size, size);
       std::thread sender(
           [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = mode})); });
       std::vector<std::thread> reading;
-      for (Consumer& reader : readers)
+      for (Consumer& consumer : consumers)
         reading.emplace_back([&] {
-          const auto message = reader.receive(soon());
+          const auto message = consumer.receive(soon());
           ASSERT_TRUE(message) << message.error().message;
           EXPECT_TRUE(same(message->bytes(), payload));
         });
@@ -122,7 +122,7 @@ TEST_F(FanOut, ABlockingReaderHoldsEveryoneUp) {
 }
 
 TEST_F(FanOut, ADroppingReaderMissesTheNewestAndHoldsNobodyUp) {
-  Consumer fast = join(), slow = join(SlowReader::drop_newest, 2);
+  Consumer fast = join(), slow = join(SlowConsumer::drop_newest, 2);
   std::vector<std::uint64_t> expected;
   for (unsigned i = 1; i <= 40; ++i) {
     ASSERT_TRUE(send(i % 2 == 0 ? 20 : 1000, i));
@@ -135,7 +135,7 @@ TEST_F(FanOut, ADroppingReaderMissesTheNewestAndHoldsNobodyUp) {
 
 // What it holds in its hands counts too, and stays untouched.
 TEST_F(FanOut, ADroppingReaderKeepsWhatItHolds) {
-  Consumer fast = join(), slow = join(SlowReader::drop_newest, 2);
+  Consumer fast = join(), slow = join(SlowConsumer::drop_newest, 2);
   ASSERT_TRUE(send(5000, 1));
   ASSERT_TRUE(send(5000, 2));
   const Message first = *slow.receive(soon()), second = *slow.receive(soon());
@@ -149,7 +149,7 @@ TEST_F(FanOut, ADroppingReaderKeepsWhatItHolds) {
 }
 
 TEST_F(FanOut, AReaderThatIsToBeDisconnectedIs) {
-  Consumer fast = join(), slow = join(SlowReader::disconnect, 2);
+  Consumer fast = join(), slow = join(SlowConsumer::disconnect, 2);
   for (unsigned i = 1; i <= 10; ++i) {
     ASSERT_TRUE(send(1000, i));
     EXPECT_EQ(take_all(fast), Seen{i});
@@ -162,9 +162,9 @@ TEST_F(FanOut, AReaderThatIsToBeDisconnectedIs) {
   EXPECT_EQ(take_all(slow), Seen{11});
 }
 
-// The short way of small messages must look at what such a reader has taken.
+// The short way of small messages must look at what such a consumer has taken.
 TEST_F(FanOut, ALossyReaderThatKeepsUpMissesNothing) {
-  Consumer in = join(SlowReader::drop_newest, 2);
+  Consumer in = join(SlowConsumer::drop_newest, 2);
   for (unsigned i = 1; i <= 100; ++i) {
     ASSERT_TRUE(send(20, i));
     EXPECT_EQ(take_all(in), Seen{i});
@@ -172,13 +172,14 @@ TEST_F(FanOut, ALossyReaderThatKeepsUpMissesNothing) {
 }
 
 TEST_F(FanOut, AStreamWaitsForNobodyWhoIsToHoldNobodyUp) {
-  for (const SlowReader policy :
-       {SlowReader::drop_newest, SlowReader::drop_oldest, SlowReader::disconnect}) {
+  for (const SlowConsumer policy :
+       {SlowConsumer::drop_newest, SlowConsumer::drop_oldest, SlowConsumer::disconnect}) {
     Consumer fast = join(), slow = join(policy, 2);
     ASSERT_TRUE(out().wait_for_consumer(soon(), 2));
     const auto payload = pattern(4 * kMiB, 1);
-    std::thread sender(
-        [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = Mode::streamed})); });
+    std::thread sender([&] {
+      ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = SendMode::streamed}));
+    });
     const auto message = fast.receive(soon());
     sender.join();  // though `slow` never looks
     ASSERT_TRUE(message);
@@ -237,12 +238,13 @@ TEST_F(FanOut, WhatAReaderThatLeftStillHoldsIsNotWrittenTo) {
   EXPECT_TRUE(same(held.bytes(), pattern(5000, 1)));
 }
 
-// A stream's window is filled anew when its reader has left: what is not there by then never comes.
+// A stream's window is filled anew when its consumer has left: what is not there by then never
+// comes.
 TEST_F(FanOut, AMessageThatIsLandingEndsWithItsConsumer) {
   Consumer stays = join();
   std::optional<Consumer> leaves(join());
   const auto payload = pattern(4 * kMiB, 1);
-  for (const Mode mode : {Mode::streamed, Mode::pipelined}) {
+  for (const SendMode mode : {SendMode::streamed, SendMode::pipelined}) {
     std::thread sender(
         [&] { ASSERT_TRUE(out().send(payload, {.deadline = soon(), .mode = mode})); });
     auto left = leaves->receive_early(soon());
@@ -254,7 +256,7 @@ TEST_F(FanOut, AMessageThatIsLandingEndsWithItsConsumer) {
     sender.join();
     Result<ConstByteSpan> next = left->next(soon());
     while (next && !next->empty()) next = left->next(soon());
-    EXPECT_TRUE(mode == Mode::pipelined || next.error().code == Code::closed);
+    EXPECT_TRUE(mode == SendMode::pipelined || next.error().code == Code::closed);
     leaves.emplace(join());
   }
 }

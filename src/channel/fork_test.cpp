@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
-#include <gantry/request.hpp>
+#include <gantry/channel/request.hpp>
 
 #include <thread>
 
@@ -56,7 +56,7 @@ class Fork : public testing::Test {
   Gate gate_;
 };
 
-// What the copies know is old by then: it makes every reader look like a liar.
+// What the copies know is old by then: it makes every consumer look like a liar.
 TEST_F(Fork, CopiesThatAreDroppedLateCutNothing) {
   exchange(1, 3);
   Child child([this](const Child&) {
@@ -102,7 +102,7 @@ TEST_F(Fork, CallsOnCopiesOfAChannelAreErrors) {
 // Both have messages of the parent's in hand, and an Incoming.
 TEST_F(Fork, WhatACopyHasInHandStaysTheParents) {
   ASSERT_TRUE(out_->send(pattern(5000, 1), soon()));
-  ASSERT_TRUE(out_->send(pattern(100'000, 2), {.deadline = soon(), .mode = Mode::pipelined}));
+  ASSERT_TRUE(out_->send(pattern(100'000, 2), {.deadline = soon(), .mode = SendMode::pipelined}));
   std::optional<Message> held(*in_->receive(soon()));
   std::optional<Incoming> landing(*in_->receive_early(soon()));
   Child child([&](const Child&) {

@@ -7,14 +7,14 @@
 #include <new>
 #include <thread>
 
-#include "base/bell.hpp"
 #include "base/memfd.hpp"
-#include "base/test_bells.hpp"
-#include "channel/format.hpp"
-#include "channel/protocol.hpp"
-#include "channel/received_slabs.hpp"
-#include "channel/rendezvous.hpp"
+#include "base/test_wakes.hpp"
+#include "base/wake.hpp"
+#include "channel/consumer/received_slabs.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "channel/test_support.hpp"
+#include "channel/wire/format.hpp"
+#include "channel/wire/protocol.hpp"
 
 // A peer that breaks every rule it can: it costs itself the channel and nobody anything else.
 namespace gantry {
@@ -115,8 +115,8 @@ class HostileProducer : public testing::Test {
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region slab_ = *Region::create(8192, "x");
-  Bell::Made bell_ = *Bell::make();
-  int pull_ = bell_.pull.descriptor();
+  WakeReceiver::Made wake_receiver_ = *WakeReceiver::make();
+  int pull_ = wake_receiver_.wake_sender.descriptor();
   ProducerPage* page_ = new (memory_.data()) ProducerPage{};
   RingPage* ring_ = new (ring_memory_.data()) RingPage{};
   int socket_ = -1;
@@ -248,7 +248,7 @@ TEST_F(HostileProducer, WhatWasNeverSentCannotGo) {
             Code::peer_misbehaved);
 }
 
-// Reading a hole makes a page, on the reader's account.
+// Reading a hole makes a page, on the consumer's account.
 TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
   const Region holes = *Region::create(64 * test::kMiB, "x");
   EXPECT_EQ(code_from([&] {
@@ -338,7 +338,7 @@ TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
 }
 
 TEST_F(HostileProducer, ABellThatIsNoneIsRefused) {
-  const test::NoBells none(directory_.path());
+  const test::NoWakes none(directory_.path());
   for (const int descriptor : none.descriptors()) {
     pull_ = descriptor;
     EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << descriptor;
@@ -363,7 +363,7 @@ TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
 
 // Records that are taken back are looked at for their slots: those are not believed either.
 TEST_F(HostileProducer, WhatIsTakenBackIsNotBelieved) {
-  options_.when_slow = SlowReader::drop_oldest;
+  options_.when_slow = SlowConsumer::drop_oldest;
   MessageRecord small = record(0, kNoSlot, 0, 5, 0, 5);
   small.header.number = 7;
   ring_->ring[1].record = record(1, 64, 0, 1);
@@ -377,7 +377,7 @@ TEST_F(HostileProducer, WhatIsTakenBackIsNotBelieved) {
 }
 
 TEST_F(HostileProducer, TakingBackMoreThanThereIsLeavesNothing) {
-  options_.when_slow = SlowReader::drop_oldest;
+  options_.when_slow = SlowConsumer::drop_oldest;
   for (const std::uint64_t revoked :
        {std::uint64_t{5}, std::uint64_t{1} << 50, ~std::uint64_t{0}}) {
     ring_->revoked = revoked;

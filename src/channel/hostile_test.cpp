@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "base/memfd.hpp"
-#include "base/test_bells.hpp"
-#include "channel/format.hpp"
-#include "channel/metrics_page.hpp"
-#include "channel/protocol.hpp"
-#include "channel/rendezvous.hpp"
+#include "base/test_wakes.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "channel/test_raw_consumer.hpp"
+#include "channel/wire/format.hpp"
+#include "channel/wire/metrics_page.hpp"
+#include "channel/wire/protocol.hpp"
 
 // A peer that breaks every rule it can: it costs itself the channel and nobody anything else.
 namespace gantry {
@@ -86,20 +86,21 @@ TEST_F(HostileConsumer, JoiningOutOfTurnIsHungUpOn) {
 }
 
 TEST_F(HostileConsumer, WrongDescriptorsAreRefused) {
-  const Bell::Made bell = *Bell::make();
-  const int pull = bell.pull.descriptor();
-  const test::NoBells none(directory_.path());
+  const WakeReceiver::Made wake_receiver = *WakeReceiver::make();
+  const int wake_sender = wake_receiver.wake_sender.descriptor();
+  const test::NoWakes none(directory_.path());
   const Fd zero(::open("/dev/zero", O_RDWR | O_CLOEXEC | O_NONBLOCK));
   const auto metrics = *MetricsMaker::make_own();
   const auto page = *Region::create(shared_size(sizeof(ConsumerPage)), "x");  // of zeros: no magic
   const auto sound = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
   test::make_consumer_page(sound);
-  std::vector<std::vector<int>> sets{{},
-                                     {pull},
-                                     {zero.get(), pull, metrics.descriptor()},
-                                     {sound.descriptor(), pull, zero.get()},
-                                     {page.descriptor(), pull, metrics.descriptor()},
-                                     {sound.descriptor(), pull, metrics.descriptor(), zero.get()}};
+  std::vector<std::vector<int>> sets{
+      {},
+      {wake_sender},
+      {zero.get(), wake_sender, metrics.descriptor()},
+      {sound.descriptor(), wake_sender, zero.get()},
+      {page.descriptor(), wake_sender, metrics.descriptor()},
+      {sound.descriptor(), wake_sender, metrics.descriptor(), zero.get()}};
   for (const int wrong : none.descriptors())
     sets.push_back({sound.descriptor(), wrong, metrics.descriptor()});
   const std::size_t before = test::open_descriptors();
@@ -188,7 +189,7 @@ class HostileDropper : public HostileConsumer {
     out_.emplace(*make_producer("frames", options_));
     Fd socket = call();
     welcome(socket);
-    impostor_.emplace(impersonate(std::move(socket), SlowReader::drop_oldest, depth_));
+    impostor_.emplace(impersonate(std::move(socket), SlowConsumer::drop_oldest, depth_));
     in_.emplace(*Consumer::open("frames", options_, soon()));
   }
   void expect_delivered(std::uint64_t seed) {
@@ -271,14 +272,15 @@ TEST_F(HostileDropper, ItsCountIsBelievedOfItselfAndOnlyAsFarAsItCanBe) {
 TEST_F(HostileConsumer, AnUnknownPolicyIsRefused) {
   const Fd socket = call();
   welcome(socket);
-  const Bell::Made bell = *Bell::make();
+  const WakeReceiver::Made wake_receiver = *WakeReceiver::make();
   const auto metrics = *MetricsMaker::make_own();
   const auto page = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
   test::make_consumer_page(page);
   WirePacket packet;
   packet.kind = PacketKind::join;
-  packet.held = static_cast<std::uint32_t>(SlowReader::drop_oldest) + 1;
-  const std::array<int, 3> fds{page.descriptor(), bell.pull.descriptor(), metrics.descriptor()};
+  packet.held = static_cast<std::uint32_t>(SlowConsumer::drop_oldest) + 1;
+  const std::array<int, 3> fds{page.descriptor(), wake_receiver.wake_sender.descriptor(),
+                               metrics.descriptor()};
   ASSERT_TRUE(send_wire(socket.get(), packet, fds));
   EXPECT_TRUE(hung_up(socket));
   expect_unharmed();

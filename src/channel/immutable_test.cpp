@@ -7,7 +7,7 @@
 
 #include "channel/test_support.hpp"
 
-// Mode::immutable: what nobody can change any more, the sender included.
+// SendMode::immutable: what nobody can change any more, the sender included.
 namespace gantry {
 namespace {
 
@@ -19,11 +19,11 @@ using test::soon;
 
 class Immutable : public testing::Test {
  protected:
-  Message pass(Draft draft, Mode mode = Mode::immutable) {
+  Message pass(Draft draft, SendMode mode = SendMode::immutable) {
     EXPECT_TRUE(out_.send(std::move(draft), {.deadline = soon(), .mode = mode}));
     return std::move(*in_.receive(soon()));
   }
-  Message pass(ConstByteSpan payload, Mode mode = Mode::immutable) {
+  Message pass(ConstByteSpan payload, SendMode mode = SendMode::immutable) {
     return pass(std::move(Draft().copy(payload)), mode);
   }
   Code refused(const Result<void>& sent) { return sent ? Code::closed : sent.error().code; }
@@ -64,7 +64,7 @@ TEST_F(Immutable, NobodyCanChangeIt) {
 
 TEST_F(Immutable, OtherMessagesAreNot) {
   const auto payload = pattern(300'001, 1);
-  for (const Mode mode : {Mode::whole, Mode::pipelined})
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined})
     EXPECT_FALSE(pass(payload, mode).is_immutable());
   EXPECT_TRUE(out_.send(pattern(64, 1), soon()));
   EXPECT_TRUE(in_.receive(soon())->is_immutable()) << "a private copy";
@@ -75,9 +75,9 @@ TEST_F(Immutable, AllSegmentsAreAndWhatIsPassedOn) {
   Message message = pass(std::move(Draft().copy(first).copy({}).copy(second)));
   ASSERT_EQ(message.segments(), 3u);
   EXPECT_TRUE(message.is_immutable());
-  const Message again = pass(std::move(Draft().forward(std::move(message))), Mode::whole);
+  const Message again = pass(std::move(Draft().forward(std::move(message))), SendMode::whole);
   EXPECT_TRUE(again.is_immutable()) << "the same memory";
-  Message plain = pass(second, Mode::whole);
+  Message plain = pass(second, SendMode::whole);
   const Message copied = pass(std::move(Draft().forward(std::move(plain))));
   EXPECT_TRUE(copied.is_immutable()) << "a copy, as the sender of the first can still write it";
   EXPECT_TRUE(same(again.segment(0).bytes, first));
@@ -86,7 +86,7 @@ TEST_F(Immutable, AllSegmentsAreAndWhatIsPassedOn) {
 }
 
 TEST_F(Immutable, WhatStaysWritableIsRefused) {
-  const SendOptions immutable{.deadline = soon(), .mode = Mode::immutable};
+  const SendOptions immutable{.deadline = soon(), .mode = SendMode::immutable};
   auto loan = *out_.loan(5000, soon());
   EXPECT_EQ(refused(out_.publish(std::move(loan), immutable)), Code::invalid_argument);
   auto block = *out_.pool().allocate(5000);
@@ -97,7 +97,7 @@ TEST_F(Immutable, WhatStaysWritableIsRefused) {
 }
 
 TEST_F(Immutable, AChannelThatIsSoRefusesWhatStaysWritable) {
-  options_.mode = Mode::immutable;
+  options_.mode = SendMode::immutable;
   Producer out = *make_producer("photos", options_);
   EXPECT_EQ(refused(out.publish(*out.loan(5000, soon()))), Code::invalid_argument);
   EXPECT_EQ(refused(out.send(*out.pool().allocate(5000), {.deadline = soon()})),
@@ -105,13 +105,13 @@ TEST_F(Immutable, AChannelThatIsSoRefusesWhatStaysWritable) {
 }
 
 TEST_F(Immutable, ModesThatThereAreNotAreRefused) {
-  const auto none = static_cast<Mode>(99);
+  const auto none = static_cast<SendMode>(99);
   for (const Bytes size : {Bytes{100}, Bytes{100'000}})
     EXPECT_EQ(refused(out_.send(pattern(size, 1), {.deadline = soon(), .mode = none})),
               Code::invalid_argument);
   options_.mode = none;
   EXPECT_EQ(make_producer("photos", options_).error().code, Code::invalid_argument);
-  options_.when_slow = static_cast<SlowReader>(9);
+  options_.when_slow = static_cast<SlowConsumer>(9);
   EXPECT_EQ(Consumer::open("frames", options_, soon()).error().code, Code::invalid_argument);
 }
 

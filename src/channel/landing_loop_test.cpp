@@ -27,7 +27,7 @@ void sleep_on(int descriptor) {
 
 class LandingLoop : public testing::Test {
  protected:
-  std::thread sending(const std::vector<std::byte>& payload, int messages, Mode mode) {
+  std::thread sending(const std::vector<std::byte>& payload, int messages, SendMode mode) {
     return std::thread([this, &payload, messages, mode] {
       for (int i = 0; i < messages; ++i)
         ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = mode}));
@@ -41,7 +41,7 @@ class LandingLoop : public testing::Test {
   int descriptor_ = *in_.event_descriptor();
 };
 
-class LandingLoopInto : public testing::TestWithParam<Mode> {};
+class LandingLoopInto : public testing::TestWithParam<SendMode> {};
 
 // It is visible, nothing of it has landed; what lands from then on must wake.
 TEST_P(LandingLoopInto, IsWokenByWhatLands) {
@@ -65,9 +65,10 @@ TEST_P(LandingLoopInto, IsWokenByWhatLands) {
   sender.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, LandingLoopInto, testing::Values(Mode::pipelined, Mode::streamed),
+INSTANTIATE_TEST_SUITE_P(Modes, LandingLoopInto,
+                         testing::Values(SendMode::pipelined, SendMode::streamed),
                          [](const auto& mode) {
-                           return mode.param == Mode::streamed ? "streamed" : "pipelined";
+                           return mode.param == SendMode::streamed ? "streamed" : "pipelined";
                          });
 
 // What is in hand is waited for in calls of its own. They take rings in, and those are not theirs
@@ -75,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, LandingLoopInto, testing::Values(Mode::pipelined
 TEST_F(LandingLoop, WaitingForOneInHandLosesNoOtherMessage) {
   constexpr int kMessages = 40;
   const auto payload = pattern(8 * kMiB, 2);  // more than a window
-  std::thread sender = sending(payload, kMessages, Mode::streamed);
+  std::thread sender = sending(payload, kMessages, SendMode::streamed);
   int seen = 0;
   for (;;) {
     auto incoming = in_.receive_early(Deadline::now());

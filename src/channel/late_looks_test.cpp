@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "channel/rendezvous.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_raw_consumer.hpp"
 #include "channel/test_raw_producer.hpp"
@@ -88,7 +88,7 @@ TEST_F(LateLooks, AFloodOfWakeUpsKeepsNoSenderBeyondItsDeadline) {
   auto out = *make_producer("frames", options_);
   const test::Joined hostile = join();
   for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
-  const Flood flood(hostile.pull.get());
+  const Flood flood(hostile.wake_sender.get());
   for (const Bytes size : {Bytes{8}, Bytes{5000}})
     EXPECT_EQ(out.send(pattern(size, 3), shortly()).error().code, Code::timed_out);
   EXPECT_EQ(out.loan(5000, shortly()).error().code, Code::timed_out);
@@ -100,12 +100,12 @@ TEST_F(LateLooks, RingsThatLieThereKeepNoSenderBeyondItsDeadline) {
   auto out = *make_producer("frames", options_);
   const test::Joined hostile = join();
   for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
-  const int pull = hostile.pull.get();
+  const int wake_sender = hostile.wake_sender.get();
   for (const Bytes size : {Bytes{8}, Bytes{5000}})
-    expect_cut_short(pull,
+    expect_cut_short(wake_sender,
                      [&](Deadline now) { return out.send(pattern(size, 3), now).error().code; });
-  expect_cut_short(pull, [&](Deadline now) { return out.loan(5000, now).error().code; });
-  expect_cut_short(pull, [&](Deadline now) { return out.close(now).error().code; });
+  expect_cut_short(wake_sender, [&](Deadline now) { return out.loan(5000, now).error().code; });
+  expect_cut_short(wake_sender, [&](Deadline now) { return out.close(now).error().code; });
 }
 
 /// A consumer whose producer is the hostile one, with a message that never lands.
@@ -148,11 +148,12 @@ TEST_F(LateLooksOfAReceiver, AFloodOfWakeUpsKeepsItNotBeyondItsDeadline) {
 TEST_F(LateLooksOfAReceiver, RingsThatLieThereKeepItNotBeyondItsDeadline) {
   auto incoming = in_->receive_early(soon());
   ASSERT_TRUE(incoming) << incoming.error().message;
-  const int pull = raw_.consumer_pull();
-  expect_cut_short(pull, [&](Deadline now) { return incoming->next(now).error().code; });
-  expect_cut_short(pull, [&](Deadline now) { return incoming->wait_for(10, now).error().code; });
-  expect_cut_short(pull, [&](Deadline now) { return incoming->whole(now).error().code; });
-  expect_cut_short(pull, [&](Deadline now) { return in_->receive(now).error().code; });
+  const int wake_sender = raw_.consumer_pull();
+  expect_cut_short(wake_sender, [&](Deadline now) { return incoming->next(now).error().code; });
+  expect_cut_short(wake_sender,
+                   [&](Deadline now) { return incoming->wait_for(10, now).error().code; });
+  expect_cut_short(wake_sender, [&](Deadline now) { return incoming->whole(now).error().code; });
+  expect_cut_short(wake_sender, [&](Deadline now) { return in_->receive(now).error().code; });
 }
 
 /// All of a large window has landed, of a message that never ends.
@@ -260,7 +261,7 @@ TEST_F(LateLooks, AMarkThatComesWhenTheProducerSleepsIsSeen) {
     const Deadline patience = Deadline::after(std::chrono::seconds(20));
     while (came_in_time && !sent && !patience.passed()) std::this_thread::yield();
     EXPECT_TRUE(!came_in_time || sent) << "it has to be woken";
-    static_cast<void>(::send(consumer.pull.get(), "x", 1, MSG_DONTWAIT));
+    static_cast<void>(::send(consumer.wake_sender.get(), "x", 1, MSG_DONTWAIT));
     sending.join();
   }
 }

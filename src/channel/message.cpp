@@ -1,4 +1,4 @@
-#include <gantry/message.hpp>
+#include <gantry/channel/message.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -47,26 +47,26 @@ bool Tensor::fits(Bytes bytes) const noexcept {
 // ---- loans ---------------------------------------------------------------------------------
 
 Loan::Loan(Loan&& other) noexcept
-    : keeper_(std::move(other.keeper_)),
+    : owner_(std::move(other.owner_)),
       token_(other.token_),
       bytes_(std::exchange(other.bytes_, {})) {}
 
 Loan& Loan::operator=(Loan&& other) noexcept {
   if (this == &other) return *this;
   reset();
-  keeper_ = std::move(other.keeper_);
+  owner_ = std::move(other.owner_);
   token_ = other.token_;
   bytes_ = std::exchange(other.bytes_, {});
   return *this;
 }
 
 void Loan::forget() noexcept {
-  keeper_.reset();
+  owner_.reset();
   bytes_ = {};
 }
 
 void Loan::reset() noexcept {
-  if (keeper_) keeper_->give_back(token_);
+  if (owner_) owner_->give_back(token_);
   forget();
 }
 
@@ -108,7 +108,7 @@ Draft& Draft::forward(Message message) {
 Message& Message::operator=(Message&& other) noexcept {
   if (this == &other) return *this;
   release();
-  keeper_ = std::move(other.keeper_);
+  owner_ = std::move(other.owner_);
   token_ = other.token_;
   info_ = other.info_;
   segments_ = std::move(other.segments_);
@@ -119,16 +119,16 @@ Message& Message::operator=(Message&& other) noexcept {
 }
 
 bool Message::is_immutable() const {
-  if (keeper_ == nullptr) return true;
+  if (owner_ == nullptr) return true;
   for (std::size_t i = 0; i < segments(); ++i)
-    if (!keeper_->is_immutable(token_, segment(i).bytes)) return false;
+    if (!owner_->is_immutable(token_, segment(i).bytes)) return false;
   return true;
 }
 
 void Message::release() noexcept {
   segments_.reset();
-  if (keeper_) keeper_->give_back(token_);
-  keeper_.reset();
+  if (owner_) owner_->give_back(token_);
+  owner_.reset();
   view_ = {};
   is_small_ = false;
 }

@@ -18,15 +18,15 @@ using test::soon;
 
 struct Way {
   const char* name;
-  Mode mode;
+  SendMode mode;
   bool async;
 };
 const Way kWays[] = {
-    {"synchronous", Mode::whole, false},   {"asynchronous", Mode::whole, true},
-    {"pipelined", Mode::pipelined, false}, {"pipelined_async", Mode::pipelined, true},
-    {"streamed", Mode::streamed, false},   {"streamed_async", Mode::streamed, true},
-    {"immutable", Mode::immutable, false}, {"immutable_async", Mode::immutable, true},
-    {"automatic", Mode::automatic, false}};
+    {"synchronous", SendMode::whole, false},   {"asynchronous", SendMode::whole, true},
+    {"pipelined", SendMode::pipelined, false}, {"pipelined_async", SendMode::pipelined, true},
+    {"streamed", SendMode::streamed, false},   {"streamed_async", SendMode::streamed, true},
+    {"immutable", SendMode::immutable, false}, {"immutable_async", SendMode::immutable, true},
+    {"automatic", SendMode::automatic, false}};
 
 const Bytes kSizes[] = {0,      1,         64,       65,          4096, 16 * 1024 - 1,
                         65'536, 1'000'003, 3 * kMiB, 5 * kMiB + 1};
@@ -46,7 +46,7 @@ class Modes : public testing::TestWithParam<Way> {
     if (!ticket) return tl::unexpected(ticket.error());
     return out_->wait(*ticket, soon());
   }
-  /// Sends all on a thread of its own, as readers of a stream must read meanwhile.
+  /// Sends all on a thread of its own, as consumers of a stream must read meanwhile.
   std::thread sending(const std::vector<std::vector<std::byte>>& payloads) {
     return std::thread([this, &payloads] {
       for (const auto& payload : payloads) ASSERT_TRUE(send(payload)) << payload.size();
@@ -130,7 +130,7 @@ TEST_P(Modes, TheSendersWordsArrive) {
   }
 }
 
-// A reader that wants the beginning only does not hold the sender up.
+// A consumer that wants the beginning only does not hold the sender up.
 TEST_P(Modes, TheRestMayBeLeft) {
   const auto large = pattern(3 * kMiB, 3);
   std::thread sender([&] {
@@ -176,7 +176,7 @@ TEST_P(Modes, AMessageThatCannotBeReadIsNotDelivered) {
 TEST_P(Modes, AMessageWithOneBadPageIsNotDelivered) {
   for (Bytes closed = 0; closed < 4 * kMiB; closed += 64 * 1024) {
     const test::BrokenPayload payload(4 * kMiB, closed);
-    std::thread reader([this] {
+    std::thread consumer([this] {
       const auto message = in_->receive(soon());
       ASSERT_TRUE(message) << message.error().message;
       EXPECT_EQ(message->info().user, 1u) << "the broken one was delivered";
@@ -185,7 +185,7 @@ TEST_P(Modes, AMessageWithOneBadPageIsNotDelivered) {
     const bool told = !broken && broken.error().code == Code::invalid_argument;
     EXPECT_TRUE(told) << "with a bad page at " << closed;
     ASSERT_TRUE(!told || send(pattern(5000, 1), {.user = 1}));
-    reader.join();
+    consumer.join();
   }
 }
 
@@ -216,7 +216,7 @@ class Landing : public testing::Test {
 TEST_F(Landing, AByteMayBeWaitedFor) {
   const auto payload = pattern(2 * kMiB, 1);
   std::thread sender(
-      [&] { ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = Mode::pipelined})); });
+      [&] { ASSERT_TRUE(out_.send(payload, {.deadline = soon(), .mode = SendMode::pipelined})); });
   auto incoming = in_.receive_early(soon());
   ASSERT_TRUE(incoming);
   const auto half = incoming->wait_for(kMiB, soon());
@@ -229,7 +229,7 @@ TEST_F(Landing, AByteMayBeWaitedFor) {
   sender.join();
 }
 
-// Without a reader's pass the window is all that is ever copied.
+// Without a consumer's pass the window is all that is ever copied.
 TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
   ASSERT_TRUE(out_.send(pattern(kMiB, 1), soon()));
   const std::size_t before = test::open_descriptors();
@@ -246,7 +246,7 @@ TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
 
 TEST_F(Landing, AStreamTakesAWindowOfMemoryAndNoMore) {
   const auto payload = pattern(8 * kMiB, 1);
-  const auto ticket = out_.send_async(payload, {.mode = Mode::streamed});
+  const auto ticket = out_.send_async(payload, {.mode = SendMode::streamed});
   ASSERT_TRUE(ticket);
   auto incoming = in_.receive_early(soon());
   ASSERT_TRUE(incoming);

@@ -2,31 +2,31 @@
 
 namespace gantry {
 
-std::string_view to_string(Mode mode) noexcept {
+std::string_view to_string(SendMode mode) noexcept {
   switch (mode) {
-    case Mode::automatic:
+    case SendMode::automatic:
       return "automatic";
-    case Mode::whole:
+    case SendMode::whole:
       return "whole";
-    case Mode::pipelined:
+    case SendMode::pipelined:
       return "pipelined";
-    case Mode::streamed:
+    case SendMode::streamed:
       return "streamed";
-    case Mode::immutable:
+    case SendMode::immutable:
       return "immutable";
   }
   return "?";
 }
 
-std::string_view to_string(SlowReader policy) noexcept {
+std::string_view to_string(SlowConsumer policy) noexcept {
   switch (policy) {
-    case SlowReader::block:
+    case SlowConsumer::block:
       return "block";
-    case SlowReader::drop_newest:
+    case SlowConsumer::drop_newest:
       return "drop_newest";
-    case SlowReader::disconnect:
+    case SlowConsumer::disconnect:
       return "disconnect";
-    case SlowReader::drop_oldest:
+    case SlowConsumer::drop_oldest:
       return "drop_oldest";
   }
   return "?";

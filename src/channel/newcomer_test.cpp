@@ -67,7 +67,7 @@ TEST_F(Newcomer, WhoIsBusyWhileSlabsComeAndGoIsNotCutOff) {
   Producer out = *make_producer("frames", options_);
   Pool pool = out.pool();
   Consumer first = *Consumer::open("frames", options_, soon());
-  options_.when_slow = SlowReader::drop_newest;
+  options_.when_slow = SlowConsumer::drop_newest;
   Consumer busy = *Consumer::open("frames", options_, soon());
   for (int i = 0; i < 300; ++i) {
     ASSERT_TRUE(out.send(*pool.allocate(4096), {.deadline = soon()}));

@@ -3,14 +3,14 @@
 #include <sys/un.h>
 
 #include <functional>
-#include <gantry/inbox.hpp>
+#include <gantry/channel/inbox.hpp>
 #include <optional>
 #include <thread>
 
 #include "base/test_lingering.hpp"
-#include "channel/access.hpp"
-#include "channel/inquiry.hpp"
-#include "channel/rendezvous.hpp"
+#include "channel/naming/access.hpp"
+#include "channel/naming/rendezvous.hpp"
+#include "channel/status/inquiry.hpp"
 #include "channel/test_raw_producer.hpp"
 
 // Sockets that take as long to close as a hostile peer likes, longer than any of the waits here:
@@ -85,7 +85,7 @@ TEST_F(PoisonedSockets, AsALineThatNobodyTakesHoldUpNoInbox) {
     RawProducer hostile;
     const Fd socket = call("in.sock");
     hostile.join(socket);
-    send(socket, PacketKind::line, poisoned);
+    send(socket, PacketKind::control, poisoned);
     while (in.senders().empty()) static_cast<void>(in.receive(Deadline::now()));
     static_cast<void>(in.receive(Deadline::now()));
   }
@@ -107,7 +107,7 @@ TEST_F(PoisonedSockets, ThatListenAreNoLines) {
   ASSERT_TRUE(Poisoned::send_descriptor(caller.get(), lingering.socket()));
   lingering.drop_own_copy();
   const PeerIdentity self = *peer_of(caller.get());
-  auto line = adopt_line(std::move(listener), self);
+  auto line = adopt_control_end(std::move(listener), self);
   ASSERT_FALSE(line);
   EXPECT_EQ(line.error().code, Code::peer_misbehaved);
 }
@@ -117,9 +117,9 @@ TEST_F(PoisonedSockets, OutOfBandMakeNoWakeUpSender) {
   if (!poisoned.is_sent()) GTEST_SKIP() << "this kernel has no MSG_OOB for Unix sockets";
   Fd given(::fcntl(poisoned.socket(), F_DUPFD_CLOEXEC, 0));
   poisoned.drop_own_copy();
-  const auto pull = BellPull::adopt(std::move(given));
-  ASSERT_FALSE(pull);
-  EXPECT_EQ(pull.error().code, Code::peer_misbehaved);
+  const auto wake_sender = WakeSender::adopt(std::move(given));
+  ASSERT_FALSE(wake_sender);
+  EXPECT_EQ(wake_sender.error().code, Code::peer_misbehaved);
 }
 
 TEST_F(PoisonedSockets, HoldUpNobodyWhoJoinsThere) {

@@ -9,7 +9,7 @@
 #include "base/event.hpp"
 #include "base/fd.hpp"
 #include "base/socket.hpp"
-#include "channel/rendezvous.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 

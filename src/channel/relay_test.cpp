@@ -24,7 +24,7 @@ class Relay : public testing::Test {
   /// Passes on `count` messages of channel `from` to channel `to`, then reports and waits.
   void pass_on(const Child& self, const char* from, const char* to, int count) {
     ChannelOptions reading = options_;
-    reading.when_slow = SlowReader::drop_newest;  // it takes no more than it passes on
+    reading.when_slow = SlowConsumer::drop_newest;  // it takes no more than it passes on
     auto in = *Consumer::open(from, reading, soon());
     auto out = *make_producer(to, options_);
     for (int i = 0; i < count; ++i) {
@@ -105,7 +105,7 @@ TEST_F(Relay, WhatItPassedOnOutlivesItsOrderlyEnd) {
   EXPECT_TRUE(same(message->bytes(), pattern(5000, 1)));
 }
 
-// The second relay's death must not have the first one give back what the last reader holds.
+// The second relay's death must not have the first one give back what the last consumer holds.
 TEST_F(Relay, WhatWentThroughTwoOutlivesBoth) {
   Child first([this](const Child& self) { pass_on(self, "origin", "middle", 1); });
   Child second([this](const Child& self) { pass_on(self, "middle", "relayed", 1); });

@@ -31,7 +31,7 @@ TEST_F(Segments, PartsOfEveryKindArriveAsOneMessage) {
   const auto large = pattern(700'001, 2);
   const auto moved = pattern(30'000, 3);
   const std::array<std::int64_t, 3> shape{2, 3, 5};
-  for (const Mode mode : {Mode::whole, Mode::pipelined, Mode::streamed}) {
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed}) {
     Block block = *out_.pool().allocate(moved.size());
     std::memcpy(block.bytes().data(), moved.data(), moved.size());
     Draft draft;
@@ -53,7 +53,7 @@ TEST_F(Segments, ChunksGoThroughTheSegmentsInTurn) {
   const auto one = pattern(300'000, 1), two = pattern(400'000, 2);
   Draft draft;
   draft.copy(one).copy({}).copy(two);
-  ASSERT_TRUE(out_.send(std::move(draft), {.deadline = soon(), .mode = Mode::pipelined}));
+  ASSERT_TRUE(out_.send(std::move(draft), {.deadline = soon(), .mode = SendMode::pipelined}));
   auto incoming = in_.receive_early(soon());
   ASSERT_TRUE(incoming);
   std::vector<std::byte> got(700'000);
@@ -135,7 +135,7 @@ TEST_F(Forwarding, AMessageGoesOnWithoutACopy) {
   for (int i = 0; i < 30; ++i) {
     Draft first;
     first.copy(payload).copy(other);
-    ASSERT_TRUE(out_.send(std::move(first), {.deadline = soon(), .mode = Mode::whole}));
+    ASSERT_TRUE(out_.send(std::move(first), {.deadline = soon(), .mode = SendMode::whole}));
     Draft draft;
     draft.forward(*in_.receive(soon()));
     ASSERT_TRUE(onward_.send(std::move(draft), {.deadline = soon()}));
@@ -179,7 +179,7 @@ TEST_F(Forwarding, ARelayThatOnlyWaitsHoldsNobodyUp) {
       ASSERT_TRUE(onward_.send(std::move(draft), {.deadline = soon()}));
     }
   });
-  std::thread reader([&] {
+  std::thread consumer([&] {
     for (int i = 0; i < kMessages; ++i) {
       const auto message = last_.receive(soon());
       ASSERT_TRUE(message) << message.error().message;
@@ -191,16 +191,16 @@ TEST_F(Forwarding, ARelayThatOnlyWaitsHoldsNobodyUp) {
     ASSERT_TRUE(sent) << i << ": " << sent.error().message;
   }
   relay.join();
-  reader.join();
+  consumer.join();
 }
 
-// The forwarder's own waits and the acceptor's watch take turns at one bell.
+// The forwarder's own waits and the acceptor's watch take turns at one wake-up socket.
 TEST_F(Forwarding, ItsOwnWaitsFindTheirCreditsBesides) {
   options_.slots = 2;
   Producer narrow = *make_producer("narrow", options_);
-  Consumer reader = *Consumer::open("narrow", options_, soon());
+  Consumer consumer = *Consumer::open("narrow", options_, soon());
   std::thread reading([&] {
-    for (int i = 0; i < 400; ++i) ASSERT_TRUE(reader.receive(soon()));
+    for (int i = 0; i < 400; ++i) ASSERT_TRUE(consumer.receive(soon()));
   });
   for (int i = 0; i < 200; ++i) {
     ASSERT_TRUE(out_.send(pattern(1000, 1), soon())) << i;
@@ -220,7 +220,7 @@ TEST_F(Forwarding, SmallAndStreamedMessagesAreCopied) {
   EXPECT_TRUE(same(last_.receive(soon())->bytes(), pattern(20, 1)));
   const auto large = pattern(kMiB, 2);
   std::thread sender(
-      [&] { ASSERT_TRUE(out_.send(large, {.deadline = soon(), .mode = Mode::streamed})); });
+      [&] { ASSERT_TRUE(out_.send(large, {.deadline = soon(), .mode = SendMode::streamed})); });
   Draft streamed;
   streamed.forward(*in_.receive(soon()));
   sender.join();

@@ -22,7 +22,7 @@ class CopyGate {
 class GatedLane final : public PlainLane {
  public:
   explicit GatedLane(const CopyGate& gate) : gate_(gate) {}
-  Result<Ticket> submit(std::span<const Move> batch, Use use) override {
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override {
     gate_.pass();
     return PlainLane::submit(batch, use);
   }

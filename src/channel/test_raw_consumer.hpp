@@ -5,11 +5,11 @@
 #include <array>
 #include <new>
 
-#include "base/bell.hpp"
-#include "channel/format.hpp"
-#include "channel/metrics_page.hpp"
-#include "channel/protocol.hpp"
+#include "base/wake.hpp"
 #include "channel/test_support.hpp"
+#include "channel/wire/format.hpp"
+#include "channel/wire/metrics_page.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry::test {
 
@@ -19,25 +19,27 @@ inline void make_consumer_page(const Region& memory) {
   page->version = kFormatVersion;
 }
 
-/// What a test writes into the consumer's page is up to it; nobody sleeps on the bell.
+/// What a test writes into the consumer's page is up to it; nobody sleeps on the wake-up socket.
 struct Impostor {
   ConsumerPage& page() { return *reinterpret_cast<ConsumerPage*>(memory.data()); }
   Fd socket;
   Region memory;
-  Bell::Made bell{};  // and a copy of the pull that the producer was given
+  WakeReceiver::Made wake_receiver{};  // and a copy of the pull that the producer was given
 };
 
 /// The rest of the handshake, from behind the welcome on.
-inline Impostor impersonate(Fd socket, SlowReader policy = SlowReader::block, unsigned depth = 0) {
+inline Impostor impersonate(Fd socket, SlowConsumer policy = SlowConsumer::block,
+                            unsigned depth = 0) {
   Impostor impostor{std::move(socket), *Region::create(shared_size(sizeof(ConsumerPage)), "x"),
-                    *Bell::make()};
+                    *WakeReceiver::make()};
   const auto metrics = *MetricsMaker::make_own();
   make_consumer_page(impostor.memory);
   WirePacket packet;
   packet.kind = PacketKind::join;
   packet.held = static_cast<std::uint32_t>(policy);
   packet.slots = depth;
-  const std::array<int, 3> fds{impostor.memory.descriptor(), impostor.bell.pull.descriptor(),
+  const std::array<int, 3> fds{impostor.memory.descriptor(),
+                               impostor.wake_receiver.wake_sender.descriptor(),
                                metrics.descriptor()};
   EXPECT_TRUE(send_wire(impostor.socket.get(), packet, fds));
   auto answer = receive_wire(impostor.socket.get(), soon());
@@ -54,12 +56,13 @@ struct Joined {
     return reinterpret_cast<const ProducerPage*>(producer_page.data())->producer_sleeps.read();
   }
   Region producer_page;
-  Fd pull;  // that wakes the producer
+  Fd wake_sender;  // that wakes the producer
   Impostor impostor;
 };
 
 /// The whole handshake, with the producer of `frames`.
-inline Joined join_by_hand(const std::string& directory, SlowReader policy = SlowReader::block) {
+inline Joined join_by_hand(const std::string& directory,
+                           SlowConsumer policy = SlowConsumer::block) {
   Fd socket = *connect_to(directory, "frames.sock");
   EXPECT_TRUE(send_hello(socket.get(), Purpose::join));
   auto welcome = expect(*receive_wire(socket.get(), soon()), PacketKind::welcome, 3);

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <new>
 
-#include "base/bell.hpp"
-#include "channel/connection.hpp"
-#include "channel/format.hpp"
-#include "channel/protocol.hpp"
+#include "base/wake.hpp"
 #include "channel/test_support.hpp"
+#include "channel/wire/connection.hpp"
+#include "channel/wire/format.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry::test {
 
@@ -37,9 +37,9 @@ class RawProducer {
     EXPECT_TRUE(send_wire(socket.get(), packet, fds));
   }
   static void greet(const Fd& socket) { greet(socket, socket); }
-  static void greet(const Fd& mouth, const Fd& ears) {
-    say(mouth, PacketKind::hello);
-    const auto hello = receive_wire(ears.get(), soon());
+  static void greet(const Fd& send_fd, const Fd& receive_fd) {
+    say(send_fd, PacketKind::hello);
+    const auto hello = receive_wire(receive_fd.get(), soon());
     EXPECT_TRUE(hello && !hello->closed && hello->packet.purpose == Purpose::join);
   }
   /// All the way in.
@@ -49,20 +49,20 @@ class RawProducer {
   }
   /// The same over a line that was given.
   void join_over(const Fd& line) {
-    const LinePair own = *make_line();
-    EXPECT_TRUE(say_line(line.get(), own.theirs.get()));
+    const ControlPair own = *make_control_pair();
+    EXPECT_TRUE(send_control_end(line.get(), own.theirs.get()));
     greet(line, own.ours);
     take_in(line, own.ours);
   }
   /// Whose hello was heard.
   void take_in(const Fd& socket) { take_in(socket, socket); }
-  void take_in(const Fd& socket, const Fd& ears) {
-    accept_rights(ears.get(), true);
+  void take_in(const Fd& socket, const Fd& receive_fd) {
+    accept_rights(receive_fd.get(), true);
     say(socket, PacketKind::welcome, welcome_);
-    auto joined = receive_wire(ears.get(), soon());
+    auto joined = receive_wire(receive_fd.get(), soon());
     ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
     consumer_ = *Region::import(joined->fds[0].release(), shared_size(sizeof(ConsumerPage)));
-    consumer_pull_ = *BellPull::adopt(std::move(joined->fds[1]));
+    consumer_pull_ = *WakeSender::adopt(std::move(joined->fds[1]));
     say(socket, PacketKind::ready);
   }
   [[nodiscard]] static MessageRecord block(std::uint32_t slab, std::uint16_t slot, Bytes bytes) {
@@ -83,20 +83,20 @@ class RawProducer {
   /// the sequence of the one that would be next.
   std::uint64_t flood(MessageRecord record, const std::atomic<bool>& enough) {
     const ConsumerPage& page = consumer_page();
-    Ringer ringer;
+    WakeFilter wake_filter;
     std::uint64_t next = 1;
     while (!enough.load(std::memory_order_relaxed)) {
       if (next >= page.taken.load(std::memory_order_seq_cst) + cells_) continue;
       publish(next++, record);
-      if (ringer.must_ring(page.consumer_sleeps)) consumer_pull_.ring();
+      if (wake_filter.must_wake(page.consumer_sleeps)) consumer_pull_.ring();
     }
     return next;
   }
   /// If it sleeps.
   void wake() {
-    if (ringer_.must_ring(consumer_page().consumer_sleeps)) consumer_pull_.ring();
+    if (wake_filter_.must_wake(consumer_page().consumer_sleeps)) consumer_pull_.ring();
   }
-  /// The other end of its bell is gone.
+  /// The other end of its wake-up socket is gone.
   void drop_pull() { consumer_pull_.reset(); }
 
   [[nodiscard]] ProducerPage& page() noexcept { return *page_; }
@@ -106,7 +106,7 @@ class RawProducer {
   }
   /// What wakes the consumer.
   [[nodiscard]] int consumer_pull() const noexcept { return consumer_pull_.descriptor(); }
-  [[nodiscard]] int pull() const noexcept { return bell_.pull.descriptor(); }
+  [[nodiscard]] int wake_sender() const noexcept { return wake_receiver_.wake_sender.descriptor(); }
   [[nodiscard]] const std::array<int, 3>& welcome() const noexcept { return welcome_; }
 
  private:
@@ -114,11 +114,11 @@ class RawProducer {
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region consumer_;
-  BellPull consumer_pull_;
-  Ringer ringer_;
-  Bell::Made bell_ = *Bell::make();
+  WakeSender consumer_pull_;
+  WakeFilter wake_filter_;
+  WakeReceiver::Made wake_receiver_ = *WakeReceiver::make();
   std::array<int, 3> welcome_{memory_.descriptor(), ring_memory_.descriptor(),
-                              bell_.pull.descriptor()};
+                              wake_receiver_.wake_sender.descriptor()};
   ProducerPage* page_ = new (memory_.data()) ProducerPage{};
   RingPage* ring_ = new (ring_memory_.data()) RingPage{};
 };

@@ -5,15 +5,15 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <gantry/status.hpp>
+#include <gantry/channel/status.hpp>
 #include <random>
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/engine_counters.hpp"
 #include "engine/execute.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/lane_base.hpp"
-#include "engine/tally.hpp"
 
 namespace gantry::test {
 
@@ -56,7 +56,7 @@ class PlainEngine : public Engine {
 class PlainLane : public LaneBase {
  public:
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, Use) override {
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode) override {
     for (const Move& move : batch) {
       const Executed executed = execute(move, CacheUse::reader_soon, true);
       const Completion completion =
@@ -68,7 +68,7 @@ class PlainLane : public LaneBase {
   }
   std::size_t poll() override { return 0; }
   void cancel() noexcept override {}
-  Explanation explain(const Move&, Use) const override { return {}; }
+  Explanation explain(const Move&, SubmitMode) const override { return {}; }
 
  private:
   bool help(Ticket) override { return false; }

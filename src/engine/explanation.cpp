@@ -22,15 +22,15 @@ std::string in_units(double value, const std::array<Unit, Size>& ascending) {
   return fmt::format("{:.3g} {}", value / unit->factor, unit->name);
 }
 
-std::string_view waiting_text(Waiting waiting) {
+std::string_view waiting_text(WaitStrategy waiting) {
   switch (waiting) {
-    case Waiting::automatic:
+    case WaitStrategy::automatic:
       return "a waiter helps with it";
-    case Waiting::hybrid:
+    case WaitStrategy::hybrid:
       return "a waiter sleeps to shortly before the end, then polls";
-    case Waiting::poll:
+    case WaitStrategy::poll:
       return "a waiter polls: it is too short to sleep";
-    case Waiting::sleep:
+    case WaitStrategy::sleep:
       return "a waiter sleeps until woken";
   }
   return "";

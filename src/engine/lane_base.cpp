@@ -4,11 +4,11 @@
 
 namespace gantry {
 
-Outcome LaneBase::wait(Ticket ticket, Deadline deadline, Waiting waiting) {
+Outcome LaneBase::wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) {
   if (progress_.has_ended(ticket)) return progress_.outcome(ticket);
   if (static_cast<std::uint64_t>(ticket) > given()) return Outcome::failed;
   // A sleeper that nobody would wake looks up now and then instead.
-  if (waiting == Waiting::sleep && !be_watched()) waiting = Waiting::hybrid;
+  if (waiting == WaitStrategy::sleep && !be_watched()) waiting = WaitStrategy::hybrid;
   return waiter_.wait(*this, ticket, deadline, waiting);
 }
 

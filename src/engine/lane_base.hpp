@@ -14,7 +14,7 @@ class LaneBase : public Lane, private WaitTarget {
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept final {
     return progress_.outcome(ticket);
   }
-  [[nodiscard]] Outcome wait(Ticket ticket, Deadline deadline, Waiting waiting) final;
+  [[nodiscard]] Outcome wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) final;
   [[nodiscard]] Result<int> event_descriptor() final;
   [[nodiscard]] Result<const std::atomic<std::uint32_t>*> progress_word() final;
   using Lane::submit;
@@ -32,8 +32,8 @@ class LaneBase : public Lane, private WaitTarget {
   [[nodiscard]] LaneProgress& progress() noexcept { return progress_; }
   [[nodiscard]] const LaneProgress& progress() const noexcept { return progress_; }
   /// How wait() would wait for the time that is predicted: for explain().
-  [[nodiscard]] Waiting waiting_for(std::chrono::nanoseconds predicted) const noexcept {
-    return waiter_.sleepable(predicted).count() > 0 ? Waiting::hybrid : Waiting::poll;
+  [[nodiscard]] WaitStrategy waiting_for(std::chrono::nanoseconds predicted) const noexcept {
+    return waiter_.sleepable(predicted).count() > 0 ? WaitStrategy::hybrid : WaitStrategy::poll;
   }
 
   // What wait() asks the engine. From any thread, without locks held.

@@ -145,19 +145,19 @@ std::string_view to_string(Cause cause) noexcept {
   return "unknown";
 }
 
-std::string_view to_string(Use use) noexcept {
-  return use == Use::synchronous ? "synchronous" : "queued";
+std::string_view to_string(SubmitMode use) noexcept {
+  return use == SubmitMode::synchronous ? "synchronous" : "queued";
 }
 
-std::string_view to_string(Waiting waiting) noexcept {
+std::string_view to_string(WaitStrategy waiting) noexcept {
   switch (waiting) {
-    case Waiting::automatic:
+    case WaitStrategy::automatic:
       return "automatic";
-    case Waiting::hybrid:
+    case WaitStrategy::hybrid:
       return "hybrid";
-    case Waiting::poll:
+    case WaitStrategy::poll:
       return "poll";
-    case Waiting::sleep:
+    case WaitStrategy::sleep:
       return "sleep";
   }
   return "unknown";

@@ -41,16 +41,17 @@ struct Waiter::Turn {
 };
 
 Outcome Waiter::wait(WaitTarget& target, Ticket ticket, Deadline deadline,
-                     Waiting waiting) noexcept {
+                     WaitStrategy waiting) noexcept {
   Turn turn{target, ticket};
   turn.until_ns = end_of(deadline, turn.started_ns);
-  if (waiting == Waiting::hybrid) turn.poll_burst();  // small moves end before anybody is asked
+  if (waiting == WaitStrategy::hybrid)
+    turn.poll_burst();  // small moves end before anybody is asked
   while (!turn.has_ended()) {
     if (turn.until_ns != kForever && monotonic_ns() >= turn.until_ns) return Outcome::pending;
-    if (waiting == Waiting::automatic && target.help(ticket)) continue;
-    if (waiting == Waiting::sleep)
+    if (waiting == WaitStrategy::automatic && target.help(ticket)) continue;
+    if (waiting == WaitStrategy::sleep)
       target.awaited().sleep(ticket, turn.until_ns);
-    else if (waiting == Waiting::poll || !sleep_some(turn))
+    else if (waiting == WaitStrategy::poll || !sleep_some(turn))
       turn.poll_burst();
   }
   return target.awaited().outcome(ticket);

@@ -32,7 +32,7 @@ class WaitTarget {
 class Waiter {
  public:
   [[nodiscard]] Outcome wait(WaitTarget& target, Ticket ticket, Deadline deadline,
-                             Waiting waiting) noexcept;
+                             WaitStrategy waiting) noexcept;
   /// What of a predicted time would be slept; zero: it would be polled.
   [[nodiscard]] std::chrono::nanoseconds sleepable(
       std::chrono::nanoseconds predicted) const noexcept;

@@ -55,12 +55,13 @@ constexpr Ticket kFirst{1};
 
 // A wait that believed the prediction would last an hour.
 TEST(Waiter, AWrongPredictionDoesNotMakeItMissAnEndThatWakes) {
-  for (const Waiting waiting : {Waiting::hybrid, Waiting::automatic, Waiting::sleep}) {
+  for (const WaitStrategy waiting :
+       {WaitStrategy::hybrid, WaitStrategy::automatic, WaitStrategy::sleep}) {
     FakeTarget target;
     target.left_ = hours(1);
     Waiter waiter;
     std::thread ender([&] {
-      while (waiting != Waiting::sleep && target.asked_ == 0) std::this_thread::yield();
+      while (waiting != WaitStrategy::sleep && target.asked_ == 0) std::this_thread::yield();
       target.end();
     });
     EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), waiting), Outcome::done);
@@ -74,7 +75,7 @@ TEST(Waiter, AWrongPredictionDoesNotMakeItMissAnEndThatOnlyPollingSees) {
   target.ends_unpolled_ = false;
   target.polls_to_go_ = 20;  // one a sleep
   Waiter waiter;
-  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), Waiting::hybrid), Outcome::done);
+  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), WaitStrategy::hybrid), Outcome::done);
   EXPECT_EQ(target.polls_, 20);
 }
 
@@ -83,7 +84,7 @@ TEST(Waiter, AnOverdueMoveIsPolledAndThenSleptForAgain) {
   target.ends_unpolled_ = false;
   target.polls_to_go_ = 100'000;
   Waiter waiter;
-  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), Waiting::hybrid), Outcome::done);
+  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), WaitStrategy::hybrid), Outcome::done);
 }
 
 TEST(Waiter, PollingNeverAsksForAPrediction) {
@@ -93,15 +94,15 @@ TEST(Waiter, PollingNeverAsksForAPrediction) {
   target.polls_to_go_ = 1000;
   target.early_polls_do_nothing_ = false;
   Waiter waiter;
-  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), Waiting::poll), Outcome::done);
+  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), WaitStrategy::poll), Outcome::done);
   EXPECT_EQ(target.asked_, 0);
 }
 
 TEST(Waiter, ADeadlineIsAnAnswer) {
   FakeTarget target;
   target.left_ = hours(1);
-  for (const Waiting waiting :
-       {Waiting::automatic, Waiting::hybrid, Waiting::poll, Waiting::sleep}) {
+  for (const WaitStrategy waiting :
+       {WaitStrategy::automatic, WaitStrategy::hybrid, WaitStrategy::poll, WaitStrategy::sleep}) {
     Waiter waiter;
     EXPECT_EQ(waiter.wait(target, kFirst, Deadline::now(), waiting), Outcome::pending);
     EXPECT_EQ(waiter.wait(target, kFirst, Deadline::after(milliseconds(2)), waiting),
@@ -114,9 +115,9 @@ TEST(Waiter, HelpsFirstWhenItMayChoose) {
   target.helps_ = 3;
   Waiter waiter;
   const auto soon = Deadline::after(milliseconds(2));
-  EXPECT_EQ(waiter.wait(target, kFirst, soon, Waiting::hybrid), Outcome::pending);
+  EXPECT_EQ(waiter.wait(target, kFirst, soon, WaitStrategy::hybrid), Outcome::pending);
   EXPECT_EQ(target.helps_, 3);
-  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), Waiting::automatic), Outcome::done);
+  EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), WaitStrategy::automatic), Outcome::done);
   EXPECT_EQ(target.helps_, 0);
 }
 
@@ -137,7 +138,7 @@ TEST(Waiter, LearnsToMistrustPredictionsThatAreTooLong) {
     target.left_ = hours(1);
     target.ends_unpolled_ = false;
     target.polls_to_go_ = 1;
-    EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), Waiting::hybrid), Outcome::done);
+    EXPECT_EQ(waiter.wait(target, kFirst, Deadline::never(), WaitStrategy::hybrid), Outcome::done);
   }
   EXPECT_LT(waiter.sleepable(hours(1)), before / 4 * 3);
 }

@@ -1,7 +1,7 @@
 #pragma once  // memory/fake_registrar_test.hpp: a registrar whose cost and failures a test sets.
 
 #include <chrono>
-#include <gantry/registrar.hpp>
+#include <gantry/memory/registrar.hpp>
 #include <map>
 #include <mutex>
 #include <utility>

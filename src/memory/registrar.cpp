@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <gantry/registrar.hpp>
+#include <gantry/memory/registrar.hpp>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -86,14 +86,14 @@ struct Registrar::State {
   std::mutex mutex;
   RegistrarReport report;
   std::map<std::uintptr_t, Range> ranges;  // by where they begin
-  MakerProcess maker;
+  ForkGuard fork_guard;
 };
 
 Registrar::Registrar(std::string name, const RegistrarOptions& options)
     : state_(std::make_unique<State>(std::move(name), options)) {}
 
 Registrar::~Registrar() {
-  GANTRY_ASSERT(state_->ranges.empty() || !state_->maker.is_this());  // handles keep us alive
+  GANTRY_ASSERT(state_->ranges.empty() || !state_->fork_guard.is_this());  // handles keep us alive
 }
 
 const std::string& Registrar::name() const noexcept {
@@ -103,7 +103,7 @@ const std::string& Registrar::name() const noexcept {
 // What a fork()ed child inherited may be locked by a thread that did not come along: there nothing
 // waits for it.
 RegistrarReport Registrar::report() const {
-  if (!state_->maker.is_this()) {
+  if (!state_->fork_guard.is_this()) {
     RegistrarReport nothing;
     nothing.name = name();
     return nothing;
@@ -112,24 +112,24 @@ RegistrarReport Registrar::report() const {
   return state_->report;
 }
 
-Result<Registration> Registrar::enroll(ByteSpan memory) {
-  return enroll(memory, false);
+Result<Registration> Registrar::register_memory(ByteSpan memory) {
+  return register_memory(memory, false);
 }
 
 // Of memory that was mapped a moment ago: whatever is registered there has been unmapped since.
-Result<Registration> Registrar::enroll_fresh(ByteSpan memory) {
-  return enroll(memory, true);
+Result<Registration> Registrar::register_fresh(ByteSpan memory) {
+  return register_memory(memory, true);
 }
 
-Result<Registration> Registrar::enroll(ByteSpan memory, bool is_fresh) {
+Result<Registration> Registrar::register_memory(ByteSpan memory, bool is_fresh) {
   return guarded([&]() -> Result<Registration> {
-    if (!state_->maker.is_this())
+    if (!state_->fork_guard.is_this())
       return fail(Code::invalid_argument,
                   name() + ": the registrar is of the process that forked this one",
                   "make one in this process");
     const std::lock_guard lock(state_->mutex);
     auto checked = check_range(memory, is_fresh);
-    auto registration = checked ? enroll_locked(memory)
+    auto registration = checked ? register_locked(memory)
                                 : Result<Registration>(tl::unexpected(std::move(checked).error()));
     if (registration) return registration;
     return tl::unexpected(state_->refuse(std::move(registration).error()));
@@ -152,7 +152,7 @@ Result<void> Registrar::check_range(ByteSpan memory, bool is_fresh) {
   return {};
 }
 
-Result<Registration> Registrar::enroll_locked(ByteSpan memory) {
+Result<Registration> Registrar::register_locked(ByteSpan memory) {
   State& state = *state_;
   Range* range = state.covering(memory);
   if (range != nullptr) {
@@ -231,12 +231,12 @@ Registration& Registration::operator=(Registration&& other) noexcept {
 
 Registration::~Registration() {
   // In a fork()ed child the device knows nothing of us: there is nothing to undo.
-  if (registrar_ && registrar_->state_->maker.is_this()) registrar_->leave(range_);
+  if (registrar_ && registrar_->state_->fork_guard.is_this()) registrar_->leave(range_);
 }
 
 Result<DeviceKey> Registration::key() const {
   if (!registrar_) return fail(Code::invalid_argument, "the key of no registration at all");
-  if (!registrar_->state_->maker.is_this())
+  if (!registrar_->state_->fork_guard.is_this())
     return fail(Code::invalid_argument,
                 fmt::format("{}: the registration is of the process that forked this one",
                             registrar_->name()),

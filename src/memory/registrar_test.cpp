@@ -34,7 +34,7 @@ class Model {
     int users;
   };
 
-  Answer enroll(std::size_t begin, std::size_t end) {
+  Answer register_memory(std::size_t begin, std::size_t end) {
     for (Range& range : ranges_) {
       if (begin >= range.begin && end <= range.end) {
         ++range.users;
@@ -70,12 +70,12 @@ class Ranges : public testing::Test {
  protected:
   static constexpr std::size_t kSize = 48;  // small, so that ranges meet in every way
 
-  void enroll(std::mt19937& random) {
+  void register_memory(std::mt19937& random) {
     std::size_t begin = random() % kSize, end = random() % kSize;
     if (begin > end) std::swap(begin, end);
     ++end;
-    auto known = fake_->enroll(ByteSpan(bytes_).subspan(begin, end - begin));
-    const auto expected = model_.enroll(begin, end);
+    auto known = fake_->register_memory(ByteSpan(bytes_).subspan(begin, end - begin));
+    const auto expected = model_.register_memory(begin, end);
     ASSERT_EQ(known.has_value(), expected != Model::Answer::refused) << begin << ".." << end;
     if (!known) {
       EXPECT_EQ(known.error().code, Code::already_exists);
@@ -114,7 +114,7 @@ TEST_F(Ranges, AnyOrderOfRegisteringAndDroppingIsAsModelled) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     for (int step = 0; step < 300; ++step) {
-      random() % 5 < 2 ? enroll(random) : leave(random);
+      random() % 5 < 2 ? register_memory(random) : leave(random);
       expect_as_modelled();
       if (HasFatalFailure()) return;
     }
@@ -131,7 +131,7 @@ TEST(Registrar, TheNthFailureLeavesCountsRight) {
     fake->fail_at(n, Code::permission_denied);
     std::vector<Registration> held;
     for (std::uint64_t i = 1; i <= 5; ++i) {
-      auto known = fake->enroll(ByteSpan(bytes).subspan((i - 1) * 100, 100));
+      auto known = fake->register_memory(ByteSpan(bytes).subspan((i - 1) * 100, 100));
       ASSERT_EQ(known.has_value(), i != n);
       if (known) held.push_back(*std::move(known));
       if (!known) {
@@ -142,7 +142,7 @@ TEST(Registrar, TheNthFailureLeavesCountsRight) {
     EXPECT_EQ(fake->report().bytes, 400u);
     EXPECT_EQ(fake->report().failed, 1u);
     EXPECT_EQ(fake->report().last_error, "fake: registering 100 bytes: as scripted");
-    EXPECT_TRUE(fake->enroll(ByteSpan(bytes).subspan((n - 1) * 100, 100)));
+    EXPECT_TRUE(fake->register_memory(ByteSpan(bytes).subspan((n - 1) * 100, 100)));
     held.clear();
     EXPECT_EQ(fake->live(), 0u);
   }
@@ -152,7 +152,7 @@ TEST(Registrar, AFailedUnregisteringIsToldAndForgotten) {
   const auto fake = FakeRegistrar::create();
   std::vector<std::byte> bytes(100);
   {
-    const auto known = fake->enroll(bytes);
+    const auto known = fake->register_memory(bytes);
     fake->fail_unregister(EBUSY);
   }
   EXPECT_EQ(fake->report().registrations, 0u);
@@ -163,7 +163,7 @@ TEST(Registrar, AFailedUnregisteringIsToldAndForgotten) {
 TEST(Registrar, AChildsDropsDoNotReachTheDevice) {
   const auto fake = FakeRegistrar::create();
   std::vector<std::byte> bytes(100);
-  auto known = *fake->enroll(bytes);
+  auto known = *fake->register_memory(bytes);
   const pid_t child = ::fork();
   if (child == 0) {
     known = {};
@@ -179,7 +179,7 @@ TEST(Registrar, CountsTheTimeOfTheDevice) {
   const auto fake = FakeRegistrar::create({.cost = cost});
   std::vector<std::byte> bytes(100);
   {
-    const auto known = fake->enroll(bytes);
+    const auto known = fake->register_memory(bytes);
   }
   EXPECT_GE(fake->report().time, 2 * cost);
 }
@@ -187,17 +187,18 @@ TEST(Registrar, CountsTheTimeOfTheDevice) {
 TEST(Registrar, RangesBeyondTheAddressSpaceAreRefused) {
   const auto registrar = FakeRegistrar::create();
   std::vector<std::byte> memory(8192);
-  const auto held = registrar->enroll(memory);
+  const auto held = registrar->register_memory(memory);
   ASSERT_TRUE(held);
   for (const Bytes size : {~Bytes{0}, ~Bytes{0} - 4096})
-    EXPECT_EQ(registrar->enroll({memory.data() + 10, size}).error().code, Code::invalid_argument);
+    EXPECT_EQ(registrar->register_memory({memory.data() + 10, size}).error().code,
+              Code::invalid_argument);
 }
 
 TEST(Registrar, TakingAHandleOverEndsTheOneThatWasThere) {
   const auto registrar = FakeRegistrar::create();
   std::vector<std::byte> memory(8192);
-  auto one = registrar->enroll(ByteSpan(memory).first(100));
-  auto other = registrar->enroll(ByteSpan(memory).last(100));
+  auto one = registrar->register_memory(ByteSpan(memory).first(100));
+  auto other = registrar->register_memory(ByteSpan(memory).last(100));
   ASSERT_TRUE(one && other);
   *one = std::move(*other);
   EXPECT_EQ(registrar->live(), 1u);
@@ -210,13 +211,13 @@ TEST(Registrar, AForkedChildWaitsForNobody) {
   std::vector<std::byte> memory(8192);
   std::atomic<bool> over{false};
   std::thread busy([&] {
-    while (!over.load()) static_cast<void>(registrar->enroll(memory));
+    while (!over.load()) static_cast<void>(registrar->register_memory(memory));
   });
   for (int i = 0; i < 50; ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(20);
-      ::_exit(!registrar->enroll(memory) && registrar->report().name == "fake" ? 0 : 1);
+      ::_exit(!registrar->register_memory(memory) && registrar->report().name == "fake" ? 0 : 1);
     }
     int status = -1;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -229,8 +230,8 @@ TEST(Registrar, AForkedChildWaitsForNobody) {
 TEST(Registrar, MovedHandlesHoldOneRegistration) {
   const auto fake = FakeRegistrar::create();
   std::vector<std::byte> bytes(200);
-  auto first = *fake->enroll(ByteSpan(bytes).first(100));
-  auto second = *fake->enroll(ByteSpan(bytes).last(100));
+  auto first = *fake->register_memory(ByteSpan(bytes).first(100));
+  auto second = *fake->register_memory(ByteSpan(bytes).last(100));
   Registration moved = std::move(first);
   EXPECT_TRUE(moved.key());
   EXPECT_EQ(Registration().key().error().code, Code::invalid_argument);
@@ -244,7 +245,7 @@ TEST(Registrar, AHandleKeepsItsRegistrarAlive) {
   auto fake = FakeRegistrar::create();
   const std::weak_ptr<FakeRegistrar> watched = fake;
   std::vector<std::byte> bytes(100);
-  auto known = *fake->enroll(bytes);
+  auto known = *fake->register_memory(bytes);
   fake.reset();
   EXPECT_FALSE(watched.expired());
   EXPECT_TRUE(known.key());
@@ -268,7 +269,8 @@ TEST(Registrar, ThreadsMayShareRanges) {
       together.arrive_and_wait();
       for (int i = 0; i < 20000; ++i) {
         const std::size_t begin = random() % kSize;
-        auto known = fake->enroll(ByteSpan(bytes).subspan(begin, 1 + random() % (kSize - begin)));
+        auto known =
+            fake->register_memory(ByteSpan(bytes).subspan(begin, 1 + random() % (kSize - begin)));
         if (!known && known.error().code != Code::already_exists) ++odd;
         if (known && !known->key()) ++odd;
         if (known) held[random() % held.size()] = *std::move(known);
@@ -307,8 +309,8 @@ class PageLock : public testing::Test {
   }
   ~PageLock() override { ::munmap(memory_.data(), memory_.size()); }
 
-  [[nodiscard]] Registration enroll(Bytes begin, Bytes size) const {
-    auto known = registrar_->enroll(memory_.subspan(begin, size));
+  [[nodiscard]] Registration register_memory(Bytes begin, Bytes size) const {
+    auto known = registrar_->register_memory(memory_.subspan(begin, size));
     EXPECT_TRUE(known) << to_string(known.error());
     return known ? *std::move(known) : Registration();
   }
@@ -321,14 +323,15 @@ class PageLock : public testing::Test {
 };
 
 TEST_F(PageLock, LocksWholePagesAndNoOthers) {
-  const auto known = enroll(kPage - 1, kPage + 2);  // a byte of one, all of one, a byte of one
+  const auto known =
+      register_memory(kPage - 1, kPage + 2);  // a byte of one, all of one, a byte of one
   EXPECT_EQ(pages_locked(), 3);
 }
 
 TEST_F(PageLock, APageOfTwoRegistrationsStaysLockedUntilBothAreGone) {
-  auto low = enroll(0, kPage + 100);           // pages 0 and 1
-  auto middle = enroll(kPage + 100, 100);      // in page 1
-  auto high = enroll(kPage + 200, 2 * kPage);  // pages 1, 2 and 3
+  auto low = register_memory(0, kPage + 100);           // pages 0 and 1
+  auto middle = register_memory(kPage + 100, 100);      // in page 1
+  auto high = register_memory(kPage + 200, 2 * kPage);  // pages 1, 2 and 3
   EXPECT_EQ(pages_locked(), 4);
   low = {};
   EXPECT_EQ(pages_locked(), 3);
@@ -344,17 +347,17 @@ TEST_F(PageLock, WhatIsNotMappedIsToldFromTooMuch) {
       ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
   ::munmap(at, 8192);
-  const auto refused = registrar->enroll({static_cast<std::byte*>(at), 8192});
+  const auto refused = registrar->register_memory({static_cast<std::byte*>(at), 8192});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::invalid_argument);
   EXPECT_THAT(refused.error().message, testing::HasSubstr("mapped"));
 }
 
 TEST_F(PageLock, ARefusalLeavesNothingLockedThatWasNot) {
-  const auto kept = enroll(100, 100);
+  const auto kept = register_memory(100, 100);
   ::munmap(memory_.data() + 5 * kPage, kPage);
-  EXPECT_FALSE(registrar_->enroll(memory_.subspan(kPage / 2, 6 * kPage)));
-  EXPECT_FALSE(registrar_->enroll(memory_.subspan(kPage, 6 * kPage)));
+  EXPECT_FALSE(registrar_->register_memory(memory_.subspan(kPage / 2, 6 * kPage)));
+  EXPECT_FALSE(registrar_->register_memory(memory_.subspan(kPage, 6 * kPage)));
   EXPECT_EQ(pages_locked(), 1);
 }
 
@@ -364,8 +367,8 @@ int refused_above_limit(ByteSpan memory) {
   if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 10;
   if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return 11;
   const auto registrar = make_page_lock_registrar();
-  if (!(*registrar)->enroll(memory.first(32 << 10))) return 12;
-  const auto refused = (*registrar)->enroll(memory);
+  if (!(*registrar)->register_memory(memory.first(32 << 10))) return 12;
+  const auto refused = (*registrar)->register_memory(memory);
   if (refused) return 13;
   const Error& error = refused.error();
   if (error.code != Code::out_of_memory) return 14;

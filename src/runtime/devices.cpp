@@ -4,10 +4,10 @@
 #include <climits>
 
 #include "base/result.hpp"
-#include "engine/cuda/registrar.hpp"
-#include "pipeline/cpu/cpu_device.hpp"
-#include "pipeline/cuda/cuda_device.hpp"
-#include "pipeline/opencl/opencl_device.hpp"
+#include "device/cpu/cpu_device.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/opencl/opencl_device.hpp"
+#include "registrar/cuda/registrar.hpp"
 #include "runtime/file_ios.hpp"
 
 namespace gantry {

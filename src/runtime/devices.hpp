@@ -1,6 +1,6 @@
 #pragma once  // runtime/devices.hpp: every kind of device, and how it is found and opened.
 
-#include <gantry/device.hpp>
+#include <gantry/device/device.hpp>
 #include <gantry/runtime.hpp>
 
 namespace gantry {

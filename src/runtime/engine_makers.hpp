@@ -1,6 +1,6 @@
 #pragma once  // runtime/engine_makers.hpp: every engine but inline, and how it is made.
 
-#include <gantry/policy.hpp>
+#include <gantry/engine/policy.hpp>
 
 #include "runtime/lazy_engine.hpp"
 

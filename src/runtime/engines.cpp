@@ -7,10 +7,10 @@
 
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
+#include "calibration/calibration.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/policy/policy.hpp"
 #include "engine/policy/policy_engine.hpp"
-#include "runtime/calibration.hpp"
 #include "runtime/cpu_quota.hpp"
 #include "runtime/engine_makers.hpp"
 #include "runtime/machine_key.hpp"

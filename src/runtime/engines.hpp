@@ -3,7 +3,7 @@
 #include <gantry/runtime.hpp>
 #include <mutex>
 
-#include "runtime/calibration_store.hpp"
+#include "calibration/calibration_store.hpp"
 #include "runtime/lazy_engine.hpp"
 
 namespace gantry {

@@ -1,7 +1,7 @@
 #include "runtime/file_ios.hpp"
 
 #include "base/result.hpp"
-#include "engine/uring/file_io.hpp"
+#include "file/uring/file_io.hpp"
 
 namespace gantry {
 namespace {

@@ -1,11 +1,11 @@
 #include <array>
 #include <gantry/memory.hpp>
-#include <gantry/registrars.hpp>
+#include <gantry/runtime.hpp>
 
 #include "base/result.hpp"
-#include "engine/cuda/registrar.hpp"
-#include "engine/fabric/registrar.hpp"
-#include "engine/uring/registrar.hpp"
+#include "registrar/cuda/registrar.hpp"
+#include "registrar/fabric/registrar.hpp"
+#include "registrar/uring/registrar.hpp"
 
 namespace gantry {
 namespace {
@@ -31,7 +31,7 @@ Result<void> attempt(const Candidate& candidate) {
   setup.fabric_provider = candidate.provider;
   GANTRY_ASSIGN(const auto registrar, make_registrar(candidate.kind, setup));
   GANTRY_ASSIGN(const Region page, Region::create(4096, "gantry-probe", {PageKind::plain}));
-  GANTRY_ASSIGN(const Registration known, registrar->enroll({page.data(), page.size()}));
+  GANTRY_ASSIGN(const Registration known, registrar->register_memory({page.data(), page.size()}));
   return known.key().map([](const DeviceKey&) {});
 }
 

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gantry/channel/status.hpp>
 #include <gantry/runtime.hpp>
-#include <gantry/status.hpp>
 
 namespace gantry {
 namespace {

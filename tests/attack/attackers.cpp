@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <gantry/request.hpp>
+#include <gantry/channel/request.hpp>
 #include <random>
 #include <thread>
 
@@ -28,9 +28,9 @@ Deadline a_while() {
 
 struct Joined {
   Fd socket;
-  Fd pull;  // wakes the producer
+  Fd wake_sender;  // wakes the producer
   Region page;
-  Bell::Made bell;
+  WakeReceiver::Made wake_receiver;
 };
 
 /// With a policy by which it holds nobody up. Nothing when it is refused.
@@ -41,15 +41,16 @@ std::optional<Joined> join(const std::string& directory) {
   if (!welcome || welcome->packet.kind != PacketKind::welcome || welcome->fds.size() != 3)
     return std::nullopt;
   auto page = Region::create(shared_size(sizeof(ConsumerPage)), "x");
-  auto bell = Bell::make();
+  auto wake_receiver = WakeReceiver::make();
   auto metrics = MetricsMaker::make_own();
-  if (!page || !bell || !metrics) return std::nullopt;
+  if (!page || !wake_receiver || !metrics) return std::nullopt;
   test::make_consumer_page(*page);
   WirePacket packet;
   packet.kind = PacketKind::join;
-  packet.held = static_cast<std::uint32_t>(SlowReader::drop_newest);
+  packet.held = static_cast<std::uint32_t>(SlowConsumer::drop_newest);
   packet.slots = 1;
-  const std::array<int, 3> fds{page->descriptor(), bell->pull.descriptor(), metrics->descriptor()};
+  const std::array<int, 3> fds{page->descriptor(), wake_receiver->wake_sender.descriptor(),
+                               metrics->descriptor()};
   if (!send_wire(socket->get(), packet, fds)) return std::nullopt;
   for (;;) {
     auto answer = receive_wire(socket->get(), a_while());
@@ -57,7 +58,8 @@ std::optional<Joined> join(const std::string& directory) {
     if (answer->packet.kind == PacketKind::ready) break;
   }
   note_blow();
-  return Joined{std::move(*socket), std::move(welcome->fds[2]), std::move(*page), std::move(*bell)};
+  return Joined{std::move(*socket), std::move(welcome->fds[2]), std::move(*page),
+                std::move(*wake_receiver)};
 }
 Joined join_at_last(const std::string& directory) {
   for (;;) {
@@ -76,14 +78,14 @@ void never_release(const std::string& directory) {
 }
 
 /// Until it is hung up on. Threads: one alone is drained as quickly as it rings.
-void flood(const Fd& socket, const Fd& pull) {
+void flood(const Fd& socket, const Fd& wake_sender) {
   const std::array<char, 4096> bytes{};
   std::vector<std::thread> others;
   const auto ring = [&] {
     while (!is_hung_up(socket))
       for (unsigned i = 0; i < 1000; ++i)
         static_cast<void>(
-            ::send(pull.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+            ::send(wake_sender.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
   };
   for (unsigned i = 0; i < 3; ++i) others.emplace_back(ring);
   ring();
@@ -93,7 +95,7 @@ void flood(const Fd& socket, const Fd& pull) {
 void flood_bell(const std::string& directory) {
   for (;;) {
     const Joined joined = join_at_last(directory);
-    flood(joined.socket, joined.pull);
+    flood(joined.socket, joined.wake_sender);
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <gantry/inbox.hpp>
+#include <gantry/channel/inbox.hpp>
 #include <limits>
 #include <thread>
 #include <tuple>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <gantry/request.hpp>
+#include <gantry/channel/request.hpp>
 #include <thread>
 #include <tuple>
 

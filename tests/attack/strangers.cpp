@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attack/attackers.hpp"
-#include "channel/protocol.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry::attack {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <gantry/request.hpp>
+#include <gantry/channel/request.hpp>
 #include <optional>
 #include <stdexcept>
 
@@ -66,7 +66,7 @@ void spin(const std::string&) {
 void read_all(const std::string& directory) {
   ChannelOptions options;
   options.directory = directory;
-  options.when_slow = SlowReader::drop_newest;
+  options.when_slow = SlowConsumer::drop_newest;
   auto consumer = Consumer::open("frames", options, test::soon());
   note_blow();
   while (consumer->receive()) continue;

@@ -1,6 +1,6 @@
 #include "attack/worlds.hpp"
 
-#include <gantry/request.hpp>
+#include <gantry/channel/request.hpp>
 
 #include "attack/honest.hpp"
 

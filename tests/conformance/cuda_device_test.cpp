@@ -1,8 +1,8 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
+#include "device/cuda/compiler.hpp"
 #include "device_suite.hpp"
-#include "pipeline/cuda/compiler.hpp"
 
 // CUDA devices against a driver that fails as told (cuda_stub.hpp), and without one.
 namespace gantry {

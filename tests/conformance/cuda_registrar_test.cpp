@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/cuda/registrar.hpp"
+#include "registrar/cuda/registrar.hpp"
 
 // The CUDA registrar against a driver that counts (cuda_stub.cpp).
 namespace gantry {
@@ -31,7 +31,7 @@ class CudaStub : public testing::Test {
 TEST_F(CudaStub, CountsWhatIsRegistered) {
   auto registrar = *make();
   EXPECT_EQ(contexts(), 1);
-  auto known = *registrar->enroll(bytes_);
+  auto known = *registrar->register_memory(bytes_);
   EXPECT_EQ(live(), 1);
   EXPECT_EQ(known.key()->key, reinterpret_cast<std::uintptr_t>(bytes_.data()));
   known = {};
@@ -42,22 +42,22 @@ TEST_F(CudaStub, CountsWhatIsRegistered) {
 
 TEST_F(CudaStub, TheDriversRefusalIsTheError) {
   const auto registrar = *make();
-  const auto first = registrar->enroll(ByteSpan(bytes_).first(100));
+  const auto first = registrar->register_memory(ByteSpan(bytes_).first(100));
   refuse(1);
-  const auto refused = registrar->enroll(ByteSpan(bytes_).last(100));
+  const auto refused = registrar->register_memory(ByteSpan(bytes_).last(100));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::out_of_memory);
   EXPECT_EQ(refused.error().message, "cuda: registering 100 bytes: out of memory (CUDA error 2)");
   EXPECT_EQ(registrar->report().registrations, 1u);
   EXPECT_EQ(live(), 1);
-  EXPECT_TRUE(registrar->enroll(ByteSpan(bytes_).last(100)));
+  EXPECT_TRUE(registrar->register_memory(ByteSpan(bytes_).last(100)));
 }
 
 TEST_F(CudaStub, LeavesTheCallersContextCurrent) {
   int theirs = 0;
   find<void (*)(void*)>("cuda_stub_set_current")(&theirs);
   const auto registrar = *make();
-  EXPECT_TRUE(registrar->enroll(bytes_));
+  EXPECT_TRUE(registrar->register_memory(bytes_));
   EXPECT_EQ(find<void* (*)()>("cuda_stub_current")(), &theirs);
   find<void (*)(void*)>("cuda_stub_set_current")(nullptr);
 }

@@ -233,7 +233,7 @@ TEST_P(DeviceCopies, RegisteredMemoryIsCopiedToo) {
   ASSERT_TRUE(registrar) << to_string(registrar.error());
   const Region memory = *Region::create(1 << 16, "device-test");
   const ByteSpan bytes(memory.data(), memory.size());
-  const auto known = (*registrar)->enroll(bytes);
+  const auto known = (*registrar)->register_memory(bytes);
   ASSERT_TRUE(known) << to_string(known.error());
   const auto sent = random_device_bytes(bytes.size(), 4);
   std::copy(sent.begin(), sent.end(), bytes.begin());

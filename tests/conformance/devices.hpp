@@ -5,12 +5,12 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
-#include "engine/cuda/registrar.hpp"
+#include "device/cpu/cpu_device.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/opencl/opencl_device.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "fake_device.hpp"
-#include "pipeline/cpu/cpu_device.hpp"
-#include "pipeline/cuda/cuda_device.hpp"
-#include "pipeline/opencl/opencl_device.hpp"
+#include "registrar/cuda/registrar.hpp"
 
 namespace gantry {
 

@@ -16,8 +16,8 @@ namespace {
 
 using EngineLanes = EngineConformance;
 
-constexpr Waiting kWaitings[] = {Waiting::automatic, Waiting::hybrid, Waiting::poll,
-                                 Waiting::sleep};
+constexpr WaitStrategy kWaitings[] = {WaitStrategy::automatic, WaitStrategy::hybrid,
+                                      WaitStrategy::poll, WaitStrategy::sleep};
 
 TEST_P(EngineLanes, TicketsCountFromOneAndEndInOrder) {
   const auto source = random_bytes(4'000'000, 1);
@@ -69,7 +69,7 @@ TEST_P(EngineLanes, AFencedMoveSeesWhatThoseBeforeItWrote) {
 TEST_P(EngineLanes, EveryWayOfWaitingEnds) {
   const auto source = random_bytes(5'000'000, 3);
   std::vector<std::byte> copy(source.size());
-  for (const Waiting waiting : kWaitings)
+  for (const WaitStrategy waiting : kWaitings)
     for (const Bytes size : {10ul, 70'000ul, source.size()}) {
       std::fill(copy.begin(), copy.end(), std::byte{});
       const auto ticket =
@@ -84,7 +84,7 @@ TEST_P(EngineLanes, EveryWayOfWaitingEnds) {
 TEST_P(EngineLanes, ADeadlineEndsAWaitAndNotTheMove) {
   const auto source = random_bytes(16'000'000, 4);
   std::vector<std::byte> copy(source.size());
-  for (const Waiting waiting : kWaitings) {
+  for (const WaitStrategy waiting : kWaitings) {
     const auto ticket = lane_->submit(Move::copy(copy, source));
     ASSERT_TRUE(ticket);
     while (lane_->wait(*ticket, Deadline::now(), waiting) == Outcome::pending) {
@@ -340,7 +340,7 @@ TEST_P(EngineLanes, AForkedChildNeitherHangsNorDisturbs) {
 
 TEST_P(EngineLanes, AnExplanationNamesAnEngineAndItsReasons) {
   std::vector<std::byte> one(1000), two(1000);
-  const Explanation explanation = lane_->explain(Move::copy(one, two), Use::queued);
+  const Explanation explanation = lane_->explain(Move::copy(one, two), SubmitMode::queued);
   EXPECT_FALSE(explanation.reasons.empty());
   EXPECT_FALSE(explanation.candidates.empty());
   EXPECT_NE(explanation.cache, CacheUse::automatic);

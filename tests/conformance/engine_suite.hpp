@@ -64,7 +64,7 @@ class EngineConformance : public testing::TestWithParam<EngineCase> {
   std::shared_ptr<Engine> engine_ = GetParam().make();
   std::unique_ptr<Lane> lane_ = *engine_->open_lane();
 
-  Completion run(Move move, Use use = Use::synchronous) {
+  Completion run(Move move, SubmitMode use = SubmitMode::synchronous) {
     Completion completion;
     move.completion = &completion;
     const auto ticket = lane_->submit(move, use);

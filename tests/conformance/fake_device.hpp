@@ -1,11 +1,11 @@
 #pragma once  // fake_device.hpp: a device whose failures a test sets.
 
-#include <gantry/device.hpp>
+#include <gantry/device/device.hpp>
 #include <map>
 #include <mutex>
 
 #include "base/result.hpp"
-#include "pipeline/cpu/cpu_device.hpp"
+#include "device/cpu/cpu_device.hpp"
 
 namespace gantry {
 

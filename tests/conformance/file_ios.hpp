@@ -5,7 +5,7 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
-#include "engine/uring/file_io.hpp"
+#include "file/uring/file_io.hpp"
 
 namespace gantry {
 

@@ -201,14 +201,14 @@ TEST_P(PipelineStage, AReceiverWithOneSlotGetsAllInOrder) {
 
 // A run that gave up a kernel which does not end leaves it the place.
 TEST_P(PipelineStage, AKernelsPlaceOfARunBeforeIsNotSent) {
-  const StageEnds ends = StageEnds::of(*from_, *to_);
+  const StageCallbacks ends = StageCallbacks::of(*from_, *to_);
   MessageInfo before, now;
   before.sequence = 1, now.sequence = 2;
   const auto held = *ends.place(before, 4, soon());
   const auto there = *ends.place(now, 4, soon());
   std::ranges::fill(held.bytes, std::byte{1});
   std::ranges::fill(there.bytes, std::byte{2});
-  ASSERT_TRUE(ends.landed(now));
+  ASSERT_TRUE(ends.committed(now));
   EXPECT_EQ(sink_->receive(soon())->bytes()[0], std::byte{2});
 }
 
@@ -255,14 +255,14 @@ TEST_P(PipelineStage, JobsThatAreNoneForMessagesAreRefused) {
 
 // ---- ends that are no channels -------------------------------------------------------------
 
-class PipelineStageEnds : public PipelineStage {
+class PipelineStageCallbacks : public PipelineStage {
  protected:
   Result<PipelineStageReport> stage(Ledger& ledger) {
     return run_stage(*device_, doubling(), ledger.ends());
   }
 };
 
-TEST_P(PipelineStageEnds, ResultsLandWhereTheyAreToInOrder) {
+TEST_P(PipelineStageCallbacks, ResultsLandWhereTheyAreToInOrder) {
   Ledger ledger(20, 1001);
   const auto report = stage(ledger);
   ASSERT_TRUE(report) << to_string(report.error());
@@ -274,7 +274,7 @@ TEST_P(PipelineStageEnds, ResultsLandWhereTheyAreToInOrder) {
               AllOf(StartsWith(device_->facts().name + ": 20 messages"), HasSubstr("3 under way")));
 }
 
-TEST_P(PipelineStageEnds, AnErrorOfAnEndNamesTheMessage) {
+TEST_P(PipelineStageCallbacks, AnErrorOfAnEndNamesTheMessage) {
   Ledger ledger(20, 11);
   ledger.after_ = [](std::uint64_t landed) -> Result<void> {
     if (landed == 6) return fail(Code::out_of_memory, "the ledger is full");
@@ -288,7 +288,7 @@ TEST_P(PipelineStageEnds, AnErrorOfAnEndNamesTheMessage) {
   ledger.expect_let_go();
 }
 
-TEST_P(PipelineStageEnds, APlaceOfAnotherSizeIsRefused) {
+TEST_P(PipelineStageCallbacks, APlaceOfAnotherSizeIsRefused) {
   Ledger ledger(2, 11, {.too_few = 1});
   const auto report = stage(ledger);
   ASSERT_FALSE(report);
@@ -296,7 +296,7 @@ TEST_P(PipelineStageEnds, APlaceOfAnotherSizeIsRefused) {
   EXPECT_EQ(report.error().message, "message 0: its result has 44 bytes, its place 40");
 }
 
-TEST_P(PipelineStageEnds, ADeviceThatIsGoneEndsTheStageAndWhatHadLandedStays) {
+TEST_P(PipelineStageCallbacks, ADeviceThatIsGoneEndsTheStageAndWhatHadLandedStays) {
   Ledger ledger(20, 11);
   ledger.after_ = [this](std::uint64_t landed) -> Result<void> {
     if (landed == 4) device_->abandon("it was unplugged");
@@ -310,7 +310,7 @@ TEST_P(PipelineStageEnds, ADeviceThatIsGoneEndsTheStageAndWhatHadLandedStays) {
   ledger.expect_results();
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, PipelineStageEnds, testing::ValuesIn(kDevices),
+INSTANTIATE_TEST_SUITE_P(Devices, PipelineStageCallbacks, testing::ValuesIn(kDevices),
                          pipeline_device_name);
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineStage, testing::ValuesIn(kDevices), pipeline_device_name);
 

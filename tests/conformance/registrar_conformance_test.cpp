@@ -73,7 +73,7 @@ class RegistrarConformance : public testing::TestWithParam<RegistrarCase> {
   }
 
   [[nodiscard]] Code refusal(ByteSpan memory) const {
-    const auto refused = registrar_->enroll(memory);
+    const auto refused = registrar_->register_memory(memory);
     if (refused) return Code::closed;  // no refusal at all
     EXPECT_TRUE(refused.error().message.starts_with(registrar_->name() + ": "));
     EXPECT_EQ(registrar_->report().last_error, refused.error().message);
@@ -91,7 +91,7 @@ class RegistrarConformance : public testing::TestWithParam<RegistrarCase> {
 
 TEST_P(RegistrarConformance, RegistersAndUnregisters) {
   {
-    const auto known = registrar_->enroll(memory_.all());
+    const auto known = registrar_->register_memory(memory_.all());
     ASSERT_TRUE(known) << to_string(known.error());
     EXPECT_EQ(known->registrar(), registrar_.get());
     EXPECT_EQ(known->memory().data(), memory_.all().data());
@@ -112,23 +112,24 @@ TEST_P(RegistrarConformance, RegistersAndUnregisters) {
 TEST_P(RegistrarConformance, TakesAnyAlignmentAndSize) {
   for (const Bytes size : {Bytes{1}, Bytes{63}, kPage - 1, kPage + 1, 5 * kPage + 7})
     for (const Bytes offset : {Bytes{0}, Bytes{1}, kPage - 1, kPage + 5})
-      EXPECT_TRUE(registrar_->enroll(memory_.all().subspan(offset, size))) << size << "+" << offset;
+      EXPECT_TRUE(registrar_->register_memory(memory_.all().subspan(offset, size)))
+          << size << "+" << offset;
   expect_nothing_left();
 }
 
 TEST_P(RegistrarConformance, KeysTellRegistrationsApart) {
   if (GetParam().name == std::string_view("page_lock")) GTEST_SKIP() << "no operation uses its key";
-  const auto first = registrar_->enroll(memory_.pages(0, 2));
-  const auto second = registrar_->enroll(memory_.pages(2, 2));
+  const auto first = registrar_->register_memory(memory_.pages(0, 2));
+  const auto second = registrar_->register_memory(memory_.pages(2, 2));
   ASSERT_TRUE(first && second);
   EXPECT_NE(first->key()->key, second->key()->key);
 }
 
 TEST_P(RegistrarConformance, ACoveringRegistrationServesWhatLiesInIt) {
-  auto whole = registrar_->enroll(memory_.all());
+  auto whole = registrar_->register_memory(memory_.all());
   ASSERT_TRUE(whole);
-  auto part = registrar_->enroll(memory_.pages(3, 2));
-  auto same = registrar_->enroll(memory_.all());
+  auto part = registrar_->register_memory(memory_.pages(3, 2));
+  auto same = registrar_->register_memory(memory_.all());
   ASSERT_TRUE(part && same);
   EXPECT_EQ(registrar_->report().reused, 2u);
   EXPECT_EQ(registrar_->report().made, 1u);
@@ -145,15 +146,15 @@ TEST_P(RegistrarConformance, ACoveringRegistrationServesWhatLiesInIt) {
 }
 
 TEST_P(RegistrarConformance, RefusesPartialOverlap) {
-  const auto middle = registrar_->enroll(memory_.pages(4, 4));
+  const auto middle = registrar_->register_memory(memory_.pages(4, 4));
   ASSERT_TRUE(middle);
   EXPECT_EQ(refusal(memory_.pages(3, 2)), Code::already_exists);
   EXPECT_EQ(refusal(memory_.pages(7, 2)), Code::already_exists);
   EXPECT_EQ(refusal(memory_.pages(0, 16)), Code::already_exists);
   EXPECT_EQ(registrar_->report().failed, 3u);
   EXPECT_EQ(registrar_->report().registrations, 1u);
-  EXPECT_TRUE(registrar_->enroll(memory_.pages(2, 2)));  // touching is not overlapping
-  EXPECT_TRUE(registrar_->enroll(memory_.pages(8, 2)));
+  EXPECT_TRUE(registrar_->register_memory(memory_.pages(2, 2)));  // touching is not overlapping
+  EXPECT_TRUE(registrar_->register_memory(memory_.pages(8, 2)));
 }
 
 TEST_P(RegistrarConformance, RefusesNothing) {
@@ -168,21 +169,22 @@ TEST_P(RegistrarConformance, KeepsItsBudget) {
   EXPECT_EQ(refusal(memory_.pages(0, 5)), Code::too_large);
   {
     std::vector<Registration> held;
-    for (Bytes i = 0; i < 4; ++i) held.push_back(*registrar_->enroll(memory_.pages(2 * i, 1)));
+    for (Bytes i = 0; i < 4; ++i)
+      held.push_back(*registrar_->register_memory(memory_.pages(2 * i, 1)));
     EXPECT_EQ(refusal(memory_.pages(8, 1)), Code::out_of_memory);
-    EXPECT_TRUE(registrar_->enroll(memory_.pages(0, 1)));  // there already: costs nothing
+    EXPECT_TRUE(registrar_->register_memory(memory_.pages(0, 1)));  // there already: costs nothing
     EXPECT_EQ(registrar_->report().failed, 2u);
     EXPECT_EQ(registrar_->report().registrations, 4u);
     EXPECT_EQ(registrar_->report().bytes, 4 * kPage);
     held.pop_back();
-    EXPECT_TRUE(registrar_->enroll(memory_.pages(8, 1)));
+    EXPECT_TRUE(registrar_->register_memory(memory_.pages(8, 1)));
   }
   expect_nothing_left();
 }
 
 TEST_P(RegistrarConformance, WhatIsNotMappedIsRefusedAndForgotten) {
   if (!GetParam().wants_mapped) GTEST_SKIP() << "does not look at the memory";
-  const auto known = registrar_->enroll(memory_.pages(0, 1));
+  const auto known = registrar_->register_memory(memory_.pages(0, 1));
   ::munmap(memory_.pages(5, 1).data(), kPage);
   for (int i = 0; i < 3; ++i) {
     EXPECT_NE(refusal(memory_.pages(2, 6)), Code::closed);
@@ -190,17 +192,17 @@ TEST_P(RegistrarConformance, WhatIsNotMappedIsRefusedAndForgotten) {
     EXPECT_EQ(registrar_->report().registrations, 1u);
     EXPECT_EQ(registrar_->report().bytes, kPage);
   }
-  EXPECT_TRUE(registrar_->enroll(memory_.pages(2, 3)));
+  EXPECT_TRUE(registrar_->register_memory(memory_.pages(2, 3)));
 }
 
 TEST_P(RegistrarConformance, AChildHasNoRightToTheParentsRegistrations) {
-  auto known = registrar_->enroll(memory_.all());
+  auto known = registrar_->register_memory(memory_.all());
   ASSERT_TRUE(known);
   EXPECT_EQ(in_child([&] {
               const auto key = known->key();
               if (key || key.error().code != Code::invalid_argument) return 1;
               if (key.error().hint.empty()) return 2;
-              if (registrar_->enroll(memory_.all())) return 3;
+              if (registrar_->register_memory(memory_.all())) return 3;
               *known = {};  // and its dropping them undoes nothing of the parent's
               registrar_.reset();
               return 0;
@@ -215,25 +217,25 @@ TEST_P(RegistrarConformance, AChildHasNoRightToTheParentsRegistrations) {
 
 TEST_P(RegistrarConformance, MemoryMayGoBeforeItsRegistration) {
   void* const where = memory_.all().data();
-  auto known = registrar_->enroll(memory_.all());
+  auto known = registrar_->register_memory(memory_.all());
   ASSERT_TRUE(known);
   memory_.drop();
   *known = {};
   EXPECT_EQ(registrar_->report().failed, 0u) << registrar_->report().last_error;
   expect_nothing_left();
   const Mapping again(16 * kPage, where);
-  EXPECT_TRUE(registrar_->enroll(again.all()));
+  EXPECT_TRUE(registrar_->register_memory(again.all()));
 }
 
 TEST_P(RegistrarConformance, AThousandTimesLeaveNothing) {
   const auto before = open_descriptors();
   for (unsigned i = 0; i < 1000; ++i)
-    ASSERT_TRUE(registrar_->enroll(memory_.pages(i % 8, 1 + i % 8))) << i;
+    ASSERT_TRUE(registrar_->register_memory(memory_.pages(i % 8, 1 + i % 8))) << i;
   EXPECT_EQ(registrar_->report().made, 1000u);
   EXPECT_EQ(registrar_->report().failed, 0u);
   expect_nothing_left();
   EXPECT_EQ(open_descriptors(), before);
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE((*GetParam().make({}))->enroll(memory_.all()));
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE((*GetParam().make({}))->register_memory(memory_.all()));
   EXPECT_EQ(open_descriptors(), before);
 }
 
@@ -248,7 +250,7 @@ TEST_P(RegistrarConformance, ServesManyThreadsAtOnce) {
   for (Bytes who = 0; who < 4; ++who)
     threads.emplace_back([this, who, &refused] {
       for (Bytes i = 0; i < 100; ++i) {
-        const auto known = registrar_->enroll(memory_.pages(4 * who, 1 + i % 4));
+        const auto known = registrar_->register_memory(memory_.pages(4 * who, 1 + i % 4));
         if (!known || !known->key()) ++refused;
       }
     });

@@ -5,8 +5,8 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
-#include "engine/cuda/registrar.hpp"
 #include "memory/fake_registrar_test.hpp"
+#include "registrar/cuda/registrar.hpp"
 
 namespace gantry {
 

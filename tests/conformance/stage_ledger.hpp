@@ -12,8 +12,8 @@ class Ledger {
  public:
   struct Options {
     std::size_t skipped = 3;      ///< Words ahead of a message's own: 3 are 12 bytes, unaligned.
-    unsigned places = 1;          ///< StageEnds::places
-    unsigned holds = 0;           ///< StageEnds::holds
+    unsigned places = 1;          ///< StageCallbacks::places
+    unsigned holds = 0;           ///< StageCallbacks::holds
     std::size_t too_few = 0;      ///< Words that a result's place is short of.
     bool is_place_input = false;  ///< Results are to lie where their messages do.
   };
@@ -27,13 +27,13 @@ class Ledger {
   }
   Ledger(std::uint64_t messages, std::size_t words) : Ledger(messages, words, Options()) {}
 
-  [[nodiscard]] StageEnds ends() {
-    StageEnds ends;
+  [[nodiscard]] StageCallbacks ends() {
+    StageCallbacks ends;
     ends.receive = [this](Deadline) { return receive(); };
     ends.place = [this](const MessageInfo& info, Bytes size, Deadline deadline) {
       return place(info, size, deadline);
     };
-    ends.landed = [this](const MessageInfo& info) -> Result<void> {
+    ends.committed = [this](const MessageInfo& info) -> Result<void> {
       EXPECT_EQ(info.user, 100 + landed_);
       ++landed_;
       return after_ ? after_(landed_) : Result<void>{};
@@ -68,14 +68,15 @@ class Ledger {
   std::function<Result<void>(std::uint64_t number, bool at_once)> before_;
 
  private:
-  Result<StageEnds::Arrival> receive() {
+  Result<StageCallbacks::Received> receive() {
     if (received_ == messages_.size()) return fail(Code::closed, "that was all");
     MessageInfo info;
     info.user = 100 + received_;
     const auto bytes = std::as_bytes(std::span<const std::uint32_t>(message(received_)));
-    return StageEnds::Arrival{{bytes}, info, messages_[received_++]};
+    return StageCallbacks::Received{{bytes}, info, messages_[received_++]};
   }
-  Result<StageEnds::Landing> place(const MessageInfo& info, Bytes size, Deadline deadline) {
+  Result<StageCallbacks::Destination> place(const MessageInfo& info, Bytes size,
+                                            Deadline deadline) {
     EXPECT_EQ(info.user, 100 + placed_);
     EXPECT_EQ(size, words_ * sizeof(std::uint32_t));
     EXPECT_LT(placed_, landed_ + options_.places);
@@ -84,7 +85,8 @@ class Ledger {
       if (!refused) return tl::unexpected(std::move(refused).error());
     }
     const auto there = result(placed_++);
-    return StageEnds::Landing{std::as_writable_bytes(there.first(words_ - options_.too_few)), {}};
+    return StageCallbacks::Destination{
+        std::as_writable_bytes(there.first(words_ - options_.too_few)), {}};
   }
 
   const Options options_;

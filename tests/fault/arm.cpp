@@ -11,11 +11,11 @@ namespace fault {
 namespace {
 
 // The steps are passed on several threads, deep in code that knows nothing of the harness.
-Tally* tally_here = nullptr;
+FaultCounts* counts_here = nullptr;
 Arm arm_here;
 
 void strike() noexcept {
-  tally_here->struck_ns.store(monotonic_ns(), std::memory_order_release);
+  counts_here->struck_ns.store(monotonic_ns(), std::memory_order_release);
   ::kill(::getpid(), arm_here.signal);
   // Another thread may be the first to see the signal: this one goes no further.
   while (arm_here.signal == SIGKILL) ::pause();
@@ -35,9 +35,9 @@ void strike_later(std::uint64_t after_us) {
 
 }  // namespace
 
-void arm_process(Tally& tally, const Arm& arm) {
+void arm_process(FaultCounts& counts, const Arm& arm) {
   arm_here = arm;
-  tally_here = &tally;
+  counts_here = &counts;
   if (arm.after_us != 0) strike_later(arm.after_us);
 }
 
@@ -45,11 +45,11 @@ void arm_process(Tally& tally, const Arm& arm) {
 
 void reached_step(Step step) noexcept {
   using namespace fault;
-  if (tally_here == nullptr) return;
+  if (counts_here == nullptr) return;
   const auto index = static_cast<std::size_t>(step);
   // Relaxed: counts, read when this process has ended.
-  const auto pass = tally_here->passes[index].fetch_add(1, std::memory_order_relaxed) + 1;
-  const auto total = tally_here->total.fetch_add(1, std::memory_order_relaxed) + 1;
+  const auto pass = counts_here->passes[index].fetch_add(1, std::memory_order_relaxed) + 1;
+  const auto total = counts_here->total.fetch_add(1, std::memory_order_relaxed) + 1;
   const bool counts = arm_here.step < 0 || arm_here.step == static_cast<int>(index);
   if (counts && arm_here.pass != 0 && arm_here.pass == (arm_here.step < 0 ? total : pass)) strike();
 }

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <csignal>
 
-#include "channel/step.hpp"
+#include "channel/wire/step.hpp"
 
 namespace gantry::fault {
 
@@ -16,7 +16,7 @@ struct Arm {
 };
 
 /// What the victim leaves behind for those who look after it; in shared memory.
-struct Tally {
+struct FaultCounts {
   std::array<std::atomic<std::uint64_t>, kSteps> passes{};
   std::atomic<std::uint64_t> total{0};
   std::atomic<std::uint64_t> struck_ns{0};  ///< When, monotonic; 0: it was not, or by the clock.
@@ -28,7 +28,7 @@ struct Tally {
   }
 };
 
-/// From now on this process counts its steps in `tally`, and is struck as `arm` says.
-void arm_process(Tally& tally, const Arm& arm);
+/// From now on this process counts its steps in `counts`, and is struck as `arm` says.
+void arm_process(FaultCounts& counts, const Arm& arm);
 
 }  // namespace gantry::fault

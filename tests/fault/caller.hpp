@@ -1,6 +1,6 @@
 #pragma once  // fault/caller.hpp: the client's role, as victim, survivor or successor.
 
-#include <gantry/request.hpp>
+#include <gantry/channel/request.hpp>
 #include <optional>
 #include <vector>
 

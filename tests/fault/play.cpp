@@ -57,11 +57,11 @@ struct Office {
   bool takes_down;
 };
 
-void take_down(Rehearsal& into, const Run& run, const Tally& tally, std::uint64_t took_ns) {
+void take_down(Rehearsal& into, const Run& run, const FaultCounts& counts, std::uint64_t took_ns) {
   into.scenario = run.scenario;
   into.victim = run.victim;
-  for (std::size_t i = 0; i < kSteps; ++i) into.passes[i] = tally.passes[i];
-  into.total = tally.total;
+  for (std::size_t i = 0; i < kSteps; ++i) into.passes[i] = counts.passes[i];
+  into.total = counts.total;
   into.took_us = took_ns / 1000;
 }
 

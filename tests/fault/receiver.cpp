@@ -12,7 +12,7 @@ bool is_lossy(const Part& part) {
 
 // Whatever it misses, the newest comes.
 bool finds_newest(const Part& part) {
-  return !is_lossy(part) || part.scenario.policy == SlowReader::drop_oldest;
+  return !is_lossy(part) || part.scenario.policy == SlowConsumer::drop_oldest;
 }
 
 ChannelOptions options_of(const Part& part) {
@@ -204,7 +204,7 @@ void run_surviving_consumer(const Part& part) {
   if (receiver.last() < kSecondBurst) {
     // One that was landing when its sender died had taken the place of others.
     const bool finds_last =
-        !is_lossy(part) || (finds_newest(part) && part.scenario.mode == Mode::whole);
+        !is_lossy(part) || (finds_newest(part) && part.scenario.mode == SendMode::whole);
     if (!part.may_stop && finds_last && receiver.last() < sent)
       give_up(fmt::format("message {} was sent, {} is the last that came", sent, receiver.last()));
     if (part.may_stop && first != Code::closed) give_up("a stopped producer was taken for dead");

@@ -14,7 +14,7 @@ enum class Pattern { channel, inbox, calls };
 struct Scenario {
   std::string_view name;
   Bytes bytes;  ///< Of a message: so many, or up to twice that.
-  Mode mode = Mode::whole;
+  SendMode mode = SendMode::whole;
   Pattern pattern = Pattern::channel;
   Via via = Via::send;
   Take take = Take::whole;
@@ -23,13 +23,13 @@ struct Scenario {
   bool backlog = false;   ///< The first messages are sent before anybody joins.
   bool gives_up = false;  ///< Every third message cannot be read by its sender half-way.
   /// Of all consumers but the other one, which blocks.
-  SlowReader policy = SlowReader::block;
+  SlowConsumer policy = SlowConsumer::block;
   bool lags = false;  ///< It takes nothing until the first burst was sent.
   unsigned depth = 0;
   bool mixed = false;   ///< Of calls: some are cancelled, refused, dropped, or have little time.
   bool awaits = false;  ///< Inboxes, servers and clients wait in coroutines.
 
-  [[nodiscard]] constexpr bool is_lossy() const noexcept { return policy != SlowReader::block; }
+  [[nodiscard]] constexpr bool is_lossy() const noexcept { return policy != SlowConsumer::block; }
 };
 
 // `spin` is zero in all of them, so that ends go to sleep and must be woken; credits are few.
@@ -40,24 +40,30 @@ inline constexpr std::array kScenarios{
     Scenario{.name = "whole", .bytes = 4096},
     Scenario{.name = "whole-async", .bytes = 20'000, .via = Via::async},
     Scenario{.name = "whole-copied", .bytes = 20'000, .take = Take::copied},
-    Scenario{.name = "pipelined", .bytes = 50'000, .mode = Mode::pipelined},
+    Scenario{.name = "pipelined", .bytes = 50'000, .mode = SendMode::pipelined},
     Scenario{
-        .name = "pipelined-async", .bytes = 50'000, .mode = Mode::pipelined, .via = Via::async},
-    Scenario{
-        .name = "pipelined-early", .bytes = 50'000, .mode = Mode::pipelined, .take = Take::early},
-    Scenario{
-        .name = "pipelined-given-up", .bytes = 50'000, .mode = Mode::pipelined, .gives_up = true},
-    Scenario{.name = "streamed", .bytes = 100'000, .mode = Mode::streamed},
+        .name = "pipelined-async", .bytes = 50'000, .mode = SendMode::pipelined, .via = Via::async},
+    Scenario{.name = "pipelined-early",
+             .bytes = 50'000,
+             .mode = SendMode::pipelined,
+             .take = Take::early},
+    Scenario{.name = "pipelined-given-up",
+             .bytes = 50'000,
+             .mode = SendMode::pipelined,
+             .gives_up = true},
+    Scenario{.name = "streamed", .bytes = 100'000, .mode = SendMode::streamed},
     Scenario{.name = "streamed-async",
              .bytes = 100'000,
-             .mode = Mode::streamed,
+             .mode = SendMode::streamed,
              .via = Via::async,
              .take = Take::copied},
-    Scenario{
-        .name = "streamed-early", .bytes = 100'000, .mode = Mode::streamed, .take = Take::early},
+    Scenario{.name = "streamed-early",
+             .bytes = 100'000,
+             .mode = SendMode::streamed,
+             .take = Take::early},
     Scenario{.name = "loan", .bytes = 8000, .via = Via::loan},
     Scenario{.name = "move", .bytes = 8000, .via = Via::move},
-    Scenario{.name = "segments", .bytes = 60'000, .mode = Mode::pipelined, .via = Via::parts},
+    Scenario{.name = "segments", .bytes = 60'000, .mode = SendMode::pipelined, .via = Via::parts},
     Scenario{.name = "segments-whole", .bytes = 9000, .via = Via::parts},
     Scenario{.name = "forward", .bytes = 8000, .via = Via::forward},
     Scenario{.name = "backlog", .bytes = 4096, .backlog = true},
@@ -65,64 +71,67 @@ inline constexpr std::array kScenarios{
     Scenario{.name = "fan-out-small", .bytes = 32, .consumers = 2},
     Scenario{.name = "fan-out-pipelined",
              .bytes = 50'000,
-             .mode = Mode::pipelined,
+             .mode = SendMode::pipelined,
              .via = Via::async,
              .take = Take::early,
              .consumers = 2},
-    Scenario{.name = "fan-out-streamed", .bytes = 100'000, .mode = Mode::streamed, .consumers = 2},
     Scenario{
-        .name = "newest-dropped", .bytes = 4096, .policy = SlowReader::drop_newest, .lags = true},
+        .name = "fan-out-streamed", .bytes = 100'000, .mode = SendMode::streamed, .consumers = 2},
+    Scenario{
+        .name = "newest-dropped", .bytes = 4096, .policy = SlowConsumer::drop_newest, .lags = true},
     Scenario{.name = "newest-dropped-fan-out",
              .bytes = 4096,
              .consumers = 2,
-             .policy = SlowReader::drop_newest,
+             .policy = SlowConsumer::drop_newest,
              .depth = 1},
     Scenario{
-        .name = "oldest-dropped", .bytes = 4096, .policy = SlowReader::drop_oldest, .lags = true},
-    Scenario{
-        .name = "oldest-dropped-small", .bytes = 32, .policy = SlowReader::drop_oldest, .depth = 1},
+        .name = "oldest-dropped", .bytes = 4096, .policy = SlowConsumer::drop_oldest, .lags = true},
+    Scenario{.name = "oldest-dropped-small",
+             .bytes = 32,
+             .policy = SlowConsumer::drop_oldest,
+             .depth = 1},
     Scenario{.name = "oldest-dropped-racing",
              .bytes = 4096,
-             .policy = SlowReader::drop_oldest,
+             .policy = SlowConsumer::drop_oldest,
              .depth = 1},
     Scenario{.name = "oldest-dropped-early",
              .bytes = 50'000,
-             .mode = Mode::pipelined,
+             .mode = SendMode::pipelined,
              .via = Via::async,
              .take = Take::early,
-             .policy = SlowReader::drop_oldest,
+             .policy = SlowConsumer::drop_oldest,
              .depth = 2},
     Scenario{.name = "oldest-dropped-backlog",
              .bytes = 4096,
              .backlog = true,
-             .policy = SlowReader::drop_oldest,
+             .policy = SlowConsumer::drop_oldest,
              .depth = 1},
     Scenario{.name = "oldest-dropped-fan-out",
              .bytes = 4096,
              .consumers = 2,
              .history = 2,
-             .policy = SlowReader::drop_oldest,
+             .policy = SlowConsumer::drop_oldest,
              .lags = true,
              .depth = 1},
     Scenario{.name = "oldest-dropped-fan-out-racing",
              .bytes = 100'000,
-             .mode = Mode::streamed,
+             .mode = SendMode::streamed,
              .take = Take::copied,
              .consumers = 2,
-             .policy = SlowReader::drop_oldest,
+             .policy = SlowConsumer::drop_oldest,
              .depth = 1},
     Scenario{.name = "inbox-small", .bytes = 32, .pattern = Pattern::inbox},
     Scenario{.name = "inbox", .bytes = 4096, .pattern = Pattern::inbox},
     Scenario{.name = "inbox-pipelined",
              .bytes = 50'000,
-             .mode = Mode::pipelined,
+             .mode = SendMode::pipelined,
              .pattern = Pattern::inbox},
     Scenario{.name = "inbox-awaited", .bytes = 4096, .pattern = Pattern::inbox, .awaits = true},
     Scenario{.name = "calls-small", .bytes = 32, .pattern = Pattern::calls},
     Scenario{.name = "calls", .bytes = 4096, .pattern = Pattern::calls},
     Scenario{.name = "calls-pipelined",
              .bytes = 50'000,
-             .mode = Mode::pipelined,
+             .mode = SendMode::pipelined,
              .pattern = Pattern::calls},
     Scenario{.name = "calls-mixed", .bytes = 4096, .pattern = Pattern::calls, .mixed = true},
     Scenario{.name = "calls-awaited",

@@ -15,7 +15,7 @@ namespace gantry::fault {
 
 /// In memory that all processes of a run share; written anew for each.
 struct Board {
-  Tally victim;
+  FaultCounts victim;
   std::atomic<bool> victim_finished{false};       ///< It came to its regular end.
   std::atomic<std::uint64_t> victim_sent{0};      ///< The newest message whose send succeeded.
   std::atomic<std::uint64_t> victim_received{0};  ///< Bits: what was put into the victim's hand.

@@ -1,6 +1,6 @@
 // A calibration read from a file: what is understood survives being written.
+#include "calibration/calibration_text.hpp"
 #include "fuzz/input.hpp"
-#include "runtime/calibration_text.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace gantry;

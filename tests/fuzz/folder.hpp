@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "base/bell.hpp"
 #include "base/event.hpp"
-#include "channel/format.hpp"
-#include "channel/metrics_page.hpp"
-#include "channel/protocol.hpp"
+#include "base/wake.hpp"
+#include "channel/wire/format.hpp"
+#include "channel/wire/metrics_page.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry::fuzz {
 

@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 
 #include "base/socket.hpp"
-#include "channel/rendezvous.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "fuzz/folder.hpp"
 #include "fuzz/input.hpp"
@@ -35,7 +35,7 @@ struct Rig {
   }
   /// What a join may bring: right ones for small choices, else wrong ones.
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
-    const std::array<int, 3> right{memory.descriptor(), bell.pull.descriptor(),
+    const std::array<int, 3> right{memory.descriptor(), wake_receiver.wake_sender.descriptor(),
                                    metrics.descriptor()};
     return choice < right.size() ? right[choice] : descriptors[choice % descriptors.size()].get();
   }
@@ -45,7 +45,7 @@ struct Rig {
   ChannelOptions options;
   std::optional<Producer> out;
   Region memory = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
-  Bell::Made bell = *Bell::make();
+  WakeReceiver::Made wake_receiver = *WakeReceiver::make();
   Metrics metrics = *MetricsMaker::make_own();
   std::vector<Fd> descriptors;
   std::vector<std::byte> payload = std::vector<std::byte>(40'000);
@@ -88,7 +88,8 @@ void send_some(Rig& rig, Input& input) {
   for (unsigned i = 0; i < 4; ++i) {
     input.scribble(rig.page_bytes());
     const auto choice = input.take<std::uint8_t>();
-    const SendOptions options{.deadline = Deadline::now(), .mode = static_cast<Mode>(choice % 4)};
+    const SendOptions options{.deadline = Deadline::now(),
+                              .mode = static_cast<SendMode>(choice % 4)};
     static_cast<void>(rig.out->send(
         ConstByteSpan(rig.payload).first(choice % 5 * rig.payload.size() / 4), options));
   }

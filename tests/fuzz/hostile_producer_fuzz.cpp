@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/socket.hpp"
-#include "channel/rendezvous.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "fuzz/folder.hpp"
 #include "fuzz/input.hpp"
 
@@ -21,7 +21,8 @@ struct Rig {
   Rig() { descriptors = wrong_descriptors(); }
   [[nodiscard]] int descriptor(std::uint8_t choice) const {
     const std::array<int, 5> right{memory.descriptor(), ring_memory.descriptor(),
-                                   bell.pull.descriptor(), metrics.descriptor(), slab.descriptor()};
+                                   wake_receiver.wake_sender.descriptor(), metrics.descriptor(),
+                                   slab.descriptor()};
     return choice < right.size() ? right[choice] : descriptors[choice % descriptors.size()].get();
   }
   void reset() {
@@ -37,7 +38,7 @@ struct Rig {
   Region memory = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region slab = *Region::create(kSlabBytes, "x");
-  Bell::Made bell = *Bell::make();
+  WakeReceiver::Made wake_receiver = *WakeReceiver::make();
   Metrics metrics = *MetricsMaker::make_own();
   std::vector<Fd> descriptors;
 };
@@ -135,7 +136,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ChannelOptions options;
   options.directory = rig.place.path();
   options.spin = std::chrono::nanoseconds(0);
-  if ((how & 0x80) != 0) options.when_slow = SlowReader::drop_oldest;
+  if ((how & 0x80) != 0) options.when_slow = SlowConsumer::drop_oldest;
   {
     auto in = Consumer::open("frames", options, Deadline::after(std::chrono::seconds(2)));
     if (in) receive_some(*in, how);

@@ -1,5 +1,5 @@
 // Records and tables as a hostile producer writes them: what is accepted must be in range.
-#include "channel/arrival.hpp"
+#include "channel/wire/received_record.hpp"
 #include "fuzz/input.hpp"
 
 namespace {
@@ -23,25 +23,25 @@ void check_tensor(const Tensor& tensor, Bytes bytes) {
   require(((last + 1) * tensor.type.bits * tensor.type.lanes + 7) / 8 <= bytes);
 }
 
-void check_arrival(const MessageRecord& record) {
-  const auto arrival = read_arrival(record);
-  if (!arrival) return;
-  require(arrival->lies() == Lies::block || arrival->lies() == Lies::table);
-  require(arrival->header.slot < kMaxSlots);
-  const Place& place = arrival->place;
-  if (arrival->is_streamed())
+void check_record(const MessageRecord& record) {
+  const auto received = read_record(record);
+  if (!received) return;
+  require(received->lies() == PayloadLocation::block || received->lies() == PayloadLocation::table);
+  require(received->header.slot < kMaxSlots);
+  const Place& place = received->place;
+  if (received->is_streamed())
     require(place.chunk_bytes >= kLeastChunk && place.window_bytes != 0 &&
-            place.window_bytes % place.chunk_bytes == 0 && arrival->is_landing());
-  if (arrival->lies() == Lies::table)
+            place.window_bytes % place.chunk_bytes == 0 && received->is_landing());
+  if (received->lies() == PayloadLocation::table)
     require(place.bytes <= kMaxSegments * sizeof(SegmentEntry) && place.bytes != 0);
-  require(arrival->info().sequence == record.header.number);
+  require(received->info().sequence == record.header.number);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  check_arrival(input.take<MessageRecord>());
+  check_record(input.take<MessageRecord>());
   const auto table = input.take_bytes(kMaxSegments * sizeof(SegmentEntry));
   const auto entries = read_table(std::as_bytes(table));
   if (!entries) return 0;

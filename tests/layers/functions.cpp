@@ -130,6 +130,18 @@ std::size_t line_of(std::string_view code, std::size_t at) {
 
 }  // namespace
 
+std::vector<std::size_t> lines_with_word(std::string_view text, std::string_view word) {
+  std::vector<std::size_t> found;
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = std::min(text.find('\n', at), text.size());
+    ++number;
+    if (has_word(text.substr(at, end - at), word)) found.push_back(number);
+    at = end + 1;
+  }
+  return found;
+}
+
 std::vector<Function> functions_of(std::string_view text) {
   const auto blanked = Blanker(text).run();
   const std::string_view code = blanked;

@@ -22,7 +22,7 @@ using testing::StartsWith;
 constexpr const char* kPage = R"(
 Prose, then
 
-| room | public headers | sees | opens | its tests open |
+| module | public headers | sees | opens | its tests open |
 |---|---|---|---|---|
 | `src/base` | `types.hpp` | | | |
 | `src/sync/**` | | `base` | `base` | |
@@ -97,7 +97,7 @@ TEST_F(Tree, CatchesAnIncludeUpwards) {
   EXPECT_THAT(check(), ElementsAre(HasSubstr("src/memory/pool.cpp:2: gantry/channel.hpp")));
 }
 
-TEST_F(Tree, CatchesAPrivateHeaderOfAnotherRoom) {
+TEST_F(Tree, CatchesAPrivateHeaderOfAnotherModule) {
   add("src/channel/producer.cpp", "#include \"memory/free_ranges.hpp\"\n");
   EXPECT_THAT(check(), ElementsAre(HasSubstr("private headers of memory")));
 }
@@ -105,6 +105,16 @@ TEST_F(Tree, CatchesAPrivateHeaderOfAnotherRoom) {
 TEST_F(Tree, CatchesABaseThatUsesSync) {
   add("src/base/clock.hpp", "#include \"sync/spsc/ring.hpp\"\n");
   EXPECT_THAT(check(), ElementsAre(HasSubstr("private headers of sync")));
+}
+
+TEST_F(Tree, CatchesModulesThatOpenEachOtherInACircle) {
+  std::string page = kPage;
+  const std::string row = "| `src/memory` | `memory.hpp` | `base` | `base` `sync`";
+  page.replace(page.find(row), row.size(), row + " `channel`");
+  const std::string back = "| `channel.hpp` | `base` `memory` `engine` | `base` `sync`";
+  page.replace(page.find(back), back.size(), back + " `memory`");
+  add("docs/layers.md", page);
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("in a circle: channel -> memory -> channel")));
 }
 
 TEST_F(Tree, CatchesABackendThatUsesAnother) {
@@ -123,7 +133,7 @@ TEST_F(Tree, CatchesATestsPrivilegeInOtherFiles) {
   EXPECT_THAT(check(), ElementsAre(HasSubstr("gtest/gtest.h")));
 }
 
-TEST_F(Tree, CatchesVendorHeadersInHeadersAndInOtherRooms) {
+TEST_F(Tree, CatchesVendorHeadersInHeadersAndInOtherModules) {
   add("src/runtime/probe.hpp", "#include <hwloc.h>\n");
   add("src/memory/pool.cpp", "#include <hwloc.h>\n");
   add("src/memory/region.cpp", "#include <unheard/of.hpp>\n");
@@ -153,7 +163,7 @@ TEST_F(Tree, CatchesAToolThatReachesInside) {
 
 TEST_F(Tree, CatchesARelativeIncludeBelowSrc) {
   add("src/memory/pool.cpp", "#include \"free.hpp\"\n");
-  EXPECT_THAT(check(), ElementsAre(HasSubstr("write the room before the file")));
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("write the module before the file")));
 }
 
 TEST_F(Tree, CatchesAFolderThatTheTableDoesNotKnow) {
@@ -177,14 +187,23 @@ TEST_F(Tree, CatchesALongFunctionAlsoInTests) {
   EXPECT_THAT(check(), ElementsAre(HasSubstr("tests/long_test.cpp:1: a function of 61 lines")));
 }
 
+TEST_F(Tree, CatchesAWordThatWasGivenUp) {
+  add("docs/decisions/words.md", "| was | is |\n|---|---|\n| `Gizmo`, thing | Engine |\n");
+  add("src/memory/a.cpp", "// Gizmos and things\nclass Engine;\n");
+  add("src/memory/b.cpp", "class Engine;\n// of a Gizmo.\n");
+  add("tests/c_test.cpp", "Gizmo gizmo;\n");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("src/memory/b.cpp:2: Gizmo: "),
+                                   StartsWith("tests/c_test.cpp:1: Gizmo: ")));
+}
+
 TEST_F(Tree, CatchesAPageWithoutTables) {
   add("docs/layers.md", "Nothing here.\n");
   EXPECT_THAT(check(), Contains(HasSubstr("no table begins with")));
 }
 
-TEST_F(Tree, CatchesARowThatNamesNoRoom) {
+TEST_F(Tree, CatchesARowThatNamesNoModule) {
   add("docs/layers.md", std::string(kPage) + "| `zmq.h` | `runtim` |\n");
-  EXPECT_THAT(check(), Contains(HasSubstr("zmq.h names an unknown room: runtim")));
+  EXPECT_THAT(check(), Contains(HasSubstr("zmq.h names an unknown module: runtim")));
 }
 
 TEST(Functions, AreMeasuredFromSignatureToBrace) {

@@ -28,13 +28,13 @@ bool is_system(std::string_view header) {
          (header.find('/') == header.npos || std::ranges::any_of(kFolders, begins));
 }
 
-/// Judges the includes of one file of a known room. An empty answer is a permission; any other is
+/// Judges the includes of one file of a known module. An empty answer is a permission; any other is
 /// the reason against.
 class Judge {
  public:
   Judge(const Table& table, const std::vector<Source>& sources, const Source& source,
-        const Room& room)
-      : table_(table), sources_(sources), source_(source), room_(room) {}
+        const Module& module)
+      : table_(table), sources_(sources), source_(source), module_(module) {}
 
   [[nodiscard]] std::string objection(const Include& include) const {
     if (include.quoted) return in_source_tree() ? about_private(include) : about_own(include);
@@ -47,43 +47,44 @@ class Judge {
   }
 
  private:
-  /// "room/x.hpp", from src/: its own folder's and those of the rooms it opens.
+  /// "module/x.hpp", from src/: its own folder's and those of the modules it opens.
   [[nodiscard]] std::string about_private(const Include& include) const {
     const auto slash = include.header.rfind('/');
-    if (slash == include.header.npos) return "write the room before the file: \"room/file.hpp\"";
-    const auto* owner = table_.room_of_folder("src/" + include.header.substr(0, slash));
-    if (owner == nullptr) return "no such room below src/";
-    if (owner == &room_ || contains(room_.opens, owner->name())) return {};
-    if (source_.is_test() && contains(room_.tests_open, owner->name())) return {};
-    return room_.name() + " may not include private headers of " + owner->name();
+    if (slash == include.header.npos)
+      return "write the module before the file: \"module/file.hpp\"";
+    const auto* owner = table_.module_of_folder("src/" + include.header.substr(0, slash));
+    if (owner == nullptr) return "no such module below src/";
+    if (owner == &module_ || contains(module_.opens, owner->name())) return {};
+    if (source_.is_test() && contains(module_.tests_open, owner->name())) return {};
+    return module_.name() + " may not include private headers of " + owner->name();
   }
 
-  /// Outside src/ a quoted name is a file of the same room, by whichever folder it is named.
+  /// Outside src/ a quoted name is a file of the same module, by whichever folder it is named.
   [[nodiscard]] std::string about_own(const Include& include) const {
     if (is_public_header()) return "a public header includes <gantry/...> with angle brackets";
-    for (const auto& base : {source_.folder(), room_.path, std::string()}) {
+    for (const auto& base : {source_.folder(), module_.path, std::string()}) {
       const auto path = (fs::path(base) / include.header).lexically_normal().generic_string();
-      if (exists(path) && room_.holds(Source{path, {}}.folder())) return {};
+      if (exists(path) && module_.holds(Source{path, {}}.folder())) return {};
     }
-    return "not a file of " + room_.path;
+    return "not a file of " + module_.path;
   }
 
   [[nodiscard]] std::string about_public(const Include& include) const {
     const auto header = include.header.substr(kPublicPrefix.size());
     const auto* owner = table_.owner_of(header);
-    if (owner == nullptr) return "no room of the table owns this header";
-    if (owner == &room_ || contains(room_.sees, owner->name())) return {};
-    return room_.name() + " may not see " + owner->name();
+    if (owner == nullptr) return "no module of the table owns this header";
+    if (owner == &module_ || contains(module_.sees, owner->name())) return {};
+    return module_.name() + " may not see " + owner->name();
   }
 
   [[nodiscard]] std::string about_outside(const Outside& outside) const {
-    if (contains(outside.rooms, Outside::kEverywhere)) return {};
-    if (source_.is_test() && contains(outside.rooms, Outside::kTests)) return {};
-    if (is_public_header() || !contains(outside.rooms, room_.name())) {
-      return room_.name() + " may not include this outside header";
+    if (contains(outside.modules, Outside::kEverywhere)) return {};
+    if (source_.is_test() && contains(outside.modules, Outside::kTests)) return {};
+    if (is_public_header() || !contains(outside.modules, module_.name())) {
+      return module_.name() + " may not include this outside header";
     }
     if (!in_source_tree() || !source_.is_header()) return {};
-    if (contains(outside.rooms, Outside::kHeaders)) return {};
+    if (contains(outside.modules, Outside::kHeaders)) return {};
     return "this outside header belongs into a .cpp file";
   }
 
@@ -96,12 +97,12 @@ class Judge {
   const Table& table_;
   const std::vector<Source>& sources_;
   const Source& source_;
-  const Room& room_;
+  const Module& module_;
 };
 
-/// A public header belongs to the room that owns it, any other file to that of its folder.
-const Room* room_of(const Table& table, const Source& source) {
-  if (source.folder() != kPublicFolder) return table.room_of_folder(source.folder());
+/// A public header belongs to the module that owns it, any other file to that of its folder.
+const Module* module_of(const Table& table, const Source& source) {
+  if (!source.path.starts_with(kPublicFolder)) return table.module_of_folder(source.folder());
   return table.owner_of(source.path.substr(kPublicFolder.size() + 1));
 }
 
@@ -111,10 +112,45 @@ void append(Words& words, Words more) {
 
 }  // namespace
 
-Words folders_without_a_room(const Table& table, const std::vector<Source>& sources) {
+namespace {
+
+/// The modules below `name` whose private headers it may include, from one to the next, until one
+/// comes again: that is a cycle, told as the way round.
+void find_cycles(const Table& table, const std::string& name, Words& way, Words& violations) {
+  if (const auto begin = std::ranges::find(way, name); begin != way.end()) {
+    std::string text;
+    for (auto at = begin; at != way.end(); ++at) text += *at + " -> ";
+    if (*begin == *std::min_element(begin, way.end()))  // each once
+      violations.push_back("docs/layers.md: modules open each other in a circle: " + text + name);
+    return;
+  }
+  const auto module =
+      std::ranges::find_if(table.modules, [&](const Module& m) { return m.name() == name; });
+  if (module == table.modules.end()) return;
+  way.push_back(name);
+  for (const auto& below : module->opens)
+    if (below != name) find_cycles(table, below, way, violations);
+  way.pop_back();
+}
+
+}  // namespace
+
+Words cycles(const Table& table) {
+  Words violations;
+  for (const Module& module : table.modules) {
+    Words way;
+    find_cycles(table, module.name(), way, violations);
+  }
+  std::ranges::sort(violations);
+  const auto again = std::ranges::unique(violations);
+  violations.erase(again.begin(), again.end());
+  return violations;
+}
+
+Words folders_without_a_module(const Table& table, const std::vector<Source>& sources) {
   Words violations;
   for (const auto& source : sources) {
-    if (room_of(table, source) != nullptr) continue;
+    if (module_of(table, source) != nullptr) continue;
     violations.push_back(source.path + ": no row of docs/layers.md speaks of it");
   }
   return violations;
@@ -123,9 +159,9 @@ Words folders_without_a_room(const Table& table, const std::vector<Source>& sour
 Words forbidden_includes(const Table& table, const std::vector<Source>& sources) {
   Words violations;
   for (const auto& source : sources) {
-    const auto* room = room_of(table, source);
-    if (room == nullptr) continue;
-    const Judge judge(table, sources, source, *room);
+    const auto* module = module_of(table, source);
+    if (module == nullptr) continue;
+    const Judge judge(table, sources, source, *module);
     for (const auto& include : includes_of(source.text)) {
       const auto objection = judge.objection(include);
       if (objection.empty()) continue;
@@ -153,15 +189,29 @@ Words oversized(const std::vector<Source>& sources) {
   return violations;
 }
 
+Words old_words(std::string_view page, const std::vector<Source>& sources) {
+  Words violations;
+  for (const std::string& old : first_column_words(page))
+    for (const auto& source : sources)
+      for (const std::size_t line : lines_with_word(source.text, old))
+        violations.push_back(source.path + ":" + std::to_string(line) + ": " + old +
+                             ": docs/decisions/words.md has the word that took its place");
+  return violations;
+}
+
 Words check_tree(const std::string& root) {
   Words violations;
   const auto page = (fs::path(root) / "docs/layers.md").string();
   const auto table = parse_table(read_file(page), violations);
   const auto sources = read_tree(root, {"src", "include", "tools", "bench", "examples"});
-  append(violations, folders_without_a_room(table, sources));
+  append(violations, cycles(table));
+  append(violations, folders_without_a_module(table, sources));
   append(violations, forbidden_includes(table, sources));
   append(violations, oversized(sources));
-  append(violations, oversized(read_tree(root, {"tests"})));
+  const auto tests = read_tree(root, {"tests"});
+  append(violations, oversized(tests));
+  const auto words = read_file((fs::path(root) / "docs/decisions/words.md").string());
+  for (const auto* all : {&sources, &tests}) append(violations, old_words(words, *all));
   return violations;
 }
 

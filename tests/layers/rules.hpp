@@ -9,9 +9,13 @@ inline constexpr std::size_t kFileLines = 400;
 inline constexpr std::size_t kFunctionLines = 60;
 
 /// Each returns one line per violation, beginning with the file and, where there is one, the line.
-[[nodiscard]] Words folders_without_a_room(const Table& table, const std::vector<Source>& sources);
+[[nodiscard]] Words folders_without_a_module(const Table& table,
+                                             const std::vector<Source>& sources);
+[[nodiscard]] Words cycles(const Table& table);
 [[nodiscard]] Words forbidden_includes(const Table& table, const std::vector<Source>& sources);
 [[nodiscard]] Words oversized(const std::vector<Source>& sources);
+/// Words of docs/decisions/words.md that were given up.
+[[nodiscard]] Words old_words(std::string_view page, const std::vector<Source>& sources);
 
 /// All of it: the tables below `root`/docs held against the tree at `root`.
 [[nodiscard]] Words check_tree(const std::string& root);

@@ -38,6 +38,10 @@ struct Source {
 
 [[nodiscard]] std::vector<Include> includes_of(std::string_view text);
 
+/// The lines, from 1, with `word` in them as a whole word; prose counts.
+[[nodiscard]] std::vector<std::size_t> lines_with_word(std::string_view text,
+                                                       std::string_view word);
+
 /// The functions at namespace or class level, test cases included. Matches braces; it does not
 /// parse C++, and needs no more than that to count lines.
 [[nodiscard]] std::vector<Function> functions_of(std::string_view text);

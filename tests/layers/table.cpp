@@ -7,7 +7,7 @@ namespace layers {
 
 namespace {
 
-constexpr std::string_view kRoomsHead = "| room |";
+constexpr std::string_view kModulesHead = "| module |";
 constexpr std::string_view kOutsidesHead = "| outside header |";
 constexpr std::string_view kSubfolders = "/**";
 constexpr std::string_view kSource = "src/";
@@ -34,13 +34,13 @@ Words code_words(std::string_view cell) {
   return words;
 }
 
-Room parse_room(const std::vector<Words>& cells) {
-  Room room{cells[0].front(), false, cells[1], cells[2], cells[3], cells[4]};
-  if (room.path.ends_with(kSubfolders)) {
-    room.path.resize(room.path.size() - kSubfolders.size());
-    room.with_subfolders = true;
+Module parse_module(const std::vector<Words>& cells) {
+  Module module{cells[0].front(), false, cells[1], cells[2], cells[3], cells[4]};
+  if (module.path.ends_with(kSubfolders)) {
+    module.path.resize(module.path.size() - kSubfolders.size());
+    module.with_subfolders = true;
   }
-  return room;
+  return module;
 }
 
 /// Reads the table's rows into `rows`; `columns` is how many cells each must have.
@@ -70,32 +70,33 @@ std::vector<std::vector<Words>> rows_of(std::string_view markdown, std::string_v
 void check_names(const Table& table, const Words& names, const std::string& where,
                  Words& problems) {
   for (const auto& name : names) {
-    const auto is_it = [&](const Room& room) { return room.name() == name; };
-    if (std::ranges::none_of(table.rooms, is_it)) {
-      problems.push_back("docs/layers.md: " + where + " names an unknown room: " + name);
+    const auto is_it = [&](const Module& module) { return module.name() == name; };
+    if (std::ranges::none_of(table.modules, is_it)) {
+      problems.push_back("docs/layers.md: " + where + " names an unknown module: " + name);
     }
   }
 }
 
 }  // namespace
 
-std::string Room::name() const {
+std::string Module::name() const {
   return path.starts_with(kSource) ? path.substr(kSource.size()) : path;
 }
 
-bool Room::holds(std::string_view folder) const {
+bool Module::holds(std::string_view folder) const {
   return folder == path || (with_subfolders && folder.starts_with(path + "/"));
 }
 
-const Room* Table::room_of_folder(std::string_view folder) const {
-  const auto found = std::ranges::find_if(rooms, [&](const Room& r) { return r.holds(folder); });
-  return found == rooms.end() ? nullptr : &*found;
+const Module* Table::module_of_folder(std::string_view folder) const {
+  const auto found =
+      std::ranges::find_if(modules, [&](const Module& r) { return r.holds(folder); });
+  return found == modules.end() ? nullptr : &*found;
 }
 
-const Room* Table::owner_of(std::string_view public_header) const {
+const Module* Table::owner_of(std::string_view public_header) const {
   const auto found = std::ranges::find_if(
-      rooms, [&](const Room& r) { return contains(r.public_headers, public_header); });
-  return found == rooms.end() ? nullptr : &*found;
+      modules, [&](const Module& r) { return contains(r.public_headers, public_header); });
+  return found == modules.end() ? nullptr : &*found;
 }
 
 const Outside* Table::outside(std::string_view header) const {
@@ -107,25 +108,34 @@ const Outside* Table::outside(std::string_view header) const {
 
 Table parse_table(std::string_view markdown, Words& problems) {
   Table table;
-  for (const auto& row : rows_of(markdown, kRoomsHead, 5, problems)) {
-    table.rooms.push_back(parse_room(row));
+  for (const auto& row : rows_of(markdown, kModulesHead, 5, problems)) {
+    table.modules.push_back(parse_module(row));
   }
   for (const auto& row : rows_of(markdown, kOutsidesHead, 2, problems)) {
     table.outsides.push_back({row[0], row[1]});
   }
-  for (const auto& room : table.rooms) {
-    for (const auto* names : {&room.sees, &room.opens, &room.tests_open}) {
-      check_names(table, *names, room.name(), problems);
+  for (const auto& module : table.modules) {
+    for (const auto* names : {&module.sees, &module.opens, &module.tests_open}) {
+      check_names(table, *names, module.name(), problems);
     }
   }
   for (const auto& outside : table.outsides) {
-    auto names = outside.rooms;
+    auto names = outside.modules;
     for (const auto* word : {Outside::kEverywhere, Outside::kTests, Outside::kHeaders}) {
       std::erase(names, word);
     }
     check_names(table, names, outside.prefixes.front(), problems);
   }
   return table;
+}
+
+Words first_column_words(std::string_view markdown) {
+  Words words;
+  std::istringstream lines{std::string(markdown)};
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with('|'))
+      for (auto& word : code_words(split_cells(line).front())) words.push_back(std::move(word));
+  return words;
 }
 
 bool contains(const Words& words, std::string_view word) {

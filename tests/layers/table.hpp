@@ -8,13 +8,13 @@ namespace layers {
 
 using Words = std::vector<std::string>;
 
-/// One row of the table of rooms. Rooms are named by their path, without the leading `src/`.
-struct Room {
+/// One row of the table of modules. Modules are named by their path, without the leading `src/`.
+struct Module {
   std::string path;              ///< From the root of the tree: "src/engine/inline".
   bool with_subfolders = false;  ///< Written `path/**`.
   Words public_headers;          ///< Below include/gantry/: "engine.hpp".
-  Words sees;                    ///< Rooms whose public headers it may include.
-  Words opens;                   ///< Rooms whose private headers it may include.
+  Words sees;                    ///< Modules whose public headers it may include.
+  Words opens;                   ///< Modules whose private headers it may include.
   Words tests_open;              ///< The same, for its test files in addition.
 
   [[nodiscard]] std::string name() const;
@@ -28,20 +28,23 @@ struct Outside {
   static constexpr const char* kHeaders = "headers";  ///< In headers below src/, too.
 
   Words prefixes;  ///< "zmq.h", "opencv2/".
-  Words rooms;     ///< Rooms by name, or one of the words above.
+  Words modules;   ///< Modules by name, or one of the words above.
 };
 
 struct Table {
-  std::vector<Room> rooms;
+  std::vector<Module> modules;
   std::vector<Outside> outsides;
 
-  [[nodiscard]] const Room* room_of_folder(std::string_view folder) const;
-  [[nodiscard]] const Room* owner_of(std::string_view public_header) const;
+  [[nodiscard]] const Module* module_of_folder(std::string_view folder) const;
+  [[nodiscard]] const Module* owner_of(std::string_view public_header) const;
   [[nodiscard]] const Outside* outside(std::string_view header) const;
 };
 
 /// Reads both tables. What is wrong with them is added to `problems`.
 [[nodiscard]] Table parse_table(std::string_view markdown, Words& problems);
+
+/// Of every table of a page: what stands between backticks in its first column.
+[[nodiscard]] Words first_column_words(std::string_view markdown);
 
 [[nodiscard]] bool contains(const Words& words, std::string_view word);
 

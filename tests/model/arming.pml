@@ -1,5 +1,5 @@
 /* A consumer that sleeps elsewhere: in its user's poll() or epoll, on Consumer::event_descriptor().
- * src/channel/consumer_memory.cpp: event_descriptor(), arm(), disarm(); consumer.cpp: receive(),
+ * src/channel/consumer/consumer_memory.cpp: event_descriptor(), arm(), disarm(); consumer.cpp: receive(),
  * wait_any() with a deadline that has passed; waiter.hpp: wait_once(); incoming.hpp:
  * wait_for_landing().
  *
@@ -21,10 +21,10 @@
 byte sequence;                  /* of the newest record; the ring itself is ring.pml's [P] */
 byte end;                       /* RingPage::end [E] */
 byte intent;                    /* ConsumerPage::consumer_sleeps */
-bool event;                     /* the consumer's bell, level-triggered in the epoll */
+bool event;                     /* the consumer's wake-up socket, level-triggered in the epoll */
 bool producer_dead;             /* pidfd and socket, as level-triggered */
 
-inline wake() {                                 /* Reader::wake() */
+inline wake() {                                 /* ConsumerState::wake() */
   atomic {
     must = intent % 2 == 1 && rang_for != intent;                /* [D4] */
     if

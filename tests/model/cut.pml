@@ -1,6 +1,6 @@
 /* A reader that is cut while it lives: too slow with SlowReader::disconnect, or it cannot be told of
- * new memory. Readership::cut(), left(), forget_departed() (src/channel/readership.cpp),
- * Transmission::publish_then_copy(), landed(), abort() (transmission.cpp), Incoming::Impl::landed()
+ * new memory. ConsumerSet::cut(), left(), forget_departed() (src/channel/consumers/consumer_set.cpp),
+ * SendOperation::publish_then_copy(), landed(), abort() (send_operation.cpp), Incoming::Impl::landed()
  * (incoming.cpp), Consumer::Impl::look(), examine_peer(), leave().
  *
  * The producer takes the cut reader out of its readers at once and shuts down its own direction of
@@ -58,7 +58,7 @@ bool hung_up, dead;             /* the reader's */
 /* ---- the producer's process, under its lock ---- */
 bool member = true, is_cut, death_seen;
 byte slot_number[SLOTS], slot_block[SLOTS];     /* Slot; number 0: free */
-bool holds[SLOTS];                              /* Reader::holds() */
+bool holds[SLOTS];                              /* ConsumerState::holds() */
 bool sends[SLOTS];                              /* kSenderBit */
 byte users[BLOCKS];                             /* handles of a block */
 byte departed_number[SLOTS], departed_block[SLOTS];     /* Departed::memory; number 0: none */
@@ -267,7 +267,7 @@ inline write(chunk) {
   content[AT(block, chunk)] = NAME(number, chunk)
 }
 
-inline publish() {                              /* Readership::publish() [P] [D3] */
+inline publish() {                              /* ConsumerSet::publish() [P] [D3] */
   atomic {
     slot_of[number] = slot;
     block_of[number] = block;
@@ -406,7 +406,7 @@ inline take_as_it_lands() {
      :: aborted || gone -> break
      :: else
      fi;
-     /* asleep until the word changes or the socket ends; doorbell.pml and landing.pml have that */
+     /* asleep until the word changes or the socket ends; wait_flag.pml and landing.pml have that */
      (landing[in_slot] != landed || landing_number[in_slot] != own || shut);
      look_at_landing()
   od

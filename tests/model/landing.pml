@@ -1,6 +1,6 @@
 /* A message that is published first and lands after: landing word, streamed window, abort, and the
- * sleeps of both sides: Transmission::publish_then_copy(), copy_chunks(), await_window(), landed(),
- * abort() (src/channel/transmission.cpp), Readership::wake_holders(), chunks_passed_of(), left(),
+ * sleeps of both sides: SendOperation::publish_then_copy(), copy_chunks(), await_window(), landed(),
+ * abort() (src/channel/producer/send_operation.cpp), ConsumerSet::wake_holders(), chunks_passed_of(), left(),
  * Incoming::Impl (incoming.cpp), Consumer::Impl::wait_for_landing(), pass_chunks().
  *
  * The number that stands beside the landing word is always the message's own here, where no reader is
@@ -61,7 +61,7 @@ byte in_hand[READERS];          /* the place in the block, or NONE */
 
 /* ---- the producer ---- */
 
-inline wake(c) {                                /* Reader::wake() */
+inline wake(c) {                                /* ConsumerState::wake() */
 #ifdef READERS_WAKE
   skip
 #else
@@ -351,7 +351,7 @@ inline use() {
   }
 }
 
-proctype Reader(byte me) {
+proctype Consumer(byte me) {
   byte landed, taken, word, at;
   bool is_streamed, aborted, there, must, leaves;
   {
@@ -404,7 +404,7 @@ init {
   atomic {
     byte c;
     do
-    :: c < READERS -> in_hand[c] = NONE; members = members | BIT(c); run Reader(c); c++
+    :: c < READERS -> in_hand[c] = NONE; members = members | BIT(c); run Consumer(c); c++
     :: else -> break
     od;
     run Producer();

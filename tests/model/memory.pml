@@ -1,5 +1,5 @@
 /* Payload memory runs out while messages are on their way: Producer::Impl::allocate()
- * (src/channel/producer_send.cpp). The sender waits until a slot has come back since it counted them;
+ * (src/channel/producer/producer_send.cpp). The sender waits until a slot has come back since it counted them;
  * the acceptor gives slots back at the same time, when their reader leaves. Two slots are out; the
  * memory of either would do; the reader of the second keeps it for ever.
  *
@@ -8,7 +8,7 @@
 byte out = 2;                   /* slots_held(), of others */
 bool memory;                    /* the pool has a block that is large enough */
 bool released, left;            /* the first slot's reader: its word [R]; its death */
-bool sleeps, event;             /* the producer's: sync/doorbell.hpp */
+bool sleeps, event;             /* the producer's: sync/wait_flag.hpp */
 bool locked;
 
 inline lock() { atomic { !locked -> locked = true } }

@@ -1,7 +1,7 @@
 /* A relay passes messages of its origin on without a copy: Draft::forward(). What the origin may
  * write again, and when, if the relay's process ends while downstream still holds them:
- * DepartedReaders (src/channel/departed_readers.cpp), Readership::left(), ~Readership()
- * (readership.cpp), AnnouncedSlabs (announced_slabs.cpp), ReceivedSlabs (received_slabs.cpp).
+ * DepartedConsumers (src/channel/consumers/departed_consumers.cpp), ConsumerSet::left(), ~ConsumerSet()
+ * (consumer_set.cpp), AnnouncedSlabs (announced_slabs.cpp), ReceivedSlabs (received_slabs.cpp).
  *
  * The memory's descriptor goes downstream with a duplicate of the relay's wake-up sender, one end of
  * a socket pair whose other end the origin has. Downstream closes it when it unmaps the memory. So the
@@ -73,7 +73,7 @@ inline drop(m) {
 #ifdef MUTANT_FREED_AT_RELAYS_DEATH
 #define NOBODY_READS relay_dead
 #else
-#define NOBODY_READS (relay_dead && !HAS_OTHER_END)             /* DepartedReaders::is_over() */
+#define NOBODY_READS (relay_dead && !HAS_OTHER_END)             /* DepartedConsumers::is_over() */
 #endif
 
 inline refresh() {                              /* reclaim(), sweep(): message by message */
@@ -231,7 +231,7 @@ proctype Relay() {
 #endif
        :: else
        fi;
-       down_sequence = relay_taken              /* Readership::publish() */
+       down_sequence = relay_taken              /* ConsumerSet::publish() */
     :: back <= down_sequence &&
        (down_released[back] || down_dead || (down_closed && back > down_taken)) ->
        pass_release(back);                      /* the acceptor heeds forwards */

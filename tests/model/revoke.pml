@@ -1,6 +1,6 @@
 /* Taking back what a slow reader has not taken: src/sync/spsc/revocable_ring.hpp,
- * Readership::take_back_surplus(), Reader::take_back_oldest() (channel/readership.cpp, reader.cpp),
- * Consumer::Impl::claim_next(), pass_over() (channel/consumer_memory.cpp).
+ * ConsumerSet::take_back_surplus(), ConsumerState::take_back_oldest() (channel/consumers/consumer_set.cpp, consumer_state.cpp),
+ * Consumer::Impl::claim_next(), pass_over() (channel/consumer/consumer_memory.cpp).
  *
  * Every message has a slot. The producer never waits: it takes the oldest back. The consumer keeps
  * up to HANDS messages in hand and reads them in place, byte by byte so to speak.
@@ -45,7 +45,7 @@ byte newest, had, missed;
 byte lent[SLOTS];                               /* Slot::number; 0: free */
 bool hands;                                     /* the consumer has something in hand */
 
-inline reclaim() {                              /* Readership::reclaim() [R] */
+inline reclaim() {                              /* ConsumerSet::reclaim() [R] */
   atomic {
     slot = 0;
     do
@@ -128,7 +128,7 @@ inline publish() {
   record_slot[cell] = slot;
   record_number[cell] = published + 1;
   atomic { published++; newest = published; sequence[cell] = published };  /* [P] */
-  if                                            /* Reader::wake() [D4] */
+  if                                            /* ConsumerState::wake() [D4] */
   :: atomic { consumer_intent % 2 == 1 -> consumer_event = true }
   :: else
   fi

@@ -1,6 +1,6 @@
 /* One ring between a producer and a consumer, both asleep when there is nothing to do, either dead
- * or gone at any step: src/sync/spsc/sequence_ring.hpp, doorbell.hpp, Producer::Impl::wait_until()
- * (channel/wait_for_credit.hpp), Consumer::Impl::receive(), copy_small(), look(), wait_any()
+ * or gone at any step: src/sync/spsc/sequence_ring.hpp, wait_flag.hpp, Producer::Impl::wait_until()
+ * (channel/producer/wait_for_credit.hpp), Consumer::Impl::receive(), copy_small(), look(), wait_any()
  * (consumer.cpp).
  *
  * Messages are small: they lie in the record. A loan may be published without waiting for room, as
@@ -65,7 +65,7 @@ inline must_ring(intent) {                      /* Ringer::must_ring(); its own 
   }
 }
 
-inline ring_consumer() {                        /* Reader::wake() */
+inline ring_consumer() {                        /* ConsumerState::wake() */
   must_ring(consumer_intent);
   if
   :: atomic { must -> consumer_event = true }
@@ -127,7 +127,7 @@ inline wait_until(ready, truth) {
   od
 }
 
-inline publish() {                              /* RingWriter::publish(), Outgoing::write() */
+inline publish() {                              /* RingWriter::publish(), RecordToSend::write() */
   atomic {
     published++;
     cell = published % CELLS;
@@ -185,7 +185,7 @@ gone: skip
   } MORTAL(producer_dead)
 }
 
-/* The acceptor sees the consumer's hang-up or its pidfd: Readership::left(), then Readership::wake_sender(). */
+/* The acceptor sees the consumer's hang-up or its pidfd: ConsumerSet::left(), then ConsumerSet::wake_sender(). */
 proctype Acceptor() {
 end_no_news:
   {

@@ -1,5 +1,5 @@
-/* Memory that is announced, dropped and let go: AnnouncedSlabs (src/channel/announced_slabs.cpp),
- * Readership::announce(), publish() (readership.cpp), ReceivedSlabs, PinnedSlabs
+/* Memory that is announced, dropped and let go: AnnouncedSlabs (src/channel/consumers/announced_slabs.cpp),
+ * ConsumerSet::announce(), publish() (consumer_set.cpp), ReceivedSlabs, PinnedSlabs
  * (received_slabs.cpp), Consumer::Impl::find_bytes(), confirm_heard() (consumer_memory.cpp),
  * PoolState::fit_budget() (src/memory/pool/grow.cpp).
  *
@@ -528,7 +528,7 @@ inline give_back() {
   ring_producer()
 }
 
-proctype Reader(byte me) {
+proctype Consumer(byte me) {
   byte own, mapped, pinned, in_hand, which, i;
   bool must, is_gone, broken;
   {
@@ -585,7 +585,7 @@ init {
   atomic {
     byte r;
     do
-    :: r < READERS -> run Reader(r); r++
+    :: r < READERS -> run Consumer(r); r++
     :: else -> break
     od;
     run Producer();

@@ -1,6 +1,6 @@
 /* Slots, releases, reader bits, and consumers that come, leave and die at any step:
- * src/channel/readership.cpp, slot_table.cpp, reader.hpp, sync/spsc/release_board.hpp,
- * Transmission (mode whole), Producer::Impl::wait_until(), ConsumerListener::leave(),
+ * src/channel/consumers/consumer_set.cpp, slot_table.cpp, consumer_state.hpp, sync/spsc/release_board.hpp,
+ * SendOperation (mode whole), Producer::Impl::wait_until(), ConsumerListener::leave(),
  * Consumer::Impl::take_next(), give_back(), leave().
  *
  * CONSUMERS may be there at a time, JOINERS come one after the other as places become free;
@@ -56,7 +56,7 @@ bool asks[JOINERS], admitted[JOINERS], hung_up[JOINERS], dead[JOINERS];
 bool locked;
 byte members;                               /* readers_, as bits */
 byte seen_taken[JOINERS];                   /* RingWriter::taken_ */
-byte holds[JOINERS];                        /* Reader::holds_, slots as bits */
+byte holds[JOINERS];                        /* ConsumerState::holds_, slots as bits */
 byte needed[SLOTS], number_of[SLOTS], block_of_slot[SLOTS];   /* Slot::readers, number, block */
 byte slot_of[MESSAGES + 1], block_of[MESSAGES + 1];           /* what the records say */
 byte kept;                                  /* backlog_, messages as bits */
@@ -93,7 +93,7 @@ inline remove(s, bits) {
   fi
 }
 
-/* Readership::reclaim() of one slot: has_released() [R] [D2], then the bit. */
+/* ConsumerSet::reclaim() of one slot: has_released() [R] [D2], then the bit. */
 inline reclaim(c, s) {
   atomic {
     if
@@ -122,7 +122,7 @@ inline forget_departed(c, s) {
   }
 }
 
-/* Readership::refresh(): of each member what it took, then slot by slot what it released. */
+/* ConsumerSet::refresh(): of each member what it took, then slot by slot what it released. */
 inline refresh() {
   i = 0;
   do
@@ -177,7 +177,7 @@ inline decide(what) {
   }
 }
 
-/* Each sleep has a number of its own: nobody has rung for it yet. doorbell.pml has the numbers. */
+/* Each sleep has a number of its own: nobody has rung for it yet. wait_flag.pml has the numbers. */
 inline announce() {
   atomic {
     producer_sleeps = true;
@@ -245,7 +245,7 @@ inline write() {
   }
 }
 
-/* Reader::publish(), hold(): one step, as the sequence alone is shared [P] [D3]. */
+/* ConsumerState::publish(), hold(): one step, as the sequence alone is shared [P] [D3]. */
 inline give(c, n) {
   ring[(c) * MESSAGES + sequence[c]] = n;
   needed[slot_of[n]] = needed[slot_of[n]] | BIT(c);
@@ -253,7 +253,7 @@ inline give(c, n) {
   sequence[c] = sequence[c] + 1
 }
 
-/* Readership::publish(). Each ring is a step: its consumer may take it before the next has it. */
+/* ConsumerSet::publish(). Each ring is a step: its consumer may take it before the next has it. */
 inline publish() {
   atomic { number_of[slot] = number; slot_of[number] = slot; block_of[number] = block; i = 0 };
   do
@@ -329,7 +329,7 @@ proctype Sender() {
 
 /* ---- the acceptor ---- */
 
-/* Readership::admit(): what is kept, then the end. The consumer looks when it is told that it is in. */
+/* ConsumerSet::admit(): what is kept, then the end. The consumer looks when it is told that it is in. */
 inline admit(c) {
   i = 1;
   do
@@ -351,7 +351,7 @@ inline admit(c) {
   joined++
 }
 
-/* Readership::left(). In one step: of what it reads only the release of the one message that is still
+/* ConsumerSet::left(). In one step: of what it reads only the release of the one message that is still
  * in hand can change. */
 inline left(c, died) {
 #ifdef MUTANT_CREDIT_COUNTED_TWICE

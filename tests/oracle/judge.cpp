@@ -11,8 +11,8 @@
 namespace gantry::oracle {
 namespace {
 
-bool may_miss(SlowReader policy) {
-  return policy == SlowReader::drop_newest || policy == SlowReader::drop_oldest;
+bool may_miss(SlowConsumer policy) {
+  return policy == SlowConsumer::drop_newest || policy == SlowConsumer::drop_oldest;
 }
 // In the order of sending, all that one sender did in all its lives.
 std::uint32_t line_of(Id id) {
@@ -39,7 +39,7 @@ class Judge {
       const bool receives =
           role.play == Play::consume || role.play == Play::inbox || role.play == Play::relay;
       receivers += receives && role.channel == 0 ? 1 : 0;
-      if (receives && role.channel == 0 && role.policy != SlowReader::block) return false;
+      if (receives && role.channel == 0 && role.policy != SlowConsumer::block) return false;
     }
     return receivers == 1 && scenario_.options.consumers >= 1 && scenario_.options.history == 0;
   }
@@ -103,7 +103,7 @@ class Judge {
   }
   [[nodiscard]] bool may_end_early(const Log& log) const {
     const Role& role = role_of(log);
-    if (scenario_.is_starved() || role.channel != 0 || role.policy != SlowReader::block)
+    if (scenario_.is_starved() || role.channel != 0 || role.policy != SlowConsumer::block)
       return true;
     return log.end != End::closed && log.end != End::gone;
   }

@@ -60,12 +60,12 @@ class Sender {
     options.type = id.pack();
     options.user = user_word(id);
     if (part_.scenario.is_streamed_mostly && part_.dice.chance(80))
-      options.mode = Mode::streamed;
+      options.mode = SendMode::streamed;
     else if (part_.dice.chance(30))
-      options.mode = part_.dice.any_of({Mode::whole, Mode::pipelined, Mode::streamed});
+      options.mode = part_.dice.any_of({SendMode::whole, SendMode::pipelined, SendMode::streamed});
     // Of dice of its own, so that the rest of a seed's scenario stays as it was.
     const bool immutable = Dice(part_.scenario.seed, 77, id.pack()).chance(5);
-    if (immutable) options.mode = Mode::immutable;
+    if (immutable) options.mode = SendMode::immutable;
     part_.board.fate(id).store(Fate::attempted, std::memory_order_release);
     if (part_.dice.chance(20)) return send_async(id, options, hurried);
     const std::chrono::nanoseconds time =
@@ -82,7 +82,7 @@ class Sender {
   Result<void> send_by(Id id, const SendOptions& options) {
     const Bytes size = part_.scenario.size_of(id);
     const std::uint64_t way = size == 0 ? 0 : part_.dice.up_to(4);
-    switch (options.mode == Mode::immutable ? 0 : way) {
+    switch (options.mode == SendMode::immutable ? 0 : way) {
       case 1: {
         auto loan = producer().loan(size, options.deadline);
         if (!loan) return tl::unexpected(loan.error());

@@ -20,7 +20,8 @@ ChannelOptions draw_options(Dice& dice) {
   options.pool.budget_bytes = dice.chance(20) ? dice.between(1 << 20, 24 << 20) : 0;
   options.copy_threads = static_cast<unsigned>(dice.up_to(2));
   options.spin = std::chrono::nanoseconds(dice.any_of<int>({0, 0, 2'000, 50'000}));
-  options.mode = dice.any_of({Mode::automatic, Mode::whole, Mode::pipelined, Mode::streamed});
+  options.mode =
+      dice.any_of({SendMode::automatic, SendMode::whole, SendMode::pipelined, SendMode::streamed});
   options.consumers = 4;
   const unsigned most = std::min(options.slots, ChannelOptions::kMaxSlots - options.slots);
   options.history = dice.chance(20) ? static_cast<unsigned>(dice.up_to(most)) : 0;
@@ -89,8 +90,8 @@ class Pen {
   }
   void draw_policy(Role& role) {
     if (dice_.chance(50)) return;
-    role.policy =
-        dice_.any_of({SlowReader::drop_newest, SlowReader::disconnect, SlowReader::drop_oldest});
+    role.policy = dice_.any_of(
+        {SlowConsumer::drop_newest, SlowConsumer::disconnect, SlowConsumer::drop_oldest});
     role.depth = static_cast<unsigned>(dice_.up_to(it_.options.slots));
   }
   void strike(unsigned role, unsigned most) {
@@ -131,7 +132,7 @@ class Pen {
     const auto readers = dice_.between(1, 3);
     for (std::uint64_t i = 0; i < readers; ++i) {
       Role& role = add_consumer();
-      role.policy = SlowReader::disconnect;
+      role.policy = SlowConsumer::disconnect;
       role.depth = static_cast<unsigned>(dice_.between(1, it_.options.slots));
       role.lags_us = dice_.between(50, 500);
     }

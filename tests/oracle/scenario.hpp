@@ -60,7 +60,7 @@ struct Role {
   unsigned forks = 0;         ///< So many copies of the process drop their handles late.
   bool drops_handle = false;  ///< Ends without close(), in all lives but the last.
   // Receiving ends
-  SlowReader policy = SlowReader::block;
+  SlowConsumer policy = SlowConsumer::block;
   unsigned depth = 0;
   Take take = Take::whole;
   unsigned holds = 0;         ///< Messages in hand at most, by its own will.

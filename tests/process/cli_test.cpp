@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <gantry/run/launch.hpp>
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
 
@@ -92,8 +93,8 @@ TEST_F(Cli, TwoChannelsAtOnceStayApart) {
 // Under the name of an end of its stage, each uses what the launcher wired up.
 TEST_F(Cli, PutAndGetAreStagesToo) {
   const auto as_stage = [&](Command command, bool output) {
-    const StageEnd end{"data", output, Transport::gantry, 4, 0, {{"link-7", -1}}};
-    command.env.emplace_back(kStageEndsVariable, encode_stage_ends(std::span(&end, 1)));
+    const StageEndpoint end{"data", output, Transport::gantry, 4, 0, {{"link-7", -1}}};
+    command.env.emplace_back(kStageEndpointsVariable, encode_stage_endpoints(std::span(&end, 1)));
     return command;
   };
   const std::string bytes = random_bytes(3 << 20);

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array kUses{Use::synchronous, Use::queued};
+constexpr std::array kUses{SubmitMode::synchronous, SubmitMode::queued};
 
 json size_or_null(const std::optional<Bytes>& bytes) {
   return bytes ? json(*bytes) : json();
@@ -27,7 +27,7 @@ json engine_json(const Calibration& calibration, const EngineCosts& costs) {
                       {"caller_ns", point.caller_ns}});
   json engine{{"engine", costs.engine}, {"simulated", costs.simulated}, {"points", points}};
   if (costs.engine != "inline")
-    for (const Use use : kUses)
+    for (const SubmitMode use : kUses)
       engine["break_even_bytes"][std::string(to_string(use))] =
           size_or_null(break_even(calibration, costs.engine, use));
   return engine;
@@ -116,9 +116,9 @@ std::string break_even_text(const Calibration& calibration) {
   std::string text;
   for (const EngineCosts& costs : calibration.engines) {
     if (costs.engine == "inline") continue;
-    for (const Use use : kUses) {
+    for (const SubmitMode use : kUses) {
       const auto from = break_even(calibration, costs.engine, use);
-      const std::string_view when = use == Use::synchronous ? "awaited" : "queued";
+      const std::string_view when = use == SubmitMode::synchronous ? "awaited" : "queued";
       text += from ? fmt::format("{} beats inline from {} when {}\n", costs.engine,
                                  format_bytes(*from), when)
                    : fmt::format("{} never beats inline when {}\n", costs.engine, when);

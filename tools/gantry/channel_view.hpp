@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/channel_view.hpp: how ls and top show channels.
 
-#include <gantry/status.hpp>
+#include <gantry/channel/status.hpp>
 #include <nlohmann/json.hpp>
 
 namespace gantry::cli {

@@ -25,7 +25,7 @@ std::vector<ExplainedChoice> explained_choices(const Runtime& runtime) {
   const auto lane = (*engine)->open_lane();
   if (!lane) return {};
   std::vector<ExplainedChoice> choices;
-  for (const Use use : {Use::synchronous, Use::queued})
+  for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
     for (const Bytes bytes : kSizes) {
       Move move;  // is only looked at, so that it needs no memory
       move.bytes = bytes;
@@ -67,10 +67,11 @@ std::string choices_text(const std::vector<ExplainedChoice>& choices) {
                {"BECAUSE"}});
   for (const ExplainedChoice& choice : choices) {
     const Explanation& said = choice.explanation;
-    table.add({format_bytes(choice.bytes), std::string(to_string(choice.use)),
-               std::string(to_string(said.engine)), cache_text(said.cache),
-               said.waiting == Waiting::automatic ? "help" : std::string(to_string(said.waiting)),
-               format_time(said.predicted), said.reasons.empty() ? "" : said.reasons.front()});
+    table.add(
+        {format_bytes(choice.bytes), std::string(to_string(choice.use)),
+         std::string(to_string(said.engine)), cache_text(said.cache),
+         said.waiting == WaitStrategy::automatic ? "help" : std::string(to_string(said.waiting)),
+         format_time(said.predicted), said.reasons.empty() ? "" : said.reasons.front()});
   }
   return table.text();
 }

@@ -7,7 +7,7 @@ namespace gantry::cli {
 
 struct ExplainedChoice {
   Bytes bytes = 0;
-  Use use = Use::queued;
+  SubmitMode use = SubmitMode::queued;
   Explanation explanation;
 };
 

@@ -1,9 +1,9 @@
 // gantry doctor: the machine, its limits, and what of Gantry works on it.
 #include <fmt/format.h>
 
-#include <gantry/registrars.hpp>
+#include <gantry/channel/status.hpp>
+#include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
-#include <gantry/status.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
 

@@ -6,9 +6,10 @@ namespace gantry::cli {
 namespace {
 
 Result<bool> is_own_end(const std::string& name, bool output) {
-  return own_stage_ends().map([&](const std::vector<StageEnd>& ends) {
-    return std::ranges::any_of(
-        ends, [&](const StageEnd& end) { return end.channel == name && end.output == output; });
+  return own_stage_endpoints().map([&](const std::vector<StageEndpoint>& ends) {
+    return std::ranges::any_of(ends, [&](const StageEndpoint& end) {
+      return end.channel == name && end.output == output;
+    });
   });
 }
 

@@ -1,5 +1,7 @@
 #pragma once  // tools/gantry/ends.hpp: what put and get send to and receive from.
 
+#include <gantry/run/launch.hpp>
+#include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
 #include <variant>
 

@@ -171,7 +171,7 @@ std::string header(const std::vector<Row>& rows, bool has_keys) {
                      messages, format_rate(bytes), has_keys ? "q" : "Ctrl-C");
 }
 
-std::string as_json(const std::vector<Row>& rows, std::chrono::nanoseconds interval, bool is_line) {
+std::string as_json(const std::vector<Row>& rows, std::chrono::nanoseconds interval, bool is_pair) {
   json list = json::array();
   for (const Row& row : rows) {
     json one = to_json(row.channel);
@@ -179,7 +179,7 @@ std::string as_json(const std::vector<Row>& rows, std::chrono::nanoseconds inter
     one["bytes_per_second"] = row.is_known ? json(row.bytes_per_s) : json();
     list.push_back(std::move(one));
   }
-  return dump({{"interval_ns", interval.count()}, {"channels", list}}, is_line ? -1 : 2);
+  return dump({{"interval_ns", interval.count()}, {"channels", list}}, is_pair ? -1 : 2);
 }
 
 // ---- the two ways to run -----------------------------------------------------------------------

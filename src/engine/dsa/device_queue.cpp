@@ -90,7 +90,7 @@ class DeviceQueue final : public WorkQueue {
   void use_write(std::string why);
   void let_go() noexcept {
     // The mapping is not inherited by a child, which may have something else there.
-    if (portal_ != nullptr && maker_.is_this()) calls_->unmap(portal_);
+    if (portal_ != nullptr && fork_guard_.is_this()) calls_->unmap(portal_);
     portal_ = nullptr;
     file_.reset();
   }
@@ -100,7 +100,7 @@ class DeviceQueue final : public WorkQueue {
 
   const QueueFacts facts_;
   const std::shared_ptr<DeviceCalls> calls_;
-  const MakerProcess maker_;
+  const ForkGuard fork_guard_;
   Fd file_;
   const std::chrono::nanoseconds patience_;
   QueueTraits traits_;
@@ -109,7 +109,7 @@ class DeviceQueue final : public WorkQueue {
 };
 
 Taken DeviceQueue::submit(std::span<const Descriptor> descriptors) noexcept {
-  if (!maker_.is_this()) return {0, EPERM};
+  if (!fork_guard_.is_this()) return {0, EPERM};
   if (!file_) return {0, EBADF};
   if (portal_ == nullptr) {
     const ssize_t bytes = calls_->write(file_.get(), std::as_bytes(descriptors));

@@ -96,7 +96,7 @@ void Dispatcher::remove(PendingMoves& moves) noexcept {
 }
 
 void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first,
-                      Use use) {
+                      SubmitMode use) {
   if (unfinished_ == 0) landed_ns_ = monotonic_ns();
   for (const Move& move : batch) {
     moves.add(move, resolve_cache(move, options_.streaming_from), first);
@@ -104,7 +104,7 @@ void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uin
   }
   unfinished_ += batch.size();
   changed_ = true;  // one of nothing has ended already
-  if (watched_ || use == Use::queued) kick();
+  if (watched_ || use == SubmitMode::queued) kick();
 }
 
 // ---- going on ------------------------------------------------------------------------------

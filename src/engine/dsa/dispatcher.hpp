@@ -28,7 +28,7 @@ class Dispatcher {
 
   /// False in a child that inherited it by fork(): then nothing but that may be asked, and
   /// queue().
-  [[nodiscard]] bool is_ours() const noexcept { return maker_.is_this(); }
+  [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
   [[nodiscard]] const WorkQueue& queue() const noexcept { return *queue_; }
 
   /// A lane's, from its opening to its end. Errors: `closed`.
@@ -37,8 +37,8 @@ class Dispatcher {
 
   /// `give(count)` is called with the lock held. Nothing: no room. Errors: `closed`.
   template <class Give>
-  Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch, Use use,
-                                       Give give) {
+  Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch,
+                                       SubmitMode use, Give give) {
     const std::lock_guard lock(mutex_);
     if (stopping_) return tl::unexpected(closed());
     if (moves.room() < batch.size()) return std::optional<Ticket>{};
@@ -79,7 +79,7 @@ class Dispatcher {
   enum class Route : std::uint8_t { drop, device, populate, cpu };
 
   static Error closed();
-  void take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first, Use use);
+  void take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first, SubmitMode use);
 
   // With the lock held.
   void step() noexcept;
@@ -107,7 +107,7 @@ class Dispatcher {
   void help() noexcept;
   void await_batches() noexcept;
 
-  const MakerProcess maker_;
+  const ForkGuard fork_guard_;
   const DsaOptions options_;
   Cut cut_;
   std::unique_ptr<WorkQueue> queue_;

@@ -39,12 +39,12 @@ class DsaLane final : public LaneBase {
   }
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, Use use) override;
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override;
   std::size_t poll() override;
   void cancel() noexcept override {
     dispatcher_.is_ours() ? dispatcher_.cancel(&moves_) : disown();
   }
-  Explanation explain(const Move& move, Use use) const override;
+  Explanation explain(const Move& move, SubmitMode use) const override;
 
  private:
   bool help(Ticket) override { return false; }  // poll() does what the CPU has to do
@@ -72,7 +72,7 @@ class DsaLane final : public LaneBase {
   std::atomic_flag disowned_;
 };
 
-Result<Ticket> DsaLane::submit(std::span<const Move> batch, Use use) {
+Result<Ticket> DsaLane::submit(std::span<const Move> batch, SubmitMode use) {
   if (!dispatcher_.is_ours()) return tl::unexpected(forked());
   GANTRY_TRY(check_batch(batch, options_.depth));
   for (;;) {
@@ -206,7 +206,7 @@ std::string kind_and_way(const DsaCounts& counts) {
   return fmt::format("{}{}", to_string(counts.entrance), counts.simulated ? ", simulated" : "");
 }
 
-Explanation DsaLane::explain(const Move& move, Use) const {
+Explanation DsaLane::explain(const Move& move, SubmitMode) const {
   Explanation told;
   told.engine = CopyEngine::dsa;
   told.cache = CacheUse::reader_soon;

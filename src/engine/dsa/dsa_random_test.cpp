@@ -104,7 +104,7 @@ void RandomMoves::run_batch() {
   }
   const auto ticket = rig_.lane->submit(batch);
   ASSERT_TRUE(ticket) << to_string(ticket.error());
-  ASSERT_EQ(rig_.lane->wait(*ticket, Deadline::never(), Waiting::poll), Outcome::done);
+  ASSERT_EQ(rig_.lane->wait(*ticket, Deadline::never(), WaitStrategy::poll), Outcome::done);
   for (std::size_t i = 0; i < moves; ++i) {
     SCOPED_TRACE(testing::Message() << to_string(batch[i].kind) << " of " << batch[i].bytes);
     ASSERT_EQ(got[i].outcome, Outcome::done) << to_string(got[i].cause);

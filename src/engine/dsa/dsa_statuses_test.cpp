@@ -163,7 +163,7 @@ struct Batch {
     }
   }
   void run_on(Rig& rig) {
-    const auto ticket = rig.lane->submit(moves, Use::synchronous);
+    const auto ticket = rig.lane->submit(moves, SubmitMode::synchronous);
     ASSERT_TRUE(ticket);
     EXPECT_EQ(rig.lane->wait(*ticket), Outcome::done);
     EXPECT_TRUE(copies == sources);

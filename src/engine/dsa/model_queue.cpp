@@ -29,7 +29,7 @@ class ModelQueue final : public WorkQueue {
       : model_(std::move(model)), traits_(traits_of(model_->options(), entrance)) {}
   // A child has no copy of the model's thread, and would wait for it for ever.
   ~ModelQueue() override {
-    if (!maker_.is_this()) new std::shared_ptr(std::move(model_));  // NOLINT: never destroyed
+    if (!fork_guard_.is_this()) new std::shared_ptr(std::move(model_));  // NOLINT: never destroyed
   }
   ModelQueue(const ModelQueue&) = delete;
   ModelQueue& operator=(const ModelQueue&) = delete;
@@ -37,7 +37,7 @@ class ModelQueue final : public WorkQueue {
   const QueueTraits& traits() const noexcept override { return traits_; }
 
   Taken submit(std::span<const Descriptor> descriptors) noexcept override {
-    if (!maker_.is_this()) return {0, EPERM};
+    if (!fork_guard_.is_this()) return {0, EPERM};
     if (traits_.entrance == Entrance::write) return submit_written(descriptors);
     Taken taken;
     for (const Descriptor& descriptor : descriptors) {
@@ -67,7 +67,7 @@ class ModelQueue final : public WorkQueue {
     return {static_cast<std::size_t>(bytes) / sizeof(Descriptor), 0};
   }
 
-  MakerProcess maker_;
+  ForkGuard fork_guard_;
   std::shared_ptr<DeviceModel> model_;
   QueueTraits traits_;
 };

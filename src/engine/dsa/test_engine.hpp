@@ -78,7 +78,7 @@ struct Rig {
   Completion run(Move move) {
     Completion completion;
     move.completion = &completion;
-    const auto ticket = lane->submit(move, Use::synchronous);
+    const auto ticket = lane->submit(move, SubmitMode::synchronous);
     EXPECT_TRUE(ticket) << to_string(ticket.error());
     if (ticket) {
       EXPECT_EQ(lane->wait(*ticket), completion.outcome);

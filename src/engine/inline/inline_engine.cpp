@@ -8,10 +8,10 @@
 #include "base/fork.hpp"
 #include "base/result.hpp"
 #include "engine/check.hpp"
+#include "engine/engine_counters.hpp"
 #include "engine/execute.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/lane_base.hpp"
-#include "engine/tally.hpp"
 
 namespace gantry {
 namespace {
@@ -32,7 +32,7 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
   Bytes load() const noexcept override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
   void stop(Stop how) noexcept override;
-  EngineReport report() const noexcept override { return tally_.report(); }
+  EngineReport report() const noexcept override { return counters_.report(); }
 
   [[nodiscard]] bool is_stopped() const noexcept {
     return stopped_.load(std::memory_order_seq_cst);  // [P]
@@ -56,13 +56,13 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
 
  private:
   Completion counted(const Completion& completion) noexcept {
-    tally_.count(completion);
+    counters_.count(completion);
     return completion;
   }
 
-  const MakerProcess maker_;
+  const ForkGuard fork_guard_;
   InlineOptions options_;
-  Tally tally_;
+  EngineCounters counters_;
   LearnedRate rate_;
   // Pair [P]: a submitter counts itself, then looks whether the engine was stopped; stop() says so,
   // then looks at the count. One of the two sees the other. Pair [Q]: what was done inside.
@@ -77,18 +77,18 @@ class InlineLane final : public LaneBase {
       : engine_(std::move(engine)), depth_(depth) {}
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, Use) override;
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode) override;
   std::size_t poll() override { return 0; }
   // Another thread's: the move that this lane is executing ends early.
   void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
-  Explanation explain(const Move& move, Use use) const override;
+  Explanation explain(const Move& move, SubmitMode use) const override;
 
  private:
   bool help(Ticket) override { return false; }
   std::chrono::nanoseconds left(Ticket) const noexcept override { return {}; }
   bool ends_unpolled() const noexcept override { return true; }
 
-  const MakerProcess maker_;  // in a forked child the mutex may be held for ever
+  const ForkGuard fork_guard_;  // in a forked child the mutex may be held for ever
   std::shared_ptr<InlineEngine> engine_;
   std::size_t depth_;
   std::atomic<bool> cancelled_{false};  // relaxed: a request, no data comes with it
@@ -100,7 +100,7 @@ void InlineEngine::stop(Stop how) noexcept {
   if (how == Stop::cancel) cancelled_.store(true, std::memory_order_relaxed);  // a request
   stopped_.store(true, std::memory_order_seq_cst);                             // [P]
   // Those whom a forked child has inherited as being inside are the parent's.
-  while (maker_.is_this() && inside_.load(std::memory_order_seq_cst) != 0)  // [P] [Q]
+  while (fork_guard_.is_this() && inside_.load(std::memory_order_seq_cst) != 0)  // [P] [Q]
     std::this_thread::yield();
 }
 
@@ -119,9 +119,9 @@ Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelle
   return counted(completion_of(executed, move, CopyEngine::inline_, cache));
 }
 
-Result<Ticket> InlineLane::submit(std::span<const Move> batch, Use) {
+Result<Ticket> InlineLane::submit(std::span<const Move> batch, SubmitMode) {
   GANTRY_TRY(check_batch(batch, depth_));
-  if (!maker_.is_this()) [[unlikely]]
+  if (!fork_guard_.is_this()) [[unlikely]]
     return fail(Code::closed, "this lane of the inline engine was opened before fork()",
                 "open another one in the child");
   if (!engine_->enter()) return fail_stopped("inline");
@@ -141,7 +141,7 @@ Result<Ticket> InlineLane::submit(std::span<const Move> batch, Use) {
   return Ticket{given()};
 }
 
-Explanation InlineLane::explain(const Move& move, Use) const {
+Explanation InlineLane::explain(const Move& move, SubmitMode) const {
   Explanation explanation;
   explanation.cache = engine_->cache_for(move);
   explanation.predicted = engine_->cost().of(move.bytes);

@@ -54,11 +54,11 @@ Policy::Policy(Calibration calibration, std::vector<Member> members)
     }
   }
   if (calibration_.streaming_from != 0) streaming_from_ = calibration_.streaming_from;
-  small_below_ = {first_gain(Use::synchronous), first_gain(Use::queued)};
+  small_below_ = {first_gain(SubmitMode::synchronous), first_gain(SubmitMode::queued)};
 }
 
 // In the best of situations: nothing can make another engine quicker than that.
-Bytes Policy::first_gain(Use use) const noexcept {
+Bytes Policy::first_gain(SubmitMode use) const noexcept {
   Situation best;
   best.use = use;
   best.free_cpus = kMaxPolicyEngines;
@@ -85,7 +85,7 @@ void Policy::add_corrections(Verdict& verdict, std::size_t engine,
 Verdict Policy::weigh_one(std::size_t engine, std::span<const Move> batch,
                           const Situation& situation) const noexcept {
   const Costs& costs = costs_[engine];
-  const bool one_awaited = situation.use == Use::synchronous && batch.size() == 1;
+  const bool one_awaited = situation.use == SubmitMode::synchronous && batch.size() == 1;
   Verdict verdict;
   verdict.possible = !situation.refused[engine];
   for (const Move& move : batch) {
@@ -143,8 +143,8 @@ std::size_t Policy::pick_queued(const Verdicts& verdicts) const noexcept {
   return best == members_.size() ? 0 : best;
 }
 
-std::size_t Policy::pick(const Verdicts& verdicts, Use use) const noexcept {
-  return use == Use::synchronous ? pick_synchronous(verdicts) : pick_queued(verdicts);
+std::size_t Policy::pick(const Verdicts& verdicts, SubmitMode use) const noexcept {
+  return use == SubmitMode::synchronous ? pick_synchronous(verdicts) : pick_queued(verdicts);
 }
 
 Choice Policy::choose(std::span<const Move> batch, const Situation& situation) const noexcept {

@@ -55,7 +55,8 @@ void PolicyEngine::slow_calibrate() noexcept {
   }
 }
 
-Situation PolicyEngine::situation(Bytes bytes, Use use, const EngineBytes& own) const noexcept {
+Situation PolicyEngine::situation(Bytes bytes, SubmitMode use,
+                                  const EngineBytes& own) const noexcept {
   Situation situation;
   situation.use = use;
   // One that has just ended its work is still awake, looking for more.
@@ -67,14 +68,14 @@ Situation PolicyEngine::situation(Bytes bytes, Use use, const EngineBytes& own) 
     situation.refused[i] = ruled_out_[i].load(std::memory_order_relaxed);  // a hint
   for (std::size_t i = 1; i < engines_.size(); ++i) {
     const Bytes load = engines_[i]->load();
-    situation.ahead[i] = use == Use::queued ? load - std::min(load, own[i]) : load;
+    situation.ahead[i] = use == SubmitMode::queued ? load - std::min(load, own[i]) : load;
     if (load > 0 && engines_[i]->name() == "thread") own_workers = 1;
   }
   if (bytes >= kWorthLooking) situation.free_cpus = free_cpus_.besides_caller(own_workers);
   return situation;
 }
 
-Explanation PolicyEngine::explain(const Move& move, Use use, const EngineBytes& own) const {
+Explanation PolicyEngine::explain(const Move& move, SubmitMode use, const EngineBytes& own) const {
   Explanation explanation = policy().explain(move, situation(move.bytes, use, own));
   const auto chosen = std::ranges::find_if(
       engines_, [&](const auto& engine) { return kind_of(engine->name()) == explanation.engine; });
@@ -83,12 +84,12 @@ Explanation PolicyEngine::explain(const Move& move, Use use, const EngineBytes& 
 }
 
 // As that engine says itself. What the first one takes has ended when submit() returns.
-Waiting PolicyEngine::waiting_for(std::size_t engine, const Move& move, Use use) const {
-  if (engine == 0) return Waiting::poll;
+WaitStrategy PolicyEngine::waiting_for(std::size_t engine, const Move& move, SubmitMode use) const {
+  if (engine == 0) return WaitStrategy::poll;
   const std::lock_guard lock(asked_mutex_);
   if (asked_[engine] == nullptr) {
     auto lane = engines_[engine]->open_lane({1, LaneOptions::Full::refuse});
-    if (!lane) return Waiting::automatic;
+    if (!lane) return WaitStrategy::automatic;
     asked_[engine] = std::move(*lane);
   }
   return asked_[engine]->explain(move, use).waiting;

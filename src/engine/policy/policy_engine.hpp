@@ -5,10 +5,10 @@
 
 #include "base/clock.hpp"
 #include "base/fork.hpp"
+#include "engine/engine_counters.hpp"
 #include "engine/policy/free_cpus.hpp"
 #include "engine/policy/policy.hpp"
 #include "engine/policy/watcher.hpp"
-#include "engine/tally.hpp"
 
 namespace gantry {
 
@@ -30,7 +30,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   Bytes load() const noexcept override { return load_.load(std::memory_order_relaxed); }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
   void stop(Stop how) noexcept override;
-  EngineReport report() const noexcept override { return tally_.report(); }
+  EngineReport report() const noexcept override { return counters_.report(); }
 
   /// From now on chooses by this one.
   void use(Calibration calibration);
@@ -47,17 +47,18 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
       slow_calibrate();
   }
   /// `own`: what the asking lane has on the way in each engine.
-  [[nodiscard]] Situation situation(Bytes bytes, Use use, const EngineBytes& own) const noexcept;
-  [[nodiscard]] Explanation explain(const Move& move, Use use, const EngineBytes& own) const;
+  [[nodiscard]] Situation situation(Bytes bytes, SubmitMode use,
+                                    const EngineBytes& own) const noexcept;
+  [[nodiscard]] Explanation explain(const Move& move, SubmitMode use, const EngineBytes& own) const;
   [[nodiscard]] Engine& engine(std::size_t index) const noexcept { return *engines_[index]; }
   [[nodiscard]] std::size_t engine_count() const noexcept { return engines_.size(); }
   /// False in a child that was forked off: the engines' threads are the parent's.
-  [[nodiscard]] bool is_ours() const noexcept { return maker_.is_this(); }
+  [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
   /// It takes no moves, now and for ever: nobody need try it again.
   void rule_out(std::size_t engine) noexcept {
     ruled_out_[engine].store(true, std::memory_order_relaxed);  // a hint
   }
-  [[nodiscard]] Tally& tally() noexcept { return tally_; }
+  [[nodiscard]] EngineCounters& counters() noexcept { return counters_; }
   [[nodiscard]] Watcher& watcher() noexcept { return watcher_; }
   /// Threads of an engine begin to work for us, or have just ended, and are awake.
   void note_awake() noexcept {
@@ -72,12 +73,13 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
  private:
   void slow_calibrate() noexcept;
   [[nodiscard]] std::vector<Member> members() const;
-  [[nodiscard]] Waiting waiting_for(std::size_t engine, const Move& move, Use use) const;
+  [[nodiscard]] WaitStrategy waiting_for(std::size_t engine, const Move& move,
+                                         SubmitMode use) const;
 
   std::vector<std::shared_ptr<Engine>> engines_;
   PolicyOptions options_;
-  MakerProcess maker_;
-  Tally tally_;
+  ForkGuard fork_guard_;
+  EngineCounters counters_;
   std::atomic<std::uint64_t> awake_ns_{0};
   mutable FreeCpus free_cpus_;
   std::atomic<Bytes> load_{0};  // relaxed: a hint

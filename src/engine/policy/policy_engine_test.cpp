@@ -54,7 +54,7 @@ class PolicyEngines : public ::testing::Test {
   std::uint64_t moves_by(CopyEngine engine) const {
     return engine_->report().by_engine[static_cast<std::size_t>(engine)].moves;
   }
-  Ticket submit(const Move& move, Use use = Use::queued) {
+  Ticket submit(const Move& move, SubmitMode use = SubmitMode::queued) {
     const auto ticket = lane_->submit(move, use);
     EXPECT_TRUE(ticket) << ticket.error().message;
     return ticket.value_or(Ticket{});
@@ -70,7 +70,7 @@ class PolicyEngines : public ::testing::Test {
 
 TEST_F(PolicyEngines, DoWhatTheyExplain) {
   std::array<std::uint64_t, kCopyEngines> said{};
-  for (const Use use : {Use::synchronous, Use::queued})
+  for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
     for (Bytes bytes = 64; bytes <= source_.size(); bytes *= 2) {
       Completion completion;
       Move move = Move::copy(ByteSpan(copy_).first(bytes), source_);
@@ -230,7 +230,7 @@ TEST_F(PolicyEngines, GoOnWithoutAnEngineThatWasStopped) {
   ASSERT_EQ(lane_->wait(submit(Move::copy(copy_, source_))), Outcome::done);
   EXPECT_TRUE(copy_ == source_);
   EXPECT_EQ(moves_by(CopyEngine::inline_), 1u);
-  const Explanation said = lane_->explain(Move::copy(copy_, source_), Use::queued);
+  const Explanation said = lane_->explain(Move::copy(copy_, source_), SubmitMode::queued);
   EXPECT_EQ(said.engine, CopyEngine::inline_);
   EXPECT_FALSE(said.candidates[1].possible);
 }
@@ -246,9 +246,10 @@ TEST_F(PolicyEngines, GoOnWithoutAnyEngine) {
 
 TEST_F(PolicyEngines, SayHowAWaiterWaits) {
   const Move large = Move::copy(copy_, source_);
-  EXPECT_EQ(lane_->explain(large, Use::queued).waiting, Waiting::hybrid);  // as the other says
+  EXPECT_EQ(lane_->explain(large, SubmitMode::queued).waiting,
+            WaitStrategy::hybrid);  // as the other says
   const Move small = Move::copy(ByteSpan(copy_).first(64), source_);
-  EXPECT_EQ(lane_->explain(small, Use::queued).waiting, Waiting::poll);
+  EXPECT_EQ(lane_->explain(small, SubmitMode::queued).waiting, WaitStrategy::poll);
 }
 
 TEST_F(PolicyEngines, AreRefusedWithoutEnginesOrWithOneTwice) {
@@ -272,7 +273,8 @@ TEST_F(PolicyEngines, ServeManySubmittersOnOneLane) {
       Move move = Move::copy(ByteSpan(copy).first(bytes), ConstByteSpan(source_).last(bytes));
       move.fence = i % 4 == 0;
       move.completion = &completion;
-      const auto ticket = lane_->submit(move, i % 3 == 0 ? Use::synchronous : Use::queued);
+      const auto ticket =
+          lane_->submit(move, i % 3 == 0 ? SubmitMode::synchronous : SubmitMode::queued);
       if (!ticket || lane_->wait(*ticket) != Outcome::done) ++wrong;
       if (completion.bytes_done != bytes) ++wrong;
       if (!std::equal(copy.begin(), copy.begin() + static_cast<std::ptrdiff_t>(bytes),
@@ -311,7 +313,8 @@ TEST_F(FirstUse, CalibratesOnceAndOnlyForALargeMove) {
   for (int i = 0; i < 10; ++i)
     ASSERT_EQ(lane_->wait(submit(Move::copy(ByteSpan(copy_).first(64), source_))), Outcome::done);
   EXPECT_EQ(calls_, 0);
-  EXPECT_EQ(lane_->explain(Move::copy(copy_, source_), Use::queued).engine, CopyEngine::thread);
+  EXPECT_EQ(lane_->explain(Move::copy(copy_, source_), SubmitMode::queued).engine,
+            CopyEngine::thread);
   EXPECT_EQ(calls_, 0);
   for (int i = 0; i < 3; ++i)
     ASSERT_EQ(lane_->wait(submit(Move::copy(copy_, source_))), Outcome::done);

@@ -63,7 +63,7 @@ std::string Policy::why(std::size_t engine, const Verdict& verdict, const Move& 
 
 void Policy::add_reasons(Explanation& explanation, const Move& move, const Situation& situation,
                          const Verdicts& verdicts, std::size_t chosen) const {
-  const Use use = situation.use;
+  const SubmitMode use = situation.use;
   const std::string& first = members_.front().name;
   auto& reasons = explanation.reasons;
   if (is_small(move.bytes, use)) {
@@ -77,11 +77,11 @@ void Policy::add_reasons(Explanation& explanation, const Move& move, const Situa
     reasons.push_back("no CPU is free for a copy thread");
   } else if (chosen == 0) {
     reasons.push_back(
-        use == Use::synchronous
+        use == SubmitMode::synchronous
             ? fmt::format("nobody ends it {:.0f} % sooner than {}, which costs the least CPU",
                           (kSynchronousMargin - 1) * 100, first)
             : fmt::format("nobody who is as quick leaves the caller more time than {}", first));
-  } else if (use == Use::synchronous) {
+  } else if (use == SubmitMode::synchronous) {
     reasons.push_back(fmt::format(
         "it ends in {} of {}'s time",
         fmt::format("{:.0f} %", 100 * verdicts[chosen].predicted_ns / verdicts[0].predicted_ns),

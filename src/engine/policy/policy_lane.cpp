@@ -41,7 +41,7 @@ PolicyLane::~PolicyLane() {
 
 // ---- submitting ----------------------------------------------------------------------------
 
-Result<Ticket> PolicyLane::submit(std::span<const Move> batch, Use use) {
+Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode use) {
   if (!engine_->is_ours()) [[unlikely]]
     return fail_forked();
   if (batch.size() == 1 && batch.front().bytes <= kUnitBytes &&
@@ -51,7 +51,7 @@ Result<Ticket> PolicyLane::submit(std::span<const Move> batch, Use use) {
 }
 
 // The shortest way: nothing is on its way, and nobody but the caller could gain.
-Result<Ticket> PolicyLane::submit_small(const Move& move, Use use) {
+Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode use) {
   GANTRY_TRY(check_move(move));
   {
     const std::lock_guard lock(queue_.mutex);
@@ -64,7 +64,7 @@ Result<Ticket> PolicyLane::submit_small(const Move& move, Use use) {
   return slow_submit({&move, 1}, use);
 }
 
-Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, Use use) {
+Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, SubmitMode use) {
   GANTRY_TRY(check_batch(batch, options_.depth));
   Bytes bytes = 0;
   for (const Move& move : batch) bytes += move.bytes;
@@ -87,7 +87,7 @@ Result<void> PolicyLane::make_room(RouteQueue::Lock& lock, std::size_t moves) {
                                           queue_.depth() - queue_.room(), queue_.depth()));
     const Ticket enough{queue_.given() + moves - queue_.depth()};
     lock.unlock();
-    static_cast<void>(wait(enough, Deadline::never(), Waiting::automatic));
+    static_cast<void>(wait(enough, Deadline::never(), WaitStrategy::automatic));
     lock.lock();
   }
 }
@@ -115,7 +115,7 @@ Outcome PolicyLane::outcome(Ticket ticket) const noexcept {
   return queue_.progress().outcome(ticket);
 }
 
-Outcome PolicyLane::wait(Ticket ticket, Deadline deadline, Waiting waiting) {
+Outcome PolicyLane::wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) {
   LaneProgress& progress = queue_.progress();
   if (progress.has_ended(ticket)) return progress.outcome(ticket);
   if (static_cast<std::uint64_t>(ticket) > queue_.given() || !engine_->is_ours())
@@ -150,7 +150,7 @@ void PolicyLane::close() noexcept {
 }
 
 void PolicyLane::drain() noexcept {
-  static_cast<void>(wait(Ticket{queue_.given()}, Deadline::never(), Waiting::automatic));
+  static_cast<void>(wait(Ticket{queue_.given()}, Deadline::never(), WaitStrategy::automatic));
 }
 
 // ---- being watched -------------------------------------------------------------------------
@@ -183,7 +183,7 @@ Result<const std::atomic<std::uint32_t>*> PolicyLane::progress_word() {
   return &queue_.progress().word();
 }
 
-Explanation PolicyLane::explain(const Move& move, Use use) const {
+Explanation PolicyLane::explain(const Move& move, SubmitMode use) const {
   if (!engine_->is_ours()) {
     Explanation explanation;
     explanation.reasons.push_back(fail_forked().value().message);

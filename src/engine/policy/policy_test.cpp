@@ -54,7 +54,7 @@ Move move_of(Bytes bytes, Move::Kind kind = copy) {
   return move;
 }
 
-Situation situation_of(Use use) {
+Situation situation_of(SubmitMode use) {
   Situation situation;
   situation.use = use;
   return situation;
@@ -65,7 +65,7 @@ Situation situation_of(Use use) {
 struct Row {
   const char* what;
   std::size_t engines;
-  Use use;
+  SubmitMode use;
   Move move;
   void (*change)(Situation&, Move&);
   std::size_t expected;
@@ -87,38 +87,40 @@ TEST_P(PolicyTable, Chooses) {
 }
 
 const Row kTable[] = {
-    {"small, awaited", 3, Use::synchronous, move_of(64), kAsIs, kInline},
-    {"small, queued", 3, Use::queued, move_of(64), kAsIs, kInline},
-    {"8 KiB, awaited: the device starts too late", 3, Use::synchronous, move_of(8 * kKiB), kAsIs,
-     kInline},
-    {"64 KiB, awaited: the device is sooner", 3, Use::synchronous, move_of(64 * kKiB), kAsIs, kDsa},
-    {"256 KiB, awaited, no device: waking costs more", 2, Use::synchronous, move_of(256 * kKiB),
+    {"small, awaited", 3, SubmitMode::synchronous, move_of(64), kAsIs, kInline},
+    {"small, queued", 3, SubmitMode::queued, move_of(64), kAsIs, kInline},
+    {"8 KiB, awaited: the device starts too late", 3, SubmitMode::synchronous, move_of(8 * kKiB),
      kAsIs, kInline},
-    {"64 MiB, awaited, no device: help gains", 2, Use::synchronous, move_of(64 * kMiB), kAsIs,
-     kThread},
-    {"16 MiB, queued, no device: frees the caller", 2, Use::queued, move_of(16 * kMiB), kAsIs,
-     kThread},
-    {"the same, and no CPU is free", 2, Use::queued, move_of(16 * kMiB),
+    {"64 KiB, awaited: the device is sooner", 3, SubmitMode::synchronous, move_of(64 * kKiB), kAsIs,
+     kDsa},
+    {"256 KiB, awaited, no device: waking costs more", 2, SubmitMode::synchronous,
+     move_of(256 * kKiB), kAsIs, kInline},
+    {"64 MiB, awaited, no device: help gains", 2, SubmitMode::synchronous, move_of(64 * kMiB),
+     kAsIs, kThread},
+    {"16 MiB, queued, no device: frees the caller", 2, SubmitMode::queued, move_of(16 * kMiB),
+     kAsIs, kThread},
+    {"the same, and no CPU is free", 2, SubmitMode::queued, move_of(16 * kMiB),
      [](Situation& s, Move&) { s.free_cpus = 0; }, kInline},
-    {"64 MiB, awaited, and no CPU is free", 2, Use::synchronous, move_of(64 * kMiB),
+    {"64 MiB, awaited, and no CPU is free", 2, SubmitMode::synchronous, move_of(64 * kMiB),
      [](Situation& s, Move&) { s.free_cpus = 0; }, kInline},
-    {"64 KiB, awaited, the device busy with 64 MiB", 3, Use::synchronous, move_of(64 * kKiB),
+    {"64 KiB, awaited, the device busy with 64 MiB", 3, SubmitMode::synchronous, move_of(64 * kKiB),
      [](Situation& s, Move&) { s.ahead[kDsa] = 64 * kMiB; }, kInline},
-    {"64 MiB, queued, the device busy with 256 MiB", 3, Use::queued, move_of(64 * kMiB),
+    {"64 MiB, queued, the device busy with 256 MiB", 3, SubmitMode::queued, move_of(64 * kMiB),
      [](Situation& s, Move&) { s.ahead[kDsa] = 256 * kMiB; }, kThread},
-    {"24 KiB, awaited, aligned", 3, Use::synchronous, move_of(24 * kKiB), kAsIs, kDsa},
-    {"24 KiB, awaited, not aligned", 3, Use::synchronous, move_of(24 * kKiB),
+    {"24 KiB, awaited, aligned", 3, SubmitMode::synchronous, move_of(24 * kKiB), kAsIs, kDsa},
+    {"24 KiB, awaited, not aligned", 3, SubmitMode::synchronous, move_of(24 * kKiB),
      [](Situation&, Move& m) { m.source = reinterpret_cast<const std::byte*>(1); }, kInline},
-    {"24 KiB, awaited, pages unknown", 3, Use::synchronous, move_of(24 * kKiB),
+    {"24 KiB, awaited, pages unknown", 3, SubmitMode::synchronous, move_of(24 * kKiB),
      [](Situation&, Move& m) { m.resident = false; }, kInline},
-    {"a kind that the device has not", 3, Use::synchronous, move_of(64 * kKiB, compare), kAsIs,
-     kInline},
-    {"64 MiB CRC, awaited, no device: nobody could help", 2, Use::synchronous,
+    {"a kind that the device has not", 3, SubmitMode::synchronous, move_of(64 * kKiB, compare),
+     kAsIs, kInline},
+    {"64 MiB CRC, awaited, no device: nobody could help", 2, SubmitMode::synchronous,
      move_of(64 * kMiB, crc32c), kAsIs, kInline},
-    {"64 MiB CRC, queued, no device", 2, Use::queued, move_of(64 * kMiB, crc32c), kAsIs, kThread},
-    {"64 KiB, awaited, the device refused", 3, Use::synchronous, move_of(64 * kKiB),
+    {"64 MiB CRC, queued, no device", 2, SubmitMode::queued, move_of(64 * kMiB, crc32c), kAsIs,
+     kThread},
+    {"64 KiB, awaited, the device refused", 3, SubmitMode::synchronous, move_of(64 * kKiB),
      [](Situation& s, Move&) { s.refused[kDsa] = true; }, kInline},
-    {"all but the device refused", 3, Use::synchronous, move_of(64),
+    {"all but the device refused", 3, SubmitMode::synchronous, move_of(64),
      [](Situation& s, Move&) { s.refused[kInline] = s.refused[kThread] = true; }, kDsa},
 };
 INSTANTIATE_TEST_SUITE_P(Rows, PolicyTable, ::testing::ValuesIn(kTable));
@@ -128,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, PolicyTable, ::testing::ValuesIn(kTable));
 // By its own predictions, which is all that a policy can promise.
 TEST(Policies, AreNeverATenthBehindTheBestEngine) {
   const Policy policy = policy_over(3);
-  for (const Use use : {Use::synchronous, Use::queued})
+  for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
     for (Bytes bytes = 64; bytes <= 1024 * kMiB; bytes += bytes / 3) {
       const Move move = move_of(bytes);
       const Verdicts verdicts = policy.weigh({&move, 1}, situation_of(use));
@@ -143,7 +145,7 @@ TEST(Policies, AreNeverATenthBehindTheBestEngine) {
 TEST(Policies, CallSmallOnlyWhatTheFirstEngineTakes) {
   for (const std::size_t engines : {1, 2, 3}) {
     const Policy policy = policy_over(engines);
-    for (const Use use : {Use::synchronous, Use::queued})
+    for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
       for (Bytes bytes = 1; bytes <= 1024 * kMiB; bytes += bytes / 4 + 1) {
         const Move move = move_of(bytes);
         if (!policy.is_small(bytes, use)) break;
@@ -154,7 +156,7 @@ TEST(Policies, CallSmallOnlyWhatTheFirstEngineTakes) {
 
 TEST(Policies, OverOneEngineNeverChoose) {
   const Policy policy = policy_over(1);
-  EXPECT_TRUE(policy.is_small(1024 * kMiB, Use::queued));
+  EXPECT_TRUE(policy.is_small(1024 * kMiB, SubmitMode::queued));
 }
 
 TEST(Policies, CloseToTheFirstPreferIt) {
@@ -162,24 +164,25 @@ TEST(Policies, CloseToTheFirstPreferIt) {
   close.engines = {costs_of("inline", 30, 30, 0, 10), costs_of("thread", 30, 30, 20, 10.4)};
   const Policy policy(close, {{"inline", CopyEngine::inline_, kAllKinds, 64},
                               {"thread", CopyEngine::thread, kAllKinds, 64}});
-  EXPECT_TRUE(policy.is_small(256 * kMiB, Use::synchronous));
+  EXPECT_TRUE(policy.is_small(256 * kMiB, SubmitMode::synchronous));
 }
 
 TEST(Policies, WeighABatchAsAWhole) {
   const Policy policy = policy_over(3);
   const std::vector<Move> batch(32, move_of(16 * kKiB));
-  EXPECT_EQ(policy.choose({batch.data(), 1}, situation_of(Use::synchronous)).engine, kInline);
-  EXPECT_EQ(policy.choose(batch, situation_of(Use::synchronous)).engine, kDsa);
+  EXPECT_EQ(policy.choose({batch.data(), 1}, situation_of(SubmitMode::synchronous)).engine,
+            kInline);
+  EXPECT_EQ(policy.choose(batch, situation_of(SubmitMode::synchronous)).engine, kDsa);
 }
 
 TEST(Policies, EstimateWhatWasNotMeasured) {
   const Policy policy(default_calibration(32 * kMiB, 2),
                       {{"inline", CopyEngine::inline_, kAllKinds, 64},
                        {"thread", CopyEngine::thread, kAllKinds, 64}});
-  EXPECT_TRUE(policy.is_small(64 * kKiB, Use::queued));
+  EXPECT_TRUE(policy.is_small(64 * kKiB, SubmitMode::queued));
   const Move large = move_of(64 * kMiB);
-  EXPECT_EQ(policy.choose({&large, 1}, situation_of(Use::queued)).engine, kThread);
-  EXPECT_EQ(policy.choose({&large, 1}, situation_of(Use::synchronous)).engine, kInline);
+  EXPECT_EQ(policy.choose({&large, 1}, situation_of(SubmitMode::queued)).engine, kThread);
+  EXPECT_EQ(policy.choose({&large, 1}, situation_of(SubmitMode::synchronous)).engine, kInline);
 }
 
 // ---- the cache -----------------------------------------------------------------------------
@@ -211,7 +214,7 @@ TEST(Policies, NeverStreamWhereThatGainsNothing) {
 
 TEST(Policies, ExplainWhatTheyChoose) {
   const Policy policy = policy_over(3);
-  for (const Use use : {Use::synchronous, Use::queued})
+  for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
     for (Bytes bytes = 64; bytes <= 1024 * kMiB; bytes *= 2) {
       const Move move = move_of(bytes);
       const Explanation said = policy.explain(move, situation_of(use));
@@ -225,7 +228,7 @@ TEST(Policies, ExplainWhatTheyChoose) {
 
 TEST(Policies, SayWhatWeighs) {
   const Policy policy = policy_over(3);
-  Situation busy = situation_of(Use::synchronous);
+  Situation busy = situation_of(SubmitMode::synchronous);
   busy.free_cpus = 0;
   busy.ahead[kDsa] = 64 * kMiB;
   Move move = move_of(kMiB, copy);
@@ -242,7 +245,7 @@ TEST(Policies, SayWhatWeighs) {
 
 TEST(Policies, SayWhetherAnythingWasMeasured) {
   const Policy policy(default_calibration(0, 2), {{"inline", CopyEngine::inline_, kAllKinds, 64}});
-  const Explanation said = policy.explain(move_of(64), situation_of(Use::queued));
+  const Explanation said = policy.explain(move_of(64), situation_of(SubmitMode::queued));
   EXPECT_THAT(said.reasons, Contains(HasSubstr("nothing was measured")));
   EXPECT_THAT(said.text(), HasSubstr("inline engine, temporal stores"));
 }
@@ -251,12 +254,12 @@ TEST(Policies, SayWhetherAnythingWasMeasured) {
 
 TEST(BreakEven, IsWhereAllMeasuredSizesAboveGain) {
   const Calibration measured = calibration();
-  EXPECT_EQ(break_even(measured, "dsa", Use::synchronous), 64 * kKiB);
-  EXPECT_EQ(break_even(measured, "thread", Use::synchronous), 4 * kMiB);
-  EXPECT_EQ(break_even(measured, "warp", Use::queued), std::nullopt);
+  EXPECT_EQ(break_even(measured, "dsa", SubmitMode::synchronous), 64 * kKiB);
+  EXPECT_EQ(break_even(measured, "thread", SubmitMode::synchronous), 4 * kMiB);
+  EXPECT_EQ(break_even(measured, "warp", SubmitMode::queued), std::nullopt);
   Calibration outlier = measured;
   outlier.engines[2].points.back().synchronous_ns *= 100;
-  EXPECT_EQ(break_even(outlier, "dsa", Use::synchronous), std::nullopt);
+  EXPECT_EQ(break_even(outlier, "dsa", SubmitMode::synchronous), std::nullopt);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ RouteQueue::RouteQueue(PolicyEngine& engine, std::size_t depth)
 
 Ticket RouteQueue::add_over(const Move& move, const Completion& completion) noexcept {
   if (move.completion != nullptr) *move.completion = completion;
-  engine_.tally().count(completion);
+  engine_.counters().count(completion);
   started_ = given() + 1;
   given_.store(started_, std::memory_order_relaxed);  // see given()
   progress_.retire(completion.outcome);
@@ -21,7 +21,7 @@ Ticket RouteQueue::add_over(const Move& move, const Completion& completion) noex
   return Ticket{started_};
 }
 
-Ticket RouteQueue::add(std::span<const Move> batch, Use use) noexcept {
+Ticket RouteQueue::add(std::span<const Move> batch, SubmitMode use) noexcept {
   std::uint64_t ticket = given();
   Bytes bytes = 0;
   for (const Move& move : batch) {
@@ -76,7 +76,7 @@ RouteQueue::Group RouteQueue::next_group() noexcept {
 
 std::size_t RouteQueue::choose(Group& group) noexcept {
   const Policy& policy = engine_.policy();
-  const Use use = entry(group.first).use;
+  const SubmitMode use = entry(group.first).use;
   std::size_t engine = 0;
   if (engine_.is_ours() && !(group.count == 1 && policy.is_small(group.bytes, use))) {
     Situation situation = engine_.situation(group.bytes, use, own_);
@@ -126,7 +126,7 @@ void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) n
   for (std::size_t i = 0; i < group.count; ++i)
     batch_[i].completion = &entry(group.first + i).completion;
   const std::uint64_t cancels = cancels_;
-  const Use use = entry(group.first).use;
+  const SubmitMode use = entry(group.first).use;
   handing_over_ = true;  // I3: batch_ and the group's entries are ours until we say otherwise
   lock.unlock();
   const auto last = submit_to(engine, {batch_.data(), group.count}, use, lock);
@@ -144,8 +144,8 @@ void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) n
 }
 
 /// Comes without the lock and leaves with it.
-Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> batch, Use use,
-                                     Lock& lock) {
+Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> batch,
+                                     SubmitMode use, Lock& lock) {
   const auto locked = [&](Result<Ticket> result) {
     lock.lock();
     return result;
@@ -200,8 +200,8 @@ void RouteQueue::end(Entry& entry) noexcept {
     if (entry.engine != 0) engine_.note_awake();
   }
   if (entry.move.completion != nullptr) *entry.move.completion = entry.completion;
-  engine_.tally().count(entry.completion);
-  engine_.tally().add_helper_cpu(entry.completion.helper_cpu_ns);
+  engine_.counters().count(entry.completion);
+  engine_.counters().add_helper_cpu(entry.completion.helper_cpu_ns);
   engine_.drop_load(entry.move.bytes);
   progress_.retire(entry.completion.outcome);
 }

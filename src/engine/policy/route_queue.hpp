@@ -36,7 +36,7 @@ class RouteQueue {
 
   /// A move that is over already, in an idle lane.
   Ticket add_over(const Move& move, const Completion& completion) noexcept;
-  Ticket add(std::span<const Move> batch, Use use) noexcept;  ///< There is room.
+  Ticket add(std::span<const Move> batch, SubmitMode use) noexcept;  ///< There is room.
 
   /// Ends what is over and starts what can be; returns how many ended. May let go of the lock.
   std::size_t drive(Lock& lock) noexcept;
@@ -69,7 +69,7 @@ class RouteQueue {
     Move move;              // as submitted
     Completion completion;  // ours, for the engine to write
     Ticket there{};
-    Use use = Use::queued;
+    SubmitMode use = SubmitMode::queued;
     State state = State::waiting;
     std::uint8_t engine = 0;
     bool cancelled = false;
@@ -96,8 +96,8 @@ class RouteQueue {
   void end_unbegun(const Group& group, Cause cause) noexcept;
   void hand_over(const Group& group, std::size_t engine, Lock& lock) noexcept;
   void mark_away(const Group& group, std::size_t engine, Ticket last) noexcept;
-  [[nodiscard]] Result<Ticket> submit_to(std::size_t engine, std::span<const Move> batch, Use use,
-                                         Lock& lock);
+  [[nodiscard]] Result<Ticket> submit_to(std::size_t engine, std::span<const Move> batch,
+                                         SubmitMode use, Lock& lock);
 
   PolicyEngine& engine_;
   LaneProgress progress_;

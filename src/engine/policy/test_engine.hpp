@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "engine/check.hpp"
+#include "engine/engine_counters.hpp"
 #include "engine/execute.hpp"
 #include "engine/lane_base.hpp"
-#include "engine/tally.hpp"
 
 namespace gantry {
 
@@ -43,7 +43,7 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   Limits limits() const noexcept override { return {}; }
   Cost cost() const noexcept override { return {}; }
   Bytes load() const noexcept override { return load_.load(); }
-  EngineReport report() const noexcept override { return tally_.report(); }
+  EngineReport report() const noexcept override { return counters_.report(); }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
   void stop(Stop how) noexcept override {
     std::unique_lock lock(mutex_);
@@ -69,7 +69,7 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
 
   std::string_view name_;
   CopyEngine kind_;
-  Tally tally_;
+  EngineCounters counters_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
@@ -88,13 +88,13 @@ class GatedEngine::GatedLane final : public LaneBase {
   GatedLane(std::shared_ptr<GatedEngine> engine, const LaneOptions& options)
       : engine_(std::move(engine)), options_(options) {}
   ~GatedLane() override {
-    static_cast<void>(wait(Ticket{given()}, Deadline::never(), Waiting::sleep));
+    static_cast<void>(wait(Ticket{given()}, Deadline::never(), WaitStrategy::sleep));
     // The worker announces under the lock, after which it is done with this lane.
     const std::lock_guard lock(engine_->mutex_);
   }
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, Use) override {
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode) override {
     if (auto checked = check_batch(batch, options_.depth); !checked)
       return tl::unexpected(checked.error());
     const std::lock_guard lock(engine_->mutex_);
@@ -113,9 +113,9 @@ class GatedEngine::GatedLane final : public LaneBase {
     for (Job& job : engine_->jobs_) job.cancelled = job.cancelled || job.lane == this;
     engine_->changed_.notify_all();
   }
-  Explanation explain(const Move&, Use) const override {
+  Explanation explain(const Move&, SubmitMode) const override {
     Explanation explanation;
-    explanation.waiting = Waiting::hybrid;
+    explanation.waiting = WaitStrategy::hybrid;
     return explanation;
   }
   void end(const Completion& completion, const Move& move) {
@@ -160,7 +160,7 @@ inline void GatedEngine::work() {
       lock.lock();
     }
     if (completion.outcome == Outcome::failed) failed_batch_ = job.batch;
-    tally_.count(completion);
+    counters_.count(completion);
     load_ -= job.move.bytes;
     job.lane->end(completion, job.move);
     busy_ = false;

@@ -21,7 +21,7 @@ Result<void> watch(int epoll, int event) {
 
 Watcher::~Watcher() {
   if (!thread_.joinable()) return;
-  if (!maker_.is_this()) {  // its end would be the parent's; the handle of no thread is let go
+  if (!fork_guard_.is_this()) {  // its end would be the parent's; the handle of no thread is let go
     new std::thread(std::move(thread_));  // NOLINT: never to be destroyed
     return;
   }
@@ -45,7 +45,7 @@ Result<void> Watcher::start() {
 }
 
 Result<void> Watcher::add(int event, Watched& target) {
-  if (!maker_.is_this()) return fail(Code::closed, "watching lanes: this is a forked child");
+  if (!fork_guard_.is_this()) return fail(Code::closed, "watching lanes: this is a forked child");
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) GANTRY_TRY(start());
   GANTRY_TRY(watch(epoll_.get(), event));
@@ -56,7 +56,7 @@ Result<void> Watcher::add(int event, Watched& target) {
 }
 
 void Watcher::remove(Watched& target) noexcept {
-  if (!maker_.is_this()) return;  // the parent goes on listening
+  if (!fork_guard_.is_this()) return;  // the parent goes on listening
   const std::lock_guard lock(mutex_);
   std::erase_if(targets_, [&](const auto& watched) {
     if (watched.second != &target) return false;

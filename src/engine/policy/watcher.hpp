@@ -42,7 +42,7 @@ class Watcher {
   void work() noexcept;
   bool ring_of(int event) noexcept;
 
-  const MakerProcess maker_;  // descriptors are shared with a forked child, the thread is not
+  const ForkGuard fork_guard_;  // descriptors are shared with a forked child, the thread is not
   // Held while somebody looks: remove() waits for it. Who looks may add.
   std::recursive_mutex mutex_;
   std::map<int, Watched*> targets_;

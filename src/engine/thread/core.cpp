@@ -69,12 +69,12 @@ void ThreadCore::end_workers() noexcept {
 // Under the lock. Whoever gets an answer above 0 owes an announcement, for which the lane is
 // pinned.
 template <class Change>
-std::size_t ThreadCore::change(LaneSeat& lane, Change change) noexcept {
+std::size_t ThreadCore::change(LaneEntry& lane, Change change) noexcept {
   const Bytes undone = lane.moves.undone();
   const std::uint64_t unended = lane.moves.unended();
   change(lane.moves);
   const std::size_t ended =
-      lane.moves.settle([this](const Completion& completion) { tally_.count(completion); });
+      lane.moves.settle([this](const Completion& completion) { counters_.count(completion); });
   // Relaxed: see the members. Unsigned: the difference may be either way.
   load_.store(load() + lane.moves.undone() - undone, std::memory_order_relaxed);
   unended_ += lane.moves.unended() - unended;
@@ -90,19 +90,19 @@ std::size_t ThreadCore::change(LaneSeat& lane, Change change) noexcept {
 }
 
 // Without the lock. The lane may be gone once its pin is.
-void ThreadCore::pay(Debts& debts) noexcept {
-  if (debts.announce != nullptr) {
-    debts.announce->progress.announce();
-    debts.announce->pins.fetch_sub(1, std::memory_order_release);  // [P]
+void ThreadCore::pay(PendingWakeups& pending_wakeups) noexcept {
+  if (pending_wakeups.announce != nullptr) {
+    pending_wakeups.announce->progress.announce();
+    pending_wakeups.announce->pins.fetch_sub(1, std::memory_order_release);  // [P]
   }
-  if (debts.wake != nullptr) {
+  if (pending_wakeups.wake != nullptr) {
     wake_ups_.fetch_add(1, std::memory_order_relaxed);
-    debts.wake->wake();
+    pending_wakeups.wake->wake();
   }
-  debts = {};
+  pending_wakeups = {};
 }
 
-Result<void> ThreadCore::open(LaneSeat& lane) {
+Result<void> ThreadCore::open(LaneEntry& lane) {
   if (!is_here())
     return fail(Code::closed, "the thread engine: a forked child has no copy threads",
                 "make an engine in the child");
@@ -114,7 +114,7 @@ Result<void> ThreadCore::open(LaneSeat& lane) {
 
 // A ticket ends, and its waiter may come here, a moment before the lane is pinned for the
 // announcement; both happen under one turn of the lock, so under the lock the pin is seen.
-void ThreadCore::close(LaneSeat& lane) noexcept {
+void ThreadCore::close(LaneEntry& lane) noexcept {
   for (;; std::this_thread::yield()) {  // an announcement is a system call long at the most
     const std::lock_guard lock(mutex_);
     if (lane.pins.load(std::memory_order_acquire) != 0) continue;  // [P]
@@ -124,9 +124,9 @@ void ThreadCore::close(LaneSeat& lane) noexcept {
   }
 }
 
-bool ThreadCore::publish(LaneSeat& lane, std::size_t count, bool alone) noexcept {
+bool ThreadCore::publish(LaneEntry& lane, std::size_t count, bool alone) noexcept {
   const std::uint64_t now_ns = monotonic_ns();
-  Debts debts;
+  PendingWakeups pending_wakeups;
   Lock lock(mutex_);
   if (closed_) return false;
   if (unended_ == 0 && !alone) began_idle_ns_ = now_ns;
@@ -134,19 +134,19 @@ bool ThreadCore::publish(LaneSeat& lane, std::size_t count, bool alone) noexcept
     lane.is_alone = alone;
     moves.publish(count);
   });
-  if (ended > 0) debts.announce = &lane;
-  if (!alone) debts.wake = scheduler_.pick_wake();
+  if (ended > 0) pending_wakeups.announce = &lane;
+  if (!alone) pending_wakeups.wake = scheduler_.pick_wake();
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
   return true;
 }
 
-void ThreadCore::cancel(LaneSeat& lane) noexcept {
-  Debts debts;
+void ThreadCore::cancel(LaneEntry& lane) noexcept {
+  PendingWakeups pending_wakeups;
   Lock lock(mutex_);
-  if (change(lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) debts.announce = &lane;
+  if (change(lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) pending_wakeups.announce = &lane;
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
 }
 
 void ThreadCore::stop(Engine::Stop how) noexcept {
@@ -154,10 +154,10 @@ void ThreadCore::stop(Engine::Stop how) noexcept {
   Lock lock(mutex_);
   closed_ = true;
   if (how == Engine::Stop::cancel)
-    for (LaneSeat* lane : lanes_)  // the lock is held: a lane that goes has to wait
+    for (LaneEntry* lane : lanes_)  // the lock is held: a lane that goes has to wait
       if (change(*lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) {
-        Debts debts{lane, nullptr};
-        pay(debts);
+        PendingWakeups pending_wakeups{lane, nullptr};
+        pay(pending_wakeups);
       }
   while (unended_ > 0) {
     const std::uint32_t seen = quiet_.load(std::memory_order_relaxed);  // changes under the lock
@@ -171,16 +171,16 @@ void ThreadCore::stop(Engine::Stop how) noexcept {
 
 // ---- units ---------------------------------------------------------------------------------
 
-Unit ThreadCore::take(LaneSeat& lane, Ticket last) noexcept {
+Unit ThreadCore::take(LaneEntry& lane, Ticket last) noexcept {
   const auto until = static_cast<std::uint64_t>(last);
   Unit unit;
   change(lane, [&](LaneQueue& moves) {
     const LaneSlot* head = moves.head(until);
     if (head == nullptr) return;
     // Two can share a move of more than two least units.
-    const Bytes half = head->move.bytes / 2 / Pace::kLeastUnit * Pace::kLeastUnit;
-    const Bytes share = head->sequential ? kUnitBytes : std::max(half, Pace::kLeastUnit);
-    unit = moves.take(std::min(share, pace_.unit_bytes()), until);
+    const Bytes half = head->move.bytes / 2 / RateEstimate::kLeastUnit * RateEstimate::kLeastUnit;
+    const Bytes share = head->sequential ? kUnitBytes : std::max(half, RateEstimate::kLeastUnit);
+    unit = moves.take(std::min(share, rate_.unit_bytes()), until);
   });
   return unit;
 }
@@ -191,37 +191,37 @@ ThreadCore::Ran ThreadCore::run(const Unit& unit) const noexcept {
   return {executed, monotonic_ns() - begin_ns};
 }
 
-std::size_t ThreadCore::finish(LaneSeat& lane, const Unit& unit, const Ran& ran,
+std::size_t ThreadCore::finish(LaneEntry& lane, const Unit& unit, const Ran& ran,
                                std::uint64_t cpu_ns) noexcept {
   return change(lane, [&](LaneQueue& moves) { moves.finish(unit, ran.executed, cpu_ns); });
 }
 
 bool ThreadCore::is_worth_helping(const LaneSlot& head) const noexcept {
   if (!head.sequential && helping_gain_ > kWorthHelping) return true;
-  if (head.move.bytes - head.taken <= pace_.wake_up_bytes()) return true;
+  if (head.move.bytes - head.taken <= rate_.wake_up_bytes()) return true;
   return head.in_flight == 0 && !scheduler_.has_free_worker();  // nobody is at it
 }
 
-std::optional<std::size_t> ThreadCore::help(LaneSeat& lane, Ticket last, Help when) noexcept {
-  Debts debts;
+std::optional<std::size_t> ThreadCore::help(LaneEntry& lane, Ticket last, Help when) noexcept {
+  PendingWakeups pending_wakeups;
   Lock lock(mutex_);
   const LaneSlot* head = lane.moves.head(static_cast<std::uint64_t>(last));
   if (head == nullptr || (when == Help::when_quicker && !is_worth_helping(*head))) return {};
   const Unit unit = take(lane, last);
   ++helpers_;
   began_idle_ns_ = 0;
-  debts.wake = scheduler_.pick_wake();
+  pending_wakeups.wake = scheduler_.pick_wake();
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
   const Ran ran = run(unit);
-  tally_.add_helped(ran.executed.bytes_done);
+  counters_.add_helped(ran.executed.bytes_done);
   lock.lock();
   --helpers_;
   const std::size_t ended = finish(lane, unit, ran, 0);
-  if (ended > 0) debts.announce = &lane;
-  debts.wake = scheduler_.pick_wake();
+  if (ended > 0) pending_wakeups.announce = &lane;
+  pending_wakeups.wake = scheduler_.pick_wake();
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
   return ended;
 }
 
@@ -231,23 +231,23 @@ bool ThreadCore::is_worth_calling(Bytes left, const Unit& unit, const Ran& ran) 
   constexpr double kLeastGainNs = 15'000;
   const double own =
       static_cast<double>(unit.bytes) / static_cast<double>(std::max(ran.ns, std::uint64_t{1}));
-  const double together = own + std::min(own, pace_.rate());
+  const double together = own + std::min(own, rate_.rate());
   const double gain_ns = static_cast<double>(left) / own - static_cast<double>(left) / together;
-  return gain_ns > std::max(kLeastGainNs, static_cast<double>(pace_.start_ns()));
+  return gain_ns > std::max(kLeastGainNs, static_cast<double>(rate_.start_ns()));
 }
 
 // Now workers may take from it.
-std::size_t ThreadCore::join_others(LaneSeat& lane) noexcept {
+std::size_t ThreadCore::join_others(LaneEntry& lane) noexcept {
   return change(lane, [&](LaneQueue&) { lane.is_alone = false; });
 }
 
-void ThreadCore::begin_alone(LaneSeat& lane) noexcept {
-  Debts debts;
+void ThreadCore::begin_alone(LaneEntry& lane) noexcept {
+  PendingWakeups pending_wakeups;
   Lock lock(mutex_);
   constexpr std::uint64_t kMostAloneNs = 1'000'000;
   const std::uint64_t until_ns = monotonic_ns() + kMostAloneNs;
-  Bytes at_most = Pace::kLeastUnit;
-  for (bool called = false; !called; at_most = std::min(2 * at_most, pace_.unit_bytes())) {
+  Bytes at_most = RateEstimate::kLeastUnit;
+  for (bool called = false; !called; at_most = std::min(2 * at_most, rate_.unit_bytes())) {
     Unit unit;
     change(lane, [&](LaneQueue& moves) { unit = moves.take(at_most); });
     if (unit.slot == nullptr) break;  // done, cancelled, or in the hands of another waiter
@@ -255,73 +255,74 @@ void ThreadCore::begin_alone(LaneSeat& lane) noexcept {
     ++helpers_;
     lock.unlock();
     const Ran ran = run(unit);
-    tally_.add_helped(ran.executed.bytes_done);
+    counters_.add_helped(ran.executed.bytes_done);
     lock.lock();
     --helpers_;
-    if (finish(lane, unit, ran, 0) > 0) debts.announce = &lane;
+    if (finish(lane, unit, ran, 0) > 0) pending_wakeups.announce = &lane;
     called = (can_share && is_worth_calling(lane.moves.undone(), unit, ran)) ||
              monotonic_ns() > until_ns;
     lock.unlock();
-    pay(debts);
+    pay(pending_wakeups);
     lock.lock();
   }
   // Whatever is left, here or with another waiter who gives it back: from now on workers see it.
   began_idle_ns_ = lane.moves.unended() > 0 ? monotonic_ns() : 0;
-  if (join_others(lane) > 0) debts.announce = &lane;
-  debts.wake = scheduler_.pick_wake();
+  if (join_others(lane) > 0) pending_wakeups.announce = &lane;
+  pending_wakeups.wake = scheduler_.pick_wake();
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
 }
 
 // ---- workers -------------------------------------------------------------------------------
 
 std::uint64_t ThreadCore::count_cpu(std::uint64_t& last_ns) noexcept {
   const std::uint64_t now_ns = thread_cpu_ns(), spent_ns = now_ns - last_ns;
-  tally_.add_helper_cpu(spent_ns);
+  counters_.add_helper_cpu(spent_ns);
   last_ns = now_ns;
   return spent_ns;
 }
 
 void ThreadCore::work(Worker& self) noexcept {
   std::uint64_t cpu_ns = 0;  // of this thread, when it was read last
-  Debts debts;
+  PendingWakeups pending_wakeups;
   Lock lock(mutex_);
   for (;;) {
-    if (LaneSeat* lane = scheduler_.take_turn(self.group()))
-      work_on(*lane, lock, debts, cpu_ns);
+    if (LaneEntry* lane = scheduler_.take_turn(self.group()))
+      work_on(*lane, lock, pending_wakeups, cpu_ns);
     else if (!quit_)
-      look_for_work(self, lock, debts, cpu_ns);
+      look_for_work(self, lock, pending_wakeups, cpu_ns);
     else
       break;
   }
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
 }
 
 // One unit. What it ended is announced when the lock is next let go, so that a unit costs one turn
 // of the lock; and the clock of the thread, a system call, is read once a unit: getting to it is
 // part of what a move costs.
-void ThreadCore::work_on(LaneSeat& lane, Lock& lock, Debts& debts, std::uint64_t& cpu_ns) noexcept {
+void ThreadCore::work_on(LaneEntry& lane, Lock& lock, PendingWakeups& pending_wakeups,
+                         std::uint64_t& cpu_ns) noexcept {
   if (const std::uint64_t came_ns = std::exchange(began_idle_ns_, 0); came_ns != 0)
-    pace_.learn_start(monotonic_ns() - came_ns);
+    rate_.learn_start(monotonic_ns() - came_ns);
   const Unit unit = take(lane, kAny);
   const bool helped = helpers_ > 0;
-  debts.wake = scheduler_.pick_wake();
+  pending_wakeups.wake = scheduler_.pick_wake();
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
   const Ran ran = run(unit);
   const std::uint64_t spent_ns = count_cpu(cpu_ns);
   lock.lock();
   if (ran.executed.cause == Cause::none)
-    pace_.learn_unit(ran.executed.bytes_done, ran.ns, helped || helpers_ > 0);
-  if (finish(lane, unit, ran, spent_ns) > 0) debts.announce = &lane;
+    rate_.learn_unit(ran.executed.bytes_done, ran.ns, helped || helpers_ > 0);
+  if (finish(lane, unit, ran, spent_ns) > 0) pending_wakeups.announce = &lane;
 }
 
-void ThreadCore::look_for_work(Worker& self, Lock& lock, Debts& debts,
+void ThreadCore::look_for_work(Worker& self, Lock& lock, PendingWakeups& pending_wakeups,
                                std::uint64_t& cpu_ns) noexcept {
   scheduler_.begin_looking();
   lock.unlock();
-  pay(debts);
+  pay(pending_wakeups);
   // Relaxed: a hint; the lock decides.
   const std::uint64_t until_ns = monotonic_ns() + kLookNs;
   do {
@@ -340,7 +341,7 @@ void ThreadCore::look_for_work(Worker& self, Lock& lock, Debts& debts,
 
 // ---- figures -------------------------------------------------------------------------------
 
-std::chrono::nanoseconds ThreadCore::left(const LaneSeat& lane, Ticket ticket) const noexcept {
+std::chrono::nanoseconds ThreadCore::left(const LaneEntry& lane, Ticket ticket) const noexcept {
   // A guess is not worth sleeping for a lock: then all that the engine has is taken for the lane's.
   Lock lock(mutex_, std::try_to_lock);
   const auto bytes = static_cast<double>(
@@ -349,14 +350,14 @@ std::chrono::nanoseconds ThreadCore::left(const LaneSeat& lane, Ticket ticket) c
       static_cast<double>(workers_.size()) / (lock ? std::max(1u, busy_lanes_) : 1u);
   if (lock) lock.unlock();
   // One unit is one worker's.
-  const double units = std::max(1.0, bytes / static_cast<double>(pace_.unit_bytes()));
+  const double units = std::max(1.0, bytes / static_cast<double>(rate_.unit_bytes()));
   return std::chrono::nanoseconds(
-      static_cast<std::int64_t>(bytes / (pace_.rate() * std::min(workers_each, units))));
+      static_cast<std::int64_t>(bytes / (rate_.rate() * std::min(workers_each, units))));
 }
 
 Cost ThreadCore::cost() const noexcept {
-  return {std::chrono::nanoseconds(pace_.start_ns()),
-          pace_.rate() * static_cast<double>(workers_.size())};
+  return {std::chrono::nanoseconds(rate_.start_ns()),
+          rate_.rate() * static_cast<double>(workers_.size())};
 }
 
 }  // namespace gantry

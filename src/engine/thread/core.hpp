@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/fork.hpp"
-#include "engine/tally.hpp"
+#include "engine/engine_counters.hpp"
 #include "engine/thread/node_groups.hpp"
-#include "engine/thread/pace.hpp"
+#include "engine/thread/rate_estimate.hpp"
 #include "engine/thread/scheduler.hpp"
 #include "engine/thread/thread_engine.hpp"
 #include "engine/thread/worker.hpp"
@@ -32,37 +32,37 @@ class ThreadCore {
   ThreadCore& operator=(const ThreadCore&) = delete;
 
   /// False: a forked child's copy.
-  [[nodiscard]] bool is_here() const noexcept { return maker_.is_this(); }
+  [[nodiscard]] bool is_here() const noexcept { return fork_guard_.is_this(); }
   [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
     return resolve_cache(move, streaming_from_);
   }
   [[nodiscard]] unsigned near(const Move& move) const noexcept { return groups_.near(move); }
 
   /// Errors: `closed`.
-  [[nodiscard]] Result<void> open(LaneSeat& lane);
+  [[nodiscard]] Result<void> open(LaneEntry& lane);
   /// All its moves have ended.
-  void close(LaneSeat& lane) noexcept;
+  void close(LaneEntry& lane) noexcept;
 
   /// Takes the staged moves on. False: the engine was stopped.
   /// `alone`: nobody is woken for them; the caller goes on with begin_alone().
-  [[nodiscard]] bool publish(LaneSeat& lane, std::size_t count, bool alone) noexcept;
+  [[nodiscard]] bool publish(LaneEntry& lane, std::size_t count, bool alone) noexcept;
   /// The submitter of a move that it will wait for begins it itself, and calls a worker when that
   /// gains more time than a worker takes to come: what lies in this CPU's own caches is soonest
   /// done by it alone. Returns when the
   /// lane has nothing left to hand out, a worker was called, or a millisecond is over.
-  void begin_alone(LaneSeat& lane) noexcept;
+  void begin_alone(LaneEntry& lane) noexcept;
 
   enum class Help : std::uint8_t { always, when_quicker };
   /// Executes one unit of the lane's moves up to `last` in the calling thread; answers how many
   /// moves ended by that. Nothing: there is none to take, or workers do it quicker.
-  std::optional<std::size_t> help(LaneSeat& lane, Ticket last, Help when) noexcept;
-  void cancel(LaneSeat& lane) noexcept;
+  std::optional<std::size_t> help(LaneEntry& lane, Ticket last, Help when) noexcept;
+  void cancel(LaneEntry& lane) noexcept;
   void stop(Engine::Stop how) noexcept;
 
-  [[nodiscard]] std::chrono::nanoseconds left(const LaneSeat& lane, Ticket ticket) const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds left(const LaneEntry& lane, Ticket ticket) const noexcept;
   [[nodiscard]] Cost cost() const noexcept;
   [[nodiscard]] Bytes load() const noexcept { return load_.load(std::memory_order_relaxed); }
-  [[nodiscard]] EngineReport report() const noexcept { return tally_.report(); }
+  [[nodiscard]] EngineReport report() const noexcept { return counters_.report(); }
 
   // For tests: how many wake-ups were paid for.
   [[nodiscard]] std::uint64_t wake_ups() const noexcept {
@@ -71,8 +71,8 @@ class ThreadCore {
 
  private:
   /// What the holder of the lock owes others once it has let it go. Plain; settled by pay().
-  struct Debts {
-    LaneSeat* announce = nullptr;
+  struct PendingWakeups {
+    LaneEntry* announce = nullptr;
     Worker* wake = nullptr;
   };
   struct Ran {
@@ -83,30 +83,32 @@ class ThreadCore {
 
   [[nodiscard]] Result<void> start(const ThreadOptions& options);
   void work(Worker& self) noexcept;
-  void work_on(LaneSeat& lane, Lock& lock, Debts& debts, std::uint64_t& cpu_ns) noexcept;
-  void look_for_work(Worker& self, Lock& lock, Debts& debts, std::uint64_t& cpu_ns) noexcept;
+  void work_on(LaneEntry& lane, Lock& lock, PendingWakeups& pending_wakeups,
+               std::uint64_t& cpu_ns) noexcept;
+  void look_for_work(Worker& self, Lock& lock, PendingWakeups& pending_wakeups,
+                     std::uint64_t& cpu_ns) noexcept;
   /// CPU time of the calling worker since the last call, which is counted.
   std::uint64_t count_cpu(std::uint64_t& last_ns) noexcept;
   void end_workers() noexcept;
 
   template <class Change>
-  std::size_t change(LaneSeat& lane, Change change) noexcept;
-  [[nodiscard]] Unit take(LaneSeat& lane, Ticket last) noexcept;
-  std::size_t finish(LaneSeat& lane, const Unit& unit, const Ran& ran,
+  std::size_t change(LaneEntry& lane, Change change) noexcept;
+  [[nodiscard]] Unit take(LaneEntry& lane, Ticket last) noexcept;
+  std::size_t finish(LaneEntry& lane, const Unit& unit, const Ran& ran,
                      std::uint64_t cpu_ns) noexcept;
   [[nodiscard]] Ran run(const Unit& unit) const noexcept;
-  void pay(Debts& debts) noexcept;
-  std::size_t join_others(LaneSeat& lane) noexcept;
+  void pay(PendingWakeups& pending_wakeups) noexcept;
+  std::size_t join_others(LaneEntry& lane) noexcept;
   [[nodiscard]] bool is_worth_calling(Bytes left, const Unit& unit, const Ran& ran) const noexcept;
   [[nodiscard]] bool is_worth_helping(const LaneSlot& head) const noexcept;
 
-  const MakerProcess maker_;
+  const ForkGuard fork_guard_;
   const NodeGroups groups_;
   const Bytes streaming_from_;
   const bool catch_faults_;
   const double helping_gain_;
-  Pace pace_;
-  Tally tally_;
+  RateEstimate rate_;
+  EngineCounters counters_;
   std::atomic<Bytes> load_{0};              // written under the lock; relaxed: a figure by itself
   std::atomic<std::uint64_t> wake_ups_{0};  // relaxed, as above
   std::atomic<unsigned> waiting_{0};  // lanes with something to hand out: a hint for those who look
@@ -114,7 +116,7 @@ class ThreadCore {
 
   mutable std::mutex mutex_;  // guards the following, and the queues of all lanes
   Scheduler scheduler_;
-  std::vector<LaneSeat*> lanes_;
+  std::vector<LaneEntry*> lanes_;
   std::uint64_t unended_ = 0;        // moves
   unsigned busy_lanes_ = 0;          // with moves that have not ended
   unsigned helpers_ = 0;             // executing now

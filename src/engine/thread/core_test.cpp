@@ -78,9 +78,9 @@ TEST(ThreadCore, IdleWorkersAreParked) {
   EXPECT_TRUE(park(3));
   const auto lane = rig.open();
   std::vector<std::byte> bytes(8 * kMiB);
-  EXPECT_EQ(
-      lane->wait(*lane->submit(Move::fill(bytes, std::byte{1})), Deadline::never(), Waiting::sleep),
-      Outcome::done);
+  EXPECT_EQ(lane->wait(*lane->submit(Move::fill(bytes, std::byte{1})), Deadline::never(),
+                       WaitStrategy::sleep),
+            Outcome::done);
   EXPECT_TRUE(park(3));
 }
 
@@ -91,9 +91,9 @@ TEST(ThreadCore, WakesNoMoreWorkersThanThereAreUnits) {
   for (const Bytes units : {Bytes{1}, Bytes{2}}) {
     ASSERT_TRUE(park(4));
     const std::uint64_t before = rig.core->wake_ups();
-    const auto part = ByteSpan(bytes).first(units * Pace::kLeastUnit);
+    const auto part = ByteSpan(bytes).first(units * RateEstimate::kLeastUnit);
     EXPECT_EQ(lane->wait(*lane->submit(Move::fill(part, std::byte{1})), Deadline::never(),
-                         Waiting::sleep),
+                         WaitStrategy::sleep),
               Outcome::done);
     EXPECT_GE(rig.core->wake_ups() - before, 1u);
     EXPECT_LE(rig.core->wake_ups() - before, units);
@@ -104,11 +104,11 @@ TEST(ThreadCore, WakesNoMoreWorkersThanThereAreUnits) {
 TEST(ThreadCore, NobodyIsWokenForASmallMoveThatIsWaitedFor) {
   const Rig rig(std::vector<WorkerPlace>(1));
   const auto lane = rig.open();
-  std::vector<std::byte> bytes(Pace::kLeastUnit);
+  std::vector<std::byte> bytes(RateEstimate::kLeastUnit);
   ASSERT_TRUE(park(1));
   const std::uint64_t before = rig.core->wake_ups();
   for (int i = 0; i < 100; ++i) {
-    const auto ticket = lane->submit(Move::fill(bytes, std::byte{1}), Use::synchronous);
+    const auto ticket = lane->submit(Move::fill(bytes, std::byte{1}), SubmitMode::synchronous);
     EXPECT_EQ(lane->outcome(*ticket), Outcome::done);
   }
   EXPECT_EQ(rig.core->wake_ups(), before);
@@ -118,8 +118,8 @@ TEST(ThreadCore, AWorkerIsCalledForALargeMoveThatIsWaitedFor) {
   const Rig rig(std::vector<WorkerPlace>(1));
   const auto lane = rig.open();
   std::vector<std::byte> bytes(128 * kMiB);
-  const auto ticket = lane->submit(Move::fill(bytes, std::byte{1}), Use::synchronous);
-  EXPECT_EQ(lane->wait(*ticket, Deadline::never(), Waiting::sleep), Outcome::done);
+  const auto ticket = lane->submit(Move::fill(bytes, std::byte{1}), SubmitMode::synchronous);
+  EXPECT_EQ(lane->wait(*ticket, Deadline::never(), WaitStrategy::sleep), Outcome::done);
   EXPECT_GE(rig.core->wake_ups(), 1u);
   EXPECT_LT(rig.core->report().helped_bytes, bytes.size());
   EXPECT_EQ(bytes.back(), std::byte{1});
@@ -136,8 +136,8 @@ TEST(ThreadCore, AMoveThatWasBegunAloneIsNotForgottenWhenAnotherWaiterHelps) {
     while (!over) lane->poll();
   });
   for (int i = 0; i < 5000; ++i) {
-    const auto ticket = lane->submit(Move::crc32c(bytes), Use::synchronous);
-    EXPECT_EQ(lane->wait(*ticket, Deadline::never(), Waiting::sleep), Outcome::done);
+    const auto ticket = lane->submit(Move::crc32c(bytes), SubmitMode::synchronous);
+    EXPECT_EQ(lane->wait(*ticket, Deadline::never(), WaitStrategy::sleep), Outcome::done);
   }
   over = true;
   poller.join();
@@ -156,7 +156,8 @@ TEST(ThreadCore, AMoveThatWasBegunAloneCanBeCancelled) {
     Completion completion;
     Move move = Move::fill(bytes, std::byte{1});
     move.completion = &completion;
-    EXPECT_NE(lane->wait(*lane->submit(move, Use::synchronous), Deadline::never(), Waiting::sleep),
+    EXPECT_NE(lane->wait(*lane->submit(move, SubmitMode::synchronous), Deadline::never(),
+                         WaitStrategy::sleep),
               Outcome::pending);
     EXPECT_EQ(completion.outcome == Outcome::done, completion.bytes_done == bytes.size());
   }
@@ -179,7 +180,7 @@ TEST(ThreadCore, NobodyIsWokenForAWorkerThatIsAwake) {
   EXPECT_EQ(rig.core->wake_ups(), before);
   EXPECT_EQ(rig.core->load(), gate.bytes().size() + 20 * kMiB);
   gate.open(0);
-  EXPECT_EQ(lane->wait(last, Deadline::never(), Waiting::sleep), Outcome::done);
+  EXPECT_EQ(lane->wait(last, Deadline::never(), WaitStrategy::sleep), Outcome::done);
 }
 
 // All memory is said to lie on node 7, whose only worker stands still: node 3's does the rest.
@@ -194,7 +195,7 @@ TEST(ThreadCore, IdleWorkersOfOtherNodesHelpOut) {
   const Ticket gated = *lane->submit(Move::copy(copy, gate.bytes()));
   ASSERT_EQ(gate.await(), 0u);
   const Ticket ticket = *other->submit(Move::fill(bytes, std::byte{1}));
-  EXPECT_EQ(other->wait(ticket, Deadline::never(), Waiting::sleep), Outcome::done);
+  EXPECT_EQ(other->wait(ticket, Deadline::never(), WaitStrategy::sleep), Outcome::done);
   gate.open(0);
   EXPECT_EQ(lane->wait(gated, Deadline::never()), Outcome::done);
 }
@@ -207,7 +208,7 @@ TEST(ThreadCore, LearnsItsRateAndCountsItsCpu) {
   Move move = Move::fill(bytes, std::byte{1});
   move.completion = &completion;
   const double before = rig.core->cost().bytes_per_ns;
-  EXPECT_EQ(lane->wait(*lane->submit(move), Deadline::never(), Waiting::sleep), Outcome::done);
+  EXPECT_EQ(lane->wait(*lane->submit(move), Deadline::never(), WaitStrategy::sleep), Outcome::done);
   EXPECT_NE(rig.core->cost().bytes_per_ns, before);
   EXPECT_GT(completion.helper_cpu_ns, 0u);
   EXPECT_GE(rig.core->report().helper_cpu_ns, completion.helper_cpu_ns);

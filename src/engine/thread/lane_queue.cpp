@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/assert.hpp"
-#include "engine/tally.hpp"
+#include "engine/engine_counters.hpp"
 
 namespace gantry {
 namespace {

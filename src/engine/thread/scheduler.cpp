@@ -4,7 +4,7 @@
 
 namespace gantry {
 
-void Scheduler::append(LaneSeat& lane, int group) noexcept {
+void Scheduler::append(LaneEntry& lane, int group) noexcept {
   List& list = lists_[static_cast<std::size_t>(group)];
   lane.group_ = group;
   lane.next_ = nullptr;
@@ -14,27 +14,27 @@ void Scheduler::append(LaneSeat& lane, int group) noexcept {
   ++listed_;
 }
 
-void Scheduler::remove(LaneSeat& lane) noexcept {
-  if (lane.group_ == LaneSeat::kNoGroup) return;
+void Scheduler::remove(LaneEntry& lane) noexcept {
+  if (lane.group_ == LaneEntry::kNoGroup) return;
   List& list = lists_[static_cast<std::size_t>(lane.group_)];
   (lane.previous_ != nullptr ? lane.previous_->next_ : list.first) = lane.next_;
   (lane.next_ != nullptr ? lane.next_->previous_ : list.last) = lane.previous_;
-  lane.group_ = LaneSeat::kNoGroup;
+  lane.group_ = LaneEntry::kNoGroup;
   --listed_;
 }
 
-void Scheduler::update(LaneSeat& lane) noexcept {
+void Scheduler::update(LaneEntry& lane) noexcept {
   const LaneSlot* head = lane.moves.head();
   const int group =
-      head != nullptr && !lane.is_alone ? static_cast<int>(head->node) : LaneSeat::kNoGroup;
+      head != nullptr && !lane.is_alone ? static_cast<int>(head->node) : LaneEntry::kNoGroup;
   if (group == lane.group_) return;  // keeps its place
   remove(lane);
-  if (group != LaneSeat::kNoGroup) append(lane, group);
+  if (group != LaneEntry::kNoGroup) append(lane, group);
 }
 
-LaneSeat* Scheduler::take_turn(unsigned group) noexcept {
+LaneEntry* Scheduler::take_turn(unsigned group) noexcept {
   for (std::size_t i = 0; i < lists_.size(); ++i) {
-    LaneSeat* lane = lists_[(group + i) % lists_.size()].first;
+    LaneEntry* lane = lists_[(group + i) % lists_.size()].first;
     if (lane == nullptr) continue;
     remove(*lane);  // update(), after the unit was taken, puts it at the end
     return lane;

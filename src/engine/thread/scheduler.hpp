@@ -9,8 +9,8 @@
 namespace gantry {
 
 /// A lane as the engine's core sees it.
-struct LaneSeat {
-  LaneSeat(std::size_t depth, LaneProgress& lane_progress)
+struct LaneEntry {
+  LaneEntry(std::size_t depth, LaneProgress& lane_progress)
       : progress(lane_progress), moves(depth, lane_progress) {}
 
   LaneProgress& progress;
@@ -24,8 +24,8 @@ struct LaneSeat {
   friend class Scheduler;
   static constexpr int kNoGroup = -1;
   int group_ = kNoGroup;  // in whose list it is
-  LaneSeat* next_ = nullptr;
-  LaneSeat* previous_ = nullptr;
+  LaneEntry* next_ = nullptr;
+  LaneEntry* previous_ = nullptr;
 };
 
 // Lanes that have something to hand out stand in a list of the group of workers near their next
@@ -43,11 +43,11 @@ class Scheduler {
   explicit Scheduler(unsigned groups) : lists_(groups) {}
 
   /// Keeps I1 after anything that changed the lane's queue.
-  void update(LaneSeat& lane) noexcept;
-  void remove(LaneSeat& lane) noexcept;
+  void update(LaneEntry& lane) noexcept;
+  void remove(LaneEntry& lane) noexcept;
   /// Whose turn it is for a worker of this group; null: nobody's. Its next turn comes after all
   /// others'.
-  [[nodiscard]] LaneSeat* take_turn(unsigned group) noexcept;
+  [[nodiscard]] LaneEntry* take_turn(unsigned group) noexcept;
   [[nodiscard]] unsigned waiting_lanes() const noexcept { return listed_; }
 
   void begin_looking() noexcept { ++looking_; }
@@ -62,11 +62,11 @@ class Scheduler {
 
  private:
   struct List {
-    LaneSeat* first = nullptr;
-    LaneSeat* last = nullptr;
+    LaneEntry* first = nullptr;
+    LaneEntry* last = nullptr;
     Worker* idle = nullptr;  // the one that parked last first: its cache is the warmest
   };
-  void append(LaneSeat& lane, int group) noexcept;
+  void append(LaneEntry& lane, int group) noexcept;
   [[nodiscard]] Worker* pop_idle(List& list) noexcept;
 
   std::vector<List> lists_;

@@ -11,12 +11,12 @@ namespace {
 
 struct TestLane {
   LaneProgress progress;
-  LaneSeat seat{8, progress};
+  LaneEntry entry{8, progress};
 
   void submit(Bytes units, unsigned node = 0) {
-    seat.moves.stage(0, Move::fill(ByteSpan(memory()).first(units), std::byte{}),
-                     CacheUse::reader_soon, node);
-    seat.moves.publish(1);
+    entry.moves.stage(0, Move::fill(ByteSpan(memory()).first(units), std::byte{}),
+                      CacheUse::reader_soon, node);
+    entry.moves.publish(1);
   }
   static std::vector<std::byte>& memory() {
     static std::vector<std::byte> bytes(64);
@@ -30,17 +30,17 @@ TEST(Scheduler, LanesTakeTurnsWhateverTheSizeOfTheirMoves) {
   large.submit(20);
   small.submit(1);
   third.submit(2);
-  for (TestLane* lane : {&large, &small, &third}) scheduler.update(lane->seat);
-  std::vector<LaneSeat*> turns;
-  while (LaneSeat* lane = scheduler.take_turn(0)) {
+  for (TestLane* lane : {&large, &small, &third}) scheduler.update(lane->entry);
+  std::vector<LaneEntry*> turns;
+  while (LaneEntry* lane = scheduler.take_turn(0)) {
     turns.push_back(lane);
     static_cast<void>(lane->moves.take(1));
     scheduler.update(*lane);
   }
   ASSERT_EQ(turns.size(), 23u);
-  const std::vector<LaneSeat*> first(turns.begin(), turns.begin() + 6);
-  EXPECT_EQ(first, (std::vector{&large.seat, &small.seat, &third.seat, &large.seat, &third.seat,
-                                &large.seat}));
+  const std::vector<LaneEntry*> first(turns.begin(), turns.begin() + 6);
+  EXPECT_EQ(first, (std::vector{&large.entry, &small.entry, &third.entry, &large.entry,
+                                &third.entry, &large.entry}));
 }
 
 TEST(Scheduler, AWorkerPrefersItsOwnNodeAndTakesFromOthersOtherwise) {
@@ -48,10 +48,10 @@ TEST(Scheduler, AWorkerPrefersItsOwnNodeAndTakesFromOthersOtherwise) {
   TestLane near, far;
   far.submit(1, 1);
   near.submit(1, 0);
-  scheduler.update(far.seat);
-  scheduler.update(near.seat);
-  EXPECT_EQ(scheduler.take_turn(0), &near.seat);
-  EXPECT_EQ(scheduler.take_turn(0), &far.seat);
+  scheduler.update(far.entry);
+  scheduler.update(near.entry);
+  EXPECT_EQ(scheduler.take_turn(0), &near.entry);
+  EXPECT_EQ(scheduler.take_turn(0), &far.entry);
   EXPECT_EQ(scheduler.take_turn(0), nullptr);
 }
 
@@ -63,13 +63,13 @@ TEST(Scheduler, WakesOneAtATimeNearestFirst) {
   EXPECT_EQ(scheduler.pick_wake(), nullptr);
   TestLane lane;
   lane.submit(10, 1);
-  scheduler.update(lane.seat);
+  scheduler.update(lane.entry);
   EXPECT_EQ(scheduler.pick_wake(), &there);
   EXPECT_EQ(scheduler.pick_wake(), nullptr);  // it is on its way
   scheduler.end_looking();
-  EXPECT_EQ(scheduler.take_turn(1), &lane.seat);
-  static_cast<void>(lane.seat.moves.take(1));
-  scheduler.update(lane.seat);
+  EXPECT_EQ(scheduler.take_turn(1), &lane.entry);
+  static_cast<void>(lane.entry.moves.take(1));
+  scheduler.update(lane.entry);
   EXPECT_EQ(scheduler.pick_wake(), &here);  // there is more
 }
 

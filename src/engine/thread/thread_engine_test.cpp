@@ -54,7 +54,7 @@ TEST(ThreadEngine, WorksOnCpusThatItMayNotHave) {
   const auto engine = *make_thread_engine({.workers = {{0, {100'000}}, {5, {0}}}});
   const auto lane = *engine->open_lane();
   std::vector<std::byte> from(3 * kMiB, std::byte{7}), to(from.size());
-  EXPECT_EQ(lane->wait(*lane->submit(Move::copy(to, from)), Deadline::never(), Waiting::sleep),
+  EXPECT_EQ(lane->wait(*lane->submit(Move::copy(to, from)), Deadline::never(), WaitStrategy::sleep),
             Outcome::done);
   EXPECT_EQ(to, from);
 }
@@ -73,7 +73,7 @@ TEST_F(ThreadEngineGate, ASmallMoveEndsBetweenUnitsOfALargeOne) {
   const Ticket ticket = *small->submit(Move::copy(to, from));
   EXPECT_EQ(small->outcome(ticket), Outcome::pending);
   gate_.open(0);
-  EXPECT_EQ(small->wait(ticket, Deadline::never(), Waiting::sleep), Outcome::done);
+  EXPECT_EQ(small->wait(ticket, Deadline::never(), WaitStrategy::sleep), Outcome::done);
   EXPECT_EQ(to, from);
   ASSERT_EQ(gate_.await(), 2 * kMiB);
   EXPECT_EQ(large->outcome(gated), Outcome::pending);
@@ -93,7 +93,7 @@ TEST_F(ThreadEngineGate, AWaiterDoesItsOwnMovesWhileTheWorkersAreBusy) {
     EXPECT_EQ(engine->report().helped_bytes, from.size());
     EXPECT_EQ(to, from);
     gate_.open(0);
-    EXPECT_EQ(large->wait(gated, Deadline::never(), Waiting::sleep), Outcome::done);
+    EXPECT_EQ(large->wait(gated, Deadline::never(), WaitStrategy::sleep), Outcome::done);
   }
 }
 
@@ -109,7 +109,7 @@ TEST_F(ThreadEngineGate, CancellingMidwayKeepsWhatIsDoneAndEndsEveryTicket) {
   lane->cancel();
   EXPECT_EQ(lane->outcome(first), Outcome::pending);  // its unit is in the worker's hands
   gate_.open(kMiB);
-  EXPECT_EQ(lane->wait(second, Deadline::never(), Waiting::sleep), Outcome::failed);
+  EXPECT_EQ(lane->wait(second, Deadline::never(), WaitStrategy::sleep), Outcome::failed);
   EXPECT_EQ(lane->outcome(first), Outcome::failed);
   EXPECT_EQ(completion_.cause, Cause::cancelled);
   EXPECT_GT(completion_.bytes_done, kMiB);
@@ -137,7 +137,7 @@ TEST_F(ThreadEngineGate, AFullLaneRefusesUntilAMoveEnds) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::busy);
   gate_.open(0);
-  EXPECT_EQ(lane->wait(gated, Deadline::never(), Waiting::sleep), Outcome::done);
+  EXPECT_EQ(lane->wait(gated, Deadline::never(), WaitStrategy::sleep), Outcome::done);
   EXPECT_TRUE(lane->submit(fill));
 }
 
@@ -154,7 +154,7 @@ TEST_F(ThreadEngineGate, AFencedMoveWaitsForThoseBefore) {
   ASSERT_EQ(gate_.await(), 0u);
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(other->wait(*other->submit(Move::fill(free, std::byte{1})), Deadline::never(),
-                          Waiting::sleep),
+                          WaitStrategy::sleep),
               Outcome::done);
   EXPECT_EQ(lane->wait(last, Deadline::now()), Outcome::pending);
   EXPECT_EQ(fenced.front(), std::byte{0});
@@ -175,7 +175,8 @@ TEST_F(ThreadEngineGate, AForkedChildIsToldThatItHasNoWorkers) {
     const auto refused = lane->submit(Move::fill(bytes, std::byte{1}));
     int wrong = refused || refused.error().code != Code::closed ? 1 : 0;
     if (engine->open_lane() || lane->event_descriptor()) wrong |= 2;
-    for (const Waiting way : {Waiting::sleep, Waiting::hybrid, Waiting::poll, Waiting::automatic})
+    for (const WaitStrategy way :
+         {WaitStrategy::sleep, WaitStrategy::hybrid, WaitStrategy::poll, WaitStrategy::automatic})
       if (lane->wait(gated, Deadline::never(), way) != Outcome::failed) wrong |= 4;
     lane->cancel();
     engine->stop(Engine::Stop::drain);

@@ -14,31 +14,32 @@ tl::unexpected<Error> fail_forked() {
 }  // namespace
 
 Result<void> ThreadLane::open() {
-  GANTRY_TRY(core_->open(seat_));
+  GANTRY_TRY(core_->open(entry_));
   is_open_ = true;
   return {};
 }
 
 ThreadLane::~ThreadLane() {
   if (!is_open_ || !core_->is_here()) return;
-  static_cast<void>(wait(Ticket{given()}, Deadline::never(), Waiting::automatic));
-  core_->close(seat_);
+  static_cast<void>(wait(Ticket{given()}, Deadline::never(), WaitStrategy::automatic));
+  core_->close(entry_);
 }
 
-Result<Ticket> ThreadLane::submit(std::span<const Move> batch, Use use) {
+Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode use) {
   GANTRY_TRY(check_batch(batch, options_.depth));
   if (!core_->is_here()) return fail_forked();
   std::unique_lock submitting(submit_mutex_);
   if (batch.empty()) return Ticket{given()};
   GANTRY_TRY(wait_for_room(batch.size()));
   for (std::size_t i = 0; i < batch.size(); ++i)
-    seat_.moves.stage(i, batch[i], core_->cache_for(batch[i]), core_->near(batch[i]));
+    entry_.moves.stage(i, batch[i], core_->cache_for(batch[i]), core_->near(batch[i]));
   // With others before it the workers are at work anyway.
-  const bool alone = use == Use::synchronous && batch.size() == 1 && progress().ended() == given();
-  if (!core_->publish(seat_, batch.size(), alone)) return fail_stopped("thread");
+  const bool alone =
+      use == SubmitMode::synchronous && batch.size() == 1 && progress().ended() == given();
+  if (!core_->publish(entry_, batch.size(), alone)) return fail_stopped("thread");
   const Ticket last = give_tickets(batch.size());
   submitting.unlock();
-  if (alone) core_->begin_alone(seat_);
+  if (alone) core_->begin_alone(entry_);
   return last;
 }
 
@@ -52,22 +53,22 @@ Result<void> ThreadLane::wait_for_room(std::size_t count) {
                 fmt::format("a lane of {} moves: {} are unfinished, {} more do not fit",
                             options_.depth, given() - progress().ended(), count),
                 "wait for some to end, or open the lane with a larger depth");
-  static_cast<void>(wait(last, Deadline::never(), Waiting::automatic));
+  static_cast<void>(wait(last, Deadline::never(), WaitStrategy::automatic));
   return {};
 }
 
 std::size_t ThreadLane::poll() {
   if (!core_->is_here()) return fail_all_in_child();
-  return core_->help(seat_, Ticket{given()}, ThreadCore::Help::when_quicker).value_or(0);
+  return core_->help(entry_, Ticket{given()}, ThreadCore::Help::when_quicker).value_or(0);
 }
 
 bool ThreadLane::help(Ticket ticket) {
   if (!core_->is_here()) return fail_all_in_child() > 0;
-  return core_->help(seat_, ticket, ThreadCore::Help::when_quicker).has_value();
+  return core_->help(entry_, ticket, ThreadCore::Help::when_quicker).has_value();
 }
 
 std::chrono::nanoseconds ThreadLane::left(Ticket ticket) const noexcept {
-  return core_->is_here() ? core_->left(seat_, ticket) : std::chrono::nanoseconds{};
+  return core_->is_here() ? core_->left(entry_, ticket) : std::chrono::nanoseconds{};
 }
 
 Result<void> ThreadLane::be_watched() {
@@ -76,7 +77,7 @@ Result<void> ThreadLane::be_watched() {
 }
 
 void ThreadLane::cancel() noexcept {
-  if (core_->is_here()) core_->cancel(seat_);
+  if (core_->is_here()) core_->cancel(entry_);
 }
 
 std::size_t ThreadLane::fail_all_in_child() noexcept {
@@ -88,13 +89,13 @@ std::size_t ThreadLane::fail_all_in_child() noexcept {
   return count;
 }
 
-Explanation ThreadLane::explain(const Move& move, Use use) const {
+Explanation ThreadLane::explain(const Move& move, SubmitMode use) const {
   Explanation explanation;
   explanation.engine = CopyEngine::thread;
   explanation.cache = core_->cache_for(move);
   explanation.predicted = core_->cost().of(move.bytes);
   explanation.waiting =
-      use == Use::synchronous ? Waiting::automatic : waiting_for(explanation.predicted);
+      use == SubmitMode::synchronous ? WaitStrategy::automatic : waiting_for(explanation.predicted);
   explanation.candidates.push_back({"thread", true, explanation.predicted, {}});
   explanation.reasons.emplace_back("the lane is of the thread engine, which knows no other");
   return explanation;

@@ -15,15 +15,15 @@ class ThreadLane final : public LaneBase {
  public:
   /// To be opened by the core before use.
   ThreadLane(std::shared_ptr<ThreadCore> core, const LaneOptions& options)
-      : core_(std::move(core)), options_(options), seat_(options.depth, progress()) {}
+      : core_(std::move(core)), options_(options), entry_(options.depth, progress()) {}
   ~ThreadLane() override;
   [[nodiscard]] Result<void> open();
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, Use use) override;
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override;
   std::size_t poll() override;
   void cancel() noexcept override;
-  Explanation explain(const Move& move, Use use) const override;
+  Explanation explain(const Move& move, SubmitMode use) const override;
 
  private:
   bool help(Ticket ticket) override;
@@ -37,7 +37,7 @@ class ThreadLane final : public LaneBase {
   std::shared_ptr<ThreadCore> core_;
   LaneOptions options_;
   std::mutex submit_mutex_;  // one submitter at a time stages moves, and waits for room
-  LaneSeat seat_;
+  LaneEntry entry_;
   bool is_open_ = false;
   std::atomic<bool> orphaned_{false};  // in a child: whose thread failed all
 };

@@ -90,7 +90,7 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
                                                         ThreadCache* cache,
                                                         Extent* extent) noexcept {
   return guarded([&]() -> Result<Block> {
-    GANTRY_TRY(check_maker());
+    GANTRY_TRY(check_not_forked());
     if (extent == nullptr) {
       auto need = need_for(size, options);
       if (!need) return tl::unexpected(named(std::move(need).error()));
@@ -163,7 +163,7 @@ void PoolState::give_back(Extent& extent) noexcept {
   }
   GANTRY_ASSERT(extent.size.load(std::memory_order_relaxed) != 0);  // I1: it is in a block
   const Bytes size = extent.size.load(std::memory_order_relaxed);
-  if (kSpoils && !maker_.is_this()) return;  // a fork's copy: the memory is the parent's
+  if (kSpoils && !fork_guard_.is_this()) return;  // a fork's copy: the memory is the parent's
   extent.handles.store(0, std::memory_order_relaxed);
   const ByteSpan memory(extent.data, extent.capacity);
   unpoison(memory);
@@ -180,7 +180,7 @@ void PoolState::give_back(Extent& extent) noexcept {
 }
 
 [[gnu::noinline]] void PoolState::slow_give_back(Extent& extent, ThreadCache* cache) noexcept {
-  if (!maker_.is_this()) return;  // a fork's copy: the parent has the block
+  if (!fork_guard_.is_this()) return;  // a fork's copy: the parent has the block
   bool over = false;
   {
     const std::lock_guard lock(mutex_);
@@ -211,7 +211,7 @@ Result<DeviceKey> Block::key_for(const Registrar& registrar) const {
   const Extent& extent = *PoolState::extent_of(*this);
   const Slab& slab = *extent.slab;
   const SlabRegistration* const known = slab.registration_with(registrar);
-  if (known == nullptr || !slab.pool.maker().is_this())
+  if (known == nullptr || !slab.pool.fork_guard().is_this())
     return slab.pool.far_key_for(extent, registrar);
   const DeviceKey& key = known->key;
   return DeviceKey{key.key, key.remote_key, key.offset + extent.offset()};

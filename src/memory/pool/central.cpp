@@ -91,7 +91,7 @@ void PoolState::make_room(ThreadCache& cache, unsigned size_class) noexcept {
 }
 
 void PoolState::abandon(Extent& extent) noexcept {
-  if (!maker_.is_this()) return;
+  if (!fork_guard_.is_this()) return;
   // Others may have handles, too, and may use the memory. The last of them retires it.
   extent.handles.fetch_or(Extent::kAbandoned, std::memory_order_relaxed);
   if (extent.handles.fetch_sub(1, std::memory_order_acq_rel) == (Extent::kAbandoned | 1))
@@ -100,7 +100,7 @@ void PoolState::abandon(Extent& extent) noexcept {
 
 // Its last handle is gone, and another process may still read it.
 void PoolState::retire(Extent& extent) noexcept {
-  if (!maker_.is_this()) return;
+  if (!fork_guard_.is_this()) return;
   bool over = false;
   {
     const std::lock_guard lock(mutex_);

@@ -88,7 +88,7 @@ Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
 
 Result<DeviceKey> PoolState::far_key_for(const Extent& extent, const Registrar& registrar) {
   using State = SlabRegistration::State;
-  if (!maker_.is_this())
+  if (!fork_guard_.is_this())
     return fail(Code::invalid_argument, "the registration is of the process that forked this one",
                 "make a pool in this process");
   for (std::size_t i = 0; i < options_.registrars.size(); ++i) {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <gantry/allocator.hpp>
+#include <gantry/memory/allocator.hpp>
 #include <new>
 #include <vector>
 
@@ -114,8 +114,8 @@ TEST(NoMemory, RegistrationsAreMadeOrNotAndNoneIsLost) {
     fails_in = armed;
     bool good = false;
     {
-      auto whole = registrar->enroll(memory);
-      auto part = registrar->enroll(ByteSpan(memory).subspan(100, 10));
+      auto whole = registrar->register_memory(memory);
+      auto part = registrar->register_memory(ByteSpan(memory).subspan(100, 10));
       good = whole.has_value() && part.has_value();
     }
     const long rest = fails_in.exchange(-1);

@@ -39,7 +39,7 @@ Result<PoolState*> PoolState::create(const PoolOptions& options) {
 }
 
 void PoolState::close() noexcept {
-  if (!maker_.is_this()) return;  // a fork's copy: its threads and locks did not come along
+  if (!fork_guard_.is_this()) return;  // a fork's copy: its threads and locks did not come along
   {
     // Nothing of this is touched after the lock is let go: the last block's thread may be waiting
     // for it to end the pool. Nobody is growing it: that takes a handle.
@@ -56,8 +56,8 @@ void PoolState::close() noexcept {
 }
 
 // A child that was forked asks this before any lock: who held it then did not come along.
-Result<void> PoolState::check_maker() const {
-  if (maker_.is_this()) return {};
+Result<void> PoolState::check_not_forked() const {
+  if (fork_guard_.is_this()) return {};
   return tl::unexpected(named({Code::invalid_argument, "it is of the process that forked this one",
                                "make a pool in this process"}));
 }
@@ -67,7 +67,7 @@ Result<void> PoolState::check_maker() const {
 Result<Tag> PoolState::tag(std::string_view name) {
   return guarded([&]() -> Result<Tag> {
     constexpr std::size_t kMost = 4096;
-    GANTRY_TRY(check_maker());
+    GANTRY_TRY(check_not_forked());
     const std::lock_guard lock(mutex_);
     const auto found = std::find(tags_.begin(), tags_.end(), name);
     const Tag tag{static_cast<std::uint32_t>(found - tags_.begin())};
@@ -102,7 +102,7 @@ Result<Block> PoolState::adopt(std::byte* data) {
                   fmt::format("{}: {}: {}", options_.name, static_cast<const void*>(data), why));
     });
   };
-  if (!maker_.is_this()) return refuse("of the process that forked this one");
+  if (!fork_guard_.is_this()) return refuse("of the process that forked this one");
   const std::lock_guard lock(mutex_);
   Extent* const extent = extent_at(data);
   if (extent == nullptr) return refuse("not memory of this pool");
@@ -117,7 +117,7 @@ Result<Block> PoolState::adopt(std::byte* data) {
 }
 
 Result<Block> PoolState::find(const std::byte* data) {
-  if (auto here = guarded([&] { return check_maker(); }); !here)
+  if (auto here = guarded([&] { return check_not_forked(); }); !here)
     return tl::unexpected(std::move(here).error());
   const std::lock_guard lock(mutex_);
   Extent* const extent = extent_at(data);
@@ -132,7 +132,7 @@ Result<Block> PoolState::find(const std::byte* data) {
 }
 
 Bytes PoolState::trim() {
-  if (!maker_.is_this()) return 0;
+  if (!fork_guard_.is_this()) return 0;
   std::unique_ptr<Slab> dropped;
   const std::lock_guard growing(growing_);
   const std::lock_guard lock(mutex_);
@@ -150,14 +150,14 @@ Slab* PoolState::slab_of(std::uint32_t number) const noexcept {
 }
 
 std::shared_ptr<const Region> PoolState::slab(std::uint32_t number) {
-  if (!maker_.is_this()) return nullptr;
+  if (!fork_guard_.is_this()) return nullptr;
   const std::lock_guard lock(mutex_);
   const Slab* const found = slab_of(number);
   return found == nullptr ? nullptr : found->region;
 }
 
 std::shared_ptr<const void> PoolState::charge(std::uint32_t number) {
-  if (!maker_.is_this()) return nullptr;
+  if (!fork_guard_.is_this()) return nullptr;
   const std::lock_guard lock(mutex_);
   const Slab* const found = slab_of(number);
   return found == nullptr ? nullptr : found->charge;
@@ -198,7 +198,7 @@ std::uint64_t Pool::dropped_slabs() const noexcept {
   return handle_->state->dropped_slabs();
 }
 bool Pool::is_of_this_process() const noexcept {
-  return handle_->state->maker().is_this();
+  return handle_->state->fork_guard().is_this();
 }
 bool Pool::is_shareable() const noexcept {
   return handle_->state->options().region.shareable;

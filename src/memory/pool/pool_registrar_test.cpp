@@ -125,7 +125,7 @@ TEST_F(PoolRegistrar, AStaleRegistrationIsNotTakenForTheSlabs) {
   Pool mine = pool(When::on_demand);
   const auto block = mine.allocate(1000);
   ASSERT_TRUE(block);
-  const auto stale = first_->enroll(block->bytes());
+  const auto stale = first_->register_memory(block->bytes());
   ASSERT_TRUE(stale);
   const auto key = block->key_for(*first_);
   ASSERT_FALSE(key);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <gantry/allocator.hpp>
+#include <gantry/memory/allocator.hpp>
 #include <numeric>
 #include <string>
 #include <thread>

@@ -59,7 +59,7 @@ Bytes PoolState::lingering_bytes() const noexcept {
 
 PoolReport PoolState::report() {
   PoolReport report;
-  if (!maker_.is_this()) return report;
+  if (!fork_guard_.is_this()) return report;
   const std::lock_guard lock(mutex_);
   std::uint64_t peaks = 0;
   const auto add = [&](ThreadCache& cache) {

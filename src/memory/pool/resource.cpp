@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <gantry/allocator.hpp>
+#include <gantry/memory/allocator.hpp>
 
 #include "base/assert.hpp"
 

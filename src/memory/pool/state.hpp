@@ -40,7 +40,7 @@ class PoolState {
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const PoolOptions& options() const noexcept { return options_; }
-  [[nodiscard]] const MakerProcess& maker() const noexcept { return maker_; }
+  [[nodiscard]] const ForkGuard& fork_guard() const noexcept { return fork_guard_; }
   /// Null for an empty one.
   [[nodiscard]] static Extent* extent_of(const Block& block) noexcept {
     return static_cast<Extent*>(block.head_);
@@ -66,7 +66,7 @@ class PoolState {
   explicit PoolState(const PoolOptions& options);
   ~PoolState() = default;
 
-  [[nodiscard]] Result<void> check_maker() const;
+  [[nodiscard]] Result<void> check_not_forked() const;
 
   // allocate.cpp
   [[nodiscard]] Extent* near_allocate(Bytes size, Bytes capacity, ThreadCache* cache) noexcept;
@@ -108,7 +108,7 @@ class PoolState {
 
   const PoolOptions options_;
   const std::uint64_t number_;
-  const MakerProcess maker_;
+  const ForkGuard fork_guard_;
   ThreadCache shared_;  // counts for threads that have no cache; under mutex_
 
   std::mutex growing_;

@@ -41,7 +41,7 @@ bool forget_when_forked() noexcept {
 }  // namespace
 
 ThreadCache* cache_of_this_thread(PoolState& pool) noexcept {
-  if (thread_is_ending || !pool.maker().is_this() || !forget_when_forked()) return nullptr;
+  if (thread_is_ending || !pool.fork_guard().is_this() || !forget_when_forked()) return nullptr;
   try {
     thread_local ThreadCaches caches;
     auto found = std::find_if(caches.mine.begin(), caches.mine.end(),

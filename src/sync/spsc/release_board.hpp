@@ -11,7 +11,7 @@ namespace gantry {
 //   I1  A word equal to the number a slot was last lent under means: given back. Anything else, old
 //       or invented, means nothing, so a dead or hostile borrower frees only what it had.
 // Pair [R]: the borrower's reads of the memory before release(); the lender's next writes after
-// is_released(). The word is also half of a sleep handshake (sync/doorbell.hpp), hence seq_cst.
+// is_released(). The word is also half of a sleep handshake (sync/wait_flag.hpp), hence seq_cst.
 template <std::size_t kSlots>
 class ReleaseBoard {
  public:

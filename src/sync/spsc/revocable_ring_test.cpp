@@ -243,18 +243,18 @@ TEST(RevocableRing, LiesAreFoundOut) {
   }
 }
 
-struct Pace {
+struct Lengths {
   std::uint64_t depth;
   std::uint64_t rest_every;  // the reader stands aside after so many; 0: never
 };
 
-class RevocableRingStress : public testing::TestWithParam<Pace> {};
+class RevocableRingStress : public testing::TestWithParam<Lengths> {};
 
 TEST_P(RevocableRingStress, NothingIsTornTwiceOrLostForEver) {
   constexpr std::uint64_t kMessages = 200'000;
-  const Pace pace = GetParam();
+  const Lengths lengths = GetParam();
   Shared shared;
-  Writer writer(shared, pace.depth);
+  Writer writer(shared, lengths.depth);
   Reader reader(shared);
   std::thread writing([&] {
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -266,7 +266,7 @@ TEST_P(RevocableRingStress, NothingIsTornTwiceOrLostForEver) {
   for (bool over = false; !over;) {
     const bool ended = shared.ended.load(std::memory_order_acquire);
     over = !reader.take() && ended;
-    if (pace.rest_every != 0 && reader.got % pace.rest_every == 0) std::this_thread::yield();
+    if (lengths.rest_every != 0 && reader.got % lengths.rest_every == 0) std::this_thread::yield();
   }
   writing.join();
   reader.give_back_all();
@@ -291,7 +291,8 @@ TEST(RevocableRing, BehindTheLastOfAllSequencesThereIsNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Paces, RevocableRingStress,
-                         testing::Values(Pace{1, 0}, Pace{2, 0}, Pace{2, 5}, Pace{4, 3}));
+                         testing::Values(Lengths{1, 0}, Lengths{2, 0}, Lengths{2, 5},
+                                         Lengths{4, 3}));
 
 }  // namespace
 }  // namespace gantry

@@ -24,7 +24,7 @@ struct alignas(128) RingCell {             // two lines: processors fetch lines 
 //   I3  The writer overwrites the cell of s - cells only after `taken` reached s - cells.
 //   I4  The reader takes s only after s - 1.
 // Pairs. [P] publication: the record before its sequence. [T] taking: the record's reads before
-// `taken`. Both words are also one half of a sleep handshake (sync/doorbell.hpp), hence seq_cst
+// `taken`. Both words are also one half of a sleep handshake (sync/wait_flag.hpp), hence seq_cst
 // stores; as a pair release/acquire would do.
 
 /// The writer's role. A plain value over memory that outlives it; hold exactly one.

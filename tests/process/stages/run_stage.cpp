@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <gantry/runtime.hpp>
+#include <gantry/run/stage.hpp>
 #include <span>
 #include <vector>
 

@@ -1,17 +1,18 @@
 #include <signal.h>
+#include <gantry/channel.hpp>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "commands.hpp"
-#include "compare.hpp"
 #include "errors.hpp"
 #include "options.hpp"
 #include "output.hpp"
-#include "pipeline_file.hpp"
-#include "programs.hpp"
-#include "run_directory.hpp"
+#include "run/file/pipeline_file.hpp"
+#include "run/process/programs.hpp"
+#include "run/process/run_directory.hpp"
+#include "run/report/compare.hpp"
 #include "run_once.hpp"
 
 namespace gantry::run {

@@ -1,7 +1,7 @@
 #include "run_once.hpp"
 
-#include "leftovers.hpp"
-#include "run_directory.hpp"
+#include "run/process/leftovers.hpp"
+#include "run/process/run_directory.hpp"
 
 namespace gantry::run {
 

@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/run/run_once.hpp: one run of a pipeline, with all that surrounds it.
 
-#include "report.hpp"
+#include "run/report/report.hpp"
 
 namespace gantry::run {
 

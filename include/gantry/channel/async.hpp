@@ -1,0 +1,308 @@
+#pragma once  // gantry/channel/async.hpp: waiting for messages in coroutines, on our event loop or
+              // any other.
+
+#include <concepts>
+#include <coroutine>
+#include <gantry/channel.hpp>
+#include <gantry/channel/inbox.hpp>
+#include <gantry/channel/request.hpp>
+
+namespace gantry {
+
+// ---- coroutines ----------------------------------------------------------------------------
+
+template <class T = void>
+class Task;
+
+namespace detail {
+
+/// What the promises of all tasks have in common. Nothing throws here: an exception that leaves a
+/// coroutine ends the process.
+class TaskPromise {
+ public:
+  [[nodiscard]] std::suspend_always initial_suspend() const noexcept { return {}; }
+  struct Finish {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    template <class Promise>
+    [[nodiscard]] std::coroutine_handle<> await_suspend(
+        std::coroutine_handle<Promise> done) const noexcept {
+      const auto next = done.promise().continuation;
+      return next ? next : std::noop_coroutine();
+    }
+    void await_resume() const noexcept {}
+  };
+  [[nodiscard]] Finish final_suspend() const noexcept { return {}; }
+  [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
+
+  std::coroutine_handle<> continuation;  ///< Who awaits it.
+};
+
+template <class T>
+class ValuePromise : public TaskPromise {
+ public:
+  [[nodiscard]] Task<T> get_return_object() noexcept;
+  template <class U>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  [[nodiscard]] T take() { return std::move(*value_); }
+
+ private:
+  std::optional<T> value_;
+};
+
+template <>
+class ValuePromise<void> : public TaskPromise {
+ public:
+  [[nodiscard]] Task<void> get_return_object() noexcept;
+  void return_void() const noexcept {}
+  void take() const noexcept {}
+};
+
+}  // namespace detail
+
+/// A coroutine that begins when it is awaited or spawned. Move-only. Dropped while it is suspended,
+/// it is destroyed with all that it awaits: that is how one is cancelled.
+template <class T>
+class [[nodiscard]] Task {
+ public:
+  using promise_type = detail::ValuePromise<T>;
+
+  Task() noexcept = default;
+  explicit Task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, {})) {}
+  Task& operator=(Task&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Task() {
+    if (handle_) handle_.destroy();
+  }
+
+  [[nodiscard]] bool is_done() const noexcept { return !handle_ || handle_.done(); }
+  [[nodiscard]] std::coroutine_handle<promise_type> handle() const noexcept { return handle_; }
+
+  // As an awaitable; once.
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  [[nodiscard]] std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
+    handle_.promise().continuation = awaiting;
+    return handle_;
+  }
+  T await_resume() { return handle_.promise().take(); }
+
+ private:
+  std::coroutine_handle<promise_type> handle_;
+};
+
+template <class T>
+Task<T> detail::ValuePromise<T>::get_return_object() noexcept {
+  return Task<T>(std::coroutine_handle<ValuePromise<T>>::from_promise(*this));
+}
+inline Task<void> detail::ValuePromise<void>::get_return_object() noexcept {
+  return Task<void>(std::coroutine_handle<ValuePromise<void>>::from_promise(*this));
+}
+
+// ---- loops ---------------------------------------------------------------------------------
+
+/// What a loop must offer for the awaitables below: yours, or EventLoop.
+///   watch    Resume `waiting` once, on the loop's thread, when `descriptor` is readable
+///            (level-triggered: also if it is now). Several may wait for the same descriptor: all
+///            of them are resumed before the descriptors are looked at again. Not from within
+///            watch(). After an error it is not watched.
+///   unwatch  Not any more; never after it was resumed.
+template <class Loop>
+concept Watcher = requires(Loop& loop, int descriptor, std::coroutine_handle<> waiting) {
+  { loop.watch(descriptor, waiting) } -> std::same_as<Result<void>>;
+  { loop.unwatch(descriptor, waiting) } noexcept;
+};
+
+/// A minimal loop on epoll(7). One thread, but for stop(). Asleep it uses no CPU. Not to be moved
+/// once anything waits on it.
+class EventLoop {
+ public:
+  [[nodiscard]] static Result<EventLoop> create();
+  EventLoop(EventLoop&&) noexcept;
+  EventLoop& operator=(EventLoop&&) noexcept;
+  /// Destroys what is still suspended. The ends that tasks wait for must live until then.
+  ~EventLoop();
+
+  /// The task is the loop's from then on; it begins in run().
+  void spawn(Task<> task);
+  /// Until no task is left, or stop(); then it may be called again. Errors: `busy` within run().
+  Result<void> run();
+  void stop() noexcept;  ///< run() returns before it resumes another. Any thread, any time.
+  [[nodiscard]] std::size_t tasks() const noexcept;  ///< That are not over.
+
+  [[nodiscard]] Result<void> watch(int descriptor, std::coroutine_handle<> waiting);
+  void unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept;
+
+  class Impl;
+
+ private:
+  explicit EventLoop(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+static_assert(Watcher<EventLoop>);
+
+// ---- awaitables ----------------------------------------------------------------------------
+
+/// co_await readable(descriptor, loop): until it is readable, or at once with an error.
+template <Watcher Loop>
+class Readable {
+ public:
+  Readable(int descriptor, Loop& loop) noexcept : descriptor_(descriptor), loop_(loop) {}
+  Readable(const Readable&) = delete;
+  Readable& operator=(const Readable&) = delete;
+  ~Readable() {
+    if (waiting_) loop_.unwatch(descriptor_, waiting_);
+  }
+
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiting) {
+    watched_ = loop_.watch(descriptor_, waiting);
+    if (!watched_) return false;
+    waiting_ = waiting;
+    return true;
+  }
+  [[nodiscard]] Result<void> await_resume() noexcept {
+    waiting_ = {};
+    return std::move(watched_);
+  }
+
+ private:
+  int descriptor_;
+  Loop& loop_;
+  std::coroutine_handle<> waiting_;
+  Result<void> watched_;
+};
+template <Watcher Loop>
+[[nodiscard]] Readable<Loop> readable(int descriptor, Loop& loop) noexcept {
+  return Readable<Loop>(descriptor, loop);
+}
+
+namespace detail {
+
+/// Something that is asked without waiting and says `timed_out` until it has an answer:
+///   Value ask();  Result<int> descriptor();  void note_woken();
+template <class Source, class Loop>
+auto ask_until_answered(Source& source, Loop& loop) -> Task<decltype(source.ask())> {
+  using Answer = decltype(source.ask());
+  for (;;) {
+    const Result<int> descriptor = source.descriptor();
+    if (!descriptor) co_return Answer(tl::unexpected(descriptor.error()));
+    const Result<void> woken = co_await readable(*descriptor, loop);
+    if (!woken) co_return Answer(tl::unexpected(woken.error()));
+    source.note_woken();
+    Answer answer = source.ask();
+    if (answer || answer.error().code != Code::timed_out || source.is_over())
+      co_return std::move(answer);
+  }
+}
+
+/// Takes what is there without suspending; a coroutine of its own waits for the rest, so that one
+/// who is woken for nothing sleeps on. Destroyed, it waits no more.
+template <class Source, class Loop>
+class Awaiting {
+ public:
+  using Answer = decltype(std::declval<Source&>().ask());
+  Awaiting(Source source, Loop& loop) noexcept : source_(std::move(source)), loop_(loop) {}
+  Awaiting(const Awaiting&) = delete;
+  Awaiting& operator=(const Awaiting&) = delete;
+
+  [[nodiscard]] bool await_ready() {
+    const Result<int> descriptor = source_.descriptor();  // first: from here on it is rung
+    answer_.emplace(descriptor ? source_.ask() : Answer(tl::unexpected(descriptor.error())));
+    return *answer_ || answer_->error().code != Code::timed_out || source_.is_over();
+  }
+  [[nodiscard]] std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) {
+    slow_ = ask_until_answered(source_, loop_);
+    return slow_.await_suspend(awaiting);
+  }
+  [[nodiscard]] Answer await_resume() {
+    return slow_.handle() ? slow_.await_resume() : std::move(*answer_);
+  }
+
+ private:
+  Source source_;
+  Loop& loop_;
+  std::optional<Answer> answer_;
+  Task<Answer> slow_;
+};
+
+/// A Consumer or an Inbox.
+template <class End>
+struct ReceivingEnd {
+  End* end;
+  auto ask() { return end->receive(Deadline::now()); }
+  auto descriptor() { return end->event_descriptor(); }
+  void note_woken() const noexcept {}
+  [[nodiscard]] bool is_over() const noexcept { return false; }
+};
+struct ServingEnd {
+  Server* end;
+  Result<Request> ask() const { return end->next(Deadline::now()); }
+  Result<int> descriptor() const { return end->event_descriptor(); }
+  void note_woken() const noexcept {}
+  [[nodiscard]] bool is_over() const noexcept { return false; }
+};
+struct ReplyEnd {
+  PendingReply* pending;
+  Result<Message> ask() {
+    const bool was_over = pending->is_over();
+    auto answer = pending->wait(Deadline::now());
+    over = was_over || pending->is_over();
+    return answer;
+  }
+  Result<int> descriptor() const { return pending->event_descriptor(); }
+  void note_woken() const noexcept { pending->note_woken(); }
+  [[nodiscard]] bool is_over() const noexcept { return over; }
+  bool over = false;
+};
+struct SentEnd {
+  Producer* producer;
+  Ticket ticket;
+  Result<void> ask() const {
+    if (producer->outcome(ticket) == Outcome::pending)
+      return tl::unexpected(Error{Code::timed_out, "not yet sent", ""});
+    over = true;
+    return producer->wait(ticket);
+  }
+  Result<int> descriptor() const { return producer->sent_descriptor(); }
+  void note_woken() const noexcept { producer->note_woken(); }
+  [[nodiscard]] bool is_over() const noexcept { return over; }
+  mutable bool over = false;
+};
+
+}  // namespace detail
+
+// Each gives what the call of the same meaning returns, but never `timed_out` for want of time. The
+// end must outlive the waiting, and one coroutine at a time waits for a consumer, an inbox or a
+// server; for replies and tickets any number.
+
+/// co_await next(consumer, loop) -> Result<Message>
+template <Watcher Loop>
+[[nodiscard]] auto next(Consumer& consumer, Loop& loop) {
+  return detail::Awaiting<detail::ReceivingEnd<Consumer>, Loop>({&consumer}, loop);
+}
+/// co_await next(inbox, loop) -> Result<Inbox::Delivery>
+template <Watcher Loop>
+[[nodiscard]] auto next(Inbox& inbox, Loop& loop) {
+  return detail::Awaiting<detail::ReceivingEnd<Inbox>, Loop>({&inbox}, loop);
+}
+/// co_await next(server, loop) -> Result<Request>
+template <Watcher Loop>
+[[nodiscard]] auto next(Server& server, Loop& loop) {
+  return detail::Awaiting<detail::ServingEnd, Loop>({&server}, loop);
+}
+/// co_await reply(pending, loop) -> Result<Message>; `timed_out` at the call's own deadline.
+template <Watcher Loop>
+[[nodiscard]] auto reply(PendingReply& pending, Loop& loop) {
+  return detail::Awaiting<detail::ReplyEnd, Loop>({&pending}, loop);
+}
+/// co_await sent(producer, ticket, loop) -> Result<void>, as Producer::wait().
+template <Watcher Loop>
+[[nodiscard]] auto sent(Producer& producer, Ticket ticket, Loop& loop) {
+  return detail::Awaiting<detail::SentEnd, Loop>({&producer, ticket}, loop);
+}
+
+}  // namespace gantry

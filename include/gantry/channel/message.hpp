@@ -1,0 +1,208 @@
+#pragma once  // gantry/channel/message.hpp: what travels over a channel, as the two ends hold it.
+
+#include <array>
+#include <cstring>
+#include <gantry/memory.hpp>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace gantry {
+
+// ---- what is said of a payload -------------------------------------------------------------
+
+/// An element's type, as DLPack's DLDataType has it (dlpack.h, version 0.8).
+struct DataType {
+  enum Code : std::uint8_t { signed_int = 0, unsigned_int = 1, floating = 2, bfloat = 4 };
+  std::uint8_t code = unsigned_int;
+  std::uint8_t bits = 8;
+  std::uint16_t lanes = 1;
+  friend bool operator==(const DataType&, const DataType&) = default;
+};
+
+/// How a segment is to be read: dtype, shape and strides as in DLPack.
+struct Tensor {
+  static constexpr unsigned kMaxDimensions = 8;
+  DataType type;
+  unsigned dimensions = 0;
+  std::array<std::int64_t, kMaxDimensions> shape{};
+  std::array<std::int64_t, kMaxDimensions> strides{};  ///< In elements, not bytes.
+
+  /// Row-major, without gaps. Shapes beyond kMaxDimensions are cut off.
+  [[nodiscard]] static Tensor dense(DataType type, std::span<const std::int64_t> shape) noexcept;
+  /// Does every element lie within `bytes`, without overflow, strides not negative?
+  [[nodiscard]] bool fits(Bytes bytes) const noexcept;
+  friend bool operator==(const Tensor&, const Tensor&) = default;
+};
+
+/// What a message says of itself.
+struct MessageInfo {
+  std::uint64_t sequence = 0;     ///< Of the message in its channel, from 1. A gap: passed over.
+  std::uint64_t user = 0;         ///< The sender's own word.
+  std::uint32_t type = 0;         ///< The sender's own tag.
+  std::uint64_t sent_ticks = 0;   ///< When it was published, Meter::ticks(). 0: not timed; of small
+                                  ///< messages every eighth is.
+  std::uint64_t correlation = 0;  ///< Request and response: which belong together; 0: neither.
+  std::uint64_t deadline_ns = 0;  ///< Of a request, monotonic; 0: none.
+};
+
+/// A part of a received message: its bytes and, where the sender gave it, its tensor.
+struct Segment {
+  ConstByteSpan bytes;
+  std::optional<Tensor> tensor;
+};
+inline constexpr std::size_t kMaxSegments = 64;
+
+namespace detail {
+struct Inheritance;
+/// Where bytes lie, if they can be shown to another process, and what must go along with them.
+struct RegionSlice {
+  std::shared_ptr<const Region> region;
+  Bytes offset = 0;
+  std::shared_ptr<const Inheritance> inherited;
+};
+/// Who takes a loan or a message back. Implemented by each transport.
+class SlotOwner {
+ public:
+  virtual ~SlotOwner() = default;
+  virtual void give_back(std::uint64_t token) noexcept = 0;
+  /// Of bytes in what `token` stands for; nothing when they are private to this process.
+  [[nodiscard]] virtual std::optional<RegionSlice> where(std::uint64_t token,
+                                                         ConstByteSpan bytes) const {
+    static_cast<void>(token), static_cast<void>(bytes);
+    return std::nullopt;
+  }
+  /// Of such bytes: nobody can change them any more.
+  [[nodiscard]] virtual bool is_immutable(std::uint64_t token, ConstByteSpan bytes) const {
+    static_cast<void>(token), static_cast<void>(bytes);
+    return false;
+  }
+};
+}  // namespace detail
+
+// ---- to be sent ----------------------------------------------------------------------------
+
+/// Empty memory to write a message in, already where the reader will see it. Move-only; dropped
+/// unpublished it goes back and nothing is sent. Published, it is nobody's: clang's -Wconsumed
+/// refuses to write or publish it again, and bytes() is empty.
+class GANTRY_CONSUMABLE(unconsumed) Loan {
+ public:
+  GANTRY_RETURNS(consumed) Loan() noexcept = default;
+  GANTRY_RETURNS(unconsumed)
+  Loan(std::shared_ptr<detail::SlotOwner> owner, std::uint64_t token, ByteSpan bytes) noexcept
+      : owner_(std::move(owner)), token_(token), bytes_(bytes) {}
+  Loan(Loan&& other) noexcept;
+  Loan& operator=(Loan&& other) noexcept;
+  ~Loan() { reset(); }
+
+  GANTRY_ONLY_WHEN(unconsumed) [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
+  /// Publish only the first `size` bytes. `size` above bytes().size() is ignored.
+  GANTRY_ONLY_WHEN(unconsumed) void shrink(Bytes size) noexcept {
+    if (size < bytes_.size()) bytes_ = bytes_.first(size);
+  }
+  [[nodiscard]] explicit operator bool() const noexcept { return owner_ != nullptr; }
+
+  // For transports:
+  [[nodiscard]] const detail::SlotOwner* owner() const noexcept { return owner_.get(); }
+  [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+  void forget() noexcept;  ///< The transport took it over; nothing is given back.
+
+ private:
+  void reset() noexcept;
+  std::shared_ptr<detail::SlotOwner> owner_;
+  std::uint64_t token_ = 0;
+  ByteSpan bytes_;
+};
+
+class Message;
+
+/// A message put together from parts, each copied, moved or passed on as it is. At most
+/// kMaxSegments. Spans must stay as they are until the send that takes them has ended.
+class Draft {
+ public:
+  struct Part {
+    ConstByteSpan copied;  // when there is neither of the two below
+    Block block;
+    std::shared_ptr<Message> forwarded;  // shared by the parts that are its segments
+    ConstByteSpan bytes;                 // whatever it is
+    std::optional<Tensor> tensor;
+    bool moved = false;  // it was made of a block
+  };
+
+  /// Copied when sent.
+  Draft& copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {});
+  /// A block of the channel's pool: passes into the message as it is.
+  Draft& move(GANTRY_TAKES(unconsumed) Block block, std::optional<Tensor> tensor = {});
+  /// All segments of a received message, as they are: no copy. It is released to its own sender
+  /// when the last reader of this one has released it.
+  Draft& forward(Message message);
+
+  [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
+  [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }
+
+ private:
+  std::vector<Part> parts_;
+};
+
+// ---- received ------------------------------------------------------------------------------
+
+/// A received message, whole: a read-only view that holds its slot until dropped or released.
+/// Move-only.
+class Message {
+ public:
+  static constexpr Bytes kInlineBytes = 64;  ///< Payloads up to this travel in the ring itself.
+
+  Message() noexcept = default;
+  Message(std::shared_ptr<detail::SlotOwner> owner, std::uint64_t token, ConstByteSpan bytes,
+          const MessageInfo& info) noexcept
+      : owner_(std::move(owner)), token_(token), info_(info), view_(bytes) {}
+  /// A private copy of at most kInlineBytes (more is cut off); holds nothing.
+  Message(ConstByteSpan small, const MessageInfo& info) noexcept : info_(info), is_small_(true) {
+    view_ = ConstByteSpan(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes);
+    if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
+  }
+  Message(Message&& other) noexcept { *this = std::move(other); }
+  Message& operator=(Message&& other) noexcept;
+  ~Message() { release(); }
+
+  /// The payload; of several segments the first. Valid until release(); a view into memory of the
+  /// sender, which a hostile one can change at any time: unless is_immutable(), copy what you
+  /// check.
+  [[nodiscard]] ConstByteSpan bytes() const noexcept {
+    return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
+  }
+  [[nodiscard]] std::size_t segments() const noexcept {
+    return segments_ == nullptr ? 1 : segments_->size();
+  }
+  /// `index` below segments().
+  [[nodiscard]] Segment segment(std::size_t index) const {
+    return segments_ == nullptr ? Segment{bytes(), {}} : (*segments_)[index];
+  }
+  /// Nobody can change the bytes any more: a private copy, or sent by SendMode::immutable. The
+  /// kernel is asked, not the sender.
+  [[nodiscard]] bool is_immutable() const;
+  [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
+  void release() noexcept;  ///< Gives the slot back to the sender now.
+
+  // For transports:
+  void set_segments(std::unique_ptr<std::vector<Segment>> segments) noexcept {
+    segments_ = std::move(segments);
+    view_ = segments_->empty() ? ConstByteSpan() : segments_->front().bytes;
+  }
+  [[nodiscard]] detail::SlotOwner* owner() const noexcept { return owner_.get(); }
+  [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
+  void abandon() noexcept { owner_.reset(); }  ///< Nobody ever gives it back.
+
+ private:
+  std::shared_ptr<detail::SlotOwner> owner_;
+  std::uint64_t token_ = 0;
+  MessageInfo info_;
+  ConstByteSpan view_;
+  std::unique_ptr<std::vector<Segment>> segments_;  // null: one, without a tensor
+  bool is_small_ = false;
+  std::array<std::byte, kInlineBytes> small_;  // NOLINT: filled when is_small_
+};
+
+}  // namespace gantry

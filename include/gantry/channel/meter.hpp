@@ -1,0 +1,60 @@
+#pragma once  // gantry/channel/meter.hpp: the writing side of a channel end's counters.
+
+#include <gantry/channel.hpp>
+
+namespace gantry {
+
+/// Counts into one Metrics page. One thread at a time; readers in other processes see each
+/// counter whole, though not all of one instant. Every call is a few nanoseconds.
+class Meter {
+ public:
+  /// Raw time, comparable across the processes of this machine; only differences mean anything.
+  [[nodiscard]] static std::uint64_t ticks() noexcept;
+
+  void opened() noexcept;
+  void connected() noexcept;
+  void message(Bytes bytes) noexcept;
+  /// A copy of payload by `engine`. `ticks`: its duration when it happened before hand-off in
+  /// user space, 0 when hand-off contains it.
+  void copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept;
+  /// `weight`: how many messages this one stands for, where only some are timed.
+  void handoff(std::uint64_t ticks, std::uint64_t weight = 1) noexcept;
+  void waited(std::uint64_t ticks) noexcept;
+  void cpu(std::uint64_t ns) noexcept;
+
+  Meter(const Meter&) = delete;
+  Meter& operator=(const Meter&) = delete;
+
+ private:
+  Meter() = default;  // lives only in a page: see Metrics
+};
+
+/// Charges the CPU time of its scope to a meter. Below kAlwaysBytes only every kEvery-th call is
+/// measured, and counted kEvery-fold, because asking for the time costs more than such a call.
+class CpuCharge {
+ public:
+  static constexpr Bytes kAlwaysBytes = 64 << 10;
+  static constexpr unsigned kEvery = 256;
+
+  /// `calls` is the caller's count of calls so far, which picks the sampled ones.
+  CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept {
+    if (bytes >= kAlwaysBytes)
+      start(meter, 1);
+    else if (calls % kEvery == 0)
+      start(meter, kEvery);
+  }
+  ~CpuCharge() {
+    if (meter_ != nullptr) stop();
+  }
+  CpuCharge(const CpuCharge&) = delete;
+  CpuCharge& operator=(const CpuCharge&) = delete;
+
+ private:
+  void start(Meter& meter, unsigned weight) noexcept;
+  void stop() noexcept;
+  Meter* meter_ = nullptr;  // null: not sampled
+  std::uint64_t started_ns_ = 0;
+  unsigned weight_ = 1;
+};
+
+}  // namespace gantry

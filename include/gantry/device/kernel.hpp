@@ -1,0 +1,180 @@
+#pragma once  // gantry/device/kernel.hpp: what a device computes with: sources, arguments, ranges.
+
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <cstring>
+#include <functional>
+#include <gantry/types.hpp>
+#include <map>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace gantry {
+
+class DeviceBuffer;
+struct BufferState;   // private: a backend's
+struct KernelState;   // private: a backend's
+struct ProgramState;  // private: a backend's
+
+// ---- ranges --------------------------------------------------------------------------------
+
+/// How many work items a launch has, in up to three dimensions, and how many of them form a group.
+/// Items are numbered with the first dimension quickest. Where a group does not divide its
+/// dimension the device runs more items than asked for: kernels compare their index with a count
+/// among their arguments. A range with a 0 runs nothing.
+struct LaunchRange {
+  std::array<std::size_t, 3> items{1, 1, 1};
+  std::array<std::size_t, 3> group{0, 0, 0};  ///< All 0: the device chooses.
+
+  [[nodiscard]] static LaunchRange linear(std::size_t items, std::size_t group = 0) noexcept {
+    const std::size_t other = group == 0 ? 0 : 1;
+    return {{items, 1, 1}, {group, other, other}};
+  }
+  /// Of all dimensions; saturates.
+  [[nodiscard]] std::size_t count() const noexcept;
+  [[nodiscard]] std::size_t group_count() const noexcept;  ///< Items of one group; 0: not chosen.
+};
+
+// ---- kernels of the `cpu` device -----------------------------------------------------------
+
+/// The part of a launch's items that one call of a CpuKernel computes: numbers `first` to `last`,
+/// `last` not included. It begins and ends at the border of a group where groups were asked for.
+struct CpuSlice {
+  std::size_t first = 0;
+  std::size_t last = 0;
+  LaunchRange range;
+  const std::atomic<bool>* stop = nullptr;
+
+  /// The launch was cancelled or the device given up: long loops look, and return.
+  [[nodiscard]] bool should_stop() const noexcept {
+    return stop != nullptr && stop->load(std::memory_order_relaxed);  // a hint, nothing follows it
+  }
+};
+
+/// A launch's arguments as a CpuKernel sees them. Asking for what does not fit (no such argument, a
+/// value of another size, a buffer that is not aligned for T) throws, by which the launch fails as
+/// `kernel_fault`: let it pass.
+class CpuArguments {
+ public:
+  struct Item {
+    ByteSpan memory;      ///< Of a buffer or of local memory.
+    ConstByteSpan value;  ///< Empty: it is memory.
+  };
+  explicit CpuArguments(std::span<const Item> items) noexcept : items_(items) {}
+
+  [[nodiscard]] std::size_t count() const noexcept { return items_.size(); }
+  /// A buffer, whole; local memory is the calling thread's own and holds anything.
+  [[nodiscard]] ByteSpan bytes(std::size_t index) const {
+    if (index >= items_.size() || !items_[index].value.empty()) misused(index);
+    return items_[index].memory;
+  }
+  template <class T>
+  [[nodiscard]] std::span<T> span(std::size_t index) const {
+    const ByteSpan all = bytes(index);
+    if (reinterpret_cast<std::uintptr_t>(all.data()) % alignof(T) != 0) misused(index);
+    return {reinterpret_cast<T*>(all.data()), all.size() / sizeof(T)};
+  }
+  template <class T>
+    requires std::is_trivially_copyable_v<T>
+  [[nodiscard]] T value(std::size_t index) const {
+    if (index >= items_.size() || items_[index].value.size() != sizeof(T)) misused(index);
+    T answer;
+    std::memcpy(&answer, items_[index].value.data(), sizeof(T));
+    return answer;
+  }
+
+ private:
+  [[noreturn]] void misused(std::size_t index) const;
+
+  std::span<const Item> items_;
+};
+
+/// Called by several threads at once, each with another slice of the same launch. An error ends
+/// the launch as `kernel_fault` with its message; so does an exception.
+using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, const CpuSlice& slice)>;
+
+// ---- programs ------------------------------------------------------------------------------
+
+struct KernelText {
+  std::string source = {};
+  std::string options =
+      {};  ///< The compiler's, as on its command line: "-DN=4 -cl-fast-relaxed-math".
+};
+
+/// The same kernels in as many languages as their author has; a device takes its own.
+struct ProgramSource {
+  std::string name = "program";  ///< For messages.
+  KernelText opencl = {};        ///< OpenCL C.
+  KernelText cuda =
+      {};  ///< CUDA C++, compiled at run time; its kernels are `extern "C" __global__`.
+  std::vector<std::byte> cuda_image = {};     ///< A cubin, a fatbin or PTX: taken before `cuda`.
+  std::map<std::string, CpuKernel> cpu = {};  ///< By kernel name.
+};
+
+/// One kernel of a program, on one device. A plain value that keeps its program.
+class Kernel {
+ public:
+  Kernel() noexcept = default;
+  explicit Kernel(std::shared_ptr<const KernelState> state) noexcept : state_(std::move(state)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept;
+  [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+  [[nodiscard]] const std::shared_ptr<const KernelState>& state() const noexcept { return state_; }
+
+ private:
+  std::shared_ptr<const KernelState> state_;
+};
+
+/// Built once for one device by Device::build(). A plain value.
+class Program {
+ public:
+  Program() noexcept = default;
+  explicit Program(std::shared_ptr<const ProgramState> state) noexcept : state_(std::move(state)) {}
+
+  /// Errors: `not_found`, with the names there are; `invalid_argument` for an empty handle.
+  [[nodiscard]] Result<Kernel> kernel(std::string_view name) const;
+  /// What the compiler had to say though it went well: warnings. Often empty.
+  [[nodiscard]] std::string_view log() const noexcept;
+  [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+
+ private:
+  std::shared_ptr<const ProgramState> state_;
+};
+
+// ---- arguments -----------------------------------------------------------------------------
+
+/// One argument of a launch: a buffer as a whole, a value, or local memory of each group.
+class KernelArgument {
+ public:
+  static constexpr Bytes kMostBytes = 64;
+
+  KernelArgument(const DeviceBuffer& buffer);  // implicit: launch(kernel, {a, b, n})
+  template <class T>
+    requires(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && sizeof(T) <= kMostBytes)
+  KernelArgument(const T& value) noexcept : bytes_(sizeof(T)) {  // as above
+    std::memcpy(value_.data(), &value, sizeof(T));
+  }
+  /// `__local` of OpenCL C, dynamic shared memory of CUDA, scratch of each thread on `cpu`.
+  [[nodiscard]] static KernelArgument local(Bytes bytes) noexcept {
+    KernelArgument argument;
+    argument.local_bytes_ = bytes;
+    return argument;
+  }
+
+  [[nodiscard]] bool is_buffer() const noexcept { return is_buffer_; }
+  [[nodiscard]] const std::shared_ptr<BufferState>& buffer() const noexcept { return buffer_; }
+  [[nodiscard]] ConstByteSpan value() const noexcept { return {value_.data(), bytes_}; }
+  [[nodiscard]] Bytes local_bytes() const noexcept { return local_bytes_; }
+
+ private:
+  KernelArgument() noexcept = default;
+  std::shared_ptr<BufferState> buffer_;
+  std::array<std::byte, kMostBytes> value_{};
+  Bytes bytes_ = 0;
+  Bytes local_bytes_ = 0;
+  bool is_buffer_ = false;
+};
+
+}  // namespace gantry

@@ -1,0 +1,81 @@
+#pragma once  // gantry/memory/allocator.hpp: containers whose memory lies in a pool.
+
+#include <gantry/memory.hpp>
+#include <memory_resource>
+#include <new>
+
+namespace gantry {
+
+namespace detail {
+/// Null when the pool cannot: its error is lost, which is why code that can should use the pool.
+[[nodiscard]] std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment,
+                                           Tag tag) noexcept;
+/// Ends the program when `data` is not a detached block of `pool`: freed twice, or elsewhere.
+void free_detached(Pool& pool, std::byte* data) noexcept;
+}  // namespace detail
+
+/// A std::pmr::memory_resource over a pool, for std::pmr containers and all that takes one. What a
+/// container holds can be sent without a copy: Pool::find() gives a handle to it, which keeps the
+/// memory alive though the container goes. Throws std::bad_alloc, as containers expect.
+class PoolResource final : public std::pmr::memory_resource {
+ public:
+  explicit PoolResource(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
+  PoolResource(const PoolResource&) = delete;
+  PoolResource& operator=(const PoolResource&) = delete;
+  [[nodiscard]] Pool& pool() noexcept { return pool_; }
+
+ private:
+  void* do_allocate(Bytes size, Bytes alignment) override {
+    std::byte* const data = detail::allocate_detached(pool_, size, alignment, tag_);
+    if (data == nullptr) throw std::bad_alloc();
+    return data;
+  }
+  void do_deallocate(void* data, Bytes, Bytes) override {
+    detail::free_detached(pool_, static_cast<std::byte*>(data));
+  }
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override {
+    const auto* const same = dynamic_cast<const PoolResource*>(&other);
+    return same != nullptr && same->pool_ == pool_;
+  }
+
+  Pool pool_;
+  Tag tag_;
+};
+
+/// The same as a C++ allocator: std::vector<float, PoolAllocator<float>> values(allocator).
+template <class T>
+class PoolAllocator {
+ public:
+  using value_type = T;
+
+  explicit PoolAllocator(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
+  // Moved from, it must still be what it was: there are copies only.
+  PoolAllocator(const PoolAllocator&) noexcept = default;
+  PoolAllocator& operator=(const PoolAllocator&) noexcept = default;
+  template <class U>
+  PoolAllocator(const PoolAllocator<U>& other) noexcept  // NOLINT: containers convert
+      : pool_(other.pool()), tag_(other.tag()) {}
+
+  [[nodiscard]] T* allocate(std::size_t count) {
+    if (count > ~Bytes{0} / sizeof(T)) throw std::bad_array_new_length();
+    std::byte* const data = detail::allocate_detached(pool_, count * sizeof(T), alignof(T), tag_);
+    if (data == nullptr) throw std::bad_alloc();
+    return reinterpret_cast<T*>(data);
+  }
+  void deallocate(T* data, std::size_t) noexcept {
+    detail::free_detached(pool_, reinterpret_cast<std::byte*>(data));
+  }
+
+  [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
+  [[nodiscard]] Tag tag() const noexcept { return tag_; }
+  template <class U>
+  friend bool operator==(const PoolAllocator& a, const PoolAllocator<U>& b) noexcept {
+    return a.pool() == b.pool();
+  }
+
+ private:
+  Pool pool_;
+  Tag tag_;
+};
+
+}  // namespace gantry

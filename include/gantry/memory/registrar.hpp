@@ -1,0 +1,108 @@
+#pragma once  // gantry/memory/registrar.hpp: memory made known to a device once, and kept so by a
+              // handle.
+
+#include <chrono>
+#include <gantry/types.hpp>
+#include <memory>
+
+namespace gantry {
+
+/// How an operation of a device names registered memory.
+struct DeviceKey {
+  std::uint64_t key = 0;         ///< Locally: io_uring's buffer index, libfabric's descriptor, ...
+  std::uint64_t remote_key = 0;  ///< For a peer (libfabric); 0 where there is no such thing.
+  Bytes offset = 0;              ///< Of the memory asked for within what `key` stands for.
+};
+
+struct RegistrarOptions {
+  Bytes budget_bytes = 0;  ///< Most bytes registered at a time; 0: no limit of ours.
+};
+
+struct RegistrarReport {
+  std::string name;
+  std::uint64_t registrations = 0;  ///< Now.
+  Bytes bytes = 0;                  ///< Now.
+  Bytes peak_bytes = 0;
+  Bytes budget_bytes = 0;           ///< 0: none.
+  std::uint64_t made = 0;           ///< Registrations ever made.
+  std::uint64_t reused = 0;         ///< Asked for inside one that was there already.
+  std::uint64_t failed = 0;         ///< Refused, by the device or by the budget.
+  std::chrono::nanoseconds time{};  ///< Spent in registering and unregistering.
+  std::string last_error;           ///< Empty: never one.
+};
+
+class Registrar;
+struct Slab;  // private: a pool's
+
+/// The fact that some memory is known to a registrar, for as long as this lives. Move-only;
+/// dropped, the memory is unregistered, or when it is part of a larger registration, with that.
+class Registration {
+ public:
+  Registration() noexcept = default;
+  Registration(Registration&& other) noexcept;
+  Registration& operator=(Registration&& other) noexcept;
+  ~Registration();
+
+  [[nodiscard]] ByteSpan memory() const noexcept { return memory_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return registrar_ != nullptr; }
+  [[nodiscard]] const Registrar* registrar() const noexcept { return registrar_.get(); }
+
+  /// Errors: `invalid_argument` for an empty handle and in a fork()ed child: what the parent
+  /// registered is the parent's.
+  [[nodiscard]] Result<DeviceKey> key() const;
+
+ private:
+  friend class Registrar;
+  std::shared_ptr<Registrar> registrar_;
+  ByteSpan memory_;
+  void* range_ = nullptr;  // the registrar's entry that covers memory_
+  DeviceKey key_;
+};
+
+/// A device that must know memory before it uses it. Thread-safe. Held by shared_ptr: every
+/// registration keeps its registrar alive.
+class Registrar : public std::enable_shared_from_this<Registrar> {
+ public:
+  virtual ~Registrar();
+  Registrar(const Registrar&) = delete;
+  Registrar& operator=(const Registrar&) = delete;
+
+  /// Registers `memory`, or gives a handle into the registration that covers it already. The memory
+  /// stays mapped until the last handle to it is dropped: what is mapped there later would be taken
+  /// for it. Errors: `already_exists` when it overlaps one without lying inside it; `out_of_memory`
+  /// above the budget or the system's limit; `too_large`; `invalid_argument` for 0 bytes; `system`.
+  [[nodiscard]] Result<Registration> register_memory(ByteSpan memory);
+
+  [[nodiscard]] const std::string& name() const noexcept;
+  [[nodiscard]] RegistrarReport report() const;
+
+ protected:
+  struct Keys {
+    std::uint64_t key = 0;
+    std::uint64_t remote_key = 0;
+  };
+  Registrar(std::string name, const RegistrarOptions& options);
+
+  // For implementations. Called one at a time, under the registrar's lock.
+  [[nodiscard]] virtual Result<Keys> do_register(ByteSpan memory) = 0;
+  /// 0 or an errno value. The memory may be unmapped already: that must do no harm.
+  [[nodiscard]] virtual int do_unregister(const Keys& keys, ByteSpan memory) noexcept = 0;
+
+ private:
+  friend class Registration;
+  friend struct Slab;
+  [[nodiscard]] Result<Registration> register_fresh(ByteSpan memory);
+  [[nodiscard]] Result<Registration> register_memory(ByteSpan memory, bool is_fresh);
+  [[nodiscard]] Result<Registration> register_locked(ByteSpan memory);
+  [[nodiscard]] Result<void> check_range(ByteSpan memory, bool is_fresh);
+  [[nodiscard]] Result<void> add(ByteSpan memory);
+  void leave(void* range) noexcept;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Page-locks: registered memory is resident and stays so. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK.
+[[nodiscard]] Result<std::shared_ptr<Registrar>> make_page_lock_registrar(
+    const RegistrarOptions& options = {});
+
+}  // namespace gantry

@@ -1,0 +1,31 @@
+#pragma once  // gantry/run/launch.hpp: for launchers: how a stage is told which ends it has.
+
+#include <gantry/run/stage.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gantry {
+
+/// One end as a launcher describes it to a stage.
+struct StageEndpoint {
+  struct Link {
+    std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
+    int metrics_descriptor = -1;  ///< Inherited; the end counts there.
+  };
+  std::string channel;
+  bool output = false;
+  Transport transport = Transport::gantry;
+  unsigned slots = 8;
+  Bytes budget_bytes = 0;  ///< Of each link's payload memory; 0: PoolOptions' rule.
+  std::vector<Link> links;
+};
+
+inline constexpr const char* kStageEndpointsVariable = "GANTRY_STAGE_ENDS";
+[[nodiscard]] std::string encode_stage_endpoints(std::span<const StageEndpoint> ends);
+[[nodiscard]] Result<std::vector<StageEndpoint>> decode_stage_endpoints(std::string_view text);
+
+/// The ends of this process; empty when `gantry run` did not start it.
+[[nodiscard]] Result<std::vector<StageEndpoint>> own_stage_endpoints();
+
+}  // namespace gantry

@@ -1,0 +1,66 @@
+#pragma once  // gantry/run/stage.hpp: the ends that `gantry run` hands a stage.
+
+#include <gantry/channel/message.hpp>
+#include <gantry/engine.hpp>
+
+namespace gantry {
+
+enum class Transport { gantry, pipe, zmq };
+[[nodiscard]] std::string_view to_string(Transport transport) noexcept;
+[[nodiscard]] Result<Transport> parse_transport(std::string_view text);
+/// Each of them: usable here, or why not and how to mend that.
+[[nodiscard]] std::vector<EngineStatus> transports();
+/// Whether stages can use it here. Errors: `unsupported` with what to install.
+[[nodiscard]] Result<void> check_transport(Transport transport);
+
+struct StageOptions {
+  int interrupt_descriptor = -1;  ///< As in ChannelOptions.
+};
+
+/// A stage's receiving end: one link per replica of the sending stage, merged as they come.
+class StageInput {
+ public:
+  StageInput(StageInput&&) noexcept;
+  StageInput& operator=(StageInput&&) noexcept;
+  ~StageInput();
+
+  /// The next message of any link; `closed` when every sender has ended. One thread at a time.
+  /// Over pipes a message must be released before the next is received, or it costs a buffer.
+  [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
+
+  class Impl;
+  explicit StageInput(std::unique_ptr<Impl> impl) noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A stage's sending end: one link per replica of the receiving stage; each message goes to one
+/// of them, in turn, passing over those without credit.
+class StageOutput {
+ public:
+  StageOutput(StageOutput&&) noexcept;
+  StageOutput& operator=(StageOutput&&) noexcept;
+  ~StageOutput();  ///< Does not end the stream: only close() does.
+
+  [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
+  [[nodiscard]] Result<void> publish(Loan&& loan);
+  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline = Deadline::never());
+  /// Ends the stream on every link and waits until all has been received.
+  [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
+
+  class Impl;
+  explicit StageOutput(std::unique_ptr<Impl> impl) noexcept;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The end that `gantry run` gave this process under `name`. Errors: `not_found` (names the ends
+/// there are, or says that the program was not started by `gantry run`).
+[[nodiscard]] Result<StageInput> stage_input(std::string_view name,
+                                             const StageOptions& options = {});
+[[nodiscard]] Result<StageOutput> stage_output(std::string_view name,
+                                               const StageOptions& options = {});
+
+}  // namespace gantry

@@ -1,0 +1,111 @@
+#include "calibration/calibration_bench.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr Bytes kAtOnce = Bytes{8} << 20;  // so much is copied between two looks at the clock
+constexpr Bytes kMostRepeats = 256;
+constexpr Bytes kQueuedMoves = 16;
+
+Result<void> await(Lane& lane, Result<Ticket> ticket,
+                   WaitStrategy waiting = WaitStrategy::automatic) {
+  if (!ticket) return tl::unexpected(std::move(ticket).error());
+  if (lane.wait(*ticket, Deadline::never(), waiting) == Outcome::done) return {};
+  return fail(Code::system, "calibrating: a copy failed");
+}
+
+double per(std::uint64_t ns, Bytes count) {
+  return std::max(static_cast<double>(ns) / static_cast<double>(count), 0.1);  // never nothing
+}
+
+// Several sums, so that the reading waits for memory and not for the addition before.
+std::uint64_t sum_of(ConstByteSpan bytes) noexcept {
+  const auto* at = reinterpret_cast<const std::uint64_t*>(bytes.data());
+  std::uint64_t sums[4] = {};
+  for (Bytes i = 0; i + 4 <= bytes.size() / sizeof *at; i += 4)
+    for (Bytes j = 0; j < 4; ++j) sums[j] += at[i + j];
+  return std::accumulate(std::begin(sums), std::end(sums), std::uint64_t{0});
+}
+
+}  // namespace
+
+Result<CalibrationBench> CalibrationBench::make(std::span<const std::shared_ptr<Engine>> engines,
+                                                Bytes bytes) {
+  CalibrationBench bench;
+  const RegionOptions private_memory{.shareable = false};
+  GANTRY_ASSIGN(bench.source_, Region::create(bytes, "gantry-calibration", private_memory));
+  GANTRY_ASSIGN(bench.destination_, Region::create(bytes, "gantry-calibration", private_memory));
+  GANTRY_TRY(bench.source_.touch(0, bytes));
+  GANTRY_TRY(bench.destination_.touch(0, bytes));
+  for (const auto& engine : engines) {
+    auto lane = engine->open_lane();
+    if (!lane && bench.subjects_.empty()) return tl::unexpected(std::move(lane).error());
+    if (!lane) continue;  // one that cannot be used need not be known
+    bench.subjects_.push_back({std::string(engine->name()), std::move(*lane)});
+  }
+  return bench;
+}
+
+Lane* CalibrationBench::lane_of(std::string_view engine) noexcept {
+  const auto found = std::ranges::find(subjects_, engine, &Subject::name);
+  return found == subjects_.end() ? nullptr : found->lane.get();
+}
+
+Move CalibrationBench::copy_of(Bytes offset, Bytes bytes, CacheUse cache) const noexcept {
+  Move move = Move::copy({destination_.data() + offset, bytes}, {source_.data() + offset, bytes});
+  move.cache = cache;
+  move.resident = true;
+  return move;
+}
+
+Bytes CalibrationBench::next_offset(Bytes bytes) noexcept {
+  if (cursor_ + bytes > this->bytes()) cursor_ = 0;
+  return std::exchange(cursor_, cursor_ + bytes);
+}
+
+Result<double> CalibrationBench::awaited(Lane& lane, Bytes bytes, CacheUse cache,
+                                         WaitStrategy waiting, Memory memory) {
+  const Bytes repeats = std::clamp<Bytes>(kAtOnce / bytes, 1, kMostRepeats);
+  const std::uint64_t start = monotonic_ns();
+  for (Bytes i = 0; i < repeats; ++i) {
+    const Bytes offset = memory == Memory::other ? next_offset(bytes) : 0;
+    GANTRY_TRY(
+        await(lane, lane.submit(copy_of(offset, bytes, cache), SubmitMode::synchronous), waiting));
+  }
+  return per(monotonic_ns() - start, repeats);
+}
+
+Result<CalibrationBench::Queued> CalibrationBench::queued(Lane& lane, Bytes bytes, CacheUse cache) {
+  const Bytes moves = std::clamp<Bytes>(this->bytes() / bytes, 1, kQueuedMoves);
+  const std::uint64_t cpu = thread_cpu_ns();
+  const std::uint64_t start = monotonic_ns();
+  Result<Ticket> last = Ticket{};
+  for (Bytes i = 0; i < moves && last; ++i)
+    last = lane.submit(copy_of(next_offset(bytes), bytes, cache), SubmitMode::queued);
+  const std::uint64_t cpu_spent = thread_cpu_ns() - cpu;
+  GANTRY_TRY(await(lane, std::move(last)));
+  return Queued{per(monotonic_ns() - start, moves), per(cpu_spent, moves)};
+}
+
+Result<double> CalibrationBench::reading(Lane& lane, Bytes bytes, CacheUse cache) {
+  GANTRY_TRY(await(lane, lane.submit(copy_of(0, bytes, cache), SubmitMode::synchronous)));
+  const std::uint64_t start = monotonic_ns();
+  const volatile std::uint64_t sum = sum_of({destination_.data(), bytes});
+  static_cast<void>(sum);
+  return static_cast<double>(monotonic_ns() - start) / static_cast<double>(bytes);
+}
+
+double median_of(std::vector<double> values) noexcept {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace gantry

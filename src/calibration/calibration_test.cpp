@@ -1,0 +1,52 @@
+#include "calibration/calibration.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/inline/inline_engine.hpp"
+
+namespace gantry {
+namespace {
+
+TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
+  const std::vector<std::shared_ptr<Engine>> engines{*make_inline_engine()};
+  double last = -1;
+  const auto measured = measure_calibration(
+      engines, {.quick = true, .on_step = [&](std::string_view step, double done) {
+                  EXPECT_FALSE(step.empty());
+                  EXPECT_GE(done, last);
+                  EXPECT_LE(done, 1);
+                  last = done;
+                  return true;
+                }});
+  ASSERT_TRUE(measured) << measured.error().message;
+  EXPECT_EQ(measured->source, Calibration::Source::quick);
+  ASSERT_EQ(measured->engines.size(), 1u);
+  const auto& points = measured->engines[0].points;
+  ASSERT_GE(points.size(), 1u);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    EXPECT_GT(points[i].synchronous_ns, 0);
+    EXPECT_GT(points[i].queued_ns, 0);
+    EXPECT_GT(points[i].caller_ns, 0);
+    EXPECT_GT(points[i].bytes, i > 0 ? points[i - 1].bytes : 0);
+  }
+  EXPECT_GT(measured->cache_share, 0u);
+}
+
+TEST(Calibrations, StopWhenTold) {
+  const std::vector<std::shared_ptr<Engine>> engines{*make_inline_engine()};
+  const auto measured = measure_calibration(
+      engines, {.quick = true, .on_step = [](std::string_view, double) { return false; }});
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().code, Code::interrupted);
+}
+
+TEST(Calibrations, FailWithAStoppedEngine) {
+  const std::vector<std::shared_ptr<Engine>> engines{*make_inline_engine()};
+  engines[0]->stop(Engine::Stop::drain);
+  const auto measured = measure_calibration(engines, {.quick = true, .on_step = {}});
+  ASSERT_FALSE(measured);
+  EXPECT_EQ(measured.error().code, Code::closed);
+}
+
+}  // namespace
+}  // namespace gantry

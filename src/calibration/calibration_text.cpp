@@ -1,0 +1,148 @@
+#include "calibration/calibration_text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::string_view kFirstLine = "gantry-calibration 1";
+constexpr std::string_view kLastLine = "end";
+constexpr std::size_t kMaxEngines = 8;
+constexpr std::size_t kMaxPoints = 64;
+constexpr double kLongestNs = 1e15;  // eleven days
+
+std::string_view next_word(std::string_view& line) {
+  const auto space = line.find(' ');
+  const std::string_view word = line.substr(0, space);
+  line.remove_prefix(space == std::string_view::npos ? line.size() : space + 1);
+  return word;
+}
+
+template <class Number>
+bool parse(std::string_view word, Number& number) {
+  const char* const end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(word.data(), end, number);
+  return error == std::errc() && rest == end;
+}
+
+bool parse_ns(std::string_view word, double& ns) {
+  return parse(word, ns) && std::isfinite(ns) && ns > 0 && ns <= kLongestNs;
+}
+
+bool parse_source(std::string_view word, Calibration::Source& source) {
+  for (const auto each : {Calibration::Source::quick, Calibration::Source::full})
+    if (word == to_string(each)) {
+      source = each;
+      return true;
+    }
+  return false;
+}
+
+bool is_engine_name(std::string_view word) {
+  return !word.empty() && word.size() <= 32 && std::ranges::all_of(word, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+/// Line after line; what is required is ticked off.
+class Reader {
+ public:
+  Result<Calibration> read(std::string_view text);
+
+ private:
+  bool take(std::string_view line);
+  bool take_engine(std::string_view line);
+  bool take_point(std::string_view line);
+  [[nodiscard]] bool is_whole() const {
+    return machine_ && source_ && streaming_ && share_ && gain_ && !found_.engines.empty() &&
+           std::ranges::none_of(found_.engines, [](const auto& e) { return e.points.empty(); });
+  }
+  static bool once(bool& seen) { return !std::exchange(seen, true); }
+
+  Calibration found_;
+  bool machine_ = false, source_ = false, streaming_ = false, share_ = false, gain_ = false;
+};
+
+bool Reader::take(std::string_view line) {
+  const std::string_view key = next_word(line);
+  if (key == "machine") {
+    found_.machine = line;
+    return once(machine_) && !line.empty();
+  }
+  if (key == "source") return once(source_) && parse_source(line, found_.source);
+  if (key == "streaming-from") return once(streaming_) && parse(line, found_.streaming_from);
+  if (key == "cache-share") return once(share_) && parse(line, found_.cache_share);
+  if (key == "helping-gain")
+    return once(gain_) && parse(line, found_.helping_gain) && found_.helping_gain > 0 &&
+           found_.helping_gain < 100;
+  if (key == "engine") return take_engine(line);
+  return key == "point" && take_point(line);
+}
+
+bool Reader::take_engine(std::string_view line) {
+  const std::string_view name = next_word(line);
+  if (!is_engine_name(name) || (line != "measured" && line != "simulated")) return false;
+  if (found_.engines.size() == kMaxEngines) return false;
+  if (std::ranges::count(found_.engines, name, &EngineCosts::engine) != 0) return false;
+  found_.engines.push_back({std::string(name), line == "simulated", {}});
+  return true;
+}
+
+bool Reader::take_point(std::string_view line) {
+  if (found_.engines.empty()) return false;
+  auto& points = found_.engines.back().points;
+  CostPoint point;
+  const bool sane = parse(next_word(line), point.bytes) &&
+                    parse_ns(next_word(line), point.synchronous_ns) &&
+                    parse_ns(next_word(line), point.queued_ns) &&
+                    parse_ns(next_word(line), point.caller_ns) && line.empty();
+  const Bytes above = points.empty() ? 0 : points.back().bytes;
+  if (!sane || point.bytes <= above || points.size() == kMaxPoints) return false;
+  points.push_back(point);
+  return true;
+}
+
+Result<Calibration> Reader::read(std::string_view text) {
+  std::size_t number = 0;
+  bool ended = false;
+  while (!text.empty() && !ended) {
+    ++number;
+    const auto newline = text.find('\n');
+    if (newline == std::string_view::npos) break;
+    const std::string_view line = text.substr(0, newline);
+    text.remove_prefix(newline + 1);
+    ended = number > 1 && line == kLastLine;
+    if (!ended && !(number == 1 ? line == kFirstLine : take(line)))
+      return fail(Code::invalid_argument, fmt::format("line {} makes no sense", number));
+  }
+  if (!ended || !text.empty()) return fail(Code::invalid_argument, "it does not end as it should");
+  if (!is_whole()) return fail(Code::invalid_argument, "something is missing");
+  return std::move(found_);
+}
+
+}  // namespace
+
+std::string write_calibration(const Calibration& calibration) {
+  std::string text = fmt::format("{}\nmachine {}\nsource {}\n", kFirstLine, calibration.machine,
+                                 to_string(calibration.source));
+  text +=
+      fmt::format("streaming-from {}\ncache-share {}\nhelping-gain {}\n",
+                  calibration.streaming_from, calibration.cache_share, calibration.helping_gain);
+  for (const EngineCosts& costs : calibration.engines) {
+    text += fmt::format("engine {} {}\n", costs.engine, costs.simulated ? "simulated" : "measured");
+    for (const CostPoint& point : costs.points)
+      text += fmt::format("point {} {} {} {}\n", point.bytes, point.synchronous_ns, point.queued_ns,
+                          point.caller_ns);
+  }
+  return text + fmt::format("{}\n", kLastLine);
+}
+
+Result<Calibration> read_calibration(std::string_view text) {
+  return Reader().read(text);
+}
+
+}  // namespace gantry

@@ -1,0 +1,68 @@
+#include <gantry/channel/status.hpp>
+
+#include "channel/consumer/incoming.hpp"
+
+// The consumer as its users see it.
+namespace gantry {
+
+Consumer::Consumer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Consumer::Consumer(Consumer&&) noexcept = default;
+Consumer& Consumer::operator=(Consumer&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Consumer::~Consumer() {
+  if (impl_) impl_->leave();
+}
+
+Result<Consumer> Consumer::open(std::string_view name, const ChannelOptions& options,
+                                Deadline deadline) {
+  return guarded([&]() -> Result<Consumer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
+    return Consumer(std::move(impl));
+  });
+}
+
+Result<Message> Consumer::receive(Deadline deadline) {
+  return guarded([&] { return impl_->receive(deadline); });
+}
+
+Result<Incoming> Consumer::receive_early(Deadline deadline) {
+  return guarded([&] { return impl_->receive_early(deadline); });
+}
+Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, Deadline deadline) {
+  return guarded([&] { return impl_->receive_into(destination, deadline); });
+}
+
+Result<int> Consumer::event_descriptor() {
+  return guarded([&] { return impl_->event_descriptor(); });
+}
+
+// Of the old end only what is still held stays.
+Result<void> Consumer::rejoin(Deadline deadline) {
+  return guarded([&]() -> Result<void> {
+    GANTRY_TRY(impl_->check_process());
+    GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
+    impl_->leave();
+    impl_ = std::move(next);
+    return {};
+  });
+}
+
+Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadline deadline) {
+  return guarded([&]() -> Result<Consumer::Any> {
+    std::vector<Impl*> ends;
+    ends.reserve(consumers.size());
+    for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
+    return Impl::receive_any(ends, deadline);
+  });
+}
+
+MetricsReport Consumer::metrics() const {
+  return impl_->metrics();
+}
+ConsumerExplanation Consumer::explain() const {
+  return impl_->explain();
+}
+
+}  // namespace gantry

@@ -1,0 +1,191 @@
+#include "channel/consumer/received_slabs.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/holes.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+namespace {
+
+// Of packets heard at once: who sends them without end is not listened to without end.
+constexpr int kMaxPackets = 1024;
+constexpr int kMaxTimes = 16;
+constexpr Bytes kPage = 4096;
+
+tl::unexpected<Error> unexpected_packet() {
+  return fail(Code::peer_misbehaved, "an unexpected packet");
+}
+
+}  // namespace
+
+// ---- what a message needs ------------------------------------------------------------------
+
+void PinnedSlabs::add(ReceivedSlab& slab) {
+  if (std::find(slabs_.begin(), slabs_.end(), &slab) != slabs_.end()) return;
+  slabs_.push_back(&slab);
+  slab.held.fetch_add(1, std::memory_order_relaxed);  // [U] this thread alone adds and unmaps
+}
+
+void PinnedSlabs::clear() noexcept {
+  for (ReceivedSlab* slab : slabs_) slab->held.fetch_sub(1, std::memory_order_release);  // [U]
+  slabs_.clear();
+}
+
+// I3. From the first page that is missing to the last one.
+Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes size) {
+  const Bytes end = (offset + size + kPage - 1) / kPage;
+  const Bytes missing = slab.present.first_missing(offset / kPage, end);
+  if (missing == end) return {};
+  const Bytes from = missing * kPage;
+  const Bytes bytes = std::min(end * kPage, slab.region->size()) - from;
+  holes_ += holes_in(slab.region->descriptor(), from, bytes);
+  if (holes_ > kMostHoles)
+    return fail(Code::peer_misbehaved,
+                fmt::format("{} bytes of messages in memory that it never wrote", holes_));
+  GANTRY_TRY(slab.region->touch(from, bytes));
+  slab.present.add(missing, end);
+  return {};
+}
+
+// ---- pages ---------------------------------------------------------------------------------
+
+// Those of [first, end) that are in the word of `first`.
+std::uint64_t PageSet::bits_of(Bytes first, Bytes end) noexcept {
+  const std::uint64_t from = ~std::uint64_t{0} << (first % kBits);
+  return end >= next_word(first) ? from : from & ((std::uint64_t{1} << (end % kBits)) - 1);
+}
+
+Bytes PageSet::first_missing(Bytes first, Bytes end) const noexcept {
+  for (Bytes page = first; page < end; page = next_word(page)) {
+    const auto chunk = chunks_.find(page / kBits / kWords);
+    const std::uint64_t there = chunk == chunks_.end() ? 0 : chunk->second[page / kBits % kWords];
+    if (const std::uint64_t missing = ~there & bits_of(page, end); missing != 0)
+      return page / kBits * kBits + static_cast<Bytes>(std::countr_zero(missing));
+  }
+  return end;
+}
+
+void PageSet::add(Bytes first, Bytes end) {
+  for (Bytes page = first; page < end; page = next_word(page))
+    chunks_[page / kBits / kWords][page / kBits % kWords] |= bits_of(page, end);
+}
+
+// ---- the socket ----------------------------------------------------------------------------
+
+Result<ReceivedSlab*> ReceivedSlabs::find(std::uint32_t number, int socket, Deadline deadline) {
+  for (int times = 0; times < kMaxTimes; ++times) {
+    const auto found = slabs_.find(number);
+    if (found != slabs_.end()) return &found->second;
+    const auto heard = hear(socket, deadline);
+    if (heard) continue;
+    const Code code = heard.error().code;
+    if (code == Code::timed_out || code == Code::peer_gone)
+      return fail(Code::peer_misbehaved, "a message in memory it never sent");
+    return tl::unexpected(heard.error());
+  }
+  return fail(Code::peer_misbehaved, "a message in memory that it never comes to send");
+}
+
+Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
+  bool first = true;
+  for (int packets = 0; packets < kMaxPackets; ++packets, first = false) {
+    auto received = receive_wire(socket, first ? deadline : Deadline::now());
+    if (!received && received.error().code == Code::timed_out && !first) return {};
+    if (!received) return tl::unexpected(std::move(received).error());
+    if (received->closed) {
+      if (!first) return {};
+      return fail(Code::peer_gone, "the producer hung up");
+    }
+    GANTRY_TRY(learn(*received));
+  }
+  return {};  // the rest at the next occasion
+}
+
+Result<void> ReceivedSlabs::learn(Received& received) {
+  const WirePacket& packet = received.packet;
+  if (packet.kind == PacketKind::control) {
+    if (received.fds.size() != 1 || std::exchange(line_came_, true)) return unexpected_packet();
+    control_end_ = std::move(received.fds[0]);
+    return {};
+  }
+  if (packet.kind == PacketKind::slab && !received.fds.empty()) {
+    GANTRY_TRY(learn_one(received));
+  } else if (packet.kind == PacketKind::slabs) {
+    GANTRY_TRY(learn_slabs(received));
+  } else if (packet.kind == PacketKind::slab_gone && received.fds.empty()) {
+    GANTRY_TRY(drop(packet.slab));
+  } else {
+    return unexpected_packet();
+  }
+  ++heard_;
+  return {};
+}
+
+// I2: what it costs is taken before it is mapped, and goes back with whatever is not.
+// With somebody else's memory come the wake-up senders of those who lent it.
+Result<void> ReceivedSlabs::learn_one(Received& received) {
+  ReceivedFds& fds = received.fds;
+  if (fds.size() > 1 + detail::Inheritance::kMost) return unexpected_packet();
+  std::shared_ptr<const detail::Inheritance> inherited;
+  for (std::size_t i = fds.size(); i-- > 1;) {
+    GANTRY_ASSIGN(WakeSender sender, WakeSender::adopt(std::move(fds[i])));
+    inherited = detail::inherit(std::make_shared<const WakeSender>(std::move(sender)),
+                                std::move(inherited));
+  }
+  return learn_slab(received.packet.slab, fds[0], received.packet.bytes, std::move(inherited));
+}
+
+Result<void> ReceivedSlabs::learn_slab(std::uint32_t number, Fd& memory, Bytes size,
+                                       std::shared_ptr<const detail::Inheritance> inherited) {
+  if (slabs_.contains(number))
+    return fail(Code::peer_misbehaved, fmt::format("slab {} twice", number));
+  const std::size_t descriptors = 1 + (inherited == nullptr ? 0 : inherited->length);
+  GANTRY_ASSIGN(auto place, quota_->take(Expense::slabs, descriptors));
+  GANTRY_ASSIGN(auto mapping, quota_->take(Expense::mapped_bytes, size));
+  GANTRY_ASSIGN(Region region, Region::import(memory.release(), size));
+  ReceivedSlab& slab = slabs_.try_emplace(number, std::move(region)).first->second;
+  slab.place = std::move(place);
+  slab.mapping = std::move(mapping);
+  slab.inherited = std::move(inherited);
+  GANTRY_STEP(slab_learned);
+  return {};
+}
+
+// Their sizes are what their descriptors say: sealed, they stay so.
+Result<void> ReceivedSlabs::learn_slabs(Received& received) {
+  std::array<std::uint32_t, kMaxPacketFds> numbers{};
+  std::memcpy(numbers.data(), received.packet.token.data(), sizeof numbers);
+  if (received.fds.empty() || received.fds.size() > numbers.size()) return unexpected_packet();
+  for (std::size_t i = 0; i < received.fds.size(); ++i) {
+    struct stat facts{};
+    if (::fstat(received.fds[i].get(), &facts) != 0) return fail_errno("fstat");
+    if (facts.st_size <= 0) return unexpected_packet();
+    GANTRY_TRY(learn_slab(numbers[i], received.fds[i], static_cast<Bytes>(facts.st_size)));
+  }
+  return {};
+}
+
+// I1. Honest producers drop a slab when all of it came back.
+Result<void> ReceivedSlabs::drop(std::uint32_t number) {
+  const auto found = slabs_.find(number);
+  if (found == slabs_.end())
+    return fail(Code::peer_misbehaved,
+                fmt::format("it dropped slab {}, which it never sent", number));
+  if (found->second.held.load(std::memory_order_acquire) != 0)  // [U]
+    return fail(Code::peer_misbehaved, "it dropped memory that is in use");
+  slabs_.erase(found);
+  return {};
+}
+
+Bytes ReceivedSlabs::mapped_bytes() const noexcept {
+  Bytes sum = 0;
+  for (const auto& [number, slab] : slabs_) sum += slab.region->size();
+  return sum;
+}
+
+}  // namespace gantry

@@ -1,0 +1,119 @@
+#pragma once  // channel/consumer/received_slabs.hpp: the producer's slabs as mapped by the
+              // consumer.
+
+#include <array>
+#include <atomic>
+#include <gantry/memory.hpp>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "channel/consumer/receive_quota.hpp"
+#include "channel/wire/inheritance.hpp"
+#include "channel/wire/protocol.hpp"
+
+namespace gantry {
+
+/// Pages of 4 KiB, by number; costs what is in it, however large the slab claims to be.
+class PageSet {
+ public:
+  /// The first of [first, end) that is not in it; `end` when all are.
+  [[nodiscard]] Bytes first_missing(Bytes first, Bytes end) const noexcept;
+  void add(Bytes first, Bytes end);
+
+ private:
+  static constexpr Bytes kBits = 64;
+  static constexpr Bytes kWords = 64;
+  using Chunk = std::array<std::uint64_t, kWords>;
+  [[nodiscard]] static std::uint64_t bits_of(Bytes first, Bytes end) noexcept;
+  [[nodiscard]] static Bytes next_word(Bytes page) noexcept { return (page / kBits + 1) * kBits; }
+  std::map<Bytes, Chunk> chunks_;
+};
+
+/// A slab of the producer, mapped read-only.
+struct ReceivedSlab {
+  explicit ReceivedSlab(Region mapped) : region(std::make_shared<Region>(std::move(mapped))) {}
+
+  std::shared_ptr<Region> region;
+  SenderQuota::Charge place;                             // among the sender's slabs
+  SenderQuota::Charge mapping;                           // of its bytes
+  std::shared_ptr<const detail::Inheritance> inherited;  // for as long as it is mapped
+  // [U] messages in it that are in the user's hands, or being looked at: raised by the receiving
+  // thread alone, lowered by any; it stays mapped while this is not 0.
+  std::atomic<unsigned> held{0};
+  PageSet present;  // in our page tables
+};
+
+/// The slabs of the message that is being looked at. Each is held from when it is found, so that
+/// whatever the socket says while the others are looked for, it stays mapped. The receiving thread.
+class PinnedSlabs {
+ public:
+  PinnedSlabs() = default;
+  ~PinnedSlabs() { clear(); }
+  PinnedSlabs(const PinnedSlabs&) = delete;
+  PinnedSlabs& operator=(const PinnedSlabs&) = delete;
+
+  void add(ReceivedSlab& slab);
+  void clear() noexcept;
+  [[nodiscard]] std::span<ReceivedSlab* const> slabs() const noexcept { return slabs_; }
+
+ private:
+  std::vector<ReceivedSlab*> slabs_;
+};
+
+/// What the producer has announced over the socket. One thread.
+///   I1  A slab in which a message is held, or being looked at, stays mapped: to say that it is
+///   gone
+///       is misbehaviour.
+///   I2  What the producer sent costs no more than its quota allows.
+///   I3  No page of a slab is made on our account, but for kMostHoles bytes: what the producer
+///   never
+///       wrote is refused before it is touched.
+class ReceivedSlabs {
+ public:
+  /// A page here and there that a message holds and nobody wrote.
+  static constexpr Bytes kMostHoles = Bytes{256} << 10;
+
+  ReceivedSlabs() = default;
+  explicit ReceivedSlabs(std::shared_ptr<SenderQuota> quota) noexcept : quota_(std::move(quota)) {}
+
+  /// The slab, reading the socket for it if it must: it was announced before the message in it was
+  /// published. Errors: `peer_misbehaved` when it was not, and those of hear().
+  [[nodiscard]] Result<ReceivedSlab*> find(std::uint32_t number, int socket, Deadline deadline);
+
+  /// The bytes of [offset, offset + size) are in our page tables afterwards. Errors:
+  /// `peer_misbehaved` for what was never written; `system` and `out_of_memory`.
+  [[nodiscard]] Result<void> make_present(ReceivedSlab& slab, Bytes offset, Bytes size);
+
+  /// Takes in at least one packet, waiting for it until `deadline`, and all that are there.
+  /// Errors: `timed_out`, `peer_gone`, `peer_misbehaved`; `too_large` when there is more than the
+  /// quota allows; `system` and `out_of_memory` are this process's own trouble.
+  [[nodiscard]] Result<void> hear(int socket, Deadline deadline);
+
+  /// One packet of the kinds `slab`, `slabs`, `slab_gone` and, once, `control`; any other is
+  /// `peer_misbehaved`.
+  [[nodiscard]] Result<void> learn(Received& received);
+
+  /// Packets about slabs that were taken in.
+  [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
+  [[nodiscard]] Bytes mapped_bytes() const noexcept;
+
+  /// The socket that came by `control`; empty when none did, or it was taken.
+  [[nodiscard]] ReceivedFd take_control_end() noexcept { return std::move(control_end_); }
+
+ private:
+  [[nodiscard]] Result<void> learn_slab(std::uint32_t number, Fd& memory, Bytes size,
+                                        std::shared_ptr<const detail::Inheritance> inherited = {});
+  [[nodiscard]] Result<void> learn_one(Received& received);
+  [[nodiscard]] Result<void> learn_slabs(Received& received);
+  [[nodiscard]] Result<void> drop(std::uint32_t number);
+
+  std::shared_ptr<SenderQuota> quota_;
+  std::map<std::uint32_t, ReceivedSlab> slabs_;
+  std::uint64_t heard_ = 0;
+  Bytes holes_ = 0;
+  ReceivedFd control_end_;
+  bool line_came_ = false;
+};
+
+}  // namespace gantry

@@ -1,0 +1,232 @@
+#pragma once  // channel/consumers/consumer_set.hpp: all consumers of a channel, what they may get
+              // and what they hold.
+
+#include <poll.h>
+
+#include <deque>
+#include <gantry/channel/status.hpp>
+#include <mutex>
+#include <span>
+
+#include "base/clock.hpp"
+#include "channel/consumers/announced_slabs.hpp"
+#include "channel/consumers/consumer_state.hpp"
+#include "channel/consumers/departed_consumers.hpp"
+#include "channel/consumers/slot_table.hpp"
+
+namespace gantry {
+
+/// The producer's side of its consumers. Every member is called under mutex(), by the sender or by
+/// the acceptor; nothing in here waits.
+///   I1  A slot is free exactly when no consumer, the sender, the backlog or the history needs it.
+///   I2  A message is in the ring of every consumer that had room for it when it was published.
+///   Where
+///       there was no consumer it is in the backlog, which the next one gets whole.
+///   I3  What a consumer that left or was cut off may still read is written by nobody: see
+///       DepartedConsumers.
+///   I4  From a consumer with drop_oldest the oldest messages that it has not taken are taken back,
+///   so
+///       that it has room for the newest; a slot that it took, or may have taken, stays its own.
+///   I5  Consumers that do not block have, all together, so many slots that the credits remain, or
+///       half of all.
+class ConsumerSet {
+ public:
+  struct Limits {
+    unsigned slots;
+    unsigned consumers;
+    unsigned history;
+    Bytes bytes_in_flight;
+    bool keeps_memory;  ///< Slots keep small blocks for their next messages.
+  };
+  ConsumerSet(const Pool& pool, const Limits& limits)
+      : slabs_(pool),
+        limits_(limits),
+        slots_(std::min(limits.slots + limits.history, kMaxSlots), limits.keeps_memory) {}
+  ~ConsumerSet();
+  ConsumerSet(const ConsumerSet&) = delete;
+  ConsumerSet& operator=(const ConsumerSet&) = delete;
+
+  [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
+
+  // ---- sleeping
+
+  /// What the sender is to sleep on until it says wake_up(): `event`, which wake_producer() rings,
+  /// and the consumers' wake-up sockets.
+  [[nodiscard]] std::vector<pollfd> fall_asleep(SharedFd event);
+  /// Takes in what was rung. A wake-up socket whose other end is gone is heard no more.
+  void drain_wakes(std::span<const pollfd> polled);
+  void drain_wakes();
+  void wake_up() noexcept { event_.reset(); }
+  /// By another thread of this process, when the consumers have changed.
+  void wake_producer() const noexcept;
+  /// Has all wake-up sockets watched by `watch`, which gets a descriptor and gives a
+  /// Result<AcceptWatch>; or none. What cannot be watched now is tried again next time.
+  template <class Watch>
+  void watch_wakes(bool wanted, Watch watch) {
+    for_each_resources([&](ConsumerResources& one) {
+      if (!wanted || one.is_silent) return one.wake_watch.end();
+      if (one.wake_watch) return;
+      if (auto watched = watch(one.wake_receiver.descriptor()))
+        one.wake_watch = std::move(*watched);
+    });
+  }
+
+  // ---- consumers come and go: the acceptor
+
+  [[nodiscard]] bool has_place() const noexcept;
+  /// Tells it the slabs, gives it what is kept for it, then says `ready`. The answer is the id by
+  /// which left() knows it. After an error it is as if it had never come.
+  [[nodiscard]] Result<unsigned> admit(std::unique_ptr<ConsumerResources> resources, Region page);
+  /// It hung up, or its process died. What it had not taken waits for the next one if it was the
+  /// last.
+  void left(unsigned id);
+  /// Who joins, leaves with messages in hand, and joins again, would have all memory in the end. So
+  /// many may have left so, and each of their users may have an equal share of that; whose share is
+  /// used up is let in no more until some of it was released, or died.
+  static constexpr unsigned kMostDeparted = 64;
+  [[nodiscard]] bool holds_too_much(uid_t user) const {
+    return departed_.has_full_share(user, kMostDeparted);
+  }
+  /// The process of one that hung up earlier died.
+  void forget_departed() {
+    if (departed_.sweep()) wake_producer();
+  }
+
+  // ---- sending
+
+  /// Takes in how far the consumers have come; cuts off those whose words cannot be.
+  void refresh();
+  /// Whether a message may be published, one with `needs_slot` of that many bytes.
+  [[nodiscard]] bool may_send(bool needs_slot, Bytes bytes) const noexcept;
+  /// Null: all are in use. It is the sender's until release().
+  [[nodiscard]] Slot* take_slot(Bytes bytes) noexcept;
+  [[nodiscard]] SlotTable& slots() noexcept { return slots_; }
+  /// Somebody, be it one that has left, may read a message that was passed on.
+  [[nodiscard]] bool holds_forwards() const noexcept {
+    return slots_.holds_forwards() || departed_.holds_forwards();
+  }
+  /// The sender is done with a slot.
+  void release(Slot& slot) noexcept;
+  [[nodiscard]] AnnouncedSlabs& slabs() noexcept { return slabs_; }
+  /// Tells the consumers where the message in `slot` lies. False: some that must not miss it have
+  /// first to confirm what they were told before; refresh() sees that. Error:
+  /// AnnouncedSlabs::tell()
+  [[nodiscard]] Result<bool> announce(const Slot& slot);
+  /// A small message without extras, if there is one consumer, with room, and nothing else to do.
+  /// False: go the long way.
+  [[nodiscard]] bool try_publish_small(ConstByteSpan payload, std::uint32_t type,
+                                       std::uint64_t user) noexcept {
+    if (only_ == nullptr || only_->unread() >= limits_.slots) return false;
+    const std::uint64_t number = ++number_;
+    const std::uint64_t ticks = is_timed(kNoSlot, number) ? read_ticks() : 0;
+    only_->publish_small(payload, {.number = number,
+                                   .ticks = ticks,
+                                   .user = user,
+                                   .type = type,
+                                   .slot = kNoSlot,
+                                   .kind = static_cast<std::uint8_t>(PayloadLocation::here),
+                                   .count = static_cast<std::uint8_t>(payload.size())});
+    return true;
+  }
+  /// Gives it its number and puts it into the rings. `slot` null: small.
+  void publish(RecordToSend& message, Slot* slot);
+  [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
+  /// More of a landing message is there.
+  void wake_holders(const Slot& slot) noexcept;
+  /// The fewest chunks of it that any of its consumers is done with; nothing when none is left.
+  [[nodiscard]] std::optional<std::uint64_t> chunks_passed_of(const Slot& slot) const noexcept;
+  void end_stream();
+
+  // ---- looking
+
+  [[nodiscard]] unsigned count() const noexcept;  ///< Consumers that are there.
+  /// All that are there block: a window may wait for them.
+  [[nodiscard]] bool all_block() const noexcept;
+  /// Why there is nobody any more; nothing while somebody is there, or nobody came yet.
+  [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
+  /// The only one that was to come never will.
+  void expect_nobody(std::string why) {
+    if (count() == 0 && !lost_) lost_ = Error{Code::peer_gone, std::move(why), ""};
+  }
+  /// Every consumer took all that it was given, and at least one came.
+  [[nodiscard]] bool all_taken() const noexcept;
+  [[nodiscard]] std::uint64_t untaken() const noexcept;
+  [[nodiscard]] unsigned slots_held() const noexcept;
+  /// Grows whenever memory of messages has gone back to the pool.
+  [[nodiscard]] std::uint64_t memory_returns() const noexcept {
+    return slots_.freed() + departed_.returns() + slabs_.returned();
+  }
+  /// There is no memory for the next message: the history and consumers with drop_oldest give up
+  /// older ones for it, one that frees some at a time. False: they have none that would.
+  [[nodiscard]] bool take_back_for_memory();
+  /// Memory of messages is out, besides that of one slot.
+  [[nodiscard]] bool awaits_memory() const noexcept {
+    return slots_held() > 1 || !departed_.is_empty();
+  }
+  /// Slabs that were dropped are still mapped by consumers that may hold the producer up.
+  [[nodiscard]] bool awaits_slabs() const noexcept { return slabs_.awaits_return(who_block()); }
+  [[nodiscard]] const std::vector<std::unique_ptr<ConsumerState>>& consumers() const noexcept {
+    return consumers_;
+  }
+  /// Everything that ChannelStatus says of consumers, slots and what waits for them.
+  void describe(ChannelStatus& status, double ns_per_tick);
+  /// What a message of `bytes` in a slot would wait for now.
+  [[nodiscard]] std::vector<std::string> obstacles(bool needs_slot, Bytes bytes);
+  /// Ends every connection: the consumers see the hang-up.
+  void hang_up() noexcept;
+
+ private:
+  template <class Visit>
+  void for_each_resources(Visit visit) {
+    for (const auto& consumer : consumers_) visit(consumer->resources());
+    departed_.for_each_resources(visit);
+  }
+  void find_only() noexcept;
+  void reclaim(ConsumerState& consumer) noexcept;
+  void cut(ConsumerState& consumer, Code code, std::string why);
+  void give(ConsumerState& consumer, const MessageRecord& record);
+  void hand_over_kept(ConsumerState& consumer);
+  [[nodiscard]] bool may_have(ConsumerState& consumer, const MessageHeader& message);
+  void take_back_surplus(ConsumerState& consumer);
+  void take_back_oldest(ConsumerState& consumer);
+  [[nodiscard]] bool leaves_slots() const noexcept;
+  [[nodiscard]] bool take_back_for_slots(ConsumerState& consumer);
+  void cut_liar(ConsumerState& consumer);
+  [[nodiscard]] bool needs(const ConsumerState& consumer,
+                           const MessageHeader& header) const noexcept;
+  [[nodiscard]] bool look_at(ConsumerState& consumer);
+  void note_missed(const ConsumerState& consumer);
+  void keep_for_successor(const ConsumerState& consumer);
+  void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed);
+  void retire_the_cut();
+  void let_go_of_unread(ConsumerState& consumer);
+  void keep_history(const RecordToSend& message, Slot* slot);
+  void forget_oldest();  ///< Of the history.
+  [[nodiscard]] std::uint64_t charged() const noexcept;
+  [[nodiscard]] std::uint64_t who_block() const noexcept;
+  [[nodiscard]] bool is_exhausted_but_for(const ConsumerState* missing) const noexcept;
+  void find_who_holds_up(ChannelStatus& status) const;
+  [[nodiscard]] unsigned free_index() const noexcept;
+  [[nodiscard]] std::vector<std::uint32_t> slabs_of_kept() const;
+  [[nodiscard]] bool tell_at_last(ConsumerState& consumer, const Slot& slot);
+
+  mutable std::mutex mutex_;
+  SharedFd event_;  // of the sender that sleeps
+  AnnouncedSlabs slabs_;
+  Limits limits_;
+  SlotTable slots_;
+  std::vector<std::unique_ptr<ConsumerState>> consumers_;
+  ConsumerState* only_ = nullptr;  // that one, when it is alone, blocks, and there is no history
+  bool any_cut_ = false;           // of consumers_
+  DepartedConsumers departed_;
+  unsigned last_id_ = 0;
+  std::deque<MessageRecord> backlog_;
+  std::deque<MessageRecord> history_;
+  std::uint64_t number_ = 0;
+  bool ended_ = false;
+  bool anyone_came_ = false;
+  std::optional<Error> lost_;
+  ForkGuard fork_guard_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "channel/consumers/consumer_set.hpp"
+#include "channel/wire/step.hpp"
+
+// How consumers come and go: what waits for them, and what they keep.
+namespace gantry {
+namespace {
+
+bool has_slot(const MessageRecord& record) {
+  return record.header.slot != kNoSlot;
+}
+// Of a streamed message: a chunk took the place of another.
+bool outgrew_window(const MessageRecord& record) {
+  if ((record.header.kind & kStreamed) == 0) return false;
+  Place place;  // NOLINT: copied
+  std::memcpy(&place, record.body.data(), sizeof place);
+  return place.bytes > place.window_bytes;
+}
+
+}  // namespace
+
+Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources, Region page) {
+  const int socket = resources->connection.send_fd();
+  const unsigned index = free_index();
+  slabs_.add(index, socket);
+  if (auto told = slabs_.introduce(index, slabs_of_kept()); !told) {
+    slabs_.remove(index);
+    if (is_own_trouble(told.error().code)) refuse(socket, told.error().code);
+    return tl::unexpected(std::move(told).error());
+  }
+  GANTRY_STEP(slabs_introduced);
+  auto consumer = std::make_unique<ConsumerState>(++last_id_, index, std::move(resources),
+                                                  std::move(page), limits_.slots);
+  hand_over_kept(*consumer);
+  GANTRY_STEP(kept_handed_over);
+  if (ended_) consumer->end_stream();
+  consumers_.push_back(std::move(consumer));
+  find_only();
+  anyone_came_ = true;
+  lost_.reset();
+  // One that is gone already is found out by the acceptor; it is in none the less.
+  WirePacket ready;
+  ready.kind = PacketKind::ready;
+  static_cast<void>(send_wire(socket, ready));
+  GANTRY_STEP(consumer_admitted);
+  return last_id_;
+}
+
+void ConsumerSet::give(ConsumerState& consumer, const MessageRecord& record) {
+  consumer.publish(record);
+  if (!has_slot(record)) return;
+  slots_.add(record.header.slot, consumer.bit());
+  consumer.hold(record.header.slot);
+}
+
+// Where hand_over_kept()'s messages lie.
+std::vector<std::uint32_t> ConsumerSet::slabs_of_kept() const {
+  std::vector<std::uint32_t> slabs;
+  const auto add = [&](const MessageRecord& record) {
+    if (!has_slot(record)) return;
+    const auto& more = slots_[record.header.slot].slabs;
+    slabs.insert(slabs.end(), more.begin(), more.end());
+  };
+  std::for_each(history_.begin(), history_.end(), add);
+  std::for_each(backlog_.begin(), backlog_.end(), add);
+  return slabs;
+}
+
+// The history, and what waited for a consumer if there was none: by their numbers, each once.
+void ConsumerSet::hand_over_kept(ConsumerState& consumer) {
+  std::map<std::uint64_t, const MessageRecord*> kept;
+  for (const MessageRecord& record : history_) kept[record.header.number] = &record;
+  for (const MessageRecord& record : backlog_) kept[record.header.number] = &record;
+  for (const auto& [number, record] : kept) give(consumer, *record);
+  for (const MessageRecord& record : backlog_)
+    if (has_slot(record)) slots_.remove(record.header.slot, kBacklogBit);
+  backlog_.clear();
+}
+
+void ConsumerSet::left(unsigned id) {
+  const auto found = std::find_if(consumers_.begin(), consumers_.end(),
+                                  [id](const auto& consumer) { return consumer->id() == id; });
+  if (found == consumers_.end()) return departed_.confirm(id);
+  std::unique_ptr<ConsumerState> consumer = std::move(*found);
+  consumers_.erase(found);
+  slabs_.remove(consumer->index());
+  find_only();
+  const bool honest = consumer->refresh();
+  reclaim(*consumer);
+  note_missed(*consumer);
+  if (count() == 0) {
+    if (honest) keep_for_successor(*consumer);
+    if (!lost_)
+      lost_ =
+          Error{Code::peer_gone,
+                fmt::format("the consumer (process {}) is gone", consumer->resources().pid), ""};
+  }
+  let_go_of_unread(*consumer);
+  if (!consumer->resources().is_gone()) return depart(std::move(consumer), true);
+  for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
+}
+
+// Whether it still needs what was lent for that message. A consumer may release what it has not
+// taken.
+bool ConsumerSet::needs(const ConsumerState& consumer, const MessageHeader& header) const noexcept {
+  return header.slot != kNoSlot && (consumer.holds() >> header.slot & 1) != 0 &&
+         slots_[header.slot].number == header.number;
+}
+
+// A streamed message can be had again only where its window holds all of it. Else its sender, which
+// waits for the window, is told when nobody else has it either.
+void ConsumerSet::note_missed(const ConsumerState& consumer) {
+  for (const MessageRecord& record : consumer.unread_records())
+    if (outgrew_window(record) && needs(consumer, record.header))
+      slots_[record.header.slot].was_missed = true;
+}
+
+void ConsumerSet::keep_for_successor(const ConsumerState& consumer) {
+  for (const MessageRecord& record : consumer.unread_records()) {
+    if (outgrew_window(record)) continue;
+    if (has_slot(record) && !needs(consumer, record.header)) continue;  // it gave it back unseen
+    backlog_.push_back(record);
+    if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
+  }
+}
+
+// Of what it had not taken it knows nothing, now that it says itself that it takes no more.
+void ConsumerSet::let_go_of_unread(ConsumerState& consumer) {
+  for (const MessageRecord& record : consumer.unread_records())
+    if (has_slot(record) && needs(consumer, record.header)) {
+      slots_.remove(record.header.slot, consumer.bit());
+      consumer.let_go(record.header.slot);
+    }
+}
+
+// I3
+void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed) {
+  const std::uint64_t held = consumer->holds();
+  const std::uint64_t bit = consumer->bit();
+  if (held != 0 || !confirmed) departed_.add(std::move(consumer), slots_, confirmed);
+  for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
+  GANTRY_STEP(consumer_departed);
+}
+
+// After each round of looks at the consumers: those that were cut in it.
+void ConsumerSet::retire_the_cut() {
+  if (!std::exchange(any_cut_, false)) return;
+  for (std::size_t i = consumers_.size(); i-- > 0;) {
+    if (!consumers_[i]->is_cut) continue;
+    std::unique_ptr<ConsumerState> consumer = std::move(consumers_[i]);
+    consumers_.erase(consumers_.begin() + static_cast<std::ptrdiff_t>(i));
+    slabs_.remove(consumer->index());
+    note_missed(*consumer);
+    depart(std::move(consumer), false);
+  }
+  find_only();
+}
+
+}  // namespace gantry

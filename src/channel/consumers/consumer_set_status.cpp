@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <gantry/channel/status.hpp>
+
+#include "base/clock.hpp"
+#include "channel/consumers/consumer_set.hpp"
+#include "channel/status/status_text.hpp"
+#include "channel/wire/metrics_page.hpp"
+
+// What a consumer set tells people.
+namespace gantry {
+namespace {
+
+/// One moment, to measure ages from.
+struct Clock {
+  double ns_per_tick;
+  std::uint64_t ticks = read_ticks();
+  std::uint64_t ns = monotonic_ns();
+
+  [[nodiscard]] std::chrono::nanoseconds since_ticks(std::uint64_t then) const noexcept {
+    const auto passed = static_cast<double>(ticks - std::min(ticks, then)) * ns_per_tick;
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(passed));
+  }
+  [[nodiscard]] std::chrono::nanoseconds since_ns(std::uint64_t then) const noexcept {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(ns - std::min(ns, then)));
+  }
+};
+
+std::vector<HeldSlot> held_by(const ConsumerState& consumer, const SlotTable& slots,
+                              const Clock& clock) {
+  std::vector<HeldSlot> held;
+  const std::uint64_t unread = consumer.oldest_unread();
+  for_each_bit(consumer.holds(), [&](std::size_t index) {
+    const Slot& slot = slots[index];
+    held.push_back({slot.number, slot.bytes, clock.since_ticks(slot.ticks), slot.number < unread});
+  });
+  std::ranges::sort(held, {}, &HeldSlot::message);
+  return held;
+}
+
+ConsumerStatus status_of(const ConsumerState& consumer, const SlotTable& slots,
+                         const Clock& clock) {
+  const ConsumerResources& resources = consumer.resources();
+  ConsumerStatus status;
+  status.pid = resources.pid;
+  status.uid = resources.uid;
+  status.policy = resources.policy;
+  status.depth = consumer.depth();
+  status.unread = consumer.unread();
+  status.dropped = consumer.dropped + consumer.taken_back();
+  status.is_cut = consumer.is_cut;
+  status.joined = clock.since_ns(resources.joined_ns);
+  status.held = held_by(consumer, slots, clock);
+  status.metrics = MetricsMaker::report(*MetricsMaker::page(resources.metrics), clock.ns_per_tick);
+  // The page may be as wrong as its owner likes, but it can have taken nothing before it came.
+  status.idle = status.joined;
+  if (status.metrics.idle_ns != 0)
+    status.idle = std::chrono::nanoseconds(static_cast<std::int64_t>(
+        std::min(status.metrics.idle_ns, static_cast<std::uint64_t>(status.joined.count()))));
+  return status;
+}
+
+}  // namespace
+
+// As may_send() counts, of the smallest message with a slot.
+bool ConsumerSet::is_exhausted_but_for(const ConsumerState* missing) const noexcept {
+  std::uint64_t needed = kSenderBit | kBacklogBit;
+  for (const auto& consumer : consumers_) {
+    if (consumer->is_cut || !consumer->blocks() || consumer.get() == missing) continue;
+    if (consumer->unread() >= limits_.slots) return true;
+    needed |= consumer->bit();
+  }
+  const std::uint64_t held = slots_.needed_by(needed);
+  if (static_cast<unsigned>(std::popcount(held)) >= limits_.slots) return true;
+  return limits_.bytes_in_flight != 0 && held != 0 &&
+         slots_.bytes_of(held) >= limits_.bytes_in_flight;
+}
+
+// Those without whom it would go on; where nobody alone is the reason, all that hold something.
+void ConsumerSet::find_who_holds_up(ChannelStatus& status) const {
+  if (!is_exhausted_but_for(nullptr)) return;
+  bool found = false;
+  for (std::size_t i = 0; i < consumers_.size(); ++i) {
+    const ConsumerState& consumer = *consumers_[i];
+    if (consumer.is_cut || !consumer.blocks() || is_exhausted_but_for(&consumer)) continue;
+    status.consumers[i].holds_up = found = true;
+  }
+  if (found) return;
+  for (std::size_t i = 0; i < consumers_.size(); ++i)
+    status.consumers[i].holds_up = !consumers_[i]->is_cut && consumers_[i]->blocks() &&
+                                   (consumers_[i]->holds() != 0 || consumers_[i]->unread() != 0);
+}
+
+void ConsumerSet::describe(ChannelStatus& status, double ns_per_tick) {
+  refresh();
+  const Clock clock{.ns_per_tick = ns_per_tick};
+  const std::uint64_t credits = charged();
+  status.ended = ended_;
+  status.slots = limits_.slots;
+  status.slots_held = slots_held();
+  status.slots_charged = static_cast<unsigned>(std::popcount(credits));
+  status.slots_sending = static_cast<unsigned>(std::popcount(slots_.needed_by(kSenderBit)));
+  status.bytes_in_flight = limits_.bytes_in_flight;
+  status.bytes_charged = slots_.bytes_of(credits);
+  status.consumers_limit = limits_.consumers;
+  status.history_limit = limits_.history;
+  status.history = static_cast<unsigned>(history_.size());
+  status.backlog = backlog_.size();
+  for (const auto& consumer : consumers_)
+    status.consumers.push_back(status_of(*consumer, slots_, clock));
+  find_who_holds_up(status);
+  departed_.describe(status.departed,
+                     [&clock](std::uint64_t ticks) { return clock.since_ticks(ticks); });
+}
+
+std::vector<std::string> ConsumerSet::obstacles(bool needs_slot, Bytes bytes) {
+  refresh();
+  std::vector<std::string> found;
+  if (lost_) found.push_back(fmt::format("for nothing, but fails: {}", lost_->message));
+  if (may_send(needs_slot, bytes)) return found;
+  for (const auto& consumer : consumers_)
+    if (!consumer->is_cut && consumer->blocks() && consumer->unread() >= limits_.slots)
+      found.push_back(fmt::format("for consumer {}, which has {} unread and may have no more",
+                                  consumer->resources().pid,
+                                  count_text(consumer->unread(), "message")));
+  if (count() == 0) found.emplace_back("for a consumer: what waits for one uses all credits");
+  if (!needs_slot) return found;
+  const std::uint64_t held = charged();
+  const auto used = static_cast<unsigned>(std::popcount(held));
+  if (used >= limits_.slots)
+    found.push_back(fmt::format("for a slot: {} of {} are in use", used, limits_.slots));
+  else if (limits_.bytes_in_flight != 0 && held != 0)
+    found.push_back(fmt::format("for memory: {} are in flight, {} may be",
+                                bytes_text(slots_.bytes_of(held)),
+                                bytes_text(limits_.bytes_in_flight)));
+  return found;
+}
+
+std::uint64_t ConsumerSet::untaken() const noexcept {
+  std::uint64_t most = backlog_.size();
+  for (const auto& consumer : consumers_)
+    if (!consumer->is_cut) most = std::max(most, consumer->unread());
+  return most;
+}
+
+bool ConsumerSet::all_taken() const noexcept {
+  return anyone_came_ && untaken() == 0;
+}
+
+unsigned ConsumerSet::slots_held() const noexcept {
+  return static_cast<unsigned>(std::popcount(slots_.used()));
+}
+
+}  // namespace gantry

@@ -1,0 +1,78 @@
+#include "channel/consumers/consumer_state.hpp"
+
+#include <new>
+
+namespace gantry {
+
+Result<Region> ConsumerState::make_page(unsigned credits) {
+  GANTRY_ASSIGN(Region memory, Region::create(shared_size(sizeof(RingPage)), "gantry-ring"));
+  auto* page = new (memory.data()) RingPage{};
+  page->magic = kRingMagic;
+  page->version = kFormatVersion;
+  page->cells = static_cast<std::uint32_t>(cells_for(credits));
+  return memory;
+}
+
+ConsumerState::ConsumerState(unsigned id, unsigned index,
+                             std::unique_ptr<ConsumerResources> resources, Region page,
+                             unsigned credits)
+    : id_(id),
+      index_(index),
+      depth_(depth_for(resources->policy, resources->depth, credits)),
+      resources_(std::move(resources)),
+      memory_(std::move(page)),
+      ring_(std::span(this->page().ring).first(cells_for(credits))) {}
+
+// ---- drop_oldest -----------------------------------------------------------------------------
+
+void ConsumerState::publish_over(const RecordToSend& message) noexcept {
+  MessageRecord record{};
+  message.write(record);
+  GANTRY_STEP(record_written);
+  ring_.publish_over(record);
+  GANTRY_STEP(sequence_published);
+  wake();
+  GANTRY_STEP(consumer_woken);
+}
+
+std::uint64_t ConsumerState::unread_slots() const noexcept {
+  std::uint64_t slots = 0;
+  for (std::uint64_t back = ring_.unread(); back > 0; --back)
+    if (const auto slot = ring_.record(ring_.published() + 1 - back).header.slot; slot != kNoSlot)
+      slots |= std::uint64_t{1} << slot;
+  return slots & holds_;
+}
+
+ConsumerState::TakenBack ConsumerState::take_back_oldest() noexcept {
+  using Revoked = RevocableWriter<MessageRecord>::Revoked;
+  TakenBack back;
+  back.header = ring_.record(ring_.published() + 1 - ring_.unread()).header;
+  const Revoked revoked = ring_.revoke_oldest(page().revoked, resources_->page().taken);  // [V]
+  GANTRY_STEP(message_revoked);
+  back.is_honest = revoked != Revoked::broken;
+  back.is_certain = revoked == Revoked::certain;
+  certain_ += back.is_certain ? 1 : 0;
+  return back;
+}
+
+// Its own word counts what was in doubt, too, and comes later. A lie is about nobody else.
+std::uint64_t ConsumerState::taken_back() const noexcept {
+  if (!drops_oldest()) return 0;
+  // Relaxed: a number for people.
+  const std::uint64_t missed = resources_->page().missed.load(std::memory_order_relaxed);
+  return std::clamp(missed, certain_, ring_.published());
+}
+
+void ConsumerState::end_stream() noexcept {
+  page().end.store(ring_.published() + 1, std::memory_order_seq_cst);  // [E]
+  wake();
+}
+
+std::vector<MessageRecord> ConsumerState::unread_records() const {
+  std::vector<MessageRecord> records;
+  for (std::uint64_t back = ring_.unread(); back > 0; --back)
+    records.push_back(ring_.record(ring_.published() + 1 - back));
+  return records;
+}
+
+}  // namespace gantry

@@ -1,0 +1,135 @@
+#pragma once  // channel/consumers/consumer_state.hpp: a consumer as its producer knows it.
+
+#include <bit>
+
+#include "channel/consumers/consumer_resources.hpp"
+#include "channel/wire/record_to_send.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+
+/// One consumer's ring, and what it holds. Under the channel's lock.
+class ConsumerState {
+ public:
+  /// The page a joining consumer gets before it is one.
+  [[nodiscard]] static Result<Region> make_page(unsigned credits);
+
+  /// `id`: no other consumer of the channel ever has it. `index`: no other has it at the same time.
+  ConsumerState(unsigned id, unsigned index, std::unique_ptr<ConsumerResources> resources,
+                Region page, unsigned credits);
+
+  [[nodiscard]] unsigned id() const noexcept { return id_; }
+  [[nodiscard]] unsigned index() const noexcept { return index_; }
+  [[nodiscard]] std::uint64_t bit() const noexcept { return std::uint64_t{1} << index_; }
+  [[nodiscard]] ConsumerResources& resources() noexcept { return *resources_; }
+  [[nodiscard]] const ConsumerResources& resources() const noexcept { return *resources_; }
+  [[nodiscard]] bool blocks() const noexcept { return resources_->policy == SlowConsumer::block; }
+  [[nodiscard]] bool may_miss() const noexcept {
+    return resources_->policy == SlowConsumer::drop_newest || drops_oldest();
+  }
+  [[nodiscard]] bool drops_oldest() const noexcept {
+    return resources_->policy == SlowConsumer::drop_oldest;
+  }
+
+  /// Looks at how far it has come. False: what it wrote cannot be.
+  [[nodiscard]] bool refresh() noexcept { return ring_.refresh(resources_->page().taken); }
+  /// Whether it gave back message `number` in `slot`.
+  [[nodiscard]] bool has_released(std::size_t slot, std::uint64_t number) const noexcept {
+    return resources_->page().released.is_released(slot, number);
+  }
+
+  /// Packets about slabs that it says it has taken in.
+  [[nodiscard]] std::uint64_t heard() const noexcept {
+    return resources_->page().heard.load(std::memory_order_seq_cst);  // [K]
+  }
+
+  /// Published to it and, as far as refresh() has seen, not taken.
+  [[nodiscard]] std::uint64_t unread() const noexcept { return ring_.unread(); }
+  [[nodiscard]] unsigned depth() const noexcept { return depth_; }
+  /// The number of the oldest message that it has not taken, as far as refresh() has seen; the
+  /// largest there is when it took all.
+  [[nodiscard]] std::uint64_t oldest_unread() const noexcept {
+    if (ring_.unread() == 0) return ~std::uint64_t{0};
+    return ring_.record(ring_.published() + 1 - ring_.unread()).header.number;
+  }
+  [[nodiscard]] bool has_room(bool needs_slot) const noexcept {
+    return ring_.unread() < depth_ && (!needs_slot || count(holds_) < depth_);
+  }
+
+  // drop_oldest. A message is published first, then what is too much is taken back: who dies in
+  // between has taken nothing away. What it has in hand stays, so one slot more is for the newest.
+  [[nodiscard]] bool may_have_newest(bool needs_slot) const noexcept {
+    return !needs_slot || count(holds_ & ~unread_slots()) <= depth_;
+  }
+  [[nodiscard]] bool has_too_many() const noexcept {
+    return ring_.unread() > depth_ || (count(holds_) > depth_ && count(unread_slots()) > 1);
+  }
+  [[nodiscard]] bool has_unread_slot() const noexcept { return unread_slots() != 0; }
+  struct TakenBack {
+    bool is_honest = true;  ///< False: what it wrote cannot be; nothing else counts then.
+    bool is_certain = false;
+    MessageHeader header{};
+  };
+  /// Takes the oldest unread message back; needs one. It may be in its hands by now: then it is
+  /// its own until it releases it.
+  [[nodiscard]] TakenBack take_back_oldest() noexcept;
+  /// Messages that it never got although they were in its ring: exact once it looked at its ring.
+  [[nodiscard]] std::uint64_t taken_back() const noexcept;
+
+  void publish(const RecordToSend& message) noexcept {
+    if (drops_oldest()) return publish_over(message);
+    ring_.publish([&](MessageRecord& record) {
+      message.write(record);
+      GANTRY_STEP(record_written);
+    });
+    GANTRY_STEP(sequence_published);
+    wake();
+    GANTRY_STEP(consumer_woken);
+  }
+  void publish_small(ConstByteSpan payload, const MessageHeader& header) noexcept {
+    ring_.publish([&](MessageRecord& record) { write_small(record, payload, header); });
+    wake();
+  }
+  void publish(const MessageRecord& message) noexcept {
+    if (drops_oldest())
+      ring_.publish_over(message);
+    else
+      ring_.publish([&](MessageRecord& record) { record = message; });
+    wake();
+  }
+  /// Rings if it sleeps: after a word that it waits for has changed.
+  void wake() noexcept {
+    if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps))
+      resources_->wake_sender.ring();
+  }
+  void end_stream() noexcept;
+
+  /// What was published to it and not taken, the oldest first; as far as refresh() has seen.
+  [[nodiscard]] std::vector<MessageRecord> unread_records() const;
+
+  [[nodiscard]] std::uint64_t holds() const noexcept { return holds_; }
+  void hold(std::size_t slot) noexcept { holds_ |= std::uint64_t{1} << slot; }
+  void let_go(std::size_t slot) noexcept { holds_ &= ~(std::uint64_t{1} << slot); }
+
+  std::uint64_t dropped = 0;  ///< Messages that passed it over.
+  bool is_cut = false;        ///< Told by us that it is served no more; see DepartedConsumers.
+
+ private:
+  void publish_over(const RecordToSend& message) noexcept;
+  [[nodiscard]] static unsigned count(std::uint64_t slots) noexcept {
+    return static_cast<unsigned>(std::popcount(slots));
+  }
+  [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // that it holds
+  [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
+
+  unsigned id_;
+  unsigned index_;
+  unsigned depth_;
+  std::unique_ptr<ConsumerResources> resources_;
+  Region memory_;
+  RevocableWriter<MessageRecord> ring_;
+  std::uint64_t holds_ = 0;    // slots, as bits
+  std::uint64_t certain_ = 0;  // messages that were taken back and not in doubt
+};
+
+}  // namespace gantry

@@ -1,0 +1,98 @@
+#include "channel/consumers/slot_table.hpp"
+
+namespace gantry {
+
+void Slot::drop_memory(bool keeps) noexcept {
+  if (keeps && block && block.bytes().size() <= SlotTable::kLargestSpare && !block.is_shared())
+    spare = std::move(block);
+  block = Block();
+  table = Block();
+  sealed.reset();
+  moved.clear();
+  forwarded.clear();
+  slabs.clear();
+  bytes = 0;
+  was_missed = false;
+}
+
+Slot Slot::share() const {
+  Slot other;
+  other.number = number;
+  other.ticks = ticks;
+  other.bytes = bytes;
+  if (block) other.block = block.share();
+  if (table) other.table = table.share();
+  for (const Block& one : moved) other.moved.push_back(one.share());
+  other.forwarded = forwarded;
+  other.sealed = sealed;
+  return other;
+}
+
+void Slot::abandon() noexcept {
+  if (block) block.abandon();
+  if (table) table.abandon();
+  for (Block& one : moved) one.abandon();
+  for (const auto& one : forwarded)
+    one->abandon();  // its sender waits for the wake-up sender's end
+  drop_memory();
+}
+
+Slot* SlotTable::take() noexcept {
+  if (used_ == ~std::uint64_t{0}) return nullptr;
+  const auto lowest_from = [this](unsigned first) {
+    return static_cast<unsigned>(std::countr_one(used_ | ((std::uint64_t{1} << first) - 1)));
+  };
+  unsigned index = lowest_from(next_);
+  if (index >= turns_) index = lowest_from(0);
+  next_ = (index + 1) % turns_;
+  add(index, kSenderBit);
+  return &slots_[index];
+}
+
+void SlotTable::add(std::size_t index, std::uint64_t consumers) noexcept {
+  slots_[index].consumers |= consumers;
+  used_ |= std::uint64_t{1} << index;
+}
+
+bool SlotTable::remove(std::size_t index, std::uint64_t consumers) noexcept {
+  Slot& slot = slots_[index];
+  slot.consumers &= ~consumers;
+  if (slot.consumers != 0) return false;
+  slot.drop_memory(keeps_);
+  ++freed_;
+  used_ &= ~(std::uint64_t{1} << index);
+  return true;
+}
+
+std::uint64_t SlotTable::needed_by(std::uint64_t consumers) const noexcept {
+  std::uint64_t found = 0;
+  for_each_bit(used_, [&](std::size_t index) {
+    if ((slots_[index].consumers & consumers) != 0) found |= std::uint64_t{1} << index;
+  });
+  return found;
+}
+
+bool SlotTable::holds_forwards() const noexcept {
+  bool any = false;
+  for_each_bit(used_, [&](std::size_t index) { any |= !slots_[index].forwarded.empty(); });
+  return any;
+}
+
+bool SlotTable::drop_spares() noexcept {
+  bool any = false;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    // One that is being filled is another thread's to look at.
+    if ((slots_[index].consumers & kSenderBit) != 0 || !slots_[index].spare) continue;
+    slots_[index].spare = Block();
+    any = true;
+  }
+  return any;
+}
+
+Bytes SlotTable::bytes_of(std::uint64_t slots) const noexcept {
+  Bytes sum = 0;
+  for_each_bit(slots, [&](std::size_t index) { sum += slots_[index].bytes; });
+  return sum;
+}
+
+}  // namespace gantry

@@ -1,0 +1,96 @@
+#pragma once  // channel/consumers/slot_table.hpp: the credits for messages in blocks, and who holds
+              // which.
+
+#include <array>
+#include <bit>
+#include <memory>
+#include <vector>
+
+#include "channel/wire/format.hpp"
+
+namespace gantry {
+
+/// Bits of Slot::consumers besides those of the consumers themselves.
+inline constexpr std::uint64_t kSenderBit = std::uint64_t{1} << 63;   // being filled, or loaned
+inline constexpr std::uint64_t kBacklogBit = std::uint64_t{1} << 62;  // waits for a first consumer
+inline constexpr std::uint64_t kHistoryBit = std::uint64_t{1} << 61;  // kept for late joiners
+static_assert(kMaxConsumers < 61);
+
+/// What a message holds for its consumers.
+struct Slot {
+  std::uint64_t number = 0;     // of the message, once published
+  std::uint64_t consumers = 0;  // who still needs it; a slot is free exactly when nobody does
+  std::uint64_t ticks = 0;      // when it was published
+  Bytes bytes = 0;
+  bool was_missed = false;  // a streamed one: its last consumer went without having taken it
+  Block block;              // what is copied, or loaned
+  Block spare;              // the last such, kept for the slot's next message
+  Block table;
+  std::shared_ptr<const Region> sealed;  // SendMode::immutable: all of its payload
+  std::vector<Block> moved;
+  std::vector<std::shared_ptr<Message>> forwarded;
+  std::vector<std::uint32_t> slabs;  // in which the message lies, by AnnouncedSlabs' numbers
+
+  /// `keeps`: what is small enough, and nobody else has a handle to, becomes the spare one.
+  void drop_memory(bool keeps = false) noexcept;
+  /// Shares of all the memory, for somebody who holds it beyond the slot.
+  [[nodiscard]] Slot share() const;
+  /// Nobody ever uses the memory again; see Block::abandon().
+  void abandon() noexcept;
+};
+
+/// All slots of a channel; under the channel's lock. Consumers are bits, not a count, so that what
+/// a dead one held can be given back exactly.
+class SlotTable {
+ public:
+  /// Larger ones gain nothing by it.
+  static constexpr Bytes kLargestSpare = Bytes{256} << 10;
+
+  /// The first `turns` slots are used in turn, so that memory rests between two messages; more only
+  /// when all of these are in use. With `keeps` they keep their blocks.
+  SlotTable(unsigned turns, bool keeps) noexcept : turns_(turns), keeps_(keeps) {}
+
+  [[nodiscard]] Slot& operator[](std::size_t index) noexcept { return slots_[index]; }
+  [[nodiscard]] const Slot& operator[](std::size_t index) const noexcept { return slots_[index]; }
+  [[nodiscard]] std::uint16_t index_of(const Slot& slot) const noexcept {
+    return static_cast<std::uint16_t>(&slot - slots_.data());
+  }
+
+  /// A free slot, from now on the sender's; null when there is none.
+  [[nodiscard]] Slot* take() noexcept;
+  void add(std::size_t index, std::uint64_t consumers) noexcept;
+  /// Those do not need it any more; true: nor does anybody else, and its memory went back.
+  bool remove(std::size_t index, std::uint64_t consumers) noexcept;
+
+  /// Slots, as bits, that anybody of `consumers` needs.
+  [[nodiscard]] std::uint64_t needed_by(std::uint64_t consumers) const noexcept;
+  [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
+  [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots, ever.
+  /// Somebody needs a message that was passed on.
+  [[nodiscard]] bool holds_forwards() const noexcept;
+  /// True: there were any.
+  bool drop_spares() noexcept;
+  /// From here on no slot keeps its block: somebody else, too, allocates from the pool.
+  void keep_no_more() noexcept {
+    keeps_ = false;
+    drop_spares();
+  }
+  [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
+
+ private:
+  std::array<Slot, kMaxSlots> slots_;
+  std::uint64_t used_ = 0;  // bit i: slots_[i] is needed by somebody
+  std::uint64_t freed_ = 0;
+  unsigned turns_;
+  unsigned next_ = 0;
+  bool keeps_;
+};
+static_assert(kMaxSlots == 64);
+
+/// Calls `use(index)` for every bit set.
+template <class SubmitMode>
+void for_each_bit(std::uint64_t bits, SubmitMode use) {
+  for (; bits != 0; bits &= bits - 1) use(static_cast<std::size_t>(std::countr_zero(bits)));
+}
+
+}  // namespace gantry

@@ -1,0 +1,83 @@
+#include "channel/consumers/slot_table.hpp"
+
+#include <gtest/gtest.h>
+
+#include "channel/test_support.hpp"
+
+namespace gantry {
+namespace {
+
+using test::kMiB;
+
+class Slots : public testing::Test {
+ protected:
+  /// Of that size, in a slot, which is then free again.
+  const std::byte* use_once(SlotTable& table, Bytes size) {
+    Slot* const slot = table.take();
+    slot->block = *pool_.allocate(size);
+    const std::byte* const data = slot->block.bytes().data();
+    EXPECT_TRUE(table.remove(table.index_of(*slot), kSenderBit));
+    return data;
+  }
+  Pool pool_ = *Pool::create({.slab_bytes = kMiB});
+  SlotTable table_{3, true};
+};
+
+TEST_F(Slots, AreTakenInTurn) {
+  for (const unsigned expected : {0u, 1u, 2u, 0u}) {
+    Slot* const slot = table_.take();
+    ASSERT_NE(slot, nullptr);
+    EXPECT_EQ(table_.index_of(*slot), expected);
+    table_.remove(expected, kSenderBit);
+  }
+}
+
+TEST_F(Slots, InUseArePassedOver) {
+  table_.add(1, 1);
+  EXPECT_EQ(table_.index_of(*table_.take()), 0u);
+  EXPECT_EQ(table_.index_of(*table_.take()), 2u);
+  EXPECT_EQ(table_.index_of(*table_.take()), 3u) << "more than take turns, when there is need";
+  for (unsigned i = 4; i < kMaxSlots; ++i) ASSERT_NE(table_.take(), nullptr);
+  EXPECT_EQ(table_.take(), nullptr);
+}
+
+TEST_F(Slots, KeepTheirMemory) {
+  const std::byte* const first = use_once(table_, 4096);
+  EXPECT_EQ(table_[0].spare.bytes().data(), first);
+  EXPECT_NE(use_once(table_, 4096), first);
+  EXPECT_TRUE(table_.drop_spares());
+  EXPECT_FALSE(table_.drop_spares());
+  EXPECT_EQ(pool_.report().live_bytes, 0u);
+}
+
+TEST_F(Slots, KeepNothingLarge) {
+  use_once(table_, SlotTable::kLargestSpare + 1);
+  EXPECT_EQ(pool_.report().live_bytes, 0u);
+}
+
+TEST_F(Slots, KeepNothingOfSomebodyElsesPool) {
+  SlotTable plain(3, false);
+  use_once(plain, 4096);
+  EXPECT_EQ(pool_.report().live_bytes, 0u);
+}
+
+// A consumer that hung up may still read it.
+TEST_F(Slots, KeepNothingThatSomebodyElseHolds) {
+  Slot* const slot = table_.take();
+  slot->block = *pool_.allocate(4096);
+  const Slot other = slot->share();
+  table_.remove(0, kSenderBit);
+  EXPECT_FALSE(table_[0].spare);
+  EXPECT_EQ(pool_.report().live_bytes, 4096u);
+}
+
+// The sender looks at it without the lock.
+TEST_F(Slots, DropNoSpareOfASlotThatIsBeingFilled) {
+  use_once(table_, 4096);
+  table_.add(0, kSenderBit);
+  EXPECT_FALSE(table_.drop_spares());
+  EXPECT_TRUE(table_[0].spare);
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,324 @@
+#include "channel/inbox/inbox.hpp"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "base/event.hpp"
+#include "base/fork_error.hpp"
+#include "channel/consumer/incoming.hpp"
+#include "channel/naming/access.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::uint64_t kNews = 0;          // the listener's place in the epoll; ids begin at 1
+constexpr std::uint64_t kGlanceEvery = 16;  // messages: who sleeps is not forgotten by the awake
+constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes longer than sleeping
+
+Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
+  epoll_event interest{};
+  interest.events = EPOLLIN;
+  interest.data.u64 = id;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &interest) != 0) return fail_errno("epoll_ctl");
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
+                                                       const InboxOptions& options) {
+  auto impl = std::make_shared<Impl>();
+  GANTRY_TRY(check_access(options.channel.access));
+  GANTRY_TRY(impl->set_up(name, options));
+  ChannelOptions& own = impl->options_;
+  GANTRY_ASSIGN(own.directory, channel_directory(options.channel.directory, own.access));
+  GANTRY_ASSIGN(impl->claim_, Claim::take(own.directory, impl->name_, own.interrupt_descriptor,
+                                          file_access(own.access)));
+  GANTRY_ASSIGN(auto acceptor, Acceptor::of(options.channel));
+  impl->listener_.emplace(std::move(acceptor), impl->rules(), impl->claim_.listener());
+  GANTRY_TRY(impl->start_listener());
+  return impl;
+}
+
+Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make_for(
+    ProducerListener::ControlConnection control, std::string_view name,
+    const InboxOptions& options) {
+  auto impl = std::make_shared<Impl>();
+  GANTRY_TRY(impl->set_up(name, options));
+  GANTRY_ASSIGN(auto acceptor, Acceptor::of(options.channel));
+  impl->listener_.emplace(std::move(acceptor), impl->rules(), std::move(control));
+  GANTRY_TRY(impl->start_listener());
+  return impl;
+}
+
+Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& options) {
+  GANTRY_TRY(check_channel_name(name));
+  if (options.producers == 0 || options.producers > InboxOptions::kMaxProducers)
+    return fail(Code::invalid_argument,
+                fmt::format("inbox '{}': {} producers; 1 to {} are possible", name,
+                            options.producers, InboxOptions::kMaxProducers));
+  name_ = name;
+  options_ = options.channel;
+  options_.acceptor.reset();  // the listener holds it; ends may be dropped on its thread
+  producers_ = options.producers;
+  on_departure_ = options.on_departure;
+  quota_ = ReceiveQuota::make(options.channel.receive, options.total, options.producers);
+  GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
+  MetricsMaker::close_descriptor(metrics_);
+  watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!watched_) return fail_errno("epoll_create1");
+  return {};
+}
+
+ProducerListener::Rules Inbox::Impl::rules() const {
+  return {name_, options_, producers_, quota_, &metrics_};
+}
+
+Result<void> Inbox::Impl::start_listener() {
+  GANTRY_TRY(listener_->start());
+  GANTRY_TRY(add_to(watched_.get(), listener_->news(), kNews));
+  metrics_.meter()->opened();
+  return {};
+}
+
+void Inbox::Impl::shut_down() noexcept {
+  if (!listener_) return;
+  listener_->stop();
+  if (!fork_guard_.is_this()) return;  // the name and the lines are the parent's
+  claim_.give_up();
+  for (const Newcomer& newcomer : listener_->take())
+    if (newcomer.end) newcomer.end->leave();
+  for (const Source& source : sources_) source.end->leave();
+  sources_.clear();
+}
+
+// ---- receiving -----------------------------------------------------------------------------
+
+Result<void> Inbox::Impl::check_process() const {
+  return check_not_forked(fork_guard_, "inbox", name_);
+}
+
+Result<Inbox::Delivery> Inbox::Impl::receive(Deadline deadline) {
+  GANTRY_TRY(check_process());
+  if (++calls_ % kGlanceEvery == 0) static_cast<void>(glance());
+  std::chrono::nanoseconds spin = options_.spin;
+  for (LateLooks looks;;) {
+    if (auto delivery = next_in_turn()) {
+      note(*delivery);
+      return std::move(*delivery);
+    }
+    if (looks.are_spent(deadline)) return give_up();
+    if (glance()) continue;
+    if (poll_for(std::exchange(spin, {}), deadline, [this] { return wake_who_has_something(); }))
+      continue;
+    put_all_to_sleep();
+    GANTRY_TRY(sleep(deadline));
+  }
+}
+
+void Inbox::Impl::note(const Delivery& delivery) noexcept {
+  Bytes bytes = 0;
+  for (std::size_t i = 0; i < delivery.message.segments(); ++i)
+    bytes += delivery.message.segment(i).bytes.size();
+  MetricsPage& counters = *MetricsMaker::page(metrics_);
+  counters.message(bytes);
+  counters.last_ticks.set(read_ticks());
+}
+
+// There is always something, and never a message: one of them takes us for a ride. I2
+tl::unexpected<Error> Inbox::Impl::give_up() const {
+  ring(listener_->news());
+  return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
+}
+
+std::optional<Inbox::Delivery> Inbox::Impl::next_in_turn() {
+  for (std::size_t left = sources_.size(); left > 0; --left) {
+    if (turn_ >= sources_.size()) turn_ = 0;
+    Source& source = sources_[turn_];
+    if (source.asleep) {
+      ++turn_;
+      continue;
+    }
+    auto found = source.end->try_receive();
+    if (!found) {
+      depart(turn_, found.error());
+      continue;
+    }
+    ++turn_;
+    if (*found) return Delivery{source.sender, std::move(**found)};
+  }
+  return std::nullopt;
+}
+
+// Asks the kernel who rang, without waiting. True: somebody is awake who was not.
+bool Inbox::Impl::glance() {
+  std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
+  const int count = ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool woken = false;
+  for (std::size_t i = 0; static_cast<int>(i) < count; ++i) {
+    if (events[i].data.u64 == kNews) {
+      woken = take_newcomers() || woken;
+      continue;
+    }
+    const auto source = find(events[i].data.u64);
+    if (source == sources_.end()) continue;
+    wake(*source);
+    woken = true;
+  }
+  return woken;
+}
+
+bool Inbox::Impl::wake_who_has_something() {
+  const bool all = sources_.size() <= kMostSpunOn;
+  bool found = false;
+  for (Source& source : sources_) {
+    if ((source.asleep && !all) || !source.end->has_something()) continue;
+    if (source.asleep) wake(source);
+    found = true;
+  }
+  return found;
+}
+
+// I1. Of many, those that slept before have rung if they have something.
+void Inbox::Impl::put_all_to_sleep() {
+  for (Source& source : sources_) {
+    if (source.asleep) continue;
+    source.end->fall_asleep();
+    source.asleep = !source.end->has_something();
+    if (!source.asleep) wake(source);
+  }
+}
+
+void Inbox::Impl::wake(Source& source) noexcept {
+  source.end->wake_up();
+  source.asleep = false;
+}
+
+// I2
+Result<void> Inbox::Impl::sleep(Deadline deadline) {
+  const bool anyone_awake = std::any_of(sources_.begin(), sources_.end(),
+                                        [](const Source& source) { return !source.asleep; });
+  if (anyone_awake) return {};
+  if (deadline.passed())
+    return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
+  std::array<pollfd, 2> entries{pollfd{watched_.get(), POLLIN, 0},
+                                pollfd{options_.interrupt_descriptor, POLLIN, 0}};
+  const std::uint64_t asleep = read_ticks();
+  const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+  metrics_.meter()->waited(read_ticks() - asleep);
+  if (count > 0 && entries[1].revents != 0)
+    return fail(Code::interrupted, fmt::format("inbox '{}': interrupted", name_));
+  if (count == 0 && deadline.passed())
+    return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
+  return {};
+}
+
+// ---- coming and going ----------------------------------------------------------------------
+
+Result<int> Inbox::Impl::watch(const Newcomer& newcomer, std::uint64_t id) const {
+  GANTRY_ASSIGN(const int descriptor, newcomer.end->event_descriptor());
+  GANTRY_TRY(add_to(watched_.get(), descriptor, id));
+  return descriptor;
+}
+
+bool Inbox::Impl::take_newcomers() {
+  bool any = false;
+  for (Newcomer& newcomer : listener_->take()) {
+    const Sender sender{++last_id_, newcomer.identity.pid, newcomer.identity.uid};
+    if (newcomer.end == nullptr) {
+      if (on_departure_)
+        on_departure_({sender, {Code::peer_gone, "it hung up before it joined", ""}});
+      continue;
+    }
+    const auto watched = watch(newcomer, sender.id);
+    sources_.push_back(
+        {sender, newcomer.identity, std::move(newcomer.end), watched ? *watched : -1, false});
+    metrics_.meter()->connected();
+    GANTRY_STEP(newcomer_taken);
+    any = true;
+    if (!watched) depart(sources_.size() - 1, watched.error());
+  }
+  return any;
+}
+
+std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
+  const auto at = std::lower_bound(
+      sources_.begin(), sources_.end(), id,
+      [](const Source& source, std::uint64_t wanted) { return source.sender.id < wanted; });
+  return at != sources_.end() && at->sender.id == id ? at : sources_.end();
+}
+
+// Messages that are still held keep the end, and its place in the epoll, alive.
+void Inbox::Impl::forget(std::size_t index) {
+  Source& source = sources_[index];
+  if (source.watched >= 0) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
+  source.end->leave();
+  listener_->forget(std::move(source.end));
+  sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (turn_ > index) --turn_;
+  GANTRY_STEP(sender_forgotten);
+}
+
+void Inbox::Impl::depart(std::size_t index, const Error& why) {
+  const Departure departure{sources_[index].sender, why};
+  forget(index);
+  if (on_departure_) on_departure_(departure);
+}
+
+void Inbox::Impl::dismiss(std::uint64_t id) {
+  if (!fork_guard_.is_this()) return;
+  const auto source = find(id);
+  if (source != sources_.end()) forget(static_cast<std::size_t>(source - sources_.begin()));
+}
+
+PeerIdentity Inbox::Impl::identity_of(std::uint64_t id) {
+  const auto source = find(id);
+  return source == sources_.end() ? PeerIdentity{} : source->identity;
+}
+
+ReceivedFd Inbox::Impl::take_control_end(std::uint64_t id) {
+  const auto source = find(id);
+  return source == sources_.end() ? ReceivedFd() : source->end->take_control_end();
+}
+
+std::vector<Sender> Inbox::Impl::senders() const {
+  std::vector<Sender> all;
+  all.reserve(sources_.size());
+  for (const Source& source : sources_) all.push_back(source.sender);
+  return all;
+}
+
+// ---- as its users see it -------------------------------------------------------------------
+
+Inbox::Inbox(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Inbox::Inbox(Inbox&&) noexcept = default;
+Inbox& Inbox::operator=(Inbox&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Inbox::~Inbox() = default;
+
+Result<Inbox> Inbox::open(std::string_view name, const InboxOptions& options) {
+  return guarded([&]() -> Result<Inbox> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options));
+    return Inbox(std::move(impl));
+  });
+}
+
+Result<Inbox::Delivery> Inbox::receive(Deadline deadline) {
+  return guarded([&] { return impl_->receive(deadline); });
+}
+Result<int> Inbox::event_descriptor() {
+  GANTRY_TRY(impl_->check_process());
+  return impl_->event_descriptor();
+}
+std::vector<Sender> Inbox::senders() const {
+  return impl_->senders();
+}
+MetricsReport Inbox::metrics() const {
+  return impl_->metrics();
+}
+
+}  // namespace gantry

@@ -1,0 +1,83 @@
+#pragma once  // channel/inbox/inbox.hpp: the receiving end behind Inbox.
+
+#include <gantry/channel/inbox.hpp>
+
+#include "channel/inbox/producer_listener.hpp"
+
+namespace gantry {
+
+// Who has messages is looked at in turn. A sender is awake, and then its ring is looked at every
+// time, or asleep, and then it rings when it has something:
+//   I1  A sender falls asleep only when nobody has anything, and is then looked at once more. [D]
+//   I2  receive() sleeps only when all are asleep. It says `timed_out` when they are; or when some
+//       have something that never becomes a message, and then it rings for itself.
+// [D]: sync/wait_flag.hpp.
+
+/// Threads: the caller's, one at a time; the acceptor's.
+class Inbox::Impl {
+ public:
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options);
+  /// Without a name: for whoever calls over that control connection. `name` is what errors call it.
+  static Result<std::shared_ptr<Impl>> make_for(ProducerListener::ControlConnection control,
+                                                std::string_view name, const InboxOptions& options);
+  ~Impl() { shut_down(); }
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] Result<Delivery> receive(Deadline deadline);
+  [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
+  [[nodiscard]] std::vector<Sender> senders() const;
+  /// Hangs up on one; it departs without being told of.
+  void dismiss(std::uint64_t id);
+  /// Of one of them, while it is there.
+  [[nodiscard]] PeerIdentity identity_of(std::uint64_t id);
+  /// The socket that one of them sent, if it did; once.
+  [[nodiscard]] ReceivedFd take_control_end(std::uint64_t id);
+  [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
+  void shut_down() noexcept;
+
+ private:
+  [[nodiscard]] Result<void> set_up(std::string_view name, const InboxOptions& options);
+  [[nodiscard]] ProducerListener::Rules rules() const;
+  [[nodiscard]] Result<void> start_listener();
+  struct Source {
+    Sender sender;
+    PeerIdentity identity;
+    std::shared_ptr<Consumer::Impl> end;
+    int watched = -1;  // the end's event descriptor
+    bool asleep = false;
+  };
+
+  [[nodiscard]] std::optional<Delivery> next_in_turn();
+  [[nodiscard]] bool glance();
+  [[nodiscard]] bool wake_who_has_something();
+  void note(const Delivery& delivery) noexcept;
+  [[nodiscard]] tl::unexpected<Error> give_up() const;
+  void put_all_to_sleep();
+  [[nodiscard]] Result<void> sleep(Deadline deadline);
+  [[nodiscard]] bool take_newcomers();
+  [[nodiscard]] Result<int> watch(const Newcomer& newcomer, std::uint64_t id) const;
+  void wake(Source& source) noexcept;
+  void forget(std::size_t index);
+  void depart(std::size_t index, const Error& why);
+  [[nodiscard]] std::vector<Source>::iterator find(std::uint64_t id);
+
+  ForkGuard fork_guard_;
+  std::string name_;
+  ChannelOptions options_;
+  unsigned producers_ = 0;
+  std::shared_ptr<ReceiveQuota> quota_;
+  std::function<void(const Departure&)> on_departure_;
+  Metrics metrics_;
+  Fd watched_;                   // an epoll of the acceptor's news and of every sender, by its id
+  std::vector<Source> sources_;  // by id
+  std::size_t turn_ = 0;         // whose it is, an index
+  std::uint64_t last_id_ = 0;
+  std::uint64_t calls_ = 0;
+  Claim claim_;
+  std::optional<ProducerListener> listener_;  // last: it uses the claim
+};
+
+}  // namespace gantry

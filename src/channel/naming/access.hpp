@@ -1,0 +1,22 @@
+#pragma once  // channel/naming/access.hpp: who may be at the other end of a channel.
+
+#include <gantry/channel.hpp>
+
+#include "channel/wire/protocol.hpp"
+
+namespace gantry {
+
+/// Errors: `invalid_argument` for a token that is too long, a mode beyond 0777.
+[[nodiscard]] Result<void> check_access(const Access& access);
+
+/// Whether the process at the other end of `socket` may be there: of our own user, root's, or on
+/// the list. Errors: `permission_denied`, naming its user.
+[[nodiscard]] Result<void> admit_peer(int socket, const Access& access);
+
+/// Compares in constant time.
+[[nodiscard]] bool is_same_token(const Access& access, const WireToken& theirs) noexcept;
+[[nodiscard]] WireToken wire_token(const Access& access) noexcept;
+
+[[nodiscard]] FileAccess file_access(const Access& access);
+
+}  // namespace gantry

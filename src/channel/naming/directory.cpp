@@ -1,0 +1,86 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "channel/naming/rendezvous.hpp"
+
+namespace gantry {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+// Whoever can write here could put a socket of his own in a channel's place, and whoever can open
+// it could keep its lock.
+Result<void> check_private(const std::string& directory) {
+  struct stat facts{};
+  if (::lstat(directory.c_str(), &facts) != 0) return fail_errno(directory);
+  if (!S_ISDIR(facts.st_mode))
+    return fail(Code::invalid_argument, directory + ": not a directory",
+                "set GANTRY_DIR to a directory of your own");
+  if (facts.st_uid != ::geteuid())
+    return fail(Code::permission_denied,
+                fmt::format("{}: belongs to user {}, not to you", directory, facts.st_uid),
+                "set GANTRY_DIR to a directory of your own");
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return fail(
+        Code::permission_denied,
+        fmt::format("{}: others can use it (mode {:03o})", directory, facts.st_mode & 0777),
+        "chmod 700 it if it is for channels alone, else set GANTRY_DIR to another directory");
+  return {};
+}
+
+}  // namespace
+
+std::string channel_directory_path(std::string_view given) {
+  if (!given.empty()) return std::string(given);
+  if (auto chosen = variable("GANTRY_DIR"); !chosen.empty()) return chosen;
+  if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
+  auto temporary = variable("TMPDIR");
+  if (temporary.empty()) temporary = "/tmp";
+  return fmt::format("{}/gantry-{}", temporary, ::geteuid());
+}
+
+Result<std::string> channel_directory(std::string_view given) {
+  std::string directory = channel_directory_path(given);
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail_errno(directory, errno, "set GANTRY_DIR to a directory you can write to");
+  GANTRY_TRY(check_private(directory));
+  return directory;
+}
+
+Result<std::string> existing_channel_directory(std::string_view given) {
+  std::string directory = channel_directory_path(given);
+  GANTRY_TRY(check_private(directory));
+  return directory;
+}
+
+Result<void> check_channel_name(std::string_view name) {
+  constexpr std::size_t kLongest = 64;
+  const auto allowed = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+  };
+  const char* hint = "use up to 64 letters, digits, '.', '_' and '-'";
+  if (name.empty()) return fail(Code::invalid_argument, "channel name '': it is empty", hint);
+  if (name.size() > kLongest)
+    return fail(Code::invalid_argument,
+                fmt::format("channel name '{}...': {} characters long", name.substr(0, kLongest),
+                            name.size()),
+                hint);
+  if (name.front() == '.')
+    return fail(Code::invalid_argument, fmt::format("channel name '{}': begins with '.'", name),
+                hint);
+  const auto bad = std::find_if_not(name.begin(), name.end(), allowed);
+  if (bad != name.end())
+    return fail(Code::invalid_argument,
+                fmt::format("channel name '{}': '{}' is not allowed", name, *bad), hint);
+  return {};
+}
+
+}  // namespace gantry

@@ -1,0 +1,120 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "base/event.hpp"
+#include "base/socket.hpp"
+#include "channel/naming/rendezvous.hpp"
+#include "channel/test_support.hpp"
+
+namespace gantry {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ChannelName, AllowsPlainNamesOnly) {
+  for (const char* good : {"a", "frames.0.1", "A-b_c", "0"})
+    EXPECT_TRUE(check_channel_name(good)) << good;
+  for (const char* bad : {"", ".hidden", "a/b", "a b", "..", "\xc3\xa9", "a\n"})
+    EXPECT_EQ(check_channel_name(bad).error().code, Code::invalid_argument) << bad;
+  EXPECT_TRUE(check_channel_name(std::string(64, 'x')));
+  EXPECT_FALSE(check_channel_name(std::string(65, 'x')));
+  EXPECT_THAT(check_channel_name("a/b").error().message, HasSubstr("'/'"));
+}
+
+TEST(ChannelDirectory, IsMadeForItsUserAlone) {
+  const test::ScratchDirectory scratch;
+  const std::string wanted = scratch.path() + "/channels";
+  const auto directory = channel_directory(wanted);
+  ASSERT_TRUE(directory);
+  struct stat facts{};
+  ASSERT_EQ(::stat(wanted.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777u, 0700u);
+  EXPECT_TRUE(channel_directory(wanted)) << "a second time";
+}
+
+TEST(ChannelDirectory, RefusesOneThatOthersCanUse) {
+  const test::ScratchDirectory scratch;
+  for (const mode_t mode : {0770u, 0707u, 01777u, 0750u, 0711u}) {
+    ASSERT_EQ(::chmod(scratch.path().c_str(), mode), 0);
+    const auto directory = channel_directory(scratch.path());
+    ASSERT_FALSE(directory) << mode;
+    EXPECT_EQ(directory.error().code, Code::permission_denied);
+    EXPECT_THAT(directory.error().hint, HasSubstr("another directory"));
+  }
+  ASSERT_EQ(::chmod(scratch.path().c_str(), 0700), 0);
+  EXPECT_TRUE(channel_directory(scratch.path()));
+}
+
+TEST(ChannelDirectory, RefusesWhatIsNoDirectory) {
+  EXPECT_EQ(channel_directory("/dev/null").error().code, Code::invalid_argument);
+  EXPECT_EQ(channel_directory("/no/such/folder").error().code, Code::not_found);
+}
+
+// A folder of the kernel's that is ours alone and takes no files, as a full disk would take none.
+TEST(Claim, SaysWhereNoSocketCanBeMadeAndWhatToDo) {
+  const auto claim = Claim::take("/proc/self/fd", "x");
+  ASSERT_FALSE(claim);
+  EXPECT_TRUE(claim.error().message.starts_with("/proc/self/fd/.x.sock.")) << claim.error().message;
+  EXPECT_EQ(claim.error().hint, "set GANTRY_DIR to a directory you can write to");
+}
+
+TEST(Claim, SweepsTheDeadAndSparesTheLiving) {
+  const test::ScratchDirectory scratch;
+  const auto live = Claim::take(scratch.path(), "live");
+  ASSERT_TRUE(live);
+  {
+    // A listener that vanished without tidying up, as a killed process does.
+    auto dead = listen_at(scratch.path(), "dead.sock");
+    ASSERT_TRUE(dead);
+  }
+  sweep_if_stale(scratch.path(), "live");
+  sweep_if_stale(scratch.path(), "dead");
+  EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/live.sock"));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/dead.sock"));
+}
+
+TEST(Claim, AListenerTooBusyToAnswerIsAlive) {
+  const test::ScratchDirectory scratch;
+  auto busy = Claim::take(scratch.path(), "busy");
+  ASSERT_TRUE(busy);
+  std::vector<Fd> callers;  // nobody accepts them
+  for (auto caller = connect_to(scratch.path(), "busy.sock"); caller;
+       caller = connect_to(scratch.path(), "busy.sock"))
+    callers.push_back(std::move(*caller));
+  EXPECT_EQ(Claim::take(scratch.path(), "busy").error().code, Code::already_exists);
+}
+
+TEST(Claim, WaitsForALockedDirectoryOnlyUntilInterrupted) {
+  const test::ScratchDirectory scratch;
+  const Fd held(::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  const Fd interrupt = *make_event();
+  ring(interrupt.get());
+  EXPECT_EQ(Claim::take(scratch.path(), "x", interrupt.get()).error().code, Code::interrupted);
+  ASSERT_EQ(::flock(held.get(), LOCK_UN), 0);
+  EXPECT_TRUE(Claim::take(scratch.path(), "x", interrupt.get()));
+}
+
+TEST(Claim, TakesOverFromTheDeadAndIsNotRemovedByAnother) {
+  const test::ScratchDirectory scratch;
+  {
+    auto dead = listen_at(scratch.path(), "x.sock");
+  }
+  auto first = Claim::take(scratch.path(), "x");
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(Claim::take(scratch.path(), "x").error().code, Code::already_exists);
+  // Somebody removed the file behind our back and another took the name: giving up ours now must
+  // not remove theirs.
+  std::filesystem::remove(scratch.path() + "/x.sock");
+  auto second = Claim::take(scratch.path(), "x");
+  ASSERT_TRUE(second);
+  first->give_up();
+  EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/x.sock"));
+  second->give_up();
+  EXPECT_TRUE(scratch.is_empty());
+}
+
+}  // namespace
+}  // namespace gantry

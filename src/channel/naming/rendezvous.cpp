@@ -1,0 +1,165 @@
+#include "channel/naming/rendezvous.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "base/close_elsewhere.hpp"
+#include "base/socket.hpp"
+#include "base/socket_file.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+namespace {
+
+// Held by others for microseconds, unless one is stopped inside: nobody waits for that for ever.
+// flock() knows no time limit, so a lock that is taken is asked for again every millisecond.
+Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline deadline) {
+  Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) return fail_errno(directory);
+  while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return fail_errno("locking " + directory);
+    if (deadline.passed())
+      return fail(Code::timed_out, directory + ": another process keeps it locked",
+                  "end the process that holds it (fuser -v " + directory + ")");
+    pollfd entry{interrupt, POLLIN, 0};
+    if (::poll(&entry, 1, 1) > 0)
+      return fail(Code::interrupted, directory + ": interrupted while waiting for its lock");
+  }
+  return folder;
+}
+
+constexpr std::chrono::seconds kLockTime{5};
+constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next one sweeps
+
+bool is_live(const std::string& directory, const std::string& file) {
+  const auto socket = connect_to(directory, file);
+  // Only "nobody listens" is dead: a listener whose queue is full, or whom we cannot ask, lives.
+  return socket || socket.error().code != Code::not_found;
+}
+
+// Woken by every change of the folder. Where nothing will tell (no inotify left for this user, or
+// the producer is there but has no time for us) the waiter looks again every 10 ms. To end a watch
+// takes the kernel milliseconds, and seconds while others keep its locks busy: nobody with a
+// deadline waits for that.
+class FolderWatch {
+ public:
+  explicit FolderWatch(const std::string& directory)
+      : watch_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
+    if (watch_ && ::inotify_add_watch(watch_.get(), directory.c_str(),
+                                      IN_CREATE | IN_MOVED_TO | IN_DELETE) < 0)
+      watch_.reset();
+  }
+  ~FolderWatch() { close_elsewhere({&watch_, 1}); }
+  FolderWatch(const FolderWatch&) = delete;
+  FolderWatch& operator=(const FolderWatch&) = delete;
+
+  /// False: `interrupt` became readable.
+  [[nodiscard]] bool wait(int interrupt, Deadline deadline, bool look_again) {
+    std::array<pollfd, 2> entries{pollfd{watch_.get(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
+    constexpr int kLookAgainMs = 10;
+    int timeout = poll_timeout_ms(deadline);
+    if (!watch_ || look_again)
+      timeout = timeout < 0 ? kLookAgainMs : std::min(timeout, kLookAgainMs);
+    ::poll(entries.data(), entries.size(), timeout);  // a signal just means: look again
+    std::array<char, 4096> events;                    // NOLINT: filled by read
+    if (watch_)
+      while (::read(watch_.get(), events.data(), events.size()) > 0) continue;
+    return entries[1].revents == 0;
+  }
+
+ private:
+  Fd watch_;
+};
+
+Error owner_is_missing(const std::string& name, std::string_view whom, bool overloaded) {
+  if (overloaded)
+    return {Code::timed_out,
+            fmt::format("channel '{}': its owner lets nobody in, and too many are waiting", name),
+            "it is stopped or has no time: let it go on (kill -CONT), or end it"};
+  return {Code::timed_out, fmt::format("channel '{}': no {} appeared in time", name, whom),
+          fmt::format("start the {}, and check that both use the same GANTRY_DIR", whom)};
+}
+
+}  // namespace
+
+Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt,
+                          const FileAccess& access) {
+  Claim claim;
+  claim.directory_ = directory;
+  claim.file_ = name + kSocketSuffix;
+  GANTRY_ASSIGN(const Fd lock, lock_directory(directory, interrupt, Deadline::after(kLockTime)));
+  GANTRY_STEP(claim_locked);
+  if (is_live(directory, claim.file_))
+    return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
+                "choose another name, or stop that one (gantry ls shows its process)");
+  auto made = SocketFile::make(directory, claim.file_, access);
+  if (!made && made.error().hint.empty())
+    made.error().hint = "set GANTRY_DIR to a directory you can write to";
+  GANTRY_ASSIGN(SocketFile socket, std::move(made));
+  GANTRY_STEP(claim_listening);
+  GANTRY_ASSIGN(const struct stat facts, socket.publish());
+  claim.listener_ = socket.take_listener();
+  GANTRY_STEP(claim_named);
+  claim.device_ = facts.st_dev;
+  claim.inode_ = facts.st_ino;
+  return claim;
+}
+
+// While the listener is open no other file can have the number of its inode: the file is looked at,
+// and removed, before the listener is closed.
+void Claim::give_up() noexcept {
+  if (!listener_) return;
+  if (!fork_guard_.is_this()) return listener_.reset();
+  const auto lock =
+      guarded([this] { return lock_directory(directory_, -1, Deadline::after(kSweepTime)); });
+  const Fd listener = std::move(listener_);
+  GANTRY_STEP(claim_dropped);
+  if (!lock) return;  // the file is stale from here on, and anyone may remove it
+  struct stat facts{};
+  if (::fstatat(lock->get(), file_.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+      facts.st_dev == device_ && facts.st_ino == inode_)
+    ::unlinkat(lock->get(), file_.c_str(), 0);
+  GANTRY_STEP(claim_removed);
+}
+
+Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
+                         Deadline deadline, std::string_view whom) {
+  const std::string file = name + kSocketSuffix;
+  std::optional<FolderWatch> watch;  // mostly it is there
+  for (;;) {
+    auto socket = connect_to(directory, file);
+    if (socket) return socket;
+    const bool overloaded = socket.error().code == Code::timed_out;
+    if (socket.error().code != Code::not_found && !overloaded) return socket;
+    if (deadline.passed()) return tl::unexpected(owner_is_missing(name, whom, overloaded));
+    if (!watch) {  // before the next look, so that nothing falls between
+      watch.emplace(directory);
+      continue;
+    }
+    if (!watch->wait(interrupt, deadline, overloaded))
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
+  }
+}
+
+void sweep_if_stale(const std::string& directory, const std::string& name,
+                    Deadline deadline) noexcept {
+  // What cannot be swept now the next one sweeps.
+  static_cast<void>(guarded([&]() -> Result<void> {
+    GANTRY_ASSIGN(const Fd lock, lock_directory(directory, -1, deadline));
+    const std::string file = name + kSocketSuffix;
+    SocketFile::sweep(directory, file);
+    bool stale = false;
+    const auto socket = connect_to(directory, file, &stale);
+    if (stale) ::unlinkat(lock.get(), file.c_str(), 0);
+    return {};
+  }));
+}
+
+}  // namespace gantry

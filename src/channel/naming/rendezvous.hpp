@@ -1,0 +1,60 @@
+#pragma once  // channel/naming/rendezvous.hpp: how a consumer finds its producer by name.
+
+#include <sys/stat.h>
+
+#include <string>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/result.hpp"
+#include "base/socket.hpp"
+
+namespace gantry {
+
+// A channel NAME is the socket NAME.sock in the directory, and is alive while somebody listens on
+// it. It appears by rename, listening already (base/socket_file.hpp), so "nobody listens" always
+// means "stale". Changing the directory (claiming, sweeping) happens under flock() of the directory
+// itself: no lock file that could be left behind.
+
+inline constexpr const char* kSocketSuffix = ".sock";
+
+/// As channel_directory(), but makes nothing: `not_found` when it is not there.
+[[nodiscard]] Result<std::string> existing_channel_directory(std::string_view given);
+
+/// A name that is ours: listening socket and the file that leads to it. Move-only; gives it up.
+class Claim {
+ public:
+  /// Errors: `already_exists` when a live producer has the name; `timed_out` when another process
+  /// stays inside the directory's lock; `interrupted` when `interrupt` becomes readable meanwhile.
+  [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name,
+                                          int interrupt = -1, const FileAccess& access = {});
+
+  Claim() noexcept = default;
+  Claim(Claim&&) noexcept = default;
+  Claim& operator=(Claim&&) noexcept = default;
+  ~Claim() { give_up(); }
+
+  [[nodiscard]] int listener() const noexcept { return listener_.get(); }
+  void give_up() noexcept;  ///< Removes the file if it is still ours, and stops listening.
+
+ private:
+  Fd listener_;
+  std::string directory_;
+  std::string file_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  ForkGuard fork_guard_;  // a fork's copy must not remove its parent's name
+};
+
+/// Connects to the producer of `name`, waiting for it to appear; `whom`: what errors call it.
+/// Errors: `timed_out`, `interrupted` (when `interrupt` becomes readable), `permission_denied`.
+[[nodiscard]] Result<Fd> find_producer(const std::string& directory, const std::string& name,
+                                       int interrupt, Deadline deadline,
+                                       std::string_view whom = "producer");
+
+/// Removes `name`'s socket if nobody listens on it. Any process may, any time. Waits for the
+/// directory's lock until `deadline`, and leaves the file to others then.
+void sweep_if_stale(const std::string& directory, const std::string& name,
+                    Deadline deadline = Deadline::after(std::chrono::seconds(1))) noexcept;
+
+}  // namespace gantry

@@ -1,0 +1,88 @@
+#include <utility>
+
+#include "channel/producer/producer.hpp"
+
+// The producer as its users see it.
+namespace gantry {
+
+Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Producer::Producer(Producer&&) noexcept = default;
+Producer& Producer::operator=(Producer&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Producer::~Producer() {
+  if (impl_) impl_->shut_down();
+}
+
+Result<Producer> Producer::open(std::string_view name, const ChannelOptions& options,
+                                std::shared_ptr<Engine> engine) {
+  return guarded([&]() -> Result<Producer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+    return Producer(std::move(impl));
+  });
+}
+
+Result<Producer> Producer::connect(std::string_view name, const ChannelOptions& options,
+                                   std::shared_ptr<Engine> engine, Deadline deadline) {
+  return guarded([&]() -> Result<Producer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine), Impl::Reach::calls));
+    GANTRY_TRY(impl->wait_for_inbox(deadline));
+    return Producer(std::move(impl));
+  });
+}
+
+Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
+  return guarded([&] { return impl_->send(payload, options); });
+}
+Result<void> Producer::send(Draft draft, const SendOptions& options) {
+  return guarded([&] { return impl_->send(std::move(draft.parts()), options); });
+}
+Result<void> Producer::send(Block block, const SendOptions& options) {
+  return guarded([&]() -> Result<void> {
+    Draft draft;
+    draft.move(std::move(block));
+    return impl_->send(std::move(draft.parts()), options);
+  });
+}
+Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
+  return guarded([&] { return impl_->send_async({payload, {}, options}); });
+}
+Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
+  return guarded([&] { return impl_->send_async({{}, std::move(draft.parts()), options}); });
+}
+Outcome Producer::outcome(Ticket ticket) const noexcept {
+  return impl_->outcome(ticket);
+}
+Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
+  return guarded([&] { return impl_->wait(ticket, deadline); });
+}
+Result<int> Producer::sent_descriptor() {
+  return guarded([&] { return impl_->sent_descriptor(); });
+}
+void Producer::note_woken() noexcept {
+  impl_->note_woken();
+}
+Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
+  return guarded([&] { return impl_->loan(size, deadline); });
+}
+Result<void> Producer::publish(Loan loan, const SendOptions& options) {
+  return guarded([&] { return impl_->publish(std::move(loan), options); });
+}
+Pool Producer::pool() const {
+  return impl_->shared_pool();
+}
+Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
+  return guarded([&] { return impl_->wait_for_consumer(deadline, count); });
+}
+Result<void> Producer::close(Deadline deadline) {
+  return guarded([&] { return impl_->close(deadline); });
+}
+MetricsReport Producer::metrics() const {
+  return impl_->metrics();
+}
+ChannelExplanation Producer::explain(Bytes payload) const {
+  return impl_->explain(payload);
+}
+
+}  // namespace gantry

@@ -1,0 +1,87 @@
+#include <unistd.h>
+
+#include "base/clock.hpp"
+#include "channel/producer/mode_choice.hpp"
+#include "channel/producer/producer.hpp"
+#include "channel/status/status_text.hpp"
+#include "channel/status/status_wire.hpp"
+
+// What a producer tells people: to `gantry ls` on the acceptor's thread, to explain() on any.
+namespace gantry {
+
+ChannelStatus Producer::Impl::describe() const {
+  ChannelStatus status;
+  const ClockPair start = counters_->start;  // may be shared with a stage's children
+  const double scale = ns_per_tick(start);
+  LastCopy copy;
+  {
+    const Lock held = lock();
+    consumers_->describe(status, scale);
+    copy = last_copy_;
+  }
+  status.answered = true;
+  status.age = std::chrono::nanoseconds(static_cast<std::int64_t>(monotonic_ns() - opened_ns_));
+  status.mode = options_.mode;
+  status.engine = engine_name_;
+  status.path = path_of(copy);
+  status.producer = MetricsMaker::report(*counters_, scale);
+  const PoolReport memory = pool_.report();
+  status.slab_bytes = memory.slab_bytes;
+  status.live_bytes = memory.live_bytes;
+  status.budget_bytes = memory.budget_bytes;
+  return status;
+}
+
+// The engine is asked again, for the way it would go now: to keep its reasons with every message
+// would be felt by all of them.
+PathStatus Producer::Impl::path_of(const LastCopy& copy) const {
+  PathStatus path;
+  if (copy.payload == 0) return path;
+  path.bytes = copy.payload;
+  path.moved = copy.moved;
+  path.mode = copy.mode;
+  path.engine = copy.engine;
+  path.cache = copy.cache;
+  Move move = Move::copy({copy.to, copy.moved}, {copy.from, copy.moved});
+  if (copy.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;
+  path.why = lane_->explain(move, SubmitMode::synchronous).text();
+  return path;
+}
+
+std::vector<std::byte> Producer::Impl::status() const {
+  return encode_status(describe());
+}
+
+ChannelExplanation Producer::Impl::explain(Bytes payload) const {
+  ChannelExplanation told;
+  if (fork_guard_.is_this()) told.status = describe();  // a fork's copy knows nothing
+  told.status.name = name_;
+  told.status.producer_pid = ::getpid();
+  told.status.producer_uid = ::geteuid();
+  told.status.producer_state = ProcessState::running;
+  for (ConsumerStatus& consumer : told.status.consumers)
+    consumer.state = process_state(consumer.pid);
+  for (DepartedStatus& one : told.status.departed) one.state = process_state(one.pid);
+  told.payload = payload;
+  ModeQuestion question{
+      .channel = options_.mode, .copied = payload, .has_second = second_ != nullptr};
+  for (const ConsumerStatus& one : told.status.consumers)
+    question.all_block &= one.is_cut || one.policy == SlowConsumer::block;
+  told.mode = choose_mode(question);
+  told.because = explain_mode(question);
+  const bool in_ring = payload <= Message::kInlineBytes;
+  if (!in_ring) {
+    Move move;  // of no memory in particular, on page borders
+    move.bytes = payload;
+    if (told.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;
+    if (told.mode == SendMode::pipelined || told.mode == SendMode::streamed)
+      move.bytes = chunk_of(payload);
+    told.path = lane_->explain(move, SubmitMode::synchronous);
+  }
+  if (!fork_guard_.is_this()) return told;
+  const Lock held = lock();
+  told.waits = consumers_->obstacles(!in_ring, payload);
+  return told;
+}
+
+}  // namespace gantry

@@ -1,0 +1,81 @@
+#pragma once  // channel/producer/second_copier.hpp: a thread that copies some of a large message's
+              // chunks.
+
+#include <chrono>
+#include <gantry/engine.hpp>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/fork.hpp"
+#include "channel/producer/shared_chunks.hpp"
+#include "channel/wire/waiter.hpp"
+
+namespace gantry {
+
+/// Where a chunk comes from and goes to. `window` 0: each has a place of its own.
+struct ChunkPlan {
+  ByteSpan to;
+  ConstByteSpan from;
+  Bytes chunk = 0;
+  Bytes window = 0;
+  CacheUse cache = CacheUse::automatic;
+
+  [[nodiscard]] std::uint64_t count() const noexcept { return (from.size() + chunk - 1) / chunk; }
+  [[nodiscard]] Move move_of(std::uint64_t index) const noexcept;
+};
+
+/// What the owner and the second copier do together; the owner's.
+struct SharedCopy {
+  explicit SharedCopy(const ChunkPlan& of) noexcept
+      : plan(of), chunks(static_cast<std::uint32_t>(of.count())) {}
+  ChunkPlan plan;
+  SharedChunks chunks;
+  Completion failure;        // of the second, once has_failed()
+  std::uint64_t cpu_ns = 0;  // of the second, after withdraw()
+};
+
+// The owner invites and withdraws, the second comes and goes:
+//   I1  It touches `copy_` only while `state_` is `there`; withdraw() returns when it is not. [V]
+//   I2  It sleeps only after it said so and then saw no invitation; invite() looks at that after it
+//       has invited. [S]
+
+/// One for a producer, for the one message that is being copied. The thread is started by the first
+/// invitation; it polls for a while after it has been there, and then sleeps.
+class SecondCopier {
+ public:
+  SecondCopier(std::unique_ptr<Lane> lane, std::chrono::nanoseconds spin,
+               std::vector<int> cpus) noexcept
+      : lane_(std::move(lane)), spin_(spin), idle_spin_(spin), cpus_(std::move(cpus)) {}
+  ~SecondCopier();
+  SecondCopier(const SecondCopier&) = delete;
+  SecondCopier& operator=(const SecondCopier&) = delete;
+
+  /// Costs next to nothing when it is there already. It leaves when it has found nothing to take
+  /// for a while; then invite again. Not after it failed. No thread to be had: nobody comes.
+  void invite(SharedCopy& copy) noexcept;
+  /// Stops it, and returns when it touches nothing of the copy any more.
+  void withdraw() noexcept;
+
+ private:
+  enum State : std::uint32_t { idle, invited, there };
+
+  void start() noexcept;
+  void serve();
+  void help(SharedCopy& copy);
+  [[nodiscard]] bool copies(SharedCopy& copy, std::uint32_t chunk);
+
+  ForkGuard fork_guard_;
+  std::unique_ptr<Lane> lane_;
+  std::chrono::nanoseconds spin_;  // of who waits for the thread
+  SpinTime idle_spin_;             // of the thread
+  std::vector<int> cpus_;
+  SharedCopy* copy_ = nullptr;              // [V]
+  std::atomic<std::uint32_t> state_{idle};  // [V]; what the thread sleeps on [S]
+  std::atomic<bool> sleeps_{false};         // [S]
+  std::atomic<bool> stopping_{false};
+  bool tried_ = false;  // to start the thread
+  std::thread thread_;
+};
+
+}  // namespace gantry

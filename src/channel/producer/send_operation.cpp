@@ -1,0 +1,334 @@
+#include "channel/producer/send_operation.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "base/memfd.hpp"
+#include "channel/producer/mode_choice.hpp"
+#include "channel/producer/wait_for_credit.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr Bytes kWindowChunks = 8;
+
+constexpr Bytes round_up(Bytes size, Bytes to) {
+  return (size + to - 1) / to * to;
+}
+
+bool is_copied(const Draft::Part& part) {
+  return !part.moved && (!part.forwarded || part.copied.data() != nullptr);
+}
+
+std::optional<detail::RegionSlice> slice_of(const Draft::Part& part) {
+  if (!part.forwarded || part.forwarded->owner() == nullptr) return std::nullopt;
+  return part.forwarded->owner()->where(part.forwarded->token(), part.bytes);
+}
+
+}  // namespace
+
+Result<void> Producer::Impl::SendOperation::run() {
+  const SendMode asked =
+      options_.mode == SendMode::automatic ? producer_.options_.mode : options_.mode;
+  if (asked > SendMode::immutable)
+    return tl::unexpected(producer_.named(
+        {Code::invalid_argument, fmt::format("mode {} is none", static_cast<int>(asked)), ""}));
+  GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
+  mode_ = producer_.mode_for({options_.mode, producer_.options_.mode, packed_, needs_table()});
+  choose_chunks();
+  {
+    Lock held = producer_.lock();
+    GANTRY_ASSIGN(slot_, producer_.await_slot(held, total_, options_.deadline));
+  }
+  // Without heap, too, the slot goes back.
+  Result<void> result = guarded([this]() -> Result<void> {
+    GANTRY_TRY(take_memory());
+    GANTRY_STEP(memory_taken);
+    GANTRY_TRY(place_parts());
+    return is_chunked() ? publish_then_copy() : copy_then_publish();
+  });
+  finish();
+  GANTRY_STEP(sender_done);
+  return result;
+}
+
+// ---- what it is ----------------------------------------------------------------------------
+
+Result<void> Producer::Impl::SendOperation::look_at_parts(bool immutable) {
+  if (parts_.size() > kMaxSegments)
+    return tl::unexpected(producer_.named(
+        {Code::too_large,
+         fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments), ""}));
+  for (Draft::Part& part : parts_) {
+    // Private to this process, or to be in nobody else's reach.
+    if (part.forwarded && (immutable || !slice_of(part))) part.copied = part.bytes;
+    if (part.moved && immutable)
+      return tl::unexpected(producer_.named(
+          {Code::invalid_argument, "a block of the pool cannot be immutable: it stays writable",
+           "send a copy: Draft::copy()"}));
+    if (part.moved && !producer_.pool_.owns(part.block))
+      return tl::unexpected(
+          producer_.named({Code::invalid_argument, "that block is empty or of another pool",
+                           "allocate it from Producer::pool(), or send a copy"}));
+    if (part.tensor && !part.tensor->fits(part.bytes.size()))
+      return tl::unexpected(producer_.named(
+          {Code::invalid_argument,
+           fmt::format("a tensor that does not fit its segment of {} bytes", part.bytes.size()),
+           ""}));
+    total_ += part.bytes.size();
+    if (is_copied(part)) packed_ = round_up(packed_, Pool::kLineAlignment) + part.bytes.size();
+  }
+  return {};
+}
+
+void Producer::Impl::SendOperation::choose_chunks() noexcept {
+  if (!is_chunked()) return;
+  chunk_bytes_ = chunk_of(total_);
+  if (mode_ == SendMode::streamed)
+    window_bytes_ = std::min(kWindowChunks * chunk_bytes_, round_up(total_, chunk_bytes_));
+}
+
+// ---- memory --------------------------------------------------------------------------------
+
+Result<void> Producer::Impl::SendOperation::take_memory() {
+  if (mode_ == SendMode::immutable) {
+    GANTRY_ASSIGN(slot_->sealed, copy_sealed());
+  } else if (packed_ > 0) {
+    const Bytes size = mode_ == SendMode::streamed ? window_bytes_ : packed_;
+    GANTRY_TRY(producer_.take_block(*slot_, size, options_.deadline));
+  }
+  if (!needs_table()) return {};
+  GANTRY_ASSIGN(slot_->table,
+                producer_.allocate(parts_.size() * sizeof(SegmentEntry), options_.deadline));
+  return {};
+}
+
+Result<void> Producer::Impl::SendOperation::place_parts() {
+  std::vector<Place> places;
+  Bytes packed_at = 0;
+  Lock held = producer_.lock();
+  for (Draft::Part& part : parts_) {
+    if (is_copied(part)) packed_at = round_up(packed_at, Pool::kLineAlignment);
+    GANTRY_ASSIGN(const Place place, place_of(part, packed_at));
+    if (is_copied(part)) packed_at += part.bytes.size();
+    if (place.bytes != 0) slot_->slabs.push_back(place.slab);
+    if (!needs_table()) {
+      message_ = record_for(options_, PayloadLocation::block, 1);
+      message_.place = place;
+      return producer_.announced(held, *slot_, options_.deadline);
+    }
+    places.push_back(place);
+  }
+  write_table(places);
+  message_ = record_for(options_, PayloadLocation::table, static_cast<std::uint8_t>(parts_.size()));
+  message_.place.offset = slot_->table.offset();
+  message_.place.bytes = slot_->table.bytes().size();
+  message_.place.slab = slot_->table.slab();
+  slot_->slabs.push_back(message_.place.slab);
+  return producer_.announced(held, *slot_, options_.deadline);
+}
+
+Result<Place> Producer::Impl::SendOperation::place_of(Draft::Part& part, Bytes packed_at) {
+  Place place{};
+  place.bytes = part.bytes.size();
+  if (part.block) {
+    place.offset = part.block.offset();
+    place.slab = part.block.slab();
+    slot_->moved.push_back(std::move(part.block));
+  } else if (const auto slice = is_copied(part) ? std::nullopt : slice_of(part); slice) {
+    place.offset = slice->offset;
+    place.slab = producer_.consumers_->slabs().adopt(slice->region, slice->inherited);
+    slot_->forwarded.push_back(part.forwarded);
+  } else if (slot_->sealed) {
+    place.offset = packed_at;
+    place.slab = producer_.consumers_->slabs().adopt(slot_->sealed, nullptr);
+  } else if (slot_->block) {
+    place.offset = slot_->block.offset() + packed_at;
+    place.slab = slot_->block.slab();
+    place.chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_);
+    place.window_bytes = window_bytes_;
+  }
+  return place;
+}
+
+void Producer::Impl::SendOperation::write_table(std::span<const Place> places) {
+  std::byte* at = slot_->table.bytes().data();
+  for (std::size_t i = 0; i < places.size(); ++i, at += sizeof(SegmentEntry)) {
+    SegmentEntry entry{};
+    entry.offset = places[i].offset;
+    entry.bytes = places[i].bytes;
+    entry.slab = places[i].slab;
+    entry.dimensions = kNoTensor;
+    if (const auto& tensor = parts_[i].tensor) {
+      entry.type = tensor->type;
+      entry.dimensions = tensor->dimensions;
+      entry.shape = tensor->shape;
+      entry.strides = tensor->strides;
+    }
+    std::memcpy(at, &entry, sizeof entry);
+  }
+  GANTRY_STEP(table_written);
+}
+
+// ---- the two orders ------------------------------------------------------------------------
+
+Result<void> Producer::Impl::SendOperation::copy_then_publish() {
+  GANTRY_STEP(parts_placed);
+  GANTRY_TRY(copy_parts());
+  GANTRY_STEP(copied);
+  publish();
+  return {};
+}
+
+Result<void> Producer::Impl::SendOperation::publish_then_copy() {
+  message_.header.kind |= kLanding;
+  if (mode_ == SendMode::streamed) message_.header.kind |= kStreamed;
+  {
+    const Lock held = producer_.lock();
+    const auto index = producer_.consumers_->slots().index_of(*slot_);
+    producer_.page().landing[index].begin(producer_.consumers_->published() + 1);
+    GANTRY_STEP(landing_cleared);
+  }
+  publish();
+  auto copied = guarded([this] { return copy_parts(); });
+  if (!copied) abort();
+  return copied;
+}
+
+void Producer::Impl::SendOperation::publish() {
+  const Lock held = producer_.lock();
+  producer_.consumers_->publish(message_, slot_);
+  producer_.counters_->message(total_);
+  GANTRY_STEP(message_published);
+}
+
+void Producer::Impl::SendOperation::landed(Bytes bytes) {
+  landed_ += bytes;
+  const Lock held = producer_.lock();
+  const auto index = producer_.consumers_->slots().index_of(*slot_);
+  producer_.page().landing[index].word.store(landed_, std::memory_order_seq_cst);  // [L]
+  GANTRY_STEP(landed_stored);
+  producer_.consumers_->wake_holders(*slot_);
+}
+
+void Producer::Impl::SendOperation::abort() noexcept {
+  const Lock held = producer_.lock();
+  const auto index = producer_.consumers_->slots().index_of(*slot_);
+  producer_.page().landing[index].word.store(landed_ | LandingWord::kAborted,
+                                             std::memory_order_seq_cst);  // [L]
+  producer_.consumers_->wake_holders(*slot_);
+  GANTRY_STEP(message_aborted);
+}
+
+void Producer::Impl::SendOperation::finish() {
+  const Lock held = producer_.lock();
+  if (last_copy_.payload != 0) producer_.last_copy_ = last_copy_;
+  const bool passed_on = !slot_->forwarded.empty();
+  producer_.consumers_->release(*slot_);
+  if (passed_on) producer_.heed_forwards();
+}
+
+// ---- copying -------------------------------------------------------------------------------
+
+// By pwrite(2): a writable mapping would keep the kernel from sealing.
+Result<std::shared_ptr<const Region>> Producer::Impl::SendOperation::copy_sealed() const {
+  GANTRY_ASSIGN(Fd memory, make_memfd("gantry-immutable", std::max<Bytes>(packed_, 1)));
+  Bytes packed_at = 0;
+  const std::uint64_t started = read_ticks();
+  for (const Draft::Part& part : parts_) {
+    packed_at = round_up(packed_at, Pool::kLineAlignment);
+    if (auto written = write_at(memory.get(), part.bytes, packed_at); !written)
+      return tl::unexpected(producer_.named(std::move(written).error()));
+    packed_at += part.bytes.size();
+  }
+  producer_.counters_->copy(CopyEngine::inline_, total_, read_ticks() - started);
+  GANTRY_TRY(seal(memory.get(), kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
+  GANTRY_ASSIGN(Region region, Region::import(memory.release(), std::max<Bytes>(packed_, 1)));
+  return std::make_shared<const Region>(std::move(region));
+}
+
+Result<void> Producer::Impl::SendOperation::copy_parts() {
+  if (mode_ == SendMode::immutable) return {};  // it is there
+  Bytes packed_at = 0;
+  for (const Draft::Part& part : parts_) {
+    if (!is_copied(part)) {
+      if (mode_ != SendMode::whole) landed(part.bytes.size());
+      continue;
+    }
+    packed_at = round_up(packed_at, Pool::kLineAlignment);
+    if (part.bytes.empty()) continue;
+    const std::uint64_t started = read_ticks();
+    const ChunkPlan plan = plan_for(slot_->block.bytes().subspan(packed_at), part.bytes);
+    GANTRY_TRY(goes_by_two() ? copy_by_two(plan) : copy_chunks(plan));
+    packed_at += part.bytes.size();
+    producer_.counters_->copy(engine_, part.bytes.size(), read_ticks() - started);
+  }
+  return {};
+}
+
+// `to`: from the part's place to the end; of a streamed one the window. What goes whole is a single
+// chunk, unless two copy it.
+ChunkPlan Producer::Impl::SendOperation::plan_for(ByteSpan to, ConstByteSpan from) const noexcept {
+  ChunkPlan plan{to, from, chunk_bytes_, window_bytes_, CacheUse::automatic};
+  if (mode_ == SendMode::whole) plan.chunk = goes_by_two() ? kLargestChunk : from.size();
+  if (mode_ == SendMode::streamed) plan.cache = CacheUse::reader_soon;
+  // A chunk for itself would always stay in the cache, where the next ones push it out again.
+  const bool lies_together =
+      mode_ == SendMode::whole || (mode_ == SendMode::pipelined && !goes_by_two());
+  if (plan.chunk < from.size() && lies_together)
+    plan.cache = producer_.cache_use_of(lane_, from.size());
+  return plan;
+}
+
+Result<void> Producer::Impl::SendOperation::copy_chunks(const ChunkPlan& plan) {
+  for (std::uint64_t chunk = 0; chunk < plan.count(); ++chunk) {
+    if (mode_ == SendMode::streamed) {
+      GANTRY_TRY(await_window(chunk));
+      if (unwanted_) return {};
+    }
+    const Move move = plan.move_of(chunk);
+    GANTRY_TRY(copy(move));
+    GANTRY_STEP(chunk_copied);
+    if (mode_ != SendMode::whole) landed(move.bytes);
+  }
+  return {};
+}
+
+// Until the chunk that lay where `chunk` comes to lie has been passed by everyone. Consumers may
+// drop the message half-way; what nobody wants is not copied.
+Result<void> Producer::Impl::SendOperation::await_window(std::uint64_t chunk) {
+  const std::uint64_t window = window_bytes_ / chunk_bytes_;
+  if (chunk < passed_ + window) return {};
+  Lock held = producer_.lock();
+  std::optional<std::uint64_t> passed;
+  GANTRY_TRY(producer_.wait_until(held, options_.deadline, [&] {
+    passed = producer_.consumers_->chunks_passed_of(*slot_);
+    return !passed || chunk < *passed + window;
+  }));
+  GANTRY_STEP(window_awaited);
+  unwanted_ = !passed;
+  if (passed) passed_ = *passed;
+  if (passed) return {};
+  GANTRY_TRY(producer_.check_readers());
+  if (!slot_->was_missed) return {};
+  return tl::unexpected(producer_.named(  // another consumer came since
+      {Code::peer_gone, "the consumer left before it took the streamed message", "send it again"}));
+}
+
+Result<void> Producer::Impl::SendOperation::copy(Move move) {
+  Completion completion;
+  move.completion = &completion;
+  GANTRY_ASSIGN(const Ticket ticket, lane_.submit(move, SubmitMode::synchronous));
+  if (lane_.wait(ticket) != Outcome::done)
+    return tl::unexpected(producer_.copy_error(completion, move.bytes));
+  engine_ = completion.engine;
+  last_copy_ = {move.destination,  move.source,     move.bytes, total_, mode_,
+                completion.engine, completion.cache};
+  if (completion.helper_cpu_ns != 0) producer_.metrics_.meter()->cpu(completion.helper_cpu_ns);
+  return {};
+}
+
+}  // namespace gantry

@@ -1,0 +1,88 @@
+#pragma once  // channel/producer/send_operation.hpp: one message's way from its parts into the
+              // consumers' rings.
+
+#include "channel/producer/mode_choice.hpp"
+#include "channel/producer/producer.hpp"
+#include "channel/producer/second_copier.hpp"
+
+namespace gantry {
+
+/// A record's header by what the sender said.
+[[nodiscard]] inline RecordToSend record_for(const SendOptions& options, PayloadLocation lies,
+                                             std::uint8_t count) noexcept {
+  RecordToSend message;
+  message.header.user = options.user;
+  message.header.type = options.type;
+  message.header.kind = static_cast<std::uint8_t>(lies);
+  message.header.count = count;
+  if (options.correlation == 0 && options.deadline_ns == 0) return message;
+  message.header.kind |= kExtra;
+  message.extra = {options.correlation, options.deadline_ns, 0};
+  return message;
+}
+
+/// Runs on the caller's thread or the progress thread. In turn: a slot, memory, then by mode
+/// copy and publish, or publish and copy chunk by chunk.
+class Producer::Impl::SendOperation {
+ public:
+  SendOperation(Impl& producer, std::span<Draft::Part> parts, const SendOptions& options,
+                Lane& lane)
+      : producer_(producer), parts_(parts), options_(options), lane_(lane) {}
+
+  [[nodiscard]] Result<void> run();
+
+ private:
+  [[nodiscard]] Result<void> look_at_parts(bool immutable);
+  [[nodiscard]] bool is_chunked() const noexcept {
+    return mode_ == SendMode::pipelined || mode_ == SendMode::streamed;
+  }
+  void choose_chunks() noexcept;
+  [[nodiscard]] bool needs_table() const noexcept {
+    return parts_.size() != 1 || parts_.front().tensor.has_value();
+  }
+  [[nodiscard]] Result<void> take_memory();
+  [[nodiscard]] Result<void> place_parts();
+  [[nodiscard]] Result<Place> place_of(Draft::Part& part, Bytes packed_at);
+  void write_table(std::span<const Place> places);
+
+  [[nodiscard]] Result<void> copy_then_publish();
+  [[nodiscard]] Result<void> publish_then_copy();
+  [[nodiscard]] Result<std::shared_ptr<const Region>> copy_sealed() const;
+  [[nodiscard]] Result<void> copy_parts();
+  [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
+  [[nodiscard]] bool goes_by_two() const noexcept {
+    return producer_.second_ && lane_is_callers() && is_for_two(packed_);
+  }
+  [[nodiscard]] bool lane_is_callers() const noexcept { return &lane_ == producer_.lane_.get(); }
+  [[nodiscard]] Result<void> copy_chunks(const ChunkPlan& plan);
+  [[nodiscard]] Result<void> copy_by_two(const ChunkPlan& plan);
+  [[nodiscard]] Result<void> take_turns(SharedCopy& copy);
+  [[nodiscard]] Result<void> await_second(SharedCopy& copy);
+  void tell(const SharedCopy& copy, std::uint64_t& told);
+  [[nodiscard]] Result<void> copy(Move move);
+  [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
+  void publish();
+  void landed(Bytes bytes);
+  void abort() noexcept;
+  void finish();
+
+  Impl& producer_;
+  std::span<Draft::Part> parts_;
+  SendOptions options_;
+  Lane& lane_;
+
+  SendMode mode_ = SendMode::whole;
+  Bytes total_ = 0;         // payload
+  Bytes packed_ = 0;        // memory for what is copied
+  Bytes chunk_bytes_ = 0;   // pipelined and streamed
+  Bytes window_bytes_ = 0;  // streamed
+  Slot* slot_ = nullptr;
+  RecordToSend message_;
+  CopyEngine engine_ = CopyEngine::inline_;  // of the newest copy
+  LastCopy last_copy_;                       // the same, for people
+  Bytes landed_ = 0;
+  std::uint64_t passed_ = 0;  // chunks that all consumers are done with, as last seen
+  bool unwanted_ = false;     // streamed: all consumers dropped it
+};
+
+}  // namespace gantry

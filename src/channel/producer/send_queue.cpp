@@ -1,0 +1,150 @@
+#include "channel/producer/send_queue.hpp"
+
+#include <poll.h>
+
+#include <array>
+
+#include "base/clock.hpp"
+#include "base/event.hpp"
+#include "base/futex.hpp"
+#include "base/socket.hpp"
+#include "base/worker_thread.hpp"
+#include "channel/wire/step.hpp"
+#include "channel/wire/waiter.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kRememberedFailures = 1024;
+
+}  // namespace
+
+Result<Ticket> SendQueue::push(SendJob&& job) {
+  // Relaxed: only this thread writes it.
+  const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
+  if (ticket - ended_.load(std::memory_order_acquire) > Producer::kMaxUnsent)  // [E]
+    return fail(Code::busy, fmt::format("{} messages wait to be sent", Producer::kMaxUnsent),
+                "wait for one of their tickets");
+  if (!retired_) {
+    GANTRY_ASSIGN(retired_, make_event());
+  }
+  job_of(ticket) = std::move(job);
+  given_.store(ticket, std::memory_order_release);  // I2 [J]
+  GANTRY_STEP(job_pushed);
+  pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I3 [S]
+  if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I3 [S]
+  if (thread_.joinable()) return Ticket{ticket};
+  if (auto started = start_thread([this] { serve(); })) {
+    thread_ = std::move(*started);
+  } else {
+    retire(tl::unexpected(std::move(started).error()));
+  }
+  return Ticket{ticket};
+}
+
+void SendQueue::serve() {
+  bind_this_thread(cpus_);
+  for (;;) {
+    const std::uint32_t seen = pushed_.load(std::memory_order_seq_cst);
+    if (has_job()) {
+      GANTRY_STEP(job_begun);
+      SendJob& job = job_of(ended_.load(std::memory_order_relaxed) + 1);
+      retire(is_stopping() ? fail(Code::closed, "the producer ended first")
+                           : guarded([&] { return execute_(job); }));
+      continue;
+    }
+    if (is_stopping()) return;
+    const auto news = [&] { return pushed_.load(std::memory_order_seq_cst) != seen; };
+    const SpinTime::Wait wait(idle_spin_);
+    if (poll_for(idle_spin_.now(), Deadline::never(), news)) continue;
+    sleeps_.store(true, std::memory_order_seq_cst);   // I3 [S]
+    if (!news()) futex_wait(pushed_, seen);           // I3 [S]
+    sleeps_.store(false, std::memory_order_relaxed);  // one wake too many harms nobody
+  }
+}
+
+void SendQueue::retire(Result<void> result) {
+  // Relaxed: this thread alone writes it.
+  const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
+  job_of(ticket).parts.clear();  // with whatever they hold
+  if (!result) {
+    const std::lock_guard lock(mutex_);
+    failures_[ticket] = std::move(result).error();
+    if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
+  }
+  ended_.store(ticket, std::memory_order_seq_cst);  // I1 [E] [W]
+  GANTRY_STEP(job_ended);
+  if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());  // [W]
+}
+
+Outcome SendQueue::outcome(Ticket ticket) const noexcept {
+  if (!has_ended(ticket))
+    return static_cast<std::uint64_t>(ticket) > given_.load(std::memory_order_relaxed)
+               ? Outcome::failed
+               : Outcome::pending;
+  const std::lock_guard lock(mutex_);
+  return failures_.contains(static_cast<std::uint64_t>(ticket)) ? Outcome::failed : Outcome::done;
+}
+
+Result<void> SendQueue::wait(Ticket ticket, Deadline deadline, int interrupt) {
+  const auto number = static_cast<std::uint64_t>(ticket);
+  if (number > given_.load(std::memory_order_relaxed))
+    return fail(Code::invalid_argument, fmt::format("ticket {} was never given", number));
+  GANTRY_TRY(wait_for(number, deadline, interrupt));
+  const std::lock_guard lock(mutex_);
+  const auto failed = failures_.find(number);
+  if (failed == failures_.end()) return {};
+  return tl::unexpected(failed->second);
+}
+
+Result<void> SendQueue::wait_until_idle(Deadline deadline, int interrupt) {
+  return wait_for(given_.load(std::memory_order_relaxed), deadline, interrupt);
+}
+
+// Pair [W]: the waiter says that it waits, then looks; retire() changes, then looks who waits.
+Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int interrupt) {
+  const auto over = [&] { return ended_.load(std::memory_order_seq_cst) >= ticket; };  // [W]
+  if (poll_for(spin_, deadline, over)) return {};
+  watched_.store(true, std::memory_order_seq_cst);  // [W]
+  Result<void> result;
+  while (!over() && result) {
+    std::array<pollfd, 2> entries{pollfd{retired_.get(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
+    const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+    if (count > 0 && entries[1].revents != 0)
+      result = fail(Code::interrupted, "interrupted while a message was being sent");
+    if (entries[0].revents != 0) drain(retired_.get());
+    if (count == 0 && deadline.passed())
+      result = fail(Code::timed_out, "the message was not sent in time");
+  }
+  watched_.store(is_watched_elsewhere_,
+                 std::memory_order_relaxed);        // one ring too many harms nobody
+  if (is_watched_elsewhere_) ring(retired_.get());  // what was drained here was for others, too
+  return over() ? Result<void>() : result;
+}
+
+int SendQueue::event_descriptor() noexcept {
+  if (!std::exchange(is_watched_elsewhere_, true)) {
+    watched_.store(true, std::memory_order_seq_cst);  // [W]
+    ring(retired_.get());  // what has ended already counts: the loop begins with a look
+  }
+  return retired_.get();
+}
+
+void SendQueue::note_woken() noexcept {
+  drain(retired_.get());
+}
+
+void SendQueue::request_stop() noexcept {
+  stopping_.store(true, std::memory_order_relaxed);
+  pushed_.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(pushed_);
+}
+
+void SendQueue::stop() noexcept {
+  if (!thread_.joinable()) return;
+  if (!fork_guard_.is_this()) return disown(thread_);
+  request_stop();
+  thread_.join();
+}
+
+}  // namespace gantry

@@ -1,0 +1,113 @@
+#pragma once  // channel/producer/send_queue.hpp: messages that are sent behind their caller's back,
+              // in order.
+
+#include <array>
+#include <functional>
+#include <gantry/channel.hpp>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "base/result.hpp"
+#include "channel/wire/waiter.hpp"
+
+namespace gantry {
+
+/// What send_async() was given: a payload, or parts.
+struct SendJob {
+  ConstByteSpan payload;
+  std::vector<Draft::Part> parts;
+  SendOptions options;
+};
+
+// One thread pushes and waits; the progress thread executes, one job after the other. Who sends
+// large payloads has just written them: code and data of push() come from memory, line by line, and
+// what it costs is how many they are. So there is no lock, and nothing is allocated.
+//   I1  `ended_` only grows; a job's buffer is not touched any more once its ticket has ended. [E]
+//   I2  A job lies in the cell of its ticket from before `given_` says so until `ended_` does;
+//   while
+//       it lies there nobody else writes the cell. [J] [E]
+//   I3  The thread sleeps only after it said so and then saw no job; push() looks at that after it
+//       has added one. [S]
+
+/// The progress thread of a producer. It is started by the first push(), polls for a while after
+/// every job, since waking it costs the caller more than anything else here, and then sleeps.
+class SendQueue {
+ public:
+  using Execute = std::function<Result<void>(SendJob&)>;
+
+  /// `execute` runs on the progress thread; it must return soon after stop() was called.
+  SendQueue(Execute execute, std::chrono::nanoseconds spin, std::vector<int> cpus) noexcept
+      : execute_(std::move(execute)),
+        spin_(spin),
+        idle_spin_(idle_spin(spin, cpus)),
+        cpus_(std::move(cpus)) {}
+  ~SendQueue() { stop(); }
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  [[nodiscard]] Result<Ticket> push(SendJob&& job);
+  [[nodiscard]] bool is_idle() const noexcept {
+    return ended_.load(std::memory_order_acquire) == given_.load(std::memory_order_relaxed);  // [E]
+  }
+  [[nodiscard]] bool is_stopping() const noexcept {
+    return stopping_.load(std::memory_order_relaxed);  // a request, no data comes with it
+  }
+  [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
+  [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline, int interrupt);
+  /// Readable when a job has ended since note_woken().
+  [[nodiscard]] int event_descriptor() noexcept;
+  void note_woken() noexcept;
+  /// Of everything that was pushed, whatever became of it.
+  [[nodiscard]] Result<void> wait_until_idle(Deadline deadline, int interrupt);
+  /// Jobs that have not begun fail as `closed`.
+  void request_stop() noexcept;
+  void stop() noexcept;
+
+ private:
+  // CPUs of its own are there to be polled on; 100 ms pass while a message
+  // of 256 MiB is made and sent.
+  static std::chrono::nanoseconds idle_spin(std::chrono::nanoseconds spin,
+                                            const std::vector<int>& cpus) noexcept {
+    constexpr std::chrono::nanoseconds kOnItsOwn = std::chrono::milliseconds(100);
+    return cpus.empty() || spin.count() == 0 ? spin : std::max(spin, kOnItsOwn);
+  }
+
+  void serve();
+  [[nodiscard]] SendJob& job_of(std::uint64_t ticket) noexcept {
+    return jobs_[ticket % Producer::kMaxUnsent];
+  }
+  [[nodiscard]] bool has_job() const noexcept {
+    // Relaxed: asked by who ends them.
+    return given_.load(std::memory_order_acquire) != ended_.load(std::memory_order_relaxed);  // [J]
+  }
+  void retire(Result<void> result);
+  [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
+    return static_cast<std::uint64_t>(ticket) <= ended_.load(std::memory_order_acquire);  // [E]
+  }
+  [[nodiscard]] Result<void> wait_for(std::uint64_t ticket, Deadline deadline, int interrupt);
+
+  // All that a push() reads, in one line.
+  alignas(64) ForkGuard fork_guard_;
+  std::atomic<std::uint32_t> pushed_{0};  // the word that the thread sleeps on
+  std::atomic<std::uint64_t> given_{0};
+  std::atomic<std::uint64_t> ended_{0};
+  std::thread thread_;
+  Fd retired_;                         // rung when a job ends and somebody waits
+  std::atomic<bool> sleeps_{false};    // [S]
+  std::atomic<bool> stopping_{false};  // looked at by the thread alone
+  std::atomic<bool> watched_{false};   // somebody waits on retired_
+  bool is_watched_elsewhere_ = false;  // event_descriptor() was asked for
+
+  std::array<SendJob, Producer::kMaxUnsent> jobs_;
+  Execute execute_;
+  std::chrono::nanoseconds spin_;  // of who waits for the thread
+  SpinTime idle_spin_;             // of the thread
+  std::vector<int> cpus_;
+  mutable std::mutex mutex_;  // guards those below
+  std::map<std::uint64_t, Error> failures_;
+};
+
+}  // namespace gantry

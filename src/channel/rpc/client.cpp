@@ -1,0 +1,258 @@
+#include "channel/rpc/client.hpp"
+
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/event.hpp"
+#include "base/fork_error.hpp"
+
+namespace gantry {
+namespace {
+
+Result<Fd> make_epoll(std::initializer_list<int> descriptors) {
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return fail_errno("epoll_create1");
+  for (const int descriptor : descriptors) {
+    epoll_event interest{};
+    interest.events = EPOLLIN;
+    if (descriptor >= 0 && ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
+      return fail_errno("epoll_ctl");
+  }
+  return epoll;
+}
+
+constexpr std::size_t kMostTaken = 256;  // replies at a time: more than any ring holds
+
+Error read_refusal(ConstByteSpan bytes) {
+  Refusal refusal;
+  if (bytes.size() < sizeof refusal)
+    return {Code::peer_misbehaved, "the server refused without a reason", ""};
+  std::memcpy(&refusal, bytes.data(), sizeof refusal);
+  const ConstByteSpan text = bytes.subspan(sizeof refusal);
+  Error error;
+  if (refusal.code <= static_cast<std::uint32_t>(Code::system))
+    error.code = static_cast<Code>(refusal.code);
+  error.message.resize(std::min(text.size(), kMaxRefusalText));
+  if (!error.message.empty()) std::memcpy(error.message.data(), text.data(), error.message.size());
+  return error;
+}
+
+}  // namespace
+
+// By value as Client::connect() has it; kept for reconnect().
+Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
+                                                     const ChannelOptions& options,
+                                                     std::shared_ptr<Engine> engine,
+                                                     Deadline deadline) {
+  auto link = std::make_shared<ClientLink>();
+  link->name_ = name;
+  link->options_ = options;
+  GANTRY_ASSIGN(link->options_.acceptor, Acceptor::of(options));  // one for both directions
+  link->engine_ = std::move(engine);
+  GANTRY_TRY(link->set_up(deadline));
+  return link;
+}
+
+Result<void> ClientLink::set_up(Deadline deadline) {
+  GANTRY_ASSIGN(server_moves_, make_event());
+  GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
+  GANTRY_ASSIGN(requests_,
+                Producer::Impl::make(name_, options_, engine_, Producer::Impl::Reach::calls));
+  requests_->tell_of_readers(server_moves_.get());
+  GANTRY_TRY(requests_->wait_for_inbox(deadline));
+  return listen_for_replies(deadline);
+}
+
+// The way back is a connection that the server alone is given, over the socket on which it let us
+// in: it needs no name, nor a folder that both can write to.
+Result<void> ClientLink::listen_for_replies(Deadline deadline) {
+  InboxOptions options;
+  options.channel = options_;
+  options.channel.metrics_descriptor = -1;
+  options.channel.interrupt_descriptor = alarms_.get();
+  options.producers = 1;
+  options.on_departure = [this](const Departure&) {
+    lose("is gone");
+    ring(server_moves_.get());  // ends the receiving within which this is told
+  };
+  GANTRY_ASSIGN(ControlPair control, make_control_pair());
+  GANTRY_ASSIGN(replies_, Inbox::Impl::make_for({std::move(control.ours), requests_->called(),
+                                                 requests_->take_called_life()},
+                                                name_, options));
+  GANTRY_STEP(way_back_opened);
+  GANTRY_TRY(requests_->send_control(control.theirs.get()));
+  GANTRY_STEP(control_handed_over);
+  SendOptions introduction;
+  introduction.deadline = deadline;
+  introduction.user = static_cast<std::uint64_t>(RpcKind::introduce);
+  GANTRY_TRY(requests_->send(ConstByteSpan(), introduction));
+  GANTRY_STEP(introduced);
+  return {};
+}
+
+Result<void> ClientLink::check_process() const {
+  return check_not_forked(fork_guard_, "server", name_);
+}
+
+void ClientLink::hang_up() noexcept {
+  if (!fork_guard_.is_this()) return;  // the connection is the parent's
+  if (!lost_) lose("was left by its client");
+  requests_->shut_down();
+  replies_->shut_down();
+  GANTRY_STEP(client_hung_up);
+}
+
+void ClientLink::lose(std::string_view why) {
+  if (lost_) return;
+  lost_ =
+      Error{Code::peer_gone,
+            fmt::format("server '{}' (process {}) {}", name_, requests_->called().pid, why), ""};
+  if (settled_) ring(settled_.get());
+}
+
+// ---- waiting -------------------------------------------------------------------------------
+
+bool ClientLink::is_over(std::uint64_t correlation) const noexcept {
+  const auto call = calls_.find(correlation);
+  return call == calls_.end() || call->second.outcome || lost_ || call->second.deadline.passed();
+}
+
+Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
+  GANTRY_TRY(check_process());
+  for (LateLooks looks;;) {
+    const auto call = calls_.find(correlation);
+    if (call == calls_.end())
+      return fail(Code::invalid_argument,
+                  fmt::format("server '{}': call {} is over", name_, correlation));
+    const bool more = watched_ && take_all();  // I3
+    if (call->second.outcome || lost_) {
+      Result<Message> outcome =
+          call->second.outcome ? std::move(*call->second.outcome) : tl::unexpected(*lost_);
+      calls_.erase(call);
+      GANTRY_STEP(call_ended);
+      return outcome;
+    }
+    const Deadline own = call->second.deadline;
+    const Deadline until = own.left() < deadline.left() ? own : deadline;
+    const bool is_late = looks.are_spent(until);
+    const auto waited = is_late ? Result<void>(fail(Code::timed_out, "")) : wait_once(until);
+    if (waited || call->second.outcome || lost_) continue;
+    if (waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
+    if (own.passed())
+      calls_.erase(call);
+    else
+      call->second.sleeps = true;
+    if (watched_) set_timer();
+    if (more && is_late) ring(settled_.get());  // there was no end of it: I3
+    return fail(Code::timed_out, fmt::format("server '{}': no reply in time", name_));
+  }
+}
+
+// Until a reply has come, whosever, or the server has gone. Errors: `timed_out`, `interrupted`.
+Result<void> ClientLink::wait_once(Deadline deadline) {
+  auto delivery = replies_->receive(deadline);
+  if (delivery) {
+    settle(std::move(delivery->message));
+    return {};
+  }
+  if (delivery.error().code != Code::interrupted) return tl::unexpected(delivery.error());
+  if (would_pass(server_moves_.get(), POLLIN)) {
+    look_for_server();
+    return {};
+  }
+  return fail(Code::interrupted, fmt::format("server '{}': interrupted", name_));
+}
+
+// What it had answered before it went counts.
+void ClientLink::look_for_server() {
+  drain(server_moves_.get());
+  if (!requests_->is_alone()) return;
+  static_cast<void>(take_replies());
+  lose("is gone");
+}
+
+bool ClientLink::take_replies() {
+  for (std::size_t taken = 0; taken < kMostTaken; ++taken) {
+    auto delivery = replies_->receive(Deadline::now());
+    if (!delivery) return false;
+    settle(std::move(delivery->message));
+  }
+  return true;
+}
+
+bool ClientLink::take_all() {
+  if (would_pass(server_moves_.get(), POLLIN)) look_for_server();
+  return take_replies();
+}
+
+// Replies that nobody waits for any more are given back at once.
+void ClientLink::settle(Message message) {
+  const auto call = calls_.find(message.info().correlation);
+  if (call == calls_.end() || call->second.outcome) return;
+  if (message.info().user == static_cast<std::uint64_t>(RpcKind::refusal))
+    call->second.outcome = tl::unexpected(read_refusal(message.bytes()));
+  else
+    call->second.outcome = std::move(message);
+  GANTRY_STEP(reply_settled);
+  if (settled_) ring(settled_.get());
+}
+
+void ClientLink::cancel(std::uint64_t correlation) noexcept {
+  const auto call = calls_.find(correlation);
+  if (call == calls_.end()) return;
+  const bool is_wanted = !call->second.outcome && !lost_ && !call->second.deadline.passed();
+  calls_.erase(call);
+  if (!is_wanted || !fork_guard_.is_this())
+    return;  // a fork's copy: the connection is the parent's
+  SendOptions options;
+  options.deadline = Deadline::now();
+  options.user = static_cast<std::uint64_t>(RpcKind::cancel);
+  options.correlation = correlation;
+  static_cast<void>(requests_->send(ConstByteSpan(), options));  // unheard, it costs some work
+  GANTRY_STEP(call_cancelled);
+}
+
+// ---- sleeping elsewhere --------------------------------------------------------------------
+
+Result<int> ClientLink::event_descriptor() {
+  GANTRY_TRY(check_process());
+  if (watched_) return watched_.get();
+  GANTRY_ASSIGN(settled_, make_event());
+  timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer_) return fail_errno("timerfd_create");
+  GANTRY_ASSIGN(watched_, make_epoll({replies_->event_descriptor(), server_moves_.get(),
+                                      settled_.get(), timer_.get()}));
+  ring(settled_.get());  // what is there already counts: the loop begins with a look
+  return watched_.get();
+}
+
+void ClientLink::note_woken() noexcept {
+  if (!watched_ || !fork_guard_.is_this()) return;
+  if (!owes_news()) drain(settled_.get());
+  set_timer();  // anew: it may have run out for one that has asked already
+}
+
+// Of those that are woken together the first may ask before a later one takes its reply.
+bool ClientLink::owes_news() const noexcept {
+  return std::any_of(calls_.begin(), calls_.end(), [this](const auto& entry) {
+    return entry.second.sleeps && (entry.second.outcome || lost_);
+  });
+}
+
+void ClientLink::set_timer() noexcept {
+  Deadline first = Deadline::never();
+  for (const auto& [correlation, call] : calls_)
+    if (!call.outcome && call.deadline.left() < first.left()) first = call.deadline;
+  itimerspec at{};
+  if (!first.is_never()) {
+    const auto left = std::max(first.left(), std::chrono::nanoseconds(1));
+    at.it_value.tv_sec = left.count() / 1'000'000'000;
+    at.it_value.tv_nsec = left.count() % 1'000'000'000;
+  }
+  ::timerfd_settime(timer_.get(), 0, &at, nullptr);
+}
+
+}  // namespace gantry

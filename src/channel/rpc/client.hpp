@@ -1,0 +1,106 @@
+#pragma once  // channel/rpc/client.hpp: what Client and its PendingReplies share.
+
+#include <gantry/channel/request.hpp>
+#include <map>
+
+#include "base/clock.hpp"
+#include "channel/inbox/inbox.hpp"
+#include "channel/producer/producer.hpp"
+#include "channel/rpc/rpc_kind.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+
+// One call ends in one way:
+//   I1  A correlation is in `calls_` until somebody took its outcome, or nobody wants it.
+//   I2  Once `lost_` is set nothing more comes, and every call without an outcome has that one.
+//   I3  With an event descriptor, whoever asked takes all that is there, and tells those it took it
+//       for by `settled_`, which stays rung until they have asked, whoever else says he was woken.
+
+/// A line to one server and one back. The caller's thread.
+class ClientLink {
+ public:
+  static Result<std::shared_ptr<ClientLink>> make(std::string_view name,
+                                                  const ChannelOptions& options,
+                                                  std::shared_ptr<Engine> engine,
+                                                  Deadline deadline);
+  /// The same with a server of now.
+  [[nodiscard]] Result<std::shared_ptr<ClientLink>> again(Deadline deadline) const {
+    return make(name_, options_, engine_, deadline);
+  }
+
+  /// `send` sends the request with the options it is given. The answer is its correlation.
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  template <class Send>
+  [[nodiscard]] Result<std::uint64_t> begin(const CallOptions& options, Send send);
+  [[nodiscard]] Producer::Impl& requests() noexcept { return *requests_; }
+
+  [[nodiscard]] Result<Message> wait(std::uint64_t correlation, Deadline deadline);
+  [[nodiscard]] bool is_over(std::uint64_t correlation) const noexcept;
+  void cancel(std::uint64_t correlation) noexcept;
+  [[nodiscard]] Result<int> event_descriptor();
+  void note_woken() noexcept;
+  void hang_up() noexcept;  ///< The client is dropped.
+
+ private:
+  struct Call {
+    Deadline deadline = Deadline::never();
+    std::optional<Result<Message>> outcome;
+    bool sleeps = false;  // it was asked for in vain: whoever did sleeps on event_descriptor()
+  };
+
+  [[nodiscard]] Result<void> set_up(Deadline deadline);
+  [[nodiscard]] Result<void> listen_for_replies(Deadline deadline);
+  [[nodiscard]] Result<void> wait_once(Deadline deadline);
+  /// What is there, within bounds. True: there may be more.
+  [[nodiscard]] bool take_replies();
+  [[nodiscard]] bool take_all();
+  void settle(Message message);
+  void look_for_server();
+  void lose(std::string_view why);
+  [[nodiscard]] bool owes_news() const noexcept;
+  void set_timer() noexcept;
+
+  ForkGuard fork_guard_;
+  std::string name_;
+  ChannelOptions options_;
+  std::shared_ptr<Engine> engine_;
+  Fd server_moves_;  // rung when the server comes or goes
+  Fd alarms_;        // an epoll of that and of the user's interrupt: what ends a wait for replies
+  std::shared_ptr<Producer::Impl> requests_;
+  std::shared_ptr<Inbox::Impl> replies_;
+  std::map<std::uint64_t, Call> calls_;  // I1
+  std::uint64_t last_ = 0;
+  std::optional<Error> lost_;  // I2
+  Fd watched_;                 // an epoll of all below and above; see event_descriptor()
+  Fd settled_;                 // I3
+  Fd timer_;                   // the earliest deadline
+};
+
+template <class Send>
+Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
+  GANTRY_TRY(check_process());
+  if (lost_) return tl::unexpected(*lost_);
+  if (calls_.size() >= Client::kMaxCalls)
+    return fail(Code::busy,
+                fmt::format("server '{}': {} calls are in flight", name_, calls_.size()),
+                "wait for one of them");
+  SendOptions sending;
+  sending.deadline = options.deadline;
+  sending.type = options.type;
+  sending.user = static_cast<std::uint64_t>(RpcKind::request);
+  sending.correlation = ++last_;
+  if (!options.deadline.is_never())
+    sending.deadline_ns =
+        monotonic_ns() + static_cast<std::uint64_t>(options.deadline.left().count());
+  if (Result<void> sent = send(sending); !sent) {
+    if (sent.error().code == Code::peer_gone) look_for_server();
+    return tl::unexpected(std::move(sent).error());
+  }
+  GANTRY_STEP(call_sent);
+  calls_.emplace(last_, Call{options.deadline, {}, false});
+  GANTRY_STEP(call_noted);
+  return last_;
+}
+
+}  // namespace gantry

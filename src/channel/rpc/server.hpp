@@ -1,0 +1,119 @@
+#pragma once  // channel/rpc/server.hpp: the answering end behind Server and Request.
+
+#include <deque>
+#include <gantry/channel/request.hpp>
+#include <map>
+
+#include "channel/inbox/inbox.hpp"
+#include "channel/producer/producer.hpp"
+#include "channel/rpc/rpc_kind.hpp"
+
+namespace gantry {
+
+/// A client as its server knows it: the way back to it, and what it waits for. Kept alive by its
+/// requests. Any thread.
+class ServedClient {
+ public:
+  ServedClient(const Sender& sender, std::shared_ptr<Producer::Impl> replies)
+      : sender_(sender), replies_(std::move(replies)) {}
+  ~ServedClient() { replies_->shut_down(); }
+  ServedClient(const ServedClient&) = delete;
+  ServedClient& operator=(const ServedClient&) = delete;
+
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] const Sender& sender() const noexcept { return sender_; }
+  /// `send` gets the way back: one thread after the other.
+  template <class Send>
+  [[nodiscard]] auto with_replies(Send send) -> decltype(send(std::declval<Producer::Impl&>())) {
+    const std::lock_guard lock(sending_);
+    return send(*replies_);
+  }
+
+  void note_gone() noexcept { gone_.store(true, std::memory_order_relaxed); }  // a hint, no data
+  [[nodiscard]] bool is_gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
+
+  void note_cancelled(std::uint64_t correlation);
+  [[nodiscard]] bool is_cancelled(std::uint64_t correlation) const;
+  void begin(std::uint64_t correlation);
+  void end(std::uint64_t correlation);
+
+ private:
+  ForkGuard fork_guard_;
+  const Sender sender_;
+  std::mutex sending_;  // guards the use of replies_
+  std::shared_ptr<Producer::Impl> replies_;
+  std::atomic<bool> gone_{false};
+  mutable std::mutex calls_mutex_;
+  std::map<std::uint64_t, bool> calls_;  // those here, and whether they are cancelled
+};
+
+class Request::Impl {
+ public:
+  Impl(std::shared_ptr<ServedClient> line, std::weak_ptr<Server::Impl> server, Message message)
+      : client_(std::move(line)), server_(std::move(server)), message_(std::move(message)) {
+    client_->begin(correlation());
+  }
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  [[nodiscard]] const Message& message() const noexcept { return message_; }
+  [[nodiscard]] const Sender& sender() const noexcept { return client_->sender(); }
+  [[nodiscard]] std::uint64_t correlation() const noexcept { return message_.info().correlation; }
+  [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
+  [[nodiscard]] bool has_expired() const noexcept { return remaining().count() == 0; }
+  /// As far as has been heard.
+  [[nodiscard]] bool is_unwanted() const {
+    return !client_->check_process() || client_->is_gone() || client_->is_cancelled(correlation());
+  }
+  [[nodiscard]] bool is_cancelled();
+
+  /// `send` sends it with the options it is given.
+  template <class Send>
+  [[nodiscard]] Result<void> answer(const ReplyOptions& options, RpcKind kind, Send send);
+  [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline);
+  [[nodiscard]] Result<void> refuse(const Error& error);
+  void forget() noexcept { answered_ = true; }  ///< It is dropped, and nobody waits.
+
+ private:
+  std::shared_ptr<ServedClient> client_;
+  std::weak_ptr<Server::Impl> server_;
+  Message message_;
+  bool answered_ = false;
+};
+
+/// Threads: next()'s; any, in look(). They take turns by `receiving_`.
+class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
+ public:
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ServerOptions& options,
+                                            std::shared_ptr<Engine> engine);
+
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] Result<std::unique_ptr<Request::Impl>> next(Deadline deadline);
+  /// Takes in what has come, unless another thread is at it.
+  void look();
+  [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
+  [[nodiscard]] ServerReport report() const;
+  void shut_down() noexcept;
+
+ private:
+  [[nodiscard]] std::unique_ptr<Request::Impl> next_queued();
+  void take(Inbox::Delivery delivery);
+  [[nodiscard]] Result<void> introduce(const Sender& sender);
+  void client_left(std::uint64_t id);
+
+  ForkGuard fork_guard_;
+  std::string name_;
+  ServerOptions options_;
+  std::shared_ptr<Engine> engine_;
+  std::mutex receiving_;  // guards all below but the counts
+  std::shared_ptr<Inbox::Impl> inbox_;
+  std::map<std::uint64_t, std::shared_ptr<ServedClient>> served_;  // by the sender's id
+  std::deque<std::unique_ptr<Request::Impl>> queue_;
+  Fd queued_;                            // rung when look() queued something
+  Fd watched_;                           // an epoll of that and of the inbox
+  std::atomic<std::size_t> clients_{0};  // counts, for display
+  std::atomic<std::uint64_t> requests_{0}, expired_{0}, cancelled_{0};
+};
+
+}  // namespace gantry

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <gantry/channel/status.hpp>
+
+#include "channel/status/status_text.hpp"
+
+// The explanations of both ends, as text.
+namespace gantry {
+namespace {
+
+std::string copies_text(const MetricsReport& report) {
+  std::string text;
+  for (std::size_t i = 0; i < kCopyEngines; ++i)
+    if (report.copies[i] != 0)
+      text +=
+          fmt::format("{}{} by {} ({})", text.empty() ? "" : ", ", report.copies[i],
+                      to_string(static_cast<CopyEngine>(i)), bytes_text(report.copied_bytes[i]));
+  return text.empty() ? "none" : text;
+}
+
+std::string held_text(const std::vector<HeldSlot>& held) {
+  if (held.empty()) return "holds nothing";
+  Bytes sum = 0;
+  for (const HeldSlot& slot : held) sum += slot.bytes;
+  return fmt::format("holds {} ({}), the oldest is message {}, {} old",
+                     count_text(held.size(), "slot"), bytes_text(sum), held.front().message,
+                     time_text(held.front().age));
+}
+
+std::string consumer_line(const ConsumerStatus& consumer) {
+  return fmt::format("  consumer {} ({}, {}): {} unread, {}, {} dropped; {} taken, idle for {}\n",
+                     consumer.pid, to_string(consumer.state), to_string(consumer.policy),
+                     consumer.unread, held_text(consumer.held), consumer.dropped,
+                     count_text(consumer.metrics.messages, "message"), time_text(consumer.idle));
+}
+
+// Every line of `block` further in.
+std::string indented(std::string_view block) {
+  std::string text;
+  while (!block.empty()) {
+    const auto end = block.find('\n');
+    text += fmt::format("  {}\n", block.substr(0, end));
+    block.remove_prefix(end == std::string_view::npos ? block.size() : end + 1);
+  }
+  return text;
+}
+
+std::string hand_off_text(const MetricsReport& report) {
+  return fmt::format("hand-off: {} at the median, {} at 99 %, {} at 99.9 %",
+                     time_text(std::chrono::nanoseconds(report.handoff_p50_ns)),
+                     time_text(std::chrono::nanoseconds(report.handoff_p99_ns)),
+                     time_text(std::chrono::nanoseconds(report.handoff_p999_ns)));
+}
+
+}  // namespace
+
+std::string ChannelExplanation::text() const {
+  std::string text = fmt::format("channel '{}', producer {}: {} for a payload of {}\n", status.name,
+                                 status.producer_pid, to_string(mode), bytes_text(payload));
+  for (const std::string& reason : because) text += fmt::format("  because {}\n", reason);
+  if (path.candidates.empty() && path.reasons.empty())
+    text += fmt::format("  copied by the {} engine\n",
+                        payload <= Message::kInlineBytes ? "inline" : status.engine);
+  else
+    text += fmt::format("  copied by the {} engine:\n{}", status.engine, indented(path.text()));
+  if (status.path.bytes != 0)
+    text += fmt::format("  the newest copied payload, {}, went {} by {}\n",
+                        bytes_text(status.path.bytes), to_string(status.path.mode),
+                        to_string(status.path.engine));
+  text += fmt::format("  copies so far: {}\n", copies_text(status.producer));
+  text += fmt::format(
+      "  {} of {} in use ({}), {} being filled or on loan, {} waiting for a first "
+      "consumer, {} kept as history\n",
+      status.slots_charged, count_text(status.slots, "credit"), bytes_text(status.bytes_charged),
+      status.slots_sending, status.backlog, status.history);
+  text += fmt::format("  memory: {} of {}, {} in blocks\n", bytes_text(status.slab_bytes),
+                      bytes_text(status.budget_bytes), bytes_text(status.live_bytes));
+  if (status.consumers.empty()) text += "  no consumer has joined\n";
+  for (const ConsumerStatus& consumer : status.consumers) text += consumer_line(consumer);
+  if (waits.empty()) text += "  a send would wait for nothing\n";
+  for (const std::string& wait : waits) text += fmt::format("  a send would wait {}\n", wait);
+  for (const std::string& note : status.notes()) text += fmt::format("  note: {}\n", note);
+  return text;
+}
+
+std::string ConsumerExplanation::text() const {
+  std::string text =
+      fmt::format("channel '{}', consumer: the producer, process {}, is {}{}\n", name, producer_pid,
+                  producer_gone ? "gone" : to_string(producer_state),
+                  producer_sleeps ? " and sleeps until a credit comes back" : "");
+  if (!broken.empty()) text += fmt::format("  broken: {}\n", broken);
+  text +=
+      fmt::format("  {} unread{}{}{}\n", count_text(unread, "message"),
+                  dropped != 0 ? fmt::format(", {} dropped", dropped) : "",
+                  landing ? ", and one on its way in" : "", ended ? "; the stream ends there" : "");
+  text += fmt::format("  {}\n", held_text(held));
+  if (metrics.messages == 0)
+    text += "  nothing received\n";
+  else
+    text +=
+        fmt::format("  {} received ({}), the last {} ago; {}\n",
+                    count_text(metrics.messages, "message"), bytes_text(metrics.bytes),
+                    time_text(std::chrono::nanoseconds(metrics.idle_ns)), hand_off_text(metrics));
+  text += fmt::format("  copies so far: {}\n", copies_text(metrics));
+  text += fmt::format("  the producer's memory mapped here: {}\n", bytes_text(mapped_bytes));
+  text += fmt::format("  when it is slow: {}; waits by polling for {}, then sleeps\n",
+                      to_string(policy), time_text(spin));
+  return text;
+}
+
+}  // namespace gantry

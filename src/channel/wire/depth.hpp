@@ -1,0 +1,16 @@
+#pragma once  // channel/wire/depth.hpp: how many messages a consumer may hold.
+
+#include <algorithm>
+#include <gantry/channel.hpp>
+
+namespace gantry {
+
+/// Messages that a consumer may have unreleased, which asked for so many (0: for none in
+/// particular), of a producer with so many slots.
+[[nodiscard]] inline unsigned depth_for(SlowConsumer policy, unsigned asked,
+                                        unsigned credits) noexcept {
+  if (policy == SlowConsumer::block) return credits;
+  return asked == 0 ? std::max(credits / 2, 1u) : std::min(asked, credits);
+}
+
+}  // namespace gantry

@@ -1,0 +1,217 @@
+#pragma once  // channel/wire/format.hpp: the shared pages of a channel. docs/formats/channel.md
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <gantry/channel.hpp>
+#include <optional>
+
+#include "sync/spsc/release_board.hpp"
+#include "sync/spsc/revocable_ring.hpp"
+#include "sync/wait_flag.hpp"
+
+namespace gantry {
+
+inline constexpr std::uint32_t kFormatVersion = 6;
+inline constexpr std::uint64_t kProducerMagic = 0x36444f5250544e47;  // "GNTPROD6"
+inline constexpr std::uint64_t kRingMagic = 0x36474e4952544e47;      // "GNTRING6"
+inline constexpr std::uint64_t kConsumerMagic = 0x36534e4f43544e47;  // "GNTCONS6"
+inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
+inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
+/// Cells that a consumer with `slots` credits uses, a power of two: at least twice as many, as so
+/// many small messages without a slot may be unread when all loans come; and no more, so that they
+/// stay in the nearest cache.
+[[nodiscard]] constexpr std::size_t cells_for(std::size_t slots) noexcept {
+  return std::bit_ceil(2 * slots);
+}
+inline constexpr std::size_t kCells = cells_for(kMaxSlots);
+
+// ---- a message in the ring -----------------------------------------------------------------
+
+/// `slot` of a record whose payload is in the record itself.
+inline constexpr std::uint16_t kNoSlot = 0xffff;
+
+/// Where the payload is, in the low bits of MessageHeader::kind.
+enum class PayloadLocation : std::uint8_t {
+  here,   ///< In the record; `count` bytes.
+  block,  ///< One segment: `place` says where.
+  table,  ///< `count` segments: `place` is that of as many SegmentEntry, one behind the other.
+};
+inline constexpr std::uint8_t kLocationMask = 0x0f;
+inline constexpr std::uint8_t kLanding = 0x10;  ///< See LandingWord; else it is whole already.
+inline constexpr std::uint8_t kStreamed =
+    0x20;  ///< Landing, through a window. Only PayloadLocation::block.
+inline constexpr std::uint8_t kExtra = 0x40;  ///< MessageRecord::extra counts.
+inline constexpr std::uint8_t kKnownKinds = kLocationMask | kLanding | kStreamed | kExtra;
+
+struct MessageHeader {
+  std::uint64_t number;  // of the message in its channel, from 1
+  std::uint64_t ticks;   // when it was published, Meter::ticks(); 0: not timed
+  std::uint64_t user;
+  std::uint32_t type;
+  std::uint16_t slot;  // what it holds, or kNoSlot
+  std::uint8_t kind;
+  std::uint8_t count;
+};
+
+/// A whole message in the ring itself, and nothing else.
+[[nodiscard]] constexpr bool is_small(const MessageHeader& header) noexcept {
+  return (header.kind & ~kExtra) == 0 && header.count <= Message::kInlineBytes;
+}
+
+/// Of a streamed message: by smaller ones a message would cost its receiver more time than bytes.
+inline constexpr Bytes kLeastChunk = 4096;
+
+/// Where a payload in a slab lies.
+struct Place {
+  std::uint64_t offset;
+  std::uint64_t bytes;  // of it; streamed: of the whole message, the window being smaller
+  std::uint32_t slab;
+  std::uint32_t chunk_bytes;   // streamed: kLeastChunk or more
+  std::uint64_t window_bytes;  // streamed: a multiple of chunk_bytes; chunk k begins at
+                               // k * chunk_bytes % window_bytes
+};
+inline constexpr Bytes kNearPlaceBytes = offsetof(Place, window_bytes);
+
+struct RecordExtra {
+  std::uint64_t correlation;
+  std::uint64_t deadline_ns;
+  std::uint64_t reserved;
+};
+
+/// What the ring carries. The header and the first bytes of a small payload, or the place of a
+/// large one, share the cache line that the consumer polls.
+struct MessageRecord {
+  MessageHeader header;
+  std::array<std::byte, Message::kInlineBytes>
+      body;  // PayloadLocation::here: the payload; else a Place
+  RecordExtra extra;
+};
+using MessageCell = RingCell<MessageRecord>;
+
+/// So much of a body lies in the polled line.
+inline constexpr Bytes kNearBytes = 64 - 8 - sizeof(MessageHeader);
+static_assert(kNearPlaceBytes == kNearBytes);
+
+/// One of a table's segments. `dimensions` above Tensor::kMaxDimensions: it has no tensor.
+struct SegmentEntry {
+  std::uint64_t offset;
+  std::uint64_t bytes;
+  std::uint32_t slab;
+  DataType type;
+  std::uint64_t dimensions;
+  std::array<std::int64_t, Tensor::kMaxDimensions> shape;
+  std::array<std::int64_t, Tensor::kMaxDimensions> strides;
+};
+inline constexpr std::uint64_t kNoTensor = ~std::uint64_t{0};
+
+/// Reading the time twice would be a quarter of a small message's whole cost: of these every
+/// eighth is timed.
+inline constexpr std::uint64_t kTimedEvery = 8;
+[[nodiscard]] constexpr bool is_timed(std::uint16_t slot, std::uint64_t number) noexcept {
+  return slot != kNoSlot || number % kTimedEvery == 1;
+}
+
+// ---- progress of a landing message ---------------------------------------------------------
+
+/// How many bytes of message `number` have landed, from the front; with kAborted no more will.
+/// Written by the producer while the slot is lent; begin() comes before the record is published.
+/// Pair [L]: the bytes before the word. Also half of a sleep handshake (sync/wait_flag.hpp), hence
+/// seq_cst.
+/// A slot of a consumer that was cut off is lent again while the consumer may still look here: it
+/// believes the word only if the number, read after it, is its message's. [N]
+struct alignas(64) LandingWord {
+  static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
+  std::atomic<std::uint64_t> word{0};
+  std::atomic<std::uint64_t> number{0};
+
+  void begin(std::uint64_t message) noexcept {
+    number.store(message, std::memory_order_relaxed);  // [N] the word's release carries it
+    word.store(0, std::memory_order_release);          // [N]
+  }
+  /// Nothing: the slot is another message's by now.
+  [[nodiscard]] std::optional<std::uint64_t> read(std::uint64_t message) const noexcept {
+    const std::uint64_t seen = word.load(std::memory_order_seq_cst);  // [L] [N]
+    if (number.load(std::memory_order_relaxed) != message) return std::nullopt;
+    return seen;
+  }
+};
+
+/// How many chunks of a streamed message its consumer is done with, in its own memory: the low half
+/// of the word. The high half is that of the message's number, lest the last lending's count be
+/// taken for this one's. Pair [C]: the chunk's reads before the word.
+[[nodiscard]] constexpr std::uint64_t passed_word(std::uint64_t number,
+                                                  std::uint64_t chunks) noexcept {
+  return (number << 32) | (chunks & 0xffffffff);
+}
+/// Chunks passed of message `number`; 0 while the word speaks of another.
+[[nodiscard]] constexpr std::uint64_t chunks_passed(std::uint64_t word,
+                                                    std::uint64_t number) noexcept {
+  return (word >> 32) == (number & 0xffffffff) ? word & 0xffffffff : 0;
+}
+
+// ---- pages ---------------------------------------------------------------------------------
+
+/// Written by the producer, mapped read-only by every consumer.
+struct ProducerPage {
+  // Constant from before it is shared.
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t slots;
+  alignas(64) WaitFlag producer_sleeps;  // waits for a credit, or for the stream's last taking
+  std::array<LandingWord, kMaxSlots> landing;
+};
+
+/// Written by the producer for one consumer, which maps it read-only.
+struct RingPage {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t cells;  // used, a power of two
+  // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
+  alignas(64) std::atomic<std::uint64_t> end;
+  std::atomic<std::uint64_t> revoked;    // the newest ring sequence that was taken back. [V]
+  std::array<MessageCell, kCells> ring;  // aligned by themselves
+};
+
+/// Written by a consumer, mapped read-only by the producer.
+struct ConsumerPage {
+  std::uint64_t magic;
+  std::uint32_t version;
+  alignas(64) std::atomic<std::uint64_t> taken;  // ring sequence of the newest message taken. [T]
+  std::atomic<std::uint64_t> missed;     // how many it never got although they were in its ring
+  alignas(64) WaitFlag consumer_sleeps;  // waits for a message, or for it to land
+  // By slot: the number of the newest message released from it. [R]
+  alignas(64) ReleaseBoard<kMaxSlots> released;
+  alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> passed;  // passed_word(). [C]
+  // Packets about slabs that it has taken in: of a slab that is gone it has no mapping any more.
+  // Half of a sleep handshake, hence seq_cst. [K]
+  alignas(64) std::atomic<std::uint64_t> heard;
+};
+
+// Other processes, perhaps of another build, read these: change one and kFormatVersion changes.
+static_assert(sizeof(MessageHeader) == 32 && sizeof(Place) == 32 && sizeof(RecordExtra) == 24);
+static_assert(offsetof(MessageRecord, body) == 32 && offsetof(MessageRecord, extra) == 96);
+static_assert(sizeof(MessageCell) == 128 && alignof(MessageCell) == 128);
+static_assert(offsetof(MessageCell, record) == 8);
+static_assert(sizeof(SegmentEntry) == 160 && offsetof(SegmentEntry, shape) == 32);
+static_assert(offsetof(ProducerPage, producer_sleeps) == 64);
+static_assert(offsetof(ProducerPage, landing) == 128);
+static_assert(sizeof(ProducerPage) == 128 + 64 * 64);
+static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, revoked) == 72);
+static_assert(offsetof(RingPage, ring) == 128);
+static_assert(sizeof(RingPage) == 128 + 128 * 128);
+static_assert(offsetof(ConsumerPage, taken) == 64 && offsetof(ConsumerPage, missed) == 72);
+static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
+static_assert(offsetof(ConsumerPage, released) == 192);
+static_assert(offsetof(ConsumerPage, passed) == 704);
+static_assert(offsetof(ConsumerPage, heard) == 1216);
+static_assert(sizeof(ConsumerPage) == 1216 + 64);
+
+/// What shared memory is rounded up to at the least. Its maker may round up to larger pages of its
+/// own machine (Region::import).
+inline constexpr Bytes kPageGrain = 4096;
+[[nodiscard]] constexpr Bytes shared_size(Bytes size) noexcept {
+  return (size + kPageGrain - 1) / kPageGrain * kPageGrain;
+}
+
+}  // namespace gantry

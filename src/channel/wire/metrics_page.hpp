@@ -1,0 +1,75 @@
+#pragma once  // channel/wire/metrics_page.hpp: the counters of one end, in shared memory.
+
+#include <array>
+#include <gantry/channel/meter.hpp>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
+#include "sync/counter.hpp"
+#include "sync/histogram.hpp"
+
+namespace gantry {
+
+/// Written by one end, read by anyone it was handed to. Display only: nothing is decided by it.
+struct MetricsPage {
+  static constexpr std::uint64_t kMagic = 0x33525445'4d544e47;  // "GNTMETR3"
+
+  std::uint64_t magic;
+  ClockPair start;  // for turning ticks into nanoseconds
+  alignas(64) Counter opened;
+  Counter connected;
+  Counter messages;
+  Counter bytes;
+  Counter last_ticks;  // when the newest message was taken, or asked for; 0: none was
+  std::array<Counter, kCopyEngines> copies;
+  std::array<Counter, kCopyEngines> copied_bytes;
+  Counter copy_ticks;
+  Counter cpu_ns;
+  Counter wait_ticks;
+  Counter handoff_ticks;
+  Histogram handoff_times;
+
+  // What Meter offers, here to be inlined where a message's whole way takes a tenth of a
+  // microsecond.
+  void message(Bytes payload_bytes) noexcept {
+    messages.add(1);
+    bytes.add(payload_bytes);
+  }
+  void copy(CopyEngine engine, Bytes payload_bytes, std::uint64_t ticks) noexcept {
+    const auto index = static_cast<std::size_t>(engine);
+    copies[index].add(1);
+    copied_bytes[index].add(payload_bytes);
+    copy_ticks.add(ticks);
+  }
+  void handoff(std::uint64_t ticks, std::uint64_t weight) noexcept {
+    handoff_ticks.add(ticks * weight);
+    handoff_times.record(ticks, weight);
+  }
+};
+static_assert(sizeof(MetricsPage) <= 4096);
+
+inline constexpr Bytes kMetricsBytes = 4096;
+
+/// Makes Metrics for the rest of this layer.
+class MetricsMaker {
+ public:
+  /// A page of the calling end's own: nobody else can ever write it.
+  [[nodiscard]] static Result<Metrics> make_own();
+  /// Of a page that may be another process's: what it holds at this moment, nonsense as 0.
+  /// `ns_per_tick`: this machine's; the page's own word for it is not taken.
+  [[nodiscard]] static MetricsReport report(const MetricsPage& page, double ns_per_tick);
+  [[nodiscard]] static MetricsPage* page(const Metrics& metrics) noexcept {
+    return reinterpret_cast<MetricsPage*>(metrics.meter());
+  }
+  /// As Region::close_descriptor().
+  static void close_descriptor(Metrics& metrics) noexcept;
+  /// Own, or the one given by `descriptor`.
+  [[nodiscard]] static Result<Metrics> make_for_end(int descriptor);
+
+ private:
+  friend class Metrics;
+  [[nodiscard]] static Result<Metrics> make(bool for_others);
+  [[nodiscard]] static Result<Metrics> map(Fd memory, bool writable);
+};
+
+}  // namespace gantry

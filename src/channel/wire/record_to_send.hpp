@@ -1,0 +1,58 @@
+#pragma once  // channel/wire/record_to_send.hpp: a message as its producer puts it into the rings.
+
+#include <algorithm>
+#include <atomic>
+
+#include "channel/wire/format.hpp"
+
+namespace gantry {
+
+// The far line of a cell first: the polled one is ours only for as long as it takes to fill it.
+// Field by field, out of registers: a header put together in memory and read back as a whole would
+// wait for its parts to leave the store buffer.
+
+inline void write_header(MessageRecord& record, const MessageHeader& header) noexcept {
+  record.header.number = header.number;
+  record.header.ticks = header.ticks;
+  record.header.user = header.user;
+  record.header.type = header.type;
+  record.header.slot = header.slot;
+  record.header.kind = header.kind;
+  record.header.count = header.count;
+}
+
+inline void write_small(MessageRecord& record, ConstByteSpan payload,
+                        const MessageHeader& header) noexcept {
+  if (payload.size() > kNearBytes)
+    std::memcpy(record.body.data() + kNearBytes, payload.data() + kNearBytes,
+                payload.size() - kNearBytes);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
+  if (!payload.empty())
+    std::memcpy(record.body.data(), payload.data(), std::min(payload.size(), kNearBytes));
+  write_header(record, header);
+}
+
+struct RecordToSend {
+  MessageHeader header{};
+  Place place{};        // unless the payload lies here
+  ConstByteSpan small;  // if it does
+  RecordExtra extra{};  // with kExtra
+
+  [[nodiscard]] bool is_here() const noexcept {
+    return (header.kind & kLocationMask) == static_cast<std::uint8_t>(PayloadLocation::here);
+  }
+
+  /// Fills a cell in place.
+  void write(MessageRecord& record) const noexcept {
+    if ((header.kind & kExtra) != 0) record.extra = extra;
+    if (is_here()) return write_small(record, small, header);
+    if ((header.kind & kStreamed) != 0)
+      std::memcpy(record.body.data() + kNearPlaceBytes, &place.window_bytes,
+                  sizeof place.window_bytes);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // as above
+    std::memcpy(record.body.data(), &place, kNearPlaceBytes);
+    write_header(record, header);
+  }
+};
+
+}  // namespace gantry

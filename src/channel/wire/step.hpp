@@ -1,0 +1,70 @@
+#pragma once  // channel/wire/step.hpp: the labelled steps of the protocol, for those who end a
+              // process there.
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+// Where a step is passed it says GANTRY_STEP(name), which is nothing at all in the product. The
+// fault harness (tests/fault/) compiles this room once more with GANTRY_STEPS defined and supplies
+// reached_step(). A step that is listed and nowhere passed fails the harness.
+
+// clang-format off
+#define GANTRY_STEP_LIST(X)                                                                       \
+  /* the name: rendezvous */                                                                      \
+  X(claim_locked) X(claim_listening) X(claim_named) X(claim_dropped) X(claim_removed)             \
+  /* joining: the producer's acceptor */                                                          \
+  X(caller_accepted) X(caller_welcomed) X(join_examined) X(slabs_introduced) X(kept_handed_over)  \
+  X(consumer_admitted) X(consumer_left) X(consumer_departed)                                                      \
+  /* joining: the consumer */                                                                     \
+  X(producer_found) X(hello_said) X(welcome_heard) X(join_said) X(ready_heard) X(joined)          \
+  /* sending */                                                                                   \
+  X(slot_taken) X(memory_taken) X(parts_placed) X(slab_announced) X(table_written) X(loaned)      \
+  X(copied) X(landing_cleared) X(record_written) X(sequence_published) X(consumer_woken)            \
+  X(taken_back) X(message_published) X(kept_in_backlog) X(kept_in_history) X(message_revoked) X(window_awaited) X(chunk_copied)    \
+  X(landed_stored) X(holders_woken) X(message_aborted) X(sender_done) X(end_stored)               \
+  X(stream_taken) X(hung_up)                                                                      \
+  /* the progress thread and who gives it work */                                                 \
+  X(job_pushed) X(job_begun) X(job_ended)                                                         \
+  /* receiving */                                                                                 \
+  X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(taken_marked) X(end_confirmed) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
+  X(chunk_handed_out) X(passed_stored) X(released_stored) X(producer_rung) X(left)                \
+  /* many to one: who calls an inbox, and the inbox's acceptor */                                  \
+  X(inbox_found) X(inbox_called) X(producer_accepted) X(producer_greeted) X(producer_let_in)      \
+  X(newcomer_announced) X(newcomer_taken) X(sender_forgotten)                                     \
+  /* calls: the client */                                                                         \
+  X(way_back_opened) X(control_handed_over) X(introduced) X(call_sent) X(call_noted)                 \
+  X(reply_settled) X(call_ended) X(call_cancelled) X(client_hung_up)                              \
+  /* calls: the server */                                                                         \
+  X(control_taken) X(control_called) X(client_known) X(request_queued) X(cancellation_noted)            \
+  X(request_handed_out) X(request_dropped) X(request_answered) X(request_ended)                   \
+  X(client_forgotten) X(server_shut_down)                                                         \
+  /* both ends: asleep */                                                                         \
+  X(sleep_announced) X(sleep_ended)
+// clang-format on
+
+namespace gantry {
+
+enum class Step : std::uint8_t {
+#define GANTRY_STEP_NAME(name) name,
+  GANTRY_STEP_LIST(GANTRY_STEP_NAME)
+#undef GANTRY_STEP_NAME
+};
+
+inline constexpr std::array kStepNames{
+#define GANTRY_STEP_NAME(name) std::string_view(#name),
+    GANTRY_STEP_LIST(GANTRY_STEP_NAME)
+#undef GANTRY_STEP_NAME
+};
+inline constexpr std::size_t kSteps = kStepNames.size();
+
+/// Any thread, perhaps under a lock. Only where GANTRY_STEPS is defined.
+void reached_step(Step step) noexcept;
+
+}  // namespace gantry
+
+#ifdef GANTRY_STEPS
+#define GANTRY_STEP(name) ::gantry::reached_step(::gantry::Step::name)
+#else
+#define GANTRY_STEP(name) static_cast<void>(::gantry::Step::name)
+#endif

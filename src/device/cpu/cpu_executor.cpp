@@ -1,0 +1,201 @@
+#include "device/cpu/cpu_executor.hpp"
+
+#include <algorithm>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+// Parts become smaller towards the end, so that nobody waits long for the last: each is a share of
+// what is left, and at least a share of all.
+constexpr std::size_t kSharesOfRest = 4;  // for each thread
+constexpr std::size_t kSharesOfAll = 64;  // for each thread
+// Copies below this are done before anybody could be woken for them.
+constexpr Bytes kWorthHandingOver = Bytes{64} << 10;
+
+using Items = std::vector<CpuArguments::Item>;
+
+/// One launch while it runs. Its slices are called by several threads.
+class Launch {
+ public:
+  Launch(const Operation& operation, unsigned threads)
+      : operation_(operation),
+        kernel_(static_cast<const CpuKernelState&>(*operation.kernel).call),
+        items_total_(operation.range.count()),
+        group_(std::max(operation.range.group_count(), std::size_t{1})),
+        groups_(items_total_ / group_ + (items_total_ % group_ != 0 ? 1 : 0)) {
+    for (const KernelArgument& argument : operation.arguments) {
+      items_.push_back(
+          {argument.is_buffer() ? argument.buffer()->memory : ByteSpan(), argument.value()});
+      local_bytes_ += room_for(argument);
+    }
+    cut(threads);
+  }
+
+  [[nodiscard]] std::size_t parts() const noexcept { return ends_.size(); }
+  void run(std::size_t part) noexcept {
+    if (over_.load(std::memory_order_relaxed) ||  // hints: what is run in vain does no harm
+        operation_.stop.load(std::memory_order_relaxed))
+      return;
+    CpuSlice slice{part == 0 ? 0 : ends_[part - 1], ends_[part], operation_.range,
+                   &operation_.stop};
+    if (auto ran = guarded([&] { return call(slice); }); !ran) fail_with(std::move(ran).error());
+  }
+  [[nodiscard]] Result<void> result() {
+    if (failure_) return tl::unexpected(std::move(*failure_));
+    if (operation_.stop.load(std::memory_order_relaxed))
+      return fail(Code::interrupted, "told to stop while it ran");
+    return {};
+  }
+
+ private:
+  static Bytes room_for(const KernelArgument& argument) noexcept {
+    constexpr Bytes kLine = 64;
+    return (argument.local_bytes() + kLine - 1) / kLine * kLine;
+  }
+  void cut(std::size_t threads) {
+    const std::size_t least = std::max(groups_ / (threads * kSharesOfAll), std::size_t{1});
+    for (std::size_t done = 0; done < groups_;) {
+      done +=
+          std::min(std::max((groups_ - done) / (threads * kSharesOfRest), least), groups_ - done);
+      ends_.push_back(std::min(done * group_, items_total_));
+    }
+  }
+
+  Result<void> call(const CpuSlice& slice) {
+    std::vector<std::byte> scratch;
+    Items items;
+    const bool has_locals = local_bytes_ != 0;
+    if (has_locals) {
+      scratch.resize(local_bytes_ + 64);
+      items = with_locals(scratch);
+    }
+    try {
+      return kernel_(CpuArguments(has_locals ? items : items_), slice);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& thrown) {
+      return fail(Code::kernel_fault, fmt::format("threw: {}", thrown.what()));
+    } catch (...) {
+      return fail(Code::kernel_fault, "threw what is no std::exception");
+    }
+  }
+
+  [[nodiscard]] Items with_locals(std::vector<std::byte>& scratch) const {
+    Items items = items_;
+    auto* at = scratch.data();
+    at += (64 - reinterpret_cast<std::uintptr_t>(at) % 64) % 64;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const KernelArgument& argument = operation_.arguments[i];
+      if (argument.local_bytes() != 0) items[i].memory = {at, argument.local_bytes()};
+      at += room_for(argument);
+    }
+    return items;
+  }
+
+  void fail_with(Error error) noexcept {
+    over_.store(true, std::memory_order_relaxed);  // a hint, see run()
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    error.code = Code::kernel_fault;
+    failure_ = std::move(error);
+  }
+
+  const Operation& operation_;
+  const CpuKernel& kernel_;
+  const std::size_t items_total_;
+  const std::size_t group_;
+  const std::size_t groups_;
+  std::vector<std::size_t> ends_;  // of the parts, in items
+  Items items_;
+  Bytes local_bytes_ = 0;
+  std::atomic<bool> over_{false};
+  std::mutex mutex_;
+  std::optional<Error> failure_;
+};
+
+Error why(const Completion& completion) {
+  const bool is_read = completion.cause == Cause::unreadable;
+  if (is_read || completion.cause == Cause::unwritable)
+    return {Code::invalid_argument,
+            fmt::format("the byte at {:#x} cannot be {}", completion.fault_address,
+                        is_read ? "read" : "written"),
+            "a file behind it may have been cut short"};
+  return {Code::system, fmt::format("the copy failed: {}", to_string(completion.cause)), {}};
+}
+
+}  // namespace
+
+Result<void> CpuExecutor::check(const Operation& operation) {
+  Bytes local = 0;
+  for (const KernelArgument& argument : operation.arguments) local += argument.local_bytes();
+  if (local <= kCpuLocalBytes) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("cpu: launch of '{}': {} bytes of local memory; at most {}",
+                          operation.kernel->name, local, kCpuLocalBytes));
+}
+
+void CpuExecutor::begin(const std::shared_ptr<Operation>& operation,
+                        const std::shared_ptr<QueueCore>& queue, bool) noexcept {
+  operation->timing.began = Deadline::Clock::now();
+  Result<void> result = guarded([&]() -> Result<void> {
+    if (before_) GANTRY_TRY(before_(to_string(operation->kind)));
+    return execute(*operation);
+  });
+  operation->timing.ended = Deadline::Clock::now();
+  queue->done(operation, result ? std::nullopt : std::optional(std::move(result).error()));
+}
+
+Result<void> CpuExecutor::execute(const Operation& operation) {
+  const Bytes size = operation.size;
+  const auto to = [&] { return operation.to->memory.subspan(operation.to_offset, size); };
+  const auto from = [&] { return operation.from->memory.subspan(operation.from_offset, size); };
+  switch (operation.kind) {
+    case Operation::Kind::copy_in:
+      return move(Move::copy(to(), {operation.host_from, size}));
+    case Operation::Kind::copy_out:
+      return move(Move::copy({operation.host_to, size}, from()));
+    case Operation::Kind::copy:
+      return move(Move::copy(to(), from()));
+    case Operation::Kind::fill:
+      return move(Move::fill(to(), operation.value));
+    case Operation::Kind::launch:
+      return launch(operation);
+    case Operation::Kind::record:
+      break;
+  }
+  return {};
+}
+
+Result<void> CpuExecutor::move(const Move& move) {
+  if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
+  if (move.bytes < kWorthHandingOver) return move_now(move);
+  Result<void> moved;
+  team_->run_beside([&] { moved = guarded([&] { return move_now(move); }); });
+  return moved;
+}
+
+Result<void> CpuExecutor::move_now(const Move& move) {
+  if (lane_ == nullptr) {
+    if (move.reads())
+      std::memcpy(move.destination, move.source, move.bytes);
+    else
+      std::memset(move.destination, static_cast<int>(move.pattern & 0xff), move.bytes);
+    return {};
+  }
+  Completion completion;
+  Move one = move;
+  one.completion = &completion;
+  GANTRY_ASSIGN(const Ticket ticket, lane_->submit(one, SubmitMode::synchronous));
+  if (lane_->wait(ticket) == Outcome::done) return {};
+  return tl::unexpected(why(completion));
+}
+
+Result<void> CpuExecutor::launch(const Operation& operation) {
+  Launch launch(operation, team_->threads());
+  team_->run(launch.parts(), [&launch](std::size_t part) { launch.run(part); });
+  return launch.result();
+}
+
+}  // namespace gantry

@@ -1,0 +1,158 @@
+#include "device/cuda/cuda_device.hpp"
+
+#include <algorithm>
+
+#include "device/cuda/compiler.hpp"
+#include "device/cuda/executor.hpp"
+#include "device/cuda/program.hpp"
+
+namespace gantry {
+namespace cuda {
+namespace {
+
+// Without a compiler it serves those alone who bring modules: that is to be seen.
+std::string about(const Driver& driver, Ordinal device, const char* compiler) {
+  std::array<char, 128> name{};
+  int version = 0;
+  driver.device_name(name.data(), static_cast<int>(name.size() - 1), device);
+  driver.driver_version(&version);
+  return fmt::format("{}, compute capability {}.{}, driver for CUDA {}.{}, {}", name.data(),
+                     attribute(driver, device, Attribute::compute_major),
+                     attribute(driver, device, Attribute::compute_minor), version / 1000,
+                     version % 1000 / 10,
+                     compiler_version(compiler).value_or("no NVRTC: kernels as modules only"));
+}
+
+Result<DeviceFacts> facts_of(const Context& context, const CudaDeviceOptions& options) {
+  const Driver& driver = context.driver;
+  const auto get = [&](Attribute which) { return attribute(driver, context.device, which); };
+  std::size_t all = 0;
+  if (const Status status = driver.device_memory(&all, context.device); status != kSuccess)
+    return refused(driver, context.core->name, "its memory", status);
+  DeviceFacts facts;
+  facts.name = context.core->name;
+  facts.about = about(driver, context.device, options.compiler);
+  facts.kind = DeviceKind::cuda;
+  facts.memory_bytes = options.memory_bytes != 0 ? std::min(options.memory_bytes, all) : all;
+  facts.max_buffer_bytes = facts.memory_bytes;
+  facts.alignment = 256;  // a multiple of every transaction of its memory
+  facts.max_group = context.limits.threads_per_block;
+  facts.local_bytes = context.limits.shared_bytes;
+  facts.compute_units = static_cast<unsigned>(std::max(get(Attribute::multiprocessors), 1));
+  facts.unified_memory = get(Attribute::integrated) != 0;
+  facts.copies_overlap = get(Attribute::copy_engines) > 0;
+  facts.registering_pays = options.registrar != nullptr;
+  return facts;
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const CudaDeviceOptions& options, ContextPointer context, DeviceFacts facts)
+      : options_(options),
+        context_(std::move(context)),
+        facts_(std::move(facts)),
+        budget_(MemoryBudget::make(facts_.memory_bytes)) {}
+
+  const DeviceFacts& facts() const noexcept override { return facts_; }
+  Result<DeviceMemory> memory() const override {
+    GANTRY_TRY(context_->core->state());
+    std::size_t free = 0;
+    std::size_t total = 0;
+    const Status status =
+        context_->with([&] { return context_->driver.memory_info(&free, &total); });
+    if (status != kSuccess)
+      return lost_or(refused(context_->driver, facts_.name, "its memory", status));
+    return DeviceMemory{facts_.memory_bytes, std::min(budget_->left(), free)};
+  }
+  Result<DeviceBuffer> allocate(Bytes size) override {
+    return guarded([&] { return do_allocate(size); });
+  }
+  Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) override {
+    return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
+      GANTRY_TRY(context_->core->state());
+      auto executor = StreamExecutor::open(context_);
+      if (!executor) return lost_or(tl::unexpected(std::move(executor).error()));
+      return OrderedQueue::open(context_->core, role, *std::move(executor));
+    });
+  }
+  Result<Program> build(const ProgramSource& source) override {
+    return guarded([&]() -> Result<Program> {
+      GANTRY_TRY(context_->core->state());
+      auto built = cuda::build(context_, options_.compiler, source);
+      if (!built) return lost_or(tl::unexpected(std::move(built).error()));
+      return built;
+    });
+  }
+  Result<std::shared_ptr<Registrar>> registrar() override {
+    if (options_.registrar) return options_.registrar(options_.index);
+    return fail(Code::unsupported,
+                fmt::format("{}: it was opened without a registrar", facts_.name),
+                "open it by Runtime::open_device()");
+  }
+  Result<void> state() const override { return context_->core->state(); }
+  void abandon(std::string reason) noexcept override { context_->core->lose(std::move(reason)); }
+
+ private:
+  // Whoever hears of it first says so to all.
+  [[nodiscard]] tl::unexpected<Error> lost_or(tl::unexpected<Error> error) const {
+    if (error.value().code == Code::device_lost) context_->core->lose(error.value().message);
+    return error;
+  }
+
+  Result<DeviceBuffer> do_allocate(Bytes size) {
+    GANTRY_TRY(context_->core->state());
+    GANTRY_TRY(check_size(facts_, size));
+    auto share = budget_->take(size);
+    if (!share) return device_full(facts_.name, size, budget_->left());
+    Address address = 0;
+    const Status status = context_->with([&] { return context_->driver.allocate(&address, size); });
+    if (status == kSuccess)
+      return DeviceBuffer(std::make_shared<Buffer>(
+          context_->core.get(), size, OwnedMemory(context_, address), std::move(share)));
+    if (status != kOutOfMemory)
+      return lost_or(refused(context_->driver, facts_.name,
+                             fmt::format("a buffer of {} bytes", size), status));
+    const auto left = memory();
+    return device_full(facts_.name, size, left ? left->free_bytes : 0);
+  }
+
+  const CudaDeviceOptions options_;
+  const ContextPointer context_;
+  const DeviceFacts facts_;
+  const std::shared_ptr<MemoryBudget> budget_;
+};
+
+Result<std::shared_ptr<Device>> open(const CudaDeviceOptions& options) {
+  GANTRY_ASSIGN(const Driver driver, load(options.library));
+  GANTRY_ASSIGN(const int count, start(driver));
+  if (options.index < 0 || options.index >= count)
+    return fail(Code::not_found, fmt::format("cuda:{}: there is no such device", options.index),
+                fmt::format("there are {}: cuda:0 to cuda:{}", count, count - 1));
+  GANTRY_ASSIGN(const auto context, Context::open(driver, options.index));
+  GANTRY_ASSIGN(DeviceFacts facts, facts_of(*context, options));
+  return std::make_shared<CudaDevice>(options, context, std::move(facts));
+}
+
+}  // namespace
+}  // namespace cuda
+
+Result<std::vector<std::string>> cuda_devices(const CudaDeviceOptions& options) {
+  return guarded([&]() -> Result<std::vector<std::string>> {
+    GANTRY_ASSIGN(const cuda::Driver driver, cuda::load(options.library));
+    GANTRY_ASSIGN(const int count, cuda::start(driver));
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      cuda::Ordinal device = 0;
+      if (const cuda::Status status = driver.device_get(&device, i); status != cuda::kSuccess)
+        return cuda::refused(driver, fmt::format("cuda:{}", i), "the device", status);
+      names.push_back(cuda::about(driver, device, options.compiler));
+    }
+    return names;
+  });
+}
+
+Result<std::shared_ptr<Device>> make_cuda_device(const CudaDeviceOptions& options) {
+  return guarded([&] { return cuda::open(options); });
+}
+
+}  // namespace gantry

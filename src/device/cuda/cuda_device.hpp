@@ -1,0 +1,26 @@
+#pragma once  // device/cuda/cuda_device.hpp: NVIDIA's devices, by their driver alone.
+
+#include <functional>
+#include <gantry/device/device.hpp>
+#include <vector>
+
+namespace gantry {
+
+struct CudaDeviceOptions {
+  int index = 0;                         ///< Of cuda_devices().
+  Bytes memory_bytes = 0;                ///< Most that buffers take together; 0: what it has.
+  const char* library = "libcuda.so.1";  ///< Tests put others in their places.
+  const char* compiler = nullptr;        ///< Null: the newest NVRTC there is.
+  /// What registrar() answers, for the device of that number; null: it has none.
+  std::function<Result<std::shared_ptr<Registrar>>(int index)> registrar = {};
+};
+
+/// What each device is, in the order of its number. Errors: `unsupported`, with what to install.
+[[nodiscard]] Result<std::vector<std::string>> cuda_devices(const CudaDeviceOptions& options = {});
+
+/// Errors: `unsupported` as above, `not_found` with how many devices there are, `device_lost`,
+/// `device_full`, `system`.
+[[nodiscard]] Result<std::shared_ptr<Device>> make_cuda_device(
+    const CudaDeviceOptions& options = {});
+
+}  // namespace gantry

@@ -1,0 +1,73 @@
+#include "device/cuda/executor.hpp"
+
+#include "base/result.hpp"
+#include "device/cuda/launch.hpp"
+
+namespace gantry::cuda {
+namespace {
+
+Address address_of(const std::shared_ptr<BufferState>& buffer, Bytes offset) {
+  return static_cast<const Buffer&>(*buffer).object.get() + offset;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> StreamExecutor::open(const ContextPointer& context) {
+  GANTRY_ASSIGN(OwnedStream stream, make_stream(context));
+  GANTRY_ASSIGN(auto completer, Completer::open(context, stream.get()));
+  return std::make_unique<StreamExecutor>(context, std::move(stream), std::move(completer));
+}
+
+Result<void> StreamExecutor::check(const Operation& operation) {
+  if (operation.kind != Operation::Kind::launch) return {};
+  return check_launch(*context_, operation);
+}
+
+void StreamExecutor::begin(const std::shared_ptr<Operation>& operation,
+                           const std::shared_ptr<QueueCore>& queue, bool follows) noexcept {
+  operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+  // The driver goes on behind a call that it refused.
+  if (follows && was_refused_) return queue->done(operation, Error{Code::aborted, {}, {}});
+  was_refused_ = false;
+  if (!is_inside_) is_inside_ = context_->enter() == kSuccess;
+  const Driver& driver = context_->driver;
+  const bool is_launch = operation->kind == Operation::Kind::launch;
+  if (is_launch) context_->launch_began();
+  Status status = driver.event_record(completer_->next_begin(), stream_.get());
+  if (status == kSuccess) status = enqueue(*operation);
+  const bool is_given = status == kSuccess;
+  if (is_given) status = driver.event_record(completer_->next_end(), stream_.get());
+  if (status == kSuccess) return completer_->follow(operation, queue);
+  was_refused_ = true;
+  // It runs, or did and failed before its event was recorded.
+  if (is_given)
+    if (const Status ended = driver.stream_synchronize(stream_.get()); ended != kSuccess)
+      status = ended;
+  if (is_launch && !is_given) context_->launch_ended();
+  end_badly(*context_, operation, queue, status, is_given);
+  if (is_launch && is_given) context_->launch_ended();
+}
+
+Status StreamExecutor::enqueue(const Operation& operation) const noexcept {
+  const Driver& driver = context_->driver;
+  StreamHandle stream = stream_.get();
+  const auto to = [&] { return address_of(operation.to, operation.to_offset); };
+  const auto from = [&] { return address_of(operation.from, operation.from_offset); };
+  switch (operation.kind) {
+    case Operation::Kind::copy_in:
+      return driver.copy_in(to(), operation.host_from, operation.size, stream);
+    case Operation::Kind::copy_out:
+      return driver.copy_out(operation.host_to, from(), operation.size, stream);
+    case Operation::Kind::copy:
+      return driver.copy(to(), from(), operation.size, stream);
+    case Operation::Kind::fill:
+      return driver.fill(to(), static_cast<unsigned char>(operation.value), operation.size, stream);
+    case Operation::Kind::launch:
+      return launch(*context_, operation, stream);
+    case Operation::Kind::record:
+      break;
+  }
+  return kSuccess;
+}
+
+}  // namespace gantry::cuda

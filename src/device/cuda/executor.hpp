@@ -1,0 +1,42 @@
+#pragma once  // device/cuda/executor.hpp: gives operations to a stream.
+
+#include "device/cuda/completer.hpp"
+#include "device/memory_budget.hpp"
+
+namespace gantry::cuda {
+
+struct Buffer final : BufferState {
+  Buffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, MemoryBudget::Share part) noexcept
+      : BufferState(owner, bytes), share(std::move(part)), object(std::move(taken)) {}
+  const MemoryBudget::Share share;
+  const OwnedMemory object;
+};
+
+class StreamExecutor final : public Executor {
+ public:
+  /// Errors: the driver's; `system` when no thread can be had.
+  [[nodiscard]] static Result<std::unique_ptr<Executor>> open(const ContextPointer& context);
+  StreamExecutor(ContextPointer context, OwnedStream stream,
+                 std::unique_ptr<Completer> completer) noexcept
+      : context_(std::move(context)),
+        stream_(std::move(stream)),
+        completer_(std::move(completer)) {}
+
+  // Enough that the device never waits for the host between two; few, since what it was given
+  // cannot be cancelled.
+  [[nodiscard]] std::size_t depth() const noexcept override { return Completer::kDepth; }
+  [[nodiscard]] Result<void> check(const Operation& operation) override;
+  void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
+             bool follows) noexcept override;
+
+ private:
+  [[nodiscard]] Status enqueue(const Operation& operation) const noexcept;
+
+  const ContextPointer context_;
+  const OwnedStream stream_;
+  const std::unique_ptr<Completer> completer_;
+  bool is_inside_ = false;    // the queue's thread has the context current
+  bool was_refused_ = false;  // the operation before, of those that have not ended
+};
+
+}  // namespace gantry::cuda

@@ -1,0 +1,31 @@
+#pragma once  // device/cuda/launch.hpp: a kernel, its arguments and its range, as the driver
+              // takes them.
+
+#include "device/cuda/context.hpp"
+
+namespace gantry::cuda {
+
+struct LaunchedKernel final : KernelState {
+  LaunchedKernel(DeviceToken owner, const std::string& called,
+                 std::shared_ptr<const OwnedModule> of, FunctionHandle handle)
+      : KernelState(owner, called), module(std::move(of)), function(handle) {}
+
+  const std::shared_ptr<const OwnedModule> module;
+  FunctionObject* const function;
+  std::size_t max_group = 1;
+  Bytes static_shared_bytes = 0;
+  bool knows_parameters = false;  ///< Older drivers do not tell.
+  std::vector<std::size_t> parameter_bytes;
+};
+
+/// What the driver tells of it. `context` is current.
+void learn(const Driver& driver, LaunchedKernel& kernel);
+
+/// What can be known to fail. Errors: `invalid_argument`.
+[[nodiscard]] Result<void> check_launch(const Context& context, const Operation& operation);
+
+/// In the queue's thread; check_launch() found it right.
+[[nodiscard]] Status launch(const Context& context, const Operation& operation,
+                            StreamHandle stream) noexcept;
+
+}  // namespace gantry::cuda

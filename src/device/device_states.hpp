@@ -1,0 +1,63 @@
+#pragma once  // device/device_states.hpp: what stands behind the handles of gantry/device.hpp.
+
+#include <gantry/device/device.hpp>
+#include <utility>
+
+namespace gantry {
+
+/// Which device a thing belongs to: an address to compare, never followed.
+using DeviceToken = const void*;
+
+/// Memory of a device; its destructor frees it.
+struct BufferState {
+  /// `here`: the memory, where the host's instructions reach it, and whether users shall.
+  BufferState(DeviceToken owner, Bytes bytes, ByteSpan here = {}, bool is_visible = true) noexcept
+      : device(owner), size(bytes), memory(here), host(is_visible ? here : ByteSpan()) {}
+  BufferState(const BufferState&) = delete;
+  BufferState& operator=(const BufferState&) = delete;
+  virtual ~BufferState() = default;
+
+  const DeviceToken device;
+  const Bytes size;
+  const ByteSpan memory;
+  const ByteSpan host;
+};
+
+struct KernelState {
+  KernelState(DeviceToken owner, std::string called) noexcept
+      : device(owner), name(std::move(called)) {}
+  KernelState(const KernelState&) = delete;
+  KernelState& operator=(const KernelState&) = delete;
+  virtual ~KernelState() = default;
+
+  const DeviceToken device;
+  const std::string name;
+};
+
+struct ProgramState {
+  ProgramState() = default;
+  ProgramState(const ProgramState&) = delete;
+  ProgramState& operator=(const ProgramState&) = delete;
+  virtual ~ProgramState() = default;
+
+  /// Errors: `not_found`, `device_lost`, `out_of_memory`.
+  [[nodiscard]] virtual Result<std::shared_ptr<const KernelState>> find(
+      std::string_view name) const = 0;
+  [[nodiscard]] virtual std::string_view log() const noexcept = 0;
+};
+
+/// An operation's end, as a backend tells it.
+class EventState {
+ public:
+  EventState() = default;
+  EventState(const EventState&) = delete;
+  EventState& operator=(const EventState&) = delete;
+  virtual ~EventState() = default;
+
+  [[nodiscard]] virtual DeviceToken device() const noexcept = 0;
+  [[nodiscard]] virtual Outcome outcome() const noexcept = 0;
+  [[nodiscard]] virtual Result<void> wait(Deadline deadline) = 0;
+  [[nodiscard]] virtual Result<DeviceTiming> timing() const = 0;
+};
+
+}  // namespace gantry

@@ -1,0 +1,96 @@
+#pragma once  // device/kept_memory.hpp: memory of buffers that went, for those that come.
+
+#include <algorithm>
+#include <bit>
+#include <gantry/types.hpp>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/fork.hpp"
+
+namespace gantry {
+
+/// Memory of a device is made at its first touch, which costs several times a copy into it. So what
+/// a buffer leaves waits here for the next of its size, up to so many bytes in all; the oldest goes
+/// first. `Memory` is movable and frees itself. Every member may be called from any thread; a
+/// fork's copy keeps nothing.
+template <class Memory>
+class KeptMemory {
+ public:
+  explicit KeptMemory(Bytes most_bytes) noexcept : most_bytes_(most_bytes) {}
+
+  /// What memory for `size` bytes is made with, so that sizes that are near share it: at most an
+  /// eighth and a page more.
+  [[nodiscard]] static Bytes room_for(Bytes size) noexcept {
+    constexpr Bytes kPage = 4096;
+    const Bytes grain = std::max(kPage, std::bit_floor(size) / 8);
+    return (size + grain - 1) / grain * grain;
+  }
+
+  /// With just so much room; nothing: there is none.
+  [[nodiscard]] std::optional<Memory> take(Bytes room) {
+    if (!fork_guard_.is_this()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::ranges::find_if(kept_, [room](const Kept& one) { return one.room == room; });
+    if (found == kept_.end()) return std::nullopt;
+    std::optional<Memory> memory(std::move(found->memory));
+    kept_.erase(found);
+    bytes_ -= room;
+    return memory;
+  }
+
+  void give(Memory memory, Bytes room) noexcept {
+    if (!fork_guard_.is_this() || room > most_bytes_) return;
+    List gone;  // freed after the lock was let go
+    try {
+      List one;
+      one.push_back({std::move(memory), room});
+      const std::lock_guard lock(mutex_);
+      kept_.splice(kept_.begin(), one);
+      bytes_ += room;
+      while (bytes_ > most_bytes_) move_last(gone);
+    } catch (const std::bad_alloc&) {
+      return;  // freed
+    }
+  }
+
+  void clear() noexcept {
+    if (!fork_guard_.is_this()) return;
+    List gone;
+    const std::lock_guard lock(mutex_);
+    gone.splice(gone.end(), kept_);
+    bytes_ = 0;
+  }
+  [[nodiscard]] Bytes bytes() const noexcept {
+    if (!fork_guard_.is_this()) return 0;
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+
+ private:
+  struct Kept {
+    Memory memory;
+    Bytes room;
+  };
+  using List = std::list<Kept>;
+  void move_last(List& gone) noexcept {
+    bytes_ -= kept_.back().room;
+    gone.splice(gone.end(), kept_, std::prev(kept_.end()));
+  }
+
+  const Bytes most_bytes_;
+  const ForkGuard fork_guard_;
+  mutable std::mutex mutex_;  // guards what follows
+  List kept_;                 // the youngest first
+  Bytes bytes_ = 0;
+};
+
+/// Of a device with so much memory: what a ring of chunks takes, and little of the whole.
+[[nodiscard]] inline Bytes bytes_to_keep(Bytes memory_bytes) noexcept {
+  return std::min(Bytes{64} << 20, memory_bytes / 16);
+}
+
+}  // namespace gantry

@@ -1,0 +1,216 @@
+#include <CL/cl.h>
+
+#include "device/opencl/executor.hpp"
+
+#include <algorithm>
+
+namespace gantry::opencl {
+namespace {
+
+cl_mem object_of(const std::shared_ptr<BufferState>& buffer) {
+  return static_cast<const Buffer&>(*buffer).object.get();
+}
+
+const LaunchedKernel& kernel_of(const Operation& operation) {
+  return static_cast<const LaunchedKernel&>(*operation.kernel);
+}
+
+// Sets all of them; the kernel's lock is held. `index` is the one that was refused.
+cl_int set_arguments(const Driver& driver, const Operation& operation, cl_uint& index) {
+  index = 0;
+  cl_kernel kernel = kernel_of(operation).object.get();
+  for (const KernelArgument& argument : operation.arguments) {
+    cl_int status = CL_SUCCESS;
+    if (argument.is_buffer()) {
+      cl_mem memory = object_of(argument.buffer());
+      status =
+          driver.clSetKernelArg(kernel, index, sizeof(cl_mem), static_cast<const void*>(&memory));
+    } else if (argument.local_bytes() != 0) {
+      status = driver.clSetKernelArg(kernel, index, argument.local_bytes(), nullptr);
+    } else {
+      status =
+          driver.clSetKernelArg(kernel, index, argument.value().size(), argument.value().data());
+    }
+    if (status != CL_SUCCESS) return status;
+    ++index;
+  }
+  return CL_SUCCESS;
+}
+
+/// Is that place of a buffer the host's memory at `host`?
+bool is_there(const BufferState& buffer, Bytes offset, const std::byte* host) {
+  const auto* const view = dynamic_cast<const ViewBuffer*>(&buffer);
+  return view != nullptr && view->begin + offset == host;
+}
+
+/// What the device's answer needs, from one thread to whichever the driver calls us by.
+struct Answer {
+  std::shared_ptr<const Context> context;
+  std::shared_ptr<Operation> operation;
+  std::shared_ptr<QueueCore> queue;
+};
+
+DeviceTiming::Time host_time(const Context& context, cl_ulong device_ns) {
+  return DeviceTiming::Time(
+      std::chrono::nanoseconds(static_cast<std::int64_t>(device_ns) + context.clock_offset_ns));
+}
+
+// Clocks that drift apart must not make an operation begin before it was asked for.
+void take_times(const Context& context, cl_event event, DeviceTiming& timing) {
+  const auto now = Deadline::Clock::now();
+  cl_ulong began = 0;
+  cl_ulong ended = 0;
+  const auto get = [&](cl_profiling_info what, cl_ulong& at) {
+    return context.driver.clGetEventProfilingInfo(event, what, sizeof at, &at, nullptr) ==
+           CL_SUCCESS;
+  };
+  const bool has_times =
+      get(CL_PROFILING_COMMAND_START, began) && get(CL_PROFILING_COMMAND_END, ended);
+  timing.ended = has_times ? std::clamp(host_time(context, ended), timing.submitted, now) : now;
+  timing.began =
+      has_times ? std::clamp(host_time(context, began), timing.submitted, timing.ended) : now;
+}
+
+void answer(Answer& to, cl_event event, cl_int status) noexcept {
+  take_times(*to.context, event, to.operation->timing);
+  std::optional<Error> error;
+  if (status < 0) {
+    auto described =
+        guarded([&]() -> Result<Error> { return error_of(status, to.operation->kind); });
+    error = described ? std::move(*described) : std::move(described).error();
+  }
+  to.queue->done(to.operation, std::move(error));
+}
+
+void CL_CALLBACK ended(cl_event event, cl_int status, void* data) {
+  const std::unique_ptr<Answer> to(static_cast<Answer*>(data));
+  answer(*to, event, status);
+}
+
+}  // namespace
+
+CommandExecutor::~CommandExecutor() {
+  if (context_->core->is_here()) context_->driver.clFinish(queue_.get());
+}
+
+Result<void> CommandExecutor::check(const Operation& operation) {
+  if (operation.kind != Operation::Kind::launch) return {};
+  const LaunchedKernel& kernel = kernel_of(operation);
+  const auto invalid = [&](const std::string& why) {
+    return fail(Code::invalid_argument,
+                fmt::format("{}: launch of '{}': {}", context_->core->name, kernel.name, why));
+  };
+  if (operation.arguments.size() != kernel.argument_count)
+    return invalid(fmt::format("it takes {} arguments, {} were given", kernel.argument_count,
+                               operation.arguments.size()));
+  const std::size_t group = operation.range.group_count();
+  if (group > kernel.max_group)
+    return invalid(fmt::format("a group of {} items; at most {}", group, kernel.max_group));
+  cl_uint index = 0;
+  const std::lock_guard lock(kernel.arguments);
+  const cl_int status = set_arguments(context_->driver, operation, index);
+  if (status == CL_SUCCESS) return {};
+  return invalid(fmt::format("argument {}: {} ({})", index, name_of(status), status));
+}
+
+void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
+                            const std::shared_ptr<QueueCore>& queue, bool follows) noexcept {
+  const Driver& driver = context_->driver;
+  // Behind a call that it refused the driver goes on; what follows it here may not.
+  if (follows && was_refused_) {
+    operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+    return queue->done(operation, Error{Code::aborted, {}, {}});
+  }
+  was_refused_ = false;
+  // By the standard what waits for a failed event does not begin; order alone does not promise it.
+  cl_event before = last_.get();
+  const Waits waits = follows && before != nullptr ? Waits{1, &before} : Waits{};
+  cl_event event = nullptr;
+  auto to = guarded([&]() -> Result<std::unique_ptr<Answer>> {
+    return std::make_unique<Answer>(Answer{context_, operation, queue});
+  });
+  operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+  was_refused_ = !to;
+  if (!to) return queue->done(operation, std::move(to).error());
+  const cl_int status = enqueue(*operation, waits, &event);
+  if (status != CL_SUCCESS) {
+    was_refused_ = true;
+    auto error = guarded([&]() -> Result<Error> { return error_of(status, operation->kind); });
+    return queue->done(operation, error ? std::move(*error) : std::move(error).error());
+  }
+  driver.clRetainEvent(event);
+  last_ = OwnedEvent(context_, event);
+  const OwnedEvent held(context_, event);
+  if (driver.clSetEventCallback(event, CL_COMPLETE, &ended, to->get()) == CL_SUCCESS) {
+    [[maybe_unused]] const Answer* const handed_over = to->release();  // to ended()
+    driver.clFlush(queue_.get());
+    return;
+  }
+  const cl_int waited = driver.clWaitForEvents(1, &event);  // a driver that tells nobody
+  answer(**to, event, waited);
+}
+
+cl_int CommandExecutor::enqueue(const Operation& operation, Waits waits, cl_event* event) const {
+  const Driver& driver = context_->driver;
+  cl_command_queue queue = queue_.get();
+  switch (operation.kind) {
+    case Operation::Kind::copy_in:
+      if (is_there(*operation.to, operation.to_offset, operation.host_from))
+        return share(*operation.to, operation.to_offset, operation.size, waits, event);
+      return driver.clEnqueueWriteBuffer(queue, object_of(operation.to), CL_FALSE,
+                                         operation.to_offset, operation.size, operation.host_from,
+                                         waits.count, waits.events, event);
+    case Operation::Kind::copy_out:
+      if (is_there(*operation.from, operation.from_offset, operation.host_to))
+        return share(*operation.from, operation.from_offset, operation.size, waits, event);
+      return driver.clEnqueueReadBuffer(queue, object_of(operation.from), CL_FALSE,
+                                        operation.from_offset, operation.size, operation.host_to,
+                                        waits.count, waits.events, event);
+    case Operation::Kind::copy:
+      return driver.clEnqueueCopyBuffer(queue, object_of(operation.from), object_of(operation.to),
+                                        operation.from_offset, operation.to_offset, operation.size,
+                                        waits.count, waits.events, event);
+    case Operation::Kind::fill:
+      return driver.clEnqueueFillBuffer(queue, object_of(operation.to), &operation.value, 1,
+                                        operation.to_offset, operation.size, waits.count,
+                                        waits.events, event);
+    case Operation::Kind::launch:
+      return launch(operation, waits, event);
+    case Operation::Kind::record:
+      break;
+  }
+  return CL_INVALID_OPERATION;
+}
+
+cl_int CommandExecutor::share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
+                              cl_event* event) const {
+  const Driver& driver = context_->driver;
+  cl_mem object = static_cast<const Buffer&>(view).object.get();
+  cl_int status = CL_SUCCESS;
+  void* const mapped =
+      driver.clEnqueueMapBuffer(queue_.get(), object, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, offset,
+                                size, waits.count, waits.events, nullptr, &status);
+  if (status != CL_SUCCESS) return status;
+  return driver.clEnqueueUnmapMemObject(queue_.get(), object, mapped, 0, nullptr, event);
+}
+
+cl_int CommandExecutor::launch(const Operation& operation, Waits waits, cl_event* event) const {
+  const LaunchedKernel& kernel = kernel_of(operation);
+  const LaunchRange& range = operation.range;
+  std::array<std::size_t, 3> items = range.items;
+  std::array<std::size_t, 3> group{1, 1, 1};
+  const bool has_group = range.group_count() != 0;
+  for (std::size_t i = 0; has_group && i < items.size(); ++i) {
+    group[i] = std::max(range.group[i], std::size_t{1});
+    items[i] = (items[i] + group[i] - 1) / group[i] * group[i];
+  }
+  const std::lock_guard lock(kernel.arguments);
+  cl_uint index = 0;
+  if (const cl_int status = set_arguments(context_->driver, operation, index); status != CL_SUCCESS)
+    return status;
+  return context_->driver.clEnqueueNDRangeKernel(queue_.get(), kernel.object.get(), 3, nullptr,
+                                                 items.data(), has_group ? group.data() : nullptr,
+                                                 waits.count, waits.events, event);
+}
+
+}  // namespace gantry::opencl

@@ -1,0 +1,86 @@
+#pragma once  // device/opencl/executor.hpp: gives operations to a command queue, and hears of
+              // their end. Included after <CL/cl.h>.
+
+#include <mutex>
+
+#include "device/kept_memory.hpp"
+#include "device/memory_budget.hpp"
+#include "device/opencl/driver.hpp"
+#include "device/ordered_queue.hpp"
+
+namespace gantry::opencl {
+
+using Kept = KeptMemory<OwnedMemory>;
+
+struct Buffer : BufferState {
+  Buffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, KeepAlive held = {}) noexcept
+      : BufferState(owner, bytes), keep(std::move(held)), object(std::move(taken)) {}
+  const KeepAlive keep;  // goes after the object
+  OwnedMemory object;
+};
+
+/// Memory of the device's own.
+struct TakenBuffer final : Buffer {
+  TakenBuffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, MemoryBudget::Share part,
+              std::shared_ptr<Kept> from, Bytes whole) noexcept
+      : Buffer(owner, bytes, std::move(taken)),
+        share(std::move(part)),
+        kept(std::move(from)),
+        room(whole) {}
+  ~TakenBuffer() override { kept->give(std::move(object), room); }
+  const MemoryBudget::Share share;
+  const std::shared_ptr<Kept> kept;
+  const Bytes room;  // of the object
+};
+
+/// The caller's memory.
+struct ViewBuffer final : Buffer {
+  ViewBuffer(DeviceToken owner, ByteSpan there, OwnedMemory made, KeepAlive held) noexcept
+      : Buffer(owner, there.size(), std::move(made), std::move(held)), begin(there.data()) {}
+  const std::byte* const begin;
+};
+
+struct LaunchedKernel final : KernelState {
+  LaunchedKernel(DeviceToken owner, const std::string& called, OwnedKernel made, cl_uint count,
+                 std::size_t group)
+      : KernelState(owner, called),
+        object(std::move(made)),
+        argument_count(count),
+        max_group(group) {}
+  const OwnedKernel object;
+  const cl_uint argument_count;
+  const std::size_t max_group;
+  mutable std::mutex arguments;  // are the object's: from setting them until it is enqueued
+};
+
+class CommandExecutor final : public Executor {
+ public:
+  CommandExecutor(std::shared_ptr<const Context> context, OwnedQueue queue) noexcept
+      : context_(std::move(context)), queue_(std::move(queue)) {}
+  ~CommandExecutor() override;
+
+  // Enough that the device never waits for the host between two; few, since what it was given
+  // cannot be cancelled.
+  [[nodiscard]] std::size_t depth() const noexcept override { return 4; }
+  [[nodiscard]] Result<void> check(const Operation& operation) override;
+  void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
+             bool follows) noexcept override;
+
+ private:
+  struct Waits {
+    cl_uint count = 0;
+    const cl_event* events = nullptr;
+  };
+  [[nodiscard]] cl_int enqueue(const Operation& operation, Waits waits, cl_event* event) const;
+  [[nodiscard]] cl_int launch(const Operation& operation, Waits waits, cl_event* event) const;
+  /// Makes what the host or the device wrote in the caller's memory the other's.
+  [[nodiscard]] cl_int share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
+                             cl_event* event) const;
+
+  const std::shared_ptr<const Context> context_;
+  const OwnedQueue queue_;
+  OwnedEvent last_;  // of what was begun last
+  bool was_refused_ = false;
+};
+
+}  // namespace gantry::opencl

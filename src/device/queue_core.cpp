@@ -1,0 +1,239 @@
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "device/ordered_queue.hpp"
+
+namespace gantry {
+namespace {
+
+DeviceTiming::Time now() noexcept {
+  return Deadline::Clock::now();
+}
+
+std::string describe(const Operation& operation) {
+  if (operation.kind == Operation::Kind::launch && operation.kernel != nullptr)
+    return fmt::format("launch of '{}'", operation.kernel->name);
+  return fmt::format("{} of {} bytes", to_string(operation.kind), operation.size);
+}
+
+// Of the code that those who wait for it see too. Without heap the code alone has to do.
+Error described(const DeviceCore& device, const Operation& operation, Error error) noexcept {
+  try {
+    error.message = fmt::format("{}: {}: {}", device.name, describe(operation), error.message);
+  } catch (const std::bad_alloc&) {
+    error.message.clear();
+  }
+  return error;
+}
+
+}  // namespace
+
+// ---- submission ----------------------------------------------------------------------------
+
+Result<DeviceEvent> QueueCore::submit(OperationPointer operation) {
+  GANTRY_TRY(device_->state());
+  if (!operation->is_empty()) GANTRY_TRY(executor_->check(*operation));
+  operation->event = std::make_shared<QueuedEvent>(device_);
+  operation->timing.submitted = now();
+  DeviceEvent event(operation->event);
+  Operations one;
+  one.push_back(std::move(operation));
+  const std::lock_guard lock(device_->mutex);
+  if (device_->lost) return tl::unexpected(*device_->lost);
+  one.front()->after.swap(after_);
+  for (const auto& before : one.front()->after)
+    if (!before->has_ended()) before->listen(this);
+  pending_.splice(pending_.end(), one);
+  ++unended_;
+  // Else who ends what it is behind of, or waits for, wakes the thread.
+  if (pending_.size() == 1 && is_ready(*pending_.front())) wake();
+  return event;
+}
+
+Result<void> QueueCore::wait_for(std::shared_ptr<QueuedEvent> event) {
+  GANTRY_TRY(device_->state());
+  const std::lock_guard lock(device_->mutex);
+  after_.push_back(std::move(event));
+  return {};
+}
+
+Result<void> QueueCore::drain(Deadline deadline) {
+  if (!device_->is_here()) return device_->state();
+  Lock lock(device_->mutex);
+  while (unended_ != 0 && !deadline.passed()) {
+    if (deadline.is_never())
+      idle_.wait(lock);
+    else
+      idle_.wait_for(lock, deadline.left());
+  }
+  if (unended_ != 0)
+    return fail(
+        Code::timed_out,
+        fmt::format("{}: the deadline passed with {} operations pending", device_->name, unended_),
+        "drain again, cancel the queue, or abandon the device");
+  if (device_->lost) return tl::unexpected(*device_->lost);
+  if (!failed_) return {};
+  Error first = std::move(*failed_);
+  failed_.reset();
+  return tl::unexpected(std::move(first));
+}
+
+void QueueCore::cancel() noexcept {
+  if (!device_->is_here()) return;
+  Lock lock(device_->mutex);
+  for (const Operations* list : {&running_, &pending_})
+    for (const OperationPointer& operation : *list) {
+      operation->cancelled = true;
+      operation->stop.store(true, std::memory_order_relaxed);  // a hint, nothing follows it
+    }
+  Operations cancelled;
+  cancelled.swap(pending_);
+  for (const OperationPointer& operation : cancelled)
+    operation->result =
+        described(*device_, *operation, {Code::interrupted, "cancelled before it began", {}});
+  settle(cancelled, lock);
+}
+
+// ---- the end of operations -----------------------------------------------------------------
+
+void QueueCore::done(const OperationPointer& operation, std::optional<Error> error) noexcept {
+  if (error) error = described(*device_, *operation, std::move(*error));
+  operation->release();
+  if (error && error->code == Code::device_lost) device_->lose(error->message);
+  const std::lock_guard lock(device_->mutex);
+  operation->result = std::move(error);
+  operation->done = true;
+  retire();
+  wake();
+}
+
+// Operations that never begin, their results set: behind those that run, so that I1 holds.
+void QueueCore::settle(Operations& never_begun, Lock& lock) noexcept {
+  if (never_begun.empty()) return;
+  for (const OperationPointer& operation : never_begun) stop_listening(*operation);
+  const auto first = never_begun.begin();
+  const auto last = std::prev(never_begun.end());
+  running_.splice(running_.end(), never_begun);
+  lock.unlock();
+  // Nobody takes them away or looks into them: they are not done yet.
+  for (auto at = first;; ++at) {
+    (*at)->release();
+    if (at == last) break;
+  }
+  lock.lock();
+  for (auto at = first;; ++at) {
+    (*at)->done = true;
+    if (at == last) break;  // others may have come behind
+  }
+  retire();
+  wake();
+}
+
+void QueueCore::stop_listening(const Operation& operation) noexcept {
+  for (const auto& before : operation.after) before->forget(this);
+}
+
+void QueueCore::retire() noexcept {
+  while (!running_.empty() && running_.front()->done) {
+    end(*running_.front());
+    running_.pop_front();
+  }
+  if (unended_ == 0) idle_.notify_all();
+}
+
+void QueueCore::end(Operation& operation) noexcept {
+  if (operation.event->has_ended()) return;  // I2: the device was lost meanwhile
+  // What the device passed over, and what needs no device, fails as what came before.
+  const bool is_follower =
+      operation.result ? operation.result->code == Code::aborted : operation.is_empty();
+  if (is_follower && failed_) operation.result = why_not(operation);
+  if (operation.kind == Operation::Kind::record)
+    operation.timing.began = operation.timing.ended = now();
+  if (operation.result && !operation.cancelled && !failed_) failed_ = operation.result;
+  operation.event->end(std::move(operation.result), operation.timing);
+  --unended_;
+}
+
+void QueueCore::give_up(Operations& never_begun) noexcept {
+  for (Operations* list : {&running_, &pending_})
+    for (const OperationPointer& operation : *list) {
+      stop_listening(*operation);
+      operation->stop.store(true, std::memory_order_relaxed);  // a hint, nothing follows it
+      // Of a running one's times its executor is the writer.
+      const DeviceTiming timing{operation->timing.submitted, {}, {}};
+      if (!operation->event->has_ended()) operation->event->end(device_->lost, timing);
+    }
+  never_begun.splice(never_begun.end(), pending_);
+  unended_ = 0;
+  idle_.notify_all();
+  wake();
+}
+
+// ---- the thread ----------------------------------------------------------------------------
+
+bool QueueCore::is_ready(const Operation& operation) const noexcept {
+  if (failed_) return true;
+  return std::ranges::all_of(operation.after,
+                             [](const auto& before) { return before->has_ended(); });
+}
+
+std::optional<Error> QueueCore::why_not(const Operation& operation) const {
+  const auto because = [&](const Error& first, std::string_view what) {
+    return described(
+        *device_, operation,
+        {first.code, fmt::format("not begun, since {} failed ({})", what, first.message),
+         first.hint});
+  };
+  if (failed_) return because(*failed_, "an earlier operation of its queue");
+  for (const auto& before : operation.after)
+    if (before->error()) return because(*before->error(), "what it waited for");
+  return std::nullopt;
+}
+
+// True: something was done. False: nothing can be until somebody wakes us.
+bool QueueCore::step(Lock& lock) noexcept {
+  if (pending_.empty() || !is_ready(*pending_.front())) return false;
+  const OperationPointer operation = pending_.front();
+  Operations one;
+  operation->result = why_not(*operation);
+  if (operation->result || operation->is_empty()) {
+    one.splice(one.end(), pending_, pending_.begin());
+    operation->timing.began = operation->timing.ended = now();
+    settle(one, lock);
+    return true;
+  }
+  if (running_.size() >= executor_->depth()) return false;
+  const bool follows = !running_.empty();
+  running_.splice(running_.end(), pending_, pending_.begin());
+  lock.unlock();
+  executor_->begin(operation, shared_from_this(), follows);
+  lock.lock();
+  return true;
+}
+
+void QueueCore::run() noexcept {
+  Lock lock(device_->mutex);
+  for (;;) {
+    if (step(lock)) continue;
+    if (quit_ && running_.empty()) break;
+    work_.wait(lock);
+  }
+  lock.unlock();
+  executor_.reset();  // I4
+}
+
+void QueueCore::open() {
+  const std::lock_guard lock(device_->mutex);
+  device_->queues.push_back(this);
+}
+
+bool QueueCore::close() noexcept {
+  Lock lock(device_->mutex);
+  idle_.wait(lock, [&] { return unended_ == 0; });
+  std::erase(device_->queues, this);
+  quit_ = true;
+  wake();
+  return running_.empty();
+}
+
+}  // namespace gantry

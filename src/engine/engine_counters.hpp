@@ -1,0 +1,56 @@
+#pragma once  // engine/engine_counters.hpp: what every engine counts, learns and says of a move
+              // that ended.
+
+#include <gantry/engine.hpp>
+
+#include "engine/execute.hpp"
+
+namespace gantry {
+
+/// Counters of an engine. Any thread. Relaxed: each is a sum by itself.
+class EngineCounters {
+ public:
+  /// A move that ended; `completion.engine` is who executed it.
+  void count(const Completion& completion) noexcept;
+  void add_helper_cpu(std::uint64_t ns) noexcept {
+    helper_cpu_ns_.fetch_add(ns, std::memory_order_relaxed);
+  }
+  void add_helped(Bytes bytes) noexcept {
+    helped_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  [[nodiscard]] EngineReport report() const noexcept;
+
+ private:
+  struct Path {
+    std::atomic<std::uint64_t> moves{0};
+    std::atomic<std::uint64_t> bytes{0};
+  };
+  Path paths_[kCopyEngines];
+  std::atomic<std::uint64_t> failed_{0};
+  std::atomic<std::uint64_t> streamed_{0};
+  std::atomic<std::uint64_t> helper_cpu_ns_{0};
+  std::atomic<std::uint64_t> helped_bytes_{0};
+};
+
+/// Bytes a nanosecond, as lately seen. Any thread; a lost update costs one sample.
+class LearnedRate {
+ public:
+  explicit LearnedRate(double bytes_per_ns = 8) noexcept : rate_(bytes_per_ns) {}
+  [[nodiscard]] double get() const noexcept { return rate_.load(std::memory_order_relaxed); }
+  void learn(Bytes bytes, std::uint64_t ns) noexcept {
+    if (bytes == 0 || ns == 0) return;
+    const double seen = static_cast<double>(bytes) / static_cast<double>(ns);
+    rate_.store(get() * 0.875 + seen * 0.125, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<double> rate_;
+};
+
+[[nodiscard]] Completion completion_of(const Executed& executed, const Move& move,
+                                       CopyEngine engine, CacheUse cache) noexcept;
+/// A move that did not begin.
+[[nodiscard]] Completion not_begun(const Move& move, CopyEngine engine, Cause cause) noexcept;
+[[nodiscard]] tl::unexpected<Error> fail_stopped(std::string_view engine);
+
+}  // namespace gantry

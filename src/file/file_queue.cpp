@@ -1,0 +1,148 @@
+#include "file/file_queue.hpp"
+
+#include <limits>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+// False: the deadline came first.
+template <class IsSo>
+bool wait_until(std::condition_variable& moved, std::unique_lock<std::mutex>& lock,
+                Deadline deadline, const IsSo& is_so) {
+  while (!is_so()) {
+    if (deadline.passed()) return false;
+    if (deadline.is_never())
+      moved.wait(lock);
+    else
+      moved.wait_for(lock, deadline.left());
+  }
+  return true;
+}
+
+std::string text_of(const FileTransfer& transfer) {
+  return fmt::format("{} {}: {} bytes from offset {} on",
+                     transfer.kind == FileTransfer::Kind::read ? "reading" : "writing",
+                     transfer.file->name(), transfer.memory.size(), transfer.offset);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes read_bytes, Bytes write_bytes) {
+  GANTRY_ASSIGN(Fd wake_receiver, make_event());
+  return std::make_shared<FileQueue>(std::move(wake_receiver), read_bytes, write_bytes);
+}
+
+Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
+  if (transfer.file == nullptr || transfer.memory.empty())
+    return fail(Code::invalid_argument, "a file transfer without a file or without memory");
+  // Beyond, the kernel may take an offset for the descriptor's position.
+  constexpr std::uint64_t kMost = std::numeric_limits<off_t>::max();
+  if (transfer.memory.size() > kMost || transfer.offset > kMost - transfer.memory.size())
+    return fail(Code::invalid_argument, text_of(transfer) + ": more than files have");
+  const bool is_read = transfer.kind == FileTransfer::Kind::read;
+  Ticket ticket{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3
+    ticket = Ticket{last_ + 1};
+    Works one{std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
+    entries_.emplace(ticket, Entry{one.front(), {}});
+    fresh_.splice(fresh_.end(), one);
+    ++last_;
+    ++pending_;
+  }
+  ring(wake_receiver());
+  return ticket;
+}
+
+bool FileQueue::is_over(Ticket ticket) const {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(ticket);
+  return is_cancelled_ || entry == entries_.end() || entry->second.work == nullptr;
+}
+
+Result<void> FileQueue::wait(Ticket ticket, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  auto entry = entries_.find(ticket);
+  if (entry != entries_.end()) ++entry->second.waiters;
+  const auto is_known = [&] {  // meanwhile another waiter may have taken it
+    entry = entries_.find(ticket);
+    return is_cancelled_ || entry == entries_.end() || entry->second.work == nullptr;
+  };
+  const bool is_in_time = wait_until(moved_, lock, deadline, is_known);
+  if (entry == entries_.end())
+    return fail(Code::invalid_argument, "a file transfer that is not there, or was waited for");
+  --entry->second.waiters;
+  const auto work = entry->second.work;
+  if (work == nullptr) {
+    auto outcome = std::move(entry->second.outcome);
+    entries_.erase(entry);
+    return outcome;
+  }
+  lock.unlock();
+  if (is_in_time) return fail(Code::interrupted, text_of(work->transfer()) + ": cancelled");
+  return fail(Code::timed_out, text_of(work->transfer()) + " had not ended when time was up",
+              "allow more time, or look at what holds the file: a network, a slow device");
+}
+
+void FileQueue::cancel() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    is_cancelled_ = true;
+  }
+  moved_.notify_all();
+  ring(wake_receiver());
+}
+
+Result<void> FileQueue::drain(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!wait_until(moved_, lock, deadline, [this] { return pending_ == 0; }))
+    return fail(Code::timed_out,
+                fmt::format("{} file transfers are not given back by the kernel", pending_));
+  std::erase_if(entries_, [](const auto& entry) { return entry.second.waiters == 0; });
+  is_cancelled_ = false;
+  return {};
+}
+
+bool FileQueue::close() noexcept {
+  bool is_idle = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_cancelled_ = is_closed_ = true;
+    is_idle = pending_ == 0;
+  }
+  ring(wake_receiver());
+  return is_idle;
+}
+
+FileQueue::Works FileQueue::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fresh_, {});
+}
+
+bool FileQueue::is_cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return is_cancelled_;
+}
+
+bool FileQueue::is_closed() const {
+  const std::lock_guard lock(mutex_);
+  return is_closed_;
+}
+
+void FileQueue::end(const std::shared_ptr<FileWork>& work) {
+  auto outcome = guarded([&] { return work->outcome(); });
+  std::shared_ptr<FileWork> held;  // let go after the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = entries_.find(work->ticket());
+    entry->second.outcome = std::move(outcome);
+    held = std::move(entry->second.work);
+    --pending_;
+  }
+  moved_.notify_all();
+}
+
+}  // namespace gantry

@@ -1,0 +1,11 @@
+#pragma once  // file/uring/file_io.hpp: files by io_uring.
+
+#include <gantry/engine/file_io.hpp>
+
+namespace gantry {
+
+/// A range is read or written as several requests that are in flight together. Errors:
+/// `unsupported` where io_uring is switched off or too old, or not in this build.
+[[nodiscard]] Result<std::shared_ptr<FileIo>> make_uring_file_io();
+
+}  // namespace gantry

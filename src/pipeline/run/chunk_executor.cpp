@@ -1,0 +1,350 @@
+#include "pipeline/run/chunk_executor.hpp"
+
+#include <algorithm>
+
+#include "pipeline/job/extents.hpp"
+#include "pipeline/run/caught.hpp"
+
+// One chunk: from its sources by way of its slot to its sinks. chunk_executor_run.cpp has the order
+// of many.
+namespace gantry {
+namespace {
+
+using Argument = PipelineJob::Argument;
+using Kind = Argument::Kind;
+
+// Adds the operation's event to the stage.
+Result<void> add(ChunkSlot::Stage& stage, const Result<DeviceEvent>& event) {
+  if (!event) return tl::unexpected(event.error());
+  stage.add(*event);
+  return {};
+}
+
+ConstByteSpan bytes_of(const RunArray& array, const ChunkExtent& extent) noexcept {
+  switch (extent.kind) {
+    case ChunkExtent::Kind::source:
+      return array.argument->source.bytes.subspan(extent.from, extent.size);
+    case ChunkExtent::Kind::first_step:
+      return ConstByteSpan(array.first_step).first(extent.size);
+    case ChunkExtent::Kind::last_step:
+      return ConstByteSpan(array.last_step).first(extent.size);
+    case ChunkExtent::Kind::zero:
+      break;
+  }
+  return {};
+}
+
+bool is_of_file(const Argument& argument) noexcept {
+  return argument.reads() && argument.source.kind == PipelineSource::Kind::file;
+}
+
+/// All but what a file is read for.
+Result<void> fill_host(const RunArray& array, const std::vector<ChunkExtent>& extents,
+                       ByteSpan host, HostCopier& copier) {
+  const PipelineSource& source = array.argument->source;
+  for (const ChunkExtent& extent : extents) {
+    const ByteSpan to = host.subspan(extent.at, extent.size);
+    if (extent.kind == ChunkExtent::Kind::zero)
+      std::fill(to.begin(), to.end(), std::byte{});
+    else if (extent.kind == ChunkExtent::Kind::source &&
+             source.kind == PipelineSource::Kind::reader)
+      GANTRY_TRY(source.read(extent.from, to));
+    else if (extent.kind != ChunkExtent::Kind::source || source.kind != PipelineSource::Kind::file)
+      GANTRY_TRY(copier.copy(to, bytes_of(array, extent)));
+  }
+  return {};
+}
+
+// Tells when the host did `part`, or from when to when the parts of which it is one.
+template <class Part>
+Result<void> timed(DeviceTiming& when, const Part& part) {
+  if (when.began == DeviceTiming::Time{}) when.submitted = when.began = Deadline::Clock::now();
+  auto done = part();
+  when.ended = Deadline::Clock::now();
+  return done;
+}
+
+bool brings_back(const Argument& argument) noexcept {
+  return argument.writes() || argument.kind == Kind::reduction;
+}
+
+/// Where a chunk's results go.
+ByteSpan back_to(const RunArray& array, const ChunkSlot& slot, std::size_t index) noexcept {
+  const Bytes size = buffer_bytes(*array.argument, slot.chunk.steps);
+  const ByteSpan host = slot.arrays[index].host;
+  if (!host.empty()) return host.first(size);
+  return array.argument->sink.bytes.subspan(slot.chunk.first * array.argument->step_bytes, size);
+}
+
+DeviceTiming joined(const ChunkSlot::Stage& stage) {
+  const auto first = stage.first.timing();
+  const auto last = stage.last.timing();
+  if (!first || !last) return {};
+  return {first->submitted, first->began, last->ended};
+}
+
+}  // namespace
+
+// ---- on its way ----------------------------------------------------------------------------
+
+// Chunks before it are on their way still: what fails here is theirs to tell first.
+void ChunkExecutor::begin(const ChunkRing& ring, ChunkSlot& slot) noexcept {
+  slot.copy_in = slot.compute = slot.copy_out = {};
+  slot.stage_in = slot.stage_out = {};
+  slot.reads.clear();
+  slot.writes.clear();
+  slot.begin_error.reset();
+  if (files_.in == nullptr) return;
+  if (auto begun = caught([&] { return begin_reads(ring, slot); }); !begun)
+    slot.begin_error = std::move(begun).error();
+}
+
+Result<void> ChunkExecutor::begin_reads(const ChunkRing& ring, ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (!is_of_file(argument)) continue;
+    if (slot.stage_in.began == DeviceTiming::Time{})
+      slot.stage_in.submitted = slot.stage_in.began = Deadline::Clock::now();
+    for (const ChunkExtent& extent : extents_of(argument, slot.chunk, job_.steps())) {
+      if (extent.kind != ChunkExtent::Kind::source) continue;
+      const ByteSpan to = slot.arrays[i].host.subspan(extent.at, extent.size);
+      GANTRY_ASSIGN(const Ticket read,
+                    files_.in->submit(read_of(argument.source, extent.from, to, ring.keep())));
+      slot.reads.push_back(read);
+    }
+  }
+  return {};
+}
+
+ChunkExecutor::Failure ChunkExecutor::submit(ChunkRing& ring, ChunkSlot& slot) {
+  using Stage = ChunkFailure::Stage;
+  Stage stage = Stage::ends;
+  const Result<void> submitted = caught([&]() -> Result<void> {
+    if (slot.begin_error) return tl::unexpected(*slot.begin_error);
+    stage = Stage::host;
+    GANTRY_TRY(place(slot));
+    stage = Stage::ends;
+    GANTRY_TRY(stage_in(slot));
+    stage = Stage::copy_in;
+    GANTRY_TRY(submit_in(ring, slot));
+    stage = Stage::compute;
+    GANTRY_TRY(submit_compute(slot));
+    GANTRY_TRY(submit_shared_out(slot));
+    stage = Stage::copy_out;
+    return submit_out(ring, slot);
+  });
+  if (submitted) return std::nullopt;
+  return ChunkFailure{submitted.error(), slot.chunk, stage};
+}
+
+// Of what is shared: the memory itself, or a buffer of its own for a chunk that cannot be.
+Result<void> ChunkExecutor::place(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (arrays_[i].staging != Staging::shared || argument.kind == Kind::broadcast) continue;
+    ChunkSlot::Array& here = slot.arrays[i];
+    here.buffer = {};
+    const ByteSpan memory =
+        shared_memory(argument, slot.chunk, job_.steps(), device_.facts().in_place_alignment);
+    here.is_over = !memory.empty();
+    if (here.is_over) {
+      GANTRY_ASSIGN(here.buffer, device_.over(memory, argument.writes() ? argument.sink.held
+                                                                        : argument.source.held));
+    } else {
+      GANTRY_ASSIGN(here.buffer, device_.allocate(buffer_bytes(argument, slot.chunk.steps)));
+    }
+  }
+  return {};
+}
+
+Result<void> ChunkExecutor::stage_in(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (!argument.reads() || slot.arrays[i].host.empty()) continue;
+    GANTRY_TRY(timed(slot.stage_in, [&] {
+      return fill_host(arrays_[i], extents_of(argument, slot.chunk, job_.steps()),
+                       slot.arrays[i].host, submit_copier_);
+    }));
+  }
+  if (slot.reads.empty()) return {};
+  // It was its turn when the one before had been read.
+  slot.stage_in.began = std::max(slot.stage_in.began, read_until_);
+  const Deadline until = limit();
+  for (const Ticket read : slot.reads) GANTRY_TRY(files_.in->wait(read, until));
+  slot.stage_in.ended = read_until_ = Deadline::Clock::now();
+  return {};
+}
+
+Result<void> ChunkExecutor::submit_in(const ChunkRing& ring, ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (!argument.reads()) continue;
+    const Bytes size = buffer_bytes(argument, slot.chunk.steps);
+    bytes_in_ += size;
+    if (slot.arrays[i].host.empty() && slot.arrays[i].is_over) continue;
+    if (slot.arrays[i].host.empty())
+      GANTRY_TRY(submit_in_direct(slot, i));
+    else
+      GANTRY_TRY(add(slot.copy_in,
+                     queues_.copy_in->copy_in(slot.arrays[i].buffer, 0,
+                                              slot.arrays[i].host.first(size), ring.keep())));
+  }
+  return {};
+}
+
+Result<void> ChunkExecutor::submit_in_direct(ChunkSlot& slot, std::size_t index) {
+  const RunArray& array = arrays_[index];
+  const DeviceBuffer& buffer = slot.arrays[index].buffer;
+  for (const ChunkExtent& extent : extents_of(*array.argument, slot.chunk, job_.steps())) {
+    auto event = extent.kind == ChunkExtent::Kind::zero
+                     ? queues_.copy_in->fill(buffer, extent.at, extent.size, std::byte{})
+                     : queues_.copy_in->copy_in(buffer, extent.at, bytes_of(array, extent),
+                                                array.argument->source.held);
+    GANTRY_TRY(add(slot.copy_in, event));
+  }
+  return {};
+}
+
+Result<void> ChunkExecutor::submit_compute(ChunkSlot& slot) {
+  std::vector<KernelArgument> arguments;
+  arguments.reserve(arrays_.size());
+  if (queues_.compute != queues_.copy_in) GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    switch (argument.kind) {
+      case Kind::value:
+        arguments.push_back(*argument.value);
+        break;
+      case Kind::count:
+        arguments.emplace_back(slot.chunk.steps);
+        break;
+      case Kind::first:
+        arguments.emplace_back(slot.chunk.first);
+        break;
+      case Kind::broadcast:
+        arguments.emplace_back(arrays_[i].whole);
+        break;
+      case Kind::reduction:
+        GANTRY_TRY(add(slot.compute, queues_.compute->fill(slot.arrays[i].buffer, 0,
+                                                           argument.step_bytes, argument.initial)));
+        [[fallthrough]];
+      default:
+        arguments.emplace_back(slot.arrays[i].buffer);
+    }
+  }
+  return add(slot.compute,
+             queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
+}
+
+// What the device wrote in memory that is the host's, too: nothing moves, so that it is a part of
+// computing.
+Result<void> ChunkExecutor::submit_shared_out(ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i)
+    if (slot.arrays[i].is_over && brings_back(*arrays_[i].argument))
+      GANTRY_TRY(add(slot.compute, queues_.compute->copy_out(slot.arrays[i].buffer, 0,
+                                                             back_to(arrays_[i], slot, i))));
+  return {};
+}
+
+Result<void> ChunkExecutor::submit_out(const ChunkRing& ring, ChunkSlot& slot) {
+  bool is_behind = queues_.copy_out == queues_.compute;
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (slot.arrays[i].is_over || !brings_back(argument)) continue;
+    if (!is_behind) GANTRY_TRY(queues_.copy_out->wait_for(slot.compute.last));
+    is_behind = true;
+    KeepAlive keep = slot.arrays[i].host.empty() ? KeepAlive(argument.sink.held) : ring.keep();
+    GANTRY_TRY(add(slot.copy_out,
+                   queues_.copy_out->copy_out(slot.arrays[i].buffer, 0,
+                                              back_to(arrays_[i], slot, i), std::move(keep))));
+  }
+  return {};
+}
+
+// ---- and back ------------------------------------------------------------------------------
+
+ChunkExecutor::Failure ChunkExecutor::complete(const ChunkRing& ring, ChunkSlot& slot) {
+  using Stage = ChunkFailure::Stage;
+  const Deadline until = limit();
+  const Error out_of_time = {Code::timed_out, "it had not ended when its time was up",
+                             "allow more (PipelineOptions::stall_limit, deadline)"};
+  // What the chunks before took may have been the time of writers and folds.
+  if (options_.deadline.passed()) return ChunkFailure{out_of_time, slot.chunk, Stage::ends};
+  const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
+                                                              {&slot.compute, Stage::compute},
+                                                              {&slot.copy_out, Stage::copy_out}};
+  // What comes last waits for the others: it is worth one waking up for each chunk, not three.
+  static_cast<void>((slot.copy_out.last ? slot.copy_out : slot.compute).last.wait(until));
+  for (const auto& [events, stage] : stages)
+    if (auto ended = events->last.wait(until); !ended) {
+      if (ended.error().code == Code::timed_out) ended.error() = out_of_time;
+      return ChunkFailure{std::move(ended).error(), slot.chunk, stage};
+    }
+  if (auto taken = caught([&] { return complete_results(ring, slot); }); !taken)
+    return ChunkFailure{std::move(taken).error(), slot.chunk, Stage::ends};
+  return std::nullopt;
+}
+
+Result<void> ChunkExecutor::complete_results(const ChunkRing& ring, ChunkSlot& slot) {
+  for (std::size_t i = 0; i < arrays_.size(); ++i) {
+    const Argument& argument = *arrays_[i].argument;
+    if (slot.arrays[i].host.empty() || !brings_back(argument)) continue;
+    GANTRY_TRY(timed(slot.stage_out, [&] { return complete_result(ring, slot, i); }));
+  }
+  return {};
+}
+
+Result<void> ChunkExecutor::complete_result(const ChunkRing& ring, ChunkSlot& slot,
+                                            std::size_t index) {
+  const Argument& argument = *arrays_[index].argument;
+  const Chunk& chunk = slot.chunk;
+  const ByteSpan host = slot.arrays[index].host;
+  if (argument.kind == Kind::reduction)
+    return argument.fold(host.first(argument.step_bytes), chunk);
+  const std::uint64_t at = chunk.first * argument.step_bytes;
+  const ByteSpan from = host.first(chunk.steps * argument.step_bytes);
+  if (argument.sink.kind == PipelineSink::Kind::writer) return argument.sink.write(at, from);
+  if (argument.sink.kind != PipelineSink::Kind::file)
+    return complete_copier_.copy(argument.sink.bytes.subspan(at, from.size()), from);
+  GANTRY_ASSIGN(const Ticket write,
+                files_.out->submit(write_of(argument.sink, at, from, ring.keep())));
+  slot.writes.push_back(write);
+  return {};
+}
+
+ChunkExecutor::Failure ChunkExecutor::commit(ChunkSlot& slot) {
+  const Deadline until = limit();
+  for (const Ticket write : slot.writes)
+    if (auto written = files_.out->wait(write, until); !written)
+      return ChunkFailure{std::move(written).error(), slot.chunk, ChunkFailure::Stage::ends};
+  if (!slot.writes.empty()) {
+    slot.stage_out.began = std::max(slot.stage_out.began, written_until_);
+    slot.stage_out.ended = written_until_ = Deadline::Clock::now();
+  }
+  count(slot);
+  return std::nullopt;
+}
+
+void ChunkExecutor::count(const ChunkSlot& slot) {
+  times_ = {slot.chunk,    joined(slot.copy_in), joined(slot.compute), joined(slot.copy_out),
+            slot.stage_in, slot.stage_out};
+  busy_in_ += times_.copy_in.span();
+  busy_compute_ += times_.compute.span();
+  busy_out_ += times_.copy_out.span();
+  for (const RunArray& array : arrays_)
+    if (array.argument->writes()) bytes_out_ += slot.chunk.steps * array.argument->step_bytes;
+  if (options_.keep_timeline) timeline_.push_back(times_);
+  next_.first += slot.chunk.steps;
+  ++next_.index;
+}
+
+void ChunkExecutor::report(PipelineReport& report) const {
+  report.copy_in = busy_in_;
+  report.compute = busy_compute_;
+  report.copy_out = busy_out_;
+  report.bytes_in += bytes_in_;
+  report.bytes_out = bytes_out_;
+  report.timeline = timeline_;
+}
+
+}  // namespace gantry

@@ -1,0 +1,128 @@
+#pragma once  // pipeline/run/chunk_executor.hpp: chunks through the three queues of a device.
+
+#include <condition_variable>
+#include <mutex>
+
+#include "pipeline/run/chunk_ring.hpp"
+#include "pipeline/run/file_ends.hpp"
+#include "pipeline/run/host_copier.hpp"
+#include "pipeline/run/zero_copy.hpp"
+
+namespace gantry {
+
+/// The queues of a run: three, or the same one three times.
+struct RunQueues {
+  std::vector<std::unique_ptr<DeviceQueue>> own;
+  DeviceQueue* copy_in = nullptr;
+  DeviceQueue* compute = nullptr;
+  DeviceQueue* copy_out = nullptr;
+  [[nodiscard]] static Result<RunQueues> open(Device& device, bool is_one);
+};
+
+/// What went wrong with which chunk, and how far it had come.
+struct ChunkFailure {
+  /// `ends`: what the caller's sources, sinks and folds said.
+  enum class Stage : std::uint8_t { host, ends, copy_in, compute, copy_out };
+  Error error;
+  Chunk chunk;
+  Stage stage = Stage::host;
+};
+
+/// A run while it goes on. begin() has the files of a chunk read; submit() brings it on its way:
+/// waits for these, reads the rest of its input and submits its operations. complete() waits for
+/// their end and for what is done with the results, but for the files that are written: commit()
+/// waits for those. The first two and the last two may be called by two threads at once, for
+/// different slots; each by one thread at a time, with chunks in order.
+class ChunkExecutor {
+ public:
+  using Failure = std::optional<ChunkFailure>;
+
+  ChunkExecutor(Device& device, const PipelineJob& job, const PipelineOptions& options,
+                Kernel kernel, std::span<const RunArray> arrays, const ChunkCut& cut,
+                std::uint64_t first_step)
+      : device_(device),
+        job_(job),
+        options_(options),
+        kernel_(std::move(kernel)),
+        arrays_(arrays),
+        cut_(cut),
+        next_{0, first_step, 0} {}
+
+  /// Errors: those of opening queues and lanes.
+  [[nodiscard]] Result<void> open(bool is_one_queue, FileLanes files);
+
+  /// So many steps from where it stands, in chunks of the ring's size; one at a time.
+  [[nodiscard]] Failure run_one_by_one(ChunkRing& ring, std::uint64_t steps);
+  /// The same with as many under way as the ring has slots.
+  [[nodiscard]] Failure run_overlapped(ChunkRing& ring, std::uint64_t steps);
+  /// After a failure: cancels what is pending and waits for its end, or gives the device up.
+  void halt() noexcept;
+
+  /// A thread-safe part of the above: what still may be waited for.
+  [[nodiscard]] Deadline limit() const noexcept;
+  [[nodiscard]] std::uint64_t steps_done() const noexcept { return next_.first; }
+  [[nodiscard]] std::uint64_t chunks_done() const noexcept { return next_.index; }
+  [[nodiscard]] const ChunkTimes& last_times() const noexcept { return times_; }
+  [[nodiscard]] DeviceQueue& copy_in_queue() noexcept { return *queues_.copy_in; }
+  /// Adds what it counted.
+  void report(PipelineReport& report) const;
+
+ private:
+  [[nodiscard]] Chunk chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept;
+
+  void begin(const ChunkRing& ring, ChunkSlot& slot) noexcept;
+  [[nodiscard]] Result<void> begin_reads(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Failure submit(ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> place(ChunkSlot& slot);
+  [[nodiscard]] Result<void> stage_in(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_in(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_in_direct(ChunkSlot& slot, std::size_t index);
+  [[nodiscard]] Result<void> submit_compute(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_shared_out(ChunkSlot& slot);
+  [[nodiscard]] Result<void> submit_out(const ChunkRing& ring, ChunkSlot& slot);
+
+  [[nodiscard]] Failure complete(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> complete_results(const ChunkRing& ring, ChunkSlot& slot);
+  [[nodiscard]] Result<void> complete_result(const ChunkRing& ring, ChunkSlot& slot,
+                                             std::size_t index);
+  [[nodiscard]] Failure commit(ChunkSlot& slot);
+  void count(const ChunkSlot& slot);
+
+  void submit_all(ChunkRing& ring, std::uint64_t end) noexcept;
+  [[nodiscard]] Failure complete_all(ChunkRing& ring, std::uint64_t end);
+  [[nodiscard]] Failure complete_next(ChunkRing& ring, Chunk& next, std::uint64_t end);
+  [[nodiscard]] Failure commit_first(ChunkRing& ring);
+  [[nodiscard]] bool is_commit_due(ChunkRing& ring, std::uint64_t next) const;
+  [[nodiscard]] Failure wait_submitted(const Chunk& chunk);
+
+  Device& device_;
+  const PipelineJob& job_;
+  const PipelineOptions& options_;
+  const Kernel kernel_;
+  const std::span<const RunArray> arrays_;
+  const ChunkCut cut_;
+  RunQueues queues_;
+  HostCopier submit_copier_;
+  HostCopier complete_copier_;
+  FileLanes files_;
+
+  Chunk next_;  // the completer's: what is to be committed next, but for its steps
+  ChunkTimes times_;
+  std::chrono::nanoseconds busy_in_{}, busy_compute_{}, busy_out_{};
+  Bytes bytes_out_ = 0;
+  Bytes bytes_in_ = 0;                         // the submitter's
+  Deadline::Clock::time_point read_until_;     // the same: until when chunks before were read,
+  Deadline::Clock::time_point written_until_;  // the completer's: and written
+  std::vector<ChunkTimes> timeline_;
+
+  // Between the two threads of run_overlapped().
+  std::mutex mutex_;
+  std::condition_variable moved_;
+  std::uint64_t submitted_ = 0;  // chunks whose operations are submitted
+  std::uint64_t completed_ = 0;  // chunks whose slots are free again
+  bool stop_ = false;
+  bool all_submitted_ = false;  // the submitter has ended
+  Failure submit_failure_;
+};
+
+}  // namespace gantry

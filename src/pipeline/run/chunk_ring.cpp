@@ -1,0 +1,97 @@
+#include "pipeline/run/chunk_ring.hpp"
+
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "pipeline/job/extents.hpp"
+
+namespace gantry {
+namespace {
+
+using Kind = PipelineJob::Argument::Kind;
+
+bool is_chunked(const RunArray& array) noexcept {
+  return array.argument->reads() || array.argument->writes() ||
+         array.argument->kind == Kind::reduction;
+}
+
+/// Of the device's own, for every slot.
+bool has_buffer(const RunArray& array) noexcept {
+  return is_chunked(array) && array.staging != Staging::shared && !array.is_ring_shared;
+}
+
+Bytes staged_bytes(const RunArray& array, std::uint64_t steps) noexcept {
+  constexpr Bytes kPage = 4096;
+  const bool is_staged = array.staging == Staging::ring;
+  if (!is_chunked(array) || !is_staged) return 0;
+  return (buffer_bytes(*array.argument, steps) + kPage - 1) / kPage * kPage;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<HostMemory>> HostMemory::make(Bytes size,
+                                                     const std::shared_ptr<Registrar>& registrar,
+                                                     std::string& why_not) {
+  auto memory = std::make_shared<HostMemory>();
+  GANTRY_ASSIGN(memory->region, Region::create(size, "gantry-ring", {.shareable = false}));
+  GANTRY_TRY(memory->region.touch(0, size));
+  if (registrar == nullptr) return memory;
+  auto registration = registrar->register_memory({memory->region.data(), memory->region.size()});
+  if (registration)
+    memory->registration = *std::move(registration);
+  else
+    why_not = to_string(registration.error());
+  return memory;
+}
+
+Result<ChunkRing> ChunkRing::make(Device& device, std::span<const RunArray> arrays,
+                                  std::uint64_t chunk_steps, unsigned depth,
+                                  const std::shared_ptr<Registrar>& registrar) {
+  ChunkRing ring;
+  ring.chunk_steps_ = chunk_steps;
+  for (unsigned i = 0; i < depth; ++i) GANTRY_TRY(ring.add_slot(device, arrays));
+  GANTRY_TRY(ring.add_host(arrays, registrar));
+  GANTRY_TRY(ring.share_host(device, arrays));
+  return ring;
+}
+
+Result<void> ChunkRing::add_slot(Device& device, std::span<const RunArray> arrays) {
+  ChunkSlot slot;
+  slot.arrays.resize(arrays.size());
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (!has_buffer(arrays[i])) continue;
+    const Bytes size = buffer_bytes(*arrays[i].argument, chunk_steps_);
+    GANTRY_ASSIGN(slot.arrays[i].buffer, device.allocate(size));
+    device_bytes_ += size;
+  }
+  slots_.push_back(std::move(slot));
+  return {};
+}
+
+Result<void> ChunkRing::add_host(std::span<const RunArray> arrays,
+                                 const std::shared_ptr<Registrar>& registrar) {
+  Bytes each = 0;
+  for (const RunArray& array : arrays) each += staged_bytes(array, chunk_steps_);
+  if (each == 0) return {};
+  GANTRY_ASSIGN(host_, HostMemory::make(each * slots_.size(), registrar, why_plain_));
+  std::byte* at = host_->region.data();
+  for (ChunkSlot& slot : slots_)
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const Bytes size = staged_bytes(arrays[i], chunk_steps_);
+      if (size != 0) slot.arrays[i].host = {at, buffer_bytes(*arrays[i].argument, chunk_steps_)};
+      at += size;
+    }
+  return {};
+}
+
+Result<void> ChunkRing::share_host(Device& device, std::span<const RunArray> arrays) {
+  for (ChunkSlot& slot : slots_)
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      if (!arrays[i].is_ring_shared) continue;
+      GANTRY_ASSIGN(slot.arrays[i].buffer, device.over(slot.arrays[i].host, host_));
+      slot.arrays[i].is_over = true;
+    }
+  return {};
+}
+
+}  // namespace gantry

@@ -1,0 +1,80 @@
+#pragma once  // pipeline/run/chunk_ring.hpp: the buffers that chunks go through, one slot for each
+              // that is under way.
+
+#include <gantry/memory.hpp>
+#include <gantry/pipeline/pipeline.hpp>
+#include <vector>
+
+namespace gantry {
+
+/// What a run knows of one of its job's arguments.
+struct RunArray {
+  const PipelineJob::Argument* argument = nullptr;
+  Staging staging = Staging::automatic;    ///< `automatic`: no array.
+  std::vector<std::byte> first_step = {};  ///< Repeated as often as a clamped halo may ask for.
+  std::vector<std::byte> last_step = {};
+  std::vector<Registration> registrations = {};
+  DeviceBuffer whole = {};      ///< Of a broadcast.
+  bool is_ring_shared = false;  ///< What is staged is what the device computes on.
+};
+
+/// Host memory, with what makes it quick.
+struct HostMemory {
+  Region region;
+  Registration registration;
+  /// `registrar`: null, or what shall know it. `why_not`: told why it does not.
+  [[nodiscard]] static Result<std::shared_ptr<HostMemory>> make(
+      Bytes size, const std::shared_ptr<Registrar>& registrar, std::string& why_not);
+};
+
+struct ChunkSlot {
+  struct Array {
+    DeviceBuffer buffer;
+    ByteSpan host;  ///< Its part of the ring's host memory; empty: goes without.
+    /// The buffer is memory of the host's (`host`, or the caller's): nothing is copied.
+    bool is_over = false;
+  };
+  struct Stage {
+    DeviceEvent first, last;
+    void add(const DeviceEvent& event) {
+      if (!first) first = event;
+      last = event;
+    }
+  };
+  std::vector<Array> arrays;  ///< One for each argument.
+  Chunk chunk;
+  std::vector<Ticket> reads, writes;  ///< Of files, that are waited for.
+  std::optional<Error> begin_error;   ///< Why its reads could not begin.
+  Stage copy_in, compute, copy_out;
+  DeviceTiming stage_in, stage_out;  // the host's
+};
+
+class ChunkRing {
+ public:
+  /// Errors: `device_full`, `too_large`, `out_of_memory`, `device_lost`.
+  [[nodiscard]] static Result<ChunkRing> make(Device& device, std::span<const RunArray> arrays,
+                                              std::uint64_t chunk_steps, unsigned depth,
+                                              const std::shared_ptr<Registrar>& registrar);
+
+  [[nodiscard]] ChunkSlot& slot(std::uint64_t index) { return slots_[index % slots_.size()]; }
+  [[nodiscard]] unsigned depth() const noexcept { return static_cast<unsigned>(slots_.size()); }
+  [[nodiscard]] std::uint64_t chunk_steps() const noexcept { return chunk_steps_; }
+  [[nodiscard]] Bytes device_bytes() const noexcept { return device_bytes_; }
+  [[nodiscard]] Bytes host_bytes() const noexcept { return host_ ? host_->region.size() : 0; }
+  [[nodiscard]] const std::string& why_plain() const noexcept { return why_plain_; }
+  [[nodiscard]] KeepAlive keep() const noexcept { return host_; }
+
+ private:
+  [[nodiscard]] Result<void> add_slot(Device& device, std::span<const RunArray> arrays);
+  [[nodiscard]] Result<void> add_host(std::span<const RunArray> arrays,
+                                      const std::shared_ptr<Registrar>& registrar);
+  [[nodiscard]] Result<void> share_host(Device& device, std::span<const RunArray> arrays);
+
+  std::uint64_t chunk_steps_ = 0;
+  std::vector<ChunkSlot> slots_;
+  std::shared_ptr<HostMemory> host_;
+  Bytes device_bytes_ = 0;
+  std::string why_plain_;
+};
+
+}  // namespace gantry

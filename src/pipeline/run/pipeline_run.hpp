@@ -1,0 +1,70 @@
+#pragma once  // pipeline/run/pipeline_run.hpp: one run of a job, from its check to its report.
+
+#include <memory>
+
+#include "pipeline/run/chunk_executor.hpp"
+#include "pipeline/run/chunk_planner.hpp"
+#include "pipeline/run/device_split.hpp"
+#include "pipeline/run/staging.hpp"
+
+namespace gantry {
+
+class PipelineRun {
+ public:
+  /// Of so many of the job's steps; halos reach beyond them.
+  PipelineRun(Device& device, const PipelineJob& job, const PipelineOptions& options,
+              const StepRange& steps)
+      : device_(device), job_(job), options_(options), steps_(steps) {}
+
+  [[nodiscard]] Result<PipelineReport> run();
+
+ private:
+  using Failure = ChunkExecutor::Failure;
+  using Clock = Deadline::Clock;
+
+  [[nodiscard]] bool is_sequential() const noexcept {
+    return options_.mode == PipelineMode::sequential ||
+           options_.mode == PipelineMode::sequential_pinned ||
+           options_.mode == PipelineMode::unbatched;
+  }
+  [[nodiscard]] std::uint64_t steps_left() const noexcept {
+    return steps_.last - executor_->steps_done();
+  }
+
+  [[nodiscard]] Result<void> prepare();
+  [[nodiscard]] Result<void> check_halos() const;
+  [[nodiscard]] Result<void> bring_broadcasts();
+  [[nodiscard]] Result<void> bring_broadcast(RunArray& array);
+  [[nodiscard]] Result<PlanInput> plan_input();
+
+  [[nodiscard]] Result<ChunkChoice> choose();
+  [[nodiscard]] Result<ChunkChoice> choose_by_hand();
+  [[nodiscard]] Result<ChunkChoice> measure();
+  /// Of jobs that need no copies.
+  [[nodiscard]] ChunkChoice choose_shared();
+  [[nodiscard]] bool is_all_shared() const noexcept;
+  [[nodiscard]] std::uint64_t in_grains(std::uint64_t steps) const noexcept;
+  [[nodiscard]] Result<ChunkRing> probe_ring(std::uint64_t steps, double& making_ns_per_byte);
+  /// The next so many steps as one chunk, timed.
+  [[nodiscard]] Result<MeasuredChunk> probe(ChunkRing& ring, std::uint64_t steps);
+
+  [[nodiscard]] Result<void> flow(ChunkChoice choice);
+  [[nodiscard]] Result<ChunkRing> make_ring(ChunkChoice& choice);
+  [[nodiscard]] bool may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const;
+  [[nodiscard]] tl::unexpected<Error> named(Error error, const Chunk& chunk) const;
+  void finish(const ChunkRing& ring);
+
+  Device& device_;
+  const PipelineJob& job_;
+  const PipelineOptions& options_;
+  const StepRange steps_;
+  PipelineReport report_;
+  ZeroCopy zero_copy_;
+  Registering registering_;
+  std::vector<RunArray> arrays_;
+  ChunkCut cut_;
+  std::unique_ptr<ChunkExecutor> executor_;
+  Failure probe_failure_;  // what ended the measurement
+};
+
+}  // namespace gantry

@@ -1,0 +1,229 @@
+#include "pipeline/run/staging.hpp"
+
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "pipeline/run/caught.hpp"
+#include "pipeline/run/file_ends.hpp"
+#include "pipeline/run/halt.hpp"
+
+namespace gantry {
+namespace {
+
+using Argument = PipelineJob::Argument;
+using Kind = Argument::Kind;
+using Clock = Deadline::Clock;
+
+bool is_pinned_mode(PipelineMode mode) noexcept {
+  return mode == PipelineMode::sequential_pinned || mode == PipelineMode::overlapped_pinned;
+}
+
+bool is_memory(const Argument& array) noexcept {
+  const bool is_read = array.reads() || array.kind == Kind::broadcast;
+  const bool in = !is_read || array.source.kind == PipelineSource::Kind::memory;
+  const bool out = !array.writes() || array.sink.kind == PipelineSink::Kind::memory;
+  return in && out;
+}
+
+// Page-locking does not write: the source's const is for us.
+ByteSpan memory_of(const Argument& array) noexcept {
+  if (array.writes()) return array.sink.bytes;
+  return {const_cast<std::byte*>(array.source.bytes.data()),  // NOLINT: as said
+          array.source.bytes.size()};
+}
+
+bool is_registered(const Argument& array, const Registrar* registrar) {
+  if (array.reads() ? array.source.is_registered : array.sink.is_registered) return true;
+  const auto& held = array.reads() ? array.source.held : array.sink.held;
+  return held != nullptr && registrar != nullptr && held->key_for(*registrar).has_value();
+}
+
+Result<void> register_in_place(RunArray& array, Registering& registering) {
+  const auto begin = Clock::now();
+  auto made = registering.registrar->register_memory(memory_of(*array.argument));
+  registering.spent += Clock::now() - begin;
+  // Another argument of the same memory, or the user, has done it.
+  if (!made && made.error().code != Code::already_exists)
+    return tl::unexpected(std::move(made).error());
+  if (made) array.registrations.push_back(*std::move(made));
+  array.staging = Staging::in_place;
+  return {};
+}
+
+Staging staging_by(const PipelineOptions& options, const Registering& registering) noexcept {
+  if (is_pinned_mode(options.mode) && options.staging == Staging::automatic)
+    return Staging::in_place;
+  if (options.mode != PipelineMode::automatic && options.staging == Staging::automatic)
+    return Staging::direct;
+  if (options.staging != Staging::automatic) return options.staging;
+  return registering.registrar != nullptr ? Staging::ring : Staging::direct;
+}
+
+void bind_to_ring(RunArray& array, const ZeroCopy& zero_copy) noexcept {
+  array.staging = Staging::ring;
+  array.is_ring_shared = zero_copy.alignment != 0;
+}
+
+Result<void> bind(RunArray& array, const PipelineOptions& options, Registering& registering) {
+  const Argument& argument = *array.argument;
+  if (is_registered(argument, registering.registrar.get())) {
+    array.staging = Staging::registered;
+    return {};
+  }
+  array.staging = staging_by(options, registering);
+  return array.staging == Staging::in_place ? register_in_place(array, registering)
+                                            : Result<void>{};
+}
+
+// ---- without copies ------------------------------------------------------------------------
+
+bool is_shared(const PipelineJob& job, const Argument& argument, std::size_t index,
+               const ZeroCopy& zero_copy, PipelinePlan& plan) {
+  if (!zero_copy.is_for_callers || !is_memory(argument)) return false;
+  const std::string why_not = why_not_shared(job, argument, zero_copy.alignment);
+  if (!why_not.empty())
+    plan.reasons.push_back(fmt::format("argument {} is copied: {}", index, why_not));
+  return why_not.empty();
+}
+
+void explain_zero_copy(std::span<const RunArray> arrays, const DeviceFacts& facts,
+                       const ZeroCopy& zero_copy, PipelinePlan& plan) {
+  const auto count = std::ranges::count(arrays, Staging::shared, &RunArray::staging);
+  if (count != 0)
+    plan.reasons.push_back(
+        fmt::format("{} of the arguments in place, no copies: {} computes on the caller's memory",
+                    count, facts.name));
+  if (!zero_copy.why_not.empty())
+    plan.reasons.push_back(fmt::format("the caller's memory is copied: {}", zero_copy.why_not));
+}
+
+// ---- clamped edges -------------------------------------------------------------------------
+
+/// Where the steps of an edge come from.
+struct EdgeReader {
+  FileLane* files = nullptr;
+  Deadline limit;
+
+  /// Held by `to` for as long as a file's read may go on.
+  [[nodiscard]] Result<void> read(const PipelineSource& source, std::uint64_t at,
+                                  const std::shared_ptr<std::vector<std::byte>>& to) const {
+    switch (source.kind) {
+      case PipelineSource::Kind::reader:
+        return source.read(at, *to);
+      case PipelineSource::Kind::file:
+        return transfer_now(*files, read_of(source, at, *to, to), limit);
+      default:
+        std::ranges::copy(source.bytes.subspan(at, to->size()), to->begin());
+        return {};
+    }
+  }
+};
+
+Result<std::vector<std::byte>> repeated_step(const Argument& array, std::uint64_t step,
+                                             std::uint64_t times, const EdgeReader& reader) {
+  std::vector<std::byte> all(times * array.step_bytes);
+  if (times == 0) return all;
+  const auto there = std::make_shared<std::vector<std::byte>>(array.step_bytes);
+  GANTRY_TRY(reader.read(array.source, step * array.step_bytes, there));
+  for (std::uint64_t i = 0; i < times; ++i)
+    std::ranges::copy(*there, all.begin() + static_cast<std::ptrdiff_t>(i * array.step_bytes));
+  return all;
+}
+
+Result<void> bind_edges(RunArray& array, std::uint64_t steps, const EdgeReader& reader) {
+  const Argument& argument = *array.argument;
+  if (!argument.reads() || argument.halo.edge != Edge::clamp) return {};
+  GANTRY_ASSIGN(array.first_step, repeated_step(argument, 0, argument.halo.before, reader));
+  GANTRY_ASSIGN(array.last_step, repeated_step(argument, steps - 1, argument.halo.after, reader));
+  return {};
+}
+
+double copy_ns_per_byte() {
+  constexpr Bytes kSample = Bytes{4} << 20;
+  const std::vector<std::byte> from(kSample, std::byte{1});
+  std::vector<std::byte> to(kSample);
+  const auto begin = Clock::now();
+  std::ranges::copy(from, to.begin());
+  return static_cast<double>((Clock::now() - begin).count()) / static_cast<double>(kSample);
+}
+
+}  // namespace
+
+Result<Registering> make_registering(Device& device, const PipelineOptions& options) {
+  Registering registering;
+  registering.is_wanted = is_pinned_mode(options.mode) || options.staging == Staging::in_place;
+  const bool is_automatic = options.mode == PipelineMode::automatic &&
+                            options.staging != Staging::direct && device.facts().registering_pays;
+  if (!registering.is_wanted && !is_automatic) {
+    registering.why_not = "the device copies memory as it is just as quickly";
+    return registering;
+  }
+  auto registrar = device.registrar();
+  if (!registrar && registering.is_wanted) return tl::unexpected(std::move(registrar).error());
+  if (registrar)
+    registering.registrar = *std::move(registrar);
+  else
+    registering.why_not = to_string(registrar.error());
+  return registering;
+}
+
+Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const PipelineOptions& options,
+                                          const DeviceFacts& facts, const ZeroCopy& zero_copy,
+                                          Registering& registering, FileLane* files,
+                                          PipelinePlan& plan) {
+  const EdgeReader edges{files, limit_of(options)};
+  std::vector<RunArray> arrays;
+  arrays.reserve(job.arguments().size());
+  for (const Argument& argument : job.arguments()) {
+    RunArray& array = arrays.emplace_back(RunArray{.argument = &argument});
+    const bool is_array = argument.reads() || argument.writes();
+    if (argument.kind == Kind::reduction || (is_array && !is_memory(argument)))
+      bind_to_ring(array, zero_copy);
+    else if ((is_array || argument.kind == Kind::broadcast) &&
+             is_shared(job, argument, arrays.size() - 1, zero_copy, plan))
+      array.staging = Staging::shared;
+    else if (is_array)
+      GANTRY_TRY(bind(array, options, registering));
+    if (auto bound = caught([&] { return bind_edges(array, job.steps(), edges); }); !bound)
+      return fail(bound.error().code,
+                  fmt::format("chunk 0: the edge of argument {}: {}", arrays.size() - 1,
+                              bound.error().message),
+                  bound.error().hint);
+  }
+  explain_zero_copy(arrays, facts, zero_copy, plan);
+  if (registering.registrar == nullptr)
+    plan.reasons.push_back(fmt::format("memory is not registered: {}", registering.why_not));
+  else
+    plan.reasons.push_back(
+        fmt::format("{} registers memory for {}", registering.registrar->name(), facts.name));
+  return arrays;
+}
+
+Result<void> reconsider(std::vector<RunArray>& arrays, const PipelineOptions& options,
+                        double ns_per_byte, Registering& registering, PipelinePlan& plan) {
+  const bool is_free = options.mode == PipelineMode::automatic &&
+                       options.staging == Staging::automatic && registering.registrar != nullptr;
+  if (!is_free) return {};
+  // A ring costs the host a copy of each byte, each time; registering, its price once.
+  const double copy_ns = copy_ns_per_byte();
+  const double each_use =
+      ns_per_byte / static_cast<double>(std::max<std::uint64_t>(options.uses, 1));
+  const bool is_better = each_use < copy_ns;
+  plan.reasons.push_back(fmt::format(
+      "registering costs {:.3f} ns a byte, {:.3f} for each of {} uses, the ring's copy {:.3f}: "
+      "{}",
+      ns_per_byte, each_use, options.uses, copy_ns,
+      is_better ? "memory is registered in place" : "memory goes by way of a ring"));
+  if (!is_better) return {};
+  for (RunArray& array : arrays) {
+    if (array.staging != Staging::ring || !is_memory(*array.argument) ||
+        array.argument->kind == Kind::reduction)
+      continue;
+    if (auto made = register_in_place(array, registering); !made)
+      plan.reasons.push_back(
+          fmt::format("memory stays with the ring: {}", to_string(made.error())));
+  }
+  return {};
+}
+
+}  // namespace gantry

@@ -1,0 +1,357 @@
+#include "pipeline/stage/stage_executor.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "pipeline/job/extents.hpp"
+#include "pipeline/run/broadcast.hpp"
+#include "pipeline/run/caught.hpp"
+#include "pipeline/run/halt.hpp"
+
+// Messages, in order; stage_places.cpp has where their results go. Slots go from the submitter to
+// the completer and back under mutex_:
+//   I1  completed_ <= submitted_ <= completed_ + depth.
+//   I2  The submitter writes slot i when submitted_ == i and i < completed_ + depth; the completer
+//   has it
+//       when i < submitted_ and i == completed_, but for `destination`: I4.
+namespace gantry {
+namespace {
+
+using Argument = PipelineJob::Argument;
+using Kind = Argument::Kind;
+constexpr unsigned kDepth = 3;
+
+Error named(Error error, std::uint64_t number) {
+  error.message = fmt::format("message {}: {}", number, error.message);
+  return error;
+}
+
+}  // namespace
+
+Result<void> StageExecutor::open() {
+  GANTRY_ASSIGN(zero_copy_, zero_copy_of(device_.facts(), options_));
+  GANTRY_ASSIGN(kernel_, job_.kernel_on(device_));
+  GANTRY_ASSIGN(queues_, RunQueues::open(device_, false));
+  broadcasts_.resize(job_.arguments().size());
+  for (std::size_t i = 0; i < broadcasts_.size(); ++i) {
+    if (job_.arguments()[i].kind != Kind::broadcast) continue;
+    auto brought = bring_broadcast(device_, *queues_.copy_in, job_.arguments()[i].source,
+                                   options_.file_io, limit());
+    if (!brought) {
+      halt_queues(device_, queues_, options_);
+      return tl::unexpected(std::move(brought).error());
+    }
+    broadcasts_[i] = *std::move(brought);
+  }
+  output_ = static_cast<std::size_t>(std::ranges::find_if(job_.arguments(), &Argument::writes) -
+                                     job_.arguments().begin());
+  slots_.resize(options_.depth != 0 ? options_.depth : kDepth);
+  for (StageSlot& slot : slots_) slot.arrays.resize(broadcasts_.size());
+  describe();
+  return {};
+}
+
+void StageExecutor::describe() {
+  report_.device = device_.facts().name;
+  report_.depth = static_cast<unsigned>(slots_.size());
+  report_.reasons = {options_.depth != 0 ? "depth: as asked for"
+                     : zero_copy_.is_for_callers
+                         ? "depth: one computed, one behind it, one handed on"
+                         : "depth: a message in each of the three streams"};
+}
+
+void StageExecutor::describe_end() {
+  if (!zero_copy_.is_for_callers) {
+    report_.reasons.emplace_back(
+        "staging: none: the device copies messages from where they lie and results to where they "
+        "go");
+    if (!zero_copy_.why_not.empty())
+      report_.reasons.push_back(fmt::format("messages are copied: {}", zero_copy_.why_not));
+    return;
+  }
+  report_.reasons.emplace_back("staging: shared: the device computes on messages where they lie");
+  if (report_.read_in_place < report_.messages)
+    report_.reasons.push_back(fmt::format(
+        "a message is copied that begins at no multiple of {}, that a halo makes of several "
+        "pieces, or that is the last its sender can have here",
+        zero_copy_.alignment));
+  if (ends_.places < 2)
+    report_.reasons.emplace_back("results are copied: they get their places one at a time");
+  else if (report_.written_in_place < report_.messages)
+    report_.reasons.push_back(fmt::format(
+        "a result is copied whose place begins at no multiple of {}, or was not to be had when its "
+        "computation began",
+        zero_copy_.alignment));
+}
+
+Deadline StageExecutor::limit() const noexcept {
+  return limit_of(options_);
+}
+
+Result<void> StageExecutor::run() {
+  std::thread submitter;
+  try {
+    submitter = std::thread([this] { submit_all(); });
+  } catch (const std::system_error& error) {
+    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
+                "raise the limit of processes (ulimit -u)");
+  }
+  auto completed = caught([this] { return complete_all(); });
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  moved_.notify_all();
+  submitter.join();
+  if (!completed) halt_queues(device_, queues_, options_);
+  describe_end();
+  return completed;
+}
+
+// ---- in ------------------------------------------------------------------------------------
+
+bool StageExecutor::has_stopped() {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+// Looks up now and then: the caller may have failed while nothing comes.
+Result<StageCallbacks::Received> StageExecutor::receive() {
+  constexpr auto kPatience = std::chrono::milliseconds(20);
+  for (;;) {
+    auto message = ends_.receive(
+        Deadline::after(std::min<std::chrono::nanoseconds>(kPatience, options_.deadline.left())));
+    if (message || message.error().code != Code::timed_out) return message;
+    if (has_stopped() || options_.deadline.passed()) return message;
+  }
+}
+
+void StageExecutor::submit_all() noexcept {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    moved_.wait(lock, [this] { return stop_ || submitted_ < completed_ + slots_.size(); });
+    if (stop_) return;
+    const std::uint64_t number = submitted_;
+    lock.unlock();
+    auto message = caught([this] { return receive(); });
+    auto submitted = message ? caught([&] { return submit(slot(number), *message); })
+                             : Result<void>(tl::unexpected(message.error()));
+    lock.lock();
+    if (submitted)
+      ++submitted_;
+    else
+      submit_error_ =
+          message ? named(std::move(submitted).error(), number) : std::move(submitted).error();
+    moved_.notify_all();
+    if (submit_error_) return;
+  }
+}
+
+Result<std::uint64_t> StageExecutor::steps_of(const StageCallbacks::Received& message) const {
+  std::optional<std::uint64_t> steps;
+  for (const Argument& argument : job_.arguments()) {
+    if (!argument.reads()) continue;
+    if (argument.source.segment >= message.segments.size())
+      return fail(Code::invalid_argument,
+                  fmt::format("segment {} is wanted, and it has {}", argument.source.segment,
+                              message.segments.size()));
+    const Bytes size = message.segments[argument.source.segment].size();
+    const std::uint64_t its = size / argument.step_bytes;
+    if (size == 0 || size % argument.step_bytes != 0 || (steps && *steps != its))
+      return fail(Code::invalid_argument,
+                  fmt::format("{} bytes in segment {} do not correspond to {} of {} bytes", size,
+                              argument.source.segment,
+                              steps ? fmt::format("{} steps", *steps) : "any number of steps",
+                              argument.step_bytes));
+    steps = its;
+  }
+  return *steps;
+}
+
+// One message is left to its sender, so that it can fill the next meanwhile.
+bool StageExecutor::may_hold() {
+  if (!zero_copy_.is_for_callers) return false;
+  const std::lock_guard lock(mutex_);
+  return ends_.holds == 0 || held_ + 1 < ends_.holds;
+}
+
+Result<void> StageExecutor::make_room(StageSlot& slot, std::size_t index) {
+  DeviceBuffer& own = slot.arrays[index].own;
+  const Bytes size = buffer_bytes(job_.arguments()[index], slot.chunk.steps);
+  if (size <= own.size()) return {};
+  own = {};  // before: the device may not hold both
+  GANTRY_ASSIGN(own, device_.allocate(size));
+  return {};
+}
+
+Result<void> StageExecutor::submit(StageSlot& slot, const StageCallbacks::Received& message) {
+  GANTRY_ASSIGN(const std::uint64_t steps, steps_of(message));
+  slot.chunk = {submitted_, 0, steps};
+  slot.info = message.info;
+  slot.copy_in = slot.compute = {};
+  const bool is_holding = may_hold();
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i) {
+    if (job_.arguments()[i].reads()) GANTRY_TRY(bring(slot, i, message, is_holding));
+    if (job_.arguments()[i].kind == Kind::reduction) GANTRY_TRY(make_room(slot, i));
+  }
+  if (slot.is_held) {
+    const std::lock_guard lock(mutex_);
+    ++held_;
+  }
+  place_ahead(slot.chunk.index);
+  GANTRY_TRY(make_place(slot));
+  return submit_compute(slot);
+}
+
+// On the device: the message itself, or a copy.
+Result<void> StageExecutor::bring(StageSlot& slot, std::size_t index,
+                                  const StageCallbacks::Received& message, bool may_hold) {
+  const Argument& argument = job_.arguments()[index];
+  const ConstByteSpan bytes = message.segments[argument.source.segment];
+  StageSlot::Array& array = slot.arrays[index];
+  report_.bytes_in += bytes.size();
+  if (may_hold) array.lies = shared_message(argument, slot.chunk, bytes, zero_copy_.alignment);
+  if (array.lies.empty()) {
+    GANTRY_TRY(make_room(slot, index));
+    return submit_in(slot, index, message);
+  }
+  GANTRY_ASSIGN(array.over, device_.over(array.lies, message.keep));
+  slot.is_held = true;
+  return {};
+}
+
+Result<void> StageExecutor::submit_in(StageSlot& slot, std::size_t index,
+                                      const StageCallbacks::Received& message) {
+  const Argument& argument = job_.arguments()[index];
+  const ConstByteSpan bytes = message.segments[argument.source.segment];
+  // The queue holds the message until it is copied, and then gives it back to its sender.
+  const auto put = [&](Bytes at, ConstByteSpan from) -> Result<void> {
+    GANTRY_ASSIGN(const DeviceEvent event,
+                  queues_.copy_in->copy_in(slot.arrays[index].own, at, from, message.keep));
+    slot.copy_in.add(event);
+    return {};
+  };
+  for (const ChunkExtent& extent : extents_of(argument, slot.chunk, slot.chunk.steps)) {
+    if (extent.kind == ChunkExtent::Kind::zero) {
+      GANTRY_ASSIGN(
+          const DeviceEvent event,
+          queues_.copy_in->fill(slot.arrays[index].own, extent.at, extent.size, std::byte{}));
+      slot.copy_in.add(event);
+    } else if (extent.kind == ChunkExtent::Kind::source) {
+      GANTRY_TRY(put(extent.at, bytes.subspan(extent.from, extent.size)));
+    } else {
+      const ConstByteSpan step = extent.kind == ChunkExtent::Kind::first_step
+                                     ? bytes.first(argument.step_bytes)
+                                     : bytes.last(argument.step_bytes);
+      for (Bytes at = 0; at < extent.size; at += step.size()) GANTRY_TRY(put(extent.at + at, step));
+    }
+  }
+  return {};
+}
+
+Result<void> StageExecutor::submit_compute(StageSlot& slot) {
+  GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
+  std::vector<KernelArgument> arguments;
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i) {
+    const Argument& argument = job_.arguments()[i];
+    if (argument.kind == Kind::value)
+      arguments.push_back(*argument.value);
+    else if (argument.kind == Kind::count)
+      arguments.emplace_back(slot.chunk.steps);
+    else if (argument.kind == Kind::first)
+      arguments.emplace_back(slot.chunk.first);
+    else
+      arguments.emplace_back(argument.kind == Kind::broadcast ? broadcasts_[i]
+                                                              : slot.arrays[i].buffer());
+    if (argument.kind != Kind::reduction) continue;
+    GANTRY_ASSIGN(
+        const DeviceEvent cleared,
+        queues_.compute->fill(slot.arrays[i].own, 0, argument.step_bytes, argument.initial));
+    slot.compute.add(cleared);
+  }
+  GANTRY_ASSIGN(const DeviceEvent event,
+                queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
+  slot.compute.add(event);
+  const StageSlot::Array& output = slot.arrays[output_];
+  if (!output.over) return {};
+  // What the device wrote there is the host's: nothing moves, so that it is a part of computing.
+  GANTRY_ASSIGN(const DeviceEvent copied,
+                queues_.compute->copy_out(output.over, 0, output.lies, (*slot.destination)->keep));
+  slot.compute.add(copied);
+  return {};
+}
+
+// ---- out -----------------------------------------------------------------------------------
+
+Result<void> StageExecutor::complete_all() {
+  for (std::uint64_t number = 0;; ++number) {
+    {
+      std::unique_lock lock(mutex_);
+      moved_.wait(lock, [&] { return submitted_ > number || submit_error_; });
+      if (submitted_ <= number && submit_error_->code == Code::closed) return {};
+      if (submitted_ <= number) return tl::unexpected(*submit_error_);
+    }
+    if (auto completed = caught([&] { return complete(slot(number)); }); !completed)
+      return tl::unexpected(named(std::move(completed).error(), number));
+    ++report_.messages;
+    {
+      const std::lock_guard lock(mutex_);
+      ++completed_;
+    }
+    moved_.notify_all();
+  }
+}
+
+Result<void> StageExecutor::complete(StageSlot& slot) {
+  const Deadline until = limit();
+  GANTRY_TRY(slot.copy_in.last.wait(until));
+  GANTRY_TRY(slot.compute.last.wait(until));
+  const auto in_begin = slot.copy_in.first.timing(), in_end = slot.copy_in.last.timing();
+  if (in_begin && in_end) report_.copy_in += in_end->ended - in_begin->began;
+  const auto begin = slot.compute.first.timing(), end = slot.compute.last.timing();
+  if (begin && end) report_.compute += end->ended - begin->began;
+  let_message_go(slot);
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i)
+    if (job_.arguments()[i].kind == Kind::reduction) GANTRY_TRY(fold(slot, i));
+  return bring_back(slot);
+}
+
+void StageExecutor::let_message_go(StageSlot& slot) {
+  if (!std::exchange(slot.is_held, false)) return;
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i)
+    if (i != output_) slot.arrays[i].let_go();
+  if (!slot.copy_in.last) ++report_.read_in_place;
+  const std::lock_guard lock(mutex_);
+  --held_;
+}
+
+Result<void> StageExecutor::fold(StageSlot& slot, std::size_t index) {
+  const Argument& argument = job_.arguments()[index];
+  const auto partial = std::make_shared<std::vector<std::byte>>(argument.step_bytes);
+  GANTRY_ASSIGN(const DeviceEvent event,
+                queues_.copy_out->copy_out(slot.arrays[index].own, 0, *partial, partial));
+  GANTRY_TRY(event.wait(limit()));
+  return argument.fold(*partial, slot.chunk);
+}
+
+Result<void> StageExecutor::bring_back(StageSlot& slot) {
+  GANTRY_ASSIGN(const StageCallbacks::Destination there, place_of(slot.chunk.index));
+  const Bytes size = result_bytes(slot);
+  if (there.bytes.size() != size)
+    return fail(Code::invalid_argument,
+                fmt::format("its result has {} bytes, its place {}", size, there.bytes.size()));
+  StageSlot::Array& output = slot.arrays[output_];
+  if (output.over) {
+    output.let_go();
+    ++report_.written_in_place;
+  } else {
+    GANTRY_ASSIGN(const DeviceEvent event,
+                  queues_.copy_out->copy_out(output.own, 0, there.bytes, there.keep));
+    GANTRY_TRY(event.wait(limit()));
+    if (const auto timing = event.timing()) report_.copy_out += timing->span();
+  }
+  report_.bytes_out += size;
+  return commit(slot);
+}
+
+}  // namespace gantry

@@ -1,0 +1,113 @@
+#pragma once  // pipeline/stage/stage_executor.hpp: messages through the three queues of a device.
+
+#include <condition_variable>
+#include <gantry/pipeline/stage.hpp>
+#include <mutex>
+
+#include "pipeline/run/chunk_executor.hpp"
+
+namespace gantry {
+
+/// One run_stage(). A thread of its own receives and submits copy-in and compute; the caller
+/// brings results back and publishes them. Slots go between the two as in ChunkExecutor. The ends'
+/// `place` and `committed` are for who has the turn: stage_places.cpp.
+class StageExecutor {
+ public:
+  StageExecutor(Device& device, const PipelineJob& job, const PipelineOptions& options,
+                const StageCallbacks& ends)
+      : device_(device), job_(job), options_(options), ends_(ends) {}
+
+  [[nodiscard]] Result<void> open();
+  [[nodiscard]] Result<void> run();
+  [[nodiscard]] const PipelineStageReport& report() const noexcept { return report_; }
+
+ private:
+  struct StageSlot {
+    struct Array {
+      DeviceBuffer own;   // kept from message to message
+      DeviceBuffer over;  // memory of the message's, or of its result's place
+      ByteSpan lies;      // which
+      [[nodiscard]] const DeviceBuffer& buffer() const noexcept { return over ? over : own; }
+      void let_go() noexcept { over = {}, lies = {}; }
+    };
+    std::vector<Array> arrays;  // one for each argument
+    Chunk chunk;
+    MessageInfo info;
+    bool is_held = false;  // the message: its memory is computed on
+    std::optional<Result<StageCallbacks::Destination>> destination;  // I4
+    ChunkSlot::Stage copy_in, compute;
+  };
+  /// Who uses `place` and `committed`, and for what.
+  enum class Turn : std::uint8_t {
+    nobody,
+    ahead,       // the submitter asks for places that are to be had at once
+    committing,  // the completer
+    waiting,     // the completer, for a place: that may take long
+  };
+
+  void describe();
+  void describe_end();
+
+  // The submitter's.
+  void submit_all() noexcept;
+  [[nodiscard]] Result<StageCallbacks::Received> receive();
+  [[nodiscard]] Result<void> submit(StageSlot& slot, const StageCallbacks::Received& message);
+  [[nodiscard]] Result<std::uint64_t> steps_of(const StageCallbacks::Received& message) const;
+  [[nodiscard]] bool may_hold();
+  [[nodiscard]] Result<void> make_room(StageSlot& slot, std::size_t index);
+  [[nodiscard]] Result<void> bring(StageSlot& slot, std::size_t index,
+                                   const StageCallbacks::Received& message, bool may_hold);
+  [[nodiscard]] Result<void> submit_in(StageSlot& slot, std::size_t index,
+                                       const StageCallbacks::Received& message);
+  [[nodiscard]] Result<void> make_place(StageSlot& slot);
+  [[nodiscard]] Result<void> submit_compute(StageSlot& slot);
+
+  // The caller's.
+  [[nodiscard]] Result<void> complete_all();
+  [[nodiscard]] Result<void> complete(StageSlot& slot);
+  [[nodiscard]] Result<void> bring_back(StageSlot& slot);
+  [[nodiscard]] Result<void> fold(StageSlot& slot, std::size_t index);
+  void let_message_go(StageSlot& slot);
+
+  // The ends.
+  void place_ahead(std::uint64_t number);
+  [[nodiscard]] Result<StageCallbacks::Destination> place_of(std::uint64_t number);
+  [[nodiscard]] Result<void> commit(StageSlot& slot);
+  [[nodiscard]] Result<StageCallbacks::Destination> place(const StageSlot& slot,
+                                                          Deadline deadline) const;
+  [[nodiscard]] bool take_turn_ahead();
+  void take_turn(Turn turn);
+  void end_turn();
+  [[nodiscard]] Bytes result_bytes(const StageSlot& slot) const;
+
+  [[nodiscard]] Deadline limit() const noexcept;
+  [[nodiscard]] bool has_stopped();
+  [[nodiscard]] StageSlot& slot(std::uint64_t index) { return slots_[index % slots_.size()]; }
+
+  Device& device_;
+  const PipelineJob& job_;
+  const PipelineOptions& options_;
+  const StageCallbacks& ends_;
+  Kernel kernel_;
+  RunQueues queues_;
+  std::vector<DeviceBuffer> broadcasts_;  // one for each argument, most of them empty
+  std::vector<StageSlot> slots_;
+  ZeroCopy zero_copy_;
+  std::size_t output_ = 0;  // the argument
+  PipelineStageReport report_;
+
+  std::mutex mutex_;
+  std::condition_variable moved_;
+  std::uint64_t submitted_ = 0;
+  std::uint64_t completed_ = 0;
+  std::uint64_t held_ = 0;  // messages that are computed on where they lie
+  Turn turn_ = Turn::nobody;
+  bool stop_ = false;
+  std::optional<Error> submit_error_;  // `closed`: all was received
+
+  // Of who has the turn.
+  std::uint64_t placed_ = 0;       // results that have their places, or were refused one
+  bool is_place_refused_ = false;  // by an error that the completer will come to
+};
+
+}  // namespace gantry

@@ -1,0 +1,213 @@
+#include "registrar/fabric/registrar.hpp"
+
+#include "base/result.hpp"
+
+#ifdef GANTRY_HAVE_LIBFABRIC
+#include <dlfcn.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <map>
+
+#include "base/fork.hpp"
+#include "base/memlock.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr const char* kLibrary = "libfabric.so.1";
+constexpr std::uint64_t kAccess =
+    FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+// What is called by name; all else goes through the objects these give. They come in several
+// versions, of which dlsym() gives the newest: later ones only append to the structures, and all
+// structures here are made by the library.
+struct Api {
+  decltype(&::fi_getinfo) getinfo = nullptr;
+  decltype(&::fi_freeinfo) freeinfo = nullptr;
+  decltype(&::fi_dupinfo) dupinfo = nullptr;
+  decltype(&::fi_fabric) fabric = nullptr;
+  decltype(&::fi_strerror) strerror = nullptr;
+  std::string missing;  // why the library cannot be used; empty when it can
+};
+
+// The libraries behind libfabric put their own handlers on SIGINT, SIGSEGV and others when they
+// are loaded. What those do is the program's business: this puts its handlers back.
+class KeptHandlers {
+ public:
+  KeptHandlers() noexcept {
+    for (int number = 1; number < kSignals; ++number)
+      ::sigaction(number, nullptr, &before_[static_cast<std::size_t>(number)]);
+  }
+  ~KeptHandlers() {
+    for (int number = 1; number < kSignals; ++number)
+      ::sigaction(number, &before_[static_cast<std::size_t>(number)], nullptr);
+  }
+  KeptHandlers(const KeptHandlers&) = delete;
+  KeptHandlers& operator=(const KeptHandlers&) = delete;
+
+ private:
+  static constexpr int kSignals = 32;  // the classic ones
+  std::array<struct sigaction, kSignals> before_{};
+};
+
+template <class Function>
+void find(void* library, const char* name, Function& function, std::string& missing) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  if (function == nullptr) missing = fmt::format("{} has no {}", kLibrary, name);
+}
+
+Api load() {
+  Api api;
+  const KeptHandlers kept;
+  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    api.missing = fmt::format("{} cannot be opened", kLibrary);
+    return api;
+  }
+  find(library, "fi_getinfo", api.getinfo, api.missing);
+  find(library, "fi_freeinfo", api.freeinfo, api.missing);
+  find(library, "fi_dupinfo", api.dupinfo, api.missing);
+  find(library, "fi_fabric", api.fabric, api.missing);
+  find(library, "fi_strerror", api.strerror, api.missing);
+  return api;
+}
+
+// Not linked but opened when first asked for: with all it brings along, loading it takes a fifth
+// of a second. Code of a library stays loaded, so this is a constant, not state.
+const Api& libfabric() {
+  static const Api api = load();
+  return api;
+}
+
+/// For what a call of libfabric gave back: 0 or a negative error of its own kind.
+tl::unexpected<Error> refused(std::string_view what, int status) {
+  if (status == -FI_ENOMEM) return fail_memlock(what, ENOMEM);
+  return fail(Code::system, fmt::format("{}: {}", what, libfabric().strerror(-status)));
+}
+
+// ---- a domain of our own -------------------------------------------------------------------
+
+class Domain {
+ public:
+  Domain() = default;
+  // Not in a fork()ed child: it shares the domain's descriptors with its parent.
+  ~Domain() {
+    if (!fork_guard_.is_this()) return;
+    if (domain_ != nullptr) ::fi_close(&domain_->fid);
+    if (fabric_ != nullptr) ::fi_close(&fabric_->fid);
+    if (info_ != nullptr) libfabric().freeinfo(info_);
+  }
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  Result<void> open(const std::string& provider) {
+    const std::string what = "fabric-" + provider;
+    const KeptHandlers kept;
+    GANTRY_TRY(find_provider(provider, what));
+    if (const int status = libfabric().fabric(info_->fabric_attr, &fabric_, nullptr); status != 0)
+      return refused(what + ": opening the fabric", status);
+    if (const int status = ::fi_domain(fabric_, info_, &domain_, nullptr); status != 0)
+      return refused(what + ": opening the domain", status);
+    return {};
+  }
+  [[nodiscard]] fid_domain* get() const noexcept { return domain_; }
+
+ private:
+  Result<void> find_provider(const std::string& provider, const std::string& what) {
+    fi_info* const wanted = libfabric().dupinfo(nullptr);
+    if (wanted == nullptr) return fail(Code::out_of_memory, what + ": out of memory");
+    wanted->caps = FI_MSG | FI_RMA;
+    wanted->mode = FI_CONTEXT;
+    wanted->ep_attr->type = FI_EP_RDM;
+    wanted->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    wanted->fabric_attr->prov_name = ::strdup(provider.c_str());  // freed by freeinfo()
+    const int status = libfabric().getinfo(FI_VERSION(1, 14), nullptr, nullptr, 0, wanted, &info_);
+    libfabric().freeinfo(wanted);
+    if (status == 0) return {};
+    if (status != -FI_ENODATA && status != -FI_ENOSYS)
+      return refused(what + ": looking for the provider", status);
+    return fail(Code::unsupported, what + ": no such provider works on this machine",
+                "apt install libfabric-bin; fi_info lists those that do");
+  }
+
+  fi_info* info_ = nullptr;
+  fid_fabric* fabric_ = nullptr;
+  fid_domain* domain_ = nullptr;
+  const ForkGuard fork_guard_;
+};
+
+// ---- the registrar -------------------------------------------------------------------------
+
+class FabricRegistrar final : public Registrar {
+ public:
+  FabricRegistrar(std::string name, const RegistrarOptions& limits, fid_domain* domain,
+                  std::unique_ptr<Domain> own)
+      : Registrar(std::move(name), limits), own_(std::move(own)), domain_(domain) {}
+
+ protected:
+  Result<Keys> do_register(ByteSpan memory) override {
+    const auto entry = regions_.emplace(memory.data(), nullptr).first;  // nothing may fail later
+    int status = -FI_ENOKEY;
+    // Where the provider does not choose remote keys we do, and others may have the same idea.
+    for (int attempt = 0; attempt < 1000 && status == -FI_ENOKEY; ++attempt)
+      status = ::fi_mr_reg(domain_, memory.data(), memory.size(), kAccess, 0, next_key_++, 0,
+                           &entry->second, nullptr);
+    if (status != 0) {
+      regions_.erase(entry);
+      return refused(fmt::format("registering {} bytes", memory.size()), status);
+    }
+    return Keys{reinterpret_cast<std::uintptr_t>(::fi_mr_desc(entry->second)),
+                ::fi_mr_key(entry->second)};
+  }
+
+  int do_unregister(const Keys&, ByteSpan memory) noexcept override {
+    const auto entry = regions_.find(memory.data());
+    const int status = ::fi_close(&entry->second->fid);
+    regions_.erase(entry);
+    return -status;  // its errors below 256 are errno values
+  }
+
+ private:
+  const std::unique_ptr<Domain> own_;  // null: the user's
+  fid_domain* const domain_;
+  std::map<const std::byte*, fid_mr*> regions_;  // by where they begin
+  // Any 32 bits will do; those of an address keep registrars of one domain apart.
+  std::uint64_t next_key_ = (reinterpret_cast<std::uintptr_t>(this) >> 4) & 0x7fff'ffff;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Registrar>> make_fabric_registrar(const FabricRegistrarOptions& options) {
+  return guarded([&]() -> Result<std::shared_ptr<Registrar>> {
+    if (!libfabric().missing.empty())
+      return fail(Code::unsupported, "fabric: " + libfabric().missing, "apt install libfabric1");
+    if (options.domain != nullptr)
+      return std::make_shared<FabricRegistrar>("fabric", options.limits,
+                                               static_cast<fid_domain*>(options.domain), nullptr);
+    auto own = std::make_unique<Domain>();
+    GANTRY_TRY(own->open(options.provider));
+    fid_domain* const domain = own->get();
+    return std::make_shared<FabricRegistrar>("fabric-" + options.provider, options.limits, domain,
+                                             std::move(own));
+  });
+}
+
+}  // namespace gantry
+
+#else
+
+namespace gantry {
+
+Result<std::shared_ptr<Registrar>> make_fabric_registrar(const FabricRegistrarOptions&) {
+  return fail(Code::unsupported, "fabric: not in this build",
+              "apt install libfabric-dev and build again");
+}
+
+}  // namespace gantry
+
+#endif

@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "stage/inherited.hpp"
+#include "stage/stage_link.hpp"
+
+namespace gantry {
+namespace {
+
+std::string list_ends(std::span<const StageEndpoint> ends, bool output) {
+  std::string names;
+  for (const auto& end : ends)
+    if (end.output == output) names += (names.empty() ? "'" : ", '") + end.channel + "'";
+  return names.empty() ? "none" : names;
+}
+
+Result<StageEndpoint> find_end(std::string_view name, bool output) {
+  GANTRY_ASSIGN(const auto ends, own_stage_endpoints());
+  const auto found = std::ranges::find_if(
+      ends, [&](const StageEndpoint& end) { return end.channel == name && end.output == output; });
+  if (found != ends.end()) return *found;
+  const std::string_view direction = output ? "output" : "input";
+  if (ends.empty())
+    return fail(
+        Code::not_found,
+        fmt::format("stage {} '{}': this program was not started by `gantry run`", direction, name),
+        "name it as a stage in a pipeline file and start that");
+  return fail(Code::not_found,
+              fmt::format("stage {} '{}': not in the pipeline file", direction, name),
+              fmt::format("this stage's {}s: {}", direction, list_ends(ends, output)));
+}
+
+Result<InputImpl> open_input(const StageEndpoint& end, const StageOptions& options) {
+  switch (end.transport) {
+    case Transport::gantry:
+      return open_gantry_input(end, options);
+    case Transport::pipe:
+      return open_pipe_input(end, options);
+    case Transport::zmq:
+      break;
+  }
+  return open_zmq_input(end, options);
+}
+
+Result<OutputImpl> open_output(const StageEndpoint& end, const StageOptions& options) {
+  switch (end.transport) {
+    case Transport::gantry:
+      return open_gantry_output(end, options);
+    case Transport::pipe:
+      return open_pipe_output(end, options);
+    case Transport::zmq:
+      break;
+  }
+  return open_zmq_output(end, options);
+}
+
+}  // namespace
+
+Result<StageInput> stage_input(std::string_view name, const StageOptions& options) {
+  GANTRY_ASSIGN(const StageEndpoint end, find_end(name, false));
+  GANTRY_ASSIGN(auto impl, open_input(end, options));
+  return StageInput(std::move(impl));
+}
+
+Result<StageOutput> stage_output(std::string_view name, const StageOptions& options) {
+  GANTRY_ASSIGN(const StageEndpoint end, find_end(name, true));
+  GANTRY_ASSIGN(auto impl, open_output(end, options));
+  return StageOutput(std::move(impl));
+}
+
+std::string quoted(const StageEndpoint& end) {
+  return fmt::format("channel '{}'", end.channel);
+}
+
+Result<Metrics> open_metrics(const StageEndpoint& end, const StageEndpoint::Link& link) {
+  if (link.metrics_descriptor < 0) return Metrics::create();
+  GANTRY_ASSIGN(Fd page, take_inherited(link.metrics_descriptor, quoted(end) + " (counters)"));
+  return Metrics::adopt(page.release(), true);
+}
+
+void count_received(Meter& meter, Bytes bytes, std::uint64_t sent, std::uint64_t asked) {
+  const std::uint64_t now = Meter::ticks();
+  meter.handoff(now - std::min(now, std::max(sent, asked)));
+  meter.copy(CopyEngine::kernel, bytes, 0);
+  meter.message(bytes);
+}
+
+void count_sent(Meter& meter, Bytes bytes) {
+  meter.copy(CopyEngine::kernel, bytes, 0);
+  meter.message(bytes);
+}
+
+// ---- the public handles --------------------------------------------------------------------
+
+StageInput::StageInput(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+StageInput::StageInput(StageInput&&) noexcept = default;
+StageInput& StageInput::operator=(StageInput&&) noexcept = default;
+StageInput::~StageInput() = default;
+
+Result<Message> StageInput::receive(Deadline deadline) {
+  return impl_->receive(deadline);
+}
+
+StageOutput::StageOutput(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+StageOutput::StageOutput(StageOutput&&) noexcept = default;
+StageOutput& StageOutput::operator=(StageOutput&&) noexcept = default;
+StageOutput::~StageOutput() = default;
+
+Result<Loan> StageOutput::loan(Bytes size, Deadline deadline) {
+  return impl_->loan(size, deadline);
+}
+Result<void> StageOutput::publish(Loan&& loan) {
+  return impl_->publish(std::move(loan));
+}
+Result<void> StageOutput::send(ConstByteSpan payload, Deadline deadline) {
+  return impl_->send(payload, deadline);
+}
+Result<void> StageOutput::close(Deadline deadline) {
+  return impl_->close(deadline);
+}
+
+}  // namespace gantry

@@ -1,0 +1,161 @@
+// The text in which a launcher tells a stage its ends:
+//   1;CHANNEL:out:TRANSPORT:SLOTS:BUDGET:ADDRESS@METRICS,ADDRESS@METRICS;CHANNEL:in:...
+// "1" is the version. Names and addresses have %XX for all but letters, digits and "._-/".
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <gantry/run/launch.hpp>
+#include <limits>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::string_view kVersion = "1";
+constexpr unsigned kMostSlots = 64;
+constexpr std::size_t kFieldsPerEnd = 6;
+
+// ---- single words --------------------------------------------------------------------------
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-' || c == '/';
+}
+
+std::string escape(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (is_plain(c))
+      escaped += c;
+    else
+      escaped += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return escaped;
+}
+
+tl::unexpected<Error> wrong(std::string_view what, std::string_view text) {
+  constexpr std::size_t kShown = 60;  // the text may be anything, of any length
+  return fail(
+      Code::invalid_argument,
+      fmt::format("{}: {} in '{}'", kStageEndpointsVariable, what, escape(text.substr(0, kShown))),
+      "only `gantry run` sets it: do not change it");
+}
+
+template <class Number>
+Result<Number> parse_number(std::string_view text, Number low, Number high, int base = 10) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    return wrong("not a number in range", text);
+  return value;
+}
+
+Result<std::string> unescape(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%') {
+      if (text.size() - i < 3) return wrong("an unfinished %XX", text);
+      GANTRY_ASSIGN(const unsigned code, parse_number<unsigned>(text.substr(i + 1, 2), 0, 255, 16));
+      plain += static_cast<char>(code);
+      i += 2;
+    } else if (is_plain(text[i])) {
+      plain += text[i];
+    } else {
+      return wrong("an unexpected character", text);
+    }
+  }
+  if (plain.empty()) return wrong("an empty word", text);
+  return plain;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+// ---- ends ----------------------------------------------------------------------------------
+
+Result<bool> parse_direction(std::string_view text) {
+  if (text == "in" || text == "out") return text == "out";
+  return wrong("neither in nor out", text);
+}
+
+Result<StageEndpoint::Link> parse_link(std::string_view text) {
+  const auto parts = split(text, '@');
+  if (parts.size() != 2) return wrong("not ADDRESS@DESCRIPTOR", text);
+  StageEndpoint::Link link;
+  GANTRY_ASSIGN(link.address, unescape(parts[0]));
+  GANTRY_ASSIGN(link.metrics_descriptor,
+                parse_number<int>(parts[1], -1, std::numeric_limits<int>::max()));
+  return link;
+}
+
+Result<StageEndpoint> parse_end(std::string_view text) {
+  const auto fields = split(text, ':');
+  if (fields.size() != kFieldsPerEnd) return wrong("not six fields", text);
+  StageEndpoint end;
+  GANTRY_ASSIGN(end.channel, unescape(fields[0]));
+  GANTRY_ASSIGN(end.output, parse_direction(fields[1]));
+  const auto transport = parse_transport(fields[2]);
+  if (!transport) return wrong("an unknown transport", fields[2]);
+  end.transport = *transport;
+  GANTRY_ASSIGN(end.slots, parse_number<unsigned>(fields[3], 1, kMostSlots));
+  GANTRY_ASSIGN(end.budget_bytes,
+                parse_number<Bytes>(fields[4], 0, std::numeric_limits<Bytes>::max()));
+  for (const auto link : split(fields[5], ',')) {
+    GANTRY_ASSIGN(auto parsed, parse_link(link));
+    end.links.push_back(std::move(parsed));
+  }
+  return end;
+}
+
+bool has_end(std::span<const StageEndpoint> ends, const StageEndpoint& wanted) {
+  return std::ranges::any_of(ends, [&](const StageEndpoint& end) {
+    return end.channel == wanted.channel && end.output == wanted.output;
+  });
+}
+
+std::string encode_end(const StageEndpoint& end) {
+  std::string links;
+  for (const auto& link : end.links)
+    links += fmt::format("{}{}@{}", links.empty() ? "" : ",", escape(link.address),
+                         link.metrics_descriptor);
+  return fmt::format("{}:{}:{}:{}:{}:{}", escape(end.channel), end.output ? "out" : "in",
+                     to_string(end.transport), end.slots, end.budget_bytes, links);
+}
+
+}  // namespace
+
+std::string encode_stage_endpoints(std::span<const StageEndpoint> ends) {
+  std::string text(kVersion);
+  for (const auto& end : ends) text.append(1, ';').append(encode_end(end));
+  return text;
+}
+
+Result<std::vector<StageEndpoint>> decode_stage_endpoints(std::string_view text) {
+  auto parts = split(text, ';');
+  if (parts.front() != kVersion)
+    return wrong("not version 1: the stage's library and `gantry run` do not belong together",
+                 text);
+  std::vector<StageEndpoint> ends;
+  for (const auto part : std::span(parts).subspan(1)) {
+    GANTRY_ASSIGN(auto end, parse_end(part));
+    if (has_end(ends, end)) return wrong("an end twice", part);
+    ends.push_back(std::move(end));
+  }
+  return ends;
+}
+
+Result<std::vector<StageEndpoint>> own_stage_endpoints() {
+  const char* text = std::getenv(kStageEndpointsVariable);
+  if (text == nullptr) return std::vector<StageEndpoint>{};
+  return decode_stage_endpoints(text);
+}
+
+}  // namespace gantry

@@ -1,0 +1,52 @@
+#pragma once  // sync/wait_flag.hpp: going to sleep without missing the wake-up, across a trust
+              // border.
+
+#include <atomic>
+#include <cstdint>
+
+namespace gantry {
+
+// The sleeper S looks at a word W of the other side O (a ring's sequence, say) and sleeps on a
+// descriptor. O changes W and must ring the descriptor if S sleeps or is about to.
+//   S: intent odd [D1]; read W [D2]; nothing there: sleep        O: write W [D3]; read intent [D4]
+// All four are seq_cst. In their single order either D3 precedes D2 and S sees the change, or D1
+// precedes D4 and O rings. The ring is sticky (base/wake.hpp), so ringing early is harmless.
+//   I1  The intent only grows: odd while S means to sleep, even otherwise. Each sleep has its own
+//       odd number, so O rings once a sleep however often it changes W.
+
+/// S's word, in S's memory; O maps it read-only.
+class WaitFlag {
+ public:
+  void announce() noexcept { move_to_odd(); }
+  void withdraw() noexcept {
+    // Relaxed: a late reader rings once too often, which is harmless.
+    intent_.store(intent_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint32_t read() const noexcept {
+    return intent_.load(std::memory_order_seq_cst);  // [D4]
+  }
+
+ private:
+  void move_to_odd() noexcept {
+    const std::uint32_t now = intent_.load(std::memory_order_relaxed);  // own word
+    intent_.store(now + 1, std::memory_order_seq_cst);                  // [D1]
+  }
+  std::atomic<std::uint32_t> intent_{0};
+};
+
+/// O's memory of what it has rung for. Any thread.
+class WakeFilter {
+ public:
+  /// True once for each sleep. Call after the word W was written with seq_cst [D3].
+  [[nodiscard]] bool must_wake(const WaitFlag& sleeper) noexcept {
+    const std::uint32_t intent = sleeper.read();
+    if ((intent & 1u) == 0) return false;
+    // Relaxed: which of two threads rings is all the same; their order with W is [D3].
+    return last_.exchange(intent, std::memory_order_relaxed) != intent;
+  }
+
+ private:
+  std::atomic<std::uint32_t> last_{0};
+};
+
+}  // namespace gantry

@@ -1,0 +1,58 @@
+#pragma once  // tools/gantry/run/file/document.hpp: a TOML file as a tree in file order, with
+              // positions.
+
+#include <gantry/types.hpp>
+#include <vector>
+
+namespace gantry::run {
+
+/// Where something stands in the file; both count from 1.
+struct Position {
+  unsigned line = 1;
+  unsigned column = 1;
+};
+
+/// A text and where it stands.
+struct Text {
+  std::string value;
+  Position at;
+};
+
+struct Entry;
+
+/// One value of the document.
+struct Node {
+  enum class Kind { table, array, string, integer, real, boolean, other };
+  Kind kind = Kind::other;
+  Position at;
+  std::string text;            ///< A string's value; other scalars as one would write them.
+  std::int64_t integer = 0;    ///< For `integer`.
+  std::vector<Entry> entries;  ///< A table's keys in the order of the file; an array's items.
+
+  [[nodiscard]] bool is_scalar() const noexcept {
+    return kind != Kind::table && kind != Kind::array && kind != Kind::other;
+  }
+};
+
+struct Entry {
+  std::string key;  ///< Empty in arrays.
+  Position at;      ///< Of the key.
+  Node value;
+};
+
+[[nodiscard]] std::string_view to_string(Node::Kind kind) noexcept;
+
+/// The file that errors talk about.
+struct Source {
+  std::string path;    ///< As the person wrote it.
+  std::string folder;  ///< Absolute; what {here} and leading "./" mean.
+
+  /// "PATH:line:column: what: why".
+  [[nodiscard]] Error error(Position at, std::string_view what, std::string_view why,
+                            std::string hint = {}) const;
+};
+
+/// Errors: `invalid_argument` with the place at which `text` is no TOML.
+[[nodiscard]] Result<Node> parse_document(std::string_view text, const Source& source);
+
+}  // namespace gantry::run

@@ -1,0 +1,61 @@
+#include "run/file/environment.hpp"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <gantry/run/launch.hpp>
+#include <map>
+
+namespace gantry::run {
+namespace {
+
+constexpr const char* kPath = "PATH";
+constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
+
+std::string own_folder() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+std::string inherited_path(const Stage& stage) {
+  const auto own = std::ranges::find(stage.environment, kPath, &Variable::name);
+  if (own != stage.environment.end()) return own->value;
+  const char* inherited = ::getenv(kPath);
+  return inherited == nullptr || *inherited == '\0' ? kUsualPath : inherited;
+}
+
+}  // namespace
+
+const std::vector<std::string>& own_variables() {
+  static const std::vector<std::string> kNames{kDirectoryVariable, kStageVariable, kReplicaVariable,
+                                               kStageEndpointsVariable};
+  return kNames;
+}
+
+std::string stage_path(const Stage& stage) {
+  const std::string folder = own_folder();
+  return folder.empty() ? inherited_path(stage) : folder + ":" + inherited_path(stage);
+}
+
+std::vector<std::string> stage_environment(const Stage& stage,
+                                           const std::vector<Variable>& assigned) {
+  std::map<std::string, std::string> values;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos)
+      values[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  for (const Variable& variable : stage.environment) values[variable.name] = variable.value;
+  for (const Variable& variable : assigned) values[variable.name] = variable.value;
+  values[kPath] = stage_path(stage);
+
+  std::vector<std::string> result;
+  for (const auto& [name, value] : values) result.push_back(fmt::format("{}={}", name, value));
+  return result;
+}
+
+}  // namespace gantry::run

@@ -1,0 +1,22 @@
+#pragma once  // tools/gantry/run/file/environment.hpp: the environment variables of a stage.
+
+#include "run/file/pipeline.hpp"
+
+namespace gantry::run {
+
+inline constexpr const char* kDirectoryVariable = "GANTRY_DIR";
+inline constexpr const char* kStageVariable = "GANTRY_STAGE";
+inline constexpr const char* kReplicaVariable = "GANTRY_REPLICA";
+
+/// The variables that `gantry run` sets itself, so that a pipeline file may not.
+[[nodiscard]] const std::vector<std::string>& own_variables();
+
+/// The PATH of a stage: the folder of this very program first, so that stages find its `gantry`.
+[[nodiscard]] std::string stage_path(const Stage& stage);
+
+/// The whole environment as "NAME=value": this process's, the stage's own on top, then
+/// `assigned` (what own_variables() names) and PATH.
+[[nodiscard]] std::vector<std::string> stage_environment(const Stage& stage,
+                                                         const std::vector<Variable>& assigned);
+
+}  // namespace gantry::run

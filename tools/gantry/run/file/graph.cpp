@@ -1,0 +1,28 @@
+#include "run/file/graph.hpp"
+
+#include <algorithm>
+
+namespace gantry::run {
+
+std::vector<std::size_t> find_path(std::span<const Channel> channels, std::size_t from,
+                                   std::size_t to) {
+  // Breadth first, remembering whence each stage was reached.
+  std::vector<std::size_t> reached{from};
+  std::vector<std::size_t> whence{0};
+  for (std::size_t next = 0; next < reached.size() && reached.back() != to; ++next) {
+    for (const Channel& channel : channels) {
+      if (channel.from != reached[next] || std::ranges::count(reached, channel.to) != 0) continue;
+      reached.push_back(channel.to);
+      whence.push_back(next);
+      if (channel.to == to) break;
+    }
+  }
+  if (reached.back() != to) return {};
+  std::vector<std::size_t> path;
+  for (std::size_t at = reached.size() - 1; at != 0; at = whence[at]) path.push_back(reached[at]);
+  path.push_back(from);
+  std::ranges::reverse(path);
+  return path;
+}
+
+}  // namespace gantry::run

@@ -1,0 +1,51 @@
+#pragma once  // tools/gantry/run/file/pipeline.hpp: what a pipeline file says, checked.
+
+#include <gantry/types.hpp>
+#include <vector>
+
+#include "run/file/document.hpp"
+
+namespace gantry::run {
+
+struct Variable {
+  std::string name;
+  std::string value;
+};
+
+struct Stage {
+  std::string name;
+  Position at;
+  std::vector<std::string> command;  ///< Settings filled in.
+  Position command_at;
+  std::string program;  ///< The file to execute; empty until locate_programs().
+  unsigned replicas = 1;
+  std::vector<Variable> environment;  ///< On top of the runner's.
+};
+
+struct Channel {
+  static constexpr unsigned kDefaultSlots = 8;
+  std::string name;
+  Position at;
+  std::size_t from = 0;  ///< Index of a stage.
+  std::size_t to = 0;
+  unsigned slots = kDefaultSlots;
+  Bytes budget_bytes = 0;  ///< 0: the library's own rule.
+};
+
+/// Stages and channels stand in the order of the file. The channels make no cycle.
+struct Pipeline {
+  Source source;
+  std::string name;
+  std::vector<Stage> stages;
+  std::vector<Channel> channels;
+};
+
+inline constexpr unsigned kMaxReplicas = 64;
+
+/// "CHANNEL.i.j": what the link from replica i to replica j is called.
+[[nodiscard]] std::string link_name(std::string_view channel, unsigned from, unsigned to);
+
+/// "stage", or "stage.1" when the stage has several replicas.
+[[nodiscard]] std::string process_label(const Stage& stage, unsigned replica);
+
+}  // namespace gantry::run

@@ -1,0 +1,289 @@
+#include "run/file/pipeline_file.hpp"
+
+#include <errno.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <gantry/channel.hpp>
+
+#include "errors.hpp"
+#include "output.hpp"
+#include "run/file/environment.hpp"
+#include "run/file/fields.hpp"
+#include "run/file/graph.hpp"
+#include "run/file/settings.hpp"
+#include "suggest.hpp"
+
+namespace gantry::run {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = 1 << 20;  // no pipeline is longer; a device file is
+
+/// One reading of one file: what its parts share.
+class Reader {
+ public:
+  Reader(const Source& source, const Node& document, const std::vector<Setting>& overrides)
+      : overrides_(overrides), file_(source, "", Position{}, document) {
+    pipeline_.source = source;
+  }
+
+  Result<Pipeline> read();
+
+ private:
+  Result<void> read_name();
+  Result<void> read_stages();
+  Result<Stage> read_stage(const Entry& entry) const;
+  Result<void> read_command(const Fields& fields, Stage& stage) const;
+  Result<void> read_environment(const Fields& fields, Stage& stage) const;
+  Result<Variable> read_variable(const Fields& fields, const Entry& entry) const;
+  Result<void> read_channels();
+  Result<Channel> read_channel(const Entry& entry) const;
+  Result<std::size_t> stage_of(const Fields& fields, std::string_view key) const;
+  Result<Bytes> read_budget(const Fields& fields) const;
+  Result<void> check_names(const Channel& channel) const;
+  Result<void> check_acyclic(const Fields& fields, const Channel& channel) const;
+
+  const Source& source() const noexcept { return pipeline_.source; }
+
+  Pipeline pipeline_;
+  const std::vector<Setting>& overrides_;
+  Fields file_;
+  std::vector<Setting> settings_;
+};
+
+Result<Pipeline> Reader::read() {
+  if (const auto fine = file_.allow_only({"name", "settings", "stages", "channels"}); !fine)
+    return tl::unexpected(fine.error());
+  auto settings = read_settings(source(), file_, overrides_);
+  if (!settings) return tl::unexpected(settings.error());
+  settings_ = std::move(*settings);
+  if (const auto fine = read_name(); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = read_stages(); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = read_channels(); !fine) return tl::unexpected(fine.error());
+  return std::move(pipeline_);
+}
+
+Result<void> Reader::read_name() {
+  pipeline_.name = std::filesystem::path(source().path).stem().string();
+  const auto entry = file_.find("name", Node::Kind::string);
+  if (!entry) return tl::unexpected(entry.error());
+  if (*entry != nullptr) pipeline_.name = (*entry)->value.text;
+  return {};
+}
+
+Result<void> Reader::read_stages() {
+  constexpr const char* kHint = "add [stages.NAME] with command = [\"program\", \"argument\"]";
+  const auto table = file_.find("stages", Node::Kind::table);
+  if (!table) return tl::unexpected(table.error());
+  if (*table == nullptr || (*table)->value.entries.empty())
+    return tl::unexpected(source().error(*table == nullptr ? Position{} : (*table)->at, "stages",
+                                         "the pipeline has none", kHint));
+  for (const Entry& entry : (*table)->value.entries) {
+    Result<Stage> stage = read_stage(entry);
+    if (!stage) return tl::unexpected(stage.error());
+    pipeline_.stages.push_back(std::move(*stage));
+  }
+  return {};
+}
+
+Result<Stage> Reader::read_stage(const Entry& entry) const {
+  if (entry.value.kind != Node::Kind::table)
+    return tl::unexpected(
+        Fields(source(), "stages", entry.at, entry.value).wrong_type(entry, "a table"));
+  const Fields fields(source(), "stages." + entry.key, entry.at, entry.value);
+  if (const auto fine = check_channel_name(entry.key); !fine)
+    return tl::unexpected(source().error(entry.at, "stages." + entry.key, "is no name for a stage",
+                                         to_string(fine.error())));
+  if (const auto fine = fields.allow_only({"command", "replicas", "environment"}); !fine)
+    return tl::unexpected(fine.error());
+  Stage stage;
+  stage.name = entry.key;
+  stage.at = entry.at;
+  const auto replicas = fields.number("replicas", 1, kMaxReplicas, 1);
+  if (!replicas) return tl::unexpected(replicas.error());
+  stage.replicas = *replicas;
+  if (const auto fine = read_command(fields, stage); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = read_environment(fields, stage); !fine) return tl::unexpected(fine.error());
+  return stage;
+}
+
+Result<void> Reader::read_command(const Fields& fields, Stage& stage) const {
+  const auto words = fields.texts("command");
+  if (!words) return tl::unexpected(words.error());
+  for (const Text& word : *words) {
+    auto filled = fill_in(source(), fmt::format("stages.{}.command", stage.name), word, settings_);
+    if (!filled) return tl::unexpected(filled.error());
+    stage.command.push_back(std::move(*filled));
+  }
+  stage.command_at = words->front().at;
+  if (stage.command.front().empty())
+    return tl::unexpected(fields.error("command", stage.command_at, "the program is empty"));
+  return {};
+}
+
+Result<void> Reader::read_environment(const Fields& fields, Stage& stage) const {
+  const auto table = fields.find("environment", Node::Kind::table);
+  if (!table) return tl::unexpected(table.error());
+  if (*table == nullptr) return {};
+  const Fields variables(source(), fmt::format("stages.{}.environment", stage.name), (*table)->at,
+                         (*table)->value);
+  for (const Entry& entry : (*table)->value.entries) {
+    Result<Variable> variable = read_variable(variables, entry);
+    if (!variable) return tl::unexpected(variable.error());
+    stage.environment.push_back(std::move(*variable));
+  }
+  return {};
+}
+
+Result<Variable> Reader::read_variable(const Fields& fields, const Entry& entry) const {
+  using namespace std::string_view_literals;
+  if (entry.key.empty() || entry.key.find_first_of("=\0"sv) != std::string::npos)
+    return tl::unexpected(
+        fields.error(entry.key, entry.at, "is no name for an environment variable"));
+  if (std::ranges::count(own_variables(), entry.key) != 0)
+    return tl::unexpected(
+        fields.error(entry.key, entry.at, "is set by gantry run", "choose another name"));
+  if (!entry.value.is_scalar())
+    return tl::unexpected(fields.wrong_type(entry, "a string, a number, or true or false"));
+  auto value = fill_in(source(), entry.key, {entry.value.text, entry.value.at}, settings_);
+  if (!value) return tl::unexpected(value.error());
+  return Variable{entry.key, std::move(*value)};
+}
+
+Result<void> Reader::read_channels() {
+  const auto table = file_.find("channels", Node::Kind::table);
+  if (!table) return tl::unexpected(table.error());
+  if (*table == nullptr) return {};
+  for (const Entry& entry : (*table)->value.entries) {
+    Result<Channel> channel = read_channel(entry);
+    if (!channel) return tl::unexpected(channel.error());
+    pipeline_.channels.push_back(std::move(*channel));
+  }
+  return {};
+}
+
+Result<Channel> Reader::read_channel(const Entry& entry) const {
+  if (entry.value.kind != Node::Kind::table)
+    return tl::unexpected(
+        Fields(source(), "channels", entry.at, entry.value).wrong_type(entry, "a table"));
+  const Fields fields(source(), "channels." + entry.key, entry.at, entry.value);
+  if (const auto fine = fields.allow_only({"from", "to", "slots", "budget"}); !fine)
+    return tl::unexpected(fine.error());
+  const auto from = stage_of(fields, "from");
+  if (!from) return tl::unexpected(from.error());
+  const auto to = stage_of(fields, "to");
+  if (!to) return tl::unexpected(to.error());
+  const auto slots = fields.number("slots", 1, ChannelOptions::kMaxSlots, Channel::kDefaultSlots);
+  if (!slots) return tl::unexpected(slots.error());
+  const auto budget = read_budget(fields);
+  if (!budget) return tl::unexpected(budget.error());
+  Channel channel{entry.key, entry.at, *from, *to, *slots, *budget};
+  if (const auto fine = check_names(channel); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = check_acyclic(fields, channel); !fine) return tl::unexpected(fine.error());
+  return channel;
+}
+
+Result<std::size_t> Reader::stage_of(const Fields& fields, std::string_view key) const {
+  const Result<Text> name = fields.text(key);
+  if (!name) return tl::unexpected(name.error());
+  const auto found = std::ranges::find(pipeline_.stages, name->value, &Stage::name);
+  if (found != pipeline_.stages.end())
+    return static_cast<std::size_t>(found - pipeline_.stages.begin());
+  std::vector<std::string> known;
+  for (const Stage& stage : pipeline_.stages) known.push_back(stage.name);
+  return tl::unexpected(fields.error(key, name->at,
+                                     fmt::format("there is no stage '{}'", name->value),
+                                     cli::suggest(name->value, known)));
+}
+
+Result<Bytes> Reader::read_budget(const Fields& fields) const {
+  const Entry* entry = fields.find("budget");
+  if (entry == nullptr) return Bytes{0};
+  const Node& value = entry->value;
+  if (value.kind != Node::Kind::string && value.kind != Node::Kind::integer)
+    return tl::unexpected(fields.wrong_type(*entry, "a size such as \"2GiB\""));
+  const Result<Bytes> bytes = cli::parse_bytes(value.text);
+  if (!bytes || *bytes == 0)
+    return tl::unexpected(fields.error("budget", value.at,
+                                       fmt::format("'{}' is not a size", value.text),
+                                       "write it like \"512MiB\" or \"2GiB\""));
+  return *bytes;
+}
+
+Result<void> Reader::check_names(const Channel& channel) const {
+  const std::string longest = link_name(channel.name, pipeline_.stages[channel.from].replicas - 1,
+                                        pipeline_.stages[channel.to].replicas - 1);
+  Result<void> fine = check_channel_name(channel.name);
+  if (fine) fine = check_channel_name(longest);
+  if (fine) return {};
+  return tl::unexpected(source().error(channel.at, "channels." + channel.name,
+                                       "is no name for a channel", to_string(fine.error())));
+}
+
+/// Channels are added one by one, so a cycle is found at the channel that closes it.
+Result<void> Reader::check_acyclic(const Fields& fields, const Channel& channel) const {
+  const auto name = [this](std::size_t stage) { return pipeline_.stages[stage].name; };
+  if (channel.from == channel.to)
+    return tl::unexpected(fields.error(
+        "to", channel.at, fmt::format("leads from '{0}' back to '{0}'", name(channel.from)),
+        "a channel connects two stages"));
+  const auto back = find_path(pipeline_.channels, channel.to, channel.from);
+  if (back.empty()) return {};
+  std::string path = name(channel.from);
+  for (const std::size_t stage : back) path += " -> " + name(stage);
+  return tl::unexpected(source().error(channel.at, "channels." + channel.name,
+                                       "closes a cycle: " + path,
+                                       "data must flow one way: remove one of these channels"));
+}
+
+Result<std::string> read_text(const std::string& path) {
+  constexpr const char* kHint = "name a pipeline file (docs/formats/pipeline-file.md)";
+  if (path.empty())
+    return tl::unexpected(Error{Code::invalid_argument, "FILE: its name is empty", kHint});
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    return tl::unexpected(cli::system_error(path, EISDIR, kHint));
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return tl::unexpected(cli::system_error(path, errno, kHint));
+  std::string text(kMaxFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return tl::unexpected(cli::system_error(path, errno, kHint));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMaxFileBytes)
+    return tl::unexpected(Error{Code::too_large,
+                                fmt::format("{}: is longer than {} KiB", path, kMaxFileBytes >> 10),
+                                kHint});
+  return text;
+}
+
+}  // namespace
+
+Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
+                                const std::vector<Setting>& overrides) {
+  const Result<Node> document = parse_document(text, source);
+  if (!document) return tl::unexpected(document.error());
+  return Reader(source, *document, overrides).read();
+}
+
+Result<Pipeline> read_pipeline(const std::string& path, const std::vector<Setting>& overrides) {
+  const Result<std::string> text = read_text(path);
+  if (!text) return tl::unexpected(text.error());
+  std::error_code error;
+  const auto folder =
+      std::filesystem::canonical(std::filesystem::absolute(path, error).parent_path(), error);
+  if (error) return tl::unexpected(cli::system_error(path, error.value()));
+  return parse_pipeline(*text, Source{path, folder.string()}, overrides);
+}
+
+Result<Setting> parse_override(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    return tl::unexpected(Error{Code::invalid_argument, fmt::format("{}: is not KEY=VALUE", text),
+                                "write --set KEY=VALUE"});
+  return Setting{std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
+}
+
+}  // namespace gantry::run

@@ -1,0 +1,21 @@
+#pragma once  // tools/gantry/run/file/pipeline_file.hpp: from a file's text to a checked pipeline.
+
+#include "run/file/pipeline.hpp"
+#include "run/file/substitute.hpp"
+
+namespace gantry::run {
+
+/// Pure: touches neither files nor processes. `overrides` replace values of [settings] as they
+/// are. Each error is one line that begins with the place in the file; see
+/// docs/formats/pipeline-file.md for the rules.
+[[nodiscard]] Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
+                                              const std::vector<Setting>& overrides);
+
+/// The same of a file.
+[[nodiscard]] Result<Pipeline> read_pipeline(const std::string& path,
+                                             const std::vector<Setting>& overrides);
+
+/// "key=value" of the command line.
+[[nodiscard]] Result<Setting> parse_override(std::string_view text);
+
+}  // namespace gantry::run

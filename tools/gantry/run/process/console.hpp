@@ -1,0 +1,33 @@
+#pragma once  // tools/gantry/run/process/console.hpp: standard error, written without ever blocking
+              // on it.
+
+#include <gantry/types.hpp>
+
+namespace gantry::run {
+
+/// Lines of the stages, notes, and on a terminal a last line that is drawn anew. A reader of our
+/// standard error that does not read holds up neither the stages' end nor their clean-up: text
+/// waits here, and wants_pause() asks the caller to take no more from the stages.
+class Console {
+ public:
+  Console();
+  ~Console();  ///< Writes what waits, for at most a second, and erases the status line.
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  [[nodiscard]] bool is_terminal() const noexcept { return is_terminal_; }
+  void line(std::string_view text);    ///< Above the status line.
+  void status(std::string_view text);  ///< The line that is drawn anew; only on a terminal.
+  void flush() noexcept;               ///< Writes what can be written now.
+  [[nodiscard]] bool wants_pause() const noexcept { return waiting_.size() > kPauseBytes; }
+  [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
+
+ private:
+  static constexpr Bytes kPauseBytes = 256 << 10;
+  void erase_status();
+  std::string waiting_;
+  std::string status_;
+  bool is_terminal_ = false;
+};
+
+}  // namespace gantry::run

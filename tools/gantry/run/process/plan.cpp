@@ -1,0 +1,152 @@
+#include "run/process/plan.hpp"
+
+#include <fmt/format.h>
+#include <sys/un.h>
+
+#include <algorithm>
+
+#include "run/file/environment.hpp"
+
+namespace gantry::run {
+namespace {
+
+bool same(ProcessId a, ProcessId b) noexcept {
+  return a.stage == b.stage && a.replica == b.replica;
+}
+
+Result<std::string> zmq_address(const std::string& path) {
+  constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > kLongest)
+    return tl::unexpected(Error{Code::invalid_argument,
+                                fmt::format("{}: is longer than the {} characters of a socket's "
+                                            "name",
+                                            path, kLongest),
+                                "set GANTRY_DIR to a shorter path"});
+  return "ipc://" + path;
+}
+
+int descriptor_of(const Link& link, bool output) noexcept {
+  return output ? link.pipe.write_end.get() : link.pipe.read_end.get();
+}
+
+StageEndpoint::Link describe(const Link& link, bool output) {
+  const Metrics& metrics = output ? link.sender : link.receiver;
+  return {link.address.empty() ? fmt::format("{}", descriptor_of(link, output)) : link.address,
+          metrics.descriptor()};
+}
+
+}  // namespace
+
+bool is_sender(const Link& link, ProcessId process) noexcept {
+  return same(link.from, process);
+}
+bool is_receiver(const Link& link, ProcessId process) noexcept {
+  return same(link.to, process);
+}
+
+Result<Plan> Plan::create(const Pipeline& pipeline, Transport transport, std::string directory) {
+  Plan plan(pipeline, transport, std::move(directory));
+  for (std::size_t channel = 0; channel < pipeline.channels.size(); ++channel)
+    if (const auto fine = plan.add_links(channel); !fine) return tl::unexpected(fine.error());
+  return plan;
+}
+
+Result<void> Plan::add_links(std::size_t channel) {
+  const Channel& described = pipeline_->channels[channel];
+  for (unsigned from = 0; from < pipeline_->stages[described.from].replicas; ++from) {
+    for (unsigned to = 0; to < pipeline_->stages[described.to].replicas; ++to) {
+      Result<Link> link = make_link(channel, from, to);
+      if (!link) return tl::unexpected(link.error());
+      links_.push_back(std::move(*link));
+    }
+  }
+  return {};
+}
+
+Result<Link> Plan::make_link(std::size_t channel, unsigned from, unsigned to) const {
+  const Channel& described = pipeline_->channels[channel];
+  Link link;
+  link.channel = channel;
+  link.from = {described.from, from};
+  link.to = {described.to, to};
+  for (Metrics* metrics : {&link.sender, &link.receiver}) {
+    Result<Metrics> made = Metrics::create();
+    if (!made) return tl::unexpected(made.error());
+    *metrics = std::move(*made);
+  }
+  const std::string name = link_name(described.name, from, to);
+  if (transport_ == Transport::pipe) {
+    Result<Pipe> pipe = Pipe::create();
+    if (!pipe) return tl::unexpected(pipe.error());
+    link.pipe = std::move(*pipe);
+  } else if (transport_ == Transport::zmq) {
+    Result<std::string> address = zmq_address(fmt::format("{}/{}", directory_, name));
+    if (!address) return tl::unexpected(address.error());
+    link.address = std::move(*address);
+  } else {
+    link.address = name;
+  }
+  return link;
+}
+
+std::vector<ProcessId> Plan::processes() const {
+  std::vector<ProcessId> result;
+  for (std::size_t stage = 0; stage < pipeline_->stages.size(); ++stage)
+    for (unsigned replica = 0; replica < pipeline_->stages[stage].replicas; ++replica)
+      result.push_back({stage, replica});
+  return result;
+}
+
+std::vector<StageEndpoint> Plan::ends(ProcessId process) const {
+  std::vector<StageEndpoint> result;
+  for (std::size_t channel = 0; channel < pipeline_->channels.size(); ++channel) {
+    const Channel& described = pipeline_->channels[channel];
+    const bool output = described.from == process.stage;
+    if (!output && described.to != process.stage) continue;
+    StageEndpoint end{described.name,         output, transport_, described.slots,
+                      described.budget_bytes, {}};
+    for (const Link& link : links_)
+      if (link.channel == channel && (output ? is_sender : is_receiver)(link, process))
+        end.links.push_back(describe(link, output));
+    result.push_back(std::move(end));
+  }
+  return result;
+}
+
+Launch Plan::launch(ProcessId process) const {
+  const Stage& stage = pipeline_->stages[process.stage];
+  const std::vector<Variable> assigned{
+      {kDirectoryVariable, directory_},
+      {kStageVariable, stage.name},
+      {kReplicaVariable, fmt::format("{}", process.replica)},
+      {kStageEndpointsVariable, encode_stage_endpoints(ends(process))}};
+  Launch launch{process_label(stage, process.replica),
+                stage.program,
+                stage.command,
+                stage_environment(stage, assigned),
+                {}};
+  for (const Link& link : links_) {
+    const bool output = is_sender(link, process);
+    if (!output && !is_receiver(link, process)) continue;
+    launch.descriptors.push_back((output ? link.sender : link.receiver).descriptor());
+    if (link.address.empty()) launch.descriptors.push_back(descriptor_of(link, output));
+  }
+  return launch;
+}
+
+std::string Plan::unopened_end(ProcessId process) const {
+  for (const Link& link : links_) {
+    const std::string& name = pipeline_->channels[link.channel].name;
+    if (is_sender(link, process) && !link.sender.report().opened)
+      return fmt::format("output '{}'", name);
+    if (is_receiver(link, process) && !link.receiver.report().opened)
+      return fmt::format("input '{}'", name);
+  }
+  return {};
+}
+
+void Plan::close_pipes() noexcept {
+  for (Link& link : links_) link.pipe = Pipe{};
+}
+
+}  // namespace gantry::run

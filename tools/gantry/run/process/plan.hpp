@@ -1,0 +1,74 @@
+#pragma once  // tools/gantry/run/process/plan.hpp: the links of a pipeline, and which process gets
+              // what.
+
+#include <gantry/channel.hpp>
+#include <gantry/run/launch.hpp>
+
+#include "run/file/pipeline.hpp"
+#include "run/process/pipes.hpp"
+
+namespace gantry::run {
+
+/// One replica of a stage.
+struct ProcessId {
+  std::size_t stage = 0;
+  unsigned replica = 0;
+};
+
+/// What connects one sending process with one receiving process.
+struct Link {
+  std::size_t channel = 0;
+  ProcessId from;
+  ProcessId to;
+  Metrics sender;       ///< Written by `from`, read here.
+  Metrics receiver;     ///< Written by `to`, read here.
+  Pipe pipe;            ///< Transport::pipe only, until close_pipes().
+  std::string address;  ///< Other transports: as StageEndpoint::Link says.
+};
+
+/// How a process is started; the descriptors belong to the plan.
+struct Launch {
+  std::string label;  ///< process_label()
+  std::string program;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;
+  std::vector<int> descriptors;  ///< That it inherits, under the same numbers.
+};
+
+/// Every channel between M and N replicas has M x N links. Move-only.
+class Plan {
+ public:
+  /// `directory` is the run's. The pipeline must outlive the plan.
+  [[nodiscard]] static Result<Plan> create(const Pipeline& pipeline, Transport transport,
+                                           std::string directory);
+
+  [[nodiscard]] const Pipeline& pipeline() const noexcept { return *pipeline_; }
+  [[nodiscard]] Transport transport() const noexcept { return transport_; }
+  [[nodiscard]] const std::vector<Link>& links() const noexcept { return links_; }
+  [[nodiscard]] std::vector<ProcessId> processes() const;
+  [[nodiscard]] Launch launch(ProcessId process) const;
+
+  /// An end that `process` has not opened yet, as "input 'NAME'" or "output 'NAME'"; empty when
+  /// it has opened all.
+  [[nodiscard]] std::string unopened_end(ProcessId process) const;
+
+  /// To be called once all processes run: a pipe ends only when nobody else holds it.
+  void close_pipes() noexcept;
+
+ private:
+  Plan(const Pipeline& pipeline, Transport transport, std::string directory)
+      : pipeline_(&pipeline), transport_(transport), directory_(std::move(directory)) {}
+  Result<void> add_links(std::size_t channel);
+  Result<Link> make_link(std::size_t channel, unsigned from, unsigned to) const;
+  std::vector<StageEndpoint> ends(ProcessId process) const;
+  const Pipeline* pipeline_;
+  Transport transport_;
+  std::string directory_;
+  std::vector<Link> links_;
+};
+
+/// Whether `process` sends over `link`, and whether it receives over it.
+[[nodiscard]] bool is_sender(const Link& link, ProcessId process) noexcept;
+[[nodiscard]] bool is_receiver(const Link& link, ProcessId process) noexcept;
+
+}  // namespace gantry::run

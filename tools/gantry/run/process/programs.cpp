@@ -1,0 +1,63 @@
+#include "run/process/programs.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "run/file/environment.hpp"
+
+namespace gantry::run {
+namespace {
+
+Result<std::string> check_program(std::string file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error))
+    return tl::unexpected(Error{Code::not_found, fmt::format("there is no {}", file), {}});
+  if (std::filesystem::is_directory(file, error))
+    return tl::unexpected(
+        Error{Code::permission_denied, fmt::format("{} is a folder", file), "name a program"});
+  if (::access(file.c_str(), X_OK) != 0)
+    return tl::unexpected(Error{Code::permission_denied, fmt::format("{} is not executable", file),
+                                fmt::format("chmod +x {}", file)});
+  return file;
+}
+
+/// The first executable `command` in the folders of `path`; an empty folder is the current one.
+Result<std::string> look_up(const std::string& command, std::string_view path) {
+  while (true) {
+    const std::size_t colon = path.find(':');
+    const std::string folder(path.substr(0, colon));
+    Result<std::string> found = check_program((folder.empty() ? "." : folder) + "/" + command);
+    if (found) return found;
+    if (colon == std::string_view::npos) break;
+    path.remove_prefix(colon + 1);
+  }
+  return tl::unexpected(Error{Code::not_found,
+                              fmt::format("there is no program '{}' in PATH", command),
+                              "install it, or write its path"});
+}
+
+}  // namespace
+
+Result<std::string> find_program(const std::string& command, std::string_view path,
+                                 const std::string& folder) {
+  if (command.find('/') == std::string::npos) return look_up(command, path);
+  if (command.starts_with("./") || command.starts_with("../"))
+    return check_program(folder + "/" + command);
+  return check_program(command);
+}
+
+Result<void> locate_programs(Pipeline& pipeline) {
+  for (Stage& stage : pipeline.stages) {
+    auto program = find_program(stage.command.front(), stage_path(stage), pipeline.source.folder);
+    if (!program)
+      return tl::unexpected(pipeline.source.error(stage.command_at,
+                                                  fmt::format("stages.{}.command", stage.name),
+                                                  program.error().message, program.error().hint));
+    stage.program = std::move(*program);
+  }
+  return {};
+}
+
+}  // namespace gantry::run

@@ -1,0 +1,38 @@
+#pragma once  // tools/gantry/run/process/run_directory.hpp: the private folder of one run.
+
+#include <gantry/types.hpp>
+
+#include "interrupt.hpp"
+#include "run/process/descriptor.hpp"
+
+namespace gantry::run {
+
+/// A folder run-PID-XXXXXX (mode 0700) in which the run's channels live. As long as this process
+/// or its guard lives, the file .runner in it is locked (flock): without that lock the folder
+/// belongs to a run that was killed. Dropping it removes the folder with all in it. Move-only.
+class RunDirectory {
+ public:
+  /// Makes one in `base`, a directory as channel_directory() returns it. Errors: `timed_out` when
+  /// another process stays inside the lock of `base`; `interrupted`; `system`.
+  [[nodiscard]] static Result<RunDirectory> create(const std::string& base,
+                                                   const cli::Interrupt& interrupt);
+
+  RunDirectory(RunDirectory&& other) noexcept;
+  RunDirectory& operator=(RunDirectory&&) = delete;
+  ~RunDirectory();
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;  // empty: moved from
+  Descriptor lock_;
+};
+
+/// With all in it. Never fails: what cannot go now, the next sweep removes.
+void remove_run_directory(const std::string& path);
+
+/// Removes the run directories in `base` whose runner is dead; none while `base` stays locked.
+void sweep_run_directories(const std::string& base, const cli::Interrupt& interrupt);
+
+}  // namespace gantry::run

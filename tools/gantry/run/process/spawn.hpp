@@ -1,0 +1,22 @@
+#pragma once  // tools/gantry/run/process/spawn.hpp: starting one stage process.
+
+#include "run/process/file_limit.hpp"
+#include "run/process/guard.hpp"
+#include "run/process/plan.hpp"
+
+namespace gantry::run {
+
+/// A started process, leader of a process group of its own. Not reaped by anybody but its owner.
+struct Child {
+  pid_t pid = 0;
+  Descriptor exit;    ///< A pidfd: readable once it has ended.
+  Descriptor output;  ///< What it writes to standard output; does not block.
+  Descriptor errors;  ///< The same of standard error.
+};
+
+/// Starts it: standard input from /dev/null, signals and limits as a shell would give them, no
+/// descriptor beyond the launch's, SIGKILL when this process dies. Errors name the label and why
+/// it could not be executed; then nothing is left of it.
+[[nodiscard]] Result<Child> spawn(const Launch& launch, const RaisedFileLimit& limit, Guard& guard);
+
+}  // namespace gantry::run

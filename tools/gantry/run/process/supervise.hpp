@@ -1,0 +1,34 @@
+#pragma once  // tools/gantry/run/process/supervise.hpp: the stages of one run, from their start to
+              // their end.
+
+#include "interrupt.hpp"
+#include "run/process/guard.hpp"
+#include "run/process/plan.hpp"
+#include "run/process/stage_process.hpp"
+
+namespace gantry::run {
+
+struct SuperviseOptions {
+  std::chrono::nanoseconds connect_within{};  ///< For every stage to open all its ends.
+  bool quiet = false;                         ///< No progress.
+};
+
+struct ProcessUsage {
+  ProcessId id;
+  Usage usage;
+};
+
+struct Finished {
+  double wall_s = 0;
+  std::vector<ProcessUsage> processes;
+};
+
+/// Starts every process of the plan and waits until all have ended well. When one does not, or
+/// `interrupt` is raised, all others are stopped: SIGTERM, and SIGKILL half a second later.
+/// However it ends, no process of the run is left. Errors: the first failing stage's, after its
+/// last words; `interrupted`.
+[[nodiscard]] Result<Finished> supervise(Plan& plan, const SuperviseOptions& options, Guard& guard,
+                                         const RaisedFileLimit& file_limit,
+                                         const cli::Interrupt& interrupt);
+
+}  // namespace gantry::run
