@@ -6,9 +6,9 @@
 #include <ostream>
 
 #include "engine/dsa/dsa_engine.hpp"
-#include "engine/dsa/model_queue.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/thread/thread_engine.hpp"
+#include "support/dsa/model_queue.hpp"
 
 namespace gantry {
 

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/dsa/model_memory.hpp"
 #include "engine/dsa/test_engine.hpp"
+#include "support/dsa/model_memory.hpp"
 
 // Queues that are full, halted, closed, inherited; how moves are cut, aligned and labelled.
 namespace gantry::dsa {

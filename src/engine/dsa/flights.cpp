@@ -5,7 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/populate.hpp"
-#include "engine/dsa/model_memory.hpp"
+#include "engine/dsa/address.hpp"
 
 namespace gantry::dsa {
 

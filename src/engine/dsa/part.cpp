@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/dsa/model_memory.hpp"
+#include "engine/dsa/address.hpp"
 
 namespace gantry::dsa {
 namespace {

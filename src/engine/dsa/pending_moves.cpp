@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/dsa/model_memory.hpp"
+#include "engine/dsa/address.hpp"
 #include "engine/execute.hpp"
 
 namespace gantry::dsa {

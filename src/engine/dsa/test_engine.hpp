@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "engine/dsa/dsa_engine.hpp"
-#include "engine/dsa/model_queue.hpp"
-#include "engine/dsa/test_model.hpp"
+#include "support/dsa/model_queue.hpp"
+#include "support/dsa/test_model.hpp"
 
 namespace gantry::dsa {
 

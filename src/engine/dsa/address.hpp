@@ -1,0 +1,29 @@
+#pragma once  // engine/dsa/address.hpp: addresses as a device has them.
+
+#include <unistd.h>
+
+#include <gantry/types.hpp>
+
+namespace gantry::dsa {
+
+/// A plain number of this process, mapped or not.
+using Address = std::uint64_t;
+
+[[nodiscard]] inline Address address_of(const void* memory) noexcept {
+  return reinterpret_cast<Address>(memory);
+}
+
+[[nodiscard]] inline Bytes page_bytes() noexcept {
+  static const auto bytes = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+/// How far from `address` on (or before it) it is to the end of its page; never zero.
+[[nodiscard]] inline Bytes left_in_page(Address address) noexcept {
+  return page_bytes() - address % page_bytes();
+}
+[[nodiscard]] inline Bytes left_before_in_page(Address end) noexcept {
+  return (end - 1) % page_bytes() + 1;
+}
+
+}  // namespace gantry::dsa
