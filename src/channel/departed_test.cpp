@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "channel/test_fan_out.hpp"
 #include "channel/test_gated_engine.hpp"
 
 // Consumers that are cut off, or leave, while they may still read: what they get is what was sent.
@@ -12,29 +13,13 @@ namespace {
 using test::CopyGate;
 using test::GatedEngine;
 using test::kMiB;
-using test::make_producer;
-using test::options_in;
 using test::pattern;
 using test::same;
 using test::soon;
 
-class Departed : public testing::Test {
+class Departed : public test::FanOutFixture {
  protected:
-  Departed() {
-    options_.slots = 4;
-    options_.consumers = 4;
-  }
-  Producer& out() {
-    if (!out_) out_.emplace(*make_producer("frames", options_));
-    return *out_;
-  }
-  Consumer join(SlowConsumer policy = SlowConsumer::block, unsigned depth = 0) {
-    out();
-    ChannelOptions options = options_;
-    options.when_slow = policy;
-    options.depth = depth;
-    return *Consumer::open("frames", options, soon());
-  }
+  Departed() { options_.slots = 4; }
   void send(Bytes size, std::uint64_t seed, SendMode mode = SendMode::whole) {
     const auto sent =
         out().send(pattern(size, seed), {.deadline = soon(), .mode = mode, .user = seed});
@@ -57,10 +42,6 @@ class Departed : public testing::Test {
     }
   }
   std::size_t departed() { return out().explain().status.departed.size(); }
-
-  test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
-  std::optional<Producer> out_;
 };
 
 // It is hung up on with messages unread in its ring, and reads them later.

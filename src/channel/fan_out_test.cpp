@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "channel/test_support.hpp"
+#include "channel/test_fan_out.hpp"
 
 // Several consumers of one channel: one copy, a policy each; who comes late, who leaves, who stays.
 namespace gantry {
@@ -11,25 +11,12 @@ namespace {
 
 using test::kMiB;
 using test::make_producer;
-using test::options_in;
 using test::pattern;
 using test::same;
 using test::soon;
 
-class FanOut : public testing::Test {
+class FanOut : public test::FanOutFixture {
  protected:
-  FanOut() { options_.consumers = 4; }
-  Producer& out() {
-    if (!out_) out_.emplace(*make_producer("frames", options_));
-    return *out_;
-  }
-  Consumer join(SlowConsumer policy = SlowConsumer::block, unsigned depth = 0) {
-    out();
-    ChannelOptions options = options_;
-    options.when_slow = policy;
-    options.depth = depth;
-    return *Consumer::open("frames", options, soon());
-  }
   Result<void> send(Bytes size, std::uint64_t seed, Deadline deadline = soon()) {
     return out().send(pattern(size, seed), {.deadline = deadline, .user = seed});
   }
@@ -42,10 +29,6 @@ class FanOut : public testing::Test {
     }
     return seen;
   }
-
-  test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
-  std::optional<Producer> out_;
 };
 
 using Seen = std::vector<std::uint64_t>;

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "channel/producer/mode_choice.hpp"
-#include "channel/test_support.hpp"
+#include "channel/test_fan_out.hpp"
 
 // What a channel says of itself: to whoever lists it, and to its own ends.
 namespace gantry {
@@ -9,7 +9,6 @@ namespace {
 
 using test::kMiB;
 using test::make_producer;
-using test::options_in;
 using test::pattern;
 using test::soon;
 using testing::Contains;
@@ -18,23 +17,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-class Status : public testing::Test {
+class Status : public test::FanOutFixture {
  protected:
-  Status() {
-    options_.consumers = 4;
-    options_.slots = 4;
-  }
-  Producer& out() {
-    if (!out_) out_.emplace(*make_producer("frames", options_));
-    return *out_;
-  }
-  Consumer join(SlowConsumer policy = SlowConsumer::block, unsigned depth = 0) {
-    out();
-    ChannelOptions options = options_;
-    options.when_slow = policy;
-    options.depth = depth;
-    return *Consumer::open("frames", options, soon());
-  }
+  Status() { options_.slots = 4; }
   void send(Bytes size, int count = 1) {
     for (int i = 0; i < count; ++i) ASSERT_TRUE(out().send(pattern(size, 1), soon()));
   }
@@ -44,10 +29,6 @@ class Status : public testing::Test {
     EXPECT_EQ(listed->size(), 1u);
     return listed->at(0);
   }
-
-  test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
-  std::optional<Producer> out_;
 };
 
 TEST_F(Status, NamesEveryConsumerAndWhatItHolds) {

@@ -33,7 +33,7 @@ Result<void> check_size(std::size_t index, std::string_view name, std::uint64_t 
 Result<void> check_halo(std::size_t index, const Argument& array) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // far beyond any memory
   constexpr Bytes kMostBytes = Bytes{1} << 48;             // as that, and slots can be added up
-  constexpr std::uint64_t kMostTurns = std::uint64_t{1} << 20;  // each is a extent of its own
+  constexpr std::uint64_t kMostTurns = std::uint64_t{1} << 20;  // each is an extent of its own
   const Halo& halo = array.halo;
   if (halo.before > kMost || halo.after > kMost ||
       (array.kind != Kind::broadcast && buffer_bytes(array, 1) > kMostBytes))
