@@ -8,7 +8,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr Bytes kBytes = Bytes{64} << 20;
+constexpr Bytes kCopyBytes = Bytes{64} << 20;
 constexpr int kMovesOfTurn = 3;
 
 /// What one move took. The caller's CPU time is that of handing it over and of learning its end.
@@ -103,7 +103,7 @@ Result<void> take_turn(Environment& environment, const std::string& subject, con
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
+Result<std::vector<Entrant>> enter_async(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   const auto add = [&](const std::string& subject, Once once) {
     entrants.push_back({subject, [&environment, subject, walk = Walk::over(1, bytes),
@@ -129,10 +129,10 @@ Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
 }  // namespace
 
 std::vector<Experiment> async_experiments(const Environment& environment) {
-  const Bytes bytes = environment.settings().own_size(kBytes);
+  const Bytes bytes = environment.settings().own_size(kCopyBytes);
   return {{fmt::format("{}/{}", kAsync, format_size(bytes)), bytes,
            environment.settings().common.rounds,
-           [bytes](Environment& there) { return enter(there, bytes); }}};
+           [bytes](Environment& there) { return enter_async(there, bytes); }}};
 }
 
 }  // namespace gantry::bench

@@ -48,7 +48,7 @@ Result<void> take_turn(Environment& environment, const std::string& subject, con
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
+Result<std::vector<Entrant>> enter_cache(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   const auto add = [&](const std::string& subject, CopyPiece copy) {
     entrants.push_back(
@@ -84,7 +84,7 @@ std::vector<Experiment> cache_experiments(const Environment& environment) {
   for (const Bytes bytes : environment.settings().own_sizes(sizes))
     all.push_back({fmt::format("{}/{}", kCache, format_size(bytes)), bytes,
                    environment.settings().common.rounds,
-                   [bytes](Environment& there) { return enter(there, bytes); }});
+                   [bytes](Environment& there) { return enter_cache(there, bytes); }});
   return all;
 }
 

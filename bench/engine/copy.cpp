@@ -10,7 +10,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr Bytes kWindow = Bytes{64} << 20;      // of the pieces that are gone through
+constexpr Bytes kCopyWindow = Bytes{64} << 20;  // of the pieces that are gone through
 constexpr Bytes kMostRotated = Bytes{1} << 20;  // larger ones are in no cache anyway
 constexpr unsigned kInFlight = 16;
 
@@ -54,7 +54,7 @@ std::vector<Experiment> copy_experiments(const Environment& environment) {
   for (const Bytes bytes : environment.settings().common.sizes) {
     add(fmt::format("{}/{}", kCopy, format_size(bytes)), 1, bytes);
     if (bytes <= kMostRotated)
-      add(fmt::format("{}/rotating/{}", kCopy, format_size(bytes)), kWindow, bytes);
+      add(fmt::format("{}/rotating/{}", kCopy, format_size(bytes)), kCopyWindow, bytes);
   }
   return all;
 }
@@ -74,7 +74,7 @@ std::vector<Experiment> queued_experiments(const Environment& environment) {
     add(fmt::format("{}/{}x{}", kQueued, in_flight, format_size(bytes)), walk);
     if (bytes <= kMostRotated)
       add(fmt::format("{}/rotating/{}x{}", kQueued, in_flight, format_size(bytes)),
-          Walk::over(kWindow, bytes));
+          Walk::over(kCopyWindow, bytes));
   }
   return all;
 }

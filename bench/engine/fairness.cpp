@@ -69,7 +69,7 @@ Result<void> take_turn(Environment& environment, Lanes& lanes, const std::string
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
+Result<std::vector<Entrant>> enter_fairness(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   for (const NamedEngine& one : environment.engines()) {
     // The policy may let the caller copy: then nothing is under way meanwhile.
@@ -98,7 +98,7 @@ std::vector<Experiment> fairness_experiments(const Environment& environment) {
   return {{fmt::format("{}/{} beside {}", kFairness, format_size(std::min(kSmall, bytes / 2)),
                        format_size(bytes)),
            bytes, environment.settings().common.rounds,
-           [bytes](Environment& there) { return enter(there, bytes); }}};
+           [bytes](Environment& there) { return enter_fairness(there, bytes); }}};
 }
 
 }  // namespace gantry::bench

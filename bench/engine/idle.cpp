@@ -13,7 +13,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr Bytes kBytes = Bytes{1} << 20;
+constexpr Bytes kIdleBytes = Bytes{1} << 20;
 
 /// What the kernel's scheduler has counted for a thread.
 struct Ran {
@@ -58,7 +58,8 @@ Result<void> sleep_for(Environment& environment, std::chrono::milliseconds time)
 
 /// Watches after some time in which workers may come to rest.
 Result<void> watch(Environment& environment, const std::string& subject, Series& series) {
-  if (auto worked = work_once(environment, Walk::over(1, environment.settings().own_size(kBytes)));
+  if (auto worked =
+          work_once(environment, Walk::over(1, environment.settings().own_size(kIdleBytes)));
       !worked)
     return worked;
   if (auto slept = sleep_for(environment, environment.settings().idle_time / 5); !slept)
@@ -84,7 +85,7 @@ Result<void> watch(Environment& environment, const std::string& subject, Series&
 
 std::vector<Experiment> idle_experiments(const Environment& environment) {
   return {{fmt::format("{}/{} s", kIdle, environment.settings().idle_time.count()),
-           environment.settings().own_size(kBytes), 1,
+           environment.settings().own_size(kIdleBytes), 1,
            [](Environment& there) -> Result<std::vector<Entrant>> {
              const std::string subject = "gantry/all-engines";
              return std::vector<Entrant>{{subject, [&there, subject](Series& series) {

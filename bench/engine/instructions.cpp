@@ -32,10 +32,10 @@ extern "C" {
 
 namespace {
 
-constexpr std::array kSizes = {Bytes{64}, Bytes{4} << 10, Bytes{64} << 10, Bytes{1} << 20,
-                               Bytes{64} << 20};
+constexpr std::array kCountedSizes = {Bytes{64}, Bytes{4} << 10, Bytes{64} << 10, Bytes{1} << 20,
+                                      Bytes{64} << 20};
 constexpr Bytes kMostBytes = Bytes{128} << 20;  // of all the moves of one run together
-constexpr Bytes kMostMoves = 100;
+constexpr Bytes kMostCountedMoves = 100;
 
 struct Counted {
   std::string engine;
@@ -113,14 +113,14 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   const auto scratch = ScratchDirectory::create();
   if (!scratch) return Unexpected(scratch.error());
   const std::array engines = {kMemcpy, kInlineEngine, kThreadEngine, kAutoEngine};
-  const auto sizes = settings.own_sizes(kSizes);
+  const auto sizes = settings.own_sizes(kCountedSizes);
   Progress progress(stderr, "bench engine", engines.size() * sizes.size());
   for (const Bytes bytes : sizes) {
     const std::string name = fmt::format("instructions/{}", format_size(bytes));
     for (const std::string_view engine : engines) {
       progress.step(name);
       const Counted what{std::string(engine), bytes,
-                         std::clamp(kMostBytes / bytes, Bytes{2}, kMostMoves)};
+                         std::clamp(kMostBytes / bytes, Bytes{2}, kMostCountedMoves)};
       const std::string subject =
           engine == kMemcpy ? std::string(kMemcpy) : fmt::format("gantry/{}", engine);
       auto counted = count(what, scratch->path(), interrupt_descriptor);

@@ -9,7 +9,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::uint64_t kMostMoves = 1 << 22;
+constexpr std::uint64_t kMostLoopMoves = 1 << 22;
 constexpr std::uint64_t kBatches = 3;  // of a turn, so that one disturbance is one of them
 
 /// For the compiler: somebody may look at memory now, so that none of the copies can be left out.
@@ -95,8 +95,8 @@ class Turns {
       if (auto moved = mover_(walk_); !moved) return moved;
       const double wall_ns = std::max(1.0, watch.spent().wall_ns);
       const auto moves = static_cast<double>(walk_.moves);
-      if (wall_ns >= batch_ns / 10 || walk_.moves >= kMostMoves) {
-        const double fitting = std::min(moves * batch_ns / wall_ns, double{kMostMoves});
+      if (wall_ns >= batch_ns / 10 || walk_.moves >= kMostLoopMoves) {
+        const double fitting = std::min(moves * batch_ns / wall_ns, double{kMostLoopMoves});
         walk_.moves = whole_rounds(static_cast<std::uint64_t>(fitting));
         batches_ = wall_ns < turn_ns ? kBatches : 1;
         return {};

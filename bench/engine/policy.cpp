@@ -61,7 +61,8 @@ Result<void> take_turn(Environment& environment, const NamedEngine& policy, Lane
   return {};
 }
 
-Result<std::vector<Entrant>> enter(Environment& environment, const Walk& walk, SubmitMode use) {
+Result<std::vector<Entrant>> enter_policy(Environment& environment, const Walk& walk,
+                                          SubmitMode use) {
   const NamedEngine* const policy = environment.find(kAutoEngine);
   if (policy == nullptr) return std::vector<Entrant>{};
   auto opened = policy->engine->open_lane();
@@ -84,7 +85,7 @@ std::vector<Experiment> policy_experiments(const Environment& environment) {
       const Walk walk = Walk::over(std::bit_ceil(bytes) * pieces, bytes);
       all.push_back({fmt::format("{}/{}/{}", kPolicy, to_string(use), format_size(bytes)), bytes,
                      environment.settings().common.rounds,
-                     [=](Environment& there) { return enter(there, walk, use); }});
+                     [=](Environment& there) { return enter_policy(there, walk, use); }});
     }
   return all;
 }

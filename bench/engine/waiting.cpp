@@ -11,12 +11,13 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::array kSizes = {Bytes{4} << 10,  Bytes{64} << 10,  Bytes{1} << 20, Bytes{16} << 20,
-                               Bytes{64} << 20, Bytes{256} << 20, Bytes{1} << 30};
+constexpr std::array kWaitingSizes = {Bytes{4} << 10,  Bytes{64} << 10, Bytes{1} << 20,
+                                      Bytes{16} << 20, Bytes{64} << 20, Bytes{256} << 20,
+                                      Bytes{1} << 30};
 constexpr std::array kWays = {WaitStrategy::poll, WaitStrategy::hybrid, WaitStrategy::sleep,
                               WaitStrategy::automatic};
 constexpr Bytes kTurnBytes = Bytes{64} << 20;  // of small moves together
-constexpr Bytes kMostMoves = 200;
+constexpr Bytes kMostWaitingMoves = 200;
 constexpr Bytes kFewestMoves = 3;
 
 Result<void> take_turn(Environment& environment, Lane& lane, const std::string& subject,
@@ -24,7 +25,7 @@ Result<void> take_turn(Environment& environment, Lane& lane, const std::string& 
   environment.arena().change(walk);
   std::vector<double> latency_ns;
   std::vector<double> cpu_ns;
-  for (Bytes left = std::clamp(kTurnBytes / walk.bytes, kFewestMoves, kMostMoves); left > 0;
+  for (Bytes left = std::clamp(kTurnBytes / walk.bytes, kFewestMoves, kMostWaitingMoves); left > 0;
        --left) {
     const Move move = piece_move(environment.arena(), walk, 0);
     const Deadline deadline = patience();
@@ -49,7 +50,7 @@ void explain_to(Series& series, const std::string& subject, const Explanation& e
   series.add(subject, "explained_hybrid", "1", explanation.waiting == WaitStrategy::hybrid ? 1 : 0);
 }
 
-Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
+Result<std::vector<Entrant>> enter_waiting(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
   const Walk walk = Walk::over(1, bytes);
   for (const NamedEngine& one : environment.engines()) {
@@ -77,10 +78,10 @@ Result<std::vector<Entrant>> enter(Environment& environment, Bytes bytes) {
 
 std::vector<Experiment> waiting_experiments(const Environment& environment) {
   std::vector<Experiment> all;
-  for (const Bytes bytes : environment.settings().own_sizes(kSizes))
+  for (const Bytes bytes : environment.settings().own_sizes(kWaitingSizes))
     all.push_back({fmt::format("{}/{}", kWaiting, format_size(bytes)), bytes,
                    environment.settings().common.rounds,
-                   [bytes](Environment& there) { return enter(there, bytes); }});
+                   [bytes](Environment& there) { return enter_waiting(there, bytes); }});
   return all;
 }
 

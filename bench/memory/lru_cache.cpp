@@ -8,7 +8,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::uintptr_t kPage = 4096;
+constexpr std::uintptr_t kCachedPage = 4096;
 
 }  // namespace
 
@@ -48,8 +48,8 @@ void LruCache::join_idle(Entry& entry) noexcept {
 }
 
 Result<LruCache::Entry*> LruCache::slow_get(Address begin, Bytes size) {
-  Address end = (begin + size + kPage - 1) / kPage * kPage;
-  begin = begin / kPage * kPage;
+  Address end = (begin + size + kCachedPage - 1) / kCachedPage * kCachedPage;
+  begin = begin / kCachedPage * kCachedPage;
   if (const auto absorbed = absorb(begin, end); !absorbed) return Unexpected(absorbed.error());
   while (bytes_ + (end - begin) > most_bytes_ && forget_oldest()) {
   }

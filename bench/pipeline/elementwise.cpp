@@ -8,7 +8,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::uint64_t kMostChecked = 1 << 16;
+constexpr std::uint64_t kMostElementsChecked = 1 << 16;
 
 /// Calls `body` with each item of the slice that is one of the chunk's `count`.
 template <class Body>
@@ -51,7 +51,8 @@ class VectorAdd final : public Workload {
   void prepare() override { spoil(z_); }
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
     const auto x = x_.as<float>(), y = y_.as<float>(), z = z_.as<float>();
-    return check_steps(chunks, kMostChecked, [=](std::uint64_t i) { return z[i] == x[i] + y[i]; });
+    return check_steps(chunks, kMostElementsChecked,
+                       [=](std::uint64_t i) { return z[i] == x[i] + y[i]; });
   }
 
  private:
@@ -95,7 +96,7 @@ class Saxpy final : public Workload {
   void prepare() override { fill(y_.as<float>(), before); }
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
     const auto x = x_.as<float>(), y = y_.as<float>();
-    return check_steps(chunks, kMostChecked,
+    return check_steps(chunks, kMostElementsChecked,
                        [=](std::uint64_t i) { return y[i] == kA * x[i] + before(i); });
   }
 
@@ -197,7 +198,7 @@ class BlackScholes final : public Workload {
     const auto is_near = [](float found, float meant) {
       return std::fabs(found - meant) <= 1e-3F + 1e-3F * std::fabs(meant);
     };
-    return check_steps(chunks, kMostChecked, [&](std::uint64_t i) {
+    return check_steps(chunks, kMostElementsChecked, [&](std::uint64_t i) {
       const Option option = value_of(price_.as<float>()[i], strike_.as<float>()[i],
                                      years_.as<float>()[i], kRate, kVolatility);
       return is_near(call_.as<float>()[i], option.call) && is_near(put_.as<float>()[i], option.put);

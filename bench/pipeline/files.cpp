@@ -8,7 +8,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::uint64_t kMostChecked = 1 << 12;  // each is a read of its own
+constexpr std::uint64_t kMostReadsChecked = 1 << 12;  // each is a read of its own
 constexpr Bytes kWord = sizeof(std::uint32_t);
 
 constexpr std::string_view kScale = R"(
@@ -45,7 +45,7 @@ class FileScale final : public Workload {
     from_.prepare(cache_);
   }
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
-    return check_steps(chunks, kMostChecked, [this](std::uint64_t i) {
+    return check_steps(chunks, kMostReadsChecked, [this](std::uint64_t i) {
       std::uint32_t there = 0;
       return to_.read(i * kWord, std::as_writable_bytes(std::span(&there, 1))) &&
              there == 3 * word(i) + 1;

@@ -9,7 +9,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::uint64_t kMostChecked = 1024;
+constexpr std::uint64_t kMostRowsChecked = 1024;
 
 // ---- matrix-vector -------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class MatrixVector final : public Workload {
   void prepare() override { spoil(out_); }
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
     const auto matrix = matrix_.as<float>(), vector = vector_.as<float>(), out = out_.as<float>();
-    return check_steps(chunks, kMostChecked, [=](std::uint64_t row) {
+    return check_steps(chunks, kMostRowsChecked, [=](std::uint64_t row) {
       float sum = 0;
       for (std::uint64_t k = 0; k < kColumns; ++k) sum += matrix[row * kColumns + k] * vector[k];
       return out[row] == sum;
@@ -184,7 +184,7 @@ class Dft final : public Workload {
     spoil(out_im_);
   }
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
-    return check_steps(chunks, kMostChecked, [&](std::uint64_t block) {
+    return check_steps(chunks, kMostRowsChecked, [&](std::uint64_t block) {
       const std::uint64_t base = block * kPoints;
       for (std::uint32_t k = 0; k < kPoints; ++k) {
         const Complex meant =

@@ -12,7 +12,7 @@ namespace {
 // ---- mandelbrot ----------------------------------------------------------------------------
 
 constexpr std::uint64_t kPixels = 1024;  // of a row
-constexpr std::uint64_t kMostChecked = 256;
+constexpr std::uint64_t kMostPixelsChecked = 256;
 
 constexpr std::string_view kMandelbrot = R"(
 KERNEL void mandelbrot(OUT(int) out, ulong count, ulong first, float dx, float dy) {
@@ -73,7 +73,7 @@ class Mandelbrot final : public Workload {
   void prepare() override { spoil(out_); }
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
     const auto out = out_.as<int>();
-    return check_steps(chunks, kMostChecked, [&](std::uint64_t row) {
+    return check_steps(chunks, kMostPixelsChecked, [&](std::uint64_t row) {
       for (std::uint64_t x = 0; x < kPixels; ++x)
         if (out[row * kPixels + x] != turns_of(x, row, kDx, dy_)) return false;
       return true;
@@ -163,7 +163,7 @@ class Convolution final : public Workload {
   Result<void> check(std::span<const ChunkTimes> chunks) const override {
     Weights weights{};
     std::ranges::copy(weights_.as<float>().first(weights.size()), weights.begin());
-    return check_steps(chunks, kMostChecked, [&](std::uint64_t row) {
+    return check_steps(chunks, kMostPixelsChecked, [&](std::uint64_t row) {
       std::array<const float*, kSide> rows{};
       for (std::size_t y = 0; y < kSide; ++y) {
         const std::uint64_t beside = std::clamp(row + y, kReach, steps() - 1 + kReach) - kReach;

@@ -19,14 +19,14 @@ struct ConsumerExplanation;
 /// The folder in which channels are found: `given` if not empty, else $GANTRY_DIR, else
 /// $XDG_RUNTIME_DIR/gantry, else gantry-UID under the temporary directory. Whether it is there and
 /// fit is not asked.
-[[nodiscard]] std::string channel_directory_path(std::string_view given = {});
+[[nodiscard]] GANTRY_API std::string channel_directory_path(std::string_view given = {});
 
 /// That folder, made (mode 0700) when missing. Errors: `permission_denied` when others can use it
 /// in any way, or it is not ours.
-[[nodiscard]] Result<std::string> channel_directory(std::string_view given = {});
+[[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given = {});
 
 /// Letters, digits, '.', '_' and '-', at most 64, not beginning with '.'.
-[[nodiscard]] Result<void> check_channel_name(std::string_view name);
+[[nodiscard]] GANTRY_API Result<void> check_channel_name(std::string_view name);
 
 // ---- counters ------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ struct MetricsReport {
 class Meter;  // the writing side; private
 
 /// A page of counters that one end writes and others may read while it lives or after.
-class Metrics {
+class GANTRY_API Metrics {
  public:
   /// A page whose writer will be another process that inherits descriptor().
   [[nodiscard]] static Result<Metrics> create();
@@ -79,7 +79,7 @@ class Metrics {
 
 /// A thread that serves the sockets of many ends, while there are any: ChannelOptions::acceptor.
 class Acceptor;
-[[nodiscard]] Result<std::shared_ptr<Acceptor>> make_acceptor();
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
 
 /// When a message is visible to its readers, and how they get it.
 ///             | send(): the caller copies           | send_async(): returns at once
@@ -97,7 +97,7 @@ enum class SendMode : std::uint8_t {
   streamed,
   immutable,
 };
-[[nodiscard]] std::string_view to_string(SendMode mode) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(SendMode mode) noexcept;
 
 /// What is done about a consumer that has as many unreleased messages as it may have. Numbers of
 /// messages show it what it missed. While one is there whose policy is not `block`, nothing is
@@ -109,7 +109,7 @@ enum class SlowConsumer : std::uint8_t {
   drop_oldest,  ///< The oldest message that it has not taken is taken back, for the newest. What it
                 ///< took it keeps. While it holds fewer than its depth, it finds the newest.
 };
-[[nodiscard]] std::string_view to_string(SlowConsumer policy) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(SlowConsumer policy) noexcept;
 
 /// Who may be at the other end besides processes of the same user and root's.
 struct Access {
@@ -124,7 +124,8 @@ struct Access {
 /// channel_directory() where others are to find channels, too, as `access` says: it may belong to
 /// root or to a listed user, and others may pass through it (--x), no more: who can read it can
 /// hold its lock.
-[[nodiscard]] Result<std::string> channel_directory(std::string_view given, const Access& access);
+[[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given,
+                                                               const Access& access);
 
 /// What a sender may cost its receiver at most; 0: what suits the receiving process. A sender that
 /// needs more is hung up on, with an error that says what to raise.
@@ -212,7 +213,7 @@ struct SendOptions {
 /// sending or receiving, is `invalid_argument`, and dropping the copy does nothing: it belongs to
 /// the parent, and the child opens its own. Dropping it without close() tells the consumers that
 /// the stream broke off: they get what was published, then `peer_gone`.
-class Producer {
+class GANTRY_API Producer {
  public:
   /// Takes the name and listens; consumers may come at any time later. Errors:
   /// `already_exists` when a live producer has the name, `invalid_argument` for names and options.
@@ -302,7 +303,7 @@ class Producer {
 /// A message that may still be landing: taken chunk by chunk, or whole at the end. Move-only;
 /// dropped, the rest is not wanted. One thread, that of its consumer. When the consumer goes first
 /// nothing more lands, and of a streamed one nothing may be read any more: `closed`.
-class Incoming {
+class GANTRY_API Incoming {
  public:
   Incoming() noexcept;
   Incoming(Incoming&&) noexcept;
@@ -338,7 +339,7 @@ class Incoming {
 };
 
 /// The receiving end. One thread at a time; messages may be released from any thread.
-class Consumer {
+class GANTRY_API Consumer {
  public:
   /// Joins the channel, waiting for its producer to appear until `deadline`. Errors: `timed_out`,
   /// `already_exists` when it has all the consumers it takes, `busy` when former consumers of this

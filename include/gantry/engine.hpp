@@ -13,7 +13,7 @@ namespace gantry {
 /// Who executed a move; the order is that of the counters in Metrics.
 enum class CopyEngine : std::uint8_t { inline_, thread, kernel, dsa };
 inline constexpr std::size_t kCopyEngines = 4;
-[[nodiscard]] std::string_view to_string(CopyEngine engine) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(CopyEngine engine) noexcept;
 
 /// Where the destination shall be afterwards.
 enum class CacheUse : std::uint8_t {
@@ -21,10 +21,10 @@ enum class CacheUse : std::uint8_t {
   reader_soon,  ///< A CPU reads it next: leave it in the cache.
   streaming,    ///< Nobody reads it soon, or a device does: past the cache.
 };
-[[nodiscard]] std::string_view to_string(CacheUse use) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(CacheUse use) noexcept;
 
 enum class Outcome : std::uint8_t { pending, done, failed };
-[[nodiscard]] std::string_view to_string(Outcome outcome) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(Outcome outcome) noexcept;
 
 /// Why a move failed.
 enum class Cause : std::uint8_t {
@@ -35,7 +35,7 @@ enum class Cause : std::uint8_t {
   abandoned,   ///< A fenced move of a batch in which an earlier one failed.
   device,      ///< The engine's device failed and no other engine could go on.
 };
-[[nodiscard]] std::string_view to_string(Cause cause) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
 
 /// How a move ended and how far it came. The submitter's own; it must outlive the move, and is
 /// written before its ticket ends.
@@ -57,7 +57,7 @@ struct Completion {
 /// A request to an engine. Its ranges stay valid and its sources unchanged until it has ended.
 ///   Alignment: any; 64 bytes is quickest. Overlap: none, except source and destination of a copy
 ///   with `may_overlap` (as memmove()), and compare and crc32c, which write nothing.
-struct Move {
+struct GANTRY_API Move {
   enum class Kind : std::uint8_t {
     copy,         ///< source to destination
     fill,         ///< pattern to destination
@@ -99,7 +99,7 @@ struct Move {
   [[nodiscard]] bool backwards() const noexcept;
 };
 inline constexpr std::size_t kMoveKinds = 6;
-[[nodiscard]] std::string_view to_string(Move::Kind kind) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(Move::Kind kind) noexcept;
 
 // ---- lanes ---------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ enum class SubmitMode : std::uint8_t {
   synchronous,  ///< Waits for the end at once; submit() may begin the move in the calling thread.
   queued,       ///< Submits more or computes, and asks later.
 };
-[[nodiscard]] std::string_view to_string(SubmitMode use) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(SubmitMode use) noexcept;
 
 /// How wait() spends its time.
 enum class WaitStrategy : std::uint8_t {
@@ -120,7 +120,7 @@ enum class WaitStrategy : std::uint8_t {
   poll,       ///< Never sleeps: the least latency, a whole CPU.
   sleep,      ///< Sleeps until woken: the least CPU, a wake-up late.
 };
-[[nodiscard]] std::string_view to_string(WaitStrategy waiting) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(WaitStrategy waiting) noexcept;
 
 struct LaneOptions {
   std::size_t depth = 64;  ///< Unfinished moves it holds. At most kMaxLaneDepth.
@@ -132,7 +132,7 @@ struct LaneOptions {
 inline constexpr std::size_t kMaxLaneDepth = 4096;
 
 /// What would be done with a move, and why. `text()` is for people.
-struct Explanation {
+struct GANTRY_API Explanation {
   struct Candidate {
     std::string engine;
     bool possible = true;
@@ -153,7 +153,7 @@ struct Explanation {
 /// One submitter's queue. Its moves may run at the same time (order them with `fence`), and end in
 /// the order of their tickets; moves of different lanes do not wait for each other. Every member
 /// may be called from any thread. Destruction waits for the moves that it took.
-class Lane {
+class GANTRY_API Lane {
  public:
   Lane() = default;
   Lane(const Lane&) = delete;
@@ -212,7 +212,7 @@ struct Limits {
 };
 
 /// How long a move takes when nothing else is in the way: start + bytes / rate.
-struct Cost {
+struct GANTRY_API Cost {
   std::chrono::nanoseconds start{};
   double bytes_per_ns = 1;
   [[nodiscard]] std::chrono::nanoseconds of(Bytes bytes) const noexcept {
@@ -237,7 +237,7 @@ struct EngineReport {
 };
 
 /// Anything that executes moves. Every member may be called from any thread.
-class Engine {
+class GANTRY_API Engine {
  public:
   enum class Stop : std::uint8_t {
     drain,   ///< What was submitted ends first.
@@ -272,7 +272,7 @@ class Engine {
 
 /// Copies in the calling thread without a ticket, as memcpy() but past the cache where that is
 /// quicker. Ranges must not overlap. No fault is caught.
-class Copier {
+class GANTRY_API Copier {
  public:
   /// Copies of `streaming_from` bytes or more, and of 16 KiB at least, go past the cache.
   explicit constexpr Copier(Bytes streaming_from) noexcept : streaming_from_(streaming_from) {}

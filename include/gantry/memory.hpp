@@ -21,7 +21,7 @@ enum class PageKind {
   transparent,  ///< Huge pages by advice, where and when the kernel finds them.
   hugetlb,      ///< Huge pages that were reserved for this (vm.nr_hugepages).
 };
-[[nodiscard]] std::string_view to_string(PageKind kind) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(PageKind kind) noexcept;
 
 struct RegionOptions {
   PageKind pages = PageKind::transparent;
@@ -34,7 +34,7 @@ struct RegionOptions {
 /// Memory with an identity. Move-only; unmaps and closes. Either shared memory behind a sealed
 /// memfd, which another process can neither resize nor (F_SEAL_FUTURE_WRITE) ever map writable; or
 /// memory that cannot be shared: private, or a view of the user's own.
-class Region {
+class GANTRY_API Region {
  public:
   /// Makes `size` bytes (rounded up to whole pages), mapped writable here and nowhere else.
   /// `name` shows up in /proc/PID/maps if it is shareable. Pages appear when touched; see touch().
@@ -109,7 +109,7 @@ struct BlockOptions {
 };
 
 /// A piece of a pool's memory; goes back when dropped. Move-only. May outlive its pool handle.
-class GANTRY_CONSUMABLE(unconsumed) Block {
+class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Block {
  public:
   GANTRY_RETURNS(consumed) Block() noexcept = default;
   Block(Block&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
@@ -182,7 +182,7 @@ struct Holder {
   std::chrono::seconds oldest{};  ///< Age of the oldest by the wall clock, right to a second.
 };
 
-struct PoolReport {
+struct GANTRY_API PoolReport {
   Bytes live_bytes = 0;  ///< In blocks now.
   /// The most ever in blocks: exact while one thread allocates and frees; else never too low, and
   /// too high by no more than what threads kept for themselves.
@@ -213,7 +213,7 @@ struct PoolReport {
 /// Blocks of any size out of few large regions that are touched once, registered once and kept.
 /// A handle, cheap to copy. Thread-safe; threads that allocate and free do not meet as long as
 /// what each has kept suffices. docs/mechanisms/memory.md
-class Pool {
+class GANTRY_API Pool {
  public:
   static constexpr Bytes kPageAlignment = 4096;  ///< Of blocks of at least so many bytes.
   static constexpr Bytes kLineAlignment = 64;    ///< Of smaller ones.

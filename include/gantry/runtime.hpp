@@ -40,11 +40,11 @@ struct MachineFacts {
   std::string kernel;
 };
 
-[[nodiscard]] MachineFacts probe_machine();
+[[nodiscard]] GANTRY_API MachineFacts probe_machine();
 
 /// What Gantry uses of newer kernels: whether this process may use it, and what is lost without it.
 /// docs/platforms.md
-[[nodiscard]] std::vector<EngineStatus> kernel_features();
+[[nodiscard]] GANTRY_API std::vector<EngineStatus> kernel_features();
 
 // ---- runtime -------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ struct CalibrateOptions {
 
 /// Probes the machine, builds the engines, opens channels with them. Cheap to move; ends that
 /// it opened may outlive it.
-class Runtime {
+class GANTRY_API Runtime {
  public:
   [[nodiscard]] static Result<Runtime> create(const RuntimeOptions& options = {});
   Runtime(Runtime&&) noexcept;
@@ -127,7 +127,7 @@ enum class RegistrarKind {
   fabric,     ///< Memory regions of libfabric.
   cuda,       ///< Host memory that CUDA devices reach directly.
 };
-[[nodiscard]] std::string_view to_string(RegistrarKind kind) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(RegistrarKind kind) noexcept;
 
 /// What each kind asks for; the others ignore it.
 struct RegistrarSetup {
@@ -148,8 +148,8 @@ struct RegistrarSetup {
 };
 
 /// Errors: `unsupported`, with what to install or switch on; what the kind says of its set-up.
-[[nodiscard]] Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind,
-                                                                const RegistrarSetup& setup = {});
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<Registrar>> make_registrar(
+    RegistrarKind kind, const RegistrarSetup& setup = {});
 
 struct RegistrarStatus {
   std::string name;
@@ -160,17 +160,17 @@ struct RegistrarStatus {
 
 /// Tries each kind with a page of memory, fabric with each provider that Gantry is tested with.
 /// Loads the libraries behind them: some tenths of a second.
-[[nodiscard]] std::vector<RegistrarStatus> probe_registrars();
+[[nodiscard]] GANTRY_API std::vector<RegistrarStatus> probe_registrars();
 
 // ---- files ---------------------------------------------------------------------------------
 
 /// By name: "io_uring", "pread". Devices that a Runtime opens have the best of them already.
 /// Errors: `unsupported`, with what to install or switch on; `not_found`.
-[[nodiscard]] Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name);
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name);
 /// Each of them, the best first: usable here, or why not and how to mend that.
-[[nodiscard]] std::vector<EngineStatus> file_ios();
+[[nodiscard]] GANTRY_API std::vector<EngineStatus> file_ios();
 
 /// Library version, "MAJOR.MINOR.PATCH".
-[[nodiscard]] std::string_view version() noexcept;
+[[nodiscard]] GANTRY_API std::string_view version() noexcept;
 
 }  // namespace gantry

@@ -8,6 +8,10 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
+// What a program that uses Gantry links to. Everything else stays within the library.
+#define GANTRY_API [[gnu::visibility("default")]]
+#define GANTRY_LOCAL [[gnu::visibility("hidden")]]  // what a public class keeps to itself
+
 // Clang's -Wconsumed follows handles whose state changes and refuses the use of one that was given
 // away; other compilers see nothing here. tests/compile/ holds what must not compile.
 #if defined(__clang__)
@@ -49,7 +53,7 @@ enum class Code {
   build_failed,       ///< A compiler refused a kernel's source; the message holds its log.
 };
 
-[[nodiscard]] std::string_view to_string(Code code) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(Code code) noexcept;
 
 /// An expected failure. `message` reads "what: why" and names the thing and the value;
 /// `hint` says how to mend it and may be empty.
@@ -60,7 +64,7 @@ struct Error {
 };
 
 /// "message; hint": the one line a person is shown.
-[[nodiscard]] std::string to_string(const Error& error);
+[[nodiscard]] GANTRY_API std::string to_string(const Error& error);
 
 template <class T>
 using Result = tl::expected<T, Error>;
@@ -70,7 +74,7 @@ using ByteSpan = std::span<std::byte>;
 using ConstByteSpan = std::span<const std::byte>;
 
 /// A point in monotonic time until which a call may wait. A plain value.
-class Deadline {
+class GANTRY_API Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 

@@ -2,9 +2,6 @@
 
 #include <cstdint>
 #include <ctime>
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
 
 namespace gantry {
 
@@ -27,7 +24,7 @@ namespace gantry {
 /// Raw time. 5 to 10 ns by the time-stamp counter, about 25 ns by the kernel's clock.
 [[nodiscard]] inline std::uint64_t read_ticks() noexcept {
 #if defined(__x86_64__)
-  if (static const bool tsc = tsc_is_clock(); tsc) return __rdtsc();
+  if (static const bool tsc = tsc_is_clock(); tsc) return __builtin_ia32_rdtsc();
 #endif
   return monotonic_ns();
 }

@@ -1,4 +1,5 @@
 #include "base/holes.hpp"
+#include "base/sizes.hpp"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ struct CacheCounts {
 };
 
 std::optional<Bytes> holes_by_counting(int descriptor, Bytes offset, Bytes size) noexcept {
-  const auto page = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  const auto page = page_bytes();
   const Bytes first = offset / page;
   const Bytes pages = (offset + size + page - 1) / page - first;
   CacheRange range{first * page, pages * page};

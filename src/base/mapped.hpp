@@ -5,11 +5,13 @@
 
 #include <gantry/types.hpp>
 
+#include "base/sizes.hpp"
+
 namespace gantry {
 
 /// Is every page of it mapped? For telling why the kernel refused it.
 [[nodiscard]] inline bool is_mapped(ConstByteSpan memory) noexcept {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = page_bytes();
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page * page;
   const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
   // NOLINTNEXTLINE(performance-no-int-to-ptr): page arithmetic

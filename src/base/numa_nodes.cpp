@@ -75,4 +75,12 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
+unsigned usable_cpus() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    return std::max(1U, static_cast<unsigned>(CPU_COUNT(&set)));
+  return static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
 }  // namespace gantry

@@ -18,6 +18,9 @@ struct NodeCpus {
 /// The CPUs that this thread may use, and the threads that it starts. Empty when unknown.
 [[nodiscard]] std::vector<int> allowed_cpus();
 
+/// How many those are; at least 1, and all of the machine's where they are more than 1024.
+[[nodiscard]] unsigned usable_cpus() noexcept;
+
 /// The numbers in a list as the kernel writes it: "0-3,8". What is not such a list ends it.
 [[nodiscard]] std::vector<int> numbers_in(std::string_view list);
 

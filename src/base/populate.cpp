@@ -1,4 +1,5 @@
 #include "base/populate.hpp"
+#include "base/sizes.hpp"
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -42,7 +43,7 @@ int populate_by_page(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t pa
 }  // namespace
 
 bool populating_works() noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = page_bytes();
   void* const at =
       ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return true;
@@ -54,7 +55,7 @@ bool populating_works() noexcept {
 }
 
 int populate(ByteSpan range, PageAccess access) noexcept {
-  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  static const auto page = page_bytes();
   const auto from = reinterpret_cast<std::uintptr_t>(range.data());
   const std::uintptr_t begin = from / page * page;
   const std::uintptr_t end = (from + range.size() + page - 1) / page * page;

@@ -11,12 +11,13 @@
 #include <tuple>
 #include <vector>
 
+#include "base/sizes.hpp"
 #include "base/test_refusals.hpp"
 
 namespace gantry {
 namespace {
 
-const auto kPage = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+const auto kPage = page_bytes();
 constexpr Bytes kPages = 16;
 constexpr std::uint32_t kPopulateRead = 22, kPopulateWrite = 23;
 

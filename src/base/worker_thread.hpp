@@ -20,13 +20,6 @@ inline void bind_this_thread(const std::vector<int>& cpus) noexcept {
   if (CPU_COUNT(&set) != 0) ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 
-/// CPUs that the calling thread may use; at least 1.
-[[nodiscard]] inline int usable_cpus() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 template <class Run>
 [[nodiscard]] Result<std::thread> start_thread(Run run) {
   try {

@@ -4,14 +4,13 @@
 #include <bit>
 
 #include "base/result.hpp"
+#include "base/sizes.hpp"
 #include "calibration/calibration_bench.hpp"
 #include "engine/policy/policy.hpp"
 
 namespace gantry {
 namespace {
 
-constexpr Bytes kKiB = Bytes{1} << 10;
-constexpr Bytes kMiB = Bytes{1} << 20;
 constexpr std::uint64_t kMs = 1'000'000;
 
 // A plan's times are for its measurements; touching the memory comes on top.

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 constexpr const char* kMachine = "cpu X; cpus 2";
 
-Calibration sample() {
+Calibration stored_sample() {
   Calibration calibration;
   calibration.machine = kMachine;
   calibration.source = Calibration::Source::full;
@@ -55,7 +55,7 @@ TEST_F(Stores, KeepOneForTheNextProcess) {
   const CalibrationStore store(kMachine);
   EXPECT_FALSE(store.load().calibration);
   EXPECT_THAT(store.load().note, IsEmpty());  // nothing there yet is no trouble
-  ASSERT_TRUE(store.save(sample()));
+  ASSERT_TRUE(store.save(stored_sample()));
   const auto found = CalibrationStore(kMachine).load();
   ASSERT_TRUE(found.calibration) << found.note;
   EXPECT_EQ(found.calibration->engines[0].points[0].synchronous_ns, 30);
@@ -64,16 +64,16 @@ TEST_F(Stores, KeepOneForTheNextProcess) {
 
 TEST_F(Stores, KeepItFromOthers) {
   const CalibrationStore store(kMachine);
-  ASSERT_TRUE(store.save(sample()));
+  ASSERT_TRUE(store.save(stored_sample()));
   EXPECT_EQ(mode_of(store.path()), 0600u);
   EXPECT_EQ(mode_of(folder_ + "/gantry"), 0700u);
 }
 
 TEST_F(Stores, LeaveNothingHalfWritten) {
   const CalibrationStore store(kMachine);
-  ASSERT_TRUE(store.save(sample()));
+  ASSERT_TRUE(store.save(stored_sample()));
   std::ofstream(store.path() + ".new") << "of one that was killed";
-  ASSERT_TRUE(store.save(sample()));
+  ASSERT_TRUE(store.save(stored_sample()));
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(folder_ + "/gantry")) {
     EXPECT_EQ(entry.path(), store.path());
@@ -83,14 +83,14 @@ TEST_F(Stores, LeaveNothingHalfWritten) {
 }
 
 TEST_F(Stores, HaveAFileForEachMachine) {
-  ASSERT_TRUE(CalibrationStore(kMachine).save(sample()));
+  ASSERT_TRUE(CalibrationStore(kMachine).save(stored_sample()));
   EXPECT_FALSE(CalibrationStore("cpu Y; cpus 2").load().calibration);
   EXPECT_NE(CalibrationStore("cpu Y; cpus 2").path(), CalibrationStore(kMachine).path());
 }
 
 TEST_F(Stores, IgnoreWhatTheyCannotTrust) {
   const CalibrationStore store(kMachine);
-  ASSERT_TRUE(store.save(sample()));
+  ASSERT_TRUE(store.save(stored_sample()));
   ::chmod(store.path().c_str(), 0666);
   expect_ignored("others may write it");
   ::chmod(store.path().c_str(), 0600);
@@ -111,18 +111,18 @@ TEST_F(Stores, IgnoreWhatTheyCannotTrust) {
 
 TEST_F(Stores, IgnoreWhatMakesNoSense) {
   const CalibrationStore store(kMachine);
-  ASSERT_TRUE(store.save(sample()));
+  ASSERT_TRUE(store.save(stored_sample()));
   std::ofstream(store.path()) << "gantry-calibration 1\nrubbish\n";
   expect_ignored("line 2 makes no sense");
   std::ofstream(store.path()) << std::string(100'000, 'x');
   expect_ignored("100000 bytes are too many");
   std::ofstream(store.path(), std::ios::trunc).flush();
   expect_ignored("does not end as it should");
-  Calibration foreign = sample();
+  Calibration foreign = stored_sample();
   foreign.machine = "cpu Y";
   ASSERT_TRUE(store.save(foreign));
   expect_ignored("another machine");
-  ASSERT_TRUE(store.save(sample()));  // and it can be made anew
+  ASSERT_TRUE(store.save(stored_sample()));  // and it can be made anew
   EXPECT_TRUE(store.load().calibration);
 }
 
@@ -131,14 +131,14 @@ TEST_F(Stores, SayWhenNothingCanBeKept) {
   ::chmod((folder_ + "/gantry").c_str(), 0500);
   const CalibrationStore store(kMachine);
   if (::geteuid() != 0) {  // whom no mode stops
-    const auto saved = store.save(sample());
+    const auto saved = store.save(stored_sample());
     ASSERT_FALSE(saved);
     EXPECT_EQ(saved.error().code, Code::permission_denied);
     EXPECT_THAT(saved.error().hint, HasSubstr("XDG_CACHE_HOME"));
   }
   fs::remove(folder_ + "/gantry");
   std::ofstream(folder_ + "/gantry") << "a file in the way";
-  EXPECT_FALSE(store.save(sample()));
+  EXPECT_FALSE(store.save(stored_sample()));
   EXPECT_FALSE(store.lock());
   fs::remove(folder_ + "/gantry");
 }
@@ -148,13 +148,13 @@ TEST_F(Stores, FollowTheHomeWhereThereIsNoCacheFolder) {
   const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
   ::setenv("HOME", folder_.c_str(), 1);
   EXPECT_TRUE(CalibrationStore(kMachine).path().starts_with(folder_ + "/.cache/gantry/"));
-  EXPECT_TRUE(CalibrationStore(kMachine).save(sample()));  // makes both folders
+  EXPECT_TRUE(CalibrationStore(kMachine).save(stored_sample()));  // makes both folders
   EXPECT_EQ(mode_of(folder_ + "/.cache"), 0700u);
   ::unsetenv("HOME");
   const CalibrationStore nowhere(kMachine);
   EXPECT_EQ(nowhere.path(), "");
   EXPECT_THAT(nowhere.load().note, HasSubstr("HOME"));
-  EXPECT_FALSE(nowhere.save(sample()));
+  EXPECT_FALSE(nowhere.save(stored_sample()));
   EXPECT_FALSE(nowhere.lock());
   ::setenv("HOME", home.c_str(), 1);
 }

@@ -12,7 +12,6 @@ namespace {
 
 using test::CopyGate;
 using test::GatedEngine;
-using test::kMiB;
 using test::pattern;
 using test::same;
 using test::soon;

@@ -11,7 +11,6 @@
 namespace gantry {
 namespace {
 
-using test::kMiB;
 using test::make_producer;
 using test::options_in;
 using test::pattern;

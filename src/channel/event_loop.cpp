@@ -16,7 +16,7 @@ namespace gantry {
 // again is one call.
 //   I1  Who waits is in waiting_ or, between the kernel's word and its turn, in ready_.
 //   I2  unwatch() takes it out of either: what is destroyed is never resumed.
-class EventLoop::Impl {
+class GANTRY_LOCAL EventLoop::Impl {
  public:
   Result<void> set_up();
   void spawn(Task<> task);

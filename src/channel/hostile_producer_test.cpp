@@ -250,7 +250,7 @@ TEST_F(HostileProducer, WhatWasNeverSentCannotGo) {
 
 // Reading a hole makes a page, on the consumer's account.
 TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
-  const Region holes = *Region::create(64 * test::kMiB, "x");
+  const Region holes = *Region::create(64 * kMiB, "x");
   EXPECT_EQ(code_from([&] {
               send_slab(1, holes, holes.size());
               publish(record(1, 0, 0, holes.size()));
@@ -263,7 +263,7 @@ TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
 
 // The end is written, the message is not.
 TEST_F(HostileProducer, AWrittenEndDoesNotHideHolesBeforeIt) {
-  Region holes = *Region::create(64 * test::kMiB, "x");
+  Region holes = *Region::create(64 * kMiB, "x");
   ASSERT_TRUE(holes.touch(holes.size() - 4096, 4096));
   ring_->ring[2].record = record(1, 1, 0, holes.size() - 4096);
   std::optional<Message> held;
@@ -296,9 +296,9 @@ TEST_F(HostileProducer, SlabsBeyondTheLimitAreNotTaken) {
 }
 
 TEST_F(HostileProducer, BytesBeyondTheLimitAreNotMapped) {
-  options_.receive.mapped_bytes = test::kMiB;
+  options_.receive.mapped_bytes = kMiB;
   const auto message = receive_from([&] {
-    const Region large = *Region::create(test::kMiB + 4096, "x");
+    const Region large = *Region::create(kMiB + 4096, "x");
     send_slab(1, large, large.size());
     publish(record(1, 0, 0, 1));
   });
@@ -309,9 +309,9 @@ TEST_F(HostileProducer, BytesBeyondTheLimitAreNotMapped) {
 
 // A window of two pages that claims to be of a message larger than any memory.
 TEST_F(HostileProducer, AStreamedMessageReservesNoMoreThanIsAllowed) {
-  options_.receive.gathered_bytes = test::kMiB;
+  options_.receive.gathered_bytes = kMiB;
   const Place place{
-      .offset = 0, .bytes = 2 * test::kMiB, .slab = 1, .chunk_bytes = 4096, .window_bytes = 8192};
+      .offset = 0, .bytes = 2 * kMiB, .slab = 1, .chunk_bytes = 4096, .window_bytes = 8192};
   MessageRecord streamed = record(1, 0, 0, 0, 1 | kLanding | kStreamed);
   std::memcpy(streamed.body.data(), &place, sizeof place);
   const auto message = receive_from([&] {

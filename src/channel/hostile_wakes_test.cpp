@@ -136,13 +136,13 @@ TEST_F(HostileWakes, WhatIsReleasedAfterLeavingWakesTheProducer) {
   options_.pool.budget_bytes = options_.pool.slab_bytes;
   auto out = *make_producer("frames", options_);
   auto in = std::make_optional(*Consumer::open("frames", options_, soon()));
-  ASSERT_TRUE(out.send(pattern(test::kMiB * 3 / 4, 1), soon()));
+  ASSERT_TRUE(out.send(pattern(kMiB * 3 / 4, 1), soon()));
   std::optional<Message> held = *in->receive(soon());
   in.reset();
   while (out.explain(8).status.consumers.size() == 1) std::this_thread::yield();
   const Impostor watching = join_hostile();
   Result<void> sent;
-  std::thread sending([&] { sent = out.send(pattern(test::kMiB * 3 / 4, 2), soon()); });
+  std::thread sending([&] { sent = out.send(pattern(kMiB * 3 / 4, 2), soon()); });
   await_sleeping_producer(0);
   while (!test::others_sleep()) std::this_thread::yield();
   held.reset();

@@ -159,7 +159,7 @@ TEST_F(LateLooksOfAReceiver, RingsThatLieThereKeepItNotBeyondItsDeadline) {
 /// All of a large window has landed, of a message that never ends.
 class LateLooksOfAStream : public LateLooksOfAReceiver {
  protected:
-  static constexpr Bytes kWindow = 4 * test::kMiB;
+  static constexpr Bytes kWindow = 4 * kMiB;
   explicit LateLooksOfAStream(std::uint32_t chunk = kLeastChunk, bool is_taken = true) {
     std::memset(window_.data(), 1, kWindow);  // no holes
     const int descriptor = window_.descriptor();

@@ -18,7 +18,6 @@ namespace gantry {
 namespace {
 
 using test::Child;
-using test::kMiB;
 using test::make_producer;
 using test::options_in;
 using test::pattern;

@@ -9,7 +9,6 @@
 namespace gantry {
 namespace {
 
-using test::kMiB;
 using test::make_producer;
 using test::options_in;
 using test::pattern;

@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/sizes.hpp"
 #include "engine/engine_counters.hpp"
 #include "engine/execute.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/lane_base.hpp"
 
 namespace gantry::test {
-
-inline constexpr Bytes kMiB = Bytes{1} << 20;
 
 /// A waiting call that takes longer than this has hung; nothing is measured by it.
 inline Deadline soon() {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fork.hpp"
+#include "base/sizes.hpp"
 
 namespace gantry {
 
@@ -24,8 +25,7 @@ class KeptMemory {
   /// What memory for `size` bytes is made with, so that sizes that are near share it: at most an
   /// eighth and a page more.
   [[nodiscard]] static Bytes room_for(Bytes size) noexcept {
-    constexpr Bytes kPage = 4096;
-    const Bytes grain = std::max(kPage, std::bit_floor(size) / 8);
+    const Bytes grain = std::max(kSmallestPage, std::bit_floor(size) / 8);
     return (size + grain - 1) / grain * grain;
   }
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/sizes.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/kernels.hpp"
 
@@ -16,7 +17,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little);  // patterns: lowest byte first
 
 constexpr Bytes kPassBytes = Bytes{32} << 10;  // what a second look finds in the first-level cache
-constexpr Bytes kPage = 4096;
 
 // One execution. Its functions are left by a jump when a page is missing (I1 of fault_guard.hpp):
 // no destructors, no locks; what is to be known afterwards is volatile.
@@ -89,7 +89,7 @@ bool overlaps(const Move& move) noexcept {
 // Bytes from the address to the end of its page; backwards: from the page's begin to the address.
 Bytes within_page(const std::byte* at, bool backwards) noexcept {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
-  return backwards ? (address - 1) % kPage + 1 : kPage - address % kPage;
+  return backwards ? (address - 1) % kSmallestPage + 1 : kSmallestPage - address % kSmallestPage;
 }
 
 // Pieces that no page border cuts: one whose page is missing has not begun. An overlapping copy
@@ -125,13 +125,13 @@ void run(void* argument) noexcept {
   work.done = move.bytes;
 }
 
-struct Ranges {
+struct Touched {
   std::array<GuardedRange, 3> all{};
   std::size_t count = 0;
 };
 
-Ranges ranges_of(const Move& move) noexcept {
-  Ranges ranges;
+Touched touched_by(const Move& move) noexcept {
+  Touched ranges;
   const auto add = [&](const std::byte* from, bool written) {
     ranges.all[ranges.count++] = {from, move.bytes, written};
   };
@@ -143,14 +143,14 @@ Ranges ranges_of(const Move& move) noexcept {
 }
 
 // How far from the front (backwards: from the end) the pages before the one that faulted reach.
-Bytes reach(const Move& move, const Ranges& ranges, std::uintptr_t fault) noexcept {
+Bytes reach(const Move& move, const Touched& ranges, std::uintptr_t fault) noexcept {
   Bytes least = move.bytes;
   for (std::size_t i = 0; i < ranges.count; ++i) {
     const auto from = reinterpret_cast<std::uintptr_t>(ranges.all[i].from);
     if (fault < from || fault - from >= move.bytes) continue;
-    const std::uintptr_t page = fault / kPage * kPage;
+    const std::uintptr_t page = fault / kSmallestPage * kSmallestPage;
     const Bytes here = move.backwards()
-                           ? from + move.bytes - std::min(from + move.bytes, page + kPage)
+                           ? from + move.bytes - std::min(from + move.bytes, page + kSmallestPage)
                            : std::max(from, page) - from;
     least = std::min(least, here);
   }
@@ -159,7 +159,7 @@ Bytes reach(const Move& move, const Ranges& ranges, std::uintptr_t fault) noexce
 
 // The vectors run ahead on several pages, so after a fault the certain part is done once more, by
 // itself. Another page of it may be missing too: it gets shorter each time, so this ends.
-Executed slow_after_fault(const Move& whole, CacheUse cache, const Ranges& ranges,
+Executed slow_after_fault(const Move& whole, CacheUse cache, const Touched& ranges,
                           Fault fault) noexcept {
   Executed answer;
   for (;;) {
@@ -169,7 +169,7 @@ Executed slow_after_fault(const Move& whole, CacheUse cache, const Ranges& range
     const Move front = part_of(whole, 0, certain);
     Work work{&front, cache};
     work.crc32c = whole.seed;
-    const Ranges part = ranges_of(front);
+    const Touched part = touched_by(front);
     if (certain == 0 || catch_fault({part.all.data(), part.count}, run, &work, fault)) {
       answer.bytes_done = certain == 0 ? 0 : Bytes{work.done};
       answer.equal = work.equal;
@@ -206,7 +206,7 @@ Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
   if (!catch_faults) {
     run(&work);
   } else {
-    const Ranges ranges = ranges_of(move);
+    const Touched ranges = touched_by(move);
     Fault fault;
     if (!catch_fault({ranges.all.data(), ranges.count}, run, &work, fault)) {
       if (overlaps(move))

@@ -10,7 +10,7 @@
 namespace gantry {
 namespace {
 
-std::vector<std::byte> numbered(Bytes size) {
+std::vector<std::byte> mixed_bytes(Bytes size) {
   std::vector<std::byte> bytes(size);
   for (Bytes i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 37 + (i >> 8));
   return bytes;
@@ -31,7 +31,7 @@ TEST(Execute, PartsMakeTheWhole) {
 }
 
 TEST(Execute, PartsOfABackwardsCopyCountFromItsEnd) {
-  auto bytes = numbered(5000);
+  auto bytes = mixed_bytes(5000);
   auto expected = bytes;
   std::memmove(expected.data() + 300, bytes.data(), 4000);
   Move move = Move::copy(ByteSpan(bytes).subspan(300, 4000), ConstByteSpan(bytes).first(4000));
@@ -44,7 +44,7 @@ TEST(Execute, PartsOfABackwardsCopyCountFromItsEnd) {
 }
 
 TEST(Execute, UnitsStopAtADifferenceAndCarryTheCrcOn) {
-  const auto one = numbered(3 * kUnitBytes + 5);
+  const auto one = mixed_bytes(3 * kUnitBytes + 5);
   auto other = one;
   other[2 * kUnitBytes + 9] ^= std::byte{1};
   const std::atomic<bool> no{false};
@@ -59,7 +59,7 @@ TEST(Execute, UnitsStopAtADifferenceAndCarryTheCrcOn) {
 }
 
 TEST(Execute, ACancelledMoveDoesNotBeginAnotherUnit) {
-  const auto source = numbered(2 * kUnitBytes);
+  const auto source = mixed_bytes(2 * kUnitBytes);
   std::vector<std::byte> copy(source.size());
   const std::atomic<bool> yes{true}, no{false};
   for (const CancelRequests& requests : {CancelRequests{yes, no}, CancelRequests{no, yes}}) {

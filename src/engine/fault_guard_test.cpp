@@ -1,4 +1,5 @@
 #include "engine/fault_guard.hpp"
+#include "base/sizes.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -15,8 +16,6 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kPage = 4096;
-
 struct Reading {
   const std::byte* at;
   std::byte seen{};
@@ -31,10 +30,10 @@ class FaultGuard : public testing::Test {
  protected:
   FaultGuard()
       : bad_(static_cast<std::byte*>(
-            ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+            ::mmap(nullptr, kSmallestPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
     EXPECT_TRUE(install_fault_guard());
   }
-  ~FaultGuard() override { ::munmap(bad_, kPage); }
+  ~FaultGuard() override { ::munmap(bad_, kSmallestPage); }
 
   static bool reads(const std::byte* at, Fault& fault) {
     Reading reading{at};
@@ -51,7 +50,7 @@ TEST_F(FaultGuard, TellsTheAddressAndWhetherItWasToBeWritten) {
   EXPECT_EQ(fault.address, reinterpret_cast<std::uintptr_t>(bad_ + 100));
   EXPECT_FALSE(fault.written);
   const auto write = [](void* at) noexcept { *static_cast<volatile std::byte*>(at) = {}; };
-  const std::array<GuardedRange, 2> ranges{GuardedRange{bad_, kPage, false},
+  const std::array<GuardedRange, 2> ranges{GuardedRange{bad_, kSmallestPage, false},
                                            GuardedRange{bad_ + 50, 10, true}};
   EXPECT_FALSE(catch_fault(ranges, write, bad_ + 55, fault));
   EXPECT_TRUE(fault.written);
@@ -113,7 +112,7 @@ TEST_F(FaultGuard, AHandlerThatCallsOursLeavesUsWhatIsOurs) {
   const int status = ending_of(
       [](std::byte* bad) {
         own = static_cast<std::byte*>(
-            ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            ::mmap(nullptr, kSmallestPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         ::sigaction(SIGSEGV, nullptr, &ours);
         struct sigaction theirs{};
         theirs.sa_flags = SA_SIGINFO;
@@ -152,7 +151,7 @@ TEST(FaultGuardEarly, TheirsExits) {
   ::sigaction(SIGSEGV, &theirs, nullptr);
   ASSERT_TRUE(install_fault_guard());
   touch(static_cast<std::byte*>(
-      ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+      ::mmap(nullptr, kSmallestPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "engine/kernels.hpp"
+#include "base/sizes.hpp"
 
 #include <gantry/engine.hpp>
 
@@ -23,7 +24,6 @@ using Vectors = hn::ScalableTag<std::uint8_t>;
 // Memory answers several requests to different pages sooner than as many to one: eight pages are
 // copied side by side, two cache lines of each in turn. Measured against 1, 2, 4 and 16 pages and
 // 1 to 8 lines: docs/results/engine.md.
-constexpr Bytes kPage = 4096;
 constexpr Bytes kPages = 8;
 constexpr Bytes kStep = 128;
 
@@ -36,13 +36,13 @@ HWY_INLINE void stream_lines(Vectors vectors, std::uint8_t* HWY_RESTRICT to,
 }
 
 HWY_INLINE void stream_row(Vectors vectors, std::uint8_t* to, const std::uint8_t* from) {
-  for (Bytes page = 0; page < kPages * kPage; page += kPage)
+  for (Bytes page = 0; page < kPages * kSmallestPage; page += kSmallestPage)
     stream_lines<kStep>(vectors, to + page, from + page);
 }
 
 // Four rows a turn: a loop's own instructions are then a sixtieth of all, no more.
 HWY_INLINE void stream_pages(Vectors vectors, std::uint8_t* to, const std::uint8_t* from) {
-  for (Bytes line = 0; line < kPage; line += 4 * kStep) {
+  for (Bytes line = 0; line < kSmallestPage; line += 4 * kStep) {
     stream_row(vectors, to + line, from + line);
     stream_row(vectors, to + line + kStep, from + line + kStep);
     stream_row(vectors, to + line + 2 * kStep, from + line + 2 * kStep);
@@ -54,7 +54,7 @@ HWY_INLINE void stream_pages(Vectors vectors, std::uint8_t* to, const std::uint8
 void StreamCopy(std::uint8_t* to, const std::uint8_t* from, Bytes bytes) {
   const Vectors vectors;
   Bytes at = 0;
-  for (; at + kPages * kPage <= bytes; at += kPages * kPage)
+  for (; at + kPages * kSmallestPage <= bytes; at += kPages * kSmallestPage)
     stream_pages(vectors, to + at, from + at);
   for (; at < bytes; at += kStep) stream_lines<kStep>(vectors, to + at, from + at);
   hwy::FlushStream();

@@ -8,15 +8,12 @@
 
 #include "base/close_elsewhere.hpp"
 #include "base/memfd.hpp"
+#include "base/sizes.hpp"
 #include "memory/numa.hpp"
 #include "memory/touch.hpp"
 
 namespace gantry {
 namespace {
-
-Bytes page_bytes() noexcept {
-  return static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
-}
 
 Bytes whole(Bytes size, Bytes page) noexcept {
   return (size + page - 1) / page * page;

@@ -12,20 +12,20 @@
 namespace gantry {
 namespace {
 
-struct Range {
-  ByteSpan memory;
-  std::uint64_t key = 0;
-  std::uint64_t remote_key = 0;
-  std::uint64_t users = 0;  // handles into it
-};
-
 std::uintptr_t address(const std::byte* at) noexcept {
   return reinterpret_cast<std::uintptr_t>(at);
 }
 
 }  // namespace
 
-struct Registrar::State {
+struct GANTRY_LOCAL Registrar::State {
+  struct Range {
+    ByteSpan memory;
+    std::uint64_t key = 0;
+    std::uint64_t remote_key = 0;
+    std::uint64_t users = 0;  // handles into it
+  };
+
   State(std::string given, const RegistrarOptions& wanted) {
     report.name = std::move(given);
     report.budget_bytes = wanted.budget_bytes;
@@ -154,7 +154,7 @@ Result<void> Registrar::check_range(ByteSpan memory, bool is_fresh) {
 
 Result<Registration> Registrar::register_locked(ByteSpan memory) {
   State& state = *state_;
-  Range* range = state.covering(memory);
+  State::Range* range = state.covering(memory);
   if (range != nullptr) {
     state.report.reused += 1;
   } else {
@@ -173,7 +173,7 @@ Result<Registration> Registrar::register_locked(ByteSpan memory) {
 
 Result<void> Registrar::add(ByteSpan memory) {
   State& state = *state_;
-  if (const Range* other = state.overlapping(memory))
+  if (const State::Range* other = state.overlapping(memory))
     return fail(Code::already_exists,
                 fmt::format("registering {} bytes at {}: they overlap the registration of {} at {}",
                             memory.size(), static_cast<const void*>(memory.data()),
@@ -181,7 +181,8 @@ Result<void> Registrar::add(ByteSpan memory) {
                 "drop that one first, or register both ranges as one");
   GANTRY_TRY(state.check_budget(memory.size()));
   // The entry first: once the device knows the memory nothing may fail any more.
-  const auto entry = state.ranges.emplace(address(memory.data()), Range{memory, 0, 0, 0}).first;
+  const auto entry =
+      state.ranges.emplace(address(memory.data()), State::Range{memory, 0, 0, 0}).first;
   const std::uint64_t started = monotonic_ns();
   auto keys = guarded([&] { return do_register(memory); });
   state.charge(started);
@@ -201,7 +202,7 @@ Result<void> Registrar::add(ByteSpan memory) {
 void Registrar::leave(void* entry) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  Range& range = *static_cast<Range*>(entry);
+  State::Range& range = *static_cast<State::Range*>(entry);
   if (--range.users != 0) return;
   const std::uint64_t started = monotonic_ns();
   const int error = do_unregister({range.key, range.remote_key}, range.memory);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sizes.hpp"
 #include "base/test_fork.hpp"
 #include "memory/fake_registrar_test.hpp"
 
@@ -286,8 +287,6 @@ TEST(Registrar, ThreadsMayShareRanges) {
 
 // ---- page-lock -----------------------------------------------------------------------------
 
-constexpr Bytes kPage = 4096;
-
 /// KiB of this process that are locked.
 long locked_kib() {
   std::ifstream status("/proc/self/status");
@@ -303,9 +302,9 @@ long locked_kib() {
 class PageLock : public testing::Test {
  protected:
   PageLock() {
-    void* const at =
-        ::mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memory_ = {static_cast<std::byte*>(at), kPages * kPage};
+    void* const at = ::mmap(nullptr, kPages * kSmallestPage, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory_ = {static_cast<std::byte*>(at), kPages * kSmallestPage};
   }
   ~PageLock() override { ::munmap(memory_.data(), memory_.size()); }
 
@@ -323,15 +322,15 @@ class PageLock : public testing::Test {
 };
 
 TEST_F(PageLock, LocksWholePagesAndNoOthers) {
-  const auto known =
-      register_memory(kPage - 1, kPage + 2);  // a byte of one, all of one, a byte of one
+  const auto known = register_memory(
+      kSmallestPage - 1, kSmallestPage + 2);  // a byte of one, all of one, a byte of one
   EXPECT_EQ(pages_locked(), 3);
 }
 
 TEST_F(PageLock, APageOfTwoRegistrationsStaysLockedUntilBothAreGone) {
-  auto low = register_memory(0, kPage + 100);           // pages 0 and 1
-  auto middle = register_memory(kPage + 100, 100);      // in page 1
-  auto high = register_memory(kPage + 200, 2 * kPage);  // pages 1, 2 and 3
+  auto low = register_memory(0, kSmallestPage + 100);                   // pages 0 and 1
+  auto middle = register_memory(kSmallestPage + 100, 100);              // in page 1
+  auto high = register_memory(kSmallestPage + 200, 2 * kSmallestPage);  // pages 1, 2 and 3
   EXPECT_EQ(pages_locked(), 4);
   low = {};
   EXPECT_EQ(pages_locked(), 3);
@@ -355,9 +354,9 @@ TEST_F(PageLock, WhatIsNotMappedIsToldFromTooMuch) {
 
 TEST_F(PageLock, ARefusalLeavesNothingLockedThatWasNot) {
   const auto kept = register_memory(100, 100);
-  ::munmap(memory_.data() + 5 * kPage, kPage);
-  EXPECT_FALSE(registrar_->register_memory(memory_.subspan(kPage / 2, 6 * kPage)));
-  EXPECT_FALSE(registrar_->register_memory(memory_.subspan(kPage, 6 * kPage)));
+  ::munmap(memory_.data() + 5 * kSmallestPage, kSmallestPage);
+  EXPECT_FALSE(registrar_->register_memory(memory_.subspan(kSmallestPage / 2, 6 * kSmallestPage)));
+  EXPECT_FALSE(registrar_->register_memory(memory_.subspan(kSmallestPage, 6 * kSmallestPage)));
   EXPECT_EQ(pages_locked(), 1);
 }
 

@@ -56,7 +56,7 @@ struct DeviceMaker {
 };
 
 // In the order in which they are reported. A new kind is one more here.
-constexpr DeviceMaker kMakers[] = {
+constexpr DeviceMaker kDeviceMakers[] = {
     {"cpu", open_cpu, list_cpu, true},
     {"opencl", open_opencl, list_opencl, false},
     {"cuda", open_cuda, list_cuda, false},
@@ -64,7 +64,7 @@ constexpr DeviceMaker kMakers[] = {
 
 tl::unexpected<Error> unknown(std::string_view name) {
   std::string kinds;
-  for (const DeviceMaker& maker : kMakers) {
+  for (const DeviceMaker& maker : kDeviceMakers) {
     if (!kinds.empty()) kinds += ", ";
     kinds += maker.is_one ? std::string(maker.kind) : fmt::format("{0} or {0}:NUMBER", maker.kind);
   }
@@ -85,7 +85,7 @@ bool parse_index(std::string_view text, unsigned& index) {
 Result<std::shared_ptr<Device>> open_device(std::string_view name,
                                             const std::shared_ptr<Engine>& copier) {
   const std::size_t colon = std::min(name.find(':'), name.size());
-  for (const DeviceMaker& maker : kMakers) {
+  for (const DeviceMaker& maker : kDeviceMakers) {
     unsigned index = 0;
     if (maker.kind != name.substr(0, colon)) continue;
     if (maker.is_one ? colon != name.size() : !parse_index(name.substr(colon), index)) break;
@@ -99,7 +99,7 @@ Result<std::shared_ptr<Device>> open_device(std::string_view name,
 
 std::vector<EngineStatus> device_statuses() {
   std::vector<EngineStatus> all;
-  for (const DeviceMaker& maker : kMakers) {
+  for (const DeviceMaker& maker : kDeviceMakers) {
     auto found = maker.list();
     if (!found) {
       all.push_back({std::string(maker.kind), false, found.error().message, found.error().hint});

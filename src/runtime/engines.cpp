@@ -54,7 +54,7 @@ Result<void> check_whole(const Calibration& calibration) {
   return {};
 }
 
-double usable_cpus() {
+double cpus_within_quota() {
   const double quota = cpu_quota();
   const double allowed = last_level_cache().sharers;
   return quota > 0 ? std::min(quota, allowed) : allowed;
@@ -88,7 +88,7 @@ Result<void> Engines::make_auto() {
         maker.facts, [make = maker.make, calibration] { return make(calibration); }));
     if (maker.likely()) engines_.push_back(lazy_.back());
   }
-  PolicyOptions options{usable_cpus(), {}};
+  PolicyOptions options{cpus_within_quota(), {}};
   if (variable(kCalibrateVariable) != "off")
     options.calibrate = [kept = kept_, engines = engines_] { return at_first_use(*kept, engines); };
   GANTRY_ASSIGN(auto_, make_auto_engine(engines_, calibration, std::move(options)));

@@ -12,7 +12,7 @@ struct FileIoMaker {
 };
 
 // The best first. Another way is one more here.
-constexpr FileIoMaker kMakers[] = {
+constexpr FileIoMaker kFileIoMakers[] = {
     {"io_uring", make_uring_file_io},
     {"pread", [] { return make_plain_file_io(); }},
 };
@@ -21,7 +21,7 @@ constexpr FileIoMaker kMakers[] = {
 
 Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name) {
   std::string names;
-  for (const FileIoMaker& maker : kMakers) {
+  for (const FileIoMaker& maker : kFileIoMakers) {
     if (maker.name == name) return maker.make();
     names += (names.empty() ? "" : ", ") + std::string(maker.name);
   }
@@ -31,7 +31,7 @@ Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name) {
 
 std::vector<EngineStatus> file_ios() {
   std::vector<EngineStatus> all;
-  for (const FileIoMaker& maker : kMakers) {
+  for (const FileIoMaker& maker : kFileIoMakers) {
     const auto made = maker.make();
     if (made)
       all.push_back({std::string(maker.name), true, (*made)->about(), {}});

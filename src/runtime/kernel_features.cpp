@@ -17,6 +17,7 @@
 #include "base/memfd.hpp"
 #include "base/populate.hpp"
 #include "base/result.hpp"
+#include "base/sizes.hpp"
 
 // What Gantry uses of newer kernels. docs/platforms.md has the same lines with their reasons.
 namespace gantry {
@@ -70,7 +71,7 @@ int try_pass_rights() noexcept {
 }
 
 int try_populate() noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = page_bytes();
   void* const at =
       ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return errno;
@@ -95,7 +96,7 @@ int try_io_uring() noexcept {
 }
 
 int try_mbind() noexcept {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = page_bytes();
   void* const at =
       ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return errno;

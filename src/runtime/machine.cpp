@@ -12,6 +12,7 @@
 #include <gantry/runtime.hpp>
 #include <limits>
 
+#include "base/numa_nodes.hpp"
 #include "base/system_memory.hpp"
 #include "runtime/cpu_quota.hpp"
 
@@ -86,17 +87,10 @@ void read_topology(MachineFacts& facts) {
   facts.caches = caches(topology.get());
 }
 
-unsigned allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<unsigned>(CPU_COUNT(&set)) : 0;
-}
-
 void read_cpus(MachineFacts& facts) {
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   facts.cpus_online = online > 0 ? static_cast<unsigned>(online) : 0;
-  const unsigned allowed = allowed_cpus();  // fails beyond 1024 CPUs
-  facts.cpus = allowed != 0 ? allowed : facts.cpus_online;
+  facts.cpus = usable_cpus();
   facts.cpu_quota = cpu_quota();
 }
 

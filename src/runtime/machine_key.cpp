@@ -15,6 +15,7 @@
 #include <cpuid.h>
 #endif
 
+#include "base/numa_nodes.hpp"
 #include "runtime/cpu_quota.hpp"
 
 namespace gantry {
@@ -29,13 +30,6 @@ std::string cpu_model() {
     return colon == std::string::npos ? std::string() : line.substr(colon + 2);
   }
   return "unknown";
-}
-
-unsigned allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
-  return static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 std::string line_of(const std::string& path) {
@@ -65,7 +59,7 @@ Bytes cache_bytes(int level) {
       std::max(0L, ::sysconf(kNames.at(static_cast<std::size_t>(level - 1)))));
 }
 
-std::string kernel() {
+std::string kernel_release() {
   utsname names{};
   return ::uname(&names) == 0 ? std::string(names.release) : std::string("unknown");
 }
@@ -108,15 +102,15 @@ std::string clean(std::string text) {
 
 LastLevelCache last_level_cache() {
   for (const int level : {4, 3, 2})
-    if (const Bytes bytes = cache_bytes(level); bytes > 0) return {bytes, allowed_cpus()};
-  return {0, allowed_cpus()};
+    if (const Bytes bytes = cache_bytes(level); bytes > 0) return {bytes, usable_cpus()};
+  return {0, usable_cpus()};
 }
 
 std::string machine_key() {
   return clean(fmt::format("cpu {}", cpu_model())) +
-         fmt::format("; cpus {} quota {:.3g}", allowed_cpus(), cpu_quota()) +
+         fmt::format("; cpus {} quota {:.3g}", usable_cpus(), cpu_quota()) +
          fmt::format("; caches {} {} {}", cache_bytes(1), cache_bytes(2), cache_bytes(3)) +
-         "; kernel " + clean(kernel()) + "; hypervisor " + clean(hypervisor()) +
+         "; kernel " + clean(kernel_release()) + "; hypervisor " + clean(hypervisor()) +
          fmt::format("; gantry {} {}", version(), build());
 }
 

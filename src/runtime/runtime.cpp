@@ -10,7 +10,7 @@ std::string_view version() noexcept {
   return GANTRY_VERSION;
 }
 
-struct Runtime::Impl {
+struct GANTRY_LOCAL Runtime::Impl {
   std::string directory;
   std::shared_ptr<Engines> engines;
   std::shared_ptr<Acceptor> acceptor;

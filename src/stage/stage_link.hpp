@@ -6,7 +6,7 @@
 
 namespace gantry {
 
-class StageInput::Impl {
+class GANTRY_LOCAL StageInput::Impl {
  public:
   Impl() = default;
   Impl(const Impl&) = delete;
@@ -15,7 +15,7 @@ class StageInput::Impl {
   virtual Result<Message> receive(Deadline deadline) = 0;
 };
 
-class StageOutput::Impl {
+class GANTRY_LOCAL StageOutput::Impl {
  public:
   Impl() = default;
   Impl(const Impl&) = delete;

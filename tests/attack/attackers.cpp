@@ -248,7 +248,7 @@ template <class Misbehave>
 void ask(const std::string& directory, Misbehave misbehave) {
   ChannelOptions options;
   options.directory = directory;
-  options.pool.slab_bytes = test::kMiB;
+  options.pool.slab_bytes = kMiB;
   options.slots = 64;
   for (;;) {
     auto client = Client::connect("frames", options, std::make_shared<test::PlainEngine>(),

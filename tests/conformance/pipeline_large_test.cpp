@@ -13,7 +13,7 @@ constexpr bool kIsSlow = true;
 constexpr bool kIsSlow = false;
 #endif
 
-constexpr std::uint64_t kSteps = (std::uint64_t{1} << 31) + 54'321;
+constexpr std::uint64_t kLargeSteps = (std::uint64_t{1} << 31) + 54'321;
 constexpr std::uint64_t kPeriod = 4099;  // a prime: no chunk begins as another does
 
 std::byte made(std::uint64_t step) {
@@ -74,15 +74,15 @@ TEST(LargePipeline, HasMoreStepsThan31BitsCount) {
   PipelineOptions options;
   options.chunk_steps = (Bytes{8} << 20) + 1;
   const auto report = run_pipeline(*device,
-                                   PipelineJob(source, "invert", kSteps)
-                                       .input(PipelineSource::reader(kSteps, read), 1)
-                                       .output(PipelineSink::writer(kSteps, write), 1)
+                                   PipelineJob(source, "invert", kLargeSteps)
+                                       .input(PipelineSource::reader(kLargeSteps, read), 1)
+                                       .output(PipelineSink::writer(kLargeSteps, write), 1)
                                        .count(),
                                    options);
   ASSERT_TRUE(report) << to_string(report.error());
-  EXPECT_EQ(right, kSteps);
-  EXPECT_EQ(report->bytes_in, kSteps);
-  EXPECT_EQ(report->bytes_out, kSteps);
+  EXPECT_EQ(right, kLargeSteps);
+  EXPECT_EQ(report->bytes_in, kLargeSteps);
+  EXPECT_EQ(report->bytes_out, kLargeSteps);
 }
 
 // Steps without bytes, so that single chunks count further than memory reaches.

@@ -11,7 +11,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::uint64_t kSteps = 100'000;
+constexpr std::uint64_t kSharedSteps = 100'000;
 
 class PipelineShared : public PipelineTest {
  protected:
@@ -24,8 +24,8 @@ class PipelineShared : public PipelineTest {
                        const PipelineOptions& options = {}) {
     const Words before(x.begin(), x.end());
     auto report =
-        run(job("weigh", kSteps).input(x).input(std::span(y_)).output(z).count(), options);
-    for (std::uint64_t i = 0; i < kSteps; ++i)
+        run(job("weigh", kSharedSteps).input(x).input(std::span(y_)).output(z).count(), options);
+    for (std::uint64_t i = 0; i < kSharedSteps; ++i)
       if (z[i] != before[i] + 3 * y_[i]) {
         ADD_FAILURE() << i;
         break;
@@ -33,19 +33,19 @@ class PipelineShared : public PipelineTest {
     return report;
   }
 
-  Words x_ = random_words(kSteps + 1, 1);
-  const Words y_ = random_words(kSteps, 2);
-  Words z_ = Words(kSteps);
+  Words x_ = random_words(kSharedSteps + 1, 1);
+  const Words y_ = random_words(kSharedSteps, 2);
+  Words z_ = Words(kSharedSteps);
 };
 
 TEST_P(PipelineShared, NothingIsCopiedAndItSaysSo) {
-  const auto report = weigh(std::span(x_).first(kSteps), z_);
+  const auto report = weigh(std::span(x_).first(kSharedSteps), z_);
   for (const std::size_t argument : {0, 1, 2})
     EXPECT_EQ(report.plan.staging[argument], Staging::shared);
   EXPECT_EQ(report.plan.device_bytes, 0u);
   EXPECT_EQ(report.plan.ring_bytes, 0u);
   EXPECT_EQ(report.copy_in.count() + report.copy_out.count(), 0);
-  EXPECT_EQ(report.bytes_in, 8 * kSteps);
+  EXPECT_EQ(report.bytes_in, 8 * kSharedSteps);
   EXPECT_THAT(report.explain().text(), HasSubstr("in place, no copies"));
 }
 
@@ -55,7 +55,7 @@ TEST_P(PipelineShared, ModesThatAreNamedAfterCopiesCopy) {
                                   PipelineMode::overlapped_pinned, PipelineMode::unbatched}) {
     PipelineOptions options;
     options.mode = mode;
-    const auto report = weigh(std::span(x_).first(kSteps), z_, options);
+    const auto report = weigh(std::span(x_).first(kSharedSteps), z_, options);
     EXPECT_THAT(report.plan.staging, Not(Contains(Staging::shared))) << to_string(mode);
     EXPECT_GT(report.copy_in.count(), 0) << to_string(mode);
     EXPECT_GE(report.plan.device_bytes, 12u) << to_string(mode);
@@ -70,19 +70,19 @@ TEST_P(PipelineShared, MemoryIsCopiedWhereAKernelMightOutliveTheCallOrACopierIsW
   for (const auto& [options, why] :
        {std::pair(limited, "its time is over"), std::pair(until, "its time is over"),
         std::pair(copied, "a copier was given")}) {
-    const auto report = weigh(std::span(x_).first(kSteps), z_, options);
+    const auto report = weigh(std::span(x_).first(kSharedSteps), z_, options);
     EXPECT_THAT(report.plan.staging, Not(Contains(Staging::shared))) << why;
     EXPECT_THAT(report.plan.reasons, Contains(HasSubstr(why)));
   }
 }
 
 TEST_P(PipelineShared, MemoryThatBeginsElsewhereOrIsAnothersResultIsCopied) {
-  const auto shifted = weigh(std::span(x_).last(kSteps), z_);
+  const auto shifted = weigh(std::span(x_).last(kSharedSteps), z_);
   EXPECT_EQ(shifted.plan.staging[0], Staging::direct);
   EXPECT_EQ(shifted.plan.staging[1], Staging::shared);
   EXPECT_THAT(shifted.plan.reasons,
               Contains(AllOf(HasSubstr("argument 0 is copied"), HasSubstr("no multiple of"))));
-  const std::span<std::uint32_t> both = std::span(x_).first(kSteps);
+  const std::span<std::uint32_t> both = std::span(x_).first(kSharedSteps);
   const auto onto = weigh(both, both);
   EXPECT_EQ(onto.plan.staging[0], Staging::direct);
   EXPECT_EQ(onto.plan.staging[1], Staging::shared);
@@ -97,9 +97,9 @@ TEST_P(PipelineShared, ChunksOfAnySizeGiveTheSame) {
   for (const std::uint64_t chunk : {1'001, 1'024, 33'333, 1'000'000}) {
     options.chunk_steps = chunk;
     std::ranges::fill(z_, 0u);
-    const auto report = weigh(std::span(x_).first(kSteps), z_, options);
-    EXPECT_EQ(report.plan.chunks, (kSteps - 1) / chunk + 1);
-    EXPECT_EQ(report.copy_in.count() == 0, chunk == 1'024 || chunk > kSteps) << chunk;
+    const auto report = weigh(std::span(x_).first(kSharedSteps), z_, options);
+    EXPECT_EQ(report.plan.chunks, (kSharedSteps - 1) / chunk + 1);
+    EXPECT_EQ(report.copy_in.count() == 0, chunk == 1'024 || chunk > kSharedSteps) << chunk;
   }
 }
 

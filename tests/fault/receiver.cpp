@@ -15,7 +15,7 @@ bool finds_newest(const Part& part) {
   return !is_lossy(part) || part.scenario.policy == SlowConsumer::drop_oldest;
 }
 
-ChannelOptions options_of(const Part& part) {
+ChannelOptions receiving_options(const Part& part) {
   ChannelOptions options;
   options.directory = part.directory;
   options.spin = std::chrono::nanoseconds(0);
@@ -44,7 +44,7 @@ Receiver::Receiver(const Part& part) : part_(part) {
 void Receiver::join() {
   const Deadline end = Deadline::after(std::chrono::seconds(20));
   for (;;) {
-    auto joined = Consumer::open("frames", options_of(part_), limit(part_));
+    auto joined = Consumer::open("frames", receiving_options(part_), limit(part_));
     if (joined) {
       consumer_.emplace(std::move(*joined));
       return;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kSlots = 3;
 
-ChannelOptions options_of(const Part& part) {
+ChannelOptions sending_options(const Part& part) {
   ChannelOptions options;
   options.directory = part.directory;
   options.slots = kSlots;
@@ -40,14 +40,14 @@ Sender::Sender(const Part& part, std::string_view name) : part_(part) {
 
 void Sender::open_named(std::string_view name) {
   auto opened = patiently(
-      part_, [&](Deadline) { return Producer::open(name, options_of(part_), part_.engine); });
+      part_, [&](Deadline) { return Producer::open(name, sending_options(part_), part_.engine); });
   if (!opened) give_up("opening a producer", opened.error());
   producer_.emplace(std::move(*opened));
 }
 
 void Sender::connect() {
   auto come = patiently(part_, [&](Deadline deadline) {
-    return Producer::connect("frames", options_of(part_), part_.engine, deadline);
+    return Producer::connect("frames", sending_options(part_), part_.engine, deadline);
   });
   if (!come) give_up("coming to the inbox", come.error());
   producer_.emplace(std::move(*come));
@@ -57,12 +57,12 @@ void Sender::open_upstream() {
   upstream_ = std::make_shared<Upstream>();
   const std::string own = "upstream";
   // More credits than below: a forwarded message is let go when the next one is sent, no earlier.
-  ChannelOptions upstream = options_of(part_);
+  ChannelOptions upstream = sending_options(part_);
   upstream.slots = 2 * kSlots;
   auto out = Producer::open(own, upstream, part_.engine);
   if (!out) give_up("opening an upstream", out.error());
   upstream_->out.emplace(std::move(*out));
-  auto in = Consumer::open(own, options_of(part_), Deadline::after(std::chrono::seconds(20)));
+  auto in = Consumer::open(own, sending_options(part_), Deadline::after(std::chrono::seconds(20)));
   if (!in) give_up("joining the upstream", in.error());
   upstream_->in.emplace(std::move(*in));
 }

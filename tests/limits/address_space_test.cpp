@@ -7,12 +7,12 @@
 
 #include <fstream>
 
+#include "base/sizes.hpp"
 #include "limits/exchange.hpp"
 
 namespace gantry {
 namespace {
 
-constexpr Bytes kMiB = Bytes{1} << 20;
 constexpr int kWorked = 0, kErred = 1, kWrong = 2;
 
 Bytes address_space() {

@@ -21,8 +21,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::uint64_t kForEver = 0;
-constexpr std::uint64_t kBytes = 100'000;
 constexpr int kInterruptedStatus = 130;
 constexpr int kPipeBytes = 65536;  // the kernel's default
 
@@ -42,8 +40,9 @@ INSTANTIATE_TEST_SUITE_P(Run, RunSignalled, testing::Values(SIGINT, SIGTERM, SIG
 
 TEST_P(RunSignalled, StopsAllStagesAndLeavesNothing) {
   RunScratch scratch;
-  Subprocess run(scratch.command(RunScratch::three_stages(kForEver, kBytes) +
-                                 "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"));
+  Subprocess run(
+      scratch.command(RunScratch::three_stages(RunScratch::kForEver, RunScratch::kBytes) +
+                      "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"));
   ASSERT_TRUE(run.wait_errors("[sink] flowing"));
   ASSERT_TRUE(run.wait_errors("[stubborn] holding"));
   run.signal(GetParam());
@@ -119,7 +118,7 @@ TEST_F(RunCleanup, WhoCannotBeKilledIsNamedAndNotWaitedFor) {
 }
 
 TEST_F(RunCleanup, AKilledRunnerTakesItsStagesAlong) {
-  const std::string text = RunScratch::three_stages(kForEver, kBytes) +
+  const std::string text = RunScratch::three_stages(RunScratch::kForEver, RunScratch::kBytes) +
                            "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"
                            // A shell that does not hand its place over: its child has no link to
                            // the runner but the process group.

@@ -20,9 +20,6 @@ using testing::Not;
 using testing::StartsWith;
 using testing::Values;
 
-constexpr std::uint64_t kForEver = 0;
-constexpr std::uint64_t kBytes = 100'000;
-
 struct Victim {
   const char* stage;
   const char* replica;
@@ -43,8 +40,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(KilledStage, EndsTheRunAndIsNamed) {
   const auto& [transport, victim] = GetParam();
   RunScratch scratch;
-  Subprocess run(
-      scratch.command(RunScratch::three_stages(kForEver, kBytes), {"--transport", transport}));
+  Subprocess run(scratch.command(RunScratch::three_stages(RunScratch::kForEver, RunScratch::kBytes),
+                                 {"--transport", transport}));
   ASSERT_TRUE(run.wait_errors("[sink] flowing"));
   const int pid = scratch.pid_of(victim.stage, victim.replica);
   ASSERT_GT(pid, 0);

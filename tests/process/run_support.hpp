@@ -14,6 +14,8 @@ struct StagePid {
 /// A folder for one test: the pipeline file, its results, and the channels (GANTRY_DIR).
 class RunScratch {
  public:
+  static constexpr std::uint64_t kForEver = 0;
+  static constexpr std::uint64_t kBytes = 100'000;
   /// The three-stage pipeline of stages/run_stage.cpp, with two relays.
   [[nodiscard]] static std::string three_stages(std::uint64_t count, std::uint64_t bytes);
 

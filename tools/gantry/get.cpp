@@ -31,7 +31,7 @@ Result<void> get(const GetOptions& options) {
   return {};
 }
 
-Result<std::uint64_t> parse_count(std::string_view text) {
+Result<std::uint64_t> parse_messages(std::string_view text) {
   return parse_number(text, 0);
 }
 
@@ -41,7 +41,7 @@ void add_get(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("get", "Write a channel to standard output");
   auto options = std::make_shared<GetOptions>();
   command->add_option("NAME", options->name, "The channel, or this stage's input")->required();
-  add_parsed(*command, "--count", options->count, &parse_count, "NUMBER",
+  add_parsed(*command, "--count", options->count, &parse_messages, "NUMBER",
              "End after so many messages");
   add_parsed(*command, "--timeout", options->timeout, &parse_time, "SECONDS",
              "Give up when the channel, or the next message, does not come in time");

@@ -18,13 +18,13 @@ constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
 constexpr std::array kFatal{SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 // For the signal handler, hence not members.
-termios before{};         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+termios found{};          // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 bool must_reset = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 bool must_leave = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 // Async-signal-safe.
 void give_back() noexcept {
-  if (must_reset) ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+  if (must_reset) ::tcsetattr(STDIN_FILENO, TCSANOW, &found);
   must_reset = false;
   // Nobody is left to be told that it could not be written.
   if (must_leave && ::write(STDOUT_FILENO, kLeave.data(), kLeave.size()) < 0) must_leave = false;
@@ -53,9 +53,9 @@ bool Terminal::is_possible() noexcept {
 Terminal::Terminal() {
   for (const int number : kFatal) handle(number, give_back_and_die, static_cast<int>(SA_RESETHAND));
   handle(SIGTSTP, SIG_IGN, 0);
-  if (::tcgetattr(STDIN_FILENO, &before) == 0) {
+  if (::tcgetattr(STDIN_FILENO, &found) == 0) {
     has_keys_ = must_reset = true;
-    termios keys = before;
+    termios keys = found;
     keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // ISIG stays: Ctrl-C is a signal
     keys.c_cc[VMIN] = 0;
     keys.c_cc[VTIME] = 0;

@@ -239,7 +239,7 @@ Result<void> top(TopOptions options) {
   return run_plain(options, looks, *interrupt);
 }
 
-Result<std::uint64_t> parse_count(std::string_view text) {
+Result<std::uint64_t> parse_reports(std::string_view text) {
   return parse_number(text, 1);
 }
 
@@ -260,7 +260,7 @@ void add_top(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<TopOptions>();
   add_parsed(*command, "--interval", options->interval, &parse_interval, "SECONDS",
              "Between two looks (default 1)");
-  auto* const count = add_parsed(*command, "--count", options->count, &parse_count, "NUMBER",
+  auto* const count = add_parsed(*command, "--count", options->count, &parse_reports, "NUMBER",
                                  "Print so many reports, then end");
   command->add_flag("--once", options->once, "As --count 1")->excludes(count);
   command->add_flag("--json", options->as_json,

@@ -118,7 +118,7 @@ concept Watcher = requires(Loop& loop, int descriptor, std::coroutine_handle<> w
 
 /// A minimal loop on epoll(7). One thread, but for stop(). Asleep it uses no CPU. Not to be moved
 /// once anything waits on it.
-class EventLoop {
+class GANTRY_API EventLoop {
  public:
   [[nodiscard]] static Result<EventLoop> create();
   EventLoop(EventLoop&&) noexcept;

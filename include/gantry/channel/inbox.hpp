@@ -38,7 +38,7 @@ struct InboxOptions {
 /// A receiving end that any number of producers come to (Producer::connect()). Each has a ring,
 /// credits and memory of its own: one that misbehaves, dies or does not read costs itself alone.
 /// One thread at a time; messages may be released from any thread.
-class Inbox {
+class GANTRY_API Inbox {
  public:
   /// Takes the name; producers may come from then on, also while nobody receives. Errors:
   /// `already_exists`, `invalid_argument`, `permission_denied`.

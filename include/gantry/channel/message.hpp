@@ -22,7 +22,7 @@ struct DataType {
 };
 
 /// How a segment is to be read: dtype, shape and strides as in DLPack.
-struct Tensor {
+struct GANTRY_API Tensor {
   static constexpr unsigned kMaxDimensions = 8;
   DataType type;
   unsigned dimensions = 0;
@@ -63,7 +63,7 @@ struct RegionSlice {
   std::shared_ptr<const Inheritance> inherited;
 };
 /// Who takes a loan or a message back. Implemented by each transport.
-class SlotOwner {
+class GANTRY_API SlotOwner {
  public:
   virtual ~SlotOwner() = default;
   virtual void give_back(std::uint64_t token) noexcept = 0;
@@ -86,7 +86,7 @@ class SlotOwner {
 /// Empty memory to write a message in, already where the reader will see it. Move-only; dropped
 /// unpublished it goes back and nothing is sent. Published, it is nobody's: clang's -Wconsumed
 /// refuses to write or publish it again, and bytes() is empty.
-class GANTRY_CONSUMABLE(unconsumed) Loan {
+class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
  public:
   GANTRY_RETURNS(consumed) Loan() noexcept = default;
   GANTRY_RETURNS(unconsumed)
@@ -119,7 +119,7 @@ class Message;
 
 /// A message put together from parts, each copied, moved or passed on as it is. At most
 /// kMaxSegments. Spans must stay as they are until the send that takes them has ended.
-class Draft {
+class GANTRY_API Draft {
  public:
   struct Part {
     ConstByteSpan copied;  // when there is neither of the two below
@@ -149,7 +149,7 @@ class Draft {
 
 /// A received message, whole: a read-only view that holds its slot until dropped or released.
 /// Move-only.
-class Message {
+class GANTRY_API Message {
  public:
   static constexpr Bytes kInlineBytes = 64;  ///< Payloads up to this travel in the ring itself.
 

@@ -15,7 +15,7 @@ struct CallOptions {
 };
 
 /// A call in flight. Move-only; dropped before its end it is cancelled. The thread of its client.
-class PendingReply {
+class GANTRY_API PendingReply {
  public:
   PendingReply() noexcept;
   PendingReply(PendingReply&&) noexcept;
@@ -42,7 +42,7 @@ class PendingReply {
 };
 
 /// Asks one server. One thread at a time; several calls may be in flight.
-class Client {
+class GANTRY_API Client {
  public:
   static constexpr std::size_t kMaxCalls = 64;  ///< In flight.
 
@@ -90,7 +90,7 @@ struct ReplyOptions {
 
 /// A request in its server's hands. Move-only, one thread at a time, any thread; it may outlive its
 /// server. Dropped unanswered its client gets `aborted`.
-class Request {
+class GANTRY_API Request {
  public:
   Request() noexcept;
   Request(Request&&) noexcept;
@@ -137,7 +137,7 @@ struct ServerReport {
 };
 
 /// Answers any number of clients. next() on one thread at a time; requests on any.
-class Server {
+class GANTRY_API Server {
  public:
   [[nodiscard]] static Result<Server> open(std::string_view name, const ServerOptions& options,
                                            std::shared_ptr<Engine> engine);

@@ -14,9 +14,9 @@ enum class ProcessState : std::uint8_t {
   zombie,   ///< It has ended and its parent has not asked for its status.
   gone,
 };
-[[nodiscard]] std::string_view to_string(ProcessState state) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(ProcessState state) noexcept;
 /// As the kernel shows it now.
-[[nodiscard]] ProcessState process_state(int pid) noexcept;
+[[nodiscard]] GANTRY_API ProcessState process_state(int pid) noexcept;
 
 // ---- one channel ---------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ struct HeldSlot {
   bool taken = false;              ///< In the consumer's hands; else still in its ring.
 };
 
-struct ConsumerStatus {
+struct GANTRY_API ConsumerStatus {
   int pid = 0;  ///< As the producer sees it; 0: it does not.
   unsigned uid = 0;
   ProcessState state = ProcessState::unknown;
@@ -83,7 +83,7 @@ struct PathStatus {
 };
 
 /// What a channel says of itself to `gantry ls`.
-struct ChannelStatus {
+struct GANTRY_API ChannelStatus {
   std::string name;
   int producer_pid = 0;  ///< 0: not known.
   unsigned producer_uid = 0;
@@ -131,11 +131,12 @@ struct ChannelStatus {
 /// Every live channel below `directory`, those of running pipelines too (as "run-…/name").
 /// Removes sockets whose producer is gone. Channels that do not answer within a second are listed
 /// with what is known without them; many are asked at a time.
-[[nodiscard]] Result<std::vector<ChannelStatus>> list_channels(std::string_view directory);
+[[nodiscard]] GANTRY_API Result<std::vector<ChannelStatus>> list_channels(
+    std::string_view directory);
 
 // ---- an end explains itself ----------------------------------------------------------------
 
-struct ChannelExplanation {
+struct GANTRY_API ChannelExplanation {
   ChannelStatus status;
   Bytes payload = 0;                 ///< That was asked about.
   SendMode mode = SendMode::whole;   ///< How send() would send it.
@@ -146,7 +147,7 @@ struct ChannelExplanation {
   [[nodiscard]] std::string text() const;
 };
 
-struct ConsumerExplanation {
+struct GANTRY_API ConsumerExplanation {
   std::string name;
   int producer_pid = 0;
   ProcessState producer_state = ProcessState::unknown;

@@ -11,10 +11,10 @@
 namespace gantry {
 
 enum class DeviceKind : std::uint8_t { cpu, opencl, cuda };
-[[nodiscard]] std::string_view to_string(DeviceKind kind) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(DeviceKind kind) noexcept;
 
 /// What never changes of a device.
-struct DeviceFacts {
+struct GANTRY_API DeviceFacts {
   std::string name;   ///< As open_device() knows it: "cpu", "opencl:0", "cuda:1".
   std::string about;  ///< For people: model, vendor, driver.
   DeviceKind kind = DeviceKind::cpu;
@@ -44,7 +44,7 @@ struct DeviceMemory {
 
 /// Memory of a device. Move-only; dropped, it is freed when the last operation that uses it has
 /// ended, or at once when there is none. Keeps its device alive. Contents of a new one: anything.
-class DeviceBuffer {
+class GANTRY_API DeviceBuffer {
  public:
   DeviceBuffer() noexcept = default;
   explicit DeviceBuffer(std::shared_ptr<BufferState> state) noexcept;
@@ -79,7 +79,7 @@ class EventState;  // private: a backend's
 
 /// The end of one operation of a queue, and of all before it there. A plain value; every member may
 /// be called from any thread.
-class DeviceEvent {
+class GANTRY_API DeviceEvent {
  public:
   DeviceEvent() noexcept = default;
   explicit DeviceEvent(std::shared_ptr<EventState> state) noexcept : state_(std::move(state)) {}
@@ -103,7 +103,7 @@ class DeviceEvent {
 
 /// What a queue is for. Any queue takes any operation; the device serves the named one best.
 enum class QueueRole : std::uint8_t { copy_in, compute, copy_out };
-[[nodiscard]] std::string_view to_string(QueueRole role) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(QueueRole role) noexcept;
 
 /// Keeps host memory for as long as an operation can touch it, also after abandon().
 using KeepAlive = std::shared_ptr<const void>;
@@ -127,7 +127,7 @@ using KeepAlive = std::shared_ptr<const void>;
 /// follows there. drain() ends that.
 ///
 /// Destruction waits, as drain() without a deadline, unless the device is lost or abandoned.
-class DeviceQueue {
+class GANTRY_API DeviceQueue {
  public:
   DeviceQueue() = default;
   DeviceQueue(const DeviceQueue&) = delete;
@@ -175,7 +175,7 @@ class DeviceQueue {
 
 /// Every member may be called from any thread. Held by shared_ptr: queues, buffers and programs
 /// keep what they need of their device.
-class Device {
+class GANTRY_API Device {
  public:
   Device() = default;
   Device(const Device&) = delete;

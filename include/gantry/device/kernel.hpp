@@ -24,7 +24,7 @@ struct ProgramState;  // private: a backend's
 /// Items are numbered with the first dimension quickest. Where a group does not divide its
 /// dimension the device runs more items than asked for: kernels compare their index with a count
 /// among their arguments. A range with a 0 runs nothing.
-struct LaunchRange {
+struct GANTRY_API LaunchRange {
   std::array<std::size_t, 3> items{1, 1, 1};
   std::array<std::size_t, 3> group{0, 0, 0};  ///< All 0: the device chooses.
 
@@ -56,7 +56,7 @@ struct CpuSlice {
 /// A launch's arguments as a CpuKernel sees them. Asking for what does not fit (no such argument, a
 /// value of another size, a buffer that is not aligned for T) throws, by which the launch fails as
 /// `kernel_fault`: let it pass.
-class CpuArguments {
+class GANTRY_API CpuArguments {
  public:
   struct Item {
     ByteSpan memory;      ///< Of a buffer or of local memory.
@@ -104,7 +104,7 @@ struct KernelText {
 };
 
 /// The same kernels in as many languages as their author has; a device takes its own.
-struct ProgramSource {
+struct GANTRY_API ProgramSource {
   std::string name = "program";  ///< For messages.
   KernelText opencl = {};        ///< OpenCL C.
   KernelText cuda =
@@ -114,7 +114,7 @@ struct ProgramSource {
 };
 
 /// One kernel of a program, on one device. A plain value that keeps its program.
-class Kernel {
+class GANTRY_API Kernel {
  public:
   Kernel() noexcept = default;
   explicit Kernel(std::shared_ptr<const KernelState> state) noexcept : state_(std::move(state)) {}
@@ -128,7 +128,7 @@ class Kernel {
 };
 
 /// Built once for one device by Device::build(). A plain value.
-class Program {
+class GANTRY_API Program {
  public:
   Program() noexcept = default;
   explicit Program(std::shared_ptr<const ProgramState> state) noexcept : state_(std::move(state)) {}
@@ -146,7 +146,7 @@ class Program {
 // ---- arguments -----------------------------------------------------------------------------
 
 /// One argument of a launch: a buffer as a whole, a value, or local memory of each group.
-class KernelArgument {
+class GANTRY_API KernelArgument {
  public:
   static constexpr Bytes kMostBytes = 64;
 

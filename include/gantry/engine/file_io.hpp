@@ -7,7 +7,7 @@
 namespace gantry {
 
 /// An open descriptor, and what errors call it. Closes it in the end.
-class OpenFile {
+class GANTRY_API OpenFile {
  public:
   /// `name`: "file 'x'".
   OpenFile(int descriptor, std::string name) noexcept
@@ -44,7 +44,7 @@ struct FileTransfer {
 ///
 /// Destruction cancels, and waits for nothing: what the kernel does not give back yet is held until
 /// it does.
-class FileLane {
+class GANTRY_API FileLane {
  public:
   FileLane() = default;
   FileLane(const FileLane&) = delete;
@@ -69,7 +69,7 @@ class FileLane {
 };
 
 /// A way to read and write files. Every member may be called from any thread.
-class FileIo {
+class GANTRY_API FileIo {
  public:
   FileIo() = default;
   FileIo(const FileIo&) = delete;
@@ -86,6 +86,6 @@ class FileIo {
 };
 
 /// By pread() and pwrite(), one after another, everywhere. `why`: why it is not another one.
-[[nodiscard]] Result<std::shared_ptr<FileIo>> make_plain_file_io(std::string why = {});
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<FileIo>> make_plain_file_io(std::string why = {});
 
 }  // namespace gantry

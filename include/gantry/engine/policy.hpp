@@ -35,15 +35,15 @@ struct Calibration {
   double helping_gain = 1;   ///< Rate of worker and waiter together over that of the worker alone.
   std::vector<EngineCosts> engines;
 };
-[[nodiscard]] std::string_view to_string(Calibration::Source source) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(Calibration::Source source) noexcept;
 
 /// The size from which on the engine is the better choice for copies in that use, every measured
 /// size above included: synchronous, it ends them sooner than `inline`; queued, it ends them no
 /// later and frees the caller. Nothing when there is none, or either was not measured.
-[[nodiscard]] std::optional<Bytes> break_even(const Calibration& calibration,
-                                              std::string_view engine, SubmitMode use);
+[[nodiscard]] GANTRY_API std::optional<Bytes> break_even(const Calibration& calibration,
+                                                         std::string_view engine, SubmitMode use);
 
-struct PolicyOptions {
+struct GANTRY_API PolicyOptions {
   /// CPUs that this process may use, limits of its control group counted; 0: by its affinity.
   double cpus = 0;
   /// Where the calibration is of `defaults`: called once, by the first submitter of a move that is
@@ -57,7 +57,7 @@ struct PolicyOptions {
 /// threads and need no device (inline). A batch goes to one engine as a whole. The engines stay
 /// their owner's: stopping this one stops none of them.
 /// Errors: `invalid_argument` (no engine, more than 8, or one twice), `out_of_memory`.
-[[nodiscard]] Result<std::shared_ptr<Engine>> make_policy_engine(
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<Engine>> make_policy_engine(
     std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,
     PolicyOptions options = {});
 

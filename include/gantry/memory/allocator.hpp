@@ -8,16 +8,16 @@ namespace gantry {
 
 namespace detail {
 /// Null when the pool cannot: its error is lost, which is why code that can should use the pool.
-[[nodiscard]] std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment,
-                                           Tag tag) noexcept;
+[[nodiscard]] GANTRY_API std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment,
+                                                      Tag tag) noexcept;
 /// Ends the program when `data` is not a detached block of `pool`: freed twice, or elsewhere.
-void free_detached(Pool& pool, std::byte* data) noexcept;
+GANTRY_API void free_detached(Pool& pool, std::byte* data) noexcept;
 }  // namespace detail
 
 /// A std::pmr::memory_resource over a pool, for std::pmr containers and all that takes one. What a
 /// container holds can be sent without a copy: Pool::find() gives a handle to it, which keeps the
 /// memory alive though the container goes. Throws std::bad_alloc, as containers expect.
-class PoolResource final : public std::pmr::memory_resource {
+class GANTRY_API PoolResource final : public std::pmr::memory_resource {
  public:
   explicit PoolResource(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
   PoolResource(const PoolResource&) = delete;

@@ -36,7 +36,7 @@ struct Slab;  // private: a pool's
 
 /// The fact that some memory is known to a registrar, for as long as this lives. Move-only;
 /// dropped, the memory is unregistered, or when it is part of a larger registration, with that.
-class Registration {
+class GANTRY_API Registration {
  public:
   Registration() noexcept = default;
   Registration(Registration&& other) noexcept;
@@ -61,7 +61,7 @@ class Registration {
 
 /// A device that must know memory before it uses it. Thread-safe. Held by shared_ptr: every
 /// registration keeps its registrar alive.
-class Registrar : public std::enable_shared_from_this<Registrar> {
+class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
  public:
   virtual ~Registrar();
   Registrar(const Registrar&) = delete;
@@ -102,7 +102,7 @@ class Registrar : public std::enable_shared_from_this<Registrar> {
 };
 
 /// Page-locks: registered memory is resident and stays so. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK.
-[[nodiscard]] Result<std::shared_ptr<Registrar>> make_page_lock_registrar(
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<Registrar>> make_page_lock_registrar(
     const RegistrarOptions& options = {});
 
 }  // namespace gantry

@@ -20,7 +20,7 @@ struct Chunk {
 // ---- where data comes from and goes to -----------------------------------------------------
 
 /// What a job reads. A plain value. Memory stays valid and unchanged until the run has returned.
-class PipelineSource {
+class GANTRY_API PipelineSource {
  public:
   using Read = std::function<Result<void>(std::uint64_t offset, ByteSpan to)>;
 
@@ -54,7 +54,7 @@ class PipelineSource {
 };
 
 /// What a job writes. A plain value.
-class PipelineSink {
+class GANTRY_API PipelineSink {
  public:
   using Write = std::function<Result<void>(std::uint64_t offset, ConstByteSpan from)>;
 
@@ -111,7 +111,7 @@ concept PipelineArray =
 /// element and total sizes correspond by that. Every buffer is as large as the largest chunk asks
 /// for: kernels go by count(), and write nothing into inputs and broadcasts, which may be the
 /// caller's own memory (Staging::shared). A plain value; run it as often as wanted.
-class PipelineJob {
+class GANTRY_API PipelineJob {
  public:
   /// Told what a chunk's kernel left in its partial result; chunks come in order, in the thread
   /// that called run_pipeline(). An error ends the run.
@@ -224,7 +224,7 @@ enum class PipelineMode : std::uint8_t {
   overlapped_pinned,    ///< Three queues, all memory registered in place.
   unbatched,            ///< One chunk; `device_full` or `too_large` when the device cannot hold it.
 };
-[[nodiscard]] std::string_view to_string(PipelineMode mode) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(PipelineMode mode) noexcept;
 
 /// How memory and device meet.
 enum class Staging : std::uint8_t {
@@ -241,7 +241,7 @@ enum class Staging : std::uint8_t {
   /// halo makes of several pieces, and memory that is not there is a signal.
   shared,
 };
-[[nodiscard]] std::string_view to_string(Staging staging) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(Staging staging) noexcept;
 
 struct PipelineOptions {
   PipelineMode mode = PipelineMode::automatic;
@@ -267,7 +267,7 @@ struct PipelineOptions {
 };
 
 /// What was chosen, and why.
-struct PipelinePlan {
+struct GANTRY_API PipelinePlan {
   PipelineMode mode = PipelineMode::automatic;
   std::uint64_t chunk_steps = 0;
   std::uint64_t chunks = 0;  ///< Of the whole job, those that were measured included.
@@ -296,7 +296,7 @@ struct ChunkTimes {
   DeviceTiming stage_in, stage_out;
 };
 
-struct PipelineReport {
+struct GANTRY_API PipelineReport {
   PipelinePlan plan;
   std::chrono::nanoseconds elapsed{};  ///< From the call to its return.
   std::chrono::nanoseconds setup{};    ///< Of that, before the first chunk: building, allocating,
@@ -325,8 +325,8 @@ struct PipelineReport {
 /// `timed_out`, what sources, sinks and folds say (`system` for a file that was cut short).
 /// When it returns the queues are drained and the buffers back; chunks before the named one have
 /// landed, what is in the place of later ones is undefined.
-[[nodiscard]] Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
-                                                  const PipelineOptions& options = {});
+[[nodiscard]] GANTRY_API Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
+                                                             const PipelineOptions& options = {});
 
 /// A run of one device's in run_pipeline() of several.
 struct PipelineShare {
@@ -350,8 +350,7 @@ struct PipelineTeamReport {
 /// Errors: as run_pipeline() of one device, with the device's name before the chunk; `unsupported`
 /// for ends that are no memory. Devices that did not fail end what they have begun. Of several
 /// failures the one of the first steps.
-[[nodiscard]] Result<PipelineTeamReport> run_pipeline(std::span<Device* const> devices,
-                                                      const PipelineJob& job,
-                                                      const PipelineOptions& options = {});
+[[nodiscard]] GANTRY_API Result<PipelineTeamReport> run_pipeline(
+    std::span<Device* const> devices, const PipelineJob& job, const PipelineOptions& options = {});
 
 }  // namespace gantry

@@ -7,7 +7,7 @@
 namespace gantry {
 
 /// What a stage did; of what was chosen, and why, text() tells.
-struct PipelineStageReport {
+struct GANTRY_API PipelineStageReport {
   std::uint64_t messages = 0;
   std::uint64_t read_in_place = 0;     ///< Of them, computed on where they lay, no input copied.
   std::uint64_t written_in_place = 0;  ///< Results that the kernel wrote where they are sent from.
@@ -27,7 +27,7 @@ struct PipelineStageReport {
 /// in one message. `receive` is called by a thread of the run's; `place` and `committed` by the
 /// calling thread, for each result in the order of receipt, `committed` before the next `place`;
 /// but see `places`. For one run at a time.
-struct StageCallbacks {
+struct GANTRY_API StageCallbacks {
   struct Received {
     std::vector<ConstByteSpan> segments;  ///< PipelineSource::message() chooses of them.
     MessageInfo info = {};                ///< Handed on to the other two.
@@ -78,13 +78,15 @@ struct StageCallbacks {
 ///
 /// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
 /// Results that were committed before stay where they are.
-[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
-                                                    const StageCallbacks& ends,
-                                                    const PipelineOptions& options = {});
+[[nodiscard]] GANTRY_API Result<PipelineStageReport> run_stage(Device& device,
+                                                               const PipelineJob& job,
+                                                               const StageCallbacks& ends,
+                                                               const PipelineOptions& options = {});
 /// From channel to channel: StageCallbacks::of(). While it runs both ends are its own; `to` stays
 /// open.
-[[nodiscard]] Result<PipelineStageReport> run_stage(Device& device, const PipelineJob& job,
-                                                    Consumer& from, Producer& to,
-                                                    const PipelineOptions& options = {});
+[[nodiscard]] GANTRY_API Result<PipelineStageReport> run_stage(Device& device,
+                                                               const PipelineJob& job,
+                                                               Consumer& from, Producer& to,
+                                                               const PipelineOptions& options = {});
 
 }  // namespace gantry

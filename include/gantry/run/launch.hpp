@@ -22,10 +22,11 @@ struct StageEndpoint {
 };
 
 inline constexpr const char* kStageEndpointsVariable = "GANTRY_STAGE_ENDS";
-[[nodiscard]] std::string encode_stage_endpoints(std::span<const StageEndpoint> ends);
-[[nodiscard]] Result<std::vector<StageEndpoint>> decode_stage_endpoints(std::string_view text);
+[[nodiscard]] GANTRY_API std::string encode_stage_endpoints(std::span<const StageEndpoint> ends);
+[[nodiscard]] GANTRY_API Result<std::vector<StageEndpoint>> decode_stage_endpoints(
+    std::string_view text);
 
 /// The ends of this process; empty when `gantry run` did not start it.
-[[nodiscard]] Result<std::vector<StageEndpoint>> own_stage_endpoints();
+[[nodiscard]] GANTRY_API Result<std::vector<StageEndpoint>> own_stage_endpoints();
 
 }  // namespace gantry

@@ -6,19 +6,19 @@
 namespace gantry {
 
 enum class Transport { gantry, pipe, zmq };
-[[nodiscard]] std::string_view to_string(Transport transport) noexcept;
-[[nodiscard]] Result<Transport> parse_transport(std::string_view text);
+[[nodiscard]] GANTRY_API std::string_view to_string(Transport transport) noexcept;
+[[nodiscard]] GANTRY_API Result<Transport> parse_transport(std::string_view text);
 /// Each of them: usable here, or why not and how to mend that.
-[[nodiscard]] std::vector<EngineStatus> transports();
+[[nodiscard]] GANTRY_API std::vector<EngineStatus> transports();
 /// Whether stages can use it here. Errors: `unsupported` with what to install.
-[[nodiscard]] Result<void> check_transport(Transport transport);
+[[nodiscard]] GANTRY_API Result<void> check_transport(Transport transport);
 
 struct StageOptions {
   int interrupt_descriptor = -1;  ///< As in ChannelOptions.
 };
 
 /// A stage's receiving end: one link per replica of the sending stage, merged as they come.
-class StageInput {
+class GANTRY_API StageInput {
  public:
   StageInput(StageInput&&) noexcept;
   StageInput& operator=(StageInput&&) noexcept;
@@ -37,7 +37,7 @@ class StageInput {
 
 /// A stage's sending end: one link per replica of the receiving stage; each message goes to one
 /// of them, in turn, passing over those without credit.
-class StageOutput {
+class GANTRY_API StageOutput {
  public:
   StageOutput(StageOutput&&) noexcept;
   StageOutput& operator=(StageOutput&&) noexcept;
@@ -58,9 +58,9 @@ class StageOutput {
 
 /// The end that `gantry run` gave this process under `name`. Errors: `not_found` (names the ends
 /// there are, or says that the program was not started by `gantry run`).
-[[nodiscard]] Result<StageInput> stage_input(std::string_view name,
-                                             const StageOptions& options = {});
-[[nodiscard]] Result<StageOutput> stage_output(std::string_view name,
-                                               const StageOptions& options = {});
+[[nodiscard]] GANTRY_API Result<StageInput> stage_input(std::string_view name,
+                                                        const StageOptions& options = {});
+[[nodiscard]] GANTRY_API Result<StageOutput> stage_output(std::string_view name,
+                                                          const StageOptions& options = {});
 
 }  // namespace gantry

@@ -17,7 +17,7 @@
 namespace gantry {
 
 /// Threads: the caller's (one at a time); give_back() and where() from any.
-class Consumer::Impl final : public detail::SlotOwner,
+class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
                              public std::enable_shared_from_this<Consumer::Impl> {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,

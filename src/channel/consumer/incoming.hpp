@@ -8,7 +8,7 @@ namespace gantry {
 
 /// A large message that was taken out of the ring and may be landing. Lives with its consumer's
 /// Impl, which it keeps; on the consumer's thread.
-class Incoming::Impl {
+class GANTRY_LOCAL Incoming::Impl {
  public:
   /// `segments`: where they are mapped; of a streamed message one, the window.
   Impl(std::shared_ptr<Consumer::Impl> consumer, const ReceivedRecord& received,

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/holes.hpp"
+#include "base/sizes.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -15,7 +16,6 @@ namespace {
 // Of packets heard at once: who sends them without end is not listened to without end.
 constexpr int kMaxPackets = 1024;
 constexpr int kMaxTimes = 16;
-constexpr Bytes kPage = 4096;
 
 tl::unexpected<Error> unexpected_packet() {
   return fail(Code::peer_misbehaved, "an unexpected packet");
@@ -38,11 +38,11 @@ void PinnedSlabs::clear() noexcept {
 
 // I3. From the first page that is missing to the last one.
 Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes size) {
-  const Bytes end = (offset + size + kPage - 1) / kPage;
-  const Bytes missing = slab.present.first_missing(offset / kPage, end);
+  const Bytes end = (offset + size + kSmallestPage - 1) / kSmallestPage;
+  const Bytes missing = slab.present.first_missing(offset / kSmallestPage, end);
   if (missing == end) return {};
-  const Bytes from = missing * kPage;
-  const Bytes bytes = std::min(end * kPage, slab.region->size()) - from;
+  const Bytes from = missing * kSmallestPage;
+  const Bytes bytes = std::min(end * kSmallestPage, slab.region->size()) - from;
   holes_ += holes_in(slab.region->descriptor(), from, bytes);
   if (holes_ > kMostHoles)
     return fail(Code::peer_misbehaved,

@@ -15,8 +15,6 @@
 namespace gantry {
 namespace {
 
-using test::kMiB;
-
 class Announcing : public testing::Test {
  protected:
   /// One consumer's line, as the producer and as the consumer has it.

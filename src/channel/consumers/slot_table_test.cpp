@@ -7,8 +7,6 @@
 namespace gantry {
 namespace {
 
-using test::kMiB;
-
 class Slots : public testing::Test {
  protected:
   /// Of that size, in a slot, which is then free again.

@@ -14,7 +14,7 @@ namespace gantry {
 // [D]: sync/wait_flag.hpp.
 
 /// Threads: the caller's, one at a time; the acceptor's.
-class Inbox::Impl {
+class GANTRY_LOCAL Inbox::Impl {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options);
   /// Without a name: for whoever calls over that control connection. `name` is what errors call it.

@@ -12,7 +12,6 @@ namespace gantry {
 namespace {
 
 using test::Child;
-using test::kMiB;
 using test::options_in;
 using test::pattern;
 using test::same;

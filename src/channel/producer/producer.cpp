@@ -5,6 +5,7 @@
 
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/producer/wait_for_credit.hpp"

@@ -16,7 +16,7 @@ namespace gantry {
 /// Threads: the caller's (one at a time), the progress thread of send_async(), the acceptor's. What
 /// they share is `consumers_`, under its lock. Of the first two only one sends at a time: the
 /// caller waits until the queue is idle, or queues up itself.
-class Producer::Impl final : public detail::SlotOwner,
+class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
                              public ConsumerHost,
                              public std::enable_shared_from_this<Producer::Impl> {
  public:

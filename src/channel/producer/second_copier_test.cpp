@@ -11,7 +11,6 @@
 namespace gantry {
 namespace {
 
-using test::kMiB;
 using test::pattern;
 using test::same;
 

@@ -23,7 +23,7 @@ namespace gantry {
 
 /// Runs on the caller's thread or the progress thread. In turn: a slot, memory, then by mode
 /// copy and publish, or publish and copy chunk by chunk.
-class Producer::Impl::SendOperation {
+class GANTRY_LOCAL Producer::Impl::SendOperation {
  public:
   SendOperation(Impl& producer, std::span<Draft::Part> parts, const SendOptions& options,
                 Lane& lane)

@@ -12,7 +12,6 @@ namespace gantry {
 namespace {
 
 using test::Calls;
-using test::kMiB;
 using test::pattern;
 using test::same;
 using test::soon;

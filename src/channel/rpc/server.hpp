@@ -47,7 +47,7 @@ class ServedClient {
   std::map<std::uint64_t, bool> calls_;  // those here, and whether they are cancelled
 };
 
-class Request::Impl {
+class GANTRY_LOCAL Request::Impl {
  public:
   Impl(std::shared_ptr<ServedClient> line, std::weak_ptr<Server::Impl> server, Message message)
       : client_(std::move(line)), server_(std::move(server)), message_(std::move(message)) {
@@ -83,7 +83,7 @@ class Request::Impl {
 };
 
 /// Threads: next()'s; any, in look(). They take turns by `receiving_`.
-class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
+class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Impl> {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ServerOptions& options,
                                             std::shared_ptr<Engine> engine);

@@ -7,7 +7,6 @@
 namespace gantry {
 namespace {
 
-using test::kMiB;
 using test::make_producer;
 using test::pattern;
 using test::soon;

@@ -7,6 +7,7 @@
 #include <gantry/memory.hpp>
 #include <limits>
 
+#include "base/numa_nodes.hpp"
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
 #include "device/cpu/cpu_executor.hpp"
@@ -62,13 +63,6 @@ class CpuProgram final : public ProgramState {
   const std::string name_;
   const std::map<std::string, CpuKernel> kernels_;
 };
-
-unsigned usable_cpus() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return static_cast<unsigned>(std::max(CPU_COUNT(&set), 1));
-}
 
 DeviceFacts facts_of(const CpuDeviceOptions& options, unsigned threads) {
   DeviceFacts facts;

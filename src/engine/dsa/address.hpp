@@ -1,8 +1,8 @@
 #pragma once  // engine/dsa/address.hpp: addresses as a device has them.
 
-#include <unistd.h>
-
 #include <gantry/types.hpp>
+
+#include "base/sizes.hpp"
 
 namespace gantry::dsa {
 
@@ -11,11 +11,6 @@ using Address = std::uint64_t;
 
 [[nodiscard]] inline Address address_of(const void* memory) noexcept {
   return reinterpret_cast<Address>(memory);
-}
-
-[[nodiscard]] inline Bytes page_bytes() noexcept {
-  static const auto bytes = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
-  return bytes;
 }
 
 /// How far from `address` on (or before it) it is to the end of its page; never zero.

@@ -10,16 +10,10 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/numa_nodes.hpp"
 
 namespace gantry {
 namespace {
-
-double allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;  // fails beyond 1024 CPUs
-  return known ? CPU_COUNT(&set) : static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
-}
 
 // The fourth word of "0.20 0.18 0.12 1/80 11206": threads that run or want to. Negative: not told.
 double running_in(std::string_view line) {
@@ -43,7 +37,7 @@ double read_running(const std::string& path) {
 }  // namespace
 
 FreeCpus::FreeCpus(double cpus, std::string source)
-    : cpus_(cpus > 0 ? cpus : allowed_cpus()), source_(std::move(source)) {}
+    : cpus_(cpus > 0 ? cpus : usable_cpus()), source_(std::move(source)) {}
 
 void FreeCpus::sample(std::uint64_t now_ns, unsigned own_workers) noexcept {
   std::uint64_t last = sampled_ns_.load(std::memory_order_relaxed);

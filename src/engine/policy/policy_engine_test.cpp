@@ -8,13 +8,13 @@
 #include <random>
 
 #include "base/event.hpp"
+#include "base/sizes.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/policy/test_engine.hpp"
 
 namespace gantry {
 namespace {
 
-constexpr Bytes kMiB = Bytes{1} << 20;
 constexpr Bytes kLarge = kMiB;  // from here on the other engine is chosen
 
 EngineCosts costs_of(std::string name, double start_ns, double caller_ns, double bytes_per_ns) {

@@ -1,4 +1,5 @@
 #include "engine/policy/policy.hpp"
+#include "base/sizes.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +11,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using enum Move::Kind;
 
-constexpr Bytes kKiB = Bytes{1} << 10;
-constexpr Bytes kMiB = Bytes{1} << 20;
 constexpr std::size_t kInline = 0, kThread = 1, kDsa = 2;
 
 const std::vector<Move::Kind> kAllKinds{copy, fill, compare, crc32c, copy_crc32c, dual_copy};

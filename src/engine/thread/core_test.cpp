@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
+#include "base/sizes.hpp"
 #include "engine/thread/test_gate.hpp"
 #include "engine/thread/thread_lane.hpp"
 
@@ -15,7 +16,6 @@ namespace gantry {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 struct Rig {
   explicit Rig(const std::vector<WorkerPlace>& places,

@@ -7,13 +7,12 @@
 #include <array>
 #include <thread>
 
+#include "base/sizes.hpp"
 #include "engine/thread/test_gate.hpp"
 #include "engine/thread/thread_lane.hpp"
 
 namespace gantry {
 namespace {
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 std::shared_ptr<Engine> engine_of(std::size_t workers, double helping_gain = 2) {
   return *make_thread_engine(

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <gantry/memory.hpp>
 
+#include "base/sizes.hpp"
+
 // Memory that another process may still read when its last handle here goes.
 namespace gantry {
 namespace {
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 Pool make_pool() {
   return *Pool::create({.slab_bytes = 4 * kMiB, .budget_bytes = 8 * kMiB});

@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "base/sizes.hpp"
 #include "memory/fake_registrar_test.hpp"
 
 // The heap fails at its n-th use, for every n until none fails: each call says so or succeeds, and
@@ -52,8 +53,6 @@ GANTRY_APART void operator delete(void* memory, std::size_t, std::align_val_t) n
 
 namespace gantry {
 namespace {
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 /// Runs `work` with the heap failing at its first, second, ... use. `work` returns whether all of
 /// it succeeded, which it must in the end.

@@ -9,12 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/sizes.hpp"
+
 // Random use against a model that knows only: live blocks never overlap, keep their bytes, are
 // aligned, and are counted.
 namespace gantry {
 namespace {
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 struct Piece {
   Block block;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/sizes.hpp"
 #include "memory/fake_registrar_test.hpp"
 
 // What devices know of a pool's memory: whole slabs, once, and a refusal hurts nobody else.
@@ -15,8 +16,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 class PoolRegistrar : public testing::Test {
  protected:

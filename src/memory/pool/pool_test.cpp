@@ -11,13 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/sizes.hpp"
 #include "base/test_fork.hpp"
 
 namespace gantry {
 namespace {
 
 using testing::HasSubstr;
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 Pool make_pool(Bytes slab, Bytes budget) {
   return *Pool::create({.slab_bytes = slab, .budget_bytes = budget});

@@ -132,7 +132,7 @@ class PoolState {
   std::uint64_t closed_blocks_ = 0;  // still alive, once closing_
 };
 
-struct Pool::Handle {
+struct GANTRY_LOCAL Pool::Handle {
   Handle() = default;
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;

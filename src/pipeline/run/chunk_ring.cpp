@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "base/sizes.hpp"
 #include "pipeline/job/extents.hpp"
 
 namespace gantry {
@@ -21,10 +22,9 @@ bool has_buffer(const RunArray& array) noexcept {
 }
 
 Bytes staged_bytes(const RunArray& array, std::uint64_t steps) noexcept {
-  constexpr Bytes kPage = 4096;
   const bool is_staged = array.staging == Staging::ring;
   if (!is_chunked(array) || !is_staged) return 0;
-  return (buffer_bytes(*array.argument, steps) + kPage - 1) / kPage * kPage;
+  return (buffer_bytes(*array.argument, steps) + kSmallestPage - 1) / kSmallestPage * kSmallestPage;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/mapped.hpp"
 #include "base/memlock.hpp"
+#include "base/sizes.hpp"
 
 namespace gantry {
 namespace {
@@ -81,7 +82,7 @@ class PageLock final : public Registrar {
     return unlock_pages(at(begin), size) == 0 || errno == ENOMEM ? 0 : errno;
   }
 
-  const std::uintptr_t page_ = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page_ = page_bytes();
   std::map<std::uintptr_t, unsigned> edges_;  // first and last pages: registrations in each
 };
 

@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/sizes.hpp"
 
 // What only this registrar has: a ring, slots in its table, and reads by the keys.
 namespace gantry {
 namespace {
-
-constexpr Bytes kPage = 4096;
 
 class UringRegistrar : public testing::Test {
  protected:
@@ -50,41 +49,42 @@ class UringRegistrar : public testing::Test {
 
   io_uring ring_{};
   bool has_ring_ = false;
-  std::vector<std::byte> bytes_ = std::vector<std::byte>(4 * kPage, std::byte{0x55});
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(4 * kSmallestPage, std::byte{0x55});
 };
 
 TEST_F(UringRegistrar, KeysAreBuffersOfTheUsersRing) {
   const auto registrar = *make_uring_registrar(on_ring());
   const ByteSpan memory(bytes_);
-  auto first = *registrar->register_memory(memory.first(kPage));
-  auto second = *registrar->register_memory(memory.last(kPage));
+  auto first = *registrar->register_memory(memory.first(kSmallestPage));
+  auto second = *registrar->register_memory(memory.last(kSmallestPage));
   EXPECT_NE(first.key()->key, second.key()->key);
-  EXPECT_EQ(read_zeros(second.memory(), *second.key()), static_cast<int>(kPage));
+  EXPECT_EQ(read_zeros(second.memory(), *second.key()), static_cast<int>(kSmallestPage));
   EXPECT_EQ(bytes_.back(), std::byte{0});
   EXPECT_EQ(bytes_.front(), std::byte{0x55});
   EXPECT_EQ(read_zeros(first.memory(), *second.key()), -EFAULT);  // outside of that buffer
   const DeviceKey gone = *second.key();
   second = {};
-  EXPECT_EQ(read_zeros(memory.last(kPage), gone), -EFAULT);
+  EXPECT_EQ(read_zeros(memory.last(kSmallestPage), gone), -EFAULT);
 }
 
 TEST_F(UringRegistrar, TakesTheSlotsItHasAndNoMore) {
   const auto registrar = *make_uring_registrar(on_ring(3));
   std::vector<Registration> held;
   for (Bytes i = 0; i < 3; ++i)
-    held.push_back(*registrar->register_memory(ByteSpan(bytes_).subspan(i * kPage, kPage)));
-  const auto refused = registrar->register_memory(ByteSpan(bytes_).last(kPage));
+    held.push_back(
+        *registrar->register_memory(ByteSpan(bytes_).subspan(i * kSmallestPage, kSmallestPage)));
+  const auto refused = registrar->register_memory(ByteSpan(bytes_).last(kSmallestPage));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::out_of_memory);
   EXPECT_EQ(to_string(refused.error()),
             "uring: fixing 4096 bytes: all 3 buffer slots are taken; drop registrations that are "
             "not used, or ask for more slots");
   held.pop_back();
-  EXPECT_TRUE(registrar->register_memory(ByteSpan(bytes_).last(kPage)));
+  EXPECT_TRUE(registrar->register_memory(ByteSpan(bytes_).last(kSmallestPage)));
 }
 
 TEST_F(UringRegistrar, OneBufferIsAtMostAGigabyte) {
-  const Bytes size = (Bytes{1} << 30) + kPage;
+  const Bytes size = (Bytes{1} << 30) + kSmallestPage;
   void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
@@ -112,14 +112,14 @@ TEST_F(UringRegistrar, AChildsDropsLeaveTheParentsBuffers) {
 
 TEST_F(UringRegistrar, ARefusalCostsNoSlot) {
   const auto registrar = *make_uring_registrar(on_ring(2));
-  void* const hole = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const hole = ::mmap(nullptr, kSmallestPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(hole, MAP_FAILED);
   for (int i = 0; i < 5; ++i) {
-    const auto refused = registrar->register_memory({static_cast<std::byte*>(hole), kPage});
+    const auto refused = registrar->register_memory({static_cast<std::byte*>(hole), kSmallestPage});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Code::invalid_argument);
   }
-  ::munmap(hole, kPage);
+  ::munmap(hole, kSmallestPage);
   EXPECT_TRUE(registrar->register_memory(bytes_));
 }
 

@@ -44,21 +44,21 @@ TEST_F(ModelStatuses, BadOpcode) {
 }
 
 TEST_F(ModelStatuses, BadFlagsAndWhich) {
-  struct Case {
+  struct Refused {
     Opcode opcode;
     Flags flags;
     Flags bad;
   };
   for (const auto& [opcode, flags, bad] : {
-           Case{Opcode::memmove, kAnswered | fence, fence},  // for batches only
-           Case{Opcode::memmove, kAnswered | check_result, check_result},
-           Case{Opcode::crc, kAnswered | cache_control, cache_control},
-           Case{Opcode::compare, kAnswered | destination_readback, destination_readback},
-           Case{Opcode::compare, completion_valid, request_completion},  // its result needs one
-           Case{Opcode::copy_crc, completion_valid, request_completion},
-           Case{Opcode::noop, kAnswered | block_on_fault, block_on_fault},
-           Case{Opcode::memfill, kAnswered | static_cast<Flags>(0x800200),
-                static_cast<Flags>(0x800200)},
+           Refused{Opcode::memmove, kAnswered | fence, fence},  // for batches only
+           Refused{Opcode::memmove, kAnswered | check_result, check_result},
+           Refused{Opcode::crc, kAnswered | cache_control, cache_control},
+           Refused{Opcode::compare, kAnswered | destination_readback, destination_readback},
+           Refused{Opcode::compare, completion_valid, request_completion},  // its result needs one
+           Refused{Opcode::copy_crc, completion_valid, request_completion},
+           Refused{Opcode::noop, kAnswered | block_on_fault, block_on_fault},
+           Refused{Opcode::memfill, kAnswered | static_cast<Flags>(0x800200),
+                   static_cast<Flags>(0x800200)},
        }) {
     plain(opcode);
     order_.set(opcode, flags);

@@ -19,16 +19,15 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kGrace{500};         // between SIGTERM and SIGKILL
 constexpr milliseconds kSettle{200};        // between the first failure and SIGTERM
-constexpr seconds kKilled{5};               // between SIGKILL and giving up on who cannot be killed
+constexpr std::chrono::seconds kKilled{5};  // between SIGKILL and giving up on who cannot be killed
 constexpr milliseconds kStopPoll{10};       // how often a stopping run looks who is left
 constexpr milliseconds kConsolePoll{50};    // how often text is offered to a slow terminal
 constexpr milliseconds kTerminalTick{200};  // between progress lines
-constexpr seconds kPlainTick{5};
+constexpr std::chrono::seconds kPlainTick{5};
 constexpr double kTickShare = 0.02;  // of the time may be spent on reading counters
 
 // What an event is about: the kind, and the index of a process.

@@ -30,9 +30,9 @@ void Watcher::remove(int descriptor) noexcept {
 }
 
 std::vector<Watcher::Tag> Watcher::wait(std::chrono::nanoseconds wait) {
-  using std::chrono::milliseconds;
-  const auto timeout = std::chrono::ceil<milliseconds>(std::max(wait, decltype(wait)::zero()));
-  const auto bounded = std::min<milliseconds>(timeout, std::chrono::hours(1));
+  const auto timeout =
+      std::chrono::ceil<std::chrono::milliseconds>(std::max(wait, decltype(wait)::zero()));
+  const auto bounded = std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(1));
   std::array<epoll_event, 64> events{};
   const int count = ::epoll_wait(set_.get(), events.data(), static_cast<int>(events.size()),
                                  static_cast<int>(bounded.count()));

@@ -11,7 +11,7 @@ namespace {
 constexpr double kNsPerSecond = 1e9;
 constexpr double kBytesPerGb = 1e9;
 
-double ratio(double part, double whole) noexcept {
+double share(double part, double whole) noexcept {
   return whole > 0 ? part / whole : 0;
 }
 double in_seconds(std::uint64_t ns) noexcept {
@@ -53,7 +53,7 @@ ChannelReport report_channel(const Plan& plan, std::size_t index,
   report.seconds = stages[channel.to].wall_s;  // all stages start with the run
   for (const Link& link : plan.links())
     if (link.channel == index) add_link(link.sender.report(), link.receiver.report(), report);
-  report.handoff_p50_ns = ratio(report.handoff_p50_ns, static_cast<double>(report.messages));
+  report.handoff_p50_ns = share(report.handoff_p50_ns, static_cast<double>(report.messages));
   return report;
 }
 
@@ -80,22 +80,22 @@ StageReport report_stage(const Plan& plan, std::size_t index, const Finished& fi
     report.system_s += process.usage.system_s;
     report.max_rss_bytes = std::max(report.max_rss_bytes, process.usage.max_rss_bytes);
   }
-  report.waiting = std::min(1.0, ratio(waited_s(plan, index), lived_s));
+  report.waiting = std::min(1.0, share(waited_s(plan, index), lived_s));
   return report;
 }
 
 }  // namespace
 
 double ChannelReport::gb_per_s() const noexcept {
-  return ratio(static_cast<double>(bytes) / kBytesPerGb, seconds);
+  return share(static_cast<double>(bytes) / kBytesPerGb, seconds);
 }
 
 double ChannelReport::movement_ns_per_message() const noexcept {
-  return ratio(movement_ns, static_cast<double>(messages));
+  return share(movement_ns, static_cast<double>(messages));
 }
 
 double ChannelReport::cpu_s_per_gb() const noexcept {
-  return ratio(cpu_s, static_cast<double>(bytes) / kBytesPerGb);
+  return share(cpu_s, static_cast<double>(bytes) / kBytesPerGb);
 }
 
 bool ChannelReport::accounted() const noexcept {

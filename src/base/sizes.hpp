@@ -1,0 +1,20 @@
+#pragma once  // base/sizes.hpp: units of memory, and its pages.
+
+#include <unistd.h>
+#include <gantry/types.hpp>
+
+namespace gantry {
+
+inline constexpr Bytes kKiB = Bytes{1} << 10;
+inline constexpr Bytes kMiB = Bytes{1} << 20;
+
+/// No machine that Gantry runs on has smaller pages; some have larger ones.
+inline constexpr Bytes kSmallestPage = 4096;
+
+/// A page of this machine.
+[[nodiscard]] inline Bytes page_bytes() noexcept {
+  static const auto bytes = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace gantry
