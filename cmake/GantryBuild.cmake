@@ -87,11 +87,9 @@ function(gantry_compile_in_units target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()
 
-# How the library's objects are compiled: what GANTRY_API does not mark is hidden, and calls within
-# the library go straight to their functions, not by way of the dynamic linker.
+# How the library's objects are compiled: calls within the library go straight to their functions,
+# not by way of the dynamic linker.
 function(gantry_part_of_library target)
-  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden
-                                             VISIBILITY_INLINES_HIDDEN ON)
   target_compile_options(${target} PRIVATE -fno-semantic-interposition -fno-plt)
   set_property(GLOBAL APPEND PROPERTY gantry_objects $<TARGET_OBJECTS:${target}>)
 endfunction()

@@ -13,8 +13,7 @@ inline constexpr Bytes kSmallestPage = 4096;
 
 /// A page of this machine.
 [[nodiscard]] inline Bytes page_bytes() noexcept {
-  static const auto bytes = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
-  return bytes;
+  return static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace gantry
