@@ -78,6 +78,7 @@ Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, D
 }
 
 Result<void> Consumer::Impl::await_pending(Deadline deadline) {
+  if (!spare_) spare_ = std::make_unique<Incoming::Impl>();
   Impl* const self = this;
   return wait_any(std::span(&self, 1), Wanted::early, deadline).map([](auto) {});
 }
@@ -288,7 +289,7 @@ Result<Message> Consumer::Impl::copy_small() {
   ring_->take();
   GANTRY_STEP(small_taken);
   // At a full ring, or the stream's end, the writer may sleep, and we may never come back. [F] of
-  // wait_for_credit.hpp: mark, then look.
+  // credit_gate.hpp: mark, then look.
   ring_->mark(own().taken);
   GANTRY_STEP(taken_marked);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
@@ -304,10 +305,10 @@ Result<Message> Consumer::Impl::copy_small() {
 Result<void> Consumer::Impl::take_next() {
   if (must_claim()) return claim_next();
   if (next_is_small()) {
-    auto pending = std::make_unique<Incoming::Impl>();  // first, as below
+    if (!spare_) spare_ = std::make_unique<Incoming::Impl>();  // first, as below
     GANTRY_ASSIGN(auto message, copy_small());
-    pending->fill(std::move(message));
-    pending_ = std::move(pending);
+    spare_->fill(std::move(message));
+    pending_ = std::move(spare_);
     return {};
   }
   auto received = read_record(ring_->next());

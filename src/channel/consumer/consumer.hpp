@@ -18,7 +18,7 @@ namespace gantry {
 
 /// Threads: the caller's (one at a time); give_back() and where() from any.
 class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
-                             public std::enable_shared_from_this<Consumer::Impl> {
+                                          public std::enable_shared_from_this<Consumer::Impl> {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
                                             Deadline deadline);
@@ -119,7 +119,7 @@ class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
   [[nodiscard]] ConsumerPage& own() noexcept {
     return *reinterpret_cast<ConsumerPage*>(memory_.data());
   }
-  /// There will be no more than there is. Relaxed: [F] of wait_for_credit.hpp.
+  /// There will be no more than there is. Relaxed: [F] of credit_gate.hpp.
   [[nodiscard]] bool is_ending() const noexcept {
     return ring_page().end.load(std::memory_order_relaxed) != 0;
   }
@@ -197,6 +197,7 @@ class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
   PinnedSlabs found_;  // of the message that is being looked at; before slabs_ goes it goes
   HeldSlots held_;
   std::unique_ptr<Incoming::Impl> pending_;  // taken out of the ring, not yet in anybody's hand
+  std::unique_ptr<Incoming::Impl> spare_;    // for the next small one: made before it is waited for
   bool is_called_ = false;                   // the name is not the producer's
   bool left_ = false;
   bool is_to_look_ = false;  // watched_ is readable until somebody looked

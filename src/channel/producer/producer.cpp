@@ -8,7 +8,6 @@
 #include "base/numa_nodes.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/naming/access.hpp"
-#include "channel/producer/wait_for_credit.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -83,32 +82,33 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
 
 Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions& options,
                                     Reach reach) {
-  name_ = name;
-  options_ = options;
-  spin_ = options.spin;
+  core_.name = name;
+  core_.options = options;
+  core_.spin = options.spin;
   reach_ = reach;
-  if (reach != Reach::listens) options_.consumers = 1;
+  if (reach != Reach::listens) core_.options.consumers = 1;
   opened_ns_ = monotonic_ns();
-  GANTRY_ASSIGN(options_.directory, channel_directory(options.directory, options.access));
-  GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
-  counters_ = MetricsMaker::page(metrics_);
-  MetricsMaker::close_descriptor(metrics_);
-  GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
-  auto* page = new (memory_.data()) ProducerPage{};
+  GANTRY_ASSIGN(core_.options.directory, channel_directory(options.directory, options.access));
+  GANTRY_ASSIGN(core_.metrics, MetricsMaker::make_for_end(options.metrics_descriptor));
+  core_.counters = MetricsMaker::page(core_.metrics);
+  MetricsMaker::close_descriptor(core_.metrics);
+  GANTRY_ASSIGN(core_.memory, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
+  auto* page = new (core_.memory.data()) ProducerPage{};
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
-  consumers_ = std::make_unique<ConsumerSet>(
-      pool_, ConsumerSet::Limits{options.slots, options_.consumers, options.history,
-                                 options.bytes_in_flight, !options.memory.has_value()});
+  core_.consumers = std::make_unique<ConsumerSet>(
+      core_.pool, ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
+                                      options.bytes_in_flight, !options.memory.has_value()});
   if (reach == Reach::listens) {
-    GANTRY_ASSIGN(claim_, Claim::take(options_.directory, name_, options_.interrupt_descriptor,
-                                      file_access(options_.access)));
+    GANTRY_ASSIGN(
+        claim_, Claim::take(core_.options.directory, core_.name, core_.options.interrupt_descriptor,
+                            file_access(core_.options.access)));
   }
-  GANTRY_ASSIGN(options_.acceptor, Acceptor::of(options));
-  listener_.emplace(options_.acceptor, *this, claim_.listener(), options_.access);
+  GANTRY_ASSIGN(core_.options.acceptor, Acceptor::of(options));
+  listener_.emplace(core_.options.acceptor, *this, claim_.listener(), core_.options.access);
   GANTRY_TRY(listener_->start());
-  metrics_.meter()->opened();
+  core_.metrics.meter()->opened();
   return {};
 }
 
@@ -117,8 +117,9 @@ void Producer::Impl::shut_down() noexcept {
   if (queue_) {
     if (is_ours) queue_->request_stop();
     if (is_ours) {
-      const Lock held = lock();
-      consumers_->wake_producer();  // it may wait for a credit
+      gate_.stop();
+      const Lock held = core_.lock();
+      core_.consumers->wake_producer();  // it may wait for a credit
     }
     queue_->stop();
   }
@@ -126,149 +127,124 @@ void Producer::Impl::shut_down() noexcept {
   if (!is_ours) return;  // the connection and the name are the parent's
   claim_.give_up();
   // The memory stays for messages still in the consumers' hands; only the connection is cut.
-  const Lock held = lock();
-  consumers_->hang_up();
+  const Lock held = core_.lock();
+  core_.consumers->hang_up();
 }
 
 Producer::Impl::~Impl() {
-  if (consumers_) shut_down();
+  if (core_.consumers) shut_down();
 }
 
 Result<void> Producer::Impl::close(Deadline deadline) {
   GANTRY_TRY(check_process());
   GANTRY_TRY(stay_in_order(deadline));
-  Lock held = lock();
+  Lock held = core_.lock();
   if (!ended_) {
     ended_ = true;
-    consumers_->end_stream();
+    core_.consumers->end_stream();
   }
-  const auto is_taken = [this] { return consumers_->all_taken(); };
-  auto waited = wait_until(held, deadline, is_taken);
+  const auto is_taken = [this] { return core_.consumers->all_taken(); };
+  auto waited = gate_.wait_until(held, deadline, is_taken);
   GANTRY_STEP(stream_taken);
   if (!waited && waited.error().code == Code::timed_out)
-    waited.error().message += fmt::format(": {} messages were not received", consumers_->untaken());
+    waited.error().message +=
+        fmt::format(": {} messages were not received", core_.consumers->untaken());
   return waited;
 }
 
 Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count) {
-  if (count > options_.consumers)
-    return tl::unexpected(named(
+  if (count > core_.options.consumers)
+    return tl::unexpected(core_.named(
         {Code::invalid_argument,
-         fmt::format("waiting for {} consumers; it takes {}", count, options_.consumers), ""}));
+         fmt::format("waiting for {} consumers; it takes {}", count, core_.options.consumers),
+         ""}));
   GANTRY_TRY(check_process());
   GANTRY_TRY(stay_in_order(deadline));
   if (reach_ == Reach::calls) return wait_for_inbox(deadline);
-  Lock held = lock();
-  return wait_until(
-      held, deadline, [this, count] { return consumers_->count() >= count; }, Lost::is_fine);
+  Lock held = core_.lock();
+  return gate_.wait_until(
+      held, deadline, [this, count] { return core_.consumers->count() >= count; },
+      CreditGate::Lost::is_fine);
 }
 
 // ---- the consumers, as the acceptor tells ---------------------------------------------------
 
 bool Producer::Impl::has_place() const {
-  const Lock held = lock();
-  return consumers_->has_place();
+  const Lock held = core_.lock();
+  return core_.consumers->has_place();
 }
 
 bool Producer::Impl::holds_too_much(const PeerIdentity& peer) const {
-  const Lock held = lock();
-  consumers_->forget_departed();
-  return consumers_->holds_too_much(peer.uid);
+  const Lock held = core_.lock();
+  core_.consumers->forget_departed();
+  return core_.consumers->holds_too_much(peer.uid);
 }
 
 bool Producer::Impl::allows(SlowConsumer policy) const {
-  return options_.consumers_may_block || policy != SlowConsumer::block;
+  return core_.options.consumers_may_block || policy != SlowConsumer::block;
 }
 
 Result<unsigned> Producer::Impl::admit(std::unique_ptr<ConsumerResources> consumer,
                                        Region ring_memory) {
-  const Lock held = lock();
+  const Lock held = core_.lock();
   GANTRY_ASSIGN(const unsigned index,
-                consumers_->admit(std::move(consumer), std::move(ring_memory)));
-  metrics_.meter()->connected();
+                core_.consumers->admit(std::move(consumer), std::move(ring_memory)));
+  core_.metrics.meter()->connected();
   calling_ = false;
   consumers_changed();
   return index;
 }
 
 void Producer::Impl::consumer_left(unsigned consumer) {
-  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_, Deadline::now());
-  const Lock held = lock();
-  consumers_->left(consumer);
+  if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
+  const Lock held = core_.lock();
+  core_.consumers->left(consumer);
   consumers_changed();
 }
 
 // Whoever waits looks at the consumers.
 void Producer::Impl::consumers_changed() noexcept {
-  consumers_->wake_producer();
+  core_.consumers->wake_producer();
   if (told_event_ >= 0) ring(told_event_);
 }
 
 void Producer::Impl::departed_died() {
-  if (reach_ == Reach::calls) sweep_if_stale(options_.directory, name_, Deadline::now());
-  const Lock held = lock();
-  consumers_->forget_departed();
+  if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
+  const Lock held = core_.lock();
+  core_.consumers->forget_departed();
 }
 
 // ---- what was passed on --------------------------------------------------------------------
 
-// Under the lock, when the caller goes its way: is there anything that it would have to look after?
-void Producer::Impl::heed_forwards() {
-  if (caller_waits_ || !consumers_->holds_forwards()) return;
-  const bool news = !std::exchange(acceptor_heeds_, true);
-  if (news) page().producer_sleeps.announce();
-  consumers_->refresh();  // what came before the announcement
-  if (news) listener_->look_again();
-}
-
-// Under the lock.
-void Producer::Impl::stop_heeding() noexcept {
-  if (acceptor_heeds_) page().producer_sleeps.withdraw();
-  acceptor_heeds_ = false;
-}
-
 void Producer::Impl::watch_wakes(const WakeWatcher& watch) {
-  const Lock held = lock();
-  consumers_->watch_wakes(acceptor_heeds_, watch);
+  const Lock held = core_.lock();
+  gate_.watch_wakes(watch);
 }
 
 void Producer::Impl::credits_came() {
-  const Lock held = lock();
-  if (!acceptor_heeds_) return;  // a caller waits by now: the ring is its
-  consumers_->drain_wakes();
-  stop_heeding();
-  consumers_->refresh();
-  heed_forwards();
+  const Lock held = core_.lock();
+  gate_.credits_came();
 }
 
 // ---- what may go wrong ---------------------------------------------------------------------
 
-Error Producer::Impl::named(Error error) const {
-  error.message = fmt::format("channel '{}': {}", name_, error.message);
-  return error;
-}
-
 Result<void> Producer::Impl::check_process() const {
-  return check_not_forked(fork_guard_, "channel", name_);
+  return check_not_forked(fork_guard_, "channel", core_.name);
 }
 
 Result<void> Producer::Impl::check_open() const {
   GANTRY_TRY(check_process());
   if (ended_)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': the stream was ended", name_));
-  return {};
-}
-
-Result<void> Producer::Impl::check_readers() const {
-  if (consumers_->lost()) return tl::unexpected(named(*consumers_->lost()));
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': the stream was ended", core_.name));
   return {};
 }
 
 // Nothing overtakes what send_async() was given.
 Result<void> Producer::Impl::stay_in_order(Deadline deadline) {
   if (is_queue_idle()) return {};
-  auto waited = queue_->wait_until_idle(deadline, options_.interrupt_descriptor);
-  if (!waited) return tl::unexpected(named(std::move(waited).error()));
+  auto waited = queue_->wait_until_idle(deadline, core_.options.interrupt_descriptor);
+  if (!waited) return tl::unexpected(core_.named(std::move(waited).error()));
   return {};
 }
 

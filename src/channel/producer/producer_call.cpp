@@ -1,16 +1,15 @@
 // A producer without a name of its own: it calls an inbox, and again when that is gone; or somebody
 // to whom it was given a control connection.
-#include "channel/producer/wait_for_credit.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
 Result<void> Producer::Impl::call(Deadline deadline) {
   {
-    const Lock held = lock();
-    if (calling_ || consumers_->count() != 0) return {};
+    const Lock held = core_.lock();
+    if (calling_ || core_.consumers->count() != 0) return {};
   }
-  GANTRY_ASSIGN(Fd socket, find_producer(options_.directory, name_, options_.interrupt_descriptor,
-                                         deadline, "inbox"));
+  GANTRY_ASSIGN(Fd socket, find_producer(core_.options.directory, core_.name,
+                                         core_.options.interrupt_descriptor, deadline, "inbox"));
   GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket.get()));
   GANTRY_ASSIGN(called_life_, peer_pidfd(socket.get(), called_.pid));
@@ -32,7 +31,7 @@ Result<void> Producer::Impl::call_over(ReceivedFd control, const PeerIdentity& w
 
 void Producer::Impl::begin_call(Connection connection) {
   {
-    const Lock held = lock();
+    const Lock held = core_.lock();
     calling_ = true;
     call_error_.reset();
   }
@@ -43,41 +42,42 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
   constexpr int kTries = 3;  // it may end between our call and its answer; then its successor
   for (int attempt = 1;; ++attempt) {
     GANTRY_TRY(call(deadline));
-    Lock held = lock();
-    GANTRY_TRY(wait_until(
-        held, deadline, [this] { return consumers_->count() != 0 || !calling_; }, Lost::is_fine));
-    if (consumers_->count() != 0) return {};
+    Lock held = core_.lock();
+    GANTRY_TRY(gate_.wait_until(
+        held, deadline, [this] { return core_.consumers->count() != 0 || !calling_; },
+        CreditGate::Lost::is_fine));
+    if (core_.consumers->count() != 0) return {};
     const bool left_again = !call_error_;
     const bool is_gone = left_again || call_error_->code == Code::peer_gone;
     if (is_gone && attempt < kTries && !deadline.passed()) continue;
-    return tl::unexpected(
-        named(left_again ? Error{Code::peer_gone, "the inbox left again", ""} : *call_error_));
+    return tl::unexpected(core_.named(
+        left_again ? Error{Code::peer_gone, "the inbox left again", ""} : *call_error_));
   }
 }
 
 // Under the lock, as all that goes over that socket.
 Result<void> Producer::Impl::send_control(int control) {
-  const Lock held = lock();
-  for (const auto& consumer : consumers_->consumers())
+  const Lock held = core_.lock();
+  for (const auto& consumer : core_.consumers->consumers())
     if (!consumer->is_cut)
       return send_control_end(consumer->resources().connection.send_fd(), control);
-  return tl::unexpected(named({Code::peer_gone, "the inbox left again", ""}));
+  return tl::unexpected(core_.named({Code::peer_gone, "the inbox left again", ""}));
 }
 
 bool Producer::Impl::is_alone() const {
-  const Lock held = lock();
-  return consumers_->lost().has_value() || call_error_.has_value();
+  const Lock held = core_.lock();
+  return core_.consumers->lost().has_value() || call_error_.has_value();
 }
 
 void Producer::Impl::call_failed(const Error& why) {
-  const Lock held = lock();
+  const Lock held = core_.lock();
   calling_ = false;
   call_error_ = why;
   // A control connection leads to one process: there will be nobody to make room for who waits for
   // that.
   if (reach_ == Reach::answers)
-    consumers_->expect_nobody(fmt::format("process {} did not take its control connection: {}",
-                                          called_.pid, why.message));
+    core_.consumers->expect_nobody(fmt::format("process {} did not take its control connection: {}",
+                                               called_.pid, why.message));
   consumers_changed();
 }
 

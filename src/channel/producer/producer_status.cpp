@@ -11,21 +11,21 @@ namespace gantry {
 
 ChannelStatus Producer::Impl::describe() const {
   ChannelStatus status;
-  const ClockPair start = counters_->start;  // may be shared with a stage's children
+  const ClockPair start = core_.counters->start;  // may be shared with a stage's children
   const double scale = ns_per_tick(start);
   LastCopy copy;
   {
-    const Lock held = lock();
-    consumers_->describe(status, scale);
-    copy = last_copy_;
+    const Lock held = core_.lock();
+    core_.consumers->describe(status, scale);
+    copy = core_.last_copy;
   }
   status.answered = true;
   status.age = std::chrono::nanoseconds(static_cast<std::int64_t>(monotonic_ns() - opened_ns_));
-  status.mode = options_.mode;
+  status.mode = core_.options.mode;
   status.engine = engine_name_;
   status.path = path_of(copy);
-  status.producer = MetricsMaker::report(*counters_, scale);
-  const PoolReport memory = pool_.report();
+  status.producer = MetricsMaker::report(*core_.counters, scale);
+  const PoolReport memory = core_.pool.report();
   status.slab_bytes = memory.slab_bytes;
   status.live_bytes = memory.live_bytes;
   status.budget_bytes = memory.budget_bytes;
@@ -55,7 +55,7 @@ std::vector<std::byte> Producer::Impl::status() const {
 ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   ChannelExplanation told;
   if (fork_guard_.is_this()) told.status = describe();  // a fork's copy knows nothing
-  told.status.name = name_;
+  told.status.name = core_.name;
   told.status.producer_pid = ::getpid();
   told.status.producer_uid = ::geteuid();
   told.status.producer_state = ProcessState::running;
@@ -64,7 +64,7 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   for (DepartedStatus& one : told.status.departed) one.state = process_state(one.pid);
   told.payload = payload;
   ModeQuestion question{
-      .channel = options_.mode, .copied = payload, .has_second = second_ != nullptr};
+      .channel = core_.options.mode, .copied = payload, .has_second = second_ != nullptr};
   for (const ConsumerStatus& one : told.status.consumers)
     question.all_block &= one.is_cut || one.policy == SlowConsumer::block;
   told.mode = choose_mode(question);
@@ -79,8 +79,8 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
     told.path = lane_->explain(move, SubmitMode::synchronous);
   }
   if (!fork_guard_.is_this()) return told;
-  const Lock held = lock();
-  told.waits = consumers_->obstacles(!in_ring, payload);
+  const Lock held = core_.lock();
+  told.waits = core_.consumers->obstacles(!in_ring, payload);
   return told;
 }
 

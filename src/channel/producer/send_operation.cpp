@@ -7,7 +7,6 @@
 #include "base/clock.hpp"
 #include "base/memfd.hpp"
 #include "channel/producer/mode_choice.hpp"
-#include "channel/producer/wait_for_credit.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -30,18 +29,30 @@ std::optional<detail::RegionSlice> slice_of(const Draft::Part& part) {
 
 }  // namespace
 
-Result<void> Producer::Impl::SendOperation::run() {
-  const SendMode asked =
-      options_.mode == SendMode::automatic ? producer_.options_.mode : options_.mode;
+CacheUse CacheUses::of(const Lane& lane, Bytes bytes) {
+  CacheUse& use = uses_[static_cast<std::size_t>(std::bit_width(bytes))];
+  if (use == CacheUse::automatic) {
+    Move move;  // of no memory in particular
+    move.bytes = bytes;
+    // A wish: the message may be published already, so missing memory must not end the copy.
+    use = guarded([&]() -> Result<CacheUse> {
+            return lane.explain(move, SubmitMode::synchronous).cache;
+          }).value_or(CacheUse::automatic);
+  }
+  return use;
+}
+
+Result<void> SendOperation::run() {
+  const SendMode asked = options_.mode == SendMode::automatic ? core_.options.mode : options_.mode;
   if (asked > SendMode::immutable)
-    return tl::unexpected(producer_.named(
+    return tl::unexpected(core_.named(
         {Code::invalid_argument, fmt::format("mode {} is none", static_cast<int>(asked)), ""}));
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
-  mode_ = producer_.mode_for({options_.mode, producer_.options_.mode, packed_, needs_table()});
+  mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
   choose_chunks();
   {
-    Lock held = producer_.lock();
-    GANTRY_ASSIGN(slot_, producer_.await_slot(held, total_, options_.deadline));
+    ProducerCore::Lock held = core_.lock();
+    GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline));
   }
   // Without heap, too, the slot goes back.
   Result<void> result = guarded([this]() -> Result<void> {
@@ -57,24 +68,24 @@ Result<void> Producer::Impl::SendOperation::run() {
 
 // ---- what it is ----------------------------------------------------------------------------
 
-Result<void> Producer::Impl::SendOperation::look_at_parts(bool immutable) {
+Result<void> SendOperation::look_at_parts(bool immutable) {
   if (parts_.size() > kMaxSegments)
-    return tl::unexpected(producer_.named(
+    return tl::unexpected(core_.named(
         {Code::too_large,
          fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments), ""}));
   for (Draft::Part& part : parts_) {
     // Private to this process, or to be in nobody else's reach.
     if (part.forwarded && (immutable || !slice_of(part))) part.copied = part.bytes;
     if (part.moved && immutable)
-      return tl::unexpected(producer_.named(
+      return tl::unexpected(core_.named(
           {Code::invalid_argument, "a block of the pool cannot be immutable: it stays writable",
            "send a copy: Draft::copy()"}));
-    if (part.moved && !producer_.pool_.owns(part.block))
+    if (part.moved && !core_.pool.owns(part.block))
       return tl::unexpected(
-          producer_.named({Code::invalid_argument, "that block is empty or of another pool",
-                           "allocate it from Producer::pool(), or send a copy"}));
+          core_.named({Code::invalid_argument, "that block is empty or of another pool",
+                       "allocate it from Producer::pool(), or send a copy"}));
     if (part.tensor && !part.tensor->fits(part.bytes.size()))
-      return tl::unexpected(producer_.named(
+      return tl::unexpected(core_.named(
           {Code::invalid_argument,
            fmt::format("a tensor that does not fit its segment of {} bytes", part.bytes.size()),
            ""}));
@@ -84,7 +95,16 @@ Result<void> Producer::Impl::SendOperation::look_at_parts(bool immutable) {
   return {};
 }
 
-void Producer::Impl::SendOperation::choose_chunks() noexcept {
+// Who may not hold it up is asked for only where it matters.
+SendMode SendOperation::mode_for(ModeQuestion question) const {
+  const SendMode mode = choose_mode(question);
+  if (mode != SendMode::streamed) return mode;
+  const ProducerCore::Lock held = core_.lock();
+  question.all_block = core_.consumers->all_block();
+  return choose_mode(question);
+}
+
+void SendOperation::choose_chunks() noexcept {
   if (!is_chunked()) return;
   chunk_bytes_ = chunk_of(total_);
   if (mode_ == SendMode::streamed)
@@ -93,23 +113,23 @@ void Producer::Impl::SendOperation::choose_chunks() noexcept {
 
 // ---- memory --------------------------------------------------------------------------------
 
-Result<void> Producer::Impl::SendOperation::take_memory() {
+Result<void> SendOperation::take_memory() {
   if (mode_ == SendMode::immutable) {
     GANTRY_ASSIGN(slot_->sealed, copy_sealed());
   } else if (packed_ > 0) {
     const Bytes size = mode_ == SendMode::streamed ? window_bytes_ : packed_;
-    GANTRY_TRY(producer_.take_block(*slot_, size, options_.deadline));
+    GANTRY_TRY(memory_.fill(*slot_, size, options_.deadline));
   }
   if (!needs_table()) return {};
   GANTRY_ASSIGN(slot_->table,
-                producer_.allocate(parts_.size() * sizeof(SegmentEntry), options_.deadline));
+                memory_.allocate(parts_.size() * sizeof(SegmentEntry), options_.deadline));
   return {};
 }
 
-Result<void> Producer::Impl::SendOperation::place_parts() {
+Result<void> SendOperation::place_parts() {
   std::vector<Place> places;
   Bytes packed_at = 0;
-  Lock held = producer_.lock();
+  ProducerCore::Lock held = core_.lock();
   for (Draft::Part& part : parts_) {
     if (is_copied(part)) packed_at = round_up(packed_at, Pool::kLineAlignment);
     GANTRY_ASSIGN(const Place place, place_of(part, packed_at));
@@ -118,7 +138,7 @@ Result<void> Producer::Impl::SendOperation::place_parts() {
     if (!needs_table()) {
       message_ = record_for(options_, PayloadLocation::block, 1);
       message_.place = place;
-      return producer_.announced(held, *slot_, options_.deadline);
+      return gate_.announce(held, *slot_, options_.deadline);
     }
     places.push_back(place);
   }
@@ -128,10 +148,10 @@ Result<void> Producer::Impl::SendOperation::place_parts() {
   message_.place.bytes = slot_->table.bytes().size();
   message_.place.slab = slot_->table.slab();
   slot_->slabs.push_back(message_.place.slab);
-  return producer_.announced(held, *slot_, options_.deadline);
+  return gate_.announce(held, *slot_, options_.deadline);
 }
 
-Result<Place> Producer::Impl::SendOperation::place_of(Draft::Part& part, Bytes packed_at) {
+Result<Place> SendOperation::place_of(Draft::Part& part, Bytes packed_at) {
   Place place{};
   place.bytes = part.bytes.size();
   if (part.block) {
@@ -140,11 +160,11 @@ Result<Place> Producer::Impl::SendOperation::place_of(Draft::Part& part, Bytes p
     slot_->moved.push_back(std::move(part.block));
   } else if (const auto slice = is_copied(part) ? std::nullopt : slice_of(part); slice) {
     place.offset = slice->offset;
-    place.slab = producer_.consumers_->slabs().adopt(slice->region, slice->inherited);
+    place.slab = core_.consumers->slabs().adopt(slice->region, slice->inherited);
     slot_->forwarded.push_back(part.forwarded);
   } else if (slot_->sealed) {
     place.offset = packed_at;
-    place.slab = producer_.consumers_->slabs().adopt(slot_->sealed, nullptr);
+    place.slab = core_.consumers->slabs().adopt(slot_->sealed, nullptr);
   } else if (slot_->block) {
     place.offset = slot_->block.offset() + packed_at;
     place.slab = slot_->block.slab();
@@ -154,7 +174,7 @@ Result<Place> Producer::Impl::SendOperation::place_of(Draft::Part& part, Bytes p
   return place;
 }
 
-void Producer::Impl::SendOperation::write_table(std::span<const Place> places) {
+void SendOperation::write_table(std::span<const Place> places) {
   std::byte* at = slot_->table.bytes().data();
   for (std::size_t i = 0; i < places.size(); ++i, at += sizeof(SegmentEntry)) {
     SegmentEntry entry{};
@@ -175,7 +195,7 @@ void Producer::Impl::SendOperation::write_table(std::span<const Place> places) {
 
 // ---- the two orders ------------------------------------------------------------------------
 
-Result<void> Producer::Impl::SendOperation::copy_then_publish() {
+Result<void> SendOperation::copy_then_publish() {
   GANTRY_STEP(parts_placed);
   GANTRY_TRY(copy_parts());
   GANTRY_STEP(copied);
@@ -183,13 +203,13 @@ Result<void> Producer::Impl::SendOperation::copy_then_publish() {
   return {};
 }
 
-Result<void> Producer::Impl::SendOperation::publish_then_copy() {
+Result<void> SendOperation::publish_then_copy() {
   message_.header.kind |= kLanding;
   if (mode_ == SendMode::streamed) message_.header.kind |= kStreamed;
   {
-    const Lock held = producer_.lock();
-    const auto index = producer_.consumers_->slots().index_of(*slot_);
-    producer_.page().landing[index].begin(producer_.consumers_->published() + 1);
+    const ProducerCore::Lock held = core_.lock();
+    const auto index = core_.consumers->slots().index_of(*slot_);
+    core_.page().landing[index].begin(core_.consumers->published() + 1);
     GANTRY_STEP(landing_cleared);
   }
   publish();
@@ -198,59 +218,59 @@ Result<void> Producer::Impl::SendOperation::publish_then_copy() {
   return copied;
 }
 
-void Producer::Impl::SendOperation::publish() {
-  const Lock held = producer_.lock();
-  producer_.consumers_->publish(message_, slot_);
-  producer_.counters_->message(total_);
+void SendOperation::publish() {
+  const ProducerCore::Lock held = core_.lock();
+  core_.consumers->publish(message_, slot_);
+  core_.counters->message(total_);
   GANTRY_STEP(message_published);
 }
 
-void Producer::Impl::SendOperation::landed(Bytes bytes) {
+void SendOperation::landed(Bytes bytes) {
   landed_ += bytes;
-  const Lock held = producer_.lock();
-  const auto index = producer_.consumers_->slots().index_of(*slot_);
-  producer_.page().landing[index].word.store(landed_, std::memory_order_seq_cst);  // [L]
+  const ProducerCore::Lock held = core_.lock();
+  const auto index = core_.consumers->slots().index_of(*slot_);
+  core_.page().landing[index].word.store(landed_, std::memory_order_seq_cst);  // [L]
   GANTRY_STEP(landed_stored);
-  producer_.consumers_->wake_holders(*slot_);
+  core_.consumers->wake_holders(*slot_);
 }
 
-void Producer::Impl::SendOperation::abort() noexcept {
-  const Lock held = producer_.lock();
-  const auto index = producer_.consumers_->slots().index_of(*slot_);
-  producer_.page().landing[index].word.store(landed_ | LandingWord::kAborted,
-                                             std::memory_order_seq_cst);  // [L]
-  producer_.consumers_->wake_holders(*slot_);
+void SendOperation::abort() noexcept {
+  const ProducerCore::Lock held = core_.lock();
+  const auto index = core_.consumers->slots().index_of(*slot_);
+  core_.page().landing[index].word.store(landed_ | LandingWord::kAborted,
+                                         std::memory_order_seq_cst);  // [L]
+  core_.consumers->wake_holders(*slot_);
   GANTRY_STEP(message_aborted);
 }
 
-void Producer::Impl::SendOperation::finish() {
-  const Lock held = producer_.lock();
-  if (last_copy_.payload != 0) producer_.last_copy_ = last_copy_;
+void SendOperation::finish() {
+  const ProducerCore::Lock held = core_.lock();
+  if (last_copy_.payload != 0) core_.last_copy = last_copy_;
   const bool passed_on = !slot_->forwarded.empty();
-  producer_.consumers_->release(*slot_);
-  if (passed_on) producer_.heed_forwards();
+  core_.consumers->release(*slot_);
+  if (passed_on) gate_.heed_forwards();
 }
 
 // ---- copying -------------------------------------------------------------------------------
 
 // By pwrite(2): a writable mapping would keep the kernel from sealing.
-Result<std::shared_ptr<const Region>> Producer::Impl::SendOperation::copy_sealed() const {
+Result<std::shared_ptr<const Region>> SendOperation::copy_sealed() const {
   GANTRY_ASSIGN(Fd memory, make_memfd("gantry-immutable", std::max<Bytes>(packed_, 1)));
   Bytes packed_at = 0;
   const std::uint64_t started = read_ticks();
   for (const Draft::Part& part : parts_) {
     packed_at = round_up(packed_at, Pool::kLineAlignment);
     if (auto written = write_at(memory.get(), part.bytes, packed_at); !written)
-      return tl::unexpected(producer_.named(std::move(written).error()));
+      return tl::unexpected(core_.named(std::move(written).error()));
     packed_at += part.bytes.size();
   }
-  producer_.counters_->copy(CopyEngine::inline_, total_, read_ticks() - started);
+  core_.counters->copy(CopyEngine::inline_, total_, read_ticks() - started);
   GANTRY_TRY(seal(memory.get(), kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
   GANTRY_ASSIGN(Region region, Region::import(memory.release(), std::max<Bytes>(packed_, 1)));
   return std::make_shared<const Region>(std::move(region));
 }
 
-Result<void> Producer::Impl::SendOperation::copy_parts() {
+Result<void> SendOperation::copy_parts() {
   if (mode_ == SendMode::immutable) return {};  // it is there
   Bytes packed_at = 0;
   for (const Draft::Part& part : parts_) {
@@ -264,26 +284,25 @@ Result<void> Producer::Impl::SendOperation::copy_parts() {
     const ChunkPlan plan = plan_for(slot_->block.bytes().subspan(packed_at), part.bytes);
     GANTRY_TRY(goes_by_two() ? copy_by_two(plan) : copy_chunks(plan));
     packed_at += part.bytes.size();
-    producer_.counters_->copy(engine_, part.bytes.size(), read_ticks() - started);
+    core_.counters->copy(engine_, part.bytes.size(), read_ticks() - started);
   }
   return {};
 }
 
 // `to`: from the part's place to the end; of a streamed one the window. What goes whole is a single
 // chunk, unless two copy it.
-ChunkPlan Producer::Impl::SendOperation::plan_for(ByteSpan to, ConstByteSpan from) const noexcept {
+ChunkPlan SendOperation::plan_for(ByteSpan to, ConstByteSpan from) const noexcept {
   ChunkPlan plan{to, from, chunk_bytes_, window_bytes_, CacheUse::automatic};
   if (mode_ == SendMode::whole) plan.chunk = goes_by_two() ? kLargestChunk : from.size();
   if (mode_ == SendMode::streamed) plan.cache = CacheUse::reader_soon;
   // A chunk for itself would always stay in the cache, where the next ones push it out again.
   const bool lies_together =
       mode_ == SendMode::whole || (mode_ == SendMode::pipelined && !goes_by_two());
-  if (plan.chunk < from.size() && lies_together)
-    plan.cache = producer_.cache_use_of(lane_, from.size());
+  if (plan.chunk < from.size() && lies_together) plan.cache = cache_uses_.of(lane_, from.size());
   return plan;
 }
 
-Result<void> Producer::Impl::SendOperation::copy_chunks(const ChunkPlan& plan) {
+Result<void> SendOperation::copy_chunks(const ChunkPlan& plan) {
   for (std::uint64_t chunk = 0; chunk < plan.count(); ++chunk) {
     if (mode_ == SendMode::streamed) {
       GANTRY_TRY(await_window(chunk));
@@ -299,36 +318,46 @@ Result<void> Producer::Impl::SendOperation::copy_chunks(const ChunkPlan& plan) {
 
 // Until the chunk that lay where `chunk` comes to lie has been passed by everyone. Consumers may
 // drop the message half-way; what nobody wants is not copied.
-Result<void> Producer::Impl::SendOperation::await_window(std::uint64_t chunk) {
+Result<void> SendOperation::await_window(std::uint64_t chunk) {
   const std::uint64_t window = window_bytes_ / chunk_bytes_;
   if (chunk < passed_ + window) return {};
-  Lock held = producer_.lock();
+  ProducerCore::Lock held = core_.lock();
   std::optional<std::uint64_t> passed;
-  GANTRY_TRY(producer_.wait_until(held, options_.deadline, [&] {
-    passed = producer_.consumers_->chunks_passed_of(*slot_);
+  GANTRY_TRY(gate_.wait_until(held, options_.deadline, [&] {
+    passed = core_.consumers->chunks_passed_of(*slot_);
     return !passed || chunk < *passed + window;
   }));
   GANTRY_STEP(window_awaited);
   unwanted_ = !passed;
   if (passed) passed_ = *passed;
   if (passed) return {};
-  GANTRY_TRY(producer_.check_readers());
+  GANTRY_TRY(gate_.check_readers());
   if (!slot_->was_missed) return {};
-  return tl::unexpected(producer_.named(  // another consumer came since
+  return tl::unexpected(core_.named(  // another consumer came since
       {Code::peer_gone, "the consumer left before it took the streamed message", "send it again"}));
 }
 
-Result<void> Producer::Impl::SendOperation::copy(Move move) {
+Result<void> SendOperation::copy(Move move) {
   Completion completion;
   move.completion = &completion;
   GANTRY_ASSIGN(const Ticket ticket, lane_.submit(move, SubmitMode::synchronous));
   if (lane_.wait(ticket) != Outcome::done)
-    return tl::unexpected(producer_.copy_error(completion, move.bytes));
+    return tl::unexpected(copy_error(completion, move.bytes));
   engine_ = completion.engine;
   last_copy_ = {move.destination,  move.source,     move.bytes, total_, mode_,
                 completion.engine, completion.cache};
-  if (completion.helper_cpu_ns != 0) producer_.metrics_.meter()->cpu(completion.helper_cpu_ns);
+  if (completion.helper_cpu_ns != 0) core_.metrics.meter()->cpu(completion.helper_cpu_ns);
   return {};
+}
+
+Error SendOperation::copy_error(const Completion& completion, Bytes bytes) const {
+  const bool theirs = completion.cause == Cause::unreadable;
+  return {theirs ? Code::invalid_argument : Code::system,
+          fmt::format("channel '{}': copying {} bytes: the {} engine stopped after {}: {} at "
+                      "{:#x}",
+                      core_.name, bytes, to_string(completion.engine), completion.bytes_done,
+                      to_string(completion.cause), completion.fault_address),
+          theirs ? "the payload must stay mapped, and its file as long, until it was sent" : ""};
 }
 
 }  // namespace gantry

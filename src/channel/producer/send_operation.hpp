@@ -1,8 +1,10 @@
 #pragma once  // channel/producer/send_operation.hpp: one message's way from its parts into the
               // consumers' rings.
 
+#include <array>
+
 #include "channel/producer/mode_choice.hpp"
-#include "channel/producer/producer.hpp"
+#include "channel/producer/payload_allocator.hpp"
 #include "channel/producer/second_copier.hpp"
 
 namespace gantry {
@@ -21,17 +23,43 @@ namespace gantry {
   return message;
 }
 
+/// What an engine would do with so many bytes in one piece; asked once for sizes of so many bits.
+class CacheUses {
+ public:
+  [[nodiscard]] CacheUse of(const Lane& lane, Bytes bytes);
+
+ private:
+  std::array<CacheUse, 65> uses_{};  // by bits of the size; automatic: not yet asked
+};
+
+/// What a producer's messages go through.
+struct SendPath {
+  ProducerCore& core;
+  CreditGate& gate;
+  PayloadAllocator& memory;
+  CacheUses& cache_uses;
+};
+
 /// Runs on the caller's thread or the progress thread. In turn: a slot, memory, then by mode
 /// copy and publish, or publish and copy chunk by chunk.
-class GANTRY_LOCAL Producer::Impl::SendOperation {
+class SendOperation {
  public:
-  SendOperation(Impl& producer, std::span<Draft::Part> parts, const SendOptions& options,
-                Lane& lane)
-      : producer_(producer), parts_(parts), options_(options), lane_(lane) {}
+  /// `second`: may copy, too; null where nobody may.
+  SendOperation(const SendPath& path, std::span<Draft::Part> parts, const SendOptions& options,
+                Lane& lane, SecondCopier* second)
+      : core_(path.core),
+        gate_(path.gate),
+        memory_(path.memory),
+        cache_uses_(path.cache_uses),
+        parts_(parts),
+        options_(options),
+        lane_(lane),
+        second_(second) {}
 
   [[nodiscard]] Result<void> run();
 
  private:
+  [[nodiscard]] SendMode mode_for(ModeQuestion question) const;
   [[nodiscard]] Result<void> look_at_parts(bool immutable);
   [[nodiscard]] bool is_chunked() const noexcept {
     return mode_ == SendMode::pipelined || mode_ == SendMode::streamed;
@@ -51,25 +79,29 @@ class GANTRY_LOCAL Producer::Impl::SendOperation {
   [[nodiscard]] Result<void> copy_parts();
   [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
   [[nodiscard]] bool goes_by_two() const noexcept {
-    return producer_.second_ && lane_is_callers() && is_for_two(packed_);
+    return second_ != nullptr && is_for_two(packed_);
   }
-  [[nodiscard]] bool lane_is_callers() const noexcept { return &lane_ == producer_.lane_.get(); }
   [[nodiscard]] Result<void> copy_chunks(const ChunkPlan& plan);
   [[nodiscard]] Result<void> copy_by_two(const ChunkPlan& plan);
   [[nodiscard]] Result<void> take_turns(SharedCopy& copy);
   [[nodiscard]] Result<void> await_second(SharedCopy& copy);
   void tell(const SharedCopy& copy, std::uint64_t& told);
   [[nodiscard]] Result<void> copy(Move move);
+  [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes) const;
   [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
   void publish();
   void landed(Bytes bytes);
   void abort() noexcept;
   void finish();
 
-  Impl& producer_;
+  ProducerCore& core_;
+  CreditGate& gate_;
+  PayloadAllocator& memory_;
+  CacheUses& cache_uses_;
   std::span<Draft::Part> parts_;
   SendOptions options_;
   Lane& lane_;
+  SecondCopier* second_;
 
   SendMode mode_ = SendMode::whole;
   Bytes total_ = 0;         // payload

@@ -6,15 +6,15 @@
 // the caller tells the consumers, so that what has landed has one writer.
 namespace gantry {
 
-Result<void> Producer::Impl::SendOperation::copy_by_two(const ChunkPlan& plan) {
+Result<void> SendOperation::copy_by_two(const ChunkPlan& plan) {
   SharedCopy shared(plan);
   auto copied = take_turns(shared);
-  producer_.second_->withdraw();  // before anything that it may touch goes
-  if (shared.cpu_ns != 0) producer_.metrics_.meter()->cpu(shared.cpu_ns);
+  second_->withdraw();  // before anything that it may touch goes
+  if (shared.cpu_ns != 0) core_.metrics.meter()->cpu(shared.cpu_ns);
   return copied;
 }
 
-Result<void> Producer::Impl::SendOperation::take_turns(SharedCopy& shared) {
+Result<void> SendOperation::take_turns(SharedCopy& shared) {
   SharedChunks& chunks = shared.chunks;
   const std::uint64_t count = shared.plan.count();
   const std::uint64_t window = shared.plan.window == 0 ? count : window_bytes_ / chunk_bytes_;
@@ -22,7 +22,7 @@ Result<void> Producer::Impl::SendOperation::take_turns(SharedCopy& shared) {
   chunks.allow(passed_ + window);
   while (told < count) {
     if (chunks.has_failed()) return await_second(shared);
-    if (chunks.left() > 1) producer_.second_->invite(shared);
+    if (chunks.left() > 1) second_->invite(shared);
     if (const auto mine = chunks.take()) {
       GANTRY_TRY(copy(shared.plan.move_of(*mine)));
       GANTRY_STEP(chunk_copied);
@@ -40,15 +40,15 @@ Result<void> Producer::Impl::SendOperation::take_turns(SharedCopy& shared) {
 }
 
 // It ends soon: a chunk is a matter of microseconds, unless the thread has lost its CPU.
-Result<void> Producer::Impl::SendOperation::await_second(SharedCopy& shared) {
+Result<void> SendOperation::await_second(SharedCopy& shared) {
   const auto is_done = [&shared] { return shared.chunks.second_is_done(); };
-  while (!poll_for(producer_.options_.spin, Deadline::never(), is_done)) std::this_thread::yield();
+  while (!poll_for(core_.options.spin, Deadline::never(), is_done)) std::this_thread::yield();
   if (!shared.chunks.has_failed()) return {};
-  return tl::unexpected(producer_.copy_error(shared.failure, shared.plan.chunk));
+  return tl::unexpected(copy_error(shared.failure, shared.plan.chunk));
 }
 
 // What is there from the front on; of a message that goes whole nobody is told before all is.
-void Producer::Impl::SendOperation::tell(const SharedCopy& shared, std::uint64_t& told) {
+void SendOperation::tell(const SharedCopy& shared, std::uint64_t& told) {
   const std::uint64_t there = shared.chunks.prefix();
   const Bytes size = shared.plan.from.size();
   if (mode_ != SendMode::whole && there > told)

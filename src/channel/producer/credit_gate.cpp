@@ -1,0 +1,131 @@
+#include "channel/producer/credit_gate.hpp"
+
+#include "base/result.hpp"
+#include "channel/wire/step.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::nanoseconds kMarkTime = std::chrono::milliseconds(10);  // [F]
+
+}  // namespace
+
+Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(await_room(lock, true, bytes, deadline));
+  Slot* const slot = core_.consumers->take_slot(bytes);
+  GANTRY_STEP(slot_taken);
+  return slot;
+}
+
+Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(check_readers());
+  GANTRY_TRY(wait_until(lock, deadline, [=, this] {
+    return core_.consumers->lost() || core_.consumers->may_send(needs_slot, bytes);
+  }));
+  return check_readers();
+}
+
+// Waits for consumers to hear of older slabs, if it must.
+Result<void> CreditGate::announce(Lock& lock, const Slot& slot, Deadline deadline) {
+  auto told = core_.consumers->announce(slot);
+  const auto is_settled = [&] {
+    told = core_.consumers->announce(slot);
+    return !told || *told;
+  };
+  if (told && !*told) GANTRY_TRY(wait_until(lock, deadline, is_settled));
+  if (!told) return tl::unexpected(core_.named(std::move(told).error()));
+  return {};
+}
+
+Result<void> CreditGate::check_readers() const {
+  if (core_.consumers->lost()) return tl::unexpected(core_.named(*core_.consumers->lost()));
+  return {};
+}
+
+// ---- waiting -------------------------------------------------------------------------------
+
+Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, Lost lost) {
+  const std::uint64_t started = read_ticks();
+  stop_heeding();
+  caller_waits_ = true;
+  auto waited = guarded([&] { return sleep_until(lock, deadline, ready, lost); });
+  if (!lock.owns_lock()) lock.lock();  // the heap ran out while it slept
+  core_.consumers->wake_up();
+  caller_waits_ = false;
+  heed_forwards();
+  if (waited) core_.metrics.meter()->waited(read_ticks() - started);
+  return waited;
+}
+
+Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition ready, Lost lost) {
+  ConsumerSet& consumers = *core_.consumers;
+  const auto is_over = [&] {
+    consumers.refresh();
+    return ready();
+  };
+  const auto has_news = [&] {
+    const Lock held = core_.lock();
+    return is_over() || (lost == Lost::is_an_error && consumers.lost()) || is_stopping();
+  };
+  // Without a descriptor left nobody can wake it: it looks again and again instead.
+  const SharedFd event = core_.options.acceptor->lend_event().value_or(SharedFd());
+  WaitFlag* const intents[] = {&core_.page().producer_sleeps};
+  const SpinTime::Wait wait(core_.spin);
+  LateLooks looks;
+  bool marks_came = false;  // [F]
+  for (;;) {
+    if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
+    if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", core_.name));
+    WaitPoint point{intents, consumers.fall_asleep(event), core_.options.interrupt_descriptor};
+    lock.unlock();
+    const Deadline until =
+        marks_came && event ? deadline : Deadline::after(std::min(deadline.left(), kMarkTime));
+    const Woken woken = wait_once(point, core_.spin.now(), until, has_news);
+    lock.lock();
+    if (woken == Woken::look) consumers.drain_wakes(point.descriptors);
+    if (is_over()) return {};
+    if (woken == Woken::interrupted)
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
+    if (woken == Woken::timed_out) marks_came = true;
+    const bool is_late = woken == Woken::timed_out && deadline.passed();
+    if (!is_late && !looks.are_spent(deadline)) continue;
+    if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
+    return tl::unexpected(not_in_time());
+  }
+}
+
+Error CreditGate::not_in_time() const {
+  const bool is_read = core_.consumers->count() != 0;
+  return core_.named(
+      {Code::timed_out,
+       is_read ? "the consumer gave no slot back in time" : "no consumer joined in time", ""});
+}
+
+// ---- what was passed on --------------------------------------------------------------------
+
+void CreditGate::heed_forwards() {
+  if (caller_waits_ || !core_.consumers->holds_forwards()) return;
+  const bool news = !std::exchange(acceptor_heeds_, true);
+  if (news) core_.page().producer_sleeps.announce();
+  core_.consumers->refresh();  // what came before the announcement
+  if (news) look_again_();
+}
+
+void CreditGate::stop_heeding() noexcept {
+  if (acceptor_heeds_) core_.page().producer_sleeps.withdraw();
+  acceptor_heeds_ = false;
+}
+
+void CreditGate::watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch) {
+  core_.consumers->watch_wakes(acceptor_heeds_, watch);
+}
+
+void CreditGate::credits_came() {
+  if (!acceptor_heeds_) return;  // a caller waits by now: the ring is its
+  core_.consumers->drain_wakes();
+  stop_heeding();
+  core_.consumers->refresh();
+  heed_forwards();
+}
+
+}  // namespace gantry

@@ -1,0 +1,64 @@
+#include "channel/producer/payload_allocator.hpp"
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::milliseconds kLettingGoTime{500};
+
+}  // namespace
+
+// Memory runs out while messages are on their way: wait for one to come back, as for a credit.
+Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline) {
+  ConsumerSet& consumers = *core_.consumers;
+  BlockOptions options;
+  options.counts_lingering = true;
+  for (;;) {
+    CreditGate::Lock held = core_.lock();
+    const std::uint64_t before = consumers.memory_returns();  // first: what comes back then counts
+    held.unlock();
+    auto block = core_.pool.allocate(size, options);
+    if (block || block.error().code != Code::out_of_memory) return block;
+    held.lock();
+    consumers.refresh();  // the pool may have dropped slabs: their consumers are told
+    if (consumers.slots().drop_spares() || consumers.take_back_for_memory()) continue;
+    if (options.counts_lingering) {
+      GANTRY_ASSIGN(options.counts_lingering, await_return(held, before, deadline));
+      continue;
+    }
+    if (consumers.memory_returns() == before && !consumers.awaits_memory()) return block;
+    GANTRY_TRY(
+        gate_.wait_until(held, deadline, [&] { return consumers.memory_returns() != before; }));
+    options.counts_lingering = true;  // what came back may be all that was missing
+  }
+}
+
+// Consumers are given some time to unmap what was dropped. One that is in no call cannot, and has
+// no message in that memory: nobody is held up for it any longer. False: nothing came back.
+Result<bool> PayloadAllocator::await_return(CreditGate::Lock& held, std::uint64_t before,
+                                            Deadline deadline) {
+  const ConsumerSet& consumers = *core_.consumers;
+  const auto any = [&] { return consumers.memory_returns() != before; };
+  const auto patience =
+      Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLettingGoTime));
+  const auto waited =
+      gate_.wait_until(held, patience, [&] { return any() || !consumers.awaits_slabs(); });
+  if (!waited && waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
+  return any();
+}
+
+// The same memory as last time if it does: it is touched, and, being that of another slot than the
+// last message's, no longer in a consumer's cache, from where writing it would have to call it
+// back.
+Result<void> PayloadAllocator::fill(Slot& slot, Bytes size, Deadline deadline) {
+  if (slot.spare && slot.spare.bytes().size() >= size && slot.spare.bytes().size() / 2 <= size) {
+    slot.block = std::move(slot.spare);
+    return {};
+  }
+  slot.spare = Block();
+  GANTRY_ASSIGN(slot.block, allocate(size, deadline));
+  return {};
+}
+
+}  // namespace gantry

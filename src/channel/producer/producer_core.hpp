@@ -1,0 +1,51 @@
+#pragma once  // channel/producer/producer_core.hpp: what the parts of a sending end work on.
+
+#include <memory>
+#include <mutex>
+
+#include "channel/consumers/consumer_set.hpp"
+#include "channel/wire/metrics_page.hpp"
+#include "channel/wire/waiter.hpp"
+
+namespace gantry {
+
+/// The newest payload that an engine copied; for people.
+struct LastCopy {
+  std::byte* to = nullptr;  // of the last move; both may be gone
+  const std::byte* from = nullptr;
+  Bytes moved = 0;    // a chunk, or all of it
+  Bytes payload = 0;  // of the message; 0: there was none
+  SendMode mode = SendMode::whole;
+  CopyEngine engine = CopyEngine::inline_;
+  CacheUse cache = CacheUse::automatic;
+};
+
+/// State without a way of its own: a Producer::Impl owns one and lends it to its CreditGate, its
+/// PayloadAllocator and each SendOperation.
+struct ProducerCore {
+  using Lock = std::unique_lock<std::mutex>;
+
+  explicit ProducerCore(Pool from) noexcept : pool(std::move(from)) {}
+
+  [[nodiscard]] Lock lock() const { return Lock(consumers->mutex()); }
+  [[nodiscard]] ProducerPage& page() noexcept {
+    return *reinterpret_cast<ProducerPage*>(memory.data());
+  }
+  /// With the channel's name in front.
+  [[nodiscard]] Error named(Error error) const {
+    error.message = fmt::format("channel '{}': {}", name, error.message);
+    return error;
+  }
+
+  std::string name;
+  ChannelOptions options;
+  SpinTime spin;
+  Pool pool;
+  Metrics metrics;
+  MetricsPage* counters = nullptr;  // that of `metrics`; by whoever sends
+  Region memory;                    // the producer page
+  std::unique_ptr<ConsumerSet> consumers;
+  LastCopy last_copy;  // under the lock
+};
+
+}  // namespace gantry
