@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
-#include "channel/producer/send_operation.hpp"
+#include "channel/producer/producer.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
