@@ -27,8 +27,8 @@ constexpr SendMode mode_of(Way way) {
                                 : SendMode::whole;
 }
 
-ChannelOptions channel_options() {
-  ChannelOptions options;
+EndOptions end_options() {
+  EndOptions options;
   options.spin = kGantrySpin;
   return options;
 }
@@ -69,14 +69,14 @@ class GantryRequester final : public Requester {
                                                  Way way, const std::vector<int>& spare) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
-    ChannelOptions options = channel_options();
+    ProducerOptions options{end_options(), {}};
     options.consumers = what.readers;
     options.progress_cpus = spare;
     auto out = runtime->producer(kRequests, options);
     if (!out) return Unexpected(out.error());
     std::vector<Consumer> replies;
     for (unsigned reader = 0; reader < what.readers; ++reader) {
-      auto in = runtime->consumer(replies_of(static_cast<int>(reader)), channel_options(),
+      auto in = runtime->consumer(replies_of(static_cast<int>(reader)), {end_options()},
                                   Deadline::after(kMeeting));
       if (!in) return Unexpected(in.error());
       replies.push_back(std::move(*in));
@@ -175,9 +175,9 @@ class GantryResponder final : public Responder {
                                                  bool reads) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
-    auto out = runtime->producer(replies_of(reader), channel_options());
+    auto out = runtime->producer(replies_of(reader), {end_options(), {}});
     if (!out) return Unexpected(out.error());
-    auto in = runtime->consumer(kRequests, channel_options(), Deadline::after(kMeeting));
+    auto in = runtime->consumer(kRequests, {end_options()}, Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
     return std::unique_ptr<Responder>(
         new GantryResponder(std::move(*runtime), std::move(*out), std::move(*in), way, reads));

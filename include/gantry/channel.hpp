@@ -3,6 +3,7 @@
 
 #include <array>
 #include <gantry/channel/message.hpp>
+#include <gantry/channel/options.hpp>
 #include <gantry/engine.hpp>
 #include <memory>
 #include <optional>
@@ -24,6 +25,12 @@ struct ConsumerExplanation;
 /// That folder, made (mode 0700) when missing. Errors: `permission_denied` when others can use it
 /// in any way, or it is not ours.
 [[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given = {});
+
+/// channel_directory() where others are to find channels, too, as `access` says: it may belong to
+/// root or to a listed user, and others may pass through it (--x), no more: who can read it can
+/// hold its lock.
+[[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given,
+                                                               const Access& access);
 
 /// Letters, digits, '.', '_' and '-', at most 64, not beginning with '.'.
 [[nodiscard]] GANTRY_API Result<void> check_channel_name(std::string_view name);
@@ -75,138 +82,6 @@ class GANTRY_API Metrics {
   int descriptor_ = -1;
 };
 
-// ---- options -------------------------------------------------------------------------------
-
-/// A thread that serves the sockets of many ends, while there are any: ChannelOptions::acceptor.
-class Acceptor;
-[[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
-
-/// When a message is visible to its readers, and how they get it.
-///             | send(): the caller copies           | send_async(): returns at once
-///   whole     | synchronous: copied, then published | asynchronous: the same, behind the caller
-///   pipelined | published, then copied: readers take chunks as they land; it ends up complete in
-///             | a block
-///   streamed  | published, then copied through a window that stays in the cache: readers take
-///             | chunks as they land and must give each back before the next can come
-///   immutable | as whole, in memory of its own, which the kernel then seals: nobody, the sender
-///             | included, can change it any more. Costs a descriptor and a mapping a message
-enum class SendMode : std::uint8_t {
-  automatic,  ///< ChannelOptions::mode; there: by size.
-  whole,
-  pipelined,
-  streamed,
-  immutable,
-};
-[[nodiscard]] GANTRY_API std::string_view to_string(SendMode mode) noexcept;
-
-/// What is done about a consumer that has as many unreleased messages as it may have. Numbers of
-/// messages show it what it missed. While one is there whose policy is not `block`, nothing is
-/// streamed but pipelined: a window would have to wait for it.
-enum class SlowConsumer : std::uint8_t {
-  block,        ///< The producer waits for it. What is not said below holds for this one.
-  drop_newest,  ///< It is passed over: the message goes to the others only.
-  disconnect,   ///< It is cut off: it may take what it was given and has landed, then `peer_gone`.
-  drop_oldest,  ///< The oldest message that it has not taken is taken back, for the newest. What it
-                ///< took it keeps. While it holds fewer than its depth, it finds the newest.
-};
-[[nodiscard]] GANTRY_API std::string_view to_string(SlowConsumer policy) noexcept;
-
-/// Who may be at the other end besides processes of the same user and root's.
-struct Access {
-  /// Permissions of the socket file, producer only: whom the kernel lets connect at all. With
-  /// group bits the file gets the first of `groups`.
-  unsigned socket_mode = 0600;
-  std::vector<unsigned> users{};   ///< Numbers. To both ends: also of whom a producer is accepted.
-  std::vector<unsigned> groups{};  ///< Any of a process's groups counts.
-  std::string token{};             ///< Must be the same at both ends. At most 64 bytes.
-};
-
-/// channel_directory() where others are to find channels, too, as `access` says: it may belong to
-/// root or to a listed user, and others may pass through it (--x), no more: who can read it can
-/// hold its lock.
-[[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given,
-                                                               const Access& access);
-
-/// What a sender may cost its receiver at most; 0: what suits the receiving process. A sender that
-/// needs more is hung up on, with an error that says what to raise.
-struct ReceiveLimits {
-  /// Slabs of the sender's pool that the receiver knows at a time: each costs it a descriptor and a
-  /// mapping. Of a consumer half of the limit of open files; of an inbox what its senders leave of
-  /// that limit, together.
-  std::uint64_t slabs = 0;
-  /// Address space for these slabs. Half of the limit (ulimit -v), or of what a process has.
-  Bytes mapped_bytes = 0;
-  /// Private memory for streamed messages that are received whole, until they are released: at most
-  /// half of the machine's, or of the control group's limit. What lands chunk by chunk costs none.
-  Bytes gathered_bytes = 0;
-};
-
-struct ChannelOptions {
-  std::string directory;  ///< Empty: channel_directory()'s rule.
-  static constexpr unsigned kMaxSlots = 64;
-  static constexpr unsigned kMaxConsumers = 32;
-  /// Credits: messages that may be published and not yet released. 1 to kMaxSlots. Producer only.
-  unsigned slots = 8;
-  /// Credits in bytes: payload in blocks that is published and not yet released; a single larger
-  /// message goes alone. 0: only the pool's budget limits it. Producer only.
-  Bytes bytes_in_flight = 0;
-  /// Payload memory. Producer only. `memory` empty: a pool of the channel's own, made by `pool`.
-  /// A consumer maps whole slabs of it, read-only: share no pool between channels whose consumers
-  /// must not see each other's messages.
-  std::optional<Pool> memory{};
-  PoolOptions pool{};
-  /// How long a waiting end polls at most before it sleeps; a 64th while news come later. 0: never.
-  std::chrono::nanoseconds spin{50'000};
-  /// When this descriptor becomes readable, waiting calls return `interrupted`. Not owned.
-  int interrupt_descriptor = -1;
-  /// Where to count; -1: a page of the end's own. Owned by the end from then on.
-  int metrics_descriptor = -1;
-  /// How messages go whose SendOptions do not say. Producer only.
-  SendMode mode = SendMode::automatic;
-  /// Producer only: the CPUs that the thread behind send_async() is to run on, as far as the kernel
-  /// lets it; there it polls for up to 100 ms after a send (unless `spin` is zero), as waking it
-  /// costs the next send more than all else. Empty: those of the thread that calls send_async()
-  /// first, which is of little use where that one is bound to a single CPU.
-  std::vector<int> progress_cpus{};
-  /// Producer only: threads that copy a payload of 4 MiB or more in send(), the caller among them:
-  /// 1 or 2. 0: 2 where the calling thread may use three CPUs, or progress_cpus names some, on
-  /// which the second is then to run.
-  unsigned copy_threads = 0;
-  /// Producer only: how many consumers may be there at a time. 1 to kMaxConsumers. With one, what
-  /// a consumer that died had not taken waits for its successor; with more, unless it was the last.
-  unsigned consumers = 1;
-  /// Producer only: a consumer that joins gets the last so many messages first, of those that are
-  /// still there. At most slots; they keep their slots.
-  unsigned history = 0;
-  /// Who may join, and whom to join. For users other than one's own the folder must let them pass
-  /// (mode 711) and no more.
-  Access access{};
-  /// Consumer only: what its producer does when it is slow.
-  SlowConsumer when_slow = SlowConsumer::block;
-  /// Producer only: whether consumers may join with SlowConsumer::block, and so hold up all others.
-  /// Else such a one gets `permission_denied`.
-  bool consumers_may_block = true;
-  /// Consumer only: messages it may have unreleased, at most the producer's slots. 0: all of them;
-  /// half of them with a policy other than `block`, so that it cannot hold up the others.
-  unsigned depth = 0;
-  /// Consumer only: what its producer may cost it; of an inbox: what each of its producers may, by
-  /// default its even share and a quarter of what is nobody's share.
-  ReceiveLimits receive{};
-  /// Producers, inboxes, servers and clients: the thread that lets peers in and sees them go. A
-  /// Runtime has one for all that it opens. Empty: one of the end's own.
-  std::shared_ptr<Acceptor> acceptor{};
-};
-
-struct SendOptions {
-  /// For a credit. Of send_async(): also how long the message may wait behind others.
-  Deadline deadline = Deadline::never();
-  SendMode mode = SendMode::automatic;
-  std::uint32_t type = 0;  ///< MessageInfo
-  std::uint64_t user = 0;
-  std::uint64_t correlation = 0;
-  std::uint64_t deadline_ns = 0;
-};
-
 // ---- the sending end -----------------------------------------------------------------------
 
 /// The sending end. One thread at a time. In a child of fork() every call on the copy of an end,
@@ -217,15 +92,15 @@ class GANTRY_API Producer {
  public:
   /// Takes the name and listens; consumers may come at any time later. Errors:
   /// `already_exists` when a live producer has the name, `invalid_argument` for names and options.
-  [[nodiscard]] static Result<Producer> open(std::string_view name, const ChannelOptions& options,
+  [[nodiscard]] static Result<Producer> open(std::string_view name, const ProducerOptions& options,
                                              std::shared_ptr<Engine> engine);
   /// Comes to an inbox (gantry/inbox.hpp), waiting for it to appear until `deadline`: the name is
   /// the inbox's, all else is as after open(). When the inbox is gone, sending says `peer_gone`;
   /// wait_for_consumer() looks for its successor, which then gets what the old one had not taken.
   /// Errors: `timed_out`, `busy` when it has all the producers it takes, `permission_denied`,
-  /// `invalid_argument` when the name is a producer's. ChannelOptions::consumers is not asked for.
+  /// `invalid_argument` when the name is a producer's. ProducerOptions::consumers is not asked for.
   [[nodiscard]] static Result<Producer> connect(std::string_view name,
-                                                const ChannelOptions& options,
+                                                const ProducerOptions& options,
                                                 std::shared_ptr<Engine> engine,
                                                 Deadline deadline = Deadline::never());
   Producer(Producer&&) noexcept;
@@ -345,7 +220,7 @@ class GANTRY_API Consumer {
   /// `already_exists` when it has all the consumers it takes, `busy` when former consumers of this
   /// user have too much of it in hand, `permission_denied`, `peer_misbehaved`, `peer_gone` when
   /// producers end as soon as they are found.
-  [[nodiscard]] static Result<Consumer> open(std::string_view name, const ChannelOptions& options,
+  [[nodiscard]] static Result<Consumer> open(std::string_view name, const ConsumerOptions& options,
                                              Deadline deadline = Deadline::never());
   Consumer(Consumer&&) noexcept;
   Consumer& operator=(Consumer&&) noexcept;

@@ -3,6 +3,7 @@
 #include <gantry/channel.hpp>
 #include <gantry/channel/async.hpp>
 #include <gantry/channel/inbox.hpp>
+#include <gantry/channel/options.hpp>
 #include <gantry/channel/request.hpp>
 #include <gantry/channel/status.hpp>
 #include <gantry/device/device.hpp>

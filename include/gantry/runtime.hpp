@@ -79,16 +79,16 @@ class GANTRY_API Runtime {
   Runtime& operator=(Runtime&&) noexcept;
   ~Runtime();
 
-  [[nodiscard]] Result<Producer> producer(std::string_view name, ChannelOptions options = {});
-  [[nodiscard]] Result<Consumer> consumer(std::string_view name, ChannelOptions options = {},
+  [[nodiscard]] Result<Producer> producer(std::string_view name, ProducerOptions options = {});
+  [[nodiscard]] Result<Consumer> consumer(std::string_view name, ConsumerOptions options = {},
                                           Deadline deadline = Deadline::never());
   /// Many producers to one: who receives has the name, the others connect().
   [[nodiscard]] Result<Inbox> inbox(std::string_view name, InboxOptions options = {});
-  [[nodiscard]] Result<Producer> connect(std::string_view inbox, ChannelOptions options = {},
+  [[nodiscard]] Result<Producer> connect(std::string_view inbox, ProducerOptions options = {},
                                          Deadline deadline = Deadline::never());
   /// Calls that are answered.
   [[nodiscard]] Result<Server> server(std::string_view name, ServerOptions options = {});
-  [[nodiscard]] Result<Client> client(std::string_view server, ChannelOptions options = {},
+  [[nodiscard]] Result<Client> client(std::string_view server, ClientOptions options = {},
                                       Deadline deadline = Deadline::never());
 
   /// The engine of that name ("inline", "thread", "auto"). Errors: `not_found`, `unsupported`.

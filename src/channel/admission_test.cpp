@@ -19,6 +19,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -50,8 +51,10 @@ class Admission : public testing::Test {
   }
   Fd call(const char* name = "frames.sock") { return *connect_to(directory_.path(), name); }
   static bool has_hung_up(const Fd& socket) { return would_pass(socket.get(), POLLHUP); }
-  void expect_served(Producer& out) {
-    auto in = Consumer::open("frames", options_, soon());
+  void expect_served(Producer& out, SlowConsumer policy = SlowConsumer::block) {
+    ConsumerOptions options = consumer_options(options_);
+    options.when_slow = policy;
+    auto in = Consumer::open("frames", options, soon());
     ASSERT_TRUE(in) << to_string(in.error());
     ASSERT_TRUE(out.send(pattern(1000, 1), soon()));
     EXPECT_TRUE(same(in->receive(soon())->bytes(), pattern(1000, 1)));
@@ -62,7 +65,7 @@ class Admission : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 // ---- those that come and go ----------------------------------------------------------------
@@ -92,7 +95,7 @@ TEST_F(Admission, JoiningAndLeavingLeavesNothing) {
   const std::size_t threads = open_threads();
   const DescriptorLimit limit(test::open_descriptors() + 40);
   for (int i = 0; i < times; ++i) {
-    auto in = Consumer::open("frames", options_, soon());
+    auto in = Consumer::open("frames", consumer_options(options_), soon());
     ASSERT_TRUE(in) << i << ": " << to_string(in.error());
     ASSERT_TRUE(out.wait_for_consumer(soon()));
     in = tl::unexpected(Error{});
@@ -108,7 +111,7 @@ TEST_F(Admission, LeavingWithMessagesInHandLeavesNothing) {
   expect_served(out);
   const DescriptorLimit limit(test::open_descriptors() + 40);
   for (int i = 0; i < 300; ++i) {
-    auto in = Consumer::open("frames", options_, soon());
+    auto in = Consumer::open("frames", consumer_options(options_), soon());
     ASSERT_TRUE(in) << i << ": " << to_string(in.error());
     ASSERT_TRUE(out.send(pattern(1000, 2), soon()));
     auto message = in->receive(soon());
@@ -130,7 +133,7 @@ TEST_F(Admission, ManyChannelsHaveOneThread) {
     for (int i = 0; i < kChannels; ++i) {
       const std::string name = "frames" + std::to_string(i);
       outs.push_back(*make_producer(name, options_));
-      ins.push_back(*Consumer::open(name, options_, soon()));
+      ins.push_back(*Consumer::open(name, consumer_options(options_), soon()));
       const auto number = static_cast<std::uint64_t>(i);
       for (const Bytes size : {60, 5000}) {  // in the ring, and in a slab
         ASSERT_TRUE(outs.back().send(pattern(size, number), soon()));
@@ -190,7 +193,7 @@ TEST_F(Admission, OfAnotherUserEndsBeforeItSpeaks) {
       if (!answer || answer->packet.kind != PacketKind::refused) ::_exit(1);
     }
     options_.access.users = {0};
-    const auto in = Consumer::open("frames", options_, soon());
+    const auto in = Consumer::open("frames", consumer_options(options_), soon());
     self.report();
     ::_exit(!in && in.error().code == Code::permission_denied ? 0 : 3);
   });
@@ -262,7 +265,7 @@ TEST_F(Admission, ABellWithSomethingInItsQueueHoldsUpNobody) {
 // After joining, too: a producer that came to an inbox sends it where slabs are due.
 TEST_F(Admission, WhatAJoinedProducerSendsHoldsUpNoInbox) {
   test::Lingering lingering;
-  auto in = *Inbox::open("in", {.channel = options_});
+  auto in = *Inbox::open("in", {.channel = consumer_options(options_)});
   test::RawProducer hostile;
   const Fd socket = call("in.sock");
   hostile.join(socket);
@@ -287,13 +290,12 @@ TEST_F(Admission, WhatAJoinedProducerSendsHoldsUpNoInbox) {
 TEST_F(Admission, OfConsumersThatBlockCanBeForbidden) {
   options_.consumers_may_block = false;
   auto out = *make_producer("frames", options_);
-  const auto refused = Consumer::open("frames", options_, soon());
+  const auto refused = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::permission_denied);
   EXPECT_NE(refused.error().message.find("block"), std::string::npos) << refused.error().message;
   EXPECT_NE(refused.error().hint.find("when_slow"), std::string::npos) << refused.error().hint;
-  options_.when_slow = SlowConsumer::drop_oldest;
-  expect_served(out);
+  expect_served(out, SlowConsumer::drop_oldest);
 }
 
 // ---- names ---------------------------------------------------------------------------------

@@ -14,10 +14,13 @@
 namespace gantry {
 namespace {
 
+using test::client_options;
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
 using test::same;
+using test::server_options;
 using test::soon;
 
 class Async : public testing::Test {
@@ -26,7 +29,7 @@ class Async : public testing::Test {
   static std::shared_ptr<Engine> engine() { return std::make_shared<test::PlainEngine>(); }
   EventLoop loop_ = *EventLoop::create();
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
 };
 
 Task<> receive_all(Consumer& in, EventLoop& loop, std::vector<std::uint64_t>& got, Code& end) {
@@ -50,7 +53,7 @@ std::vector<std::uint64_t> first_numbers(std::size_t count) {
 TEST_F(Async, NothingIsMissed) {
   constexpr std::size_t kMessages = 20'000;
   auto out = make_producer("frames", channel_);
-  auto in = Consumer::open("frames", channel_, soon());
+  auto in = Consumer::open("frames", consumer_options(channel_), soon());
   ASSERT_TRUE(out && in);
   std::thread sender([&] {
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -75,7 +78,7 @@ TEST_F(Async, SeveralEndsInOneLoop) {
   std::vector<Consumer> in;
   for (std::size_t i = 0; i < kEnds; ++i) {
     out.push_back(*make_producer("frames" + std::to_string(i), channel_));
-    in.push_back(*Consumer::open("frames" + std::to_string(i), channel_, soon()));
+    in.push_back(*Consumer::open("frames" + std::to_string(i), consumer_options(channel_), soon()));
   }
   std::vector<std::vector<std::uint64_t>> got(kEnds);
   std::vector<Code> ends(kEnds, Code::system);
@@ -120,7 +123,7 @@ Task<> drop(std::optional<Task<>>& other, int descriptor, EventLoop& loop) {
 // Dropped while it sleeps, and dropped when its turn has already come.
 TEST_F(Async, ASuspendedCoroutineMayBeDropped) {
   auto out = make_producer("frames", channel_);
-  auto in = Consumer::open("frames", channel_, soon());
+  auto in = Consumer::open("frames", consumer_options(channel_), soon());
   ASSERT_TRUE(out && in);
   int destroyed = 0, resumed = 0;
   {
@@ -196,7 +199,7 @@ TEST_F(Async, ALoopRunsOnce) {
 // The processor's time is the thread's own; how long it sleeps plays no part.
 TEST_F(Async, AnIdleLoopSleeps) {
   auto out = make_producer("frames", channel_);
-  auto in = Consumer::open("frames", channel_, soon());
+  auto in = Consumer::open("frames", consumer_options(channel_), soon());
   ASSERT_TRUE(out && in);
   std::vector<std::uint64_t> got;
   Code end = Code::system;
@@ -239,11 +242,9 @@ Task<> ask(Client& client, EventLoop& loop, std::uint64_t seed, int& answered) {
 // Whoever takes another's reply out of the ring must wake it.
 TEST_F(Async, ManyCallsOfOneClient) {
   constexpr int kCalls = 40;
-  channel_.slots = ChannelOptions::kMaxSlots;
-  ServerOptions options;
-  options.channel = channel_;
-  auto server = Server::open("service", options, engine());
-  auto client = Client::connect("service", channel_, engine(), soon());
+  channel_.slots = ProducerOptions::kMaxSlots;
+  auto server = Server::open("service", server_options(channel_), engine());
+  auto client = Client::connect("service", client_options(channel_), engine(), soon());
   ASSERT_TRUE(server && client);
   for (int round = 0; round < 5; ++round) {
     int answered = 0;
@@ -269,10 +270,8 @@ Task<> end_in_a_thread(Result<Server>& server, std::thread& thread) {
 }
 
 TEST_F(Async, DeadlinesAndDeathEndTheWaiting) {
-  ServerOptions options;
-  options.channel = channel_;
-  auto server = Server::open("service", options, engine());
-  auto client = Client::connect("service", channel_, engine(), soon());
+  auto server = Server::open("service", server_options(channel_), engine());
+  auto client = Client::connect("service", client_options(channel_), engine(), soon());
   ASSERT_TRUE(server && client);
   std::vector<Code> codes;
   for (int i = 3; i > 0; --i)
@@ -300,7 +299,7 @@ Task<> collect(Inbox& inbox, EventLoop& loop, std::size_t count, std::vector<std
 
 TEST_F(Async, AnInboxInALoop) {
   constexpr std::size_t kProducers = 6, kEach = 200;
-  auto inbox = Inbox::open("in", {.channel = channel_});
+  auto inbox = Inbox::open("in", {.channel = consumer_options(channel_)});
   ASSERT_TRUE(inbox);
   std::vector<std::thread> threads;
   for (std::uint64_t p = 0; p < kProducers; ++p)
@@ -331,7 +330,7 @@ Task<> send_one(Producer& out, EventLoop& loop, std::uint64_t seed, int& done) {
 TEST_F(Async, TicketsOfSendAsync) {
   constexpr int kMessages = 30;
   auto out = make_producer("frames", channel_);
-  auto in = Consumer::open("frames", channel_, soon());
+  auto in = Consumer::open("frames", consumer_options(channel_), soon());
   ASSERT_TRUE(out && in);
   std::thread consumer([&] {
     for (std::uint64_t i = 0; i < kMessages; ++i)
@@ -379,7 +378,7 @@ Task<> count_messages(Consumer& in, PollLoop& loop, int& count) {
 
 TEST_F(Async, AnyLoopWillDo) {
   auto out = make_producer("frames", channel_);
-  auto in = Consumer::open("frames", channel_, soon());
+  auto in = Consumer::open("frames", consumer_options(channel_), soon());
   ASSERT_TRUE(out && in);
   std::thread sender([&] {
     for (int i = 0; i < 200; ++i) ASSERT_TRUE(out->send(pattern(8, 1), soon()));

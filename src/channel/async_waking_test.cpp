@@ -40,11 +40,10 @@ Task<> take_both(Server& server, PendingReply& own, int always_readable, EventLo
 
 TEST(AsyncWaking, WhoeverTakesAnothersReplyWakesIt) {
   test::ScratchDirectory directory;
-  ServerOptions options;
-  options.channel = options_in(directory);
+  const ProducerOptions options = options_in(directory);
   const auto engine = std::make_shared<test::PlainEngine>();
-  auto server = Server::open("service", options, engine);
-  auto client = Client::connect("service", options.channel, engine, soon());
+  auto server = Server::open("service", server_options(options), engine);
+  auto client = Client::connect("service", client_options(options), engine, soon());
   ASSERT_TRUE(server && client);
   auto others = client->call_async(pattern(8, 1), {.deadline = soon()});
   auto own = client->call_async(pattern(8, 1), {.deadline = soon()});

@@ -9,6 +9,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -18,9 +19,9 @@ using test::soon;
 class ChannelPool : public testing::Test {
  protected:
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Producer producer() { return *make_producer("frames", options_); }
-  Consumer consumer() { return *Consumer::open("frames", options_, soon()); }
+  Consumer consumer() { return *Consumer::open("frames", consumer_options(options_), soon()); }
 };
 
 TEST_F(ChannelPool, ABlockOfThePoolIsPublishedWithoutACopy) {
@@ -88,7 +89,7 @@ TEST_F(ChannelPool, TwoChannelsShareAPool) {
   Consumer in = consumer();
   auto second = make_producer("second", options_);
   ASSERT_TRUE(second);
-  auto in_second = Consumer::open("second", options_, soon());
+  auto in_second = Consumer::open("second", consumer_options(options_), soon());
   ASSERT_TRUE(in_second);
   auto block = pool.allocate(5000);
   std::memset(block->bytes().data(), 7, 5000);

@@ -10,6 +10,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -20,9 +21,9 @@ using testing::HasSubstr;
 class Channel : public testing::Test {
  protected:
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Producer producer() { return *make_producer("frames", options_); }
-  Consumer consumer() { return *Consumer::open("frames", options_, soon()); }
+  Consumer consumer() { return *Consumer::open("frames", consumer_options(options_), soon()); }
 };
 
 TEST_F(Channel, DeliversEverySizeInOrderAndWhole) {
@@ -165,8 +166,8 @@ TEST_F(Channel, ReceiveAnyMergesAndEndsWithTheLast) {
     for (std::uint64_t i = 0; i < 50; ++i) ASSERT_TRUE(right.send(pattern(5000, i), soon()));
     ASSERT_TRUE(right.close(soon()));
   });
-  ends.push_back(*Consumer::open("left", options_, soon()));
-  ends.push_back(*Consumer::open("right", options_, soon()));
+  ends.push_back(*Consumer::open("left", consumer_options(options_), soon()));
+  ends.push_back(*Consumer::open("right", consumer_options(options_), soon()));
   std::array<std::uint64_t, 2> counts{};
   for (;;) {
     auto any = Consumer::receive_any(ends, soon());
@@ -188,7 +189,7 @@ TEST_F(Channel, ANameHasOneProducerAndOneConsumer) {
   EXPECT_EQ(second.error().code, Code::already_exists);
   EXPECT_THAT(second.error().message, HasSubstr("frames"));
   Consumer in = consumer();
-  const auto third = Consumer::open("frames", options_, soon());
+  const auto third = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code, Code::already_exists);
   ASSERT_TRUE(out.send(pattern(100, 1), soon()));
@@ -257,14 +258,16 @@ TEST_F(Channel, WaitingEndsAtADeadlineOrAnInterrupt) {
   ASSERT_EQ(::pipe(pipe.data()), 0);
   options_.interrupt_descriptor = pipe[0];
   options_.slots = 1;
-  EXPECT_EQ(Consumer::open("nobody", options_, Deadline::now()).error().code, Code::timed_out);
+  EXPECT_EQ(Consumer::open("nobody", consumer_options(options_), Deadline::now()).error().code,
+            Code::timed_out);
   Producer out = producer();
   Consumer in = consumer();
   EXPECT_EQ(in.receive(Deadline::now()).error().code, Code::timed_out);
   ASSERT_TRUE(out.send(pattern(100, 1), soon()));
   ASSERT_EQ(::write(pipe[1], "x", 1), 1);
   EXPECT_EQ(out.send(pattern(100, 1), soon()).error().code, Code::interrupted);
-  EXPECT_EQ(Consumer::open("nobody", options_, soon()).error().code, Code::interrupted);
+  EXPECT_EQ(Consumer::open("nobody", consumer_options(options_), soon()).error().code,
+            Code::interrupted);
   EXPECT_TRUE(in.receive(soon()));
   EXPECT_EQ(in.receive(soon()).error().code, Code::interrupted);
   ::close(pipe[0]);
@@ -289,7 +292,7 @@ TEST_F(Channel, LeavesNoDescriptorBehind) {
     Consumer in = consumer();
     ASSERT_TRUE(out.send(pattern(kMiB, 1), soon()));
     ASSERT_TRUE(in.receive(soon()));
-    const auto refused = Consumer::open("frames", options_, soon());
+    const auto refused = Consumer::open("frames", consumer_options(options_), soon());
     ASSERT_FALSE(refused);
   }
   EXPECT_EQ(test::open_descriptors(), before);

@@ -11,6 +11,7 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::soon;
@@ -30,7 +31,7 @@ class Crowded : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 // With one descriptor it can take the connection; each one more brings it a step further.
@@ -42,7 +43,7 @@ TEST_F(Crowded, WhoHasNoDescriptorsLeftSaysSo) {
   for (rlim_t more = 1; more < 20 && !let_in; ++more) {
     const auto child = producer_with(more);
     child->await_report();
-    const auto in = Consumer::open("frames", options_, soon());
+    const auto in = Consumer::open("frames", consumer_options(options_), soon());
     let_in = in.has_value();
     if (let_in) continue;
     EXPECT_EQ(in.error().code, Code::system) << "with " << more << ": " << to_string(in.error());
@@ -61,7 +62,7 @@ TEST_F(Crowded, AFullQueueIsNotAMissingOwner) {
        one = connect_to(directory_.path(), "frames.sock"))
     waiting.push_back(std::move(*one));
   for (const Error& error :
-       {Consumer::open("frames", options_, Deadline::now()).error(),
+       {Consumer::open("frames", consumer_options(options_), Deadline::now()).error(),
         Producer::connect("frames", options_, std::make_shared<test::PlainEngine>(),
                           Deadline::now())
             .error()}) {

@@ -10,6 +10,7 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -23,7 +24,7 @@ class Hoarding : public testing::Test {
     options_.access.socket_mode = 0666;
   }
   /// Joins, takes the message that is kept for whoever comes, and leaves with it.
-  static Result<Message> take_one(const ChannelOptions& options) {
+  static Result<Message> take_one(const ConsumerOptions& options) {
     auto in = Consumer::open("frames", options, soon());
     if (!in) return tl::unexpected(in.error());
     return in->receive(soon());
@@ -32,7 +33,7 @@ class Hoarding : public testing::Test {
   /// nobody is forked beside threads of ours.
   std::unique_ptr<Child> hoarder(std::size_t messages, uid_t user) {
     return std::make_unique<Child>([this, messages, user](const Child& self) {
-      ChannelOptions options = options_;
+      ConsumerOptions options = consumer_options(options_);
       options.access.users = {0};
       if (user != ::geteuid() && ::setuid(user) != 0) ::_exit(2);
       std::vector<Message> hoard;
@@ -55,7 +56,7 @@ class Hoarding : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 TEST_F(Hoarding, ByManyProcessesOfAUserIsThatUsers) {
@@ -64,7 +65,7 @@ TEST_F(Hoarding, ByManyProcessesOfAUserIsThatUsers) {
   first->await_report();
   second->await_report();
   await_departed(out, 64);
-  const auto third = take_one(options_);
+  const auto third = take_one(consumer_options(options_));
   ASSERT_FALSE(third) << "a process that holds nothing, of a user who does";
   EXPECT_EQ(third.error().code, Code::busy) << third.error().message;
 }
@@ -79,8 +80,8 @@ TEST_F(Hoarding, LeavesOtherUsersTheirShareAndNoMore) {
   other->await_report();
   await_departed(out, 64);
   std::vector<Message> hoard;
-  Result<Message> one = take_one(options_);
-  for (; one && hoard.size() < 100; one = take_one(options_)) {
+  Result<Message> one = take_one(consumer_options(options_));
+  for (; one && hoard.size() < 100; one = take_one(consumer_options(options_))) {
     hoard.push_back(std::move(*one));
     await_departed(out, 64 + hoard.size());
   }

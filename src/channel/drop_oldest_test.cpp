@@ -11,6 +11,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -27,7 +28,7 @@ class DropOldest : public testing::Test {
   }
   Consumer join(SlowConsumer policy, unsigned depth = 0) {
     out();
-    ChannelOptions options = options_;
+    ConsumerOptions options = consumer_options(options_);
     options.when_slow = policy;
     options.depth = depth;
     return *Consumer::open("frames", options, soon());
@@ -55,7 +56,7 @@ class DropOldest : public testing::Test {
   unsigned slots_held() { return out().explain(100).status.slots_held; }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   std::optional<Producer> out_;
 };
 

@@ -9,6 +9,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::pattern;
 using test::same;
@@ -87,7 +88,7 @@ TEST_F(FanOut, EveryReaderGetsEveryMessageFromOneCopy) {
 TEST_F(FanOut, OneMoreThanThereMayBeIsRefused) {
   options_.consumers = 2;
   const Consumer one = join(), two = join();
-  const auto third = Consumer::open("frames", options_, soon());
+  const auto third = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code, Code::already_exists);
 }
@@ -287,7 +288,7 @@ TEST_F(FanOut, BytesInFlightAreACreditToo) {
 
 TEST_F(FanOut, OptionsThatCannotBeAreRefused) {
   const auto code = [this](auto change) {
-    ChannelOptions options = options_;
+    ProducerOptions options = options_;
     change(options);
     const auto made = make_producer("other", options);
     return made ? Code::closed : made.error().code;
@@ -359,8 +360,9 @@ TEST_F(FanOut, AnEventLoopLearnsOfTheEnd) {
 // Who joins, leaves with a message in hand, and joins again, has not all memory in the end.
 TEST_F(FanOut, WhoLeavesWithTooMuchInHandIsNotLetInAgain) {
   std::vector<Message> hoard;
-  Result<Consumer> in = Consumer::open("frames", (out(), options_), soon());
-  for (; in && hoard.size() < 100; in = Consumer::open("frames", options_, soon())) {
+  Result<Consumer> in = Consumer::open("frames", (out(), consumer_options(options_)), soon());
+  for (; in && hoard.size() < 100;
+       in = Consumer::open("frames", consumer_options(options_), soon())) {
     ASSERT_TRUE(send(1000, hoard.size()));
     hoard.push_back(*in->receive(soon()));
     in = tl::unexpected(Error{});  // it leaves
@@ -370,7 +372,7 @@ TEST_F(FanOut, WhoLeavesWithTooMuchInHandIsNotLetInAgain) {
   EXPECT_EQ(in.error().code, Code::busy) << in.error().message;
   EXPECT_EQ(hoard.size(), 64u);
   hoard.pop_back();
-  EXPECT_TRUE(Consumer::open("frames", options_, soon())) << "it released one";
+  EXPECT_TRUE(Consumer::open("frames", consumer_options(options_), soon())) << "it released one";
 }
 
 }  // namespace

@@ -13,11 +13,14 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::client_options;
+using test::consumer_options;
 using test::Gate;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
 using test::same;
+using test::server_options;
 using test::soon;
 
 void require(bool holds, int number) {
@@ -36,7 +39,7 @@ class Fork : public testing::Test {
   Fork() {
     options_.slots = 4;
     out_.emplace(*make_producer("frames", options_));
-    in_.emplace(*Consumer::open("frames", options_, soon()));
+    in_.emplace(*Consumer::open("frames", consumer_options(options_), soon()));
   }
   void exchange(std::uint64_t first, std::uint64_t last) {
     for (std::uint64_t i = first; i <= last; ++i) {
@@ -50,7 +53,7 @@ class Fork : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   std::optional<Producer> out_;
   std::optional<Consumer> in_;
   Gate gate_;
@@ -120,11 +123,11 @@ TEST_F(Fork, WhatACopyHasInHandStaysTheParents) {
 }
 
 TEST_F(Fork, CallsOnCopiesOfAServerAndItsClientAreErrors) {
-  auto server = *Server::open("sum", {.channel = options_in(directory_)},
+  auto server = *Server::open("sum", server_options(options_in(directory_)),
                               std::make_shared<test::PlainEngine>());
   std::optional<Client> client;
   std::thread connecting([&] {
-    client.emplace(*Client::connect("sum", options_in(directory_),
+    client.emplace(*Client::connect("sum", client_options(options_in(directory_)),
                                     std::make_shared<test::PlainEngine>(), soon()));
   });
   EXPECT_EQ(server.next(Deadline::after(std::chrono::milliseconds(1))).error().code,

@@ -106,8 +106,8 @@ class HostileProducer : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = [this] {
-    auto options = options_in(directory_);
+  ConsumerOptions options_ = [this] {
+    auto options = consumer_options(options_in(directory_));
     options.spin = std::chrono::seconds(30);  // sees the page change without being rung
     return options;
   }();

@@ -18,6 +18,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::impersonate;
 using test::Impostor;
 using test::make_producer;
@@ -47,7 +48,7 @@ class HostileConsumer : public testing::Test {
   }
   /// The channel still serves an honest consumer.
   void expect_unharmed() {
-    auto in = Consumer::open("frames", options_, soon());
+    auto in = Consumer::open("frames", consumer_options(options_), soon());
     ASSERT_TRUE(in) << in.error().message;
     ASSERT_TRUE(out_->send(pattern(100, 1), soon()));
     EXPECT_TRUE(test::same(in->receive(soon())->bytes(), pattern(100, 1)));
@@ -58,7 +59,7 @@ class HostileConsumer : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   std::optional<Producer> out_;
 };
 
@@ -172,7 +173,7 @@ TEST_F(HostileConsumer, WhatItReleasedUntakenIsNotHandedOn) {
   }
   Result<void> sent;
   while (sent) sent = out_->send(pattern(1, 3), soon());  // until it is noticed
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(in);
   const auto message = in->receive(soon());
   ASSERT_TRUE(message) << message.error().message;
@@ -190,7 +191,7 @@ class HostileDropper : public HostileConsumer {
     Fd socket = call();
     welcome(socket);
     impostor_.emplace(impersonate(std::move(socket), SlowConsumer::drop_oldest, depth_));
-    in_.emplace(*Consumer::open("frames", options_, soon()));
+    in_.emplace(*Consumer::open("frames", consumer_options(options_), soon()));
   }
   void expect_delivered(std::uint64_t seed) {
     ASSERT_TRUE(out_->send(pattern(100, seed), soon()));

@@ -16,6 +16,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::Impostor;
 using test::make_producer;
 using test::options_in;
@@ -61,7 +62,7 @@ class HostileWakes : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Region producer_page_;
   Fd pull_;  // that the hostile one was given
 };
@@ -85,7 +86,7 @@ TEST_F(HostileWakes, AFullOneThatBlocksDelaysNoSend) {
 TEST_F(HostileWakes, SwallowingTakesNobodyElsesWakeUps) {
   auto out = *make_producer("frames", options_);
   const Impostor hostile = join_hostile();
-  auto in = *Consumer::open("frames", options_, soon());
+  auto in = *Consumer::open("frames", consumer_options(options_), soon());
   std::atomic<bool> enough{false};
   std::thread swallowing([&] {
     std::array<char, 64> bytes{};
@@ -115,7 +116,7 @@ TEST_F(HostileWakes, SwallowingTakesNobodyElsesWakeUps) {
 TEST_F(HostileWakes, TheEndOfOneDoesNotKeepTheProducerAwake) {
   auto out = *make_producer("frames", options_);
   const Impostor hostile = join_hostile();
-  auto in = *Consumer::open("frames", options_, soon());
+  auto in = *Consumer::open("frames", consumer_options(options_), soon());
   for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
   Result<void> sent;
   std::thread sending([&] { sent = out.send(pattern(8, 3), soon()); });
@@ -135,7 +136,7 @@ TEST_F(HostileWakes, WhatIsReleasedAfterLeavingWakesTheProducer) {
   options_.consumers = 1;
   options_.pool.budget_bytes = options_.pool.slab_bytes;
   auto out = *make_producer("frames", options_);
-  auto in = std::make_optional(*Consumer::open("frames", options_, soon()));
+  auto in = std::make_optional(*Consumer::open("frames", consumer_options(options_), soon()));
   ASSERT_TRUE(out.send(pattern(kMiB * 3 / 4, 1), soon()));
   std::optional<Message> held = *in->receive(soon());
   in.reset();
@@ -157,7 +158,7 @@ TEST_F(HostileWakes, LeaveNoSocketsBehind) {
     {
       const Impostor hostile = join_hostile();
       pull_.reset();
-      const auto in = *Consumer::open("frames", options_, soon());
+      const auto in = *Consumer::open("frames", consumer_options(options_), soon());
       ASSERT_TRUE(out.send(pattern(8, 1), soon()));
     }
     while (!none_there()) std::this_thread::yield();
@@ -179,7 +180,7 @@ class HostileWakesOfAProducer : public HostileWakes {
       EXPECT_TRUE(hello);
       raw_.take_in(socket_);
     });
-    in_.emplace(*Consumer::open("frames", options_, soon()));
+    in_.emplace(*Consumer::open("frames", consumer_options(options_), soon()));
     serving.join();
   }
   [[nodiscard]] std::uint32_t intent() { return raw_.consumer_page().consumer_sleeps.read(); }

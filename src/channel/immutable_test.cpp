@@ -11,6 +11,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -29,9 +30,9 @@ class Immutable : public testing::Test {
   Code refused(const Result<void>& sent) { return sent ? Code::closed : sent.error().code; }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Producer out_ = *make_producer("frames", options_);
-  Consumer in_ = *Consumer::open("frames", options_, soon());
+  Consumer in_ = *Consumer::open("frames", consumer_options(options_), soon());
 };
 
 /// By whatever way this process, which is both ends, has to that memory.
@@ -111,8 +112,9 @@ TEST_F(Immutable, ModesThatThereAreNotAreRefused) {
               Code::invalid_argument);
   options_.mode = none;
   EXPECT_EQ(make_producer("photos", options_).error().code, Code::invalid_argument);
-  options_.when_slow = static_cast<SlowConsumer>(9);
-  EXPECT_EQ(Consumer::open("frames", options_, soon()).error().code, Code::invalid_argument);
+  ConsumerOptions odd = consumer_options(options_);
+  odd.when_slow = static_cast<SlowConsumer>(9);
+  EXPECT_EQ(Consumer::open("frames", odd, soon()).error().code, Code::invalid_argument);
 }
 
 TEST_F(Immutable, ItsMemoryGoesWhenItIsReleased) {

@@ -12,6 +12,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::CopyGate;
 using test::GatedEngine;
 using test::pattern;
@@ -34,9 +35,9 @@ class LandingLoop : public testing::Test {
     });
   }
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Producer out_ = *test::make_producer("frames", options_);
-  Consumer in_ = *Consumer::open("frames", options_, soon());
+  Consumer in_ = *Consumer::open("frames", consumer_options(options_), soon());
   int descriptor_ = *in_.event_descriptor();
 };
 
@@ -48,7 +49,7 @@ TEST_P(LandingLoopInto, IsWokenByWhatLands) {
   CopyGate gate;
   Producer out =
       *Producer::open("gated", options_in(directory), std::make_shared<GatedEngine>(gate));
-  Consumer in = *Consumer::open("gated", options_in(directory), soon());
+  Consumer in = *Consumer::open("gated", consumer_options(options_in(directory)), soon());
   const int descriptor = *in.event_descriptor();
   const auto payload = pattern(8 * kMiB, 1);
   std::vector<std::byte> got(payload.size());

@@ -17,6 +17,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -81,7 +82,7 @@ class LateLooks : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 TEST_F(LateLooks, AFloodOfWakeUpsKeepsNoSenderBeyondItsDeadline) {
@@ -112,7 +113,8 @@ TEST_F(LateLooks, RingsThatLieThereKeepNoSenderBeyondItsDeadline) {
 class LateLooksOfAReceiver : public LateLooks {
  protected:
   LateLooksOfAReceiver() {
-    std::thread joining([&] { in_.emplace(*Consumer::open("frames", options_, soon())); });
+    std::thread joining(
+        [&] { in_.emplace(*Consumer::open("frames", consumer_options(options_), soon())); });
     pollfd entry{claim_.listener(), POLLIN, 0};
     EXPECT_EQ(::poll(&entry, 1, 60'000), 1);
     socket_.reset(::accept4(claim_.listener(), nullptr, nullptr, SOCK_CLOEXEC));

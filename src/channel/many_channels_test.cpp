@@ -51,13 +51,13 @@ struct Costs {
 };
 
 /// One side: it opens its ends, uses them and closes them, and looks what that costs.
-template <class End>
+template <class End, class Options>
 class Side {
  public:
-  explicit Side(ChannelOptions options, int channels)
+  explicit Side(Options options, int channels)
       : options_(std::move(options)), channels_(channels) {}
 
-  void open(const std::function<Result<End>(const std::string&, const ChannelOptions&)>& open) {
+  void open(const std::function<Result<End>(const std::string&, const Options&)>& open) {
     before_ = Costs::now();
     options_.acceptor = *make_acceptor();
     for (int i = 0; i < channels_; ++i) {
@@ -100,7 +100,7 @@ class Side {
   [[nodiscard]] bool has_settled(const Costs& now) const {
     return now.descriptors == before_.descriptors && now.threads == before_.threads;
   }
-  ChannelOptions options_;
+  Options options_;
   int channels_;
   std::vector<End> ends_;
   Costs before_;
@@ -122,7 +122,7 @@ class ManyChannels : public testing::Test {
   static std::uint64_t seed(std::size_t channel, Bytes size) { return channel * 10'000 + size; }
 
   void produce() {
-    Side<Producer> side(options_, channels_);
+    Side<Producer, ProducerOptions> side(options_, channels_);
     for (int round = 0; round < kRounds; ++round) {
       side.open(test::make_producer);
       opened_.open();
@@ -138,10 +138,10 @@ class ManyChannels : public testing::Test {
     }
   }
   void consume(const Child& self) {
-    Side<Consumer> side(options_, channels_);
+    Side<Consumer, ConsumerOptions> side(test::consumer_options(options_), channels_);
     for (int round = 0; round < kRounds; ++round) {
       opened_.wait();
-      side.open([](const std::string& name, const ChannelOptions& options) {
+      side.open([](const std::string& name, const ConsumerOptions& options) {
         return Consumer::open(name, options, soon());
       });
       self.report();
@@ -161,7 +161,7 @@ class ManyChannels : public testing::Test {
   const char* const wish_ = std::getenv("GANTRY_CHANNELS");
   const int channels_ = wish_ != nullptr ? std::atoi(wish_) : 100;
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Gate opened_, measured_;
   std::unique_ptr<Child> child_;
 };

@@ -9,6 +9,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -35,7 +36,7 @@ class Modes : public testing::TestWithParam<Way> {
   void SetUp() override {
     options_.pool.budget_bytes = 64 * kMiB;
     out_.emplace(*make_producer("frames", options_));
-    in_.emplace(*Consumer::open("frames", options_, soon()));
+    in_.emplace(*Consumer::open("frames", consumer_options(options_), soon()));
   }
   Result<void> send(ConstByteSpan payload, SendOptions options = {}) {
     options.mode = GetParam().mode;
@@ -58,7 +59,7 @@ class Modes : public testing::TestWithParam<Way> {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   std::optional<Producer> out_;
   std::optional<Consumer> in_;
 };
@@ -207,9 +208,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, Modes, testing::ValuesIn(kWays),
 class Landing : public testing::Test {
  protected:
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Producer out_ = *make_producer("frames", options_);
-  Consumer in_ = *Consumer::open("frames", options_, soon());
+  Consumer in_ = *Consumer::open("frames", consumer_options(options_), soon());
 };
 
 TEST_F(Landing, AByteMayBeWaitedFor) {
@@ -235,7 +236,7 @@ TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
   {
     auto second = options_in(directory_);
     auto out = *make_producer("other", second);
-    auto in = *Consumer::open("other", second, soon());
+    auto in = *Consumer::open("other", consumer_options(second), soon());
     ASSERT_TRUE(out.send(pattern(kMiB, 1), soon()));
     std::vector<std::byte> too_small(1);
     EXPECT_EQ(in.receive_into(too_small, soon()).error().code, Code::invalid_argument);

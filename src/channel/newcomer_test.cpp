@@ -6,6 +6,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -16,19 +17,19 @@ class Newcomer : public testing::Test {
  protected:
   Newcomer() { options_.consumers = 4; }
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 // Defect: it was told of the end of memory that it had never heard of, and did not believe it.
 TEST_F(Newcomer, HearsNothingOfMemoryThatWentBefore) {
   Producer out = *make_producer("frames", options_);
-  Consumer first = *Consumer::open("frames", options_, soon());
+  Consumer first = *Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(out.send(pattern(kMiB, 1), soon()));
   ASSERT_TRUE(first.receive(soon()));
   Pool pool = out.pool();
   ASSERT_TRUE(out.loan(100, soon()));  // looks at what was given back
   ASSERT_NE(pool.trim(), 0u);
-  Consumer newcomer = *Consumer::open("frames", options_, soon());
+  Consumer newcomer = *Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(out.send(pattern(2 * kMiB, 2), soon()));
   for (Consumer* in : {&first, &newcomer}) {
     const auto message = in->receive(soon());
@@ -43,7 +44,7 @@ TEST_F(Newcomer, JoinsHoweverManySlabsThereAre) {
   options_.pool.slab_bytes = 4096;
   Producer out = *make_producer("frames", options_);
   Pool pool = out.pool();
-  Consumer first = *Consumer::open("frames", options_, soon());
+  Consumer first = *Consumer::open("frames", consumer_options(options_), soon());
   std::vector<Block> kept;
   for (int i = 0; i < kSlabs; ++i) {
     Block block = *pool.allocate(4096);
@@ -53,7 +54,7 @@ TEST_F(Newcomer, JoinsHoweverManySlabsThereAre) {
     ASSERT_TRUE(message) << message.error().message;
   }
   ASSERT_GE(pool.report().slabs, static_cast<std::uint64_t>(kSlabs));
-  Consumer newcomer = *Consumer::open("frames", options_, soon());
+  Consumer newcomer = *Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(out.send(pattern(4096, 7), soon()));
   const auto message = newcomer.receive(soon());
   ASSERT_TRUE(message) << message.error().message;
@@ -65,9 +66,10 @@ TEST_F(Newcomer, WhoIsBusyWhileSlabsComeAndGoIsNotCutOff) {
   options_.pool.slab_bytes = 4096;
   Producer out = *make_producer("frames", options_);
   Pool pool = out.pool();
-  Consumer first = *Consumer::open("frames", options_, soon());
-  options_.when_slow = SlowConsumer::drop_newest;
-  Consumer busy = *Consumer::open("frames", options_, soon());
+  Consumer first = *Consumer::open("frames", consumer_options(options_), soon());
+  ConsumerOptions passed_over = consumer_options(options_);
+  passed_over.when_slow = SlowConsumer::drop_newest;
+  Consumer busy = *Consumer::open("frames", passed_over, soon());
   for (int i = 0; i < 300; ++i) {
     ASSERT_TRUE(out.send(*pool.allocate(4096), {.deadline = soon()}));
     ASSERT_TRUE(first.receive(soon()));

@@ -11,9 +11,12 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::client_options;
+using test::consumer_options;
 using test::options_in;
 using test::pattern;
 using test::same;
+using test::server_options;
 using test::soon;
 
 /// A process of another user exits with the Code of what it is told, or kServed.
@@ -27,31 +30,30 @@ class OtherUsersCome : public testing::Test {
     ASSERT_EQ(::chmod(directory_.path().c_str(), 0711), 0);
     channel_.access.socket_mode = 0666;
   }
-  Inbox open_inbox() { return *Inbox::open("in", {.channel = channel_}); }
+  Inbox open_inbox() { return *Inbox::open("in", {.channel = consumer_options(channel_)}); }
   Server open_server() {
-    ServerOptions options;
-    options.channel = channel_;
-    return *Server::open("service", options, std::make_shared<test::PlainEngine>());
+    return *Server::open("service", server_options(channel_),
+                         std::make_shared<test::PlainEngine>());
   }
   template <class Act>
   Child as_other(Act act) {
     return Child([this, act](const Child&) {
-      ChannelOptions options = channel_;
+      ProducerOptions options = channel_;
       options.access.users = {0};
       if (::setgid(kOtherGroup) != 0 || ::setuid(kOther) != 0) ::_exit(101);
       ::_exit(act(options));
     });
   }
-  static int send_one(const ChannelOptions& options) {
+  static int send_one(const ProducerOptions& options) {
     auto out = Producer::connect("in", options, std::make_shared<test::PlainEngine>(), soon());
     if (!out) return static_cast<int>(out.error().code);
     const auto sent = out->send(pattern(100'000, 1), soon());
     const auto closed = out->close(soon());
     return sent && closed ? kServed : static_cast<int>(Code::system);
   }
-  static int ask_once(const ChannelOptions& options) {
-    auto client =
-        Client::connect("service", options, std::make_shared<test::PlainEngine>(), soon());
+  static int ask_once(const ProducerOptions& options) {
+    auto client = Client::connect("service", client_options(options),
+                                  std::make_shared<test::PlainEngine>(), soon());
     if (!client) return static_cast<int>(client.error().code);
     const auto reply = client->call(pattern(100'000, 1), {.deadline = soon()});
     return reply && same(reply->bytes(), pattern(100'000, 2)) ? kServed
@@ -88,7 +90,7 @@ class OtherUsersCome : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
 };
 
 TEST_F(OtherUsersCome, AndAreRefusedUnlessListed) {

@@ -18,6 +18,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -61,14 +62,14 @@ class PoisonedSockets : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   test::Lingering lingering_;
   std::atomic<bool> is_answered_{false};
 };
 
 TEST_F(PoisonedSockets, InThePlaceOfMemoryHoldUpNoInbox) {
   Poisoned poisoned(SOCK_SEQPACKET);
-  auto in = *Inbox::open("in", {.channel = options_});
+  auto in = *Inbox::open("in", {.channel = consumer_options(options_)});
   RawProducer hostile;
   const Fd socket = call("in.sock");
   hostile.join(socket);
@@ -80,7 +81,7 @@ TEST_F(PoisonedSockets, InThePlaceOfMemoryHoldUpNoInbox) {
 
 TEST_F(PoisonedSockets, AsALineThatNobodyTakesHoldUpNoInbox) {
   Poisoned poisoned(SOCK_SEQPACKET);
-  auto in = *Inbox::open("in", {.channel = options_});
+  auto in = *Inbox::open("in", {.channel = consumer_options(options_)});
   {
     RawProducer hostile;
     const Fd socket = call("in.sock");
@@ -125,7 +126,7 @@ TEST_F(PoisonedSockets, OutOfBandMakeNoWakeUpSender) {
 TEST_F(PoisonedSockets, HoldUpNobodyWhoJoinsThere) {
   const Claim claim = *Claim::take(directory_.path(), "frames");
   std::thread hostile([&] { answer_one(claim); });
-  const auto in = Consumer::open("frames", options_, soon());
+  const auto in = Consumer::open("frames", consumer_options(options_), soon());
   EXPECT_EQ(in.error().code, Code::peer_misbehaved);
   hostile.join();
 }

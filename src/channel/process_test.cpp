@@ -18,6 +18,7 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -27,7 +28,7 @@ using test::soon;
 class Processes : public testing::Test {
  protected:
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 TEST_F(Processes, CarryMessagesAcross) {
@@ -38,7 +39,7 @@ TEST_F(Processes, CarryMessagesAcross) {
       good = out->send(pattern(i * 100'000, i), soon()).has_value();
     ::_exit(good && out->close(soon()) ? 0 : 1);
   });
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(in) << in.error().message;
   for (std::uint64_t i = 0; i < 40; ++i) {
     const auto message = in->receive(soon());
@@ -56,7 +57,7 @@ TEST_F(Processes, AKilledProducerIsSeenAfterWhatItPublished) {
     if (out->send(pattern(kMiB, 1), soon())) self.report();
     Child::hold();
   });
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(in);
   child.await_report();
   EXPECT_EQ(WTERMSIG(child.end(SIGKILL)), SIGKILL);
@@ -76,7 +77,7 @@ TEST_F(Processes, ASleepingConsumerIsWokenByItsProducersDeath) {
     Child::hold();
   });
   options_.spin = std::chrono::nanoseconds(0);
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(in);
   child.await_report();
   // The kill comes from yet another process, after this one has gone to receive; whichever comes
@@ -90,7 +91,7 @@ TEST_F(Processes, AKilledConsumerFreesTheProducerFromWaiting) {
   auto out = make_producer("frames", options_);
   ASSERT_TRUE(out);
   Child child([this](const Child& self) {
-    auto in = Consumer::open("frames", options_, soon());
+    auto in = Consumer::open("frames", consumer_options(options_), soon());
     const auto held = in->receive(soon());
     self.report();
     Child::hold();
@@ -145,9 +146,10 @@ TEST_F(Processes, AStoppedProducerKeepsNobodyFromBeingInterrupted) {
   const Fd interrupt = *make_event();
   ring(interrupt.get());
   options_.interrupt_descriptor = interrupt.get();
-  EXPECT_EQ(Consumer::open("frames", options_, soon()).error().code, Code::interrupted);
+  EXPECT_EQ(Consumer::open("frames", consumer_options(options_), soon()).error().code,
+            Code::interrupted);
   options_.interrupt_descriptor = -1;
-  const auto late = Consumer::open("frames", options_, Deadline::now());
+  const auto late = Consumer::open("frames", consumer_options(options_), Deadline::now());
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Code::timed_out);
   EXPECT_THAT(late.error().message, testing::HasSubstr("does not answer"));
@@ -157,7 +159,7 @@ TEST_F(Processes, AStoppedConsumerIsToldFromADeadOne) {
   auto out = make_producer("frames", options_);
   ASSERT_TRUE(out);
   Child child([this](const Child& self) {
-    auto in = Consumer::open("frames", options_, soon());
+    auto in = Consumer::open("frames", consumer_options(options_), soon());
     const auto held = in->receive(soon());
     self.report();
     Child::hold();
@@ -227,7 +229,7 @@ TEST_F(Processes, HaveAState) {
 TEST_F(Processes, AForkedCopyIsDroppedWithoutHarm) {
   auto out = make_producer("frames", options_);
   ASSERT_TRUE(out);
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(in);
   ASSERT_TRUE(out->send(pattern(kMiB, 1), soon()));
   auto held = in->receive(soon());
@@ -292,7 +294,7 @@ TEST_F(Processes, TheNameOfAKilledProducerIsFreeThoughAForkedCopyLives) {
 
 TEST_F(Processes, AConsumerOutOfDescriptorsSaysSoAndBlamesNobody) {
   auto out = make_producer("frames", options_);
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(out && in);
   ASSERT_TRUE(out->send(pattern(kMiB, 1), soon()));
   const auto message = [&] {
@@ -344,7 +346,7 @@ TEST_F(Processes, AProducerOutOfDescriptorsLetsConsumersInLater) {
   const auto in_time = wait_readable(early->get(), Deadline::now());
   EXPECT_TRUE(in_time && !*in_time) << "nobody can have answered yet";
   EXPECT_EQ(::write(go[1], "x", 1), 1);
-  auto in = Consumer::open("frames", options_, soon());
+  auto in = Consumer::open("frames", consumer_options(options_), soon());
   ASSERT_TRUE(in) << in.error().message;
   EXPECT_TRUE(same(in->receive(soon())->bytes(), pattern(1000, 1)));
   EXPECT_EQ(in->receive(soon()).error().code, Code::closed);

@@ -10,6 +10,7 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::consumer_options;
 using test::Gate;
 using test::make_producer;
 using test::options_in;
@@ -23,7 +24,7 @@ class Relay : public testing::Test {
 
   /// Passes on `count` messages of channel `from` to channel `to`, then reports and waits.
   void pass_on(const Child& self, const char* from, const char* to, int count) {
-    ChannelOptions reading = options_;
+    ConsumerOptions reading = consumer_options(options_);
     reading.when_slow = SlowConsumer::drop_newest;  // it takes no more than it passes on
     auto in = *Consumer::open(from, reading, soon());
     auto out = *make_producer(to, options_);
@@ -56,21 +57,21 @@ class Relay : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Gate closes_;
 };
 
 TEST_F(Relay, WhatItPassedOnOutlivesItsDeath) {
   Child relay([this](const Child& self) { pass_on(self, "origin", "relayed", 2); });
   auto origin = open_origin();
-  auto in = *Consumer::open("relayed", options_, soon());
+  auto in = *Consumer::open("relayed", consumer_options(options_), soon());
   ASSERT_TRUE(origin.send(pattern(5000, 1), soon()));
   ASSERT_TRUE(origin.send(pattern(5000, 2), soon()));
   std::optional<Message> first(*in.receive(soon()));
   relay.await_report();
   relay.end(SIGKILL);
   await_departed(origin, 1);
-  auto fast = *Consumer::open("origin", options_, soon());
+  auto fast = *Consumer::open("origin", consumer_options(options_), soon());
   send_on(origin, fast);
   EXPECT_TRUE(same(first->bytes(), pattern(5000, 1))) << "held when the relay died";
   {
@@ -91,7 +92,7 @@ TEST_F(Relay, WhatItPassedOnOutlivesItsDeath) {
 TEST_F(Relay, WhatItPassedOnOutlivesItsOrderlyEnd) {
   Child relay([this](const Child& self) { pass_on(self, "origin", "relayed", 1); });
   auto origin = open_origin();
-  auto in = *Consumer::open("relayed", options_, soon());
+  auto in = *Consumer::open("relayed", consumer_options(options_), soon());
   ASSERT_TRUE(origin.send(pattern(5000, 1), soon()));
   const auto message = in.receive(soon());
   ASSERT_TRUE(message);
@@ -100,7 +101,7 @@ TEST_F(Relay, WhatItPassedOnOutlivesItsOrderlyEnd) {
   EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
   EXPECT_EQ(relay.wait(), 0);
   await_departed(origin, 1);
-  auto fast = *Consumer::open("origin", options_, soon());
+  auto fast = *Consumer::open("origin", consumer_options(options_), soon());
   send_on(origin, fast);
   EXPECT_TRUE(same(message->bytes(), pattern(5000, 1)));
 }
@@ -110,13 +111,13 @@ TEST_F(Relay, WhatWentThroughTwoOutlivesBoth) {
   Child first([this](const Child& self) { pass_on(self, "origin", "middle", 1); });
   Child second([this](const Child& self) { pass_on(self, "middle", "relayed", 1); });
   auto origin = open_origin();
-  auto in = *Consumer::open("relayed", options_, soon());
+  auto in = *Consumer::open("relayed", consumer_options(options_), soon());
   ASSERT_TRUE(origin.send(pattern(5000, 1), soon()));
   const auto message = in.receive(soon());
   ASSERT_TRUE(message) << message.error().message;
   first.await_report();
   second.await_report();
-  auto fast = *Consumer::open("origin", options_, soon());
+  auto fast = *Consumer::open("origin", consumer_options(options_), soon());
   second.end(SIGKILL);
   send_on(origin, fast);
   EXPECT_TRUE(same(message->bytes(), pattern(5000, 1))) << "the second relay died";
@@ -129,12 +130,13 @@ TEST_F(Relay, WhatWentThroughTwoOutlivesBoth) {
 TEST_F(Relay, WhatIsReleasedAfterItsReaderLeftGoesBack) {
   Child relay([this](const Child& self) { pass_on(self, "origin", "relayed", 1); });
   auto origin = open_origin();
-  std::optional<Consumer> in(*Consumer::open("relayed", options_, soon()));
+  std::optional<Consumer> in(*Consumer::open("relayed", consumer_options(options_), soon()));
   ASSERT_TRUE(origin.send(pattern(5000, 1), soon()));
   std::optional<Message> message(*in->receive(soon()));
   relay.await_report();
   in.reset();
-  auto next = *Consumer::open("relayed", options_, soon());  // so the relay knows that it left
+  auto next = *Consumer::open("relayed", consumer_options(options_),
+                              soon());  // so the relay knows that it left
   EXPECT_TRUE(same(message->bytes(), pattern(5000, 1)));
   EXPECT_EQ(origin.explain().status.slots_held, 1u);
   message.reset();

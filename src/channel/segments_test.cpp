@@ -9,6 +9,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -20,9 +21,9 @@ constexpr DataType kFloat32{DataType::floating, 32, 1};
 class Segments : public testing::Test {
  protected:
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   Producer out_ = *make_producer("frames", options_);
-  Consumer in_ = *Consumer::open("frames", options_, soon());
+  Consumer in_ = *Consumer::open("frames", consumer_options(options_), soon());
 };
 
 TEST_F(Segments, PartsOfEveryKindArriveAsOneMessage) {
@@ -126,7 +127,7 @@ TEST(Tensors, OnlyWhatLiesInTheBytesFits) {
 class Forwarding : public Segments {
  protected:
   Producer onward_ = *make_producer("onward", options_);
-  Consumer last_ = *Consumer::open("onward", options_, soon());
+  Consumer last_ = *Consumer::open("onward", consumer_options(options_), soon());
 };
 
 TEST_F(Forwarding, AMessageGoesOnWithoutACopy) {
@@ -167,7 +168,7 @@ TEST_F(Forwarding, ItIsItsSendersAgainOnlyWhenTheLastReaderIsDone) {
 TEST_F(Forwarding, ARelayThatOnlyWaitsHoldsNobodyUp) {
   options_.slots = 1;
   Producer up = *make_producer("up", options_);
-  Consumer relay_in = *Consumer::open("up", options_, soon());
+  Consumer relay_in = *Consumer::open("up", consumer_options(options_), soon());
   constexpr int kMessages = 200;
   std::thread relay([&] {
     for (int i = 0; i < kMessages; ++i) {
@@ -197,7 +198,7 @@ TEST_F(Forwarding, ARelayThatOnlyWaitsHoldsNobodyUp) {
 TEST_F(Forwarding, ItsOwnWaitsFindTheirCreditsBesides) {
   options_.slots = 2;
   Producer narrow = *make_producer("narrow", options_);
-  Consumer consumer = *Consumer::open("narrow", options_, soon());
+  Consumer consumer = *Consumer::open("narrow", consumer_options(options_), soon());
   std::thread reading([&] {
     for (int i = 0; i < 400; ++i) ASSERT_TRUE(consumer.receive(soon()));
   });

@@ -16,14 +16,14 @@ class FanOutFixture : public testing::Test {
   }
   Consumer join(SlowConsumer policy = SlowConsumer::block, unsigned depth = 0) {
     out();
-    ChannelOptions options = options_;
+    ConsumerOptions options = consumer_options(options_);
     options.when_slow = policy;
     options.depth = depth;
     return *Consumer::open("frames", options, soon());
   }
 
   ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
   std::optional<Producer> out_;
 };
 

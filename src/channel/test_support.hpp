@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <gantry/channel/request.hpp>
 #include <gantry/channel/status.hpp>
 #include <random>
 #include <vector>
@@ -80,8 +81,8 @@ inline Result<std::unique_ptr<Lane>> PlainEngine::open_lane(const LaneOptions&) 
   return std::make_unique<PlainLane>();
 }
 
-inline ChannelOptions options_in(const ScratchDirectory& directory) {
-  ChannelOptions options;
+inline ProducerOptions options_in(const ScratchDirectory& directory) {
+  ProducerOptions options;
   options.directory = directory.path();
   options.pool.slab_bytes = kMiB;
   options.spin = std::chrono::microseconds(20);
@@ -89,7 +90,19 @@ inline ChannelOptions options_in(const ScratchDirectory& directory) {
   return options;
 }
 
-inline Result<Producer> make_producer(std::string_view name, const ChannelOptions& options) {
+// The other ends of a producer with these options: they say the same where they can.
+
+inline ConsumerOptions consumer_options(const EndOptions& options) {
+  return {options};
+}
+inline ClientOptions client_options(const ProducerOptions& options) {
+  return {options, options};
+}
+inline ServerOptions server_options(const ProducerOptions& options) {
+  return {.channel = {options}, .replies = options};
+}
+
+inline Result<Producer> make_producer(std::string_view name, const ProducerOptions& options) {
   return Producer::open(name, options, std::make_shared<PlainEngine>());
 }
 

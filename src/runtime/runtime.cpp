@@ -16,14 +16,14 @@ struct GANTRY_LOCAL Runtime::Impl {
   std::shared_ptr<Acceptor> acceptor;
 
   /// With what the runtime has for all its ends.
-  [[nodiscard]] Result<void> complete(ChannelOptions& options) const {
+  [[nodiscard]] Result<void> complete(EndOptions& options) const {
     GANTRY_ASSIGN(options.directory, directory_for(options));
     if (options.acceptor == nullptr) options.acceptor = acceptor;
     return {};
   }
 
   // Looked at when a channel is opened, so that an unsafe folder does not hide the engines.
-  [[nodiscard]] Result<std::string> directory_for(const ChannelOptions& options) const {
+  [[nodiscard]] Result<std::string> directory_for(const EndOptions& options) const {
     return channel_directory(options.directory.empty() ? directory : options.directory,
                              options.access);
   }
@@ -44,14 +44,14 @@ Result<Runtime> Runtime::create(const RuntimeOptions& options) {
   });
 }
 
-Result<Producer> Runtime::producer(std::string_view name, ChannelOptions options) {
+Result<Producer> Runtime::producer(std::string_view name, ProducerOptions options) {
   return guarded([&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
     return Producer::open(name, options, default_engine());
   });
 }
 
-Result<Consumer> Runtime::consumer(std::string_view name, ChannelOptions options,
+Result<Consumer> Runtime::consumer(std::string_view name, ConsumerOptions options,
                                    Deadline deadline) {
   return guarded([&]() -> Result<Consumer> {
     GANTRY_TRY(impl_->complete(options));
@@ -66,7 +66,7 @@ Result<Inbox> Runtime::inbox(std::string_view name, InboxOptions options) {
   });
 }
 
-Result<Producer> Runtime::connect(std::string_view inbox, ChannelOptions options,
+Result<Producer> Runtime::connect(std::string_view inbox, ProducerOptions options,
                                   Deadline deadline) {
   return guarded([&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
@@ -81,7 +81,7 @@ Result<Server> Runtime::server(std::string_view name, ServerOptions options) {
   });
 }
 
-Result<Client> Runtime::client(std::string_view server, ChannelOptions options, Deadline deadline) {
+Result<Client> Runtime::client(std::string_view server, ClientOptions options, Deadline deadline) {
   return guarded([&]() -> Result<Client> {
     GANTRY_TRY(impl_->complete(options));
     return Client::connect(server, options, default_engine(), deadline);

@@ -188,20 +188,19 @@ TEST_F(Runtimes, HasAVersion) {
 TEST_F(Runtimes, OpensInboxesAndServers) {
   auto runtime = Runtime::create({.directory = cache_});
   ASSERT_TRUE(runtime);
-  const ChannelOptions options;
   const Deadline soon = Deadline::after(std::chrono::minutes(1));
-  auto inbox = runtime->inbox("in", {.channel = options});
+  auto inbox = runtime->inbox("in");
   ASSERT_TRUE(inbox) << to_string(inbox.error());
   EXPECT_TRUE(std::filesystem::exists(cache_ + "/in.sock")) << "in the runtime's own folder";
-  auto out = runtime->connect("in", options, soon);
+  auto out = runtime->connect("in", {}, soon);
   ASSERT_TRUE(out) << to_string(out.error());
   const std::vector<std::byte> payload(300'000, std::byte{7});
   ASSERT_TRUE(out->send(payload, soon));
   EXPECT_EQ(inbox->receive(soon)->message.bytes().size(), payload.size());
-  auto server = runtime->server("service", {.channel = options});
+  auto server = runtime->server("service");
   ASSERT_TRUE(server) << to_string(server.error());
   EXPECT_TRUE(std::filesystem::exists(cache_ + "/service.sock"));
-  auto client = runtime->client("service", options, soon);
+  auto client = runtime->client("service", {}, soon);
   ASSERT_TRUE(client) << to_string(client.error());
   auto pending = client->call_async(payload, {.deadline = soon});
   ASSERT_TRUE(pending) << to_string(pending.error());

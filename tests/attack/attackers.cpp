@@ -246,7 +246,7 @@ void claim_sizes(const std::string& directory) {
 
 template <class Misbehave>
 void ask(const std::string& directory, Misbehave misbehave) {
-  ChannelOptions options;
+  ClientOptions options;
   options.directory = directory;
   options.pool.slab_bytes = kMiB;
   options.slots = 64;

@@ -20,10 +20,8 @@ using test::soon;
 
 class InboxWorld final : public World {
  public:
-  explicit InboxWorld(const ChannelOptions& options) : options_(options) {
-    InboxOptions inbox;
-    inbox.channel = options;
-    inbox_.emplace(*Inbox::open("frames", inbox));
+  explicit InboxWorld(const ProducerOptions& options) : options_(options) {
+    inbox_.emplace(*Inbox::open("frames", {.channel = test::consumer_options(options)}));
     sender_.emplace(*Producer::connect("frames", options, engine(), soon()));
   }
 
@@ -99,7 +97,7 @@ class InboxWorld final : public World {
     }
     return {};
   }
-  ChannelOptions options_;
+  ProducerOptions options_;
   std::optional<Inbox> inbox_;
   std::optional<Producer> sender_;
   std::uint64_t sent_ = 0, read_ = 0;
@@ -107,7 +105,7 @@ class InboxWorld final : public World {
 
 }  // namespace
 
-std::unique_ptr<World> make_inbox_world(const ChannelOptions& options) {
+std::unique_ptr<World> make_inbox_world(const ProducerOptions& options) {
   return std::make_unique<InboxWorld>(options);
 }
 

@@ -19,10 +19,10 @@ using test::soon;
 
 class ProducerWorld final : public World {
  public:
-  explicit ProducerWorld(const ChannelOptions& options)
+  explicit ProducerWorld(const ProducerOptions& options)
       : options_(options),
         producer_(*test::make_producer("frames", options)),
-        consumer_(*Consumer::open("frames", options, soon())) {}
+        consumer_(*Consumer::open("frames", test::consumer_options(options), soon())) {}
 
   std::string exchange(unsigned count) override {
     std::string wrong;
@@ -40,7 +40,7 @@ class ProducerWorld final : public World {
     return wrong;
   }
   Result<void> join(Deadline deadline) override {
-    const auto joined = Consumer::open("frames", options_, deadline);
+    const auto joined = Consumer::open("frames", test::consumer_options(options_), deadline);
     if (!joined) return tl::unexpected(joined.error());
     return {};
   }
@@ -119,7 +119,7 @@ class ProducerWorld final : public World {
     }
     return {};
   }
-  ChannelOptions options_;
+  ProducerOptions options_;
   std::optional<Producer> producer_;
   std::optional<Consumer> consumer_;
   std::uint64_t sent_ = 0, read_ = 0;
@@ -127,7 +127,7 @@ class ProducerWorld final : public World {
 
 }  // namespace
 
-std::unique_ptr<World> make_producer_world(const ChannelOptions& options) {
+std::unique_ptr<World> make_producer_world(const ProducerOptions& options) {
   return std::make_unique<ProducerWorld>(options);
 }
 

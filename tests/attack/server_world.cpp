@@ -20,10 +20,8 @@ using test::soon;
 // The replies are the requests; those of honest clients have a type.
 class ServerWorld final : public World {
  public:
-  explicit ServerWorld(const ChannelOptions& options) : options_(options) {
-    ServerOptions server;
-    server.channel = options;
-    server_.emplace(*Server::open("frames", server, engine()));
+  explicit ServerWorld(const ProducerOptions& options) : options_(options) {
+    server_.emplace(*Server::open("frames", test::server_options(options), engine()));
     connect();
   }
   ~ServerWorld() override { end(); }
@@ -38,7 +36,7 @@ class ServerWorld final : public World {
   Result<void> join(Deadline deadline) override {
     Result<void> joined;
     serve_while([&] {
-      auto client = Client::connect("frames", options_, engine(), deadline);
+      auto client = Client::connect("frames", test::client_options(options_), engine(), deadline);
       if (!client) joined = tl::unexpected(client.error());
     });
     return joined;
@@ -58,7 +56,8 @@ class ServerWorld final : public World {
     std::vector<TimedCall> all;
     all.push_back({"Server::next", [&](Deadline by) { std::ignore = server_->next(by); }});
     all.push_back({"Client::connect", [&](Deadline by) {
-                     std::ignore = Client::connect("frames", options_, engine(), by);
+                     std::ignore =
+                         Client::connect("frames", test::client_options(options_), engine(), by);
                    }});
     add_calls_of_client(all);
     add_calls_of_request(all);
@@ -150,7 +149,9 @@ class ServerWorld final : public World {
     EXPECT_TRUE(of_peer_) << "the request does not arrive";
   }
   void connect() {
-    serve_while([&] { client_.emplace(*Client::connect("frames", options_, engine(), soon())); });
+    serve_while([&] {
+      client_.emplace(*Client::connect("frames", test::client_options(options_), engine(), soon()));
+    });
   }
   template <class Body>
   void serve_while(Body body) {
@@ -171,7 +172,7 @@ class ServerWorld final : public World {
     if (!reply) return reply.error().message;
     return same(reply->bytes(), payload) ? "" : fmt::format("reply {} has other bytes", number);
   }
-  ChannelOptions options_;
+  ProducerOptions options_;
   std::optional<Server> server_;
   std::optional<Client> client_;
   std::optional<PendingReply> pending_;
@@ -181,7 +182,7 @@ class ServerWorld final : public World {
 
 }  // namespace
 
-std::unique_ptr<World> make_server_world(const ChannelOptions& options) {
+std::unique_ptr<World> make_server_world(const ProducerOptions& options) {
   return std::make_unique<ServerWorld>(options);
 }
 

@@ -168,7 +168,7 @@ class Table : public testing::TestWithParam<std::tuple<const Attack*, Column>> {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = test::options_in(directory_);
+  ProducerOptions options_ = test::options_in(directory_);
   SharedWord<bool> come_;
   std::optional<Pulse> pulse_;
   std::optional<Attacker> attacker_;

@@ -64,7 +64,7 @@ void spin(const std::string&) {
 // Those that are let in and do what they may, as much of it as they can.
 
 void read_all(const std::string& directory) {
-  ChannelOptions options;
+  ConsumerOptions options;
   options.directory = directory;
   options.when_slow = SlowConsumer::drop_newest;
   auto consumer = Consumer::open("frames", options, test::soon());
@@ -72,14 +72,14 @@ void read_all(const std::string& directory) {
   while (consumer->receive()) continue;
 }
 void send_on(const std::string& directory) {
-  ChannelOptions options;
+  ProducerOptions options;
   options.directory = directory;
   auto sender = Producer::connect("frames", options, engine(), test::soon());
   note_blow();
   for (std::uint64_t number = 0; sender->send(payload_of(number)); ++number) continue;
 }
 void call_on(const std::string& directory) {
-  ChannelOptions options;
+  ClientOptions options;
   options.directory = directory;
   auto client = Client::connect("frames", options, engine(), test::soon());
   note_blow();
@@ -163,7 +163,7 @@ Row compare(const Attack& attack, World& world, std::deque<Attacker>& attackers,
 
 Row play(const Attack& attack, const Options& options, const Halves& halves) {
   const test::ScratchDirectory directory;
-  ChannelOptions channel = test::options_in(directory);
+  ProducerOptions channel = test::options_in(directory);
   channel.slots = 4;
   channel.consumers = 16;
   channel.spin = std::chrono::nanoseconds(0);

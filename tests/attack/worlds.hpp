@@ -43,12 +43,12 @@ class World {
   virtual void end() = 0;
 };
 
-[[nodiscard]] std::unique_ptr<World> make_world(Target target, const ChannelOptions& options);
-[[nodiscard]] std::unique_ptr<World> make_producer_world(const ChannelOptions& options);
-[[nodiscard]] std::unique_ptr<World> make_inbox_world(const ChannelOptions& options);
-[[nodiscard]] std::unique_ptr<World> make_server_world(const ChannelOptions& options);
+[[nodiscard]] std::unique_ptr<World> make_world(Target target, const ProducerOptions& options);
+[[nodiscard]] std::unique_ptr<World> make_producer_world(const ProducerOptions& options);
+[[nodiscard]] std::unique_ptr<World> make_inbox_world(const ProducerOptions& options);
+[[nodiscard]] std::unique_ptr<World> make_server_world(const ProducerOptions& options);
 
 /// In a process of its own: an honest peer that comes and stays until it is killed.
-void be_honest(Target target, const ChannelOptions& options, const test::Child& child);
+void be_honest(Target target, const ProducerOptions& options, const test::Child& child);
 
 }  // namespace gantry::attack

@@ -31,14 +31,14 @@ class PipelineStage : public PipelineTest {
     close_ends();
     std::filesystem::remove_all(folder_);
   }
-  void open_ends(const ChannelOptions& in = {}, const ChannelOptions& out = {}) {
+  void open_ends(const ProducerOptions& in = {}, const ProducerOptions& out = {}) {
     source_ = *runtime_->producer("in", in);
     from_ = *runtime_->consumer("in", {}, soon());
     to_ = *runtime_->producer("out", out);
     sink_ = *runtime_->consumer("out", {}, soon());
   }
-  static ChannelOptions with_slots(unsigned slots) {
-    ChannelOptions options;
+  static ProducerOptions with_slots(unsigned slots) {
+    ProducerOptions options;
     options.slots = slots;
     return options;
   }

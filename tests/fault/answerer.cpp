@@ -16,8 +16,10 @@ constexpr std::uint64_t kHeld = 4;  // of the victim's: answered when its next o
 }  // namespace
 
 Answerer::Answerer(const Part& part, std::string_view name) : part_(part) {
+  const ClientOptions as_its_clients = calling_options(part);
   ServerOptions options;
-  options.channel = calling_options(part);
+  options.channel = {as_its_clients};
+  options.replies = as_its_clients;
   options.clients = 8;
   auto opened = Server::open(name, options, part.engine);
   if (!opened) give_up("opening a server", opened.error());

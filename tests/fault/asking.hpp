@@ -28,8 +28,8 @@ enum class Ask { answered, cancelled, hurried, refused, dropped, loaned };
   return number | std::uint64_t{1} << 40;
 }
 
-[[nodiscard]] inline ChannelOptions calling_options(const Part& part) {
-  ChannelOptions options;
+[[nodiscard]] inline ClientOptions calling_options(const Part& part) {
+  ClientOptions options;
   options.directory = part.directory;
   options.spin = std::chrono::nanoseconds(0);
   options.pool.slab_bytes = Bytes{512} << 10;

@@ -15,8 +15,8 @@ bool finds_newest(const Part& part) {
   return !is_lossy(part) || part.scenario.policy == SlowConsumer::drop_oldest;
 }
 
-ChannelOptions receiving_options(const Part& part) {
-  ChannelOptions options;
+ConsumerOptions receiving_options(const Part& part) {
+  ConsumerOptions options;
   options.directory = part.directory;
   options.spin = std::chrono::nanoseconds(0);
   if (is_lossy(part)) {

@@ -10,8 +10,8 @@ namespace {
 
 constexpr unsigned kSlots = 3;
 
-ChannelOptions sending_options(const Part& part) {
-  ChannelOptions options;
+ProducerOptions sending_options(const Part& part) {
+  ProducerOptions options;
   options.directory = part.directory;
   options.slots = kSlots;
   options.spin = std::chrono::nanoseconds(0);
@@ -57,12 +57,12 @@ void Sender::open_upstream() {
   upstream_ = std::make_shared<Upstream>();
   const std::string own = "upstream";
   // More credits than below: a forwarded message is let go when the next one is sent, no earlier.
-  ChannelOptions upstream = sending_options(part_);
+  ProducerOptions upstream = sending_options(part_);
   upstream.slots = 2 * kSlots;
   auto out = Producer::open(own, upstream, part_.engine);
   if (!out) give_up("opening an upstream", out.error());
   upstream_->out.emplace(std::move(*out));
-  auto in = Consumer::open(own, sending_options(part_), Deadline::after(std::chrono::seconds(20)));
+  auto in = Consumer::open(own, {upstream}, Deadline::after(std::chrono::seconds(20)));
   if (!in) give_up("joining the upstream", in.error());
   upstream_->in.emplace(std::move(*in));
 }

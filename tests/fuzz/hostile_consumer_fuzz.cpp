@@ -42,7 +42,7 @@ struct Rig {
   [[nodiscard]] ByteSpan page_bytes() const { return {memory.data(), sizeof(ConsumerPage)}; }
 
   Folder place;
-  ChannelOptions options;
+  ProducerOptions options;
   std::optional<Producer> out;
   Region memory = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
   WakeReceiver::Made wake_receiver = *WakeReceiver::make();

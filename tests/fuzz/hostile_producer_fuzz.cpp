@@ -133,7 +133,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   input.scribble({rig.ring_memory.data(), sizeof(RingPage)});
   const Fd over = *make_event();
   std::thread serving([&] { serve(rig, words, how % 4 != 0, over.get()); });
-  ChannelOptions options;
+  ConsumerOptions options;
   options.directory = rig.place.path();
   options.spin = std::chrono::nanoseconds(0);
   if ((how & 0x80) != 0) options.when_slow = SlowConsumer::drop_oldest;

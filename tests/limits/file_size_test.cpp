@@ -55,7 +55,7 @@ TEST_F(FileSizeLimit, BelowAPayloadIsAnErrorOfTheSendAndSmallerOnesGoOn) {
   auto runtime = Runtime::create({.directory = folder.path()});
   ASSERT_TRUE(runtime);
   limit(Bytes{1} << 20);
-  ChannelOptions options;
+  ProducerOptions options;
   options.pool.slab_bytes = Bytes{1} << 20;
   auto out = runtime->producer("frames", options);
   ASSERT_TRUE(out) << out.error().message;

@@ -43,7 +43,8 @@ class Servant {
  private:
   bool open() {
     ServerOptions options;
-    options.channel = part_.options();
+    options.channel = part_.consumer_options();
+    options.replies = part_.producer_options();
     while (!server_ && !part_.is_over(0)) {
       auto opened = part_.runtime.server(kChannelNames[0], options);
       if (opened)
@@ -124,7 +125,8 @@ class Caller {
   void connect() {
     for (const Deadline end = Deadline::after(kPatience); !client_;) {
       auto come = part_.timed("Client::connect()", kLook, [&](Deadline deadline) {
-        return part_.runtime.client(kChannelNames[0], part_.options(), deadline);
+        const ProducerOptions options = part_.producer_options();
+        return part_.runtime.client(kChannelNames[0], {options, options}, deadline);
       });
       if (come)
         client_.emplace(std::move(*come));

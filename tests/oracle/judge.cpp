@@ -74,7 +74,7 @@ class Judge {
   /// May be of a history, which has no streamed messages, or of what a reader had left that could
   /// be passed over; or the first behind these.
   [[nodiscard]] bool is_kept(const Role& role, std::uint32_t index) const {
-    const ChannelOptions& options = scenario_.options;
+    const ProducerOptions& options = scenario_.options;
     const bool others_miss =
         std::any_of(scenario_.roles.begin(), scenario_.roles.end(),
                     [](const Role& one) { return one.channel == 0 && may_miss(one.policy); });

@@ -105,9 +105,13 @@ void sleep_us(std::uint64_t microseconds) noexcept {
   ::nanosleep(&time, nullptr);
 }
 
-ChannelOptions Part::options() const {
-  ChannelOptions options = scenario.options;
+ProducerOptions Part::producer_options() const {
+  ProducerOptions options = scenario.options;
   options.directory = directory;
+  return options;
+}
+ConsumerOptions Part::consumer_options() const {
+  ConsumerOptions options{producer_options()};
   options.when_slow = role.policy;
   options.depth = role.depth;
   return options;

@@ -38,7 +38,8 @@ struct Part {
   [[nodiscard]] bool is_over(unsigned channel) const noexcept {
     return board.is_over[channel].load(std::memory_order_acquire);
   }
-  [[nodiscard]] ChannelOptions options() const;
+  [[nodiscard]] ProducerOptions producer_options() const;
+  [[nodiscard]] ConsumerOptions consumer_options() const;
 
   /// `call(deadline)` with so much time. It must return by then, whatever it says.
   template <class Call>

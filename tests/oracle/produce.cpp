@@ -189,8 +189,9 @@ std::optional<Producer> open_producer(Part& part) {
                                                                   : std::chrono::seconds(20));
   for (;;) {
     auto opened = part.timed("opening a producer", kLook, [&](Deadline deadline) {
-      return part.role.play == Play::deliver ? part.runtime.connect(name, part.options(), deadline)
-                                             : part.runtime.producer(name, part.options());
+      return part.role.play == Play::deliver
+                 ? part.runtime.connect(name, part.producer_options(), deadline)
+                 : part.runtime.producer(name, part.producer_options());
     });
     if (opened) return std::move(*opened);
     const Code code = opened.error().code;

@@ -31,7 +31,7 @@ Result<void> Receiver::try_join() {
   const Deadline deadline = Deadline::after(kLook);
   if (part_.role.play == Play::inbox) {
     InboxOptions options;
-    options.channel = part_.options();
+    options.channel = part_.consumer_options();
     options.on_departure = [this](const Departure& one) {
       if (one.why.code == Code::peer_misbehaved) misbehaved_ = one.why.message;
       if (log_ == nullptr || one.why.code == Code::closed) return;
@@ -45,7 +45,7 @@ Result<void> Receiver::try_join() {
     return {};
   }
   if (consumer_) return consumer_->rejoin(deadline);
-  auto consumer = part_.runtime.consumer(name, part_.options(), deadline);
+  auto consumer = part_.runtime.consumer(name, part_.consumer_options(), deadline);
   if (!consumer) return tl::unexpected(consumer.error());
   consumer_.emplace(std::move(*consumer));
   return {};

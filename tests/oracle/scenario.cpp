@@ -12,8 +12,8 @@ constexpr Bytes kKiB = 1024;
 constexpr std::array<Bytes, 9> kBorders{0,         1,         64,         65,     4 * kKiB,
                                         16 * kKiB, 32 * kKiB, 256 * kKiB, 4 << 20};
 
-ChannelOptions draw_options(Dice& dice) {
-  ChannelOptions options;
+ProducerOptions draw_options(Dice& dice) {
+  ProducerOptions options;
   options.slots = static_cast<unsigned>(dice.any_of<std::uint64_t>({1, 2, 3, 4, 8, 16, 64}));
   options.bytes_in_flight = dice.chance(20) ? dice.between(1, 1 << 20) : 0;
   options.pool.slab_bytes = dice.any_of<Bytes>({64 * kKiB, 1 << 20, 8 << 20, 64 << 20});
@@ -23,7 +23,7 @@ ChannelOptions draw_options(Dice& dice) {
   options.mode =
       dice.any_of({SendMode::automatic, SendMode::whole, SendMode::pipelined, SendMode::streamed});
   options.consumers = 4;
-  const unsigned most = std::min(options.slots, ChannelOptions::kMaxSlots - options.slots);
+  const unsigned most = std::min(options.slots, ProducerOptions::kMaxSlots - options.slots);
   options.history = dice.chance(20) ? static_cast<unsigned>(dice.up_to(most)) : 0;
   return options;
 }
@@ -262,7 +262,7 @@ Scenario draw(std::uint64_t seed, bool kills) {
 }
 
 std::string describe(const Scenario& scenario) {
-  const ChannelOptions& options = scenario.options;
+  const ProducerOptions& options = scenario.options;
   std::string text = fmt::format(
       "scenario {} ({}): slots {}, bytes in flight {}, slab {}, budget {}, copy threads {}, spin "
       "{} "

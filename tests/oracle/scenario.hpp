@@ -82,7 +82,7 @@ struct Blow {
 struct Scenario {
   std::uint64_t seed = 0;
   Theme theme = Theme::any;
-  ChannelOptions options;  ///< Without a directory.
+  ProducerOptions options;  ///< Without a directory.
   std::string engine;
   Bytes largest = 0;
   bool is_streamed_mostly = false;

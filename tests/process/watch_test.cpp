@@ -80,7 +80,7 @@ TEST_F(Watch, AnInboxIsShownAsOne) {
   auto inbox = runtime->inbox("in", options);
   ASSERT_TRUE(inbox) << inbox.error().message;
   const auto out =
-      runtime->connect("in", options.channel, Deadline::after(std::chrono::minutes(1)));
+      runtime->connect("in", {options.channel, {}}, Deadline::after(std::chrono::minutes(1)));
   ASSERT_TRUE(out) << out.error().message;
   const json channel = first();
   EXPECT_EQ(channel["inbox"], true);

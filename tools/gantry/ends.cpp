@@ -22,7 +22,7 @@ Result<Sender> Sender::open(const std::string& name, unsigned slots, const Inter
   if (*own) return stage_output(name, {interrupt.descriptor()}).map(into);
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
-  ChannelOptions options;
+  ProducerOptions options;
   options.slots = slots;
   options.interrupt_descriptor = interrupt.descriptor();
   return runtime->producer(name, options).map(into);
@@ -55,7 +55,7 @@ Result<Receiver> Receiver::open(const std::string& name, Deadline deadline,
   if (*own) return stage_input(name, {interrupt.descriptor()}).map(into);
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
-  ChannelOptions options;
+  ConsumerOptions options;
   options.interrupt_descriptor = interrupt.descriptor();
   return runtime->consumer(name, options, deadline).map(into);
 }

@@ -13,7 +13,7 @@ namespace {
 struct PutOptions {
   std::string name;
   Bytes message_bytes = Bytes{1} << 20;
-  unsigned slots = ChannelOptions{}.slots;
+  unsigned slots = ProducerOptions{}.slots;
   bool lines = false;
   bool wait_consumer = false;
 };
@@ -65,7 +65,7 @@ Result<Bytes> parse_message_size(std::string_view text) {
 }
 
 Result<unsigned> parse_slots(std::string_view text) {
-  return parse_number(text, 1, ChannelOptions::kMaxSlots).map([](std::uint64_t slots) {
+  return parse_number(text, 1, ProducerOptions::kMaxSlots).map([](std::uint64_t slots) {
     return static_cast<unsigned>(slots);
   });
 }

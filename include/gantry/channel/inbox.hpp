@@ -20,9 +20,8 @@ struct Departure {
 };
 
 struct InboxOptions {
-  /// As of a consumer: directory, spin, interrupt and metrics descriptors, when_slow, depth; and
-  /// access, with the mode of its socket.
-  ChannelOptions channel{};
+  /// As of any end; when_slow, depth and receive towards each of the producers.
+  ConsumerOptions channel{};
   /// How many may be there at a time. Each costs about six descriptors here and the memory of what
   /// it sends there.
   unsigned producers = 64;

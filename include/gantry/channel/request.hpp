@@ -41,15 +41,19 @@ class GANTRY_API PendingReply {
   std::uint64_t correlation_ = 0;
 };
 
+/// Its requests are sent as PayloadOptions say.
+struct ClientOptions : EndOptions, PayloadOptions {
+  ReceiveLimits receive{};  ///< What its server may cost it with the replies.
+};
+
 /// Asks one server. One thread at a time; several calls may be in flight.
 class GANTRY_API Client {
  public:
   static constexpr std::size_t kMaxCalls = 64;  ///< In flight.
 
   /// Comes to the server of that name, waiting for it until `deadline`. Errors as
-  /// Producer::connect(). Of `options`: as a producer's for what is asked, and as a consumer's for
-  /// what comes back.
-  [[nodiscard]] static Result<Client> connect(std::string_view name, const ChannelOptions& options,
+  /// Producer::connect().
+  [[nodiscard]] static Result<Client> connect(std::string_view name, const ClientOptions& options,
                                               std::shared_ptr<Engine> engine,
                                               Deadline deadline = Deadline::never());
   Client(Client&&) noexcept;
@@ -124,9 +128,10 @@ class GANTRY_API Request {
 };
 
 struct ServerOptions {
-  ChannelOptions channel{};  ///< As of an inbox; the pool and slots of each client's replies.
-  ReceiveLimits total{};     ///< As of an inbox: what all clients together may cost this process.
-  unsigned clients = 64;     ///< At a time. Each costs some twelve descriptors.
+  ConsumerOptions channel{};  ///< As of an inbox.
+  PayloadOptions replies{};   ///< To each client; what all ends say is said by `channel`.
+  ReceiveLimits total{};      ///< As of an inbox: what all clients together may cost this process.
+  unsigned clients = 64;      ///< At a time. Each costs some twelve descriptors.
 };
 
 struct ServerReport {

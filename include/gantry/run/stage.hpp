@@ -14,7 +14,7 @@ enum class Transport { gantry, pipe, zmq };
 [[nodiscard]] GANTRY_API Result<void> check_transport(Transport transport);
 
 struct StageOptions {
-  int interrupt_descriptor = -1;  ///< As in ChannelOptions.
+  int interrupt_descriptor = -1;  ///< As in EndOptions.
 };
 
 /// A stage's receiving end: one link per replica of the sending stage, merged as they come.

@@ -20,7 +20,7 @@ namespace gantry {
 class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
                                           public std::enable_shared_from_this<Consumer::Impl> {
  public:
-  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ConsumerOptions& options,
                                             Deadline deadline);
 
   /// The next message of any of `ends` and its index; see Consumer::receive_any().
@@ -37,8 +37,8 @@ class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
   [[nodiscard]] ConsumerExplanation explain() const;
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// For an end that takes this one's place: it counts in a page of its own.
-  [[nodiscard]] ChannelOptions options_for_successor() const {
-    ChannelOptions options = options_;
+  [[nodiscard]] ConsumerOptions options_for_successor() const {
+    ConsumerOptions options = options_;
     options.metrics_descriptor = -1;
     return options;
   }
@@ -48,7 +48,7 @@ class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
   /// `name`: the inbox's. Joins by ask_to_join(), then hear() until it says true, then settle():
   /// packet by packet, never waiting.
   static Result<std::shared_ptr<Impl>> make_called(std::string_view name,
-                                                   const ChannelOptions& options,
+                                                   const ConsumerOptions& options,
                                                    std::shared_ptr<SenderQuota> quota);
   Result<void> ask_to_join(int send_fd);
   Result<bool> hear(int send_fd, Received& received);
@@ -104,7 +104,7 @@ class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
  private:
   Impl() = default;
   static Result<std::shared_ptr<Impl>> prepare(std::string_view name,
-                                               const ChannelOptions& options);
+                                               const ConsumerOptions& options);
   Result<void> join(Connection connection, Deadline deadline);
   Result<void> accept_welcome(int send_fd, Received& received);
   Result<void> make_own_page();
@@ -171,7 +171,7 @@ class GANTRY_LOCAL Consumer::Impl final : public detail::SlotOwner,
 
   ForkGuard fork_guard_;
   std::string name_;
-  ChannelOptions options_;
+  ConsumerOptions options_;
   SpinTime spin_;
   Connection connection_;
   SharedFd pidfd_;  // of the producer; empty: only the connection tells of its death

@@ -4,8 +4,8 @@
 namespace gantry {
 
 Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make_called(
-    std::string_view name, const ChannelOptions& options, std::shared_ptr<SenderQuota> quota) {
-  ChannelOptions own = options;
+    std::string_view name, const ConsumerOptions& options, std::shared_ptr<SenderQuota> quota) {
+  ConsumerOptions own = options;
   own.metrics_descriptor = -1;  // that one is the inbox's
   GANTRY_ASSIGN(auto impl, prepare(name, own));
   impl->is_called_ = true;

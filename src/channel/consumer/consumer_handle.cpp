@@ -15,7 +15,7 @@ Consumer::~Consumer() {
   if (impl_) impl_->leave();
 }
 
-Result<Consumer> Consumer::open(std::string_view name, const ChannelOptions& options,
+Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& options,
                                 Deadline deadline) {
   return guarded([&]() -> Result<Consumer> {
     GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));

@@ -28,7 +28,7 @@ Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
 }  // namespace
 
 Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view name,
-                                                                const ChannelOptions& options) {
+                                                                const ConsumerOptions& options) {
   GANTRY_TRY(check_channel_name(name));
   if (options.when_slow > SlowConsumer::drop_oldest)
     return fail(Code::invalid_argument, fmt::format("channel '{}': policy {} is none", name,
@@ -46,7 +46,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
 }
 
 Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
-                                                             const ChannelOptions& options,
+                                                             const ConsumerOptions& options,
                                                              Deadline deadline) {
   GANTRY_ASSIGN(auto impl, prepare(name, options));
   impl->quota_ = std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1));

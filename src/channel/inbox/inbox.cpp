@@ -32,7 +32,7 @@ Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
   auto impl = std::make_shared<Impl>();
   GANTRY_TRY(check_access(options.channel.access));
   GANTRY_TRY(impl->set_up(name, options));
-  ChannelOptions& own = impl->options_;
+  ConsumerOptions& own = impl->options_;
   GANTRY_ASSIGN(own.directory, channel_directory(options.channel.directory, own.access));
   GANTRY_ASSIGN(impl->claim_, Claim::take(own.directory, impl->name_, own.interrupt_descriptor,
                                           file_access(own.access)));

@@ -66,7 +66,7 @@ class GANTRY_LOCAL Inbox::Impl {
 
   ForkGuard fork_guard_;
   std::string name_;
-  ChannelOptions options_;
+  ConsumerOptions options_;
   unsigned producers_ = 0;
   std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;

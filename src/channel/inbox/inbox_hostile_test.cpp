@@ -17,6 +17,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::options_in;
 using test::pattern;
 using test::RawProducer;
@@ -26,7 +27,7 @@ using test::soon;
 class HostileCaller : public testing::Test {
  protected:
   HostileCaller() {
-    options_.channel = channel_;
+    options_.channel = consumer_options(channel_);
     options_.on_departure = [this](const Departure& one) { departed_.push_back(one); };
     inbox_.emplace(*Inbox::open("in", options_));
   }
@@ -64,7 +65,7 @@ class HostileCaller : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
   InboxOptions options_;
   std::vector<Departure> departed_;
   std::optional<Inbox> inbox_;

@@ -12,6 +12,7 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::consumer_options;
 using test::options_in;
 using test::pattern;
 using test::same;
@@ -20,14 +21,14 @@ using test::soon;
 class InboxProcesses : public testing::Test {
  protected:
   InboxProcesses() {
-    options_.channel = channel_;
+    options_.channel = consumer_options(channel_);
     options_.on_departure = [this](const Departure& one) { departed_.push_back(one); };
   }
   [[nodiscard]] Result<Producer> connect() const {
     return Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
   }
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
   InboxOptions options_;
   std::vector<Departure> departed_;
 };

@@ -15,6 +15,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -24,7 +25,7 @@ using test::soon;
 class ManyToOne : public testing::Test {
  protected:
   ManyToOne() {
-    options_.channel = channel_;
+    options_.channel = consumer_options(channel_);
     options_.on_departure = [this](const Departure& one) { departed_.push_back(one); };
   }
   [[nodiscard]] Result<Producer> connect(Deadline deadline = soon()) const {
@@ -41,7 +42,7 @@ class ManyToOne : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
   InboxOptions options_;
   std::vector<Departure> departed_;
 };
@@ -187,7 +188,7 @@ TEST_F(ManyToOne, ThereAreNoMoreThanItTakes) {
 
 TEST_F(ManyToOne, NamesOfTheOtherKindAreToldApart) {
   Inbox inbox = open();
-  const auto consumer = Consumer::open("in", channel_, soon());
+  const auto consumer = Consumer::open("in", consumer_options(channel_), soon());
   ASSERT_FALSE(consumer);
   EXPECT_EQ(consumer.error().code, Code::invalid_argument) << consumer.error().message;
   const auto out = make_producer("out", channel_);

@@ -26,7 +26,7 @@ class ProducerListener final : public PeerListener {
   };
   struct Rules {
     std::string name;
-    ChannelOptions options;  // of the ends that are made
+    ConsumerOptions options;  // of the ends that are made
     unsigned producers = 0;
     std::shared_ptr<ReceiveQuota> quota;  // of all that come
     const Metrics* counters = nullptr;    // told to `gantry ls`

@@ -50,7 +50,7 @@ Result<void> admit_peer(int socket, const Access& access) {
     return {};
   return fail(Code::permission_denied,
               fmt::format("process {} of user {} is not allowed here", peer.pid, peer.uid),
-              "list the user or one of its groups in ChannelOptions::access");
+              "list the user or one of its groups in EndOptions::access");
 }
 
 FileAccess file_access(const Access& access) {
@@ -87,7 +87,7 @@ Result<std::string> channel_directory(std::string_view given, const Access& acce
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0 && !lists(access.users, facts.st_uid))
     return fail(Code::permission_denied,
                 fmt::format("{}: belongs to user {}, who is not listed", directory, facts.st_uid),
-                "list the user in ChannelOptions::access");
+                "list the user in EndOptions::access");
   constexpr mode_t kMoreThanPassing = S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
   if ((facts.st_mode & kMoreThanPassing) != 0)
     return fail(Code::permission_denied,

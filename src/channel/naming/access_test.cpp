@@ -11,6 +11,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::make_producer;
 using test::options_in;
 using test::pattern;
@@ -19,7 +20,7 @@ using test::soon;
 class Accessing : public testing::Test {
  protected:
   Result<Consumer> join(const Access& access) {
-    ChannelOptions options = options_;
+    ConsumerOptions options = consumer_options(options_);
     options.access = access;
     return Consumer::open("frames", options, soon());
   }
@@ -29,7 +30,7 @@ class Accessing : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions options_ = options_in(directory_);
+  ProducerOptions options_ = options_in(directory_);
 };
 
 TEST_F(Accessing, OnlyTheSameTokenIsLetIn) {
@@ -47,10 +48,11 @@ TEST_F(Accessing, AProducerWithoutATokenTakesNone) {
 }
 
 TEST_F(Accessing, TokensAndModesThatCannotBeAreRefused) {
-  ChannelOptions options = options_;
+  ProducerOptions options = options_;
   options.access.token = std::string(65, 'x');
   EXPECT_EQ(make_producer("frames", options).error().code, Code::invalid_argument);
-  EXPECT_EQ(Consumer::open("frames", options, soon()).error().code, Code::invalid_argument);
+  EXPECT_EQ(Consumer::open("frames", consumer_options(options), soon()).error().code,
+            Code::invalid_argument);
   options = options_;
   options.access.socket_mode = 010777;
   EXPECT_EQ(make_producer("frames", options).error().code, Code::invalid_argument);
@@ -76,7 +78,7 @@ class OtherUser : public Accessing {
   }
   int join_as_other(const std::function<void()>& meanwhile = [] {}) {
     test::Child child([this](const test::Child&) {
-      ChannelOptions options = options_;
+      ConsumerOptions options = consumer_options(options_);
       options.access.users = {0};
       const bool other = ::setgid(kOtherGroup) == 0 && ::setuid(kOther) == 0;
       auto in = Consumer::open("frames", options, soon());

@@ -30,7 +30,7 @@ inline constexpr Bytes kByTwoFrom = Bytes{4} << 20;
 
 struct ModeQuestion {
   SendMode asked = SendMode::automatic;    ///< SendOptions
-  SendMode channel = SendMode::automatic;  ///< ChannelOptions
+  SendMode channel = SendMode::automatic;  ///< PayloadOptions
   Bytes copied = 0;                        ///< Of the payload, what is copied.
   bool needs_table = false;                ///< Several segments, or a tensor.
   bool all_block = true;                   ///< No consumer is there that must hold nobody up.

@@ -18,7 +18,7 @@ Result<Pool> own_pool(std::string_view name, PoolOptions options) {
   return Pool::create(options);
 }
 
-Result<void> check_options(std::string_view name, const ChannelOptions& options) {
+Result<void> check_options(std::string_view name, const ProducerOptions& options) {
   const auto refuse = [name](const std::string& what) {
     return fail(Code::invalid_argument, fmt::format("channel '{}': {}", name, what));
   };
@@ -40,7 +40,7 @@ Result<void> check_options(std::string_view name, const ChannelOptions& options)
 }
 
 // One for this thread, one for the consumer, one for the second copier.
-bool wants_second_copier(const ChannelOptions& options) {
+bool wants_second_copier(const ProducerOptions& options) {
   if (options.copy_threads != 0) return options.copy_threads == 2;
   return !options.progress_cpus.empty() || usable_cpus() >= 3;
 }
@@ -52,7 +52,7 @@ bool wants_second_copier(const ChannelOptions& options) {
 // By value as Producer::open() has it; the lanes keep the engine alive.
 // NOLINTBEGIN(performance-unnecessary-value-param)
 Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view name,
-                                                             const ChannelOptions& options,
+                                                             const ProducerOptions& options,
                                                              std::shared_ptr<Engine> engine,
                                                              Reach reach) {
   // NOLINTEND(performance-unnecessary-value-param)
@@ -80,7 +80,7 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
   return impl;
 }
 
-Result<void> Producer::Impl::set_up(std::string_view name, const ChannelOptions& options,
+Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions& options,
                                     Reach reach) {
   core_.name = name;
   core_.options = options;

@@ -19,7 +19,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   /// How it comes to consumers: they come to its name; it goes to the inbox of that name; it is
   /// given a control connection to one, and the name is but what errors call it.
   enum class Reach { listens, calls, answers };
-  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ChannelOptions& options,
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const ProducerOptions& options,
                                             std::shared_ptr<Engine> engine,
                                             Reach reach = Reach::listens);
   ~Impl() override;
@@ -88,7 +88,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   using Lock = ProducerCore::Lock;
 
   explicit Impl(Pool pool) noexcept : core_(std::move(pool)) {}
-  Result<void> set_up(std::string_view name, const ChannelOptions& options, Reach reach);
+  Result<void> set_up(std::string_view name, const ProducerOptions& options, Reach reach);
   void begin_call(Connection connection);
   void consumers_changed() noexcept;
 

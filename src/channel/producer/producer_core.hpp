@@ -38,7 +38,7 @@ struct ProducerCore {
   }
 
   std::string name;
-  ChannelOptions options;
+  ProducerOptions options;
   SpinTime spin;
   Pool pool;
   Metrics metrics;

@@ -15,7 +15,7 @@ Producer::~Producer() {
   if (impl_) impl_->shut_down();
 }
 
-Result<Producer> Producer::open(std::string_view name, const ChannelOptions& options,
+Result<Producer> Producer::open(std::string_view name, const ProducerOptions& options,
                                 std::shared_ptr<Engine> engine) {
   return guarded([&]() -> Result<Producer> {
     GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
@@ -23,7 +23,7 @@ Result<Producer> Producer::open(std::string_view name, const ChannelOptions& opt
   });
 }
 
-Result<Producer> Producer::connect(std::string_view name, const ChannelOptions& options,
+Result<Producer> Producer::connect(std::string_view name, const ProducerOptions& options,
                                    std::shared_ptr<Engine> engine, Deadline deadline) {
   return guarded([&]() -> Result<Producer> {
     GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine), Impl::Reach::calls));

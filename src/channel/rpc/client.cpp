@@ -44,7 +44,7 @@ Error read_refusal(ConstByteSpan bytes) {
 
 // By value as Client::connect() has it; kept for reconnect().
 Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
-                                                     const ChannelOptions& options,
+                                                     const ClientOptions& options,
                                                      std::shared_ptr<Engine> engine,
                                                      Deadline deadline) {
   auto link = std::make_shared<ClientLink>();
@@ -59,8 +59,8 @@ Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
 Result<void> ClientLink::set_up(Deadline deadline) {
   GANTRY_ASSIGN(server_moves_, make_event());
   GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
-  GANTRY_ASSIGN(requests_,
-                Producer::Impl::make(name_, options_, engine_, Producer::Impl::Reach::calls));
+  GANTRY_ASSIGN(requests_, Producer::Impl::make(name_, {options_, options_}, engine_,
+                                                Producer::Impl::Reach::calls));
   requests_->tell_of_readers(server_moves_.get());
   GANTRY_TRY(requests_->wait_for_inbox(deadline));
   return listen_for_replies(deadline);
@@ -70,7 +70,8 @@ Result<void> ClientLink::set_up(Deadline deadline) {
 // in: it needs no name, nor a folder that both can write to.
 Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   InboxOptions options;
-  options.channel = options_;
+  options.channel = {options_};
+  options.channel.receive = options_.receive;
   options.channel.metrics_descriptor = -1;
   options.channel.interrupt_descriptor = alarms_.get();
   options.producers = 1;

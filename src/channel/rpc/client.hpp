@@ -21,7 +21,7 @@ namespace gantry {
 class ClientLink {
  public:
   static Result<std::shared_ptr<ClientLink>> make(std::string_view name,
-                                                  const ChannelOptions& options,
+                                                  const ClientOptions& options,
                                                   std::shared_ptr<Engine> engine,
                                                   Deadline deadline);
   /// The same with a server of now.
@@ -63,7 +63,7 @@ class ClientLink {
 
   ForkGuard fork_guard_;
   std::string name_;
-  ChannelOptions options_;
+  ClientOptions options_;
   std::shared_ptr<Engine> engine_;
   Fd server_moves_;  // rung when the server comes or goes
   Fd alarms_;        // an epoll of that and of the user's interrupt: what ends a wait for replies

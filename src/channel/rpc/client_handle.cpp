@@ -50,7 +50,7 @@ Client::~Client() {
   if (link_) link_->hang_up();
 }
 
-Result<Client> Client::connect(std::string_view name, const ChannelOptions& options,
+Result<Client> Client::connect(std::string_view name, const ClientOptions& options,
                                std::shared_ptr<Engine> engine, Deadline deadline) {
   return guarded([&]() -> Result<Client> {
     GANTRY_ASSIGN(auto link, ClientLink::make(name, options, std::move(engine), deadline));

@@ -15,6 +15,7 @@ namespace gantry {
 namespace {
 
 using test::Calls;
+using test::consumer_options;
 using test::pattern;
 using test::soon;
 
@@ -202,7 +203,7 @@ class HostileServer : public HostileClient {
 
 // A refusal without a reason, and replies that nobody asked for.
 TEST_F(HostileServer, ItsRepliesDoNoHarm) {
-  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   auto pending = *client.call_async(pattern(10, 1));
   auto other = *client.call_async(pattern(10, 1));
@@ -216,7 +217,7 @@ TEST_F(HostileServer, ItsRepliesDoNoHarm) {
 }
 
 TEST_F(HostileServer, ThatNeverAnswersKeepsNobodyBeyondTheDeadline) {
-  const auto inbox = Inbox::open("service", {.channel = channel_});
+  const auto inbox = Inbox::open("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   const auto reply =
       client.call(pattern(10, 1), {.deadline = Deadline::after(std::chrono::milliseconds(5))});
@@ -225,7 +226,7 @@ TEST_F(HostileServer, ThatNeverAnswersKeepsNobodyBeyondTheDeadline) {
 
 // Nobody takes the requests either: there is no credit left to ask with.
 TEST_F(HostileServer, ThatTakesNothingKeepsNobodyBeyondTheDeadline) {
-  const auto inbox = Inbox::open("service", {.channel = channel_});
+  const auto inbox = Inbox::open("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   std::vector<PendingReply> pending;
   for (;;) {
@@ -243,7 +244,7 @@ TEST_F(HostileServer, ThatTakesNothingKeepsNobodyBeyondTheDeadline) {
 
 // Whoever sends without end is not listened to without end.
 TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
-  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   const auto introduction = inbox->receive(soon());
   const Fd line = inbox->take_control_end(introduction->sender.id).take();
@@ -268,7 +269,7 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
 
 // Of replies that are there when it asks, a late call looks at some; its answer is the last one.
 TEST_F(HostileServer, ThatSaidMuchKeepsNobodyBeyondTheDeadline) {
-  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   const auto introduction = inbox->receive(soon());
   const Fd line = inbox->take_control_end(introduction->sender.id).take();
@@ -289,7 +290,7 @@ TEST_F(HostileServer, ThatSaidMuchKeepsNobodyBeyondTheDeadline) {
 
 // Cut short in the midst of it, whoever asked is told to come back for the rest.
 TEST_F(HostileServer, ThatStopsAtLastLeavesNothingUnseen) {
-  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   const int descriptor = *client.event_descriptor();
   const auto introduction = inbox->receive(soon());
@@ -320,7 +321,7 @@ TEST_F(HostileServer, WhatIsNoLineToItIsNotSpokenThrough) {
   const Fd other_end(ends[1]);
   const Fd nobody(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   for (const int given : {-1, event.get(), stream.get(), nobody.get()}) {
-    const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+    const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
     Client client = connect();
     auto pending = *client.call_async(pattern(10, 1));
     const auto introduction = inbox->receive(soon());
@@ -335,7 +336,7 @@ TEST_F(HostileServer, WhatIsNoLineToItIsNotSpokenThrough) {
 
 // It lets the client in, and drops the line: no reply will ever come, though the server is there.
 TEST_F(HostileServer, ThatDropsTheLineEndsTheCalls) {
-  const auto inbox = *Inbox::Impl::make("service", {.channel = channel_});
+  const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   auto pending = *client.call_async(pattern(10, 1));
   const auto introduction = inbox->receive(soon());

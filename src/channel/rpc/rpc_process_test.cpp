@@ -13,23 +13,24 @@ namespace gantry {
 namespace {
 
 using test::Child;
+using test::client_options;
 using test::options_in;
 using test::pattern;
 using test::same;
+using test::server_options;
 using test::soon;
 
 class CallProcesses : public testing::Test {
  protected:
   Result<Server> open() {
-    ServerOptions options;
-    options.channel = channel_;
-    return Server::open("service", options, std::make_shared<test::PlainEngine>());
+    return Server::open("service", server_options(channel_), std::make_shared<test::PlainEngine>());
   }
   Result<Client> connect() {
-    return Client::connect("service", channel_, std::make_shared<test::PlainEngine>(), soon());
+    return Client::connect("service", client_options(channel_),
+                           std::make_shared<test::PlainEngine>(), soon());
   }
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
 };
 
 TEST_F(CallProcesses, AnswerEachOther) {
@@ -156,8 +157,9 @@ TEST_F(CallProcesses, AStoppedServerKeepsNobodyBeyondTheDeadline) {
   const auto reply =
       client->call(pattern(9, 2), {.deadline = Deadline::after(std::chrono::milliseconds(20))});
   EXPECT_EQ(reply.error().code, Code::timed_out);
-  const auto second = Client::connect("service", channel_, std::make_shared<test::PlainEngine>(),
-                                      Deadline::after(std::chrono::milliseconds(20)));
+  const auto second =
+      Client::connect("service", client_options(channel_), std::make_shared<test::PlainEngine>(),
+                      Deadline::after(std::chrono::milliseconds(20)));
   EXPECT_EQ(second.error().code, Code::timed_out);
   ::kill(child.pid(), SIGCONT);
   EXPECT_TRUE(client->call(pattern(9, 3), {.deadline = soon()}));

@@ -12,8 +12,10 @@ namespace gantry {
 namespace {
 
 using test::Calls;
+using test::client_options;
 using test::pattern;
 using test::same;
+using test::server_options;
 using test::soon;
 
 TEST_F(Calls, AnswersFindTheirQuestions) {
@@ -235,8 +237,8 @@ TEST_F(Calls, TheTokenIsAsked) {
   EXPECT_EQ(outcome(pending), Code::closed);
   for (const char* wrong : {"", "Sesame", "sesame2"}) {
     channel_.access.token = wrong;
-    const auto refused =
-        Client::connect("service", channel_, std::make_shared<test::PlainEngine>(), soon());
+    const auto refused = Client::connect("service", client_options(channel_),
+                                         std::make_shared<test::PlainEngine>(), soon());
     ASSERT_FALSE(refused) << wrong;
     EXPECT_EQ(refused.error().code, Code::permission_denied) << refused.error().message;
   }
@@ -260,7 +262,7 @@ TEST_F(Calls, NothingIsLeft) {
 }
 
 TEST_F(Calls, ThereAreNoMoreInFlightThanItSays) {
-  channel_.slots = ChannelOptions::kMaxSlots;
+  channel_.slots = ProducerOptions::kMaxSlots;
   Server server = open();
   Client client = connect();
   std::vector<PendingReply> pending;
@@ -327,8 +329,7 @@ class Blocker final : public AcceptHandler {
 TEST_F(Calls, DroppedBeforeTheClientHasRoomEndAllTheSame) {
   channel_.slots = 2;
   const auto acceptor = *make_acceptor();
-  ServerOptions options;
-  options.channel = channel_;
+  ServerOptions options = server_options(channel_);
   options.channel.acceptor = acceptor;
   std::optional<Server> server(
       *Server::open("service", options, std::make_shared<test::PlainEngine>()));

@@ -11,13 +11,12 @@ namespace gantry::test {
 class Calls : public testing::Test {
  protected:
   Server open() {
-    ServerOptions options;
-    options.channel = channel_;
-    return *Server::open("service", options, std::make_shared<test::PlainEngine>());
+    return *Server::open("service", server_options(channel_),
+                         std::make_shared<test::PlainEngine>());
   }
   Client connect() {
-    auto client =
-        Client::connect("service", channel_, std::make_shared<test::PlainEngine>(), soon());
+    auto client = Client::connect("service", client_options(channel_),
+                                  std::make_shared<test::PlainEngine>(), soon());
     EXPECT_TRUE(client) << client.error().message;
     return std::move(*client);
   }
@@ -32,7 +31,7 @@ class Calls : public testing::Test {
   }
 
   test::ScratchDirectory directory_;
-  ChannelOptions channel_ = options_in(directory_);
+  ProducerOptions channel_ = options_in(directory_);
 };
 
 }  // namespace gantry::test

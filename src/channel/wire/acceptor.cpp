@@ -51,7 +51,7 @@ Result<std::shared_ptr<Acceptor>> Acceptor::make() {
   return made;
 }
 
-Result<std::shared_ptr<Acceptor>> Acceptor::of(const ChannelOptions& options) {
+Result<std::shared_ptr<Acceptor>> Acceptor::of(const EndOptions& options) {
   if (options.acceptor != nullptr && options.acceptor->fork_guard_.is_this())
     return options.acceptor;
   return make();

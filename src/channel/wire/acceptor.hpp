@@ -69,7 +69,7 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   [[nodiscard]] static Result<std::shared_ptr<Acceptor>> make();
   /// That of the options; one of its own where they have none, or that of a process before fork().
-  [[nodiscard]] static Result<std::shared_ptr<Acceptor>> of(const ChannelOptions& options);
+  [[nodiscard]] static Result<std::shared_ptr<Acceptor>> of(const EndOptions& options);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;

@@ -16,8 +16,8 @@ inline constexpr std::uint32_t kFormatVersion = 6;
 inline constexpr std::uint64_t kProducerMagic = 0x36444f5250544e47;  // "GNTPROD6"
 inline constexpr std::uint64_t kRingMagic = 0x36474e4952544e47;      // "GNTRING6"
 inline constexpr std::uint64_t kConsumerMagic = 0x36534e4f43544e47;  // "GNTCONS6"
-inline constexpr unsigned kMaxSlots = ChannelOptions::kMaxSlots;
-inline constexpr unsigned kMaxConsumers = ChannelOptions::kMaxConsumers;
+inline constexpr unsigned kMaxSlots = ProducerOptions::kMaxSlots;
+inline constexpr unsigned kMaxConsumers = ProducerOptions::kMaxConsumers;
 /// Cells that a consumer with `slots` credits uses, a power of two: at least twice as many, as so
 /// many small messages without a slot may be unread when all loans come; and no more, so that they
 /// stay in the nearest cache.

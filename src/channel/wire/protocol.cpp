@@ -83,7 +83,7 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
     const Code code = static_cast<Code>(received.packet.reason);
     if (code == Code::already_exists)
       return fail(code, "the channel has all the consumers that it takes",
-                  "raise ChannelOptions::consumers of its producer");
+                  "raise ProducerOptions::consumers of its producer");
     if (code == Code::busy)
       return kind == PacketKind::hello  // an inbox was to say it, to its producer
                  ? fail(code, "the inbox has all the producers that it takes",
@@ -93,7 +93,7 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
     if (code == Code::unsupported)
       return fail(Code::permission_denied,
                   "the producer admits no consumer that may hold it up (SlowConsumer::block)",
-                  "set ChannelOptions::when_slow to another policy");
+                  "set ConsumerOptions::when_slow to another policy");
     if (is_own_trouble(code))
       return fail(code, "the other process has no descriptors or no memory left to let this one in",
                   "raise its limit of open files (ulimit -n), or end some of its work");
@@ -101,7 +101,7 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(code, "the name is of the other kind",
                   "consumers join the channel of a producer, producers connect to an inbox");
     return fail(Code::permission_denied, "the other process refuses this one",
-                "run both as the same user, or list it in ChannelOptions::access; tokens must be "
+                "run both as the same user, or list it in EndOptions::access; tokens must be "
                 "the same");
   }
   if (received.packet.kind != kind || received.fds.size() != fds)

@@ -52,7 +52,7 @@ StageCallbacks StageCallbacks::of(Consumer& from, Producer& to) {
                 lent->pop_front();
                 return to.publish(std::move(*result), options);
               },
-          .places = ChannelOptions::kMaxSlots,
+          .places = ProducerOptions::kMaxSlots,
           .holds = from.explain().depth};
 }
 

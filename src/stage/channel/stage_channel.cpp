@@ -13,11 +13,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-Result<ChannelOptions> options_for(const StageEndpoint& end, const StageEndpoint::Link& link,
-                                   const StageOptions& stage) {
-  ChannelOptions options;
-  options.slots = end.slots;
-  options.pool.budget_bytes = end.budget_bytes;
+Result<EndOptions> options_for(const StageEndpoint& end, const StageEndpoint::Link& link,
+                               const StageOptions& stage) {
+  EndOptions options;
   options.interrupt_descriptor = stage.interrupt_descriptor;
   if (link.metrics_descriptor >= 0) {
     GANTRY_ASSIGN(Fd page, take_inherited(link.metrics_descriptor, quoted(end) + " (counters)"));
@@ -106,8 +104,8 @@ Result<InputImpl> open_gantry_input(const StageEndpoint& end, const StageOptions
   GANTRY_ASSIGN(auto runtime, Runtime::create());
   std::vector<Consumer> consumers;
   for (const auto& link : end.links) {
-    GANTRY_ASSIGN(const auto link_options, options_for(end, link, options));
-    GANTRY_ASSIGN(auto consumer, runtime.consumer(link.address, link_options));
+    GANTRY_ASSIGN(auto link_options, options_for(end, link, options));
+    GANTRY_ASSIGN(auto consumer, runtime.consumer(link.address, {std::move(link_options)}));
     consumers.push_back(std::move(consumer));
   }
   return std::make_unique<GantryInput>(std::move(consumers));
@@ -117,8 +115,11 @@ Result<OutputImpl> open_gantry_output(const StageEndpoint& end, const StageOptio
   GANTRY_ASSIGN(auto runtime, Runtime::create());
   std::vector<Producer> producers;
   for (const auto& link : end.links) {
-    GANTRY_ASSIGN(const auto link_options, options_for(end, link, options));
-    GANTRY_ASSIGN(auto producer, runtime.producer(link.address, link_options));
+    GANTRY_ASSIGN(auto link_options, options_for(end, link, options));
+    ProducerOptions sending{std::move(link_options), {}};
+    sending.slots = end.slots;
+    sending.pool.budget_bytes = end.budget_bytes;
+    GANTRY_ASSIGN(auto producer, runtime.producer(link.address, std::move(sending)));
     producers.push_back(std::move(producer));
   }
   return std::make_unique<GantryOutput>(std::move(producers));

@@ -175,7 +175,7 @@ Result<Channel> Reader::read_channel(const Entry& entry) const {
   if (!from) return tl::unexpected(from.error());
   const auto to = stage_of(fields, "to");
   if (!to) return tl::unexpected(to.error());
-  const auto slots = fields.number("slots", 1, ChannelOptions::kMaxSlots, Channel::kDefaultSlots);
+  const auto slots = fields.number("slots", 1, ProducerOptions::kMaxSlots, Channel::kDefaultSlots);
   if (!slots) return tl::unexpected(slots.error());
   const auto budget = read_budget(fields);
   if (!budget) return tl::unexpected(budget.error());
