@@ -1,4 +1,5 @@
-#pragma once  // base/assert.hpp: broken contracts stop the program, in every build.
+#pragma once  // base/assert.hpp: broken contracts stop the program, in every build; broken
+              // invariants in debug builds.
 
 #include <cstdio>
 #include <cstdlib>
@@ -8,8 +9,23 @@ namespace gantry {
   std::fprintf(stderr, "gantry: broken contract: %s (%s:%d)\n", condition, file, line);
   std::abort();
 }
+
+/// A friend of every class that checks its invariants. Only tests specialise it: to break one, and
+/// see that it is caught.
+template <class Checked>
+struct InvariantBreaker;
 }  // namespace gantry
 
 /// One condition each; name the invariant in a comment beside it.
 #define GANTRY_ASSERT(condition) \
   ((condition) ? void(0) : ::gantry::contract_broken(#condition, __FILE__, __LINE__))
+
+// In debug builds alone; a release build evaluates nothing of it. After the object whatever
+// check_invariants() is to be told.
+#ifndef NDEBUG
+#define GANTRY_DEBUG_ASSERT(condition) GANTRY_ASSERT(condition)
+#define GANTRY_CHECK_INVARIANTS(object, ...) (object).check_invariants(__VA_ARGS__)
+#else
+#define GANTRY_DEBUG_ASSERT(condition) static_cast<void>(sizeof((condition) ? 1 : 0))
+#define GANTRY_CHECK_INVARIANTS(object, ...) static_cast<void>(sizeof(object))
+#endif
