@@ -52,15 +52,18 @@ Slot* SlotTable::take() noexcept {
 void SlotTable::add(std::size_t index, std::uint64_t consumers) noexcept {
   slots_[index].consumers |= consumers;
   used_ |= std::uint64_t{1} << index;
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 bool SlotTable::remove(std::size_t index, std::uint64_t consumers) noexcept {
   Slot& slot = slots_[index];
+  GANTRY_DEBUG_ASSERT((slot.consumers & consumers) == consumers);  // I6
   slot.consumers &= ~consumers;
   if (slot.consumers != 0) return false;
   slot.drop_memory(keeps_);
   ++freed_;
   used_ &= ~(std::uint64_t{1} << index);
+  GANTRY_CHECK_INVARIANTS(*this);
   return true;
 }
 
@@ -86,6 +89,7 @@ bool SlotTable::drop_spares() noexcept {
     slots_[index].spare = Block();
     any = true;
   }
+  GANTRY_CHECK_INVARIANTS(*this);
   return any;
 }
 
@@ -94,5 +98,23 @@ Bytes SlotTable::bytes_of(std::uint64_t slots) const noexcept {
   for_each_bit(slots, [&](std::size_t index) { sum += slots_[index].bytes; });
   return sum;
 }
+
+#ifndef NDEBUG
+void SlotTable::check_invariants() const noexcept {
+  constexpr std::uint64_t kNobody =
+      ~((std::uint64_t{1} << kMaxConsumers) - 1) & ~(kSenderBit | kBacklogBit | kHistoryBit);
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    const Slot& slot = slots_[index];
+    const bool is_free = slot.consumers == 0;
+    GANTRY_ASSERT((used_ >> index & 1) != (is_free ? 1 : 0));          // I1
+    GANTRY_ASSERT((slot.consumers & kNobody) == 0);                    // I2
+    GANTRY_ASSERT(!is_free || slot.is_empty());                        // I3
+    GANTRY_ASSERT(!is_free || (slot.bytes == 0 && !slot.was_missed));  // I3
+    const bool is_filled = (slot.consumers & kSenderBit) != 0;  // another thread's to look at
+    GANTRY_ASSERT(is_filled || !slot.spare || slot.spare.bytes().size() <= kLargestSpare);  // I4
+  }
+  GANTRY_ASSERT(turns_ <= kMaxSlots && next_ < turns_);  // I5
+}
+#endif
 
 }  // namespace gantry

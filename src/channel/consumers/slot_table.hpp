@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "channel/wire/format.hpp"
 
 namespace gantry {
@@ -35,12 +36,22 @@ struct Slot {
   void drop_memory(bool keeps = false) noexcept;
   /// Shares of all the memory, for somebody who holds it beyond the slot.
   [[nodiscard]] Slot share() const;
+  /// No memory, but for the spare block.
+  [[nodiscard]] bool is_empty() const noexcept {
+    return !block && !table && !sealed && moved.empty() && forwarded.empty() && slabs.empty();
+  }
   /// Nobody ever uses the memory again; see Block::abandon().
   void abandon() noexcept;
 };
 
 /// All slots of a channel; under the channel's lock. Consumers are bits, not a count, so that what
 /// a dead one held can be given back exactly.
+///   I1  A slot counts as used exactly when somebody needs it.
+///   I2  Who needs a slot is a consumer that there can be, the sender, the backlog or the history.
+///   I3  A free slot has no memory but its spare block, counts no bytes and was missed by nobody.
+///   I4  A spare block is no larger than kLargestSpare.
+///   I5  The next turn is that of one of the first `turns` slots.
+///   I6  Who lets a slot go needed it until then: so freed() counts it once.
 class SlotTable {
  public:
   /// Larger ones gain nothing by it.
@@ -48,7 +59,9 @@ class SlotTable {
 
   /// The first `turns` slots are used in turn, so that memory rests between two messages; more only
   /// when all of these are in use. With `keeps` they keep their blocks.
-  SlotTable(unsigned turns, bool keeps) noexcept : turns_(turns), keeps_(keeps) {}
+  SlotTable(unsigned turns, bool keeps) noexcept : turns_(turns), keeps_(keeps) {
+    GANTRY_CHECK_INVARIANTS(*this);
+  }
 
   [[nodiscard]] Slot& operator[](std::size_t index) noexcept { return slots_[index]; }
   [[nodiscard]] const Slot& operator[](std::size_t index) const noexcept { return slots_[index]; }
@@ -76,6 +89,9 @@ class SlotTable {
     drop_spares();
   }
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
+
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. I1 to I5.
+  void check_invariants() const noexcept;
 
  private:
   std::array<Slot, kMaxSlots> slots_;

@@ -77,5 +77,45 @@ TEST_F(Slots, DropNoSpareOfASlotThatIsBeingFilled) {
   EXPECT_TRUE(table_[0].spare);
 }
 
+#ifndef NDEBUG
+class SlotsDeathTest : public Slots {
+ protected:
+  SlotsDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(SlotsDeathTest, ASlotIsUsedWhenSomebodyNeedsItAndThenAlone) {
+  EXPECT_DEATH(table_.add(0, 0), "broken contract.*used_");  // I1
+}
+
+TEST_F(SlotsDeathTest, NobodyElseNeedsASlot) {
+  EXPECT_DEATH(table_.add(0, std::uint64_t{1} << kMaxConsumers), "broken contract.*kNobody");  // I2
+}
+
+TEST_F(SlotsDeathTest, AFreeSlotHasNothing) {
+  table_[0].table = *pool_.allocate(64);
+  EXPECT_DEATH(table_.add(1, 1), "broken contract.*is_empty");  // I3
+  table_[0].table = Block();
+  table_[0].bytes = 64;
+  EXPECT_DEATH(table_.add(1, 1), "broken contract.*bytes");  // I3
+}
+
+TEST_F(SlotsDeathTest, ASpareBlockIsSmall) {
+  table_[0].spare = *pool_.allocate(SlotTable::kLargestSpare + 1);
+  EXPECT_DEATH(table_.add(1, 1), "broken contract.*spare");  // I4
+}
+
+TEST_F(SlotsDeathTest, SomeSlotsAreUsedInTurn) {
+  EXPECT_DEATH(SlotTable(0, true), "broken contract.*next_");               // I5
+  EXPECT_DEATH(SlotTable(kMaxSlots + 1, true), "broken contract.*turns_");  // I5
+}
+
+TEST_F(SlotsDeathTest, ASlotIsLetGoOfOnceByEach) {
+  table_.add(0, 3);
+  table_.remove(0, 1);
+  EXPECT_DEATH(table_.remove(0, 1), "broken contract.*consumers");  // I6
+  EXPECT_DEATH(table_.remove(1, 1), "broken contract.*consumers");  // I6: it is free
+}
+#endif
+
 }  // namespace
 }  // namespace gantry
