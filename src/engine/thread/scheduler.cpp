@@ -21,15 +21,17 @@ void Scheduler::remove(LaneEntry& lane) noexcept {
   (lane.next_ != nullptr ? lane.next_->previous_ : list.last) = lane.previous_;
   lane.group_ = LaneEntry::kNoGroup;
   --listed_;
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 void Scheduler::update(LaneEntry& lane) noexcept {
   const LaneSlot* head = lane.moves.head();
   const int group =
       head != nullptr && !lane.is_alone ? static_cast<int>(head->node) : LaneEntry::kNoGroup;
-  if (group == lane.group_) return;  // keeps its place
+  if (group == lane.group_) return GANTRY_CHECK_INVARIANTS(*this);  // keeps its place
   remove(lane);
   if (group != LaneEntry::kNoGroup) append(lane, group);
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 LaneEntry* Scheduler::take_turn(unsigned group) noexcept {
@@ -48,6 +50,7 @@ void Scheduler::become_idle(Worker& worker) noexcept {
   worker.next_idle = list.idle;
   list.idle = &worker;
   ++idle_;
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 Worker* Scheduler::pop_idle(List& list) noexcept {
@@ -57,6 +60,7 @@ Worker* Scheduler::pop_idle(List& list) noexcept {
   GANTRY_ASSERT(idle_ > 0);
   --idle_;
   ++looking_;
+  GANTRY_CHECK_INVARIANTS(*this);
   return worker;
 }
 
@@ -73,5 +77,37 @@ Worker* Scheduler::pick_any() noexcept {
     if (Worker* worker = pop_idle(list)) return worker;
   return nullptr;
 }
+
+#ifndef NDEBUG
+// The lanes in that list.
+unsigned Scheduler::check_list(int group) const noexcept {
+  const List& list = lists_[static_cast<std::size_t>(group)];
+  const LaneEntry* previous = nullptr;
+  unsigned count = 0;
+  for (const LaneEntry* lane = list.first; lane != nullptr; lane = lane->next_) {
+    GANTRY_ASSERT(lane->previous_ == previous && lane->group_ == group);  // I3
+    const LaneSlot* const head = lane->moves.head();
+    GANTRY_ASSERT(head != nullptr && !lane->is_alone);          // I1
+    GANTRY_ASSERT(head->node == static_cast<unsigned>(group));  // I1
+    previous = lane;
+    ++count;
+  }
+  GANTRY_ASSERT(list.last == previous);  // I3
+  return count;
+}
+
+void Scheduler::check_invariants() const noexcept {
+  unsigned listed = 0, idle = 0;
+  for (std::size_t group = 0; group < lists_.size(); ++group) {
+    listed += check_list(static_cast<int>(group));
+    const Worker* worker = lists_[group].idle;
+    for (; worker != nullptr && idle <= idle_; worker = worker->next_idle, ++idle)
+      GANTRY_ASSERT(worker->group() == group);  // I5
+  }
+  GANTRY_ASSERT(listed == listed_);                                           // I4
+  GANTRY_ASSERT(idle == idle_);                                               // I5
+  GANTRY_ASSERT(looking_ <= kMaxWorkers && idle_ <= kMaxWorkers - looking_);  // I6
+}
+#endif
 
 }  // namespace gantry

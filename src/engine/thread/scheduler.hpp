@@ -3,6 +3,7 @@
 #include <atomic>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "engine/thread/lane_queue.hpp"
 #include "engine/thread/worker.hpp"
 
@@ -38,6 +39,10 @@ struct LaneEntry {
 //       executing and will look then. So while somebody looks for each lane that has something to
 //       hand out nobody has to be woken; else one is. He who finds something looks at this again,
 //       so a large move wakes workers one after another, by each other, not by its submitter.
+//   I3  A list is whole: each lane's neighbours know it, and the ends are its first and last.
+//   I4  Lanes in lists are as many as are counted.
+//   I5  An idle worker is in the list of its group, once; they are as many as are counted.
+//   I6  Who stops looking had begun to: workers idle and looking are no more than an engine has.
 class Scheduler {
  public:
   explicit Scheduler(unsigned groups) : lists_(groups) {}
@@ -50,8 +55,14 @@ class Scheduler {
   [[nodiscard]] LaneEntry* take_turn(unsigned group) noexcept;
   [[nodiscard]] unsigned waiting_lanes() const noexcept { return listed_; }
 
-  void begin_looking() noexcept { ++looking_; }
-  void end_looking() noexcept { --looking_; }
+  void begin_looking() noexcept {
+    ++looking_;
+    GANTRY_CHECK_INVARIANTS(*this);
+  }
+  void end_looking() noexcept {
+    --looking_;
+    GANTRY_CHECK_INVARIANTS(*this);
+  }
   void become_idle(Worker& worker) noexcept;
   /// Whom to wake for what there is; it counts as looking. Null: nobody, or nobody is needed (I2).
   [[nodiscard]] Worker* pick_wake() noexcept;
@@ -60,12 +71,18 @@ class Scheduler {
   /// Somebody would begin at once, or as soon as it is awake.
   [[nodiscard]] bool has_free_worker() const noexcept { return looking_ > 0 || idle_ > 0; }
 
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. I1 of the lanes in lists, and I3 to I6.
+  void check_invariants() const noexcept;
+
  private:
+  friend struct InvariantBreaker<Scheduler>;
+
   struct List {
     LaneEntry* first = nullptr;
     LaneEntry* last = nullptr;
     Worker* idle = nullptr;  // the one that parked last first: its cache is the warmest
   };
+  [[nodiscard]] unsigned check_list(int group) const noexcept;
   void append(LaneEntry& lane, int group) noexcept;
   [[nodiscard]] Worker* pop_idle(List& list) noexcept;
 

@@ -7,6 +7,15 @@
 #include "engine/thread/node_groups.hpp"
 
 namespace gantry {
+
+#ifndef NDEBUG
+template <>
+struct InvariantBreaker<Scheduler> {
+  static void cut_tail(Scheduler& scheduler) { scheduler.lists_[0].last = nullptr; }
+  static void miscount(Scheduler& scheduler) { ++scheduler.listed_; }
+};
+#endif
+
 namespace {
 
 struct TestLane {
@@ -72,6 +81,62 @@ TEST(Scheduler, WakesOneAtATimeNearestFirst) {
   scheduler.update(lane.entry);
   EXPECT_EQ(scheduler.pick_wake(), &here);  // there is more
 }
+
+#ifndef NDEBUG
+class SchedulerDeathTest : public testing::Test {
+ protected:
+  using Breaker = InvariantBreaker<Scheduler>;
+  SchedulerDeathTest() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    for (TestLane* lane : {&one_, &two_}) {
+      lane->submit(2);
+      scheduler_.update(lane->entry);
+    }
+  }
+  TestLane one_, two_;
+  Worker worker_{0};
+  Scheduler scheduler_{2};
+};
+
+TEST_F(SchedulerDeathTest, ALaneInAListHasSomethingToHandOut) {
+  static_cast<void>(one_.entry.moves.take(2));
+  EXPECT_DEATH(scheduler_.update(two_.entry), "broken contract.*head");  // I1
+}
+
+TEST_F(SchedulerDeathTest, ALaneInAListIsNotAlone) {
+  one_.entry.is_alone = true;
+  EXPECT_DEATH(scheduler_.update(two_.entry), "broken contract.*is_alone");  // I1
+}
+
+TEST_F(SchedulerDeathTest, ALaneStandsInTheListOfItsHeadsGroup) {
+  static_cast<void>(one_.entry.moves.take(2));
+  one_.submit(1, 1);
+  EXPECT_DEATH(scheduler_.update(two_.entry), "broken contract.*node");  // I1
+}
+
+TEST_F(SchedulerDeathTest, AListIsWhole) {
+  Breaker::cut_tail(scheduler_);
+  EXPECT_DEATH(scheduler_.begin_looking(), "broken contract.*last");  // I3
+}
+
+TEST_F(SchedulerDeathTest, LanesInListsAreCounted) {
+  Breaker::miscount(scheduler_);
+  EXPECT_DEATH(scheduler_.begin_looking(), "broken contract.*listed");  // I4
+}
+
+TEST_F(SchedulerDeathTest, AWorkerIsIdleOnceAndInTheListOfItsGroup) {
+  Worker elsewhere(1);
+  scheduler_.become_idle(elsewhere);
+  scheduler_.become_idle(worker_);
+  EXPECT_DEATH(scheduler_.become_idle(worker_), "broken contract.*idle");  // I5
+  worker_.next_idle = &elsewhere;
+  EXPECT_DEATH(scheduler_.begin_looking(), "broken contract.*group");  // I5
+}
+
+TEST_F(SchedulerDeathTest, WhoStopsLookingHadBegunTo) {
+  EXPECT_DEATH(scheduler_.end_looking(), "broken contract.*looking_");  // I6
+}
+#endif
 
 TEST(NodeGroups, AskForLargeMovesOnlyAndFallBackToTheFirst) {
   const std::vector<WorkerPlace> places{{4, {}}, {9, {}}, {4, {}}};
