@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/event.hpp"
 #include "base/futex.hpp"
@@ -33,12 +34,16 @@ Result<Ticket> SendQueue::push(SendJob&& job) {
   GANTRY_STEP(job_pushed);
   pushed_.fetch_add(1, std::memory_order_seq_cst);                   // I3 [S]
   if (sleeps_.load(std::memory_order_seq_cst)) futex_wake(pushed_);  // I3 [S]
-  if (thread_.joinable()) return Ticket{ticket};
+  if (thread_.joinable()) {
+    GANTRY_CHECK_INVARIANTS(*this);
+    return Ticket{ticket};
+  }
   if (auto started = start_thread([this] { serve(); })) {
     thread_ = std::move(*started);
   } else {
     retire(tl::unexpected(std::move(started).error()));
   }
+  GANTRY_CHECK_INVARIANTS(*this);
   return Ticket{ticket};
 }
 
@@ -66,11 +71,14 @@ void SendQueue::serve() {
 void SendQueue::retire(Result<void> result) {
   // Relaxed: this thread alone writes it.
   const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
-  job_of(ticket).parts.clear();  // with whatever they hold
+  GANTRY_DEBUG_ASSERT(ticket <= given_.load(std::memory_order_acquire));  // I4 [J]
+  job_of(ticket).parts.clear();                                           // with whatever they hold
   if (!result) {
     const std::lock_guard lock(mutex_);
     failures_[ticket] = std::move(result).error();
     if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
+    GANTRY_DEBUG_ASSERT(failures_.size() <= kRememberedFailures &&
+                        failures_.rbegin()->first == ticket);  // I7
   }
   ended_.store(ticket, std::memory_order_seq_cst);  // I1 [E] [W]
   GANTRY_STEP(job_ended);
@@ -119,6 +127,7 @@ Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int in
   watched_.store(is_watched_elsewhere_,
                  std::memory_order_relaxed);        // one ring too many harms nobody
   if (is_watched_elsewhere_) ring(retired_.get());  // what was drained here was for others, too
+  GANTRY_CHECK_INVARIANTS(*this);
   return over() ? Result<void>() : result;
 }
 
@@ -127,6 +136,7 @@ int SendQueue::event_descriptor() noexcept {
     watched_.store(true, std::memory_order_seq_cst);  // [W]
     ring(retired_.get());  // what has ended already counts: the loop begins with a look
   }
+  GANTRY_CHECK_INVARIANTS(*this);
   return retired_.get();
 }
 
@@ -145,6 +155,26 @@ void SendQueue::stop() noexcept {
   if (!fork_guard_.is_this()) return disown(thread_);
   request_stop();
   thread_.join();
+  GANTRY_CHECK_INVARIANTS(*this);
 }
+
+#ifndef NDEBUG
+void SendQueue::check_invariants() const noexcept {
+  // Relaxed: only this thread writes it. What ended is looked at once: more may end meanwhile.
+  const std::uint64_t given = given_.load(std::memory_order_relaxed);
+  const std::uint64_t ended = ended_.load(std::memory_order_acquire);  // [E]
+  const bool all_ended = ended == given;
+  // Relaxed: a count of this thread's; request_stop() may have added to it.
+  const std::uint32_t rung = pushed_.load(std::memory_order_relaxed);
+  GANTRY_ASSERT(static_cast<std::int32_t>(rung - static_cast<std::uint32_t>(given)) >= 0);  // I3
+  GANTRY_ASSERT(ended <= given && given - ended <= Producer::kMaxUnsent);                   // I4
+  for (std::uint64_t next = given + 1; next <= ended + Producer::kMaxUnsent; ++next)
+    GANTRY_ASSERT(jobs_[next % Producer::kMaxUnsent].parts.empty());  // I5
+  GANTRY_ASSERT(given == 0 || retired_);                              // I6
+  GANTRY_ASSERT(all_ended || thread_.joinable());                     // I6
+  // Relaxed: this thread's word.
+  GANTRY_ASSERT(watched_.load(std::memory_order_relaxed) == is_watched_elsewhere_);  // I8
+}
+#endif
 
 }  // namespace gantry

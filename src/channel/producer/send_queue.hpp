@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/assert.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "base/result.hpp"
@@ -31,6 +32,12 @@ struct SendJob {
 //       it lies there nobody else writes the cell. [J] [E]
 //   I3  The thread sleeps only after it said so and then saw no job; push() looks at that after it
 //       has added one. [S]
+//   I4  What was given and has not ended has a cell for each job: no ticket ends before it is
+//       given.
+//   I5  The cell of a job that has ended has no parts.
+//   I6  Once a ticket was given there is an event to wait on, and a thread, unless all has ended.
+//   I7  Failures are remembered of tickets that ended, the last kRememberedFailures.
+//   I8  Between two calls `watched_` says whether the event descriptor was asked for.
 
 /// The progress thread of a producer. It is started by the first push(), polls for a while after
 /// every job, since waking it costs the caller more than anything else here, and then sleeps.
@@ -66,7 +73,13 @@ class SendQueue {
   void request_stop() noexcept;
   void stop() noexcept;
 
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. By the thread that pushes. I3 of what was
+  /// pushed, I4 to I6, and I8; I7 is the progress thread's.
+  void check_invariants() const noexcept;
+
  private:
+  friend struct InvariantBreaker<SendQueue>;
+
   // CPUs of its own are there to be polled on; 100 ms pass while a message
   // of 256 MiB is made and sent.
   static std::chrono::nanoseconds idle_spin(std::chrono::nanoseconds spin,

@@ -3,6 +3,23 @@
 #include <gtest/gtest.h>
 
 namespace gantry {
+
+#ifndef NDEBUG
+// Of a queue whose thread was never started: nobody else looks at it.
+template <>
+struct InvariantBreaker<SendQueue> {
+  static void give(SendQueue& queue, std::uint64_t tickets) {
+    queue.given_.fetch_add(tickets, std::memory_order_relaxed);
+  }
+  static void ring(SendQueue& queue) { queue.pushed_.fetch_add(1, std::memory_order_relaxed); }
+  static void end(SendQueue& queue) { queue.retire({}); }
+  static void fail(SendQueue& queue) { queue.retire(gantry::fail(Code::closed, "by the test")); }
+  static void fail_later(SendQueue& queue, std::uint64_t ticket) { queue.failures_[ticket] = {}; }
+  static void fill(SendQueue& queue, std::uint64_t ticket) { queue.job_of(ticket).parts.resize(1); }
+  static void watch(SendQueue& queue) { queue.watched_.store(true, std::memory_order_relaxed); }
+};
+#endif
+
 namespace {
 
 constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(50);
@@ -50,6 +67,62 @@ TEST(SendQueue, AnEndedJobHoldsNothing) {
   ASSERT_TRUE(queue.wait(*ticket, Deadline::never(), -1));
   EXPECT_EQ(held.use_count(), 1);
 }
+
+#ifndef NDEBUG
+class SendQueueDeathTest : public testing::Test {
+ protected:
+  using Breaker = InvariantBreaker<SendQueue>;
+  SendQueueDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  SendQueue queue_{[](SendJob&) -> Result<void> { return {}; }, kSpin, {}};
+};
+
+TEST_F(SendQueueDeathTest, ThereIsARingForEachPush) {
+  Breaker::give(queue_, 1);
+  EXPECT_DEATH(queue_.check_invariants(), "broken contract.*rung");  // I3
+}
+
+TEST_F(SendQueueDeathTest, NoTicketEndsBeforeItIsGiven) {
+  EXPECT_DEATH(Breaker::end(queue_), "broken contract.*given_");  // I4
+}
+
+TEST_F(SendQueueDeathTest, NoMoreIsGivenThanThereAreCells) {
+  for (std::size_t i = 0; i <= Producer::kMaxUnsent; ++i) Breaker::ring(queue_);
+  Breaker::give(queue_, Producer::kMaxUnsent + 1);
+  EXPECT_DEATH(queue_.check_invariants(), "broken contract.*kMaxUnsent");  // I4
+}
+
+TEST_F(SendQueueDeathTest, AnEndedJobsCellHasNoParts) {
+  for (const std::uint64_t ticket : {2u, 64u}) {
+    Breaker::fill(queue_, ticket);
+    EXPECT_DEATH(static_cast<void>(queue_.push({})), "broken contract.*parts") << ticket;  // I5
+  }
+}
+
+TEST_F(SendQueueDeathTest, WhatWasGivenCanBeWaitedFor) {
+  Breaker::ring(queue_);
+  Breaker::give(queue_, 1);
+  EXPECT_DEATH(queue_.check_invariants(), "broken contract.*retired_");  // I6
+}
+
+TEST_F(SendQueueDeathTest, WhatWasGivenHasAThreadUntilItEnded) {
+  ASSERT_TRUE(queue_.push({}));
+  queue_.stop();
+  Breaker::ring(queue_);
+  Breaker::give(queue_, 1);
+  EXPECT_DEATH(queue_.check_invariants(), "broken contract.*joinable");  // I6
+}
+
+TEST_F(SendQueueDeathTest, FailuresAreOfTicketsThatEnded) {
+  Breaker::give(queue_, 1);
+  Breaker::fail_later(queue_, 2);
+  EXPECT_DEATH(Breaker::fail(queue_), "broken contract.*failures_");  // I7
+}
+
+TEST_F(SendQueueDeathTest, NobodyWatchesBetweenTwoCalls) {
+  Breaker::watch(queue_);
+  EXPECT_DEATH(static_cast<void>(queue_.push({})), "broken contract.*watched_");  // I8
+}
+#endif
 
 }  // namespace
 }  // namespace gantry
