@@ -326,6 +326,7 @@ ChunkExecutor::Failure ChunkExecutor::commit(ChunkSlot& slot) {
 }
 
 void ChunkExecutor::count(const ChunkSlot& slot) {
+  GANTRY_DEBUG_ASSERT(slot.chunk.index == next_.index && slot.chunk.first == next_.first);  // I5
   times_ = {slot.chunk,    joined(slot.copy_in), joined(slot.compute), joined(slot.copy_out),
             slot.stage_in, slot.stage_out};
   busy_in_ += times_.copy_in.span();
@@ -336,6 +337,7 @@ void ChunkExecutor::count(const ChunkSlot& slot) {
   if (options_.keep_timeline) timeline_.push_back(times_);
   next_.first += slot.chunk.steps;
   ++next_.index;
+  GANTRY_DEBUG_ASSERT(!options_.keep_timeline || timeline_.size() == next_.index);  // I6
 }
 
 void ChunkExecutor::report(PipelineReport& report) const {

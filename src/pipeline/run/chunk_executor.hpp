@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/assert.hpp"
 #include "pipeline/run/chunk_ring.hpp"
 #include "pipeline/run/file_ends.hpp"
 #include "pipeline/run/host_copier.hpp"
@@ -33,6 +34,16 @@ struct ChunkFailure {
 /// their end and for what is done with the results, but for the files that are written: commit()
 /// waits for those. The first two and the last two may be called by two threads at once, for
 /// different slots; each by one thread at a time, with chunks in order.
+/// With several under way one thread submits and the caller completes; a slot goes from one to the
+/// other and back under mutex_:
+///   I1  completed_ <= submitted_ <= completed_ + depth.
+///   I2  The submitter writes slot i when submitted_ == i and i < completed_ + depth; the completer
+///       reads it when completed_ <= i < submitted_. All that while it is chunk i's.
+///   I3  Chunks lie one behind the other, and none is empty or larger than the ring's.
+///   I4  The chunk that could not be submitted is the first that is not.
+///   I5  Chunks are committed in their order, each once: what comes next is the first that is not
+///       completed.
+///   I6  A timeline that is kept has an entry for each chunk that was committed.
 class ChunkExecutor {
  public:
   using Failure = std::optional<ChunkFailure>;
@@ -67,7 +78,13 @@ class ChunkExecutor {
   /// Adds what it counted.
   void report(PipelineReport& report) const;
 
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. While two threads run, under mutex_; of a run
+  /// with several chunks under way. I1 to I4; I5 and I6 are the completer's.
+  void check_invariants(const ChunkRing& ring) const noexcept;
+
  private:
+  friend struct InvariantBreaker<ChunkExecutor>;
+
   [[nodiscard]] Chunk chunk_at(Chunk next, const ChunkRing& ring, std::uint64_t end) const noexcept;
 
   void begin(const ChunkRing& ring, ChunkSlot& slot) noexcept;

@@ -4,12 +4,7 @@
 #include "pipeline/run/chunk_executor.hpp"
 #include "pipeline/run/halt.hpp"
 
-// Many chunks, in order. With several under way one thread submits and the caller completes; a slot
-// goes from one to the other and back under mutex_:
-//   I1  completed_ <= submitted_ <= completed_ + depth.
-//   I2  The submitter writes slot i when submitted_ == i and i < completed_ + depth; the completer
-//   reads it
-//       when completed_ <= i < submitted_.
+// Many chunks, in order; how they go from one thread to the other: ChunkExecutor, I1 to I6.
 namespace gantry {
 namespace {
 
@@ -89,6 +84,7 @@ ChunkExecutor::Failure ChunkExecutor::run_overlapped(ChunkRing& ring, std::uint6
   moved_.notify_all();
   if (failure && files_.in != nullptr) files_.in->cancel();  // which the submitter may wait for
   submitter.join();
+  GANTRY_CHECK_INVARIANTS(*this, ring);
   return failure;
 }
 
@@ -113,6 +109,7 @@ void ChunkExecutor::submit_all(ChunkRing& ring, std::uint64_t end) noexcept {
       submit_failure_ = std::move(failure);
     else
       ++submitted_;
+    GANTRY_CHECK_INVARIANTS(*this, ring);
     moved_.notify_all();
   }
   all_submitted_ = true;
@@ -168,6 +165,8 @@ ChunkExecutor::Failure ChunkExecutor::commit_first(ChunkRing& ring) {
   {
     const std::lock_guard lock(mutex_);
     ++completed_;
+    GANTRY_DEBUG_ASSERT(next_.index == completed_);  // I5
+    GANTRY_CHECK_INVARIANTS(*this, ring);
   }
   moved_.notify_all();
   return std::nullopt;
@@ -185,5 +184,20 @@ void ChunkExecutor::halt() noexcept {
   halt_queues(device_, queues_, options_);
   files_.drain(grace_of(options_));
 }
+
+#ifndef NDEBUG
+void ChunkExecutor::check_invariants(const ChunkRing& ring) const noexcept {
+  GANTRY_ASSERT(completed_ <= submitted_ && submitted_ <= completed_ + ring.depth());  // I1
+  std::uint64_t first = completed_ == submitted_ ? 0 : ring.slot(completed_).chunk.first;
+  for (std::uint64_t index = completed_; index < submitted_; ++index) {
+    const Chunk& chunk = ring.slot(index).chunk;
+    GANTRY_ASSERT(chunk.index == index);                                  // I2
+    GANTRY_ASSERT(chunk.steps > 0 && chunk.steps <= ring.chunk_steps());  // I3
+    GANTRY_ASSERT(chunk.first == first);                                  // I3
+    first += chunk.steps;
+  }
+  GANTRY_ASSERT(!submit_failure_ || submit_failure_->chunk.index == submitted_);  // I4
+}
+#endif
 
 }  // namespace gantry

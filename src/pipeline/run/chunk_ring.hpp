@@ -57,6 +57,9 @@ class ChunkRing {
                                               const std::shared_ptr<Registrar>& registrar);
 
   [[nodiscard]] ChunkSlot& slot(std::uint64_t index) { return slots_[index % slots_.size()]; }
+  [[nodiscard]] const ChunkSlot& slot(std::uint64_t index) const {
+    return slots_[index % slots_.size()];
+  }
   [[nodiscard]] unsigned depth() const noexcept { return static_cast<unsigned>(slots_.size()); }
   [[nodiscard]] std::uint64_t chunk_steps() const noexcept { return chunk_steps_; }
   [[nodiscard]] Bytes device_bytes() const noexcept { return device_bytes_; }
