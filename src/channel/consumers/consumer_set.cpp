@@ -126,6 +126,7 @@ void ConsumerSet::refresh() {
   retire_the_cut();
   slabs_.keep_up();
   if (!departed_.is_empty()) forget_departed();
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 // False: it is cut off, as what it wrote cannot be.
@@ -199,6 +200,7 @@ bool ConsumerSet::take_back_for_memory() {
            slots_.freed() == before)
       take_back_oldest(*consumer);
   retire_the_cut();
+  GANTRY_CHECK_INVARIANTS(*this);
   return slots_.freed() != before;
 }
 
@@ -234,11 +236,13 @@ bool ConsumerSet::may_send(bool needs_slot, Bytes bytes) const noexcept {
 Slot* ConsumerSet::take_slot(Bytes bytes) noexcept {
   Slot* const slot = slots_.take();
   if (slot != nullptr) slot->bytes = bytes;
+  GANTRY_CHECK_INVARIANTS(*this);
   return slot;
 }
 
 void ConsumerSet::release(Slot& slot) noexcept {
   slots_.remove(slots_.index_of(slot), kSenderBit);
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 Result<bool> ConsumerSet::announce(const Slot& slot) {
@@ -302,6 +306,7 @@ void ConsumerSet::publish(RecordToSend& message, Slot* slot) {
   }
   if (limits_.history != 0) keep_history(message, slot);
   retire_the_cut();
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 void ConsumerSet::keep_history(const RecordToSend& message, Slot* slot) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "channel/consumers/announced_slabs.hpp"
 #include "channel/consumers/consumer_state.hpp"
@@ -29,6 +30,13 @@ namespace gantry {
 ///       that it has room for the newest; a slot that it took, or may have taken, stays its own.
 ///   I5  Consumers that do not block have, all together, so many slots that the credits remain, or
 ///       half of all.
+///   I6  A consumer has a place and an id that no other has; who came later has the larger id.
+///   I7  only_ is the consumer that is alone, blocks, and has no history beside it; null when there
+///       is none such.
+///   I8  Backlog and history are in the order of publication, and what they keep of a message is
+///       still that message's. The history is no longer than was asked for.
+///   I9  No consumer has more unread messages than its ring has cells.
+///   I10 While somebody is there nobody is lost; who is cut off is known to be.
 class ConsumerSet {
  public:
   struct Limits {
@@ -126,6 +134,7 @@ class ConsumerSet {
                                    .slot = kNoSlot,
                                    .kind = static_cast<std::uint8_t>(PayloadLocation::here),
                                    .count = static_cast<std::uint8_t>(payload.size())});
+    GANTRY_CHECK_INVARIANTS(*this);
     return true;
   }
   /// Gives it its number and puts it into the rings. `slot` null: small.
@@ -147,6 +156,7 @@ class ConsumerSet {
   /// The only one that was to come never will.
   void expect_nobody(std::string why) {
     if (count() == 0 && !lost_) lost_ = Error{Code::peer_gone, std::move(why), ""};
+    GANTRY_CHECK_INVARIANTS(*this);
   }
   /// Every consumer took all that it was given, and at least one came.
   [[nodiscard]] bool all_taken() const noexcept;
@@ -175,7 +185,13 @@ class ConsumerSet {
   /// Ends every connection: the consumers see the hang-up.
   void hang_up() noexcept;
 
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. I1 of what is here, I2 of the backlog, and I6
+  /// to I10.
+  void check_invariants() const noexcept;
+
  private:
+  friend struct InvariantBreaker<ConsumerSet>;
+
   template <class Visit>
   void for_each_resources(Visit visit) {
     for (const auto& consumer : consumers_) visit(consumer->resources());

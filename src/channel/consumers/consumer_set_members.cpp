@@ -46,6 +46,7 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
   ready.kind = PacketKind::ready;
   static_cast<void>(send_wire(socket, ready));
   GANTRY_STEP(consumer_admitted);
+  GANTRY_CHECK_INVARIANTS(*this);
   return last_id_;
 }
 
@@ -99,8 +100,12 @@ void ConsumerSet::left(unsigned id) {
                 fmt::format("the consumer (process {}) is gone", consumer->resources().pid), ""};
   }
   let_go_of_unread(*consumer);
-  if (!consumer->resources().is_gone()) return depart(std::move(consumer), true);
-  for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
+  if (!consumer->resources().is_gone())
+    depart(std::move(consumer), true);
+  else
+    for_each_bit(consumer->holds(),
+                 [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
+  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 // Whether it still needs what was lent for that message. A consumer may release what it has not
