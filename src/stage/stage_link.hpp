@@ -1,8 +1,9 @@
 #pragma once  // stage/stage_link.hpp: what each transport implements for a stage's ends.
 
-#include <gantry/channel/meter.hpp>
 #include <gantry/run/launch.hpp>
 #include <memory>
+
+#include "channel/wire/meter.hpp"
 
 namespace gantry {
 

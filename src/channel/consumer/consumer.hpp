@@ -1,7 +1,6 @@
 #pragma once  // channel/consumer/consumer.hpp: the receiving end behind Consumer.
 
 #include <atomic>
-#include <gantry/channel/meter.hpp>
 #include <optional>
 
 #include "base/fork.hpp"

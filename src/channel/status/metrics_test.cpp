@@ -2,8 +2,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <gantry/channel/meter.hpp>
-
 #include "channel/wire/metrics_page.hpp"
 
 namespace gantry {

@@ -1,10 +1,10 @@
 #pragma once  // channel/wire/metrics_page.hpp: the counters of one end, in shared memory.
 
 #include <array>
-#include <gantry/channel/meter.hpp>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "channel/wire/meter.hpp"
 #include "sync/counter.hpp"
 #include "sync/histogram.hpp"
 

@@ -7,8 +7,8 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <gantry/channel/meter.hpp>
 
+#include "channel/wire/meter.hpp"
 #include "stage/poll_set.hpp"
 
 namespace gantry {

@@ -1,4 +1,4 @@
-#pragma once  // gantry/channel/meter.hpp: the writing side of a channel end's counters.
+#pragma once  // channel/wire/meter.hpp: the writing side of a channel end's counters.
 
 #include <gantry/channel.hpp>
 
@@ -6,7 +6,7 @@ namespace gantry {
 
 /// Counts into one Metrics page. One thread at a time; readers in other processes see each
 /// counter whole, though not all of one instant. Every call is a few nanoseconds.
-class GANTRY_API Meter {
+class Meter {
  public:
   /// Raw time, comparable across the processes of this machine; only differences mean anything.
   [[nodiscard]] static std::uint64_t ticks() noexcept;
@@ -31,7 +31,7 @@ class GANTRY_API Meter {
 
 /// Charges the CPU time of its scope to a meter. Below kAlwaysBytes only every kEvery-th call is
 /// measured, and counted kEvery-fold, because asking for the time costs more than such a call.
-class GANTRY_API CpuCharge {
+class CpuCharge {
  public:
   static constexpr Bytes kAlwaysBytes = 64 << 10;
   static constexpr unsigned kEvery = 256;
