@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <thread>
+
 #include "channel/test_support.hpp"
 
 // Who joins, or is busy, while memory comes and goes.
@@ -85,6 +88,38 @@ TEST_F(Newcomer, WhoIsBusyWhileSlabsComeAndGoIsNotCutOff) {
   const auto newest = busy.receive(soon());
   ASSERT_TRUE(newest) << newest.error().message;
   EXPECT_TRUE(same(newest->bytes(), pattern(5000, 9)));
+}
+
+// Defect: beside what had waited for it and a whole history its ring had no cell left for loans
+// that were out, and their messages were lost, though they were published without an error.
+TEST_F(Newcomer, HasRoomForLoansThatWereOutWhenItJoined) {
+  constexpr std::uint64_t kSlots = 4;
+  options_.slots = options_.history = kSlots;
+  Producer out = *make_producer("frames", options_);
+  ConsumerOptions passed_over = consumer_options(options_);
+  passed_over.when_slow = SlowConsumer::drop_newest;
+  passed_over.depth = kSlots;
+  std::optional<Consumer> slow(*Consumer::open("frames", passed_over, soon()));
+  for (std::uint64_t i = 1; i <= 2 * kSlots; ++i)  // it misses the second half
+    ASSERT_TRUE(out.send(pattern(16, i), {.deadline = soon(), .user = i}));
+  std::vector<Loan> loans;
+  for (std::uint64_t i = 0; i < kSlots; ++i) {
+    loans.push_back(*out.loan(5000, soon()));
+    const auto bytes = pattern(5000, 100 + i);
+    std::copy(bytes.begin(), bytes.end(), loans.back().bytes().begin());
+  }
+  slow.reset();
+  while (!out.explain().status.consumers.empty()) std::this_thread::yield();
+  Consumer next = *Consumer::open("frames", consumer_options(options_), soon());
+  for (std::uint64_t i = 0; i < kSlots; ++i)
+    ASSERT_TRUE(out.publish(std::move(loans[i]), {.deadline = soon(), .user = 100 + i}));
+  for (const std::uint64_t first : {std::uint64_t{1}, std::uint64_t{100}})
+    for (std::uint64_t i = first; i < first + kSlots; ++i) {
+      const auto message = next.receive(soon());
+      ASSERT_TRUE(message) << i << ": " << message.error().message;
+      EXPECT_EQ(message->info().user, i);
+      EXPECT_TRUE(same(message->bytes(), pattern(first == 1 ? 16 : 5000, i)));
+    }
 }
 
 }  // namespace

@@ -29,7 +29,9 @@ bool fails() noexcept {
 
 }  // namespace
 
-// The C library's own, under the names by which it lets others stand in for them.
+// The C library's own, under the names by which it lets others stand in for them. Other libraries
+// are to find ours.
+#pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(std::size_t) noexcept;
 void* __libc_calloc(std::size_t, std::size_t) noexcept;
@@ -57,6 +59,7 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t size) noexc
   return *memory == nullptr ? ENOMEM : 0;
 }
 }
+#pragma GCC visibility pop
 
 namespace gantry {
 namespace {

@@ -17,7 +17,7 @@ std::atomic<long> page_bytes{4096};
 extern "C" long __sysconf(int name) noexcept;  // the C library's own
 
 // Stands in for the C library's, in the library under test too.
-extern "C" long sysconf(int name) noexcept {
+extern "C" [[gnu::visibility("default")]] long sysconf(int name) noexcept {
   return name == _SC_PAGESIZE ? page_bytes.load(std::memory_order_relaxed) : __sysconf(name);
 }
 

@@ -122,8 +122,8 @@ struct ProducerOptions : EndOptions, PayloadOptions {
   /// How many consumers may be there at a time. 1 to kMaxConsumers. With one, what a consumer that
   /// died had not taken waits for its successor; with more, unless it was the last.
   unsigned consumers = 1;
-  /// A consumer that joins gets the last so many messages first, of those that are still there. At
-  /// most slots; they keep their slots.
+  /// A consumer that joins gets the last so many messages first, of those that are still there and
+  /// find room beside loans that are out. At most slots; they keep their slots.
   unsigned history = 0;
   /// Whether consumers may join with SlowConsumer::block, and so hold up all others. Else such a
   /// one gets `permission_denied`.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 
@@ -70,11 +71,16 @@ std::vector<std::uint32_t> ConsumerSet::slabs_of_kept() const {
   return slabs;
 }
 
-// The history, and what waited for a consumer if there was none: by their numbers, each once.
+// What waited for a consumer if there was none, and of the history the newest, as far as there is
+// room: what the sender has taken a slot for comes without being asked for, and finds its cell. By
+// their numbers, each once. I9
 void ConsumerSet::hand_over_kept(ConsumerState& consumer) {
+  const std::size_t coming = static_cast<std::size_t>(std::popcount(slots_.needed_by(kSenderBit)));
+  const std::size_t room = cells_for(limits_.slots) - coming;
   std::map<std::uint64_t, const MessageRecord*> kept;
-  for (const MessageRecord& record : history_) kept[record.header.number] = &record;
   for (const MessageRecord& record : backlog_) kept[record.header.number] = &record;
+  for (auto record = history_.rbegin(); record != history_.rend() && kept.size() < room; ++record)
+    kept[record->header.number] = &*record;
   for (const auto& [number, record] : kept) give(consumer, *record);
   for (const MessageRecord& record : backlog_)
     if (has_slot(record)) slots_.remove(record.header.slot, kBacklogBit);
@@ -100,11 +106,11 @@ void ConsumerSet::left(unsigned id) {
                 fmt::format("the consumer (process {}) is gone", consumer->resources().pid), ""};
   }
   let_go_of_unread(*consumer);
-  if (!consumer->resources().is_gone())
+  if (!consumer->resources().is_gone()) {
     depart(std::move(consumer), true);
-  else
-    for_each_bit(consumer->holds(),
-                 [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
+    return GANTRY_CHECK_INVARIANTS(*this);
+  }
+  for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
