@@ -1,4 +1,5 @@
 #include "channel/rpc/client.hpp"
+#include "channel/rpc/option_parts.hpp"
 
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -59,8 +60,8 @@ Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
 Result<void> ClientLink::set_up(Deadline deadline) {
   GANTRY_ASSIGN(server_moves_, make_event());
   GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
-  GANTRY_ASSIGN(requests_, Producer::Impl::make(name_, {options_, options_}, engine_,
-                                                Producer::Impl::Reach::calls));
+  GANTRY_ASSIGN(requests_, Producer::Impl::make(name_, {end_part(options_), payload_part(options_)},
+                                                engine_, Producer::Impl::Reach::calls));
   requests_->tell_of_readers(server_moves_.get());
   GANTRY_TRY(requests_->wait_for_inbox(deadline));
   return listen_for_replies(deadline);
@@ -70,7 +71,7 @@ Result<void> ClientLink::set_up(Deadline deadline) {
 // in: it needs no name, nor a folder that both can write to.
 Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   InboxOptions options;
-  options.channel = {options_};
+  options.channel = {end_part(options_)};
   options.channel.receive = options_.receive;
   options.channel.metrics_descriptor = -1;
   options.channel.interrupt_descriptor = alarms_.get();

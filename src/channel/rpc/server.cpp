@@ -7,6 +7,7 @@
 
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
+#include "channel/rpc/option_parts.hpp"
 #include "channel/wire/step.hpp"
 #include "channel/wire/waiter.hpp"
 
@@ -166,8 +167,9 @@ Result<void> Server::Impl::introduce(const Sender& sender) {
   ReceivedFd control = inbox_->take_control_end(sender.id);
   if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");
   GANTRY_STEP(control_taken);
-  GANTRY_ASSIGN(auto replies, Producer::Impl::make(name_, {options_.channel, options_.replies},
-                                                   engine_, Producer::Impl::Reach::answers));
+  GANTRY_ASSIGN(auto replies,
+                Producer::Impl::make(name_, {end_part(options_.channel), options_.replies}, engine_,
+                                     Producer::Impl::Reach::answers));
   GANTRY_TRY(replies->call_over(std::move(control), inbox_->identity_of(sender.id)));
   GANTRY_STEP(control_called);
   served_[sender.id] = std::make_shared<ServedClient>(sender, std::move(replies));
