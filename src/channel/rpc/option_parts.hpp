@@ -4,10 +4,10 @@
 
 namespace gantry {
 
-[[nodiscard]] inline const EndOptions& end_part(const EndOptions& all) noexcept {
+[[nodiscard]] inline EndOptions end_part(const EndOptions& all) {
   return all;
 }
-[[nodiscard]] inline const PayloadOptions& payload_part(const PayloadOptions& all) noexcept {
+[[nodiscard]] inline PayloadOptions payload_part(const PayloadOptions& all) {
   return all;
 }
 
