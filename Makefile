@@ -20,7 +20,7 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan soak arm64 bench bench-peers check install clean
+.PHONY: help setup build demo test tsan soak fuzz arm64 bench bench-peers check install clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,11 @@ soak: ## Random scenarios in which every byte is compared: SECONDS of them, from
 	@[ -e build/release/tests/CTestTestfile.cmake ] || tools/configure release -DGANTRY_TESTS=ON
 	@cmake --build build/release --target channel_oracle -j $(JOBS)
 	@build/release/tests/channel_oracle --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
+
+fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for each of six targets
+	@tools/setup build test
+	@[ -e build/fuzz/build.ninja ] || tools/configure fuzz -DGANTRY_TESTS=ON
+	@tools/fuzz $(SECONDS)
 
 arm64: ## Cross-build for arm64 and pass its tests under qemu-user: docs/platforms.md
 	@tools/setup build test arm64

@@ -39,11 +39,11 @@ endif()
 # which takes a quarter of the time: docs/results/build.md. So files of one target and folder share
 # their anonymous namespace. What has compile settings of its own stays alone.
 function(gantry_compile_in_units target)
+  get_target_property(sources ${target} SOURCES)
+  set_target_properties(${target} PROPERTIES GANTRY_SOURCES "${sources}")
   if(NOT GANTRY_UNITS)
     return()
   endif()
-  get_target_property(sources ${target} SOURCES)
-  set_target_properties(${target} PROPERTIES GANTRY_SOURCES "${sources}")
   set(folders)
   set(rest)
   foreach(source ${sources})
