@@ -1,7 +1,7 @@
 /* A consumer that sleeps elsewhere: in its user's poll() or epoll, on Consumer::event_descriptor().
- * src/channel/consumer/consumer_memory.cpp: event_descriptor(), arm(), disarm(); consumer.cpp: receive(),
- * wait_any() with a deadline that has passed; waiter.hpp: wait_once(); incoming.hpp:
- * wait_for_landing().
+ * src/channel/consumer/consumer_waiter.{hpp,cpp}: event_descriptor(), arm(), disarm(),
+ * wait_for_landing(); consumer.cpp: receive(), wait_any() with a deadline that has passed;
+ * waiter.hpp: wait_once().
  *
  * The user does as the header says: makes the descriptor at some time, then turns: sleep until it is
  * readable, receive without waiting until that says that there is nothing. Told so, it may first

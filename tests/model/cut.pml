@@ -1,7 +1,8 @@
-/* A reader that is cut while it lives: too slow with SlowReader::disconnect, or it cannot be told of
+/* A reader that is cut while it lives: too slow with SlowConsumer::disconnect, or it cannot be told of
  * new memory. ConsumerSet::cut(), left(), forget_departed() (src/channel/consumers/consumer_set.cpp),
- * SendOperation::publish_then_copy(), landed(), abort() (send_operation.cpp), Incoming::Impl::landed()
- * (incoming.cpp), Consumer::Impl::look(), examine_peer(), leave().
+ * SendOperation::publish_then_copy(), landed(), abort() (send_operation.cpp),
+ * IncomingMessage::landed(), ReceiveQueue::look(), ReceivedPayloads::hear(), Consumer::Impl::leave()
+ * (src/channel/consumer).
  *
  * The producer takes the cut reader out of its readers at once and shuts down its own direction of
  * the socket. The slots go back; what lies in them stays as it is ("departed") until the reader
@@ -343,7 +344,7 @@ inline ring_producer() {
   fi
 }
 
-inline look_at_landing() {                      /* Incoming::Impl::landed() */
+inline look_at_landing() {                      /* IncomingMessage::landed() */
 #ifdef MUTANT_NUMBER_READ_FIRST
   beside = landing_number[in_slot];
   word = landing[in_slot];

@@ -1,7 +1,8 @@
 /* A message that is published first and lands after: landing word, streamed window, abort, and the
  * sleeps of both sides: SendOperation::publish_then_copy(), copy_chunks(), await_window(), landed(),
  * abort() (src/channel/producer/send_operation.cpp), ConsumerSet::wake_holders(), chunks_passed_of(), left(),
- * Incoming::Impl (incoming.cpp), Consumer::Impl::wait_for_landing(), pass_chunks().
+ * IncomingMessage, ConsumerWaiter::wait_for_landing(), ReceivedPayloads::pass_chunks()
+ * (src/channel/consumer).
  *
  * The number that stands beside the landing word is always the message's own here, where no reader is
  * cut; cut.pml has it.
@@ -291,7 +292,7 @@ inline pass() {                                 /* pass_chunks() */
   fi
 }
 
-inline look_at_landing() {                      /* Incoming::Impl::landed() */
+inline look_at_landing() {                      /* IncomingMessage::landed() */
   atomic {
     word = landing;                             /* [L] [D2] */
     aborted = word >= ABORTED;

@@ -1,6 +1,6 @@
 /* Taking back what a slow reader has not taken: src/sync/spsc/revocable_ring.hpp,
  * ConsumerSet::take_back_surplus(), ConsumerState::take_back_oldest() (channel/consumers/consumer_set.cpp, consumer_state.cpp),
- * Consumer::Impl::claim_next(), pass_over() (channel/consumer/consumer_memory.cpp).
+ * ReceiveQueue::claim_next(), pass_over() (channel/consumer/receive_queue.cpp).
  *
  * Every message has a slot. The producer never waits: it takes the oldest back. The consumer keeps
  * up to HANDS messages in hand and reads them in place, byte by byte so to speak.

@@ -1,7 +1,7 @@
 /* One ring between a producer and a consumer, both asleep when there is nothing to do, either dead
- * or gone at any step: src/sync/spsc/sequence_ring.hpp, wait_flag.hpp, Producer::Impl::wait_until()
- * (channel/producer/wait_for_credit.hpp), Consumer::Impl::receive(), copy_small(), look(), wait_any()
- * (consumer.cpp).
+ * or gone at any step: src/sync/spsc/sequence_ring.hpp, wait_flag.hpp, CreditGate::wait_until()
+ * (channel/producer/credit_gate.hpp), Consumer::Impl::receive(), wait_any() (consumer.cpp),
+ * ReceiveQueue::copy_small(), look() (receive_queue.cpp).
  *
  * Messages are small: they lie in the record. A loan may be published without waiting for room, as
  * Producer::publish(Loan) does; that is why there are twice as many cells as credits.
@@ -73,7 +73,7 @@ inline ring_consumer() {                        /* ConsumerState::wake() */
   fi
 }
 
-inline ring_producer() {                        /* Consumer::Impl::ring_producer() */
+inline ring_producer() {                        /* ConsumerCore::ring_producer() */
   must_ring(producer_intent);
   if
   :: atomic { must -> producer_event = true }

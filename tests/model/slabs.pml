@@ -1,6 +1,6 @@
 /* Memory that is announced, dropped and let go: AnnouncedSlabs (src/channel/consumers/announced_slabs.cpp),
  * ConsumerSet::announce(), publish() (consumer_set.cpp), ReceivedSlabs, PinnedSlabs
- * (received_slabs.cpp), Consumer::Impl::find_bytes(), confirm_heard() (consumer_memory.cpp),
+ * (received_slabs.cpp), ReceivedPayloads::find_bytes(), confirm_heard() (received_payloads.cpp),
  * PoolState::fit_budget() (src/memory/pool/grow.cpp).
  *
  * A slab holds one block. A message has one segment or two, each in a slab that there is or in a new

@@ -1,7 +1,7 @@
 /* Slots, releases, reader bits, and consumers that come, leave and die at any step:
  * src/channel/consumers/consumer_set.cpp, slot_table.cpp, consumer_state.hpp, sync/spsc/release_board.hpp,
  * SendOperation (mode whole), Producer::Impl::wait_until(), ConsumerListener::leave(),
- * Consumer::Impl::take_next(), give_back(), leave().
+ * ReceiveQueue::take_next(), ReceivedPayloads::give_back(), Consumer::Impl::leave().
  *
  * CONSUMERS may be there at a time, JOINERS come one after the other as places become free;
  * all but the last may die or leave at any time. Every

@@ -1,6 +1,6 @@
 #include <gantry/channel/status.hpp>
 
-#include "channel/consumer/incoming.hpp"
+#include "channel/consumer/consumer.hpp"
 
 // The consumer as its users see it.
 namespace gantry {

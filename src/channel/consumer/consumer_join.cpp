@@ -1,11 +1,9 @@
 // A consumer's coming and going.
 #include <algorithm>
-#include <new>
 
-#include "channel/consumer/incoming.hpp"
+#include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/naming/rendezvous.hpp"
-#include "channel/wire/step.hpp"
 
 namespace gantry {
 namespace {
@@ -34,14 +32,15 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
     return fail(Code::invalid_argument, fmt::format("channel '{}': policy {} is none", name,
                                                     static_cast<int>(options.when_slow)));
   std::shared_ptr<Impl> impl(new Impl);
-  impl->name_ = name;
-  impl->options_ = options;
+  impl->core_.name = name;
+  impl->core_.options = options;
   impl->spin_ = options.spin;
   GANTRY_TRY(check_access(options.access));
-  GANTRY_ASSIGN(impl->options_.directory, channel_directory(options.directory, options.access));
-  GANTRY_ASSIGN(impl->metrics_, MetricsMaker::make_for_end(options.metrics_descriptor));
-  impl->counters_ = MetricsMaker::page(impl->metrics_);
-  impl->metrics_.meter()->opened();
+  GANTRY_ASSIGN(impl->core_.options.directory,
+                channel_directory(options.directory, options.access));
+  GANTRY_ASSIGN(impl->core_.metrics, MetricsMaker::make_for_end(options.metrics_descriptor));
+  impl->core_.counters = MetricsMaker::page(impl->core_.metrics);
+  impl->core_.metrics.meter()->opened();
   return impl;
 }
 
@@ -49,11 +48,11 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
                                                              const ConsumerOptions& options,
                                                              Deadline deadline) {
   GANTRY_ASSIGN(auto impl, prepare(name, options));
-  impl->quota_ = std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1));
+  impl->payloads_.limit(std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1)));
   // A producer may end between our connecting and its answer; then its successor is looked for.
   constexpr int kTries = 3;
   for (int attempt = 1;; ++attempt) {
-    GANTRY_ASSIGN(Fd socket, find_producer(impl->options_.directory, impl->name_,
+    GANTRY_ASSIGN(Fd socket, find_producer(impl->core_.options.directory, impl->name(),
                                            options.interrupt_descriptor, deadline));
     const Deadline patience =
         Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kHandshakeTime));
@@ -71,111 +70,39 @@ Result<void> Consumer::Impl::join(Connection connection, Deadline deadline) {
   const int socket = connection.receive_fd();
   GANTRY_ASSIGN(const PeerIdentity producer, peer_of(socket));
   GANTRY_ASSIGN(Fd life, peer_pidfd(socket, producer.pid));
-  if (auto asked = ask_to_join(socket); !asked)
+  if (auto asked = handshake_.ask(socket); !asked)
     return tl::unexpected(refusal_or(socket, std::move(asked).error()));
   for (bool joined = false; !joined;) {
-    GANTRY_ASSIGN(Received answer, await_answer(socket, options_.interrupt_descriptor, deadline));
-    GANTRY_ASSIGN(joined, hear(socket, answer));
+    GANTRY_ASSIGN(Received answer,
+                  await_answer(socket, core_.options.interrupt_descriptor, deadline));
+    GANTRY_ASSIGN(joined, handshake_.hear(socket, answer));
   }
-  const auto& acceptor = options_.acceptor;
+  const auto& acceptor = core_.options.acceptor;
   return settle(std::move(connection), producer,
                 acceptor ? acceptor->share(std::move(life)) : SharedFd(std::move(life)));
 }
 
-Result<void> Consumer::Impl::ask_to_join(int send_fd) {
-  slabs_ = ReceivedSlabs(
-      quota_);  // of a producer that died while it let us in; the next numbers its own
-  producer_memory_ = Region();
-  GANTRY_TRY(admit_peer(send_fd, options_.access));
-  GANTRY_TRY(send_hello(send_fd, Purpose::join, wire_token(options_.access)));
-  GANTRY_STEP(hello_said);
-  return {};
-}
-
-// The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready".
-Result<bool> Consumer::Impl::hear(int send_fd, Received& received) {
-  if (producer_memory_.data() == nullptr) {
-    GANTRY_TRY(accept_welcome(send_fd, received));
-    return false;
-  }
-  if (!received.closed &&
-      (received.packet.kind == PacketKind::slab || received.packet.kind == PacketKind::slabs)) {
-    GANTRY_TRY(slabs_.learn(received));
-    confirm_heard();
-    return false;
-  }
-  GANTRY_ASSIGN(const Received ready, expect(std::move(received), PacketKind::ready, 0));
-  GANTRY_STEP(ready_heard);
-  return true;
-}
-
-Result<void> Consumer::Impl::accept_welcome(int send_fd, Received& received) {
-  GANTRY_ASSIGN(Received welcome, expect(std::move(received), PacketKind::welcome, 3));
-  GANTRY_STEP(welcome_heard);
-  GANTRY_ASSIGN(producer_memory_,
-                Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
-  GANTRY_ASSIGN(ring_memory_,
-                Region::import(welcome.fds[1].release(), shared_size(sizeof(RingPage))));
-  GANTRY_ASSIGN(WakeSender wake_sender, WakeSender::adopt(std::move(welcome.fds[2])));
-  producer_wake_ = std::make_shared<const WakeSender>(std::move(wake_sender));
-  producer_memory_.close_descriptor();
-  ring_memory_.close_descriptor();
-  GANTRY_TRY(check_pages());
-  GANTRY_TRY(make_own_page());
-  WirePacket joining;
-  joining.kind = PacketKind::join;
-  joining.slots = options_.depth;
-  joining.held = static_cast<std::uint32_t>(options_.when_slow);
-  GANTRY_ASSIGN(WakeReceiver::Made made, WakeReceiver::make());
-  wake_receiver_ = std::move(made.wake_receiver);
-  const std::array<int, 3> fds{memory_.descriptor(), made.wake_sender.descriptor(),
-                               metrics_.descriptor()};
-  GANTRY_TRY(send_wire(send_fd, joining, fds));
-  GANTRY_STEP(join_said);
-  return {};
-}
-
 Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& producer,
                                     SharedFd life) {
-  producer_pid_ = producer.pid;
-  pidfd_ = std::move(life);
-  connection_ = std::move(connection);
-  memory_.close_descriptor();
-  MetricsMaker::close_descriptor(metrics_);
-  const std::size_t cells = ring_page().cells;  // read once: the producer can write it any time
-  if (!std::has_single_bit(cells) || cells > kCells)
-    return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
-  ring_.emplace(std::span(ring_page().ring).first(cells));
-  credits_ = std::clamp<std::uint64_t>(page().slots, 1, cells);
-  report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
-  metrics_.meter()->connected();
+  core_.producer_pid = producer.pid;
+  core_.producer_life = std::move(life);
+  core_.connection = std::move(connection);
+  core_.own_memory.close_descriptor();
+  MetricsMaker::close_descriptor(core_.metrics);
+  GANTRY_TRY(queue_.start(std::shared_ptr<ReceivedPayloads>(shared_from_this(), &payloads_)));
+  core_.metrics.meter()->connected();
   GANTRY_STEP(joined);
-  return {};
-}
-
-Result<void> Consumer::Impl::check_pages() const {
-  if (page().magic != kProducerMagic || page().version != kFormatVersion ||
-      ring_page().magic != kRingMagic || ring_page().version != kFormatVersion)
-    return fail(Code::peer_misbehaved, "the producer's pages are of another format");
   return {};
 }
 
 // The producer is told now, though messages still held keep the memory alive.
 void Consumer::Impl::leave() noexcept {
-  left_ = true;
-  pending_.reset();                    // it keeps us alive
-  if (!fork_guard_.is_this()) return;  // the connection is the parent's
-  report_taken();
-  connection_.hang_up();
+  core_.has_left = true;
+  queue_.drop_pending();
+  if (!core_.fork_guard.is_this()) return;  // the connection is the parent's
+  queue_.report_taken();
+  core_.connection.hang_up();
   GANTRY_STEP(left);
-}
-
-Result<void> Consumer::Impl::make_own_page() {
-  GANTRY_ASSIGN(memory_, Region::create(shared_size(sizeof(ConsumerPage)), "gantry-consumer"));
-  auto* page = new (memory_.data()) ConsumerPage{};
-  page->magic = kConsumerMagic;
-  page->version = kFormatVersion;
-  return {};
 }
 
 }  // namespace gantry

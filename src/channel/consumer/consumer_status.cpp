@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
-#include "channel/consumer/incoming.hpp"
+#include "channel/consumer/consumer.hpp"
 #include "channel/wire/depth.hpp"
 
 // What a consumer tells people. On its own thread.
@@ -24,25 +24,25 @@ std::vector<HeldSlot> HeldSlots::list(double ns_per_tick) const {
 // The ring is the producer's: what is seen there is shown, and nothing is decided by it.
 ConsumerExplanation Consumer::Impl::explain() const {
   ConsumerExplanation told;
-  const ClockPair start = counters_->start;
+  const ClockPair start = core_.counters->start;
   const double scale = ns_per_tick(start);
-  told.name = name_;
-  told.producer_pid = producer_pid_;
-  told.producer_state = process_state(producer_pid_);
-  told.policy = options_.when_slow;
-  told.depth = depth_for(told.policy, options_.depth, static_cast<unsigned>(credits_));
-  told.unread = must_claim() ? ring_->count_claimable(ring_page().revoked) : ring_->count_ready();
-  told.dropped = ring_->missed();
-  told.landing = pending_ != nullptr;
-  told.producer_gone = gone_;
-  const std::uint64_t end = ring_page().end.load(std::memory_order_seq_cst);  // [E]
+  told.name = core_.name;
+  told.producer_pid = core_.producer_pid;
+  told.producer_state = process_state(core_.producer_pid);
+  told.policy = core_.options.when_slow;
+  told.depth = depth_for(told.policy, core_.options.depth, static_cast<unsigned>(queue_.credits()));
+  told.unread = queue_.unread();
+  told.dropped = queue_.missed();
+  told.landing = queue_.pending() != nullptr;
+  told.producer_gone = core_.producer_gone;
+  const std::uint64_t end = core_.ring_page().end.load(std::memory_order_seq_cst);  // [E]
   told.ended = end != 0;
-  told.producer_sleeps = (page().producer_sleeps.read() & 1u) != 0;
-  told.held = held_.list(scale);
-  told.mapped_bytes = slabs_.mapped_bytes();
+  told.producer_sleeps = (core_.page().producer_sleeps.read() & 1u) != 0;
+  told.held = payloads_.held(scale);
+  told.mapped_bytes = payloads_.mapped_bytes();
   told.spin = spin_.now();
-  if (broken_) told.broken = broken_->message;
-  told.metrics = MetricsMaker::report(*counters_, scale);
+  if (core_.broken) told.broken = core_.broken->message;
+  told.metrics = MetricsMaker::report(*core_.counters, scale);
   return told;
 }
 

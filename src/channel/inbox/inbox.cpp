@@ -6,7 +6,7 @@
 
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
-#include "channel/consumer/incoming.hpp"
+#include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/wire/step.hpp"
 

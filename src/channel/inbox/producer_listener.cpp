@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/event.hpp"
-#include "channel/consumer/incoming.hpp"
+#include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/status/status_wire.hpp"
 #include "channel/wire/step.hpp"
@@ -65,7 +65,7 @@ bool ProducerListener::hear(Peer& peer, Received& received) {
 bool ProducerListener::go_on(Caller& caller, Received& received) {
   if (caller.is_awaited && !caller.connection.is_pair()) return hear_control(caller, received);
   if (!caller.end) return begin(caller, received.packet);
-  const auto joined = caller.end->hear(caller.connection.send_fd(), received);
+  const auto joined = caller.end->handshake().hear(caller.connection.send_fd(), received);
   if (joined && *joined) static_cast<void>(let_in(caller));
   return joined && !*joined;
 }
@@ -106,7 +106,7 @@ bool ProducerListener::begin(Caller& caller, const WirePacket& hello) {
                                          std::make_shared<SenderQuota>(rules_.quota));
   if (!end) return turn_away(end.error().code);
   accept_rights(caller.connection.receive_fd(), true);  // the welcome's, then slabs: any time
-  if (!(*end)->ask_to_join(socket)) return false;
+  if (!(*end)->handshake().ask(socket)) return false;
   caller.end = std::move(*end);
   GANTRY_STEP(producer_greeted);
   return true;

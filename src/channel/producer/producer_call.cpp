@@ -1,5 +1,6 @@
 // A producer without a name of its own: it calls an inbox, and again when that is gone; or somebody
 // to whom it was given a control connection.
+#include "channel/producer/producer.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {

@@ -1,0 +1,70 @@
+#pragma once  // channel/consumer/consumer_core.hpp: what the parts of a receiving end work on.
+
+#include <atomic>
+#include <optional>
+
+#include "base/fork.hpp"
+#include "base/wake.hpp"
+#include "channel/wire/connection.hpp"
+#include "channel/wire/format.hpp"
+#include "channel/wire/metrics_page.hpp"
+#include "channel/wire/step.hpp"
+#include "sync/wait_flag.hpp"
+
+namespace gantry {
+
+/// Pages, connection and options of a receiving end, and what broke it. A Consumer::Impl owns one
+/// and lends it to its parts. Threads: the receiving one; give_back() of the payloads, on any
+/// thread, uses own_page() and ring_producer() alone.
+class ConsumerCore {
+ public:
+  [[nodiscard]] const ProducerPage& page() const noexcept {
+    return *reinterpret_cast<const ProducerPage*>(producer_memory.data());
+  }
+  [[nodiscard]] const RingPage& ring_page() const noexcept {
+    return *reinterpret_cast<const RingPage*>(ring_memory.data());
+  }
+  [[nodiscard]] ConsumerPage& own_page() noexcept {
+    return *reinterpret_cast<ConsumerPage*>(own_memory.data());
+  }
+
+  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+
+  /// Wakes the producer if it sleeps: after each store that it may wait for.
+  void ring_producer() noexcept {
+    if (wake_filter.must_wake(page().producer_sleeps)) producer_wake->ring();
+    GANTRY_STEP(producer_rung);
+  }
+
+  /// The stream cannot go on without what was lost. The first reason stays; it is the answer.
+  Error break_stream(const Error& reason);
+  /// The producer wrote what no honest one does.
+  Error misbehaved(std::string_view what);
+  /// The producer cut this end off: nothing more is handed out.
+  void note_cut_off();
+  /// A producer that cut this end off keeps all that this end may still take, until this says that
+  /// it takes no more. A dead producer does not care.
+  void confirm_end() noexcept;
+  /// The producer's process runs.
+  [[nodiscard]] bool producer_lives() const noexcept;
+
+  ForkGuard fork_guard;
+  std::string name;
+  ConsumerOptions options;
+  Connection connection;
+  SharedFd producer_life;  // a pidfd; empty: only the connection tells of its death
+  pid_t producer_pid = 0;
+  std::shared_ptr<const WakeSender> producer_wake;  // shared by what was forwarded
+  WakeFilter wake_filter;
+  Region producer_memory;
+  Region ring_memory;
+  Region own_memory;
+  Metrics metrics;
+  MetricsPage* counters = nullptr;  // that of `metrics`
+  bool is_called = false;           // the producer came to this end: the name is an inbox's
+  bool has_left = false;
+  bool producer_gone = false;   // it died or hung up; what it published may still be there
+  std::optional<Error> broken;  // why nothing of the producer is believed, or can be, any more
+};
+
+}  // namespace gantry

@@ -1,0 +1,261 @@
+#include "channel/consumer/incoming_message.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "base/clock.hpp"
+
+namespace gantry {
+
+IncomingMessage::IncomingMessage(std::shared_ptr<ReceivedPayloads> payloads,
+                                 const ReceivedRecord& received, std::vector<Segment> segments)
+    : payloads_(std::move(payloads)),
+      received_(received),
+      info_(received.info()),
+      segments_(std::move(segments)) {
+  if (received_.is_streamed())
+    total_ = received_.place.bytes;
+  else
+    for (const Segment& segment : segments_) total_ += segment.bytes.size();
+  if (!received_.is_landing()) landed_ = total_;
+}
+
+IncomingMessage::IncomingMessage() : received_{} {
+  segments_.reserve(1);
+}
+
+// Without a heap: the message is out of the ring.
+void IncomingMessage::fill(Message small) noexcept {
+  info_ = small.info();
+  message_ = std::move(small);
+  for (std::size_t i = 0; i < message_->segments(); ++i) segments_.push_back(message_->segment(i));
+  for (const Segment& segment : segments_) total_ += segment.bytes.size();
+  landed_ = total_;
+}
+
+void IncomingMessage::release() noexcept {
+  if (payloads_) payloads_->give_back(token_of(received_.header.slot, info_.sequence));
+  payloads_.reset();
+}
+
+std::string IncomingMessage::name() const {
+  return payloads_ ? fmt::format("channel '{}': message {}", core().name, info_.sequence)
+                   : fmt::format("message {}", info_.sequence);
+}
+
+// ---- how far it is ---------------------------------------------------------------------------
+
+Bytes IncomingMessage::landed() noexcept {
+  if (landed_ == total_ || aborted_ || !payloads_ || core().has_left) return landed_;
+  const auto word = payloads_->landing_word(received_.header.slot, received_.header.number);
+  if (!word) {
+    core().note_cut_off();
+    aborted_ = true;
+    return landed_;
+  }
+  const Bytes bytes = *word & ~LandingWord::kAborted;
+  // What goes backwards or beyond is no honest producer's: to us the message ends here.
+  const Bytes most =
+      is_streamed() ? std::min(total_, passed_ + received_.place.window_bytes) : total_;
+  if (bytes < landed_ || bytes > most) {
+    static_cast<void>(
+        core().misbehaved(fmt::format("{} of {} bytes landed after {}", bytes, total_, landed_)));
+    aborted_ = true;
+    return landed_;
+  }
+  landed_ = bytes;
+  aborted_ = (*word & LandingWord::kAborted) != 0;
+  return landed_;
+}
+
+Result<void> IncomingMessage::check_landed(Bytes bytes) const {
+  if (landed_ >= bytes) return {};
+  if (core().broken) return tl::unexpected(*core().broken);
+  return fail(Code::aborted,
+              fmt::format("channel '{}': the sender gave message {} up after {} of {} bytes",
+                          core().name, info_.sequence, landed_, total_));
+}
+
+Result<void> IncomingMessage::check_end_is_open() const {
+  if (!payloads_ || !core().has_left || (landed_ == total_ && !is_streamed())) return {};
+  return fail(Code::closed,
+              fmt::format("channel '{}': its consumer was closed before message {} had landed",
+                          core().name, info_.sequence));
+}
+
+Result<void> IncomingMessage::check_is_here() const {
+  if (payloads_) GANTRY_TRY(core().check_process());
+  if (!is_over_) return {};
+  return fail(Code::invalid_argument, name() + " was handed over by whole() already");
+}
+
+// ---- chunk by chunk --------------------------------------------------------------------------
+
+// Of a streamed message: its first `bytes` are not needed any more.
+void IncomingMessage::pass(Bytes bytes) noexcept {
+  if (!is_streamed() || !payloads_ || bytes == 0) return;
+  const Bytes chunk = received_.place.chunk_bytes;
+  const std::uint64_t chunks = (bytes + chunk - 1) / chunk;
+  passed_ = chunks * chunk;
+  payloads_->pass_chunks(received_.header.slot, info_.sequence, chunks);
+}
+
+// What lies in one piece of the window, from byte `offset` of the message on.
+ConstByteSpan IncomingMessage::window_at(Bytes offset) const noexcept {
+  const Place& place = received_.place;
+  const Bytes in_chunk = offset % place.chunk_bytes;
+  return segments_.front().bytes.subspan(offset % place.window_bytes,
+                                         std::min(landed_ - offset, place.chunk_bytes - in_chunk));
+}
+
+// What lies in one piece from taken_ on.
+ConstByteSpan IncomingMessage::contiguous() noexcept {
+  if (gathered_) return {gathered_.get() + taken_, gathered_bytes_ - taken_};
+  if (is_streamed()) return window_at(taken_);
+  while (in_segment_ == segments_[segment_].bytes.size()) {
+    ++segment_;
+    in_segment_ = 0;
+  }
+  const ConstByteSpan rest = segments_[segment_].bytes.subspan(in_segment_);
+  return rest.first(std::min(landed_ - taken_, rest.size()));
+}
+
+// Chunks of a stream that have passed are nowhere any more.
+Result<void> IncomingMessage::seek(Bytes offset) {
+  if (offset == taken_) return {};
+  if (is_streamed() && !gathered_)
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {} of its bytes have passed already", name(), taken_),
+                "go on as you began: into() or receive_into() with the same buffer, or next()");
+  taken_ = in_segment_ = offset;
+  segment_ = 0;
+  if (gathered_) return {};
+  while (segment_ + 1 < segments_.size() && in_segment_ >= segments_[segment_].bytes.size())
+    in_segment_ -= segments_[segment_++].bytes.size();
+  return {};
+}
+
+Result<void> IncomingMessage::start_over() {
+  GANTRY_TRY(seek(0));
+  copied_from_.reset();
+  return {};
+}
+
+Result<ConstByteSpan> IncomingMessage::take() {
+  if (gathered_) GANTRY_TRY(gather());
+  const ConstByteSpan bytes = contiguous();
+  taken_ += bytes.size();
+  in_segment_ += bytes.size();
+  GANTRY_STEP(chunk_handed_out);
+  return bytes;
+}
+
+Result<void> IncomingMessage::check_prefix(Bytes bytes) const {
+  if (!is_streamed() && segments_.size() == 1 && bytes <= total_) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("{}: waiting for {} of {} bytes of one that is {}", name(), bytes, total_,
+                          is_streamed() ? "streamed" : "not long enough, or of several segments"));
+}
+
+Result<Bytes> IncomingMessage::begin_copy(ByteSpan destination) {
+  const Bytes from = copied_from_.value_or(taken_);
+  const Bytes rest = total_ - from;
+  if (rest > destination.size())
+    return fail(Code::invalid_argument, fmt::format("{} has {} bytes left, the buffer {}", name(),
+                                                    rest, destination.size()));
+  if (copied_from_ && destination.data() != copied_to_) GANTRY_TRY(seek(from));
+  copied_from_ = from;
+  copied_to_ = destination.data();
+  return from;
+}
+
+void IncomingMessage::copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept {
+  const std::uint64_t started = read_ticks();
+  std::memcpy(to, chunk.data(), chunk.size());
+  if (payloads_) core().counters->copy(CopyEngine::inline_, chunk.size(), read_ticks() - started);
+}
+
+void IncomingMessage::end_copy() noexcept {
+  pass_taken();
+  copied_from_.reset();
+}
+
+// ---- as a whole ------------------------------------------------------------------------------
+
+Result<void> IncomingMessage::make_gathered() {
+  auto charge = payloads_->charge_gathered(total_);
+  if (!charge)
+    return fail(Code::too_large,
+                fmt::format("channel '{}': message {} is streamed and has {} bytes: {}",
+                            core().name, info_.sequence, total_, charge.error().message),
+                charge.error().hint);
+  // Not touched before it lands: a claim alone costs no memory.
+  gathered_.reset(new (std::nothrow) std::byte[total_]);
+  if (!gathered_)
+    return fail(Code::too_large,
+                fmt::format("message {} has {} bytes, more than this process can hold",
+                            info_.sequence, total_),
+                "take it chunk by chunk: Consumer::receive_early()");
+  gathered_charge_ = std::move(*charge);
+  return {};
+}
+
+Result<void> IncomingMessage::gather() {
+  GANTRY_TRY(check_end_is_open());
+  if (!gathered_) {
+    if (taken_ != 0) return seek(0);
+    GANTRY_TRY(make_gathered());
+  }
+  // A producer that keeps up with us would keep us here.
+  const Bytes end = std::min(landed(), gathered_bytes_ + kGatheredAtOnce);
+  while (gathered_bytes_ < end) {
+    const ConstByteSpan chunk = window_at(gathered_bytes_);
+    std::memcpy(gathered_.get() + gathered_bytes_, chunk.data(), chunk.size());
+    gathered_bytes_ += chunk.size();
+    pass(gathered_bytes_);
+  }
+  return {};
+}
+
+Result<bool> IncomingMessage::try_whole() {
+  GANTRY_TRY(check_is_here());
+  if (!is_streamed()) return landed() == total_;
+  GANTRY_TRY(gather());
+  return gathered_bytes_ == total_;
+}
+
+namespace {
+
+/// Keeps what was gathered for as long as its message.
+class Gathered final : public detail::SlotOwner {
+ public:
+  Gathered(std::unique_ptr<std::byte[]> bytes, SenderQuota::Charge charge)
+      : charge_(std::move(charge)), bytes_(std::move(bytes)) {}
+  void give_back(std::uint64_t) noexcept override {}
+  [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
+
+ private:
+  SenderQuota::Charge charge_;
+  std::unique_ptr<std::byte[]> bytes_;  // NOLINT: of a size that the message knows
+};
+
+}  // namespace
+
+Message IncomingMessage::become_message() {
+  is_over_ = true;
+  if (message_) return std::move(*message_);
+  if (is_streamed()) {
+    const ConstByteSpan bytes(gathered_.get(), total_);
+    core().counters->copy(CopyEngine::inline_, bytes.size(), 0);
+    release();
+    return {std::make_shared<Gathered>(std::move(gathered_), std::move(gathered_charge_)), 0, bytes,
+            info_};
+  }
+  const std::uint64_t token = token_of(received_.header.slot, info_.sequence);
+  Message message(std::move(payloads_), token, segments_.front().bytes, info_);
+  if (received_.lies() == PayloadLocation::table)
+    message.set_segments(std::make_unique<std::vector<Segment>>(std::move(segments_)));
+  return message;
+}
+
+}  // namespace gantry

@@ -1,0 +1,113 @@
+#pragma once  // channel/consumer/incoming_message.hpp: a message that was taken out of the ring.
+
+#include <algorithm>
+
+#include "channel/consumer/received_payloads.hpp"
+
+namespace gantry {
+
+/// A message that may still be landing: how far it is, and its bytes so far. Never waits; see
+/// LandingReader. It keeps the end that it came to. The receiving thread.
+class GANTRY_LOCAL IncomingMessage {
+ public:
+  /// `segments`: where they are mapped; of a streamed message one, the window.
+  IncomingMessage(std::shared_ptr<ReceivedPayloads> payloads, const ReceivedRecord& received,
+                  std::vector<Segment> segments);
+  /// To be filled with a small one, which is all there.
+  IncomingMessage();
+  void fill(Message small) noexcept;
+  ~IncomingMessage() { release(); }
+  IncomingMessage(const IncomingMessage&) = delete;
+  IncomingMessage& operator=(const IncomingMessage&) = delete;
+
+  [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
+  [[nodiscard]] Bytes size() const noexcept { return total_; }
+  [[nodiscard]] bool is_streamed() const noexcept { return received_.is_streamed(); }
+  [[nodiscard]] Bytes landed() noexcept;
+  [[nodiscard]] bool is_aborted() noexcept { return landed() < total_ && aborted_; }
+  /// So much has landed, or will not any more.
+  [[nodiscard]] bool is_settled(Bytes bytes) noexcept { return landed() >= bytes || aborted_; }
+  /// Needs is_settled(). Errors: `aborted`, or what broke the stream.
+  [[nodiscard]] Result<void> check_landed(Bytes bytes) const;
+  /// try_whole() would come further, or learn that it cannot.
+  [[nodiscard]] bool has_more() noexcept {
+    return landed() == total_ || aborted_ ||
+           (is_streamed() && landed() > std::max(gathered_bytes_, taken_));
+  }
+
+  /// Errors: a fork's copy, or a message that was handed over as a whole.
+  [[nodiscard]] Result<void> check_is_here() const;
+  /// The producer waits for nobody who left: what was not there by then does not come, and a
+  /// stream's window is filled anew. Error: `closed`.
+  [[nodiscard]] Result<void> check_end_is_open() const;
+  [[nodiscard]] std::string name() const;  ///< For errors.
+
+  // ---- chunk by chunk
+
+  [[nodiscard]] Bytes taken() const noexcept { return taken_; }
+  /// What take() gave is not needed any more: a streamed message's window is filled anew.
+  void pass_taken() noexcept {
+    if (!gathered_) pass(taken_);
+  }
+  /// Needs one byte more than taken() to have landed. What lies in one piece from there on.
+  [[nodiscard]] Result<ConstByteSpan> take();
+  /// The first bytes of a message that lies in one piece. Needs them to have landed.
+  [[nodiscard]] Result<void> check_prefix(Bytes bytes) const;
+  [[nodiscard]] ConstByteSpan prefix() const noexcept {
+    return segments_.front().bytes.first(landed_);
+  }
+  /// take() begins with the first byte again. Error: `invalid_argument` when that has passed.
+  [[nodiscard]] Result<void> start_over();
+
+  /// A copy of all from taken() on, into one buffer, whatever calls it takes. begin_copy() says
+  /// with which byte it began, or begins again if the buffer is another.
+  [[nodiscard]] Result<Bytes> begin_copy(ByteSpan destination);
+  void end_copy() noexcept;
+  void copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept;
+
+  // ---- as a whole
+
+  /// Whether become_message() may be called. What has landed of a streamed message goes into
+  /// private memory for that.
+  [[nodiscard]] Result<bool> try_whole();
+  /// How much must have landed for try_whole() to come further.
+  [[nodiscard]] Bytes next_for_whole() const noexcept {
+    return is_streamed() ? gathered_bytes_ + 1 : total_;
+  }
+  [[nodiscard]] Message become_message();
+
+ private:
+  /// Of a streamed message, by one call, whatever its window.
+  static constexpr Bytes kGatheredAtOnce = Bytes{8} << 20;
+
+  [[nodiscard]] ConsumerCore& core() const noexcept { return payloads_->core(); }
+  [[nodiscard]] ConstByteSpan window_at(Bytes offset) const noexcept;
+  [[nodiscard]] ConstByteSpan contiguous() noexcept;
+  [[nodiscard]] Result<void> seek(Bytes offset);
+  [[nodiscard]] Result<void> gather();
+  [[nodiscard]] Result<void> make_gathered();
+  void pass(Bytes bytes) noexcept;
+  void release() noexcept;
+
+  std::shared_ptr<ReceivedPayloads> payloads_;  // null: a small message, or handed over
+  ReceivedRecord received_;
+  MessageInfo info_;
+  std::vector<Segment> segments_;
+  Bytes total_ = 0;
+  Bytes landed_ = 0;
+  Bytes passed_ = 0;  // streamed: of the window, so many were given back
+  bool aborted_ = false;
+  Bytes taken_ = 0;          // handed out by take()
+  std::size_t segment_ = 0;  // of taken_, and where in it
+  Bytes in_segment_ = 0;
+  std::optional<Bytes> copied_from_;       // a copy began at this byte,
+  const std::byte* copied_to_ = nullptr;   // and goes to there
+  std::optional<Message> message_;         // a small one: instead of all this
+  std::unique_ptr<std::byte[]> gathered_;  // NOLINT: total_ bytes of a streamed message; if it is
+  Bytes gathered_bytes_ = 0;               // there, so many chunks' bytes went into it, and from
+                                           // there to whoever asks
+  bool is_over_ = false;                   // it became a message
+  SenderQuota::Charge gathered_charge_;    // for them
+};
+
+}  // namespace gantry

@@ -1,0 +1,101 @@
+#include "channel/consumer/landing_reader.hpp"
+
+namespace gantry {
+
+Result<void> LandingReader::await(Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(message_.check_end_is_open());
+  const auto settled = [this, bytes] { return message_.is_settled(bytes); };
+  if (!settled()) GANTRY_TRY(waiter_.wait_for_landing(deadline, settled));
+  return message_.check_landed(bytes);
+}
+
+// With some of it perhaps there: whoever sleeps on event_descriptor() is to look once more.
+Error LandingReader::not_in_time() const {
+  waiter_.rouse();
+  return {Code::timed_out, message_.name() + " did not land in time", ""};
+}
+
+Result<ConstByteSpan> LandingReader::next(Deadline deadline) {
+  GANTRY_TRY(message_.check_is_here());
+  message_.pass_taken();
+  if (message_.taken() == message_.size()) return ConstByteSpan();
+  GANTRY_TRY(await(message_.taken() + 1, deadline));
+  return message_.take();
+}
+
+Result<ConstByteSpan> LandingReader::wait_for(Bytes bytes, Deadline deadline) {
+  GANTRY_TRY(message_.check_is_here());
+  GANTRY_TRY(message_.check_prefix(bytes));
+  GANTRY_TRY(await(bytes, deadline));
+  return message_.prefix();
+}
+
+Result<Bytes> LandingReader::into(ByteSpan destination, Deadline deadline) {
+  GANTRY_TRY(message_.check_is_here());
+  GANTRY_ASSIGN(const Bytes from, message_.begin_copy(destination));
+  for (LateLooks looks; message_.taken() < message_.size();) {
+    if (message_.is_streamed() && looks.are_spent(deadline)) return tl::unexpected(not_in_time());
+    std::byte* const to = destination.data() + (message_.taken() - from);
+    GANTRY_ASSIGN(const ConstByteSpan chunk, next(deadline));
+    message_.copy_chunk(chunk, to);
+  }
+  message_.end_copy();
+  return message_.size() - from;
+}
+
+Result<Message> LandingReader::whole(Deadline deadline) {
+  for (LateLooks looks;;) {
+    GANTRY_ASSIGN(const bool there, message_.try_whole());
+    if (there) return message_.become_message();
+    if (looks.are_spent(deadline)) return tl::unexpected(not_in_time());
+    GANTRY_TRY(await(message_.next_for_whole(), deadline));
+  }
+}
+
+// ---- the handle ------------------------------------------------------------------------------
+
+Incoming::Incoming() noexcept = default;
+Incoming::Incoming(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Incoming::Incoming(Incoming&&) noexcept = default;
+Incoming& Incoming::operator=(Incoming&&) noexcept = default;
+Incoming::~Incoming() = default;
+
+const MessageInfo& Incoming::info() const noexcept {
+  return impl_->message().info();
+}
+Bytes Incoming::size() const noexcept {
+  return impl_->message().size();
+}
+Bytes Incoming::landed() const noexcept {
+  return impl_->message().landed();
+}
+bool Incoming::is_streamed() const noexcept {
+  return impl_->message().is_streamed();
+}
+
+namespace {
+
+tl::unexpected<Error> is_empty() {
+  return fail(Code::invalid_argument, "an empty Incoming");
+}
+
+}  // namespace
+
+Result<ConstByteSpan> Incoming::next(Deadline deadline) {
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->reader().next(deadline); });
+}
+Result<ConstByteSpan> Incoming::wait_for(Bytes bytes, Deadline deadline) {
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->reader().wait_for(bytes, deadline); });
+}
+Result<Bytes> Incoming::into(ByteSpan destination, Deadline deadline) {
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->reader().into(destination, deadline); });
+}
+Result<Message> Incoming::whole(Deadline deadline) {
+  if (!impl_) return is_empty();
+  return guarded([&] { return impl_->reader().whole(deadline); });
+}
+
+}  // namespace gantry

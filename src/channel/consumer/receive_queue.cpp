@@ -1,0 +1,213 @@
+#include "channel/consumer/receive_queue.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/cpu.hpp"
+#include "channel/naming/rendezvous.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr int kBusyTurns = 500;   // a microsecond or two
+constexpr int kQuickTurns = 128;  // some more
+
+ReceivedRecord copy_of_small(const MessageRecord& record) {
+  ReceivedRecord received{};
+  received.header = record.header;
+  if ((record.header.kind & kExtra) != 0) received.extra = record.extra;
+  return received;
+}
+
+}  // namespace
+
+Result<void> ReceiveQueue::start(std::weak_ptr<ReceivedPayloads> payloads) {
+  payloads_ = std::move(payloads);
+  own_page_ = &core_.own_page();
+  ring_page_ = &core_.ring_page();
+  must_claim_ = core_.options.when_slow == SlowConsumer::drop_oldest;
+  const std::size_t cells = ring_page_->cells;  // read once: the producer can write it any time
+  if (!std::has_single_bit(cells) || cells > kCells)
+    return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
+  ring_.emplace(std::span(ring_page_->ring).first(cells));
+  credits_ = std::clamp<std::uint64_t>(core_.page().slots, 1, cells);
+  report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
+  return {};
+}
+
+// ---- what there is ---------------------------------------------------------------------------
+
+bool ReceiveQueue::at_end() const noexcept {
+  const std::uint64_t end = ring_page_->end.load(std::memory_order_seq_cst);  // [E]
+  return end != 0 && ring_->taken() + 1 >= end && !pending_;
+}
+
+bool ReceiveQueue::has_news(Wanted wanted) const noexcept {
+  if (pending_) return wanted == Wanted::early || pending_->has_more();
+  return is_there() || at_end();
+}
+
+// The next cell alone, at first without a pause: on some processors one takes as long as a small
+// message's whole way. Its second line is asked for with the first, as it comes from the same
+// cache: one behind the other they would take twice the time.
+void ReceiveQueue::watch_closely() const noexcept {
+  if (pending_) return;
+  const auto* const second_line = ring_->next().body.data() + kNearBytes;
+  for (int turn = 0; turn < kBusyTurns; ++turn) {
+    if (ring_->ready()) return;
+    __builtin_prefetch(second_line);
+  }
+  for (int turn = 0; turn < kQuickTurns && !ring_->ready(); ++turn) cpu_relax();
+}
+
+Result<bool> ReceiveQueue::look(Wanted wanted) {
+  for (std::size_t given_up = 0; given_up <= kCells; ++given_up) {  // more than a ring: next time
+    if (core_.broken) return tl::unexpected(*core_.broken);
+    if (!pending_ && is_there()) GANTRY_TRY(take_next());
+    if (!pending_) break;
+    if (wanted == Wanted::early) return true;
+    GANTRY_ASSIGN(const bool whole, pending_->try_whole());
+    if (whole) return true;
+    if (!pending_->is_aborted()) break;
+    pending_.reset();
+  }
+  if (!core_.producer_gone && !at_end()) return false;
+  pending_.reset();  // the rest of it never comes
+  if (!at_end()) core_.confirm_end();
+  return tl::unexpected(ending_error());
+}
+
+Error ReceiveQueue::ending_error() {
+  if (core_.broken) return *core_.broken;
+  const std::string& name = core_.name;
+  if (at_end()) {
+    finished_ = true;
+    return {Code::closed, fmt::format("channel '{}': the stream has ended", name), ""};
+  }
+  if (!core_.is_called) sweep_if_stale(core_.options.directory, name, Deadline::now());
+  const bool lives = core_.producer_lives();
+  if (core_.is_called && lives)
+    return {Code::peer_gone,
+            fmt::format("channel '{}': the sender (process {}) hung up before the stream's end: it "
+                        "dropped its end, or dies",
+                        name, core_.producer_pid),
+            ""};
+  if (lives)
+    return {Code::peer_gone,
+            fmt::format("channel '{}': the producer (process {}), which runs, ended this session "
+                        "before the stream's end: it dropped its end, or this one was too slow",
+                        name, core_.producer_pid),
+            "rejoin(); SlowConsumer::disconnect is for readers that are never that slow"};
+  return {Code::peer_gone,
+          fmt::format("channel '{}': the producer (process {}) is gone before the stream's end",
+                      name, core_.producer_pid),
+          ""};
+}
+
+// ---- taking ----------------------------------------------------------------------------------
+
+Result<Message> ReceiveQueue::copy_small() {
+  const MessageRecord& record = ring_->next();
+  ReceivedRecord received;  // NOLINT: copied first, then checked, then used
+  std::memcpy(&received.header, &record.header, sizeof received.header);
+  const bool honest = is_small(received.header);
+  if (!honest) [[unlikely]]
+    received.header.kind = received.header.count = 0;
+  if ((received.header.kind & kExtra) != 0)
+    std::memcpy(&received.extra, &record.extra, sizeof received.extra);
+  auto message = Result<Message>(
+      tl::in_place, ConstByteSpan(record.body).first(received.header.count), received.info());
+  ring_->take();
+  GANTRY_STEP(small_taken);
+  // At a full ring, or the stream's end, the writer may sleep, and we may never come back. [F] of
+  // credit_gate.hpp: mark, then look.
+  ring_->mark(own_page_->taken);
+  GANTRY_STEP(taken_marked);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
+  if (ring_->unreported() >= report_after_ || ring_->is_published(credits_ - 1) || is_ending())
+    report_taken();
+  core_.counters->copy(CopyEngine::inline_, received.header.count, 0);
+  if (!honest) [[unlikely]]
+    message = tl::unexpected(core_.misbehaved("a small message that is none"));
+  return message;
+}
+
+// Needs a message in the ring. It becomes the pending one.
+Result<void> ReceiveQueue::take_next() {
+  if (must_claim_) return claim_next();
+  if (next_is_small()) {
+    prepare();  // first, as below
+    GANTRY_ASSIGN(auto message, copy_small());
+    spare_->fill(std::move(message));
+    pending_ = std::move(spare_);
+    return {};
+  }
+  auto received = read_record(ring_->next());
+  if (!received) return tl::unexpected(core_.break_stream(received.error()));
+  GANTRY_TRY(hold(*received));  // first: it may find no heap, and the message is not to be lost
+  ring_->take();
+  GANTRY_STEP(record_taken);
+  report_taken();
+  return {};
+}
+
+// The record becomes the pending message. What this throws leaves everything as it was.
+Result<void> ReceiveQueue::hold(const ReceivedRecord& received) {
+  auto payloads = payloads_.lock();
+  GANTRY_ASSIGN(std::vector<Segment> segments, payloads->hold(received));
+  try {
+    pending_ = std::make_unique<IncomingMessage>(payloads, received, std::move(segments));
+  } catch (const std::bad_alloc&) {
+    payloads->drop(received.header.slot);
+    throw;
+  }
+  return {};
+}
+
+// Of a producer that may take messages back: the oldest that it leaves us, if any, becomes the
+// pending one.
+Result<void> ReceiveQueue::claim_next() {
+  auto small = std::make_unique<IncomingMessage>();  // first: there may be no heap
+  MessageRecord record;                              // NOLINT: claim() fills it
+  const bool claimed =
+      ring_->claim(record, own_page_->taken, ring_page_->revoked,
+                   [this](const MessageRecord& missed) noexcept { pass_over(missed); });
+  own_page_->missed.store(ring_->missed(), std::memory_order_relaxed);  // for people
+  GANTRY_STEP(message_claimed);
+  core_.ring_producer();
+  if (!claimed) return {};
+  if ((record.header.kind & kLocationMask) != static_cast<std::uint8_t>(PayloadLocation::here)) {
+    auto received = read_record(record);
+    if (!received) return tl::unexpected(core_.break_stream(received.error()));
+    try {
+      return hold(*received);
+    } catch (const std::bad_alloc&) {
+      pass_over(record);  // one more that this consumer missed
+      throw;
+    }
+  }
+  if (!is_small(record.header))
+    return tl::unexpected(core_.misbehaved("a small message that is none"));
+  const ReceivedRecord received = copy_of_small(record);
+  core_.counters->copy(CopyEngine::inline_, record.header.count, 0);
+  small->fill(Message(ConstByteSpan(record.body).first(record.header.count), received.info()));
+  pending_ = std::move(small);
+  return {};
+}
+
+// The producer may count it as ours; it was never in anybody's hands.
+void ReceiveQueue::pass_over(const MessageRecord& record) noexcept {
+  if (record.header.slot < kMaxSlots)
+    own_page_->released.release(record.header.slot, record.header.number);
+  GANTRY_STEP(message_passed_over);
+}
+
+void ReceiveQueue::report_taken() noexcept {
+  if (ring_->unreported() == 0) return;
+  ring_->report(own_page_->taken);
+  GANTRY_STEP(taken_stored);
+  core_.ring_producer();
+}
+
+}  // namespace gantry

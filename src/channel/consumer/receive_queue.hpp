@@ -1,0 +1,95 @@
+#pragma once  // channel/consumer/receive_queue.hpp: messages on their way from the ring to the
+              // user.
+
+#include "channel/consumer/incoming_message.hpp"
+#include "sync/spsc/revocable_ring.hpp"
+
+namespace gantry {
+
+/// The ring, the message that was taken out of it and is in nobody's hand yet, and the stream's
+/// end. Never waits. The receiving thread.
+class GANTRY_LOCAL ReceiveQueue {
+ public:
+  /// A message that is all there, or any that is visible.
+  enum class Wanted { whole, early };
+
+  explicit ReceiveQueue(ConsumerCore& core) noexcept : core_(core) {}
+
+  /// The pages are mapped and checked. Messages keep `payloads`. Error: `peer_misbehaved`.
+  Result<void> start(std::weak_ptr<ReceivedPayloads> payloads);
+  [[nodiscard]] bool has_started() const noexcept { return ring_.has_value(); }
+
+  // ---- small messages: copied straight out of the ring
+
+  /// The next message is one, and nothing stands before it. It is checked once more when copied.
+  [[nodiscard]] bool next_is_small() const noexcept {
+    return !must_claim_ && !pending_ && ring_->ready() && !core_.broken &&
+           (ring_->next().header.kind & kLocationMask) == 0;
+  }
+  /// Needs next_is_small(). Error: `peer_misbehaved`.
+  Result<Message> copy_small();
+  /// Polls the next cell for some microseconds, unless a message is pending.
+  void watch_closely() const noexcept;
+
+  // ---- any message
+
+  [[nodiscard]] bool has_news(Wanted wanted) const noexcept;
+  /// Whether pending() is what is wanted now. Errors: what ended the stream; `closed` among them.
+  Result<bool> look(Wanted wanted);
+  /// Memory for the next small message is made before it is waited for.
+  void prepare() {
+    if (!spare_) spare_ = std::make_unique<IncomingMessage>();
+  }
+  /// Null: none was taken out of the ring.
+  [[nodiscard]] IncomingMessage* pending() const noexcept { return pending_.get(); }
+  [[nodiscard]] std::unique_ptr<IncomingMessage> take_pending() noexcept {
+    return std::move(pending_);
+  }
+  /// Before the end is let go of: a pending message keeps it.
+  void drop_pending() noexcept { pending_.reset(); }
+
+  /// Credits of small messages go back some at a time, or when this end would wait anyway: the
+  /// store, and the look at the producer's wait flag, would otherwise stand between a message and
+  /// its user.
+  void report_taken() noexcept;
+
+  /// The end was told, or the stream is broken: nothing more comes.
+  [[nodiscard]] bool is_over() const noexcept { return finished_ || core_.broken.has_value(); }
+  [[nodiscard]] bool is_finished() const noexcept { return finished_; }
+  /// Why nothing more comes. What was published before the producer went has been taken.
+  Error ending_error();
+
+  [[nodiscard]] std::uint64_t credits() const noexcept { return credits_; }  ///< The producer's.
+  [[nodiscard]] std::uint64_t missed() const noexcept { return ring_->missed(); }
+  [[nodiscard]] std::uint64_t unread() const noexcept {
+    return must_claim_ ? ring_->count_claimable(ring_page_->revoked) : ring_->count_ready();
+  }
+
+ private:
+  [[nodiscard]] bool is_there() const noexcept {
+    return must_claim_ ? ring_->can_claim(ring_page_->revoked) : ring_->ready();
+  }
+  [[nodiscard]] bool at_end() const noexcept;
+  /// There will be no more than there is. Relaxed: [F] of credit_gate.hpp.
+  [[nodiscard]] bool is_ending() const noexcept {
+    return ring_page_->end.load(std::memory_order_relaxed) != 0;
+  }
+  Result<void> take_next();
+  Result<void> claim_next();
+  Result<void> hold(const ReceivedRecord& received);
+  void pass_over(const MessageRecord& record) noexcept;
+
+  ConsumerCore& core_;
+  std::weak_ptr<ReceivedPayloads> payloads_;
+  std::optional<RevocableReader<MessageRecord>> ring_;
+  ConsumerPage* own_page_ = nullptr;
+  const RingPage* ring_page_ = nullptr;
+  bool must_claim_ = false;    // the producer may take back what this end has not claimed
+  bool finished_ = false;      // the end was reached and told
+  unsigned report_after_ = 1;  // small messages taken before their credits go back
+  std::uint64_t credits_ = 1;
+  std::unique_ptr<IncomingMessage> pending_;
+  std::unique_ptr<IncomingMessage> spare_;
+};
+
+}  // namespace gantry

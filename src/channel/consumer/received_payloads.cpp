@@ -1,0 +1,130 @@
+#include "channel/consumer/received_payloads.hpp"
+
+#include "base/memfd.hpp"
+
+namespace gantry {
+
+// ---- slabs -----------------------------------------------------------------------------------
+
+Result<void> ReceivedPayloads::learn(Received& received) {
+  GANTRY_TRY(slabs_.learn(received));
+  confirm_heard();
+  return {};
+}
+
+// The producer may be dead and its last packets still to be read.
+void ReceivedPayloads::hear() noexcept {
+  const auto heard = slabs_.hear(core_.connection.receive_fd(), Deadline::now());
+  confirm_heard();
+  if (heard || heard.error().code == Code::timed_out) return;
+  if (heard.error().code == Code::peer_gone)
+    core_.producer_gone = true;
+  else
+    static_cast<void>(core_.break_stream(heard.error()));  // the next look tells it
+}
+
+// It is sent before the first message that speaks of it; an error shows when that is looked for.
+ReceivedFd ReceivedPayloads::take_control_end() {
+  static_cast<void>(slabs_.hear(core_.connection.receive_fd(), Deadline::now()));
+  confirm_heard();
+  return slabs_.take_control_end();
+}
+
+// What was dropped is unmapped by now: a producer that waits for its memory has it.
+void ReceivedPayloads::confirm_heard() noexcept {
+  std::atomic<std::uint64_t>& heard = core_.own_page().heard;
+  // Relaxed: this thread alone writes it.
+  if (heard.load(std::memory_order_relaxed) == slabs_.heard()) return;
+  heard.store(slabs_.heard(), std::memory_order_seq_cst);  // [K]
+  core_.ring_producer();
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+// Where it is mapped, its pages present. From here on found_ keeps the slab mapped: looking for the
+// next one may hear anything.
+Result<ConstByteSpan> ReceivedPayloads::find_bytes(std::uint32_t number, Bytes offset,
+                                                   Bytes bytes) {
+  if (bytes == 0) return ConstByteSpan();
+  // It was announced before it was used: what is not in the socket by now nobody waits for.
+  const auto found = slabs_.find(number, core_.connection.receive_fd(), Deadline::now());
+  confirm_heard();
+  if (!found) return tl::unexpected(found.error());
+  ReceivedSlab& slab = **found;
+  const Bytes size = slab.region->size();
+  if (offset > size || bytes > size - offset)
+    return fail(Code::peer_misbehaved,
+                fmt::format("a message of {} bytes at {} in a slab of {}", bytes, offset, size));
+  found_.add(slab);
+  GANTRY_TRY(slabs_.make_present(slab, offset, bytes));
+  return ConstByteSpan(slab.region->data() + offset, bytes);
+}
+
+Result<std::vector<Segment>> ReceivedPayloads::find_segments(const ReceivedRecord& received) {
+  found_.clear();
+  const Place& place = received.place;
+  const Bytes mapped = received.is_streamed() ? place.window_bytes : place.bytes;
+  GANTRY_ASSIGN(const ConstByteSpan bytes, find_bytes(place.slab, place.offset, mapped));
+  if (received.lies() == PayloadLocation::block) return std::vector<Segment>{{bytes, {}}};
+  GANTRY_ASSIGN(const std::vector<SegmentEntry> entries, read_table(bytes));
+  std::vector<Segment> segments;
+  for (const SegmentEntry& entry : entries) {
+    GANTRY_ASSIGN(const ConstByteSpan segment, find_bytes(entry.slab, entry.offset, entry.bytes));
+    GANTRY_ASSIGN(const auto tensor, tensor_of(entry));
+    segments.push_back({segment, tensor});
+  }
+  return segments;
+}
+
+Result<std::vector<Segment>> ReceivedPayloads::hold(const ReceivedRecord& received) {
+  auto segments = find_segments(received);
+  if (!segments) return tl::unexpected(core_.break_stream(segments.error()));
+  GANTRY_STEP(segments_found);
+  if (held_.is_held(received.header.slot))
+    return tl::unexpected(
+        core_.misbehaved(fmt::format("slot {} while it is held", received.header.slot)));
+  Bytes bytes = 0;
+  for (const Segment& segment : *segments) bytes += segment.bytes.size();
+  held_.hold(received.header.slot, found_.slabs(), received.header.number, bytes,
+             received.header.ticks);
+  found_.clear();
+  GANTRY_STEP(slot_held);
+  return segments;
+}
+
+void ReceivedPayloads::pass_chunks(std::uint16_t slot, std::uint64_t number,
+                                   std::uint64_t chunks) noexcept {
+  if (!core_.fork_guard.is_this()) return;  // a fork's copy
+  core_.own_page().passed[slot].store(passed_word(number, chunks),
+                                      std::memory_order_seq_cst);  // [C]
+  GANTRY_STEP(passed_stored);
+  core_.ring_producer();
+}
+
+void ReceivedPayloads::give_back(std::uint64_t token) noexcept {
+  if (!core_.fork_guard.is_this()) return;  // a fork's copy: the parent still reads it
+  const auto slot = static_cast<std::size_t>(token >> kNumberBits);
+  held_.drop(slot);
+  core_.own_page().released.release(slot, token & ((std::uint64_t{1} << kNumberBits) - 1));
+  GANTRY_STEP(released_stored);
+  core_.ring_producer();
+}
+
+std::optional<detail::RegionSlice> ReceivedPayloads::where(std::uint64_t token,
+                                                           ConstByteSpan bytes) const {
+  if (!core_.fork_guard.is_this()) return std::nullopt;
+  auto slice = held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);
+  if (!slice) return std::nullopt;
+  slice->inherited = detail::inherit(core_.producer_wake, std::move(slice->inherited));
+  if (slice->inherited == nullptr) return std::nullopt;  // from hand to hand too often: a copy
+  return slice;
+}
+
+bool ReceivedPayloads::is_immutable(std::uint64_t token, ConstByteSpan bytes) const {
+  if (bytes.empty()) return true;
+  const auto slice = held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);
+  return core_.fork_guard.is_this() && slice &&
+         check_sealed(slice->region->descriptor(), F_SEAL_WRITE);
+}
+
+}  // namespace gantry
