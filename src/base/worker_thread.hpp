@@ -1,4 +1,4 @@
-#pragma once  // base/worker_thread.hpp: what the threads behind a producer have in common.
+#pragma once  // base/worker_thread.hpp: the library's own threads.
 
 #include <pthread.h>
 #include <sched.h>
@@ -20,19 +20,15 @@ inline void bind_this_thread(const std::vector<int>& cpus) noexcept {
   if (CPU_COUNT(&set) != 0) ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 
+/// `what`: for the error, `system`: "starting a thread for files: ...".
 template <class Run>
-[[nodiscard]] Result<std::thread> start_thread(Run run) {
+[[nodiscard]] Result<std::thread> start_thread(std::string_view what, Run run) {
   try {
     return std::thread(std::move(run));
   } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
+    return fail(Code::system, fmt::format("starting {}: {}", what, error.what()),
                 "raise the limit of processes (ulimit -u)");
   }
-}
-
-/// In a fork's copy: the thread did not come along, and none can join it.
-inline void disown(std::thread& thread) {
-  new std::thread(std::move(thread));  // NOLINT: ~thread() of it would end the process
 }
 
 }  // namespace gantry

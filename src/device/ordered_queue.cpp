@@ -1,7 +1,8 @@
 #include "device/ordered_queue.hpp"
 
+#include "base/disown.hpp"
 #include "base/result.hpp"
-#include "device/disown.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
 
@@ -13,13 +14,8 @@ Result<std::unique_ptr<DeviceQueue>> OrderedQueue::open(const std::shared_ptr<De
     auto core = std::make_shared<QueueCore>(device, std::move(executor));
     auto queue = std::make_unique<OrderedQueue>(core, role);
     core->open();
-    try {
-      queue->thread_ = std::thread([core] { core->run(); });
-    } catch (const std::system_error& error) {
-      return fail(Code::system,
-                  fmt::format("{}: starting a queue's thread: {}", device->name, error.what()),
-                  "raise the limit of processes (ulimit -u)");
-    }
+    GANTRY_ASSIGN(queue->thread_, start_thread(fmt::format("a queue's thread of {}", device->name),
+                                               [core] { core->run(); }));
     return queue;
   });
 }

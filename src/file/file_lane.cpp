@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include "base/block_signals.hpp"
+#include "base/disown.hpp"
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -21,23 +23,19 @@ Result<std::unique_ptr<FileLane>> ServedFileLane::open(
     std::shared_ptr<FileQueue> queue, const std::function<void(FileQueue&)>& serve) {
   auto lane = std::make_unique<ServedFileLane>(queue);
   const BlockSignals blocked;
-  try {
-    lane->thread_ = std::thread([queue = std::move(queue), serve] {
-      ::pthread_setname_np(::pthread_self(), kThreadName);
-      serve(*queue);
-    });
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting a thread for files: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(lane->thread_,
+                start_thread("a thread for files", [queue = std::move(queue), serve] {
+                  ::pthread_setname_np(::pthread_self(), kThreadName);
+                  serve(*queue);
+                }));
   return lane;
 }
 
 // A fork's copy has no thread to end, and a lock that may be anybody's.
 ServedFileLane::~ServedFileLane() {
   if (!fork_guard_.is_this()) {
-    new std::thread(std::move(thread_));                // NOLINT: never to be destroyed
-    new std::shared_ptr<FileQueue>(std::move(queue_));  // NOLINT: the same
+    disown(std::move(thread_));
+    disown(std::move(queue_));
     return;
   }
   if (!thread_.joinable()) return;

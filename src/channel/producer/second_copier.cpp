@@ -1,6 +1,7 @@
 #include "channel/producer/second_copier.hpp"
 
 #include "base/clock.hpp"
+#include "base/disown.hpp"
 #include "base/futex.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/wire/waiter.hpp"
@@ -24,7 +25,7 @@ Move ChunkPlan::move_of(std::uint64_t index) const noexcept {
 SecondCopier::~SecondCopier() {
   if (!thread_.joinable()) return;
   if (!fork_guard_.is_this()) {
-    disown(thread_);
+    disown(std::move(thread_));
     return;
   }
   stopping_.store(true, std::memory_order_relaxed);  // a request, no data comes with it
@@ -37,7 +38,7 @@ SecondCopier::~SecondCopier() {
 
 void SecondCopier::start() noexcept {
   tried_ = true;
-  if (auto started = start_thread([this] { serve(); })) thread_ = std::move(*started);
+  if (auto started = start_thread("a thread", [this] { serve(); })) thread_ = std::move(*started);
 }  // else the owner copies alone
 
 void SecondCopier::invite(SharedCopy& copy) noexcept {

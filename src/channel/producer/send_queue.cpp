@@ -6,6 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "base/disown.hpp"
 #include "base/event.hpp"
 #include "base/futex.hpp"
 #include "base/socket.hpp"
@@ -38,7 +39,7 @@ Result<Ticket> SendQueue::push(SendJob&& job) {
     GANTRY_CHECK_INVARIANTS(*this);
     return Ticket{ticket};
   }
-  if (auto started = start_thread([this] { serve(); })) {
+  if (auto started = start_thread("a thread", [this] { serve(); })) {
     thread_ = std::move(*started);
   } else {
     retire(tl::unexpected(std::move(started).error()));
@@ -152,7 +153,7 @@ void SendQueue::request_stop() noexcept {
 
 void SendQueue::stop() noexcept {
   if (!thread_.joinable()) return;
-  if (!fork_guard_.is_this()) return disown(thread_);
+  if (!fork_guard_.is_this()) return disown(std::move(thread_));
   request_stop();
   thread_.join();
   GANTRY_CHECK_INVARIANTS(*this);

@@ -78,7 +78,7 @@ Result<void> Acceptor::add(AcceptHandler& handler) {
                 "make a Runtime in each process");
   const std::lock_guard lock(state_->mutex);
   if (!state_->thread.joinable()) {
-    GANTRY_ASSIGN(state_->thread, start_thread([this] { serve(); }));
+    GANTRY_ASSIGN(state_->thread, start_thread("a thread", [this] { serve(); }));
   }
   state_->roused.reserve(state_->served.size() + 1);
   std::set<std::pair<Time, AcceptHandler*>> time{{Time::max(), &handler}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -34,12 +35,10 @@ Result<std::shared_ptr<WorkTeam>> WorkTeam::make(unsigned threads) {
   };
   std::shared_ptr<WorkTeam> team(new WorkTeam, end);
   team->helpers_.reserve(threads);
-  try {
-    for (unsigned i = 1; i < threads; ++i)
-      team->helpers_.emplace_back([self = team.get()] { self->help(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("cpu: starting a thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
+  for (unsigned i = 1; i < threads; ++i) {
+    GANTRY_ASSIGN(std::thread helper, start_thread("a thread of the device cpu",
+                                                   [self = team.get()] { self->help(); }));
+    team->helpers_.push_back(std::move(helper));
   }
   return team;
 }

@@ -1,6 +1,7 @@
 #include "device/cuda/completer.hpp"
 
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry::cuda {
 
@@ -12,13 +13,9 @@ Result<std::unique_ptr<Completer>> Completer::open(const ContextPointer& context
     GANTRY_ASSIGN(slot.began, make_event(context));
     GANTRY_ASSIGN(slot.ended, make_event(context));
   }
-  try {
-    made->thread_ = std::thread([completer = made.get()] { completer->run(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system,
-                fmt::format("{}: starting a queue's thread: {}", context->core->name, error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(made->thread_,
+                start_thread(fmt::format("a queue's thread of {}", context->core->name),
+                             [completer = made.get()] { completer->run(); }));
   return made;
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 #include "engine/dsa/portal.hpp"
 #include "engine/execute.hpp"
 
@@ -241,12 +242,7 @@ void Dispatcher::learn(const Flights::Landed& landed, Bytes bytes, bool alone) n
 
 Result<void> Dispatcher::start_helper() {
   if (helper_.joinable() || ending_) return {};
-  try {
-    helper_ = std::thread([this] { help(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting the dsa engine's thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(helper_, start_thread("the dsa engine's thread", [this] { help(); }));
   return {};
 }
 

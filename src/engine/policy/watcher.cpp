@@ -4,7 +4,9 @@
 
 #include <array>
 
+#include "base/disown.hpp"
 #include "base/event.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -22,7 +24,7 @@ Result<void> watch(int epoll, int event) {
 Watcher::~Watcher() {
   if (!thread_.joinable()) return;
   if (!fork_guard_.is_this()) {  // its end would be the parent's; the handle of no thread is let go
-    new std::thread(std::move(thread_));  // NOLINT: never to be destroyed
+    disown(std::move(thread_));
     return;
   }
   ring(stop_.get());
@@ -34,13 +36,7 @@ Result<void> Watcher::start() {
   if (!epoll_) return fail_errno("epoll_create1");
   GANTRY_ASSIGN(stop_, make_event());
   GANTRY_TRY(watch(epoll_.get(), stop_.get()));
-  try {
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system,
-                fmt::format("starting the thread that watches lanes: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(thread_, gantry::start_thread("the thread that watches lanes", [this] { work(); }));
   return {};
 }
 

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <system_error>
 
 #include "base/block_signals.hpp"
+#include "base/disown.hpp"
 #include "base/futex.hpp"
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -38,19 +39,12 @@ void Worker::settle_at(const WorkerPlace& place) noexcept {
 
 Result<void> Worker::start_thread(std::function<void()> body) {
   const BlockSignals blocked;
-  try {
-    thread_ = std::thread(std::move(body));
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting a copy thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(thread_, gantry::start_thread("a copy thread", std::move(body)));
   return {};
 }
 
 void Worker::forget_thread() noexcept {
-  if (!thread_.joinable()) return;
-  // Without heap the process ends: ~thread() of one that cannot be joined does the same.
-  new std::thread(std::move(thread_));  // NOLINT: never to be destroyed
+  if (thread_.joinable()) disown(std::move(thread_));
 }
 
 void Worker::park() noexcept {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/worker_thread.hpp"
 #include "pipeline/run/chunk_executor.hpp"
 #include "pipeline/run/halt.hpp"
 
@@ -67,15 +68,10 @@ ChunkExecutor::Failure ChunkExecutor::run_overlapped(ChunkRing& ring, std::uint6
   submitted_ = completed_ = next_.index;
   stop_ = all_submitted_ = false;
   submit_failure_.reset();
-  std::thread submitter;
-  try {
-    submitter = std::thread([&] { submit_all(ring, end); });
-  } catch (const std::system_error& error) {
-    return ChunkFailure{{Code::system, fmt::format("starting a thread: {}", error.what()),
-                         "raise the limit of processes (ulimit -u)"},
-                        chunk_at(next_, ring, end),
+  auto submitter = start_thread("a thread", [&] { submit_all(ring, end); });
+  if (!submitter)
+    return ChunkFailure{std::move(submitter).error(), chunk_at(next_, ring, end),
                         ChunkFailure::Stage::host};
-  }
   auto failure = complete_all(ring, end);
   {
     const std::lock_guard lock(mutex_);
@@ -83,7 +79,7 @@ ChunkExecutor::Failure ChunkExecutor::run_overlapped(ChunkRing& ring, std::uint6
   }
   moved_.notify_all();
   if (failure && files_.in != nullptr) files_.in->cancel();  // which the submitter may wait for
-  submitter.join();
+  submitter->join();
   GANTRY_CHECK_INVARIANTS(*this, ring);
   return failure;
 }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/worker_thread.hpp"
 #include "pipeline/job/job_check.hpp"
 #include "pipeline/run/caught.hpp"
 #include "pipeline/run/device_split.hpp"
@@ -75,7 +76,7 @@ class Round {
 
   [[nodiscard]] Result<void> run(std::span<const StepRange> ranges) {
     {
-      std::vector<std::jthread> threads;
+      Threads threads;
       for (std::size_t i = 0; i < members_.size(); ++i) {
         members_[i]->range = ranges[i];
         members_[i]->outcome.reset();
@@ -92,14 +93,20 @@ class Round {
   }
 
  private:
-  [[nodiscard]] Result<void> start(std::vector<std::jthread>& threads, Member& member) {
-    try {
-      threads.emplace_back([&member, this] { run_range(member, options_); });
-      return {};
-    } catch (const std::system_error& error) {
-      return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
-                  "raise the limit of processes (ulimit -u)");
+  /// Joins all at its end.
+  struct Threads {
+    ~Threads() {
+      for (std::thread& one : running) one.join();
     }
+    std::vector<std::thread> running;
+  };
+
+  [[nodiscard]] Result<void> start(Threads& threads, Member& member) {
+    threads.running.reserve(members_.size());
+    GANTRY_ASSIGN(std::thread thread,
+                  start_thread("a thread", [&member, this] { run_range(member, options_); }));
+    threads.running.push_back(std::move(thread));
+    return {};
   }
 
   const std::span<const std::unique_ptr<Member>> members_;

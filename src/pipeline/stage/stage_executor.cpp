@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/worker_thread.hpp"
 #include "pipeline/job/extents.hpp"
 #include "pipeline/run/broadcast.hpp"
 #include "pipeline/run/caught.hpp"
@@ -89,13 +90,7 @@ Deadline StageExecutor::limit() const noexcept {
 }
 
 Result<void> StageExecutor::run() {
-  std::thread submitter;
-  try {
-    submitter = std::thread([this] { submit_all(); });
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting a thread: {}", error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+  GANTRY_ASSIGN(std::thread submitter, start_thread("a thread", [this] { submit_all(); }));
   auto completed = caught([this] { return complete_all(); });
   {
     const std::lock_guard lock(mutex_);
