@@ -4,6 +4,7 @@
 
 #include "pipeline/job/extents.hpp"
 #include "pipeline/run/caught.hpp"
+#include "pipeline/run/kernel_launch.hpp"
 
 // One chunk: from its sources by way of its slot to its sinks. chunk_executor_run.cpp has the order
 // of many.
@@ -206,34 +207,13 @@ Result<void> ChunkExecutor::submit_in_direct(ChunkSlot& slot, std::size_t index)
 }
 
 Result<void> ChunkExecutor::submit_compute(ChunkSlot& slot) {
-  std::vector<KernelArgument> arguments;
-  arguments.reserve(arrays_.size());
   if (queues_.compute != queues_.copy_in) GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
-  for (std::size_t i = 0; i < arrays_.size(); ++i) {
-    const Argument& argument = *arrays_[i].argument;
-    switch (argument.kind) {
-      case Kind::value:
-        arguments.push_back(*argument.value);
-        break;
-      case Kind::count:
-        arguments.emplace_back(slot.chunk.steps);
-        break;
-      case Kind::first:
-        arguments.emplace_back(slot.chunk.first);
-        break;
-      case Kind::broadcast:
-        arguments.emplace_back(arrays_[i].whole);
-        break;
-      case Kind::reduction:
-        GANTRY_TRY(add(slot.compute, queues_.compute->fill(slot.arrays[i].buffer, 0,
-                                                           argument.step_bytes, argument.initial)));
-        [[fallthrough]];
-      default:
-        arguments.emplace_back(slot.arrays[i].buffer);
-    }
-  }
-  return add(slot.compute,
-             queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
+  std::vector<const DeviceBuffer*> buffers;
+  buffers.reserve(arrays_.size());
+  for (std::size_t i = 0; i < arrays_.size(); ++i)
+    buffers.push_back(arrays_[i].argument->kind == Kind::broadcast ? &arrays_[i].whole
+                                                                   : &slot.arrays[i].buffer);
+  return launch_kernel(*queues_.compute, kernel_, job_, slot.chunk, buffers, slot.compute);
 }
 
 // What the device wrote in memory that is the host's, too: nothing moves, so that it is a part of

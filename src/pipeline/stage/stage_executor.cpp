@@ -8,6 +8,7 @@
 #include "pipeline/run/broadcast.hpp"
 #include "pipeline/run/caught.hpp"
 #include "pipeline/run/halt.hpp"
+#include "pipeline/run/kernel_launch.hpp"
 
 // Messages, in order; stage_places.cpp has where their results go. Slots go from the submitter to
 // the completer and back under mutex_:
@@ -246,27 +247,12 @@ Result<void> StageExecutor::submit_in(StageSlot& slot, std::size_t index,
 
 Result<void> StageExecutor::submit_compute(StageSlot& slot) {
   GANTRY_TRY(queues_.compute->wait_for(slot.copy_in.last));
-  std::vector<KernelArgument> arguments;
-  for (std::size_t i = 0; i < slot.arrays.size(); ++i) {
-    const Argument& argument = job_.arguments()[i];
-    if (argument.kind == Kind::value)
-      arguments.push_back(*argument.value);
-    else if (argument.kind == Kind::count)
-      arguments.emplace_back(slot.chunk.steps);
-    else if (argument.kind == Kind::first)
-      arguments.emplace_back(slot.chunk.first);
-    else
-      arguments.emplace_back(argument.kind == Kind::broadcast ? broadcasts_[i]
-                                                              : slot.arrays[i].buffer());
-    if (argument.kind != Kind::reduction) continue;
-    GANTRY_ASSIGN(
-        const DeviceEvent cleared,
-        queues_.compute->fill(slot.arrays[i].own, 0, argument.step_bytes, argument.initial));
-    slot.compute.add(cleared);
-  }
-  GANTRY_ASSIGN(const DeviceEvent event,
-                queues_.compute->launch(kernel_, arguments, job_.range_for(slot.chunk.steps)));
-  slot.compute.add(event);
+  std::vector<const DeviceBuffer*> buffers;
+  buffers.reserve(slot.arrays.size());
+  for (std::size_t i = 0; i < slot.arrays.size(); ++i)
+    buffers.push_back(job_.arguments()[i].kind == Kind::broadcast ? &broadcasts_[i]
+                                                                  : &slot.arrays[i].buffer());
+  GANTRY_TRY(launch_kernel(*queues_.compute, kernel_, job_, slot.chunk, buffers, slot.compute));
   const StageSlot::Array& output = slot.arrays[output_];
   if (!output.over) return {};
   // What the device wrote there is the host's: nothing moves, so that it is a part of computing.
