@@ -285,7 +285,8 @@ void Acceptor::deliver_roused() {
 std::vector<AcceptHandler*> Acceptor::take_due() {
   const std::lock_guard lock(state_->mutex);
   std::vector<AcceptHandler*> due;
-  due.reserve(state_->served.size());  // before anything is taken out: there may be no heap
+  // Before anything is taken out: there may be no heap.
+  due.reserve(state_->roused.size() + state_->times.size());
   due.assign(state_->roused.begin(), state_->roused.end());
   state_->roused.clear();
   for (AcceptHandler* const handler : due) state_->served[handler].is_roused = false;

@@ -49,7 +49,6 @@ class PoolState {
   [[nodiscard]] std::shared_ptr<ThreadCache> new_cache();
 
  private:
-  void retire(Extent& extent) noexcept;
   struct Need {
     Bytes size;
     Bytes capacity;
@@ -83,6 +82,7 @@ class PoolState {
   [[nodiscard]] std::optional<Cut> cut(Slab& slab, const Need& need, unsigned pieces);
   void to_slab(Extent& extent) noexcept;
   void put_away(Extent& extent) noexcept;
+  void retire(Extent& extent) noexcept;
   void make_room(ThreadCache& cache, unsigned size_class) noexcept;
   void reclaim() noexcept;
   void drain(ThreadCache& cache) noexcept;
