@@ -1,5 +1,5 @@
-#pragma once  // gantry/engine.hpp: moves, the engines that execute them, and how their end is
-              // awaited.
+#pragma once  // gantry/engine.hpp: moves, the engines that execute them, and how to await their
+              // end.
 
 #include <atomic>
 #include <gantry/types.hpp>
@@ -10,16 +10,16 @@ namespace gantry {
 
 // ---- what is to be done --------------------------------------------------------------------
 
-/// Who executed a move; the order is that of the counters in Metrics.
+/// Which engine executed a move, in the order of the counters in Metrics.
 enum class CopyEngine : std::uint8_t { inline_, thread, kernel, dsa };
 inline constexpr std::size_t kCopyEngines = 4;
 [[nodiscard]] GANTRY_API std::string_view to_string(CopyEngine engine) noexcept;
 
-/// Where the destination shall be afterwards.
+/// Where the destination shall be after the move.
 enum class CacheUse : std::uint8_t {
-  automatic,    ///< By size: what fits the share of the last-level cache stays in it.
+  automatic,    ///< By size: a destination that fits the share of the last-level cache stays in it.
   reader_soon,  ///< A CPU reads it next: leave it in the cache.
-  streaming,    ///< Nobody reads it soon, or a device does: past the cache.
+  streaming,    ///< Nobody reads it soon, or a device does: go past the cache.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(CacheUse use) noexcept;
 
@@ -30,33 +30,33 @@ enum class Outcome : std::uint8_t { pending, done, failed };
 enum class Cause : std::uint8_t {
   none,
   unreadable,  ///< A source page that is not mapped, not readable, or beyond the end of its file.
-  unwritable,  ///< The same of a destination page.
+  unwritable,  ///< The same for a destination page.
   cancelled,   ///< By Lane::cancel() or Engine::stop().
   abandoned,   ///< A fenced move of a batch in which an earlier one failed.
   device,      ///< The engine's device failed and no other engine could go on.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
 
-/// How a move ended and how far it came. The submitter's own; it must outlive the move, and is
-/// written before its ticket ends.
+/// How a move ended and how far it came. Owned by the submitter; it must outlive the move. It is
+/// written before the ticket ends.
 struct Completion {
   Outcome outcome = Outcome::pending;
   Cause cause = Cause::none;
   CopyEngine engine = CopyEngine::inline_;  ///< Who executed it, or the larger part of it.
-  CacheUse cache = CacheUse::automatic;  ///< The stores it was done with; never `automatic` after.
-  /// So many from the front are done for certain (from the end when Move::backwards()). Beyond
-  /// them a failed move may have written some. Of compare: compared and equal.
+  CacheUse cache = CacheUse::automatic;     ///< The stores that were used.
+  /// Bytes from the front (from the end if Move::backwards()) that are done for certain. A failed
+  /// move may have written some beyond them. For compare: bytes compared and equal.
   Bytes bytes_done = 0;
   std::uintptr_t fault_address = 0;  ///< The byte that could not be read or written; 0: none.
-  bool equal = false;                ///< compare: all of it. Otherwise the first difference is at
-                                     ///< offset `bytes_done`.
-  std::uint32_t crc32c = 0;          ///< crc32c, copy_crc32c: of all the bytes.
+  bool equal = false;                ///< For compare: all bytes are equal. If not, the first
+                                     ///< difference is at offset `bytes_done`.
+  std::uint32_t crc32c = 0;          ///< For crc32c and copy_crc32c: CRC of all the bytes.
   std::uint64_t helper_cpu_ns = 0;   ///< CPU time that the engine's own threads spent on it.
 };
 
-/// A request to an engine. Its ranges stay valid and its sources unchanged until it has ended.
+/// A request to an engine. Its ranges must stay valid and its sources unchanged until it has ended.
 ///   Alignment: any; 64 bytes is quickest. Overlap: none, except source and destination of a copy
-///   with `may_overlap` (as memmove()), and compare and crc32c, which write nothing.
+///   with `may_overlap` (as memmove()), and of compare and crc32c, which write nothing.
 struct GANTRY_API Move {
   enum class Kind : std::uint8_t {
     copy,         ///< source to destination
@@ -68,18 +68,18 @@ struct GANTRY_API Move {
   };
   Kind kind = Kind::copy;
   CacheUse cache = CacheUse::automatic;
-  bool fence = false;  ///< Starts when every earlier move of its lane has ended. If one of the
-                       ///< same batch failed it does not start and fails as `abandoned`.
+  bool fence = false;  ///< Starts when every earlier move of its lane has ended. If one of the same
+                       ///< batch failed it does not start and fails as `abandoned`.
   bool may_overlap = false;
-  bool resident = false;  ///< The caller knows all pages to be present: pool blocks, for instance.
+  bool resident = false;  ///< The caller knows that all pages are present, as in pool blocks.
   std::byte* destination = nullptr;
   std::byte* second_destination = nullptr;
   const std::byte* source = nullptr;
   const std::byte* second_source = nullptr;
   Bytes bytes = 0;
-  std::uint64_t pattern = 0;  ///< Of fill: repeated from the front on, lowest byte first.
-  std::uint32_t seed = 0;  ///< Of the CRCs: that of the bytes before these; 0 when there are none.
-  Completion* completion = nullptr;  ///< Where to say how it ended; may be null.
+  std::uint64_t pattern = 0;  ///< For fill: repeated from the front on, lowest byte first.
+  std::uint32_t seed = 0;     ///< For CRCs: the CRC of the bytes before these, 0 at the start.
+  Completion* completion = nullptr;  ///< Receives the result; may be null.
 
   [[nodiscard]] static Move copy(ByteSpan destination, ConstByteSpan source) noexcept;
   [[nodiscard]] static Move fill(ByteSpan destination, std::byte value) noexcept;
@@ -95,7 +95,7 @@ struct GANTRY_API Move {
   [[nodiscard]] bool writes() const noexcept {
     return kind != Kind::compare && kind != Kind::crc32c;
   }
-  /// An overlapping copy to higher addresses, which must be done from its end.
+  /// True for an overlapping copy to higher addresses, which must be done from its end.
   [[nodiscard]] bool backwards() const noexcept;
 };
 inline constexpr std::size_t kMoveKinds = 6;
@@ -106,24 +106,24 @@ inline constexpr std::size_t kMoveKinds = 6;
 /// A move's place in its lane, counted from 1. A plain value; 64 bits never wrap.
 enum class Ticket : std::uint64_t {};
 
-/// What the submitter does next; a policy chooses by it.
+/// What the submitter does next; the policy chooses by it.
 enum class SubmitMode : std::uint8_t {
-  synchronous,  ///< Waits for the end at once; submit() may begin the move in the calling thread.
-  queued,       ///< Submits more or computes, and asks later.
+  synchronous,  ///< It waits at once; submit() may begin the move in the calling thread.
+  queued,       ///< It submits more or computes, and asks later.
 };
-[[nodiscard]] GANTRY_API std::string_view to_string(SubmitMode use) noexcept;
+[[nodiscard]] GANTRY_API std::string_view to_string(SubmitMode mode) noexcept;
 
 /// How wait() spends its time.
 enum class WaitStrategy : std::uint8_t {
   automatic,  ///< Helps with the lane's own moves where that is quicker, else as `hybrid`.
-  hybrid,     ///< Sleeps while the end is far, by the engine's cost model; polls the last part.
-  poll,       ///< Never sleeps: the least latency, a whole CPU.
-  sleep,      ///< Sleeps until woken: the least CPU, a wake-up late.
+  hybrid,     ///< Sleeps while the predicted end is far, then polls.
+  poll,       ///< Never sleeps: least latency, a whole CPU.
+  sleep,      ///< Sleeps until woken: least CPU, the latency of a wake-up.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(WaitStrategy waiting) noexcept;
 
 struct LaneOptions {
-  std::size_t depth = 64;  ///< Unfinished moves it holds. At most kMaxLaneDepth.
+  std::size_t depth = 64;  ///< Unfinished moves that the lane holds, at most kMaxLaneDepth.
   enum class Full : std::uint8_t {
     wait,    ///< submit() waits for room.
     refuse,  ///< submit() answers `busy`.
@@ -136,8 +136,8 @@ struct GANTRY_API Explanation {
   struct Candidate {
     std::string engine;
     bool possible = true;
-    std::chrono::nanoseconds predicted{};  ///< Of this move in this use, by the calibration.
-    std::string why;                       ///< Why not, or what weighs on the prediction.
+    std::chrono::nanoseconds predicted{};  ///< For this move and submit mode, by the calibration.
+    std::string why;                       ///< Why impossible, or what adds to the prediction.
   };
   CopyEngine engine = CopyEngine::inline_;
   CacheUse cache = CacheUse::automatic;
@@ -150,9 +150,9 @@ struct GANTRY_API Explanation {
   [[nodiscard]] std::string text() const;
 };
 
-/// One submitter's queue. Its moves may run at the same time (order them with `fence`), and end in
-/// the order of their tickets; moves of different lanes do not wait for each other. Every member
-/// may be called from any thread. Destruction waits for the moves that it took.
+/// One submitter's queue. Its moves may run at the same time (order them with `fence`) and end in
+/// the order of their tickets; moves of different lanes do not wait for each other. Any thread may
+/// call every member. The destructor waits for the moves that the lane has taken.
 class GANTRY_API Lane {
  public:
   Lane() = default;
@@ -160,58 +160,58 @@ class GANTRY_API Lane {
   Lane& operator=(const Lane&) = delete;
   virtual ~Lane() = default;
 
-  /// Takes moves on, all or none; the answer is the last one's ticket, the others' are the numbers
-  /// before it. An empty batch has the ticket of the last move before.
-  /// Errors: `invalid_argument` (null or overlapping ranges, with the addresses; a batch beyond the
-  /// lane's depth), `busy` (full, with Full::refuse), `closed` (the engine was stopped).
+  /// Takes all moves of the batch or none. Returns the ticket of the last one; the others have the
+  /// numbers before it. An empty batch returns the ticket of the last move before. Errors:
+  /// `invalid_argument` (null or overlapping ranges, with the addresses; a batch beyond the lane's
+  /// depth), `busy` (full, with Full::refuse), `closed` (the engine was stopped).
   [[nodiscard]] virtual Result<Ticket> submit(std::span<const Move> batch,
-                                              SubmitMode use = SubmitMode::queued) = 0;
-  [[nodiscard]] Result<Ticket> submit(const Move& move, SubmitMode use = SubmitMode::queued) {
-    return submit({&move, 1}, use);
+                                              SubmitMode mode = SubmitMode::queued) = 0;
+  [[nodiscard]] Result<Ticket> submit(const Move& move, SubmitMode mode = SubmitMode::queued) {
+    return submit({&move, 1}, mode);
   }
 
   /// Does bounded work towards ending moves in the calling thread; returns how many ended.
   virtual std::size_t poll() = 0;
 
-  /// `failed` is remembered for a lane's latest 1024 failures; Completion tells without limit.
+  /// Remembers `failed` for the latest 1024 failures of a lane; Completion has no such limit.
   [[nodiscard]] virtual Outcome outcome(Ticket ticket) const noexcept = 0;
 
-  /// Waits for one move and all before it; only after `deadline` is the answer `pending`. A ticket
-  /// that was never given is `failed` at once.
+  /// Waits for one move and all before it; answers `pending` only after `deadline`. A ticket that
+  /// was never given is `failed` at once.
   [[nodiscard]] virtual Outcome wait(Ticket ticket, Deadline deadline = Deadline::never(),
                                      WaitStrategy waiting = WaitStrategy::automatic) = 0;
 
-  /// Moves that have not begun end as `cancelled`; those that have stop soon, and say how far
-  /// they came. Returns at once.
+  /// Ends moves that have not begun as `cancelled`; moves that have begun stop soon, and say how
+  /// far they came. Returns at once.
   virtual void cancel() noexcept = 0;
 
-  /// An eventfd, the lane's own, readable when moves have ended since it was last read: for loops
-  /// on poll() or epoll. Errors: `system`.
+  /// The lane's eventfd, for loops on poll() or epoll; readable when moves have ended since it was
+  /// last read. Errors: `system`.
   [[nodiscard]] virtual Result<int> event_descriptor() = 0;
-  /// A word, the lane's own, that changes when moves end: for loops that sleep by futex(2),
+  /// A word of the lane that changes when moves end, for loops that sleep by futex(2) with
   /// FUTEX_WAIT_PRIVATE. Errors: `system`.
   [[nodiscard]] virtual Result<const std::atomic<std::uint32_t>*> progress_word() = 0;
 
   [[nodiscard]] virtual Explanation explain(const Move& move,
-                                            SubmitMode use = SubmitMode::queued) const = 0;
+                                            SubmitMode mode = SubmitMode::queued) const = 0;
 };
 
 // ---- engines -------------------------------------------------------------------------------
 
 struct Capabilities {
-  bool moves_itself = false;      ///< Goes on without its submitter's poll().
-  bool uses_callers_cpu = true;   ///< The submitter's CPU time is the move's.
+  bool moves_itself = false;      ///< Moves go on without poll() by their submitter.
+  bool uses_callers_cpu = true;   ///< A move takes the submitter's CPU time.
   bool cache_control = true;      ///< Follows Move::cache.
   std::vector<Move::Kind> kinds;  ///< Executed by the engine itself; others by the caller's CPU.
 };
 
 struct Limits {
-  Bytes max_move_bytes = 0;   ///< Of one request to the device; larger moves are split. 0: none.
-  std::size_t max_batch = 0;  ///< Requests handed over at once. 0: no limit.
-  Bytes alignment = 1;        ///< What is quickest.
+  Bytes max_move_bytes = 0;   ///< Most bytes of a request to the device; larger moves are split.
+  std::size_t max_batch = 0;  ///< Most requests handed over at once. 0: no limit.
+  Bytes alignment = 1;        ///< The quickest alignment.
 };
 
-/// How long a move takes when nothing else is in the way: start + bytes / rate.
+/// Time of a move when nothing else delays it: start + bytes / rate.
 struct GANTRY_API Cost {
   std::chrono::nanoseconds start{};
   double bytes_per_ns = 1;
@@ -223,24 +223,24 @@ struct GANTRY_API Cost {
 
 struct EngineReport {
   struct Path {
-    std::uint64_t moves = 0;  ///< Ended, failures included.
-    std::uint64_t bytes = 0;  ///< Done.
+    std::uint64_t moves = 0;  ///< Moves ended, failures included.
+    std::uint64_t bytes = 0;  ///< Bytes done.
   };
   std::uint64_t moves = 0;
   std::uint64_t bytes = 0;
   std::uint64_t failed = 0;
   std::uint64_t helper_cpu_ns = 0;  ///< CPU time of the engine's own threads.
   std::uint64_t streamed = 0;       ///< Moves done with stores past the cache.
-  std::uint64_t helped_bytes = 0;   ///< Done by waiters on behalf of the engine.
-  Path by_engine[kCopyEngines];     ///< Who executed them; for a single engine all in one, but
-                                    ///< for what it passed on.
+  std::uint64_t helped_bytes = 0;   ///< Bytes done by waiters on behalf of the engine.
+  Path by_engine[kCopyEngines];     ///< By executing engine; for a single engine all in one, except
+                                    ///< what it passed on.
 };
 
-/// Anything that executes moves. Every member may be called from any thread.
+/// Executes moves. Any thread may call every member.
 class GANTRY_API Engine {
  public:
   enum class Stop : std::uint8_t {
-    drain,   ///< What was submitted ends first.
+    drain,   ///< Submitted moves end first.
     cancel,  ///< As Lane::cancel() on every lane.
   };
 
@@ -252,17 +252,17 @@ class GANTRY_API Engine {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
   [[nodiscard]] virtual Limits limits() const noexcept = 0;
-  /// Learned from the moves that it made; before the first, a published or calibrated figure.
+  /// Learned from the engine's moves; before the first, a published or calibrated figure.
   [[nodiscard]] virtual Cost cost() const noexcept = 0;
   /// Bytes taken on and not yet done.
   [[nodiscard]] virtual Bytes load() const noexcept = 0;
 
-  /// A lane keeps its engine alive. Errors: `invalid_argument` (depth 0 or above kMaxLaneDepth),
-  /// `closed` (stopped), `out_of_memory`.
+  /// Opens a lane, which keeps its engine alive. Errors: `invalid_argument` (depth 0 or above
+  /// kMaxLaneDepth), `closed` (stopped), `out_of_memory`.
   [[nodiscard]] virtual Result<std::unique_ptr<Lane>> open_lane(
       const LaneOptions& options = {}) = 0;
 
-  /// For good: every move taken on has ended when it returns, later ones are refused.
+  /// Stops for good. When it returns every move has ended; later ones are refused.
   virtual void stop(Stop how) noexcept = 0;
 
   [[nodiscard]] virtual EngineReport report() const noexcept = 0;
@@ -271,7 +271,7 @@ class GANTRY_API Engine {
 // ---- without an engine ---------------------------------------------------------------------
 
 /// Copies in the calling thread without a ticket, as memcpy() but past the cache where that is
-/// quicker. Ranges must not overlap. No fault is caught.
+/// quicker. Ranges must not overlap. Faults are not caught.
 class GANTRY_API Copier {
  public:
   /// Copies of `streaming_from` bytes or more, and of 16 KiB at least, go past the cache.
@@ -288,7 +288,8 @@ class GANTRY_API Copier {
   [[nodiscard]] Bytes streaming_from() const noexcept { return streaming_from_; }
 
  private:
-  // So small that nobody wants it past the cache; a constant, since to load one would be felt.
+  // So small that nobody wants it past the cache. A constant, since loading a variable would be
+  // felt.
   static constexpr Bytes kNeverStreamed = Bytes{16} << 10;
   void slow_copy(void* destination, const void* source, Bytes bytes) const noexcept;
 
@@ -298,7 +299,7 @@ class GANTRY_API Copier {
 struct EngineStatus {
   std::string name;
   bool usable = false;
-  std::string why;   ///< What it runs on, or why it cannot.
+  std::string why;   ///< What the engine runs on, or why it cannot run.
   std::string mend;  ///< How to make it usable; empty when it is.
 };
 

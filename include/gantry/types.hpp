@@ -1,4 +1,4 @@
-#pragma once  // gantry/types.hpp: the words every layer shares: errors, results, bytes, deadlines.
+#pragma once  // gantry/types.hpp: what every layer shares: errors, results, bytes, deadlines.
 
 #include <chrono>
 #include <cstddef>
@@ -8,12 +8,12 @@
 #include <string_view>
 #include <tl/expected.hpp>
 
-// What a program that uses Gantry links to. Everything else stays within the library.
+// Marks what a program that uses Gantry links to. Everything else stays within the library.
 #define GANTRY_API [[gnu::visibility("default")]]
-#define GANTRY_LOCAL [[gnu::visibility("hidden")]]  // what a public class keeps to itself
+#define GANTRY_LOCAL [[gnu::visibility("hidden")]]  // not exported from a public class
 
 // Clang's -Wconsumed follows handles whose state changes and refuses the use of one that was given
-// away; other compilers see nothing here. tests/compile/ holds what must not compile.
+// away; other compilers ignore these macros. tests/compile/ holds what must not compile.
 #if defined(__clang__)
 #define GANTRY_CONSUMABLE(state) [[clang::consumable(state)]]
 #define GANTRY_RETURNS(state) [[clang::return_typestate(state)]]
@@ -30,7 +30,7 @@
 
 namespace gantry {
 
-/// What kind of thing went wrong; a program decides by this, a person reads the message.
+/// The kind of an error, for programs to decide by; the message is for people.
 enum class Code {
   invalid_argument,   ///< The caller handed in something that can never work.
   not_found,          ///< No such channel, file or program.
@@ -43,33 +43,33 @@ enum class Code {
   interrupted,        ///< The caller's interrupt descriptor became readable.
   closed,             ///< The producer ended the stream and everything has been received.
   peer_gone,          ///< The other process died or left without ending the stream.
-  aborted,            ///< The sender gave the message up half-way.
+  aborted,            ///< The sender gave up the message half-way.
   peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
-  unsupported,        ///< Not on this machine, not in this build.
+  unsupported,        ///< This machine or this build does not have it.
   system,             ///< Any other refusal of the operating system.
   device_full,        ///< The device's memory is exhausted; smaller or fewer buffers may work.
   device_lost,        ///< The device is gone or was given up: nothing works on it any more.
-  kernel_fault,       ///< A kernel began and could not end well.
+  kernel_fault,       ///< A kernel began and failed.
   build_failed,       ///< A compiler refused a kernel's source; the message holds its log.
 };
 
 [[nodiscard]] GANTRY_API std::string_view to_string(Code code) noexcept;
 
-/// An expected failure. `message` reads "what: why" and names the thing and the value;
-/// `hint` says how to mend it and may be empty.
+/// An expected failure. `message` reads "what: why" and names the thing and the value; `hint` says
+/// how to mend it and may be empty.
 struct Error {
   Code code = Code::system;
   std::string message;
   std::string hint;
 };
 
-/// "message; hint": the one line a person is shown.
+/// Returns "message; hint", one line for people.
 [[nodiscard]] GANTRY_API std::string to_string(const Error& error);
 
 template <class T>
 using Result = tl::expected<T, Error>;
 
-using Bytes = std::size_t;  ///< A count of bytes; a raw number elsewhere ends in its unit.
+using Bytes = std::size_t;  ///< A count of bytes. Other raw numbers end in their unit.
 using ByteSpan = std::span<std::byte>;
 using ConstByteSpan = std::span<const std::byte>;
 
@@ -82,7 +82,7 @@ class GANTRY_API Deadline {
     return Deadline(Clock::time_point::max());
   }
   [[nodiscard]] static Deadline now() noexcept { return Deadline(Clock::now()); }
-  /// Saturates: a wait longer than the clock can count is `never()`.
+  /// Saturates: a wait longer than the clock can count becomes `never()`.
   [[nodiscard]] static Deadline after(std::chrono::nanoseconds wait) noexcept;
 
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == Clock::time_point::max(); }

@@ -1,4 +1,4 @@
-#pragma once  // gantry/channel/async.hpp: waiting for messages in coroutines, on our event loop or
+#pragma once  // gantry/channel/async.hpp: coroutines that wait for messages, on our event loop or
               // any other.
 
 #include <concepts>
@@ -16,7 +16,7 @@ class Task;
 
 namespace detail {
 
-/// What the promises of all tasks have in common. Nothing throws here: an exception that leaves a
+/// The common part of all tasks' promises. Nothing throws here: an exception that leaves a
 /// coroutine ends the process.
 class TaskPromise {
  public:
@@ -34,7 +34,7 @@ class TaskPromise {
   [[nodiscard]] Finish final_suspend() const noexcept { return {}; }
   [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
 
-  std::coroutine_handle<> continuation;  ///< Who awaits it.
+  std::coroutine_handle<> continuation;  ///< The coroutine that awaits it.
 };
 
 template <class T>
@@ -61,8 +61,8 @@ class ValuePromise<void> : public TaskPromise {
 
 }  // namespace detail
 
-/// A coroutine that begins when it is awaited or spawned. Move-only. Dropped while it is suspended,
-/// it is destroyed with all that it awaits: that is how one is cancelled.
+/// A coroutine that begins when it is awaited or spawned. Move-only. Dropping a suspended task
+/// cancels it: it is destroyed with all that it awaits.
 template <class T>
 class [[nodiscard]] Task {
  public:
@@ -82,7 +82,7 @@ class [[nodiscard]] Task {
   [[nodiscard]] bool is_done() const noexcept { return !handle_ || handle_.done(); }
   [[nodiscard]] std::coroutine_handle<promise_type> handle() const noexcept { return handle_; }
 
-  // As an awaitable; once.
+  // A task can be awaited once.
   [[nodiscard]] bool await_ready() const noexcept { return false; }
   [[nodiscard]] std::coroutine_handle<> await_suspend(std::coroutine_handle<> awaiting) noexcept {
     handle_.promise().continuation = awaiting;
@@ -104,20 +104,20 @@ inline Task<void> detail::ValuePromise<void>::get_return_object() noexcept {
 
 // ---- loops ---------------------------------------------------------------------------------
 
-/// What a loop must offer for the awaitables below: yours, or EventLoop.
-///   watch    Resume `waiting` once, on the loop's thread, when `descriptor` is readable
-///            (level-triggered: also if it is now). Several may wait for the same descriptor: all
-///            of them are resumed before the descriptors are looked at again. Not from within
-///            watch(). After an error it is not watched.
-///   unwatch  Not any more; never after it was resumed.
+/// What a loop must offer for the awaitables below: your own loop, or EventLoop.
+///   watch    Resumes `waiting` once, on the loop's thread, when `descriptor` is readable
+///            (level-triggered: also if it is now), but not from within watch(). Several may wait
+///            for the same descriptor; all of them are resumed before the descriptors are looked at
+///            again. After an error it is not watched.
+///   unwatch  Stops that. Never called after the coroutine was resumed.
 template <class Loop>
 concept Watcher = requires(Loop& loop, int descriptor, std::coroutine_handle<> waiting) {
   { loop.watch(descriptor, waiting) } -> std::same_as<Result<void>>;
   { loop.unwatch(descriptor, waiting) } noexcept;
 };
 
-/// A minimal loop on epoll(7). One thread, but for stop(). Asleep it uses no CPU. Not to be moved
-/// once anything waits on it.
+/// A minimal loop on epoll(7). Used by one thread, except stop(). It uses no CPU while nothing
+/// happens. Do not move it once anything waits on it.
 class GANTRY_API EventLoop {
  public:
   [[nodiscard]] static Result<EventLoop> create();
@@ -126,12 +126,13 @@ class GANTRY_API EventLoop {
   /// Destroys what is still suspended. The ends that tasks wait for must live until then.
   ~EventLoop();
 
-  /// The task is the loop's from then on; it begins in run().
+  /// Takes the task over; it begins in run().
   void spawn(Task<> task);
-  /// Until no task is left, or stop(); then it may be called again. Errors: `busy` within run().
+  /// Runs until no task is left, or until stop(); may be called again then. Errors: `busy` within
+  /// run().
   Result<void> run();
-  void stop() noexcept;  ///< run() returns before it resumes another. Any thread, any time.
-  [[nodiscard]] std::size_t tasks() const noexcept;  ///< That are not over.
+  void stop() noexcept;  ///< Makes run() return before it resumes another task. Any thread.
+  [[nodiscard]] std::size_t tasks() const noexcept;  ///< Tasks that have not ended.
 
   [[nodiscard]] Result<void> watch(int descriptor, std::coroutine_handle<> waiting);
   void unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept;
@@ -146,7 +147,8 @@ static_assert(Watcher<EventLoop>);
 
 // ---- awaitables ----------------------------------------------------------------------------
 
-/// co_await readable(descriptor, loop): until it is readable, or at once with an error.
+/// co_await readable(descriptor, loop) waits until the descriptor is readable; an error comes at
+/// once.
 template <Watcher Loop>
 class Readable {
  public:
@@ -182,7 +184,7 @@ template <Watcher Loop>
 
 namespace detail {
 
-/// Something that is asked without waiting and says `timed_out` until it has an answer:
+/// Asks a source that does not wait and says `timed_out` until it has an answer. A source has
 ///   Value ask();  Result<int> descriptor();  void note_woken();
 template <class Source, class Loop>
 auto ask_until_answered(Source& source, Loop& loop) -> Task<decltype(source.ask())> {
@@ -199,8 +201,8 @@ auto ask_until_answered(Source& source, Loop& loop) -> Task<decltype(source.ask(
   }
 }
 
-/// Takes what is there without suspending; a coroutine of its own waits for the rest, so that one
-/// who is woken for nothing sleeps on. Destroyed, it waits no more.
+/// Takes an answer that is there without suspending. Otherwise a coroutine of its own waits, so
+/// that the awaiter sleeps on after a wake-up for nothing. Destroying it ends the wait.
 template <class Source, class Loop>
 class Awaiting {
  public:
@@ -210,7 +212,8 @@ class Awaiting {
   Awaiting& operator=(const Awaiting&) = delete;
 
   [[nodiscard]] bool await_ready() {
-    const Result<int> descriptor = source_.descriptor();  // first: from here on it is rung
+    // first: from here on the end rings the descriptor
+    const Result<int> descriptor = source_.descriptor();
     answer_.emplace(descriptor ? source_.ask() : Answer(tl::unexpected(descriptor.error())));
     return *answer_ || answer_->error().code != Code::timed_out || source_.is_over();
   }
@@ -275,9 +278,9 @@ struct SentEnd {
 
 }  // namespace detail
 
-// Each gives what the call of the same meaning returns, but never `timed_out` for want of time. The
-// end must outlive the waiting, and one coroutine at a time waits for a consumer, an inbox or a
-// server; for replies and tickets any number.
+// Each awaitable returns what the call of the same meaning returns, but never `timed_out` for want
+// of time. The end must outlive the wait. One coroutine at a time may wait for a consumer, an inbox
+// or a server; any number may wait for replies and tickets.
 
 /// co_await next(consumer, loop) -> Result<Message>
 template <Watcher Loop>

@@ -1,4 +1,4 @@
-#pragma once  // gantry/channel/message.hpp: what travels over a channel, as the two ends hold it.
+#pragma once  // gantry/channel/message.hpp: messages, as the two ends of a channel hold them.
 
 #include <array>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace gantry {
 
 // ---- what is said of a payload -------------------------------------------------------------
 
-/// An element's type, as DLPack's DLDataType has it (dlpack.h, version 0.8).
+/// An element's type, laid out as DLPack's DLDataType (dlpack.h, version 0.8).
 struct DataType {
   enum Code : std::uint8_t { signed_int = 0, unsigned_int = 1, floating = 2, bfloat = 4 };
   std::uint8_t code = unsigned_int;
@@ -21,7 +21,7 @@ struct DataType {
   friend bool operator==(const DataType&, const DataType&) = default;
 };
 
-/// How a segment is to be read: dtype, shape and strides as in DLPack.
+/// How to read a segment: type, shape and strides as in DLPack.
 struct GANTRY_API Tensor {
   static constexpr unsigned kMaxDimensions = 8;
   DataType type;
@@ -31,23 +31,23 @@ struct GANTRY_API Tensor {
 
   /// Row-major, without gaps. Shapes beyond kMaxDimensions are cut off.
   [[nodiscard]] static Tensor dense(DataType type, std::span<const std::int64_t> shape) noexcept;
-  /// Does every element lie within `bytes`, without overflow, strides not negative?
+  /// True if every element lies within `bytes`, without overflow, and no stride is negative.
   [[nodiscard]] bool fits(Bytes bytes) const noexcept;
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
 /// What a message says of itself.
 struct MessageInfo {
-  std::uint64_t sequence = 0;     ///< Of the message in its channel, from 1. A gap: passed over.
+  std::uint64_t sequence = 0;     ///< Number in its channel, from 1; gaps were passed over.
   std::uint64_t user = 0;         ///< The sender's own word.
   std::uint32_t type = 0;         ///< The sender's own tag.
-  std::uint64_t sent_ticks = 0;   ///< When it was published, Meter::ticks(). 0: not timed; of small
-                                  ///< messages every eighth is.
-  std::uint64_t correlation = 0;  ///< Request and response: which belong together; 0: neither.
-  std::uint64_t deadline_ns = 0;  ///< Of a request, monotonic; 0: none.
+  std::uint64_t sent_ticks = 0;   ///< When published, Meter::ticks(). 0: not timed; every eighth
+                                  ///< small message is.
+  std::uint64_t correlation = 0;  ///< Tells which reply belongs to which request; 0: neither.
+  std::uint64_t deadline_ns = 0;  ///< A request's deadline, monotonic; 0: none.
 };
 
-/// A part of a received message: its bytes and, where the sender gave it, its tensor.
+/// A part of a received message: its bytes, and its tensor if the sender gave one.
 struct Segment {
   ConstByteSpan bytes;
   std::optional<Tensor> tensor;
@@ -56,24 +56,24 @@ inline constexpr std::size_t kMaxSegments = 64;
 
 namespace detail {
 struct Inheritance;
-/// Where bytes lie, if they can be shown to another process, and what must go along with them.
+/// Where bytes lie in memory that another process can map, and what must go along with them.
 struct RegionSlice {
   std::shared_ptr<const Region> region;
   Bytes offset = 0;
   std::shared_ptr<const Inheritance> inherited;
 };
-/// Who takes a loan or a message back. Implemented by each transport.
+/// Takes a loan or a message back. Implemented by each transport.
 class GANTRY_API SlotOwner {
  public:
   virtual ~SlotOwner() = default;
   virtual void give_back(std::uint64_t token) noexcept = 0;
-  /// Of bytes in what `token` stands for; nothing when they are private to this process.
+  /// Where `bytes` of what `token` stands for lie; nothing when they are private to this process.
   [[nodiscard]] virtual std::optional<RegionSlice> where(std::uint64_t token,
                                                          ConstByteSpan bytes) const {
     static_cast<void>(token), static_cast<void>(bytes);
     return std::nullopt;
   }
-  /// Of such bytes: nobody can change them any more.
+  /// True if nobody can change these bytes any more.
   [[nodiscard]] virtual bool is_immutable(std::uint64_t token, ConstByteSpan bytes) const {
     static_cast<void>(token), static_cast<void>(bytes);
     return false;
@@ -83,9 +83,9 @@ class GANTRY_API SlotOwner {
 
 // ---- to be sent ----------------------------------------------------------------------------
 
-/// Empty memory to write a message in, already where the reader will see it. Move-only; dropped
-/// unpublished it goes back and nothing is sent. Published, it is nobody's: clang's -Wconsumed
-/// refuses to write or publish it again, and bytes() is empty.
+/// Empty memory to write a message in, already where the reader will see it. Move-only; if it is
+/// dropped unpublished the memory goes back and nothing is sent. After it was published clang's
+/// -Wconsumed refuses to write or publish it again, and bytes() is empty.
 class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
  public:
   GANTRY_RETURNS(consumed) Loan() noexcept = default;
@@ -97,7 +97,7 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
   ~Loan() { reset(); }
 
   GANTRY_ONLY_WHEN(unconsumed) [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
-  /// Publish only the first `size` bytes. `size` above bytes().size() is ignored.
+  /// Publish only the first `size` bytes. Ignores a `size` above bytes().size().
   GANTRY_ONLY_WHEN(unconsumed) void shrink(Bytes size) noexcept {
     if (size < bytes_.size()) bytes_ = bytes_.first(size);
   }
@@ -106,7 +106,7 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
   // For transports:
   [[nodiscard]] const detail::SlotOwner* owner() const noexcept { return owner_.get(); }
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  void forget() noexcept;  ///< The transport took it over; nothing is given back.
+  void forget() noexcept;  ///< Gives nothing back: the transport took it over.
 
  private:
   void reset() noexcept;
@@ -117,25 +117,25 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
 
 class Message;
 
-/// A message put together from parts, each copied, moved or passed on as it is. At most
-/// kMaxSegments. Spans must stay as they are until the send that takes them has ended.
+/// A message put together from parts; each is copied, moved or forwarded. At most kMaxSegments.
+/// Spans must not change until the send that takes them has ended.
 class GANTRY_API Draft {
  public:
   struct Part {
-    ConstByteSpan copied;  // when there is neither of the two below
+    ConstByteSpan copied;  // only if neither of the two below is set
     Block block;
     std::shared_ptr<Message> forwarded;  // shared by the parts that are its segments
-    ConstByteSpan bytes;                 // whatever it is
+    ConstByteSpan bytes;                 // the part's bytes, whichever it is
     std::optional<Tensor> tensor;
     bool moved = false;  // it was made of a block
   };
 
-  /// Copied when sent.
+  /// Adds bytes that are copied when sent.
   Draft& copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {});
-  /// A block of the channel's pool: passes into the message as it is.
+  /// Adds a block of the channel's pool, which goes into the message without a copy.
   Draft& move(GANTRY_TAKES(unconsumed) Block block, std::optional<Tensor> tensor = {});
-  /// All segments of a received message, as they are: no copy. It is released to its own sender
-  /// when the last reader of this one has released it.
+  /// Adds all segments of a received message without a copy. The message is released to its own
+  /// sender when the last reader of this one has released it.
   Draft& forward(Message message);
 
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
@@ -157,7 +157,7 @@ class GANTRY_API Message {
   Message(std::shared_ptr<detail::SlotOwner> owner, std::uint64_t token, ConstByteSpan bytes,
           const MessageInfo& info) noexcept
       : owner_(std::move(owner)), token_(token), info_(info), view_(bytes) {}
-  /// A private copy of at most kInlineBytes (more is cut off); holds nothing.
+  /// A private copy of at most kInlineBytes (the rest is cut off); it holds no slot.
   Message(ConstByteSpan small, const MessageInfo& info) noexcept : info_(info), is_small_(true) {
     view_ = ConstByteSpan(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes);
     if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
@@ -166,8 +166,8 @@ class GANTRY_API Message {
   Message& operator=(Message&& other) noexcept;
   ~Message() { release(); }
 
-  /// The payload; of several segments the first. Valid until release(); a view into memory of the
-  /// sender, which a hostile one can change at any time: unless is_immutable(), copy what you
+  /// The payload, or its first segment. Valid until release(). The bytes lie in memory of the
+  /// sender, which a hostile sender can change at any time: unless is_immutable(), copy what you
   /// check.
   [[nodiscard]] ConstByteSpan bytes() const noexcept {
     return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
@@ -175,12 +175,12 @@ class GANTRY_API Message {
   [[nodiscard]] std::size_t segments() const noexcept {
     return segments_ == nullptr ? 1 : segments_->size();
   }
-  /// `index` below segments().
+  /// `index` must be below segments().
   [[nodiscard]] Segment segment(std::size_t index) const {
     return segments_ == nullptr ? Segment{bytes(), {}} : (*segments_)[index];
   }
-  /// Nobody can change the bytes any more: a private copy, or sent by SendMode::immutable. The
-  /// kernel is asked, not the sender.
+  /// True if nobody can change the bytes any more: they are a private copy, or were sent with
+  /// SendMode::immutable. Asks the kernel, not the sender.
   [[nodiscard]] bool is_immutable() const;
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
@@ -193,14 +193,14 @@ class GANTRY_API Message {
   }
   [[nodiscard]] detail::SlotOwner* owner() const noexcept { return owner_.get(); }
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  void abandon() noexcept { owner_.reset(); }  ///< Nobody ever gives it back.
+  void abandon() noexcept { owner_.reset(); }  ///< Never gives the slot back.
 
  private:
   std::shared_ptr<detail::SlotOwner> owner_;
   std::uint64_t token_ = 0;
   MessageInfo info_;
   ConstByteSpan view_;
-  std::unique_ptr<std::vector<Segment>> segments_;  // null: one, without a tensor
+  std::unique_ptr<std::vector<Segment>> segments_;  // null: one segment, without a tensor
   bool is_small_ = false;
   std::array<std::byte, kInlineBytes> small_;  // NOLINT: filled when is_small_
 };

@@ -1,4 +1,4 @@
-#pragma once  // gantry/channel/options.hpp: what is said when an end is opened or a message sent.
+#pragma once  // gantry/channel/options.hpp: options for opening an end and for sending a message.
 
 #include <gantry/memory.hpp>
 #include <memory>
@@ -11,7 +11,7 @@ namespace gantry {
 
 // ---- with whom and how ---------------------------------------------------------------------
 
-/// A thread that serves the sockets of many ends, while there are any: EndOptions::acceptor.
+/// A thread that serves the sockets of many ends, as long as there are any: EndOptions::acceptor.
 class Acceptor;
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
 
@@ -33,121 +33,124 @@ enum class SendMode : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(SendMode mode) noexcept;
 
-/// What is done about a consumer that has as many unreleased messages as it may have. Numbers of
-/// messages show it what it missed. While one is there whose policy is not `block`, nothing is
-/// streamed but pipelined: a window would have to wait for it.
+/// What the producer does about a consumer that has as many unreleased messages as it may have.
+/// Gaps in the message numbers show a consumer what it missed. While any consumer has another
+/// policy than `block`, `streamed` becomes `pipelined`, since a window would have to wait for it.
 enum class SlowConsumer : std::uint8_t {
-  block,        ///< The producer waits for it. What is not said below holds for this one.
-  drop_newest,  ///< It is passed over: the message goes to the others only.
-  disconnect,   ///< It is cut off: it may take what it was given and has landed, then `peer_gone`.
-  drop_oldest,  ///< The oldest message that it has not taken is taken back, for the newest. What it
-                ///< took it keeps. While it holds fewer than its depth, it finds the newest.
+  block,        ///< The producer waits for it. The default.
+  drop_newest,  ///< The message passes it over and goes only to the others.
+  disconnect,   ///< It is cut off. It may take what has landed, then gets `peer_gone`.
+  drop_oldest,  ///< The oldest message that it has not taken is taken back for the newest. It keeps
+                ///< what it took. If it holds fewer than its depth, it finds the newest.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(SlowConsumer policy) noexcept;
 
-/// Who may be at the other end besides processes of the same user and root's.
+/// Who may be at the other end besides processes of the same user and of root.
 struct Access {
-  /// Permissions of the socket file, of the end that has the name: whom the kernel lets connect at
-  /// all. With group bits the file gets the first of `groups`.
+  /// Permissions of the socket file, set by the end that has the name: whom the kernel lets connect
+  /// at all. With group bits the file belongs to the first of `groups`.
   unsigned socket_mode = 0600;
-  std::vector<unsigned> users{};   ///< Numbers. To both ends: also of whom a producer is accepted.
-  std::vector<unsigned> groups{};  ///< Any of a process's groups counts.
+  std::vector<unsigned> users{};   ///< User numbers; also those from which a producer is accepted.
+  std::vector<unsigned> groups{};  ///< Group numbers; any group of a process counts.
   std::string token{};             ///< Must be the same at both ends. At most 64 bytes.
 };
 
-/// What a sender may cost its receiver at most; 0: what suits the receiving process. A sender that
-/// needs more is hung up on, with an error that says what to raise.
+/// What a sender may cost its receiver at most; 0: a default for the receiving process. The
+/// receiver hangs up on a sender that needs more, with an error that says what to raise.
 struct ReceiveLimits {
-  /// Slabs of the sender's pool that the receiver knows at a time: each costs it a descriptor and a
-  /// mapping. Of a consumer half of the limit of open files; of an inbox what its senders leave of
-  /// that limit, together.
+  /// Slabs of the sender's pool that the receiver maps at a time; each costs a descriptor and a
+  /// mapping. Default: for a consumer half the limit of open files; for an inbox what all its
+  /// senders together leave of that limit.
   std::uint64_t slabs = 0;
-  /// Address space for these slabs. Half of the limit (ulimit -v), or of what a process has.
+  /// Address space for these slabs. Default: half the limit (ulimit -v), or half of what a process
+  /// has.
   Bytes mapped_bytes = 0;
-  /// Private memory for streamed messages that are received whole, until they are released: at most
-  /// half of the machine's, or of the control group's limit. What lands chunk by chunk costs none.
+  /// Private memory for streamed messages that are received whole, until they are released.
+  /// Default: half of the machine's memory, or of the control group's limit. Receiving chunk by
+  /// chunk costs none.
   Bytes gathered_bytes = 0;
 };
 
 // ---- of an end -----------------------------------------------------------------------------
 
-/// What every end may say. Producers, consumers, inboxes, servers and clients begin with it.
+/// Options of every end: producers, consumers, inboxes, servers and clients.
 struct EndOptions {
-  std::string directory{};  ///< Empty: channel_directory()'s rule.
-  /// How long a waiting end polls at most before it sleeps; a 64th while news come later. 0: never.
+  std::string directory{};  ///< Empty: by the rule of channel_directory().
+  /// The longest time that a waiting end polls before it sleeps; drops to a 64th while messages
+  /// come later than that. 0: it never polls.
   std::chrono::nanoseconds spin{50'000};
-  /// When this descriptor becomes readable, waiting calls return `interrupted`. Not owned.
+  /// Waiting calls return `interrupted` when this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
-  /// Where to count; -1: a page of the end's own. Owned by the end from then on.
+  /// The page to count in; the end takes ownership. -1: a page of the end's own.
   int metrics_descriptor = -1;
-  /// Who may join, and whom to join. For users other than one's own the folder must let them pass
-  /// (mode 711) and no more.
+  /// Who may join, and whom to join. For other users the folder must let them pass and no more
+  /// (mode 711).
   Access access{};
-  /// The thread that lets peers in and sees them go; consumers only share through it by what they
-  /// see their producer's process end. A Runtime has one for all that it opens. Empty: one of the
-  /// end's own; a consumer does without.
+  /// The thread that lets peers in and notices when they go. Consumers share it only to see their
+  /// producer's process end. A Runtime has one for all its ends. Empty: a producer gets one of its
+  /// own; a consumer needs none.
   std::shared_ptr<Acceptor> acceptor{};
 };
 
-/// How many payloads go out at a time, where they lie and how they get there: of a producer, of
-/// what a client asks, and of what a server answers each of its clients.
+/// How payloads go out: how many at a time, where they lie, how they get there. Used by a producer,
+/// for a client's requests, and for a server's replies to each client.
 struct PayloadOptions {
   static constexpr unsigned kMaxSlots = 64;
   /// Credits: messages that may be published and not yet released. 1 to kMaxSlots.
   unsigned slots = 8;
-  /// Credits in bytes: payload in blocks that is published and not yet released; a single larger
+  /// Credits in bytes: payload in blocks that is published and not yet released. A single larger
   /// message goes alone. 0: only the pool's budget limits it.
   Bytes bytes_in_flight = 0;
-  /// Payload memory. Empty: a pool of the channel's own, made by `pool`. A consumer maps whole
-  /// slabs of it, read-only: share no pool between channels whose consumers must not see each
+  /// Payload memory. Empty: a pool of the channel's own, made with `pool`. A consumer maps whole
+  /// slabs of it, read-only: do not share a pool between channels whose consumers must not see each
   /// other's messages.
   std::optional<Pool> memory{};
   PoolOptions pool{};
-  /// How messages go whose SendOptions do not say.
+  /// The mode of messages whose SendOptions name none.
   SendMode mode = SendMode::automatic;
-  /// The CPUs that the thread behind send_async() is to run on, as far as the kernel lets it; there
-  /// it polls for up to 100 ms after a send (unless `spin` is zero), as waking it costs the next
-  /// send more than all else. Empty: those of the thread that calls send_async() first, which is of
-  /// little use where that one is bound to a single CPU.
+  /// The CPUs for the thread behind send_async(), as far as the kernel allows. That thread polls
+  /// for up to 100 ms after a send (unless `spin` is zero), since waking it costs the next send
+  /// more than all else. Empty: the CPUs of the thread that calls send_async() first, which helps
+  /// little if that thread is bound to a single CPU.
   std::vector<int> progress_cpus{};
   /// Threads that copy a payload of 4 MiB or more in send(), the caller among them: 1 or 2. 0: 2
-  /// where the calling thread may use three CPUs, or progress_cpus names some, on which the second
-  /// is then to run.
+  /// where the calling thread may use three CPUs, or where progress_cpus names some for the second.
   unsigned copy_threads = 0;
 };
 
-/// In braces the shared ones come first: `{shared, {.slots = 4}}`.
+/// With braces write the shared options first: `{shared, {.slots = 4}}`.
 struct ProducerOptions : EndOptions, PayloadOptions {
   static constexpr unsigned kMaxConsumers = 32;
-  /// How many consumers may be there at a time. 1 to kMaxConsumers. With one, what a consumer that
-  /// died had not taken waits for its successor; with more, unless it was the last.
+  /// Consumers that may be joined at a time, 1 to kMaxConsumers. With one, what a consumer had not
+  /// taken when it died waits for its successor; with more, only if it was the last.
   unsigned consumers = 1;
-  /// A consumer that joins gets the last so many messages first, of those that are still there and
-  /// find room beside loans that are out. At most slots; they keep their slots.
+  /// Messages that a joining consumer gets first: the newest that still exist and that find room
+  /// beside loans that are out. At most `slots`; they keep their slots.
   unsigned history = 0;
-  /// Whether consumers may join with SlowConsumer::block, and so hold up all others. Else such a
-  /// one gets `permission_denied`.
+  /// Whether consumers may join with SlowConsumer::block, and so hold up all others. If not, they
+  /// get `permission_denied`.
   bool consumers_may_block = true;
 };
 
 struct ConsumerOptions : EndOptions {
-  /// What its producer does when it is slow.
+  /// What its producer does when this consumer is slow.
   SlowConsumer when_slow = SlowConsumer::block;
-  /// Messages it may have unreleased, at most the producer's slots. 0: all of them; half of them
-  /// with a policy other than `block`, so that it cannot hold up the others.
+  /// Messages it may have unreleased, at most the producer's slots. 0: all of them; with another
+  /// policy than `block` half of them, so that it cannot hold up the others.
   unsigned depth = 0;
-  /// What its producer may cost it; of an inbox: what each of its producers may, by default its
-  /// even share and a quarter of what is nobody's share.
+  /// What its producer may cost it. For an inbox: what each of its producers may; default: an even
+  /// share and a quarter of what is nobody's share.
   ReceiveLimits receive{};
 };
 
 // ---- of a message --------------------------------------------------------------------------
 
 struct SendOptions {
-  /// For a credit. Of send_async(): also how long the message may wait behind others.
+  /// How long to wait for a credit. With send_async() also how long the message may wait behind
+  /// others.
   Deadline deadline = Deadline::never();
   SendMode mode = SendMode::automatic;
-  std::uint32_t type = 0;  ///< MessageInfo
+  std::uint32_t type = 0;  ///< See MessageInfo; also the next three.
   std::uint64_t user = 0;
   std::uint64_t correlation = 0;
   std::uint64_t deadline_ns = 0;

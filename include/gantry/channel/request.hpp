@@ -1,4 +1,4 @@
-#pragma once  // gantry/channel/request.hpp: calls that are answered: correlation, deadlines,
+#pragma once  // gantry/channel/request.hpp: calls with replies: correlation, deadlines,
               // cancellation.
 
 #include <gantry/channel/inbox.hpp>
@@ -8,13 +8,14 @@ namespace gantry {
 // ---- asking --------------------------------------------------------------------------------
 
 struct CallOptions {
-  /// Passed, the call fails with `timed_out` and its server drops the request if it has not begun.
+  /// When it passes, the call fails with `timed_out` and the server drops a request that has not
+  /// begun.
   Deadline deadline = Deadline::never();
   std::uint32_t type =
       0;  ///< MessageInfo::type of the request. MessageInfo::user is not free here.
 };
 
-/// A call in flight. Move-only; dropped before its end it is cancelled. The thread of its client.
+/// A call in flight. Move-only; dropping it before its end cancels it. Used by its client's thread.
 class GANTRY_API PendingReply {
  public:
   PendingReply() noexcept;
@@ -22,18 +23,18 @@ class GANTRY_API PendingReply {
   PendingReply& operator=(PendingReply&&) noexcept;
   ~PendingReply();
 
-  /// The reply. Errors: what the server refused it with; `peer_gone` when the server died or left;
-  /// `timed_out`: by the call's deadline it is over, by `deadline` it may be waited for again
-  /// (is_over() tells); `interrupted`. Once only: taken, it is over.
+  /// Waits for the reply and returns it, once. Errors: what the server refused the call with;
+  /// `peer_gone` when the server died or left; `timed_out`: by the call's deadline the call is
+  /// over, by `deadline` it may be waited for again (is_over() tells which); `interrupted`.
   [[nodiscard]] Result<Message> wait(Deadline deadline = Deadline::never());
-  /// wait() has nothing more to wait for, or has been answered.
+  /// True if wait() has nothing more to wait for, or has returned the answer.
   [[nodiscard]] bool is_over() const noexcept;
-  /// Nobody wants it any more: the server is told, if its queue has room, and it is over.
+  /// Ends the call. The server is told, if its queue has room.
   void cancel() noexcept;
   [[nodiscard]] std::uint64_t correlation() const noexcept { return correlation_; }
-  /// See Client::event_descriptor(); for awaitables.
+  /// For awaitables; see Client::event_descriptor().
   [[nodiscard]] Result<int> event_descriptor();
-  void note_woken() noexcept;  ///< It became readable, and everybody who waits is being asked.
+  void note_woken() noexcept;  ///< It became readable, and every waiter is being asked.
 
  private:
   friend class Client;
@@ -41,41 +42,41 @@ class GANTRY_API PendingReply {
   std::uint64_t correlation_ = 0;
 };
 
-/// Its requests are sent as PayloadOptions say.
+/// PayloadOptions say how requests are sent.
 struct ClientOptions : EndOptions, PayloadOptions {
-  ReceiveLimits receive{};  ///< What its server may cost it with the replies.
+  ReceiveLimits receive{};  ///< What the server's replies may cost the client.
 };
 
-/// Asks one server. One thread at a time; several calls may be in flight.
+/// Calls one server. Used by one thread at a time; several calls may be in flight.
 class GANTRY_API Client {
  public:
-  static constexpr std::size_t kMaxCalls = 64;  ///< In flight.
+  static constexpr std::size_t kMaxCalls = 64;  ///< Calls in flight.
 
-  /// Comes to the server of that name, waiting for it until `deadline`. Errors as
+  /// Connects to the server of that name and waits for it until `deadline`. Errors: as
   /// Producer::connect().
   [[nodiscard]] static Result<Client> connect(std::string_view name, const ClientOptions& options,
                                               std::shared_ptr<Engine> engine,
                                               Deadline deadline = Deadline::never());
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
-  ~Client();  ///< Calls in flight are over, with `peer_gone`; their server sees them cancelled.
+  ~Client();  ///< Ends calls in flight with `peer_gone`; their server sees them cancelled.
 
   [[nodiscard]] Result<Message> call(ConstByteSpan payload, const CallOptions& options = {});
   [[nodiscard]] Result<Message> call(Draft draft, const CallOptions& options = {});
-  /// Returns when the request is with its server; what was copied is the caller's again. Errors:
+  /// Returns when the request is with its server; a copied payload is the caller's again. Errors:
   /// `busy` when kMaxCalls are in flight; those of Producer::send().
   [[nodiscard]] Result<PendingReply> call_async(ConstByteSpan payload,
                                                 const CallOptions& options = {});
   [[nodiscard]] Result<PendingReply> call_async(Draft draft, const CallOptions& options = {});
-  /// Memory for a request, and its way.
+  /// Lends memory for a request; the second sends it.
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
   [[nodiscard]] Result<PendingReply> call_async(Loan loan, const CallOptions& options = {});
 
-  /// Readable when a PendingReply may have become over; asked with a deadline that has passed, one
-  /// that says `timed_out` is certain to make it so. All of them are to be asked then.
+  /// Readable when a PendingReply may be over. It is certain to become so after a wait() with a
+  /// passed deadline said `timed_out`. Then ask all of them.
   [[nodiscard]] Result<int> event_descriptor();
 
-  /// After `peer_gone`: finds the name's next server. Calls in flight are over.
+  /// After `peer_gone`: connects to the next server of the name. Calls in flight are over.
   [[nodiscard]] Result<void> reconnect(Deadline deadline = Deadline::never());
 
  private:
@@ -86,14 +87,14 @@ class GANTRY_API Client {
 // ---- answering -----------------------------------------------------------------------------
 
 struct ReplyOptions {
-  /// For room at the client's end, which it has unless it keeps many replies. By default a client
-  /// without room is not waited for.
+  /// How long to wait for room at the client's end, which it has unless it keeps many replies. The
+  /// default does not wait.
   Deadline deadline = Deadline::now();
   std::uint32_t type = 0;
 };
 
-/// A request in its server's hands. Move-only, one thread at a time, any thread; it may outlive its
-/// server. Dropped unanswered its client gets `aborted`.
+/// A request in its server's hands. Move-only, used by one thread at a time, any thread; it may
+/// outlive its server. If it is dropped unanswered its client gets `aborted`.
 class GANTRY_API Request {
  public:
   Request() noexcept;
@@ -104,20 +105,21 @@ class GANTRY_API Request {
   [[nodiscard]] const Message& message() const noexcept;
   [[nodiscard]] const Sender& sender() const noexcept;
   [[nodiscard]] std::uint64_t correlation() const noexcept;
-  /// Until its deadline; `nanoseconds::max()` without one, never negative.
+  /// Time until the deadline; `nanoseconds::max()` without one, never negative.
   [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
-  /// Nobody waits for the answer any more: cancelled, past its deadline, or its client is gone.
-  /// Looks at what the clients have sent meanwhile, unless another thread is in Server::next().
+  /// True if nobody waits for the answer any more: the request was cancelled, is past its deadline,
+  /// or its client is gone. Reads what the clients have sent meanwhile, unless another thread is in
+  /// Server::next().
   [[nodiscard]] bool is_cancelled();
 
-  /// Answers, once. Errors: `peer_gone` when the client is; `timed_out` when it has no room (then
-  /// try again, or drop the request: the client is hung up on if it still has none);
-  /// `invalid_argument` when it has been answered.
+  /// Answers, once. Errors: `peer_gone` when the client is gone; `timed_out` when it has no room:
+  /// try again, or drop the request (a client that still has no room is hung up on);
+  /// `invalid_argument` when the request has been answered.
   [[nodiscard]] Result<void> reply(ConstByteSpan payload, const ReplyOptions& options = {});
   [[nodiscard]] Result<void> reply(Draft draft, const ReplyOptions& options = {});
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::now());
   [[nodiscard]] Result<void> reply(Loan loan, const ReplyOptions& options = {});
-  /// The client's call fails with this error.
+  /// Fails the client's call with `error`.
   [[nodiscard]] Result<void> refuse(const Error& error);
 
   class Impl;
@@ -128,20 +130,20 @@ class GANTRY_API Request {
 };
 
 struct ServerOptions {
-  ConsumerOptions channel{};  ///< As of an inbox.
-  PayloadOptions replies{};   ///< To each client; what all ends say is said by `channel`.
-  ReceiveLimits total{};      ///< As of an inbox: what all clients together may cost this process.
-  unsigned clients = 64;      ///< At a time. Each costs some twelve descriptors.
+  ConsumerOptions channel{};  ///< As for an inbox.
+  PayloadOptions replies{};   ///< For each client; `channel` has the options of the end.
+  ReceiveLimits total{};      ///< What all clients together may cost this process, as for an inbox.
+  unsigned clients = 64;      ///< Clients at a time. Each costs some twelve descriptors.
 };
 
 struct ServerReport {
   std::size_t clients = 0;
-  std::uint64_t requests = 0;   ///< Handed out by next().
-  std::uint64_t expired = 0;    ///< Dropped: their deadline had passed.
-  std::uint64_t cancelled = 0;  ///< Dropped: cancelled, or their client was gone.
+  std::uint64_t requests = 0;   ///< Requests that next() returned.
+  std::uint64_t expired = 0;    ///< Requests whose deadline had passed.
+  std::uint64_t cancelled = 0;  ///< Requests that were cancelled or lost their client.
 };
 
-/// Answers any number of clients. next() on one thread at a time; requests on any.
+/// Answers any number of clients. next() is for one thread at a time; requests are for any.
 class GANTRY_API Server {
  public:
   [[nodiscard]] static Result<Server> open(std::string_view name, const ServerOptions& options,
@@ -150,9 +152,10 @@ class GANTRY_API Server {
   Server& operator=(Server&&) noexcept;
   ~Server();  ///< The clients see `peer_gone`.
 
-  /// The next request that somebody waits for; clients take turns. Errors: as Inbox::receive().
+  /// Returns the next request that somebody waits for; clients take turns. Errors: as
+  /// Inbox::receive().
   [[nodiscard]] Result<Request> next(Deadline deadline = Deadline::never());
-  /// As Inbox::event_descriptor(), of next().
+  /// As Inbox::event_descriptor(), for next().
   [[nodiscard]] Result<int> event_descriptor();
   [[nodiscard]] ServerReport report() const;
 

@@ -1,5 +1,5 @@
-#pragma once  // gantry/channel/status.hpp: how channels stand: from outside, and as their ends
-              // explain themselves.
+#pragma once  // gantry/channel/status.hpp: how channels stand: seen from outside, and explained by
+              // their ends.
 
 #include <gantry/channel.hpp>
 
@@ -8,14 +8,14 @@ namespace gantry {
 // ---- processes -----------------------------------------------------------------------------
 
 enum class ProcessState : std::uint8_t {
-  unknown,  ///< It cannot be seen: of another PID namespace, or /proc is not there.
-  running,  ///< Or asleep: it goes on by itself.
-  stopped,  ///< By SIGSTOP, Ctrl-Z or a debugger: it goes on when somebody lets it.
-  zombie,   ///< It has ended and its parent has not asked for its status.
+  unknown,  ///< It cannot be seen: it is in another PID namespace, or there is no /proc.
+  running,  ///< It runs or sleeps by itself.
+  stopped,  ///< SIGSTOP, Ctrl-Z or a debugger stopped it, until somebody lets it go on.
+  zombie,   ///< It has ended and its parent has not collected its status.
   gone,
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(ProcessState state) noexcept;
-/// As the kernel shows it now.
+/// The state as the kernel shows it now.
 [[nodiscard]] GANTRY_API ProcessState process_state(int pid) noexcept;
 
 // ---- one channel ---------------------------------------------------------------------------
@@ -23,59 +23,59 @@ enum class ProcessState : std::uint8_t {
 /// A message that a consumer still needs.
 struct HeldSlot {
   std::uint64_t message = 0;       ///< Its number in the channel.
-  Bytes bytes = 0;                 ///< Of its payload.
-  std::chrono::nanoseconds age{};  ///< Since it was published.
-  bool taken = false;              ///< In the consumer's hands; else still in its ring.
+  Bytes bytes = 0;                 ///< Size of its payload.
+  std::chrono::nanoseconds age{};  ///< Time since it was published.
+  bool taken = false;              ///< True: in the consumer's hands; false: still in its ring.
 };
 
 struct GANTRY_API ConsumerStatus {
-  int pid = 0;  ///< As the producer sees it; 0: it does not.
+  int pid = 0;  ///< As the producer sees it; 0 if it cannot.
   unsigned uid = 0;
   ProcessState state = ProcessState::unknown;
   SlowConsumer policy = SlowConsumer::block;
   unsigned depth = 0;         ///< Messages it may have unreleased.
-  std::uint64_t unread = 0;   ///< Published to it and not taken.
+  std::uint64_t unread = 0;   ///< Messages published to it and not taken.
   std::uint64_t dropped = 0;  ///< Messages that passed it over or were taken back from it.
   bool is_cut = false;        ///< The producer hung up on it.
-  /// The credits are used up, and without this consumer they would not be (or all that block hold
-  /// them together).
+  /// The credits are used up, and would not be without this consumer (or without all that block, if
+  /// they hold them together).
   bool holds_up = false;
-  std::chrono::nanoseconds joined{};  ///< Since it joined.
-  std::chrono::nanoseconds idle{};    ///< Since it last took a message; if none, since it joined.
+  std::chrono::nanoseconds joined{};  ///< Time since it joined.
+  std::chrono::nanoseconds idle{};    ///< Time since it last took a message, or since it joined.
   std::vector<HeldSlot> held;         ///< The oldest first.
   MetricsReport metrics;
 
   [[nodiscard]] Bytes held_bytes() const noexcept;
-  /// Stopped; or it holds the producer up and has taken nothing for kStuckAfter.
+  /// True if it is stopped, or if it holds the producer up and has taken nothing for kStuckAfter.
   [[nodiscard]] bool is_stuck() const noexcept;
   static constexpr std::chrono::seconds kStuckAfter{1};
 };
 
-/// A consumer that left while its process lives on, with messages still in hand.
+/// A consumer that left and still holds messages, while its process lives on.
 struct DepartedStatus {
   int pid = 0;
   ProcessState state = ProcessState::unknown;
   unsigned messages = 0;
   Bytes bytes = 0;
-  std::chrono::nanoseconds age{};  ///< Of the oldest, since it was published.
+  std::chrono::nanoseconds age{};  ///< Time since the oldest was published.
 };
 
-/// One of the producers that came to an inbox.
+/// One of the producers connected to an inbox.
 struct SenderStatus {
   int pid = 0;  ///< 0: it lives in another PID namespace.
   unsigned uid = 0;
   ProcessState state = ProcessState::unknown;
-  std::chrono::nanoseconds joined{};  ///< Since it came.
+  std::chrono::nanoseconds joined{};  ///< Time since it connected.
   std::chrono::nanoseconds
-      idle{};                  ///< Since its last message was received; if none, since it came.
-  std::uint64_t messages = 0;  ///< Received of it.
+      idle{};                  ///< Time since its last message was received, or since it connected.
+  std::uint64_t messages = 0;  ///< Messages received from it.
   Bytes bytes = 0;             ///< Their payload.
 };
 
-/// How the newest payload went that an engine copied.
+/// How the newest payload that an engine copied was sent.
 struct PathStatus {
-  Bytes bytes = 0;  ///< Of the payload. 0: none did yet; nothing else counts then.
-  Bytes moved = 0;  ///< Of the last move: a chunk, or all of it.
+  Bytes bytes = 0;  ///< Size of the payload. 0: none yet; then nothing else counts.
+  Bytes moved = 0;  ///< Size of the last move: a chunk, or all of it.
   SendMode mode = SendMode::whole;
   CopyEngine engine = CopyEngine::inline_;
   CacheUse cache = CacheUse::automatic;
@@ -85,52 +85,53 @@ struct PathStatus {
 /// What a channel says of itself to `gantry ls`.
 struct GANTRY_API ChannelStatus {
   std::string name;
-  int producer_pid = 0;  ///< 0: not known.
+  int producer_pid = 0;  ///< 0: unknown.
   unsigned producer_uid = 0;
   ProcessState producer_state = ProcessState::unknown;
   /// False: nothing below is known but `age`, and `silence` says why.
   bool answered = false;
   std::string silence;
-  std::chrono::nanoseconds age{};  ///< Since it was opened.
+  std::chrono::nanoseconds age{};  ///< Time since it was opened.
 
-  /// The name is a receiver's, to whom any number of producers come (gantry/inbox.hpp; a server is
-  /// one, too): `consumers` has that one, producer_pid is 0, `senders` are the producers. Of what
-  /// is below, `producer` counts what was received of all of them, and the rest belongs to them.
+  /// True if the name is a receiver's, to which any number of producers connect
+  /// (gantry/channel/inbox.hpp; a server is one, too). Then `consumers` has that receiver,
+  /// producer_pid is 0, `senders` are the producers, `producer` counts what was received of all of
+  /// them, and the fields below belong to them.
   bool is_inbox = false;
   unsigned senders_limit = 0;
-  std::vector<SenderStatus> senders;  ///< At most 1024 are told of.
+  std::vector<SenderStatus> senders;  ///< At most 1024 are listed.
 
   SendMode mode = SendMode::automatic;
   bool ended = false;          ///< The producer has ended the stream.
   unsigned slots = 0;          ///< Credits in all.
-  unsigned slots_held = 0;     ///< Slots in use, whoever needs them; may exceed `slots`.
+  unsigned slots_held = 0;     ///< Slots in use, for whatever reason; may exceed `slots`.
   unsigned slots_charged = 0;  ///< Credits in use.
-  unsigned slots_sending = 0;  ///< Slots that the producer is filling, or has on loan.
-  Bytes bytes_in_flight = 0;   ///< The limit; 0: only the pool's budget.
+  unsigned slots_sending = 0;  ///< Slots that the producer fills or has lent.
+  Bytes bytes_in_flight = 0;   ///< The limit; 0: only the pool's budget limits it.
   Bytes bytes_charged = 0;     ///< Payload in the slots that count as credits.
   unsigned consumers_limit = 0;
   unsigned history_limit = 0;
   unsigned history = 0;       ///< Messages kept for late joiners now.
   std::uint64_t backlog = 0;  ///< Messages that wait for a first consumer.
-  Bytes slab_bytes = 0;       ///< Payload memory, taken from the system.
-  Bytes live_bytes = 0;       ///< Of it, in blocks.
-  Bytes budget_bytes = 0;     ///< What it may grow to.
+  Bytes slab_bytes = 0;       ///< Payload memory taken from the system.
+  Bytes live_bytes = 0;       ///< Part of it that is in blocks.
+  Bytes budget_bytes = 0;     ///< The most it may grow to.
   std::string engine;
   PathStatus path;
   MetricsReport producer;
   std::vector<ConsumerStatus> consumers;
   std::vector<DepartedStatus> departed;
 
-  /// Published and not taken by the consumer that is furthest behind.
+  /// Messages published and not taken by the consumer that is furthest behind.
   [[nodiscard]] std::uint64_t depth() const noexcept;
-  /// What a person should know: who is stuck and for how long, who does not answer, who left with
-  /// messages in hand. A line each, no full stop at the end.
+  /// What people should know: who is stuck and for how long, who does not answer, who left with
+  /// messages in hand. One line each, without a full stop.
   [[nodiscard]] std::vector<std::string> notes() const;
 };
 
-/// Every live channel below `directory`, those of running pipelines too (as "run-…/name").
-/// Removes sockets whose producer is gone. Channels that do not answer within a second are listed
-/// with what is known without them; many are asked at a time.
+/// Lists every live channel below `directory`, those of running pipelines too (as "run-…/name").
+/// Removes sockets whose producer is gone. Asks many channels at a time; one that does not answer
+/// within a second is listed with what is known without it.
 [[nodiscard]] GANTRY_API Result<std::vector<ChannelStatus>> list_channels(
     std::string_view directory);
 
@@ -138,11 +139,11 @@ struct GANTRY_API ChannelStatus {
 
 struct GANTRY_API ChannelExplanation {
   ChannelStatus status;
-  Bytes payload = 0;                 ///< That was asked about.
+  Bytes payload = 0;                 ///< The size that was asked about.
   SendMode mode = SendMode::whole;   ///< How send() would send it.
   std::vector<std::string> because;  ///< Why in that mode.
-  Explanation path;                  ///< Who would copy it; without candidates when nobody does.
-  std::vector<std::string> waits;    ///< What a send() would wait for now; empty: for nothing.
+  Explanation path;                  ///< Which engine would copy it; no candidates if none.
+  std::vector<std::string> waits;    ///< What a send() would wait for now; empty: nothing.
 
   [[nodiscard]] std::string text() const;
 };
@@ -152,17 +153,17 @@ struct GANTRY_API ConsumerExplanation {
   int producer_pid = 0;
   ProcessState producer_state = ProcessState::unknown;
   SlowConsumer policy = SlowConsumer::block;
-  unsigned depth = 0;            ///< Messages it may have unreleased, by what its producer says.
-  std::uint64_t unread = 0;      ///< Published to it and not taken.
-  std::uint64_t dropped = 0;     ///< Taken back from it before it took them, as far as it looked.
-  bool landing = false;          ///< The next one is taken and has not landed whole.
+  unsigned depth = 0;            ///< Messages it may have unreleased, as its producer says.
+  std::uint64_t unread = 0;      ///< Messages published to it and not taken.
+  std::uint64_t dropped = 0;     ///< Messages taken back before it took them, as far as it knows.
+  bool landing = false;          ///< The next message is taken and has not landed whole.
   bool producer_gone = false;    ///< It left or died; what it published can still be received.
-  bool ended = false;            ///< The stream ends with what is unread.
-  bool producer_sleeps = false;  ///< Waits for a credit.
-  std::vector<HeldSlot> held;    ///< Not released; the oldest first.
-  Bytes mapped_bytes = 0;        ///< Of the producer's memory.
+  bool ended = false;            ///< The stream ends with the unread messages.
+  bool producer_sleeps = false;  ///< It waits for a credit.
+  std::vector<HeldSlot> held;    ///< Unreleased messages, the oldest first.
+  Bytes mapped_bytes = 0;        ///< Mapped memory of the producer.
   std::chrono::nanoseconds spin{};
-  std::string broken;  ///< Why nothing of the producer is believed any more; else empty.
+  std::string broken;  ///< Why this end trusts its producer no more; else empty.
   MetricsReport metrics;
 
   [[nodiscard]] std::string text() const;

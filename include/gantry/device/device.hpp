@@ -1,5 +1,5 @@
-#pragma once  // gantry/device/device.hpp: what computes beside the CPU: memory, queues, events,
-              // kernels.
+#pragma once  // gantry/device/device.hpp: devices that compute beside the CPU: memory, queues,
+              // events, kernels.
 
 #include <chrono>
 #include <gantry/device/kernel.hpp>
@@ -13,37 +13,37 @@ namespace gantry {
 enum class DeviceKind : std::uint8_t { cpu, opencl, cuda };
 [[nodiscard]] GANTRY_API std::string_view to_string(DeviceKind kind) noexcept;
 
-/// What never changes of a device.
+/// Facts of a device that never change.
 struct GANTRY_API DeviceFacts {
-  std::string name;   ///< As open_device() knows it: "cpu", "opencl:0", "cuda:1".
-  std::string about;  ///< For people: model, vendor, driver.
+  std::string name;   ///< The name for open_device(): "cpu", "opencl:0", "cuda:1".
+  std::string about;  ///< Model, vendor and driver, to display.
   DeviceKind kind = DeviceKind::cpu;
   Bytes memory_bytes = 0;
-  Bytes max_buffer_bytes = 0;   ///< Of one buffer.
-  Bytes alignment = 1;          ///< Of host memory and offsets: what is quickest.
-  std::size_t max_group = 1;    ///< Work items of a group.
-  Bytes local_bytes = 0;        ///< Local memory of a group, at most.
+  Bytes max_buffer_bytes = 0;   ///< Largest size of one buffer.
+  Bytes alignment = 1;          ///< Quickest alignment of host memory and offsets.
+  std::size_t max_group = 1;    ///< Most work items of a group.
+  Bytes local_bytes = 0;        ///< Most local memory of a group.
   unsigned compute_units = 1;   ///< CPUs, multiprocessors.
   bool unified_memory = false;  ///< Its memory is the host's: a copy crosses no bus.
-  bool host_visible = false;    ///< DeviceBuffer::host() gives its buffers' memory.
-  /// Of memory that over() makes a buffer of, a power of two; 0: it takes none.
+  bool host_visible = false;    ///< DeviceBuffer::host() gives access to buffers.
+  /// Alignment that over() requires, a power of two; 0 if unsupported.
   Bytes in_place_alignment = 0;
   bool copies_overlap = false;  ///< Copies and kernels of different queues run at the same time.
-  /// Copies from and to memory that registrar() registered are quicker, or alone asynchronous.
+  /// Copies from and to memory that registrar() registered are quicker, or are the only
+  /// asynchronous ones.
   bool registering_pays = false;
-  bool stops_kernels =
-      false;  ///< cancel() and abandon() end a kernel that is running, if it looks.
+  bool stops_kernels = false;  ///< cancel() and abandon() end a running kernel that checks for it.
 };
 
 struct DeviceMemory {
   Bytes total_bytes = 0;
-  Bytes free_bytes = 0;  ///< Where a device does not tell: the total less what is allocated here.
+  Bytes free_bytes = 0;  ///< If the device does not tell: total less what is allocated here.
 };
 
 // ---- buffers -------------------------------------------------------------------------------
 
-/// Memory of a device. Move-only; dropped, it is freed when the last operation that uses it has
-/// ended, or at once when there is none. Keeps its device alive. Contents of a new one: anything.
+/// Memory of a device, with undefined contents at first. Move-only. After it is dropped, it is
+/// freed when the last operation that uses it has ended. Keeps its device alive.
 class GANTRY_API DeviceBuffer {
  public:
   DeviceBuffer() noexcept = default;
@@ -55,7 +55,7 @@ class GANTRY_API DeviceBuffer {
   ~DeviceBuffer() = default;
 
   [[nodiscard]] Bytes size() const noexcept;
-  /// Its memory, where DeviceFacts::host_visible; else empty. Not while operations use it.
+  /// Its memory if DeviceFacts::host_visible, else empty. Do not use it while operations do.
   [[nodiscard]] ByteSpan host() const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<BufferState>& state() const noexcept { return state_; }
@@ -77,17 +77,17 @@ struct DeviceTiming {
 
 class EventState;  // private: a backend's
 
-/// The end of one operation of a queue, and of all before it there. A plain value; every member may
-/// be called from any thread.
+/// The end of one operation of a queue, and of all before it there. A plain value. Any thread may
+/// call every member.
 class GANTRY_API DeviceEvent {
  public:
   DeviceEvent() noexcept = default;
   explicit DeviceEvent(std::shared_ptr<EventState> state) noexcept : state_(std::move(state)) {}
 
-  /// Of an empty handle: done.
+  /// An empty handle is done.
   [[nodiscard]] Outcome outcome() const noexcept;
-  /// Waits for the end. Errors: `timed_out` (it goes on and may be waited for again); how the
-  /// operation failed: see DeviceQueue.
+  /// Waits for the end. Errors: `timed_out` (the operation goes on and may be waited for again);
+  /// the operation's error, see DeviceQueue.
   [[nodiscard]] Result<void> wait(Deadline deadline = Deadline::never()) const;
   /// Errors: `busy` before the end, the operation's error when it failed, `invalid_argument` for an
   /// empty handle.
@@ -101,32 +101,32 @@ class GANTRY_API DeviceEvent {
 
 // ---- queues --------------------------------------------------------------------------------
 
-/// What a queue is for. Any queue takes any operation; the device serves the named one best.
+/// What a queue is for. Any queue takes any operation; the device serves the named kind best.
 enum class QueueRole : std::uint8_t { copy_in, compute, copy_out };
 [[nodiscard]] GANTRY_API std::string_view to_string(QueueRole role) noexcept;
 
-/// Keeps host memory for as long as an operation can touch it, also after abandon().
+/// Keeps host memory alive for as long as an operation can touch it, also after abandon().
 using KeepAlive = std::shared_ptr<const void>;
 
-/// Operations that run one after another, in the order of submission; those of different queues
-/// do not wait for each other but by wait_for(). Submitting returns at once. Every member may be
-/// called from any thread.
+/// Runs operations one after another, in the order of submission. Operations of different queues
+/// wait for each other only by wait_for(). Submitting returns at once. Any thread may call every
+/// member.
 ///
-/// Host memory stays valid, and what is read of it unchanged, until the operation's event ends; the
-/// queue holds the buffers, kernels and KeepAlives that its operations use until then.
+/// Host memory must stay valid, and must not change while it is read, until the operation's event
+/// ends; until then the queue holds the buffers, kernels and KeepAlives that its operations use.
 ///
-/// Errors of submission, by which nothing is queued: `invalid_argument` (a range outside its
+/// Errors of submission, after which nothing is queued: `invalid_argument` (a range outside its
 /// buffer, with the numbers; an empty handle; a buffer, kernel or event of another device; too
 /// large a group; a value of the wrong size where the device can tell), `device_lost`,
 /// `out_of_memory` (of the host).
 ///
 /// Errors of an event: `kernel_fault`, `device_lost`, `device_full`, `interrupted` (cancelled
-/// before its end), `system` and what a copy says (`invalid_argument` with the address that cannot
-/// be read or written, where the device can tell). What comes after a failed operation in its queue
-/// does not begin, and fails with its code; so does what waits for it in other queues, and what
-/// follows there. drain() ends that.
+/// before its end), `system` and the errors of a copy (`invalid_argument` with the address that
+/// cannot be read or written, where the device can tell). Operations behind a failed one in its
+/// queue do not begin and fail with its code; so do operations of other queues that wait for it,
+/// and those behind them. drain() ends that.
 ///
-/// Destruction waits, as drain() without a deadline, unless the device is lost or abandoned.
+/// The destructor waits, as drain() without a deadline, unless the device is lost or abandoned.
 class GANTRY_API DeviceQueue {
  public:
   DeviceQueue() = default;
@@ -136,13 +136,13 @@ class GANTRY_API DeviceQueue {
 
   [[nodiscard]] virtual QueueRole role() const noexcept = 0;
 
-  /// Host to device, `to` from byte `offset` on.
+  /// Copies from the host to `to`, from byte `offset` on.
   [[nodiscard]] virtual Result<DeviceEvent> copy_in(const DeviceBuffer& to, Bytes offset,
                                                     ConstByteSpan from, KeepAlive keep = {}) = 0;
-  /// Device to host.
+  /// Copies from the device to the host.
   [[nodiscard]] virtual Result<DeviceEvent> copy_out(const DeviceBuffer& from, Bytes offset,
                                                      ByteSpan to, KeepAlive keep = {}) = 0;
-  /// Within the device; the ranges do not overlap.
+  /// Copies within the device; the ranges must not overlap.
   [[nodiscard]] virtual Result<DeviceEvent> copy(const DeviceBuffer& to, Bytes to_offset,
                                                  const DeviceBuffer& from, Bytes from_offset,
                                                  Bytes size) = 0;
@@ -157,24 +157,25 @@ class GANTRY_API DeviceQueue {
     return launch(kernel, std::span(arguments.begin(), arguments.size()), range);
   }
 
-  /// An event that ends with everything submitted here so far.
+  /// Returns an event that ends with everything submitted here so far.
   [[nodiscard]] virtual Result<DeviceEvent> record() = 0;
-  /// What is submitted here from now on begins after `event`, of a queue of the same device, or
-  /// fails with it. An empty event: nothing to wait for.
+  /// Later operations of this queue begin after `event`, of a queue of the same device, or fail
+  /// with it. An empty event has no effect.
   [[nodiscard]] virtual Result<void> wait_for(const DeviceEvent& event) = 0;
 
-  /// Waits until nothing is pending here; answers the first error since the last drain(), after
-  /// which the queue is as new. Errors: `timed_out`: all goes on as before; what operations say.
+  /// Waits until nothing is pending here and returns the first error since the last drain(); then
+  /// the queue is as new. Errors: `timed_out`, after which all goes on as before; those of
+  /// operations.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline = Deadline::never()) = 0;
-  /// What has not begun never will, and ends as `interrupted`; what runs is told to stop where the
-  /// device can (DeviceFacts::stops_kernels), else ends by itself. Returns at once.
+  /// Ends operations that have not begun as `interrupted`. A running operation is told to stop
+  /// where the device can (DeviceFacts::stops_kernels), else it ends by itself. Returns at once.
   virtual void cancel() noexcept = 0;
 };
 
 // ---- devices -------------------------------------------------------------------------------
 
-/// Every member may be called from any thread. Held by shared_ptr: queues, buffers and programs
-/// keep what they need of their device.
+/// Any thread may call every member. Held by shared_ptr: queues, buffers and programs keep what
+/// they need of their device.
 class GANTRY_API Device {
  public:
   Device() = default;
@@ -189,35 +190,35 @@ class GANTRY_API Device {
   /// Errors: `device_full`; `too_large` (beyond max_buffer_bytes); `invalid_argument` for 0 bytes;
   /// `device_lost`.
   [[nodiscard]] virtual Result<DeviceBuffer> allocate(Bytes size) = 0;
-  /// A buffer that is the caller's memory: what is there is its contents, and operations work on it
-  /// where it lies. What they wrote is the host's when a copy_out() of it to the same place has
-  /// ended, and what the host wrote later the device's after such a copy_in(); neither moves
-  /// anything. The memory takes nothing of the device's, and stays valid until the buffer and its
-  /// operations are gone, or as long as `keep`. Buffers of which one is written do not overlap.
-  /// Errors: `unsupported` where DeviceFacts::in_place_alignment is 0; `invalid_argument` (no
-  /// memory, or it begins elsewhere than at a multiple of that); `too_large`; `device_lost`.
+  /// Makes a buffer of the caller's own memory; operations work on it where it lies, and it takes
+  /// none of the device's memory. What they wrote is visible to the host after a copy_out() to the
+  /// same place, and what the host wrote later to the device after such a copy_in(); neither moves
+  /// anything. The memory must stay valid until the buffer and its operations are gone, or is held
+  /// by `keep`. Buffers must not overlap if one of them is written. Errors: `unsupported` where
+  /// DeviceFacts::in_place_alignment is 0; `invalid_argument` (no memory, or not aligned to that);
+  /// `too_large`; `device_lost`.
   [[nodiscard]] virtual Result<DeviceBuffer> over(ByteSpan memory, KeepAlive keep = {});
-  /// As many as wanted, three at least. Errors: `device_lost`, `out_of_memory`, `system`.
+  /// Opens a queue; at least three may be open. Errors: `device_lost`, `out_of_memory`, `system`.
   [[nodiscard]] virtual Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) = 0;
-  /// Compiles, if there is something to compile; the calling thread waits. Errors: `unsupported`
-  /// (the source has nothing in this device's languages, or no compiler is there),
-  /// `build_failed` (the message is the compiler's log, with lines), `device_lost`.
+  /// Compiles the source if needed; the calling thread waits. Errors: `unsupported` (the source has
+  /// nothing in this device's languages, or there is no compiler), `build_failed` (the message is
+  /// the compiler's log, with lines), `device_lost`.
   [[nodiscard]] virtual Result<Program> build(const ProgramSource& source) = 0;
-  /// What makes host memory page-locked so that this device copies it quickest; for pools and for
-  /// memory in place. Errors: `unsupported`.
+  /// Page-locks host memory so that this device copies it quickest; for pools and for memory in
+  /// place. Errors: `unsupported`.
   [[nodiscard]] virtual Result<std::shared_ptr<Registrar>> registrar() = 0;
 
-  /// Nothing, or `device_lost` with what became of it.
+  /// Success, or `device_lost` with the reason.
   [[nodiscard]] virtual Result<void> state() const = 0;
-  /// Gives the device up, for a kernel that never ends: everything pending ends now as
-  /// `device_lost`, nothing new begins, and neither queues nor buffers are waited for when they are
-  /// dropped. What the device may still be using (a running kernel's buffers, KeepAlives) is freed
-  /// when it has ended, if ever: host memory that was handed over without a KeepAlive must stay.
+  /// Gives the device up, for a kernel that never ends. Everything pending ends now as
+  /// `device_lost`, nothing new begins, and dropping queues and buffers waits for nothing. What the
+  /// device may still be using (a running kernel's buffers, KeepAlives) is freed when the kernel
+  /// has ended, if ever. Host memory that was handed over without a KeepAlive must stay.
   virtual void abandon(std::string reason) noexcept = 0;
 
-  /// What reads and writes the files of jobs that run here; null: pread() and pwrite() do.
+  /// Reads and writes the files of jobs that run here. Null: pread() and pwrite() do.
   [[nodiscard]] const std::shared_ptr<FileIo>& file_io() const noexcept { return file_io_; }
-  /// For whoever opens the device, before others have it.
+  /// To be called by the opener of the device, before others have it.
   void set_file_io(std::shared_ptr<FileIo> file_io) noexcept { file_io_ = std::move(file_io); }
 
  private:

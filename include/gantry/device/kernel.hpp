@@ -1,4 +1,4 @@
-#pragma once  // gantry/device/kernel.hpp: what a device computes with: sources, arguments, ranges.
+#pragma once  // gantry/device/kernel.hpp: kernels of a device: sources, arguments, ranges.
 
 #include <array>
 #include <atomic>
@@ -20,9 +20,9 @@ struct ProgramState;  // private: a backend's
 
 // ---- ranges --------------------------------------------------------------------------------
 
-/// How many work items a launch has, in up to three dimensions, and how many of them form a group.
-/// Items are numbered with the first dimension quickest. Where a group does not divide its
-/// dimension the device runs more items than asked for: kernels compare their index with a count
+/// The number of work items of a launch, in up to three dimensions, and the number that forms a
+/// group. Items are numbered with the first dimension quickest. Where a group does not divide its
+/// dimension the device runs more items than asked for, so kernels compare their index with a count
 /// among their arguments. A range with a 0 runs nothing.
 struct GANTRY_API LaunchRange {
   std::array<std::size_t, 3> items{1, 1, 1};
@@ -32,40 +32,42 @@ struct GANTRY_API LaunchRange {
     const std::size_t other = group == 0 ? 0 : 1;
     return {{items, 1, 1}, {group, other, other}};
   }
-  /// Of all dimensions; saturates.
+  /// Items of all dimensions; saturates.
   [[nodiscard]] std::size_t count() const noexcept;
-  [[nodiscard]] std::size_t group_count() const noexcept;  ///< Items of one group; 0: not chosen.
+  [[nodiscard]] std::size_t group_count() const noexcept;  ///< Items of one group; 0: by the
+                                                           ///< device.
 };
 
 // ---- kernels of the `cpu` device -----------------------------------------------------------
 
-/// The part of a launch's items that one call of a CpuKernel computes: numbers `first` to `last`,
-/// `last` not included. It begins and ends at the border of a group where groups were asked for.
+/// The part of a launch that one call of a CpuKernel computes: items `first` to `last`, `last` not
+/// included. It begins and ends at the border of a group if groups were asked for.
 struct CpuSlice {
   std::size_t first = 0;
   std::size_t last = 0;
   LaunchRange range;
   const std::atomic<bool>* stop = nullptr;
 
-  /// The launch was cancelled or the device given up: long loops look, and return.
+  /// True if the launch was cancelled or the device given up. Long loops check it, and return.
   [[nodiscard]] bool should_stop() const noexcept {
     return stop != nullptr && stop->load(std::memory_order_relaxed);  // a hint, nothing follows it
   }
 };
 
-/// A launch's arguments as a CpuKernel sees them. Asking for what does not fit (no such argument, a
-/// value of another size, a buffer that is not aligned for T) throws, by which the launch fails as
-/// `kernel_fault`: let it pass.
+/// A launch's arguments as a CpuKernel sees them. Asking for something that does not fit (no such
+/// argument, a value of another size, a buffer that is not aligned for T) throws. Do not catch it:
+/// the launch then fails as `kernel_fault`.
 class GANTRY_API CpuArguments {
  public:
   struct Item {
-    ByteSpan memory;      ///< Of a buffer or of local memory.
-    ConstByteSpan value;  ///< Empty: it is memory.
+    ByteSpan memory;      ///< A buffer or local memory.
+    ConstByteSpan value;  ///< Empty: the argument is memory.
   };
   explicit CpuArguments(std::span<const Item> items) noexcept : items_(items) {}
 
   [[nodiscard]] std::size_t count() const noexcept { return items_.size(); }
-  /// A buffer, whole; local memory is the calling thread's own and holds anything.
+  /// A whole buffer, or local memory, which belongs to the calling thread and is undefined at
+  /// first.
   [[nodiscard]] ByteSpan bytes(std::size_t index) const {
     if (index >= items_.size() || !items_[index].value.empty()) misused(index);
     return items_[index].memory;
@@ -91,8 +93,8 @@ class GANTRY_API CpuArguments {
   std::span<const Item> items_;
 };
 
-/// Called by several threads at once, each with another slice of the same launch. An error ends
-/// the launch as `kernel_fault` with its message; so does an exception.
+/// Several threads call it at once, each with another slice of the same launch. An error or an
+/// exception ends the launch as `kernel_fault` with its message.
 using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, const CpuSlice& slice)>;
 
 // ---- programs ------------------------------------------------------------------------------
@@ -100,20 +102,20 @@ using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, cons
 struct KernelText {
   std::string source = {};
   std::string options =
-      {};  ///< The compiler's, as on its command line: "-DN=4 -cl-fast-relaxed-math".
+      {};  ///< Compiler options, as on its command line: "-DN=4 -cl-fast-relaxed-math".
 };
 
-/// The same kernels in as many languages as their author has; a device takes its own.
+/// The same kernels in as many languages as their author has; a device uses its own.
 struct GANTRY_API ProgramSource {
-  std::string name = "program";  ///< For messages.
+  std::string name = "program";  ///< Used in messages.
   KernelText opencl = {};        ///< OpenCL C.
   KernelText cuda =
       {};  ///< CUDA C++, compiled at run time; its kernels are `extern "C" __global__`.
-  std::vector<std::byte> cuda_image = {};     ///< A cubin, a fatbin or PTX: taken before `cuda`.
-  std::map<std::string, CpuKernel> cpu = {};  ///< By kernel name.
+  std::vector<std::byte> cuda_image = {};     ///< A cubin, a fatbin or PTX; preferred to `cuda`.
+  std::map<std::string, CpuKernel> cpu = {};  ///< By name of the kernel.
 };
 
-/// One kernel of a program, on one device. A plain value that keeps its program.
+/// One kernel of a program, on one device. A plain value that keeps its program alive.
 class GANTRY_API Kernel {
  public:
   Kernel() noexcept = default;
@@ -133,9 +135,9 @@ class GANTRY_API Program {
   Program() noexcept = default;
   explicit Program(std::shared_ptr<const ProgramState> state) noexcept : state_(std::move(state)) {}
 
-  /// Errors: `not_found`, with the names there are; `invalid_argument` for an empty handle.
+  /// Errors: `not_found`, with the names that exist; `invalid_argument` for an empty handle.
   [[nodiscard]] Result<Kernel> kernel(std::string_view name) const;
-  /// What the compiler had to say though it went well: warnings. Often empty.
+  /// The compiler's warnings. Often empty.
   [[nodiscard]] std::string_view log() const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
 
@@ -145,18 +147,19 @@ class GANTRY_API Program {
 
 // ---- arguments -----------------------------------------------------------------------------
 
-/// One argument of a launch: a buffer as a whole, a value, or local memory of each group.
+/// One argument of a launch: a whole buffer, a value, or local memory of each group.
 class GANTRY_API KernelArgument {
  public:
   static constexpr Bytes kMostBytes = 64;
 
-  KernelArgument(const DeviceBuffer& buffer);  // implicit: launch(kernel, {a, b, n})
+  KernelArgument(const DeviceBuffer& buffer);  // implicit, so that launch(kernel, {a, b, n}) works
   template <class T>
     requires(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && sizeof(T) <= kMostBytes)
-  KernelArgument(const T& value) noexcept : bytes_(sizeof(T)) {  // as above
+  KernelArgument(const T& value) noexcept : bytes_(sizeof(T)) {  // implicit, as above
     std::memcpy(value_.data(), &value, sizeof(T));
   }
-  /// `__local` of OpenCL C, dynamic shared memory of CUDA, scratch of each thread on `cpu`.
+  /// Local memory: `__local` in OpenCL C, dynamic shared memory in CUDA, scratch of each thread on
+  /// `cpu`.
   [[nodiscard]] static KernelArgument local(Bytes bytes) noexcept {
     KernelArgument argument;
     argument.local_bytes_ = bytes;

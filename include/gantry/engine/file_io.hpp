@@ -1,15 +1,15 @@
-#pragma once  // gantry/engine/file_io.hpp: ranges of open files from and to memory, several at a
-              // time, each waited for no longer than its waiter wants.
+#pragma once  // gantry/engine/file_io.hpp: reads and writes ranges of open files, several at a
+              // time, with deadlines.
 
 #include <gantry/engine.hpp>
 #include <memory>
 
 namespace gantry {
 
-/// An open descriptor, and what errors call it. Closes it in the end.
+/// An open descriptor and its name in errors. Owns the descriptor.
 class GANTRY_API OpenFile {
  public:
-  /// `name`: "file 'x'".
+  /// `name`: for example "file 'x'".
   OpenFile(int descriptor, std::string name) noexcept
       : descriptor_(descriptor), name_(std::move(name)) {}
   ~OpenFile();
@@ -24,26 +24,27 @@ class GANTRY_API OpenFile {
   const std::string name_;
 };
 
-/// All of `memory` from the file's byte `offset` on, or to there. A plain value.
+/// Reads all of `memory` from the file's byte `offset` on, or writes it there. A plain value.
 struct FileTransfer {
   enum class Kind : std::uint8_t { read, write };
   Kind kind = Kind::read;
   std::shared_ptr<const OpenFile> file = {};
   std::uint64_t offset = 0;
-  ByteSpan memory = {};  ///< Only read by a write.
-  /// Holds the memory. It is let go when the kernel is done with it, however late that is and
-  /// whoever still waits; without it the caller keeps the memory until drain() or wait() says so.
+  ByteSpan memory = {};  ///< A write only reads it.
+  /// Keeps the memory alive. It is dropped when the kernel is done with the memory, however late,
+  /// whether or not anybody still waits. Without it the caller keeps the memory until drain() or
+  /// wait() has returned.
   std::shared_ptr<const void> keep = {};
 };
 
-/// Transfers on their way, in any order. Every member may be called from any thread.
+/// Transfers on their way, in any order. Any thread may call every member.
 ///
-/// Errors of a transfer, told by wait(): `system` and its kin with the file's name and the kernel's
-/// reason; `system` with "N of M bytes are there from offset O on" where a file ends before the
-/// range does; `interrupted` (cancelled). What a failed write has written is not undone.
+/// Errors of a transfer, returned by wait(): `system` and its kin with the file's name and the
+/// kernel's reason; `system` with "N of M bytes are there from offset O on" where a file ends
+/// before the range does; `interrupted` (cancelled). What a failed write has written is not undone.
 ///
-/// Destruction cancels, and waits for nothing: what the kernel does not give back yet is held until
-/// it does.
+/// The destructor cancels and does not wait: what the kernel still uses is held until the kernel
+/// gives it back.
 class GANTRY_API FileLane {
  public:
   FileLane() = default;
@@ -51,24 +52,24 @@ class GANTRY_API FileLane {
   FileLane& operator=(const FileLane&) = delete;
   virtual ~FileLane() = default;
 
-  /// Returns at once. Errors: `invalid_argument` (no file, no memory, more than files have, a lane
-  /// of the parent's after fork()); `interrupted` between cancel() and drain(); `out_of_memory`.
+  /// Returns at once. Errors: `invalid_argument` (no file, no memory, a range beyond what files
+  /// have, a lane of the parent's after fork()); `interrupted` between cancel() and drain();
+  /// `out_of_memory`.
   [[nodiscard]] virtual Result<Ticket> submit(const FileTransfer& transfer) = 0;
-  /// Whether wait() would answer at once.
+  /// True if wait() would answer at once.
   [[nodiscard]] virtual bool is_over(Ticket ticket) const = 0;
-  /// Waits for the end of one transfer and tells, once, what became of it. Errors besides:
-  /// `timed_out` (it goes on and may be waited for again); `invalid_argument` for a ticket that is
-  /// nobody's.
+  /// Waits for the end of one transfer and returns its outcome, once. Errors besides: `timed_out`
+  /// (the transfer goes on and may be waited for again); `invalid_argument` for an unknown ticket.
   [[nodiscard]] virtual Result<void> wait(Ticket ticket, Deadline deadline = Deadline::never()) = 0;
-  /// Returns at once, and so does every wait(), with `interrupted`. What has not begun never will;
-  /// what the kernel can stop is stopped. Memory is free only when drain() says so.
+  /// Returns at once; so does every wait(), with `interrupted`. Transfers that have not begun never
+  /// will; the kernel stops what it can. Memory is free only when drain() has returned.
   virtual void cancel() noexcept = 0;
-  /// Waits until the kernel is done with everything, after which the lane is as new and forgets
-  /// what nobody waited for. Errors: `timed_out`: as before.
+  /// Waits until the kernel is done with everything. Then the lane is as new and forgets outcomes
+  /// that nobody waited for. Errors: `timed_out`, after which all is as before.
   [[nodiscard]] virtual Result<void> drain(Deadline deadline = Deadline::never()) = 0;
 };
 
-/// A way to read and write files. Every member may be called from any thread.
+/// A way to read and write files. Any thread may call every member.
 class GANTRY_API FileIo {
  public:
   FileIo() = default;
@@ -77,15 +78,16 @@ class GANTRY_API FileIo {
   virtual ~FileIo() = default;
 
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< "io_uring", "pread".
-  /// For people: what it is, and why it is not a better one.
+  /// Says what it is, and why it is not a better one, for people.
   [[nodiscard]] virtual std::string about() const = 0;
-  /// With a thread of its own. It takes reads and writes, and serves the named ones best. Errors:
-  /// `out_of_memory`, `system`.
+  /// Opens a lane with a thread of its own. It takes reads and writes, and serves the named kind
+  /// best. Errors: `out_of_memory`, `system`.
   [[nodiscard]] virtual Result<std::unique_ptr<FileLane>> open_lane(
       FileTransfer::Kind serving = FileTransfer::Kind::read) = 0;
 };
 
-/// By pread() and pwrite(), one after another, everywhere. `why`: why it is not another one.
+/// Uses pread() and pwrite(), one after another; works everywhere. `why`: why no better way is
+/// used.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<FileIo>> make_plain_file_io(std::string why = {});
 
 }  // namespace gantry

@@ -7,16 +7,16 @@
 namespace gantry {
 
 namespace detail {
-/// Null when the pool cannot: its error is lost, which is why code that can should use the pool.
+/// Null when the pool cannot allocate. Its error is lost, so code that can should use the pool.
 [[nodiscard]] GANTRY_API std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment,
                                                       Tag tag) noexcept;
-/// Ends the program when `data` is not a detached block of `pool`: freed twice, or elsewhere.
+/// Ends the program when `data` is not a detached block of `pool`: freed twice, or of another pool.
 GANTRY_API void free_detached(Pool& pool, std::byte* data) noexcept;
 }  // namespace detail
 
-/// A std::pmr::memory_resource over a pool, for std::pmr containers and all that takes one. What a
-/// container holds can be sent without a copy: Pool::find() gives a handle to it, which keeps the
-/// memory alive though the container goes. Throws std::bad_alloc, as containers expect.
+/// A std::pmr::memory_resource over a pool. What a container holds can be sent without a copy:
+/// Pool::find() gives a handle to it, which keeps the memory alive after the container is gone.
+/// Throws std::bad_alloc, as containers expect.
 class GANTRY_API PoolResource final : public std::pmr::memory_resource {
  public:
   explicit PoolResource(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
@@ -49,7 +49,7 @@ class PoolAllocator {
   using value_type = T;
 
   explicit PoolAllocator(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
-  // Moved from, it must still be what it was: there are copies only.
+  // It can only be copied: a moved-from allocator must still be what it was.
   PoolAllocator(const PoolAllocator&) noexcept = default;
   PoolAllocator& operator=(const PoolAllocator&) noexcept = default;
   template <class U>

@@ -1,5 +1,5 @@
-#pragma once  // gantry/memory/registrar.hpp: memory made known to a device once, and kept so by a
-              // handle.
+#pragma once  // gantry/memory/registrar.hpp: makes memory known to a device once; a handle keeps it
+              // so.
 
 #include <chrono>
 #include <gantry/types.hpp>
@@ -9,9 +9,9 @@ namespace gantry {
 
 /// How an operation of a device names registered memory.
 struct DeviceKey {
-  std::uint64_t key = 0;         ///< Locally: io_uring's buffer index, libfabric's descriptor, ...
-  std::uint64_t remote_key = 0;  ///< For a peer (libfabric); 0 where there is no such thing.
-  Bytes offset = 0;              ///< Of the memory asked for within what `key` stands for.
+  std::uint64_t key = 0;         ///< Local: io_uring's buffer index, libfabric's descriptor.
+  std::uint64_t remote_key = 0;  ///< Key for a peer (libfabric); 0 if there is none.
+  Bytes offset = 0;              ///< Offset of the memory within what `key` stands for.
 };
 
 struct RegistrarOptions {
@@ -20,22 +20,22 @@ struct RegistrarOptions {
 
 struct RegistrarReport {
   std::string name;
-  std::uint64_t registrations = 0;  ///< Now.
-  Bytes bytes = 0;                  ///< Now.
+  std::uint64_t registrations = 0;  ///< Present registrations.
+  Bytes bytes = 0;                  ///< Present bytes.
   Bytes peak_bytes = 0;
-  Bytes budget_bytes = 0;           ///< 0: none.
+  Bytes budget_bytes = 0;           ///< 0: no limit.
   std::uint64_t made = 0;           ///< Registrations ever made.
-  std::uint64_t reused = 0;         ///< Asked for inside one that was there already.
-  std::uint64_t failed = 0;         ///< Refused, by the device or by the budget.
-  std::chrono::nanoseconds time{};  ///< Spent in registering and unregistering.
-  std::string last_error;           ///< Empty: never one.
+  std::uint64_t reused = 0;         ///< Requests inside a registration that existed already.
+  std::uint64_t failed = 0;         ///< Requests refused, by the device or by the budget.
+  std::chrono::nanoseconds time{};  ///< Time spent in registering and unregistering.
+  std::string last_error;           ///< Empty if there was none.
 };
 
 class Registrar;
 struct Slab;  // private: a pool's
 
-/// The fact that some memory is known to a registrar, for as long as this lives. Move-only;
-/// dropped, the memory is unregistered, or when it is part of a larger registration, with that.
+/// Keeps memory known to a registrar for as long as this lives. Move-only; dropping it unregisters
+/// the memory. Memory that is part of a larger registration is unregistered with that.
 class GANTRY_API Registration {
  public:
   Registration() noexcept = default;
@@ -47,8 +47,8 @@ class GANTRY_API Registration {
   [[nodiscard]] explicit operator bool() const noexcept { return registrar_ != nullptr; }
   [[nodiscard]] const Registrar* registrar() const noexcept { return registrar_.get(); }
 
-  /// Errors: `invalid_argument` for an empty handle and in a fork()ed child: what the parent
-  /// registered is the parent's.
+  /// Errors: `invalid_argument` for an empty handle, and in a fork()ed child, since the parent's
+  /// registrations belong to the parent.
   [[nodiscard]] Result<DeviceKey> key() const;
 
  private:
@@ -67,10 +67,11 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
 
-  /// Registers `memory`, or gives a handle into the registration that covers it already. The memory
-  /// stays mapped until the last handle to it is dropped: what is mapped there later would be taken
-  /// for it. Errors: `already_exists` when it overlaps one without lying inside it; `out_of_memory`
-  /// above the budget or the system's limit; `too_large`; `invalid_argument` for 0 bytes; `system`.
+  /// Registers `memory`, or returns a handle into the registration that covers it already. The
+  /// memory must stay mapped until the last handle to it is dropped: memory that is mapped there
+  /// later would be taken for it. Errors: `already_exists` when it overlaps a registration without
+  /// lying inside it; `out_of_memory` above the budget or the system's limit; `too_large`;
+  /// `invalid_argument` for 0 bytes; `system`.
   [[nodiscard]] Result<Registration> register_memory(ByteSpan memory);
 
   [[nodiscard]] const std::string& name() const noexcept;
@@ -85,7 +86,7 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
 
   // For implementations. Called one at a time, under the registrar's lock.
   [[nodiscard]] virtual Result<Keys> do_register(ByteSpan memory) = 0;
-  /// 0 or an errno value. The memory may be unmapped already: that must do no harm.
+  /// Returns 0 or an errno value. The memory may be unmapped already; that must do no harm.
   [[nodiscard]] virtual int do_unregister(const Keys& keys, ByteSpan memory) noexcept = 0;
 
  private:
@@ -101,7 +102,7 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
   std::unique_ptr<State> state_;
 };
 
-/// Page-locks: registered memory is resident and stays so. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK.
+/// Page-locks memory: it becomes resident and stays so. Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Registrar>> make_page_lock_registrar(
     const RegistrarOptions& options = {});
 

@@ -6,84 +6,86 @@
 
 namespace gantry {
 
-/// What a stage did; of what was chosen, and why, text() tells.
+/// What a stage did; text() also says what was chosen, and why.
 struct GANTRY_API PipelineStageReport {
   std::uint64_t messages = 0;
-  std::uint64_t read_in_place = 0;     ///< Of them, computed on where they lay, no input copied.
+  std::uint64_t read_in_place = 0;     ///< Messages computed on where they lay, uncopied.
   std::uint64_t written_in_place = 0;  ///< Results that the kernel wrote where they are sent from.
   Bytes bytes_in = 0;
   Bytes bytes_out = 0;
   std::chrono::nanoseconds elapsed{};
   std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};
   std::string device = {};  ///< Its name.
-  unsigned depth = 0;       ///< Messages under way.
+  unsigned depth = 0;       ///< Messages in flight.
   std::vector<std::string> reasons = {};
 
   [[nodiscard]] std::string text() const;
 };
 
-/// Where a stage's messages come from and its results go to, when that is no channel as it is: the
-/// ends that `gantry run` hands out, messages that are checked or made over first, several results
-/// in one message. `receive` is called by a thread of the run's; `place` and `committed` by the
-/// calling thread, for each result in the order of receipt, `committed` before the next `place`;
-/// but see `places`. For one run at a time.
+/// Where a stage's messages come from and its results go to, if these are not plain channels: the
+/// ends that `gantry run` hands out, messages that are checked or rewritten first, several results
+/// in one message. A thread of the run calls `receive`. The calling thread calls `place` and
+/// `committed` for each result in the order of receipt, `committed` before the next `place`; but
+/// see `places`. Serves one run at a time.
 struct GANTRY_API StageCallbacks {
   struct Received {
-    std::vector<ConstByteSpan> segments;  ///< PipelineSource::message() chooses of them.
-    MessageInfo info = {};                ///< Handed on to the other two.
-    /// What the segments lie in; let go once copied in, or, in place, once computed.
+    std::vector<ConstByteSpan> segments;  ///< PipelineSource::message() selects from them.
+    MessageInfo info = {};                ///< Passed on to the other two.
+    /// Keeps the segments alive; dropped once they are copied in, or, in place, once they are
+    /// computed.
     KeepAlive keep = {};
   };
   struct Destination {
     ByteSpan bytes;
-    KeepAlive keep = {};  ///< What they lie in: the device may write there until it is let go.
+    KeepAlive keep = {};  ///< Keeps `bytes` alive: the device may write there until it is dropped.
   };
-  /// The next message. `closed`: that was all, the stage ends well; called again after `timed_out`.
+  /// Returns the next message. `closed` ends the stage well; after `timed_out` it is called again.
   std::function<Result<Received>(Deadline)> receive;
-  /// Where the `size` bytes of a message's result are to be written.
+  /// Returns where to write the `size` bytes of a message's result.
   std::function<Result<Destination>(const MessageInfo&, Bytes size, Deadline)> place;
-  /// They are there.
+  /// Called when they are written.
   std::function<Result<void>(const MessageInfo&)> committed;
 
   /// Results that may have their places at the same time. With more than 1 a device that computes
-  /// in place is given them before it computes: `place` is then called by the receiving thread,
-  /// too, never while a call of it or of `committed` is under way, with a deadline that has passed.
-  /// What cannot be had at once is `timed_out` (or `out_of_memory`) and asked for later; meanwhile
-  /// that result is computed in the device's memory and copied. `committed` keeps the order of
-  /// receipt; a result that fails is let go without.
+  /// in place gets places before it computes: the receiving thread then calls `place`, too, with a
+  /// deadline that has passed, and never during a call of it or of `committed`. A place that cannot
+  /// be had at once is `timed_out` (or `out_of_memory`) and asked for later; meanwhile that result
+  /// is computed in the device's memory and copied. `committed` keeps the order of receipt; a
+  /// failed result is dropped without it.
   unsigned places = 1;
-  /// Messages that whoever sends lets this stage hold; one of them is never computed on where it
-  /// lies, so that the next can be filled meanwhile. 0: any number.
+  /// Messages that the sender lets this stage hold. One of them is never computed on where it lies,
+  /// so that the sender can fill the next meanwhile. 0: any number.
   unsigned holds = 0;
 
-  /// Each result as a message of its own, with MessageInfo::type and ::user passed on; as many
-  /// places as `to` has credits. Both ends outlive what is returned.
+  /// Sends each result as a message of its own, with MessageInfo::type and ::user passed on; it has
+  /// as many places as `to` has credits. Both ends must outlive the returned value.
   [[nodiscard]] static StageCallbacks of(Consumer& from, Producer& to);
 };
 
-/// A stage: receives messages, computes, sends, with different messages in each. Of the job, inputs
-/// may be PipelineSource::message() (one at least) and one output PipelineSink::message(); each
-/// message is a chunk, whose steps are its first such segment's size by its bytes per step, and
-/// its number is Chunk::index. The job's own steps do not count. Sent in the order of receipt.
-/// Ends well when there is nothing more to receive. Depth: PipelineOptions::depth, else 3.
+/// Runs a stage: receives messages, computes, sends, with different messages in each step. Inputs
+/// of the job may be PipelineSource::message() (at least one) and one output
+/// PipelineSink::message(). Each message is a chunk; its number is Chunk::index, and its steps are
+/// the size of its first such segment divided by the bytes per step. The job's own steps do not
+/// count. Results are sent in the order of receipt. The stage ends well when there is nothing more
+/// to receive. Depth: PipelineOptions::depth, else 3.
 ///
-/// In place, no copies, by the rules of Staging::shared: messages are computed on where they lie,
-/// results written where they are sent from. A message's slot is then its sender's again when it is
-/// computed, and the kernel, as who receives, sees whatever the sender, whose memory it is, does to
-/// it meanwhile: one that checks what it reads and reads it again believes a hostile sender.
-/// Staging::direct copies each message once, and computes on that.
+/// In place, without copies, by the rules of Staging::shared: messages are computed on where they
+/// lie, results written where they are sent from. A message's slot then goes back to its sender
+/// when it is computed. Meanwhile the kernel sees whatever the sender, who owns the memory, does to
+/// it: a kernel that checks what it reads and reads it again trusts a hostile sender.
+/// Staging::direct copies each message once, and computes on the copy.
 ///
-/// PipelineOptions::stall_limit is of what the device does: a sender that says nothing, and a
-/// receiver that takes nothing, are waited for until the deadline.
+/// PipelineOptions::stall_limit is about the device only: a silent sender, or a receiver that takes
+/// nothing, is waited for until the deadline.
 ///
 /// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
-/// Results that were committed before stay where they are.
+/// Results that were committed before stay.
 [[nodiscard]] GANTRY_API Result<PipelineStageReport> run_stage(Device& device,
                                                                const PipelineJob& job,
                                                                const StageCallbacks& ends,
                                                                const PipelineOptions& options = {});
-/// From channel to channel: StageCallbacks::of(). While it runs both ends are its own; `to` stays
-/// open.
+/// Runs a stage from channel to channel: StageCallbacks::of(). Both ends are the stage's while it
+/// runs; `to` stays open.
 [[nodiscard]] GANTRY_API Result<PipelineStageReport> run_stage(Device& device,
                                                                const PipelineJob& job,
                                                                Consumer& from, Producer& to,

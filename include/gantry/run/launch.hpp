@@ -1,4 +1,4 @@
-#pragma once  // gantry/run/launch.hpp: for launchers: how a stage is told which ends it has.
+#pragma once  // gantry/run/launch.hpp: how launchers tell a stage which ends it has.
 
 #include <gantry/run/stage.hpp>
 #include <span>
@@ -11,13 +11,13 @@ namespace gantry {
 struct StageEndpoint {
   struct Link {
     std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
-    int metrics_descriptor = -1;  ///< Inherited; the end counts there.
+    int metrics_descriptor = -1;  ///< Inherited; the end counts in that page.
   };
   std::string channel;
   bool output = false;
   Transport transport = Transport::gantry;
   unsigned slots = 8;
-  Bytes budget_bytes = 0;  ///< Of each link's payload memory; 0: PoolOptions' rule.
+  Bytes budget_bytes = 0;  ///< Payload memory of each link; 0: as PoolOptions.
   std::vector<Link> links;
 };
 

@@ -8,24 +8,24 @@ namespace gantry {
 enum class Transport { gantry, pipe, zmq };
 [[nodiscard]] GANTRY_API std::string_view to_string(Transport transport) noexcept;
 [[nodiscard]] GANTRY_API Result<Transport> parse_transport(std::string_view text);
-/// Each of them: usable here, or why not and how to mend that.
+/// Lists the transports: usable here, or why not and how to mend that.
 [[nodiscard]] GANTRY_API std::vector<EngineStatus> transports();
-/// Whether stages can use it here. Errors: `unsupported` with what to install.
+/// Checks that stages can use it here. Errors: `unsupported` with what to install.
 [[nodiscard]] GANTRY_API Result<void> check_transport(Transport transport);
 
 struct StageOptions {
   int interrupt_descriptor = -1;  ///< As in EndOptions.
 };
 
-/// A stage's receiving end: one link per replica of the sending stage, merged as they come.
+/// A stage's receiving end. It merges one link for each replica of the sending stage.
 class GANTRY_API StageInput {
  public:
   StageInput(StageInput&&) noexcept;
   StageInput& operator=(StageInput&&) noexcept;
   ~StageInput();
 
-  /// The next message of any link; `closed` when every sender has ended. One thread at a time.
-  /// Over pipes a message must be released before the next is received, or it costs a buffer.
+  /// Returns the next message of any link; `closed` when every sender has ended. One thread at a
+  /// time. Over pipes release a message before receiving the next, or it costs a buffer.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
 
   class Impl;
@@ -35,13 +35,13 @@ class GANTRY_API StageInput {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A stage's sending end: one link per replica of the receiving stage; each message goes to one
-/// of them, in turn, passing over those without credit.
+/// A stage's sending end, with one link for each replica of the receiving stage. Messages go to the
+/// links in turn, skipping those without credit.
 class GANTRY_API StageOutput {
  public:
   StageOutput(StageOutput&&) noexcept;
   StageOutput& operator=(StageOutput&&) noexcept;
-  ~StageOutput();  ///< Does not end the stream: only close() does.
+  ~StageOutput();  ///< Does not end the stream; only close() does.
 
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
   [[nodiscard]] Result<void> publish(Loan&& loan);
@@ -56,8 +56,8 @@ class GANTRY_API StageOutput {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The end that `gantry run` gave this process under `name`. Errors: `not_found` (names the ends
-/// there are, or says that the program was not started by `gantry run`).
+/// Opens the end that `gantry run` gave this process under `name`. Errors: `not_found` (names the
+/// ends that exist, or says that `gantry run` did not start the program).
 [[nodiscard]] GANTRY_API Result<StageInput> stage_input(std::string_view name,
                                                         const StageOptions& options = {});
 [[nodiscard]] GANTRY_API Result<StageOutput> stage_output(std::string_view name,
