@@ -22,9 +22,9 @@ class CopyGate {
 class GatedLane final : public PlainLane {
  public:
   explicit GatedLane(const CopyGate& gate) : gate_(gate) {}
-  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override {
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override {
     gate_.pass();
-    return PlainLane::submit(batch, use);
+    return PlainLane::submit(batch, mode);
   }
 
  private:

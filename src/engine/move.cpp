@@ -145,8 +145,8 @@ std::string_view to_string(Cause cause) noexcept {
   return "unknown";
 }
 
-std::string_view to_string(SubmitMode use) noexcept {
-  return use == SubmitMode::synchronous ? "synchronous" : "queued";
+std::string_view to_string(SubmitMode mode) noexcept {
+  return mode == SubmitMode::synchronous ? "synchronous" : "queued";
 }
 
 std::string_view to_string(WaitStrategy waiting) noexcept {

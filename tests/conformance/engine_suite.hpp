@@ -64,10 +64,10 @@ class EngineConformance : public testing::TestWithParam<EngineCase> {
   std::shared_ptr<Engine> engine_ = GetParam().make();
   std::unique_ptr<Lane> lane_ = *engine_->open_lane();
 
-  Completion run(Move move, SubmitMode use = SubmitMode::synchronous) {
+  Completion run(Move move, SubmitMode mode = SubmitMode::synchronous) {
     Completion completion;
     move.completion = &completion;
-    const auto ticket = lane_->submit(move, use);
+    const auto ticket = lane_->submit(move, mode);
     EXPECT_TRUE(ticket) << ticket.error().message;
     if (!ticket) return completion;
     EXPECT_EQ(lane_->wait(*ticket), completion.outcome);

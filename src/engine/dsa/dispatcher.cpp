@@ -97,7 +97,7 @@ void Dispatcher::remove(PendingMoves& moves) noexcept {
 }
 
 void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first,
-                      SubmitMode use) {
+                      SubmitMode mode) {
   if (unfinished_ == 0) landed_ns_ = monotonic_ns();
   for (const Move& move : batch) {
     moves.add(move, resolve_cache(move, options_.streaming_from), first);
@@ -105,7 +105,7 @@ void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uin
   }
   unfinished_ += batch.size();
   changed_ = true;  // one of nothing has ended already
-  if (watched_ || use == SubmitMode::queued) kick();
+  if (watched_ || mode == SubmitMode::queued) kick();
 }
 
 // ---- going on ------------------------------------------------------------------------------

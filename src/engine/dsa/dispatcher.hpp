@@ -38,12 +38,12 @@ class Dispatcher {
   /// `give(count)` is called with the lock held. Nothing: no room. Errors: `closed`.
   template <class Give>
   Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch,
-                                       SubmitMode use, Give give) {
+                                       SubmitMode mode, Give give) {
     const std::lock_guard lock(mutex_);
     if (stopping_) return tl::unexpected(closed());
     if (moves.room() < batch.size()) return std::optional<Ticket>{};
     const Ticket last = give(batch.size());
-    take(moves, batch, static_cast<std::uint64_t>(last) + 1 - batch.size(), use);
+    take(moves, batch, static_cast<std::uint64_t>(last) + 1 - batch.size(), mode);
     return std::optional(last);
   }
 
@@ -79,7 +79,7 @@ class Dispatcher {
   enum class Route : std::uint8_t { drop, device, populate, cpu };
 
   static Error closed();
-  void take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first, SubmitMode use);
+  void take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first, SubmitMode mode);
 
   // With the lock held.
   void step() noexcept;

@@ -39,12 +39,12 @@ class DsaLane final : public LaneBase {
   }
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override;
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override;
   std::size_t poll() override;
   void cancel() noexcept override {
     dispatcher_.is_ours() ? dispatcher_.cancel(&moves_) : disown();
   }
-  Explanation explain(const Move& move, SubmitMode use) const override;
+  Explanation explain(const Move& move, SubmitMode mode) const override;
 
  private:
   bool help(Ticket) override { return false; }  // poll() does what the CPU has to do
@@ -72,11 +72,11 @@ class DsaLane final : public LaneBase {
   std::atomic_flag disowned_;
 };
 
-Result<Ticket> DsaLane::submit(std::span<const Move> batch, SubmitMode use) {
+Result<Ticket> DsaLane::submit(std::span<const Move> batch, SubmitMode mode) {
   if (!dispatcher_.is_ours()) return tl::unexpected(forked());
   GANTRY_TRY(check_batch(batch, options_.depth));
   for (;;) {
-    GANTRY_ASSIGN(const auto ticket, dispatcher_.submit(moves_, batch, use, [this](std::size_t n) {
+    GANTRY_ASSIGN(const auto ticket, dispatcher_.submit(moves_, batch, mode, [this](std::size_t n) {
       return give_tickets(n);
     }));
     if (ticket) {

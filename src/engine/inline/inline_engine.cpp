@@ -81,7 +81,7 @@ class InlineLane final : public LaneBase {
   std::size_t poll() override { return 0; }
   // Another thread's: the move that this lane is executing ends early.
   void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
-  Explanation explain(const Move& move, SubmitMode use) const override;
+  Explanation explain(const Move& move, SubmitMode mode) const override;
 
  private:
   bool help(Ticket) override { return false; }

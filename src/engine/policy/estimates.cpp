@@ -58,7 +58,7 @@ Calibration default_calibration(Bytes last_level_bytes, unsigned sharers) {
 }
 
 std::optional<Bytes> break_even(const Calibration& calibration, std::string_view engine,
-                                SubmitMode use) {
+                                SubmitMode mode) {
   const auto points_of = [&](std::string_view name) -> const std::vector<CostPoint>* {
     const auto found = std::ranges::find(calibration.engines, name, &EngineCosts::engine);
     return found == calibration.engines.end() ? nullptr : &found->points;
@@ -71,7 +71,7 @@ std::optional<Bytes> break_even(const Calibration& calibration, std::string_view
     const auto other = std::ranges::find(*others, point.bytes, &CostPoint::bytes);
     if (other == others->end()) continue;
     const bool gains =
-        use == SubmitMode::synchronous
+        mode == SubmitMode::synchronous
             ? point.synchronous_ns * Policy::kSynchronousMargin < other->synchronous_ns
             : point.queued_ns <= other->queued_ns * Policy::kQueuedMargin &&
                   point.caller_ns < other->caller_ns;

@@ -58,9 +58,9 @@ Policy::Policy(Calibration calibration, std::vector<Member> members)
 }
 
 // In the best of situations: nothing can make another engine quicker than that.
-Bytes Policy::first_gain(SubmitMode use) const noexcept {
+Bytes Policy::first_gain(SubmitMode mode) const noexcept {
   Situation best;
-  best.use = use;
+  best.use = mode;
   best.free_cpus = kMaxPolicyEngines;
   Move move;
   move.resident = true;
@@ -68,7 +68,7 @@ Bytes Policy::first_gain(SubmitMode use) const noexcept {
   for (Bytes octave = 64; octave <= kLargestAsked; octave *= 2)
     for (Bytes quarter = 4; quarter < 8; ++quarter) {
       move.bytes = octave / 4 * quarter;
-      if (pick(weigh({&move, 1}, best), use) != 0) return small;
+      if (pick(weigh({&move, 1}, best), mode) != 0) return small;
       small = move.bytes;
     }
   return std::numeric_limits<Bytes>::max();
@@ -143,8 +143,8 @@ std::size_t Policy::pick_queued(const Verdicts& verdicts) const noexcept {
   return best == members_.size() ? 0 : best;
 }
 
-std::size_t Policy::pick(const Verdicts& verdicts, SubmitMode use) const noexcept {
-  return use == SubmitMode::synchronous ? pick_synchronous(verdicts) : pick_queued(verdicts);
+std::size_t Policy::pick(const Verdicts& verdicts, SubmitMode mode) const noexcept {
+  return mode == SubmitMode::synchronous ? pick_synchronous(verdicts) : pick_queued(verdicts);
 }
 
 Choice Policy::choose(std::span<const Move> batch, const Situation& situation) const noexcept {

@@ -56,11 +56,11 @@ class Policy {
   Policy(Calibration calibration, std::vector<Member> members);
 
   /// Nothing but the first engine could gain, whatever the situation: no need to choose.
-  [[nodiscard]] bool is_small(Bytes bytes, SubmitMode use) const noexcept {
-    return bytes < small_below_[use == SubmitMode::queued];
+  [[nodiscard]] bool is_small(Bytes bytes, SubmitMode mode) const noexcept {
+    return bytes < small_below_[mode == SubmitMode::queued];
   }
-  [[nodiscard]] Bytes small_below(SubmitMode use) const noexcept {
-    return small_below_[use == SubmitMode::queued];
+  [[nodiscard]] Bytes small_below(SubmitMode mode) const noexcept {
+    return small_below_[mode == SubmitMode::queued];
   }
   /// Allocates nothing; some hundred nanoseconds. The batch is not empty.
   [[nodiscard]] Choice choose(std::span<const Move> batch,
@@ -91,10 +91,10 @@ class Policy {
   [[nodiscard]] Verdict weigh_one(std::size_t engine, std::span<const Move> batch,
                                   const Situation& situation) const noexcept;
   void add_corrections(Verdict& verdict, std::size_t engine, const Move& move) const noexcept;
-  [[nodiscard]] std::size_t pick(const Verdicts& verdicts, SubmitMode use) const noexcept;
+  [[nodiscard]] std::size_t pick(const Verdicts& verdicts, SubmitMode mode) const noexcept;
   [[nodiscard]] std::size_t pick_synchronous(const Verdicts& verdicts) const noexcept;
   [[nodiscard]] std::size_t pick_queued(const Verdicts& verdicts) const noexcept;
-  [[nodiscard]] Bytes first_gain(SubmitMode use) const noexcept;
+  [[nodiscard]] Bytes first_gain(SubmitMode mode) const noexcept;
   [[nodiscard]] std::string why(std::size_t engine, const Verdict& verdict, const Move& move) const;
   void add_reasons(Explanation& explanation, const Move& move, const Situation& situation,
                    const Verdicts& verdicts, std::size_t chosen) const;

@@ -55,10 +55,10 @@ void PolicyEngine::slow_calibrate() noexcept {
   }
 }
 
-Situation PolicyEngine::situation(Bytes bytes, SubmitMode use,
+Situation PolicyEngine::situation(Bytes bytes, SubmitMode mode,
                                   const EngineBytes& own) const noexcept {
   Situation situation;
-  situation.use = use;
+  situation.use = mode;
   // One that has just ended its work is still awake, looking for more.
   constexpr std::uint64_t kAwakeNs = 1'000'000;
   const bool just_now = bytes >= kWorthLooking &&
@@ -68,23 +68,25 @@ Situation PolicyEngine::situation(Bytes bytes, SubmitMode use,
     situation.refused[i] = ruled_out_[i].load(std::memory_order_relaxed);  // a hint
   for (std::size_t i = 1; i < engines_.size(); ++i) {
     const Bytes load = engines_[i]->load();
-    situation.ahead[i] = use == SubmitMode::queued ? load - std::min(load, own[i]) : load;
+    situation.ahead[i] = mode == SubmitMode::queued ? load - std::min(load, own[i]) : load;
     if (load > 0 && engines_[i]->name() == "thread") own_workers = 1;
   }
   if (bytes >= kWorthLooking) situation.free_cpus = free_cpus_.besides_caller(own_workers);
   return situation;
 }
 
-Explanation PolicyEngine::explain(const Move& move, SubmitMode use, const EngineBytes& own) const {
-  Explanation explanation = policy().explain(move, situation(move.bytes, use, own));
+Explanation PolicyEngine::explain(const Move& move, SubmitMode mode, const EngineBytes& own) const {
+  Explanation explanation = policy().explain(move, situation(move.bytes, mode, own));
   const auto chosen = std::ranges::find_if(
       engines_, [&](const auto& engine) { return kind_of(engine->name()) == explanation.engine; });
-  explanation.waiting = waiting_for(static_cast<std::size_t>(chosen - engines_.begin()), move, use);
+  explanation.waiting =
+      waiting_for(static_cast<std::size_t>(chosen - engines_.begin()), move, mode);
   return explanation;
 }
 
 // As that engine says itself. What the first one takes has ended when submit() returns.
-WaitStrategy PolicyEngine::waiting_for(std::size_t engine, const Move& move, SubmitMode use) const {
+WaitStrategy PolicyEngine::waiting_for(std::size_t engine, const Move& move,
+                                       SubmitMode mode) const {
   if (engine == 0) return WaitStrategy::poll;
   const std::lock_guard lock(asked_mutex_);
   if (asked_[engine] == nullptr) {
@@ -92,7 +94,7 @@ WaitStrategy PolicyEngine::waiting_for(std::size_t engine, const Move& move, Sub
     if (!lane) return WaitStrategy::automatic;
     asked_[engine] = std::move(*lane);
   }
-  return asked_[engine]->explain(move, use).waiting;
+  return asked_[engine]->explain(move, mode).waiting;
 }
 
 Result<std::unique_ptr<Lane>> PolicyEngine::open_lane(const LaneOptions& options) {

@@ -47,9 +47,10 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
       slow_calibrate();
   }
   /// `own`: what the asking lane has on the way in each engine.
-  [[nodiscard]] Situation situation(Bytes bytes, SubmitMode use,
+  [[nodiscard]] Situation situation(Bytes bytes, SubmitMode mode,
                                     const EngineBytes& own) const noexcept;
-  [[nodiscard]] Explanation explain(const Move& move, SubmitMode use, const EngineBytes& own) const;
+  [[nodiscard]] Explanation explain(const Move& move, SubmitMode mode,
+                                    const EngineBytes& own) const;
   [[nodiscard]] Engine& engine(std::size_t index) const noexcept { return *engines_[index]; }
   [[nodiscard]] std::size_t engine_count() const noexcept { return engines_.size(); }
   /// False in a child that was forked off: the engines' threads are the parent's.
@@ -74,7 +75,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   void slow_calibrate() noexcept;
   [[nodiscard]] std::vector<Member> members() const;
   [[nodiscard]] WaitStrategy waiting_for(std::size_t engine, const Move& move,
-                                         SubmitMode use) const;
+                                         SubmitMode mode) const;
 
   std::vector<std::shared_ptr<Engine>> engines_;
   PolicyOptions options_;

@@ -54,8 +54,8 @@ class PolicyEngines : public ::testing::Test {
   std::uint64_t moves_by(CopyEngine engine) const {
     return engine_->report().by_engine[static_cast<std::size_t>(engine)].moves;
   }
-  Ticket submit(const Move& move, SubmitMode use = SubmitMode::queued) {
-    const auto ticket = lane_->submit(move, use);
+  Ticket submit(const Move& move, SubmitMode mode = SubmitMode::queued) {
+    const auto ticket = lane_->submit(move, mode);
     EXPECT_TRUE(ticket) << ticket.error().message;
     return ticket.value_or(Ticket{});
   }

@@ -41,17 +41,17 @@ PolicyLane::~PolicyLane() {
 
 // ---- submitting ----------------------------------------------------------------------------
 
-Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode use) {
+Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode mode) {
   if (!engine_->is_ours()) [[unlikely]]
     return fail_forked();
   if (batch.size() == 1 && batch.front().bytes <= kUnitBytes &&
-      engine_->policy().is_small(batch.front().bytes, use)) [[likely]]
-    return submit_small(batch.front(), use);
-  return slow_submit(batch, use);
+      engine_->policy().is_small(batch.front().bytes, mode)) [[likely]]
+    return submit_small(batch.front(), mode);
+  return slow_submit(batch, mode);
 }
 
 // The shortest way: nothing is on its way, and nobody but the caller could gain.
-Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode use) {
+Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode mode) {
   GANTRY_TRY(check_move(move));
   {
     const std::lock_guard lock(queue_.mutex);
@@ -61,10 +61,10 @@ Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode use) {
           move, completion_of(execute(move, cache, true), move, CopyEngine::inline_, cache));
     }
   }
-  return slow_submit({&move, 1}, use);
+  return slow_submit({&move, 1}, mode);
 }
 
-Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, SubmitMode use) {
+Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, SubmitMode mode) {
   GANTRY_TRY(check_batch(batch, options_.depth));
   Bytes bytes = 0;
   for (const Move& move : batch) bytes += move.bytes;
@@ -72,7 +72,7 @@ Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, SubmitMode u
   RouteQueue::Lock lock(queue_.mutex);
   GANTRY_TRY(make_room(lock, batch.size()));
   if (batch.empty()) return Ticket{queue_.given()};
-  const Ticket ticket = queue_.add(batch, use);
+  const Ticket ticket = queue_.add(batch, mode);
   queue_.drive(lock);
   return ticket;
 }
@@ -183,7 +183,7 @@ Result<const std::atomic<std::uint32_t>*> PolicyLane::progress_word() {
   return &queue_.progress().word();
 }
 
-Explanation PolicyLane::explain(const Move& move, SubmitMode use) const {
+Explanation PolicyLane::explain(const Move& move, SubmitMode mode) const {
   if (!engine_->is_ours()) {
     Explanation explanation;
     explanation.reasons.push_back(fail_forked().value().message);
@@ -192,7 +192,7 @@ Explanation PolicyLane::explain(const Move& move, SubmitMode use) const {
   RouteQueue::Lock lock(queue_.mutex);
   const EngineBytes own = queue_.own();
   lock.unlock();
-  return engine_->explain(move, use, own);
+  return engine_->explain(move, mode, own);
 }
 
 }  // namespace gantry

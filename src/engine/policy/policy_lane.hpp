@@ -13,22 +13,22 @@ class PolicyLane final : public Lane, private Watched {
   ~PolicyLane() override;
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override;
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override;
   std::size_t poll() override;
   Outcome outcome(Ticket ticket) const noexcept override;
   Outcome wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) override;
   void cancel() noexcept override;
   Result<int> event_descriptor() override;
   Result<const std::atomic<std::uint32_t>*> progress_word() override;
-  Explanation explain(const Move& move, SubmitMode use) const override;
+  Explanation explain(const Move& move, SubmitMode mode) const override;
 
   // For the engine's stop().
   void close() noexcept;  ///< Takes no more moves.
   void drain() noexcept;  ///< Waits for those that it took.
 
  private:
-  [[nodiscard]] Result<Ticket> submit_small(const Move& move, SubmitMode use);
-  [[nodiscard]] Result<Ticket> slow_submit(std::span<const Move> batch, SubmitMode use);
+  [[nodiscard]] Result<Ticket> submit_small(const Move& move, SubmitMode mode);
+  [[nodiscard]] Result<Ticket> slow_submit(std::span<const Move> batch, SubmitMode mode);
   [[nodiscard]] Result<void> make_room(RouteQueue::Lock& lock, std::size_t moves);
   [[nodiscard]] Result<void> be_watched();
   void look() noexcept override;

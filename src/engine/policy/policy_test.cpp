@@ -53,9 +53,9 @@ Move move_of(Bytes bytes, Move::Kind kind = copy) {
   return move;
 }
 
-Situation situation_of(SubmitMode use) {
+Situation situation_of(SubmitMode mode) {
   Situation situation;
-  situation.use = use;
+  situation.use = mode;
   return situation;
 }
 

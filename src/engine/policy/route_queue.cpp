@@ -21,14 +21,14 @@ Ticket RouteQueue::add_over(const Move& move, const Completion& completion) noex
   return Ticket{started_};
 }
 
-Ticket RouteQueue::add(std::span<const Move> batch, SubmitMode use) noexcept {
+Ticket RouteQueue::add(std::span<const Move> batch, SubmitMode mode) noexcept {
   std::uint64_t ticket = given();
   Bytes bytes = 0;
   for (const Move& move : batch) {
     Entry& added = entry(++ticket);
     added.move = move;
     added.completion = {};
-    added.use = use;
+    added.use = mode;
     added.state = State::waiting;
     added.cancelled = false;
     added.group = batch.size();
@@ -145,7 +145,7 @@ void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) n
 
 /// Comes without the lock and leaves with it.
 Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> batch,
-                                     SubmitMode use, Lock& lock) {
+                                     SubmitMode mode, Lock& lock) {
   const auto locked = [&](Result<Ticket> result) {
     lock.lock();
     return result;
@@ -162,7 +162,7 @@ Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> b
       if (auto watched = watch(*lanes_[engine], *by); !watched)
         return locked(tl::unexpected(std::move(watched).error()));
   }
-  return locked(lanes_[engine]->submit(batch, use));
+  return locked(lanes_[engine]->submit(batch, mode));
 }
 
 void RouteQueue::mark_away(const Group& group, std::size_t engine, Ticket last) noexcept {

@@ -36,7 +36,7 @@ class RouteQueue {
 
   /// A move that is over already, in an idle lane.
   Ticket add_over(const Move& move, const Completion& completion) noexcept;
-  Ticket add(std::span<const Move> batch, SubmitMode use) noexcept;  ///< There is room.
+  Ticket add(std::span<const Move> batch, SubmitMode mode) noexcept;  ///< There is room.
 
   /// Ends what is over and starts what can be; returns how many ended. May let go of the lock.
   std::size_t drive(Lock& lock) noexcept;
@@ -97,7 +97,7 @@ class RouteQueue {
   void hand_over(const Group& group, std::size_t engine, Lock& lock) noexcept;
   void mark_away(const Group& group, std::size_t engine, Ticket last) noexcept;
   [[nodiscard]] Result<Ticket> submit_to(std::size_t engine, std::span<const Move> batch,
-                                         SubmitMode use, Lock& lock);
+                                         SubmitMode mode, Lock& lock);
 
   PolicyEngine& engine_;
   LaneProgress progress_;

@@ -25,7 +25,7 @@ ThreadLane::~ThreadLane() {
   core_->close(entry_);
 }
 
-Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode use) {
+Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode mode) {
   GANTRY_TRY(check_batch(batch, options_.depth));
   if (!core_->is_here()) return fail_forked();
   std::unique_lock submitting(submit_mutex_);
@@ -35,7 +35,7 @@ Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode use) {
     entry_.moves.stage(i, batch[i], core_->cache_for(batch[i]), core_->near(batch[i]));
   // With others before it the workers are at work anyway.
   const bool alone =
-      use == SubmitMode::synchronous && batch.size() == 1 && progress().ended() == given();
+      mode == SubmitMode::synchronous && batch.size() == 1 && progress().ended() == given();
   if (!core_->publish(entry_, batch.size(), alone)) return fail_stopped("thread");
   const Ticket last = give_tickets(batch.size());
   submitting.unlock();
@@ -89,13 +89,13 @@ std::size_t ThreadLane::fail_all_in_child() noexcept {
   return count;
 }
 
-Explanation ThreadLane::explain(const Move& move, SubmitMode use) const {
+Explanation ThreadLane::explain(const Move& move, SubmitMode mode) const {
   Explanation explanation;
   explanation.engine = CopyEngine::thread;
   explanation.cache = core_->cache_for(move);
   explanation.predicted = core_->cost().of(move.bytes);
-  explanation.waiting =
-      use == SubmitMode::synchronous ? WaitStrategy::automatic : waiting_for(explanation.predicted);
+  explanation.waiting = mode == SubmitMode::synchronous ? WaitStrategy::automatic
+                                                        : waiting_for(explanation.predicted);
   explanation.candidates.push_back({"thread", true, explanation.predicted, {}});
   explanation.reasons.emplace_back("the lane is of the thread engine, which knows no other");
   return explanation;

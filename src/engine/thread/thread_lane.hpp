@@ -20,10 +20,10 @@ class ThreadLane final : public LaneBase {
   [[nodiscard]] Result<void> open();
 
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, SubmitMode use) override;
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override;
   std::size_t poll() override;
   void cancel() noexcept override;
-  Explanation explain(const Move& move, SubmitMode use) const override;
+  Explanation explain(const Move& move, SubmitMode mode) const override;
 
  private:
   bool help(Ticket ticket) override;
