@@ -1,4 +1,4 @@
-#pragma once  // channel/consumers/announced_slabs.hpp: which memory each consumer knows; the
+#pragma once  // channel/consumers/announced_slabs.hpp: which memory each consumer knows, on the
               // producer's side.
 
 #include <array>
@@ -16,17 +16,19 @@
 namespace gantry {
 
 /// A consumer must have a slab's descriptor before it sees a message in it. Slabs are the pool's
-/// own, by its numbers, or another channel's whose messages are passed on. Under the channel's
-/// lock; nothing in here waits.
-///   I1  A consumer is told of a slab before the first message in it that it gets, and only of such
-///       slabs: whoever joins a channel with many slabs hears of those that it needs.
-///   I2  `slab_gone` goes to exactly those who were told of the slab.
-///   I3  No consumer has more than kMostUnheard packets before it that it has not confirmed, so
-///       that its socket has room for them. A joining one, which does nothing but listen, may have
-///       as many as its socket takes.
-///   I4  The pool counts a slab that it has dropped as lingering until everybody who was told of it
-///       confirmed that it is gone, or left. By I3 a consumer that confirms nothing makes no more
-///       than kMostUnheard of them linger.
+/// own, by its numbers, or another channel's whose messages are passed on. Used under the channel's
+/// lock; nothing here waits.
+///   I1  A consumer is told of a slab before it gets the first message in it, and only of such
+///   slabs:
+///       a newcomer to a channel with many slabs hears only of those that it needs.
+///   I2  `slab_gone` goes to exactly those consumers that were told of the slab.
+///   I3  No consumer has more than kMostUnheard unconfirmed packets before it, so that its socket
+///   has
+///       room for them. A joining one, which does nothing but listen, may have as many as its
+///       socket takes.
+///   I4  The pool counts a slab that it has dropped as lingering until every consumer that was told
+///       of it confirmed that it is gone, or left. By I3 a consumer that confirms nothing makes no
+///       more than kMostUnheard of them linger.
 class AnnouncedSlabs {
  public:
   static constexpr std::uint64_t kMostUnheard = 128;
@@ -35,42 +37,42 @@ class AnnouncedSlabs {
 
   // ---- consumers come and go; `consumer` is a number below kMaxConsumers
 
-  /// From here on `consumer` is told through `socket`. It knows nothing yet.
+  /// From here on `consumer` is told through `socket`. It knows no slab yet.
   void add(unsigned consumer, int socket);
-  /// Tells a joining consumer of all `slabs` at once. Errors: `peer_gone`; `out_of_memory` when
-  /// they are more than its socket or this user's limit of descriptors in flight takes.
+  /// Tells a joining consumer of all `slabs` at once. Errors: `peer_gone`; `out_of_memory` when its
+  /// socket, or this user's limit of descriptors in flight, does not take so many.
   [[nodiscard]] Result<void> introduce(unsigned consumer, std::span<const std::uint32_t> slabs);
-  /// It left or died: it has no claim to any slab any more.
+  /// The consumer left or died; it has no claim to any slab any more.
   void remove(unsigned consumer) noexcept;
 
   // ---- telling
 
-  /// Those, as bits, who know all of `slabs`.
+  /// The consumers that know all of `slabs`, as bits.
   [[nodiscard]] std::uint64_t who_know(std::span<const std::uint32_t> slabs) const noexcept;
-  /// Tells `consumer` what it does not know of `slabs`. False: it must confirm what it was told
-  /// before; see heard(). One that hung up counts as told: what it gets goes to nobody. Error:
-  /// `out_of_memory` when the system has no room for descriptors in flight.
+  /// Tells `consumer` of those `slabs` that it does not know. False: it must first confirm what it
+  /// was told before; see heard(). One that hung up counts as told, since what it gets goes to
+  /// nobody. Errors: `out_of_memory` when the system has no room for descriptors in flight.
   [[nodiscard]] Result<bool> tell(unsigned consumer, std::span<const std::uint32_t> slabs);
 
-  /// The number of somebody else's slab, for as long as that lives.
+  /// The number of another channel's slab, for as long as that slab lives.
   [[nodiscard]] std::uint32_t adopt(const std::shared_ptr<const Region>& region,
                                     std::shared_ptr<const detail::Inheritance> inherited);
 
   // ---- slabs go
 
-  /// Something sent to `consumer` is not confirmed.
+  /// True if `consumer` has not confirmed everything that was sent to it.
   [[nodiscard]] bool is_unheard(unsigned consumer) const noexcept {
     return told_[consumer].sent != told_[consumer].heard;
   }
-  /// `consumer` has taken in so many packets. False: that cannot be.
+  /// `consumer` has taken in `packets` packets. False: that is impossible.
   [[nodiscard]] bool heard(unsigned consumer, std::uint64_t packets) noexcept;
-  /// Tells of the slabs that the pool has dropped meanwhile. Cheap when there are none.
+  /// Tells of the slabs that the pool has dropped meanwhile. Cheap if there are none.
   void keep_up() noexcept {
     if (owes_farewells_ || pool_.dropped_slabs() != seen_drops_) drop_the_gone();
   }
-  /// Slabs, ever, whose memory was dropped and is mapped by nobody any more.
+  /// Slabs so far whose memory was dropped and that nobody maps any more.
   [[nodiscard]] std::uint64_t returned() const noexcept { return returned_; }
-  /// There are dropped slabs that one of `consumers` has yet to let go.
+  /// True if one of `consumers` has yet to let go of dropped slabs.
   [[nodiscard]] bool awaits_return(std::uint64_t consumers) const noexcept;
 
  private:
@@ -78,10 +80,11 @@ class AnnouncedSlabs {
 
   struct Announced {
     std::weak_ptr<const Region> region;  // expired: gone
-    std::shared_ptr<const void> charge;  // of the pool's own; null: somebody else's
-    std::shared_ptr<const detail::Inheritance> inherited;  // with somebody else's
-    std::uint64_t known = 0;    // consumers that were told of it, and not that it is gone
-    std::uint64_t leaving = 0;  // consumers that were told so and have not confirmed it
+    std::shared_ptr<const void> charge;  // of the pool's own; null: another channel's
+    std::shared_ptr<const detail::Inheritance> inherited;  // of another channel's
+    std::uint64_t known = 0;  // consumers that were told of it, but not that it is gone
+    // consumers that were told that it is gone and have not confirmed it
+    std::uint64_t leaving = 0;
     [[nodiscard]] bool is_let_go() const noexcept {
       return region.expired() && (known | leaving) == 0;
     }
@@ -115,7 +118,7 @@ class AnnouncedSlabs {
   Slabs slabs_;
   std::array<Told, kMaxConsumers> told_;
   std::uint64_t seen_drops_ = 0;
-  bool owes_farewells_ = false;  // to somebody who had no room
+  bool owes_farewells_ = false;  // to a consumer that had no room
   std::uint64_t returned_ = 0;
   std::uint32_t next_foreign_ = kForeign;
 };

@@ -13,28 +13,29 @@
 
 namespace gantry {
 
-/// Everything a consumer handed over when it joined. Made by the ConsumerListener, then constant
-/// but for the ringer; the pages behind `page` are the consumer's and may hold anything.
+/// Everything that a consumer handed over when it joined. The ConsumerListener makes it; then it is
+/// constant, except the wake filter. The pages behind `page` are the consumer's and may hold
+/// anything.
 struct ConsumerResources {
   Connection connection;
   SharedFd pidfd;          // empty: only the connection and the wake-up socket tell of its death
   AcceptWatch life_watch;  // of the pidfd; ends with this
   WakeSender wake_sender;  // of the wake-up socket on which it sleeps
-  WakeReceiver wake_receiver;  // rung by it when we sleep
+  WakeReceiver wake_receiver;  // it rings this when we sleep
   AcceptWatch wake_watch;      // of the wake-up socket, while the acceptor heeds it
   bool is_silent =
-      false;  // the wake-up socket has no other end any more, and would be readable for ever
+      false;  // the wake-up socket has lost its other end, and would be readable for ever
   Region memory;
   Metrics metrics;
   pid_t pid = 0;
   uid_t uid = 0;
   std::uint64_t joined_ns = 0;  // monotonic
   SlowConsumer policy = SlowConsumer::block;
-  unsigned depth = 0;  // 0: as the policy has it
+  unsigned depth = 0;  // 0: by its policy
   WakeFilter wake_filter;
 
-  /// Nobody reads any more what it had taken: no copy is left of the pull, which a consumer keeps
-  /// until it has released everything, and hands on with memory that it forwards.
+  /// True if nobody reads any more what it took: no copy is left of our wake-up sender, which a
+  /// consumer keeps until it has released everything, and hands on with memory that it forwards.
   [[nodiscard]] bool is_gone() const noexcept { return !wake_receiver.has_other_end(); }
 
   [[nodiscard]] const ConsumerPage& page() const noexcept {

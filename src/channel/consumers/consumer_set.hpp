@@ -1,5 +1,5 @@
 #pragma once  // channel/consumers/consumer_set.hpp: all consumers of a channel, what they may get
-              // and what they hold.
+              // and hold.
 
 #include <poll.h>
 
@@ -17,26 +17,25 @@
 
 namespace gantry {
 
-/// The producer's side of its consumers. Every member is called under mutex(), by the sender or by
-/// the acceptor; nothing in here waits.
+/// The producer's side of its consumers. The sender or the acceptor calls every member under
+/// mutex(); nothing here waits.
 ///   I1  A slot is free exactly when no consumer, the sender, the backlog or the history needs it.
-///   I2  A message is in the ring of every consumer that had room for it when it was published.
-///   Where
-///       there was no consumer it is in the backlog, which the next one gets whole.
-///   I3  What a consumer that left or was cut off may still read is written by nobody: see
+///   I2  A message is in the ring of every consumer that had room for it when it was published. If
+///       there was no consumer it is in the backlog, which the next consumer gets whole.
+///   I3  Nobody writes what a consumer that left or was cut off may still read: see
 ///       DepartedConsumers.
 ///   I4  From a consumer with drop_oldest the oldest messages that it has not taken are taken back,
-///   so
-///       that it has room for the newest; a slot that it took, or may have taken, stays its own.
-///   I5  Consumers that do not block have, all together, so many slots that the credits remain, or
-///       half of all.
-///   I6  A consumer has a place and an id that no other has; who came later has the larger id.
-///   I7  only_ is the consumer that is alone, blocks, and has no history beside it; null when there
-///       is none such.
+///       so that it has room for the newest. A slot that it took, or may have taken, stays its own.
+///   I5  Consumers that do not block hold together so few slots that the credits remain, or half of
+///       all.
+///   I6  No two consumers share a place or an id; a later consumer has a larger id.
+///   I7  only_ is the consumer that is alone, blocks, and has no history beside it; null if there
+///   is
+///       no such consumer.
 ///   I8  Backlog and history are in the order of publication, and what they keep of a message is
 ///       still that message's. The history is no longer than was asked for.
 ///   I9  No consumer has more unread messages than its ring has cells.
-///   I10 While somebody is there nobody is lost; who is cut off is known to be.
+///   I10 lost_ is empty while there is a consumer; any_cut_ is set while a consumer is cut.
 class ConsumerSet {
  public:
   struct Limits {
@@ -58,17 +57,17 @@ class ConsumerSet {
 
   // ---- sleeping
 
-  /// What the sender is to sleep on until it says wake_up(): `event`, which wake_producer() rings,
-  /// and the consumers' wake-up sockets.
+  /// The descriptors for the sender to sleep on until it calls wake_up(): `event`, which
+  /// wake_producer() rings, and the consumers' wake-up sockets.
   [[nodiscard]] std::vector<pollfd> fall_asleep(SharedFd event);
-  /// Takes in what was rung. A wake-up socket whose other end is gone is heard no more.
+  /// Takes in the rings. A wake-up socket whose other end is gone is no longer listened to.
   void drain_wakes(std::span<const pollfd> polled);
   void drain_wakes();
   void wake_up() noexcept { event_.reset(); }
-  /// By another thread of this process, when the consumers have changed.
+  /// Called by another thread of this process when the consumers have changed.
   void wake_producer() const noexcept;
-  /// Has all wake-up sockets watched by `watch`, which gets a descriptor and gives a
-  /// Result<AcceptWatch>; or none. What cannot be watched now is tried again next time.
+  /// Has `watch`, which takes a descriptor and returns a Result<AcceptWatch>, watch all wake-up
+  /// sockets; or none. A socket that cannot be watched now is tried again next time.
   template <class Watch>
   void watch_wakes(bool wanted, Watch watch) {
     for_each_resources([&](ConsumerResources& one) {
@@ -82,46 +81,46 @@ class ConsumerSet {
   // ---- consumers come and go: the acceptor
 
   [[nodiscard]] bool has_place() const noexcept;
-  /// Tells it the slabs, gives it what is kept for it, then says `ready`. The answer is the id by
-  /// which left() knows it. After an error it is as if it had never come.
+  /// Tells the consumer of the slabs, gives it what is kept for it, then says `ready`. Returns its
+  /// id for left(). After an error it is as if it had never come.
   [[nodiscard]] Result<unsigned> admit(std::unique_ptr<ConsumerResources> resources, Region page);
-  /// It hung up, or its process died. What it had not taken waits for the next one if it was the
-  /// last.
+  /// The consumer hung up, or its process died. If it was the last, what it had not taken waits for
+  /// the next.
   void left(unsigned id);
-  /// Who joins, leaves with messages in hand, and joins again, would have all memory in the end. So
-  /// many may have left so, and each of their users may have an equal share of that; whose share is
-  /// used up is let in no more until some of it was released, or died.
+  /// The most consumers that may have left with messages in hand. Each of their users may have an
+  /// equal share of them; a user that has used it up is let in again only when some of it was
+  /// released, or died. Otherwise consumers that join and leave so again and again would in the end
+  /// have all memory.
   static constexpr unsigned kMostDeparted = 64;
   [[nodiscard]] bool holds_too_much(uid_t user) const {
     return departed_.has_full_share(user, kMostDeparted);
   }
-  /// The process of one that hung up earlier died.
+  /// The process of a consumer that hung up earlier died.
   void forget_departed() {
     if (departed_.sweep()) wake_producer();
   }
 
   // ---- sending
 
-  /// Takes in how far the consumers have come; cuts off those whose words cannot be.
+  /// Takes in how far the consumers have come; cuts off those whose words are impossible.
   void refresh();
-  /// Whether a message may be published, one with `needs_slot` of that many bytes.
+  /// True if a message may be published, one with `needs_slot` of that many bytes.
   [[nodiscard]] bool may_send(bool needs_slot, Bytes bytes) const noexcept;
-  /// Null: all are in use. It is the sender's until release().
+  /// Takes a slot, which is the sender's until release(); null when all are in use.
   [[nodiscard]] Slot* take_slot(Bytes bytes) noexcept;
   [[nodiscard]] SlotTable& slots() noexcept { return slots_; }
-  /// Somebody, be it one that has left, may read a message that was passed on.
+  /// True if somebody, perhaps a consumer that has left, may read a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept {
     return slots_.holds_forwards() || departed_.holds_forwards();
   }
-  /// The sender is done with a slot.
+  /// The sender is done with the slot.
   void release(Slot& slot) noexcept;
   [[nodiscard]] AnnouncedSlabs& slabs() noexcept { return slabs_; }
   /// Tells the consumers where the message in `slot` lies. False: some that must not miss it have
-  /// first to confirm what they were told before; refresh() sees that. Error:
-  /// AnnouncedSlabs::tell()
+  /// to confirm earlier packets first; refresh() sees that. Errors: AnnouncedSlabs::tell().
   [[nodiscard]] Result<bool> announce(const Slot& slot);
-  /// A small message without extras, if there is one consumer, with room, and nothing else to do.
-  /// False: go the long way.
+  /// Publishes a small message without extras if there is one consumer, with room, and nothing else
+  /// to do. False: use publish().
   [[nodiscard]] bool try_publish_small(ConstByteSpan payload, std::uint32_t type,
                                        std::uint64_t user) noexcept {
     if (only_ == nullptr || only_->unread() >= limits_.slots) return false;
@@ -137,28 +136,29 @@ class ConsumerSet {
     GANTRY_CHECK_INVARIANTS(*this);
     return true;
   }
-  /// Gives it its number and puts it into the rings. `slot` null: small.
+  /// Gives the message its number and puts it into the rings. `slot` null: small.
   void publish(RecordToSend& message, Slot* slot);
   [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
-  /// More of a landing message is there.
+  /// Wakes consumers of a landing message of which more has landed.
   void wake_holders(const Slot& slot) noexcept;
-  /// The fewest chunks of it that any of its consumers is done with; nothing when none is left.
+  /// The fewest chunks of it that any of its consumers is done with; nothing when it has no
+  /// consumer left.
   [[nodiscard]] std::optional<std::uint64_t> chunks_passed_of(const Slot& slot) const noexcept;
   void end_stream();
 
   // ---- looking
 
-  [[nodiscard]] unsigned count() const noexcept;  ///< Consumers that are there.
-  /// All that are there block: a window may wait for them.
+  [[nodiscard]] unsigned count() const noexcept;  ///< Consumers that have joined.
+  /// True if all consumers block: a window may wait for them.
   [[nodiscard]] bool all_block() const noexcept;
-  /// Why there is nobody any more; nothing while somebody is there, or nobody came yet.
+  /// Why there is no consumer any more; empty while there is one, or before the first.
   [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
-  /// The only one that was to come never will.
+  /// The only consumer that was expected never will come.
   void expect_nobody(std::string why) {
     if (count() == 0 && !lost_) lost_ = Error{Code::peer_gone, std::move(why), ""};
     GANTRY_CHECK_INVARIANTS(*this);
   }
-  /// Every consumer took all that it was given, and at least one came.
+  /// True if every consumer took all that it was given, and at least one came.
   [[nodiscard]] bool all_taken() const noexcept;
   [[nodiscard]] std::uint64_t untaken() const noexcept;
   [[nodiscard]] unsigned slots_held() const noexcept;
@@ -166,27 +166,27 @@ class ConsumerSet {
   [[nodiscard]] std::uint64_t memory_returns() const noexcept {
     return slots_.freed() + departed_.returns() + slabs_.returned();
   }
-  /// There is no memory for the next message: the history and consumers with drop_oldest give up
-  /// older ones for it, one that frees some at a time. False: they have none that would.
+  /// When there is no memory for the next message: the history and consumers with drop_oldest give
+  /// up older messages, until one frees some memory. False: they have none that would.
   [[nodiscard]] bool take_back_for_memory();
-  /// Memory of messages is out, besides that of one slot.
+  /// True if messages besides that of one slot have memory.
   [[nodiscard]] bool awaits_memory() const noexcept {
     return slots_held() > 1 || !departed_.is_empty();
   }
-  /// Slabs that were dropped are still mapped by consumers that may hold the producer up.
+  /// True if consumers that may hold the producer up still map dropped slabs.
   [[nodiscard]] bool awaits_slabs() const noexcept { return slabs_.awaits_return(who_block()); }
   [[nodiscard]] const std::vector<std::unique_ptr<ConsumerState>>& consumers() const noexcept {
     return consumers_;
   }
-  /// Everything that ChannelStatus says of consumers, slots and what waits for them.
+  /// Fills in what ChannelStatus says of consumers, slots and what waits for them.
   void describe(ChannelStatus& status, double ns_per_tick);
   /// What a message of `bytes` in a slot would wait for now.
   [[nodiscard]] std::vector<std::string> obstacles(bool needs_slot, Bytes bytes);
   /// Ends every connection: the consumers see the hang-up.
   void hang_up() noexcept;
 
-  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. I1 of what is here, I2 of the backlog, and I6
-  /// to I10.
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Checks I1 as far as it shows here, I2 of the
+  /// backlog, and I6 to I10.
   void check_invariants() const noexcept;
 
  private:
@@ -227,12 +227,12 @@ class ConsumerSet {
   [[nodiscard]] bool tell_at_last(ConsumerState& consumer, const Slot& slot);
 
   mutable std::mutex mutex_;
-  SharedFd event_;  // of the sender that sleeps
+  SharedFd event_;  // of the sleeping sender
   AnnouncedSlabs slabs_;
   Limits limits_;
   SlotTable slots_;
   std::vector<std::unique_ptr<ConsumerState>> consumers_;
-  ConsumerState* only_ = nullptr;  // that one, when it is alone, blocks, and there is no history
+  ConsumerState* only_ = nullptr;  // I7
   bool any_cut_ = false;           // of consumers_
   DepartedConsumers departed_;
   unsigned last_id_ = 0;

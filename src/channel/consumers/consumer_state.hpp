@@ -8,10 +8,10 @@
 
 namespace gantry {
 
-/// One consumer's ring, and what it holds. Under the channel's lock.
+/// One consumer's ring, and what the consumer holds. Used under the channel's lock.
 class ConsumerState {
  public:
-  /// The page a joining consumer gets before it is one.
+  /// Makes the page that a joining consumer gets before it has joined.
   [[nodiscard]] static Result<Region> make_page(unsigned credits);
 
   /// `id`: no other consumer of the channel ever has it. `index`: no other has it at the same time.
@@ -31,9 +31,9 @@ class ConsumerState {
     return resources_->policy == SlowConsumer::drop_oldest;
   }
 
-  /// Looks at how far it has come. False: what it wrote cannot be.
+  /// Reads how far it has come. False: what it wrote is impossible.
   [[nodiscard]] bool refresh() noexcept { return ring_.refresh(resources_->page().taken); }
-  /// Whether it gave back message `number` in `slot`.
+  /// True if it gave back message `number` in `slot`.
   [[nodiscard]] bool has_released(std::size_t slot, std::uint64_t number) const noexcept {
     return resources_->page().released.is_released(slot, number);
   }
@@ -43,11 +43,11 @@ class ConsumerState {
     return resources_->page().heard.load(std::memory_order_seq_cst);  // [K]
   }
 
-  /// Published to it and, as far as refresh() has seen, not taken.
+  /// Messages published to it and, as far as refresh() has seen, not taken.
   [[nodiscard]] std::uint64_t unread() const noexcept { return ring_.unread(); }
   [[nodiscard]] unsigned depth() const noexcept { return depth_; }
-  /// The number of the oldest message that it has not taken, as far as refresh() has seen; the
-  /// largest there is when it took all.
+  /// Number of the oldest message that it has not taken, as far as refresh() has seen; the largest
+  /// number when it took all.
   [[nodiscard]] std::uint64_t oldest_unread() const noexcept {
     if (ring_.unread() == 0) return ~std::uint64_t{0};
     return ring_.record(ring_.published() + 1 - ring_.unread()).header.number;
@@ -56,8 +56,9 @@ class ConsumerState {
     return ring_.unread() < depth_ && (!needs_slot || count(holds_) < depth_);
   }
 
-  // drop_oldest. A message is published first, then what is too much is taken back: who dies in
-  // between has taken nothing away. What it has in hand stays, so one slot more is for the newest.
+  // With drop_oldest a message is published first, then the surplus is taken back: a producer that
+  // dies in between has taken nothing away. The consumer keeps what it has in hand, so it has one
+  // slot more, for the newest.
   [[nodiscard]] bool may_have_newest(bool needs_slot) const noexcept {
     return !needs_slot || count(holds_ & ~unread_slots()) <= depth_;
   }
@@ -66,14 +67,14 @@ class ConsumerState {
   }
   [[nodiscard]] bool has_unread_slot() const noexcept { return unread_slots() != 0; }
   struct TakenBack {
-    bool is_honest = true;  ///< False: what it wrote cannot be; nothing else counts then.
+    bool is_honest = true;  ///< False: what it wrote is impossible; nothing else counts then.
     bool is_certain = false;
     MessageHeader header{};
   };
-  /// Takes the oldest unread message back; needs one. It may be in its hands by now: then it is
-  /// its own until it releases it.
+  /// Takes the oldest unread message back; there must be one. The consumer may have it by now; then
+  /// it keeps it until it releases it.
   [[nodiscard]] TakenBack take_back_oldest() noexcept;
-  /// Messages that it never got although they were in its ring: exact once it looked at its ring.
+  /// Messages that were in its ring and that it never got; exact once it has looked at its ring.
   [[nodiscard]] std::uint64_t taken_back() const noexcept;
 
   void publish(const RecordToSend& message) noexcept {
@@ -97,14 +98,14 @@ class ConsumerState {
       ring_.publish([&](MessageRecord& record) { record = message; });
     wake();
   }
-  /// Rings if it sleeps: after a word that it waits for has changed.
+  /// Rings if it sleeps. Call after a word that it waits for has changed.
   void wake() noexcept {
     if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps))
       resources_->wake_sender.ring();
   }
   void end_stream() noexcept;
 
-  /// What was published to it and not taken, the oldest first; as far as refresh() has seen.
+  /// Its untaken messages, the oldest first, as far as refresh() has seen.
   [[nodiscard]] std::vector<MessageRecord> unread_records() const;
 
   [[nodiscard]] std::uint64_t holds() const noexcept { return holds_; }
@@ -112,14 +113,14 @@ class ConsumerState {
   void let_go(std::size_t slot) noexcept { holds_ &= ~(std::uint64_t{1} << slot); }
 
   std::uint64_t dropped = 0;  ///< Messages that passed it over.
-  bool is_cut = false;        ///< Told by us that it is served no more; see DepartedConsumers.
+  bool is_cut = false;        ///< We told it that it is no longer served; see DepartedConsumers.
 
  private:
   void publish_over(const RecordToSend& message) noexcept;
   [[nodiscard]] static unsigned count(std::uint64_t slots) noexcept {
     return static_cast<unsigned>(std::popcount(slots));
   }
-  [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // that it holds
+  [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // those it holds
   [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
   unsigned id_;
@@ -129,7 +130,7 @@ class ConsumerState {
   Region memory_;
   RevocableWriter<MessageRecord> ring_;
   std::uint64_t holds_ = 0;    // slots, as bits
-  std::uint64_t certain_ = 0;  // messages that were taken back and not in doubt
+  std::uint64_t certain_ = 0;  // messages that were taken back without doubt
 };
 
 }  // namespace gantry

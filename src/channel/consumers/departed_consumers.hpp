@@ -1,5 +1,5 @@
-#pragma once  // channel/consumers/departed_consumers.hpp: consumers that are served no more but may
-              // still read.
+#pragma once  // channel/consumers/departed_consumers.hpp: consumers that are no longer served but
+              // may still read.
 
 #include <gantry/channel/status.hpp>
 
@@ -9,38 +9,39 @@
 namespace gantry {
 
 /// What consumers that left, or were cut off, may still read. Their slots are lent again at once;
-/// the memory waits here. Under the channel's lock.
-///   D1  Memory in here is written by nobody.
+/// the memory waits here. Used under the channel's lock.
+///   D1  Nobody writes memory in here.
 ///   D2  A consumer that was cut off keeps all that it was given until it confirms, by hanging up,
 ///       that it takes no more. From then on it keeps what it had taken and not released.
 ///   D3  What a dead process held stays while anybody has a copy of its wake-up sender. Whoever it
 ///       forwarded messages to has one for as long as it maps their memory, as has a fork.
 class DepartedConsumers {
  public:
-  /// Shares what `consumer` holds of `slots`. The caller then takes it off the slots. `confirmed`:
-  /// it takes no more, and holds nothing that it has not taken.
+  /// Takes shares of what `consumer` holds of `slots`. The caller then removes it from the slots.
+  /// `confirmed`: it takes no more, and holds nothing that it has not taken.
   void add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots, bool confirmed);
-  /// The consumer that admission called `id` hung up or died. D2
+  /// The consumer with this id hung up or died. D2
   void confirm(unsigned id);
-  /// Lets go of what was released, and of what nobody is left to read. D3
-  /// True: there is news for who waits for memory, or sleeps on their wake-up sockets.
+  /// Drops what was released, and what nobody is left to read. D3
+  /// True: there is news for those that wait for memory, or sleep on their wake-up sockets.
   bool sweep();
-  /// Nobody ever gets what is still in here: the channel ends.
+  /// The channel ends: nobody ever gets the memory that is still here.
   void abandon() noexcept;
 
-  /// Theirs may still be rung, as they release what they hold.
+  /// They may still be rung, as they release what they hold.
   template <class Visit>
   void for_each_resources(Visit visit) {
     for (Departed& one : all_) visit(one.consumer->resources());
   }
   [[nodiscard]] bool is_empty() const noexcept { return all_.empty(); }
-  /// A message that was passed on is among what they may read.
+  /// True if they may read a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
-  /// Of `most` in here each user that has some, and `user`, may have an equal share: it is used up.
+  /// True if `user` has used up its share: each user that has some in here, and `user`, may have an
+  /// equal share of `most`.
   [[nodiscard]] bool has_full_share(uid_t user, unsigned most) const;
   /// Pieces of memory that came back so far.
   [[nodiscard]] std::uint64_t returns() const noexcept { return returns_; }
-  /// `age(ticks)`: how long ago that was.
+  /// `age(ticks)`: the time since then.
   template <class Age>
   void describe(std::vector<DepartedStatus>& all, Age age) const;
 

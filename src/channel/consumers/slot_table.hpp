@@ -12,8 +12,10 @@
 namespace gantry {
 
 /// Bits of Slot::consumers besides those of the consumers themselves.
-inline constexpr std::uint64_t kSenderBit = std::uint64_t{1} << 63;   // being filled, or loaned
-inline constexpr std::uint64_t kBacklogBit = std::uint64_t{1} << 62;  // waits for a first consumer
+// the sender fills it, or lent it
+inline constexpr std::uint64_t kSenderBit = std::uint64_t{1} << 63;
+// it waits for a first consumer
+inline constexpr std::uint64_t kBacklogBit = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kHistoryBit = std::uint64_t{1} << 61;  // kept for late joiners
 static_assert(kMaxConsumers < 61);
 
@@ -21,44 +23,46 @@ static_assert(kMaxConsumers < 61);
 struct Slot {
   std::uint64_t number = 0;     // of the message, once published
   std::uint64_t consumers = 0;  // who still needs it; a slot is free exactly when nobody does
-  std::uint64_t ticks = 0;      // when it was published
+  std::uint64_t ticks = 0;      // time of publication
   Bytes bytes = 0;
-  bool was_missed = false;  // a streamed one: its last consumer went without having taken it
-  Block block;              // what is copied, or loaned
-  Block spare;              // the last such, kept for the slot's next message
+  bool was_missed = false;  // streamed: its last consumer left without having taken it
+  Block block;              // copied or loaned payload
+  Block spare;              // the last such block, kept for the slot's next message
   Block table;
   std::shared_ptr<const Region> sealed;  // SendMode::immutable: all of its payload
   std::vector<Block> moved;
   std::vector<std::shared_ptr<Message>> forwarded;
-  std::vector<std::uint32_t> slabs;  // in which the message lies, by AnnouncedSlabs' numbers
+  // the slabs in which the message lies, by AnnouncedSlabs' numbers
+  std::vector<std::uint32_t> slabs;
 
-  /// `keeps`: what is small enough, and nobody else has a handle to, becomes the spare one.
+  /// `keeps`: a block that is small enough, and to which nobody else has a handle, becomes the
+  /// spare.
   void drop_memory(bool keeps = false) noexcept;
-  /// Shares of all the memory, for somebody who holds it beyond the slot.
+  /// Shares of all its memory, for a holder that outlives the slot.
   [[nodiscard]] Slot share() const;
-  /// No memory, but for the spare block.
+  /// True if it has no memory except the spare block.
   [[nodiscard]] bool is_empty() const noexcept {
     return !block && !table && !sealed && moved.empty() && forwarded.empty() && slabs.empty();
   }
-  /// Nobody ever uses the memory again; see Block::abandon().
+  /// Nobody uses the memory ever again; see Block::abandon().
   void abandon() noexcept;
 };
 
-/// All slots of a channel; under the channel's lock. Consumers are bits, not a count, so that what
-/// a dead one held can be given back exactly.
+/// All slots of a channel; used under the channel's lock. Consumers are bits, not a count, so that
+/// exactly what a dead one held can be given back.
 ///   I1  A slot counts as used exactly when somebody needs it.
-///   I2  Who needs a slot is a consumer that there can be, the sender, the backlog or the history.
+///   I2  A slot is needed only by possible consumers, the sender, the backlog or the history.
 ///   I3  A free slot has no memory but its spare block, counts no bytes and was missed by nobody.
 ///   I4  A spare block is no larger than kLargestSpare.
 ///   I5  The next turn is that of one of the first `turns` slots.
-///   I6  Who lets a slot go needed it until then: so freed() counts it once.
+///   I6  Whoever lets a slot go needed it until then, so freed() counts it once.
 class SlotTable {
  public:
-  /// Larger ones gain nothing by it.
+  /// Keeping larger blocks gains nothing.
   static constexpr Bytes kLargestSpare = Bytes{256} << 10;
 
-  /// The first `turns` slots are used in turn, so that memory rests between two messages; more only
-  /// when all of these are in use. With `keeps` they keep their blocks.
+  /// The first `turns` slots are used in turn, so that memory rests between two messages; others
+  /// only when all of these are in use. With `keeps` they keep their blocks.
   SlotTable(unsigned turns, bool keeps) noexcept : turns_(turns), keeps_(keeps) {
     GANTRY_CHECK_INVARIANTS(*this);
   }
@@ -69,33 +73,33 @@ class SlotTable {
     return static_cast<std::uint16_t>(&slot - slots_.data());
   }
 
-  /// A free slot, from now on the sender's; null when there is none.
+  /// A free slot, now the sender's; null when there is none.
   [[nodiscard]] Slot* take() noexcept;
   void add(std::size_t index, std::uint64_t consumers) noexcept;
-  /// Those do not need it any more; true: nor does anybody else, and its memory went back.
+  /// `consumers` do not need it any more. True: nobody else does either, and its memory went back.
   bool remove(std::size_t index, std::uint64_t consumers) noexcept;
 
-  /// Slots, as bits, that anybody of `consumers` needs.
+  /// Slots, as bits, that any of `consumers` needs.
   [[nodiscard]] std::uint64_t needed_by(std::uint64_t consumers) const noexcept;
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
-  [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots, ever.
-  /// Somebody needs a message that was passed on.
+  [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots freed so far.
+  /// True if somebody needs a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
   /// True: there were any.
   bool drop_spares() noexcept;
-  /// From here on no slot keeps its block: somebody else, too, allocates from the pool.
+  /// From now on no slot keeps its block, since somebody else allocates from the pool, too.
   void keep_no_more() noexcept {
     keeps_ = false;
     drop_spares();
   }
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
 
-  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. I1 to I5.
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Checks I1 to I5.
   void check_invariants() const noexcept;
 
  private:
   std::array<Slot, kMaxSlots> slots_;
-  std::uint64_t used_ = 0;  // bit i: slots_[i] is needed by somebody
+  std::uint64_t used_ = 0;  // bit i: somebody needs slots_[i]
   std::uint64_t freed_ = 0;
   unsigned turns_;
   unsigned next_ = 0;

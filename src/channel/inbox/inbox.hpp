@@ -6,18 +6,19 @@
 
 namespace gantry {
 
-// Who has messages is looked at in turn. A sender is awake, and then its ring is looked at every
-// time, or asleep, and then it rings when it has something:
-//   I1  A sender falls asleep only when nobody has anything, and is then looked at once more. [D]
+// Senders with messages are read in turn. A sender is awake, and its ring is read every time, or
+// asleep, and then it rings when it has something:
+//   I1  A sender falls asleep only when nobody has anything, and is then read once more. [D]
 //   I2  receive() sleeps only when all are asleep. It says `timed_out` when they are; or when some
 //       have something that never becomes a message, and then it rings for itself.
 // [D]: sync/wait_flag.hpp.
 
-/// Threads: the caller's, one at a time; the acceptor's.
+/// Threads: the caller's, one at a time, and the acceptor's.
 class GANTRY_LOCAL Inbox::Impl {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options);
-  /// Without a name: for whoever calls over that control connection. `name` is what errors call it.
+  /// Without a name: for the process that calls over that control connection. `name` is used in
+  /// errors.
   static Result<std::shared_ptr<Impl>> make_for(ProducerListener::ControlConnection control,
                                                 std::string_view name, const InboxOptions& options);
   ~Impl() { shut_down(); }
@@ -25,15 +26,15 @@ class GANTRY_LOCAL Inbox::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<Delivery> receive(Deadline deadline);
   [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
   [[nodiscard]] std::vector<Sender> senders() const;
-  /// Hangs up on one; it departs without being told of.
+  /// Hangs up on one sender; its departure is not reported.
   void dismiss(std::uint64_t id);
-  /// Of one of them, while it is there.
+  /// The identity of one sender, while it is there.
   [[nodiscard]] PeerIdentity identity_of(std::uint64_t id);
-  /// The socket that one of them sent, if it did; once.
+  /// The socket that one sender sent, if any; once.
   [[nodiscard]] ReceivedFd take_control_end(std::uint64_t id);
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
   void shut_down() noexcept;
@@ -73,7 +74,7 @@ class GANTRY_LOCAL Inbox::Impl {
   Metrics metrics_;
   Fd watched_;                   // an epoll of the acceptor's news and of every sender, by its id
   std::vector<Source> sources_;  // by id
-  std::size_t turn_ = 0;         // whose it is, an index
+  std::size_t turn_ = 0;         // index of the next source
   std::uint64_t last_id_ = 0;
   std::uint64_t calls_ = 0;
   Claim claim_;

@@ -9,27 +9,27 @@
 
 namespace gantry {
 
-/// A producer that has joined, on its way from the listener to who receives.
+/// A producer that has joined, on its way from the listener to the receiving thread.
 struct Newcomer {
   PeerIdentity identity;
-  std::shared_ptr<Consumer::Impl> end;  // null: it never will, the control connection broke
+  std::shared_ptr<Consumer::Impl> end;  // null: it never joins, since the control connection broke
 };
 
-/// The ConsumerListener's opposite: it listens, but speaks as a consumer.
+/// The counterpart of ConsumerListener: it listens, but speaks as a consumer.
 class ProducerListener final : public PeerListener {
  public:
-  /// A control connection to one process, which is the only one that ever comes.
+  /// A control connection to one process, the only one that ever connects.
   struct ControlConnection {
-    Fd receive_fd;      // it sends what to speak through before anything else
+    Fd receive_fd;      // its peer first sends the socket to speak through
     PeerIdentity whom;  // the kernel knows only who made that end
-    Fd life;            // of that process; see peer_pidfd()
+    Fd life;            // pidfd of that process; see peer_pidfd()
   };
   struct Rules {
     std::string name;
-    ConsumerOptions options;  // of the ends that are made
+    ConsumerOptions options;  // options of the ends that are made
     unsigned producers = 0;
-    std::shared_ptr<ReceiveQuota> quota;  // of all that come
-    const Metrics* counters = nullptr;    // told to `gantry ls`
+    std::shared_ptr<ReceiveQuota> quota;  // of all producers together
+    const Metrics* counters = nullptr;    // shown to `gantry ls`
   };
   ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rules, int listener);
   ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rules, ControlConnection control);
@@ -42,21 +42,22 @@ class ProducerListener final : public PeerListener {
   /// Readable when take() has somebody, or somebody rang.
   [[nodiscard]] int news() const noexcept { return news_.get(); }
   [[nodiscard]] std::vector<Newcomer> take();
-  /// One of those that were taken left: its place is free. To unmap and close what it had takes
-  /// longer than a message: that is done on the acceptor's thread.
+  /// One of those that were taken left; its place is free. The acceptor's thread unmaps and closes
+  /// what it had, since that takes longer than a message.
   void forget(std::shared_ptr<Consumer::Impl> end);
 
  private:
   struct Caller final : Peer {
-    Fd life;                              // of a control connection; else found when it joins
+    // of a control connection; others get theirs when they join
+    Fd life;
     bool is_awaited = false;              // over a control connection
-    std::shared_ptr<Consumer::Impl> end;  // null: has not said what it wants
+    std::shared_ptr<Consumer::Impl> end;  // null: it has not said what it wants
   };
-  /// One that joined and has not left.
+  /// A producer that joined and has not left.
   struct Inside {
     PeerIdentity identity;
     std::uint64_t joined_ns = 0;
-    const Consumer::Impl* which = nullptr;  // never followed
+    const Consumer::Impl* which = nullptr;  // compared, never followed
     std::weak_ptr<const Consumer::Impl> end;
   };
 

@@ -6,11 +6,11 @@
 
 namespace gantry {
 
-/// Errors: `invalid_argument` for a token that is too long, a mode beyond 0777.
+/// Errors: `invalid_argument` for a token that is too long or a mode beyond 0777.
 [[nodiscard]] Result<void> check_access(const Access& access);
 
-/// Whether the process at the other end of `socket` may be there: of our own user, root's, or on
-/// the list. Errors: `permission_denied`, naming its user.
+/// Checks that the process at the other end of `socket` may be there: its user is ours, root, or
+/// listed. Errors: `permission_denied`, naming its user.
 [[nodiscard]] Result<void> admit_peer(int socket, const Access& access);
 
 /// Compares in constant time.

@@ -1,4 +1,4 @@
-#pragma once  // channel/naming/peer_listener.hpp: who called at a name and has not joined yet.
+#pragma once  // channel/naming/peer_listener.hpp: callers at a name that have not joined yet.
 
 #include <memory>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace gantry {
 
-/// Takes in who connects, and reads what they say, packet by packet; a caller that says nothing, or
+/// Accepts callers and reads what they say, packet by packet. A caller that says nothing, or
 /// nonsense, costs nobody else anything:
-///   I1  Who is not admitted (Access) is turned away before anything of it is read.
-///   I2  Every caller has its time. When all places are taken, the oldest caller that said nothing
-///       goes, of the user with most places: so each user has a share of them.
-///   I3  Descriptors are let in only while expects_descriptors() of a caller says so.
-/// On the acceptor's thread but for start() and stop(), which are its owner's.
+///   I1  A caller that is not admitted (Access) is turned away before anything of it is read.
+///   I2  Every caller has a time limit. When all places are taken, the oldest caller that said
+///       nothing goes, of the user with most places; so each user has a share of them.
+///   I3  Descriptors of a caller are let in only while expects_descriptors() says so.
+/// Called on the acceptor's thread, except start() and stop(), which its owner calls.
 class PeerListener : public AcceptHandler {
  public:
   ~PeerListener() override = default;
@@ -23,48 +23,48 @@ class PeerListener : public AcceptHandler {
   PeerListener& operator=(const PeerListener&) = delete;
 
   [[nodiscard]] Result<void> start();
-  /// Nobody is let in any more, and nothing here is called after it has returned.
+  /// Stops accepting. Nothing here is called after it has returned.
   void stop() noexcept;
 
   void ready(std::uint64_t token) final;
   void roused() final;
 
  protected:
-  /// One that has called, or was called by us.
+  /// A peer that has called, or that we called.
   struct Peer {
     virtual ~Peer() = default;
     std::uint64_t serial = 0;
     Connection connection;
     PeerIdentity identity;
-    Deadline until = Deadline::never();       // at the latest
-    Deadline while_full = Deadline::never();  // when others want the place
+    Deadline until = Deadline::never();       // its last moment
+    Deadline while_full = Deadline::never();  // its last moment when others want the place
     bool has_spoken = false;
-    bool is_called = false;  // by us
+    bool is_called = false;  // we called it
   };
 
-  /// `listener`: not owned; -1: nobody comes by himself.
+  /// `listener`: not owned; -1: nobody connects by himself.
   PeerListener(std::shared_ptr<Acceptor> acceptor, int listener, const Access& access)
       : acceptor_(std::move(acceptor)), listener_(listener), access_(access) {}
 
   [[nodiscard]] virtual std::unique_ptr<Peer> make_peer() const = 0;
-  /// What it says. False: it has no place here any more.
+  /// Handles a packet. False: the peer loses its place.
   [[nodiscard]] virtual bool hear(Peer& peer, Received& received) = 0;
-  /// It said nothing that can be understood, hung up, or took too long.
+  /// The peer said nothing that can be understood, hung up, or took too long.
   virtual void failed(Peer& peer, const Error& why) = 0;
-  /// Something else than a caller, see watch().
+  /// A descriptor of watch() that is not a caller's.
   virtual void other_ready(std::uint64_t serial, bool is_second) {
     static_cast<void>(serial);
     static_cast<void>(is_second);
   }
   virtual void other_roused() {}
-  /// When it wants to be roused at the latest.
+  /// The time to be roused at the latest.
   [[nodiscard]] virtual Deadline next_look() const { return Deadline::never(); }
   virtual void accepted() noexcept = 0;  // for the fault harness
 
-  /// Watches it, from hear() on its descriptors are wanted or not.
+  /// Adds a peer and watches it. From hear() on it may or may not send descriptors.
   [[nodiscard]] Result<void> add(std::unique_ptr<Peer> peer, Connection connection,
                                  const PeerIdentity& identity, std::chrono::nanoseconds time);
-  /// Under a serial of its own, or a peer's.
+  /// Watches under a serial of its own, or a peer's.
   [[nodiscard]] Result<AcceptWatch> watch(int descriptor, std::uint64_t serial, bool is_second,
                                           Acceptor::Tell tell);
   [[nodiscard]] std::uint64_t next_serial() noexcept { return ++last_serial_; }
@@ -81,7 +81,7 @@ class PeerListener : public AcceptHandler {
   [[nodiscard]] bool make_room_for(uid_t user);
   [[nodiscard]] uid_t heaviest_user_with(uid_t newcomer) const;
   void listen_on();
-  /// Nobody is accepted before that time, or before there are fewer callers than that.
+  /// Accepts nobody before that time, or before there are `fewer` callers.
   void pause(Deadline until, std::size_t fewer = 0) noexcept;
   void hear_from(std::uint64_t serial);
   void drop_late();
@@ -93,7 +93,7 @@ class PeerListener : public AcceptHandler {
   AcceptWatch listening_;  // ended while paused
   Deadline paused_until_ = Deadline::now();
   std::size_t paused_until_fewer_ = 0;
-  std::vector<std::unique_ptr<Peer>> peers_;  // in the order of their coming
+  std::vector<std::unique_ptr<Peer>> peers_;  // in the order of arrival
   std::uint64_t last_serial_ = 0;
 };
 

@@ -11,21 +11,21 @@
 
 namespace gantry {
 
-// A channel NAME is the socket NAME.sock in the directory, and is alive while somebody listens on
-// it. It appears by rename, listening already (base/socket_file.hpp), so "nobody listens" always
-// means "stale". Changing the directory (claiming, sweeping) happens under flock() of the directory
-// itself: no lock file that could be left behind.
+// A channel NAME is the socket NAME.sock in the directory; it is alive while somebody listens on
+// it. The socket appears by rename, listening already (base/socket_file.hpp), so "nobody listens"
+// always means "stale". The directory is changed (claiming, sweeping) under flock() of the
+// directory itself, so there is no lock file that could be left behind.
 
 inline constexpr const char* kSocketSuffix = ".sock";
 
-/// As channel_directory(), but makes nothing: `not_found` when it is not there.
+/// As channel_directory(), but makes nothing: `not_found` when it does not exist.
 [[nodiscard]] Result<std::string> existing_channel_directory(std::string_view given);
 
-/// A name that is ours: listening socket and the file that leads to it. Move-only; gives it up.
+/// A name that is ours: the listening socket and its file. Move-only; gives the name up in the end.
 class Claim {
  public:
   /// Errors: `already_exists` when a live producer has the name; `timed_out` when another process
-  /// stays inside the directory's lock; `interrupted` when `interrupt` becomes readable meanwhile.
+  /// stays inside the directory's lock; `interrupted` when `interrupt` becomes readable.
   [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name,
                                           int interrupt = -1, const FileAccess& access = {});
 
@@ -46,14 +46,14 @@ class Claim {
   ForkGuard fork_guard_;  // a fork's copy must not remove its parent's name
 };
 
-/// Connects to the producer of `name`, waiting for it to appear; `whom`: what errors call it.
+/// Connects to the producer of `name` and waits until it appears; `whom`: its name in errors.
 /// Errors: `timed_out`, `interrupted` (when `interrupt` becomes readable), `permission_denied`.
 [[nodiscard]] Result<Fd> find_producer(const std::string& directory, const std::string& name,
                                        int interrupt, Deadline deadline,
                                        std::string_view whom = "producer");
 
-/// Removes `name`'s socket if nobody listens on it. Any process may, any time. Waits for the
-/// directory's lock until `deadline`, and leaves the file to others then.
+/// Removes the socket of `name` if nobody listens on it. Any process may call it at any time. Waits
+/// for the directory's lock until `deadline`, then leaves the file to others.
 void sweep_if_stale(const std::string& directory, const std::string& name,
                     Deadline deadline = Deadline::after(std::chrono::seconds(1))) noexcept;
 

@@ -11,41 +11,41 @@
 
 namespace gantry {
 
-/// What a ConsumerListener asks of the channel it serves. Called on the acceptor's thread.
+/// What a ConsumerListener needs of the channel it serves. Called on the acceptor's thread.
 class ConsumerHost {
  public:
   virtual ~ConsumerHost() = default;
-  /// The ring of a consumer that is about to join.
+  /// Makes the ring of a consumer that is about to join.
   [[nodiscard]] virtual Result<Region> make_ring() const = 0;
-  /// That of the producer page, which every joining consumer gets.
+  /// The producer page, which every joining consumer gets.
   [[nodiscard]] virtual int page_descriptor() const = 0;
   [[nodiscard]] virtual bool has_place() const = 0;
-  /// Former consumers of that peer's user have more in hand than is let pass.
+  /// True if former consumers of that peer's user hold more than is allowed.
   [[nodiscard]] virtual bool holds_too_much(const PeerIdentity& peer) const = 0;
-  /// A consumer may ask for that.
+  /// True if a consumer may ask for that policy.
   [[nodiscard]] virtual bool allows(SlowConsumer policy) const = 0;
-  /// Takes the consumer in, telling it all slabs and then `ready`; the answer is its number. After
-  /// an error it is not in.
+  /// Takes the consumer in, tells it of all slabs, then `ready`. Returns its number. After an error
+  /// it is not in.
   [[nodiscard]] virtual Result<unsigned> admit(std::unique_ptr<ConsumerResources> consumer,
                                                Region ring) = 0;
   /// The consumer hung up, or its process died.
   virtual void consumer_left(unsigned consumer) = 0;
-  /// The process of one that had hung up has died.
+  /// The process of a consumer that had hung up has died.
   virtual void departed_died() = 0;
-  /// Who was called did not join.
+  /// The peer that was called did not join.
   virtual void call_failed(const Error& why) { static_cast<void>(why); }
-  /// Has the wake-up sockets watched that tell of credits for which nobody else waits, and no
+  /// Has those wake-up sockets watched that tell of credits for which nobody else waits, and no
   /// others.
   using WakeWatcher = std::function<Result<AcceptWatch>(int descriptor)>;
   virtual void watch_wakes(const WakeWatcher& watch) = 0;
-  /// One of them rang.
+  /// One of those sockets rang.
   virtual void credits_came() = 0;
   /// Answers `gantry ls`: see encode_status().
   [[nodiscard]] virtual std::vector<std::byte> status() const = 0;
 };
 
-/// Lets consumers in and sees them go. Without a listener (-1) it serves those whom it calls,
-/// nobody else.
+/// Lets consumers in and notices when they go. Without a listener (-1) it serves only those that it
+/// calls.
 class ConsumerListener final : public PeerListener {
  public:
   ConsumerListener(std::shared_ptr<Acceptor> acceptor, ConsumerHost& host, int listener,
@@ -55,15 +55,15 @@ class ConsumerListener final : public PeerListener {
 
   // ---- any thread
 
-  void stop() noexcept;        ///< Nobody is let in any more, and nobody's end is told.
-  void look_again() noexcept;  ///< Which wake-up sockets are to be watched.
-  /// Says hello{deliver} to whoever is at the other end and serves it as if it had come.
+  void stop() noexcept;        ///< Lets nobody in any more, and reports no more ends.
+  void look_again() noexcept;  ///< Decides anew which wake-up sockets are watched.
+  /// Says hello{deliver} to the peer and serves it as if it had connected to us.
   void call(Connection connection);
 
  private:
   struct Caller final : Peer {
-    Region ring;                 // not empty: welcomed
-    WakeReceiver wake_receiver;  // it has the pull then
+    Region ring;                 // not empty: it was welcomed
+    WakeReceiver wake_receiver;  // it has the wake-up sender then
   };
   static constexpr unsigned kLooks = 10;
 
@@ -91,9 +91,9 @@ class ConsumerListener final : public PeerListener {
   std::mutex called_mutex_;
   std::vector<Connection> called_;            // under called_mutex_: not yet greeted
   bool is_stopped_ = false;                   // under called_mutex_
-  std::map<std::uint64_t, unsigned> inside_;  // what the host calls them, by serial
-  // Who was called hangs up a moment before it dies, and its name is stale only then: it is looked
-  // for some more times, the last a second later.
+  std::map<std::uint64_t, unsigned> inside_;  // the host's number of each, by serial
+  // A peer that we called hangs up a moment before it dies, and its name is stale only then. So the
+  // name is looked at some more times, the last a second later.
   unsigned looks_left_ = 0;
   Deadline next_look_ = Deadline::now();
   const std::uint64_t bells_serial_ = next_serial();

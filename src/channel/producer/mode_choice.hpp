@@ -1,4 +1,4 @@
-#pragma once  // channel/producer/mode_choice.hpp: how a message goes whose sender left it open.
+#pragma once  // channel/producer/mode_choice.hpp: how a message is sent if its sender did not say.
 
 #include <algorithm>
 #include <bit>
@@ -8,37 +8,37 @@
 
 namespace gantry {
 
-// docs/results/ipc.md has the sizes that were tried.
-inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // automatic
-inline constexpr Bytes kChunkedFrom = Bytes{32} << 10;  // smaller go whole, whatever was asked for
+// The sizes that were tried are in docs/results/ipc.md.
+inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // for `automatic`
+inline constexpr Bytes kChunkedFrom = Bytes{32} << 10;     // smaller messages go whole in any mode
 
 inline constexpr Bytes kSmallestChunk = Bytes{16} << 10;
 static_assert(kSmallestChunk >= kLeastChunk);
 inline constexpr Bytes kLargestChunk = Bytes{256} << 10;
-inline constexpr Bytes kChunksAMessage = 16;  // for the sizes between
+inline constexpr Bytes kChunksAMessage = 16;  // for sizes in between
 
-/// Of a message that goes pipelined or streamed.
+/// Chunk of a message that goes pipelined or streamed.
 [[nodiscard]] constexpr Bytes chunk_of(Bytes payload) noexcept {
   return std::clamp(std::bit_floor(payload / kChunksAMessage), kSmallestChunk, kLargestChunk);
 }
 
-/// From here on a second thread is worth waking. docs/results/ipc-peers.md
+/// From this size on a second thread is worth waking. docs/results/ipc-peers.md
 inline constexpr Bytes kByTwoFrom = Bytes{4} << 20;
 [[nodiscard]] constexpr bool is_for_two(Bytes copied) noexcept {
   return copied >= kByTwoFrom;
 }
 
 struct ModeQuestion {
-  SendMode asked = SendMode::automatic;    ///< SendOptions
-  SendMode channel = SendMode::automatic;  ///< PayloadOptions
-  Bytes copied = 0;                        ///< Of the payload, what is copied.
+  SendMode asked = SendMode::automatic;    ///< By SendOptions.
+  SendMode channel = SendMode::automatic;  ///< By PayloadOptions.
+  Bytes copied = 0;                        ///< Bytes of the payload that are copied.
   bool needs_table = false;                ///< Several segments, or a tensor.
-  bool all_block = true;                   ///< No consumer is there that must hold nobody up.
+  bool all_block = true;                   ///< Every consumer has the policy `block`.
   bool has_second = false;                 ///< A second thread may copy, too.
 };
 
 [[nodiscard]] SendMode choose_mode(const ModeQuestion& question) noexcept;
-/// Why choose_mode() says so; for people.
+/// Why choose_mode() decides so, for people.
 [[nodiscard]] std::vector<std::string> explain_mode(const ModeQuestion& question);
 
 }  // namespace gantry

@@ -4,14 +4,14 @@
 
 namespace gantry {
 
-/// Blocks of the producer's pool for messages. Where the budget is taken by messages on their way
-/// it waits until one comes back, at the gate.
+/// Takes blocks for messages from the producer's pool. If messages in flight use up the budget, it
+/// waits at the gate until one comes back.
 class PayloadAllocator {
  public:
   PayloadAllocator(ProducerCore& core, CreditGate& gate) noexcept : core_(core), gate_(gate) {}
 
   [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
-  /// Memory for a slot that the caller has, `size` bytes or more of it.
+  /// Takes memory of at least `size` bytes for a slot that the caller has.
   [[nodiscard]] Result<void> fill(Slot& slot, Bytes size, Deadline deadline);
 
  private:

@@ -7,17 +7,17 @@
 
 namespace gantry {
 
-/// What callers ask for, and what the acceptor tells. A message's way is SendOperation's: credit
-/// and slot from the CreditGate, memory from the PayloadAllocator, then into the ConsumerSet.
-/// Threads: the caller's (one at a time), the progress thread of send_async(), the acceptor's. What
-/// they share is `core_.consumers`, under its lock. Of the first two only one sends at a time: the
-/// caller waits until the queue is idle, or queues up itself.
+/// The sending end behind Producer: callers' requests and the acceptor's news. SendOperation sends
+/// a message: it takes credit and slot from the CreditGate, memory from the PayloadAllocator, and
+/// hands the message to the ConsumerSet. Threads: the caller's (one at a time), the progress thread
+/// of send_async(), the acceptor's. They share `core_.consumers`, under its lock. Of the first two
+/// only one sends at a time: the caller waits until the queue is idle, or queues up itself.
 class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
                                           public ConsumerHost,
                                           public std::enable_shared_from_this<Producer::Impl> {
  public:
-  /// How it comes to consumers: they come to its name; it goes to the inbox of that name; it is
-  /// given a control connection to one, and the name is but what errors call it.
+  /// How it meets consumers: they come to its name; it calls the inbox of that name; or it is given
+  /// a control connection to one, and the name is only used in errors.
   enum class Reach { listens, calls, answers };
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ProducerOptions& options,
                                             std::shared_ptr<Engine> engine,
@@ -33,9 +33,9 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   void note_woken() noexcept;
   Result<Loan> loan(Bytes size, Deadline deadline);
   Result<void> publish(Loan loan, const SendOptions& options);
-  /// Its other user must not be refused what slots keep for later.
+  /// Stops slots from keeping blocks, which the pool's other user must not be refused.
   [[nodiscard]] const Pool& shared_pool() {
-    if (!fork_guard_.is_this()) return core_.pool;  // which refuses a fork's copy by itself
+    if (!fork_guard_.is_this()) return core_.pool;  // the pool itself refuses a fork's copy
     const Lock held = core_.lock();
     core_.consumers->slots().keep_no_more();
     return core_.pool;
@@ -43,24 +43,25 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
 
-  // ---- of one that calls: producer_call.cpp
+  // ---- a producer that calls an inbox: producer_call.cpp
 
-  /// Looks for the inbox until `deadline` and calls it, unless it is there or being called.
+  /// Looks for the inbox until `deadline` and calls it, unless it is connected or being called.
   Result<void> call(Deadline deadline);
-  /// Calls it, and again where it goes away meanwhile, until it has let us in.
+  /// Calls it, and again if it goes away, until it has let us in.
   Result<void> wait_for_inbox(Deadline deadline);
-  /// The same over `control`, to the process that `whom` is. Does not wait. Errors:
-  /// `peer_misbehaved` when somebody else, or no control connection, is there.
+  /// Calls over `control`, to the process `whom`. Does not wait. Errors: `peer_misbehaved` when
+  /// `control` is somebody else's, or no control connection.
   Result<void> call_over(ReceivedFd control, const PeerIdentity& whom);
-  /// Sends the inbox a socket, for calling back.
+  /// Sends the inbox a socket, over which it can call back.
   Result<void> send_control(int control);
-  /// Who listens at the name; of the last call.
+  /// The listener at the name, as of the last call.
   [[nodiscard]] PeerIdentity called() const noexcept { return called_; }
-  /// That process's life, if the kernel tells; see peer_pidfd().
+  /// A pidfd of that process, if the kernel has one; see peer_pidfd().
   [[nodiscard]] Fd take_called_life() noexcept { return std::move(called_life_); }
-  /// Rung, beside the channel's own, whenever the consumers change. Not owned; before any call().
+  /// An event that is rung, beside the channel's own, whenever the consumers change. Not owned; set
+  /// it before any call().
   void tell_of_readers(int event) noexcept { told_event_ = event; }
-  /// There was a consumer, and there is none now.
+  /// True if there was a consumer, and there is none now.
   [[nodiscard]] bool is_alone() const;
 
   void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
@@ -95,7 +96,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] ChannelStatus describe() const;
   [[nodiscard]] PathStatus path_of(const LastCopy& copy) const;
 
-  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<void> check_open() const;
   [[nodiscard]] Result<void> stay_in_order(Deadline deadline);
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
@@ -111,8 +112,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   CreditGate gate_{core_, [this] { listener_->look_again(); }};
   PayloadAllocator allocator_{core_, gate_};
   CacheUses cache_uses_;
-  std::unique_ptr<Lane> lane_;        // who copies for send()
-  std::unique_ptr<Lane> queue_lane_;  // and for send_async()
+  std::unique_ptr<Lane> lane_;        // copies for send()
+  std::unique_ptr<Lane> queue_lane_;  // copies for send_async()
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;

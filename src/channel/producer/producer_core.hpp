@@ -1,4 +1,5 @@
-#pragma once  // channel/producer/producer_core.hpp: what the parts of a sending end work on.
+#pragma once  // channel/producer/producer_core.hpp: the state that the parts of a sending end
+              // share.
 
 #include <memory>
 #include <mutex>
@@ -9,18 +10,18 @@
 
 namespace gantry {
 
-/// The newest payload that an engine copied; for people.
+/// The newest payload that an engine copied, for display.
 struct LastCopy {
   std::byte* to = nullptr;  // of the last move; both may be gone
   const std::byte* from = nullptr;
   Bytes moved = 0;    // a chunk, or all of it
-  Bytes payload = 0;  // of the message; 0: there was none
+  Bytes payload = 0;  // size of the message's payload; 0: there was none
   SendMode mode = SendMode::whole;
   CopyEngine engine = CopyEngine::inline_;
   CacheUse cache = CacheUse::automatic;
 };
 
-/// State without a way of its own: a Producer::Impl owns one and lends it to its CreditGate, its
+/// State without functions of its own: a Producer::Impl owns it and lends it to its CreditGate, its
 /// PayloadAllocator and each SendOperation.
 struct ProducerCore {
   using Lock = std::unique_lock<std::mutex>;
@@ -31,7 +32,7 @@ struct ProducerCore {
   [[nodiscard]] ProducerPage& page() noexcept {
     return *reinterpret_cast<ProducerPage*>(memory.data());
   }
-  /// With the channel's name in front.
+  /// Puts the channel's name in front.
   [[nodiscard]] Error named(Error error) const {
     error.message = fmt::format("channel '{}': {}", name, error.message);
     return error;
@@ -42,7 +43,7 @@ struct ProducerCore {
   SpinTime spin;
   Pool pool;
   Metrics metrics;
-  MetricsPage* counters = nullptr;  // that of `metrics`; by whoever sends
+  MetricsPage* counters = nullptr;  // that of `metrics`; written by the sending thread
   Region memory;                    // the producer page
   std::unique_ptr<ConsumerSet> consumers;
   LastCopy last_copy;  // under the lock

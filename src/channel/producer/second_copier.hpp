@@ -13,7 +13,7 @@
 
 namespace gantry {
 
-/// Where a chunk comes from and goes to. `window` 0: each has a place of its own.
+/// Where chunks come from and go to. `window` 0: each has a place of its own.
 struct ChunkPlan {
   ByteSpan to;
   ConstByteSpan from;
@@ -25,23 +25,23 @@ struct ChunkPlan {
   [[nodiscard]] Move move_of(std::uint64_t index) const noexcept;
 };
 
-/// What the owner and the second copier do together; the owner's.
+/// The work that the owner and the second copier share; it is the owner's.
 struct SharedCopy {
   explicit SharedCopy(const ChunkPlan& of) noexcept
       : plan(of), chunks(static_cast<std::uint32_t>(of.count())) {}
   ChunkPlan plan;
   SharedChunks chunks;
-  Completion failure;        // of the second, once has_failed()
-  std::uint64_t cpu_ns = 0;  // of the second, after withdraw()
+  Completion failure;        // of the second copier, once has_failed()
+  std::uint64_t cpu_ns = 0;  // of the second copier, after withdraw()
 };
 
-// The owner invites and withdraws, the second comes and goes:
+// The owner invites and withdraws, the second copier comes and goes:
 //   I1  It touches `copy_` only while `state_` is `there`; withdraw() returns when it is not. [V]
-//   I2  It sleeps only after it said so and then saw no invitation; invite() looks at that after it
-//       has invited. [S]
+//   I2  It sleeps only after it said so and then saw no invitation; invite() checks for that after
+//       it has invited. [S]
 
-/// One for a producer, for the one message that is being copied. The thread is started by the first
-/// invitation; it polls for a while after it has been there, and then sleeps.
+/// A producer's second copying thread, for the one message that is being copied. The first
+/// invitation starts the thread; it polls for a while after each visit, then sleeps.
 class SecondCopier {
  public:
   SecondCopier(std::unique_ptr<Lane> lane, std::chrono::nanoseconds spin,
@@ -51,10 +51,11 @@ class SecondCopier {
   SecondCopier(const SecondCopier&) = delete;
   SecondCopier& operator=(const SecondCopier&) = delete;
 
-  /// Costs next to nothing when it is there already. It leaves when it has found nothing to take
-  /// for a while; then invite again. Not after it failed. No thread to be had: nobody comes.
+  /// Costs next to nothing if the copier is there already. It leaves when it has found nothing to
+  /// take for a while; then invite again. Do not invite after it failed. If there is no thread to
+  /// be had, nobody comes.
   void invite(SharedCopy& copy) noexcept;
-  /// Stops it, and returns when it touches nothing of the copy any more.
+  /// Stops the copier, and returns when it touches nothing of the copy any more.
   void withdraw() noexcept;
 
  private:
@@ -67,7 +68,7 @@ class SecondCopier {
 
   ForkGuard fork_guard_;
   std::unique_ptr<Lane> lane_;
-  std::chrono::nanoseconds spin_;  // of who waits for the thread
+  std::chrono::nanoseconds spin_;  // of those that wait for the thread
   SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
   SharedCopy* copy_ = nullptr;              // [V]

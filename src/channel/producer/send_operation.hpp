@@ -9,7 +9,7 @@
 
 namespace gantry {
 
-/// A record's header by what the sender said.
+/// Makes a record's header from the sender's options.
 [[nodiscard]] inline RecordToSend record_for(const SendOptions& options, PayloadLocation lies,
                                              std::uint8_t count) noexcept {
   RecordToSend message;
@@ -23,16 +23,17 @@ namespace gantry {
   return message;
 }
 
-/// What an engine would do with so many bytes in one piece; asked once for sizes of so many bits.
+/// The cache treatment that an engine would choose for that many bytes in one piece. It is asked
+/// once for each bit width of the size.
 class CacheUses {
  public:
   [[nodiscard]] CacheUse of(const Lane& lane, Bytes bytes);
 
  private:
-  std::array<CacheUse, 65> uses_{};  // by bits of the size; automatic: not yet asked
+  std::array<CacheUse, 65> uses_{};  // by bit width; automatic: not yet asked
 };
 
-/// What a producer's messages go through.
+/// The parts of the producer that messages go through.
 struct SendPath {
   ProducerCore& core;
   CreditGate& gate;
@@ -40,11 +41,11 @@ struct SendPath {
   CacheUses& cache_uses;
 };
 
-/// Runs on the caller's thread or the progress thread. In turn: a slot, memory, then by mode
-/// copy and publish, or publish and copy chunk by chunk.
+/// Runs on the caller's thread or the progress thread. It takes a slot and memory; then, by mode,
+/// it copies and publishes, or publishes and copies chunk by chunk.
 class SendOperation {
  public:
-  /// `second`: may copy, too; null where nobody may.
+  /// `second`: a second copier; null if there is none.
   SendOperation(const SendPath& path, std::span<Draft::Part> parts, const SendOptions& options,
                 Lane& lane, SecondCopier* second)
       : core_(path.core),
@@ -104,14 +105,14 @@ class SendOperation {
   SecondCopier* second_;
 
   SendMode mode_ = SendMode::whole;
-  Bytes total_ = 0;         // payload
-  Bytes packed_ = 0;        // memory for what is copied
+  Bytes total_ = 0;         // bytes of payload
+  Bytes packed_ = 0;        // bytes of memory for what is copied
   Bytes chunk_bytes_ = 0;   // pipelined and streamed
   Bytes window_bytes_ = 0;  // streamed
   Slot* slot_ = nullptr;
   RecordToSend message_;
   CopyEngine engine_ = CopyEngine::inline_;  // of the newest copy
-  LastCopy last_copy_;                       // the same, for people
+  LastCopy last_copy_;                       // the same, for display
   Bytes landed_ = 0;
   std::uint64_t passed_ = 0;  // chunks that all consumers are done with, as last seen
   bool unwanted_ = false;     // streamed: all consumers dropped it

@@ -1,5 +1,5 @@
-#pragma once  // channel/producer/send_queue.hpp: messages that are sent behind their caller's back,
-              // in order.
+#pragma once  // channel/producer/send_queue.hpp: messages that a thread sends in the background, in
+              // order.
 
 #include <array>
 #include <functional>
@@ -16,31 +16,29 @@
 
 namespace gantry {
 
-/// What send_async() was given: a payload, or parts.
+/// The argument of send_async(): a payload, or parts.
 struct SendJob {
   ConstByteSpan payload;
   std::vector<Draft::Part> parts;
   SendOptions options;
 };
 
-// One thread pushes and waits; the progress thread executes, one job after the other. Who sends
-// large payloads has just written them: code and data of push() come from memory, line by line, and
-// what it costs is how many they are. So there is no lock, and nothing is allocated.
-//   I1  `ended_` only grows; a job's buffer is not touched any more once its ticket has ended. [E]
+// One thread pushes and waits; the progress thread executes, one job after the other. A caller that
+// sends large payloads has just written them, so code and data of push() come from memory, line by
+// line, and the number of lines is its cost. So there is no lock, and nothing is allocated.
+//   I1  `ended_` only grows; a job's buffer is not touched once its ticket has ended. [E]
 //   I2  A job lies in the cell of its ticket from before `given_` says so until `ended_` does;
-//   while
-//       it lies there nobody else writes the cell. [J] [E]
-//   I3  The thread sleeps only after it said so and then saw no job; push() looks at that after it
-//       has added one. [S]
-//   I4  What was given and has not ended has a cell for each job: no ticket ends before it is
-//       given.
+//       meanwhile nobody else writes the cell. [J] [E]
+//   I3  The thread sleeps only after it said so and then saw no job; push() checks for that after
+//       it has added one. [S]
+//   I4  Every given and unended ticket has a cell: no ticket ends before it is given.
 //   I5  The cell of a job that has ended has no parts.
 //   I6  Once a ticket was given there is an event to wait on, and a thread, unless all has ended.
 //   I7  Failures are remembered of tickets that ended, the last kRememberedFailures.
 //   I8  Between two calls `watched_` says whether the event descriptor was asked for.
 
-/// The progress thread of a producer. It is started by the first push(), polls for a while after
-/// every job, since waking it costs the caller more than anything else here, and then sleeps.
+/// The progress thread of a producer. The first push() starts it. It polls for a while after every
+/// job, since waking it costs the caller more than anything else here; then it sleeps.
 class SendQueue {
  public:
   using Execute = std::function<Result<void>(SendJob&)>;
@@ -67,21 +65,21 @@ class SendQueue {
   /// Readable when a job has ended since note_woken().
   [[nodiscard]] int event_descriptor() noexcept;
   void note_woken() noexcept;
-  /// Of everything that was pushed, whatever became of it.
+  /// Waits for everything that was pushed, whatever the outcome.
   [[nodiscard]] Result<void> wait_until_idle(Deadline deadline, int interrupt);
   /// Jobs that have not begun fail as `closed`.
   void request_stop() noexcept;
   void stop() noexcept;
 
-  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. By the thread that pushes. I3 of what was
-  /// pushed, I4 to I6, and I8; I7 is the progress thread's.
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Called by the thread that pushes. Checks I3 of
+  /// what was pushed, I4 to I6, and I8; I7 is the progress thread's.
   void check_invariants() const noexcept;
 
  private:
   friend struct InvariantBreaker<SendQueue>;
 
-  // CPUs of its own are there to be polled on; 100 ms pass while a message
-  // of 256 MiB is made and sent.
+  // With CPUs of its own the thread may poll on them; 100 ms pass while a message of 256 MiB is
+  // made and sent.
   static std::chrono::nanoseconds idle_spin(std::chrono::nanoseconds spin,
                                             const std::vector<int>& cpus) noexcept {
     constexpr std::chrono::nanoseconds kOnItsOwn = std::chrono::milliseconds(100);
@@ -93,7 +91,7 @@ class SendQueue {
     return jobs_[ticket % Producer::kMaxUnsent];
   }
   [[nodiscard]] bool has_job() const noexcept {
-    // Relaxed: asked by who ends them.
+    // Relaxed: called by the thread that ends them.
     return given_.load(std::memory_order_acquire) != ended_.load(std::memory_order_relaxed);  // [J]
   }
   void retire(Result<void> result);
@@ -102,7 +100,7 @@ class SendQueue {
   }
   [[nodiscard]] Result<void> wait_for(std::uint64_t ticket, Deadline deadline, int interrupt);
 
-  // All that a push() reads, in one line.
+  // Everything that a push() reads, in one line.
   alignas(64) ForkGuard fork_guard_;
   std::atomic<std::uint32_t> pushed_{0};  // the word that the thread sleeps on
   std::atomic<std::uint64_t> given_{0};
@@ -110,13 +108,13 @@ class SendQueue {
   std::thread thread_;
   Fd retired_;                         // rung when a job ends and somebody waits
   std::atomic<bool> sleeps_{false};    // [S]
-  std::atomic<bool> stopping_{false};  // looked at by the thread alone
+  std::atomic<bool> stopping_{false};  // read by the thread alone
   std::atomic<bool> watched_{false};   // somebody waits on retired_
   bool is_watched_elsewhere_ = false;  // event_descriptor() was asked for
 
   std::array<SendJob, Producer::kMaxUnsent> jobs_;
   Execute execute_;
-  std::chrono::nanoseconds spin_;  // of who waits for the thread
+  std::chrono::nanoseconds spin_;  // of those that wait for the thread
   SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
   mutable std::mutex mutex_;  // guards those below

@@ -1,5 +1,4 @@
-#pragma once  // channel/producer/shared_chunks.hpp: the chunks of one payload that two threads
-              // copy, and how far all of them are there.
+#pragma once  // channel/producer/shared_chunks.hpp: two threads copy the chunks of one payload.
 
 #include <algorithm>
 #include <atomic>
@@ -10,13 +9,14 @@
 namespace gantry {
 
 // The owner, who also tells the consumers, and the second thread take chunks in turn, each when it
-// is done with its last one. One word says which is the next and which the second has in hand.
+// is done with its last one. One word says which chunk is next and which the second has in hand.
 //   I1  A chunk is taken once: whoever moves `next` past it has it.
-//   I2  prefix() counts a chunk of the second only after its bytes: the release with which the
-//       second puts it down is seen by the owner's acquire. [D]
+//   I2  prefix() counts a chunk of the second only after its bytes: the owner's acquire sees the
+//       release with which the second puts it down. [D]
 //   I3  The second touches a place of a window only after the owner saw it passed: allow()
 //       releases, the second acquires before it takes. [A]
-//   I4  After stop() the second takes one chunk more at most: that it is gone is not known here.
+//   I4  After stop() the second takes at most one chunk more; this class does not know when it
+//   left.
 class SharedChunks {
  public:
   static constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max() - 1;
@@ -37,7 +37,7 @@ class SharedChunks {
         return next_of(word);
     return std::nullopt;
   }
-  /// With nothing in its own hands: so many from the front are there.
+  /// Chunks from the front that have been copied. The owner must have none in hand.
   [[nodiscard]] std::uint32_t prefix() const noexcept {
     const std::uint64_t word = word_.load(std::memory_order_acquire);  // I2 [D]
     return std::min(next_of(word), in_hand(word));
@@ -48,7 +48,7 @@ class SharedChunks {
     return std::max(limit_.load(std::memory_order_relaxed), next) - next;
   }
   void stop() noexcept { allow(0); }  // I4
-  /// It has nothing in hand, or failed.
+  /// The second has nothing in hand, or failed.
   [[nodiscard]] bool second_is_done() const noexcept {
     return in_hand(word_.load(std::memory_order_acquire)) == kNone ||  // I2 [D]
            failed_.load(std::memory_order_acquire);
@@ -61,7 +61,7 @@ class SharedChunks {
     return limit_.load(std::memory_order_relaxed) == 0;
   }
 
-  /// Puts down what it has, and takes the next if there is one.
+  /// Puts down the second's chunk, and takes the next if there is one.
   [[nodiscard]] std::optional<std::uint32_t> exchange() noexcept {
     std::uint64_t word = word_.load(std::memory_order_relaxed);
     for (;;) {
@@ -75,7 +75,7 @@ class SharedChunks {
       return std::nullopt;
     }
   }
-  /// What it has in hand never comes; prefix() stays below it.
+  /// The chunk in hand never comes; prefix() stays below it.
   void fail() noexcept { failed_.store(true, std::memory_order_release); }
 
  private:

@@ -11,26 +11,28 @@
 
 namespace gantry {
 
-// One call ends in one way:
+// Each call ends in one way:
 //   I1  A correlation is in `calls_` until somebody took its outcome, or nobody wants it.
 //   I2  Once `lost_` is set nothing more comes, and every call without an outcome has that one.
-//   I3  With an event descriptor, whoever asked takes all that is there, and tells those it took it
-//       for by `settled_`, which stays rung until they have asked, whoever else says he was woken.
+//   I3  With an event descriptor, any caller takes all replies that are there. It rings `settled_`
+//       for the calls that it took them for, and `settled_` stays rung until those have asked,
+//       whoever else says he was woken.
 
-/// A line to one server and one back. The caller's thread.
+/// A connection to one server and one back. Used by the caller's thread.
 class ClientLink {
  public:
   static Result<std::shared_ptr<ClientLink>> make(std::string_view name,
                                                   const ClientOptions& options,
                                                   std::shared_ptr<Engine> engine,
                                                   Deadline deadline);
-  /// The same with a server of now.
+  /// The same with the name's present server.
   [[nodiscard]] Result<std::shared_ptr<ClientLink>> again(Deadline deadline) const {
     return make(name_, options_, engine_, deadline);
   }
 
-  /// `send` sends the request with the options it is given. The answer is its correlation.
-  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  /// Fails in a fork's copy.
+  [[nodiscard]] Result<void> check_process() const;
+  /// `send` sends the request with the options it is given. Returns its correlation.
   template <class Send>
   [[nodiscard]] Result<std::uint64_t> begin(const CallOptions& options, Send send);
   [[nodiscard]] Producer::Impl& requests() noexcept { return *requests_; }
@@ -40,19 +42,19 @@ class ClientLink {
   void cancel(std::uint64_t correlation) noexcept;
   [[nodiscard]] Result<int> event_descriptor();
   void note_woken() noexcept;
-  void hang_up() noexcept;  ///< The client is dropped.
+  void hang_up() noexcept;  ///< Called when the client is dropped.
 
  private:
   struct Call {
     Deadline deadline = Deadline::never();
     std::optional<Result<Message>> outcome;
-    bool sleeps = false;  // it was asked for in vain: whoever did sleeps on event_descriptor()
+    bool sleeps = false;  // it was asked for in vain: its waiter sleeps on event_descriptor()
   };
 
   [[nodiscard]] Result<void> set_up(Deadline deadline);
   [[nodiscard]] Result<void> listen_for_replies(Deadline deadline);
   [[nodiscard]] Result<void> wait_once(Deadline deadline);
-  /// What is there, within bounds. True: there may be more.
+  /// Takes replies that are there, within bounds. True: there may be more.
   [[nodiscard]] bool take_replies();
   [[nodiscard]] bool take_all();
   void settle(Message message);
@@ -66,7 +68,7 @@ class ClientLink {
   ClientOptions options_;
   std::shared_ptr<Engine> engine_;
   Fd server_moves_;  // rung when the server comes or goes
-  Fd alarms_;        // an epoll of that and of the user's interrupt: what ends a wait for replies
+  Fd alarms_;        // an epoll of that and of the user's interrupt: they end a wait for replies
   std::shared_ptr<Producer::Impl> requests_;
   std::shared_ptr<Inbox::Impl> replies_;
   std::map<std::uint64_t, Call> calls_;  // I1

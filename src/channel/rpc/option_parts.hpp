@@ -1,4 +1,5 @@
-#pragma once  // channel/rpc/option_parts.hpp: what an end that is two hands to each of them.
+#pragma once  // channel/rpc/option_parts.hpp: options that an end made of two ends hands to each of
+              // them.
 
 #include <gantry/channel/options.hpp>
 

@@ -1,16 +1,16 @@
-#pragma once  // channel/rpc/rpc_kind.hpp: what a client and its server say to each other.
+#pragma once  // channel/rpc/rpc_kind.hpp: the messages between a client and its server.
 
 #include <gantry/channel/message.hpp>
 
 namespace gantry {
 
-// Over two channels: the client's to the server's inbox, and one that the server opens over the
-// control connection (PacketKind::control) that the client sent first. MessageInfo::user says what
-// a message is.
+// They go over two channels: the client's to the server's inbox, and one that the server opens over
+// the control connection (PacketKind::control) that the client sent first. MessageInfo::user is the
+// kind of a message.
 enum class RpcKind : std::uint64_t {
-  introduce = 1,  // client, first: its line has been sent; no payload
+  introduce = 1,  // client, first: it has sent its control connection; no payload
   request,        // client: with a correlation and perhaps a deadline
-  cancel,         // client: of a correlation; no payload
+  cancel,         // client: cancels a correlation; no payload
   reply,          // server
   refusal,        // server: a Refusal, then the text
 };

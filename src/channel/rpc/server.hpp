@@ -10,8 +10,8 @@
 
 namespace gantry {
 
-/// A client as its server knows it: the way back to it, and what it waits for. Kept alive by its
-/// requests. Any thread.
+/// A client as its server knows it: the connection back to it, and the calls it waits for. Its
+/// requests keep it alive. Any thread.
 class ServedClient {
  public:
   ServedClient(const Sender& sender, std::shared_ptr<Producer::Impl> replies)
@@ -20,9 +20,9 @@ class ServedClient {
   ServedClient(const ServedClient&) = delete;
   ServedClient& operator=(const ServedClient&) = delete;
 
-  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] const Sender& sender() const noexcept { return sender_; }
-  /// `send` gets the way back: one thread after the other.
+  /// Calls `send` with the connection back; one thread at a time.
   template <class Send>
   [[nodiscard]] auto with_replies(Send send) -> decltype(send(std::declval<Producer::Impl&>())) {
     const std::lock_guard lock(sending_);
@@ -44,7 +44,8 @@ class ServedClient {
   std::shared_ptr<Producer::Impl> replies_;
   std::atomic<bool> gone_{false};
   mutable std::mutex calls_mutex_;
-  std::map<std::uint64_t, bool> calls_;  // those here, and whether they are cancelled
+  // calls in the server's hands, and whether they are cancelled
+  std::map<std::uint64_t, bool> calls_;
 };
 
 class GANTRY_LOCAL Request::Impl {
@@ -62,18 +63,18 @@ class GANTRY_LOCAL Request::Impl {
   [[nodiscard]] std::uint64_t correlation() const noexcept { return message_.info().correlation; }
   [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
   [[nodiscard]] bool has_expired() const noexcept { return remaining().count() == 0; }
-  /// As far as has been heard.
+  /// True if nobody waits for the answer, as far as the server has heard.
   [[nodiscard]] bool is_unwanted() const {
     return !client_->check_process() || client_->is_gone() || client_->is_cancelled(correlation());
   }
   [[nodiscard]] bool is_cancelled();
 
-  /// `send` sends it with the options it is given.
+  /// `send` sends the answer with the options it is given.
   template <class Send>
   [[nodiscard]] Result<void> answer(const ReplyOptions& options, RpcKind kind, Send send);
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline);
   [[nodiscard]] Result<void> refuse(const Error& error);
-  void forget() noexcept { answered_ = true; }  ///< It is dropped, and nobody waits.
+  void forget() noexcept { answered_ = true; }  ///< The request is dropped, and nobody waits.
 
  private:
   std::shared_ptr<ServedClient> client_;
@@ -82,15 +83,15 @@ class GANTRY_LOCAL Request::Impl {
   bool answered_ = false;
 };
 
-/// Threads: next()'s; any, in look(). They take turns by `receiving_`.
+/// next() uses it on its thread, look() on any; they take turns by `receiving_`.
 class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Impl> {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ServerOptions& options,
                                             std::shared_ptr<Engine> engine);
 
-  [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
+  [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<std::unique_ptr<Request::Impl>> next(Deadline deadline);
-  /// Takes in what has come, unless another thread is at it.
+  /// Takes in what has come, unless another thread does so.
   void look();
   [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
   [[nodiscard]] ServerReport report() const;
@@ -106,7 +107,7 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
   std::string name_;
   ServerOptions options_;
   std::shared_ptr<Engine> engine_;
-  std::mutex receiving_;  // guards all below but the counts
+  std::mutex receiving_;  // guards all below except the counts
   std::shared_ptr<Inbox::Impl> inbox_;
   std::map<std::uint64_t, std::shared_ptr<ServedClient>> served_;  // by the sender's id
   std::deque<std::unique_ptr<Request::Impl>> queue_;

@@ -20,7 +20,7 @@ class Calls : public testing::Test {
     EXPECT_TRUE(client) << client.error().message;
     return std::move(*client);
   }
-  /// Calls that end in `closed` would be answers.
+  /// Returns `closed` for an answer, else the error's code.
   static Code outcome(PendingReply& pending, Deadline deadline = soon()) {
     const auto reply = pending.wait(deadline);
     return reply ? Code::closed : reply.error().code;

@@ -1,5 +1,4 @@
-#pragma once  // channel/status/inquiry.hpp: many producers asked at a time what their channels are
-              // doing.
+#pragma once  // channel/status/inquiry.hpp: asks many producers at a time how their channels stand.
 
 #include <optional>
 
@@ -9,17 +8,17 @@
 
 namespace gantry {
 
-/// One producer that is being asked. Whatever it answers, and whether it does, costs nobody more
-/// than the deadline that all of a batch share.
+/// One producer that is being asked. Whether it answers or not, it costs nobody more than the
+/// deadline that a whole batch shares.
 class Inquiry {
  public:
-  /// `status`: what is known without the producer; filled in as it answers.
+  /// `status`: what is known without the producer; its answer is added.
   Inquiry(ChannelStatus status, Fd socket);
 
   [[nodiscard]] int socket() const noexcept { return over_ ? -1 : connection_.receive_fd(); }
-  /// Something is there, or the other end hung up.
+  /// Call when something is there, or the other end hung up.
   void take_in();
-  /// It had its time.
+  /// Call when its time is over.
   void give_up();
   [[nodiscard]] ChannelStatus finish() &&;
 
@@ -32,7 +31,7 @@ class Inquiry {
   bool over_ = false;
 };
 
-/// Asks all of them and waits for their answers, until `deadline`.
+/// Asks all of them and waits until `deadline` for their answers.
 void inquire(std::span<Inquiry> inquiries, Deadline deadline);
 
 }  // namespace gantry

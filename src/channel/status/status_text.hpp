@@ -1,4 +1,4 @@
-#pragma once  // channel/status/status_text.hpp: how numbers look in this room's sentences.
+#pragma once  // channel/status/status_text.hpp: numbers as this module's sentences show them.
 
 #include <chrono>
 #include <gantry/types.hpp>

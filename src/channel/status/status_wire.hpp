@@ -7,30 +7,31 @@
 
 namespace gantry {
 
-/// No answer is longer; nobody reads on beyond it.
+/// Largest answer; nobody reads beyond it.
 inline constexpr Bytes kMaxStatusBytes = Bytes{128} << 10;
-/// It travels in packets of at most so many bytes, behind the `status` packet that says how many.
+/// Largest packet of an answer. The packets follow the `status` packet that says how many bytes
+/// there are.
 inline constexpr Bytes kStatusPacketBytes = Bytes{16} << 10;
-inline constexpr std::size_t kMaxDeparted = 64;  ///< Told of at most.
+inline constexpr std::size_t kMaxDeparted = 64;  ///< The most that are listed.
 inline constexpr std::size_t kMaxSendersTold = 1024;
 inline constexpr std::size_t kMaxStatusText = 4096;
 
-/// What the producer knows. Names, states and who it is itself, the asker finds out.
+/// Encodes what the producer knows. The asker finds out names, states and the producer's identity.
 [[nodiscard]] std::vector<std::byte> encode_status(const ChannelStatus& status);
 
-/// Into `status`, which keeps what is not in it. Nothing of `bytes` is trusted: counts, sizes and
+/// Decodes into `status` and keeps its other fields. Trusts nothing in `bytes`: counts, sizes and
 /// enumerations are checked, control characters in texts are replaced. Errors: `peer_misbehaved`;
-/// `status` may hold part of it then.
+/// then `status` may hold part of the answer.
 [[nodiscard]] Result<void> decode_status(ConstByteSpan bytes, ChannelStatus& status);
 
-/// The answer to hello{inspect}.
+/// Sends the answer to hello{inspect}.
 [[nodiscard]] Result<void> send_status(int socket, ConstByteSpan answer);
 
-/// Puts an answer together again, packet by packet.
+/// Puts an answer together, packet by packet.
 class StatusReceiver {
  public:
-  /// Takes in what is there on `socket`, one packet. True: it is complete. Errors:
-  /// `peer_misbehaved`, `peer_gone`, `timed_out` when there is nothing.
+  /// Reads one packet that is there on `socket`. True: the answer is complete. Errors:
+  /// `peer_misbehaved`, `peer_gone`, `timed_out` when nothing is there.
   [[nodiscard]] Result<bool> take_in(int socket);
   [[nodiscard]] ConstByteSpan bytes() const noexcept { return bytes_; }
 

@@ -18,20 +18,20 @@
 
 namespace gantry {
 
-/// What an Acceptor does for one channel or inbox. It is called on the acceptor's thread, which
-/// serves others, too: no call may wait for another process, nor close what a stranger sent.
+/// What an Acceptor calls for one channel or inbox, on the acceptor's thread. That thread serves
+/// others, too: no call may wait for another process, nor close what a stranger sent.
 class AcceptHandler {
  public:
   virtual ~AcceptHandler() = default;
-  /// What is watched under `token` is readable, or has ended. It may also be neither.
+  /// The descriptor watched under `token` is readable or has ended. Perhaps neither is true.
   virtual void ready(std::uint64_t token) = 0;
   /// Somebody called rouse(), or the time of wake_at() has come.
   virtual void roused() = 0;
 };
 
-/// One descriptor that an Acceptor watches; it ends with this object. Whoever watches a descriptor
-/// ends that before closing it: a fork's copy would keep it in the epoll for ever. Any thread; in a
-/// fork's copy it does nothing.
+/// One descriptor that an Acceptor watches, until this object goes. End the watch before closing
+/// the descriptor: a fork's copy would keep it in the epoll for ever. Any thread; in a fork's copy
+/// it does nothing.
 class AcceptWatch {
  public:
   AcceptWatch() noexcept = default;
@@ -57,7 +57,7 @@ class AcceptWatch {
   std::uint64_t id_ = 0;
 };
 
-/// A thread with an epoll, started by the first add(). Every member may be called by any thread.
+/// A thread with an epoll, started by the first add(). Any thread may call every member.
 ///   I1  A handler is called only between add() and the return of remove().
 ///   I2  No handler is called under mutex_, so that handlers may take locks under which others call
 ///       the acceptor.
@@ -68,7 +68,8 @@ class AcceptWatch {
 class Acceptor : public std::enable_shared_from_this<Acceptor> {
  public:
   [[nodiscard]] static Result<std::shared_ptr<Acceptor>> make();
-  /// That of the options; one of its own where they have none, or that of a process before fork().
+  /// Returns the acceptor of the options; a new one if they have none, or one of a process before
+  /// fork().
   [[nodiscard]] static Result<std::shared_ptr<Acceptor>> of(const EndOptions& options);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
@@ -76,25 +77,26 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   /// Errors: `system` when the thread cannot be started.
   [[nodiscard]] Result<void> add(AcceptHandler& handler);
-  /// Returns when the handler is not being called and never will be. Not to be called under a lock
+  /// Returns when the handler is not being called and never will be. Do not call it under a lock
   /// that the handler takes.
   void remove(AcceptHandler& handler) noexcept;
 
-  /// A descriptor may be watched many times, as one pidfd is by all channels to its process.
+  /// Watches a descriptor. The same one may be watched many times, as all channels to a process
+  /// watch one pidfd.
   enum class Tell { always, once };  ///< As long as it is readable; once.
   [[nodiscard]] Result<AcceptWatch> watch(AcceptHandler& handler, int descriptor,
                                           std::uint64_t token, Tell tell = Tell::always);
-  /// Has `roused` called. Also under a lock that the handler takes.
+  /// Has `roused` called. May be called under a lock that the handler takes.
   void rouse(AcceptHandler& handler) noexcept;
-  /// The same at that time, once; it takes the place of the time before.
+  /// The same at that time, once; replaces the time that was set before.
   void wake_at(AcceptHandler& handler, Deadline when) noexcept;
 
-  /// A pidfd for many: the one that somebody holds already for the same process, if the kernel can
-  /// tell that (Linux 6.9), else `pidfd` itself.
+  /// Shares a pidfd among many users: returns one that somebody already holds for the same process,
+  /// if the kernel can tell (Linux 6.9), else `pidfd` itself.
   [[nodiscard]] SharedFd share(Fd pidfd);
 
-  /// For one that sleeps, until it drops all copies: then it is lent to another. It may have been
-  /// rung already.
+  /// Lends an event to a sleeper until it drops all copies; then it is lent to another. It may have
+  /// been rung already.
   [[nodiscard]] Result<SharedFd> lend_event();
 
  private:
@@ -114,17 +116,17 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
     Time at = Time::max();
     bool is_roused = false;
   };
-  /// What mutex_ guards. A fork's copy may have caught it half-changed, and leaves it alone.
+  /// What mutex_ guards. A fork may have copied it half-changed, so the child does not touch it.
   struct State {
     std::uint64_t last_id = 0;
     std::unordered_map<int, Watched> watched;            // by descriptor
     std::unordered_map<std::uint64_t, int> descriptors;  // by key
     std::unordered_map<AcceptHandler*, Served> served;
-    std::set<std::pair<Time, AcceptHandler*>> times;  // one of each that is served, so that to
-                                                      // change it takes no memory
+    std::set<std::pair<Time, AcceptHandler*>> times;  // one for each that is served, so that
+                                                      // changing it takes no memory
     std::vector<AcceptHandler*> roused;               // has room for all that are served
     std::map<std::uint64_t, std::weak_ptr<const Fd>> pidfds;  // by process_of()
-    std::vector<SharedFd> events;  // as many as were lent at the same time
+    std::vector<SharedFd> events;                             // as many as were ever lent at once
     AcceptHandler* current = nullptr;
     bool stopping = false;
     std::mutex mutex;

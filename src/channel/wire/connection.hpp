@@ -1,4 +1,4 @@
-#pragma once  // channel/wire/connection.hpp: what a session's packets go over.
+#pragma once  // channel/wire/connection.hpp: the sockets of a session's packets.
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
@@ -8,11 +8,11 @@
 
 namespace gantry {
 
-/// A socket of ours; over a control connection, two. Whoever has a copy of the end at which another
-/// hears can sit in a recv(2) whose destination never comes, and the kernel lets no other recv(2)
-/// past, whatever its flags: not even SIGKILL ends who waits there. What connect() and accept()
-/// return nobody else has. Of a control connection each side makes one pair, hears at its own end
-/// and hands the other one over.
+/// A socket of ours; a control connection has two. A process that has a copy of the end at which
+/// another hears can sit in a recv(2) whose destination never comes. The kernel then lets no other
+/// recv(2) past, whatever its flags, and not even SIGKILL ends a thread that waits there. Nobody
+/// else has what connect() and accept() return. For a control connection each side makes one pair,
+/// hears at its own end and hands the other one over.
 class Connection {
  public:
   Connection() noexcept = default;
@@ -27,23 +27,23 @@ class Connection {
   }
   ~Connection() { reset(); }
 
-  /// An acceptor's, of receive_fd(): it ends before they are closed.
+  /// The acceptor's watch of receive_fd(); it ends before the sockets are closed.
   void watch_with(AcceptWatch watch) noexcept { watch_ = std::move(watch); }
 
-  /// Of a control connection; see adopt_control_end().
+  /// Sets the sending end of a control connection; see adopt_control_end().
   void send_through(ReceivedFd send_fd) noexcept { send_fd_ = send_fd.take(); }
   [[nodiscard]] bool is_pair() const noexcept { return static_cast<bool>(send_fd_); }
 
   [[nodiscard]] int receive_fd() const noexcept { return receive_fd_.get(); }
-  /// Also the one that knows who the peer is: it made what belongs to it.
+  /// It also knows who the peer is, since the peer made it.
   [[nodiscard]] int send_fd() const noexcept {
     return is_pair() ? send_fd_.get() : receive_fd_.get();
   }
 
-  void hang_up() const noexcept;  ///< Both sides see that it is over.
-  /// The other side sees that nothing more comes; what it says, and its end, is still heard.
+  void hang_up() const noexcept;  ///< Both sides see that the session is over.
+  /// The other side sees that nothing more comes; its packets and its end are still heard.
   void stop_sending() const noexcept;
-  /// Never waits, whatever the peer has sent. In a fork's copy the parent's goes on.
+  /// Never waits, whatever the peer has sent. In a fork's copy the parent's connection goes on.
   void reset() noexcept;
 
  private:
@@ -56,13 +56,13 @@ class Connection {
 /// One direction of a control connection.
 struct ControlPair {
   Fd ours;    // to hear at
-  Fd theirs;  // to be handed over, and closed here
+  Fd theirs;  // to be handed over, then closed here
 };
 [[nodiscard]] Result<ControlPair> make_control_pair();
 /// Hands `theirs` over.
 [[nodiscard]] Result<void> send_control_end(int send_fd, int theirs);
-/// What `whom` sent for us to speak through. Error: `peer_misbehaved` when that is no socket of
-/// messages, or not one that `whom` made: nobody is to have us write to a third process.
+/// Adopts the socket that `whom` sent for us to speak through. Errors: `peer_misbehaved` when it is
+/// no socket of messages, or not one that `whom` made: nobody may have us write to a third process.
 [[nodiscard]] Result<ReceivedFd> adopt_control_end(ReceivedFd given, const PeerIdentity& whom);
 
 }  // namespace gantry

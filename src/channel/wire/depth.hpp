@@ -5,8 +5,8 @@
 
 namespace gantry {
 
-/// Messages that a consumer may have unreleased, which asked for so many (0: for none in
-/// particular), of a producer with so many slots.
+/// Messages that a consumer may have unreleased, given the number it asked for (0: none in
+/// particular) and its producer's credits.
 [[nodiscard]] inline unsigned depth_for(SlowConsumer policy, unsigned asked,
                                         unsigned credits) noexcept {
   if (policy == SlowConsumer::block) return credits;

@@ -18,9 +18,9 @@ inline constexpr std::uint64_t kRingMagic = 0x36474e4952544e47;      // "GNTRING
 inline constexpr std::uint64_t kConsumerMagic = 0x36534e4f43544e47;  // "GNTCONS6"
 inline constexpr unsigned kMaxSlots = ProducerOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ProducerOptions::kMaxConsumers;
-/// Cells that a consumer with `slots` credits uses, a power of two: at least twice as many, as so
-/// many small messages without a slot may be unread when all loans come; and no more, so that they
-/// stay in the nearest cache.
+/// Cells of a consumer with `slots` credits, a power of two. It is at least twice as many, since so
+/// many small messages without a slot may be unread when all loans come; and no more, so that the
+/// cells stay in the nearest cache.
 [[nodiscard]] constexpr std::size_t cells_for(std::size_t slots) noexcept {
   return std::bit_ceil(2 * slots);
 }
@@ -28,44 +28,46 @@ inline constexpr std::size_t kCells = cells_for(kMaxSlots);
 
 // ---- a message in the ring -----------------------------------------------------------------
 
-/// `slot` of a record whose payload is in the record itself.
+/// `slot` of a record that has its payload in itself.
 inline constexpr std::uint16_t kNoSlot = 0xffff;
 
-/// Where the payload is, in the low bits of MessageHeader::kind.
+/// Where the payload is; the low bits of MessageHeader::kind.
 enum class PayloadLocation : std::uint8_t {
   here,   ///< In the record; `count` bytes.
-  block,  ///< One segment: `place` says where.
-  table,  ///< `count` segments: `place` is that of as many SegmentEntry, one behind the other.
+  block,  ///< One segment, at `place`.
+  table,  ///< `count` segments; `place` has as many SegmentEntry, one behind the other.
 };
 inline constexpr std::uint8_t kLocationMask = 0x0f;
-inline constexpr std::uint8_t kLanding = 0x10;  ///< See LandingWord; else it is whole already.
+inline constexpr std::uint8_t kLanding = 0x10;  ///< It still lands, see LandingWord; else it is
+                                                ///< whole.
 inline constexpr std::uint8_t kStreamed =
-    0x20;  ///< Landing, through a window. Only PayloadLocation::block.
-inline constexpr std::uint8_t kExtra = 0x40;  ///< MessageRecord::extra counts.
+    0x20;  ///< It lands through a window. Only with PayloadLocation::block.
+inline constexpr std::uint8_t kExtra = 0x40;  ///< MessageRecord::extra is set.
 inline constexpr std::uint8_t kKnownKinds = kLocationMask | kLanding | kStreamed | kExtra;
 
 struct MessageHeader {
   std::uint64_t number;  // of the message in its channel, from 1
-  std::uint64_t ticks;   // when it was published, Meter::ticks(); 0: not timed
+  std::uint64_t ticks;   // time of publication, Meter::ticks(); 0: not timed
   std::uint64_t user;
   std::uint32_t type;
-  std::uint16_t slot;  // what it holds, or kNoSlot
+  std::uint16_t slot;  // the slot it holds, or kNoSlot
   std::uint8_t kind;
   std::uint8_t count;
 };
 
-/// A whole message in the ring itself, and nothing else.
+/// True if the record has the whole message and nothing else.
 [[nodiscard]] constexpr bool is_small(const MessageHeader& header) noexcept {
   return (header.kind & ~kExtra) == 0 && header.count <= Message::kInlineBytes;
 }
 
-/// Of a streamed message: by smaller ones a message would cost its receiver more time than bytes.
+/// Least chunk of a streamed message; smaller ones would cost the receiver more time than bytes.
 inline constexpr Bytes kLeastChunk = 4096;
 
 /// Where a payload in a slab lies.
 struct Place {
   std::uint64_t offset;
-  std::uint64_t bytes;  // of it; streamed: of the whole message, the window being smaller
+  // size of the payload; streamed: of the whole message, the window being smaller
+  std::uint64_t bytes;
   std::uint32_t slab;
   std::uint32_t chunk_bytes;   // streamed: kLeastChunk or more
   std::uint64_t window_bytes;  // streamed: a multiple of chunk_bytes; chunk k begins at
@@ -79,8 +81,8 @@ struct RecordExtra {
   std::uint64_t reserved;
 };
 
-/// What the ring carries. The header and the first bytes of a small payload, or the place of a
-/// large one, share the cache line that the consumer polls.
+/// A record of the ring. The header and the first bytes of a small payload, or the place of a large
+/// one, share the cache line that the consumer polls.
 struct MessageRecord {
   MessageHeader header;
   std::array<std::byte, Message::kInlineBytes>
@@ -89,11 +91,11 @@ struct MessageRecord {
 };
 using MessageCell = RingCell<MessageRecord>;
 
-/// So much of a body lies in the polled line.
+/// Bytes of a body that lie in the polled line.
 inline constexpr Bytes kNearBytes = 64 - 8 - sizeof(MessageHeader);
 static_assert(kNearPlaceBytes == kNearBytes);
 
-/// One of a table's segments. `dimensions` above Tensor::kMaxDimensions: it has no tensor.
+/// One segment of a table. `dimensions` above Tensor::kMaxDimensions: it has no tensor.
 struct SegmentEntry {
   std::uint64_t offset;
   std::uint64_t bytes;
@@ -105,8 +107,8 @@ struct SegmentEntry {
 };
 inline constexpr std::uint64_t kNoTensor = ~std::uint64_t{0};
 
-/// Reading the time twice would be a quarter of a small message's whole cost: of these every
-/// eighth is timed.
+/// Every eighth small message is timed: reading the time twice would be a quarter of its whole
+/// cost.
 inline constexpr std::uint64_t kTimedEvery = 8;
 [[nodiscard]] constexpr bool is_timed(std::uint16_t slot, std::uint64_t number) noexcept {
   return slot != kNoSlot || number % kTimedEvery == 1;
@@ -114,10 +116,10 @@ inline constexpr std::uint64_t kTimedEvery = 8;
 
 // ---- progress of a landing message ---------------------------------------------------------
 
-/// How many bytes of message `number` have landed, from the front; with kAborted no more will.
-/// Written by the producer while the slot is lent; begin() comes before the record is published.
-/// Pair [L]: the bytes before the word. Also half of a sleep handshake (sync/wait_flag.hpp), hence
-/// seq_cst.
+/// How many bytes of message `number` have landed, from the front; with kAborted no more will. The
+/// producer writes it while the slot is lent; begin() comes before the record is published.
+/// Pair [L]: the bytes before the word. The word is also half of a sleep handshake
+/// (sync/wait_flag.hpp), hence seq_cst.
 /// A slot of a consumer that was cut off is lent again while the consumer may still look here: it
 /// believes the word only if the number, read after it, is its message's. [N]
 struct alignas(64) LandingWord {
@@ -129,7 +131,7 @@ struct alignas(64) LandingWord {
     number.store(message, std::memory_order_relaxed);  // [N] the word's release carries it
     word.store(0, std::memory_order_release);          // [N]
   }
-  /// Nothing: the slot is another message's by now.
+  /// Nothing: the slot belongs to another message by now.
   [[nodiscard]] std::optional<std::uint64_t> read(std::uint64_t message) const noexcept {
     const std::uint64_t seen = word.load(std::memory_order_seq_cst);  // [L] [N]
     if (number.load(std::memory_order_relaxed) != message) return std::nullopt;
@@ -137,14 +139,15 @@ struct alignas(64) LandingWord {
   }
 };
 
-/// How many chunks of a streamed message its consumer is done with, in its own memory: the low half
-/// of the word. The high half is that of the message's number, lest the last lending's count be
-/// taken for this one's. Pair [C]: the chunk's reads before the word.
+/// How many chunks of a streamed message its consumer is done with. It lies in the consumer's
+/// memory. The low half of the word is the count; the high half is that of the message's number, so
+/// that the count of the slot's last message is not taken for this one's. Pair [C]: the chunk's
+/// reads before the word.
 [[nodiscard]] constexpr std::uint64_t passed_word(std::uint64_t number,
                                                   std::uint64_t chunks) noexcept {
   return (number << 32) | (chunks & 0xffffffff);
 }
-/// Chunks passed of message `number`; 0 while the word speaks of another.
+/// Chunks passed of message `number`; 0 while the word is about another message.
 [[nodiscard]] constexpr std::uint64_t chunks_passed(std::uint64_t word,
                                                     std::uint64_t number) noexcept {
   return (word >> 32) == (number & 0xffffffff) ? word & 0xffffffff : 0;
@@ -152,43 +155,44 @@ struct alignas(64) LandingWord {
 
 // ---- pages ---------------------------------------------------------------------------------
 
-/// Written by the producer, mapped read-only by every consumer.
+/// The producer writes it; every consumer maps it read-only.
 struct ProducerPage {
-  // Constant from before it is shared.
+  // Constant from before the page is shared.
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t slots;
-  alignas(64) WaitFlag producer_sleeps;  // waits for a credit, or for the stream's last taking
+  // it waits for a credit, or until all of the stream is taken
+  alignas(64) WaitFlag producer_sleeps;
   std::array<LandingWord, kMaxSlots> landing;
 };
 
-/// Written by the producer for one consumer, which maps it read-only.
+/// The producer writes it for one consumer, which maps it read-only.
 struct RingPage {
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t cells;  // used, a power of two
   // 0 while the stream goes on; then 1 + the sequence of the last message. Written once. [E]
   alignas(64) std::atomic<std::uint64_t> end;
-  std::atomic<std::uint64_t> revoked;    // the newest ring sequence that was taken back. [V]
-  std::array<MessageCell, kCells> ring;  // aligned by themselves
+  std::atomic<std::uint64_t> revoked;    // newest ring sequence that was taken back. [V]
+  std::array<MessageCell, kCells> ring;  // aligned by its type
 };
 
-/// Written by a consumer, mapped read-only by the producer.
+/// A consumer writes it; the producer maps it read-only.
 struct ConsumerPage {
   std::uint64_t magic;
   std::uint32_t version;
   alignas(64) std::atomic<std::uint64_t> taken;  // ring sequence of the newest message taken. [T]
-  std::atomic<std::uint64_t> missed;     // how many it never got although they were in its ring
-  alignas(64) WaitFlag consumer_sleeps;  // waits for a message, or for it to land
-  // By slot: the number of the newest message released from it. [R]
+  std::atomic<std::uint64_t> missed;     // messages that were in its ring and that it never got
+  alignas(64) WaitFlag consumer_sleeps;  // it waits for a message, or for it to land
+  // By slot: number of the newest message released from it. [R]
   alignas(64) ReleaseBoard<kMaxSlots> released;
   alignas(64) std::array<std::atomic<std::uint64_t>, kMaxSlots> passed;  // passed_word(). [C]
-  // Packets about slabs that it has taken in: of a slab that is gone it has no mapping any more.
-  // Half of a sleep handshake, hence seq_cst. [K]
+  // Packets about slabs that it has taken in; it no longer maps a slab that is gone. Half of a
+  // sleep handshake, hence seq_cst. [K]
   alignas(64) std::atomic<std::uint64_t> heard;
 };
 
-// Other processes, perhaps of another build, read these: change one and kFormatVersion changes.
+// Other processes, perhaps of another build, read these: if one changes, kFormatVersion changes.
 static_assert(sizeof(MessageHeader) == 32 && sizeof(Place) == 32 && sizeof(RecordExtra) == 24);
 static_assert(offsetof(MessageRecord, body) == 32 && offsetof(MessageRecord, extra) == 96);
 static_assert(sizeof(MessageCell) == 128 && alignof(MessageCell) == 128);
@@ -207,8 +211,8 @@ static_assert(offsetof(ConsumerPage, passed) == 704);
 static_assert(offsetof(ConsumerPage, heard) == 1216);
 static_assert(sizeof(ConsumerPage) == 1216 + 64);
 
-/// What shared memory is rounded up to at the least. Its maker may round up to larger pages of its
-/// own machine (Region::import).
+/// The least size to which shared memory is rounded up. Its maker may round up to larger pages of
+/// its own machine (Region::import).
 inline constexpr Bytes kPageGrain = 4096;
 [[nodiscard]] constexpr Bytes shared_size(Bytes size) noexcept {
   return (size + kPageGrain - 1) / kPageGrain * kPageGrain;

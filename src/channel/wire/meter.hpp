@@ -4,20 +4,20 @@
 
 namespace gantry {
 
-/// Counts into one Metrics page. One thread at a time; readers in other processes see each
-/// counter whole, though not all of one instant. Every call is a few nanoseconds.
+/// Counts into one Metrics page. Used by one thread at a time. Readers in other processes see each
+/// counter whole, but not all of one instant. Every call takes a few nanoseconds.
 class Meter {
  public:
-  /// Raw time, comparable across the processes of this machine; only differences mean anything.
+  /// Raw time, comparable across the processes of this machine; only differences have a meaning.
   [[nodiscard]] static std::uint64_t ticks() noexcept;
 
   void opened() noexcept;
   void connected() noexcept;
   void message(Bytes bytes) noexcept;
-  /// A copy of payload by `engine`. `ticks`: its duration when it happened before hand-off in
-  /// user space, 0 when hand-off contains it.
+  /// Counts a copy of payload by `engine`. `ticks`: its duration if it happened before hand-off in
+  /// user space, 0 if the hand-off contains it.
   void copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept;
-  /// `weight`: how many messages this one stands for, where only some are timed.
+  /// `weight`: how many messages this one stands for, if only some are timed.
   void handoff(std::uint64_t ticks, std::uint64_t weight = 1) noexcept;
   void waited(std::uint64_t ticks) noexcept;
   void cpu(std::uint64_t ns) noexcept;

@@ -10,17 +10,17 @@
 
 namespace gantry {
 
-/// Written by one end, read by anyone it was handed to. Display only: nothing is decided by it.
+/// One end writes it; anyone it was handed to reads it. For display only: nothing is decided by it.
 struct MetricsPage {
   static constexpr std::uint64_t kMagic = 0x33525445'4d544e47;  // "GNTMETR3"
 
   std::uint64_t magic;
-  ClockPair start;  // for turning ticks into nanoseconds
+  ClockPair start;  // turns ticks into nanoseconds
   alignas(64) Counter opened;
   Counter connected;
   Counter messages;
   Counter bytes;
-  Counter last_ticks;  // when the newest message was taken, or asked for; 0: none was
+  Counter last_ticks;  // when the newest message was taken, or asked for; 0: never
   std::array<Counter, kCopyEngines> copies;
   std::array<Counter, kCopyEngines> copied_bytes;
   Counter copy_ticks;
@@ -29,8 +29,8 @@ struct MetricsPage {
   Counter handoff_ticks;
   Histogram handoff_times;
 
-  // What Meter offers, here to be inlined where a message's whole way takes a tenth of a
-  // microsecond.
+  // The functions of Meter, here so that they are inlined where the whole way of a message takes a
+  // tenth of a microsecond.
   void message(Bytes payload_bytes) noexcept {
     messages.add(1);
     bytes.add(payload_bytes);
@@ -53,17 +53,17 @@ inline constexpr Bytes kMetricsBytes = 4096;
 /// Makes Metrics for the rest of this layer.
 class MetricsMaker {
  public:
-  /// A page of the calling end's own: nobody else can ever write it.
+  /// Makes a page of the calling end's own, which nobody else can ever write.
   [[nodiscard]] static Result<Metrics> make_own();
-  /// Of a page that may be another process's: what it holds at this moment, nonsense as 0.
-  /// `ns_per_tick`: this machine's; the page's own word for it is not taken.
+  /// Reads a page that may be another process's, with nonsense as 0. `ns_per_tick` is this
+  /// machine's; the page's own value is not trusted.
   [[nodiscard]] static MetricsReport report(const MetricsPage& page, double ns_per_tick);
   [[nodiscard]] static MetricsPage* page(const Metrics& metrics) noexcept {
     return reinterpret_cast<MetricsPage*>(metrics.meter());
   }
   /// As Region::close_descriptor().
   static void close_descriptor(Metrics& metrics) noexcept;
-  /// Own, or the one given by `descriptor`.
+  /// A page of the end's own, or the one given by `descriptor`.
   [[nodiscard]] static Result<Metrics> make_for_end(int descriptor);
 
  private:

@@ -11,14 +11,13 @@ namespace gantry {
 // Sequence of a session (C consumer, P producer):
 //   C hello{join}    P welcome + [producer page, ring page, P's wake-up sender]
 //   C join + [consumer page, C's wake-up sender, C's metrics], its depth and policy
-//   P slab + [memory], or slabs + [memory of several], where messages lie that it gets     P ready
-//   P slab + [memory], slab_gone: at any time from then on; C sends nothing more. C counts these
-//   packets in its page; see ConsumerPage::heard.
-// Where C has the name (an inbox) it is P that connects and says hello{deliver} first; the rest is
-// the same. Then also:
-//   P control + [a socket]: once, at any time. At its other end P waits to be delivered to. What C
-//   says through it begins with a control connection of its own, through which P answers.
-//   connection.hpp
+//   P slab + [memory], or slabs + [memory of several], in which its first messages lie     P ready
+//   P slab + [memory], slab_gone: at any time from then on. C sends nothing more; it counts these
+//   packets in its page: ConsumerPage::heard.
+// Where C has the name (an inbox), P connects and says hello{deliver} first; the rest is the same.
+// Then also:
+//   P control + [a socket]: once, at any time. P waits at its other end to be delivered to. Through
+//   it C first sends a control connection of its own, over which P answers: connection.hpp
 // Or: C hello{inspect}    P status, then the answer in packets of its own (status_wire.hpp)
 // Or, at any point: P refused.
 enum class PacketKind : std::uint32_t {
@@ -38,7 +37,7 @@ enum class Purpose : std::uint32_t { join = 1, inspect, deliver };
 inline constexpr std::size_t kTokenBytes = 64;
 using WireToken = std::array<std::byte, kTokenBytes>;
 
-/// Every packet has this one shape; which fields count, the kind says.
+/// All packets have this shape; the kind says which fields count.
 struct WirePacket {
   static constexpr std::uint64_t kMagic = 0x3154454b4b415047;  // "GPAKKET1"
 
@@ -47,10 +46,10 @@ struct WirePacket {
   PacketKind kind{};
   Purpose purpose{};         // hello
   std::uint32_t slab = 0;    // slab, slab_gone
-  std::uint64_t bytes = 0;   // slab: its size. status: of the answer that follows
+  std::uint64_t bytes = 0;   // slab: its size. status: size of the answer that follows
   std::uint32_t reason = 0;  // refused: a Code
   std::int32_t reserved_pid = 0;
-  std::uint32_t slots = 0;  // join: depth, 0 for the usual
+  std::uint32_t slots = 0;  // join: depth, 0 for the default
   std::uint32_t held = 0;   // join: SlowConsumer
   std::uint64_t reserved[2] = {};
   WireToken token{};  // hello, padded with zeros; slabs: their numbers, 4 bytes each
@@ -60,14 +59,15 @@ static_assert(sizeof(WirePacket) == 128);
 [[nodiscard]] Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds = {});
 [[nodiscard]] Result<void> send_hello(int socket, Purpose purpose, const WireToken& token = {});
 class Connection;
-/// The same, over a connection of ours. Who was turned away before it spoke gets the refusal.
+/// The same over a connection of ours. If it was turned away before it spoke, the error is the
+/// refusal.
 [[nodiscard]] Result<void> send_hello(const Connection& connection, Purpose purpose,
                                       const WireToken& token);
-/// What the other end said before it closed the socket, if that was a refusal; else `error`.
+/// The refusal that the other end sent before it closed the socket, if any; else `error`.
 [[nodiscard]] Error refusal_or(int receive_fd, Error error);
-/// Says no. Whoever is gone already is not told.
+/// Sends a refusal, unless the other end is gone.
 void refuse(int socket, Code reason) noexcept;
-/// Of a handshake that fails: not the other side's doing, which is to be told why it is refused.
+/// True if a handshake failed by no fault of the other side, which is then told why it is refused.
 [[nodiscard]] constexpr bool is_own_trouble(Code code) noexcept {
   return code == Code::system || code == Code::out_of_memory;
 }
@@ -77,12 +77,12 @@ struct Received {
   ReceivedFds fds;
   bool closed = false;  ///< The peer hung up instead.
 };
-/// Checks size, magic and version, and that descriptors are memory or Unix sockets; nothing else of
-/// the packet is to be trusted.
+/// Checks size, magic and version, and that descriptors are memory or Unix sockets. Trust nothing
+/// else in the packet.
 [[nodiscard]] Result<Received> receive_wire(int socket, Deadline deadline);
 
-/// `received` must be of `kind` with `fds` descriptors. A refusal becomes its error, a hang-up
-/// `peer_gone`.
+/// Checks that `received` is of `kind` with `fds` descriptors. A refusal becomes its error, a
+/// hang-up `peer_gone`.
 [[nodiscard]] Result<Received> expect(Received received, PacketKind kind, std::size_t fds);
 
 }  // namespace gantry

@@ -6,7 +6,7 @@
 
 namespace gantry {
 
-/// A record as it was when it was copied: from here on the producer cannot change it.
+/// A record as it was when it was copied: the producer cannot change it any more.
 struct ReceivedRecord {
   MessageHeader header;
   Place place;
@@ -20,13 +20,13 @@ struct ReceivedRecord {
   [[nodiscard]] MessageInfo info() const noexcept;
 };
 
-/// Copies what counts of a record that does not lie here. Errors: `peer_misbehaved` for kinds,
-/// slots, counts and windows that no honest producer writes. Places are not looked up.
+/// Copies what counts of a record whose payload lies elsewhere. Errors: `peer_misbehaved` for
+/// kinds, slots, counts and windows that no honest producer writes. Does not look up places.
 [[nodiscard]] Result<ReceivedRecord> read_record(const MessageRecord& record);
 
-/// A table's entries, copied and checked but for their places. `table`: kMaxSegments at most.
+/// Copies and checks a table's entries, except their places. `table`: kMaxSegments at most.
 [[nodiscard]] Result<std::vector<SegmentEntry>> read_table(ConstByteSpan table);
-/// The entry's tensor, if it has one. Errors: `peer_misbehaved` when it does not fit its bytes.
+/// The entry's tensor, if any. Errors: `peer_misbehaved` when it does not fit its bytes.
 [[nodiscard]] Result<std::optional<Tensor>> tensor_of(const SegmentEntry& entry);
 
 }  // namespace gantry

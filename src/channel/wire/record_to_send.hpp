@@ -7,9 +7,9 @@
 
 namespace gantry {
 
-// The far line of a cell first: the polled one is ours only for as long as it takes to fill it.
-// Field by field, out of registers: a header put together in memory and read back as a whole would
-// wait for its parts to leave the store buffer.
+// The far line of a cell is written first: the polled line is ours only for as long as it takes to
+// fill it. Headers are written field by field, out of registers: a header put together in memory
+// and read back as a whole would wait for its parts to leave the store buffer.
 
 inline void write_header(MessageRecord& record, const MessageHeader& header) noexcept {
   record.header.number = header.number;
@@ -26,7 +26,7 @@ inline void write_small(MessageRecord& record, ConstByteSpan payload,
   if (payload.size() > kNearBytes)
     std::memcpy(record.body.data() + kNearBytes, payload.data() + kNearBytes,
                 payload.size() - kNearBytes);
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler's order only
   if (!payload.empty())
     std::memcpy(record.body.data(), payload.data(), std::min(payload.size(), kNearBytes));
   write_header(record, header);
@@ -34,8 +34,8 @@ inline void write_small(MessageRecord& record, ConstByteSpan payload,
 
 struct RecordToSend {
   MessageHeader header{};
-  Place place{};        // unless the payload lies here
-  ConstByteSpan small;  // if it does
+  Place place{};        // unless the payload is in the record
+  ConstByteSpan small;  // if it is
   RecordExtra extra{};  // with kExtra
 
   [[nodiscard]] bool is_here() const noexcept {

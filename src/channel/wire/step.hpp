@@ -1,13 +1,13 @@
-#pragma once  // channel/wire/step.hpp: the labelled steps of the protocol, for those who end a
-              // process there.
+#pragma once  // channel/wire/step.hpp: labelled steps of the protocol, at which the fault harness
+              // ends a process.
 
 #include <array>
 #include <cstdint>
 #include <string_view>
 
-// Where a step is passed it says GANTRY_STEP(name), which is nothing at all in the product. The
-// fault harness (tests/fault/) compiles this room once more with GANTRY_STEPS defined and supplies
-// reached_step(). A step that is listed and nowhere passed fails the harness.
+// Code that passes a step says GANTRY_STEP(name), which compiles to nothing in the product. The
+// fault harness (tests/fault/) compiles this module once more with GANTRY_STEPS defined and
+// supplies reached_step(). A step that is listed and never passed fails the harness.
 
 // clang-format off
 #define GANTRY_STEP_LIST(X)                                                                       \
@@ -58,7 +58,7 @@ inline constexpr std::array kStepNames{
 };
 inline constexpr std::size_t kSteps = kStepNames.size();
 
-/// Any thread, perhaps under a lock. Only where GANTRY_STEPS is defined.
+/// Called on any thread, perhaps under a lock. Exists only where GANTRY_STEPS is defined.
 void reached_step(Step step) noexcept;
 
 }  // namespace gantry

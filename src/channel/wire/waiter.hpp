@@ -1,5 +1,5 @@
-#pragma once  // channel/wire/waiter.hpp: how an end of a channel waits: poll for a while, then
-              // sleep.
+#pragma once  // channel/wire/waiter.hpp: how an end of a channel waits: it polls for a while, then
+              // sleeps.
 
 #include <poll.h>
 
@@ -17,7 +17,7 @@
 
 namespace gantry {
 
-/// What one waiting end sleeps on. The descriptors' results go to `revents` for the caller.
+/// What one waiting end sleeps on. `revents` of the descriptors are for the caller.
 struct WaitPoint {
   std::span<WaitFlag* const> intents;  ///< Announced to each peer before sleeping.
   std::vector<pollfd> descriptors;     ///< Events, deaths, hang-ups. Negative ones are skipped.
@@ -26,11 +26,11 @@ struct WaitPoint {
 
 enum class Woken { ready, timed_out, interrupted, look };
 
-/// Looks that one wait may still take after its deadline: whoever shows it something to look at
-/// again and again, and then nothing, does not keep it.
+/// Bounds the looks that one wait takes after its deadline: a peer that shows it something again
+/// and again, and then nothing, cannot keep it.
 class LateLooks {
  public:
-  static constexpr unsigned kMost = 64;  // more than one end has descriptors to look at
+  static constexpr unsigned kMost = 64;  // several, since more than one end has descriptors
   static constexpr unsigned kLeast = 2;
   static constexpr std::uint64_t kMostTimeNs = 20'000'000;  // a look can take in many packets
   /// True once they are used up. Ask before each look.
@@ -46,7 +46,7 @@ class LateLooks {
   std::uint64_t first_ns_ = 0;
 };
 
-/// Polls `ready` for up to `spin`; the clock is looked at only where that costs little beside.
+/// Polls `ready` for up to `spin`; reads the clock only where that costs little in comparison.
 template <class Ready>
 [[nodiscard]] bool poll_for(std::chrono::nanoseconds spin, Deadline deadline, Ready ready) {
   if (spin.count() <= 0) return ready();
@@ -64,9 +64,9 @@ template <class Ready>
   return false;
 }
 
-/// How long to poll before sleeping, by what was awaited lately. To poll pays while news come
-/// within the user's spin time; after a wait that outlasted it, it was in vain, and half as long is
-/// tried.
+/// How long to poll before sleeping, by the latest waits. Polling pays while events come within the
+/// user's spin time; after a wait that outlasted it, it was in vain, and the next one polls half as
+/// long.
 class SpinTime {
  public:
   explicit SpinTime(std::chrono::nanoseconds most = {}) noexcept : most_(most), now_(most) {}
@@ -76,14 +76,14 @@ class SpinTime {
     return *this;
   }
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept {
-    return now_.load(std::memory_order_relaxed);  // for whoever explains; one thread changes it
+    return now_.load(std::memory_order_relaxed);  // read for display; one thread changes it
   }
   void took(std::chrono::nanoseconds wait) noexcept {
     now_.store(wait < most_ ? most_ : std::max(now() / 2, most_ / kLeastShare),
                std::memory_order_relaxed);
   }
 
-  /// From here to the end of the block is one wait.
+  /// The time from here to the end of the block is one wait.
   class Wait {
    public:
     explicit Wait(SpinTime& spin) noexcept : spin_(spin) {}
@@ -102,7 +102,7 @@ class SpinTime {
   std::atomic<std::chrono::nanoseconds> now_;
 };
 
-/// What is to be seen without waiting.
+/// Looks once, without waiting.
 [[nodiscard]] inline Woken look_at(WaitPoint& point) {
   point.descriptors.push_back({point.interrupt, POLLIN, 0});
   const int count = ::poll(point.descriptors.data(), point.descriptors.size(), 0);
@@ -112,14 +112,14 @@ class SpinTime {
   return count > 0 ? Woken::look : Woken::timed_out;
 }
 
-/// Polls `ready` for `spin`, then goes to sleep once. `look`: something happened to a descriptor
-/// (see their revents) and `ready` was not yet true; the caller looks and calls again.
+/// Polls `ready` for `spin`, then sleeps once. `look`: something happened to a descriptor (see
+/// revents) and `ready` was not yet true; the caller looks and calls again.
 template <class Ready>
 [[nodiscard]] Woken wait_once(WaitPoint& point, std::chrono::nanoseconds spin, Deadline deadline,
                               Ready ready) {
   if (poll_for(spin, deadline, ready)) return Woken::ready;
   if (ready()) return Woken::ready;
-  // Without time to sleep, too, a death or a hang-up is to be seen.
+  // Without time to sleep a death or a hang-up must be seen, too.
   if (deadline.passed()) return look_at(point);
   for (WaitFlag* intent : point.intents) intent->announce();
   GANTRY_STEP(sleep_announced);
