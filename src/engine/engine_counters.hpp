@@ -1,5 +1,5 @@
-#pragma once  // engine/engine_counters.hpp: what every engine counts, learns and says of a move
-              // that ended.
+#pragma once  // engine/engine_counters.hpp: what every engine counts and learns, and the outcome of
+              // a move.
 
 #include <gantry/engine.hpp>
 
@@ -10,7 +10,7 @@ namespace gantry {
 /// Counters of an engine. Any thread. Relaxed: each is a sum by itself.
 class EngineCounters {
  public:
-  /// A move that ended; `completion.engine` is who executed it.
+  /// Counts a move that ended; `completion.engine` executed it.
   void count(const Completion& completion) noexcept;
   void add_helper_cpu(std::uint64_t ns) noexcept {
     helper_cpu_ns_.fetch_add(ns, std::memory_order_relaxed);
@@ -32,7 +32,7 @@ class EngineCounters {
   std::atomic<std::uint64_t> helped_bytes_{0};
 };
 
-/// Bytes a nanosecond, as lately seen. Any thread; a lost update costs one sample.
+/// The latest rate, in bytes a nanosecond. Any thread; a lost update costs one sample.
 class LearnedRate {
  public:
   explicit LearnedRate(double bytes_per_ns = 8) noexcept : rate_(bytes_per_ns) {}
@@ -49,7 +49,7 @@ class LearnedRate {
 
 [[nodiscard]] Completion completion_of(const Executed& executed, const Move& move,
                                        CopyEngine engine, CacheUse cache) noexcept;
-/// A move that did not begin.
+/// The outcome of a move that did not begin.
 [[nodiscard]] Completion not_begun(const Move& move, CopyEngine engine, Cause cause) noexcept;
 [[nodiscard]] tl::unexpected<Error> fail_stopped(std::string_view engine);
 

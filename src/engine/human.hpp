@@ -1,4 +1,4 @@
-#pragma once  // engine/human.hpp: sizes and times as a person reads them, for explanations.
+#pragma once  // engine/human.hpp: formats sizes and times for people, for explanations.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,5 @@
-#pragma once  // engine/kernels.hpp: stores past the cache, by the widest vectors this CPU has.
+#pragma once  // engine/kernels.hpp: stores past the cache, with the widest vectors that this CPU
+              // has.
 
 #include <gantry/types.hpp>
 
@@ -13,7 +14,7 @@ void stream_fill(std::byte* destination, std::uint64_t pattern, Bytes bytes) noe
 /// The same through the cache.
 void cached_fill(std::byte* destination, std::uint64_t pattern, Bytes bytes) noexcept;
 
-/// The vectors in use, as Highway names them ("AVX3"), for people.
+/// The vectors in use, by Highway's name ("AVX3"), for display.
 [[nodiscard]] const char* vector_target() noexcept;
 
 }  // namespace gantry

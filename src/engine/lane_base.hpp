@@ -1,4 +1,4 @@
-#pragma once  // engine/lane_base.hpp: the half of a lane that is the same for every engine.
+#pragma once  // engine/lane_base.hpp: the half of a lane that all engines share.
 
 #include <gantry/engine.hpp>
 
@@ -7,8 +7,8 @@
 
 namespace gantry {
 
-/// An engine's lane derives from this, gives out tickets and retires moves in their order; looking,
-/// sleeping, waking and waiting are done here, by what the engine answers to the questions below.
+/// Base of an engine's lane. The engine gives out tickets and retires moves in their order; this
+/// class looks, sleeps, wakes and waits, and asks the engine the questions below.
 class LaneBase : public Lane, private WaitTarget {
  public:
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept final {
@@ -20,7 +20,7 @@ class LaneBase : public Lane, private WaitTarget {
   using Lane::submit;
 
  protected:
-  /// One thread at a time, by the engine's lock: gives out `count` tickets; the answer is the last.
+  /// Gives out `count` tickets and returns the last. One thread at a time, by the engine's lock.
   Ticket give_tickets(std::size_t count) noexcept {
     // Relaxed: a ticket reaches another thread by the caller's own synchronisation.
     return Ticket{given_.fetch_add(count, std::memory_order_relaxed) + count};
@@ -28,15 +28,15 @@ class LaneBase : public Lane, private WaitTarget {
   [[nodiscard]] std::uint64_t given() const noexcept {
     return given_.load(std::memory_order_relaxed);  // as above
   }
-  /// retire() and announce() as LaneProgress has them.
+  /// retire() and announce() as in LaneProgress.
   [[nodiscard]] LaneProgress& progress() noexcept { return progress_; }
   [[nodiscard]] const LaneProgress& progress() const noexcept { return progress_; }
-  /// How wait() would wait for the time that is predicted: for explain().
+  /// How wait() would wait for the predicted time; for explain().
   [[nodiscard]] WaitStrategy waiting_for(std::chrono::nanoseconds predicted) const noexcept {
     return waiter_.sleepable(predicted).count() > 0 ? WaitStrategy::hybrid : WaitStrategy::poll;
   }
 
-  // What wait() asks the engine. From any thread, without locks held.
+  // Questions of wait() to the engine. Called from any thread, without locks held.
 
   /// Executes one unit of what the lane has to do before `ticket` ends, in the calling thread.
   /// False: there is nothing to take, or others do it quicker.
@@ -44,9 +44,9 @@ class LaneBase : public Lane, private WaitTarget {
   /// The time until `ticket` ends, by the cost model; zero when it is due or overdue.
   [[nodiscard]] std::chrono::nanoseconds left(Ticket ticket) const noexcept override = 0;
   /// Somebody will sleep until a move ends: from now on moves must end and be announced without
-  /// poll(). Nothing to do for an engine with threads of its own.
+  /// poll(). An engine with threads of its own has nothing to do.
   virtual Result<void> be_watched() { return {}; }
-  /// Moves end and are announced without poll().
+  /// True if moves end and are announced without poll().
   [[nodiscard]] bool ends_unpolled() const noexcept override = 0;
 
  private:

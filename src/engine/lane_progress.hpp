@@ -1,4 +1,5 @@
-#pragma once  // engine/lane_progress.hpp: how far a lane has come, and who sleeps until it goes on.
+#pragma once  // engine/lane_progress.hpp: how far a lane has come, and who sleeps until it comes
+              // further.
 
 #include <array>
 #include <gantry/engine.hpp>
@@ -9,11 +10,11 @@
 
 namespace gantry {
 
-// One thread at a time retires (the engine's lock sees to that), any number of threads look, sleep
+// One thread at a time retires (the engine's lock sees to that); any number of threads look, sleep
 // and are woken.
 //   I1  `ended_` only grows; every ticket up to it has ended, its Completion written. [E]
-//   I2  The word changes after `ended_`, so whoever sees an old word and then sleeps on it is woken
-//       by the change. [W]
+//   I2  The word changes after `ended_`, so the change wakes whoever saw an old word and sleeps on
+//       it. [W]
 //   I3  A sleeper counts itself before it looks; retire() looks at the count after the change. One
 //       of the two sees the other (all four are seq_cst). [S]
 class LaneProgress {
@@ -22,7 +23,7 @@ class LaneProgress {
   LaneProgress(const LaneProgress&) = delete;
   LaneProgress& operator=(const LaneProgress&) = delete;
 
-  /// The next move in order has ended. Then announce(), once for as many as there were.
+  /// The next move in order has ended. Call announce() then, once for any number of moves.
   void retire(Outcome outcome) noexcept;
   void announce() noexcept;
 
@@ -32,13 +33,13 @@ class LaneProgress {
   [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
     return static_cast<std::uint64_t>(ticket) <= ended();
   }
-  /// `pending` too for a ticket that was never given.
+  /// `pending` also for a ticket that was never given.
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
 
   /// Sleeps until the ticket has ended, the monotonic clock shows `until_ns`, or for no reason.
   void sleep(Ticket ticket, std::uint64_t until_ns) noexcept;
 
-  /// From now on every announce() wakes: somebody sleeps whom this class does not know.
+  /// From now on every announce() wakes, since a sleeper may wait that this class does not know.
   [[nodiscard]] const std::atomic<std::uint32_t>& word() noexcept;
   [[nodiscard]] Result<int> event_descriptor();
 
@@ -53,7 +54,7 @@ class LaneProgress {
   std::atomic<std::uint32_t> sleepers_{0};
   std::atomic<int> event_{-1};  // of event_owner_
   std::atomic<std::uint64_t> failures_{0};
-  // A ring. Atomics rather than a lock, which a fork could copy while it is held.
+  // A ring of atomics; a fork could copy a lock while it is held.
   std::array<std::atomic<std::uint64_t>, kRememberedFailures> failed_{};
   std::mutex mutex_;  // guards event_owner_
   Fd event_owner_;

@@ -1,4 +1,4 @@
-#pragma once  // engine/waiter.hpp: spending the time until a move ends.
+#pragma once  // engine/waiter.hpp: how a waiter spends the time until a move ends.
 
 #include <gantry/engine.hpp>
 
@@ -6,7 +6,7 @@
 
 namespace gantry {
 
-/// What a waiter asks of the lane that it waits for.
+/// The questions of a waiter to its lane.
 class WaitTarget {
  public:
   WaitTarget() = default;
@@ -23,17 +23,16 @@ class WaitTarget {
   ~WaitTarget() = default;
 };
 
-/// Hybrid waiting. While the predicted end is far the thread sleeps to shortly before it; the last
-/// part is polled. What it learns is kept in relaxed atomics: a lost update costs one less good
-/// guess.
+/// Hybrid waiting. While the predicted end is far the thread sleeps to shortly before it; it polls
+/// the last part. What it learns is kept in relaxed atomics: a lost update costs one worse guess.
 ///   Bound: where moves end unpolled the end wakes the sleeper. Where they do not, one sleep lasts
-///   at most kBlindSleep or a quarter of the time waited so far, whichever is more; so a wrong
-///   prediction makes the wait at most that, and the timer's lateness, longer than polling.
+///   at most kBlindSleep or a quarter of the time waited so far, whichever is more. So a wrong
+///   prediction makes the wait at most that much, and the timer's lateness, longer than polling.
 class Waiter {
  public:
   [[nodiscard]] Outcome wait(WaitTarget& target, Ticket ticket, Deadline deadline,
                              WaitStrategy waiting) noexcept;
-  /// What of a predicted time would be slept; zero: it would be polled.
+  /// The part of a predicted time that would be slept; zero: all of it would be polled.
   [[nodiscard]] std::chrono::nanoseconds sleepable(
       std::chrono::nanoseconds predicted) const noexcept;
 
@@ -47,7 +46,8 @@ class Waiter {
   [[nodiscard]] std::uint64_t sleepable_ns(std::uint64_t left_ns) const noexcept;
 
   std::atomic<std::uint64_t> lateness_ns_{70'000};  // of a timer: slack and scheduling
-  std::atomic<std::uint32_t> caution_{100};         // thousandths of a prediction not slept
+  // thousandths of a prediction that are not slept
+  std::atomic<std::uint32_t> caution_{100};
 };
 
 }  // namespace gantry

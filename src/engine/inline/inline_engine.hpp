@@ -1,11 +1,11 @@
-#pragma once  // engine/inline/inline_engine.hpp: moves that the submitter's own CPU executes.
+#pragma once  // engine/inline/inline_engine.hpp: the submitter's own CPU executes moves.
 
 #include <gantry/engine.hpp>
 
 namespace gantry {
 
 struct InlineOptions {
-  Bytes streaming_from = 0;  ///< CacheUse::automatic streams from so many bytes on. 0: never.
+  Bytes streaming_from = 0;  ///< CacheUse::automatic streams from this size on. 0: never.
   bool catch_faults = true;  ///< See engine/fault_guard.hpp.
 };
 

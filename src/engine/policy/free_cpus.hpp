@@ -1,4 +1,4 @@
-#pragma once  // engine/policy/free_cpus.hpp: whether a worker would find a CPU to run on.
+#pragma once  // engine/policy/free_cpus.hpp: whether a worker would find a free CPU.
 
 #include <atomic>
 #include <cstdint>
@@ -6,15 +6,15 @@
 
 namespace gantry {
 
-/// Of the CPUs that this process may use, those that nobody runs on besides the caller, as lately
-/// seen: the kernel is asked at most every 2 ms (it takes some microseconds). Any thread.
+/// Counts the CPUs of this process on which nobody runs besides the caller, as lately seen. The
+/// kernel is asked at most every 2 ms, which takes some microseconds. Any thread.
 class FreeCpus {
  public:
   /// `cpus` 0: by the affinity of the calling thread.
   explicit FreeCpus(double cpus, std::string source = "/proc/loadavg");
 
-  /// `own_workers`: threads that run for us now, or have just done so and look for more: should the
-  /// kernel be asked in this call, they count as free.
+  /// `own_workers`: threads that run for us now, or have just done so and look for more. They count
+  /// as free if this call asks the kernel.
   [[nodiscard]] double besides_caller(unsigned own_workers) noexcept;
   [[nodiscard]] double cpus() const noexcept { return cpus_; }
 
@@ -26,9 +26,9 @@ class FreeCpus {
 
   double cpus_;
   std::string source_;
-  // Relaxed, all: a guess, as good as its age.
+  // All relaxed: a guess, as good as its age.
   std::atomic<std::uint64_t> sampled_ns_{0};
-  std::atomic<double> others_{-1};  // that run, smoothed; negative: never seen
+  std::atomic<double> others_{-1};  // others that run, smoothed; negative: never seen
 };
 
 }  // namespace gantry

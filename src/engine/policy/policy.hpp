@@ -14,20 +14,20 @@ inline constexpr std::size_t kMaxPolicyEngines = 8;
 struct Member {
   std::string name;
   CopyEngine kind = CopyEngine::inline_;
-  std::vector<Move::Kind> kinds;  ///< That it executes itself.
-  Bytes alignment = 1;            ///< What is quickest.
+  std::vector<Move::Kind> kinds;  ///< Kinds that it executes itself.
+  Bytes alignment = 1;            ///< The quickest alignment.
 };
-/// By its name: "inline", "thread", "dsa".
+/// By the engine's name: "inline", "thread", "dsa".
 [[nodiscard]] CopyEngine kind_of(std::string_view engine) noexcept;
 
 /// What holds at the moment of a choice.
 struct Situation {
   SubmitMode use = SubmitMode::queued;
   double free_cpus = 1;  ///< Besides the submitter's own.
-  /// In each engine ahead of the move: of anybody in synchronous use, of other submitters in queued
-  /// use (who queues does not mind his own queue).
+  /// Bytes ahead of the move in each engine: everybody's in synchronous use, other submitters' in
+  /// queued use (a queueing submitter does not mind its own queue).
   std::array<Bytes, kMaxPolicyEngines> ahead{};
-  std::array<bool, kMaxPolicyEngines> refused{};  ///< It was tried, and does not take it.
+  std::array<bool, kMaxPolicyEngines> refused{};  ///< It was tried, and refused the move.
 };
 
 /// What speaks for and against an engine.
@@ -36,38 +36,38 @@ struct Verdict {
   double predicted_ns = 0;
   double caller_ns = 0;
   // Contained in `predicted_ns`:
-  double ahead_ns = 0;      ///< Until what is ahead has been done.
-  double pages_ns = 0;      ///< Looking after pages that may be missing.
-  double unaligned_ns = 0;  ///< Ends that are not aligned.
+  double ahead_ns = 0;      ///< Until the bytes ahead are done.
+  double pages_ns = 0;      ///< For pages that may be missing.
+  double unaligned_ns = 0;  ///< For unaligned ends.
   bool shares_cpu = false;  ///< Its worker would find no free CPU.
-  bool sequential = false;  ///< Nobody could help with it.
+  bool sequential = false;  ///< Nobody could help with the move.
 };
 using Verdicts = std::array<Verdict, kMaxPolicyEngines>;
 
 struct Choice {
   std::size_t engine = 0;
-  CacheUse cache = CacheUse::reader_soon;  ///< Of the first move.
+  CacheUse cache = CacheUse::reader_soon;  ///< For the first move.
 };
 
 /// Pure: the same calibration, move and situation give the same choice. Immutable.
 class Policy {
  public:
-  /// `members` as in make_policy_engine(). Where the calibration lacks one, estimates stand in.
+  /// `members` as in make_policy_engine(). Estimates replace what the calibration lacks.
   Policy(Calibration calibration, std::vector<Member> members);
 
-  /// Nothing but the first engine could gain, whatever the situation: no need to choose.
+  /// True if only the first engine could gain, in any situation: there is nothing to choose.
   [[nodiscard]] bool is_small(Bytes bytes, SubmitMode mode) const noexcept {
     return bytes < small_below_[mode == SubmitMode::queued];
   }
   [[nodiscard]] Bytes small_below(SubmitMode mode) const noexcept {
     return small_below_[mode == SubmitMode::queued];
   }
-  /// Allocates nothing; some hundred nanoseconds. The batch is not empty.
+  /// Allocates nothing; takes some hundred nanoseconds. The batch must not be empty.
   [[nodiscard]] Choice choose(std::span<const Move> batch,
                               const Situation& situation) const noexcept;
   [[nodiscard]] Verdicts weigh(std::span<const Move> batch,
                                const Situation& situation) const noexcept;
-  /// Everything but `waiting`.
+  /// Fills in everything but `waiting`.
   [[nodiscard]] Explanation explain(const Move& move, const Situation& situation) const;
 
   [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
@@ -79,8 +79,10 @@ class Policy {
   }
   [[nodiscard]] const Calibration& calibration() const noexcept { return calibration_; }
 
-  static constexpr double kSynchronousMargin = 1.07;  ///< So much quicker than the first, or none.
-  static constexpr double kQueuedMargin = 1.05;  ///< Slower than the quickest to free the caller.
+  static constexpr double kSynchronousMargin = 1.07;  ///< An engine must be this much quicker than
+                                                      ///< the first.
+  static constexpr double kQueuedMargin = 1.05;  ///< How much slower than the quickest an engine
+                                                 ///< may be to free the caller.
 
  private:
   struct Costs {
@@ -106,9 +108,10 @@ class Policy {
   std::array<Bytes, 2> small_below_{};  // synchronous, queued
 };
 
-/// What stands in where nothing was measured; `engine` by its name.
+/// Estimates for what was not measured; `engine` is its name.
 [[nodiscard]] EngineCosts estimated_costs(std::string_view engine);
-/// `last_level_bytes`: of the cache that this CPU shares; 0: not told. `sharers`: CPUs that do.
+/// `last_level_bytes`: size of the cache that this CPU shares; 0: unknown. `sharers`: CPUs that
+/// share it.
 [[nodiscard]] Calibration default_calibration(Bytes last_level_bytes, unsigned sharers);
 
 }  // namespace gantry

@@ -32,30 +32,30 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   void stop(Stop how) noexcept override;
   EngineReport report() const noexcept override { return counters_.report(); }
 
-  /// From now on chooses by this one.
+  /// Chooses by this calibration from now on.
   void use(Calibration calibration);
   [[nodiscard]] Calibration calibration() const { return policy().calibration(); }
 
-  // For its lanes; from any thread.
+  // For its lanes; any thread.
 
   [[nodiscard]] const Policy& policy() const noexcept {
     return *policy_.load(std::memory_order_acquire);  // [P]
   }
-  /// Before a move of so many bytes is chosen for: has the first large one wait for a calibration.
+  /// Call before choosing for a move of that size: the first large one waits for a calibration.
   void consider_calibrating(Bytes bytes) noexcept {
     if (bytes >= kWorthCalibrating && !considered_.load(std::memory_order_relaxed)) [[unlikely]]
       slow_calibrate();
   }
-  /// `own`: what the asking lane has on the way in each engine.
+  /// `own`: bytes of the asking lane on the way in each engine.
   [[nodiscard]] Situation situation(Bytes bytes, SubmitMode mode,
                                     const EngineBytes& own) const noexcept;
   [[nodiscard]] Explanation explain(const Move& move, SubmitMode mode,
                                     const EngineBytes& own) const;
   [[nodiscard]] Engine& engine(std::size_t index) const noexcept { return *engines_[index]; }
   [[nodiscard]] std::size_t engine_count() const noexcept { return engines_.size(); }
-  /// False in a child that was forked off: the engines' threads are the parent's.
+  /// False in a forked child: the engines' threads are the parent's.
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
-  /// It takes no moves, now and for ever: nobody need try it again.
+  /// The engine takes no moves, now or ever: nobody need try it again.
   void rule_out(std::size_t engine) noexcept {
     ruled_out_[engine].store(true, std::memory_order_relaxed);  // a hint
   }
@@ -84,15 +84,15 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   std::atomic<std::uint64_t> awake_ns_{0};
   mutable FreeCpus free_cpus_;
   std::atomic<Bytes> load_{0};  // relaxed: a hint
-  // Pair [P]: a policy is written before it is shown. Those before it are kept: a submitter may
-  // still look at one, and there are few in a process's life.
+  // Pair [P]: a policy is written before it is shown. Earlier ones are kept, since a submitter may
+  // still look at one; a process has few in its life.
   std::atomic<const Policy*> policy_{nullptr};
   std::mutex policies_mutex_;
   std::vector<std::unique_ptr<const Policy>> policies_;
   std::atomic<bool> considered_{false};  // relaxed: exchange() alone decides who calibrates
   std::array<std::atomic<bool>, kMaxPolicyEngines> ruled_out_{};
   std::atomic<bool> stopped_{false};  // pair [S]: stop() and open_lane()
-  std::shared_mutex lanes_mutex_;     // a lane in it lives for as long as it is held
+  std::shared_mutex lanes_mutex_;     // a lane in the list lives for as long as it is held
   std::vector<PolicyLane*> lanes_;
   mutable std::mutex asked_mutex_;
   mutable std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> asked_;  // for explain() alone

@@ -4,8 +4,8 @@
 
 namespace gantry {
 
-/// Waiting is left to the lanes that execute: each knows best when it ends. Moves end when somebody
-/// looks (submits, polls, waits, asks for an outcome), or the watcher, where somebody sleeps on the
+/// The lanes that execute also wait: each knows best when it ends. Moves end when somebody looks
+/// (submits, polls, waits, asks for an outcome), or by the watcher, where somebody sleeps on the
 /// lane's own descriptor or word.
 class PolicyLane final : public Lane, private Watched {
  public:
@@ -24,7 +24,7 @@ class PolicyLane final : public Lane, private Watched {
 
   // For the engine's stop().
   void close() noexcept;  ///< Takes no more moves.
-  void drain() noexcept;  ///< Waits for those that it took.
+  void drain() noexcept;  ///< Waits for the moves that it took.
 
  private:
   [[nodiscard]] Result<Ticket> submit_small(const Move& move, SubmitMode mode);

@@ -8,15 +8,14 @@
 namespace gantry {
 
 // Moves are kept from submit() until their ticket ends, in groups: a batch is one. Each group goes
-// to one engine's lane as a whole, so that fences within it and abandoning are that lane's
-// business.
+// to one engine's lane as a whole, so that lane sees to fences and abandoned moves within it.
 //   I1  ended <= started <= given. Moves (ended, started] have been handed over, or are over and
 //       wait for those before them; moves (started, given] wait for their turn, in order.
 //   I2  A group with a fence is handed over when all before it is over, or away in the same lane,
 //       which then keeps the fence.
 //   I3  While `handing_over_`, one thread hands a group over without the lock (the engine may
 //       execute it right there); nobody else starts a group.
-// Every member but those that say so: under `mutex`.
+// Members are called under `mutex`, except those that say otherwise.
 class RouteQueue {
  public:
   using Lock = std::unique_lock<std::mutex>;
@@ -31,26 +30,28 @@ class RouteQueue {
   [[nodiscard]] bool is_idle() const noexcept { return given() == progress_.ended(); }
   [[nodiscard]] std::size_t depth() const noexcept { return entries_.size(); }
   [[nodiscard]] std::uint64_t given() const noexcept {  // without the lock too
-    return given_.load(std::memory_order_relaxed);      // a ticket travels by its owner's means
+    // a ticket reaches other threads by its owner's means
+    return given_.load(std::memory_order_relaxed);
   }
 
-  /// A move that is over already, in an idle lane.
+  /// Adds a move that is over already, to an idle lane.
   Ticket add_over(const Move& move, const Completion& completion) noexcept;
-  Ticket add(std::span<const Move> batch, SubmitMode mode) noexcept;  ///< There is room.
+  Ticket add(std::span<const Move> batch, SubmitMode mode) noexcept;  ///< There must be room.
 
-  /// Ends what is over and starts what can be; returns how many ended. May let go of the lock.
+  /// Ends what is over and starts what can be started; returns how many ended. May let go of the
+  /// lock.
   std::size_t drive(Lock& lock) noexcept;
-  /// Only the first half.
+  /// Does only the first half.
   std::size_t collect() noexcept;
 
   struct Away {
-    Lane* lane = nullptr;  ///< Null: nothing that one could wait for elsewhere.
+    Lane* lane = nullptr;  ///< Null: there is nothing to wait for elsewhere.
     Ticket ticket{};
   };
-  /// The last move up to `ticket` that some lane executes. The lane lives as long as this.
+  /// The last move up to `ticket` that some lane executes. That lane lives as long as this.
   [[nodiscard]] Away last_away(Ticket ticket) noexcept;
 
-  /// Moves not handed over end as cancelled, in their turn. Then each lane is to be cancelled.
+  /// Ends moves that were not handed over as cancelled, in their turn. Then cancel each lane.
   void cancel_waiting() noexcept;
 
   using Lanes = std::array<Lane*, kMaxPolicyEngines>;
@@ -67,13 +68,13 @@ class RouteQueue {
   enum class State : std::uint8_t { waiting, away, over };
   struct Entry {
     Move move;              // as submitted
-    Completion completion;  // ours, for the engine to write
+    Completion completion;  // ours; the engine writes it
     Ticket there{};
     SubmitMode use = SubmitMode::queued;
     State state = State::waiting;
     std::uint8_t engine = 0;
     bool cancelled = false;
-    std::size_t group = 1;  // moves in it; of its first
+    std::size_t group = 1;  // moves in the group; set in its first
   };
   struct Group {
     std::uint64_t first = 0;
@@ -102,14 +103,14 @@ class RouteQueue {
   PolicyEngine& engine_;
   LaneProgress progress_;
   std::vector<Entry> entries_;
-  std::vector<Move> batch_;  // the group in hand, in one piece
+  std::vector<Move> batch_;  // the group in hand, contiguous
   std::atomic<std::uint64_t> given_{0};
   std::uint64_t started_ = 0;
   bool handing_over_ = false;
   std::uint64_t cancels_ = 0;
   Watched* watched_by_ = nullptr;
   std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> lanes_;
-  std::array<bool, kMaxPolicyEngines> refused_{};  // stopped, most likely
+  std::array<bool, kMaxPolicyEngines> refused_{};  // most likely stopped
   EngineBytes own_{};
 };
 

@@ -11,7 +11,7 @@
 
 namespace gantry {
 
-/// What is called when a descriptor rings.
+/// Called when a descriptor rings.
 class Watched {
  public:
   Watched() = default;
@@ -23,7 +23,7 @@ class Watched {
   ~Watched() = default;
 };
 
-/// One thread, made when the first descriptor is added, asleep until one rings.
+/// One thread, made when the first descriptor is added; it sleeps until one rings.
 class Watcher {
  public:
   Watcher() = default;
@@ -31,10 +31,10 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
   ~Watcher();
 
-  /// From now on what rings `event` (an eventfd) makes `target` look. Twice is as once. Not to be
-  /// called with a lock held that look() takes. Errors: `system`.
+  /// From now on a ring of `event` (an eventfd) calls `target`. Adding twice has no further effect.
+  /// Do not call it with a lock held that look() takes. Errors: `system`.
   [[nodiscard]] Result<void> add(int event, Watched& target);
-  /// When it returns, nobody looks there any more, and never will.
+  /// When it returns, `target` is not being called and never will be.
   void remove(Watched& target) noexcept;
 
  private:
@@ -42,8 +42,8 @@ class Watcher {
   void work() noexcept;
   bool ring_of(int event) noexcept;
 
-  const ForkGuard fork_guard_;  // descriptors are shared with a forked child, the thread is not
-  // Held while somebody looks: remove() waits for it. Who looks may add.
+  const ForkGuard fork_guard_;  // a forked child shares the descriptors, not the thread
+  // Held while a target is called, so remove() waits for that. A target may add.
   std::recursive_mutex mutex_;
   std::map<int, Watched*> targets_;
   Fd epoll_;

@@ -16,8 +16,8 @@
 
 namespace gantry {
 
-// Held by the engine and by each lane; the workers end with the last of them. One lock, held for
-// the bookkeeping of a unit, never while bytes are moved, somebody is woken or sleeps (but for the
+// The engine and each lane hold it; the workers end with the last of them. One lock is held for the
+// bookkeeping of a unit, never while bytes are moved, somebody is woken or sleeps (except at the
 // end).
 //   I1  Every change of a lane's queue is made by change(), which keeps counters and turns right.
 //   I2  In a forked child nothing here is touched but atomics: the lock may be held for ever, and
@@ -31,7 +31,7 @@ class ThreadCore {
   ThreadCore(const ThreadCore&) = delete;
   ThreadCore& operator=(const ThreadCore&) = delete;
 
-  /// False: a forked child's copy.
+  /// False in a forked child's copy.
   [[nodiscard]] bool is_here() const noexcept { return fork_guard_.is_this(); }
   [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
     return resolve_cache(move, streaming_from_);
@@ -40,20 +40,20 @@ class ThreadCore {
 
   /// Errors: `closed`.
   [[nodiscard]] Result<void> open(LaneEntry& lane);
-  /// All its moves have ended.
+  /// Call it when all its moves have ended.
   void close(LaneEntry& lane) noexcept;
 
-  /// Takes the staged moves on. False: the engine was stopped.
-  /// `alone`: nobody is woken for them; the caller goes on with begin_alone().
+  /// Adds the staged moves. False: the engine was stopped. `alone`: wakes nobody; the caller goes
+  /// on with begin_alone().
   [[nodiscard]] bool publish(LaneEntry& lane, std::size_t count, bool alone) noexcept;
-  /// The submitter of a move that it will wait for begins it itself, and calls a worker when that
-  /// gains more time than a worker takes to come: what lies in this CPU's own caches is soonest
-  /// done by it alone. Returns when the
-  /// lane has nothing left to hand out, a worker was called, or a millisecond is over.
+  /// Begins a move that its submitter waits for in the submitter's thread, and calls a worker when
+  /// that gains more time than a worker takes to come: bytes in this CPU's own caches are soonest
+  /// done by it alone. Returns when the lane has nothing left to hand out, a worker was called, or
+  /// a millisecond is over.
   void begin_alone(LaneEntry& lane) noexcept;
 
   enum class Help : std::uint8_t { always, when_quicker };
-  /// Executes one unit of the lane's moves up to `last` in the calling thread; answers how many
+  /// Executes one unit of the lane's moves up to `last` in the calling thread and returns how many
   /// moves ended by that. Nothing: there is none to take, or workers do it quicker.
   std::optional<std::size_t> help(LaneEntry& lane, Ticket last, Help when) noexcept;
   void cancel(LaneEntry& lane) noexcept;
@@ -64,7 +64,7 @@ class ThreadCore {
   [[nodiscard]] Bytes load() const noexcept { return load_.load(std::memory_order_relaxed); }
   [[nodiscard]] EngineReport report() const noexcept { return counters_.report(); }
 
-  // For tests: how many wake-ups were paid for.
+  // For tests: wake-ups that were paid for.
   [[nodiscard]] std::uint64_t wake_ups() const noexcept {
     return wake_ups_.load(std::memory_order_relaxed);
   }
@@ -87,7 +87,7 @@ class ThreadCore {
                std::uint64_t& cpu_ns) noexcept;
   void look_for_work(Worker& self, Lock& lock, PendingWakeups& pending_wakeups,
                      std::uint64_t& cpu_ns) noexcept;
-  /// CPU time of the calling worker since the last call, which is counted.
+  /// Counts and returns the CPU time of the calling worker since the last call.
   std::uint64_t count_cpu(std::uint64_t& last_ns) noexcept;
   void end_workers() noexcept;
 
@@ -111,7 +111,8 @@ class ThreadCore {
   EngineCounters counters_;
   std::atomic<Bytes> load_{0};              // written under the lock; relaxed: a figure by itself
   std::atomic<std::uint64_t> wake_ups_{0};  // relaxed, as above
-  std::atomic<unsigned> waiting_{0};  // lanes with something to hand out: a hint for those who look
+  // lanes with something to hand out: a hint for threads that look for work
+  std::atomic<unsigned> waiting_{0};
   std::atomic<std::uint32_t> quiet_{0};  // changes when nothing is left of a stopped engine
 
   mutable std::mutex mutex_;  // guards the following, and the queues of all lanes

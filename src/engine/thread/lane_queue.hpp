@@ -10,20 +10,20 @@
 
 namespace gantry {
 
-/// One move on its way through a lane. `move`, `cache`, `sequential` and `node` stay as they are
-/// while units of it are executed without the lock; so does `crc32c`, since then there is one unit.
+/// One move on its way through a lane. `move`, `cache`, `sequential` and `node` do not change while
+/// its units are executed without the lock; nor does `crc32c`, since then there is one unit.
 struct LaneSlot {
   Move move;
   CacheUse cache = CacheUse::reader_soon;
   bool sequential = false;
   unsigned node = 0;  // index of the group of workers near its destination
   std::uint64_t ticket = 0;
-  std::uint64_t batch_first = 0;  // the first ticket of its batch
-  Bytes lane_bytes = 0;           // of the lane's moves up to and with this one, ever
-  Bytes taken = 0;                // in units that were handed out
-  unsigned in_flight = 0;         // units that somebody executes now
+  std::uint64_t batch_first = 0;  // first ticket of its batch
+  Bytes lane_bytes = 0;           // bytes of the lane's moves up to and including this one, ever
+  Bytes taken = 0;                // bytes in units that were handed out
+  unsigned in_flight = 0;         // units that are being executed
   bool over = false;              // no more units are handed out
-  // What ended it before its end: the event nearest its front (I3).
+  // What ended the move early: the event nearest to its front (I3).
   Bytes event_at = std::numeric_limits<Bytes>::max();
   Executed event;
   std::uint32_t crc32c = 0;  // so far
@@ -38,11 +38,11 @@ struct Unit {
   Bytes bytes = 0;
 };
 
-// The order of a lane. Knows neither threads nor locks: all members but stage() and execute_unit()
-// under the engine's lock.
-//   I1  Tickets end in order: ended <= every ticket with units in flight < next_, but for those
+// The order of a lane. Knows neither threads nor locks: all members except stage() and
+// execute_unit() are called under the engine's lock.
+//   I1  Tickets end in order: ended <= every ticket with units in flight < next_, except those
 //       that wait in the list of moves to be resumed.
-//   I2  Units of a move are handed out from its front on; of a sequential move one at a time.
+//   I2  Units of a move are handed out from its front on; those of a sequential move one at a time.
 //   I3  So all before the nearest event was handed out, and is done when nothing is in flight.
 //   I4  A slot is reused only after its ticket ended: nobody holds a unit of it then.
 class LaneQueue {
@@ -55,23 +55,23 @@ class LaneQueue {
   /// Bytes submitted and neither done nor given up.
   [[nodiscard]] Bytes undone() const noexcept { return submitted_bytes_ - settled_bytes_; }
 
-  /// Writes the `index`th move of the next batch into its free slot (I4). By the one submitter that
-  /// submits, without the engine's lock: nobody looks at a slot before publish().
+  /// Writes the `index`th move of the next batch into its free slot (I4). Called by the one
+  /// submitter that submits, without the engine's lock: nobody looks at a slot before publish().
   void stage(std::size_t index, const Move& move, CacheUse cache, unsigned node) noexcept;
-  /// The staged moves are in the lane.
+  /// Adds the staged moves to the lane.
   void publish(std::size_t count) noexcept;
 
-  /// The move whose unit take() would hand out; null: none up to ticket `last`.
+  /// The move whose unit take() would hand out; null: there is none up to ticket `last`.
   [[nodiscard]] const LaneSlot* head(
       std::uint64_t last = std::numeric_limits<std::uint64_t>::max()) const noexcept;
   [[nodiscard]] Unit take(Bytes at_most,
                           std::uint64_t last = std::numeric_limits<std::uint64_t>::max()) noexcept;
   void finish(const Unit& unit, const Executed& executed, std::uint64_t helper_cpu_ns) noexcept;
-  /// What has not begun never will.
+  /// Moves that have not begun never will.
   void cancel() noexcept;
 
-  /// Ends the moves at the front that are over: `ended(completion)` for each, before its ticket
-  /// ends. Then the lane's LaneProgress has to announce().
+  /// Ends the moves at the front that are over, and calls `ended(completion)` for each before its
+  /// ticket ends. Then call announce() of the lane's LaneProgress.
   template <class Ended>
   std::size_t settle(Ended ended) noexcept {
     std::size_t count = 0;
@@ -87,7 +87,7 @@ class LaneQueue {
     return count;
   }
 
-  /// Of the move's bytes and all before it, those that are not done.
+  /// Bytes of the move and of all before it that are not done.
   [[nodiscard]] Bytes left_until(std::uint64_t ticket) const noexcept;
 
  private:
@@ -108,14 +108,14 @@ class LaneQueue {
   std::vector<LaneSlot> slots_;
   LaneProgress& progress_;
   std::uint64_t given_ = 0;
-  std::uint64_t next_ = 1;         // the first ticket from which whole moves are still to be taken
-  LaneSlot* resume_ = nullptr;     // begun sequential moves in nobody's hands, by ticket
+  std::uint64_t next_ = 1;         // first ticket from which whole moves are still to be taken
+  LaneSlot* resume_ = nullptr;     // begun sequential moves that nobody executes, by ticket
   std::uint64_t last_failed_ = 0;  // ticket
   Bytes submitted_bytes_ = 0;
   Bytes settled_bytes_ = 0;
 };
 
-/// Does the unit in the calling thread, without the lock.
+/// Executes the unit in the calling thread, without the lock.
 [[nodiscard]] Executed execute_unit(const Unit& unit, bool catch_faults) noexcept;
 
 }  // namespace gantry

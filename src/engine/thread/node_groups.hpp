@@ -1,4 +1,5 @@
-#pragma once  // engine/thread/node_groups.hpp: workers by NUMA node, and which are near a move.
+#pragma once  // engine/thread/node_groups.hpp: workers by NUMA node, and which group is near a
+              // move.
 
 #include <gantry/engine.hpp>
 #include <span>
@@ -8,7 +9,7 @@
 
 namespace gantry {
 
-/// Groups are counted from 0, in the order in which their nodes come first. A plain value.
+/// Groups are counted from 0, in the order in which their nodes first appear. A plain value.
 class NodeGroups {
  public:
   /// The kernel's number of the node that holds the page at `address`; negative: unknown.
@@ -20,9 +21,9 @@ class NodeGroups {
   [[nodiscard]] unsigned count() const noexcept { return static_cast<unsigned>(nodes_.size()); }
   /// 0 for a node without workers.
   [[nodiscard]] unsigned of_node(int node) const noexcept;
-  /// The group for a move: its destination's node, by its first page, or its source's if it writes
-  /// nothing. Asked of the kernel for large ones only, and only where there is a choice; small ones
-  /// go to the node that their submitter runs on.
+  /// The group for a move: by the node of its destination's first page, or of its source's if it
+  /// writes nothing. The kernel is asked only for large moves, and only where there is a choice;
+  /// small ones go to the node that their submitter runs on.
   [[nodiscard]] unsigned near(const Move& move) const noexcept;
 
   static constexpr Bytes kAskedFrom = Bytes{4} << 20;  // some microseconds in a millisecond

@@ -1,4 +1,4 @@
-#pragma once  // engine/thread/rate_estimate.hpp: how quick the workers are, as lately seen.
+#pragma once  // engine/thread/rate_estimate.hpp: how quick the workers have lately been.
 
 #include <algorithm>
 #include <atomic>
@@ -9,11 +9,11 @@
 
 namespace gantry {
 
-/// Written under the engine's lock, read by anyone: relaxed, each figure stands by itself.
+/// Written under the engine's lock, read by any thread. Relaxed: each figure stands by itself.
 class RateEstimate {
  public:
-  /// What one worker did in one unit. Short ones tell more of the clock than of the memory.
-  /// `shared`: a waiter helped meanwhile, which is not what one that sleeps may count on.
+  /// Learns from one worker's unit. Short units are ignored, since they tell more of the clock than
+  /// of the memory. `shared`: a waiter helped meanwhile, which a sleeping waiter cannot count on.
   void learn_unit(Bytes bytes, std::uint64_t ns, bool shared) noexcept {
     if (bytes < kTelling || ns == 0 || (shared && seen_alone_)) return;
     seen_alone_ = seen_alone_ || !shared;
@@ -23,7 +23,7 @@ class RateEstimate {
                                    old / kMostChange, old * kMostChange);
     rate_.store(old + (seen - old) / kMemory, std::memory_order_relaxed);
   }
-  /// From submit() to an idle engine until a worker began.
+  /// Learns the time from submit() to an idle engine until a worker began.
   void learn_start(std::uint64_t ns) noexcept {
     const std::uint64_t old = start_ns(), seen = std::min(ns, old * 4);
     start_ns_.store(seen > old ? old + (seen - old) / 8 : old - (old - seen) / 8,
@@ -34,11 +34,11 @@ class RateEstimate {
   [[nodiscard]] std::uint64_t start_ns() const noexcept {
     return start_ns_.load(std::memory_order_relaxed);
   }
-  /// What is done meanwhile is not worth waking anybody for.
+  /// Bytes that are done before a worker would be awake: not worth waking anybody for.
   [[nodiscard]] Bytes wake_up_bytes() const noexcept {
     return static_cast<Bytes>(rate() * static_cast<double>(start_ns()));
   }
-  /// The largest unit of which another lane waits for no longer than kUnitNs.
+  /// The largest unit for which another lane waits no longer than kUnitNs.
   [[nodiscard]] Bytes unit_bytes() const noexcept {
     const auto bytes = static_cast<Bytes>(rate() * kUnitNs);
     return std::clamp(bytes / kLeastUnit * kLeastUnit, kLeastUnit, kUnitBytes);

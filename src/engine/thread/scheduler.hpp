@@ -1,4 +1,4 @@
-#pragma once  // engine/thread/scheduler.hpp: which lane is next, and who is woken for it.
+#pragma once  // engine/thread/scheduler.hpp: which lane is next, and which worker is woken for it.
 
 #include <atomic>
 #include <vector>
@@ -24,34 +24,37 @@ struct LaneEntry {
  private:
   friend class Scheduler;
   static constexpr int kNoGroup = -1;
-  int group_ = kNoGroup;  // in whose list it is
+  int group_ = kNoGroup;  // the group in whose list it is
   LaneEntry* next_ = nullptr;
   LaneEntry* previous_ = nullptr;
 };
 
 // Lanes that have something to hand out stand in a list of the group of workers near their next
-// move's destination, and go to its end whenever a worker took a unit from them: each gets its
-// turn. A worker whose own list is empty takes from the others. All members under the engine's
-// lock.
+// move's destination. A lane goes to the end whenever a worker took a unit from it, so each gets
+// its turn. A worker whose own list is empty takes from the others. All members are called under
+// the engine's lock.
 //   I1  A lane stands in a list if and only if its queue has a head and it is not alone, in that of
 //       the head's group.
 //   I2  A worker is either idle, or looking (it will look at the lists before it becomes idle), or
-//       executing and will look then. So while somebody looks for each lane that has something to
-//       hand out nobody has to be woken; else one is. He who finds something looks at this again,
-//       so a large move wakes workers one after another, by each other, not by its submitter.
+//       executing and will look then. So nobody has to be woken while there is a looking worker for
+//       each lane that has something to hand out; else one worker is woken. A worker that finds
+//       something checks this again, so for a large move the workers wake one another, not the
+//       submitter.
 //   I3  A list is whole: each lane's neighbours know it, and the ends are its first and last.
-//   I4  Lanes in lists are as many as are counted.
-//   I5  An idle worker is in the list of its group, once; they are as many as are counted.
-//   I6  Who stops looking had begun to: workers idle and looking are no more than an engine has.
+//   I4  The count of listed lanes is right.
+//   I5  An idle worker is in the list of its group, once; the count of idle workers is right.
+//   I6  A worker that stops looking had begun to: no more workers are idle or looking than an
+//   engine
+//       has.
 class Scheduler {
  public:
   explicit Scheduler(unsigned groups) : lists_(groups) {}
 
-  /// Keeps I1 after anything that changed the lane's queue.
+  /// Keeps I1 after any change of the lane's queue.
   void update(LaneEntry& lane) noexcept;
   void remove(LaneEntry& lane) noexcept;
-  /// Whose turn it is for a worker of this group; null: nobody's. Its next turn comes after all
-  /// others'.
+  /// The lane whose turn it is for a worker of this group; null: there is none. It goes behind all
+  /// others.
   [[nodiscard]] LaneEntry* take_turn(unsigned group) noexcept;
   [[nodiscard]] unsigned waiting_lanes() const noexcept { return listed_; }
 
@@ -64,14 +67,15 @@ class Scheduler {
     GANTRY_CHECK_INVARIANTS(*this);
   }
   void become_idle(Worker& worker) noexcept;
-  /// Whom to wake for what there is; it counts as looking. Null: nobody, or nobody is needed (I2).
+  /// Picks the worker to wake, which then counts as looking. Null: there is none, or none is needed
+  /// (I2).
   [[nodiscard]] Worker* pick_wake() noexcept;
-  /// Any idle worker, for the end of the engine.
+  /// Picks any idle worker, for the end of the engine.
   [[nodiscard]] Worker* pick_any() noexcept;
-  /// Somebody would begin at once, or as soon as it is awake.
+  /// True if a worker would begin at once, or as soon as it is awake.
   [[nodiscard]] bool has_free_worker() const noexcept { return looking_ > 0 || idle_ > 0; }
 
-  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. I1 of the lanes in lists, and I3 to I6.
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Checks I1 of the lanes in lists, and I3 to I6.
   void check_invariants() const noexcept;
 
  private:
@@ -80,7 +84,7 @@ class Scheduler {
   struct List {
     LaneEntry* first = nullptr;
     LaneEntry* last = nullptr;
-    Worker* idle = nullptr;  // the one that parked last first: its cache is the warmest
+    Worker* idle = nullptr;  // the last to park is first: its cache is the warmest
   };
   [[nodiscard]] unsigned check_list(int group) const noexcept;
   void append(LaneEntry& lane, int group) noexcept;

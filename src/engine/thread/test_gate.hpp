@@ -1,4 +1,4 @@
-#pragma once  // engine/thread/test_gate.hpp: memory in which a reader stops until a test lets it
+#pragma once  // engine/thread/test_gate.hpp: memory in which a reader stops until a test lets it go
               // on.
 
 #include <fcntl.h>
@@ -15,9 +15,9 @@
 
 namespace gantry {
 
-/// Bytes of value 1, but for the pages that were shut: whoever touches such a page stays there
-/// until open(), and finds zeros. By userfaultfd(2): is_usable() is false where the kernel has none
-/// for us.
+/// Bytes of value 1, except in shut pages: a thread that touches such a page stays there until
+/// open(), and then finds zeros. Uses userfaultfd(2); is_usable() is false where the kernel has
+/// none for us.
 class Gate {
  public:
   static constexpr Bytes kPage = 4096;
@@ -48,7 +48,7 @@ class Gate {
     range.mode = UFFDIO_REGISTER_MODE_MISSING;
     ::ioctl(faults_.get(), UFFDIO_REGISTER, &range);
   }
-  /// Waits until somebody stands at a shut page; its offset.
+  /// Waits until somebody touches a shut page; returns the page's offset.
   [[nodiscard]] Bytes await() const {
     uffd_msg message{};
     if (::read(faults_.get(), &message, sizeof message) != sizeof message) return bytes_;

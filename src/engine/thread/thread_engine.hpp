@@ -1,4 +1,4 @@
-#pragma once  // engine/thread/thread_engine.hpp: moves done by workers while the submitter goes on.
+#pragma once  // engine/thread/thread_engine.hpp: workers execute moves while the submitter goes on.
 
 #include <gantry/engine.hpp>
 #include <vector>
@@ -7,18 +7,18 @@ namespace gantry {
 
 /// Where one worker lives.
 struct WorkerPlace {
-  int node = 0;           ///< The kernel's number of its NUMA node: moves to memory there are its.
-  std::vector<int> cpus;  ///< It runs on these CPUs only; empty: anywhere.
+  int node = 0;           ///< Its NUMA node, by the kernel's number: it does moves to memory there.
+  std::vector<int> cpus;  ///< The only CPUs it runs on; empty: any.
 };
 
 inline constexpr std::size_t kMaxWorkers = 64;
 
 struct ThreadOptions {
   std::vector<WorkerPlace> workers = {WorkerPlace{}};  ///< 1 to kMaxWorkers, started at once.
-  Bytes streaming_from = 0;  ///< CacheUse::automatic streams from so many bytes on. 0: never.
+  Bytes streaming_from = 0;  ///< CacheUse::automatic streams from this size on. 0: never.
   bool catch_faults = true;  ///< See engine/fault_guard.hpp.
-  /// Rate of worker and waiter together over that of the worker alone: whether a waiter helps with
-  /// what a worker does already.
+  /// Rate of worker and waiter together over that of the worker alone. It decides whether a waiter
+  /// helps with what a worker does already.
   double helping_gain = 2;
 };
 

@@ -8,12 +8,12 @@
 
 namespace gantry {
 
-// In a forked child its moves have failed (what the parent's workers did since is not seen there);
-// whoever waits or polls is told so. Completions are not written there: their owners may be threads
-// that did not come along.
+// In a forked child its moves have failed, and whoever waits or polls there is told so; what the
+// parent's workers did since is not seen. Completions are not written there: their owners may be
+// threads that did not come along.
 class ThreadLane final : public LaneBase {
  public:
-  /// To be opened by the core before use.
+  /// The core must open it before use.
   ThreadLane(std::shared_ptr<ThreadCore> core, const LaneOptions& options)
       : core_(std::move(core)), options_(options), entry_(options.depth, progress()) {}
   ~ThreadLane() override;
@@ -39,7 +39,7 @@ class ThreadLane final : public LaneBase {
   std::mutex submit_mutex_;  // one submitter at a time stages moves, and waits for room
   LaneEntry entry_;
   bool is_open_ = false;
-  std::atomic<bool> orphaned_{false};  // in a child: whose thread failed all
+  std::atomic<bool> orphaned_{false};  // in a child: set by the thread that failed all
 };
 
 }  // namespace gantry

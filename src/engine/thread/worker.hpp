@@ -18,7 +18,7 @@ class Worker {
 
   [[nodiscard]] unsigned group() const noexcept { return group_; }
 
-  /// Runs `body` on a thread of its own at `place`. Signals go to other threads, but for those that
+  /// Runs `body` on a thread of its own at `place`. Signals go to other threads, except those that
   /// a thread raises itself. Errors: `system`.
   template <class Body>
   [[nodiscard]] Result<void> start(const WorkerPlace& place, Body body) {
@@ -30,7 +30,7 @@ class Worker {
   void join() {
     if (thread_.joinable()) thread_.join();
   }
-  /// In a forked child, where the thread is not and none can be joined.
+  /// For a forked child, where the thread does not exist and cannot be joined.
   void forget_thread() noexcept;
 
   void prepare_to_park() noexcept { awake_.store(0, std::memory_order_relaxed); }  // under the lock
