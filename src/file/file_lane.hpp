@@ -1,4 +1,4 @@
-#pragma once  // file/file_lane.hpp: a lane whose transfers a thread of its own carries out.
+#pragma once  // file/file_lane.hpp: a lane with a thread of its own that carries out its transfers.
 
 #include <functional>
 #include <thread>
@@ -8,11 +8,11 @@
 
 namespace gantry {
 
-/// Whatever hangs in the kernel, hangs in that thread: those who wait go by their deadlines, and
-/// nobody waits for the thread's end unless it is near.
+/// A call that hangs in the kernel hangs in that thread. Waiters go by their deadlines, and nobody
+/// waits for the thread's end unless it is near.
 class ServedFileLane final : public FileLane {
  public:
-  /// `serve` is called by the thread, and returns when the queue is closed and nothing is pending.
+  /// The thread calls `serve`, which returns when the queue is closed and nothing is pending.
   /// Errors: those of starting a thread.
   [[nodiscard]] static Result<std::unique_ptr<FileLane>> open(
       std::shared_ptr<FileQueue> queue, const std::function<void(FileQueue&)>& serve);

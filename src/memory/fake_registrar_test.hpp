@@ -14,11 +14,11 @@ namespace gantry {
 struct FakeRegistrarOptions {
   RegistrarOptions limits{};
   std::chrono::nanoseconds cost{};         ///< Busy time of each registration and unregistration.
-  std::chrono::nanoseconds cost_a_page{};  ///< On top, for every 4 KiB.
+  std::chrono::nanoseconds cost_a_page{};  ///< Added for every 4 KiB.
   std::string name = "fake";
 };
 
-/// Keys count up from 1, so that no two registrations ever share one.
+/// Keys count up from 1, so that no two registrations share one.
 class FakeRegistrar final : public Registrar {
  public:
   [[nodiscard]] static std::shared_ptr<FakeRegistrar> create(
@@ -30,7 +30,7 @@ class FakeRegistrar final : public Registrar {
         cost_(options.cost),
         cost_a_page_(options.cost_a_page) {}
 
-  /// The `number`-th registration from now on (1: the next) is refused, `times` in a row.
+  /// Refuses the `number`-th registration from now on (1: the next), `times` in a row.
   void fail_at(std::uint64_t number, Code code, std::uint64_t times = 1) {
     const std::lock_guard lock(mutex_);
     first_failure_ = asked_ + number;
@@ -49,7 +49,7 @@ class FakeRegistrar final : public Registrar {
     return live_.size();
   }
 
-  /// Unregistered something that was not registered, or as other memory than it was registered.
+  /// Unregistrations of something unregistered, or of other memory than was registered.
   [[nodiscard]] std::uint64_t wrong() const {
     const std::lock_guard lock(mutex_);
     return wrong_;
@@ -88,7 +88,7 @@ class FakeRegistrar final : public Registrar {
   const std::chrono::nanoseconds cost_a_page_;
   mutable std::mutex mutex_;
   std::uint64_t asked_ = 0;
-  std::uint64_t first_failure_ = 0;  // 0: none scripted, as asked_ is 1 at the first
+  std::uint64_t first_failure_ = 0;  // 0: none is scripted, since asked_ is 1 at the first
   std::uint64_t last_failure_ = 0;
   Code code_ = Code::system;
   int unregister_error_ = 0;

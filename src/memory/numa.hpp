@@ -5,8 +5,8 @@
 
 namespace gantry {
 
-/// Pages of `memory` that are made from now on lie on `node` (the kernel's number) and nowhere
-/// else. Errors: `unsupported` when there is no such node, or the kernel does not bind.
+/// Binds pages of `memory` that are made from now on to `node` (the kernel's number). Errors:
+/// `unsupported` when there is no such node, or the kernel does not bind.
 [[nodiscard]] Result<void> bind_to_node(ByteSpan memory, int node);
 
 /// The CPUs of `node` that this process may use; of all nodes for -1. Empty when unknown.

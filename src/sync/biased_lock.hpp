@@ -10,17 +10,17 @@ namespace gantry {
 
 // One thread owns the lock and takes it all the time; others take it rarely and pay for both.
 // Owner: busy := 1, then looks at wanted. Thief: wanted := 1, then looks at busy. At least one of
-// them sees the other, if each one's store comes before its load: the owner's compiler keeps that
-// order by light_fence(), its processor is made to by the thief's heavy_fence().
+// them sees the other, if each one's store comes before its load. The owner's compiler keeps that
+// order by light_fence(); the thief's heavy_fence() makes the owner's processor keep it.
 //   I1  The owner is inside only with busy 1 and after seeing wanted 0.
 //   I2  The thief is inside only with wanted 1 and after seeing busy 0.
 // Pairs. [W] wanted: what the thief did before what the owner does. [B] busy: the other way round.
 // [F] the two fences.
 
-/// Thieves exclude each other by a lock of their own, which an owner refused here waits for.
+/// Thieves exclude each other by a lock of their own, for which a refused owner waits.
 class BiasedLock {
  public:
-  /// The owner's. False: a thief is inside or about to be; wait for it elsewhere, then try again.
+  /// For the owner. False: a thief is inside or about to be; wait for it elsewhere, then try again.
   [[nodiscard]] bool enter() noexcept {
     busy_.store(1, std::memory_order_relaxed);
     light_fence();                                                  // [F]
@@ -30,8 +30,8 @@ class BiasedLock {
   }
   void leave() noexcept { busy_.store(0, std::memory_order_release); }  // [B]
 
-  /// A thief's: waits for the owner to be outside, which is a matter of nanoseconds as long as the
-  /// owner runs. One that does not may need our CPU for it, which yielding gives to equals only.
+  /// For a thief: waits until the owner is outside, which takes nanoseconds as long as the owner
+  /// runs. An owner that does not run may need our CPU, which yielding gives only to equals.
   void steal() noexcept {
     wanted_.store(1, std::memory_order_relaxed);
     heavy_fence();                                                                   // [F]

@@ -7,7 +7,7 @@ namespace gantry {
 
 class Counter {
  public:
-  /// Not a read-modify-write: there is one writer. Relaxed: a counter orders nothing.
+  /// Not a read-modify-write, since there is one writer. Relaxed: a counter orders nothing.
   void add(std::uint64_t by) noexcept {
     value_.store(value_.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }

@@ -1,4 +1,4 @@
-#pragma once  // sync/histogram.hpp: how often which magnitude, in a fixed 3 KiB, one writer.
+#pragma once  // sync/histogram.hpp: counts values by magnitude, in a fixed 3 KiB, with one writer.
 
 #include <array>
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace gantry {
 
-/// Eight buckets to each power of two: a quantile is right within an eighth.
+/// Has eight buckets to each power of two, so a quantile is right within an eighth.
 class Histogram {
  public:
   static constexpr unsigned kSteps = 8;
@@ -19,7 +19,7 @@ class Histogram {
     buckets_[bucket_of(value)].add(times);
   }
 
-  /// The middle of the bucket in which the `quantile` (0 to 1) lies; 0 when empty.
+  /// The middle of the bucket with the `quantile` (0 to 1); 0 when empty.
   [[nodiscard]] double quantile(double quantile) const noexcept {
     std::uint64_t total = 0;
     for (const Counter& bucket : buckets_) total += bucket.get();

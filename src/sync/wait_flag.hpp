@@ -1,5 +1,4 @@
-#pragma once  // sync/wait_flag.hpp: going to sleep without missing the wake-up, across a trust
-              // border.
+#pragma once  // sync/wait_flag.hpp: sleeping without missing the wake-up, across a trust border.
 
 #include <atomic>
 #include <cstdint>
@@ -34,14 +33,14 @@ class WaitFlag {
   std::atomic<std::uint32_t> intent_{0};
 };
 
-/// O's memory of what it has rung for. Any thread.
+/// O's memory of the sleep it has rung for. Any thread.
 class WakeFilter {
  public:
-  /// True once for each sleep. Call after the word W was written with seq_cst [D3].
+  /// True once for each sleep. Call it after the word W was written with seq_cst [D3].
   [[nodiscard]] bool must_wake(const WaitFlag& sleeper) noexcept {
     const std::uint32_t intent = sleeper.read();
     if ((intent & 1u) == 0) return false;
-    // Relaxed: which of two threads rings is all the same; their order with W is [D3].
+    // Relaxed: it does not matter which of two threads rings; their order with W is [D3].
     return last_.exchange(intent, std::memory_order_relaxed) != intent;
   }
 

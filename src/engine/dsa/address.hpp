@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/address.hpp: addresses as a device has them.
+#pragma once  // engine/dsa/address.hpp: addresses as a device sees them.
 
 #include <gantry/types.hpp>
 
@@ -13,7 +13,7 @@ using Address = std::uint64_t;
   return reinterpret_cast<Address>(memory);
 }
 
-/// How far from `address` on (or before it) it is to the end of its page; never zero.
+/// Bytes from `address` to the end of its page (or from its page's begin to `end`); never zero.
 [[nodiscard]] inline Bytes left_in_page(Address address) noexcept {
   return page_bytes() - address % page_bytes();
 }

@@ -1,5 +1,5 @@
-#pragma once  // engine/dsa/descriptor.hpp: what Intel DSA is told and what it answers, byte for
-              // byte.
+#pragma once  // engine/dsa/descriptor.hpp: descriptors and completion records of Intel DSA, byte
+              // for byte.
 
 #include <array>
 #include <atomic>
@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-// The formats of the device, as <linux/idxd.h> has them; written out here so that everything but
-// the two submission instructions builds and is tested on machines that lack that header.
+// The device's formats, as <linux/idxd.h> has them. They are written out here so that everything
+// but the two submission instructions builds and is tested on machines that lack that header.
 namespace gantry::dsa {
 
 enum class Opcode : std::uint8_t {
@@ -29,13 +29,15 @@ enum class Opcode : std::uint8_t {
 };
 [[nodiscard]] std::string_view to_string(Opcode opcode) noexcept;
 
-/// What a descriptor asks for beside its operation: 24 bits, joined with `|`.
+/// Options of a descriptor beside its operation: 24 bits, joined with `|`.
 enum class Flags : std::uint32_t {
   none = 0,
-  fence = 0x0001,           ///< In a batch: after all before it, and only if those succeeded.
-  block_on_fault = 0x0002,  ///< The device waits for the kernel to resolve a page fault.
+  fence = 0x0001,           ///< In a batch: begins after all before it, and only if those
+                            ///< succeeded.
+  block_on_fault = 0x0002,  ///< The device waits until the kernel has resolved a page fault.
   completion_valid = 0x0004,
-  request_completion = 0x0008,  ///< A record also on success; it is written on failure anyway.
+  request_completion = 0x0008,  ///< Asks for a record also on success; it is written on failure
+                                ///< anyway.
   request_interrupt = 0x0010,
   check_result = 0x0080,  ///< Status 2 rather than 1 when the result is not the expected one.
   cache_control = 0x0100,
@@ -56,7 +58,7 @@ inline constexpr std::uint32_t kFlagBits = 0xff'ffff;
 }
 [[nodiscard]] std::string to_string(Flags flags);  ///< "fence, cache control"; "none".
 
-/// How an operation ended; 0 while it has not.
+/// How an operation ended; 0 until it has.
 enum class Status : std::uint8_t {
   none = 0x00,
   success = 0x01,
@@ -82,10 +84,10 @@ inline constexpr std::uint8_t kStatusWrite = 0x80;  ///< The page fault was a wr
 [[nodiscard]] constexpr Status status_in(std::uint8_t raw) noexcept {
   return static_cast<Status>(raw & kStatusMask);
 }
-/// What it means for the one who reads it, not the name of a constant.
+/// Says what the status means, not the name of the constant.
 [[nodiscard]] std::string_view to_string(Status status) noexcept;
 
-/// One order. Bit fields are spelled as words, so that the layout is the same for every compiler.
+/// One request. Bit fields are spelled as words, so that the layout is the same for every compiler.
 struct alignas(64) Descriptor {
   std::uint32_t owner = 0;    ///< 0-19 address space (set by the kernel or ENQCMD), 31 privileged
   std::uint32_t control = 0;  ///< 0-23 flags, 24-31 opcode
@@ -139,24 +141,25 @@ static_assert(offsetof(CompletionRecord, fault_address) == 8);
 static_assert(offsetof(CompletionRecord, extra) == 16);
 static_assert(std::atomic_ref<std::uint8_t>::is_always_lock_free);  // the device takes no lock
 
-// Pair [C]: all that the operation wrote, the rest of its record included, comes before its status.
-/// The waiter's. Not const only because atomic_ref has no const form before C++26.
+// Pair [C]: everything that the operation wrote, the rest of its record included, comes before its
+// status.
+/// For the waiter. Not const only because atomic_ref has no const form before C++26.
 [[nodiscard]] inline std::uint8_t load_status(CompletionRecord& record) noexcept {
   return std::atomic_ref(record.status).load(std::memory_order_acquire);  // [C]
 }
-/// The device's.
+/// For the device.
 inline void store_status(CompletionRecord& record, std::uint8_t status) noexcept {
   std::atomic_ref(record.status).store(status, std::memory_order_release);  // [C]
 }
-/// Before its descriptor is submitted. Somebody may still look at the status meanwhile, in the
-/// belief that the last descriptor's is not over: wait_on_memory().
+/// Call it before the descriptor is submitted. Somebody may still look at the status meanwhile,
+/// believing that the last descriptor is not over: wait_on_memory().
 inline void clear(CompletionRecord& record) noexcept {
   record.result = 0;
   record.reserved = 0;
   record.bytes_completed = 0;
   record.fault_address = 0;
   record.extra = {};
-  // Relaxed: whoever looks meanwhile reads nothing but this.
+  // Relaxed: whoever looks meanwhile reads nothing else.
   std::atomic_ref(record.status).store(0, std::memory_order_relaxed);
 }
 

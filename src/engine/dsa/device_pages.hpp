@@ -8,8 +8,8 @@
 
 namespace gantry::dsa {
 
-/// A T in present pages of its own, locked where the process may lock: a record that was swapped
-/// out would never be answered. Throws std::bad_alloc.
+/// A T in present pages of its own, locked if the process may lock: a record that was swapped out
+/// would never be answered. Throws std::bad_alloc.
 template <class T>
 class DevicePages {
   static_assert(std::is_trivially_destructible_v<T>);
@@ -30,7 +30,7 @@ class DevicePages {
 
   T& operator*() const noexcept { return *value_; }
   T* operator->() const noexcept { return value_; }
-  /// The device may still write: it stays for good.
+  /// Never frees the pages: the device may still write.
   void leave() noexcept { value_ = nullptr; }
 
  private:

@@ -7,8 +7,8 @@
 
 namespace gantry::dsa {
 
-/// What the kernel and the CPU are asked for, so that a test can answer instead. All but the last
-/// two answer as the system calls do, by -1 or MAP_FAILED and errno.
+/// Calls to the kernel and the CPU; a test can answer instead. All but the last two answer as the
+/// system calls do, by -1 or MAP_FAILED and errno.
 class DeviceCalls {
  public:
   DeviceCalls() = default;
@@ -29,7 +29,7 @@ class DeviceCalls {
   }
 };
 
-/// What /sys says of a queue.
+/// What /sys says about a queue.
 struct QueueFacts {
   std::string name;    ///< "wq0.1"
   std::string device;  ///< "dsa0"
@@ -41,8 +41,8 @@ struct QueueFacts {
   std::uint32_t max_batch = 0;
 };
 
-/// Opens it: by the portal if the CPU has the instruction and the kernel allows the mapping, else
-/// by write(). Either is proved by a descriptor that does nothing; its answer is waited for
+/// Opens the queue: by the portal if the CPU has the instruction and the kernel allows the mapping,
+/// else by write(). A descriptor that does nothing proves either; its answer is waited for
 /// `patience` at most. Errors name the queue, the reason and the cure: `permission_denied`, `busy`
 /// (dedicated and open elsewhere), `not_found`, `timed_out` (no answer), `unsupported` (no
 /// entrance), `system`.

@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/dispatcher.hpp: between the lanes and one work queue.
+#pragma once  // engine/dsa/dispatcher.hpp: the link between the lanes and one work queue.
 
 #include <condition_variable>
 #include <deque>
@@ -14,11 +14,13 @@
 namespace gantry::dsa {
 
 /// Cuts the lanes' moves into parts, hands them to the device in turn, and sees each to its end.
-/// Nothing happens but in pump(), by whoever polls, or by the helper thread. One lock; what takes
-/// long (a part done by the CPU, pages made present, closing the queue) is done without it.
+/// Everything happens in pump(), called by whoever polls, or by the helper thread. There is one
+/// lock; slow work (a part done by the CPU, pages made present, closing the queue) is done without
+/// it.
 ///   I1  A part is in one place: ready again, at the device, a chore, or in the hands of a thread.
-///   I2  A move ends when none of its parts is anywhere. So its memory is nobody's afterwards: not
-///       the device's, which answered or was closed, and not ours.
+///   I2  A move ends when none of its parts is anywhere. So nobody uses its memory afterwards: not
+///   the
+///       device, which answered or was closed, and not we.
 class Dispatcher {
  public:
   Dispatcher(std::unique_ptr<WorkQueue> queue, const DsaOptions& options);
@@ -26,16 +28,15 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  /// False in a child that inherited it by fork(): then nothing but that may be asked, and
-  /// queue().
+  /// False in a child that inherited it by fork(). There only this and queue() may be called.
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
   [[nodiscard]] const WorkQueue& queue() const noexcept { return *queue_; }
 
-  /// A lane's, from its opening to its end. Errors: `closed`.
+  /// Adds a lane's moves, until remove(). Errors: `closed`.
   Result<void> add(PendingMoves& moves);
   void remove(PendingMoves& moves) noexcept;
 
-  /// `give(count)` is called with the lock held. Nothing: no room. Errors: `closed`.
+  /// `give(count)` is called with the lock held. Nothing: there is no room. Errors: `closed`.
   template <class Give>
   Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch,
                                        SubmitMode mode, Give give) {
@@ -47,9 +48,9 @@ class Dispatcher {
     return std::optional(last);
   }
 
-  /// Does what there is to do, and no more than one part of it by the CPU. False: nothing.
+  /// Does what there is to do, but at most one part of it by the CPU. False: there is nothing.
   bool pump() noexcept;
-  /// Pumps until the lane has nothing unfinished, all lanes have nothing, or there is room.
+  /// Pumps until the lane has nothing unfinished (null: all lanes), or there is room.
   void drain(const PendingMoves* moves = nullptr) noexcept;
   void cancel(PendingMoves* moves) noexcept;  ///< Null: all.
   void stop(Engine::Stop how) noexcept;
@@ -68,7 +69,7 @@ class Dispatcher {
   struct Chore {
     Part* part = nullptr;
     enum class Kind : std::uint8_t { populate, cpu } kind = Kind::cpu;
-    // Afterwards.
+    // Results.
     bool populated = false;
     Bytes done = 0;
     Cause cause = Cause::none;
@@ -116,7 +117,7 @@ class Dispatcher {
   std::condition_variable wake_;  // the helper
   Flights flights_;
   std::vector<PendingMoves*> lanes_;
-  std::size_t turn_ = 0;  // whose lane's turn it is
+  std::size_t turn_ = 0;  // index of the next lane
   std::vector<Part> parts_;
   std::vector<Part*> free_parts_;
   std::deque<Part*> again_;
@@ -129,18 +130,20 @@ class Dispatcher {
   Bytes load_ = 0;
   double start_ns_;
   double bytes_per_ns_;
-  std::uint64_t full_since_ns_ = 0;  // 0: it is not
-  std::uint64_t landed_ns_ = 0;      // when something did last, or was begun
-  std::uint64_t looked_ns_ = 0;      // when the records were looked at last
-  std::uint32_t suspicion_ = 0;      // parts that are still populated before they are tried
+  std::uint64_t full_since_ns_ = 0;  // 0: it is not full
+  std::uint64_t landed_ns_ = 0;      // when something last landed, or was begun
+  std::uint64_t looked_ns_ = 0;      // when the records were last read
+  // number of parts that are still populated before they are tried
+  std::uint32_t suspicion_ = 0;
   std::uint32_t refused_kinds_ = 0;  // bits, by Move::Kind
-  std::string broken_;               // what the entrance said; not empty: to be halted
-  bool changed_ = false;             // a move may have ended
+  // the entrance's error; if not empty, the device is to be halted
+  std::string broken_;
+  bool changed_ = false;  // a move may have ended
   bool halting_ = false;
   bool failed_ = false;
   bool stopping_ = false;
   bool watched_ = false;
-  bool wanted_ = false;  // the helper is
+  bool wanted_ = false;  // the helper is needed
   bool helper_idle_ = false;
   bool ending_ = false;
   std::thread helper_;  // last: it uses all of the above

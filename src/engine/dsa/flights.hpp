@@ -11,13 +11,13 @@ namespace gantry::dsa {
 
 struct FlightCounts {
   std::uint64_t descriptors = 0;  ///< Accepted, those in batches included.
-  std::uint64_t batches = 0;      ///< Accepted; one that was resumed counts again.
-  std::uint64_t submissions = 0;  ///< Calls of the entrance that were accepted.
+  std::uint64_t batches = 0;      ///< Accepted; a resumed one counts again.
+  std::uint64_t submissions = 0;  ///< Accepted calls of the entrance.
   std::uint64_t refusals = 0;     ///< The queue was full.
   std::uint64_t batch_faults = 0;
 };
 
-/// The descriptors that were handed over and not yet answered. One thread at a time.
+/// Descriptors that were handed over and are not yet answered. Used by one thread at a time.
 ///   I1  A record and a batch's list stay where they are until answered, or for good (leak()).
 ///   I2  No more than `entries` descriptors are in the queue; a batch is one.
 ///   I3  A record is zero when its descriptor is handed over.
@@ -26,7 +26,7 @@ class Flights {
   struct Landed {
     Part* part = nullptr;
     CompletionRecord record;
-    std::uint8_t status = 0;  ///< As load_status() gave it. 0: of a batch that did not get to it.
+    std::uint8_t status = 0;  ///< From load_status(). 0: its batch did not get to it.
     std::uint64_t flew_ns = 0;
   };
 
@@ -34,23 +34,23 @@ class Flights {
   Flights(const Flights&) = delete;
   Flights& operator=(const Flights&) = delete;
 
-  /// How many parts may be handed over now, if the queue has room.
+  /// Parts that may be handed over now, if the queue has room.
   [[nodiscard]] std::size_t room() const noexcept;
-  /// Hands over from the front, in batches where that is possible.
+  /// Hands over parts from the front, in batches where that is possible.
   [[nodiscard]] Taken submit(WorkQueue& queue, std::span<Part* const> parts) noexcept;
-  /// Looks once at every record; resumes batches. What ended is appended to `landed`, which has
+  /// Reads every record once and resumes batches. Appends what ended to `landed`, which must have
   /// room for kMost.
   void land(WorkQueue& queue, std::vector<Landed>& landed) noexcept;
   [[nodiscard]] std::size_t count() const noexcept { return busy_.size(); }
-  /// The device has still to answer for a batch. It does so after the last of its parts.
+  /// True if the device has still to answer for a batch. It does so after the last of its parts.
   [[nodiscard]] bool has_batches() const noexcept;
-  /// When the oldest one was handed over; ~0 when there is none.
+  /// When the oldest one was handed over; ~0 if there is none.
   [[nodiscard]] std::uint64_t oldest_ns() const noexcept;
-  /// The record that is awaited longest, for UMWAIT; null when there is none.
+  /// The record that has been awaited longest, for UMWAIT; null if there is none.
   [[nodiscard]] const CompletionRecord* oldest_record() const noexcept;
-  /// Takes back what has not been answered: the device never will.
+  /// Takes back the unanswered parts: the device will never answer.
   void take_back(std::vector<Part*>& parts) noexcept;
-  /// The device may still write: the records stay for good.
+  /// Keeps the records for good: the device may still write.
   void leak() noexcept;
   [[nodiscard]] const FlightCounts& counts() const noexcept { return counts_; }
 
@@ -73,7 +73,7 @@ class Flights {
     std::uint32_t size = 0;   // 0: free
     std::uint32_t first = 0;  // those before it were answered, and are not submitted again
     bool to_resume = false;
-    bool unclear = false;  // ended in a way that nobody knows; only the time limit ends it
+    bool unclear = false;  // it ended in an unknown way; only the time limit ends it
   };
   struct Memory {
     std::array<Slot, kMost> slots;

@@ -10,22 +10,22 @@ namespace gantry::dsa {
 
 /// How moves are cut.
 struct Cut {
-  Bytes part_bytes = 0;     ///< At most; a multiple of kLine.
-  Bytes align_from = 0;     ///< Parts begin at a line of memory in moves of so many bytes.
-  std::uint32_t parts = 0;  ///< Of one move at a time: others find room in the queue.
+  Bytes part_bytes = 0;     ///< Most bytes of a part; a multiple of kLine.
+  Bytes align_from = 0;     ///< In moves from this size on parts begin at a cache line.
+  std::uint32_t parts = 0;  ///< Most parts of one move at a time: others find room in the queue.
 };
 inline constexpr Bytes kLine = 64;
 
-/// A move that was taken on. Parts of it are handed out from its front, may end in any order and
-/// are counted here.
+/// A move that was taken on. Its parts are handed out from the front, may end in any order and are
+/// counted here.
 struct PendingMove {
   static constexpr Bytes kNowhere = ~Bytes{0};
 
   Move move;
   CacheUse cache = CacheUse::reader_soon;
-  std::uint64_t batch_first = 0;  ///< Ticket of the first of its batch.
-  Bytes given = 0;                ///< Handed out.
-  std::uint32_t open = 0;         ///< Parts handed out and not ended.
+  std::uint64_t batch_first = 0;  ///< Ticket of the first move of its batch.
+  Bytes given = 0;                ///< Bytes handed out.
+  std::uint32_t open = 0;         ///< Parts handed out that have not ended.
   Bytes failed_at = kNowhere;     ///< The lowest offset from which on something is missing.
   Cause cause = Cause::none;
   std::uintptr_t fault_address = 0;
@@ -34,7 +34,7 @@ struct PendingMove {
   Bytes by_cpu = 0;
   std::uint64_t helper_cpu_ns = 0;
   bool cancelled = false;
-  bool faulted = false;  ///< A page was missing: others of it may be too.
+  bool faulted = false;  ///< A page was missing, so others of the move may be.
 
   [[nodiscard]] bool stopped() const noexcept {
     return cancelled || failed_at != kNowhere || differs_at != kNowhere;
@@ -47,10 +47,10 @@ struct PendingMove {
 
 /// The moves of one lane in a ring, by their tickets. The dispatcher's lock guards it.
 ///   I1  Tickets from first() to last() are unfinished; they leave from the front, in order.
-///   I2  A fenced move hands nothing out before it is first(); none after it before it does.
+///   I2  A fenced move hands nothing out before it is first(); none after it does so before it.
 class PendingMoves {
  public:
-  /// The latter must outlive it.
+  /// `progress` must outlive it.
   PendingMoves(std::size_t depth, LaneProgress& progress);
 
   [[nodiscard]] std::size_t room() const noexcept { return ring_.size() - count(); }
@@ -59,18 +59,18 @@ class PendingMoves {
   }
   void add(const Move& move, CacheUse cache, std::uint64_t batch_first) noexcept;
   void cancel() noexcept;
-  /// The next piece of any move that may begin. False: nothing at present.
+  /// The next piece of any move that may begin. False: there is none at present.
   bool next_part(const Cut& cut, Part& part) noexcept;
 
   struct Retired {
     std::size_t moves = 0;
-    Bytes taken_bytes = 0;  ///< As long as they were when submitted.
+    Bytes taken_bytes = 0;  ///< Their sizes when they were submitted.
   };
   /// Ends what is over, writes the completions and counts in `report`.
   Retired retire(EngineReport& report) noexcept;
-  /// Bytes not done of the moves up to `ticket`.
+  /// Bytes of the moves up to `ticket` that are not done.
   [[nodiscard]] Bytes left(std::uint64_t ticket) const noexcept;
-  /// Of a lane that a fork()ed child inherited: ends all up to `last` as failed, by tickets and
+  /// For a lane that a fork()ed child inherited: ends all up to `last` as failed, by tickets and
   /// completions alone; the rest may be half-written.
   void disown(std::uint64_t last) noexcept;
 

@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/portal.hpp: the instructions that talk to a device, where the CPU has
+#pragma once  // engine/dsa/portal.hpp: the instructions that talk to a device, on CPUs that have
               // them.
 
 #include <chrono>
@@ -15,7 +15,8 @@ struct PortalFeatures {
 };
 [[nodiscard]] PortalFeatures portal_features() noexcept;
 
-/// What was written before is visible to the device first. Only where the CPU has it.
+/// Makes earlier writes visible to the device first. Call it only where the CPU has the
+/// instruction.
 void publish_descriptors() noexcept;
 /// True: not accepted, try again.
 [[nodiscard]] bool enqcmd(void* portal, const Descriptor& descriptor) noexcept;

@@ -1,5 +1,5 @@
-#pragma once  // engine/dsa/test_engine.hpp: the engine on a device model that is watched and
-              // misled.
+#pragma once  // engine/dsa/test_engine.hpp: the engine on a device model that a test watches and
+              // misleads.
 
 #include <functional>
 
@@ -9,12 +9,14 @@
 
 namespace gantry::dsa {
 
-/// What a test does to a queue on its way to the model. Guarded by the engine's lock.
+/// What a test does to a queue's descriptors on their way to the model. The engine's lock guards
+/// it.
 struct Meddling {
   std::function<void(Descriptor&)> change = [](Descriptor&) {};
-  std::vector<Descriptor> seen;  ///< Before the change; of a batch its own and those of its list.
-  int error = 0;                 ///< Not 0: nothing is taken, for this reason.
-  bool silent = true;            ///< What close() answers.
+  std::vector<Descriptor> seen;  ///< As they were before the change; a batch's own and those of its
+                                 ///< list.
+  int error = 0;                 ///< Not 0: nothing is accepted, for this reason.
+  bool silent = true;            ///< The answer of close().
   std::function<void(QueueTraits&)> claim = [](QueueTraits&) {};
 };
 
@@ -57,7 +59,7 @@ struct RigOptions {
   DsaOptions engine{};
 };
 
-/// Engine, model and one lane. No helper unless asked for: what happens, happens in order.
+/// Engine, model and one lane. Without a helper unless asked for, so that things happen in order.
 struct Rig {
   std::shared_ptr<Meddling> meddling = std::make_shared<Meddling>();
   std::shared_ptr<DeviceModel> model;

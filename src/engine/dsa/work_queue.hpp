@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/work_queue.hpp: the seam between the engine and whatever takes
+#pragma once  // engine/dsa/work_queue.hpp: the seam between the engine and what takes its
               // descriptors: a device file or the device model.
 
 #include <gantry/types.hpp>
@@ -10,10 +10,10 @@ namespace gantry::dsa {
 
 enum class QueueKind : std::uint8_t { shared, dedicated };
 
-/// How descriptors get to the device.
+/// How descriptors reach the device.
 enum class Entrance : std::uint8_t {
   enqcmd,     ///< The portal of a shared queue; says when the queue is full.
-  movdir64b,  ///< The portal of a dedicated queue; an overflow is lost without a word.
+  movdir64b,  ///< The portal of a dedicated queue; loses an overflow without a word.
   write,      ///< write(2) on the device file.
 };
 [[nodiscard]] constexpr std::string_view to_string(Entrance entrance) noexcept {
@@ -26,22 +26,23 @@ struct QueueTraits {
   std::string name;  ///< "wq0.1"
   QueueKind kind = QueueKind::shared;
   Entrance entrance = Entrance::enqcmd;
-  std::string why;        ///< Why not a quicker entrance; empty for a portal.
+  std::string why;        ///< Why no quicker entrance is used; empty for a portal.
   unsigned entries = 16;  ///< Descriptors that the queue holds.
   Bytes max_transfer_bytes = Bytes{2} << 20;
-  std::uint32_t max_batch = 0;    ///< Descriptors of a batch; 0: it takes none by this entrance.
+  std::uint32_t max_batch = 0;    ///< Most descriptors of a batch; 0: no batches by this entrance.
   std::uint32_t least_batch = 2;  ///< 1 from DSA 2 on.
   bool simulated = false;         ///< A model; figures made with it say so.
 };
 
-/// So many from the front were accepted. `error` says why the next one was not: 0 or EAGAIN, the
-/// queue is full; EINVAL or EFAULT, the entrance refuses that descriptor; others, it is broken.
+/// `count` descriptors from the front were accepted. `error` says why the next one was not: 0 or
+/// EAGAIN, the queue is full; EINVAL or EFAULT, the entrance refuses that descriptor; others, the
+/// entrance is broken.
 struct Taken {
   std::size_t count = 0;
   int error = 0;
 };
 
-/// One open work queue. One thread at a time; close() by any.
+/// One open work queue. Used by one thread at a time; any may call close().
 class WorkQueue {
  public:
   WorkQueue() = default;
@@ -51,12 +52,13 @@ class WorkQueue {
   virtual ~WorkQueue() = default;
 
   [[nodiscard]] virtual const QueueTraits& traits() const noexcept = 0;
-  /// What this process wrote before is seen by the device. The caller keeps to `entries`.
+  /// The device sees what this process wrote before. The caller keeps to `entries`.
   [[nodiscard]] virtual Taken submit(std::span<const Descriptor> descriptors) noexcept = 0;
-  /// For good. True: whatever had been accepted has ended or never will; the device writes to the
-  /// memory of this process no more. May wait for the device as long as the kernel does.
+  /// Closes for good. True: whatever was accepted has ended or never will, and the device no longer
+  /// writes to the memory of this process. May wait for the device as long as the kernel does.
   [[nodiscard]] virtual bool close() noexcept = 0;
-  /// The same queue, for a process that inherited this one by fork(). Errors as at its making.
+  /// Opens the same queue for a process that inherited this one by fork(). Errors: as at its
+  /// making.
   [[nodiscard]] virtual Result<std::unique_ptr<WorkQueue>> reopen() const = 0;
 };
 

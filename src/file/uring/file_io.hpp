@@ -4,8 +4,8 @@
 
 namespace gantry {
 
-/// A range is read or written as several requests that are in flight together. Errors:
-/// `unsupported` where io_uring is switched off or too old, or not in this build.
+/// Reads or writes a range as several requests in flight together. Errors: `unsupported` where
+/// io_uring is switched off or too old, or not in this build.
 [[nodiscard]] Result<std::shared_ptr<FileIo>> make_uring_file_io();
 
 }  // namespace gantry

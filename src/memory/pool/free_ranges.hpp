@@ -8,20 +8,21 @@
 
 namespace gantry {
 
-/// Best fit, lowest address first among equals: large holes are kept for large blocks, and the same
-/// warm pages serve again. Only take() needs the heap; giving back cannot fail.
+/// Best fit, lowest address among equals: large holes are kept for large blocks, and the same warm
+/// pages serve again. Only take() needs the heap; giving back cannot fail.
 class FreeRanges {
  public:
-  /// `base`: the address of the first byte, which alignments count from.
+  /// `base`: address of the first byte; alignments count from it.
   explicit FreeRanges(Bytes size, std::uintptr_t base = 0) : base_(base) {
     stock(1);
     insert(0, size);
   }
 
-  /// The offset of `size` bytes whose address is a multiple of `alignment`, a power of two. Among
-  /// very many holes one that only just serves an alignment may be missed.
+  /// Returns the offset of `size` bytes whose address is a multiple of `alignment`, a power of two.
+  /// Among very many holes it may miss one that just serves an alignment.
   [[nodiscard]] std::optional<Bytes> take(Bytes size, Bytes alignment) {
-    // Holes that an alignment may or may not spoil are worth some looks; then one that it cannot.
+    // Looks at some holes that the alignment may or may not spoil, then at one that it cannot
+    // spoil.
     unsigned looks = 0;
     for (auto fit = by_size_.lower_bound({size, 0}); fit != by_size_.end(); ++fit) {
       if (++looks == kMostLooks) fit = by_size_.lower_bound({size + alignment - 1, 0});
@@ -29,7 +30,8 @@ class FreeRanges {
       const auto [room, begin] = *fit;
       const Bytes offset = ((base_ + begin + alignment - 1) & ~(alignment - 1)) - base_;
       if (offset < begin || offset - begin > room - size) continue;
-      stock(taken_ + 3);  // what is left on both sides, and the place of each piece taken so far
+      // for the rest on both sides, and for the place of each piece taken so far
+      stock(taken_ + 3);
       ++taken_;
       erase(begin, room);
       if (offset > begin) insert(begin, offset - begin);
@@ -39,7 +41,7 @@ class FreeRanges {
     return std::nullopt;
   }
 
-  /// take() of `pieces` neighbours, each of which is given back by itself.
+  /// As take(), of `pieces` neighbours, each of which is given back by itself.
   [[nodiscard]] std::optional<Bytes> take_run(Bytes size, Bytes pieces, Bytes alignment) {
     stock(taken_ + pieces + 2);
     const auto offset = take(size * pieces, alignment);
@@ -47,7 +49,7 @@ class FreeRanges {
     return offset;
   }
 
-  /// Takes back what take() gave; neighbours grow together (I1: no two ranges touch).
+  /// Takes back what take() gave; neighbours join (I1: no two ranges touch).
   void give(Bytes offset, Bytes size) noexcept {
     --taken_;
     const auto next = by_offset_.lower_bound(offset);
@@ -68,7 +70,7 @@ class FreeRanges {
     insert(offset, size);
   }
 
-  /// A piece that is taken will never come back.
+  /// A taken piece will never come back.
   void forget() noexcept { --taken_; }
 
   [[nodiscard]] bool is_all_free() const noexcept { return taken_ == 0; }
@@ -81,7 +83,7 @@ class FreeRanges {
   using ByOffset = std::map<Bytes, Bytes>;
   using BySize = std::set<std::pair<Bytes, Bytes>>;
 
-  // Spare nodes for `count` more ranges, so that none has to be made when nothing may fail.
+  // Keeps spare nodes for `count` more ranges, so that none has to be made when nothing may fail.
   void stock(std::size_t count) {
     make_room(spare_offsets_, by_offset_.size() + count);
     make_room(spare_sizes_, by_size_.size() + count);
@@ -94,7 +96,7 @@ class FreeRanges {
       spare_sizes_.push_back(made.extract(made.begin()));
     }
   }
-  // In steps: reserve() by itself makes room for exactly as many, and moves all of them each time.
+  // In steps: reserve() alone would make room for exactly as many, and move all of them each time.
   template <class Spares>
   static void make_room(Spares& spares, std::size_t count) {
     if (spares.capacity() < count) spares.reserve(2 * count);

@@ -1,4 +1,4 @@
-#pragma once  // memory/pool/poison.hpp: in debug builds, what nobody owns must not be used.
+#pragma once  // memory/pool/poison.hpp: in debug builds, catches the use of freed memory.
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace gantry {
 
 #if defined(__SANITIZE_ADDRESS__)
-/// AddressSanitizer reports every use of freed pool memory.
+/// AddressSanitizer then reports every use of freed pool memory.
 inline void poison(ByteSpan memory) noexcept {
   __asan_poison_memory_region(memory.data(), memory.size());
 }
@@ -29,7 +29,7 @@ inline constexpr bool kSpoils = false;
 inline constexpr bool kSpoils = true;
 #endif
 
-/// A freed block's bytes become nonsense, so that whoever still reads them notices.
+/// Fills a freed block with nonsense, so that whoever still reads it notices.
 inline void spoil(ByteSpan memory) noexcept {
   constexpr int kNonsense = 0xdb;
   constexpr Bytes kAtMost = Bytes{64} << 10;  // enough to be noticed

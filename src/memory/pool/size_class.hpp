@@ -1,4 +1,4 @@
-#pragma once  // memory/pool/size_class.hpp: which size a block really gets.
+#pragma once  // memory/pool/size_class.hpp: the size that a block really gets.
 
 #include <array>
 #include <bit>
@@ -6,15 +6,15 @@
 
 namespace gantry {
 
-// Capacities go in steps, so that what one block leaves another can use: multiples of 64 bytes to
+// Capacities go in steps, so that another block can use what one leaves: multiples of 64 bytes to
 // 256, then four steps to each power of two up to 64 KiB and sixteen above, and whole pages from a
-// page on. A sixteenth of a large block at most is lost, and at worst half of one that is just
+// page on. At most a sixteenth of a large block is lost, and at worst half of one that is just
 // above 64 bytes or a page.
 
 inline constexpr Bytes kLine = 64;
 inline constexpr Bytes kPage = 4096;
-/// Up to this every capacity is a class of its own; four classes to each power of two above hold
-/// capacities that are near each other.
+/// Up to this size every capacity is a class of its own; above, four classes to each power of two
+/// hold capacities that are near each other.
 inline constexpr Bytes kLargestExact = Bytes{64} << 10;
 inline constexpr Bytes kLargestClass = Bytes{1} << 46;  // more than an address space holds
 
@@ -30,13 +30,13 @@ inline constexpr Bytes kLargestClass = Bytes{1} << 46;  // more than an address 
   return round_up(size, step > least ? step : least);
 }
 
-/// How a capacity is aligned by itself.
+/// The natural alignment of a capacity.
 [[nodiscard]] constexpr Bytes alignment_of(Bytes capacity) noexcept {
   return capacity >= kPage ? kPage : kLine;
 }
 
 namespace detail {
-// For each multiple of 64 bytes the number of its class, and how many classes there are.
+// The class number of each multiple of 64 bytes, and the number of classes.
 struct ClassTable {
   std::array<std::uint8_t, kLargestExact / kLine + 1> number{};
   std::array<std::uint32_t, 64> capacity{};
@@ -54,7 +54,7 @@ consteval ClassTable make_class_table() {
 }
 inline constexpr ClassTable kClassTable = make_class_table();
 
-// Counted on from the exact ones.
+// Numbers follow those of the exact classes.
 constexpr unsigned large_class_of(Bytes size) noexcept {
   const auto power = static_cast<unsigned>(std::bit_width(size)) - 1;
   const auto quarter = static_cast<unsigned>(size >> (power - 2)) & 3;
@@ -67,13 +67,14 @@ inline constexpr unsigned kExactClasses = detail::kClassTable.count;
 inline constexpr unsigned kClasses = detail::large_class_of(kLargestClass) + 1;
 inline constexpr unsigned kNoClass = ~0u;
 
-/// Of a size of 1 to kLargestClass: exact, that of its capacity; else one whose pieces are of at
-/// least four fifths of `size`, while those of the next are all large enough.
+/// The class of a size of 1 to kLargestClass. An exact class is that of the size's capacity. The
+/// pieces of another class have at least four fifths of `size`, and those of the next class are all
+/// large enough.
 [[nodiscard]] constexpr unsigned class_of(Bytes size) noexcept {
   return size <= kLargestExact ? detail::kClassTable.number[(size + kLine - 1) / kLine]
                                : detail::large_class_of(size);
 }
-/// Of an exact class.
+/// For an exact class.
 [[nodiscard]] constexpr Bytes class_capacity(unsigned number) noexcept {
   return detail::kClassTable.capacity[number];
 }

@@ -14,33 +14,34 @@ namespace gantry {
 
 struct Slab;
 
-/// For ages that people read. Of all clocks this one alone costs next to nothing (no call into the
+/// The clock for ages, which only people read. It alone costs next to nothing (no call into the
 /// kernel's page: 0.7 ns against 4 for the coarse monotonic one), and every block pays for it.
 [[nodiscard]] inline std::uint32_t wall_seconds() noexcept {
   return static_cast<std::uint32_t>(::time(nullptr));
 }
 
-/// A piece cut out of a slab: in a block, kept by a thread, or in the depot. What it is does not
-/// change until it goes back into the slab's free ranges.
+/// A piece cut out of a slab: in a block, kept by a thread, or in the depot. It stays the same
+/// until it goes back into the slab's free ranges.
 struct alignas(64) Extent : detail::BlockHead {
-  /// In `handles`: somebody said abandon(), and so the last of them does not give it back either.
+  /// A bit of `handles`: somebody called abandon(), so the last handle does not give the piece
+  /// back.
   static constexpr std::uint32_t kAbandoned = std::uint32_t{1} << 31;
 
   Slab* slab = nullptr;
   Bytes capacity = 0;
-  Extent* next = nullptr;  // in whichever list it is
+  Extent* next = nullptr;  // in the list that it is in
 
-  // Of the block in it, as is `size`. Written by the thread that has it, read by report() at any
+  // About its block, as is `size`. The thread that has it writes them, report() reads them at any
   // time.
   std::atomic<std::uint32_t> tag{0};
   std::atomic<std::uint32_t> born_s{0};    // see wall_seconds()
-  std::atomic<std::uint32_t> handles{0};   // [H] 0: no block; with kAbandoned
+  std::atomic<std::uint32_t> handles{0};   // [H] 0: no block; includes kAbandoned
   std::atomic<std::uint32_t> detached{0};  // of these, without a Block: Pool::adopt() takes one
 
   std::uint32_t size_class = 0;    // kNoClass: `loose`
-  std::atomic<bool> loose{false};  // goes straight back to the slab: cut to a special alignment,
-                                   // or of a slab that serves nothing new
-  bool present = false;            // its pages are there
+  std::atomic<bool> loose{false};  // goes straight back to the slab: it was cut to a special
+                                   // alignment, or its slab serves nothing new
+  bool present = false;            // its pages are present
 
   [[nodiscard]] Bytes offset() const noexcept;  // in its slab
 };
@@ -50,15 +51,15 @@ static_assert(sizeof(Extent) == 64);
 struct SlabRegistration {
   enum class State : unsigned { none, made, refused };
   std::atomic<State> state{State::none};  // [S] release after the rest is written
-  /// Whose it is, once it is made; of no slab are two with the same.
+  /// Its registrar, once it is made; no two of a slab have the same.
   std::atomic<const Registrar*> with{nullptr};  // [S] likewise
   Registration registration;
   DeviceKey key;
   Error error;
 };
 
-/// Bytes of a slab that its pool counts until the slab is unmapped here and whoever took a share of
-/// the charge has dropped it. May outlive the pool.
+/// Bytes of a slab, which its pool counts until the slab is unmapped here and all that share the
+/// charge have dropped it. May outlive the pool.
 class SlabCharge {
  public:
   using Total = std::shared_ptr<std::atomic<Bytes>>;
@@ -81,13 +82,13 @@ struct Slab {
   Slab& operator=(const Slab&) = delete;
   ~Slab();
 
-  /// The pages of [offset, offset + size) are there afterwards. Any thread.
+  /// Makes the pages of [offset, offset + size) present. Any thread.
   [[nodiscard]] Result<void> make_present(Bytes offset, Bytes size);
 
   /// Registers the whole slab, once. Any thread.
   void register_with(std::size_t index, Registrar& registrar) noexcept;
 
-  /// Null when it has none, or not yet.
+  /// Null when there is none, or not yet.
   [[nodiscard]] const SlabRegistration* registration_with(
       const Registrar& registrar) const noexcept {
     for (const SlabRegistration& registration : registrations)
@@ -100,18 +101,20 @@ struct Slab {
 
   PoolState& pool;
   const std::uint32_t number;
-  const std::shared_ptr<const SlabCharge> charge;  // before the region: it counts until unmapped
+  // declared before the region: it counts until that is unmapped
+  const std::shared_ptr<const SlabCharge> charge;
   const std::shared_ptr<Region> region;
   std::byte* const base;             // of the region
   FreeRanges free;                   // under the pool's lock
-  std::map<Bytes, Extent*> extents;  // under the pool's lock; by offset, all that are out
-  std::mutex registering;            // lazily
+  std::map<Bytes, Extent*> extents;  // under the pool's lock; by offset, all that are cut
+  std::mutex registering;            // guards lazy registration
   std::array<SlabRegistration, Pool::kMaxRegistrars> registrations;
   std::unique_ptr<Slab> next_dropped;
-  bool is_retired = false;  // under the pool's lock: something in it was abandoned, cut no more
+  // under the pool's lock: something in it was abandoned, so nothing is cut from it
+  bool is_retired = false;
 
  private:
-  // A bit for each page that is known to be there.
+  // A bit for each page that is known to be present.
   std::unique_ptr<std::atomic<std::uint64_t>[]> pages_;
 };
 

@@ -1,4 +1,4 @@
-#pragma once  // memory/pool/state.hpp: a pool behind its handles.
+#pragma once  // memory/pool/state.hpp: the pool behind its handles.
 
 #include <deque>
 #include <mutex>
@@ -8,11 +8,11 @@
 
 namespace gantry {
 
-// Where a piece (Extent) can be, from near to far: in a block, in its thread's cache, in the depot
-// of its class, in its slab's free ranges. Locks, in this order: growing_, mutex_, a cache stolen.
+// A piece (Extent) can be, from near to far: in a block, in its thread's cache, in the depot of its
+// class, in its slab's free ranges. Locks, in this order: growing_, mutex_, a cache stolen.
 //   I1  A piece is in exactly one of these places.
-//   I2  Only who holds mutex_ moves pieces between caches, depot and slabs; or the cache's owner,
-//       inside its lock.
+//   I2  Only the holder of mutex_ moves pieces between caches, depot and slabs; or the cache's
+//       owner, inside its lock.
 //   I3  Giving back never fails: without a store for its thread it goes the slow way.
 class PoolState {
  public:
@@ -35,17 +35,17 @@ class PoolState {
   [[nodiscard]] std::uint64_t dropped_slabs() const noexcept {
     return dropped_slabs_.load(std::memory_order_relaxed);  // a hint to look; the look locks
   }
-  /// Of a block whose slab is not known to be registered: registers it, or says why it is not.
+  /// For a block whose slab is not known to be registered: registers it, or says why it cannot.
   [[nodiscard]] Result<DeviceKey> far_key_for(const Extent& extent, const Registrar& registrar);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] const PoolOptions& options() const noexcept { return options_; }
   [[nodiscard]] const ForkGuard& fork_guard() const noexcept { return fork_guard_; }
-  /// Null for an empty one.
+  /// Null for an empty block.
   [[nodiscard]] static Extent* extent_of(const Block& block) noexcept {
     return static_cast<Extent*>(block.head_);
   }
-  /// Gives a cache whose thread has ended to whoever comes next. Any thread.
+  /// Returns a cache: one whose thread has ended, or a new one. Any thread.
   [[nodiscard]] std::shared_ptr<ThreadCache> new_cache();
 
  private:
@@ -115,20 +115,21 @@ class PoolState {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   std::map<std::uintptr_t, Slab*> by_address_;
-  std::uint32_t next_slab_ = 1;  // never used twice: another process must not mistake a new one
-  Bytes slab_bytes_ = 0;         // of slabs_
-  // Of slabs_, and of slabs that were dropped and are still mapped: here, or by others as far as
-  // they hold a charge. Grows under growing_, shrinks at any time.
+  // never used twice: another process must not take a new slab for an old one
+  std::uint32_t next_slab_ = 1;
+  Bytes slab_bytes_ = 0;  // bytes of slabs_
+  // Bytes of slabs_, and of dropped slabs that are still mapped: here, or by others that hold a
+  // charge. Grows under growing_, shrinks at any time.
   const SlabCharge::Total charged_ = std::make_shared<std::atomic<Bytes>>(0);
   std::atomic<std::uint64_t> dropped_slabs_{0};
   Bytes cut_bytes_ = 0;  // in pieces
   Bytes peak_cut_bytes_ = 0;
   std::array<ExtentList, kExactClasses> depot_;
-  std::deque<Extent> extents_;  // all there ever were; addresses stay
-  ExtentList spare_extents_;    // of these, standing for nothing
+  std::deque<Extent> extents_;  // all there ever were; their addresses stay
+  ExtentList spare_extents_;    // those that stand for no piece
   std::vector<std::shared_ptr<ThreadCache>> caches_;
   std::vector<std::string> tags_;
-  bool closing_ = false;             // and every cache is stolen for good
+  bool closing_ = false;             // every cache is stolen for good then
   std::uint64_t closed_blocks_ = 0;  // still alive, once closing_
 };
 
@@ -142,8 +143,8 @@ struct GANTRY_LOCAL Pool::Handle {
   PoolState* state = nullptr;
 };
 
-/// The calling thread's cache of `pool`, made when it has none. Null: no memory for one, the thread
-/// is ending, or the pool is of the process that forked this one.
+/// The calling thread's cache of `pool`, made if it has none. Null: there is no memory for one, the
+/// thread is ending, or the pool is of the process that forked this one.
 [[nodiscard]] ThreadCache* cache_of_this_thread(PoolState& pool) noexcept;
 
 }  // namespace gantry

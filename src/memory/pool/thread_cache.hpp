@@ -1,4 +1,4 @@
-#pragma once  // memory/pool/thread_cache.hpp: free pieces that one thread keeps ready for itself.
+#pragma once  // memory/pool/thread_cache.hpp: free pieces that one thread keeps for itself.
 
 #include <array>
 
@@ -32,19 +32,20 @@ class ExtentList {
   unsigned count_ = 0;
 };
 
-/// The owner's between enter() and leave() of `lock`; a thief's, who holds the pool's lock, between
-/// steal() and hand_back(). The counters have the owner as their one writer and any reader.
+/// Used by its owner between enter() and leave() of `lock`, and by a thief, who holds the pool's
+/// lock, between steal() and hand_back(). Only the owner writes the counters; anyone reads them.
 struct alignas(128) ThreadCache {
-  /// How many pieces of a class are kept, and half of that moved to or from the depot at once.
+  /// Pieces of a class that are kept; half of that moves to or from the depot at once.
   [[nodiscard]] static constexpr unsigned most(unsigned size_class) noexcept {
-    return kMost[size_class];  // a division here was a seventh of what giving back cost
+    // a table, since a division here was a seventh of the cost of giving back
+    return kMost[size_class];
   }
 
-  /// Of at least `size`; null when there is none, or it would take a search to find one.
+  /// A piece of at least `size`; null if there is none, or finding one would take a search.
   [[nodiscard]] Extent* pop(unsigned size_class, Bytes size) noexcept {
     ExtentList& list = classes[size_class];
     if (size_class < kExactClasses) return list.pop();
-    // The sizes of messages wander: what a large one nearly fills will do.
+    // Message sizes vary, so a piece that a size nearly fills will do.
     if (list.top() != nullptr && list.top()->capacity >= size) return list.pop();
     return classes[size_class + 1].pop();
   }
@@ -72,13 +73,13 @@ struct alignas(128) ThreadCache {
   }();
 
  public:
-  // Signed in effect: a thread may free what another one allocated. Sums over all threads count.
+  // Signed in effect: a thread may free what another allocated. Only sums over all threads count.
   Counter live_bytes;
   Counter peak_bytes;  // of live_bytes, in this thread
   Counter allocations;
   Counter returns;
-  Counter far_allocations;            // of the allocations, those not served from here
-  std::atomic<bool> orphaned{false};  // [O] its thread has ended; the next new one takes it over
+  Counter far_allocations;            // allocations that were not served from here
+  std::atomic<bool> orphaned{false};  // [O] its thread has ended; the next new thread takes it over
 };
 
 /// The calling thread's cache of a pool, or null: see thread_caches.cpp.

@@ -1,4 +1,4 @@
-#pragma once  // sync/spsc/release_board.hpp: memory lent by slot, given back in any order, by name.
+#pragma once  // sync/spsc/release_board.hpp: memory lent by slot and given back in any order.
 
 #include <array>
 #include <atomic>
@@ -7,7 +7,7 @@
 namespace gantry {
 
 /// One word a slot, in the borrower's memory; the lender maps it read-only. The lender lends a slot
-/// under a number that only grows, and takes it back when the word says that very number.
+/// under a number that only grows, and takes it back when the word is that very number.
 //   I1  A word equal to the number a slot was last lent under means: given back. Anything else, old
 //       or invented, means nothing, so a dead or hostile borrower frees only what it had.
 // Pair [R]: the borrower's reads of the memory before release(); the lender's next writes after
@@ -15,11 +15,11 @@ namespace gantry {
 template <std::size_t kSlots>
 class ReleaseBoard {
  public:
-  /// Borrower, any thread.
+  /// For the borrower, any thread.
   void release(std::size_t slot, std::uint64_t number) noexcept {
     words_[slot].store(number, std::memory_order_seq_cst);  // [R]
   }
-  /// Lender.
+  /// For the lender.
   [[nodiscard]] bool is_released(std::size_t slot, std::uint64_t number) const noexcept {
     return words_[slot].load(std::memory_order_seq_cst) == number;  // [R] I1
   }

@@ -1,13 +1,13 @@
-#pragma once  // sync/spsc/revocable_ring.hpp: a sequence ring whose writer may take back what its
-              // reader has not taken.
+#pragma once  // sync/spsc/revocable_ring.hpp: a sequence ring whose writer may take back untaken
+              // records.
 
 #include "sync/spsc/sequence_ring.hpp"
 #include "sync/spsc/word_copy.hpp"
 
 namespace gantry {
 
-// Rules, besides I1 to I4 of sequence_ring.hpp. The word `revoked` is the writer's: records up to
-// it are nobody's to take any more. Writer W takes back s, reader R takes s:
+// Rules, besides I1 to I4 of sequence_ring.hpp. The word `revoked` is the writer's: nobody may take
+// records up to it any more. Writer W takes back s, reader R takes s:
 //   W: revoked = s [V1]; read taken [V2]      R: copy s; taken = s [V3]; read revoked [V4]
 // All four are seq_cst. In their single order either V3 precedes V2 and W sees that R may have s,
 // or V1 precedes V4 and R sees that s is not its own; perhaps both, never neither.
@@ -19,9 +19,9 @@ namespace gantry {
 //       of one that V4 found not to be its own. If W had it back already, that says nothing new.
 //   I8  Both words only grow; neither goes beyond what was published.
 // While a cell is overwritten its sequence is 0 (so I2 holds of the others only), and its record is
-// copied word by word [W]: what R copies may be half overwritten, which R then knows.
+// copied word by word [W]: R's copy may be half overwritten, and then R knows it.
 
-/// The writer's role; also for readers of the other kind, who do not notice.
+/// The writer's role. It also serves readers of the other kind, which do not notice.
 template <class Record>
 class RevocableWriter : public RingWriter<Record> {
  public:
@@ -49,7 +49,7 @@ class RevocableWriter : public RingWriter<Record> {
 
   enum class Revoked {
     certain,   ///< The reader never gets it (I6).
-    in_doubt,  ///< It may have it.
+    in_doubt,  ///< The reader may have it.
     broken,    ///< As refresh() false.
   };
   /// Needs unread() > 0. Takes the oldest unread record back; in any case it is unread no more.
@@ -67,14 +67,15 @@ class RevocableWriter : public RingWriter<Record> {
   std::uint64_t seen_ = 0;  // the reader's word; taken_ is that, or what was taken back
 };
 
-/// The reader's role; a RingReader whose writer takes nothing back until it calls claim().
+/// The reader's role: a RingReader until claim() is called; until then its writer takes nothing
+/// back.
 template <class Record>
 class RevocableReader : public RingReader<Record> {
  public:
   using RingReader<Record>::RingReader;
 
-  /// Something may be claimed. A look half-way through a writer's step may miss it, but then the
-  /// writer's next store comes after the look, which is all that a sleep handshake needs.
+  /// True if something may be claimed. A look half-way through a writer's step may miss it, but
+  /// then the writer's next store comes after the look, which is all that a sleep handshake needs.
   [[nodiscard]] bool can_claim(const std::atomic<std::uint64_t>& revoked) const noexcept {
     return is_there(past(revoked) + 1);
   }
@@ -84,15 +85,15 @@ class RevocableReader : public RingReader<Record> {
   }
 
   /// Copies and takes the oldest record that is not taken back. False: there is none, or the writer
-  /// was faster each time; look again. `pass_over(record)` is called with whole copies of records
-  /// that this end must say it is done with (I7).
+  /// was faster each time; look again. Calls `pass_over(record)` with whole copies of records that
+  /// this end must say it is done with (I7).
   template <class PassOver>
   [[nodiscard]] bool claim(Record& copy, std::atomic<std::uint64_t>& taken,
                            const std::atomic<std::uint64_t>& revoked, PassOver pass_over) noexcept {
     for (std::size_t attempt = 0; attempt < this->cells_.size(); ++attempt) {
       skip_to(past(revoked), copy, pass_over);
-      // A fast writer takes the oldest one away again and again: then one from the middle, then the
-      // newest.
+      // A fast writer takes the oldest one away again and again: then take one from the middle,
+      // then the newest.
       if (const std::uint64_t there = attempt > 0 ? count_from(this->taken_ + 1) : 0; there > 1)
         skip_to(this->taken_ + (attempt == 1 ? there / 2 : there - 1), copy, pass_over);
       const std::uint64_t next = this->taken_ + 1;
@@ -117,8 +118,8 @@ class RevocableReader : public RingReader<Record> {
     const std::uint64_t up_to = revoked.load(std::memory_order_seq_cst);  // [V4]
     return up_to > this->taken_ ? up_to : this->taken_;
   }
-  // 0 is a cell that is being overwritten, and behind the last of all sequences, which only a
-  // writer says that is broken or hostile.
+  // 0 is a cell that is being overwritten. It also follows the last of all sequences, which only a
+  // broken or hostile writer reaches.
   [[nodiscard]] bool is_there(std::uint64_t sequence) const noexcept {
     return sequence != 0 && this->cells_[sequence & this->mask_].sequence.load(
                                 std::memory_order_seq_cst) == sequence;  // [P]
@@ -135,8 +136,8 @@ class RevocableReader : public RingReader<Record> {
     load_words(copy, cell.record);
     return cell.sequence.load(std::memory_order_relaxed) == sequence;  // [W]
   }
-  // I7. What is more than all cells behind, or not whole any more, was overwritten without being
-  // taken: the writer had it back for certain.
+  // I7. A record that is more than all cells behind, or no longer whole, was overwritten untaken:
+  //     the writer had it back for certain.
   template <class PassOver>
   void skip_to(std::uint64_t last, Record& copy, PassOver& pass_over) noexcept {
     if (last <= this->taken_) return;

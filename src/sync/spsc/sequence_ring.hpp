@@ -1,5 +1,5 @@
-#pragma once  // sync/spsc/sequence_ring.hpp: records from one writer to one reader who do not trust
-              // each other.
+#pragma once  // sync/spsc/sequence_ring.hpp: records from one writer to one reader that do not
+              // trust each other.
 
 #include <atomic>
 #include <bit>
@@ -31,7 +31,7 @@ struct alignas(128) RingCell {             // two lines: processors fetch lines 
 template <class Record>
 class RingWriter {
  public:
-  /// `cells`: a power of two of them; a division would take longer than all the rest.
+  /// `cells`: a power of two of them, since a division would take longer than all the rest.
   explicit RingWriter(std::span<RingCell<Record>> cells) noexcept
       : cells_(cells), mask_(cells.size() - 1) {
     GANTRY_ASSERT(std::has_single_bit(cells.size()));
@@ -39,8 +39,8 @@ class RingWriter {
 
   [[nodiscard]] std::uint64_t published() const noexcept { return published_; }
 
-  /// The reader's word as last seen, refreshed from `taken`. False: the reader went backwards or
-  /// ahead of us, so it is broken or hostile; the old value stands.
+  /// Refreshes the reader's word from `taken`. False: the reader went backwards or ahead of us, so
+  /// it is broken or hostile; the old value stays.
   [[nodiscard]] bool refresh(const std::atomic<std::uint64_t>& taken) noexcept {
     const std::uint64_t now = taken.load(std::memory_order_seq_cst);  // [T]
     if (now < taken_ || now > published_) return false;
@@ -56,9 +56,9 @@ class RingWriter {
     return cells_[sequence & mask_].record;
   }
 
-  /// Needs unread() < cells (I3). `fill` writes the record in place; quickly, and what it needs
-  /// made before: the reader polls the cell's first line, and takes it away from under a slow
-  /// writer.
+  /// Needs unread() < cells (I3). `fill` writes the record in place. It must be quick, with
+  /// everything prepared: the reader polls the cell's first line, and takes it away from under a
+  /// slow writer.
   template <class Fill>
   std::uint64_t publish(Fill fill) noexcept {
     const std::uint64_t next = published_ + 1;
@@ -102,7 +102,7 @@ class RingReader {
     return count;
   }
 
-  /// Whether the record so many places behind the newest one taken is there already.
+  /// True if the record `places` behind the newest one taken is there already.
   [[nodiscard]] bool is_published(std::uint64_t places) const noexcept {
     const std::uint64_t sequence = taken_ + places;
     return cells_[sequence & mask_].sequence.load(std::memory_order_acquire) == sequence;  // [P]
@@ -118,8 +118,8 @@ class RingReader {
   /// Records taken and not reported yet.
   [[nodiscard]] std::uint64_t unreported() const noexcept { return taken_ - reported_; }
 
-  /// Says how far it has come, for whoever looks after our death; nobody is woken for it, and the
-  /// records still count as unreported.
+  /// Says how far it has come, for whoever handles our death. It wakes nobody, and the records
+  /// still count as unreported.
   void mark(std::atomic<std::uint64_t>& taken) const noexcept {
     taken.store(taken_, std::memory_order_release);  // [T]
   }

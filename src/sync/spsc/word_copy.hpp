@@ -1,4 +1,4 @@
-#pragma once  // sync/spsc/word_copy.hpp: copying a record that its writer may be overwriting.
+#pragma once  // sync/spsc/word_copy.hpp: copies a record that its writer may be overwriting.
 
 #include <array>
 #include <cstdint>
@@ -8,9 +8,9 @@
 namespace gantry {
 
 // Pair [W]. The writer marks the record as being overwritten, then stores its words; the reader
-// loads the words, then looks at the mark. Who loaded a word of the new record sees that mark, so a
-// mixed copy is known for one. Words, because a plain copy would be a data race; release and
-// acquire instead of fences, because ThreadSanitizer knows no fences.
+// loads the words, then looks at the mark. A reader that loaded a word of the new record sees that
+// mark, so it knows a mixed copy for one. Words are used because a plain copy would be a data race;
+// release and acquire instead of fences, because ThreadSanitizer knows no fences.
 
 /// A record's memory seen as words; may alias it.
 using SharedWord [[gnu::may_alias]] = std::uint64_t;
@@ -23,7 +23,7 @@ inline constexpr bool kIsWords =
     std::is_trivially_copyable_v<Record> && sizeof(Record) % sizeof(std::uint64_t) == 0 &&
     alignof(Record) % alignof(std::uint64_t) == 0;
 
-/// The last word first: the reader polls the first line.
+/// Stores the last word first, since the reader polls the first line.
 template <class Record>
 void store_words(Record& to, const Record& from) noexcept {
   static_assert(kIsWords<Record>);
