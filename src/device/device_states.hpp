@@ -1,16 +1,16 @@
-#pragma once  // device/device_states.hpp: what stands behind the handles of gantry/device.hpp.
+#pragma once  // device/device_states.hpp: the state behind the handles of gantry/device.hpp.
 
 #include <gantry/device/device.hpp>
 #include <utility>
 
 namespace gantry {
 
-/// Which device a thing belongs to: an address to compare, never followed.
+/// Identifies a device: an address to compare, never followed.
 using DeviceToken = const void*;
 
 /// Memory of a device; its destructor frees it.
 struct BufferState {
-  /// `here`: the memory, where the host's instructions reach it, and whether users shall.
+  /// `here`: the memory if the host's instructions reach it; `is_visible`: users may see it.
   BufferState(DeviceToken owner, Bytes bytes, ByteSpan here = {}, bool is_visible = true) noexcept
       : device(owner), size(bytes), memory(here), host(is_visible ? here : ByteSpan()) {}
   BufferState(const BufferState&) = delete;
@@ -46,7 +46,7 @@ struct ProgramState {
   [[nodiscard]] virtual std::string_view log() const noexcept = 0;
 };
 
-/// An operation's end, as a backend tells it.
+/// The end of an operation, as a backend reports it.
 class EventState {
  public:
   EventState() = default;

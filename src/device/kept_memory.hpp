@@ -1,4 +1,4 @@
-#pragma once  // device/kept_memory.hpp: memory of buffers that went, for those that come.
+#pragma once  // device/kept_memory.hpp: keeps the memory of freed buffers for new ones.
 
 #include <algorithm>
 #include <bit>
@@ -13,23 +13,23 @@
 
 namespace gantry {
 
-/// Memory of a device is made at its first touch, which costs several times a copy into it. So what
-/// a buffer leaves waits here for the next of its size, up to so many bytes in all; the oldest goes
-/// first. `Memory` is movable and frees itself. Every member may be called from any thread; a
-/// fork's copy keeps nothing.
+/// Memory of a device is made at its first touch, which costs several times a copy into it. So a
+/// freed buffer's memory waits here for the next of its size, up to a limit in all; the oldest goes
+/// first. `Memory` is movable and frees itself. Any thread may call every member; a fork's copy
+/// keeps nothing.
 template <class Memory>
 class KeptMemory {
  public:
   explicit KeptMemory(Bytes most_bytes) noexcept : most_bytes_(most_bytes) {}
 
-  /// What memory for `size` bytes is made with, so that sizes that are near share it: at most an
+  /// The size with which memory for `size` bytes is made, so that near sizes share it: at most an
   /// eighth and a page more.
   [[nodiscard]] static Bytes room_for(Bytes size) noexcept {
     const Bytes grain = std::max(kSmallestPage, std::bit_floor(size) / 8);
     return (size + grain - 1) / grain * grain;
   }
 
-  /// With just so much room; nothing: there is none.
+  /// Memory made with exactly `room`; nothing if there is none.
   [[nodiscard]] std::optional<Memory> take(Bytes room) {
     if (!fork_guard_.is_this()) return std::nullopt;
     const std::lock_guard lock(mutex_);
@@ -88,7 +88,7 @@ class KeptMemory {
   Bytes bytes_ = 0;
 };
 
-/// Of a device with so much memory: what a ring of chunks takes, and little of the whole.
+/// How much a device with that much memory keeps: a ring of chunks, and little of the whole.
 [[nodiscard]] inline Bytes bytes_to_keep(Bytes memory_bytes) noexcept {
   return std::min(Bytes{64} << 20, memory_bytes / 16);
 }

@@ -1,4 +1,4 @@
-#pragma once  // device/memory_budget.hpp: how much of a device's memory its buffers have taken.
+#pragma once  // device/memory_budget.hpp: counts the device memory that buffers have taken.
 
 #include <atomic>
 #include <gantry/device/device.hpp>
@@ -8,10 +8,10 @@
 
 namespace gantry {
 
-/// Every member may be called from any thread.
+/// Any thread may call every member.
 class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
  public:
-  /// What one buffer took; gives it back when it goes.
+  /// The bytes of one buffer; gives them back when it goes.
   class Share {
    public:
     Share() noexcept = default;
@@ -63,7 +63,7 @@ class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
       "work through it in chunks");
 }
 
-/// Of Device::over().
+/// For Device::over().
 [[nodiscard]] inline Result<void> check_over(const DeviceFacts& facts, ByteSpan memory) {
   GANTRY_TRY(check_size(facts, memory.size()));
   const auto at = reinterpret_cast<std::uintptr_t>(memory.data());

@@ -1,4 +1,4 @@
-#pragma once  // device/operation.hpp: what is asked of a device, and what says that it ended.
+#pragma once  // device/operation.hpp: the operations of a device's queues, and their ends.
 
 #include <atomic>
 #include <condition_variable>
@@ -13,7 +13,7 @@ namespace gantry {
 
 class QueueCore;
 
-/// What the queues of one device share. One lock, held for bookkeeping, never while a device or
+/// What the queues of one device share. Its lock is held for bookkeeping, never while a device or
 /// the caller's code runs, nor while what an operation held is freed.
 struct DeviceCore {
   explicit DeviceCore(std::string called) : name(std::move(called)) {}
@@ -21,9 +21,9 @@ struct DeviceCore {
   [[nodiscard]] bool is_here() const noexcept {
     return fork_guard.is_this();
   }  ///< Not a fork's copy.
-  /// Nothing, or why nothing works on it any more.
+  /// An error if nothing works on the device any more.
   [[nodiscard]] Result<void> state() const;
-  /// Everything pending ends as `device_lost` with this reason. Only the first call counts.
+  /// Ends everything pending as `device_lost` with this reason. Only the first call counts.
   void lose(std::string why) noexcept;
 
   const std::string name;
@@ -43,7 +43,7 @@ class QueuedEvent final : public EventState {
   [[nodiscard]] Result<void> wait(Deadline deadline) override;
   [[nodiscard]] Result<DeviceTiming> timing() const override;
 
-  // The following under the device's lock.
+  // Called under the device's lock.
   [[nodiscard]] bool has_ended() const noexcept { return ended_; }
   [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
   void listen(QueueCore* queue) { listeners_.push_back(queue); }
@@ -82,17 +82,17 @@ struct Operation {
   std::shared_ptr<QueuedEvent> event;
   std::vector<std::shared_ptr<QueuedEvent>> after;
   DeviceTiming timing;
-  std::atomic<bool> stop{false};  ///< Told to end early: read by whoever executes it.
+  std::atomic<bool> stop{false};  ///< Asks the executor to end early.
 
   // Under the device's lock.
   bool done = false;            ///< Nobody executes it any more, or ever will.
-  bool cancelled = false;       ///< By cancel(): no failure of the queue.
-  std::optional<Error> result;  ///< Once done: what went wrong.
+  bool cancelled = false;       ///< By cancel(); no failure of the queue.
+  std::optional<Error> result;  ///< Once done: the error, if any.
 
   [[nodiscard]] bool is_empty() const noexcept {
     return kind == Kind::record || (kind == Kind::launch ? range.count() == 0 : size == 0);
   }
-  /// Frees what it holds; its event stays.
+  /// Frees what it holds, except its event.
   void release() noexcept {
     to.reset();
     from.reset();
@@ -103,7 +103,7 @@ struct Operation {
 };
 [[nodiscard]] std::string_view to_string(Operation::Kind kind) noexcept;
 
-/// What a backend does for one queue. Destroyed by the queue's thread when nothing runs any more.
+/// A backend's work for one queue. The queue's thread destroys it when nothing runs any more.
 class Executor {
  public:
   Executor() = default;
@@ -111,13 +111,13 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  /// How many operations it may be given before the first of them has ended.
+  /// Operations that it accepts before the first of them has ended.
   [[nodiscard]] virtual std::size_t depth() const noexcept = 0;
-  /// In the submitter's thread: what can be known to fail now. Ranges and owners were checked.
+  /// Finds errors that can be known now, in the submitter's thread. Ranges and owners were checked.
   [[nodiscard]] virtual Result<void> check(const Operation& operation) = 0;
-  /// In the queue's thread, in order. `done(operation, error)` is called once, now or later, from
-  /// any thread, by when timing.began and timing.ended are set; as `aborted` what the device passed
-  /// over because the one before failed.
+  /// Begins the operation; called in the queue's thread, in order. It calls `done(operation,
+  /// error)` once, now or later, from any thread, after it set timing.began and timing.ended. The
+  /// error is `aborted` if the device skipped the operation because the one before failed.
   /// `follows`: some that were begun before have not ended; if they fail this one must not begin.
   virtual void begin(const std::shared_ptr<Operation>& operation,
                      const std::shared_ptr<QueueCore>& queue, bool follows) noexcept = 0;

@@ -1,5 +1,5 @@
-#pragma once  // device/ordered_queue.hpp: the order of a queue, for devices that need the host to
-              // keep it.
+#pragma once  // device/ordered_queue.hpp: keeps the order of a queue for devices that need the host
+              // to.
 
 #include <list>
 #include <thread>
@@ -8,15 +8,15 @@
 
 namespace gantry {
 
-// A thread takes the operations one by one: waits for what they wait for, gives them to the
-// executor, which may run several ahead, and ends their events in order. So what waits for another
-// queue has not reached the device yet, and can be cancelled; and a queue that is the slowest has
-// always its next operation waiting in the device.
+// A thread takes the operations one by one. It waits for what they wait for, gives them to the
+// executor, which may run several ahead, and ends their events in order. So an operation that waits
+// for another queue has not reached the device yet, and can be cancelled; and the slowest queue
+// always has its next operation waiting in the device.
 //   I1  Events end in the order of submission: an operation moves from pending_ to running_, and
 //       leaves that only from its front.
-//   I2  Each event ends once; what it held is freed before, but for an abandoned device.
+//   I2  Each event ends once; what it held is freed before, except for an abandoned device.
 //   I3  After a failure (failed_) nothing begins until drain().
-//   I4  The thread ends when it is told to and nothing runs; then alone the executor goes.
+//   I4  The thread ends when it is told to and nothing runs; only then the executor goes.
 class QueueCore : public std::enable_shared_from_this<QueueCore> {
  public:
   using OperationPointer = std::shared_ptr<Operation>;
@@ -31,18 +31,19 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   [[nodiscard]] Result<void> drain(Deadline deadline);
   void cancel() noexcept;
 
-  /// For executors: the operation ended, if `error` is set badly; its message says why, no more.
+  /// For executors: the operation ended, badly if `error` is set; its message gives only the
+  /// reason.
   void done(const OperationPointer& operation, std::optional<Error> error) noexcept;
 
-  /// What the thread does until close(). Holds this.
+  /// The thread's work until close(). Keeps this alive.
   void run() noexcept;
   void open();
-  /// Waits until nothing is pending. False: the thread is held up by a device that was abandoned.
+  /// Waits until nothing is pending. False: an abandoned device holds the thread up.
   [[nodiscard]] bool close() noexcept;
 
-  // The following under the device's lock.
+  // Called under the device's lock.
   void wake() noexcept { work_.notify_one(); }
-  /// The device is lost: every event ends. Hands over what never began, to be freed.
+  /// The device is lost: ends every event. Hands over what never began, to be freed.
   void give_up(Operations& never_begun) noexcept;
 
  private:
@@ -73,7 +74,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
 /// The queue of devices whose executors keep the contract of device/operation.hpp.
 class OrderedQueue final : public DeviceQueue {
  public:
-  /// Errors: `device_lost`, `system` when no thread can be had.
+  /// Errors: `device_lost`, `system` when no thread can be started.
   [[nodiscard]] static Result<std::unique_ptr<DeviceQueue>> open(
       const std::shared_ptr<DeviceCore>& device, QueueRole role,
       std::unique_ptr<Executor> executor);

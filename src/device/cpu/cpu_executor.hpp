@@ -1,5 +1,5 @@
 #pragma once  // device/cpu/cpu_executor.hpp: executes operations in the calling thread, kernels
-              // with its team.
+              // with a team.
 
 #include "device/cpu/cpu_device.hpp"
 #include "device/cpu/work_team.hpp"
@@ -17,7 +17,7 @@ class CpuExecutor final : public Executor {
  public:
   using Before = std::function<Result<void>(std::string_view)>;
 
-  /// `lane`: null, or what copies.
+  /// `lane`: copies; null: memcpy().
   CpuExecutor(std::shared_ptr<WorkTeam> team, std::unique_ptr<Lane> lane, Before before)
       : team_(std::move(team)), lane_(std::move(lane)), before_(std::move(before)) {}
 

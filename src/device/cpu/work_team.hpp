@@ -15,21 +15,21 @@
 
 namespace gantry {
 
-/// Every member may be called from any thread.
+/// Any thread may call every member.
 ///
-/// Parts are taken without a lock: a thread that had to wait for one, between a part and the word
-/// that it has ended, would hold up all others for as long as the system leaves it waiting.
+/// Parts are taken without a lock. If a thread had to wait for one between a part and saying that
+/// the part has ended, it would hold up all others for as long as the system leaves it waiting.
 ///   I1  A job is in the list until its caller has found no part left. Helpers come to it under
 ///       the lock, while it is there, and only if it has parts.
-///   I2  Each part is run by the caller, or by a helper between coming (`helpers` + 1) and leaving
+///   I2  The caller runs each part, or a helper does between coming (`helpers` + 1) and leaving
 ///       (- 1). So when the job is off the list and nobody is at it, all parts have ended.
 /// Pairs: A, leaving and finding nobody: what the parts wrote. B, `left_` and its reading: whoever
-/// left before the word that was read has been seen leaving, so that no wake-up is lost.
+/// left before the word that was read has been seen leaving, so no wake-up is lost.
 class WorkTeam {
  public:
   using Part = std::function<void(std::size_t)>;
 
-  /// `threads`: with the caller of run(), so one less is started. Errors: `system`.
+  /// `threads` includes the caller of run(), so one less is started. Errors: `system`.
   [[nodiscard]] static Result<std::shared_ptr<WorkTeam>> make(unsigned threads);
   WorkTeam() = default;
   ~WorkTeam();
@@ -39,13 +39,13 @@ class WorkTeam {
   [[nodiscard]] unsigned threads() const noexcept {
     return static_cast<unsigned>(helpers_.size()) + 1;
   }
-  /// Calls `part` with each number below `parts` once, by whoever of the team is free, the caller
-  /// too; returns when all have ended. `part` does not throw.
+  /// Calls `part` with each number below `parts` once, on any free thread of the team, the caller
+  /// included; returns when all have ended. `part` must not throw.
   void run(std::size_t parts, const Part& part) noexcept;
-  /// Work of a thread that is not of the team, a copy. While the team is at jobs much longer than
-  /// it, one of the team does it between two parts: else there would be a thread more than CPUs,
-  /// and a part whose thread stands behind it in the system's queue would hold up all others for
-  /// longer than the copy takes. `work` does not throw.
+  /// Runs `work`, a copy, for a thread outside the team. While the team is at jobs much longer than
+  /// it, a member does it between two parts. Otherwise there would be a thread more than CPUs, and
+  /// a part whose thread stands behind it in the system's queue would hold up all others for longer
+  /// than the copy takes. `work` must not throw.
   void run_beside(const std::function<void()>& work) noexcept;
 
  private:
@@ -81,12 +81,12 @@ class WorkTeam {
   std::condition_variable work_;
   std::list<Job*> jobs_;
   std::list<Beside*> beside_;      // that nobody took yet
-  Clock::duration last_run_{};     // how long the latest took
-  Clock::duration last_beside_{};  // by its own thread
+  Clock::duration last_run_{};     // duration of the latest run
+  Clock::duration last_beside_{};  // duration of the latest copy by its own thread
   bool quit_ = false;
-  std::atomic<bool> has_beside_{false};  // a hint: what the lock knows
+  std::atomic<bool> has_beside_{false};  // a hint of what the lock knows
   std::atomic<std::uint32_t> left_{0};   // goes up when a helper leaves a job
-  std::vector<std::thread> helpers_;     // after make() only looked at
+  std::vector<std::thread> helpers_;     // constant after make()
 };
 
 }  // namespace gantry

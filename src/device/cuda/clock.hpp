@@ -1,23 +1,23 @@
-#pragma once  // device/cuda/clock.hpp: when things happened on the device, on the host's clock.
+#pragma once  // device/cuda/clock.hpp: translates the device's times to the host's clock.
 
 #include "device/cuda/context.hpp"
 
 namespace gantry::cuda {
 
-// The driver tells only how long after one event another came, as a float of milliseconds, which
-// is exact to nanoseconds for a second and to no more than microseconds for a minute. So times are
-// counted from an anchor whose host time is known, and the anchor is moved on. What the host's
-// clock and the device's drift apart meanwhile is seen from the operations: none can have ended
-// after the host heard of it, which mends an anchor that is too late at once; and of those since
-// the last anchor the one of which it heard soonest tells how much too early this one is.
+// The driver tells only how long after one event another came, as a float of milliseconds, which is
+// exact to nanoseconds for a second and only to microseconds for a minute. So times are counted
+// from an anchor whose host time is known, and the anchor is moved on. The operations show how the
+// two clocks drift apart. None can have ended after the host heard of it, so an anchor that is too
+// late is mended at once; and the operation since the last anchor of which the host heard soonest
+// tells how much too early this anchor is.
 
-/// Of one queue. After measure() used by one thread, with the context current.
+/// The clock of one queue. After measure() one thread uses it, with the context current.
 class Clock {
  public:
   /// Errors: the driver's.
   [[nodiscard]] static Result<Clock> measure(const ContextPointer& context, StreamHandle stream);
 
-  /// Sets timing's `began` and `ended`, of which the host heard at `now`. May take `ended` and
+  /// Sets `began` and `ended` of `timing`, of which the host heard at `now`. May take `ended` and
   /// leave another event in its place.
   void read(const Driver& driver, EventHandle began, OwnedEvent& ended, DeviceTiming::Time now,
             DeviceTiming& timing) noexcept;

@@ -1,17 +1,17 @@
-#pragma once  // device/cuda/compiler.hpp: CUDA C++ to code, by NVRTC where it is installed.
+#pragma once  // device/cuda/compiler.hpp: compiles CUDA C++ with NVRTC, where it is installed.
 
 #include <gantry/device/kernel.hpp>
 #include <optional>
 
 namespace gantry::cuda {
 
-/// Where the compiler is looked for, in this order; null ends.
+/// Names of the compiler's library, in the order in which they are tried; null ends the list.
 inline constexpr const char* kCompilers[] = {"libnvrtc.so.13",   "libnvrtc.so.12",
                                              "libnvrtc.so.11.2", "libnvrtc.so.11.1",
                                              "libnvrtc.so",      nullptr};
 
 struct Compiled {
-  std::vector<std::byte> image;  ///< A cubin; PTX where the compiler does not know the device.
+  std::vector<std::byte> image;  ///< A cubin; PTX if the compiler does not know the device.
   std::string log;
 };
 

@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/completer.hpp: hears of the end of what a stream was given.
+#pragma once  // device/cuda/completer.hpp: waits for the end of a stream's operations.
 
 #include <thread>
 
@@ -8,13 +8,13 @@
 namespace gantry::cuda {
 
 /// A thread that waits for one event after another. (A callback of the driver's would hold up its
-/// stream, might call nothing of the driver, and would not come at all when the context fails.)
-/// Destroyed when all it was given has ended.
+/// stream, may call nothing of the driver, and does not come when the context fails.) Destroy it
+/// when all its operations have ended.
 class Completer {
  public:
   static constexpr std::size_t kDepth = 4;
 
-  /// Errors: the driver's; `system` when no thread can be had.
+  /// Errors: the driver's; `system` when no thread can be started.
   [[nodiscard]] static Result<std::unique_ptr<Completer>> open(const ContextPointer& context,
                                                                StreamHandle stream);
   Completer(ContextPointer context, Clock clock) noexcept
@@ -23,11 +23,11 @@ class Completer {
   Completer& operator=(const Completer&) = delete;
   ~Completer();
 
-  // By one thread, with no more than kDepth operations that have not ended.
+  // Called by one thread, with no more than kDepth operations that have not ended.
   /// The events around the next operation.
   [[nodiscard]] EventHandle next_begin() const noexcept { return next().began.get(); }
   [[nodiscard]] EventHandle next_end() const noexcept { return next().ended.get(); }
-  /// It was handed over, its events recorded.
+  /// The operation was handed over and its events recorded.
   void follow(const std::shared_ptr<Operation>& operation,
               const std::shared_ptr<QueueCore>& queue) noexcept;
 
@@ -45,15 +45,15 @@ class Completer {
   const ContextPointer context_;
   Clock clock_;
   std::array<Slot, kDepth> slots_;
-  std::size_t given_ = 0;  // written by the one thread, under mutex_
+  std::size_t given_ = 0;  // written by that thread, under mutex_
   std::mutex mutex_;
   std::condition_variable work_;
   bool quit_ = false;
   std::thread thread_;
 };
 
-/// Ends an operation that was refused, or that ended badly. `is_its_own`: heard from the device
-/// about it, not from a call.
+/// Ends an operation that was refused, or that ended badly. `is_its_own`: the device reported the
+/// status for it, not a call.
 void end_badly(const Context& context, const std::shared_ptr<Operation>& operation,
                const std::shared_ptr<QueueCore>& queue, Status status, bool is_its_own) noexcept;
 

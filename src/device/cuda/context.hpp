@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/context.hpp: what everything of one open device shares.
+#pragma once  // device/cuda/context.hpp: what all objects of one open device share.
 
 #include <array>
 #include <condition_variable>
@@ -13,7 +13,7 @@
 
 namespace gantry::cuda {
 
-/// Of cuDeviceGetAttribute(); 0 where it does not tell.
+/// From cuDeviceGetAttribute(); 0 if it does not tell.
 [[nodiscard]] int attribute(const Driver& driver, Ordinal device, Attribute which,
                             int offset = 0) noexcept;
 
@@ -21,14 +21,15 @@ struct Limits {
   std::array<std::size_t, 3> block{1, 1, 1};
   std::array<std::size_t, 3> grid{1, 1, 1};
   std::size_t threads_per_block = 1;
-  Bytes shared_bytes = 0;  ///< Of a block, when it asks for more than what every kernel may have.
+  Bytes shared_bytes = 0;  ///< Shared memory of a block that asks for more than every kernel may
+                           ///< have.
 };
 
-/// The device's primary context, shared with whatever else in this process uses it.
+/// The device's primary context, shared with other users of it in this process.
 ///
-/// The driver survives neither fork(), nor has it a call that does not wait for a kernel that never
-/// ends when memory is freed. So in a child nothing is called; and of a device that is lost or
-/// abandoned what is dropped is kept, until the last of its queues has come to an end.
+/// The driver does not survive fork(), and freeing memory waits for a kernel that never ends. So in
+/// a child nothing is called; and memory that is dropped of a lost or abandoned device is kept
+/// until the last of its queues has come to an end.
 class Context {
  public:
   /// Errors: `system`, `device_full`, `device_lost`.
@@ -38,7 +39,7 @@ class Context {
   Context& operator=(const Context&) = delete;
   ~Context();
 
-  /// Runs `call` with this context current, and then makes the caller's current again.
+  /// Runs `call` with this context current, then makes the caller's current again.
   template <class Call>
   Status with(Call call) const noexcept {
     ContextHandle before = nullptr;
@@ -48,13 +49,13 @@ class Context {
     driver.set_current(before);
     return status;
   }
-  /// For a thread of our own: for good.
+  /// For a thread of our own: makes the context current for good.
   Status enter() const noexcept { return driver.set_current(handle_); }
 
-  /// By `free`, now or when it cannot hold up anybody.
+  /// Calls `free`, now or when it cannot hold up anybody.
   void discard(Status (*free)(const Driver& driver, void* thing), void* thing) const noexcept;
 
-  // Whose fault it was is known only from a kernel's own end: others wait for those to be heard.
+  // Only a kernel's own end shows whose fault it was: other operations wait until those are heard.
   void launch_began() const noexcept;
   void launch_ended() const noexcept;
   void await_launches() const noexcept;
@@ -77,7 +78,7 @@ class Context {
 };
 using ContextPointer = std::shared_ptr<const Context>;
 
-/// Something of a context, which it keeps.
+/// An object of a context, which it keeps alive.
 template <class Handle, Status (*Driver::*kFree)(Handle)>
 class Owned {
  public:
@@ -123,7 +124,7 @@ using OwnedStream = Owned<StreamHandle, &Driver::stream_destroy>;
 using OwnedEvent = Owned<EventHandle, &Driver::event_destroy>;
 using OwnedModule = Owned<ModuleHandle, &Driver::module_unload>;
 
-/// Errors: of the driver.
+/// Errors: the driver's.
 [[nodiscard]] Result<OwnedStream> make_stream(const ContextPointer& context);
 [[nodiscard]] Result<OwnedEvent> make_event(const ContextPointer& context);
 

@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/cuda_device.hpp: NVIDIA's devices, by their driver alone.
+#pragma once  // device/cuda/cuda_device.hpp: NVIDIA's devices, through their driver alone.
 
 #include <functional>
 #include <gantry/device/device.hpp>
@@ -7,15 +7,16 @@
 namespace gantry {
 
 struct CudaDeviceOptions {
-  int index = 0;                         ///< Of cuda_devices().
-  Bytes memory_bytes = 0;                ///< Most that buffers take together; 0: what it has.
-  const char* library = "libcuda.so.1";  ///< Tests put others in their places.
+  int index = 0;                         ///< Index in cuda_devices().
+  Bytes memory_bytes = 0;                ///< Most that buffers take together; 0: the device's
+                                         ///< memory.
+  const char* library = "libcuda.so.1";  ///< Tests use others.
   const char* compiler = nullptr;        ///< Null: the newest NVRTC there is.
-  /// What registrar() answers, for the device of that number; null: it has none.
+  /// The result of registrar(), for the device of that number; null: it has none.
   std::function<Result<std::shared_ptr<Registrar>>(int index)> registrar = {};
 };
 
-/// What each device is, in the order of its number. Errors: `unsupported`, with what to install.
+/// Describes each device, in the order of its number. Errors: `unsupported`, with what to install.
 [[nodiscard]] Result<std::vector<std::string>> cuda_devices(const CudaDeviceOptions& options = {});
 
 /// Errors: `unsupported` as above, `not_found` with how many devices there are, `device_lost`,

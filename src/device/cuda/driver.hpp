@@ -1,5 +1,5 @@
-#pragma once  // device/cuda/driver.hpp: the functions of CUDA's driver that are used, as its ABI
-              // has them: declared here so that no toolkit is needed, found at run time.
+#pragma once  // device/cuda/driver.hpp: functions of CUDA's driver, found at run time; declared
+              // here by its ABI, so that no toolkit is needed.
 
 #include <gantry/types.hpp>
 
@@ -14,10 +14,10 @@ using EventHandle = struct EventObject*;
 using ModuleHandle = struct ModuleObject*;
 using FunctionHandle = struct FunctionObject*;
 
-inline constexpr unsigned kStreamNonBlocking = 1;  // does not wait for the default stream
-inline constexpr unsigned kEventBlocking = 1;      // who waits for it sleeps
+inline constexpr unsigned kStreamNonBlocking = 1;  // it does not wait for the default stream
+inline constexpr unsigned kEventBlocking = 1;      // waiting for it sleeps
 
-/// Of cuDeviceGetAttribute().
+/// For cuDeviceGetAttribute().
 enum class Attribute : int {
   max_threads_per_block = 1,
   max_block_x = 2,
@@ -31,14 +31,14 @@ enum class Attribute : int {
   shared_bytes_opt_in = 97,
 };
 
-/// Of cuFuncGetAttribute() and cuFuncSetAttribute().
+/// For cuFuncGetAttribute() and cuFuncSetAttribute().
 enum class FunctionAttribute : int { max_threads_per_block = 0, static_shared = 1, dynamic = 8 };
 
-/// Of cuModuleLoadDataEx(): where its compiler writes to.
+/// For cuModuleLoadDataEx(): where its compiler writes to.
 enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
 
-// Name of the member, name of the symbol, parameters. The versions of the symbols are those whose
-// arguments are as here: they stay when newer ones come.
+// Name of the member, name of the symbol, parameters. The symbol's version is the one with these
+// arguments; it stays when newer ones come.
 // clang-format off
 #define GANTRY_CUDA_FUNCTIONS(X) \
   X(init, "cuInit", (unsigned flags)) \
@@ -76,7 +76,7 @@ enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
   X(set_function_attribute, "cuFuncSetAttribute", (FunctionHandle function, FunctionAttribute which, int value)) \
   X(launch, "cuLaunchKernel", (FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters, void** extra))
 
-// Of CUDA 12.4 and later: what a kernel takes, and what a module has. Null without.
+// From CUDA 12.4 on: a kernel's parameters, and a module's kernels. Null in older drivers.
 #define GANTRY_CUDA_LATER_FUNCTIONS(X) \
   X(parameter_info, "cuFuncGetParamInfo", (FunctionHandle function, std::size_t index, std::size_t* offset, std::size_t* bytes)) \
   X(function_name, "cuFuncGetName", (const char** name, FunctionHandle function)) \
@@ -92,10 +92,10 @@ struct Driver {
 };
 
 /// Errors: `unsupported`, with what to install. The library stays loaded: drivers do not like to be
-/// unloaded. Nothing is started.
+/// unloaded. Starts nothing.
 [[nodiscard]] Result<Driver> load(const char* library);
 
-/// Starts the driver and counts its devices, one at least. Errors: `unsupported`.
+/// Starts the driver and counts its devices; at least one. Errors: `unsupported`.
 [[nodiscard]] Result<int> start(const Driver& driver);
 
 }  // namespace gantry::cuda

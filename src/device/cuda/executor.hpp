@@ -14,7 +14,7 @@ struct Buffer final : BufferState {
 
 class StreamExecutor final : public Executor {
  public:
-  /// Errors: the driver's; `system` when no thread can be had.
+  /// Errors: the driver's; `system` when no thread can be started.
   [[nodiscard]] static Result<std::unique_ptr<Executor>> open(const ContextPointer& context);
   StreamExecutor(ContextPointer context, OwnedStream stream,
                  std::unique_ptr<Completer> completer) noexcept
@@ -22,8 +22,8 @@ class StreamExecutor final : public Executor {
         stream_(std::move(stream)),
         completer_(std::move(completer)) {}
 
-  // Enough that the device never waits for the host between two; few, since what it was given
-  // cannot be cancelled.
+  // Enough that the device never waits for the host between two; few, since an operation that it
+  // was given cannot be cancelled.
   [[nodiscard]] std::size_t depth() const noexcept override { return Completer::kDepth; }
   [[nodiscard]] Result<void> check(const Operation& operation) override;
   void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
@@ -36,7 +36,7 @@ class StreamExecutor final : public Executor {
   const OwnedStream stream_;
   const std::unique_ptr<Completer> completer_;
   bool is_inside_ = false;    // the queue's thread has the context current
-  bool was_refused_ = false;  // the operation before, of those that have not ended
+  bool was_refused_ = false;  // the operation before was, while some have not ended
 };
 
 }  // namespace gantry::cuda

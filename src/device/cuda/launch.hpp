@@ -1,5 +1,4 @@
-#pragma once  // device/cuda/launch.hpp: a kernel, its arguments and its range, as the driver
-              // takes them.
+#pragma once  // device/cuda/launch.hpp: a kernel, its arguments and its range, for the driver.
 
 #include "device/cuda/context.hpp"
 
@@ -18,13 +17,13 @@ struct LaunchedKernel final : KernelState {
   std::vector<std::size_t> parameter_bytes;
 };
 
-/// What the driver tells of it. `context` is current.
+/// Asks the driver about the kernel. `context` must be current.
 void learn(const Driver& driver, LaunchedKernel& kernel);
 
-/// What can be known to fail. Errors: `invalid_argument`.
+/// Finds errors that can be known before. Errors: `invalid_argument`.
 [[nodiscard]] Result<void> check_launch(const Context& context, const Operation& operation);
 
-/// In the queue's thread; check_launch() found it right.
+/// Called in the queue's thread, after check_launch() succeeded.
 [[nodiscard]] Status launch(const Context& context, const Operation& operation,
                             StreamHandle stream) noexcept;
 

@@ -4,8 +4,8 @@
 
 namespace gantry::cuda {
 
-/// `compiler`: as of compile(). Errors: `unsupported` without source or image, or without a
-/// compiler; `build_failed` with the log of the compiler or of the driver's.
+/// `compiler`: as for compile(). Errors: `unsupported` without source or image, or without a
+/// compiler; `build_failed` with the log of the compiler or of the driver's compiler.
 [[nodiscard]] Result<Program> build(const ContextPointer& context, const char* compiler,
                                     const ProgramSource& source);
 

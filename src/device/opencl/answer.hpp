@@ -1,5 +1,5 @@
-#pragma once  // device/opencl/answer.hpp: waits for a device that may not answer any more.
-              // Included after <CL/cl.h>.
+#pragma once  // device/opencl/answer.hpp: waits for a device that may never answer. Included after
+              // <CL/cl.h>.
 
 #include <optional>
 
@@ -7,9 +7,9 @@
 
 namespace gantry::opencl {
 
-/// The end of an event whose queue was flushed: its status. Nothing: it had none by then, or the
-/// device was given up meanwhile. The driver's own waits have no limit, and one kernel that never
-/// ends may hold up every queue of a process.
+/// Waits for an event whose queue was flushed and returns its status. Nothing: it had none by then,
+/// or the device was given up meanwhile. The driver's own waits have no limit, and one kernel that
+/// never ends may hold up every queue of a process.
 [[nodiscard]] std::optional<cl_int> wait_until(const Context& context, cl_event event,
                                                Deadline limit);
 

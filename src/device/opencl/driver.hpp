@@ -1,5 +1,5 @@
-#pragma once  // device/opencl/driver.hpp: the functions of OpenCL that are used, found at run
-              // time. Included after <CL/cl.h>, which a header may not include here.
+#pragma once  // device/opencl/driver.hpp: functions of OpenCL, found at run time. Included after
+              // <CL/cl.h>, which a header may not include here.
 
 #include <memory>
 #include <vector>
@@ -62,18 +62,17 @@ struct Found {
   cl_device_id device = nullptr;
   std::string about;
 };
-/// In the order of the platforms, and of each its devices. Errors: `unsupported` when none is
-/// there.
+/// Lists the platforms in order, and each one's devices. Errors: `unsupported` when there is none.
 [[nodiscard]] Result<std::vector<Found>> find_devices(const Driver& driver);
 
 [[nodiscard]] std::string_view name_of(cl_int status) noexcept;
-/// By the status of an operation that was refused, or that ended so.
+/// The error of an operation that was refused with this status, or ended with it.
 [[nodiscard]] Error error_of(cl_int status, Operation::Kind kind);
-/// Of a call on behalf of `device`: "device: what: status".
+/// The error of a call on behalf of `device`: "device: what: status".
 [[nodiscard]] tl::unexpected<Error> refused(std::string_view device, std::string_view what,
                                             cl_int status, Code code = Code::system);
 
-/// What everything of one open device shares.
+/// What all objects of one open device share.
 struct Context {
   Context(const Driver& functions, std::string called)
       : driver(functions), core(std::make_shared<DeviceCore>(std::move(called))) {}
@@ -90,8 +89,8 @@ struct Context {
   std::int64_t clock_offset_ns = 0;  ///< Of the clock of Deadline against the device's.
 };
 
-/// Something of a context, released with it alive, and not in a fork's copy: drivers do not survive
-/// that.
+/// An object of a context, which it keeps alive. Not released in a fork's copy, which drivers do
+/// not survive.
 template <class Handle, cl_int (*Driver::*kRelease)(Handle)>
 class Owned {
  public:

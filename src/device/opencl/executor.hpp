@@ -1,5 +1,5 @@
-#pragma once  // device/opencl/executor.hpp: gives operations to a command queue, and hears of
-              // their end. Included after <CL/cl.h>.
+#pragma once  // device/opencl/executor.hpp: gives operations to a command queue and hears of their
+              // end. Included after <CL/cl.h>.
 
 #include <mutex>
 
@@ -15,7 +15,7 @@ using Kept = KeptMemory<OwnedMemory>;
 struct Buffer : BufferState {
   Buffer(DeviceToken owner, Bytes bytes, OwnedMemory taken, KeepAlive held = {}) noexcept
       : BufferState(owner, bytes), keep(std::move(held)), object(std::move(taken)) {}
-  const KeepAlive keep;  // goes after the object
+  const KeepAlive keep;  // destroyed after the object
   OwnedMemory object;
 };
 
@@ -50,7 +50,8 @@ struct LaunchedKernel final : KernelState {
   const OwnedKernel object;
   const cl_uint argument_count;
   const std::size_t max_group;
-  mutable std::mutex arguments;  // are the object's: from setting them until it is enqueued
+  // guards the object's arguments, from setting them until the kernel is enqueued
+  mutable std::mutex arguments;
 };
 
 class CommandExecutor final : public Executor {
@@ -59,8 +60,8 @@ class CommandExecutor final : public Executor {
       : context_(std::move(context)), queue_(std::move(queue)) {}
   ~CommandExecutor() override;
 
-  // Enough that the device never waits for the host between two; few, since what it was given
-  // cannot be cancelled.
+  // Enough that the device never waits for the host between two; few, since an operation that it
+  // was given cannot be cancelled.
   [[nodiscard]] std::size_t depth() const noexcept override { return 4; }
   [[nodiscard]] Result<void> check(const Operation& operation) override;
   void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
@@ -73,13 +74,13 @@ class CommandExecutor final : public Executor {
   };
   [[nodiscard]] cl_int enqueue(const Operation& operation, Waits waits, cl_event* event) const;
   [[nodiscard]] cl_int launch(const Operation& operation, Waits waits, cl_event* event) const;
-  /// Makes what the host or the device wrote in the caller's memory the other's.
+  /// Makes what the host wrote in the caller's memory visible to the device, or the reverse.
   [[nodiscard]] cl_int share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
                              cl_event* event) const;
 
   const std::shared_ptr<const Context> context_;
   const OwnedQueue queue_;
-  OwnedEvent last_;  // of what was begun last
+  OwnedEvent last_;  // of the operation that was begun last
   bool was_refused_ = false;
 };
 

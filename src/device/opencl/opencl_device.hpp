@@ -1,5 +1,5 @@
-#pragma once  // device/opencl/opencl_device.hpp: devices of OpenCL 1.2 and later, by the loader
-              // that finds their drivers.
+#pragma once  // device/opencl/opencl_device.hpp: devices of OpenCL 1.2 and later, through the
+              // loader.
 
 #include <chrono>
 #include <gantry/device/device.hpp>
@@ -8,20 +8,20 @@
 namespace gantry {
 
 struct OpenclDeviceOptions {
-  unsigned index = 0;      ///< Of opencl_devices().
-  Bytes memory_bytes = 0;  ///< Most that buffers take together; 0: what the device has.
+  unsigned index = 0;      ///< Index in opencl_devices().
+  Bytes memory_bytes = 0;  ///< Most that buffers take together; 0: the device's memory.
   const char* library = "libOpenCL.so.1";
-  /// How long its first answer, and that to a new buffer, is waited for.
+  /// How long to wait for its first answer, and for its answer to a new buffer.
   std::chrono::nanoseconds patience = std::chrono::seconds(10);
 };
 
-/// What each device is, in the order of its number, those without a compiler or of an older OpenCL
-/// left out. Errors: `unsupported`, with what to install.
+/// Describes each device, in the order of its number; leaves out those without a compiler or of an
+/// older OpenCL. Errors: `unsupported`, with what to install.
 [[nodiscard]] Result<std::vector<std::string>> opencl_devices(
     const OpenclDeviceOptions& options = {});
 
-/// Errors: `unsupported` as above, `not_found` with how many devices there are, `timed_out` when it
-/// does not answer, `system`.
+/// Errors: `unsupported` as above, `not_found` with how many devices there are, `timed_out` when
+/// the device does not answer, `system`.
 [[nodiscard]] Result<std::shared_ptr<Device>> make_opencl_device(
     const OpenclDeviceOptions& options = {});
 

@@ -1,4 +1,4 @@
-#pragma once  // device/opencl/program.hpp: OpenCL C, compiled. Included after <CL/cl.h>.
+#pragma once  // device/opencl/program.hpp: compiles OpenCL C. Included after <CL/cl.h>.
 
 #include "device/opencl/driver.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // pipeline/job/extents.hpp: which bytes of an array make a chunk's buffer.
+#pragma once  // pipeline/job/extents.hpp: which bytes of an array form a chunk's buffer.
 
 #include <gantry/pipeline/pipeline.hpp>
 #include <vector>
@@ -14,17 +14,16 @@ struct ChunkExtent {
     last_step,   ///< Repeated.
   };
   Kind kind = Kind::source;
-  Bytes at = 0;            ///< In the buffer.
-  std::uint64_t from = 0;  ///< In the source.
+  Bytes at = 0;            ///< Offset in the buffer.
+  std::uint64_t from = 0;  ///< Offset in the source.
   Bytes size = 0;
 };
 
-/// Of an array that is read. In the order of the buffer, without gaps.
+/// The extents of an array that is read, in the order of the buffer, without gaps.
 [[nodiscard]] std::vector<ChunkExtent> extents_of(const PipelineJob::Argument& array,
                                                   const Chunk& chunk, std::uint64_t steps);
 
-/// What a buffer for chunks of so many steps needs; 0: no array. Of a broadcast: all of it.
-/// Saturates.
+/// Buffer size for chunks of that many steps; 0: no array. For a broadcast: all of it. Saturates.
 [[nodiscard]] Bytes buffer_bytes(const PipelineJob::Argument& array, std::uint64_t steps) noexcept;
 
 /// "chunk 7 (steps 700 to 799)"

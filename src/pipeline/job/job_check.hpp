@@ -1,4 +1,4 @@
-#pragma once  // pipeline/job/job_check.hpp: jobs that can never work are refused before anything is
+#pragma once  // pipeline/job/job_check.hpp: refuses jobs that can never work before anything is
               // done.
 
 #include <gantry/pipeline/pipeline.hpp>
@@ -11,10 +11,10 @@ namespace gantry {
 /// The same for run_stage().
 [[nodiscard]] Result<void> check_stage(const PipelineJob& job, const PipelineOptions& options);
 
-/// An output lies where an input does: what was written cannot be read again.
+/// True if an output lies where an input does: what was written cannot be read again.
 [[nodiscard]] bool overwrites_inputs(const PipelineJob& job) noexcept;
 
-/// Does no other argument read what this one writes, or write what it reads?
+/// True if no other argument reads what this one writes, or writes what it reads.
 [[nodiscard]] bool is_apart(const PipelineJob& job, const PipelineJob::Argument& array) noexcept;
 
 }  // namespace gantry

@@ -1,12 +1,12 @@
-#pragma once  // pipeline/run/broadcast.hpp: what every chunk sees whole, brought to the device
-              // once.
+#pragma once  // pipeline/run/broadcast.hpp: brings an array that every chunk sees whole to the
+              // device, once.
 
 #include <gantry/pipeline/pipeline.hpp>
 
 namespace gantry {
 
-/// Waits for its arrival. `file_io`: PipelineOptions'. Errors: `device_full`, `too_large`, those of
-/// the copy and of the source.
+/// Waits until it has arrived. `file_io`: as in PipelineOptions. Errors: `device_full`,
+/// `too_large`, those of the copy and of the source.
 [[nodiscard]] Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
                                                    const PipelineSource& source,
                                                    const std::shared_ptr<FileIo>& file_io,

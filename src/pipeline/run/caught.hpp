@@ -1,5 +1,4 @@
-#pragma once  // pipeline/run/caught.hpp: the caller's own functions, whose exceptions are errors
-              // here.
+#pragma once  // pipeline/run/caught.hpp: turns exceptions of the caller's functions into errors.
 
 #include <exception>
 

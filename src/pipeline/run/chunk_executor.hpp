@@ -1,4 +1,4 @@
-#pragma once  // pipeline/run/chunk_executor.hpp: chunks through the three queues of a device.
+#pragma once  // pipeline/run/chunk_executor.hpp: sends chunks through the three queues of a device.
 
 #include <condition_variable>
 #include <mutex>
@@ -20,30 +20,28 @@ struct RunQueues {
   [[nodiscard]] static Result<RunQueues> open(Device& device, bool is_one);
 };
 
-/// What went wrong with which chunk, and how far it had come.
+/// The chunk that failed, the error, and how far the chunk had come.
 struct ChunkFailure {
-  /// `ends`: what the caller's sources, sinks and folds said.
+  /// `ends`: the caller's sources, sinks and folds.
   enum class Stage : std::uint8_t { host, ends, copy_in, compute, copy_out };
   Error error;
   Chunk chunk;
   Stage stage = Stage::host;
 };
 
-/// A run while it goes on. begin() has the files of a chunk read; submit() brings it on its way:
-/// waits for these, reads the rest of its input and submits its operations. complete() waits for
-/// their end and for what is done with the results, but for the files that are written: commit()
-/// waits for those. The first two and the last two may be called by two threads at once, for
-/// different slots; each by one thread at a time, with chunks in order.
-/// With several under way one thread submits and the caller completes; a slot goes from one to the
-/// other and back under mutex_:
+/// A run in progress. begin() has the files of a chunk read. submit() waits for these, reads the
+/// rest of its input and submits its operations. complete() waits for their end and handles the
+/// results, except files that are written: commit() waits for those. The first two and the last two
+/// may be called by two threads at once, for different slots; each by one thread at a time, with
+/// chunks in order. With several chunks in flight one thread submits and the caller completes. A
+/// slot goes from one to the other and back under mutex_:
 ///   I1  completed_ <= submitted_ <= completed_ + depth.
 ///   I2  The submitter writes slot i when submitted_ == i and i < completed_ + depth; the completer
 ///       reads it when completed_ <= i < submitted_. All that while it is chunk i's.
 ///   I3  Chunks lie one behind the other, and none is empty or larger than the ring's.
-///   I4  The chunk that could not be submitted is the first that is not.
-///   I5  Chunks are committed in their order, each once: what comes next is the first that is not
-///       completed.
-///   I6  A timeline that is kept has an entry for each chunk that was committed.
+///   I4  The chunk that could not be submitted is the first unsubmitted one.
+///   I5  Chunks are committed in their order, each once: the next is the first that is not
+///   completed. I6  A timeline that is kept has an entry for each chunk that was committed.
 class ChunkExecutor {
  public:
   using Failure = std::optional<ChunkFailure>;
@@ -62,24 +60,24 @@ class ChunkExecutor {
   /// Errors: those of opening queues and lanes.
   [[nodiscard]] Result<void> open(bool is_one_queue, FileLanes files);
 
-  /// So many steps from where it stands, in chunks of the ring's size; one at a time.
+  /// Runs the next `steps` steps in chunks of the ring's size; one at a time.
   [[nodiscard]] Failure run_one_by_one(ChunkRing& ring, std::uint64_t steps);
-  /// The same with as many under way as the ring has slots.
+  /// The same with as many in flight as the ring has slots.
   [[nodiscard]] Failure run_overlapped(ChunkRing& ring, std::uint64_t steps);
   /// After a failure: cancels what is pending and waits for its end, or gives the device up.
   void halt() noexcept;
 
-  /// A thread-safe part of the above: what still may be waited for.
+  /// The latest end of the present waits. Any thread.
   [[nodiscard]] Deadline limit() const noexcept;
   [[nodiscard]] std::uint64_t steps_done() const noexcept { return next_.first; }
   [[nodiscard]] std::uint64_t chunks_done() const noexcept { return next_.index; }
   [[nodiscard]] const ChunkTimes& last_times() const noexcept { return times_; }
   [[nodiscard]] DeviceQueue& copy_in_queue() noexcept { return *queues_.copy_in; }
-  /// Adds what it counted.
+  /// Adds its counts.
   void report(PipelineReport& report) const;
 
-  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. While two threads run, under mutex_; of a run
-  /// with several chunks under way. I1 to I4; I5 and I6 are the completer's.
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. While two threads run, under mutex_; for a run
+  /// with several chunks in flight. Checks I1 to I4; I5 and I6 are the completer's.
   void check_invariants(const ChunkRing& ring) const noexcept;
 
  private:
@@ -123,16 +121,16 @@ class ChunkExecutor {
   HostCopier complete_copier_;
   FileLanes files_;
 
-  Chunk next_;  // the completer's: what is to be committed next, but for its steps
+  Chunk next_;  // the completer's: the chunk to commit next, except its steps
   ChunkTimes times_;
   std::chrono::nanoseconds busy_in_{}, busy_compute_{}, busy_out_{};
   Bytes bytes_out_ = 0;
   Bytes bytes_in_ = 0;                         // the submitter's
-  Deadline::Clock::time_point read_until_;     // the same: until when chunks before were read,
-  Deadline::Clock::time_point written_until_;  // the completer's: and written
+  Deadline::Clock::time_point read_until_;     // the submitter's: when chunks before had been read
+  Deadline::Clock::time_point written_until_;  // the completer's: when they had been written
   std::vector<ChunkTimes> timeline_;
 
-  // Between the two threads of run_overlapped().
+  // Shared by the two threads of run_overlapped().
   std::mutex mutex_;
   std::condition_variable moved_;
   std::uint64_t submitted_ = 0;  // chunks whose operations are submitted

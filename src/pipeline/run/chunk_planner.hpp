@@ -1,4 +1,5 @@
-#pragma once  // pipeline/run/chunk_planner.hpp: how large chunks are, and how many are under way.
+#pragma once  // pipeline/run/chunk_planner.hpp: chooses the size of chunks and their number in
+              // flight.
 
 #include <gantry/pipeline/pipeline.hpp>
 
@@ -6,21 +7,21 @@
 
 namespace gantry {
 
-/// How long chunks of two sizes took: the least of what was seen of each.
+/// The least times that were measured for chunks of one size.
 struct MeasuredChunk {
   std::uint64_t steps = 0;
   std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};
   std::chrono::nanoseconds all{};  ///< As the host saw it, from the first call to the results.
 };
 
-/// What bears on the choice, besides what was measured.
+/// What the choice depends on, besides the measurement.
 struct PlanInput {
-  std::uint64_t steps = 0;        ///< Left.
+  std::uint64_t steps = 0;        ///< Steps that are left.
   Bytes step_bytes = 0;           ///< Device memory of a step, in a slot.
-  Bytes fixed_bytes = 0;          ///< What a slot takes besides: halos, partial results.
-  Bytes device_bytes = 0;         ///< Most to take.
-  double making_ns_per_byte = 0;  ///< Of a slot: allocating, touching, registering its ring.
-  std::uint64_t fewest = 1;       ///< Steps of a chunk: below it halos would be most of it.
+  Bytes fixed_bytes = 0;          ///< Further memory of a slot: halos, partial results.
+  Bytes device_bytes = 0;         ///< Most device memory to take.
+  double making_ns_per_byte = 0;  ///< To make a slot: allocating, touching, registering its ring.
+  std::uint64_t fewest = 1;       ///< Least steps of a chunk: below it halos would be most of it.
   bool is_staged_in = false;
   bool is_staged_out = false;
 };
@@ -30,14 +31,14 @@ struct ChunkChoice {
   unsigned depth = 1;
 };
 
-/// Most steps that a slot can have when there are `depth` of them; 1 at least.
+/// Most steps that a slot can have when there are `depth` slots; at least 1.
 [[nodiscard]] std::uint64_t most_steps(const PlanInput& input, unsigned depth) noexcept;
 
-/// Fills the streams, the prediction and the reasons in.
+/// Fills in the streams, the prediction and the reasons.
 [[nodiscard]] ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small,
                                             const MeasuredChunk& large, PipelinePlan& plan);
 
-/// Without a measurement: by sizes alone.
+/// Chooses without a measurement, by sizes alone.
 [[nodiscard]] ChunkChoice default_chunks(const PlanInput& input, PipelinePlan& plan);
 
 }  // namespace gantry

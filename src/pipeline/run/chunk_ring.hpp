@@ -1,5 +1,5 @@
-#pragma once  // pipeline/run/chunk_ring.hpp: the buffers that chunks go through, one slot for each
-              // that is under way.
+#pragma once  // pipeline/run/chunk_ring.hpp: the buffers for chunks, one slot for each chunk in
+              // flight.
 
 #include <gantry/memory.hpp>
 #include <gantry/pipeline/pipeline.hpp>
@@ -7,22 +7,22 @@
 
 namespace gantry {
 
-/// What a run knows of one of its job's arguments.
+/// What a run knows about an argument of its job.
 struct RunArray {
   const PipelineJob::Argument* argument = nullptr;
   Staging staging = Staging::automatic;    ///< `automatic`: no array.
-  std::vector<std::byte> first_step = {};  ///< Repeated as often as a clamped halo may ask for.
+  std::vector<std::byte> first_step = {};  ///< Repeated as often as a clamped halo may need.
   std::vector<std::byte> last_step = {};
   std::vector<Registration> registrations = {};
-  DeviceBuffer whole = {};      ///< Of a broadcast.
-  bool is_ring_shared = false;  ///< What is staged is what the device computes on.
+  DeviceBuffer whole = {};      ///< For a broadcast.
+  bool is_ring_shared = false;  ///< The device computes on the staged memory itself.
 };
 
-/// Host memory, with what makes it quick.
+/// Host memory and its registration.
 struct HostMemory {
   Region region;
   Registration registration;
-  /// `registrar`: null, or what shall know it. `why_not`: told why it does not.
+  /// `registrar`: registers the memory; may be null. `why_not`: receives the reason if it does not.
   [[nodiscard]] static Result<std::shared_ptr<HostMemory>> make(
       Bytes size, const std::shared_ptr<Registrar>& registrar, std::string& why_not);
 };
@@ -30,8 +30,8 @@ struct HostMemory {
 struct ChunkSlot {
   struct Array {
     DeviceBuffer buffer;
-    ByteSpan host;  ///< Its part of the ring's host memory; empty: goes without.
-    /// The buffer is memory of the host's (`host`, or the caller's): nothing is copied.
+    ByteSpan host;  ///< Its part of the ring's host memory; empty: none needed.
+    /// The buffer is the host's memory (`host`, or the caller's): nothing is copied.
     bool is_over = false;
   };
   struct Stage {
@@ -43,7 +43,7 @@ struct ChunkSlot {
   };
   std::vector<Array> arrays;  ///< One for each argument.
   Chunk chunk;
-  std::vector<Ticket> reads, writes;  ///< Of files, that are waited for.
+  std::vector<Ticket> reads, writes;  ///< Tickets of files that are waited for.
   std::optional<Error> begin_error;   ///< Why its reads could not begin.
   Stage copy_in, compute, copy_out;
   DeviceTiming stage_in, stage_out;  // the host's

@@ -1,4 +1,4 @@
-#pragma once  // pipeline/run/device_split.hpp: which steps of a job each of several devices gets.
+#pragma once  // pipeline/run/device_split.hpp: splits the steps of a job among several devices.
 
 #include <cstdint>
 #include <span>
@@ -13,9 +13,9 @@ struct StepRange {
   friend bool operator==(const StepRange&, const StepRange&) noexcept = default;
 };
 
-/// A range for each rate (steps in a time; none negative), in their order and without gaps, with as
-/// many steps as the rate is of them all; rates that are all 0 count as equal. Borders lie at
-/// multiples of `grain` steps of the job where there are enough of them.
+/// Returns a range for each rate (steps in a time; none negative), in their order and without gaps;
+/// its steps are in proportion to the rate. Rates that are all 0 count as equal. Borders lie at
+/// multiples of `grain` steps of the job if there are enough of them.
 [[nodiscard]] std::vector<StepRange> split_by_rate(StepRange steps, std::span<const double> rates,
                                                    std::uint64_t grain);
 

@@ -4,15 +4,16 @@
 
 namespace gantry {
 
-/// Of the source's bytes from `at` on.
+/// Reads the source's bytes from `at` on.
 [[nodiscard]] FileTransfer read_of(const PipelineSource& source, std::uint64_t at, ByteSpan to,
                                    std::shared_ptr<const void> keep);
-/// To the sink's bytes from `at` on.
+/// Writes the sink's bytes from `at` on.
 [[nodiscard]] FileTransfer write_of(const PipelineSink& sink, std::uint64_t at, ByteSpan from,
                                     std::shared_ptr<const void> keep);
 
-/// A lane of `by_hand`, or where that is null, of the device's way, or of the plain one where the
-/// device has none or can open no lane. `how`: told what it is. Errors: those of open_lane().
+/// Opens a lane of `by_hand`; if that is null, of the device's way; or of the plain one if the
+/// device has none or cannot open a lane. `how` receives its description. Errors: those of
+/// open_lane().
 [[nodiscard]] Result<std::unique_ptr<FileLane>> open_file_lane(
     const Device& device, const std::shared_ptr<FileIo>& by_hand, FileTransfer::Kind serving,
     std::string& how);
@@ -21,8 +22,8 @@ namespace gantry {
 [[nodiscard]] Result<void> transfer_now(FileLane& lane, const FileTransfer& transfer,
                                         Deadline limit);
 
-/// Of a run; null where no argument of the job's is such a file. One for each thread, so that each
-/// can be cancelled alone.
+/// The lanes of a run; null if no argument of the job is such a file. One for each thread, so that
+/// each can be cancelled alone.
 struct FileLanes {
   std::unique_ptr<FileLane> in;
   std::unique_ptr<FileLane> out;

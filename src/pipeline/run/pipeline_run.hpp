@@ -11,7 +11,7 @@ namespace gantry {
 
 class PipelineRun {
  public:
-  /// Of so many of the job's steps; halos reach beyond them.
+  /// Runs only `steps` of the job; halos reach beyond them.
   PipelineRun(Device& device, const PipelineJob& job, const PipelineOptions& options,
               const StepRange& steps)
       : device_(device), job_(job), options_(options), steps_(steps) {}
@@ -40,12 +40,12 @@ class PipelineRun {
   [[nodiscard]] Result<ChunkChoice> choose();
   [[nodiscard]] Result<ChunkChoice> choose_by_hand();
   [[nodiscard]] Result<ChunkChoice> measure();
-  /// Of jobs that need no copies.
+  /// For jobs that need no copies.
   [[nodiscard]] ChunkChoice choose_shared();
   [[nodiscard]] bool is_all_shared() const noexcept;
   [[nodiscard]] std::uint64_t in_grains(std::uint64_t steps) const noexcept;
   [[nodiscard]] Result<ChunkRing> probe_ring(std::uint64_t steps, double& making_ns_per_byte);
-  /// The next so many steps as one chunk, timed.
+  /// Runs the next steps as one chunk, timed.
   [[nodiscard]] Result<MeasuredChunk> probe(ChunkRing& ring, std::uint64_t steps);
 
   [[nodiscard]] Result<void> flow(ChunkChoice choice);
@@ -64,7 +64,7 @@ class PipelineRun {
   std::vector<RunArray> arrays_;
   ChunkCut cut_;
   std::unique_ptr<ChunkExecutor> executor_;
-  Failure probe_failure_;  // what ended the measurement
+  Failure probe_failure_;  // the failure that ended the measurement
 };
 
 }  // namespace gantry

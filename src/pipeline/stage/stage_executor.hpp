@@ -1,4 +1,5 @@
-#pragma once  // pipeline/stage/stage_executor.hpp: messages through the three queues of a device.
+#pragma once  // pipeline/stage/stage_executor.hpp: sends messages through the three queues of a
+              // device.
 
 #include <condition_variable>
 #include <gantry/pipeline/stage.hpp>
@@ -8,9 +9,9 @@
 
 namespace gantry {
 
-/// One run_stage(). A thread of its own receives and submits copy-in and compute; the caller
-/// brings results back and publishes them. Slots go between the two as in ChunkExecutor. The ends'
-/// `place` and `committed` are for who has the turn: stage_places.cpp.
+/// One run_stage(). A thread of its own receives and submits copy-in and compute; the caller brings
+/// results back and publishes them. Slots go between the two as in ChunkExecutor. The thread that
+/// has the turn calls the ends' `place` and `committed`: stage_places.cpp.
 class StageExecutor {
  public:
   StageExecutor(Device& device, const PipelineJob& job, const PipelineOptions& options,
@@ -25,24 +26,24 @@ class StageExecutor {
   struct StageSlot {
     struct Array {
       DeviceBuffer own;   // kept from message to message
-      DeviceBuffer over;  // memory of the message's, or of its result's place
-      ByteSpan lies;      // which
+      DeviceBuffer over;  // memory of the message, or of its result's place
+      ByteSpan lies;      // that memory
       [[nodiscard]] const DeviceBuffer& buffer() const noexcept { return over ? over : own; }
       void let_go() noexcept { over = {}, lies = {}; }
     };
     std::vector<Array> arrays;  // one for each argument
     Chunk chunk;
     MessageInfo info;
-    bool is_held = false;  // the message: its memory is computed on
+    bool is_held = false;  // the message is: its memory is computed on
     std::optional<Result<StageCallbacks::Destination>> destination;  // I4
     ChunkSlot::Stage copy_in, compute;
   };
   /// Who uses `place` and `committed`, and for what.
   enum class Turn : std::uint8_t {
     nobody,
-    ahead,       // the submitter asks for places that are to be had at once
+    ahead,       // the submitter asks for places that can be had at once
     committing,  // the completer
-    waiting,     // the completer, for a place: that may take long
+    waiting,     // the completer waits for a place, which may take long
   };
 
   void describe();
@@ -90,10 +91,10 @@ class StageExecutor {
   const StageCallbacks& ends_;
   Kernel kernel_;
   RunQueues queues_;
-  std::vector<DeviceBuffer> broadcasts_;  // one for each argument, most of them empty
+  std::vector<DeviceBuffer> broadcasts_;  // one for each argument, mostly empty
   std::vector<StageSlot> slots_;
   ZeroCopy zero_copy_;
-  std::size_t output_ = 0;  // the argument
+  std::size_t output_ = 0;  // index of the argument
   PipelineStageReport report_;
 
   std::mutex mutex_;
@@ -103,11 +104,11 @@ class StageExecutor {
   std::uint64_t held_ = 0;  // messages that are computed on where they lie
   Turn turn_ = Turn::nobody;
   bool stop_ = false;
-  std::optional<Error> submit_error_;  // `closed`: all was received
+  std::optional<Error> submit_error_;  // `closed`: everything was received
 
-  // Of who has the turn.
+  // Used by the thread that has the turn.
   std::uint64_t placed_ = 0;       // results that have their places, or were refused one
-  bool is_place_refused_ = false;  // by an error that the completer will come to
+  bool is_place_refused_ = false;  // by an error that the completer will meet
 };
 
 }  // namespace gantry
