@@ -1,5 +1,5 @@
-#pragma once  // base/assert.hpp: broken contracts stop the program, in every build; broken
-              // invariants in debug builds.
+#pragma once  // base/assert.hpp: stops the program on a broken contract, and in debug builds on a
+              // broken invariant.
 
 #include <cstdio>
 #include <cstdlib>
@@ -10,18 +10,18 @@ namespace gantry {
   std::abort();
 }
 
-/// A friend of every class that checks its invariants. Only tests specialise it: to break one, and
+/// A friend of every class that checks its invariants. Only tests specialise it, to break one and
 /// see that it is caught.
 template <class Checked>
 struct InvariantBreaker;
 }  // namespace gantry
 
-/// One condition each; name the invariant in a comment beside it.
+/// Assert one condition each; name the invariant in a comment beside it.
 #define GANTRY_ASSERT(condition) \
   ((condition) ? void(0) : ::gantry::contract_broken(#condition, __FILE__, __LINE__))
 
-// In debug builds alone; a release build evaluates nothing of it. After the object whatever
-// check_invariants() is to be told.
+// Only in debug builds; a release build evaluates nothing. Arguments after the object are passed to
+// check_invariants().
 #ifndef NDEBUG
 #define GANTRY_DEBUG_ASSERT(condition) GANTRY_ASSERT(condition)
 #define GANTRY_CHECK_INVARIANTS(object, ...) (object).check_invariants(__VA_ARGS__)

@@ -1,11 +1,12 @@
-#pragma once  // base/block_signals.hpp: threads of the library's own that run no handler of others.
+#pragma once  // base/block_signals.hpp: keeps the program's signal handlers off the library's own
+              // threads.
 
 #include <signal.h>
 
 namespace gantry {
 
-/// While threads are made: they begin with the signals of their maker blocked, and have no moment
-/// in which the program's handlers run on them.
+/// Blocks signals while threads are made. They inherit that, so the program's handlers never run on
+/// them, not even for a moment.
 class BlockSignals {
  public:
   BlockSignals() noexcept {

@@ -18,7 +18,8 @@ namespace gantry {
   return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/// The kernel trusts the time-stamp counter of this machine: one rate, the same on every CPU.
+/// True if the kernel trusts the time-stamp counter of this machine: one rate, the same on every
+/// CPU.
 [[nodiscard]] bool tsc_is_clock() noexcept;
 
 /// Raw time. 5 to 10 ns by the time-stamp counter, about 25 ns by the kernel's clock.
@@ -33,8 +34,8 @@ namespace gantry {
 struct ClockPair {
   std::uint64_t ticks = 0;
   std::uint64_t ns = 0;
-  /// Reads again when this thread was stopped between the two: they lie within microseconds, on
-  /// all but a machine that never lets it run.
+  /// Reads again when this thread was stopped between the two readings. They lie within
+  /// microseconds, except on a machine that never lets it run.
   [[nodiscard]] static ClockPair now() noexcept;
 };
 

@@ -1,4 +1,4 @@
-#pragma once  // base/close_elsewhere.hpp: closing what a stranger sent, without waiting for it.
+#pragma once  // base/close_elsewhere.hpp: closes what a stranger sent, without waiting for it.
 
 #include <span>
 #include <utility>
@@ -8,26 +8,26 @@
 
 namespace gantry {
 
-// close(2) can sleep for as long as a stranger likes: a TCP socket with SO_LINGER and unsent data,
-// a file of a FUSE server, and a Unix socket in whose queue such descriptors lie.
+// close(2) can sleep for as long as a stranger likes: for a TCP socket with SO_LINGER and unsent
+// data, a file of a FUSE server, and a Unix socket in whose queue such descriptors lie.
 
-/// Closes on threads made for that, 16 at most, whatever may take time; what they do not come to
-/// stays open until they do. Memory of up to 64 MiB is closed here.
+/// Closes descriptors that may take time on threads made for that, 16 at most; the others stay open
+/// until a thread is free. Memory of up to 64 MiB is closed by the caller.
 void close_elsewhere(std::span<Fd> fds) noexcept;
 
-/// Ends the receiving direction of a Unix socket. True: packets or bytes lie in its queue, and
-/// there will be no more.
+/// Ends the receiving direction of a Unix socket. True: packets or bytes lie in its queue, and no
+/// more will come.
 [[nodiscard]] bool ends_with_packets(int socket) noexcept;
 
 /// Closes a Unix socket: here if nothing lies in its queue, else elsewhere. Every copy of it is
 /// deaf from then on.
 void close_socket(Fd socket) noexcept;
 
-/// A descriptor that another process sent. Unless somebody takes it out it is closed elsewhere.
+/// A descriptor that another process sent. It is closed elsewhere unless somebody takes it.
 class ReceivedFd {
  public:
   ReceivedFd() noexcept = default;
-  ReceivedFd(Fd fd) noexcept : fd_(std::move(fd)) {}  // NOLINT: whatever was received
+  ReceivedFd(Fd fd) noexcept : fd_(std::move(fd)) {}  // NOLINT: implicit from any received one
   ReceivedFd(ReceivedFd&&) noexcept = default;
   ReceivedFd& operator=(ReceivedFd&& other) noexcept {
     std::swap(fd_, other.fd_);
@@ -39,14 +39,14 @@ class ReceivedFd {
 
   [[nodiscard]] int get() const noexcept { return fd_.get(); }
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
-  /// Once it is known that to close it takes no time.
+  /// Call it once it is known that closing takes no time.
   [[nodiscard]] Fd take() noexcept { return std::move(fd_); }
 
  private:
   Fd fd_;
 };
 
-/// Descriptors that came in one packet; see ReceivedFd.
+/// The descriptors of one packet; see ReceivedFd.
 class ReceivedFds {
  public:
   ReceivedFds() noexcept = default;

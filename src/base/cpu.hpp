@@ -1,4 +1,4 @@
-#pragma once  // base/cpu.hpp: what a polling loop tells the processor.
+#pragma once  // base/cpu.hpp: a hint to the processor in polling loops.
 
 namespace gantry {
 

@@ -8,8 +8,8 @@
 
 namespace gantry {
 
-// For threads of one process. Whoever else has an eventfd can make it block, fill it, or take what
-// others have rung: it is handed to nobody, and between processes there is base/wake.hpp.
+// For threads of one process. Another process that has an eventfd can make it block, fill it, or
+// take what others have rung. So it is handed to nobody; between processes use base/wake.hpp.
 
 [[nodiscard]] inline Result<Fd> make_event() {
   Fd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -17,13 +17,13 @@ namespace gantry {
   return event;
 }
 
-/// Whether poll(2) has that to say of it now.
+/// True if poll(2) now reports `direction` for the descriptor.
 inline bool would_pass(int descriptor, short direction) noexcept {
   pollfd entry{descriptor, direction, 0};
   return ::poll(&entry, 1, 0) == 1 && (entry.revents & direction) != 0;
 }
 
-/// Neither waits. A full counter is readable: nothing is lost.
+/// Neither function waits. A full counter is readable, so nothing is lost.
 inline void ring(int event) noexcept {
   const std::uint64_t one = 1;
   static_cast<void>(!::write(event, &one, sizeof one));

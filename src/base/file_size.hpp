@@ -1,4 +1,4 @@
-#pragma once  // base/file_size.hpp: giving a file its size, within the limit of the process.
+#pragma once  // base/file_size.hpp: sets the size of a file, within the limit of the process.
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 
 namespace gantry {
 
-/// Sets the size of `file`, which `what` names in an error. The kernel would end a process that
-/// goes beyond its limit (SIGXFSZ), so the limit is looked at first.
+/// Sets the size of `file`, which `what` names in an error. Checks the limit first, since the
+/// kernel would end a process that goes beyond it (SIGXFSZ).
 [[nodiscard]] inline Result<void> set_file_size(int file, std::uint64_t bytes,
                                                 std::string_view what) {
   rlimit most{};

@@ -1,16 +1,17 @@
-#pragma once  // base/fork.hpp: is this still the process in which a thing was made?
+#pragma once  // base/fork.hpp: tells whether this is still the process in which an object was made.
 
 #include <atomic>
 
 namespace gantry {
 
 namespace detail {
-extern std::atomic<unsigned> fork_count;  // forks between this process and the first that watched
-unsigned watch_forks() noexcept;          // gives the count
+// forks between the first process that watched and this one
+extern std::atomic<unsigned> fork_count;
+unsigned watch_forks() noexcept;  // returns the count
 }  // namespace detail
 
-/// Remembers where it was made. A copy that a fork() made of the object around it sees that it is
-/// elsewhere: threads, peers and names are not its. Cheap to ask: no call.
+/// Remembers the process in which it was made. In a copy that a fork() made of the object around
+/// it, is_this() is false: threads, peers and names belong to the parent. Cheap: no call.
 class ForkGuard {
  public:
   ForkGuard() noexcept : made_at_(detail::watch_forks()) {}

@@ -1,12 +1,11 @@
-#pragma once  // base/fork_error.hpp: what a call on a fork's copy answers.
+#pragma once  // base/fork_error.hpp: the error of a call on a fork's copy.
 
 #include "base/fork.hpp"
 #include "base/result.hpp"
 
 namespace gantry {
 
-/// A fork() copied the object of `fork_guard`, and the call came to the copy. `what` names the
-/// object.
+/// The error of a call on a copy that fork() made. `what` names the object.
 [[nodiscard]] inline tl::unexpected<Error> belongs_to_parent(std::string_view what) {
   return fail(
       Code::invalid_argument,

@@ -1,4 +1,4 @@
-#pragma once  // base/kernel_constants.hpp: of kernels newer than the C library's headers.
+#pragma once  // base/kernel_constants.hpp: constants of kernels newer than the C library's headers.
 
 #include <sys/mman.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#pragma once  // base/mapped.hpp: is there memory at an address?
+#pragma once  // base/mapped.hpp: tells whether memory is mapped.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 namespace gantry {
 
-/// Is every page of it mapped? For telling why the kernel refused it.
+/// True if every page of it is mapped. For explaining why the kernel refused it.
 [[nodiscard]] inline bool is_mapped(ConstByteSpan memory) noexcept {
   const auto page = page_bytes();
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page * page;

@@ -1,4 +1,4 @@
-#pragma once  // base/membarrier.hpp: a pair of fences of which only the rare side pays.
+#pragma once  // base/membarrier.hpp: a pair of fences that only the rare side pays for.
 
 #include <atomic>
 
@@ -8,8 +8,8 @@ namespace detail {
 extern const bool kHasMembarrier;  // false: the kernel lacks it, and both sides pay
 }
 
-/// Orders this thread's stores before against its loads after, towards whoever calls
-/// heavy_fence() between its own. Costs nothing where the kernel can do it for us.
+/// Orders this thread's earlier stores before its later loads, as seen by a thread that calls
+/// heavy_fence() between its own. Costs nothing where the kernel supports membarrier(2).
 inline void light_fence() noexcept {
 #if defined(__SANITIZE_THREAD__)
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -19,7 +19,8 @@ inline void light_fence() noexcept {
 #endif
 }
 
-/// The other side: every running thread of this process passes a full barrier. Some microseconds.
+/// The other side: every running thread of this process passes a full barrier. Takes some
+/// microseconds.
 void heavy_fence() noexcept;
 
 }  // namespace gantry

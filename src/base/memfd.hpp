@@ -17,10 +17,10 @@
 
 namespace gantry {
 
-/// No resizing by anyone, and no new seals.
+/// Nobody can resize it or add seals.
 inline constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-/// Why the kernel refused a memfd or its seals: an old one, or a container's profile.
+/// Explains why the kernel refused a memfd or its seals: an old kernel, or a container's profile.
 [[nodiscard]] inline tl::unexpected<Error> fail_memfd(std::string_view what, int error) {
   if (error != ENOSYS && error != EPERM && error != EINVAL) return fail_errno(what, error);
   return fail_errno(what, error,
@@ -36,7 +36,7 @@ inline constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 }
 
 /// Checks that a descriptor from another process is sealed at least like `seals`. Returns its size,
-/// which then stays.
+/// which then cannot change.
 [[nodiscard]] inline Result<Bytes> check_sealed(int descriptor, int seals) {
   const int got = ::fcntl(descriptor, F_GET_SEALS);
   if (got < 0 || (got & seals) != seals)
@@ -48,13 +48,13 @@ inline constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   return static_cast<Bytes>(facts.st_size);
 }
 
-/// For good; nothing can be sealed any more afterwards if `seals` say so.
+/// Seals for good; with F_SEAL_SEAL nothing more can be sealed afterwards.
 [[nodiscard]] inline Result<void> seal(int descriptor, int seals) {
   if (::fcntl(descriptor, F_ADD_SEALS, seals) == 0) return {};
   return fail_memfd("sealing shared memory", errno);
 }
 
-/// Without mapping it. `offset` and all bytes lie within its size.
+/// Writes without mapping. All bytes must lie within its size.
 [[nodiscard]] inline Result<void> write_at(int descriptor, ConstByteSpan bytes, Bytes offset) {
   while (!bytes.empty()) {
     const ssize_t count =

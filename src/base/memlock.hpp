@@ -1,4 +1,4 @@
-#pragma once  // base/memlock.hpp: the refusal that every way of pinning memory can meet.
+#pragma once  // base/memlock.hpp: the error of every way of pinning memory.
 
 #include <sys/resource.h>
 

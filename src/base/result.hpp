@@ -1,4 +1,4 @@
-#pragma once  // base/result.hpp: making and passing on errors in one line.
+#pragma once  // base/result.hpp: makes errors and passes them on in one line.
 
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ namespace gantry {
               std::move(hint));
 }
 
-/// Runs `work`; its running out of heap becomes an error, which itself needs none.
+/// Runs `work`. Running out of heap becomes an error, which itself needs no heap.
 template <class Work>
 [[nodiscard]] auto guarded(Work work) noexcept -> decltype(work()) {
   try {
@@ -40,7 +40,7 @@ template <class Work>
 
 }  // namespace gantry
 
-// Passes an error on; otherwise goes on. GANTRY_TRY(check(x));
+// Passes an error on, or goes on. GANTRY_TRY(check(x));
 #define GANTRY_TRY(expression)                                       \
   do {                                                               \
     if (auto gantry_try_result_ = (expression); !gantry_try_result_) \
@@ -49,7 +49,7 @@ template <class Work>
 
 #define GANTRY_CONCAT_(a, b) a##b
 #define GANTRY_CONCAT(a, b) GANTRY_CONCAT_(a, b)
-// Passes an error on; otherwise takes the value. GANTRY_ASSIGN(const Fd fd, open_file(path));
+// Passes an error on, or takes the value. GANTRY_ASSIGN(const Fd fd, open_file(path));
 #define GANTRY_ASSIGN(declaration, expression) \
   GANTRY_ASSIGN_(GANTRY_CONCAT(gantry_assign_, __LINE__), declaration, expression)
 #define GANTRY_ASSIGN_(result, declaration, expression)          \

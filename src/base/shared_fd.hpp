@@ -6,7 +6,7 @@
 
 namespace gantry {
 
-/// The last owner closes it. Its reference count is atomic; each SharedFd is one thread's.
+/// The last owner closes it. The reference count is atomic; each SharedFd belongs to one thread.
 class SharedFd {
  public:
   SharedFd() noexcept = default;

@@ -1,4 +1,4 @@
-#pragma once  // base/sizes.hpp: units of memory, and its pages.
+#pragma once  // base/sizes.hpp: units of memory, and the page size.
 
 #include <unistd.h>
 #include <gantry/types.hpp>
@@ -11,7 +11,7 @@ inline constexpr Bytes kMiB = Bytes{1} << 20;
 /// No machine that Gantry runs on has smaller pages; some have larger ones.
 inline constexpr Bytes kSmallestPage = 4096;
 
-/// A page of this machine.
+/// The page size of this machine.
 [[nodiscard]] inline Bytes page_bytes() noexcept {
   return static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
 }

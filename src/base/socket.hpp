@@ -13,7 +13,7 @@
 
 namespace gantry {
 
-/// The most descriptors one packet may carry; one with more is refused.
+/// The most descriptors of one packet; one with more is refused.
 inline constexpr std::size_t kMaxPacketFds = 16;
 
 struct Packet {
@@ -24,40 +24,40 @@ struct Packet {
 /// Who may connect to a socket's file.
 struct FileAccess {
   unsigned mode = 0600;
-  std::optional<gid_t> group{};  ///< Its group, where that is not our own.
+  std::optional<gid_t> group{};  ///< The file's group; empty: our own.
 };
 
-/// Binds and listens; socket_file.hpp says how. The path may be of any length.
+/// Binds and listens; see socket_file.hpp. The path may have any length.
 [[nodiscard]] Result<Fd> listen_at(const std::string& directory, const std::string& file,
                                    const FileAccess& access = {});
 
-/// Connects without waiting for the listener's accept(). `not_found` covers "no file" and
-/// "nobody listens any more"; `stale` tells the two apart. `timed_out`: its queue is full.
+/// Connects without waiting for the listener's accept(). `not_found` covers "no file" and "nobody
+/// listens any more"; `stale` tells the two apart. `timed_out`: the listener's queue is full.
 [[nodiscard]] Result<Fd> connect_to(const std::string& directory, const std::string& file,
                                     bool* stale = nullptr);
 
-/// What a peer hands over may be anything. `type`: as SOCK_STREAM.
+/// Checks a descriptor from a peer, which may be anything. `type`: for example SOCK_STREAM.
 [[nodiscard]] bool is_unix_socket(int descriptor, int type) noexcept;
 
 [[nodiscard]] Result<void> send_packet(int socket, ConstByteSpan bytes,
                                        std::span<const int> fds = {});
 
-/// Waits for one packet until `deadline`. Never trusts its size: what does not fit `into` is an
-/// error. Errors: `timed_out`, `peer_misbehaved`, `system`.
+/// Waits for one packet until `deadline`. Does not trust its size: a packet that does not fit
+/// `into` is an error. Errors: `timed_out`, `peer_misbehaved`, `system`.
 [[nodiscard]] Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline);
 
-/// Whether descriptors that are sent to a Unix socket get there. Linux 6.16 and later refuses them
-/// to their sender; before, this does nothing.
+/// Sets whether descriptors that are sent to a Unix socket arrive. From Linux 6.16 on the sender
+/// gets an error otherwise; before, this does nothing.
 void accept_rights(int socket, bool accepted) noexcept;
 
 struct PeerIdentity {
-  pid_t pid = 0;  ///< 0 when the peer lives in another PID namespace.
+  pid_t pid = 0;  ///< 0: the peer lives in another PID namespace.
   uid_t uid = 0;
-  /// Of a peer without a pid: what the kernel calls its process, never used again. 0: it does not
-  /// say (before Linux 6.9).
+  /// For a peer without a pid: the kernel's number of its process, never used again. 0: unknown
+  /// (before Linux 6.9).
   std::uint64_t process = 0;
 
-  /// Of the same user, and known to be the same process.
+  /// True if both have the same user and are known to be the same process.
   [[nodiscard]] bool is_same(const PeerIdentity& other) const noexcept {
     if (uid != other.uid || pid != other.pid) return false;
     return pid > 0 || (process != 0 && process == other.process);
@@ -65,12 +65,13 @@ struct PeerIdentity {
 };
 [[nodiscard]] Result<PeerIdentity> peer_of(int socket);
 
-/// Readable when the process at the other end of `socket` has died. An empty Fd where the kernel
-/// cannot tell (a foreign PID namespace before Linux 6.5): then only the socket's hang-up shows it.
-/// Errors: `peer_gone` when it is dead already; `system`, as when no descriptor is left.
+/// A descriptor that is readable when the process at the other end of `socket` has died. Empty if
+/// the kernel cannot tell (a foreign PID namespace before Linux 6.5); then only the socket's
+/// hang-up shows it. Errors: `peer_gone` when it is dead already; `system`, as when no descriptor
+/// is left.
 [[nodiscard]] Result<Fd> peer_pidfd(int socket, pid_t pid);
 
-/// What the kernel calls the process behind a pidfd, never used again. 0: it does not say.
+/// The kernel's number of the process behind a pidfd, never used again. 0: unknown.
 [[nodiscard]] std::uint64_t process_of(int pidfd) noexcept;
 
 /// poll(2) on one descriptor until `deadline`, restarted after signals. False: time is up.

@@ -1,4 +1,5 @@
-#pragma once  // base/test_fork.hpp: tests that fork(), and whether they may beside other threads.
+#pragma once  // base/test_fork.hpp: for tests that fork(), and whether they may beside other
+              // threads.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -6,7 +7,7 @@
 namespace gantry {
 
 /// Null, or why not. A thread that allocates, starts or ends at the fork holds locks of the
-/// sanitizer's run-time, which copies them as they are: the child then waits for ever in its first
+/// sanitizer's run-time, and the child gets them locked. It then waits for ever in its first
 /// malloc(), free() or thread. Threads that are asleep at the fork do no harm.
 [[nodiscard]] constexpr const char* no_busy_fork() noexcept {
 #if defined(__SANITIZE_THREAD__)
@@ -18,7 +19,7 @@ namespace gantry {
 #endif
 }
 
-/// The exit status of `work` in a fork()ed child; -1: a signal ended it.
+/// Runs `work` in a fork()ed child and returns its exit status; -1: a signal ended it.
 template <class Work>
 int in_child(Work work) {
   const pid_t child = ::fork();

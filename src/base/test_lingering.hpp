@@ -14,8 +14,8 @@
 
 namespace gantry::test {
 
-/// A TCP connection within this machine, with SO_LINGER and bytes that nobody reads. Whoever closes
-/// the last copy of socket() waits until this object ends.
+/// A TCP connection within this machine, with SO_LINGER and bytes that nobody reads. Closing the
+/// last copy of socket() waits until this object ends.
 class Lingering {
  public:
   Lingering() {
@@ -40,7 +40,7 @@ class Lingering {
   }
 
   [[nodiscard]] int socket() const { return socket_.get(); }
-  /// Of ours; close(2) here does not wait while another copy is open.
+  /// Drops our copy; close(2) here does not wait while another copy is open.
   void drop_own_copy() { socket_.reset(); }
 
  private:
@@ -48,8 +48,8 @@ class Lingering {
   Fd unread_;  // closed first: that ends the lingering
 };
 
-/// One end of a pair of Unix sockets in whose queue such a connection lies. Whoever closes the last
-/// copy of socket() waits until this object ends.
+/// One end of a pair of Unix sockets in whose queue such a connection lies. Closing the last copy
+/// of socket() waits until this object ends.
 class Poisoned {
  public:
   explicit Poisoned(int type, int flags = 0) {

@@ -1,4 +1,5 @@
-#pragma once  // base/test_refusals.hpp: kernels and containers that refuse system calls, for tests.
+#pragma once  // base/test_refusals.hpp: refuses system calls as kernels and containers do, for
+              // tests.
 
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -14,8 +15,8 @@
 
 namespace gantry::test {
 
-/// One system call that is refused; where `is_for` is set, only with that value (low half) as
-/// argument number `argument`.
+/// One refused system call; with `is_for` it is refused only if argument number `argument` has
+/// `value` (its low half).
 struct Refusal {
   long call = 0;
   int error = 0;
@@ -24,7 +25,7 @@ struct Refusal {
   std::uint32_t value = 0;
 };
 
-/// From now on this thread, and whatever it starts, is refused so. For good: call it in a child.
+/// Refuses these calls to this thread, and to whatever it starts, for good: call it in a child.
 /// False: there are no filters here.
 inline bool refuse_calls(const std::vector<Refusal>& refusals) {
   std::vector<sock_filter> filter;
@@ -53,8 +54,8 @@ inline bool refuse_calls(const std::vector<Refusal>& refusals) {
 
 inline constexpr int kNoFilters = 77;  ///< What a child returns when refuse_calls() was false.
 
-/// Runs `work` in a child and returns what it returned, or 1000 + the signal that ended it. For
-/// processes without other threads.
+/// Runs `work` in a child and returns its result, or 1000 + the signal that ended it. For processes
+/// without other threads.
 template <class Work>
 int in_child(Work work) {
   const pid_t child = ::fork();

@@ -19,7 +19,7 @@ inline void make_blocking(int descriptor) {
   EXPECT_EQ(::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK), 0);
 }
 
-/// Whoever writes to it without saying that it is not to wait, waits.
+/// Afterwards a write waits unless it says that it must not.
 inline void fill_and_block(int descriptor) {
   make_blocking(descriptor);
   const std::array<char, 4096> bytes{};
@@ -28,9 +28,8 @@ inline void fill_and_block(int descriptor) {
   EXPECT_EQ(errno, EAGAIN);
 }
 
-/// Descriptors that are no wake-up sender: an event, a pipe, a file, a connection to a socket with
-/// a name and to one with an abstract name, a socket that is not connected, one that keeps message
-/// borders.
+/// Descriptors that are no wake-up sender: an event, a pipe, a file, connections to a socket with a
+/// name and to one with an abstract name, an unconnected socket, one that keeps message borders.
 class NoWakes {
  public:
   explicit NoWakes(const std::string& directory) {

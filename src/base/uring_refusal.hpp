@@ -4,7 +4,7 @@
 
 namespace gantry {
 
-/// Of io_uring_setup(), by its errno value.
+/// The error of io_uring_setup(), by its errno value.
 [[nodiscard]] inline tl::unexpected<Error> no_ring(int error) {
   switch (error) {
     case ENOSYS:

@@ -7,24 +7,23 @@
 
 namespace gantry {
 
-// A connected pair of stream sockets. Who sleeps makes it, keeps one end to itself and hands the
-// other one over, so a pair carries rings one way. However hostile the other process is:
-//   I1  ring() does not wait. The sleeper may hold a copy of the pull, make it block and fill it;
-//       but each call says itself that it is not to wait. What is full is readable: nothing is
+// A connected pair of stream sockets. The sleeper makes it, keeps one end and hands the other over,
+// so a pair carries rings one way. However hostile the other process is:
+//   I1  ring() does not wait. The sleeper may hold a copy of the sender, make it block and fill it;
+//       but each call itself says that it must not wait. A full socket is readable: nothing is
 //       lost.
-//   I2  drain() does not wait. Nobody else has the receiving end. Who has it can sit inside a
-//   recv(2)
-//       whose destination is never paged in, and the kernel lets no other recv(2) past, not even
-//       one that is not to wait; hence not one pair for both ways.
-//   I3  Only who sleeps can take a ring away.
+//   I2  drain() does not wait, since nobody else has the receiving end. A process that had it could
+//       sit inside a recv(2) whose destination is never paged in, and the kernel lets no other
+//       recv(2) past, not even one that must not wait. Hence one pair does not serve both ways.
+//   I3  Only the sleeper can take a ring away.
 // docs/decisions/eventfd-not-futex.md
 
-/// What the other process pulls. Any thread.
+/// The end that the other process rings. Any thread.
 class WakeSender {
  public:
   WakeSender() noexcept = default;
-  /// What came from another process. Error: `peer_misbehaved` when it is no connected stream
-  /// socket of AF_UNIX whose other end has no name: nobody is to have us write to a service.
+  /// Adopts an end from another process. Errors: `peer_misbehaved` when it is no connected stream
+  /// socket of AF_UNIX whose other end has no name: nobody may have us write to a service.
   [[nodiscard]] static Result<WakeSender> adopt(ReceivedFd given);
 
   void ring() const noexcept;  ///< Never waits. [D] of sync/wait_flag.hpp says when.
@@ -37,8 +36,8 @@ class WakeSender {
   Fd end_;
 };
 
-/// What its owner sleeps on: descriptor() is readable when the wake-up socket was rung, or can be
-/// rung no more. A fork's copy of it is for being destroyed: that closes, and changes no epoll.
+/// The end that its owner sleeps on: descriptor() is readable when the socket was rung, or can be
+/// rung no more. A fork's copy can only be destroyed, which closes it and changes no epoll.
 class WakeReceiver {
  public:
   struct Made;
@@ -50,19 +49,20 @@ class WakeReceiver {
   ~WakeReceiver() { reset(); }
 
   [[nodiscard]] int descriptor() const noexcept { return end_.get(); }  ///< -1: none.
-  /// Takes in what was rung; never waits. False: the other end is gone, the descriptor is readable
-  /// from now on, and must not be polled any more.
+  /// Takes in the rings; never waits. False: the other end is gone. Then the descriptor is always
+  /// readable, and must not be polled any more.
   [[nodiscard]] bool drain() const noexcept { return drain(end_.get()); }
   [[nodiscard]] static bool drain(int descriptor) noexcept;
 
-  /// Somebody, in whatever process, has a copy of the other end.
+  /// True if somebody, in any process, has a copy of the other end.
   [[nodiscard]] bool has_other_end() const noexcept;
 
-  /// It has its place in `epoll`, which must live as long, until reset(). Once.
+  /// Adds it to `epoll`, which must live until reset(). Call it once.
   [[nodiscard]] Result<void> hang_in(int epoll, std::uint32_t events);
-  /// Of what hangs: changes what is waited for.
+  /// Changes what the epoll waits for.
   void wait_for(std::uint32_t events) noexcept;
-  /// Takes it out of its epoll first: a description that a forked copy keeps alive would stay in.
+  /// Removes it from its epoll first: a description that a forked copy keeps alive would stay
+  /// there.
   void reset() noexcept;
 
  private:
@@ -72,7 +72,7 @@ class WakeReceiver {
   ForkGuard fork_guard_;
 };
 
-/// `pull` is to be handed over and then reset: the end of the last copy is what drain() tells of.
+/// Hand `wake_sender` over, then reset it: drain() reports when the last copy has been closed.
 struct WakeReceiver::Made {
   WakeReceiver wake_receiver;
   WakeSender wake_sender;

@@ -11,7 +11,7 @@
 
 namespace gantry {
 
-/// A wish: CPUs that there are not, or that a control group forbids, are the kernel's to pass over.
+/// A wish: the kernel ignores CPUs that do not exist, or that a control group forbids.
 inline void bind_this_thread(const std::vector<int>& cpus) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);

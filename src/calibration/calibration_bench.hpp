@@ -7,7 +7,7 @@
 
 namespace gantry {
 
-/// One calibration under way. One thread.
+/// One calibration in progress. Used by one thread.
 class CalibrationBench {
  public:
   [[nodiscard]] static Result<CalibrationBench> make(
@@ -18,7 +18,7 @@ class CalibrationBench {
     std::unique_ptr<Lane> lane;
   };
   [[nodiscard]] std::vector<Subject>& subjects() noexcept { return subjects_; }
-  /// Null: there is no such engine.
+  /// Null if there is no such engine.
   [[nodiscard]] Lane* lane_of(std::string_view engine) noexcept;
   [[nodiscard]] Bytes bytes() const noexcept { return source_.size(); }
 
@@ -26,16 +26,16 @@ class CalibrationBench {
     same,   ///< Always the first bytes: they are in the cache if they fit.
     other,  ///< Other bytes each time, as payloads are: first-level caches do not help.
   };
-  /// Copies `bytes`, again and again while they are few, awaiting each; nanoseconds of one.
+  /// Copies `bytes`, repeatedly if they are few, and awaits each; returns the nanoseconds of one.
   [[nodiscard]] Result<double> awaited(Lane& lane, Bytes bytes, CacheUse cache,
                                        WaitStrategy waiting, Memory memory);
-  /// Up to 16 copies of different bytes, other ones each time, then awaits them.
+  /// Queues up to 16 copies, of other bytes each time, then awaits them.
   struct Queued {
     double share_ns = 0;
     double caller_ns = 0;
   };
   [[nodiscard]] Result<Queued> queued(Lane& lane, Bytes bytes, CacheUse cache);
-  /// Copies, then reads what was written; nanoseconds a byte of the reading.
+  /// Copies, then reads what was written; returns the nanoseconds a byte of the reading.
   [[nodiscard]] Result<double> reading(Lane& lane, Bytes bytes, CacheUse cache);
 
  private:
@@ -50,7 +50,7 @@ class CalibrationBench {
   std::vector<Subject> subjects_;
 };
 
-[[nodiscard]] double median_of(std::vector<double> values) noexcept;  ///< 0: there are none.
+[[nodiscard]] double median_of(std::vector<double> values) noexcept;  ///< 0 if there are none.
 
 /// Rounds of a measurement: at least one, until its time is up.
 class Rounds {

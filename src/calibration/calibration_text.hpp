@@ -1,4 +1,4 @@
-#pragma once  // calibration/calibration_text.hpp: a calibration as the text that is kept in a file.
+#pragma once  // calibration/calibration_text.hpp: a calibration as the text of its file.
 
 #include <gantry/engine/policy.hpp>
 
@@ -6,8 +6,8 @@ namespace gantry {
 
 /// docs/formats/calibration.md
 [[nodiscard]] std::string write_calibration(const Calibration& calibration);
-/// Errors: `invalid_argument`, with the line. Takes nothing on trust: every number is in a sane
-/// range, sizes rise, nothing is missing or left over.
+/// Trusts nothing: every number must be in a sane range, sizes must rise, nothing may be missing or
+/// left over. Errors: `invalid_argument`, with the line.
 [[nodiscard]] Result<Calibration> read_calibration(std::string_view text);
 
 inline constexpr Bytes kMaxCalibrationText = Bytes{64} << 10;

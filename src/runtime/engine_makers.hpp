@@ -1,4 +1,4 @@
-#pragma once  // runtime/engine_makers.hpp: every engine but inline, and how it is made.
+#pragma once  // runtime/engine_makers.hpp: makes every engine but inline.
 
 #include <gantry/engine/policy.hpp>
 
@@ -10,11 +10,11 @@ struct EngineMaker {
   LazyEngine::Facts facts;
   Result<std::shared_ptr<Engine>> (*make)(const Calibration& calibration);
   std::string (*what)(const Engine& made);  ///< What it runs on, for doctor.
-  bool (*likely)();  ///< Cheap: whether trying to make it is worth while; else the policy does not
-                     ///< know it.
+  bool (*likely)();  ///< Cheap: whether making it is worth a try; if not, the policy does not know
+                     ///< it.
 };
 
-/// In the order in which they are reported. A new engine is one more here.
+/// In the order in which they are reported. Add a new engine here.
 [[nodiscard]] std::span<const EngineMaker> engine_makers();
 
 }  // namespace gantry

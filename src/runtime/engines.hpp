@@ -1,4 +1,4 @@
-#pragma once  // runtime/engines.hpp: the engines of one runtime, and which one its channels use.
+#pragma once  // runtime/engines.hpp: the engines of one runtime, and the one that its channels use.
 
 #include <gantry/runtime.hpp>
 #include <mutex>
@@ -14,7 +14,7 @@ class Engines {
  public:
   [[nodiscard]] static Result<std::shared_ptr<Engines>> create(const RuntimeOptions& options);
 
-  /// Errors: `not_found`, and what stands in its way.
+  /// Errors: `not_found`, and the reason why it cannot be used.
   [[nodiscard]] Result<std::shared_ptr<Engine>> find(std::string_view name);
   [[nodiscard]] std::shared_ptr<Engine> chosen() const { return chosen_; }
   [[nodiscard]] std::vector<EngineStatus> statuses();
@@ -32,7 +32,7 @@ class Engines {
     explicit Kept(std::string machine) : store(std::move(machine)) {}
     CalibrationStore store;
     std::mutex mutex;
-    bool kept = false;  // these two: under the lock
+    bool kept = false;  // under the lock, as `note`
     std::string note;
   };
   [[nodiscard]] static Result<Calibration> measure(Kept& kept,
@@ -46,7 +46,7 @@ class Engines {
   std::vector<std::shared_ptr<LazyEngine>> lazy_;
   std::shared_ptr<PolicyEngine> auto_;
   std::shared_ptr<Engine> chosen_;
-  std::string fallback_;  // why the engine that was wished for is not the one in use
+  std::string fallback_;  // why the wanted engine is not the one in use
 };
 
 }  // namespace gantry

@@ -1,4 +1,4 @@
-#pragma once  // runtime/file_ios.hpp: every way to read and write files, and the best of them here.
+#pragma once  // runtime/file_ios.hpp: all ways to read and write files, and the best one here.
 
 #include <gantry/runtime.hpp>
 

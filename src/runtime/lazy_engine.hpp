@@ -7,7 +7,7 @@
 
 namespace gantry {
 
-/// Until then it costs nothing: no thread, no device. What it says of itself meanwhile is `facts`.
+/// Until then it costs nothing: no thread, no device. Meanwhile it answers with `facts`.
 class LazyEngine final : public Engine {
  public:
   struct Facts {
@@ -32,7 +32,7 @@ class LazyEngine final : public Engine {
     return made() ? made()->report() : EngineReport{};
   }
 
-  /// The one behind it, made if need be. A refusal is remembered.
+  /// The engine behind it, made if need be. A refusal is remembered.
   [[nodiscard]] Result<std::shared_ptr<Engine>> get();
 
  private:
@@ -45,7 +45,7 @@ class LazyEngine final : public Engine {
   std::mutex mutex_;
   std::optional<Result<std::shared_ptr<Engine>>> engine_;
   bool stopped_ = false;                // under the lock
-  std::atomic<Engine*> made_{nullptr};  // pair [M]: the engine is whole before it is shown
+  std::atomic<Engine*> made_{nullptr};  // pair [M]: the engine is complete before it is shown
 };
 
 }  // namespace gantry

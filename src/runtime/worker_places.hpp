@@ -7,18 +7,19 @@
 
 namespace gantry {
 
-/// Nodes with at least one usable CPU, each CPU at one of them. Empty when the machine does not
-/// tell.
+/// Nodes with at least one usable CPU; each CPU belongs to one of them. Empty if the machine does
+/// not tell.
 [[nodiscard]] std::vector<NodeCpus> usable_nodes();
 
-inline constexpr std::size_t kMostWorkersOfNode = 4;  // by then a node's memory is the limit
+// more would not help: a node's memory is the limit by then
+inline constexpr std::size_t kMostWorkersOfNode = 4;
 
-/// On each node one fewer than its CPUs, since whoever submits has work of its own; at most
-/// kMostWorkersOfNode; one in all at the least. `cpu_quota` (see cpu_quota.hpp; 0: none) leaves one
-/// of its CPUs to the submitters too: time that workers use up is missing there later.
+/// On each node one fewer than its CPUs, since submitters have work of their own; at most
+/// kMostWorkersOfNode; at least one in all. `cpu_quota` (see cpu_quota.hpp; 0: none) also leaves
+/// one of its CPUs to the submitters, who would later miss the time that workers use up.
 [[nodiscard]] std::vector<WorkerPlace> worker_places(const std::vector<NodeCpus>& nodes,
                                                      double cpu_quota);
-/// Of this machine and process.
+/// The places on this machine, for this process.
 [[nodiscard]] std::vector<WorkerPlace> worker_places();
 
 }  // namespace gantry

@@ -5,8 +5,8 @@
 
 namespace gantry {
 
-/// Takes inherited descriptor `number` over under another number that no child inherits. The old
-/// number stays occupied, so that it never comes to mean something else: taking it twice is
+/// Takes over the inherited descriptor `number` under another number, which no child inherits. The
+/// old number stays occupied, so that it never comes to mean something else: taking it twice is
 /// `already_exists`. `not_found` when it is not open. `what` names it in errors.
 [[nodiscard]] Result<Fd> take_inherited(int number, std::string_view what);
 

@@ -1,4 +1,4 @@
-#pragma once  // stage/poll_set.hpp: waiting for any of several links, or for the interrupt.
+#pragma once  // stage/poll_set.hpp: waits for any of several links, or for the interrupt.
 
 #include <poll.h>
 
@@ -12,13 +12,13 @@ namespace gantry {
 
 class PollSet {
  public:
-  /// `what` is waited for, in errors. `interrupt`: -1 for none; poll(2) passes over negatives.
+  /// `what`: the awaited thing, for errors. `interrupt`: -1 for none; poll(2) skips negatives.
   PollSet(std::string_view what, int interrupt) : what_(what), entries_{{interrupt, POLLIN, 0}} {}
 
   void add(int descriptor, short events) { entries_.push_back({descriptor, events, 0}); }
   void drop(std::size_t index) { entries_[index + 1].fd = -1; }
 
-  /// Something of the index-th added one is ready (hang-up and error included), as of wait().
+  /// True if the last wait() found the index-th descriptor ready (hang-up and error included).
   [[nodiscard]] bool ready(std::size_t index) const { return entries_[index + 1].revents != 0; }
   [[nodiscard]] bool failed(std::size_t index) const {
     return (entries_[index + 1].revents & (POLLERR | POLLNVAL)) != 0;

@@ -38,19 +38,20 @@ using OutputImpl = std::unique_ptr<StageOutput::Impl>;
 [[nodiscard]] Result<InputImpl> open_zmq_input(const StageEndpoint&, const StageOptions&);
 [[nodiscard]] Result<OutputImpl> open_zmq_output(const StageEndpoint&, const StageOptions&);
 
-/// libzmq is opened when first asked for, so that nothing but this transport needs it.
-/// Errors: `unsupported` with what to install.
+/// Opens libzmq when first called, so that only this transport needs it. Errors: `unsupported` with
+/// what to install.
 [[nodiscard]] Result<void> zmq_usable();
 
-/// How errors name it: "channel 'NAME'".
+/// The name for errors: "channel 'NAME'".
 [[nodiscard]] std::string quoted(const StageEndpoint& end);
 
-/// The page a link counts in: the launcher's, or one of its own.
+/// The page in which a link counts: the launcher's, or one of its own.
 [[nodiscard]] Result<Metrics> open_metrics(const StageEndpoint& end,
                                            const StageEndpoint::Link& link);
 
-/// Counts a received payload that the kernel copied. `sent`, `asked`: ticks; the sender's word is
-/// not trusted. Hand-off: from the later of the two until now, when it is in hand, whole.
+/// Counts a received payload that the kernel copied. `sent`, `asked`: ticks; the sender's value is
+/// not trusted. The hand-off runs from the later of the two until now, when the payload is in hand,
+/// whole.
 void count_received(Meter& meter, Bytes bytes, std::uint64_t sent, std::uint64_t asked);
 /// Counts a sent payload; the kernel's copy is inside the receiver's hand-off.
 void count_sent(Meter& meter, Bytes bytes);

@@ -1,4 +1,4 @@
-#pragma once  // stage/stage_rig_test.hpp: stages wired up as a launcher does it, for tests.
+#pragma once  // stage/stage_rig_test.hpp: wires up stages as a launcher does, for tests.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@
 
 namespace gantry::test {
 
-/// A forked process that runs a function and reports what it returns. Killed when dropped.
+/// A forked process that runs a function and reports its result. Killed when dropped.
 class Child {
  public:
   static constexpr int kKilled = -SIGKILL;
@@ -41,7 +41,7 @@ class Child {
 
   void kill() const { ::kill(pid_, SIGKILL); }
 
-  /// Its exit status, or the signal that ended it, negative; 1000 when it hangs.
+  /// Its exit status, or the negative signal that ended it; 1000 when it hangs.
   [[nodiscard]] int wait() {
     constexpr int kHangs = 1000;
     const Fd end(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
@@ -69,11 +69,11 @@ class Rig {
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
 
-  /// Makes the calling process the sender or receiver of that number, and nobody else.
+  /// Makes the calling process the sender or receiver of that number, and nothing else.
   void become_sender(std::size_t number) { become(true, number); }
   void become_receiver(std::size_t number) { become(false, number); }
 
-  /// Closes the pipes that this process got for the others: they would never end otherwise.
+  /// Closes the pipes that this process has for the others; otherwise they would never end.
   void close_pipes() {
     for (auto& link : links_) {
       link.read_end.reset();
@@ -134,8 +134,8 @@ class Rig {
   std::vector<Link> links_;  // of sender s and receiver r: s * receivers + r
 };
 
-/// What the tests send: its size and every byte follow from a seed, so that a receiver can check
-/// all of it knowing the seed alone. Sizes from 1 byte to 4 MiB, small and large ones alike.
+/// A test's payload: its size and every byte follow from a seed, so a receiver that knows the seed
+/// can check all of it. Sizes are from 1 byte to 4 MiB, small and large ones alike.
 class Payload {
  public:
   static constexpr Bytes kLargest = Bytes{4} << 20;

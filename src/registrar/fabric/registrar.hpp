@@ -1,4 +1,4 @@
-#pragma once  // registrar/fabric/registrar.hpp: memory as regions of a libfabric domain.
+#pragma once  // registrar/fabric/registrar.hpp: registers memory as regions of a libfabric domain.
 
 #include <gantry/memory/registrar.hpp>
 
@@ -6,7 +6,8 @@ namespace gantry {
 
 struct FabricRegistrarOptions {
   RegistrarOptions limits{};
-  /// A `struct fid_domain`, which must outlive the registrar. Null: one of its own, of `provider`.
+  /// A `struct fid_domain`, which must outlive the registrar. Null: a domain of the registrar's
+  /// own, by `provider`.
   void* domain = nullptr;
   std::string provider = "tcp";
 };

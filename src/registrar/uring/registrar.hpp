@@ -1,4 +1,5 @@
-#pragma once  // registrar/uring/registrar.hpp: memory as the fixed buffers of an io_uring.
+#pragma once  // registrar/uring/registrar.hpp: registers memory as the fixed buffers of an
+              // io_uring.
 
 #include <gantry/memory/registrar.hpp>
 
@@ -6,8 +7,8 @@ namespace gantry {
 
 struct UringRegistrarOptions {
   RegistrarOptions limits{};
-  int ring_descriptor = -1;  ///< A ring without fixed buffers yet; duplicated. -1: one of its own.
-  unsigned slots = 1024;     ///< Of the ring's buffer table: most registrations at a time.
+  int ring_descriptor = -1;  ///< A ring without fixed buffers; duplicated. -1: one of its own.
+  unsigned slots = 1024;     ///< Size of the ring's buffer table: the most registrations at a time.
 };
 
 /// Keys are buffer indices, for IORING_OP_READ_FIXED and its kin. Errors: `unsupported` where

@@ -11,15 +11,15 @@
 
 namespace gantry {
 
-/// The writing end of one pipe. A frame that an error cut short cannot be taken back: then the
-/// reader sees a stream that broke off, and nothing more is written.
+/// The writing end of one pipe. A frame that an error cut short cannot be taken back: the reader
+/// then sees a stream that broke off, and nothing more is written.
 class FrameWriter {
  public:
   /// `channel` names the pipe in errors.
   FrameWriter(std::string channel, Fd pipe, int interrupt);
 
-  /// Writes a frame whole. Waits for the reader as long as that takes. Errors: `peer_gone`,
-  /// `interrupted`, `system`. Adds the ticks it waited to `waited`.
+  /// Writes a whole frame and waits for the reader as long as that takes. Adds the ticks it waited
+  /// to `waited`. Errors: `peer_gone`, `interrupted`, `system`.
   [[nodiscard]] Result<void> write(FrameHeader::Kind kind, ConstByteSpan payload,
                                    std::uint64_t& waited);
 
@@ -71,7 +71,7 @@ class FrameReader {
   Bytes payload_have_ = 0;
 };
 
-/// Sets a pipe of the launcher up for either class: never blocks, and holds as much as allowed.
+/// Prepares a launcher's pipe for either class: it never blocks, and holds as much as allowed.
 [[nodiscard]] Result<void> prepare_pipe(const Fd& pipe, std::string_view what);
 
 }  // namespace gantry

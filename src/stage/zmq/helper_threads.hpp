@@ -16,14 +16,14 @@ class HelperThreads {
   explicit HelperThreads(std::string_view name);
   void started();
 
-  /// CPU time they took since the last call.
+  /// CPU time that they took since the last call.
   [[nodiscard]] std::uint64_t take_cpu_ns();
 
  private:
   [[nodiscard]] std::vector<pid_t> present() const;
 
   std::string_view name_;
-  std::vector<pid_t> threads_;  // until started(): those that were there before
+  std::vector<pid_t> threads_;  // until started(): those that existed before
   std::uint64_t taken_ns_ = 0;
 };
 

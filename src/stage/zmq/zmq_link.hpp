@@ -1,4 +1,4 @@
-#pragma once  // stage/zmq/zmq_link.hpp: one ZeroMQ socket a link, and what it tells of its peer.
+#pragma once  // stage/zmq/zmq_link.hpp: one ZeroMQ socket for a link, and the state of its peer.
 
 #include <array>
 #include <list>
@@ -15,7 +15,7 @@
 
 namespace gantry {
 
-/// libzmq's threads for one end of a stage. Ends them when dropped, after its links.
+/// libzmq's threads for one end of a stage. Destroying it ends them, after its links.
 class ZmqContext {
  public:
   [[nodiscard]] static Result<std::shared_ptr<ZmqContext>> create();
@@ -34,16 +34,16 @@ class ZmqContext {
   unsigned number_ = 0;
 };
 
-/// Received payloads that are still looked at.
+/// Received payloads that are still in use.
 class ZmqInbox final : public detail::SlotOwner {
  public:
-  /// zmq_msg_t, which only the .cpp may name.
+  /// A zmq_msg_t, which only the .cpp may name.
   struct alignas(16) Part {
     std::array<std::byte, 64> raw;
   };
 
   ~ZmqInbox() override;
-  [[nodiscard]] Part& add();  ///< An initialised, empty one.
+  [[nodiscard]] Part& add();  ///< Returns an initialised, empty part.
   void give_back(std::uint64_t token) noexcept override;
   [[nodiscard]] static std::uint64_t token_of(const Part& part) noexcept;
 
@@ -53,7 +53,7 @@ class ZmqInbox final : public detail::SlotOwner {
 };
 
 /// One PUSH or PULL socket with exactly one peer, and a monitor that says when the peer comes and
-/// goes: ZeroMQ itself would keep silent and wait for another one.
+/// goes: ZeroMQ itself would say nothing and wait for another one.
 class ZmqLink {
  public:
   [[nodiscard]] static Result<ZmqLink> bind_push(std::shared_ptr<ZmqContext> context,
@@ -67,7 +67,7 @@ class ZmqLink {
   void close() noexcept;  ///< Drops what was not sent.
 
   /// Sends without waiting; the buffer goes back to `store` when libzmq is done with it. False:
-  /// no credit, and the buffer is still the caller's.
+  /// there is no credit, and the buffer is still the caller's.
   [[nodiscard]] Result<bool> send(const FrameHeader& header,
                                   const std::shared_ptr<BufferStore>& store,
                                   const BufferStore::Taken& payload);
@@ -78,15 +78,15 @@ class ZmqLink {
     const ZmqInbox::Part* part = nullptr;  ///< In `inbox`; null for `end`.
     ConstByteSpan bytes;
   };
-  /// The next message that is there; nothing when none is. Errors: `peer_misbehaved`, `system`.
+  /// The next message that is there, or nothing. Errors: `peer_misbehaved`, `system`.
   [[nodiscard]] Result<std::optional<Received>> receive(ZmqInbox& inbox);
 
   enum class Peer { awaited, here, left };
-  Peer peer();  ///< Takes note of what the monitor has said since.
+  Peer peer();  ///< Reads what the monitor has reported since.
 
   enum class For { credit, message, departure };
-  /// Waits until one of `links` has what is waited for, or a peer came or left. Closed links are
-  /// passed over. Errors: `interrupted` when `interrupt` is readable, `timed_out`, `system`.
+  /// Waits until one of `links` has what is waited for, or a peer came or left. Skips closed links.
+  /// Errors: `interrupted` when `interrupt` is readable, `timed_out`, `system`.
   [[nodiscard]] static Result<void> wait(std::span<ZmqLink* const> links, For what, int interrupt,
                                          Deadline deadline);
 
