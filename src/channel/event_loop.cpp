@@ -14,8 +14,8 @@ namespace gantry {
 
 // A descriptor stays in the epoll, disarmed by EPOLLONESHOT, until it is closed: waiting for it
 // again is one call.
-//   I1  Who waits is in waiting_ or, between the kernel's word and its turn, in ready_.
-//   I2  unwatch() takes it out of either: what is destroyed is never resumed.
+//   I1  A waiting coroutine is in waiting_ or, between the kernel's report and its turn, in ready_.
+//   I2  unwatch() takes it out of either: a destroyed coroutine is never resumed.
 class GANTRY_LOCAL EventLoop::Impl {
  public:
   Result<void> set_up();
@@ -68,7 +68,7 @@ std::size_t EventLoop::Impl::tasks() const noexcept {
                                                 [](const auto& task) { return !task.is_done(); }));
 }
 
-// Closed and opened again, a number is another file: then the kernel knows better than we do.
+// After closing and opening a number is another file; the kernel knows that, this class does not.
 Result<void> EventLoop::Impl::arm(int descriptor) const {
   epoll_event interest{};
   interest.events = EPOLLIN | EPOLLONESHOT;

@@ -38,7 +38,7 @@ void AnnouncedSlabs::remove(unsigned consumer) noexcept {
   }
 }
 
-// Few go one by one, as later ones do; of many there are several in a packet.
+// A few slabs are sent one by one, as later ones are; of many there are several in a packet.
 Result<void> AnnouncedSlabs::introduce(unsigned consumer, std::span<const std::uint32_t> slabs) {
   std::vector<std::uint32_t> unknown(slabs.begin(), slabs.end());
   std::sort(unknown.begin(), unknown.end());
@@ -60,7 +60,7 @@ bool AnnouncedSlabs::has_lenders(std::uint32_t slab) const noexcept {
   return found != slabs_.end() && found->second.inherited != nullptr;
 }
 
-// Only what goes in a packet of its own has any.
+// Only a slab that goes in a packet of its own has any.
 void AnnouncedSlabs::add_inherited(std::vector<int>& fds, const Announced& slab) {
   for (const auto* one = slab.inherited.get(); one != nullptr; one = one->of_lender.get())
     fds.push_back(one->sender->descriptor());
@@ -134,12 +134,12 @@ Result<bool> AnnouncedSlabs::tell_one(unsigned consumer, std::uint32_t slab) {
   return true;
 }
 
-// Null: it is gone.
+// Null: the slab is gone.
 AnnouncedSlabs::Announced* AnnouncedSlabs::find_or_add(std::uint32_t slab) {
   const auto found = slabs_.find(slab);
   if (found != slabs_.end()) return &found->second;
   if ((slab & kForeign) != 0) return nullptr;
-  drop_the_gone();  // somebody else's, too, of which nobody says when they go
+  drop_the_gone();  // other channels' slabs, too, since nobody reports when they go
   const auto region = pool_.slab(slab);
   if (region == nullptr) return nullptr;
   Announced& added = slabs_[slab];
@@ -189,7 +189,7 @@ bool AnnouncedSlabs::heard(unsigned consumer, std::uint64_t packets) noexcept {
 }
 
 void AnnouncedSlabs::drop_the_gone() noexcept {
-  seen_drops_ = pool_.dropped_slabs();  // first: what is dropped from here on is looked for again
+  seen_drops_ = pool_.dropped_slabs();  // first: slabs dropped from here on are looked for again
   owes_farewells_ = false;
   for (auto slab = slabs_.begin(); slab != slabs_.end();) {
     if (slab->second.region.expired()) say_farewell(slab->first, slab->second);
@@ -210,7 +210,8 @@ void AnnouncedSlabs::say_farewell(std::uint32_t number, Announced& slab) noexcep
       return;
     }
     slab.known &= ~bit_of(static_cast<unsigned>(consumer));
-    slab.leaving |= bit_of(static_cast<unsigned>(consumer));  // one that hung up: until remove()
+    // for one that hung up: until remove()
+    slab.leaving |= bit_of(static_cast<unsigned>(consumer));
     if (sent == Sent::yes) told.farewells.push_back({told.sent, number});
   });
 }

@@ -18,11 +18,11 @@ bool is_streamed(const MessageHeader& header) {
 
 }  // namespace
 
-// What consumers still hold they may read for as long as they like: nobody else gets that memory.
-// A fork's copy knows nothing of that, and the connection is the parent's.
+// Consumers may read what they still hold for as long as they like: nobody else gets that memory. A
+// fork's copy knows nothing of it, and the connection is the parent's.
 ConsumerSet::~ConsumerSet() {
   if (!fork_guard_.is_this()) return;
-  // Without a heap what they released since the last look is abandoned with the rest.
+  // Without heap, what they released since the last look is abandoned with the rest.
   static_cast<void>(guarded([this]() -> Result<void> {
     refresh();
     return {};
@@ -66,7 +66,7 @@ void ConsumerSet::cut(ConsumerState& consumer, Code code, std::string why) {
   consumer.is_cut = any_cut_ = true;
   find_only();
   consumer.resources()
-      .connection.stop_sending();  // it answers by its own end, having read its ring
+      .connection.stop_sending();  // it answers by hanging up, after it has read its ring
   if (count() == 0) lost_ = Error{code, std::move(why), ""};
 }
 
@@ -86,8 +86,8 @@ std::vector<pollfd> ConsumerSet::fall_asleep(SharedFd event) {
   return entries;
 }
 
-// Consumers may have come and gone since it was made: who is gone has no wake-up socket, and to
-// drain one that is new does no harm, as the consumers are looked at next.
+// Consumers may have come and gone since it was made. One that has gone has no wake-up socket, and
+// draining a new one does no harm, since the consumers are looked at next.
 void ConsumerSet::drain_wakes(std::span<const pollfd> polled) {
   if (polled.front().revents != 0) drain(polled.front().fd);
   const auto has_rung = [polled](const ConsumerResources& one) {
@@ -129,7 +129,7 @@ void ConsumerSet::refresh() {
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
-// False: it is cut off, as what it wrote cannot be.
+// False: it is cut off, as what it wrote is impossible.
 bool ConsumerSet::look_at(ConsumerState& consumer) {
   const bool is_honest = consumer.refresh() && (!slabs_.is_unheard(consumer.index()) ||
                                                 slabs_.heard(consumer.index(), consumer.heard()));
@@ -146,7 +146,8 @@ void ConsumerSet::cut_liar(ConsumerState& consumer) {
                   consumer.resources().pid));
 }
 
-// Of consumers that do not block. A window would wait for one that came since the mode was chosen.
+// For consumers that do not block. A window would wait for one that joined after the mode was
+// chosen.
 bool ConsumerSet::may_have(ConsumerState& consumer, const MessageHeader& message) {
   if (is_streamed(message) && consumer.may_miss()) return false;
   const bool needs_slot = message.slot != kNoSlot;
@@ -181,7 +182,7 @@ void ConsumerSet::take_back_surplus(ConsumerState& consumer) {
 void ConsumerSet::take_back_oldest(ConsumerState& consumer) {
   const ConsumerState::TakenBack back = consumer.take_back_oldest();
   if (!back.is_honest) return cut_liar(consumer);
-  if (!back.is_certain) {  // it is the consumer's; before it claimed that it gave others back
+  if (!back.is_certain) {  // it is the consumer's; before claiming it the consumer gave others back
     reclaim(consumer);
   } else if (needs(consumer, back.header)) {
     consumer.let_go(back.header.slot);
@@ -190,8 +191,8 @@ void ConsumerSet::take_back_oldest(ConsumerState& consumer) {
   GANTRY_STEP(taken_back);
 }
 
-// Whoever is to hold nobody up does not do so with memory either, nor does what is kept for those
-// who may come.
+// Neither a consumer that must not hold up the others, nor what is kept for later ones, may do so
+// with memory.
 bool ConsumerSet::take_back_for_memory() {
   const std::uint64_t before = slots_.freed();
   while (!history_.empty() && slots_.freed() == before) forget_oldest();
@@ -204,8 +205,8 @@ bool ConsumerSet::take_back_for_memory() {
   return slots_.freed() != before;
 }
 
-// Slots that count against the credits: those of consumers with other policies, and of the history,
-// are their own affair.
+// Slots that count against the credits; slots of consumers with other policies, and of the history,
+// do not.
 std::uint64_t ConsumerSet::charged() const noexcept {
   return slots_.needed_by(kSenderBit | kBacklogBit | who_block());
 }
@@ -251,15 +252,15 @@ Result<bool> ConsumerSet::announce(const Slot& slot) {
   for (const auto& consumer : consumers_) {
     if (consumer->is_cut || (knowing & consumer->bit()) != 0) continue;
     auto told = slabs_.tell(consumer->index(), slot.slabs);
-    if (!consumer->blocks()) continue;  // it is asked again, and passed over, when all is ready
+    if (!consumer->blocks()) continue;  // it is asked again when all is ready, and passed over then
     if (!told) return told;
     all = all && *told;
   }
   return all;
 }
 
-// It joined since announce(), or could not be told then. Who cannot be told of memory cannot be
-// sent anything in it.
+// It joined since announce(), or could not be told then. A consumer that cannot be told of memory
+// cannot be sent anything in it.
 bool ConsumerSet::tell_at_last(ConsumerState& consumer, const Slot& slot) {
   const auto told = slabs_.tell(consumer.index(), slot.slabs);
   if (told && *told) return true;

@@ -2,14 +2,14 @@
 
 #include "channel/consumers/consumer_set.hpp"
 
-// What must be true of a consumer set whenever its lock is free; debug builds look.
+// The invariants of a consumer set whenever its lock is free; debug builds check them.
 #ifndef NDEBUG
 namespace gantry {
 namespace {
 
 using WhoNeeds = std::array<std::uint64_t, kMaxSlots>;
 
-// Of the backlog, or the history.
+// Checks the backlog, or the history.
 void check_kept(const std::deque<MessageRecord>& records, std::uint64_t published,
                 const SlotTable& slots, std::uint64_t bit, WhoNeeds& who_needs) noexcept {
   std::uint64_t last = 0;
@@ -25,8 +25,8 @@ void check_kept(const std::deque<MessageRecord>& records, std::uint64_t publishe
 
 }  // namespace
 
-// I3, I4 and I5 are about what comes one after another, and I5 does not count what a newcomer gets
-// of the history.
+// I3, I4 and I5 are about sequences of steps, and I5 does not count what a newcomer gets of the
+// history.
 void ConsumerSet::check_invariants() const noexcept {
   WhoNeeds who_needs{};
   std::uint64_t places = 0;
@@ -44,7 +44,8 @@ void ConsumerSet::check_invariants() const noexcept {
   }
   check_kept(backlog_, number_, slots_, kBacklogBit, who_needs);
   check_kept(history_, number_, slots_, kHistoryBit, who_needs);
-  // Without a heap, who is let go of may keep its slots: docs/known-defects.md. That ends here.
+  // Without heap, a consumer that is let go may keep its slots: docs/known-defects.md. The check
+  // ends here.
   for (std::size_t slot = 0; slot < kMaxSlots; ++slot)
     GANTRY_ASSERT((slots_[slot].consumers & ~kSenderBit) == who_needs[slot]);  // I1
   GANTRY_ASSERT(backlog_.empty() || consumers_.empty());                       // I2

@@ -13,7 +13,7 @@ namespace {
 bool has_slot(const MessageRecord& record) {
   return record.header.slot != kNoSlot;
 }
-// Of a streamed message: a chunk took the place of another.
+// True for a streamed message if a chunk took the place of another.
 bool outgrew_window(const MessageRecord& record) {
   if ((record.header.kind & kStreamed) == 0) return false;
   Place place;  // NOLINT: copied
@@ -42,7 +42,7 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
   find_only();
   anyone_came_ = true;
   lost_.reset();
-  // One that is gone already is found out by the acceptor; it is in none the less.
+  // The acceptor finds out about one that is gone already; it has joined nevertheless.
   WirePacket ready;
   ready.kind = PacketKind::ready;
   static_cast<void>(send_wire(socket, ready));
@@ -58,7 +58,7 @@ void ConsumerSet::give(ConsumerState& consumer, const MessageRecord& record) {
   consumer.hold(record.header.slot);
 }
 
-// Where hand_over_kept()'s messages lie.
+// The slabs of hand_over_kept()'s messages.
 std::vector<std::uint32_t> ConsumerSet::slabs_of_kept() const {
   std::vector<std::uint32_t> slabs;
   const auto add = [&](const MessageRecord& record) {
@@ -71,9 +71,9 @@ std::vector<std::uint32_t> ConsumerSet::slabs_of_kept() const {
   return slabs;
 }
 
-// What waited for a consumer if there was none, and of the history the newest, as far as there is
-// room: what the sender has taken a slot for comes without being asked for, and finds its cell. By
-// their numbers, each once. I9
+// Hands over the backlog if there was no consumer, and the newest of the history, as far as there
+// is room: a message for which the sender has taken a slot comes without asking, and must find its
+// cell. In order of their numbers, each once. I9
 void ConsumerSet::hand_over_kept(ConsumerState& consumer) {
   const std::size_t coming = static_cast<std::size_t>(std::popcount(slots_.needed_by(kSenderBit)));
   const std::size_t room = cells_for(limits_.slots) - coming;
@@ -114,15 +114,15 @@ void ConsumerSet::left(unsigned id) {
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
-// Whether it still needs what was lent for that message. A consumer may release what it has not
+// True if it still needs what was lent for that message. A consumer may release what it has not
 // taken.
 bool ConsumerSet::needs(const ConsumerState& consumer, const MessageHeader& header) const noexcept {
   return header.slot != kNoSlot && (consumer.holds() >> header.slot & 1) != 0 &&
          slots_[header.slot].number == header.number;
 }
 
-// A streamed message can be had again only where its window holds all of it. Else its sender, which
-// waits for the window, is told when nobody else has it either.
+// A streamed message can be repeated only if its window holds all of it. Otherwise its sender,
+// which waits for the window, is told when nobody else has it either.
 void ConsumerSet::note_missed(const ConsumerState& consumer) {
   for (const MessageRecord& record : consumer.unread_records())
     if (outgrew_window(record) && needs(consumer, record.header))
@@ -132,13 +132,14 @@ void ConsumerSet::note_missed(const ConsumerState& consumer) {
 void ConsumerSet::keep_for_successor(const ConsumerState& consumer) {
   for (const MessageRecord& record : consumer.unread_records()) {
     if (outgrew_window(record)) continue;
-    if (has_slot(record) && !needs(consumer, record.header)) continue;  // it gave it back unseen
+    // it gave the message back unseen
+    if (has_slot(record) && !needs(consumer, record.header)) continue;
     backlog_.push_back(record);
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
   }
 }
 
-// Of what it had not taken it knows nothing, now that it says itself that it takes no more.
+// It says itself that it takes no more, so it knows nothing of what it had not taken.
 void ConsumerSet::let_go_of_unread(ConsumerState& consumer) {
   for (const MessageRecord& record : consumer.unread_records())
     if (has_slot(record) && needs(consumer, record.header)) {
@@ -156,7 +157,7 @@ void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed
   GANTRY_STEP(consumer_departed);
 }
 
-// After each round of looks at the consumers: those that were cut in it.
+// After each round of looks at the consumers: retires those that were cut in it.
 void ConsumerSet::retire_the_cut() {
   if (!std::exchange(any_cut_, false)) return;
   for (std::size_t i = consumers_.size(); i-- > 0;) {

@@ -6,11 +6,11 @@
 #include "channel/status/status_text.hpp"
 #include "channel/wire/metrics_page.hpp"
 
-// What a consumer set tells people.
+// A consumer set's part of ChannelStatus.
 namespace gantry {
 namespace {
 
-/// One moment, to measure ages from.
+/// One moment from which ages are measured.
 struct Clock {
   double ns_per_tick;
   std::uint64_t ticks = read_ticks();
@@ -61,7 +61,7 @@ ConsumerStatus status_of(const ConsumerState& consumer, const SlotTable& slots,
 
 }  // namespace
 
-// As may_send() counts, of the smallest message with a slot.
+// Counts as may_send() does for the smallest message with a slot.
 bool ConsumerSet::is_exhausted_but_for(const ConsumerState* missing) const noexcept {
   std::uint64_t needed = kSenderBit | kBacklogBit;
   for (const auto& consumer : consumers_) {
@@ -75,7 +75,8 @@ bool ConsumerSet::is_exhausted_but_for(const ConsumerState* missing) const noexc
          slots_.bytes_of(held) >= limits_.bytes_in_flight;
 }
 
-// Those without whom it would go on; where nobody alone is the reason, all that hold something.
+// Finds those without which it would go on; if no single one is the reason, all that hold
+// something.
 void ConsumerSet::find_who_holds_up(ChannelStatus& status) const {
   if (!is_exhausted_but_for(nullptr)) return;
   bool found = false;

@@ -55,10 +55,10 @@ ConsumerState::TakenBack ConsumerState::take_back_oldest() noexcept {
   return back;
 }
 
-// Its own word counts what was in doubt, too, and comes later. A lie is about nobody else.
+// Its own count includes what was in doubt, and comes later. A lie concerns nobody else.
 std::uint64_t ConsumerState::taken_back() const noexcept {
   if (!drops_oldest()) return 0;
-  // Relaxed: a number for people.
+  // Relaxed: only displayed.
   const std::uint64_t missed = resources_->page().missed.load(std::memory_order_relaxed);
   return std::clamp(missed, certain_, ring_.published());
 }

@@ -10,7 +10,7 @@ void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, const SlotT
   for_each_bit(departed.consumer->holds(),
                [&](std::size_t slot) { departed.memory.emplace_back(slot, slots[slot].share()); });
   ConsumerResources& resources = departed.consumer->resources();
-  resources.wake_sender.reset();  // its own wake-up socket it may still ring, for what it holds
+  resources.wake_sender.reset();  // it may still ring its own wake-up socket, for what it holds
   if (confirmed) resources.connection.reset();  // it sees that we know
   all_.push_back(std::move(departed));
 }
@@ -20,7 +20,7 @@ void DepartedConsumers::confirm(unsigned id) {
     return one.consumer->id() == id && !one.confirmed;
   });
   if (found == all_.end()) return;
-  // One whose word cannot be is believed as far as it could be.
+  // Impossible words are believed as far as they are possible.
   static_cast<void>(found->consumer->refresh());
   for (const MessageRecord& record : found->consumer->unread_records())
     returns_ += std::erase_if(found->memory, [&](const auto& held) {
@@ -38,7 +38,7 @@ bool DepartedConsumers::sweep() {
     returns_ += std::erase_if(one.memory, [&](const auto& held) {
       return over || one.consumer->has_released(held.first, held.second.number);
     });
-    return one.memory.empty() && one.confirmed;  // who has not confirmed is watched by its socket
+    return one.memory.empty() && one.confirmed;  // its socket is watched until it confirms
   });
   return gone != 0 || returns_ != before;
 }

@@ -33,7 +33,7 @@ void Slot::abandon() noexcept {
   if (table) table.abandon();
   for (Block& one : moved) one.abandon();
   for (const auto& one : forwarded)
-    one->abandon();  // its sender waits for the wake-up sender's end
+    one->abandon();  // its sender waits until the last wake-up sender is closed
   drop_memory();
 }
 
@@ -84,7 +84,7 @@ bool SlotTable::holds_forwards() const noexcept {
 bool SlotTable::drop_spares() noexcept {
   bool any = false;
   for (std::size_t index = 0; index < slots_.size(); ++index) {
-    // One that is being filled is another thread's to look at.
+    // Another thread may use a slot that is being filled.
     if ((slots_[index].consumers & kSenderBit) != 0 || !slots_[index].spare) continue;
     slots_[index].spare = Block();
     any = true;
@@ -110,7 +110,7 @@ void SlotTable::check_invariants() const noexcept {
     GANTRY_ASSERT((slot.consumers & kNobody) == 0);                    // I2
     GANTRY_ASSERT(!is_free || slot.is_empty());                        // I3
     GANTRY_ASSERT(!is_free || (slot.bytes == 0 && !slot.was_missed));  // I3
-    const bool is_filled = (slot.consumers & kSenderBit) != 0;  // another thread's to look at
+    const bool is_filled = (slot.consumers & kSenderBit) != 0;         // another thread may use it
     GANTRY_ASSERT(is_filled || !slot.spare || slot.spare.bytes().size() <= kLargestSpare);  // I4
   }
   GANTRY_ASSERT(turns_ <= kMaxSlots && next_ < turns_);  // I5

@@ -14,7 +14,7 @@ namespace gantry {
 namespace {
 
 constexpr std::uint64_t kNews = 0;          // the listener's place in the epoll; ids begin at 1
-constexpr std::uint64_t kGlanceEvery = 16;  // messages: who sleeps is not forgotten by the awake
+constexpr std::uint64_t kGlanceEvery = 16;  // messages; so sleeping senders are not forgotten
 constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes longer than sleeping
 
 Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
@@ -86,7 +86,7 @@ Result<void> Inbox::Impl::start_listener() {
 void Inbox::Impl::shut_down() noexcept {
   if (!listener_) return;
   listener_->stop();
-  if (!fork_guard_.is_this()) return;  // the name and the lines are the parent's
+  if (!fork_guard_.is_this()) return;  // the name and the control connections are the parent's
   claim_.give_up();
   for (const Newcomer& newcomer : listener_->take())
     if (newcomer.end) newcomer.end->leave();
@@ -127,7 +127,7 @@ void Inbox::Impl::note(const Delivery& delivery) noexcept {
   counters.last_ticks.set(read_ticks());
 }
 
-// There is always something, and never a message: one of them takes us for a ride. I2
+// There is always something, and never a message: a sender keeps us busy for nothing. I2
 tl::unexpected<Error> Inbox::Impl::give_up() const {
   ring(listener_->news());
   return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
@@ -152,7 +152,7 @@ std::optional<Inbox::Delivery> Inbox::Impl::next_in_turn() {
   return std::nullopt;
 }
 
-// Asks the kernel who rang, without waiting. True: somebody is awake who was not.
+// Asks the kernel who rang, without waiting. True: a sender is newly awake.
 bool Inbox::Impl::glance() {
   std::array<epoll_event, 64> events;  // NOLINT: filled by the kernel
   const int count = ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -181,7 +181,7 @@ bool Inbox::Impl::wake_who_has_something() {
   return found;
 }
 
-// I1. Of many, those that slept before have rung if they have something.
+// I1. If there are many, those that slept before have rung if they have something.
 void Inbox::Impl::put_all_to_sleep() {
   for (Source& source : sources_) {
     if (source.asleep) continue;

@@ -19,8 +19,8 @@ ProducerListener::ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rul
       rules_(std::move(rules)),
       control_(std::move(control)) {}
 
-// Who is awaited over a control connection comes when its time has come: that is not a matter of a
-// handshake's five seconds.
+// A peer that is awaited over a control connection comes when it is ready, not within a handshake's
+// five seconds.
 Result<void> ProducerListener::start() {
   opened_ns_ = monotonic_ns();
   GANTRY_ASSIGN(news_, make_event());
@@ -70,7 +70,7 @@ bool ProducerListener::go_on(Caller& caller, Received& received) {
   return joined && !*joined;
 }
 
-// Who was given a control connection answers with one, and speaks through ours.
+// The peer of a control connection answers with one, and speaks through ours.
 bool ProducerListener::hear_control(Caller& caller, Received& received) {
   if (received.packet.kind != PacketKind::control || received.fds.size() != 1) return false;
   auto send_fd = adopt_control_end(std::move(received.fds[0]), caller.identity);
@@ -86,7 +86,7 @@ bool ProducerListener::has_room() {
   return inside_.size() + static_cast<std::size_t>(joining) < rules_.producers;
 }
 
-// The order of ConsumerListener::answer(). Who made a control connection is asked here.
+// The order of ConsumerListener::answer(). Checks who made a control connection.
 bool ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   const int socket = caller.connection.send_fd();
   const auto turn_away = [socket](Code reason) {
@@ -105,7 +105,8 @@ bool ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   auto end = Consumer::Impl::make_called(rules_.name, rules_.options,
                                          std::make_shared<SenderQuota>(rules_.quota));
   if (!end) return turn_away(end.error().code);
-  accept_rights(caller.connection.receive_fd(), true);  // the welcome's, then slabs: any time
+  // those of the welcome, then slabs at any time
+  accept_rights(caller.connection.receive_fd(), true);
   if (!(*end)->handshake().ask(socket)) return false;
   caller.end = std::move(*end);
   GANTRY_STEP(producer_greeted);
@@ -152,7 +153,7 @@ void ProducerListener::other_roused() {
   left.swap(left_);
 }
 
-// The counters of a sender are those of its end here, which is ours.
+// A sender's counters are those of its end here, which is ours.
 ChannelStatus ProducerListener::describe() {
   ChannelStatus status;
   status.is_inbox = true;
@@ -172,7 +173,7 @@ ChannelStatus ProducerListener::describe() {
     sender.pid = one.identity.pid;
     sender.uid = one.identity.uid;
     sender.joined = std::chrono::nanoseconds(now - one.joined_ns);
-    sender.idle = sender.joined;  // which is as far back as it can have been, whatever a tick is
+    sender.idle = sender.joined;  // it cannot be longer ago, whatever a tick is
     if (report.messages != 0)
       sender.idle = std::min(sender.idle, std::chrono::nanoseconds(report.idle_ns));
     sender.messages = report.messages;

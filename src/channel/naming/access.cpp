@@ -14,7 +14,7 @@ bool lists(const std::vector<Id>& list, Id id) {
   return std::find(list.begin(), list.end(), id) != list.end();
 }
 
-// The groups it had when it connected, the first one included.
+// Checks the groups that it had when it connected, the first one included.
 bool is_of_listed_group(int socket, const Access& access) {
   ucred credentials{};
   socklen_t size = sizeof credentials;

@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kTimeWhileFull{100};
 constexpr std::chrono::milliseconds kPause{100};
 constexpr int kMostAtOnce = 64;  // callers, before others are served
 
-// A token is a serial and which of its two descriptors it is.
+// A token is a serial, and which of its two descriptors is meant.
 constexpr std::uint64_t kListenerToken = 0;
 constexpr std::uint64_t token_of(std::uint64_t serial, bool is_second) {
   return serial << 1 | (is_second ? 1u : 0u);
@@ -25,7 +25,7 @@ constexpr std::uint64_t token_of(std::uint64_t serial, bool is_second) {
 
 Result<void> PeerListener::start() {
   GANTRY_TRY(acceptor_->add(*this));
-  acceptor_->rouse(*this);  // listens from there on, and sees who is late
+  acceptor_->rouse(*this);  // it listens from there on, and notices late callers
   return {};
 }
 
@@ -83,7 +83,8 @@ void PeerListener::accept_callers() {
     if (peers_.size() > kPlaces) return pause(peers_.front()->while_full, kPlaces);
     Fd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // Out of descriptors, say: the caller stays in the queue and would wake us at once again.
+      // For example out of descriptors: the caller stays in the queue and would wake us at once
+      // again.
       if (errno != EAGAIN && errno != ECONNABORTED) pause(Deadline::after(kPause));
       return;
     }
@@ -91,7 +92,7 @@ void PeerListener::accept_callers() {
   }
 }
 
-// I1. What cannot be asked, watched or kept is hung up on.
+// I1. Hangs up on a caller that cannot be identified, watched or kept.
 Result<void> PeerListener::take_in(Fd socket) {
   Connection connection(std::move(socket));
   GANTRY_ASSIGN(const PeerIdentity identity, peer_of(connection.receive_fd()));
@@ -99,7 +100,7 @@ Result<void> PeerListener::take_in(Fd socket) {
     refuse(connection.send_fd(), Code::permission_denied);
     return {};
   }
-  accept_rights(connection.receive_fd(), false);  // I3; as inherited, but for who made the listener
+  accept_rights(connection.receive_fd(), false);  // I3; inherited, except who made the listener
   const bool has_room = peers_.size() < kPlaces || make_room_for(identity.uid);
   GANTRY_TRY(add(make_peer(), std::move(connection), identity, kHandshakeTime));
   accepted();
@@ -119,8 +120,8 @@ uid_t PeerListener::heaviest_user_with(uid_t newcomer) const {
       ->first;
 }
 
-// I2. False: all the user's callers are at it, and none is late. Who came just now may have spoken
-// without having been heard yet, so among one user's callers only the late ones go.
+// I2. False: all places are this user's callers, and none is late. A caller that came just now may
+//     have spoken without having been heard yet, so among one user's callers only late ones go.
 bool PeerListener::make_room_for(uid_t user) {
   const uid_t heaviest = heaviest_user_with(user);
   const auto may_go = [&](const auto& peer) {
@@ -143,7 +144,7 @@ void PeerListener::pause(Deadline until, std::size_t fewer) noexcept {
   paused_until_fewer_ = fewer;
 }
 
-// Where the listener cannot be watched either it is tried again after a pause.
+// If the listener cannot be watched either, this is tried again after a pause.
 void PeerListener::listen_on() {
   if (listener_ < 0 || listening_) return;
   if (!paused_until_.passed() && peers_.size() >= paused_until_fewer_) return;
@@ -152,7 +153,7 @@ void PeerListener::listen_on() {
   listening_ = std::move(*listening);
 }
 
-// Who is late goes before anybody is listened for: with all places taken the pause would end at
+// Late callers go before anybody is listened for: with all places taken the pause would end at
 // once, again and again.
 void PeerListener::set_time() {
   drop_late();
@@ -175,7 +176,7 @@ void PeerListener::drop_late() {
   });
 }
 
-// Whatever goes wrong with a caller costs it its place here and nobody anything else.
+// Whatever goes wrong with a caller costs only its own place.
 void PeerListener::hear_from(std::uint64_t serial) {
   const auto at = std::find_if(peers_.begin(), peers_.end(),
                                [serial](const auto& peer) { return peer->serial == serial; });

@@ -18,8 +18,8 @@
 namespace gantry {
 namespace {
 
-// Held by others for microseconds, unless one is stopped inside: nobody waits for that for ever.
-// flock() knows no time limit, so a lock that is taken is asked for again every millisecond.
+// Others hold the lock for microseconds, unless one is stopped inside; nobody waits for that for
+// ever. flock() has no time limit, so a taken lock is tried again every millisecond.
 Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline deadline) {
   Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail_errno(directory);
@@ -36,18 +36,18 @@ Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline 
 }
 
 constexpr std::chrono::seconds kLockTime{5};
-constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next one sweeps
+constexpr std::chrono::seconds kSweepTime{1};  // the next one sweeps what is left
 
 bool is_live(const std::string& directory, const std::string& file) {
   const auto socket = connect_to(directory, file);
-  // Only "nobody listens" is dead: a listener whose queue is full, or whom we cannot ask, lives.
+  // Only "nobody listens" means dead: a listener whose queue is full, or that we cannot ask, lives.
   return socket || socket.error().code != Code::not_found;
 }
 
-// Woken by every change of the folder. Where nothing will tell (no inotify left for this user, or
-// the producer is there but has no time for us) the waiter looks again every 10 ms. To end a watch
-// takes the kernel milliseconds, and seconds while others keep its locks busy: nobody with a
-// deadline waits for that.
+// Wakes at every change of the folder. Where nothing reports changes (no inotify left for this
+// user, or the producer is there but has no time for us) the waiter looks again every 10 ms. Ending
+// a watch takes the kernel milliseconds, and seconds while others keep its locks busy: nobody with
+// a deadline waits for that.
 class FolderWatch {
  public:
   explicit FolderWatch(const std::string& directory)
@@ -112,8 +112,8 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   return claim;
 }
 
-// While the listener is open no other file can have the number of its inode: the file is looked at,
-// and removed, before the listener is closed.
+// While the listener is open no other file can have its inode's number: so the file is checked and
+// removed before the listener is closed.
 void Claim::give_up() noexcept {
   if (!listener_) return;
   if (!fork_guard_.is_this()) return listener_.reset();
@@ -132,14 +132,14 @@ void Claim::give_up() noexcept {
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
                          Deadline deadline, std::string_view whom) {
   const std::string file = name + kSocketSuffix;
-  std::optional<FolderWatch> watch;  // mostly it is there
+  std::optional<FolderWatch> watch;  // mostly the producer is there
   for (;;) {
     auto socket = connect_to(directory, file);
     if (socket) return socket;
     const bool overloaded = socket.error().code == Code::timed_out;
     if (socket.error().code != Code::not_found && !overloaded) return socket;
     if (deadline.passed()) return tl::unexpected(owner_is_missing(name, whom, overloaded));
-    if (!watch) {  // before the next look, so that nothing falls between
+    if (!watch) {  // before the next look, so that no change is missed
       watch.emplace(directory);
       continue;
     }
@@ -150,7 +150,7 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
 
 void sweep_if_stale(const std::string& directory, const std::string& name,
                     Deadline deadline) noexcept {
-  // What cannot be swept now the next one sweeps.
+  // The next one sweeps what cannot be swept now.
   static_cast<void>(guarded([&]() -> Result<void> {
     GANTRY_ASSIGN(const Fd lock, lock_directory(directory, -1, deadline));
     const std::string file = name + kSocketSuffix;

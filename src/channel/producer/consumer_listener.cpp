@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{5};
 
-// Memory of another size than is expected stays among what is closed elsewhere: to free it can take
+// Memory of an unexpected size stays among what is closed elsewhere, since freeing it can take
 // long. Importing checks the rest.
 Result<void> check_size(const Fd& given, Bytes size) {
   constexpr Bytes kLargestPage = Bytes{64} << 10;
@@ -31,7 +31,7 @@ Result<Region> import_page(Fd& given, Bytes size) {
   return Region::import(given.release(), size);
 }
 
-// The consumer's page, its wake-up sender and metrics, each checked before it is believed.
+// The consumer's page, its wake-up sender and metrics, each checked before use.
 Result<std::unique_ptr<ConsumerResources>> examine(Received& received) {
   ReceivedFds& fds = received.fds;
   auto consumer = std::make_unique<ConsumerResources>();
@@ -50,7 +50,7 @@ Result<std::unique_ptr<ConsumerResources>> examine(Received& received) {
   return consumer;
 }
 
-// Who fails to get in by no doing of its own is to hear why.
+// Tells a caller that fails to get in by no fault of its own the reason.
 void tell_own_trouble(const Connection& caller, Code code) noexcept {
   if (is_own_trouble(code)) refuse(caller.send_fd(), code);
 }
@@ -59,7 +59,7 @@ void tell_own_trouble(const Connection& caller, Code code) noexcept {
 
 // ---- any thread ----------------------------------------------------------------------------
 
-// Who was called and not yet greeted sees the hang-up, too: it may wait for us.
+// Peers that were called and not yet greeted see the hang-up, too: they may wait for us.
 void ConsumerListener::stop() noexcept {
   PeerListener::stop();
   inside_.clear();
@@ -107,8 +107,7 @@ void ConsumerListener::greet_called() {
     if (auto greeted = greet(std::move(one)); !greeted) host_.call_failed(greeted.error());
 }
 
-// Whoever is at the other end is held to the same rules as whoever comes, and hears our token only
-// then.
+// The peer that we call must follow the same rules as a caller, and hears our token only then.
 Result<void> ConsumerListener::greet(Connection connection) {
   const int send_fd = connection.send_fd();
   GANTRY_ASSIGN(const PeerIdentity identity, peer_of(send_fd));
@@ -157,7 +156,7 @@ bool ConsumerListener::hear(Peer& peer, Received& received) {
   return false;
 }
 
-// True when it is welcome.
+// True if it is welcome.
 bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
   if (hello.purpose == Purpose::inspect && !caller.is_called) {
     static_cast<void>(send_status(caller.connection.send_fd(), host_.status()));
@@ -176,7 +175,7 @@ bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
   return false;
 }
 
-// `closed`: there is none.
+// `closed`: there is no reason.
 Code ConsumerListener::reason_to_refuse(const Caller& caller, const WirePacket& hello) const {
   if (!is_same_token(access(), hello.token)) return Code::permission_denied;
   if (hello.purpose != Purpose::join) return Code::invalid_argument;
@@ -193,7 +192,7 @@ Result<void> ConsumerListener::welcome(Caller& caller) {
   caller.wake_receiver = std::move(made.wake_receiver);
   const std::array<int, 3> fds{host_.page_descriptor(), caller.ring.descriptor(),
                                made.wake_sender.descriptor()};
-  accept_rights(caller.connection.receive_fd(), true);  // of its join; see PeerListener, I3
+  accept_rights(caller.connection.receive_fd(), true);  // those of its join; see PeerListener, I3
   GANTRY_TRY(send_wire(caller.connection.send_fd(), packet, fds));
   caller.ring.close_descriptor();
   GANTRY_STEP(caller_welcomed);
@@ -226,7 +225,7 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
     GANTRY_ASSIGN(consumer->life_watch,
                   watch(consumer->pidfd.get(), caller.serial, true, Acceptor::Tell::once));
   }
-  caller.connection.watch_with({});  // in the place of one that tells always
+  caller.connection.watch_with({});  // replaces a watch that always tells
   GANTRY_ASSIGN(auto end_watch,
                 watch(caller.connection.receive_fd(), caller.serial, false, Acceptor::Tell::once));
   caller.connection.watch_with(std::move(end_watch));
@@ -238,8 +237,8 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
   return {};
 }
 
-// After joining a consumer has nothing more to say: any event is its end. Its hang-up comes a
-// moment before its death, or without it.
+// After joining a consumer sends nothing: any event is its end. Its hang-up comes a moment before
+// its death, or without it.
 void ConsumerListener::other_ready(std::uint64_t serial, bool is_second) {
   if (serial == bells_serial_) {
     host_.credits_came();

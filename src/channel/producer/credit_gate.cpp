@@ -25,7 +25,7 @@ Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, De
   return check_readers();
 }
 
-// Waits for consumers to hear of older slabs, if it must.
+// Waits, if it must, until consumers have heard of older slabs.
 Result<void> CreditGate::announce(Lock& lock, const Slot& slot, Deadline deadline) {
   auto told = core_.consumers->announce(slot);
   const auto is_settled = [&] {
@@ -49,7 +49,7 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, L
   stop_heeding();
   caller_waits_ = true;
   auto waited = guarded([&] { return sleep_until(lock, deadline, ready, lost); });
-  if (!lock.owns_lock()) lock.lock();  // the heap ran out while it slept
+  if (!lock.owns_lock()) lock.lock();  // it ran out of heap while it slept
   core_.consumers->wake_up();
   caller_waits_ = false;
   heed_forwards();
@@ -67,7 +67,7 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
     const Lock held = core_.lock();
     return is_over() || (lost == Lost::is_an_error && consumers.lost()) || is_stopping();
   };
-  // Without a descriptor left nobody can wake it: it looks again and again instead.
+  // Without a descriptor nobody can wake it: it looks again and again instead.
   const SharedFd event = core_.options.acceptor->lend_event().value_or(SharedFd());
   WaitFlag* const intents[] = {&core_.page().producer_sleeps};
   const SpinTime::Wait wait(core_.spin);
@@ -107,7 +107,7 @@ void CreditGate::heed_forwards() {
   if (caller_waits_ || !core_.consumers->holds_forwards()) return;
   const bool news = !std::exchange(acceptor_heeds_, true);
   if (news) core_.page().producer_sleeps.announce();
-  core_.consumers->refresh();  // what came before the announcement
+  core_.consumers->refresh();  // for what came before the announcement
   if (news) look_again_();
 }
 
@@ -121,7 +121,7 @@ void CreditGate::watch_wakes(const std::function<Result<AcceptWatch>(int descrip
 }
 
 void CreditGate::credits_came() {
-  if (!acceptor_heeds_) return;  // a caller waits by now: the ring is its
+  if (!acceptor_heeds_) return;  // a caller waits by now: the ring is for it
   core_.consumers->drain_wakes();
   stop_heeding();
   core_.consumers->refresh();

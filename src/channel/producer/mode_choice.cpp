@@ -11,7 +11,7 @@ SendMode choose_mode(const ModeQuestion& question) noexcept {
     mode = question.copied < kPipelinedFrom ? SendMode::whole : SendMode::pipelined;
   if (mode == SendMode::immutable) return mode;
   if (question.copied < kChunkedFrom) return SendMode::whole;
-  // A window has no room for what is there already, and waits for every consumer.
+  // A window has no room for what is already in memory, and waits for every consumer.
   const bool has_window = !question.needs_table && question.all_block;
   return mode == SendMode::streamed && !has_window ? SendMode::pipelined : mode;
 }

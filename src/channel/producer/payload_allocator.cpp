@@ -9,14 +9,15 @@ constexpr std::chrono::milliseconds kLettingGoTime{500};
 
 }  // namespace
 
-// Memory runs out while messages are on their way: wait for one to come back, as for a credit.
+// Memory runs out while messages are in flight: wait until one comes back, as for a credit.
 Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline) {
   ConsumerSet& consumers = *core_.consumers;
   BlockOptions options;
   options.counts_lingering = true;
   for (;;) {
     CreditGate::Lock held = core_.lock();
-    const std::uint64_t before = consumers.memory_returns();  // first: what comes back then counts
+    // first: what comes back from here on counts
+    const std::uint64_t before = consumers.memory_returns();
     held.unlock();
     auto block = core_.pool.allocate(size, options);
     if (block || block.error().code != Code::out_of_memory) return block;
@@ -34,8 +35,8 @@ Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline) {
   }
 }
 
-// Consumers are given some time to unmap what was dropped. One that is in no call cannot, and has
-// no message in that memory: nobody is held up for it any longer. False: nothing came back.
+// Gives consumers some time to unmap what was dropped. One that is in no call cannot, and has no
+// message in that memory, so nobody waits for it any longer. False: nothing came back.
 Result<bool> PayloadAllocator::await_return(CreditGate::Lock& held, std::uint64_t before,
                                             Deadline deadline) {
   const ConsumerSet& consumers = *core_.consumers;
@@ -48,9 +49,9 @@ Result<bool> PayloadAllocator::await_return(CreditGate::Lock& held, std::uint64_
   return any();
 }
 
-// The same memory as last time if it does: it is touched, and, being that of another slot than the
-// last message's, no longer in a consumer's cache, from where writing it would have to call it
-// back.
+// Uses the same memory as last time if it is large enough. It is touched. It belongs to another
+// slot than the last message's, so it is no longer in a consumer's cache, from which writing would
+// have to call it back.
 Result<void> PayloadAllocator::fill(Slot& slot, Bytes size, Deadline deadline) {
   if (slot.spare && slot.spare.bytes().size() >= size && slot.spare.bytes().size() / 2 <= size) {
     slot.block = std::move(slot.spare);

@@ -39,7 +39,7 @@ Result<void> check_options(std::string_view name, const ProducerOptions& options
   return {};
 }
 
-// One for this thread, one for the consumer, one for the second copier.
+// One CPU for this thread, one for the consumer, one for the second copier.
 bool wants_second_copier(const ProducerOptions& options) {
   if (options.copy_threads != 0) return options.copy_threads == 2;
   return !options.progress_cpus.empty() || usable_cpus() >= 3;
@@ -202,7 +202,7 @@ void Producer::Impl::consumer_left(unsigned consumer) {
   consumers_changed();
 }
 
-// Whoever waits looks at the consumers.
+// Waiting threads look at the consumers.
 void Producer::Impl::consumers_changed() noexcept {
   core_.consumers->wake_producer();
   if (told_event_ >= 0) ring(told_event_);
@@ -240,7 +240,7 @@ Result<void> Producer::Impl::check_open() const {
   return {};
 }
 
-// Nothing overtakes what send_async() was given.
+// Nothing overtakes messages of send_async().
 Result<void> Producer::Impl::stay_in_order(Deadline deadline) {
   if (is_queue_idle()) return {};
   auto waited = queue_->wait_until_idle(deadline, core_.options.interrupt_descriptor);

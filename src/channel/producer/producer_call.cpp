@@ -1,5 +1,5 @@
-// A producer without a name of its own: it calls an inbox, and again when that is gone; or somebody
-// to whom it was given a control connection.
+// A producer without a name of its own. It calls an inbox, and again when that is gone; or it calls
+// somebody over a control connection that it was given.
 #include "channel/producer/producer.hpp"
 #include "channel/wire/step.hpp"
 
@@ -22,7 +22,7 @@ Result<void> Producer::Impl::call_over(ReceivedFd control, const PeerIdentity& w
   GANTRY_ASSIGN(ReceivedFd send_fd, adopt_control_end(std::move(control), whom));
   called_ = whom;
   GANTRY_ASSIGN(ControlPair own, make_control_pair());
-  // Where nobody can be told any more the listener's hello will fail, too.
+  // If nobody can be told any more the listener's hello will fail, too.
   static_cast<void>(send_control_end(send_fd.get(), own.theirs.get()));
   Connection connection(std::move(own.ours));
   connection.send_through(std::move(send_fd));
@@ -40,7 +40,7 @@ void Producer::Impl::begin_call(Connection connection) {
 }
 
 Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
-  constexpr int kTries = 3;  // it may end between our call and its answer; then its successor
+  constexpr int kTries = 3;  // it may end between our call and its answer; then try its successor
   for (int attempt = 1;; ++attempt) {
     GANTRY_TRY(call(deadline));
     Lock held = core_.lock();
@@ -56,7 +56,7 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
   }
 }
 
-// Under the lock, as all that goes over that socket.
+// Under the lock, as everything that uses that socket.
 Result<void> Producer::Impl::send_control(int control) {
   const Lock held = core_.lock();
   for (const auto& consumer : core_.consumers->consumers())
@@ -74,8 +74,7 @@ void Producer::Impl::call_failed(const Error& why) {
   const Lock held = core_.lock();
   calling_ = false;
   call_error_ = why;
-  // A control connection leads to one process: there will be nobody to make room for who waits for
-  // that.
+  // A control connection leads to one process: nobody else will come for a waiter to be woken by.
   if (reach_ == Reach::answers)
     core_.consumers->expect_nobody(fmt::format("process {} did not take its control connection: {}",
                                                called_.pid, why.message));

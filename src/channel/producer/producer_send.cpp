@@ -1,4 +1,4 @@
-// What send(), send_async(), loan() and publish() do: credits, memory, copies, publication.
+// send(), send_async(), loan() and publish(): credits, memory, copies, publication.
 
 #include <algorithm>
 #include <bit>
@@ -110,7 +110,7 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& opti
 
 Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOptions& options) {
   if (parts.empty()) return send_small({}, options);
-  Bytes copied = 0;  // what else there is takes no time
+  Bytes copied = 0;  // the rest takes no time
   for (const Draft::Part& part : parts) copied += part.copied.size();
   const CpuCharge charge(*core_.metrics.meter(), copied, calls_++);
   GANTRY_TRY(check_open());

@@ -6,7 +6,7 @@
 #include "channel/status/status_text.hpp"
 #include "channel/status/status_wire.hpp"
 
-// What a producer tells people: to `gantry ls` on the acceptor's thread, to explain() on any.
+// What a producer reports: to `gantry ls` on the acceptor's thread, to explain() on any.
 namespace gantry {
 
 ChannelStatus Producer::Impl::describe() const {
@@ -32,8 +32,8 @@ ChannelStatus Producer::Impl::describe() const {
   return status;
 }
 
-// The engine is asked again, for the way it would go now: to keep its reasons with every message
-// would be felt by all of them.
+// The engine is asked again, for its choice at this moment: keeping its reasons would cost every
+// message noticeable time.
 PathStatus Producer::Impl::path_of(const LastCopy& copy) const {
   PathStatus path;
   if (copy.payload == 0) return path;
@@ -71,7 +71,7 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   told.because = explain_mode(question);
   const bool in_ring = payload <= Message::kInlineBytes;
   if (!in_ring) {
-    Move move;  // of no memory in particular, on page borders
+    Move move;  // at no particular memory, on page borders
     move.bytes = payload;
     if (told.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;
     if (told.mode == SendMode::pipelined || told.mode == SendMode::streamed)

@@ -9,7 +9,7 @@
 namespace gantry {
 namespace {
 
-// How long it looks for another chunk. A consumer that is that slow needs no second copier.
+// How long it looks for another chunk. A consumer that takes longer needs no second copier.
 constexpr std::chrono::microseconds kLinger{20};
 
 }  // namespace
@@ -28,7 +28,7 @@ SecondCopier::~SecondCopier() {
     disown(std::move(thread_));
     return;
   }
-  stopping_.store(true, std::memory_order_relaxed);  // a request, no data comes with it
+  stopping_.store(true, std::memory_order_relaxed);  // a request; no data comes with it
   state_.store(invited, std::memory_order_seq_cst);  // and an invitation to see it [S]
   futex_wake(state_);
   thread_.join();
@@ -42,7 +42,8 @@ void SecondCopier::start() noexcept {
 }  // else the owner copies alone
 
 void SecondCopier::invite(SharedCopy& copy) noexcept {
-  if (copy.chunks.has_failed()) return;  // coming again it would put down what never came
+  // if it came again it would put down a chunk that never came
+  if (copy.chunks.has_failed()) return;
   if (state_.load(std::memory_order_acquire) != idle) return;  // I1 [V]
   if (!tried_) start();
   copy_ = &copy;

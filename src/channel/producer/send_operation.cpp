@@ -32,7 +32,7 @@ std::optional<detail::RegionSlice> slice_of(const Draft::Part& part) {
 CacheUse CacheUses::of(const Lane& lane, Bytes bytes) {
   CacheUse& use = uses_[static_cast<std::size_t>(std::bit_width(bytes))];
   if (use == CacheUse::automatic) {
-    Move move;  // of no memory in particular
+    Move move;  // at no particular memory
     move.bytes = bytes;
     // A wish: the message may be published already, so missing memory must not end the copy.
     use = guarded([&]() -> Result<CacheUse> {
@@ -74,7 +74,7 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
         {Code::too_large,
          fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments), ""}));
   for (Draft::Part& part : parts_) {
-    // Private to this process, or to be in nobody else's reach.
+    // Private to this process, or to be out of everybody's reach.
     if (part.forwarded && (immutable || !slice_of(part))) part.copied = part.bytes;
     if (part.moved && immutable)
       return tl::unexpected(core_.named(
@@ -95,7 +95,7 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
   return {};
 }
 
-// Who may not hold it up is asked for only where it matters.
+// Asks whether all consumers block only where it matters.
 SendMode SendOperation::mode_for(ModeQuestion question) const {
   const SendMode mode = choose_mode(question);
   if (mode != SendMode::streamed) return mode;
@@ -289,13 +289,13 @@ Result<void> SendOperation::copy_parts() {
   return {};
 }
 
-// `to`: from the part's place to the end; of a streamed one the window. What goes whole is a single
-// chunk, unless two copy it.
+// `to`: from the part's place to the end; for a streamed message the window. A message that goes
+// whole is a single chunk, unless two threads copy it.
 ChunkPlan SendOperation::plan_for(ByteSpan to, ConstByteSpan from) const noexcept {
   ChunkPlan plan{to, from, chunk_bytes_, window_bytes_, CacheUse::automatic};
   if (mode_ == SendMode::whole) plan.chunk = goes_by_two() ? kLargestChunk : from.size();
   if (mode_ == SendMode::streamed) plan.cache = CacheUse::reader_soon;
-  // A chunk for itself would always stay in the cache, where the next ones push it out again.
+  // A single chunk would always stay in the cache, where the next ones push it out again.
   const bool lies_together =
       mode_ == SendMode::whole || (mode_ == SendMode::pipelined && !goes_by_two());
   if (plan.chunk < from.size() && lies_together) plan.cache = cache_uses_.of(lane_, from.size());
@@ -316,8 +316,8 @@ Result<void> SendOperation::copy_chunks(const ChunkPlan& plan) {
   return {};
 }
 
-// Until the chunk that lay where `chunk` comes to lie has been passed by everyone. Consumers may
-// drop the message half-way; what nobody wants is not copied.
+// Waits until everyone has passed the chunk in whose place `chunk` goes. Consumers may drop the
+// message half-way; a message that nobody wants is not copied.
 Result<void> SendOperation::await_window(std::uint64_t chunk) {
   const std::uint64_t window = window_bytes_ / chunk_bytes_;
   if (chunk < passed_ + window) return {};

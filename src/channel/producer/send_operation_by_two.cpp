@@ -2,8 +2,8 @@
 #include "channel/producer/send_operation.hpp"
 #include "channel/wire/step.hpp"
 
-// Copying a large payload with the caller and one more thread, which take its chunks in turn. Only
-// the caller tells the consumers, so that what has landed has one writer.
+// The caller and one more thread copy a large payload; they take its chunks in turn. Only the
+// caller tells the consumers, so what has landed has one writer.
 namespace gantry {
 
 Result<void> SendOperation::copy_by_two(const ChunkPlan& plan) {
@@ -39,7 +39,7 @@ Result<void> SendOperation::take_turns(SharedCopy& shared) {
   return {};
 }
 
-// It ends soon: a chunk is a matter of microseconds, unless the thread has lost its CPU.
+// It ends soon: a chunk takes microseconds, unless the thread has lost its CPU.
 Result<void> SendOperation::await_second(SharedCopy& shared) {
   const auto is_done = [&shared] { return shared.chunks.second_is_done(); };
   while (!poll_for(core_.options.spin, Deadline::never(), is_done)) std::this_thread::yield();
@@ -47,7 +47,7 @@ Result<void> SendOperation::await_second(SharedCopy& shared) {
   return tl::unexpected(copy_error(shared.failure, shared.plan.chunk));
 }
 
-// What is there from the front on; of a message that goes whole nobody is told before all is.
+// Tells how much is there from the front on; for a message that goes whole only when all is.
 void SendOperation::tell(const SharedCopy& shared, std::uint64_t& told) {
   const std::uint64_t there = shared.chunks.prefix();
   const Bytes size = shared.plan.from.size();

@@ -73,7 +73,7 @@ void SendQueue::retire(Result<void> result) {
   // Relaxed: this thread alone writes it.
   const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
   GANTRY_DEBUG_ASSERT(ticket <= given_.load(std::memory_order_acquire));  // I4 [J]
-  job_of(ticket).parts.clear();                                           // with whatever they hold
+  job_of(ticket).parts.clear();                                           // with whatever it holds
   if (!result) {
     const std::lock_guard lock(mutex_);
     failures_[ticket] = std::move(result).error();
@@ -127,7 +127,7 @@ Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int in
   }
   watched_.store(is_watched_elsewhere_,
                  std::memory_order_relaxed);        // one ring too many harms nobody
-  if (is_watched_elsewhere_) ring(retired_.get());  // what was drained here was for others, too
+  if (is_watched_elsewhere_) ring(retired_.get());  // others waited for what was drained here, too
   GANTRY_CHECK_INVARIANTS(*this);
   return over() ? Result<void>() : result;
 }
@@ -161,7 +161,7 @@ void SendQueue::stop() noexcept {
 
 #ifndef NDEBUG
 void SendQueue::check_invariants() const noexcept {
-  // Relaxed: only this thread writes it. What ended is looked at once: more may end meanwhile.
+  // Relaxed: only this thread writes it. `ended_` is read once, since more may end meanwhile.
   const std::uint64_t given = given_.load(std::memory_order_relaxed);
   const std::uint64_t ended = ended_.load(std::memory_order_acquire);  // [E]
   const bool all_ended = ended == given;

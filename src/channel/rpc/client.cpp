@@ -43,7 +43,7 @@ Error read_refusal(ConstByteSpan bytes) {
 
 }  // namespace
 
-// By value as Client::connect() has it; kept for reconnect().
+// By value, as in Client::connect(); kept for reconnect().
 Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
                                                      const ClientOptions& options,
                                                      std::shared_ptr<Engine> engine,
@@ -67,8 +67,8 @@ Result<void> ClientLink::set_up(Deadline deadline) {
   return listen_for_replies(deadline);
 }
 
-// The way back is a connection that the server alone is given, over the socket on which it let us
-// in: it needs no name, nor a folder that both can write to.
+// Replies come over a connection that only the server is given, over the socket on which it let us
+// in. So it needs no name, nor a folder that both can write to.
 Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   InboxOptions options;
   options.channel = {end_part(options_)};
@@ -78,7 +78,7 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   options.producers = 1;
   options.on_departure = [this](const Departure&) {
     lose("is gone");
-    ring(server_moves_.get());  // ends the receiving within which this is told
+    ring(server_moves_.get());  // ends the receive within which this is called
   };
   GANTRY_ASSIGN(ControlPair control, make_control_pair());
   GANTRY_ASSIGN(replies_, Inbox::Impl::make_for({std::move(control.ours), requests_->called(),
@@ -148,12 +148,13 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     else
       call->second.sleeps = true;
     if (watched_) set_timer();
-    if (more && is_late) ring(settled_.get());  // there was no end of it: I3
+    if (more && is_late) ring(settled_.get());  // there was more than could be taken: I3
     return fail(Code::timed_out, fmt::format("server '{}': no reply in time", name_));
   }
 }
 
-// Until a reply has come, whosever, or the server has gone. Errors: `timed_out`, `interrupted`.
+// Waits until a reply has come, for any call, or the server has gone. Errors: `timed_out`,
+// `interrupted`.
 Result<void> ClientLink::wait_once(Deadline deadline) {
   auto delivery = replies_->receive(deadline);
   if (delivery) {
@@ -168,7 +169,7 @@ Result<void> ClientLink::wait_once(Deadline deadline) {
   return fail(Code::interrupted, fmt::format("server '{}': interrupted", name_));
 }
 
-// What it had answered before it went counts.
+// Replies that the server sent before it went count.
 void ClientLink::look_for_server() {
   drain(server_moves_.get());
   if (!requests_->is_alone()) return;
@@ -213,7 +214,8 @@ void ClientLink::cancel(std::uint64_t correlation) noexcept {
   options.deadline = Deadline::now();
   options.user = static_cast<std::uint64_t>(RpcKind::cancel);
   options.correlation = correlation;
-  static_cast<void>(requests_->send(ConstByteSpan(), options));  // unheard, it costs some work
+  // if it is not heard, that costs some work
+  static_cast<void>(requests_->send(ConstByteSpan(), options));
   GANTRY_STEP(call_cancelled);
 }
 
@@ -234,10 +236,10 @@ Result<int> ClientLink::event_descriptor() {
 void ClientLink::note_woken() noexcept {
   if (!watched_ || !fork_guard_.is_this()) return;
   if (!owes_news()) drain(settled_.get());
-  set_timer();  // anew: it may have run out for one that has asked already
+  set_timer();  // anew: it may have expired for a call that has been asked for
 }
 
-// Of those that are woken together the first may ask before a later one takes its reply.
+// Of waiters that are woken together the first may ask before a later one takes its reply.
 bool ClientLink::owes_news() const noexcept {
   return std::any_of(calls_.begin(), calls_.end(), [this](const auto& entry) {
     return entry.second.sleeps && (entry.second.outcome || lost_);

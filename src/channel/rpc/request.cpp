@@ -7,7 +7,7 @@
 // A request in its server's hands.
 namespace gantry {
 
-// It is told to its client; a client that has no room even for that would wait for ever.
+// The client is told; a client that has no room even for that would wait for ever.
 Request::Impl::~Impl() {
   if (!client_->check_process()) return;  // a fork's copy
   if (!answered_) {

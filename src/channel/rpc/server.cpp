@@ -45,7 +45,7 @@ bool ServedClient::is_cancelled(std::uint64_t correlation) const {
 
 // ---- the server ----------------------------------------------------------------------------
 
-// By value as Server::open() has it.
+// By value, as in Server::open().
 Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
                                                          const ServerOptions& options,
                                                          std::shared_ptr<Engine> engine) {
@@ -106,7 +106,7 @@ Result<std::unique_ptr<Request::Impl>> Server::Impl::next(Deadline deadline) {
   }
 }
 
-// Those that nobody waits for are dropped here, unserved.
+// Drops those that nobody waits for, unserved.
 std::unique_ptr<Request::Impl> Server::Impl::next_queued() {
   while (!queue_.empty()) {
     auto request = std::move(queue_.front());
@@ -129,7 +129,7 @@ void Server::Impl::look() {
   if (!fork_guard_.is_this()) return;
   const std::unique_lock lock(receiving_, std::try_to_lock);
   if (!lock) return;
-  // Clients that send without end are not listened to without end.
+  // Bounds the listening to clients that send without end.
   LateLooks looks;
   bool is_more = true;
   while (is_more && queue_.size() < kMostQueued && !looks.are_spent(Deadline::now())) {
@@ -140,7 +140,7 @@ void Server::Impl::look() {
   if (is_more || !queue_.empty()) ring(queued_.get());
 }
 
-// Who does not speak as a client does is hung up on.
+// Hangs up on a sender that does not speak as a client does.
 void Server::Impl::take(Inbox::Delivery delivery) {
   const MessageInfo info = delivery.message.info();
   const std::uint64_t id = delivery.sender.id;
@@ -162,7 +162,7 @@ void Server::Impl::take(Inbox::Delivery delivery) {
   client_left(id);
 }
 
-// The way back leads to the process that came, and nowhere else.
+// Replies go to the process that connected, and nowhere else.
 Result<void> Server::Impl::introduce(const Sender& sender) {
   ReceivedFd control = inbox_->take_control_end(sender.id);
   if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");

@@ -34,7 +34,7 @@ std::string consumer_line(const ConsumerStatus& consumer) {
                      count_text(consumer.metrics.messages, "message"), time_text(consumer.idle));
 }
 
-// Every line of `block` further in.
+// Indents every line of `block`.
 std::string indented(std::string_view block) {
   std::string text;
   while (!block.empty()) {

@@ -7,7 +7,7 @@
 namespace gantry {
 namespace {
 
-// Who has the name of an inbox receives there, and produces nothing.
+// The owner of an inbox's name receives there, and produces nothing.
 void name_the_receiver(ChannelStatus& status) {
   ConsumerStatus& receiver = status.consumers.emplace_back();
   receiver.pid = std::exchange(status.producer_pid, 0);
@@ -55,7 +55,7 @@ void Inquiry::give_up() {
   if (!over_) end("it gave no answer in time");
 }
 
-// What the kernel says of processes is asked last, of those that the answer names.
+// The kernel is asked about processes last, about those that the answer names.
 ChannelStatus Inquiry::finish() && {
   if (!status_.is_inbox) status_.producer_state = process_state(status_.producer_pid);
   for (SenderStatus& sender : status_.senders) sender.state = process_state(sender.pid);
@@ -70,7 +70,7 @@ void inquire(std::span<Inquiry> inquiries, Deadline deadline) {
     for (std::size_t i = 0; i < inquiries.size(); ++i)
       events[i] = {inquiries[i].socket(), POLLIN, 0};
     const bool all_over = std::ranges::all_of(events, [](const pollfd& e) { return e.fd < 0; });
-    // The clock also ends it for those who keep talking.
+    // The clock also ends it for producers that keep talking.
     if (all_over || deadline.passed()) break;
     if (::poll(events.data(), events.size(), poll_timeout_ms(deadline)) < 0) continue;  // a signal
     for (std::size_t i = 0; i < inquiries.size(); ++i)

@@ -13,13 +13,13 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::chrono::seconds kAnswerTime{1};
-/// At a time: each needs a descriptor.
+/// Channels asked at a time: each needs a descriptor.
 constexpr std::size_t kTogether = 256;
 
 struct Found {
   std::string folder;
   std::string file;
-  std::string name;  // as it is listed
+  std::string name;  // as listed
 };
 
 // Calls `see` for every entry of `folder`; stops at the first error. A folder that vanishes
@@ -43,7 +43,7 @@ Result<void> find_in(const std::string& folder, const std::string& prefix,
   return for_each_entry(folder, [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string file = entry.path().filename();
     std::error_code vanished;
-    // Nobody's plain file is taken for a stale socket and removed.
+    // So that nobody's plain file is taken for a stale socket and removed.
     if (file.starts_with('.') || !file.ends_with(kSocketSuffix) || !entry.is_socket(vanished))
       return {};
     into.push_back({folder, file, prefix + without_suffix(file)});
@@ -65,7 +65,7 @@ Result<std::vector<Found>> find_all(const std::string& root) {
   return found;
 }
 
-// Since its socket appeared: for producers that do not say.
+// Time since its socket appeared, for producers that do not say.
 std::chrono::nanoseconds age_of(const Found& found) {
   struct stat facts{};
   timespec now{};
@@ -77,8 +77,8 @@ std::chrono::nanoseconds age_of(const Found& found) {
   return std::max(age, std::chrono::nanoseconds(0));
 }
 
-/// Removes sockets on which nobody listens. A process that is stopped in the folder's lock makes
-/// each removal wait; after the first that took long the rest stay for the next one to sweep.
+/// Removes sockets on which nobody listens. A process that is stopped inside the folder's lock
+/// makes each removal wait; after the first slow one the next caller sweeps the rest.
 class Sweeper {
  public:
   void sweep(const Found& found) {
@@ -93,7 +93,7 @@ class Sweeper {
 };
 
 // Asks the next channels, at most kTogether. One that cannot be asked (too many are asking, no
-// descriptor left) is there all the same.
+// descriptor left) is listed all the same.
 void ask(std::span<const Found> asked, Sweeper& sweeper, std::vector<ChannelStatus>& into) {
   std::vector<Inquiry> inquiries;
   for (const Found& found : asked) {

@@ -10,7 +10,7 @@
 namespace gantry {
 namespace {
 
-// A Meter is the page seen by its writer: the class has no members of its own.
+// A Meter is the page as its writer sees it: the class has no members of its own.
 MetricsPage& page_of(Meter* meter) {
   return *reinterpret_cast<MetricsPage*>(meter);
 }
@@ -62,7 +62,7 @@ Result<Metrics> Metrics::adopt(int descriptor, bool writable) {
     Fd memory(descriptor);
     GANTRY_ASSIGN(const Bytes size, check_sealed(memory.get(), F_SEAL_SHRINK));
     if (size != kMetricsBytes) return wrong_size(kMetricsBytes, size);
-    // Inherited descriptors come without it; a stage's own children have no business with them.
+    // Inherited descriptors lack the flag; a stage's own children must not have them.
     ::fcntl(memory.get(), F_SETFD, FD_CLOEXEC);
     GANTRY_ASSIGN(Metrics metrics, MetricsMaker::map(std::move(memory), writable));
     if (page_of(metrics.meter_).magic != MetricsPage::kMagic)
@@ -117,7 +117,7 @@ MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) 
 MetricsReport Metrics::report() const {
   if (meter_ == nullptr) return {};
   const MetricsPage& page = page_of(meter_);
-  const ClockPair start = page.start;  // ours now: nobody moves it while we measure from it
+  const ClockPair start = page.start;  // our copy: nobody moves it while we measure from it
   return MetricsMaker::report(page, ns_per_tick(start));
 }
 

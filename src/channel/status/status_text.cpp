@@ -4,7 +4,7 @@
 
 #include <gantry/channel/status.hpp>
 
-// What people read of ChannelStatus and the explanations.
+// The texts of ChannelStatus and the explanations.
 namespace gantry {
 
 std::string bytes_text(Bytes bytes) {
@@ -44,7 +44,7 @@ std::string what_it_holds(const ConsumerStatus& consumer) {
                      bytes_text(consumer.held_bytes()), time_text(consumer.held.front().age));
 }
 
-// Nothing when it is well.
+// Empty if all is well.
 std::string note_of(const ConsumerStatus& consumer, unsigned slots) {
   std::string note;
   switch (consumer.state) {

@@ -31,7 +31,7 @@ class Writer {
   std::vector<std::byte> out_;
 };
 
-/// After the first thing that cannot be everything reads as 0, and failed() says so.
+/// After the first impossible value everything reads as 0, and failed() says so.
 class ConsumerState {
  public:
   explicit ConsumerState(ConstByteSpan bytes) noexcept : rest_(bytes) {}

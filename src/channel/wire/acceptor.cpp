@@ -57,7 +57,7 @@ Result<std::shared_ptr<Acceptor>> Acceptor::of(const EndOptions& options) {
   return make();
 }
 
-// Whoever is served or watches something holds a reference: nothing of that is left here.
+// Every handler and watch holds a reference, so none of them is left here.
 Acceptor::~Acceptor() {
   if (!fork_guard_.is_this()) {
     static_cast<void>(state_.release());  // NOLINT(bugprone-unused-return-value): not ours to end
@@ -124,7 +124,7 @@ Result<AcceptWatch> Acceptor::watch(AcceptHandler& handler, int descriptor, std:
     at->second.key = id;
     at->second.tell = tell;
   }
-  // What tells once is armed anew: it may have told the others.
+  // A watch that tells once is armed anew: it may have told the others.
   const bool must_arm = is_new || tell == Tell::once;
   const auto armed = must_arm ? arm(descriptor, at->second, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD)
                               : Result<void>();
@@ -190,7 +190,7 @@ void Acceptor::wake_at(AcceptHandler& handler, Deadline when) noexcept {
 
 void Acceptor::set_time(AcceptHandler& handler, Served& served, Time at) noexcept {
   auto entry = state_->times.extract({std::exchange(served.at, at), &handler});
-  if (entry.empty()) return;  // for the compiler's eyes only: whoever is served has one
+  if (entry.empty()) return;  // for the compiler only: a served handler has an entry
   entry.value().first = at;
   state_->times.insert(std::move(entry));
 }
@@ -207,7 +207,7 @@ SharedFd Acceptor::share(Fd pidfd) {
   return shared;
 }
 
-// Whoever drops the last copy beside ours can ring it no more.
+// After the borrower has dropped its copies it can ring the event no more.
 Result<SharedFd> Acceptor::lend_event() {
   const std::lock_guard lock(state_->mutex);
   for (const SharedFd& event : state_->events)
@@ -255,7 +255,7 @@ void Acceptor::deliver(std::uint64_t key) {
   {
     const std::lock_guard lock(state_->mutex);
     const auto found = state_->descriptors.find(key);
-    if (found == state_->descriptors.end()) return;  // it was ended since
+    if (found == state_->descriptors.end()) return;  // it was ended meanwhile
     descriptor = found->second;
     listeners = state_->watched[descriptor].listeners;
   }
@@ -266,7 +266,7 @@ void Acceptor::deliver(std::uint64_t key) {
   }
 }
 
-// What tells once has told.
+// A watch that tells once has told.
 void Acceptor::look_again(std::uint64_t key) noexcept {
   const std::lock_guard lock(state_->mutex);
   const auto found = state_->descriptors.find(key);
@@ -285,7 +285,7 @@ void Acceptor::deliver_roused() {
 std::vector<AcceptHandler*> Acceptor::take_due() {
   const std::lock_guard lock(state_->mutex);
   std::vector<AcceptHandler*> due;
-  // Before anything is taken out: there may be no heap.
+  // before anything is taken out, since there may be no heap
   due.reserve(state_->roused.size() + state_->times.size());
   due.assign(state_->roused.begin(), state_->roused.end());
   state_->roused.clear();

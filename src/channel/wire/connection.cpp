@@ -28,7 +28,7 @@ void Connection::reset() noexcept {
 
 namespace {
 
-// A listening socket knows its maker, too, and what waits to be accepted is closed with it.
+// A listening socket knows its maker, too, and closing it closes what waits to be accepted.
 bool is_connected(int socket) {
   sockaddr_un peer{};
   socklen_t size = sizeof peer;
@@ -50,7 +50,7 @@ Result<void> send_control_end(int send_fd, int theirs) {
   return send_wire(send_fd, packet, std::span(&theirs, 1));
 }
 
-// Nothing is ever read from it: it is deaf from here on.
+// Nothing is ever read from it, so it is made deaf.
 Result<ReceivedFd> adopt_control_end(ReceivedFd end, const PeerIdentity& whom) {
   if (!is_unix_socket(end.get(), SOCK_SEQPACKET) || !is_connected(end.get()))
     return fail(Code::peer_misbehaved, "what was given as a control connection is none");

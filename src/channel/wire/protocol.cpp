@@ -12,7 +12,7 @@
 namespace gantry {
 namespace {
 
-// Of all that a process may hand over a channel wants these.
+// The only kinds of descriptors that a channel wants.
 bool is_wanted(const Fd& fd) noexcept {
   return ::fcntl(fd.get(), F_GET_SEALS) >= 0 || is_unix_socket(fd.get(), SOCK_STREAM) ||
          is_unix_socket(fd.get(), SOCK_SEQPACKET);
@@ -85,7 +85,7 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(code, "the channel has all the consumers that it takes",
                   "raise ProducerOptions::consumers of its producer");
     if (code == Code::busy)
-      return kind == PacketKind::hello  // an inbox was to say it, to its producer
+      return kind == PacketKind::hello  // an inbox should have said it, to its producer
                  ? fail(code, "the inbox has all the producers that it takes",
                         "raise InboxOptions::producers, or ServerOptions::clients")
                  : fail(code, "this user left the channel too often with messages in hand",
