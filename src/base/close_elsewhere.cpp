@@ -28,17 +28,17 @@ bool is_small_memory(int descriptor) noexcept {
          facts.st_size <= kSmallMemory;
 }
 
-// With SO_LINGER off a TCP socket closes at once. Its sender may have set it again by then.
+// With SO_LINGER off a TCP socket closes at once. Its sender may have switched it on again by then.
 void close_here(Fd& fd) noexcept {
   const linger none{};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
   fd.reset();
 }
 
-/// Threads that end when nothing is left to close. Never destroyed: some may outlast main().
+/// Threads that end when nothing is left to close. Never destroyed, since some may outlast main().
 class Closers {
  public:
-  // A fork's copy may have been caught half-changed, and its threads are the parent's.
+  // A fork may have copied it half-changed, and its threads are the parent's.
   static Closers& of_this_process() {
     static std::atomic<Closers*> all{new Closers};
     Closers* known = all.load();
@@ -56,12 +56,12 @@ class Closers {
       for (Fd& fd : fds) {
         if (!fd) continue;
         auto* const owned = new (std::nothrow) Pending{Fd(fd.release()), nullptr};
-        if (owned == nullptr) break;  // without a heap it is closed by its owner, and waited for
+        if (owned == nullptr) break;  // without heap its owner closes it, and waits
         (newest_ == nullptr ? oldest_ : newest_->next) = owned;
         newest_ = owned;
       }
       closed = std::exchange(closed_, nullptr);
-      // Where no thread can be had they wait for the next that can.
+      // If no thread can be started, descriptors wait for the next one that can.
       if (oldest_ != nullptr && running_ < kMostClosers && start()) ++running_;
     }
     while (closed != nullptr) delete std::exchange(closed, closed->next);
@@ -73,8 +73,8 @@ class Closers {
     Pending* next;
   };
 
-  // Its own small stack; and it neither allocates nor frees, since the C library would reserve 64
-  // MiB of addresses for that.
+  // It has a small stack of its own; and it neither allocates nor frees, since the C library would
+  // reserve 64 MiB of addresses for that.
   bool start() noexcept {
     constexpr std::size_t kStackBytes = std::size_t{256} << 10;
     pthread_attr_t attributes;
@@ -108,7 +108,7 @@ class Closers {
 
   ForkGuard fork_guard_;
   std::mutex mutex_;
-  Pending* oldest_ = nullptr;  // what waits to be closed, a list, so that to add takes no exception
+  Pending* oldest_ = nullptr;  // what waits to be closed; a list, so that adding throws nothing
   Pending* newest_ = nullptr;
   Pending* closed_ = nullptr;  // to be freed
   unsigned running_ = 0;
@@ -124,14 +124,14 @@ void close_elsewhere(std::span<Fd> fds) noexcept {
 }
 
 // A packet may be empty. With SO_PASSCRED a look without a control buffer says MSG_CTRUNC for it,
-// and not for the end. (Of a stream it may say so for the end; but nothing of a stream is empty.)
+// and not for the end. (For a stream it may say so for the end; but nothing of a stream is empty.)
 bool ends_with_packets(int socket) noexcept {
   ::shutdown(socket, SHUT_RD);
   int type = 0;
   socklen_t size = sizeof type;
   ::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size);
   const int on = 1;
-  // What was sent out of band lies beside what MSG_PEEK shows.
+  // Bytes sent out of band lie beside what MSG_PEEK shows.
   if (type == SOCK_STREAM) ::setsockopt(socket, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
   if (type != SOCK_STREAM) ::setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
   char byte = 0;
@@ -143,9 +143,9 @@ bool ends_with_packets(int socket) noexcept {
   return got > 0 || (type != SOCK_STREAM && (header.msg_flags & MSG_CTRUNC) != 0);
 }
 
-// Mere bytes are read and gone; what else comes out is closed elsewhere by its owner. More cannot
-// come: the socket takes in nothing any more. Few are read: a queue that somebody filled takes
-// milliseconds, packet by packet, and a thread's start a hundredth of that.
+// Mere bytes are read and gone; owners of anything else that comes out close it elsewhere. No more
+// can come, since the socket receives nothing any more. Few are read: emptying a full queue takes
+// milliseconds, packet by packet, and starting a thread a hundredth of that.
 void close_socket(Fd socket) noexcept {
   constexpr int kMostPackets = 16;
   std::array<std::byte, 256> bytes;  // NOLINT: nobody reads it

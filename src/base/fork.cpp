@@ -7,8 +7,8 @@ namespace gantry {
 std::atomic<unsigned> detail::fork_count{0};
 
 unsigned detail::watch_forks() noexcept {
-  // In the child, which has one thread yet. Out of memory here would mean no protection of forked
-  // copies, and nothing else.
+  // Runs in the child, which has only one thread yet. Running out of memory here means only that
+  // forked copies are not protected.
   static const int watching = ::pthread_atfork(
       nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
   static_cast<void>(watching);

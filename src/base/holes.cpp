@@ -15,7 +15,7 @@
 namespace gantry {
 namespace {
 
-// As <linux/mman.h> has them, since Linux 6.5.
+// From <linux/mman.h>, since Linux 6.5.
 struct CacheRange {
   std::uint64_t offset;
   std::uint64_t length;
@@ -24,7 +24,7 @@ struct CacheCounts {
   std::uint64_t cached;
   std::uint64_t dirty;
   std::uint64_t in_writeback;
-  std::uint64_t evicted;  // of shared memory: swapped out
+  std::uint64_t evicted;  // for shared memory: swapped out
   std::uint64_t recently_evicted;
 };
 
@@ -40,7 +40,7 @@ std::optional<Bytes> holes_by_counting(int descriptor, Bytes offset, Bytes size)
 
 }  // namespace
 
-// The position that this moves is shared with whoever else has the descriptor; nobody uses it.
+// This moves a position that is shared with all that have the descriptor; nobody uses it.
 Bytes holes_by_seeking(int descriptor, Bytes offset, Bytes size) noexcept {
   const auto end = static_cast<off_t>(offset + size);
   auto at = static_cast<off_t>(offset);

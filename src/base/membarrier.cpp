@@ -21,7 +21,7 @@ const bool detail::kHasMembarrier = register_process();
 
 void heavy_fence() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  // After a fork() the child has to say again that it wants this.
+  // After a fork() the child has to register again.
   if (detail::kHasMembarrier &&
       ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0 && register_process())
     ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);

@@ -13,7 +13,7 @@
 namespace gantry {
 namespace {
 
-constexpr int kMostNumber = 1 << 16;  // of CPUs and nodes: more than any kernel counts
+constexpr int kMostNumber = 1 << 16;  // most CPUs and nodes: more than any kernel counts
 constexpr std::size_t kMostCpus = std::size_t{1} << 16;
 
 std::string line_of(const std::string& path) {

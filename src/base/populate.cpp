@@ -21,8 +21,8 @@ void* address(std::uintptr_t at) noexcept {
   return reinterpret_cast<void*>(at);
 }
 
-// The kernel reads the word, or combines it with 0 in one atomic step; what it cannot reach is
-// EFAULT. Whoever waits at that word sees one needless wake-up at the most.
+// The kernel reads the word, or combines it with 0 in one atomic step; EFAULT if it cannot reach
+// the word. A thread that waits at that word sees at most one needless wake-up.
 int reach_word(void* word, PageAccess access) noexcept {
   long failed = 0;
   if (access == PageAccess::read)

@@ -50,23 +50,23 @@ const sockaddr* as_sockaddr(const sockaddr_un& un) {
   return reinterpret_cast<const sockaddr*>(&un);
 }
 
-// A fork's copy of a listening socket outlives the process that would accept. Asked of the kernel's
-// own note of who called listen().
+// A fork's copy of a listening socket outlives the process that would accept. So the kernel is
+// asked who called listen().
 bool is_peer_dead(int socket) {
   const auto peer = peer_of(socket);
-  if (!peer || peer->pid <= 0) return false;  // of a process that we cannot see
+  if (!peer || peer->pid <= 0) return false;  // we cannot see the process
   const auto life = peer_pidfd(socket, peer->pid);
   if (!life) return life.error().code == Code::peer_gone;
   pollfd entry{life->get(), POLLIN, 0};
   return ::poll(&entry, 1, 0) > 0;
 }
 
-// For all that Linux lets one packet carry (SCM_MAX_FD): what found no room here the kernel would
-// close within recvmsg(2), for as long as that takes.
+// The most that Linux lets one packet carry (SCM_MAX_FD). The kernel would close descriptors
+// without room here within recvmsg(2), for as long as that takes.
 constexpr std::size_t kMostFds = 253;
 using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMostFds)>;
 
-// Owns at once whatever descriptors came, so that no early return can leak one.
+// Owns all received descriptors at once, so that no early return can leak one.
 ReceivedFds take_fds(msghdr& header) {
   ReceivedFds fds;
   for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
@@ -158,7 +158,7 @@ Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline) {
     if (got < 0 && (errno == EINTR || errno == EAGAIN || errno == ECONNRESET)) continue;
     if (got < 0) return fail_errno("recvmsg");
     Packet packet{static_cast<std::size_t>(got), take_fds(header)};
-    // The kernel drops what this process has no descriptors left for; that is not the peer's doing.
+    // The kernel drops descriptors when this process has none left; that is not the peer's fault.
     if ((header.msg_flags & MSG_CTRUNC) != 0) return fail_errno("taking in a descriptor", EMFILE);
     if ((header.msg_flags & MSG_TRUNC) != 0 || packet.fds.size() > kMaxPacketFds)
       return fail(Code::peer_misbehaved, "a packet over the channel socket is too large");

@@ -27,7 +27,7 @@ bool is_private(int folder) noexcept {
          (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-// I2. A file of that name is what earlier versions left.
+// I2. Earlier versions left a file of that name.
 void remove_hidden(int directory, const std::string& hidden) noexcept {
   const Fd folder = open_folder(directory, hidden);
   if (folder && is_private(folder.get())) ::unlinkat(folder.get(), kInside, 0);
@@ -35,7 +35,7 @@ void remove_hidden(int directory, const std::string& hidden) noexcept {
     ::unlinkat(directory, hidden.c_str(), 0);
 }
 
-// bind(2) knows no directory descriptor; /proc has a path for one.
+// bind(2) accepts no directory descriptor; /proc has a path for one.
 int bind_in(int socket, int folder, const std::string& plain) {
   const auto bind_at = [socket](const std::string& path) {
     sockaddr_un address{};

@@ -43,7 +43,7 @@ void apply_control_groups(SystemMemory& memory) {
 SystemMemory system_memory() {
   SystemMemory memory;
   struct sysinfo facts{};
-  // What there is when no file can be opened: it leaves out what caches could give back.
+  // Used when no file can be opened; it leaves out what caches could give back.
   if (::sysinfo(&facts) == 0) {
     memory.total = Bytes{facts.totalram} * facts.mem_unit;
     memory.available = Bytes{facts.freeram} * facts.mem_unit;

@@ -12,7 +12,7 @@
 namespace gantry {
 namespace {
 
-// A name in the file system or the abstract one; what socketpair() makes has neither.
+// A name is in the file system or abstract; what socketpair() makes has neither.
 bool is_of_somebody_unnamed(int socket) {
   sockaddr_un peer{};
   socklen_t size = sizeof peer;
@@ -22,8 +22,8 @@ bool is_of_somebody_unnamed(int socket) {
 
 }  // namespace
 
-// Nothing is ever read from a pull: it is deaf from here on, so that nothing can be queued in it
-// that takes time to close.
+// Nothing is ever read from a sender. So it is made deaf: nothing can be queued in it that takes
+// time to close.
 Result<WakeSender> WakeSender::adopt(ReceivedFd given) {
   if (is_unix_socket(given.get(), SOCK_STREAM) && is_of_somebody_unnamed(given.get()) &&
       !ends_with_packets(given.get()))
@@ -42,7 +42,7 @@ Result<WakeReceiver::Made> WakeReceiver::make() {
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
     return fail_errno("socketpair");
   Made made{WakeReceiver(Fd(ends[0])), WakeSender(Fd(ends[1]))};
-  // Descriptors that are sent along would be closed inside drain(), and to close one can take long
+  // Descriptors that are sent along would be closed inside drain(), and closing one can take long
   // (SO_LINGER).
   accept_rights(made.wake_receiver.descriptor(), false);
   return made;

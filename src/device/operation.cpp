@@ -56,7 +56,7 @@ Result<void> QueuedEvent::ended_how() const {
   return {};
 }
 
-// In a forked child the lock may be held for ever by a thread that is not there.
+// In a forked child a thread that does not exist may hold the lock for ever.
 Outcome QueuedEvent::outcome() const noexcept {
   if (!core_->is_here()) return Outcome::failed;
   const std::lock_guard lock(core_->mutex);

@@ -31,7 +31,7 @@ OrderedQueue::~OrderedQueue() {
   if (is_idle)
     thread_.join();
   else
-    thread_.detach();  // held up by what was abandoned; it holds what it needs
+    thread_.detach();  // held up by an abandoned device; it holds what it needs
 }
 
 // ---- checks --------------------------------------------------------------------------------

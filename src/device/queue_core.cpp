@@ -16,7 +16,7 @@ std::string describe(const Operation& operation) {
   return fmt::format("{} of {} bytes", to_string(operation.kind), operation.size);
 }
 
-// Of the code that those who wait for it see too. Without heap the code alone has to do.
+// Keeps the code, which those that wait for it see, too. Without heap there is only the code.
 Error described(const DeviceCore& device, const Operation& operation, Error error) noexcept {
   try {
     error.message = fmt::format("{}: {}: {}", device.name, describe(operation), error.message);
@@ -45,7 +45,7 @@ Result<DeviceEvent> QueueCore::submit(OperationPointer operation) {
     if (!before->has_ended()) before->listen(this);
   pending_.splice(pending_.end(), one);
   ++unended_;
-  // Else who ends what it is behind of, or waits for, wakes the thread.
+  // Otherwise the thread is woken at the end of what the operation follows or waits for.
   if (pending_.size() == 1 && is_ready(*pending_.front())) wake();
   return event;
 }
@@ -107,7 +107,8 @@ void QueueCore::done(const OperationPointer& operation, std::optional<Error> err
   wake();
 }
 
-// Operations that never begin, their results set: behind those that run, so that I1 holds.
+// Adds operations that never begin, with their results set, behind those that run, so that I1
+// holds.
 void QueueCore::settle(Operations& never_begun, Lock& lock) noexcept {
   if (never_begun.empty()) return;
   for (const OperationPointer& operation : never_begun) stop_listening(*operation);
@@ -115,7 +116,7 @@ void QueueCore::settle(Operations& never_begun, Lock& lock) noexcept {
   const auto last = std::prev(never_begun.end());
   running_.splice(running_.end(), never_begun);
   lock.unlock();
-  // Nobody takes them away or looks into them: they are not done yet.
+  // Nobody takes them away or reads them, since they are not done yet.
   for (auto at = first;; ++at) {
     (*at)->release();
     if (at == last) break;
@@ -143,7 +144,7 @@ void QueueCore::retire() noexcept {
 
 void QueueCore::end(Operation& operation) noexcept {
   if (operation.event->has_ended()) return;  // I2: the device was lost meanwhile
-  // What the device passed over, and what needs no device, fails as what came before.
+  // What the device skipped, and what needs no device, fails like the operation before.
   const bool is_follower =
       operation.result ? operation.result->code == Code::aborted : operation.is_empty();
   if (is_follower && failed_) operation.result = why_not(operation);
@@ -159,7 +160,7 @@ void QueueCore::give_up(Operations& never_begun) noexcept {
     for (const OperationPointer& operation : *list) {
       stop_listening(*operation);
       operation->stop.store(true, std::memory_order_relaxed);  // a hint, nothing follows it
-      // Of a running one's times its executor is the writer.
+      // Only the executor writes the times of a running operation.
       const DeviceTiming timing{operation->timing.submitted, {}, {}};
       if (!operation->event->has_ended()) operation->event->end(device_->lost, timing);
     }
@@ -190,7 +191,7 @@ std::optional<Error> QueueCore::why_not(const Operation& operation) const {
   return std::nullopt;
 }
 
-// True: something was done. False: nothing can be until somebody wakes us.
+// True: something was done. False: nothing can be done until somebody wakes us.
 bool QueueCore::step(Lock& lock) noexcept {
   if (pending_.empty() || !is_ready(*pending_.front())) return false;
   const OperationPointer operation = pending_.front();

@@ -21,7 +21,7 @@ struct Ranges {
   }
 };
 
-// What a move of this kind touches; the source first.
+// The ranges that a move of this kind touches; the source first.
 Ranges ranges_of(const Move& move) noexcept {
   Ranges ranges;
   if (move.reads()) ranges.add("source", move.source, false);

@@ -18,8 +18,8 @@ static_assert(std::endian::native == std::endian::little);  // patterns: lowest 
 
 constexpr Bytes kPassBytes = Bytes{32} << 10;  // what a second look finds in the first-level cache
 
-// One execution. Its functions are left by a jump when a page is missing (I1 of fault_guard.hpp):
-// no destructors, no locks; what is to be known afterwards is volatile.
+// One execution. A missing page leaves its functions by a jump (I1 of fault_guard.hpp): they have
+// no destructors and no locks, and what must be known afterwards is volatile.
 struct Work {
   const Move* move;
   CacheUse cache;
@@ -45,7 +45,7 @@ Bytes first_difference(const std::byte* one, const std::byte* other, Bytes bytes
   return static_cast<Bytes>(std::mismatch(one, one + bytes, other).first - one);
 }
 
-// Piecewise, so that what has been copied is looked at, or copied again, from the cache.
+// In pieces, so that what has been copied is read, or copied again, from the cache.
 void run_pieces(Work& work) noexcept {
   const Move& move = *work.move;
   for (Bytes at = 0; at < move.bytes;) {
@@ -92,8 +92,8 @@ Bytes within_page(const std::byte* at, bool backwards) noexcept {
   return backwards ? (address - 1) % kSmallestPage + 1 : kSmallestPage - address % kSmallestPage;
 }
 
-// Pieces that no page border cuts: one whose page is missing has not begun. An overlapping copy
-// cannot be done a second time, since it writes over what it has read.
+// Copies pieces that no page border cuts: one whose page is missing has not begun. An overlapping
+// copy cannot be done a second time, since it writes over what it has read.
 void run_overlapping(Work& work) noexcept {
   const Move& move = *work.move;
   const bool backwards = move.backwards();
@@ -142,7 +142,7 @@ Touched touched_by(const Move& move) noexcept {
   return ranges;
 }
 
-// How far from the front (backwards: from the end) the pages before the one that faulted reach.
+// How far the pages before the faulting one reach from the front (backwards: from the end).
 Bytes reach(const Move& move, const Touched& ranges, std::uintptr_t fault) noexcept {
   Bytes least = move.bytes;
   for (std::size_t i = 0; i < ranges.count; ++i) {
@@ -158,7 +158,7 @@ Bytes reach(const Move& move, const Touched& ranges, std::uintptr_t fault) noexc
 }
 
 // The vectors run ahead on several pages, so after a fault the certain part is done once more, by
-// itself. Another page of it may be missing too: it gets shorter each time, so this ends.
+// itself. Another page of it may be missing, too; it gets shorter each time, so this ends.
 Executed slow_after_fault(const Move& whole, CacheUse cache, const Touched& ranges,
                           Fault fault) noexcept {
   Executed answer;

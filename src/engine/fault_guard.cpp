@@ -16,22 +16,22 @@ struct Landing {
   Fault fault;
 };
 
-// Where this thread lands after a fault; null outside catch_fault() (I2). Of the model that needs
-// no allocation when a signal handler is the first to touch it.
+// Where this thread lands after a fault; null outside catch_fault() (I2). The TLS model needs no
+// allocation when a signal handler is the first to touch it.
 [[gnu::tls_model("initial-exec")]] thread_local Landing* landing = nullptr;
 
-// What was installed before ours. Written once, before ours is.
+// The handlers that were installed before ours. Written once, before ours is installed.
 struct sigaction previous_segv;
 struct sigaction previous_bus;
 
-// Whether it was a write that faulted; by the error code of the processor where it tells.
+// True if a write faulted; by the processor's error code where there is one.
 #if defined(__x86_64__)
 bool is_write(const void* context) noexcept {
   constexpr greg_t kWrite = 2;
   return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWrite) != 0;
 }
 #elif defined(__aarch64__)
-// The kernel hands on records, one behind the other; the syndrome's is not the first.
+// The kernel passes records one behind the other; the syndrome's is not the first.
 bool is_write(const void* context) noexcept {
   constexpr std::uint64_t kWrite = 1u << 6;  // WnR
   const auto& records = static_cast<const ucontext_t*>(context)->uc_mcontext.__reserved;
@@ -52,7 +52,7 @@ bool is_write(const void*) noexcept {
 }
 #endif
 
-// Of two ranges that share the byte, the one that is used as the fault was.
+// If two ranges share the byte, the one that is used as the fault was.
 const GuardedRange* range_of(std::span<const GuardedRange> ranges, std::uintptr_t address,
                              bool write) noexcept {
   const GuardedRange* found = nullptr;
@@ -65,7 +65,7 @@ const GuardedRange* range_of(std::span<const GuardedRange> ranges, std::uintptr_
   return found;
 }
 
-// An address that no page table can hold faults without being told.
+// An address that no page table can hold faults without being reported.
 constexpr std::uintptr_t kHighestAddress = std::uintptr_t{1} << 47;
 
 const GuardedRange* impossible_range(std::span<const GuardedRange> ranges) noexcept {
@@ -79,8 +79,8 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
     return previous.sa_handler(signal);
-  // The instruction runs again and ends the process, as it would have without us. What somebody
-  // sent by kill() does not come again by itself.
+  // The instruction runs again and ends the process, as it would have without us. A signal that
+  // somebody sent by kill() does not come again by itself.
   std::signal(signal, SIG_DFL);
   if (info->si_code <= 0) ::raise(signal);
 }
@@ -95,7 +95,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       here->fault = {told ? address : reinterpret_cast<std::uintptr_t>(range->from),
                      range->written};
       landing = nullptr;
-      // What the kernel blocked for the handler stays blocked after a jump out of it otherwise.
+      // Otherwise signals that the kernel blocked for the handler would stay blocked after the
+      // jump.
       ::pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
       siglongjmp(here->jump, 1);  // I1
     }

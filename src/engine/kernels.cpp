@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstring>
 
-// Highway compiles what stands between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once for each
-// kind of CPU, by including this file again, and picks at run time.
+// Highway compiles the part between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once for each kind
+// of CPU, by including this file again, and picks at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels.cpp"
 #include <hwy/cache_control.h>
@@ -21,9 +21,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Vectors = hn::ScalableTag<std::uint8_t>;
 
-// Memory answers several requests to different pages sooner than as many to one: eight pages are
-// copied side by side, two cache lines of each in turn. Measured against 1, 2, 4 and 16 pages and
-// 1 to 8 lines: docs/results/engine.md.
+// Memory answers several requests to different pages sooner than as many to one. So eight pages are
+// copied side by side, two cache lines of each in turn. Measured against 1, 2, 4 and 16 pages and 1
+// to 8 lines: docs/results/engine.md.
 constexpr Bytes kPages = 8;
 constexpr Bytes kStep = 128;
 
@@ -40,7 +40,7 @@ HWY_INLINE void stream_row(Vectors vectors, std::uint8_t* to, const std::uint8_t
     stream_lines<kStep>(vectors, to + page, from + page);
 }
 
-// Four rows a turn: a loop's own instructions are then a sixtieth of all, no more.
+// Four rows a turn, so that a loop's own instructions are only a sixtieth of all.
 HWY_INLINE void stream_pages(Vectors vectors, std::uint8_t* to, const std::uint8_t* from) {
   for (Bytes line = 0; line < kSmallestPage; line += 4 * kStep) {
     stream_row(vectors, to + line, from + line);

@@ -7,7 +7,7 @@
 namespace gantry {
 namespace {
 
-// Bit 31 of the count of sleepers: somebody sleeps whom we do not see, for good.
+// Bit 31 of the count of sleepers: somebody sleeps that we do not see, for good.
 constexpr std::uint32_t kStrangers = 1u << 31;
 
 }  // namespace
@@ -46,8 +46,8 @@ const std::atomic<std::uint32_t>& LaneProgress::word() noexcept {
   return word_;
 }
 
-// What ended before the descriptor was asked for rings it too: a loop that begins with the
-// descriptor misses nothing.
+// Moves that ended before the first call also ring it: a loop that begins with the descriptor
+// misses nothing.
 Result<int> LaneProgress::event_descriptor() {
   const std::lock_guard lock(mutex_);
   if (!event_owner_) {

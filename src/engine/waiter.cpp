@@ -8,8 +8,9 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint64_t kLeastSleepNs = 30'000;  // a shorter one is mostly its own system call
-constexpr std::uint64_t kPatienceNs = 200'000;   // polled beyond the prediction before a sleep
+// a shorter one would mostly be its own system call
+constexpr std::uint64_t kLeastSleepNs = 30'000;
+constexpr std::uint64_t kPatienceNs = 200'000;  // of polling beyond the prediction, before a sleep
 constexpr std::uint64_t kMostLatenessNs = 1'000'000;
 constexpr std::uint32_t kLeastCaution = 20;
 constexpr std::uint32_t kMostCaution = 500;
@@ -45,7 +46,7 @@ Outcome Waiter::wait(WaitTarget& target, Ticket ticket, Deadline deadline,
   Turn turn{target, ticket};
   turn.until_ns = end_of(deadline, turn.started_ns);
   if (waiting == WaitStrategy::hybrid)
-    turn.poll_burst();  // small moves end before anybody is asked
+    turn.poll_burst();  // small moves end before any question is asked
   while (!turn.has_ended()) {
     if (turn.until_ns != kForever && monotonic_ns() >= turn.until_ns) return Outcome::pending;
     if (waiting == WaitStrategy::automatic && target.help(ticket)) continue;
@@ -62,8 +63,8 @@ std::chrono::nanoseconds Waiter::sleepable(std::chrono::nanoseconds predicted) c
   return std::chrono::nanoseconds(static_cast<std::int64_t>(sleepable_ns(ns)));
 }
 
-// What of a predicted time is slept: not the part that predictions are wrong by, not the time by
-// which timers are late.
+// The part of a predicted time to sleep: without the part that predictions are wrong by, and the
+// time by which timers are late.
 std::uint64_t Waiter::sleepable_ns(std::uint64_t left_ns) const noexcept {
   const std::uint64_t trusted =
       left_ns - left_ns / 1000 * caution_.load(std::memory_order_relaxed);  // a guess, as told
@@ -72,13 +73,13 @@ std::uint64_t Waiter::sleepable_ns(std::uint64_t left_ns) const noexcept {
 }
 
 // 0: poll. A move that should have ended is polled for a while and then slept for again: the
-// prediction was wrong, and polling has a bound too.
+// prediction was wrong, and polling has a bound, too.
 std::uint64_t Waiter::plan_sleep(Turn& turn, std::uint64_t now_ns) const noexcept {
   const auto blind = static_cast<std::uint64_t>(kBlindSleep.count());
   const std::uint64_t waited = now_ns - turn.started_ns;
   const bool polling = turn.polling_since_ns != 0;
   if (polling && now_ns - turn.polling_since_ns < std::max(kPatienceNs, waited / 4)) return 0;
-  // Not asked while polling: to know it costs a lock that whoever ends the move needs.
+  // Not asked while polling: the answer costs a lock that the thread ending the move needs.
   std::uint64_t plan =
       sleepable_ns(static_cast<std::uint64_t>(turn.target.left(turn.ticket).count()));
   if (plan == 0 && !polling) {
@@ -103,8 +104,8 @@ bool Waiter::sleep_some(Turn& turn) noexcept {
   return true;
 }
 
-// A sleep in which the move ended was too long, and the next ones trust the prediction less; one
-// that was cut short by the end says nothing about timers.
+// A sleep in which the move ended was too long, and the next ones trust the prediction less. A
+// sleep that the end cut short says nothing about timers.
 void Waiter::learn(std::uint64_t lateness_ns, bool ended) noexcept {
   const std::uint32_t caution = caution_.load(std::memory_order_relaxed);
   caution_.store(ended ? std::min(kMostCaution, caution + caution / 2 + 10)

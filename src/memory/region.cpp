@@ -33,7 +33,7 @@ Bytes huge_page_bytes() {
 }
 
 // Kernels of one kind of machine may have pages of different sizes (arm64: 4, 16 or 64 KiB), and
-// whoever makes memory rounds it up to its own.
+// the maker of memory rounds it up to its own.
 constexpr Bytes kSmallestPage = Bytes{4} << 10;
 constexpr Bytes kLargestPage = Bytes{64} << 10;
 
@@ -59,7 +59,7 @@ Result<Mapped> map(Fd memory, Bytes size, int protection, int flags = MAP_SHARED
 
 constexpr int kPrivate = MAP_PRIVATE | MAP_ANONYMOUS;
 
-// Private memory that begins where a huge page may, if it is large enough to hold one: not every
+// Private memory that begins where a huge page may, if it is large enough to hold one. Not every
 // kernel sees to that by itself.
 Result<Mapped> map_aligned(Bytes size, Bytes huge) {
   if (huge == 0 || size < huge) return map(Fd(), size, PROT_READ | PROT_WRITE, kPrivate);
@@ -132,7 +132,7 @@ Result<Region> Region::create(Bytes size, std::string_view name, const RegionOpt
     region.size_ = mapped->size;
     region.owned_ = region.writable_ = true;
     region.descriptor_ = mapped->memory.release();
-    // Where shared memory has no transparent huge pages at all, plain ones are what it gets.
+    // Where shared memory has no transparent huge pages at all, it gets plain ones.
     if (region.pages_ == PageKind::transparent &&
         ::madvise(region.data_, region.size_, MADV_HUGEPAGE) != 0)
       region.pages_ = PageKind::plain;
@@ -149,8 +149,8 @@ Result<Region> Region::create(Bytes size, std::string_view name, const RegionOpt
 Result<Region> Region::import(int descriptor, Bytes size) {
   ReceivedFd memory{Fd(descriptor)};  // it may be anything
   return guarded([&]() -> Result<Region> {
-    // F_SEAL_FUTURE_WRITE, too: without it its maker can punch holes, and pages that are gone may
-    // not come back when they are read (huge ones), which is a signal.
+    // F_SEAL_FUTURE_WRITE is checked, too: without it the maker can punch holes, and pages that are
+    // gone may not come back when they are read (huge ones), which is a signal.
     constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
     GANTRY_ASSIGN(const Bytes held, check_sealed(memory.get(), kSeals));
     if (!is_rounded_up(held, size)) return wrong_size(size, held);
@@ -179,7 +179,7 @@ Region::Region(Region&& other) noexcept {
 }
 
 Region& Region::operator=(Region&& other) noexcept {
-  Region taken(std::move(other));  // and with it ends what this was
+  Region taken(std::move(other));  // its end is the end of what this was
   swap(taken);
   return *this;
 }
@@ -194,7 +194,7 @@ void Region::swap(Region& other) noexcept {
   std::swap(owned_, other.owned_);
 }
 
-// Whoever closes the last descriptor of unmapped memory frees its pages.
+// Closing the last descriptor of unmapped memory frees its pages.
 Region::~Region() {
   if (owned_ && data_ != nullptr) ::munmap(data_, size_);
   if (writable_)

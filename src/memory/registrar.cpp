@@ -100,8 +100,8 @@ const std::string& Registrar::name() const noexcept {
   return state_->report.name;
 }
 
-// What a fork()ed child inherited may be locked by a thread that did not come along: there nothing
-// waits for it.
+// A thread that did not come along may hold what a fork()ed child inherited: nothing there waits
+// for it.
 RegistrarReport Registrar::report() const {
   if (!state_->fork_guard.is_this()) {
     RegistrarReport nothing;
@@ -116,7 +116,7 @@ Result<Registration> Registrar::register_memory(ByteSpan memory) {
   return register_memory(memory, false);
 }
 
-// Of memory that was mapped a moment ago: whatever is registered there has been unmapped since.
+// For memory that was mapped a moment ago: whatever is registered there has been unmapped since.
 Result<Registration> Registrar::register_fresh(ByteSpan memory) {
   return register_memory(memory, true);
 }
@@ -180,7 +180,7 @@ Result<void> Registrar::add(ByteSpan memory) {
                             other->memory.size(), static_cast<const void*>(other->memory.data())),
                 "drop that one first, or register both ranges as one");
   GANTRY_TRY(state.check_budget(memory.size()));
-  // The entry first: once the device knows the memory nothing may fail any more.
+  // The entry is made first: once the device knows the memory nothing may fail any more.
   const auto entry =
       state.ranges.emplace(address(memory.data()), State::Range{memory, 0, 0, 0}).first;
   const std::uint64_t started = monotonic_ns();
@@ -222,7 +222,7 @@ Registration::Registration(Registration&& other) noexcept
       key_(std::exchange(other.key_, {})) {}
 
 Registration& Registration::operator=(Registration&& other) noexcept {
-  Registration taken(std::move(other));  // and with it ends what this was
+  Registration taken(std::move(other));  // its end is the end of what this was
   std::swap(registrar_, taken.registrar_);
   std::swap(memory_, taken.memory_);
   std::swap(range_, taken.range_);
@@ -231,7 +231,7 @@ Registration& Registration::operator=(Registration&& other) noexcept {
 }
 
 Registration::~Registration() {
-  // In a fork()ed child the device knows nothing of us: there is nothing to undo.
+  // In a fork()ed child the device does not know us: there is nothing to undo.
   if (registrar_ && registrar_->state_->fork_guard.is_this()) registrar_->leave(range_);
 }
 

@@ -71,7 +71,7 @@ Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int n
     try {
       helpers.emplace_back([&touching] { touching.run(); });
     } catch (const std::exception&) {
-      break;  // no more threads for this user, or no memory for one: those that there are do it
+      break;  // no more threads for this user, or no memory for one: the existing threads do it
     }
     pin_to(helpers.back(), cpus[i]);
   }

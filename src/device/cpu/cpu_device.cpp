@@ -77,7 +77,7 @@ DeviceFacts facts_of(const CpuDeviceOptions& options, unsigned threads) {
   facts.compute_units = threads;
   facts.unified_memory = true;
   facts.host_visible = options.host_visible;
-  // As the language aligns memory for any type of its own.
+  // The language aligns memory for any of its types so.
   if (options.host_visible) facts.in_place_alignment = alignof(std::max_align_t);
   facts.copies_overlap = true;
   facts.stops_kernels = true;
@@ -128,7 +128,7 @@ class CpuDevice final : public Device {
   void abandon(std::string reason) noexcept override { core_->lose(std::move(reason)); }
 
  private:
-  // The machine's memory is everybody's: what is left of it changes without us.
+  // The machine's memory belongs to everybody: what is left of it changes without us.
   [[nodiscard]] Bytes free_bytes() const {
     const Bytes left = budget_->left();
     if (options_.memory_bytes != 0) return left;
@@ -153,7 +153,7 @@ class CpuDevice final : public Device {
       if (room > system_memory().available) return std::nullopt;
     }
     auto region = Region::create(room, "gantry-device", {.shareable = false});
-    // Touched now, by several threads: later it would cost the first operation.
+    // Touched now, by several threads: later the first operation would pay for it.
     if (!region || !region->touch(0, room, 0)) return std::nullopt;
     return *std::move(region);
   }

@@ -7,16 +7,16 @@
 namespace gantry {
 namespace {
 
-// Parts become smaller towards the end, so that nobody waits long for the last: each is a share of
+// Parts become smaller towards the end, so that nobody waits long for the last. Each is a share of
 // what is left, and at least a share of all.
 constexpr std::size_t kSharesOfRest = 4;  // for each thread
 constexpr std::size_t kSharesOfAll = 64;  // for each thread
-// Copies below this are done before anybody could be woken for them.
+// Smaller copies are done before anybody could be woken for them.
 constexpr Bytes kWorthHandingOver = Bytes{64} << 10;
 
 using Items = std::vector<CpuArguments::Item>;
 
-/// One launch while it runs. Its slices are called by several threads.
+/// One launch while it runs. Several threads call its slices.
 class Launch {
  public:
   Launch(const Operation& operation, unsigned threads)
@@ -35,7 +35,7 @@ class Launch {
 
   [[nodiscard]] std::size_t parts() const noexcept { return ends_.size(); }
   void run(std::size_t part) noexcept {
-    if (over_.load(std::memory_order_relaxed) ||  // hints: what is run in vain does no harm
+    if (over_.load(std::memory_order_relaxed) ||  // hints: running a slice in vain does no harm
         operation_.stop.load(std::memory_order_relaxed))
       return;
     CpuSlice slice{part == 0 ? 0 : ends_[part - 1], ends_[part], operation_.range,

@@ -8,13 +8,13 @@
 namespace gantry {
 namespace {
 
-// How long work beside a job waits for somebody to end a part: all may be in one that never ends.
+// How long work beside a job waits for a part to end: all may be in one that never ends.
 constexpr std::chrono::milliseconds kPatience(5);
-// A job of so many times the work beside it is what everybody waits for. Shorter ones are over
-// before a helper has been woken.
+// Everybody waits for a job that is this many times as long as the work beside it. Shorter ones are
+// over before a helper has been woken.
 constexpr int kMuchLonger = 3;
 
-// False where there is no memory.
+// False if there is no memory.
 template <class T>
 bool add(std::list<T*>& to, T& what) noexcept {
   try {
@@ -29,7 +29,7 @@ bool add(std::list<T*>& to, T& what) noexcept {
 
 Result<std::shared_ptr<WorkTeam>> WorkTeam::make(unsigned threads) {
   // A fork's copy is left as it is: its threads did not come along, and its condition has sleepers
-  // for ever, so that neither can be destroyed.
+  // for ever, so neither can be destroyed.
   const auto end = [](WorkTeam* team) {
     if (team->fork_guard_.is_this()) delete team;
   };
@@ -137,7 +137,7 @@ void WorkTeam::help() noexcept {
   }
 }
 
-// Until there are none, or something else is to be done first.
+// Until there are none, or something else has to be done first.
 void WorkTeam::take_parts(Job& job) noexcept {
   while (!has_beside_.load(std::memory_order_relaxed)) {
     const std::size_t number = job.next.fetch_add(1, std::memory_order_relaxed);

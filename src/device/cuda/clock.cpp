@@ -52,7 +52,7 @@ void Clock::read(const Driver& driver, EventHandle began, OwnedEvent& ended, Tim
     return;
   }
   const nanoseconds late = at_ + from_ms(ended_ms) - now;
-  if (late > nanoseconds::zero()) {  // it cannot be: the anchor was
+  if (late > nanoseconds::zero()) {  // impossible: the anchor is too late
     at_ -= late;
     if (soonest_ != nanoseconds::max()) soonest_ += late;
   }

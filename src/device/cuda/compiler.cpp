@@ -64,8 +64,8 @@ std::optional<Nvrtc> load_compiler(const char* path) {
   return std::nullopt;
 }
 
-/// Code for the device itself where the compiler knows it: it loads at once, and by drivers older
-/// than the compiler too. Else the newest language that the device understands.
+/// Compiles code for the device itself if the compiler knows it: it loads at once, and by drivers
+/// older than the compiler, too. Otherwise uses the newest language that the device understands.
 struct Target {
   int capability = 0;
   bool is_exact = true;

@@ -52,7 +52,7 @@ void Completer::run() noexcept {
   }
 }
 
-// Once done() is told the slot may be another operation's.
+// Once done() is called the slot may be another operation's.
 void Completer::complete(Slot& slot) noexcept {
   const std::shared_ptr<Operation> operation = std::move(slot.operation);
   const std::shared_ptr<QueueCore> queue = std::move(slot.queue);

@@ -10,7 +10,7 @@ namespace gantry {
 namespace cuda {
 namespace {
 
-// Without a compiler it serves those alone who bring modules: that is to be seen.
+// Without a compiler it serves only programs that bring modules, so the text says which it has.
 std::string about(const Driver& driver, Ordinal device, const char* compiler) {
   std::array<char, 128> name{};
   int version = 0;
@@ -93,7 +93,7 @@ class CudaDevice final : public Device {
   void abandon(std::string reason) noexcept override { context_->core->lose(std::move(reason)); }
 
  private:
-  // Whoever hears of it first says so to all.
+  // The first thread that hears of it tells all.
   [[nodiscard]] tl::unexpected<Error> lost_or(tl::unexpected<Error> error) const {
     if (error.value().code == Code::device_lost) context_->core->lose(error.value().message);
     return error;

@@ -39,7 +39,7 @@ void StreamExecutor::begin(const std::shared_ptr<Operation>& operation,
   if (is_given) status = driver.event_record(completer_->next_end(), stream_.get());
   if (status == kSuccess) return completer_->follow(operation, queue);
   was_refused_ = true;
-  // It runs, or did and failed before its event was recorded.
+  // It runs, or it ran and failed before its event was recorded.
   if (is_given)
     if (const Status ended = driver.stream_synchronize(stream_.get()); ended != kSuccess)
       status = ended;

@@ -52,7 +52,7 @@ bool is_local(const KernelArgument& argument) noexcept {
   return !argument.is_buffer() && argument.value().empty();
 }
 
-// One block of memory for all of them, in their order; as much as can be said when it is too much.
+// One block of memory for all of them, in their order; saturates.
 Bytes shared_bytes(const Operation& operation) noexcept {
   constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
   Bytes all = 0;
@@ -65,7 +65,7 @@ Bytes shared_bytes(const Operation& operation) noexcept {
   return all;
 }
 
-/// Says why an operation's launch cannot be.
+/// Says why an operation cannot be launched.
 class Check {
  public:
   Check(const Context& context, const Operation& operation)
@@ -126,8 +126,8 @@ class Check {
   const LaunchedKernel& kernel_;
 };
 
-/// The array that the driver reads as many entries of as the kernel has parameters. A driver that
-/// does not tell how many these are finds zeros behind what was given.
+/// The driver reads as many entries of this array as the kernel has parameters. If it does not tell
+/// how many these are, it finds zeros behind what was given.
 class Parameters {
  public:
   explicit Parameters(const Operation& operation) noexcept {
@@ -185,7 +185,7 @@ Status launch(const Context& context, const Operation& operation, StreamHandle s
   const LaunchedKernel& kernel = kernel_of(operation);
   const Shape shape = shape_of(operation, context.limits);
   const Bytes shared = shared_bytes(operation);
-  if (shared > kEverybodysShared) {  // all that there is: other queues launch it too
+  if (shared > kEverybodysShared) {  // all there is: other queues launch it, too
     const Bytes most = context.limits.shared_bytes - kernel.static_shared_bytes;
     if (const Status status = driver.set_function_attribute(
             kernel.function, FunctionAttribute::dynamic, static_cast<int>(most));

@@ -1,4 +1,4 @@
-// Built in place of the backend where the headers of OpenCL are not installed.
+// Built instead of the backend where the headers of OpenCL are not installed.
 #include "base/result.hpp"
 #include "device/opencl/opencl_device.hpp"
 

@@ -14,7 +14,7 @@ struct WaitedFor {
   std::condition_variable came;
   std::optional<cl_int> status;
 };
-using WaitedForPointer = std::shared_ptr<WaitedFor>;  // who waits may have gone before it comes
+using WaitedForPointer = std::shared_ptr<WaitedFor>;  // the waiter may have gone before it comes
 
 void CL_CALLBACK heard(cl_event, cl_int status, void* data) {
   const std::unique_ptr<WaitedForPointer> to(static_cast<WaitedForPointer*>(data));

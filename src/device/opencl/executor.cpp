@@ -15,7 +15,7 @@ const LaunchedKernel& kernel_of(const Operation& operation) {
   return static_cast<const LaunchedKernel&>(*operation.kernel);
 }
 
-// Sets all of them; the kernel's lock is held. `index` is the one that was refused.
+// Sets all of them; the kernel's lock must be held. `index`: the argument that was refused.
 cl_int set_arguments(const Driver& driver, const Operation& operation, cl_uint& index) {
   index = 0;
   cl_kernel kernel = kernel_of(operation).object.get();
@@ -37,13 +37,13 @@ cl_int set_arguments(const Driver& driver, const Operation& operation, cl_uint& 
   return CL_SUCCESS;
 }
 
-/// Is that place of a buffer the host's memory at `host`?
+/// True if that place of a buffer is the host's memory at `host`.
 bool is_there(const BufferState& buffer, Bytes offset, const std::byte* host) {
   const auto* const view = dynamic_cast<const ViewBuffer*>(&buffer);
   return view != nullptr && view->begin + offset == host;
 }
 
-/// What the device's answer needs, from one thread to whichever the driver calls us by.
+/// Passes what the device's answer needs to the thread on which the driver calls us.
 struct Answer {
   std::shared_ptr<const Context> context;
   std::shared_ptr<Operation> operation;
@@ -55,7 +55,7 @@ DeviceTiming::Time host_time(const Context& context, cl_ulong device_ns) {
       std::chrono::nanoseconds(static_cast<std::int64_t>(device_ns) + context.clock_offset_ns));
 }
 
-// Clocks that drift apart must not make an operation begin before it was asked for.
+// Drifting clocks must not make an operation begin before it was asked for.
 void take_times(const Context& context, cl_event event, DeviceTiming& timing) {
   const auto now = Deadline::Clock::now();
   cl_ulong began = 0;
@@ -116,13 +116,14 @@ Result<void> CommandExecutor::check(const Operation& operation) {
 void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
                             const std::shared_ptr<QueueCore>& queue, bool follows) noexcept {
   const Driver& driver = context_->driver;
-  // Behind a call that it refused the driver goes on; what follows it here may not.
+  // The driver goes on behind a call that it refused; operations that follow it here must not.
   if (follows && was_refused_) {
     operation->timing.began = operation->timing.ended = Deadline::Clock::now();
     return queue->done(operation, Error{Code::aborted, {}, {}});
   }
   was_refused_ = false;
-  // By the standard what waits for a failed event does not begin; order alone does not promise it.
+  // By the standard an operation that waits for a failed event does not begin; order alone does not
+  // promise that.
   cl_event before = last_.get();
   const Waits waits = follows && before != nullptr ? Waits{1, &before} : Waits{};
   cl_event event = nullptr;

@@ -37,12 +37,12 @@ DeviceFacts facts_of(const Context& context, const std::string& about, Bytes mem
   facts.local_bytes = fact<cl_ulong>(context, CL_DEVICE_LOCAL_MEM_SIZE, 0);
   facts.compute_units = fact<cl_uint>(context, CL_DEVICE_MAX_COMPUTE_UNITS, 1);
   facts.unified_memory = fact<cl_bool>(context, CL_DEVICE_HOST_UNIFIED_MEMORY, CL_FALSE) == CL_TRUE;
-  // Others may compute on memory of the host's too, or copy it without saying so: of CPUs one
-  // knows.
+  // Other kinds may compute on the host's memory too, or copy it without saying so; only of CPUs
+  // one knows.
   const auto type = fact<cl_device_type>(context, CL_DEVICE_TYPE, 0);
   if (facts.unified_memory && (type & CL_DEVICE_TYPE_CPU) != 0)
     facts.in_place_alignment = std::bit_ceil(facts.alignment);
-  facts.copies_overlap = true;  // of the drivers none says so; different queues may
+  facts.copies_overlap = true;  // no driver says so; different queues may
   return facts;
 }
 
@@ -101,8 +101,8 @@ class OpenclDevice final : public Device {
   const std::shared_ptr<Kept> kept_;
 };
 
-// Many drivers take no memory before it is used: asked to put it on the device, they do. Of a
-// device that has no time for that it is not known.
+// Many drivers take no memory before it is used; asked to put it on the device, they do. If the
+// device has no time for that, it is unknown.
 cl_int OpenclDevice::make_present(cl_mem memory) const {
   const Driver& driver = context_->driver;
   cl_event event = nullptr;
@@ -165,8 +165,8 @@ tl::unexpected<Error> no_answer(const Context& context) {
               "a kernel that never ends may hold it up: end the process that runs it");
 }
 
-// What the device's clock says of the end of an operation, and ours as soon as we know of it: the
-// least difference of several is the nearest to the truth.
+// Compares the device's time of the end of an operation with ours when we learn of it. The least
+// difference of several is nearest to the truth.
 Result<std::int64_t> measure_clock(const std::shared_ptr<const Context>& context,
                                    cl_command_queue queue, Deadline limit) {
   constexpr int kTries = 8;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kPortalBytes = 4096;
 
-// The portal repeats itself throughout its page; writes to one address would queue behind each
+// The portal repeats itself throughout its page. Writes to one address would queue behind each
 // other, so they go round.
 constexpr std::size_t kPlaces = kPortalBytes / sizeof(Descriptor);
 
@@ -71,8 +71,8 @@ class DeviceQueue final : public WorkQueue {
 
   const QueueTraits& traits() const noexcept override { return traits_; }
   Taken submit(std::span<const Descriptor> descriptors) noexcept override;
-  // The kernel drains the queue of this process's descriptors when the last descriptor of the file
-  // goes; a portal that is mapped would keep the file.
+  // The kernel drains this process's descriptors from the queue when the file's last descriptor is
+  // closed; a mapped portal would keep the file open.
   bool close() noexcept override {
     let_go();
     return true;
@@ -89,7 +89,7 @@ class DeviceQueue final : public WorkQueue {
   Result<void> prove();
   void use_write(std::string why);
   void let_go() noexcept {
-    // The mapping is not inherited by a child, which may have something else there.
+    // A child does not inherit the mapping, and may have something else there.
     if (portal_ != nullptr && fork_guard_.is_this()) calls_->unmap(portal_);
     portal_ = nullptr;
     file_.reset();
@@ -160,8 +160,8 @@ Result<void> DeviceQueue::choose() {
   return prove();
 }
 
-// A descriptor that does nothing has to be taken and answered. Its record is given up rather than
-// freed if it is not: the device may come to it later.
+// A descriptor that does nothing must be accepted and answered. If it is not answered its record is
+// leaked: the device may come to it later.
 Result<void> DeviceQueue::prove() {
   DevicePages<CompletionRecord> record;
   Descriptor noop;

@@ -12,8 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of the idxd driver, as Documentation/ABI/stable/sysfs-driver-dma-idxd has them. They
-// are what libaccel-config reads, so it is not needed.
+// The idxd driver's files, as in Documentation/ABI/stable/sysfs-driver-dma-idxd. libaccel-config
+// reads the same, so it is not needed.
 std::string read_word(const fs::path& file) {
   std::ifstream in(file);
   std::string word;
@@ -80,7 +80,7 @@ QueueFacts facts_of(const std::string& root, const fs::path& device, const fs::p
   facts.kind = read_word(queue / "mode") == "dedicated" ? QueueKind::dedicated : QueueKind::shared;
   facts.version = static_cast<unsigned>(read_number(device / "version", 0x100) >> 8);
   const std::uint64_t size = read_number(queue / "size", 1);
-  // A shared queue takes from others than the kernel only so many.
+  // A shared queue takes only so many from anybody but the kernel.
   const std::uint64_t most = facts.kind == QueueKind::shared
                                  ? std::min(size, read_number(queue / "threshold", size))
                                  : size;
@@ -158,8 +158,8 @@ Result<std::vector<QueueFacts>> find_queues(const std::string& root) {
   const auto is_better = [](const QueueFacts& a, const QueueFacts& b) {
     return a.kind != b.kind ? a.kind < b.kind : a.entries > b.entries;
   };
-  // Equals in the order in which they were found. Not std::stable_sort(): the library's own uses
-  // what it calls deprecated.
+  // Keeps equals in the order in which they were found. Not std::stable_sort(), since the library's
+  // own uses deprecated parts.
   std::vector<QueueFacts> best_first;
   for (QueueFacts& queue : seen.usable)
     best_first.insert(std::upper_bound(best_first.begin(), best_first.end(), queue, is_better),

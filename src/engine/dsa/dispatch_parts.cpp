@@ -1,5 +1,4 @@
-// The part of the dispatcher that every part goes through: ready, at the device, landed, or a
-// chore for the CPU.
+// The dispatcher's states of a part: ready, at the device, landed, or a chore for the CPU.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -15,7 +14,7 @@ namespace gantry::dsa {
 namespace {
 
 constexpr std::uint32_t kSuspicion = 32;  // parts populated in advance after a page fault
-constexpr std::size_t kChoresAhead = 32;  // more are not made: the CPU is slower than the device
+constexpr std::size_t kChoresAhead = 32;  // no more are made: the CPU is slower than the device
 
 bool is_head(const Part& part, const Cut& cut) noexcept {
   return part.offset == 0 && part.faults == 0 && part.move.bytes < kLine &&
@@ -114,7 +113,7 @@ void Dispatcher::drop(Part& part, Cause cause, std::uintptr_t address) noexcept 
 
 // ---- to the device -------------------------------------------------------------------------
 
-// What came back goes first; then each lane in turn.
+// Parts that came back go first; then each lane in turn.
 Part* Dispatcher::next_ready() noexcept {
   if (!again_.empty()) {
     Part* part = again_.front();
@@ -134,7 +133,7 @@ Part* Dispatcher::next_ready() noexcept {
 
 Dispatcher::Route Dispatcher::route(const Part& part) const noexcept {
   const Move& move = part.move;
-  // Those before the place where it stopped still count: they end what was certain.
+  // Parts before the place where the move stopped still count: they end what is certain.
   const PendingMove& owner = *part.owner;
   const Bytes end = std::min(owner.failed_at, owner.differs_at);
   if (owner.cancelled || part.offset + part.certain >= end) return Route::drop;
@@ -194,7 +193,7 @@ void Dispatcher::not_accepted(std::span<Part* const> rest, int error) noexcept {
     broken_ = fmt::format("submitting to {} failed: {}", queue_->traits().name,
                           std::generic_category().message(error));
   } else if (flights_.count() == 0) {
-    // Full, and not of ours: others may keep it so for ever.
+    // Full, but not with our descriptors: others may keep it so for ever.
     const std::uint64_t now = monotonic_ns();
     if (full_since_ns_ == 0) full_since_ns_ = now;
     const auto limit = static_cast<std::uint64_t>(options_.full_limit.count());
@@ -225,7 +224,7 @@ void Dispatcher::conclude(const Chore& chore) noexcept {
   if (chore.kind == Chore::Kind::cpu) return conclude_cpu(chore);
   ++counts_.populated;
   part.populated = true;
-  part.to_cpu = part.to_cpu || !chore.populated;  // which will say what is wrong, and where
+  part.to_cpu = part.to_cpu || !chore.populated;  // it will say what is wrong, and where
   again_.push_back(&part);
 }
 
@@ -238,7 +237,7 @@ void Dispatcher::conclude_cpu(const Chore& chore) noexcept {
       owner.differs_at = std::min(owner.differs_at, part.offset + part.certain + chore.done);
     return finish(part);
   }
-  // Of a part that is done from its end that much is certain there, and nothing at its front.
+  // If the part is done from its end, that much is certain there, and nothing at its front.
   if (part.move.backwards() == part.backwards) part.certain += chore.done;
   drop(part, chore.cause, chore.fault_address);
 }

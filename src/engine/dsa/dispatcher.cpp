@@ -14,7 +14,8 @@
 namespace gantry::dsa {
 namespace {
 
-constexpr std::size_t kParts = 256;  // twice what can be in flight: as many are chores or ready
+// twice what can be in flight: as many again are chores or ready
+constexpr std::size_t kParts = 256;
 // Published, until there is something learned.
 constexpr double kStartNs = 1200;
 constexpr double kBytesPerNs = 30;
@@ -30,7 +31,7 @@ Cut cut_of(const DsaOptions& options, const QueueTraits& traits) {
   return {std::min(wanted, most), std::max(options.align_from, 2 * kLine), std::min(half, 8u)};
 }
 
-// Between two looks that found nothing: quick at first, then leaving the CPU to others.
+// Waits between two looks that found nothing: first briefly, then leaving the CPU to others.
 void idle_turn(unsigned turns) noexcept {
   if (turns < 200)
     cpu_relax();
@@ -64,7 +65,7 @@ Dispatcher::~Dispatcher() {
 }
 
 // A batch answers after the last of its parts, perhaps after the last move was over and its lane
-// gone: until then its record is the device's. No other thread is here any more.
+// gone; until then the device may write its record. No other thread is here any more.
 void Dispatcher::await_batches() noexcept {
   if (failed_) return;  // closed, or its records left to it
   const Deadline deadline = Deadline::after(options_.time_limit);
@@ -104,7 +105,7 @@ void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uin
     load_ += move.bytes;
   }
   unfinished_ += batch.size();
-  changed_ = true;  // one of nothing has ended already
+  changed_ = true;  // an empty move has ended already
   if (watched_ || mode == SubmitMode::queued) kick();
 }
 
@@ -186,8 +187,8 @@ void Dispatcher::look_at_time(std::unique_lock<std::mutex>& lock) noexcept {
 }
 
 // The device is used no more. What it had not answered can be done anew once nobody else writes
-// there; otherwise, and where doing it twice is wrong, it has failed. All of that before a ticket
-// ends, since then its memory is the caller's again (I2).
+// there; otherwise, and where doing it twice is wrong, it has failed. All of this comes before a
+// ticket ends, since then the memory is the caller's again (I2).
 void Dispatcher::halt(std::unique_lock<std::mutex>& lock, std::string why) noexcept {
   halting_ = true;
   lock.unlock();
@@ -223,7 +224,7 @@ std::chrono::nanoseconds Dispatcher::left(const PendingMoves& moves,
   return std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(needed - passed, 0.0)));
 }
 
-// By parts that flew alone and were looked at often enough to know when they landed.
+// Learns from parts that flew alone and were looked at often enough to know when they landed.
 void Dispatcher::learn(const Flights::Landed& landed, Bytes bytes, bool alone) noexcept {
   const std::uint64_t now = monotonic_ns();
   const auto flew = static_cast<double>(landed.flew_ns);
@@ -264,7 +265,7 @@ Result<void> Dispatcher::watch() {
   return {};
 }
 
-// Half of what is predicted, so that the device is fed in time and the end is not missed by much.
+// Half of the predicted time, so that the device is fed in time and the end is not missed by much.
 std::chrono::nanoseconds Dispatcher::nap() const noexcept {
   const double left_ns = start_ns_ + static_cast<double>(load_) / bytes_per_ns_;
   return std::chrono::nanoseconds(

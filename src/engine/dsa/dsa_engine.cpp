@@ -47,7 +47,7 @@ class DsaLane final : public LaneBase {
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
  private:
-  bool help(Ticket) override { return false; }  // poll() does what the CPU has to do
+  bool help(Ticket) override { return false; }  // poll() does the CPU's part
   std::chrono::nanoseconds left(Ticket ticket) const noexcept override {
     if (!dispatcher_.is_ours()) return {};
     return dispatcher_.left(moves_, static_cast<std::uint64_t>(ticket));
@@ -56,10 +56,11 @@ class DsaLane final : public LaneBase {
     if (!dispatcher_.is_ours()) return tl::unexpected(forked());
     return dispatcher_.watch();
   }
-  // Never told of: whoever polls is quicker than the helper, and feeds the device.
+  // Always false: a poller is quicker than the helper, and feeds the device.
   bool ends_unpolled() const noexcept override { return false; }
 
-  // In a child, once, by whichever thread comes first: no lock that the parent may have held.
+  // In a child, once, by whichever thread comes first: it takes no lock that the parent may have
+  // held.
   void disown() noexcept {
     if (!disowned_.test_and_set(std::memory_order_acquire)) moves_.disown(given());
   }
@@ -104,7 +105,7 @@ class DsaEngineOfQueue final : public DsaEngine,
         traits_(queue->traits()),
         name_(traits_.simulated ? "dsa (simulated)" : "dsa"),
         dispatcher_(new Dispatcher(std::move(queue), options)) {}
-  // What a child inherited stays as it is: its locks may be held by threads that it has not.
+  // What a child inherited stays as it is: threads that it does not have may hold the locks.
   ~DsaEngineOfQueue() override {
     Dispatcher* mine = dispatcher_.load(std::memory_order_acquire);  // [D]
     if (mine->is_ours()) delete mine;
@@ -125,7 +126,7 @@ class DsaEngineOfQueue final : public DsaEngine,
   }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
   void stop(Stop how) noexcept override {
-    stopped_.store(true, std::memory_order_relaxed);  // told to a child only, by fork()
+    stopped_.store(true, std::memory_order_relaxed);  // only a child reads it, after fork()
     if (Dispatcher* mine = ours()) mine->stop(how);
   }
   EngineReport report() const noexcept override {
@@ -175,7 +176,7 @@ gantry::Limits DsaEngineOfQueue::limits() const noexcept {
           .alignment = kLine};
 }
 
-// Of several threads one wins; the others' queues are closed again.
+// Of several threads one wins; the others close their queues again.
 Result<Dispatcher*> DsaEngineOfQueue::slow_reopen() {
   Dispatcher* inherited = dispatcher_.load(std::memory_order_acquire);  // [D]
   if (inherited->is_ours()) return inherited;

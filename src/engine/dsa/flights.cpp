@@ -112,7 +112,7 @@ Taken Flights::submit_batch(WorkQueue& queue, Batch& batch, std::span<Part* cons
   return {0, taken.error};
 }
 
-// What is left of it: the whole list at first, after a fault on the list the rest.
+// Hands over what is left of it: the whole list at first, the rest after a fault on the list.
 Taken Flights::enter_batch(WorkQueue& queue, Batch& batch) noexcept {
   batch.record = {};  // I3
   Descriptor order;
@@ -156,7 +156,7 @@ void Flights::land_batch(WorkQueue& queue, Batch& batch, std::vector<Landed>& la
   switch (status_in(status)) {
     case Status::batch_page_fault: {
       ++counts_.batch_faults;
-      // One that claims more than there was has ended; what was not answered was not begun.
+      // A batch that claims more than there was has ended; what was not answered was not begun.
       batch.first += std::min(batch.record.bytes_completed, batch.size - batch.first);
       if (batch.first == batch.size) return end_batch(batch, landed);
       batch.to_resume = true;
@@ -179,7 +179,7 @@ void Flights::land_batch(WorkQueue& queue, Batch& batch, std::vector<Landed>& la
 
 // The list goes on behind the descriptors that were done. A single one left is no batch.
 void Flights::resume_batch(WorkQueue& queue, Batch& batch) noexcept {
-  if (queued_ >= entries_) return;  // I2; land() comes by again
+  if (queued_ >= entries_) return;  // I2; land() tries again
   static_cast<void>(populate({reinterpret_cast<std::byte*>(batch.list.data()), sizeof batch.list},
                              PageAccess::read));
   if (batch.size - batch.first > 1) {

@@ -36,7 +36,7 @@ std::uint32_t crc_in(const CompletionRecord& record) noexcept {
   return static_cast<std::uint32_t>(record.extra[0]);
 }
 
-// A record that says more than can be: what happened is not known.
+// A record that claims the impossible: what happened is unknown.
 Verdict after_nonsense(const Part& part) noexcept {
   return {is_repeatable(part.move) ? Verdict::Next::by_cpu : Verdict::Next::lost};
 }
@@ -53,7 +53,7 @@ Verdict after_success(Part& part, const CompletionRecord& record) noexcept {
   return {};
 }
 
-// The published rule: what was done is taken off; from the tail when `result` says so.
+// The published rule: what was done is taken off the front, or off the tail if `result` says so.
 Verdict after_page_fault(Part& part, const CompletionRecord& record, Verdict::Next next) noexcept {
   const Bytes done = record.bytes_completed;
   if (done > part.move.bytes) return after_nonsense(part);
@@ -62,7 +62,7 @@ Verdict after_page_fault(Part& part, const CompletionRecord& record, Verdict::Ne
   return {part.move.bytes == 0 ? Verdict::Next::done : next};
 }
 
-// Whether the device says that it looked at the descriptor and did not begin.
+// True if the device says that it looked at the descriptor and did not begin.
 bool is_refusal(Status status) noexcept {
   return status >= Status::bad_opcode && status <= Status::completion_misaligned;
 }
@@ -118,8 +118,8 @@ Verdict judge(Part& part, const CompletionRecord& record, std::uint8_t status) n
 void shorten(Part& part, Bytes bytes, bool tail) noexcept {
   Move& move = part.move;
   move.bytes -= bytes;
-  // What a front-first descriptor did of a move that is done from its end says nothing yet about
-  // the bytes behind it; all of it does.
+  // If a front-first descriptor did a part of a move that is done from its end, that says nothing
+  // yet about the bytes behind it; a complete one does.
   if (tail == part.backwards) part.certain += bytes;
   if (tail) return;
   for (const std::byte** at : {&move.source, &move.second_source})

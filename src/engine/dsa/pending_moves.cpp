@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kLookAhead = 32;  // moves beyond one that cannot go on at present
 
-// How far it is to the first whole line of what is written, or else read.
+// Bytes up to the first whole line of the range that is written, or else read.
 Bytes to_next_line(const Move& move) noexcept {
   const Address at = address_of(move.writes() ? move.destination : move.source);
   return (kLine - at % kLine) % kLine;

@@ -38,8 +38,8 @@ bool can_wait_on_memory() noexcept {
   return can;
 }
 
-// Armed before the last look: a write between the two ends the wait at once. The kernel bounds it
-// too (umwait_control, 100 us by default). C0.1: it leaves quickest.
+// The monitor is armed before the last look: a write between the two ends the wait at once. The
+// kernel bounds the wait, too (umwait_control, 100 us by default). C0.1: it leaves quickest.
 __attribute__((target("waitpkg"))) void wait_on_memory(const CompletionRecord* record,
                                                        std::chrono::nanoseconds most) noexcept {
   auto* line = const_cast<CompletionRecord*>(record);  // UMONITOR writes nothing

@@ -79,7 +79,7 @@ class InlineLane final : public LaneBase {
   using Lane::submit;
   Result<Ticket> submit(std::span<const Move> batch, SubmitMode) override;
   std::size_t poll() override { return 0; }
-  // Another thread's: the move that this lane is executing ends early.
+  // Called by another thread: the move that this lane is executing ends early.
   void cancel() noexcept override { cancelled_.store(true, std::memory_order_relaxed); }
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
@@ -95,11 +95,12 @@ class InlineLane final : public LaneBase {
   std::mutex mutex_;                    // one submit() at a time executes and retires
 };
 
-// Who is inside is executing, on a CPU, for the time of a few moves; there is nothing to sleep on.
+// Submitters inside are executing, on a CPU, for the time of a few moves; there is nothing to sleep
+// on.
 void InlineEngine::stop(Stop how) noexcept {
   if (how == Stop::cancel) cancelled_.store(true, std::memory_order_relaxed);  // a request
   stopped_.store(true, std::memory_order_seq_cst);                             // [P]
-  // Those whom a forked child has inherited as being inside are the parent's.
+  // Submitters that a forked child has inherited as being inside are the parent's.
   while (fork_guard_.is_this() && inside_.load(std::memory_order_seq_cst) != 0)  // [P] [Q]
     std::this_thread::yield();
 }
@@ -107,7 +108,7 @@ void InlineEngine::stop(Stop how) noexcept {
 Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelled_lane) noexcept {
   const CancelRequests requests{cancelled_lane, cancelled_};
   if (requests.any()) return counted(not_begun(move, CopyEngine::inline_, Cause::cancelled));
-  // Below this the clock would cost more than it tells.
+  // For smaller moves the clock would cost more than it tells.
   constexpr Bytes kTimedFrom = Bytes{256} << 10;
   const CacheUse cache = cache_for(move);
   const std::uint64_t start = move.bytes >= kTimedFrom ? monotonic_ns() : 0;

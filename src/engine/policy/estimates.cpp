@@ -5,8 +5,8 @@
 namespace gantry {
 namespace {
 
-// Where nothing was measured: cautious for everything but inline, so that an unmeasured machine
-// hands over only what surely gains. dsa: published for Sapphire Rapids.
+// Used where nothing was measured. They are cautious for everything but inline, so that an
+// unmeasured machine hands over only what surely gains. dsa: published for Sapphire Rapids.
 struct Estimate {
   double start_ns;         // synchronous
   double queued_start_ns;  // a move's share
@@ -17,7 +17,7 @@ constexpr Estimate kInline{30, 30, 0, 10};
 constexpr Estimate kThread{20'000, 5'000, 2'000, 10};
 constexpr Estimate kDsa{1'200, 400, 300, 28.5};
 
-constexpr Bytes kCommonCache = Bytes{32} << 20;  // where the machine does not tell, or a hypervisor
+constexpr Bytes kCommonCache = Bytes{32} << 20;  // if the machine does not tell, or a hypervisor
                                                  // tells the whole host's
 
 }  // namespace

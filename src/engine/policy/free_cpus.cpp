@@ -15,7 +15,7 @@
 namespace gantry {
 namespace {
 
-// The fourth word of "0.20 0.18 0.12 1/80 11206": threads that run or want to. Negative: not told.
+// The fourth word of "0.20 0.18 0.12 1/80 11206": threads that run or want to. Negative: unknown.
 double running_in(std::string_view line) {
   for (int words = 0; words < 3; ++words) {
     const auto space = line.find(' ');
@@ -46,15 +46,15 @@ void FreeCpus::sample(std::uint64_t now_ns, unsigned own_workers) noexcept {
   const double seen = read_running(source_);
   if (seen < 0) return;
   const double others = std::max(seen - 1 - own_workers, 0.0);  // the caller runs too
-  // One moment says little: what was seen before counts half, and what nobody looked at for long
-  // is supposed to have been free.
+  // One moment says little. So what was seen before counts half, and CPUs that nobody looked at for
+  // long count as having been free.
   const double before = now_ns - last < kForgottenNs ? others_.load(std::memory_order_relaxed) : 0;
   others_.store((std::max(before, 0.0) + others) / 2, std::memory_order_relaxed);
 }
 
 double FreeCpus::besides_caller(unsigned own_workers) noexcept {
   sample(monotonic_ns(), own_workers);
-  // Not told: suppose the best.
+  // Unknown: assumes the best.
   const double others = std::max(others_.load(std::memory_order_relaxed), 0.0);
   return std::max(cpus_ - 1 - others, 0.0);
 }

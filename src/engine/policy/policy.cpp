@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kNothingFree = 0.5;  // of a CPU: a sample between "one" and "none"
 constexpr double kUnalignedNs = 400;  // the device's published difference
-constexpr double kPageNs = 100;       // looking after one that is there
+constexpr double kPageNs = 100;       // for a page that is present
 constexpr Bytes kPageBytes = 4096;
-constexpr double kLeastFreedNs = 2'000;  // of the caller's time, or it is not worth a hand-over
+constexpr double kLeastFreedNs = 2'000;  // of the caller's time; for less a hand-over does not pay
 constexpr Bytes kLargestAsked = Bytes{1} << 30;
 
 const EngineCosts* find(const Calibration& calibration, std::string_view name) {
@@ -109,7 +109,7 @@ Verdicts Policy::weigh(std::span<const Move> batch, const Situation& situation) 
     verdicts[i] = weigh_one(i, batch, situation);
     const bool by_threads = members_[i].kind == CopyEngine::thread;
     verdicts[i].sequential = verdicts[i].sequential && by_threads;
-    // Measured with a waiter's help, which such a move cannot have.
+    // The curve was measured with a waiter's help, which such a move cannot have.
     if (verdicts[i].sequential)
       verdicts[i].predicted_ns = std::max(verdicts[i].predicted_ns, verdicts[0].predicted_ns);
   }
@@ -120,7 +120,8 @@ std::size_t Policy::pick_synchronous(const Verdicts& verdicts) const noexcept {
   std::size_t best = 0;
   for (std::size_t i = 1; i < members_.size(); ++i) {
     if (!verdicts[i].possible) continue;
-    // Against the first a margin: it costs less CPU, and a prediction is no promise.
+    // Another engine needs a margin over the first, which costs less CPU; and a prediction is no
+    // promise.
     const double margin = best == 0 ? kSynchronousMargin : 1;
     if (verdicts[i].predicted_ns * margin < verdicts[best].predicted_ns || !verdicts[best].possible)
       best = i;
@@ -128,7 +129,7 @@ std::size_t Policy::pick_synchronous(const Verdicts& verdicts) const noexcept {
   return best;
 }
 
-// Among those that are about as quick as the quickest, the one that leaves the caller most time.
+// Picks, of those about as quick as the quickest, the one that leaves the caller most time.
 std::size_t Policy::pick_queued(const Verdicts& verdicts) const noexcept {
   double quickest = std::numeric_limits<double>::max();
   for (std::size_t i = 0; i < members_.size(); ++i)

@@ -10,8 +10,7 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kWorthLooking = Bytes{1}
-                                << 20;  // for a free CPU: smaller ones suppose there is one
+constexpr Bytes kWorthLooking = Bytes{1} << 20;  // smaller moves assume that a CPU is free
 
 }  // namespace
 
@@ -45,12 +44,12 @@ void PolicyEngine::use(Calibration calibration) {
   if (is_measured) considered_.store(true, std::memory_order_relaxed);
 }
 
-// Others that come meanwhile go on by what there is.
+// Others that come meanwhile go on with the old calibration.
 void PolicyEngine::slow_calibrate() noexcept {
   if (considered_.exchange(true, std::memory_order_relaxed)) return;
   try {
     if (auto better = options_.calibrate()) use(std::move(*better));
-  } catch (...) {  // out of memory: what there was is good enough
+  } catch (...) {  // out of memory: the old calibration is good enough
     return;
   }
 }
@@ -59,7 +58,7 @@ Situation PolicyEngine::situation(Bytes bytes, SubmitMode mode,
                                   const EngineBytes& own) const noexcept {
   Situation situation;
   situation.use = mode;
-  // One that has just ended its work is still awake, looking for more.
+  // A worker that has just ended its work is still awake, looking for more.
   constexpr std::uint64_t kAwakeNs = 1'000'000;
   const bool just_now = bytes >= kWorthLooking &&
                         monotonic_ns() - awake_ns_.load(std::memory_order_relaxed) < kAwakeNs;
@@ -84,7 +83,7 @@ Explanation PolicyEngine::explain(const Move& move, SubmitMode mode, const Engin
   return explanation;
 }
 
-// As that engine says itself. What the first one takes has ended when submit() returns.
+// Asks that engine. A move of the first one has ended when submit() returns.
 WaitStrategy PolicyEngine::waiting_for(std::size_t engine, const Move& move,
                                        SubmitMode mode) const {
   if (engine == 0) return WaitStrategy::poll;
@@ -99,7 +98,7 @@ WaitStrategy PolicyEngine::waiting_for(std::size_t engine, const Move& move,
 
 Result<std::unique_ptr<Lane>> PolicyEngine::open_lane(const LaneOptions& options) {
   GANTRY_TRY(check_lane(options));
-  // A child has none of the threads: there the first engine, which needs none, is all there is.
+  // A child has none of the threads: there only the first engine works, which needs none.
   if (!is_ours()) return engines_.front()->open_lane(options);
   return guarded([&]() -> Result<std::unique_ptr<Lane>> {
     auto lane = std::make_unique<PolicyLane>(shared_from_this(), options);
@@ -119,7 +118,7 @@ void PolicyEngine::forget(PolicyLane& lane) noexcept {
 }
 
 // The lock keeps the lanes alive and lets a second stop() in, which may be the impatient one. A
-// lane that is being opened either sees [S] or is in the list by the time the lock is had.
+// lane that is being opened either sees [S] or is in the list by the time the lock is taken.
 void PolicyEngine::stop(Stop how) noexcept {
   stopped_.store(true, std::memory_order_seq_cst);  // [S]
   if (!is_ours()) return engines_.front()->stop(how);

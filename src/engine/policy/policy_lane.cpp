@@ -10,7 +10,7 @@
 namespace gantry {
 namespace {
 
-// For what is in another thread's hands, which tells when it is over: only a net below.
+// For moves in another thread's hands, which announces their end; this is only a safety net.
 constexpr std::uint64_t kLookAgainNs = 1'000'000;
 
 std::uint64_t next_look(Deadline deadline) noexcept {
@@ -29,8 +29,8 @@ tl::unexpected<Error> fail_forked() {
 PolicyLane::PolicyLane(std::shared_ptr<PolicyEngine> engine, const LaneOptions& options)
     : engine_(std::move(engine)), options_(options), queue_(*engine_, options.depth) {}
 
-// In a forked child what is on its way is the parent's, and its locks may be held for ever: there a
-// lane takes nothing, waits for nothing, and locks nothing.
+// In a forked child moves on their way are the parent's, and its locks may be held for ever: a lane
+// there takes nothing, waits for nothing, and locks nothing.
 PolicyLane::~PolicyLane() {
   if (!engine_->is_ours()) return;
   close();
@@ -50,7 +50,7 @@ Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode mode) 
   return slow_submit(batch, mode);
 }
 
-// The shortest way: nothing is on its way, and nobody but the caller could gain.
+// The shortest way: nothing is on its way, and only the caller could gain.
 Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode mode) {
   GANTRY_TRY(check_move(move));
   {
@@ -108,7 +108,7 @@ std::size_t PolicyLane::poll() {
 Outcome PolicyLane::outcome(Ticket ticket) const noexcept {
   if (!queue_.progress().has_ended(ticket)) {
     if (!engine_->is_ours()) return Outcome::failed;
-    // Somebody who holds the lock is doing the same.
+    // A thread that holds the lock does the same.
     if (const RouteQueue::Lock lock(queue_.mutex, std::try_to_lock); lock.owns_lock())
       queue_.collect();
   }

@@ -85,7 +85,7 @@ std::size_t RouteQueue::choose(Group& group) noexcept {
     engine = policy.choose({batch_.data(), group.count}, situation).engine;
   }
   for (std::size_t i = 0; i < group.count; ++i) batch_[i].cache = policy.cache_for(batch_[i]);
-  group.refused = refused_[engine];  // it takes none but what nobody takes
+  group.refused = refused_[engine];  // it only gets what nobody else takes
   return engine;
 }
 
@@ -97,7 +97,7 @@ bool RouteQueue::must_wait(const Group& group, std::size_t engine) noexcept {
   return false;
 }
 
-// In the calling thread, under the lock: short, or nobody else would.
+// Executes in the calling thread, under the lock; only for short moves.
 void RouteQueue::run_here(const Group& group) noexcept {
   bool failed = false;
   for (std::size_t i = 0; i < group.count; ++i) {
@@ -131,7 +131,7 @@ void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) n
   lock.unlock();
   const auto last = submit_to(engine, {batch_.data(), group.count}, use, lock);
   handing_over_ = false;
-  if (!last) {  // whatever the reason: this lane does without it
+  if (!last) {  // whatever the reason, this lane no longer uses that engine
     refused_[engine] = true;
     if (last.error().code != Code::out_of_memory) engine_.rule_out(engine);
     for (std::size_t i = 0; i < group.count; ++i)
@@ -143,14 +143,14 @@ void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) n
   if (cancels_ != cancels) lanes_[engine]->cancel();  // it may have come just too early
 }
 
-/// Comes without the lock and leaves with it.
+/// Called without the lock, returns with it.
 Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> batch,
                                      SubmitMode mode, Lock& lock) {
   const auto locked = [&](Result<Ticket> result) {
     lock.lock();
     return result;
   };
-  // Written by nobody but us (I3).
+  // Only we write it (I3).
   if (lanes_[engine] == nullptr) {
     auto opened = engine_.engine(engine).open_lane({depth(), LaneOptions::Full::refuse});
     if (!opened) return locked(tl::unexpected(std::move(opened).error()));
@@ -219,7 +219,7 @@ RouteQueue::Away RouteQueue::last_away(Ticket ticket) noexcept {
 void RouteQueue::cancel_waiting() noexcept {
   ++cancels_;
   std::uint64_t ticket = started_ + 1;
-  if (handing_over_) ticket += entry(ticket).group;  // those begin; the lane's cancel() is for them
+  if (handing_over_) ticket += entry(ticket).group;  // those begin; cancel their lane for them
   for (; ticket <= given(); ++ticket) entry(ticket).cancelled = true;
 }
 

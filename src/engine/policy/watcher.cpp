@@ -61,7 +61,8 @@ void Watcher::remove(Watched& target) noexcept {
   });
 }
 
-// False: it is the one that ends us. A descriptor that was removed since it rang is nobody's.
+// False: it is the descriptor that ends this thread. One that was removed since it rang belongs to
+// nobody.
 bool Watcher::ring_of(int event) noexcept {
   if (event == stop_.get()) return false;
   const std::lock_guard lock(mutex_);

@@ -12,8 +12,8 @@
 namespace gantry {
 namespace {
 
-constexpr double kWorthHelping = 1.1;  // below, the waiter's CPU buys next to nothing
-// A worker looks for more before it parks, about as long as being woken would take.
+constexpr double kWorthHelping = 1.1;  // below, the waiter's CPU gains next to nothing
+// A worker looks for more before it parks, for about as long as being woken would take.
 constexpr std::uint64_t kLookNs = 40'000;
 constexpr int kLooks = 16;  // between two readings of the clock
 constexpr Ticket kAny{std::numeric_limits<std::uint64_t>::max()};
@@ -66,7 +66,7 @@ void ThreadCore::end_workers() noexcept {
 
 // ---- lanes ---------------------------------------------------------------------------------
 
-// Under the lock. Whoever gets an answer above 0 owes an announcement, for which the lane is
+// Under the lock. A caller that gets a result above 0 owes an announcement, for which the lane is
 // pinned.
 template <class Change>
 std::size_t ThreadCore::change(LaneEntry& lane, Change change) noexcept {
@@ -113,9 +113,9 @@ Result<void> ThreadCore::open(LaneEntry& lane) {
 }
 
 // A ticket ends, and its waiter may come here, a moment before the lane is pinned for the
-// announcement; both happen under one turn of the lock, so under the lock the pin is seen.
+// announcement. Both happen under one turn of the lock, so under the lock the pin is seen.
 void ThreadCore::close(LaneEntry& lane) noexcept {
-  for (;; std::this_thread::yield()) {  // an announcement is a system call long at the most
+  for (;; std::this_thread::yield()) {  // an announcement takes one system call at most
     const std::lock_guard lock(mutex_);
     if (lane.pins.load(std::memory_order_acquire) != 0) continue;  // [P]
     scheduler_.remove(lane);
@@ -154,7 +154,7 @@ void ThreadCore::stop(Engine::Stop how) noexcept {
   Lock lock(mutex_);
   closed_ = true;
   if (how == Engine::Stop::cancel)
-    for (LaneEntry* lane : lanes_)  // the lock is held: a lane that goes has to wait
+    for (LaneEntry* lane : lanes_)  // the lock is held, so a lane that goes has to wait
       if (change(*lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) {
         PendingWakeups pending_wakeups{lane, nullptr};
         pay(pending_wakeups);
@@ -199,7 +199,7 @@ std::size_t ThreadCore::finish(LaneEntry& lane, const Unit& unit, const Ran& ran
 bool ThreadCore::is_worth_helping(const LaneSlot& head) const noexcept {
   if (!head.sequential && helping_gain_ > kWorthHelping) return true;
   if (head.move.bytes - head.taken <= rate_.wake_up_bytes()) return true;
-  return head.in_flight == 0 && !scheduler_.has_free_worker();  // nobody is at it
+  return head.in_flight == 0 && !scheduler_.has_free_worker();  // nobody executes it
 }
 
 std::optional<std::size_t> ThreadCore::help(LaneEntry& lane, Ticket last, Help when) noexcept {
@@ -225,8 +225,9 @@ std::optional<std::size_t> ThreadCore::help(LaneEntry& lane, Ticket last, Help w
   return ended;
 }
 
-// Half of what is left for a worker that is no quicker than this CPU was, and has to come first. It
-// also takes what it copies into caches of its own, out of ours: for a small gain that loses.
+// Reckons with half of what is left, for a worker that is no quicker than this CPU was, and that
+// has to come first. It also moves what it copies into caches of its own, out of ours, which loses
+// if the gain is small.
 bool ThreadCore::is_worth_calling(Bytes left, const Unit& unit, const Ran& ran) const noexcept {
   constexpr double kLeastGainNs = 15'000;
   const double own =
@@ -298,9 +299,9 @@ void ThreadCore::work(Worker& self) noexcept {
   pay(pending_wakeups);
 }
 
-// One unit. What it ended is announced when the lock is next let go, so that a unit costs one turn
-// of the lock; and the clock of the thread, a system call, is read once a unit: getting to it is
-// part of what a move costs.
+// Executes one unit. What it ended is announced when the lock is next let go, so a unit costs one
+// turn of the lock. The thread's clock, a system call, is read once a unit: getting to the unit is
+// part of a move's cost.
 void ThreadCore::work_on(LaneEntry& lane, Lock& lock, PendingWakeups& pending_wakeups,
                          std::uint64_t& cpu_ns) noexcept {
   if (const std::uint64_t came_ns = std::exchange(began_idle_ns_, 0); came_ns != 0)
@@ -342,7 +343,8 @@ void ThreadCore::look_for_work(Worker& self, Lock& lock, PendingWakeups& pending
 // ---- figures -------------------------------------------------------------------------------
 
 std::chrono::nanoseconds ThreadCore::left(const LaneEntry& lane, Ticket ticket) const noexcept {
-  // A guess is not worth sleeping for a lock: then all that the engine has is taken for the lane's.
+  // A guess is not worth sleeping for a lock: without it, all of the engine's work counts as the
+  // lane's.
   Lock lock(mutex_, std::try_to_lock);
   const auto bytes = static_cast<double>(
       lock ? lane.moves.left_until(static_cast<std::uint64_t>(ticket)) : load());

@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-// A sequential move that was begun is not taken from the front of the queue but resumed.
+// A sequential move that was begun is resumed, not taken from the front of the queue.
 bool is_all_out(const LaneSlot& slot) noexcept {
   return slot.over || (slot.sequential && slot.taken > 0);
 }
@@ -46,7 +46,7 @@ const LaneSlot* LaneQueue::head(std::uint64_t last) const noexcept {
   if (resume_ != nullptr && resume_->ticket <= last) return resume_;
   if (next_ > std::min(given_, last)) return nullptr;
   const LaneSlot& slot = this->slot(next_);
-  // A fenced move of nothing has no units: it ends when it comes to the front.
+  // An empty fenced move has no units: it ends when it comes to the front.
   const bool may_start = !slot.move.fence || progress_.ended() + 1 == slot.ticket;
   return may_start && slot.move.bytes > 0 ? &slot : nullptr;
 }
@@ -130,7 +130,7 @@ Completion LaneQueue::completion_of_front(const LaneSlot& front) noexcept {
   return completion;
 }
 
-// By ticket, so that the lane's oldest goes on first. As many as there are workers: few.
+// Sorted by ticket, so that the lane's oldest goes on first. There are as many as workers: few.
 void LaneQueue::resume_later(LaneSlot& slot) noexcept {
   LaneSlot** at = &resume_;
   while (*at != nullptr && (*at)->ticket < slot.ticket) at = &(*at)->resume_next;

@@ -79,7 +79,7 @@ Worker* Scheduler::pick_any() noexcept {
 }
 
 #ifndef NDEBUG
-// The lanes in that list.
+// Checks the lanes in that list.
 unsigned Scheduler::check_list(int group) const noexcept {
   const List& list = lists_[static_cast<std::size_t>(group)];
   const LaneEntry* previous = nullptr;

@@ -33,7 +33,7 @@ Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode mode) 
   GANTRY_TRY(wait_for_room(batch.size()));
   for (std::size_t i = 0; i < batch.size(); ++i)
     entry_.moves.stage(i, batch[i], core_->cache_for(batch[i]), core_->near(batch[i]));
-  // With others before it the workers are at work anyway.
+  // With moves before it the workers are awake anyway.
   const bool alone =
       mode == SubmitMode::synchronous && batch.size() == 1 && progress().ended() == given();
   if (!core_->publish(entry_, batch.size(), alone)) return fail_stopped("thread");
@@ -43,7 +43,7 @@ Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode mode) 
   return last;
 }
 
-// Room for all of a batch; the one who waits for it keeps later submitters behind it.
+// Waits for room for all of a batch; the waiting submitter keeps later ones behind it.
 Result<void> ThreadLane::wait_for_room(std::size_t count) {
   if (given() + count <= options_.depth) return {};
   const Ticket last{given() + count - options_.depth};  // its end makes the room
@@ -81,7 +81,7 @@ void ThreadLane::cancel() noexcept {
 }
 
 std::size_t ThreadLane::fail_all_in_child() noexcept {
-  // Relaxed: who comes second waits for the tickets, not for this.
+  // Relaxed: a second thread waits for the tickets, not for this.
   if (orphaned_.exchange(true, std::memory_order_relaxed)) return 0;
   std::size_t count = 0;
   for (; progress().ended() < given(); ++count) progress().retire(Outcome::failed);

@@ -23,7 +23,7 @@ struct FreeSet {
 
 }  // namespace
 
-// A refusal (the CPUs were taken from the process meanwhile) leaves it where it may run.
+// If this is refused (the process lost those CPUs meanwhile) the thread stays where it may run.
 void Worker::settle_at(const WorkerPlace& place) noexcept {
   ::pthread_setname_np(::pthread_self(), kThreadName);
   if (place.cpus.empty()) return;

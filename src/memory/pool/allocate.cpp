@@ -6,8 +6,8 @@
 #include "memory/pool/poison.hpp"
 #include "memory/pool/state.hpp"
 
-// Handing out and giving back. The near way, through what the thread keeps, is all that most calls
-// see; whatever it cannot do, the slow way does under the pool's lock.
+// Handing out and giving back. Most calls see only the near way, through what the thread keeps;
+// what it cannot do, the slow way does under the pool's lock.
 namespace gantry {
 namespace {
 
@@ -29,7 +29,7 @@ void count_return(ThreadCache& cache, Bytes size) noexcept {
   cache.live_bytes.add(std::uint64_t{0} - size);
 }
 
-// What is rare stands apart: its stack frame and its registers would be paid by every call.
+// Rare cases stand apart: every call would pay for their stack frame and registers.
 [[gnu::noinline]] Result<DeviceKey> key_of_nothing() {
   return fail(Code::invalid_argument, "the key of an empty block");
 }
@@ -51,12 +51,12 @@ Result<PoolState::Need> PoolState::need_for(Bytes size, const BlockOptions& opti
                             alignment, most),
                 "split it, or raise the budget if the machine has the memory");
   if (alignment > kPage) return Need{size, round_up(size, kPage), alignment, kNoClass, true};
-  // Between a line and a page nothing but a page keeps every piece of a run aligned.
+  // Between a line and a page only a page keeps every piece of a run aligned.
   const Bytes capacity = capacity_for(alignment > kLine ? std::max(size, kPage) : size);
   return Need{size, capacity, alignment_of(capacity), class_of(capacity), false};
 }
 
-// Always into the Block that the caller gets: moving it would cost as much as making it.
+// Always makes the Block that the caller gets: moving it would cost as much as making it.
 inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
   extent.size.store(size, std::memory_order_relaxed);
   extent.tag.store(tag.number, std::memory_order_relaxed);
@@ -66,8 +66,8 @@ inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
   return block_of(extent);
 }
 
-// What the thread has kept that holds `capacity`, or null. Looks at nothing that having a cache
-// implies: a child that was forked has none, and none keeps a piece larger than the budget.
+// A kept piece that holds `capacity`, or null. Does not check what having a cache implies: a forked
+// child has none, and none keeps a piece larger than the budget.
 inline Extent* PoolState::near_allocate(Bytes size, Bytes capacity, ThreadCache* cache) noexcept {
   if (capacity - 1 >= kLargestClass || cache == nullptr) return nullptr;
   const unsigned size_class = class_of(capacity);
@@ -85,7 +85,7 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
   return far_allocate(size, options, cache, extent);
 }
 
-// `extent`: what the near way found, but without its pages; or null.
+// `extent`: the piece that the near way found, without its pages; or null.
 [[gnu::noinline]] Result<Block> PoolState::far_allocate(Bytes size, const BlockOptions& options,
                                                         ThreadCache* cache,
                                                         Extent* extent) noexcept {
@@ -95,7 +95,7 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
       auto need = need_for(size, options);
       if (!need) return tl::unexpected(named(std::move(need).error()));
       need->counts_lingering = options.counts_lingering;
-      // An alignment may have made another size of it, or nothing that a thread keeps.
+      // An alignment may have changed the size, or made a piece that no thread keeps.
       if (options.alignment != 0 && !need->loose)
         extent = near_allocate(size, need->capacity, cache);
       if (extent == nullptr) {
@@ -112,7 +112,7 @@ Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
   });
 }
 
-// Counts the block, too: whoever comes back with a piece has allocated.
+// Counts the block, too: a call that returns a piece has allocated.
 Result<Extent*> PoolState::slow_allocate(const Need& need, ThreadCache* cache) {
   return guarded([&]() -> Result<Extent*> {
     {
@@ -141,8 +141,8 @@ Result<Extent*> PoolState::slow_allocate(const Need& need, ThreadCache* cache) {
   });
 }
 
-// Holding mutex_: counts the first piece, and stocks the thread's cache with the rest.
-// Nobody can steal that meanwhile.
+// Needs mutex_. Counts the first piece, and stocks the thread's cache with the rest. Nobody can
+// steal that meanwhile.
 Extent* PoolState::settle(const Need& need, Cut cut, ThreadCache* cache) noexcept {
   while (Extent* extent = cut.rest.pop())
     if (cache == nullptr || !cache->push(*extent)) to_slab(*extent);
@@ -155,7 +155,7 @@ Extent* PoolState::settle(const Need& need, Cut cut, ThreadCache* cache) noexcep
 // ---- giving back ---------------------------------------------------------------------------
 
 void PoolState::give_back(Extent& extent) noexcept {
-  // [H] acquire: what other handles' users did is over. One alone needs no read-modify-write.
+  // [H] acquire: what other handles' users did is over. A single handle needs no read-modify-write.
   if (extent.handles.load(std::memory_order_acquire) != 1) {
     const std::uint32_t before = extent.handles.fetch_sub(1, std::memory_order_acq_rel);
     if (before == (Extent::kAbandoned | 1)) return retire(extent);

@@ -29,7 +29,7 @@ std::optional<PoolState::Cut> PoolState::take(const Need& need) {
   return std::nullopt;
 }
 
-// A run of `pieces` neighbours, or nothing. The heap is asked first: then nothing can fail.
+// A run of `pieces` neighbours, or nothing. Asks the heap first; then nothing can fail.
 std::optional<PoolState::Cut> PoolState::cut(Slab& slab, const Need& need, unsigned pieces) {
   while (spare_extents_.count() < pieces) spare_extents_.push(extents_.emplace_back());
   std::vector<std::map<Bytes, Extent*>::node_type> places;
@@ -77,7 +77,7 @@ void PoolState::put_away(Extent& extent) noexcept {
   spare_extents_.push(extent);
 }
 
-// Half of what a thread keeps of a class goes to where others find it. The caller holds mutex_, so
+// Moves half of what a thread keeps of a class to where others find it. The caller holds mutex_, so
 // that nobody steals the cache, and is its owner.
 void PoolState::make_room(ThreadCache& cache, unsigned size_class) noexcept {
   for (unsigned i = ThreadCache::most(size_class) / 2; i > 0; --i) {
@@ -92,7 +92,7 @@ void PoolState::make_room(ThreadCache& cache, unsigned size_class) noexcept {
 
 void PoolState::abandon(Extent& extent) noexcept {
   if (!fork_guard_.is_this()) return;
-  // Others may have handles, too, and may use the memory. The last of them retires it.
+  // Others may have handles, too, and may use the memory. The last one retires it.
   extent.handles.fetch_or(Extent::kAbandoned, std::memory_order_relaxed);
   if (extent.handles.fetch_sub(1, std::memory_order_acq_rel) == (Extent::kAbandoned | 1))
     retire(extent);
@@ -111,7 +111,7 @@ void PoolState::retire(Extent& extent) noexcept {
     slab.is_retired = true;
     slab.extents.erase(extent.offset());
     slab.free.forget();
-    // What is out comes straight back to it, what is kept at once.
+    // Pieces that are out come straight back to it later; kept ones come at once.
     for (const auto& [offset, other] : slab.extents)
       other->loose.store(true, std::memory_order_relaxed);
     if (!closing_) reclaim();
@@ -121,7 +121,7 @@ void PoolState::retire(Extent& extent) noexcept {
   if (over) delete this;
 }
 
-// Everything that is in no block goes back to its slab, where it joins its neighbours.
+// Every piece that is in no block goes back to its slab, where it joins its neighbours.
 void PoolState::reclaim() noexcept {
   for (const auto& cache : caches_) drain(*cache);
   for (ExtentList& depot : depot_)
@@ -135,7 +135,8 @@ void PoolState::drain(ThreadCache& cache) noexcept {
   cache.lock.hand_back();
 }
 
-// Chained to each other, for the caller to drop after it let the lock go: unregistering takes time.
+// Chained to each other, for the caller to drop after it let the lock go, since unregistering takes
+// time.
 std::unique_ptr<Slab> PoolState::drop_empty_slabs() noexcept {
   std::unique_ptr<Slab> dropped;
   for (auto& slab : slabs_) {
@@ -153,7 +154,8 @@ std::unique_ptr<Slab> PoolState::drop_empty_slabs() noexcept {
 std::shared_ptr<ThreadCache> PoolState::new_cache() {
   const std::lock_guard lock(mutex_);
   for (const auto& cache : caches_)
-    if (cache->orphaned.load(std::memory_order_acquire)) {  // [O] all its thread did is done
+    if (cache->orphaned.load(std::memory_order_acquire)) {  // [O] everything that its thread did is
+                                                            // done
       cache->orphaned.store(false, std::memory_order_relaxed);
       return cache;
     }

@@ -4,7 +4,7 @@
 #include "base/system_memory.hpp"
 #include "memory/pool/state.hpp"
 
-// More memory from the system, registered with every device before anybody gets a piece of it.
+// Takes more memory from the system and registers it with every device before anybody gets a piece.
 namespace gantry {
 
 Result<void> PoolState::grow(const Need& need) {
@@ -40,16 +40,16 @@ std::optional<Bytes> PoolState::largest_fit(const Need& need) const noexcept {
   return fits(least) ? std::optional(least) : std::nullopt;
 }
 
-// How large the new slab may be. Empty slabs make room; only here is anything ever unregistered.
+// The size for the new slab. Empty slabs make room; only here is anything ever unregistered.
 Result<Bytes> PoolState::fit_budget(const Need& need) {
   std::optional<Bytes> fit = largest_fit(need);
   if (!fit) {
-    std::unique_ptr<Slab> dropped;  // goes after the lock
+    std::unique_ptr<Slab> dropped;  // destroyed after the lock
     {
       const std::lock_guard lock(mutex_);
       dropped = drop_empty_slabs();
     }
-    dropped.reset();  // what nobody else maps counts no more
+    dropped.reset();  // memory that nobody else maps no longer counts
     fit = largest_fit(need);
   }
   if (!fit) {

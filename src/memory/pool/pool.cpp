@@ -41,10 +41,10 @@ Result<PoolState*> PoolState::create(const PoolOptions& options) {
 void PoolState::close() noexcept {
   if (!fork_guard_.is_this()) return;  // a fork's copy: its threads and locks did not come along
   {
-    // Nothing of this is touched after the lock is let go: the last block's thread may be waiting
-    // for it to end the pool. Nobody is growing it: that takes a handle.
+    // Nothing here is touched after the lock is let go: the last block's thread may be waiting for
+    // it to end the pool. Nobody is growing it, since that takes a handle.
     const std::lock_guard lock(mutex_);
-    // Never handed back: no owner keeps a block for itself from here on, all come to mutex_.
+    // Never handed back: from here on no owner keeps a block for itself, and all come to mutex_.
     for (const auto& cache : caches_) cache->lock.steal();
     closing_ = true;
     closed_blocks_ = shared_.allocations.get() - shared_.returns.get();
@@ -55,7 +55,7 @@ void PoolState::close() noexcept {
   delete this;
 }
 
-// A child that was forked asks this before any lock: who held it then did not come along.
+// A forked child asks this before any lock: the thread that held it then did not come along.
 Result<void> PoolState::check_not_forked() const {
   if (fork_guard_.is_this()) return {};
   return tl::unexpected(named({Code::invalid_argument, "it is of the process that forked this one",
@@ -167,7 +167,7 @@ std::shared_ptr<const void> PoolState::charge(std::uint32_t number) {
 
 Result<Pool> Pool::create(const PoolOptions& options) {
   return guarded([&]() -> Result<Pool> {
-    auto handle = std::make_shared<Handle>();  // first: what it will hold would leak without it
+    auto handle = std::make_shared<Handle>();  // first: without it, what it will hold would leak
     GANTRY_ASSIGN(handle->state, PoolState::create(options));
     return Pool(std::move(handle));
   });

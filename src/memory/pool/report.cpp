@@ -3,7 +3,7 @@
 #include "base/result.hpp"
 #include "memory/pool/state.hpp"
 
-// What a pool says of itself. All of it needs the pool's lock and none of it is on any fast path.
+// What a pool reports. All of it needs the pool's lock and none of it is on any fast path.
 namespace gantry {
 namespace {
 
@@ -25,7 +25,7 @@ std::vector<Holder> PoolState::holders() const {
     holder.bytes += extent.size.load(std::memory_order_relaxed);
     holder.blocks += 1;
     const std::uint32_t age = now - extent.born_s.load(std::memory_order_relaxed);
-    // Born after we looked at the clock, or the clock was set back: no age.
+    // Born after we read the clock, or the clock was set back: no age.
     if (age < ~std::uint32_t{0} / 2)
       holder.oldest = std::max(holder.oldest, std::chrono::seconds(age));
   }
@@ -84,7 +84,7 @@ PoolReport PoolState::report() {
   return report;
 }
 
-// What is free, of the slabs that still serve.
+// Free memory of the slabs that still serve.
 void PoolState::report_room(PoolReport& report) const {
   Bytes serving = 0;
   for (const auto& slab : slabs_) {

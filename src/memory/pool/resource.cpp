@@ -6,8 +6,8 @@
 namespace gantry::detail {
 
 std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment, Tag tag) noexcept {
-  // Containers may ask for nothing and expect an address of their own; most of their alignments
-  // every block has.
+  // Containers may ask for nothing and expect an address of their own. Every block has most of
+  // their alignments.
   if (alignment <= Pool::kLineAlignment) alignment = 0;
   auto block = pool.allocate(std::max<Bytes>(size, 1), {alignment, tag});
   return block ? block->detach() : nullptr;

@@ -40,7 +40,7 @@ Result<void> Slab::make_present(Bytes offset, Bytes size) {
       missing = page;
   if (missing > last) return {};
   GANTRY_TRY(region->touch(missing * kPage, (last + 1 - missing) * kPage));
-  // A hint only: who misses it touches again.
+  // Only a hint: a thread that misses it touches again.
   for (Bytes page = missing; page <= last; ++page)
     pages_[page / kPagesAWord].fetch_or(bit(page), std::memory_order_relaxed);
   return {};

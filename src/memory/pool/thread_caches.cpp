@@ -4,7 +4,7 @@
 
 #include "memory/pool/state.hpp"
 
-// Which cache the calling thread has of which pool. The thread and the pool both hold a cache; it
+// Finds the calling thread's cache of a pool. The thread and the pool both hold a cache; it
 // outlives whichever ends first. A fork()ed child has none of its parent's pools.
 namespace gantry {
 
@@ -25,14 +25,14 @@ struct ThreadCaches {
     hot_caches = {};
     for (const Mine& entry : mine) entry.cache->orphaned.store(true, std::memory_order_release);
   }
-  // Of pools that have ended nothing else is left than our hold on the cache.
+  // Of pools that have ended only our hold on the cache is left.
   void forget_the_dead() {
     std::erase_if(mine, [](const Mine& entry) { return entry.cache.use_count() == 1; });
   }
   std::vector<Mine> mine;
 };
 
-// Without it a child could take what its parent has, so it is worth a null here.
+// Without it a child could take what its parent has, so then there are no caches.
 bool forget_when_forked() noexcept {
   static const bool will = ::pthread_atfork(nullptr, nullptr, [] { hot_caches = {}; }) == 0;
   return will;

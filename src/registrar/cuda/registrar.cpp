@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-// What is used of the driver, as its ABI has it: declared here so that no toolkit is needed.
+// The driver's functions, declared here by its ABI, so that no toolkit is needed.
 using Status = int;
 using Device = int;
 using Context = void*;
@@ -85,7 +85,7 @@ tl::unexpected<Error> refused(const Driver& driver, std::string_view what, Statu
               std::move(hint));
 }
 
-/// The device's primary context, shared with whatever else in this process uses it.
+/// The device's primary context, shared with other users of it in this process.
 class PrimaryContext {
  public:
   explicit PrimaryContext(const Driver& driver) noexcept : driver_(driver) {}
@@ -106,7 +106,7 @@ class PrimaryContext {
     return {};
   }
 
-  /// Runs `call` with this context current, and then makes the caller's current again.
+  /// Runs `call` with this context current, then makes the caller's current again.
   template <class Call>
   [[nodiscard]] Status with(Call call) const noexcept {
     Context before = nullptr;

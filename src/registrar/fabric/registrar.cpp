@@ -23,9 +23,9 @@ constexpr const char* kLibrary = "libfabric.so.1";
 constexpr std::uint64_t kAccess =
     FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-// What is called by name; all else goes through the objects these give. They come in several
-// versions, of which dlsym() gives the newest: later ones only append to the structures, and all
-// structures here are made by the library.
+// Functions that are called by name; all else goes through the objects they return. They come in
+// several versions, of which dlsym() returns the newest: later ones only append to the structures,
+// and the library makes all structures here.
 struct Api {
   decltype(&::fi_getinfo) getinfo = nullptr;
   decltype(&::fi_freeinfo) freeinfo = nullptr;
@@ -35,8 +35,8 @@ struct Api {
   std::string missing;  // why the library cannot be used; empty when it can
 };
 
-// The libraries behind libfabric put their own handlers on SIGINT, SIGSEGV and others when they
-// are loaded. What those do is the program's business: this puts its handlers back.
+// The libraries behind libfabric install handlers for SIGINT, SIGSEGV and others when they are
+// loaded. Handlers are the program's business, so this puts its own back.
 class KeptHandlers {
  public:
   KeptHandlers() noexcept {
@@ -77,14 +77,14 @@ Api load() {
   return api;
 }
 
-// Not linked but opened when first asked for: with all it brings along, loading it takes a fifth
-// of a second. Code of a library stays loaded, so this is a constant, not state.
+// Not linked but opened at the first call, since loading it with all that it brings along takes a
+// fifth of a second. A library's code stays loaded, so this is a constant, not state.
 const Api& libfabric() {
   static const Api api = load();
   return api;
 }
 
-/// For what a call of libfabric gave back: 0 or a negative error of its own kind.
+/// The error for a call's result: 0 or a negative error of libfabric's own.
 tl::unexpected<Error> refused(std::string_view what, int status) {
   if (status == -FI_ENOMEM) return fail_memlock(what, ENOMEM);
   return fail(Code::system, fmt::format("{}: {}", what, libfabric().strerror(-status)));
@@ -153,7 +153,7 @@ class FabricRegistrar final : public Registrar {
   Result<Keys> do_register(ByteSpan memory) override {
     const auto entry = regions_.emplace(memory.data(), nullptr).first;  // nothing may fail later
     int status = -FI_ENOKEY;
-    // Where the provider does not choose remote keys we do, and others may have the same idea.
+    // If the provider does not choose remote keys we do, and others may have the same idea.
     for (int attempt = 0; attempt < 1000 && status == -FI_ENOKEY; ++attempt)
       status = ::fi_mr_reg(domain_, memory.data(), memory.size(), kAccess, 0, next_key_++, 0,
                            &entry->second, nullptr);

@@ -11,7 +11,7 @@
 namespace gantry {
 namespace {
 
-// Straight to the kernel: sanitizers replace the C library's functions by nothing.
+// Calls the kernel directly: sanitizers replace the C library's functions by nothing.
 long lock_pages(ByteSpan memory) noexcept {
   return ::syscall(SYS_mlock, memory.data(), memory.size());
 }
@@ -19,8 +19,8 @@ long unlock_pages(void* at, Bytes size) noexcept {
   return ::syscall(SYS_munlock, at, size);
 }
 
-// Locks are of whole pages and do not nest, but two registrations may share a page at their edges:
-// those are counted.
+// Locks apply to whole pages and do not nest, but two registrations may share a page at their
+// edges, so those pages are counted.
 class PageLock final : public Registrar {
  public:
   explicit PageLock(const RegistrarOptions& options) : Registrar("page-lock", options) {}
@@ -77,7 +77,7 @@ class PageLock final : public Registrar {
     edges_.erase(found);
     return unlock(edge, page_);
   }
-  // ENOMEM: some of it is not mapped any more, and with that not locked either.
+  // ENOMEM: part of it is not mapped any more, and so not locked either.
   static int unlock(std::uintptr_t begin, Bytes size) noexcept {
     return unlock_pages(at(begin), size) == 0 || errno == ENOMEM ? 0 : errno;
   }

@@ -64,8 +64,8 @@ class UringRegistrar final : public Registrar {
     for (unsigned slot = slots_; slot-- > 0;) free_slots_.push_back(slot);
   }
 
-  // A ring of our own goes with its descriptor; the user's gets its empty table taken back, but
-  // not by a fork()ed child, which shares it with its parent.
+  // A ring of our own goes with its descriptor. The user's ring gets its empty table back, but not
+  // from a fork()ed child, which shares the ring with its parent.
   ~UringRegistrar() override {
     if (is_users_ && fork_guard_.is_this())
       ::io_uring_register(static_cast<unsigned>(ring_.get()), IORING_UNREGISTER_BUFFERS, nullptr,
@@ -93,8 +93,8 @@ class UringRegistrar final : public Registrar {
     return Keys{slot, 0};
   }
 
-  // An operation in flight keeps its pages until it ends, whatever the slot says. A slot that
-  // could not be cleared is as good as a clear one: the next registration replaces what it holds.
+  // An operation in flight keeps its pages until it ends, whatever the slot says. A slot that could
+  // not be cleared is as good as a clear one, since the next registration replaces its contents.
   int do_unregister(const Keys& keys, ByteSpan) noexcept override {
     const auto slot = static_cast<unsigned>(keys.key);
     free_slots_.push_back(slot);
