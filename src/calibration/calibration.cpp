@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-// A plan's times are for its measurements; touching the memory comes on top.
+// A plan's times are for its measurements; touching the memory takes further time.
 struct Plan {
   std::vector<Bytes> sizes;
   std::uint64_t size_ns;   // for all engines together at one size
-  std::uint64_t sweep_ns;  // for all sizes; those not reached are left out
+  std::uint64_t sweep_ns;  // for all sizes; those not reached by then are left out
   unsigned rounds;
 };
 const Plan kQuick{
@@ -33,7 +33,7 @@ constexpr std::uint64_t kReadingNs = 150 * kMs;
 constexpr std::uint64_t kHelpingNs = 400 * kMs;
 constexpr std::uint64_t kAllNs = 17'000 * kMs;  // nothing new begins later
 constexpr unsigned kCacheRounds = 9;
-constexpr double kStreamingGain = 1.03;  // or it is noise
+constexpr double kStreamingGain = 1.03;  // a smaller gain is noise
 constexpr double kTellsApart = 1.3;      // reading from memory over reading from the cache
 
 Bytes largest_that_fits(const Plan& plan, Bytes limit) {
@@ -132,7 +132,7 @@ Result<bool> Sweep::streams_quicker(Lane& lane, Bytes bytes) {
   return median_of(temporal) > median_of(streaming) * kStreamingGain;
 }
 
-// From the largest size down, so that a size counts only if all above it gain too.
+// From the largest size down, so that a size counts only if all above it gain, too.
 Result<void> Sweep::streaming() {
   Lane* const lane = bench_.lane_of("inline");
   if (lane == nullptr) return {};
@@ -157,8 +157,8 @@ Result<double> Sweep::reading_at(Lane& lane, Bytes bytes, CacheUse cache) {
   return median_of(samples);
 }
 
-// What the machine tells of its cache may be the host's, shared with strangers. So: up to which
-// size does a reader find what was just written sooner than half-way to memory?
+// The cache that the machine reports may be the host's, shared with strangers. So this measures up
+// to which size a reader finds what was just written sooner than half-way to memory.
 Result<void> Sweep::share() {
   Lane* const lane = bench_.lane_of("inline");
   if (lane == nullptr) return {};

@@ -9,7 +9,8 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kAtOnce = Bytes{8} << 20;  // so much is copied between two looks at the clock
+// bytes that are copied between two readings of the clock
+constexpr Bytes kAtOnce = Bytes{8} << 20;
 constexpr Bytes kMostRepeats = 256;
 constexpr Bytes kQueuedMoves = 16;
 
@@ -21,7 +22,7 @@ Result<void> await(Lane& lane, Result<Ticket> ticket,
 }
 
 double per(std::uint64_t ns, Bytes count) {
-  return std::max(static_cast<double>(ns) / static_cast<double>(count), 0.1);  // never nothing
+  return std::max(static_cast<double>(ns) / static_cast<double>(count), 0.1);  // never zero
 }
 
 // Several sums, so that the reading waits for memory and not for the addition before.
@@ -46,7 +47,7 @@ Result<CalibrationBench> CalibrationBench::make(std::span<const std::shared_ptr<
   for (const auto& engine : engines) {
     auto lane = engine->open_lane();
     if (!lane && bench.subjects_.empty()) return tl::unexpected(std::move(lane).error());
-    if (!lane) continue;  // one that cannot be used need not be known
+    if (!lane) continue;  // an engine that cannot be used need not be known
     bench.subjects_.push_back({std::string(engine->name()), std::move(*lane)});
   }
   return bench;

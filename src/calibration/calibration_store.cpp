@@ -29,7 +29,7 @@ std::string cache_folder() {
   return home.empty() ? home : home + "/.cache/gantry";
 }
 
-// FNV-1a: a name for the file; the line itself is in the file and is compared.
+// FNV-1a: a name for the file. The line itself is in the file and is compared.
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 0xcbf29ce484222325u;
   for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -132,16 +132,16 @@ CalibrationStore::Found CalibrationStore::load() const {
     return read;
   }();
   if (found) return {*found, {}};
-  // Nothing there yet is no trouble, unless there never will be.
+  // A missing file is no problem, unless there can never be one.
   if (found.error().code == Code::not_found && !folder_.empty()) return {};
   return {std::nullopt, to_string(found.error())};
 }
 
-// The name of the half-written file is one for all: only who holds the lock writes.
+// All writers use one name for the half-written file: only the holder of the lock writes.
 Result<void> CalibrationStore::save(const Calibration& calibration) const {
   GANTRY_ASSIGN(const Fd folder, open_folder(true));
   const std::string half = name_ + ".new";
-  ::unlinkat(folder.get(), half.c_str(), 0);  // of one that was killed
+  ::unlinkat(folder.get(), half.c_str(), 0);  // of a process that was killed
   const Fd file(::openat(folder.get(), half.c_str(),
                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return fail_errno(path_, errno, kHint);

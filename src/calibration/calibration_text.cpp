@@ -48,7 +48,7 @@ bool is_engine_name(std::string_view word) {
   });
 }
 
-/// Line after line; what is required is ticked off.
+/// Reads line after line and notes which required ones it has seen.
 class Reader {
  public:
   Result<Calibration> read(std::string_view text);

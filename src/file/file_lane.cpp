@@ -31,7 +31,7 @@ Result<std::unique_ptr<FileLane>> ServedFileLane::open(
   return lane;
 }
 
-// A fork's copy has no thread to end, and a lock that may be anybody's.
+// A fork's copy has no thread to end, and anybody may hold its lock.
 ServedFileLane::~ServedFileLane() {
   if (!fork_guard_.is_this()) {
     disown(std::move(thread_));

@@ -37,7 +37,7 @@ Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes read_bytes, Bytes write
 Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
   if (transfer.file == nullptr || transfer.memory.empty())
     return fail(Code::invalid_argument, "a file transfer without a file or without memory");
-  // Beyond, the kernel may take an offset for the descriptor's position.
+  // Beyond this the kernel may take an offset for the descriptor's position.
   constexpr std::uint64_t kMost = std::numeric_limits<off_t>::max();
   if (transfer.memory.size() > kMost || transfer.offset > kMost - transfer.memory.size())
     return fail(Code::invalid_argument, text_of(transfer) + ": more than files have");

@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kPieceBytes = Bytes{1} << 20;  // after each of them a cancelled transfer ends
+constexpr Bytes kPieceBytes = Bytes{1} << 20;  // a cancelled transfer ends after the next piece
 
 void carry_out(FileWork& work, const FileQueue& queue) {
   for (;;) {

@@ -51,11 +51,11 @@ Result<std::vector<std::string>> list_cuda() {
 struct DeviceMaker {
   std::string_view kind;
   Result<std::shared_ptr<Device>> (*open)(unsigned index, const std::shared_ptr<Engine>& copier);
-  Result<std::vector<std::string>> (*list)();  ///< What each is, by its index.
+  Result<std::vector<std::string>> (*list)();  ///< Describes each device, by its index.
   bool is_one;                                 ///< Named without an index.
 };
 
-// In the order in which they are reported. A new kind is one more here.
+// In the order in which they are reported. Add a new kind here.
 constexpr DeviceMaker kDeviceMakers[] = {
     {"cpu", open_cpu, list_cpu, true},
     {"opencl", open_opencl, list_opencl, false},

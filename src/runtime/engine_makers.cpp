@@ -56,7 +56,7 @@ std::string dsa_text(const Engine& made) {
   return dynamic_cast<const dsa::DsaEngine&>(made).about();
 }
 
-// What is wrong with it is for doctor to find out.
+// Doctor finds out what is wrong with it.
 bool is_dsa_likely() {
   return ::access("/dev/dsa", F_OK) == 0;
 }

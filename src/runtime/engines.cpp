@@ -31,7 +31,7 @@ std::string_view variable(const char* name) {
 struct Wish {
   std::string name;  // empty: none
   bool required = false;
-  std::string by;  // who wishes, for the message
+  std::string by;  // who asks for it, for the message
 };
 
 Wish wish_of(const RuntimeOptions& options) {
@@ -43,7 +43,7 @@ Wish wish_of(const RuntimeOptions& options) {
           fmt::format("{}: ", kEngineVariable)};
 }
 
-// What is to be believed for long has figures of every engine that needs no device.
+// A calibration that is kept must have figures of every engine that needs no device.
 Result<void> check_whole(const Calibration& calibration) {
   for (const std::string_view name : {"inline", "thread"})
     if (std::ranges::find(calibration.engines, name, &EngineCosts::engine) ==
@@ -152,7 +152,7 @@ CalibrationStatus Engines::calibration() const {
   return {auto_->calibration(), kept_->store.path(), kept_->kept, kept_->note};
 }
 
-// What cannot be kept is good for this process at least.
+// A result that cannot be kept still serves this process.
 Result<Calibration> Engines::measure(Kept& kept, std::span<const std::shared_ptr<Engine>> engines,
                                      const CalibrateOptions& options) {
   const auto ours = kept.store.lock();

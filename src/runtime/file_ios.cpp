@@ -11,7 +11,7 @@ struct FileIoMaker {
   Result<std::shared_ptr<FileIo>> (*make)();
 };
 
-// The best first. Another way is one more here.
+// The best first. Add another way here.
 constexpr FileIoMaker kFileIoMakers[] = {
     {"io_uring", make_uring_file_io},
     {"pread", [] { return make_plain_file_io(); }},

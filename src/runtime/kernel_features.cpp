@@ -19,12 +19,12 @@
 #include "base/result.hpp"
 #include "base/sizes.hpp"
 
-// What Gantry uses of newer kernels. docs/platforms.md has the same lines with their reasons.
+// Newer kernel features that Gantry uses. docs/platforms.md has the same lines with their reasons.
 namespace gantry {
 namespace {
 
-// Each of these asks for the thing itself, since a container may refuse what the kernel has. They
-// answer 0, or an errno value.
+// Each of these tries the thing itself, since a container may refuse what the kernel has. They
+// return 0, or an errno value.
 
 int answer(long result) noexcept {
   return result < 0 ? errno : 0;
@@ -51,7 +51,7 @@ int try_pidfd() noexcept {
   return self ? 0 : errno;
 }
 
-// Asks for `option` at one end of a pair of sockets.
+// Tries `option` at one end of a pair of sockets.
 int try_socket_option(int option, bool sets) noexcept {
   std::array<int, 2> pair{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return errno;
@@ -92,7 +92,7 @@ int try_membarrier() noexcept {
 
 int try_io_uring() noexcept {
   const long made = ::syscall(SYS_io_uring_setup, 0, nullptr);
-  return made < 0 && (errno == EFAULT || errno == EINVAL) ? 0 : answer(made);  // it is there
+  return made < 0 && (errno == EFAULT || errno == EINVAL) ? 0 : answer(made);  // the kernel has it
 }
 
 int try_mbind() noexcept {

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr Bytes kTopologyRoom = Bytes{64} << 20;
 
-// hwloc ends the process where memory runs out while it looks.
+// hwloc ends the process if memory runs out while it looks.
 bool has_room_for_topology() noexcept {
   void* const at =
       ::mmap(nullptr, kTopologyRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -21,7 +21,7 @@
 namespace gantry {
 namespace {
 
-// The first processor's lines are enough, and the kernel makes only what is read.
+// The first processor's lines are enough, and the kernel generates only what is read.
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -39,7 +39,7 @@ std::string line_of(const std::string& path) {
   return line;
 }
 
-// Of the first processor, as the kernel tells it; 0 when it does not.
+// Cache size of the first processor, as the kernel reports it; 0 if it does not.
 Bytes kernels_cache_bytes(int level) {
   for (int i = 0;; ++i) {
     const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i);
@@ -92,7 +92,7 @@ constexpr std::string_view build() {
 #endif
 }
 
-// What is not printable would break the file's lines.
+// Unprintable characters would break the file's lines.
 std::string clean(std::string text) {
   std::ranges::replace_if(text, [](char c) { return c < ' ' || c > '~' || c == ';'; }, '?');
   return text;

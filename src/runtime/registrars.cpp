@@ -25,7 +25,7 @@ constexpr std::array<Candidate, 5> kCandidates{{
     {RegistrarKind::cuda, "cuda", "the CUDA driver", ""},
 }};
 
-// Memory of its own: a page of somebody else's might be locked already, and locks do not nest.
+// Uses memory of its own: somebody else's page might be locked already, and locks do not nest.
 Result<void> attempt(const Candidate& candidate) {
   RegistrarSetup setup;
   setup.fabric_provider = candidate.provider;

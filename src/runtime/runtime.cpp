@@ -15,14 +15,14 @@ struct GANTRY_LOCAL Runtime::Impl {
   std::shared_ptr<Engines> engines;
   std::shared_ptr<Acceptor> acceptor;
 
-  /// With what the runtime has for all its ends.
+  /// Adds what the runtime has for all its ends.
   [[nodiscard]] Result<void> complete(EndOptions& options) const {
     GANTRY_ASSIGN(options.directory, directory_for(options));
     if (options.acceptor == nullptr) options.acceptor = acceptor;
     return {};
   }
 
-  // Looked at when a channel is opened, so that an unsafe folder does not hide the engines.
+  // Checked when a channel is opened, so that an unsafe folder does not hide the engines.
   [[nodiscard]] Result<std::string> directory_for(const EndOptions& options) const {
     return channel_directory(options.directory.empty() ? directory : options.directory,
                              options.access);

@@ -42,7 +42,7 @@ std::vector<NodeCpus> usable_nodes() {
   for (const NodeCpus& node : numa_nodes())
     if (auto cpus = take_cpus(node, left); !cpus.empty())
       nodes.push_back({node.node, std::move(cpus)});
-  // Where the kernel tells of no nodes, all is one.
+  // If the kernel reports no nodes, all CPUs are one node.
   if (nodes.empty() && !left.empty()) nodes.push_back({0, std::move(left)});
   return nodes;
 }
@@ -52,7 +52,7 @@ std::vector<WorkerPlace> worker_places(const std::vector<NodeCpus>& nodes, doubl
   const auto counts = workers_by_node(nodes, cpu_quota);
   std::vector<WorkerPlace> places;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    // With one node there is nowhere to stray: the process may change its CPUs later.
+    // With one node there is nowhere to stray to, and the process may change its CPUs later.
     const WorkerPlace place{nodes[i].node, nodes.size() > 1 ? nodes[i].cpus : std::vector<int>{}};
     places.insert(places.end(), counts[i], place);
   }

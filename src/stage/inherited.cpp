@@ -7,9 +7,9 @@
 namespace gantry {
 namespace {
 
-constexpr int kFirstFreeNumber = 3;  // 0 to 2 mean something to everybody
+constexpr int kFirstFreeNumber = 3;  // 0 to 2 are the standard streams
 
-// /dev/null holds the place of what was taken.
+// /dev/null holds the place of a descriptor that was taken.
 bool is_place_holder(int descriptor) {
   struct stat facts{};
   return ::fstat(descriptor, &facts) == 0 && S_ISCHR(facts.st_mode) &&

@@ -1,4 +1,4 @@
-// The text in which a launcher tells a stage its ends:
+// The text by which a launcher tells a stage its ends:
 //   1;CHANNEL:out:TRANSPORT:SLOTS:BUDGET:ADDRESS@METRICS,ADDRESS@METRICS;CHANNEL:in:...
 // "1" is the version. Names and addresses have %XX for all but letters, digits and "._-/".
 #include <algorithm>

@@ -23,7 +23,7 @@ constexpr unsigned kMissesFollow = 64;
 static_assert(kMostFlights <= FileWork::kMostUnderWay);
 constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, the wake-up socket
 
-/// What an entry's completion is of: a flight's number, or one of these.
+/// What a completion belongs to: a flight's number, or one of these.
 constexpr std::uint64_t kBell = ~std::uint64_t{0};
 constexpr std::uint64_t kNothing = kBell - 1;
 
@@ -37,7 +37,7 @@ class Ring {
     ring->is_open_ = true;
     closed_.load(std::memory_order_acquire);
     ::io_uring_ring_dontfork(&ring->ring_);
-    // A ring that may be made but not used: seccomp filters look at each call.
+    // A ring may be made but not used: seccomp filters check each call.
     if (const int error = ::io_uring_enter(static_cast<unsigned>(ring->ring_.ring_fd), 0, 0, 0, {});
         error < 0)
       return no_ring(-error);
@@ -63,7 +63,7 @@ class Ring {
   /// Submits, and waits until something has ended.
   void pass() noexcept {
     const int answer = ::io_uring_submit_and_wait(&ring_, 1);
-    // Short of memory for the moment, or full of what has ended: to be tried again.
+    // Short of memory for the moment, or full of completions: try again.
     GANTRY_ASSERT(answer >= 0 || answer == -EINTR || answer == -EAGAIN || answer == -EBUSY ||
                   answer == -ENOMEM);
   }
@@ -79,7 +79,7 @@ class Ring {
   }
 
  private:
-  // A ring is mapped where one was that another thread has closed. The kernel keeps the two apart;
+  // A ring is mapped where another thread has closed one. The kernel keeps the two apart;
   // ThreadSanitizer, which does not see liburing's system calls, goes by this.
   static inline std::atomic<unsigned> closed_{0};
 
@@ -87,7 +87,7 @@ class Ring {
   bool is_open_ = false;
 };
 
-/// The lane's thread: pieces of the oldest transfers first, as many in flight as there may be.
+/// Runs on the lane's thread: pieces of the oldest transfers first, as many in flight as allowed.
 class Service {
  public:
   Service(std::shared_ptr<Ring> ring, FileQueue& queue) noexcept
@@ -110,7 +110,7 @@ class Service {
   struct Flight {
     std::shared_ptr<FileWork> work;  // null: free
     FilePiece piece;
-    bool is_first = true;  ///< Of a read: only what is in the page cache.
+    bool is_first = true;  ///< For a read: only from the page cache.
     bool is_cancelled = false;
   };
 
@@ -133,7 +133,7 @@ class Service {
     }
   }
 
-  // After a miss the next pieces are most likely missing, too: asking costs a hand-over each.
+  // After a miss the next pieces are most likely missing, too, and each try costs a hand-over.
   bool tries_cache() noexcept {
     if (misses_ == 0 || !has_workers_) return true;
     --misses_;
@@ -152,8 +152,8 @@ class Service {
       ::io_uring_prep_write(entry, transfer.file->descriptor(), memory, size, offset);
     else
       ::io_uring_prep_read(entry, transfer.file->descriptor(), memory, size, offset);
-    // What is in the page cache is copied here and now. For the rest workers of the kernel's wait,
-    // each for its piece.
+    // Data in the page cache is copied here and now. For the rest the kernel's workers wait, each
+    // for its piece.
     if (is_first && transfer.kind == FileTransfer::Kind::read)
       entry->rw_flags = RWF_NOWAIT;
     else if (transfer.kind == FileTransfer::Kind::read)
@@ -182,7 +182,7 @@ class Service {
     }
   }
 
-  // What a worker of the kernel's is busy with ends by itself, or never.
+  // A piece that a worker of the kernel's has begun ends by itself, or never.
   void cancel() {
     for (const auto& work : works_) work->stop();
     for (std::size_t i = 0; i < flights_.size(); ++i) {
@@ -207,8 +207,9 @@ class Service {
   FileQueue::Works works_;  // that have not ended
   std::array<Flight, kMostFlights> flights_{};
   bool is_hearing_ = false;
-  unsigned misses_ = 0;      // so many pieces go to workers without being looked for in the cache
-  bool has_workers_ = true;  // they are threads of the user's, who may have all he may (ulimit -u)
+  unsigned misses_ = 0;  // pieces that go to workers without a look into the cache
+  // workers are threads of the user's, who may be at his limit (ulimit -u)
+  bool has_workers_ = true;
 };
 
 class UringFileIo final : public FileIo {
@@ -220,8 +221,8 @@ class UringFileIo final : public FileIo {
                        kReadBytes >> 10, writer_->about());
   }
   Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind serving) override {
-    // Buffered writes of a file wait for each other, whoever asks for them; by a worker of the
-    // kernel's each costs a hand-over more.
+    // Buffered writes of a file wait for each other, whoever asks for them; by the kernel's workers
+    // each also costs a hand-over.
     if (serving == FileTransfer::Kind::write) return writer_->open_lane(serving);
     return guarded([]() -> Result<std::unique_ptr<FileLane>> {
       GANTRY_ASSIGN(auto queue, FileQueue::make(kReadBytes, kWriteBytes));

@@ -19,7 +19,7 @@ class Extents {
     all_.push_back({kind, at_, from_step * array_.step_bytes, count * array_.step_bytes});
     at_ += count * array_.step_bytes;
   }
-  /// `count` steps that are not there, of which, wrapped, the first is `from_step`.
+  /// Adds `count` steps that lie beyond an end; wrapped, the first of them is `from_step`.
   void add_edge(ChunkExtent::Kind clamped, std::uint64_t from_step, std::uint64_t count) {
     if (array_.halo.edge == Edge::zero) return add(ChunkExtent::Kind::zero, 0, count);
     if (array_.halo.edge == Edge::clamp) return add(clamped, 0, count);

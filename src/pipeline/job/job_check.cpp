@@ -32,7 +32,7 @@ Result<void> check_size(std::size_t index, std::string_view name, std::uint64_t 
 
 Result<void> check_halo(std::size_t index, const Argument& array) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // far beyond any memory
-  constexpr Bytes kMostBytes = Bytes{1} << 48;             // as that, and slots can be added up
+  constexpr Bytes kMostBytes = Bytes{1} << 48;             // likewise, and slots can be added up
   constexpr std::uint64_t kMostTurns = std::uint64_t{1} << 20;  // each is an extent of its own
   const Halo& halo = array.halo;
   if (halo.before > kMost || halo.after > kMost ||
@@ -96,7 +96,7 @@ Result<void> check_argument(std::size_t index, const Argument& array, std::uint6
 
 /// Where an array lies: memory, or a range of a file.
 struct Place {
-  std::array<std::uint64_t, 2> space{};  // of a file: which
+  std::array<std::uint64_t, 2> space{};  // for a file: device and inode
   std::uint64_t begin = 0;
   std::uint64_t size = 0;
   [[nodiscard]] bool overlaps(const Place& other) const noexcept {
@@ -125,7 +125,7 @@ bool overlap(const std::optional<Place>& one, const std::optional<Place>& other)
   return one && other && one->overlaps(*other);
 }
 
-// A chunk reads step for step what it later overwrites, and no other chunk does.
+// True if a chunk reads step for step what it later overwrites, and no other chunk does.
 bool is_step_for_step(const Argument& out, const Argument& in) noexcept {
   return in.reads() && written_place(out)->begin == read_place(in)->begin &&
          out.step_bytes == in.step_bytes && in.halo.before == 0 && in.halo.after == 0;

@@ -10,7 +10,7 @@ namespace gantry {
 Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
                                      const PipelineSource& source,
                                      const std::shared_ptr<FileIo>& file_io, Deadline limit) {
-  constexpr Bytes kPart = Bytes{8} << 20;  // of what no memory holds
+  constexpr Bytes kPart = Bytes{8} << 20;  // part of a source that is not in memory
   GANTRY_ASSIGN(DeviceBuffer whole, device.allocate(source.size));
   if (source.kind == PipelineSource::Kind::memory) {
     GANTRY_ASSIGN(const DeviceEvent event, queue.copy_in(whole, 0, source.bytes, source.held));

@@ -6,8 +6,7 @@
 #include "pipeline/run/caught.hpp"
 #include "pipeline/run/kernel_launch.hpp"
 
-// One chunk: from its sources by way of its slot to its sinks. chunk_executor_run.cpp has the order
-// of many.
+// One chunk, from its sources through its slot to its sinks. chunk_executor_run.cpp orders many.
 namespace gantry {
 namespace {
 
@@ -39,7 +38,7 @@ bool is_of_file(const Argument& argument) noexcept {
   return argument.reads() && argument.source.kind == PipelineSource::Kind::file;
 }
 
-/// All but what a file is read for.
+/// Fills everything except what comes from a file.
 Result<void> fill_host(const RunArray& array, const std::vector<ChunkExtent>& extents,
                        ByteSpan host, HostCopier& copier) {
   const PipelineSource& source = array.argument->source;
@@ -56,7 +55,7 @@ Result<void> fill_host(const RunArray& array, const std::vector<ChunkExtent>& ex
   return {};
 }
 
-// Tells when the host did `part`, or from when to when the parts of which it is one.
+// Records when the host did `part`, or when it did the parts that include it.
 template <class Part>
 Result<void> timed(DeviceTiming& when, const Part& part) {
   if (when.began == DeviceTiming::Time{}) when.submitted = when.began = Deadline::Clock::now();
@@ -69,7 +68,7 @@ bool brings_back(const Argument& argument) noexcept {
   return argument.writes() || argument.kind == Kind::reduction;
 }
 
-/// Where a chunk's results go.
+/// The place of a chunk's results.
 ByteSpan back_to(const RunArray& array, const ChunkSlot& slot, std::size_t index) noexcept {
   const Bytes size = buffer_bytes(*array.argument, slot.chunk.steps);
   const ByteSpan host = slot.arrays[index].host;
@@ -88,7 +87,7 @@ DeviceTiming joined(const ChunkSlot::Stage& stage) {
 
 // ---- on its way ----------------------------------------------------------------------------
 
-// Chunks before it are on their way still: what fails here is theirs to tell first.
+// Chunks before it are still on their way: they are to report their failures first.
 void ChunkExecutor::begin(const ChunkRing& ring, ChunkSlot& slot) noexcept {
   slot.copy_in = slot.compute = slot.copy_out = {};
   slot.stage_in = slot.stage_out = {};
@@ -138,7 +137,8 @@ ChunkExecutor::Failure ChunkExecutor::submit(ChunkRing& ring, ChunkSlot& slot) {
   return ChunkFailure{submitted.error(), slot.chunk, stage};
 }
 
-// Of what is shared: the memory itself, or a buffer of its own for a chunk that cannot be.
+// Places shared arrays: on the memory itself, or on a buffer of its own for a chunk that cannot be
+// shared.
 Result<void> ChunkExecutor::place(ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i) {
     const Argument& argument = *arrays_[i].argument;
@@ -168,7 +168,7 @@ Result<void> ChunkExecutor::stage_in(ChunkSlot& slot) {
     }));
   }
   if (slot.reads.empty()) return {};
-  // It was its turn when the one before had been read.
+  // Its turn began when the one before had been read.
   slot.stage_in.began = std::max(slot.stage_in.began, read_until_);
   const Deadline until = limit();
   for (const Ticket read : slot.reads) GANTRY_TRY(files_.in->wait(read, until));
@@ -216,8 +216,8 @@ Result<void> ChunkExecutor::submit_compute(ChunkSlot& slot) {
   return launch_kernel(*queues_.compute, kernel_, job_, slot.chunk, buffers, slot.compute);
 }
 
-// What the device wrote in memory that is the host's, too: nothing moves, so that it is a part of
-// computing.
+// Makes visible what the device wrote in memory that is the host's, too. Nothing moves, so it is a
+// part of computing.
 Result<void> ChunkExecutor::submit_shared_out(ChunkSlot& slot) {
   for (std::size_t i = 0; i < arrays_.size(); ++i)
     if (slot.arrays[i].is_over && brings_back(*arrays_[i].argument))
@@ -248,12 +248,12 @@ ChunkExecutor::Failure ChunkExecutor::complete(const ChunkRing& ring, ChunkSlot&
   const Deadline until = limit();
   const Error out_of_time = {Code::timed_out, "it had not ended when its time was up",
                              "allow more (PipelineOptions::stall_limit, deadline)"};
-  // What the chunks before took may have been the time of writers and folds.
+  // Writers and folds may have used up the time of the chunks before.
   if (options_.deadline.passed()) return ChunkFailure{out_of_time, slot.chunk, Stage::ends};
   const std::pair<const ChunkSlot::Stage*, Stage> stages[] = {{&slot.copy_in, Stage::copy_in},
                                                               {&slot.compute, Stage::compute},
                                                               {&slot.copy_out, Stage::copy_out}};
-  // What comes last waits for the others: it is worth one waking up for each chunk, not three.
+  // The last operation waits for the others: each chunk wakes the thread once, not three times.
   static_cast<void>((slot.copy_out.last ? slot.copy_out : slot.compute).last.wait(until));
   for (const auto& [events, stage] : stages)
     if (auto ended = events->last.wait(until); !ended) {

@@ -5,7 +5,7 @@
 #include "pipeline/run/chunk_executor.hpp"
 #include "pipeline/run/halt.hpp"
 
-// Many chunks, in order; how they go from one thread to the other: ChunkExecutor, I1 to I6.
+// Many chunks, in order, and how they go from one thread to the other: ChunkExecutor, I1 to I6.
 namespace gantry {
 namespace {
 
@@ -78,7 +78,7 @@ ChunkExecutor::Failure ChunkExecutor::run_overlapped(ChunkRing& ring, std::uint6
     stop_ = true;
   }
   moved_.notify_all();
-  if (failure && files_.in != nullptr) files_.in->cancel();  // which the submitter may wait for
+  if (failure && files_.in != nullptr) files_.in->cancel();  // the submitter may wait for it
   submitter->join();
   GANTRY_CHECK_INVARIANTS(*this, ring);
   return failure;
@@ -86,7 +86,7 @@ ChunkExecutor::Failure ChunkExecutor::run_overlapped(ChunkRing& ring, std::uint6
 
 void ChunkExecutor::submit_all(ChunkRing& ring, std::uint64_t end) noexcept {
   Chunk next = next_;  // the completer has not begun: it waits for the first chunk
-  Chunk ahead = next;  // what is begun next
+  Chunk ahead = next;  // the chunk to begin next
   std::unique_lock lock(mutex_);
   while (next.first < end && !submit_failure_) {
     moved_.wait(lock, [&] { return stop_ || next.index < completed_ + ring.depth(); });
@@ -141,7 +141,7 @@ ChunkExecutor::Failure ChunkExecutor::complete_all(ChunkRing& ring, std::uint64_
         next_.index < next.index && (next.first >= end || is_commit_due(ring, next.index));
     failure = is_due ? commit_first(ring) : complete_next(ring, next, end);
   }
-  // What came before the one that failed is committed, or is what failed first.
+  // Chunks before the one that failed are committed, or one of them failed first.
   while (failure && next_.index < failure->chunk.index && next_.index < next.index)
     if (auto earlier = commit_first(ring)) return earlier;
   return failure;
@@ -168,7 +168,7 @@ ChunkExecutor::Failure ChunkExecutor::commit_first(ChunkRing& ring) {
   return std::nullopt;
 }
 
-// It costs no waiting, or the submitter wants the slot for what would be waited for otherwise.
+// True if it needs no waiting, or if the submitter wants the slot and would have to wait anyway.
 bool ChunkExecutor::is_commit_due(ChunkRing& ring, std::uint64_t next) const {
   const auto is_over = [&](Ticket write) { return files_.out->is_over(write); };
   return next >= next_.index + ring.depth() ||

@@ -11,19 +11,19 @@ namespace {
 using Stream = PipelinePlan::Stream;
 
 constexpr unsigned kMostDepth = 6;
-constexpr double kFeltShare = 0.05;  // a stream below this part of the longest hides anywhere
+constexpr double kFeltShare = 0.05;  // a stream below this part of the longest is always hidden
 
 double ns(std::chrono::nanoseconds time) noexcept {
   return static_cast<double>(time.count());
 }
 
 std::chrono::nanoseconds time_from(double ns) noexcept {
-  constexpr double kMost = 1e18;  // of what 64 bits count: 30 years
+  constexpr double kMost = 1e18;  // limit for 64 bits: 30 years
   return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMost)));
 }
 
-// The line through both. Where a large chunk took no longer than a small one it is not known what
-// is start and what rate: half of each.
+// The line through both points. If a large chunk took no longer than a small one, start and rate
+// are unknown: half of each.
 Stream line_of(std::uint64_t small_steps, std::chrono::nanoseconds small, std::uint64_t large_steps,
                std::chrono::nanoseconds large) noexcept {
   if (large_steps <= small_steps)
@@ -38,8 +38,8 @@ double time_of(const Stream& stream, double steps) noexcept {
   return ns(stream.start) + stream.ns_per_step * steps;
 }
 
-// Of a run in chunks of so many steps: one passes all streams, the others follow in the longest;
-// before, the slots are made.
+// Predicts a run in chunks of that many steps: one passes all streams, the others follow in the
+// longest; before that the slots are made.
 double predict(const PlanInput& input, const PipelinePlan& plan, double overhead_ns, unsigned depth,
                std::uint64_t chunk) noexcept {
   const auto size = static_cast<double>(chunk);
@@ -54,7 +54,7 @@ double predict(const PlanInput& input, const PipelinePlan& plan, double overhead
          (chunks - 1) * (longest + overhead_ns);
 }
 
-// A slot for each stream that is felt, for each side that is staged, and one to spare: it hides
+// A slot for each noticeable stream, for each side that is staged, and one to spare, which hides
 // the time in which a slot is handed back.
 unsigned depth_for(const PlanInput& input, const PipelinePlan& plan, std::uint64_t chunk) noexcept {
   const auto size = static_cast<double>(chunk);
@@ -100,7 +100,7 @@ ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small
     if (chunk == 1) break;
   }
   best = std::max(best, std::min(input.fewest, most));
-  // Chunks of the same size: the last is no crumb.
+  // Chunks get the same size, so that the last one is not tiny.
   const std::uint64_t chunks = 1 + (input.steps - 1) / best;
   best = 1 + (input.steps - 1) / chunks;
   depth = static_cast<unsigned>(std::min<std::uint64_t>(depth, chunks));

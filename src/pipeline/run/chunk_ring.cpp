@@ -16,7 +16,7 @@ bool is_chunked(const RunArray& array) noexcept {
          array.argument->kind == Kind::reduction;
 }
 
-/// Of the device's own, for every slot.
+/// True if every slot has a buffer of the device's own.
 bool has_buffer(const RunArray& array) noexcept {
   return is_chunked(array) && array.staging != Staging::shared && !array.is_ring_shared;
 }

@@ -9,8 +9,8 @@
 
 #include "base/file_size.hpp"
 
-// Files as sources and sinks: each read and write stands for itself, so that chunks, halos and
-// threads need no common position.
+// Files as sources and sinks. Each read and write names its offset, so chunks, halos and threads
+// need no common position.
 namespace gantry {
 namespace {
 
@@ -24,7 +24,7 @@ struct FoundFile {
 
 Result<FoundFile> open_file(const std::string& path, int flags, std::uint64_t offset) {
   const std::string name = fmt::format("file '{}'", path);
-  // Not to wait for the other end of what turns out to be a pipe.
+  // O_NONBLOCK: the file may be a pipe, whose other end is not waited for.
   const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor < 0) return fail_errno(name);
   auto file = std::make_shared<const OpenFile>(descriptor, name);

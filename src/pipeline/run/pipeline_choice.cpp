@@ -11,7 +11,7 @@ using Kind = PipelineJob::Argument::Kind;
 
 constexpr unsigned kDepth = 4;
 constexpr unsigned kSharedDepth = 3;        // the next are ready when one ends
-constexpr std::uint64_t kFewestSteps = 64;  // of a job worth a measurement
+constexpr std::uint64_t kFewestSteps = 64;  // steps that make a measurement worthwhile
 constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(150);
 constexpr std::chrono::nanoseconds kShortJob = std::chrono::milliseconds(1);
 constexpr unsigned kGrowth = 8;
@@ -45,10 +45,10 @@ Result<PlanInput> PipelineRun::plan_input() {
     input.is_staged_in |= argument.reads();
     input.is_staged_out |= argument.writes();
   }
-  // Memory that is the host's is everybody's; there copies are quick while the ring is in a cache,
-  // and more than a cache is touched for nothing.
+  // Memory that is the host's belongs to everybody. Copies there are quick while the ring is in a
+  // cache, and touching more than a cache gains nothing.
   const Bytes small = kUnifiedBytes + 16 * input.fixed_bytes;
-  // In so small a ring small chunks promise little, and what a short measurement says of them is
+  // In so small a ring small chunks gain little, and what a short measurement says of them is
   // noise: the CPUs compute, copy and measure.
   if (facts.unified_memory && input.step_bytes != 0)
     input.fewest =
@@ -70,7 +70,7 @@ Result<ChunkChoice> PipelineRun::choose() {
   const bool is_measured = options_.mode == PipelineMode::automatic && input.steps >= kFewestSteps;
   auto choice = is_measured ? measure() : default_chunks(input, report_.plan);
   if (!choice) return choice;
-  if (options_.depth > choice->depth) {  // which has to fit, too
+  if (options_.depth > choice->depth) {  // which must fit, too
     GANTRY_ASSIGN(const PlanInput now, plan_input());
     choice->chunk_steps = std::min(choice->chunk_steps, most_steps(now, options_.depth));
   }
@@ -97,12 +97,12 @@ bool PipelineRun::is_all_shared() const noexcept {
   return count != 0;
 }
 
-// Chunks that begin elsewhere than at a multiple of the grain would be copied.
+// Chunks that do not begin at a multiple of the grain would be copied.
 std::uint64_t PipelineRun::in_grains(std::uint64_t steps) const noexcept {
   return std::max(steps / cut_.grain, std::uint64_t{1}) * cut_.grain;
 }
 
-// There is nothing to overlap with: a chunk more is a launch more.
+// There is nothing to overlap with, so a chunk more is only a launch more.
 ChunkChoice PipelineRun::choose_shared() {
   constexpr Bytes kMostBytes = Bytes{1} << 30;  // so that errors and timelines name a place
   Bytes all = 0, largest = 1;
@@ -143,8 +143,8 @@ Result<ChunkRing> PipelineRun::probe_ring(std::uint64_t steps, double& making_ns
   return ring;
 }
 
-// The first chunks, one at a time and each larger than the one before, until they tell something:
-// the first shows nothing, since all is cold.
+// Runs the first chunks, one at a time and each larger than the one before, until they tell
+// something. The first shows nothing, since all is cold.
 Result<ChunkChoice> PipelineRun::measure() {
   constexpr Bytes kFirstBytes = Bytes{64} << 10;
   constexpr std::uint64_t kFirstSteps = 4096;  // where steps have no bytes

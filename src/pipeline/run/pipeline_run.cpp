@@ -45,7 +45,7 @@ Result<PipelineReport> PipelineRun::run() {
   executor_->report(report_);
   for (const RunArray& array : arrays_) report_.plan.staging.push_back(array.staging);
   executor_.reset();
-  arrays_.clear();  // what was registered no longer is: that is part of the time, too
+  arrays_.clear();  // unregistering is part of the time, too
   report_.elapsed = Clock::now() - begin;
   return std::move(report_);
 }
@@ -69,7 +69,7 @@ Result<void> PipelineRun::prepare() {
   return bring_broadcasts();
 }
 
-// What stands at the edges is made on the host first, and would take its memory for nothing.
+// The host makes the steps at the edges first, and would waste its memory on them.
 Result<void> PipelineRun::check_halos() const {
   GANTRY_ASSIGN(const DeviceMemory memory, device_.memory());
   for (std::size_t i = 0; i < job_.arguments().size(); ++i) {
@@ -140,8 +140,8 @@ void PipelineRun::finish(const ChunkRing& ring) {
     plan.reasons.push_back(fmt::format("the ring is not registered: {}", ring.why_plain()));
 }
 
-// A chunk whose results may have landed on its own input cannot be computed again; nor can one of
-// which sinks and folds have been told.
+// A chunk whose results may have landed on its own input cannot be computed again; nor can one
+// whose results sinks and folds have seen.
 bool PipelineRun::may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const {
   using Stage = ChunkFailure::Stage;
   const bool is_shared = std::ranges::count(arrays_, Staging::shared, &RunArray::staging) != 0;

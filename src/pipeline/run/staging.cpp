@@ -25,7 +25,7 @@ bool is_memory(const Argument& array) noexcept {
   return in && out;
 }
 
-// Page-locking does not write: the source's const is for us.
+// Page-locking does not write, so dropping the source's const is safe.
 ByteSpan memory_of(const Argument& array) noexcept {
   if (array.writes()) return array.sink.bytes;
   return {const_cast<std::byte*>(array.source.bytes.data()),  // NOLINT: as said
@@ -42,7 +42,7 @@ Result<void> register_in_place(RunArray& array, Registering& registering) {
   const auto begin = Clock::now();
   auto made = registering.registrar->register_memory(memory_of(*array.argument));
   registering.spent += Clock::now() - begin;
-  // Another argument of the same memory, or the user, has done it.
+  // Another argument with the same memory, or the user, has registered it.
   if (!made && made.error().code != Code::already_exists)
     return tl::unexpected(std::move(made).error());
   if (made) array.registrations.push_back(*std::move(made));
@@ -99,12 +99,12 @@ void explain_zero_copy(std::span<const RunArray> arrays, const DeviceFacts& fact
 
 // ---- clamped edges -------------------------------------------------------------------------
 
-/// Where the steps of an edge come from.
+/// Reads the steps of an edge.
 struct EdgeReader {
   FileLane* files = nullptr;
   Deadline limit;
 
-  /// Held by `to` for as long as a file's read may go on.
+  /// `to` keeps it for as long as a file's read may go on.
   [[nodiscard]] Result<void> read(const PipelineSource& source, std::uint64_t at,
                                   const std::shared_ptr<std::vector<std::byte>>& to) const {
     switch (source.kind) {
@@ -204,7 +204,7 @@ Result<void> reconsider(std::vector<RunArray>& arrays, const PipelineOptions& op
   const bool is_free = options.mode == PipelineMode::automatic &&
                        options.staging == Staging::automatic && registering.registrar != nullptr;
   if (!is_free) return {};
-  // A ring costs the host a copy of each byte, each time; registering, its price once.
+  // A ring costs the host a copy of each byte, each time; registering costs once.
   const double copy_ns = copy_ns_per_byte();
   const double each_use =
       ns_per_byte / static_cast<double>(std::max<std::uint64_t>(options.uses, 1));

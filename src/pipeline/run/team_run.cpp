@@ -9,22 +9,23 @@
 #include "pipeline/run/device_split.hpp"
 #include "pipeline/run/pipeline_run.hpp"
 
-// One job on several devices: a run for each, of a range of the steps of its own.
+// One job on several devices: a run for each, over its own range of the steps.
 namespace gantry {
 namespace {
 
 using Argument = PipelineJob::Argument;
 using Kind = Argument::Kind;
 
-constexpr std::uint64_t kSampleShare = 16;  // of the job is run first, and tells the rates
-constexpr std::uint64_t kGrain = 128;       // whatever alignment devices want of bytes
+// this part of the job is run first, and tells the rates
+constexpr std::uint64_t kSampleShare = 16;
+constexpr std::uint64_t kGrain = 128;  // satisfies any alignment of bytes that devices want
 
 struct Partial {
   Chunk chunk;
   std::vector<std::byte> bytes;
 };
 
-/// What one device is to do, and what came of it.
+/// One device's work and its outcome.
 struct Member {
   Device* device = nullptr;
   PipelineJob job;                             // with a kernel of the device's
@@ -49,7 +50,7 @@ Result<void> check_ends(const PipelineJob& job) {
   return {};
 }
 
-// Devices end their chunks in an order that nobody knows: folding comes afterwards.
+// Devices end their chunks in an unknown order, so folding comes afterwards.
 Result<PipelineJob> job_for(Device& device, const PipelineJob& job,
                             std::vector<std::vector<Partial>>& partials) {
   GANTRY_ASSIGN(Kernel kernel, job.kernel_on(device));
@@ -68,7 +69,8 @@ void run_range(Member& member, const PipelineOptions& options) noexcept {
       caught([&] { return PipelineRun(*member.device, member.job, options, member.range).run(); });
 }
 
-/// Each member's range at the same time; the first of those that failed, by steps, is the error.
+/// Runs each member's range at the same time. Of those that failed, the first by steps is the
+/// error.
 class Round {
  public:
   Round(std::span<const std::unique_ptr<Member>> members, const PipelineOptions& options)

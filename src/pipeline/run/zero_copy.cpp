@@ -12,7 +12,7 @@ namespace {
 
 using Argument = PipelineJob::Argument;
 
-// Kernels write nothing into inputs: the source's const is for us.
+// Kernels write nothing into inputs, so dropping the source's const is safe.
 ByteSpan writable(ConstByteSpan bytes) noexcept {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: as said
 }
@@ -45,7 +45,7 @@ Result<ZeroCopy> zero_copy_of(const DeviceFacts& facts, const PipelineOptions& o
 
 std::string why_not_shared(const PipelineJob& job, const Argument& array, Bytes alignment) {
   const ConstByteSpan bytes = array.writes() ? ConstByteSpan(array.sink.bytes) : array.source.bytes;
-  // Where a chunk begins that needs nothing from beyond the ends.
+  // The begin of a chunk that needs nothing from beyond the ends.
   const std::byte* const at = bytes.data() - array.halo.before * array.step_bytes % alignment;
   if (!is_aligned(at, alignment)) return fmt::format("it begins at no multiple of {}", alignment);
   if (!is_apart(job, array)) return "another argument lies there";

@@ -22,8 +22,8 @@ StageCallbacks::Received received_of(Message message) {
 }  // namespace
 
 StageCallbacks StageCallbacks::of(Consumer& from, Producer& to) {
-  // Of results under way, the oldest first. Their run holds them: of one that failed they are gone,
-  // but for what a kernel keeps that was given up.
+  // Loans of results in flight, the oldest first. Their run holds them. After a run that failed
+  // they are gone, except what an abandoned kernel keeps.
   struct Lent {
     std::uint64_t sequence;
     std::weak_ptr<Loan> loan;

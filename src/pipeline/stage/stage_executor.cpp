@@ -10,12 +10,11 @@
 #include "pipeline/run/halt.hpp"
 #include "pipeline/run/kernel_launch.hpp"
 
-// Messages, in order; stage_places.cpp has where their results go. Slots go from the submitter to
-// the completer and back under mutex_:
+// Messages, in order; stage_places.cpp has the places of their results. Slots go from the submitter
+// to the completer and back under mutex_:
 //   I1  completed_ <= submitted_ <= completed_ + depth.
 //   I2  The submitter writes slot i when submitted_ == i and i < completed_ + depth; the completer
-//   has it
-//       when i < submitted_ and i == completed_, but for `destination`: I4.
+//       has it when i < submitted_ and i == completed_, except `destination`: I4.
 namespace gantry {
 namespace {
 
@@ -111,7 +110,7 @@ bool StageExecutor::has_stopped() {
   return stop_;
 }
 
-// Looks up now and then: the caller may have failed while nothing comes.
+// Checks now and then: the caller may have failed while nothing comes.
 Result<StageCallbacks::Received> StageExecutor::receive() {
   constexpr auto kPatience = std::chrono::milliseconds(20);
   for (;;) {
@@ -175,7 +174,7 @@ Result<void> StageExecutor::make_room(StageSlot& slot, std::size_t index) {
   DeviceBuffer& own = slot.arrays[index].own;
   const Bytes size = buffer_bytes(job_.arguments()[index], slot.chunk.steps);
   if (size <= own.size()) return {};
-  own = {};  // before: the device may not hold both
+  own = {};  // first: the device may not hold both
   GANTRY_ASSIGN(own, device_.allocate(size));
   return {};
 }
@@ -199,7 +198,7 @@ Result<void> StageExecutor::submit(StageSlot& slot, const StageCallbacks::Receiv
   return submit_compute(slot);
 }
 
-// On the device: the message itself, or a copy.
+// Brings it to the device: the message itself, or a copy.
 Result<void> StageExecutor::bring(StageSlot& slot, std::size_t index,
                                   const StageCallbacks::Received& message, bool may_hold) {
   const Argument& argument = job_.arguments()[index];
@@ -255,7 +254,7 @@ Result<void> StageExecutor::submit_compute(StageSlot& slot) {
   GANTRY_TRY(launch_kernel(*queues_.compute, kernel_, job_, slot.chunk, buffers, slot.compute));
   const StageSlot::Array& output = slot.arrays[output_];
   if (!output.over) return {};
-  // What the device wrote there is the host's: nothing moves, so that it is a part of computing.
+  // Makes visible what the device wrote there. Nothing moves, so it is a part of computing.
   GANTRY_ASSIGN(const DeviceEvent copied,
                 queues_.compute->copy_out(output.over, 0, output.lies, (*slot.destination)->keep));
   slot.compute.add(copied);

@@ -1,14 +1,16 @@
 #include "pipeline/run/caught.hpp"
 #include "pipeline/stage/stage_executor.hpp"
 
-// Where the results of a stage go. The completer asks for a place when a result is there. Where the
-// device computes in place, the submitter asks before it launches, for all that have none so far,
-// but takes only what is to be had at once, so that neither what is computed nor what is committed
-// ever waits for a place that somebody else has to make.
-//   I3  `place` and `committed` are called by who has the turn; it is taken and ended under mutex_.
+// Where the results of a stage go. The completer asks for a place when a result is there. If the
+// device computes in place, the submitter asks before it launches, for all results that have none
+// so far, but takes only places that can be had at once. So neither computing nor committing ever
+// waits for a place that somebody else has to make.
+//   I3  Only the thread that has the turn calls `place` and `committed`; the turn is taken and
+//   ended
+//       under mutex_.
 //   I4  Places are given in the order of receipt: slot i has its destination when i < placed_. Both
-//   are
-//       of who has the turn, and a destination is the completer's alone once it has seen it there.
+//       belong to the thread that has the turn; a destination is the completer's alone once it has
+//       seen it there.
 namespace gantry {
 namespace {
 
@@ -31,7 +33,7 @@ Bytes StageExecutor::result_bytes(const StageSlot& slot) const {
 
 // ---- whose turn it is ----------------------------------------------------------------------
 
-// A commit is soon over; who waits for a place may wait long.
+// A commit is soon over; waiting for a place may take long.
 bool StageExecutor::take_turn_ahead() {
   std::unique_lock lock(mutex_);
   moved_.wait(lock, [this] { return stop_ || turn_ != Turn::committing; });
@@ -62,7 +64,7 @@ Result<StageCallbacks::Destination> StageExecutor::place(const StageSlot& slot,
   return caught([&] { return ends_.place(slot.info, result_bytes(slot), deadline); });
 }
 
-// The submitter's. For those before `number`, too: they were refused when it was their turn.
+// For the submitter. Also asks for results before `number`, which were refused at their turn.
 void StageExecutor::place_ahead(std::uint64_t number) {
   if (!zero_copy_.is_for_callers || ends_.places < 2 || !take_turn_ahead()) return;
   std::uint64_t committed = 0;
@@ -80,7 +82,7 @@ void StageExecutor::place_ahead(std::uint64_t number) {
   end_turn();
 }
 
-// The submitter's: what the kernel writes to.
+// For the submitter: makes the memory that the kernel writes to.
 Result<void> StageExecutor::make_place(StageSlot& slot) {
   StageSlot::Array& output = slot.arrays[output_];
   const bool has_place = slot.destination && *slot.destination;
@@ -94,7 +96,7 @@ Result<void> StageExecutor::make_place(StageSlot& slot) {
   return {};
 }
 
-// The completer's, for the oldest that is not committed.
+// For the completer: the place of the oldest result that is not committed.
 Result<StageCallbacks::Destination> StageExecutor::place_of(std::uint64_t number) {
   StageSlot& mine = slot(number);
   take_turn(Turn::committing);

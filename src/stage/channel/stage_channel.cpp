@@ -1,5 +1,5 @@
-// A stage's ends over Gantry channels: the launcher's wiring and the merging, nothing else; the
-// channel itself counts, waits and sees death.
+// A stage's ends over Gantry channels: only the launcher's wiring and the merging. The channel
+// itself counts, waits and sees death.
 #include <algorithm>
 #include <gantry/runtime.hpp>
 #include <map>
@@ -78,8 +78,8 @@ class GantryOutput final : public StageOutput::Impl {
   static constexpr nanoseconds kFirstTurn{100'000};
   static constexpr nanoseconds kLongestTurn{2'000'000};
 
-  // Asks every link once without waiting. Then waits for each in turn, a little longer every
-  // round: a credit that another link gets meanwhile is seen within kLongestTurn.
+  // Asks every link once without waiting. Then waits for each in turn, a little longer every round:
+  // a credit that another link gets meanwhile is seen within kLongestTurn.
   template <class T, class Ask>
   Result<T> in_turn(Deadline deadline, Ask ask) {
     if (producers_.size() == 1) return ask(producers_.front(), deadline);
@@ -94,7 +94,7 @@ class GantryOutput final : public StageOutput::Impl {
   }
 
   std::vector<Producer> producers_;
-  std::map<const detail::SlotOwner*, std::size_t> lenders_;  // whose loans are whose
+  std::map<const detail::SlotOwner*, std::size_t> lenders_;  // which link a loan belongs to
   std::size_t next_ = 0;
 };
 

@@ -61,8 +61,8 @@ class PipeInput final : public StageInput::Impl {
   }
 
  private:
-  // The next link with a whole frame, or null. Frames of several links may be half in at a time,
-  // each in a buffer of its own, so that no sender is held up by another.
+  // The next link with a whole frame, or null. Frames of several links may be half read at a time,
+  // each into a buffer of its own, so that no sender is held up by another.
   Result<Link*> advance_one(bool polled) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       const std::size_t index = (turn_ + i) % links_.size();
@@ -158,8 +158,8 @@ class PipeOutput final : public StageOutput::Impl {
   }
 
  private:
-  // The next link in turn whose pipe has room. A single one is simply written to, as anybody
-  // would; the write itself waits.
+  // The next link in turn whose pipe has room. A single one is simply written to; the write itself
+  // waits.
   Result<Link*> pick(Deadline deadline) {
     if (links_.size() == 1 && deadline.is_never()) return &links_.front();
     const std::uint64_t start = Meter::ticks();

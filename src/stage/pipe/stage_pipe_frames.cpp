@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kPipeBytes = 1 << 20;  // the default limit for users: /proc/sys/fs/pipe-max-size
 
-/// Keeps SIGPIPE, which a write to a pipe without a reader raises in this thread, from acting,
-/// and leaves the program's own handling of it as it was.
+/// Keeps SIGPIPE, which a write to a pipe without a reader raises in this thread, from acting, and
+/// leaves the program's own handling of it as it was.
 class SigpipeHeld {
  public:
   SigpipeHeld() noexcept {
@@ -121,7 +121,7 @@ Result<void> FrameWriter::wait_room(std::uint64_t& waited) {
   return ready;
 }
 
-// A pipe does not tell when it runs empty, so this looks every few milliseconds, only at the end
+// A pipe does not report when it runs empty, so this looks every few milliseconds, only at the end
 // of a stream. A reader that hangs up shows at once.
 Result<void> FrameWriter::wait_drained(Deadline deadline) {
   constexpr std::chrono::milliseconds kLook{2};
@@ -183,7 +183,7 @@ Result<FrameReader::State> FrameReader::advance(BufferStore& store) {
     GANTRY_TRY(check_header());
   }
   if (header_.kind == FrameHeader::Kind::end) {
-    pipe_.reset();  // a sender that waits to see this reader go, sees it
+    pipe_.reset();  // a sender that waits for this reader to go sees it
     return State::ended;
   }
   if (header_.length == 0) return State::complete;

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The kernel's number for the CPU clock of a thread, as pthread_getcpuclockid() makes it; that
-// one wants a pthread_t, which a library keeps to itself.
+// The kernel's number for a thread's CPU clock, made as pthread_getcpuclockid() makes it. That
+// function needs a pthread_t, which a library keeps to itself.
 clockid_t cpu_clock_of(pid_t thread) {
   constexpr unsigned kPerThreadScheduled = 6;
   return static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | kPerThreadScheduled);

@@ -18,8 +18,9 @@ struct LinkState {
   ZmqLink link;
   Metrics metrics;
   bool connected = false;
-  bool ended = false;              // receiving: the end has come; sending: it has been sent
-  std::optional<Deadline> left{};  // the peer left; what it sent may still be on its way until then
+  bool ended = false;  // receiving: the end has come; sending: it has been sent
+  // the peer left; until then its last messages may be on their way
+  std::optional<Deadline> left{};
 
   [[nodiscard]] Meter& meter() const { return *metrics.meter(); }
   void note_connected() {
@@ -27,7 +28,7 @@ struct LinkState {
   }
 };
 
-/// What both ends share: links, waiting, and charging CPU time.
+/// The common part of both ends: links, waiting, and charging CPU time.
 class ZmqEnd {
  public:
   ZmqEnd(std::string channel, std::shared_ptr<ZmqContext> context, std::vector<LinkState> links,
@@ -53,14 +54,14 @@ class ZmqEnd {
     return ready;
   }
 
-  /// Called once a message; asking for the threads' time costs more than a small one.
+  /// Called once a message; asking for the threads' time costs more than a small message.
   void charge_helpers_of(Bytes bytes, std::uint64_t calls) {
     if (bytes >= CpuCharge::kAlwaysBytes || calls % CpuCharge::kEvery == 0) charge_helpers();
   }
   void charge_helpers() { meter().cpu(context_->threads().take_cpu_ns()); }
 
   [[nodiscard]] std::span<LinkState> links() noexcept { return links_; }
-  /// How errors name it.
+  /// The name for errors.
   [[nodiscard]] const std::string& channel() const noexcept { return channel_; }
   // The launcher adds up the links of an end, so any of them can carry what is common to all.
   [[nodiscard]] Meter& meter() const { return links_.front().meter(); }
@@ -92,7 +93,7 @@ class ZmqInput final : public StageInput::Impl {
   }
 
  private:
-  // libzmq reports a peer's leaving a moment before the last it sent.
+  // libzmq reports a peer's leaving a moment before its last messages.
   static constexpr milliseconds kLastWords{100};
 
   Result<std::optional<Message>> take_one(std::uint64_t asked) {
@@ -164,7 +165,7 @@ class ZmqOutput final : public StageOutput::Impl {
   ZmqOutput(std::unique_ptr<ZmqEnd> end, Bytes budget_bytes)
       : store_(std::make_shared<BufferStore>(budget_bytes)), end_(std::move(end)) {}
 
-  // With a deadline the credit is waited for here; else publish() does, once for both.
+  // With a deadline this waits for the credit; otherwise publish() does, once for both.
   Result<Loan> loan(Bytes size, Deadline deadline) override {
     const CpuCharge charge(end_->meter(), size, calls_++);
     if (size == 0) return fail(Code::invalid_argument, "loan: a loan has at least one byte");
@@ -212,7 +213,7 @@ class ZmqOutput final : public StageOutput::Impl {
                 "see how that stage ended");
   }
 
-  // To the next link in turn that has credit.
+  // Sends to the next link in turn that has credit.
   Result<void> hand_over(const BufferStore::Taken& payload, Deadline deadline) {
     FrameHeader header;
     header.length = payload.bytes.size();

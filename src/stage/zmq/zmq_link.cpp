@@ -120,7 +120,7 @@ Result<ZmqLink> ZmqLink::open(std::shared_ptr<ZmqContext> context, int type) {
   void* const socket = zmq().socket(context->handle(), type);
   if (socket == nullptr) return fail_zmq("zmq socket");
   ZmqLink link(std::move(context), socket);
-  set(socket, ZMQ_LINGER, 0);  // close() of the stage's end waits for delivery, not this
+  set(socket, ZMQ_LINGER, 0);  // close() of the stage's end waits for delivery; this does not
   GANTRY_TRY(link.watch());
   return link;
 }
