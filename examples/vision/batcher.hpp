@@ -1,4 +1,4 @@
-#pragma once  // batcher.hpp: batches of tiles, put together where the next stage will read them.
+#pragma once  // batcher.hpp: puts batches of tiles together where the next stage will read them.
 
 #include <gantry/run/stage.hpp>
 #include <memory>
@@ -15,18 +15,19 @@ class Batcher {
  public:
   explicit Batcher(gantry::StageOutput output) : output_(std::move(output)) {}
 
-  /// Where the tiles of a frame of that tiled size are to be written.
+  /// The place for the tiles of one frame.
   struct Room {
     std::span<float> tiles;              ///< In the order of tile_grid().
-    std::shared_ptr<const void> memory;  ///< Keeps it, whatever becomes of the batch.
+    std::shared_ptr<const void> memory;  ///< Keeps that memory, whatever becomes of the batch.
   };
-  /// Each time the next. Sends first what there is of frames of another size. Errors: those of
-  /// loan(); `timed_out` as well while all of a batch is given out and not all taken.
+  /// Returns the next place at each call, for a frame of tiled size `size`. First sends what there
+  /// is of frames of another size. Errors: those of loan(); `timed_out` also while all of a batch
+  /// is given out and not all taken.
   [[nodiscard]] Result<Room> room(cv::Size size,
                                   gantry::Deadline deadline = gantry::Deadline::never());
-  /// They are there, in the first room that was not taken: of the frame of that number.
+  /// The tiles are in the first place that was not taken: those of the frame with that number.
   [[nodiscard]] Result<void> take(std::uint32_t frame);
-  /// Rooms of a batch.
+  /// Places of a batch.
   static constexpr unsigned kRooms = kBatchTiles / kTilesPerFrame;
   /// Sends what there is, then ends the stream.
   [[nodiscard]] Result<void> close();
@@ -36,7 +37,7 @@ class Batcher {
 
   gantry::StageOutput output_;
   std::shared_ptr<gantry::Loan> loan_;
-  std::uint32_t given_ = 0;  // tiles whose rooms are
+  std::uint32_t given_ = 0;  // tiles whose places are given out
   BatchHeader header_;       // its tiles: those that were taken
 };
 

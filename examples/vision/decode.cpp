@@ -50,8 +50,8 @@ Result<cv::VideoCapture> open_video(const std::string& video) {
   return capture;
 }
 
-/// Decodes the grabbed frame straight into a loan. Its size is known for sure only afterwards; if
-/// `size` was wrong, the frame lands elsewhere and is copied once more.
+/// Decodes the grabbed frame straight into a loan. Its size is certain only afterwards; if `size`
+/// was wrong, the frame lands elsewhere and is copied once more.
 class Sender {
  public:
   Sender(gantry::StageOutput output, const cv::VideoCapture& capture)

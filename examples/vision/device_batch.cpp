@@ -30,8 +30,8 @@ auto fail(gantry::Code code, std::string message, std::string hint) {
 
 // ---- which device --------------------------------------------------------------------------
 
-/// Copies to a device that computes in the host's memory with the host's CPUs are work for nothing:
-/// `cpu` does that without a driver in between.
+/// Copies are work for nothing if the device computes in the host's memory with the host's CPUs:
+/// `cpu` does the same without a driver in between.
 bool is_worth_it(const Device& device) {
   return device.facts().kind == DeviceKind::cuda || !device.facts().unified_memory;
 }
@@ -104,13 +104,13 @@ class Frames {
  public:
   explicit Frames(gantry::StageInput& input) : input_(input) {}
 
-  /// Of the next frame, which stays the next; `closed` after the last.
+  /// Size of the next frame, which stays the next; `closed` after the last.
   Result<cv::Size> size(Deadline deadline) {
     if (!next_)
       if (auto read = this->read(deadline); !read) return failed(read);
     return size_;
   }
-  /// The next frame of that size; `closed` as well when the next has another.
+  /// Returns the next frame of that size; `closed` also if the next has another.
   Result<StageCallbacks::Received> take(cv::Size size, Deadline deadline) {
     const auto next = this->size(deadline);
     if (!next) return failed(next);
@@ -175,12 +175,12 @@ void add(PipelineStageReport& sum, const PipelineStageReport& part) {
   sum.reasons = part.reasons;
 }
 
-/// All frames: a run for each stretch of the same size.
+/// Runs all frames: a run for each stretch of the same size.
 Result<PipelineStageReport> run(Device& device, const gantry::Kernel& kernel, Frames& frames,
                                 Batcher& batcher) {
   gantry::PipelineOptions options;
   options.stall_limit = kStallLimit;
-  // Where it can, in spite of the limit: with a kernel that is given up this program ends.
+  // In place where possible, in spite of the limit: if a kernel is given up this program ends.
   if (device.facts().in_place_alignment != 0) options.staging = gantry::Staging::shared;
   PipelineStageReport sum;
   for (;;) {

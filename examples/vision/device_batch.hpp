@@ -1,4 +1,4 @@
-#pragma once  // device_batch.hpp: the batch stage by way of a device.
+#pragma once  // device_batch.hpp: the batch stage on a device.
 
 #include <string>
 
@@ -7,13 +7,13 @@
 namespace vision {
 
 struct DeviceBatchOptions {
-  std::string device;  ///< As Runtime::open_device() knows it, or "auto": the best there is.
-  std::string kernel;  ///< A file to take the kernel from in place of our own; empty: ours.
+  std::string device;  ///< A name for Runtime::open_device(), or "auto": the best there is.
+  std::string kernel;  ///< A file with the kernel; empty: our own kernel.
 };
 
-/// Frames of `input` into batches until the sender ends the stream; then says on standard error
-/// what was done, and how. Errors: what opening the device, building the kernel and run_stage()
-/// say.
+/// Makes batches of the frames of `input` until the sender ends the stream; then says on standard
+/// error what was done, and how. Errors: those of opening the device, building the kernel and
+/// run_stage().
 [[nodiscard]] Result<void> batch_on_device(gantry::StageInput& input, Batcher& batcher,
                                            const DeviceBatchOptions& options);
 

@@ -1,4 +1,4 @@
-#pragma once  // device_test_frames.hpp: the video of the device test: both of its ends make it.
+#pragma once  // device_test_frames.hpp: the video of the device test; both of its ends make it.
 
 #include <algorithm>
 #include <opencv2/core.hpp>
@@ -8,8 +8,9 @@
 
 namespace vision {
 
-/// So many frames of one size, one after another. A batch and a part of one; a size that divides
-/// by nothing; one that is made smaller, and one that is made larger, before it is tiled.
+/// A number of frames of one size, one after another. They make a batch and a part of one; a size
+/// that divides by nothing; one that is made smaller, and one that is made larger, before it is
+/// tiled.
 struct Stretch {
   std::uint32_t frames;
   int width;

@@ -1,4 +1,4 @@
-#pragma once  // messages.hpp: what travels between the stages, and how a receiver checks it.
+#pragma once  // messages.hpp: the messages between the stages, and how a receiver checks them.
 
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-#pragma once  // output_file.hpp: files that are there whole or not at all.
+#pragma once  // output_file.hpp: writes files whole or not at all.
 
 #include <filesystem>
 

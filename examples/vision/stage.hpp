@@ -1,4 +1,4 @@
-#pragma once  // stage.hpp: the frame every stage program stands in: arguments, errors, exit status.
+#pragma once  // stage.hpp: the frame of every stage program: arguments, errors, exit status.
 
 #include <exception>
 #include <gantry/run/stage.hpp>
@@ -11,8 +11,8 @@ struct Program {
   const char* name;
   const char* arguments;  ///< As usage shows them.
   const char* summary;    ///< What it does, with its ends.
-  std::size_t least;      ///< Arguments it needs,
-  std::size_t most;       ///< and takes.
+  std::size_t least;      ///< Least arguments,
+  std::size_t most;       ///< and most.
 };
 
 using Arguments = std::span<const char* const>;
@@ -29,7 +29,7 @@ inline constexpr int kMisused = 2;
 /// returns `status`.
 int complain(const Program& program, const gantry::Error& error, int status);
 
-/// Answers --help and checks the count of arguments: an exit status, or nothing: go on.
+/// Answers --help and checks the count of arguments. Returns an exit status, or nothing to go on.
 [[nodiscard]] std::optional<int> check_usage(const Program& program, Arguments arguments);
 
 /// Silences what OpenCV and FFmpeg print by themselves, and keeps OpenCV to this thread: stages

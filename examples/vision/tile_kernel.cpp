@@ -6,9 +6,9 @@ namespace {
 using gantry::CpuArguments;
 using gantry::CpuSlice;
 
-// The launch has a column of threads for each pixel of a tile's row: item (x, row), where rows
-// count through the tiles of the frame, their channels, and these one's lines. SIDE and TILES come
-// with the compiler's options.
+// The launch has a column of threads for each pixel of a tile's row: item (x, row). Rows count
+// through the tiles of the frame, their channels, and the lines of these. SIDE and TILES come with
+// the compiler's options.
 constexpr const char* kOpenClText = R"(
 #pragma OPENCL FP_CONTRACT OFF  /* a fused multiply-add would round once, the CPU's loop does twice */
 kernel void tiles(global const uchar* frame, global const uint* corners,

@@ -1,4 +1,4 @@
-#pragma once  // tile_kernel.hpp: what Planes::write_tile() computes, as a kernel for a device.
+#pragma once  // tile_kernel.hpp: Planes::write_tile() as a kernel for a device.
 
 #include <gantry/pipeline/pipeline.hpp>
 
@@ -9,10 +9,10 @@ namespace vision {
 inline constexpr const char* kTileKernel = "tiles";
 
 /// In OpenCL C, in CUDA C++, and as a function. Its values are those of write_tile() to the last
-/// bit: it rounds where that does.
+/// bit: it rounds at the same places.
 [[nodiscard]] gantry::ProgramSource tile_program();
 
-/// What is the same for all frames of a size; as the kernel reads it.
+/// Constants for all frames of a size, as the kernel reads them.
 struct TileTables {
   explicit TileTables(cv::Size size);
   std::uint32_t width;                                   ///< Of a frame, in pixels.
@@ -20,8 +20,8 @@ struct TileTables {
   std::array<std::array<float, 2>, kChannels> scales{};  ///< R, G, B: scale, offset.
 };
 
-/// Messages whose first segment is a frame of that size, BGR8, into its tiles. The tables outlive
-/// its runs.
+/// Turns messages whose first segment is a frame of that size, BGR8, into its tiles. The tables
+/// must outlive its runs.
 [[nodiscard]] gantry::PipelineJob tile_job(const gantry::Kernel& kernel, cv::Size size,
                                            const TileTables& tables);
 

@@ -1,4 +1,4 @@
-#pragma once  // tiles.hpp: frames into normalised tiles, and tiles back into pictures.
+#pragma once  // tiles.hpp: cuts frames into normalised tiles, and turns tiles back into pictures.
 
 #include <opencv2/core.hpp>
 
@@ -6,14 +6,14 @@
 
 namespace vision {
 
-/// The size a frame is brought to before it is tiled: its own if 4 x 4 tiles cover it with some
-/// overlap, else the nearest that they do. Keeps the aspect ratio up to 24:7.
+/// The size to which a frame is brought before it is tiled: its own if 4 x 4 tiles cover it with
+/// some overlap, else the nearest that they cover. Keeps the aspect ratio up to 24:7.
 [[nodiscard]] cv::Size tiled_size(cv::Size video);
 
-/// Where the tiles of a frame of that size lie, row by row: evenly spread, edge to edge.
+/// The places of the tiles of a frame of that size, row by row: evenly spread, edge to edge.
 [[nodiscard]] std::array<TilePlace, kTilesPerFrame> tile_grid(std::uint32_t frame, cv::Size size);
 
-/// The picture at its tiled size: itself where it has that already.
+/// The picture at its tiled size; the picture itself if it has that size already.
 [[nodiscard]] cv::Mat fitted(const cv::Mat& bgr);
 
 /// Colour planes of a frame at its tiled size, ready to be cut.
@@ -35,7 +35,7 @@ struct PixelScale {
 };
 /// From 0..255 to a normalised value of channel `rgb` (0 is R).
 [[nodiscard]] PixelScale tile_scale(std::size_t rgb) noexcept;
-/// And back.
+/// The reverse.
 [[nodiscard]] PixelScale pixel_scale(std::size_t rgb) noexcept;
 
 /// The BGR picture of a normalised tile.

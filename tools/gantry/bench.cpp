@@ -40,7 +40,7 @@ std::string list_of(const std::set<std::string>& names) {
                        : fmt::format("there are: {}", fmt::join(names, ", "));
 }
 
-// Returns only when it could not.
+// Returns only on failure.
 Error become(const fs::path& program, const std::vector<std::string>& arguments) {
   std::vector<char*> pointers;
   pointers.reserve(arguments.size() + 1);

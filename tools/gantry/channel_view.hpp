@@ -5,15 +5,15 @@
 
 namespace gantry::cli {
 
-/// Text from elsewhere (a file's name), fit for a terminal.
+/// Makes text from elsewhere (a file's name) fit for a terminal.
 [[nodiscard]] std::string printable(std::string text);
 
-/// Everything that is known of a channel.
+/// Everything that is known about a channel.
 [[nodiscard]] nlohmann::json to_json(const ChannelStatus& channel);
-/// As text; names that are no UTF-8 do not stop it.
+/// As text; names that are not UTF-8 do not stop it.
 [[nodiscard]] std::string dump(const nlohmann::json& document, int indent);
 
-/// Who sends: "4711"; of an inbox "3 of 64".
+/// The senders: "4711"; for an inbox "3 of 64".
 [[nodiscard]] std::string producers_text(const ChannelStatus& channel);
 /// "4711", "none", "3 of 8".
 [[nodiscard]] std::string consumers_text(const ChannelStatus& channel);
@@ -21,7 +21,7 @@ namespace gantry::cli {
 [[nodiscard]] std::string path_text(const ChannelStatus& channel);
 /// "12 by thread (12 MiB), 3 by inline (120 B)"
 [[nodiscard]] std::string copies_text(const MetricsReport& report);
-/// The consumers of `channels`, a line each; those of channels with one only when `all`.
+/// The consumers of `channels`, one line each; those of channels with a single one only if `all`.
 [[nodiscard]] std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all);
 /// The producers of the inboxes among `channels`, a line each.
 [[nodiscard]] std::string senders_table(const std::vector<ChannelStatus>& channels);

@@ -27,7 +27,7 @@ std::vector<ExplainedChoice> explained_choices(const Runtime& runtime) {
   std::vector<ExplainedChoice> choices;
   for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
     for (const Bytes bytes : kSizes) {
-      Move move;  // is only looked at, so that it needs no memory
+      Move move;  // only examined, so it needs no memory
       move.bytes = bytes;
       move.resident = true;
       choices.push_back({bytes, use, (*lane)->explain(move, use)});

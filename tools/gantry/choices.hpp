@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/choices.hpp: a sample of moves, and what would be done with them.
+#pragma once  // tools/gantry/choices.hpp: what would be done with a sample of moves.
 
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ struct ExplainedChoice {
   Explanation explanation;
 };
 
-/// By the engine "auto" as it is now; nothing is moved.
+/// The choices of the engine "auto" as it is now; nothing is moved.
 [[nodiscard]] std::vector<ExplainedChoice> explained_choices(const Runtime& runtime);
 [[nodiscard]] nlohmann::json choices_json(const std::vector<ExplainedChoice>& choices);
 [[nodiscard]] std::string choices_text(const std::vector<ExplainedChoice>& choices);

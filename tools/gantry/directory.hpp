@@ -4,11 +4,12 @@
 
 namespace gantry::cli {
 
-/// False: it is not there, as before the first producer. Errors: nor is the folder it would be in.
-/// Whether one that is there is fit for use, list_channels() tells.
+/// False: it does not exist, as before the first producer. Errors: the folder that it would be in
+/// does not exist either. list_channels() tells whether an existing one is fit for use.
 [[nodiscard]] Result<bool> directory_exists(const std::string& path);
 
-/// Whether a producer could make `path`, which is not there. Errors: `system`, with the reason.
+/// Checks that a producer could make `path`, which does not exist. Errors: `system`, with the
+/// reason.
 [[nodiscard]] Result<void> can_make_directory(const std::string& path);
 
 }  // namespace gantry::cli

@@ -1,4 +1,4 @@
-// gantry doctor: the machine, its limits, and what of Gantry works on it.
+// gantry doctor: the machine, its limits, and which parts of Gantry work on it.
 #include <fmt/format.h>
 
 #include <gantry/channel/status.hpp>
@@ -41,10 +41,10 @@ struct Diagnosis {
   std::vector<EngineStatus> kernel;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
-  std::string refused_engine;  ///< Why the one that is asked for cannot be had; empty: it can.
+  std::string refused_engine;  ///< Why the wanted engine cannot be used; empty: it can.
 };
 
-// Only looks: what a doctor makes, nobody asked for.
+// Only looks: nobody asked a doctor to make anything.
 DirectoryState look_at_directory() {
   DirectoryState state;
   state.path = channel_directory_path();
@@ -77,7 +77,7 @@ std::vector<EngineStatus> registrars() {
 Result<Diagnosis> diagnose() {
   auto runtime = Runtime::create();
   std::string refused;
-  if (!runtime) {  // a wish that nobody can grant: what there is, is shown all the same
+  if (!runtime) {  // the wanted engine is impossible: the rest is shown all the same
     refused = to_string(runtime.error());
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
@@ -196,7 +196,7 @@ std::string or_unknown(const std::string& text) {
   return text.empty() ? "not told" : text;
 }
 
-// Regions are shared memory unless asked otherwise: the second setting is what counts for them.
+// Regions are shared memory unless asked otherwise, so the second setting counts for them.
 std::string transparent_text(const MachineFacts& machine) {
   const std::string& shared = machine.transparent_huge_pages_shared;
   const bool never = shared == "never" || shared == "deny";

@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/ends.hpp: what put and get send to and receive from.
+#pragma once  // tools/gantry/ends.hpp: the ends to which put sends and from which get receives.
 
 #include <gantry/run/launch.hpp>
 #include <gantry/run/stage.hpp>
@@ -9,8 +9,8 @@
 
 namespace gantry::cli {
 
-/// A channel of its own, or the end that `gantry run` gave this process under the same name: then
-/// over whatever transport the pipeline uses.
+/// A channel of its own, or the end that `gantry run` gave this process under the same name, over
+/// whatever transport the pipeline uses.
 class Sender {
  public:
   [[nodiscard]] static Result<Sender> open(const std::string& name, unsigned slots,

@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/errors.hpp: how a subcommand that failed ends.
+#pragma once  // tools/gantry/errors.hpp: reports errors of subcommands.
 
 #include <gantry/types.hpp>
 
@@ -6,12 +6,12 @@ namespace gantry::cli {
 
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
-inline constexpr int kExitInterrupted = 130;  // as a shell reports a program that SIGINT ended
-inline constexpr int kExitReaderLeft = 141;   // ... that SIGPIPE ended
+inline constexpr int kExitInterrupted = 130;  // the status with which a shell reports SIGINT
+inline constexpr int kExitReaderLeft = 141;   // the status with which a shell reports SIGPIPE
 
-/// Tells the person what went wrong, "gantry: what: why; hint" as one line on standard error,
-/// and returns the exit status to end with. `interrupted` and `closed` (whoever reads our output
-/// has left) say nothing: the person did it.
+/// Prints "gantry: what: why; hint" as one line on standard error and returns the exit status.
+/// `interrupted` and `closed` (the reader of our output has left) print nothing, since the person
+/// caused them.
 [[nodiscard]] int fail(const Error& error);
 
 /// An error from errno: "what: why (strerror)".

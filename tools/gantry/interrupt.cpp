@@ -14,13 +14,13 @@
 namespace gantry::cli {
 namespace {
 
-// Asked of the kernel, since a blocked signal becomes pending though it is ignored.
+// The kernel is asked, since a blocked signal becomes pending though it is ignored.
 bool is_ignored(int number) noexcept {
   struct sigaction action{};
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Whoever starts a program with SIGHUP ignored (nohup) wants it to outlive the terminal.
+// A program that is started with SIGHUP ignored (nohup) is meant to outlive the terminal.
 sigset_t watched() noexcept {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -59,7 +59,7 @@ Interrupt& Interrupt::operator=(Interrupt&& other) noexcept {
 Interrupt::~Interrupt() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  // A signal that came is taken off first: it has been obeyed, and would end the program now.
+  // A signal that came is taken off first: it has been obeyed, and would now end the program.
   const sigset_t signals = watched();
   const timespec at_once{};
   while (::sigtimedwait(&signals, nullptr, &at_once) > 0) {

@@ -4,10 +4,10 @@
 
 namespace gantry::cli {
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP (unless ignored at the start) are not delivered but
-/// make descriptor() readable, and keep it so: everything that waits on it returns, and the program
-/// cleans up in the ordinary way. Make it before any thread starts (threads inherit the mask).
-/// Move-only.
+/// While it lives, SIGINT, SIGTERM and SIGHUP (unless ignored at the start) are not delivered.
+/// Instead they make descriptor() readable, and keep it so: every call that waits on it returns,
+/// and the program cleans up in the ordinary way. Make it before any thread starts (threads inherit
+/// the mask). Move-only.
 class Interrupt {
  public:
   [[nodiscard]] static Result<Interrupt> create();
@@ -16,7 +16,7 @@ class Interrupt {
   ~Interrupt();
 
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
-  [[nodiscard]] bool raised() const noexcept;  ///< A signal has come. Takes nothing away.
+  [[nodiscard]] bool raised() const noexcept;  ///< True if a signal has come. Takes nothing away.
 
   /// In a forked child before exec: the signals act as usual again. Async-signal-safe.
   static void restore_signals() noexcept;

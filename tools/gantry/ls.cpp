@@ -1,4 +1,4 @@
-// gantry ls: the channels there are.
+// gantry ls: lists the channels.
 #include <fmt/format.h>
 
 #include "channel_view.hpp"
@@ -38,7 +38,7 @@ std::uint64_t dropped_by_all(const ChannelStatus& channel) {
   return sum;
 }
 
-// What its producers use is their own.
+// An inbox's producers have their own figures.
 std::vector<std::string> row_of_inbox(const ChannelStatus& channel) {
   return {printable(channel.name),
           producers_text(channel),
@@ -98,7 +98,7 @@ std::string channels_table(const std::vector<ChannelStatus>& channels) {
   return table.text();
 }
 
-// Who copied, and why the engine goes the way it goes.
+// Who copied, and why the engine works as it does.
 std::string reasons_text(const std::vector<ChannelStatus>& channels) {
   std::string text;
   for (const ChannelStatus& channel : channels) {

@@ -37,7 +37,7 @@ std::string help_hint(const CLI::App& app) {
   return fmt::format("see gantry {}--help", chosen.empty() ? "" : chosen[0]->get_name() + " ");
 }
 
-// CLI11 would say that a word was not expected; a person wants to know which one was meant.
+// CLI11 would say that a word was not expected; people want to know which word was meant.
 bool is_unknown_command(const CLI::App& app, std::string_view word) {
   const auto names = command_names(app);
   return !word.starts_with('-') && std::ranges::find(names, word) == names.end();
@@ -87,9 +87,9 @@ int run_main(int argc, char** argv) {
 
 namespace {
 
-/// A standard stream that the caller closed stays out of the way of descriptors opened later: an
-/// event that became number 0 would be read as standard input. Whoever uses it gets an error, and
-/// so does a benchmark that takes over.
+/// Opens standard streams that the caller closed, so that descriptors opened later do not take
+/// their numbers: an event that became number 0 would be read as standard input. Using them is an
+/// error, also for a benchmark that takes over.
 void occupy_standard_streams() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
     if (::fcntl(stream, F_GETFD) < 0) ::open("/", O_PATH);  // takes the lowest number
@@ -99,7 +99,7 @@ void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
-  // Writing to a pipe whose reader left is an error like others, and leaves time to clean up.
+  // Writing to a pipe whose reader left is an error like others, which leaves time to clean up.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return gantry::cli::run_main(argc, argv);

@@ -6,7 +6,7 @@
 
 namespace gantry::cli {
 
-/// An option whose text `parse` turns into a value; what it refuses is wrong usage.
+/// An option whose text `parse` turns into a value; a text that it refuses is wrong usage.
 template <class Value>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, Value& value,
                         Result<Value> (*parse)(std::string_view), const std::string& type,

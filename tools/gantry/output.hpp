@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/output.hpp: how numbers and tables look, and how sizes are typed in.
+#pragma once  // tools/gantry/output.hpp: formats numbers and tables, and parses sizes.
 
 #include <gantry/types.hpp>
 #include <limits>
@@ -41,8 +41,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// All of `text` to standard output. Errors: `system` (a full disk); a reader that left is
-/// `closed`.
+/// Prints all of `text` to standard output. Errors: `system` (a full disk); `closed` when the
+/// reader left.
 [[nodiscard]] Result<void> print(std::string_view text);
 
 }  // namespace gantry::cli

@@ -6,13 +6,13 @@
 
 namespace gantry::run {
 
-/// Where something stands in the file; both count from 1.
+/// A place in the file; both count from 1.
 struct Position {
   unsigned line = 1;
   unsigned column = 1;
 };
 
-/// A text and where it stands.
+/// A text and its place.
 struct Text {
   std::string value;
   Position at;
@@ -25,7 +25,7 @@ struct Node {
   enum class Kind { table, array, string, integer, real, boolean, other };
   Kind kind = Kind::other;
   Position at;
-  std::string text;            ///< A string's value; other scalars as one would write them.
+  std::string text;            ///< A string's value; other scalars as they are written.
   std::int64_t integer = 0;    ///< For `integer`.
   std::vector<Entry> entries;  ///< A table's keys in the order of the file; an array's items.
 
@@ -42,17 +42,17 @@ struct Entry {
 
 [[nodiscard]] std::string_view to_string(Node::Kind kind) noexcept;
 
-/// The file that errors talk about.
+/// The file that errors name.
 struct Source {
   std::string path;    ///< As the person wrote it.
-  std::string folder;  ///< Absolute; what {here} and leading "./" mean.
+  std::string folder;  ///< Absolute; the meaning of {here} and of a leading "./".
 
   /// "PATH:line:column: what: why".
   [[nodiscard]] Error error(Position at, std::string_view what, std::string_view why,
                             std::string hint = {}) const;
 };
 
-/// Errors: `invalid_argument` with the place at which `text` is no TOML.
+/// Errors: `invalid_argument` with the place at which `text` is not TOML.
 [[nodiscard]] Result<Node> parse_document(std::string_view text, const Source& source);
 
 }  // namespace gantry::run

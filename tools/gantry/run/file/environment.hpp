@@ -8,10 +8,11 @@ inline constexpr const char* kDirectoryVariable = "GANTRY_DIR";
 inline constexpr const char* kStageVariable = "GANTRY_STAGE";
 inline constexpr const char* kReplicaVariable = "GANTRY_REPLICA";
 
-/// The variables that `gantry run` sets itself, so that a pipeline file may not.
+/// The variables that `gantry run` itself sets; a pipeline file may not set them.
 [[nodiscard]] const std::vector<std::string>& own_variables();
 
-/// The PATH of a stage: the folder of this very program first, so that stages find its `gantry`.
+/// The PATH of a stage: the folder of this very program comes first, so that stages find its
+/// `gantry`.
 [[nodiscard]] std::string stage_path(const Stage& stage);
 
 /// The whole environment as "NAME=value": this process's, the stage's own on top, then

@@ -6,8 +6,8 @@
 
 namespace gantry::run {
 
-/// Reads one table of the document. A plain view: document and source must outlive it.
-/// Every error says where, and names the value as "stages.decode.command".
+/// Reads one table of the document. A plain view: document and source must outlive it. Every error
+/// gives the place, and names the value as "stages.decode.command".
 class Fields {
  public:
   Fields(const Source& source, std::string name, Position at, const Node& table)
@@ -20,11 +20,11 @@ class Fields {
   [[nodiscard]] const Entry* find(std::string_view key) const noexcept;
   [[nodiscard]] Result<const Entry*> find(std::string_view key, Node::Kind kind) const;
 
-  [[nodiscard]] Result<Text> text(std::string_view key) const;  ///< Must be there.
-  /// A whole number between `least` and `most`; `otherwise` when it is not there.
+  [[nodiscard]] Result<Text> text(std::string_view key) const;  ///< Required.
+  /// A whole number between `least` and `most`; `otherwise` if the key is missing.
   [[nodiscard]] Result<unsigned> number(std::string_view key, unsigned least, unsigned most,
                                         unsigned otherwise) const;
-  /// A list of strings; must be there and not be empty.
+  /// A list of strings; required, and not empty.
   [[nodiscard]] Result<std::vector<Text>> texts(std::string_view key) const;
 
   [[nodiscard]] Error error(std::string_view key, Position at, std::string_view why,

@@ -6,7 +6,7 @@
 
 namespace gantry::run {
 
-/// The stages from `from` to `to` along channels, both included; empty when there is no way.
+/// The stages from `from` to `to` along channels, both included; empty if there is no way.
 [[nodiscard]] std::vector<std::size_t> find_path(std::span<const Channel> channels,
                                                  std::size_t from, std::size_t to);
 

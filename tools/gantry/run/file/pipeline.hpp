@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/run/file/pipeline.hpp: what a pipeline file says, checked.
+#pragma once  // tools/gantry/run/file/pipeline.hpp: the checked contents of a pipeline file.
 
 #include <gantry/types.hpp>
 #include <vector>
@@ -19,7 +19,7 @@ struct Stage {
   Position command_at;
   std::string program;  ///< The file to execute; empty until locate_programs().
   unsigned replicas = 1;
-  std::vector<Variable> environment;  ///< On top of the runner's.
+  std::vector<Variable> environment;  ///< Added to the runner's.
 };
 
 struct Channel {
@@ -29,7 +29,7 @@ struct Channel {
   std::size_t from = 0;  ///< Index of a stage.
   std::size_t to = 0;
   unsigned slots = kDefaultSlots;
-  Bytes budget_bytes = 0;  ///< 0: the library's own rule.
+  Bytes budget_bytes = 0;  ///< 0: the library's default.
 };
 
 /// Stages and channels stand in the order of the file. The channels make no cycle.
@@ -42,7 +42,7 @@ struct Pipeline {
 
 inline constexpr unsigned kMaxReplicas = 64;
 
-/// "CHANNEL.i.j": what the link from replica i to replica j is called.
+/// "CHANNEL.i.j": the name of the link from replica i to replica j.
 [[nodiscard]] std::string link_name(std::string_view channel, unsigned from, unsigned to);
 
 /// "stage", or "stage.1" when the stage has several replicas.

@@ -1,17 +1,17 @@
-#pragma once  // tools/gantry/run/file/pipeline_file.hpp: from a file's text to a checked pipeline.
+#pragma once  // tools/gantry/run/file/pipeline_file.hpp: reads and checks a pipeline file.
 
 #include "run/file/pipeline.hpp"
 #include "run/file/substitute.hpp"
 
 namespace gantry::run {
 
-/// Pure: touches neither files nor processes. `overrides` replace values of [settings] as they
-/// are. Each error is one line that begins with the place in the file; see
-/// docs/formats/pipeline-file.md for the rules.
+/// Pure: touches neither files nor processes. `overrides` replace values of [settings] as they are.
+/// Each error is one line that begins with the place in the file; docs/formats/pipeline-file.md has
+/// the rules.
 [[nodiscard]] Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
                                               const std::vector<Setting>& overrides);
 
-/// The same of a file.
+/// As parse_pipeline(), for a file.
 [[nodiscard]] Result<Pipeline> read_pipeline(const std::string& path,
                                              const std::vector<Setting>& overrides);
 

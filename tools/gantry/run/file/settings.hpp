@@ -5,12 +5,12 @@
 
 namespace gantry::run {
 
-/// {here} and the settings in the order of the file. A value may use those before it;
-/// `overrides` are taken as they are.
+/// {here} and the settings in the order of the file. A value may use those before it; `overrides`
+/// are taken as they are.
 [[nodiscard]] Result<std::vector<Setting>> read_settings(const Source& source, const Fields& file,
                                                          const std::vector<Setting>& overrides);
 
-/// `text` with its settings filled in; `what` is what an error calls it.
+/// `text` with its settings filled in; `what` is its name in errors.
 [[nodiscard]] Result<std::string> fill_in(const Source& source, std::string_view what,
                                           const Text& text, const std::vector<Setting>& settings);
 

@@ -1,5 +1,5 @@
-#pragma once  // tools/gantry/run/file/substitute.hpp: {key} in a text becomes the setting of that
-              // name.
+#pragma once  // tools/gantry/run/file/substitute.hpp: replaces {key} in a text by the setting of
+              // that name.
 
 #include <gantry/types.hpp>
 #include <utility>
@@ -12,8 +12,8 @@ struct Setting {
   std::string value;
 };
 
-/// Every {key} of `text` replaced; "{{" and "}}" stand for the braces themselves. The error's
-/// message says why, and leaves what and where to the caller.
+/// Replaces every {key} of `text`; "{{" and "}}" stand for the braces themselves. The error's
+/// message gives only the reason; the caller adds what and where.
 [[nodiscard]] Result<std::string> substitute(std::string_view text,
                                              const std::vector<Setting>& settings);
 

@@ -62,7 +62,7 @@ void Console::flush() noexcept {
     const std::size_t length = std::min<std::size_t>(waiting_.size(), PIPE_BUF);
     const ssize_t written = ::write(STDERR_FILENO, waiting_.data(), length);
     if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    // A standard error that is gone takes nothing; waiting for it would be for ever.
+    // A closed standard error takes nothing, and waiting for it would last for ever.
     waiting_.erase(0, written < 0 ? waiting_.size() : static_cast<std::size_t>(written));
   }
 }

@@ -1,11 +1,11 @@
-#pragma once  // tools/gantry/run/process/console.hpp: standard error, written without ever blocking
+#pragma once  // tools/gantry/run/process/console.hpp: writes standard error without ever blocking
               // on it.
 
 #include <gantry/types.hpp>
 
 namespace gantry::run {
 
-/// Lines of the stages, notes, and on a terminal a last line that is drawn anew. A reader of our
+/// Prints the stages' lines, notes, and on a terminal a last line that is redrawn. A reader of our
 /// standard error that does not read holds up neither the stages' end nor their clean-up: text
 /// waits here, and wants_pause() asks the caller to take no more from the stages.
 class Console {

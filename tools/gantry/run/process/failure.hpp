@@ -1,5 +1,4 @@
-#pragma once  // tools/gantry/run/process/failure.hpp: what went wrong with a stage, and what did
-              // first.
+#pragma once  // tools/gantry/run/process/failure.hpp: failures of stages, and which one was first.
 
 #include "run/process/stage_process.hpp"
 
@@ -18,11 +17,11 @@ struct Failure {
 [[nodiscard]] Failure unopened_in_time(std::size_t process, const std::string& end,
                                        std::chrono::nanoseconds limit);
 
-/// Of failures in the order in which they were seen, the one that caused the others: a signal
-/// comes from outside, whereas a bad exit may well be the answer to a peer that is gone.
+/// Returns the failure that caused the others, of those in the order in which they were seen. A
+/// signal comes from outside, whereas a bad exit may well be the answer to a peer that is gone.
 [[nodiscard]] const Failure& root_cause(const std::vector<Failure>& failures);
 
-/// The last lines of standard error of those that failed go to the console; the error names the
+/// Prints the last lines of standard error of those that failed to the console. The error names the
 /// root cause, and in its hint the others.
 [[nodiscard]] Error report_failures(const std::vector<Failure>& failures,
                                     const std::vector<StageProcess>& processes, Console& console);

@@ -18,7 +18,7 @@ class RaisedFileLimit {
   RaisedFileLimit(const RaisedFileLimit&) = delete;
   RaisedFileLimit& operator=(const RaisedFileLimit&) = delete;
 
-  /// Also for forked children, which are to see what a shell would give them. Async-signal-safe.
+  /// Also for forked children, which get what a shell would give them. Async-signal-safe.
   void restore() const noexcept { ::setrlimit(RLIMIT_NOFILE, &original_); }
 
  private:

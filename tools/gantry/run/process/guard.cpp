@@ -16,7 +16,7 @@
 namespace gantry::run {
 namespace {
 
-/// The groups left when the runner's end of the pipe closed.
+/// The groups that are left when the runner's end of the pipe is closed.
 std::set<pid_t> read_orders(int orders) {
   std::set<pid_t> groups;
   pid_t order = 0;
@@ -29,7 +29,7 @@ std::set<pid_t> read_orders(int orders) {
   }
 }
 
-/// It must neither be ended with the runner by the terminal nor keep the caller's pipes open.
+/// The terminal must not end it with the runner, and it must not keep the caller's pipes open.
 void detach() {
   ::prctl(PR_SET_NAME, "gantry-guard");
   ::setsid();

@@ -10,13 +10,13 @@
 namespace gantry::run {
 
 /// A small process beside the runner that knows the process groups of the stages. When the runner
-/// is gone, however it went, the guard kills what is left of them and removes the run directory.
-/// Dropping it ends the process. Only SIGKILL ends it earlier; the run does not depend on it.
-/// Move-only.
+/// is gone, for whatever reason, the guard kills what is left of them and removes the run
+/// directory. Destroying this object ends the process. Only SIGKILL ends it earlier; the run does
+/// not depend on it. Move-only.
 class Guard {
  public:
-  /// Forks. It must happen before anything is opened that should not outlive the runner; the
-  /// lock on the run directory should, and is inherited.
+  /// Forks. Call it before anything is opened that must not outlive the runner. The lock on the run
+  /// directory must outlive it, and is inherited.
   [[nodiscard]] static Result<Guard> start(const std::string& run_directory);
 
   Guard(Guard&& other) noexcept;
@@ -24,7 +24,7 @@ class Guard {
   ~Guard();
 
   void add(pid_t group) noexcept;
-  /// To be called before the group's leader is reaped: afterwards its number may be another's.
+  /// Call it before the group's leader is reaped: afterwards its number may be another's.
   void remove(pid_t group) noexcept;
   [[nodiscard]] pid_t pid() const noexcept { return pid_; }
   /// Readable once somebody has killed the guard.

@@ -31,8 +31,8 @@ Adoption::~Adoption() {
 }
 
 Leftovers end_leftovers(const std::vector<ProcessFacts>& strangers) {
-  // Each round ends one generation; a family that forks faster than that is given up on, and so is
-  // a process that cannot be killed.
+  // Each round ends one generation. A family that forks faster than that, and a process that cannot
+  // be killed, are given up.
   const Deadline until = Deadline::after(std::chrono::seconds(1));
   Leftovers found;
   for (auto children = adopted(strangers); !children.empty(); children = adopted(strangers)) {

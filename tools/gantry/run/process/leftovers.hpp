@@ -17,8 +17,8 @@ class Adoption {
 };
 
 struct Leftovers {
-  std::size_t ended = 0;      ///< That still ran.
-  std::vector<pid_t> remain;  ///< That could not be ended in time.
+  std::size_t ended = 0;      ///< Processes that still ran.
+  std::vector<pid_t> remain;  ///< Processes that could not be ended in time.
 };
 
 /// Kills and reaps every child of this process but `strangers`, and the children these leave.

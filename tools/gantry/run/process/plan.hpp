@@ -1,5 +1,5 @@
-#pragma once  // tools/gantry/run/process/plan.hpp: the links of a pipeline, and which process gets
-              // what.
+#pragma once  // tools/gantry/run/process/plan.hpp: the links of a pipeline, and what each process
+              // gets.
 
 #include <gantry/channel.hpp>
 #include <gantry/run/launch.hpp>
@@ -15,7 +15,7 @@ struct ProcessId {
   unsigned replica = 0;
 };
 
-/// What connects one sending process with one receiving process.
+/// Connects one sending process with one receiving process.
 struct Link {
   std::size_t channel = 0;
   ProcessId from;
@@ -23,16 +23,16 @@ struct Link {
   Metrics sender;       ///< Written by `from`, read here.
   Metrics receiver;     ///< Written by `to`, read here.
   Pipe pipe;            ///< Transport::pipe only, until close_pipes().
-  std::string address;  ///< Other transports: as StageEndpoint::Link says.
+  std::string address;  ///< For other transports: see StageEndpoint::Link.
 };
 
-/// How a process is started; the descriptors belong to the plan.
+/// How a process is started; the plan owns the descriptors.
 struct Launch {
   std::string label;  ///< process_label()
   std::string program;
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
-  std::vector<int> descriptors;  ///< That it inherits, under the same numbers.
+  std::vector<int> descriptors;  ///< Descriptors that it inherits, under the same numbers.
 };
 
 /// Every channel between M and N replicas has M x N links. Move-only.
@@ -52,7 +52,7 @@ class Plan {
   /// it has opened all.
   [[nodiscard]] std::string unopened_end(ProcessId process) const;
 
-  /// To be called once all processes run: a pipe ends only when nobody else holds it.
+  /// Call it once all processes run: a pipe ends only when nobody else holds it.
   void close_pipes() noexcept;
 
  private:

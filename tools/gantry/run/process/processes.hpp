@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/run/process/processes.hpp: what /proc says of running processes.
+#pragma once  // tools/gantry/run/process/processes.hpp: facts of running processes, from /proc.
 
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -15,11 +15,11 @@ struct ProcessFacts {
   pid_t pid = 0;
   pid_t parent = 0;
   pid_t group = 0;
-  bool dead = false;     ///< Only waiting to be reaped.
-  bool exiting = false;  ///< Past the point of no return: its descriptors may be closed already.
+  bool dead = false;     ///< It only waits to be reaped.
+  bool exiting = false;  ///< It is ending for certain: its descriptors may be closed already.
 };
 
-/// Nothing when there is no such process.
+/// Nothing if there is no such process.
 [[nodiscard]] std::optional<ProcessFacts> process_facts(pid_t pid);
 [[nodiscard]] std::vector<ProcessFacts> all_processes();
 

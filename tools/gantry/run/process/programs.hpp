@@ -1,12 +1,12 @@
-#pragma once  // tools/gantry/run/process/programs.hpp: which file each stage's command stands for.
+#pragma once  // tools/gantry/run/process/programs.hpp: finds the file of each stage's command.
 
 #include "run/file/pipeline.hpp"
 
 namespace gantry::run {
 
-/// The file that `command` names: looked up along `path` (as in $PATH) unless it has a slash; a
-/// leading "./" or "../" means `folder`. Errors: `not_found`, `permission_denied`; their message
-/// says why only.
+/// Finds the file that `command` names: along `path` (as in $PATH) unless it has a slash; a leading
+/// "./" or "../" means `folder`. Errors: `not_found`, `permission_denied`; their message gives only
+/// the reason.
 [[nodiscard]] Result<std::string> find_program(const std::string& command, std::string_view path,
                                                const std::string& folder);
 

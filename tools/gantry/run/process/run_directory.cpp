@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLockFile = "/.runner";  // no channel's name begins with a dot
 constexpr std::chrono::seconds kLockTime{5};
-constexpr std::chrono::seconds kSweepTime{1};  // what is left lying the next run sweeps
+constexpr std::chrono::seconds kSweepTime{1};  // the next run sweeps what is left
 constexpr const char* kBaseHint = "set GANTRY_DIR to a directory you can write to";
 
 bool lock(const Descriptor& file, int operation) {
@@ -33,11 +33,11 @@ bool lock(const Descriptor& file, int operation) {
 }
 
 /// Held while run directories come and go, so that nobody takes a new one for a dead one. The
-/// library holds the same lock while channels come and go. Nobody waits for ever for a process
-/// that was stopped inside.
+/// library holds the same lock while channels come and go. Nobody waits for ever for a process that
+/// was stopped inside.
 Result<Descriptor> lock_base(const std::string& base, const cli::Interrupt& interrupt,
                              std::chrono::seconds patience) {
-  constexpr std::chrono::milliseconds kAskAgain{1};  // flock() knows no time limit
+  constexpr std::chrono::milliseconds kAskAgain{1};  // flock() has no time limit
   const Deadline deadline = Deadline::after(patience);
   Descriptor directory(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   while (!lock(directory, LOCK_EX | LOCK_NB)) {

@@ -7,9 +7,9 @@
 
 namespace gantry::run {
 
-/// A folder run-PID-XXXXXX (mode 0700) in which the run's channels live. As long as this process
-/// or its guard lives, the file .runner in it is locked (flock): without that lock the folder
-/// belongs to a run that was killed. Dropping it removes the folder with all in it. Move-only.
+/// A folder run-PID-XXXXXX (mode 0700) with the run's channels. As long as this process or its
+/// guard lives, the file .runner in it is locked (flock); a folder without that lock belongs to a
+/// run that was killed. Destroying this object removes the folder with all in it. Move-only.
 class RunDirectory {
  public:
   /// Makes one in `base`, a directory as channel_directory() returns it. Errors: `timed_out` when
@@ -29,7 +29,7 @@ class RunDirectory {
   Descriptor lock_;
 };
 
-/// With all in it. Never fails: what cannot go now, the next sweep removes.
+/// Removes it with all in it. Never fails: the next sweep removes what cannot go now.
 void remove_run_directory(const std::string& path);
 
 /// Removes the run directories in `base` whose runner is dead; none while `base` stays locked.

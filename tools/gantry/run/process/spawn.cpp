@@ -14,14 +14,15 @@
 namespace gantry::run {
 namespace {
 
-/// All that the child needs between fork and exec, made before: there it may not allocate.
+/// Everything that the child needs between fork and exec. It is made before, since the child may
+/// not allocate.
 struct Preparation {
   std::vector<char*> arguments;
   std::vector<char*> environment;
   Descriptor nothing;  // /dev/null
   Pipe output;
   Pipe errors;
-  Pipe verdict;  // errno of a failed exec; ends without a word when exec succeeded
+  Pipe verdict;  // errno of a failed exec; empty if exec succeeded
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -62,8 +63,8 @@ void arrange_descriptors(const Launch& launch, const Preparation& prepared) noex
   ::dup2(prepared.nothing.get(), STDIN_FILENO);
   ::dup2(prepared.output.write_end.get(), STDOUT_FILENO);
   ::dup2(prepared.errors.write_end.get(), STDERR_FILENO);
-  // Ours close on exec anyway; this is for what the runner itself was started with. Kernels
-  // before 5.11 refuse it, and then those stay open.
+  // Our descriptors close on exec anyway; this closes those with which the runner itself was
+  // started. Kernels before 5.11 refuse it, and then those stay open.
   (void)::close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
   for (const int descriptor : launch.descriptors) ::fcntl(descriptor, F_SETFD, 0);
 }
@@ -84,7 +85,7 @@ void arrange_descriptors(const Launch& launch, const Preparation& prepared) noex
 
 // ---- in the runner ---------------------------------------------------------------------------
 
-/// 0 when the program was executed, else errno. Waits until one of both has happened.
+/// 0 if the program was executed, else errno. Waits until either has happened.
 int read_verdict(Pipe& verdict) noexcept {
   verdict.write_end.reset();
   int why = 0;

@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/run/process/spawn.hpp: starting one stage process.
+#pragma once  // tools/gantry/run/process/spawn.hpp: starts one stage process.
 
 #include "run/process/file_limit.hpp"
 #include "run/process/guard.hpp"
@@ -6,17 +6,17 @@
 
 namespace gantry::run {
 
-/// A started process, leader of a process group of its own. Not reaped by anybody but its owner.
+/// A started process, leader of a process group of its own. Only its owner reaps it.
 struct Child {
   pid_t pid = 0;
   Descriptor exit;    ///< A pidfd: readable once it has ended.
-  Descriptor output;  ///< What it writes to standard output; does not block.
-  Descriptor errors;  ///< The same of standard error.
+  Descriptor output;  ///< Its standard output; does not block.
+  Descriptor errors;  ///< Its standard error, likewise.
 };
 
-/// Starts it: standard input from /dev/null, signals and limits as a shell would give them, no
-/// descriptor beyond the launch's, SIGKILL when this process dies. Errors name the label and why
-/// it could not be executed; then nothing is left of it.
+/// Starts it with standard input from /dev/null, with signals and limits as a shell would give
+/// them, with no descriptor beyond the launch's, and with SIGKILL when this process dies. Errors
+/// name the label and why it could not be executed; then nothing is left of it.
 [[nodiscard]] Result<Child> spawn(const Launch& launch, const RaisedFileLimit& limit, Guard& guard);
 
 }  // namespace gantry::run

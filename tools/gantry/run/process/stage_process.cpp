@@ -65,7 +65,7 @@ StageProcess::Read StageProcess::forward(Stream stream, Console& console) {
 }
 
 void StageProcess::forward_all(Console& console) {
-  // Bounded: a pipe holds no more at a time, and whoever still fills it may do so for ever.
+  // Bounded: a pipe holds no more at a time, and its writer may fill it for ever.
   constexpr int kReads = 64;
   for (const Stream stream : {Stream::output, Stream::errors})
     for (int i = 0; i < kReads && forward(stream, console) == Read::some; ++i) {

@@ -1,5 +1,5 @@
-#pragma once  // tools/gantry/run/process/stage_process.hpp: one running replica: what it says, how
-              // it ends.
+#pragma once  // tools/gantry/run/process/stage_process.hpp: one running replica: its output and its
+              // end.
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,7 @@ struct Exit {
   [[nodiscard]] bool failed() const noexcept { return status != 0 || signal != 0; }
 };
 
-/// What the kernel charged to a process and the children it waited for.
+/// What the kernel charged to a process and to the children that it waited for.
 struct Usage {
   double wall_s = 0;
   double user_s = 0;
@@ -56,8 +56,8 @@ class StageProcess {
   [[nodiscard]] Exit exit() const noexcept { return exit_; }
   [[nodiscard]] const std::deque<std::string>& last_errors() const noexcept { return last_errors_; }
 
-  /// Learns how it ended, but leaves it unreaped, so that its number stays its group's. False when
-  /// it has not ended.
+  /// Learns how it ended, but leaves it unreaped, so that its number stays its group's. False: it
+  /// has not ended.
   bool note_end();
 
   /// Forwards what the stream holds now, up to some KiB.
@@ -65,8 +65,8 @@ class StageProcess {
   Read forward(Stream stream, Console& console);
   void forward_all(Console& console);
 
-  /// Kills what is left of its group, then reaps it and all of the group that has come to us; until
-  /// `until`, since not everything can be killed.
+  /// Kills what is left of its group, then reaps it and all of the group that has come to us. Stops
+  /// at `until`, since not everything can be killed.
   Usage reap(Guard& guard, Deadline until);
 
  private:

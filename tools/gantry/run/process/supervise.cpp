@@ -21,16 +21,17 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr milliseconds kGrace{500};         // between SIGTERM and SIGKILL
-constexpr milliseconds kSettle{200};        // between the first failure and SIGTERM
-constexpr std::chrono::seconds kKilled{5};  // between SIGKILL and giving up on who cannot be killed
-constexpr milliseconds kStopPoll{10};       // how often a stopping run looks who is left
+constexpr milliseconds kGrace{500};   // between SIGTERM and SIGKILL
+constexpr milliseconds kSettle{200};  // between the first failure and SIGTERM
+// between SIGKILL and giving up on what cannot be killed
+constexpr std::chrono::seconds kKilled{5};
+constexpr milliseconds kStopPoll{10};       // how often a stopping run checks what is left
 constexpr milliseconds kConsolePoll{50};    // how often text is offered to a slow terminal
 constexpr milliseconds kTerminalTick{200};  // between progress lines
 constexpr std::chrono::seconds kPlainTick{5};
 constexpr double kTickShare = 0.02;  // of the time may be spent on reading counters
 
-// What an event is about: the kind, and the index of a process.
+// The subject of an event: the kind, and the index of a process.
 enum class Event : std::uint32_t { interrupt, guard, streams, exit, output, errors };
 Watcher::Tag tag(Event event, std::size_t index = 0) {
   return (static_cast<Watcher::Tag>(event) << 32) | index;
@@ -85,7 +86,7 @@ class Supervisor {
   const RaisedFileLimit& file_limit_;
   const cli::Interrupt& interrupt_;
   Watcher events_;
-  Watcher streams_;  // of all processes; within events_ unless paused
+  Watcher streams_;  // of all processes; part of events_ unless paused
   bool is_paused_ = false;
   bool interrupted_ = false;
   bool stopping_ = false;
@@ -145,7 +146,7 @@ Result<void> Supervisor::start(ProcessId id) {
   return streams_.add(started.errors.get(), tag(Event::errors, index));
 }
 
-/// One turn of the loop: waits for something to happen, and sees to what is due.
+/// One turn of the loop: waits for something to happen, and does what is due.
 void Supervisor::attend() {
   pump(next_turn());
   if (Clock::now() >= open_by_) check_opened();
@@ -212,9 +213,9 @@ void Supervisor::pause_or_resume() {
   }
 }
 
-/// The guard matters only if we are killed too, and work of hours is worth more than that: the run
-/// goes on. A new guard would need the lock file and pipe of the old one, and whoever killed that
-/// one may have meant it.
+/// The guard matters only if we are killed, too, and hours of work are worth more than that: the
+/// run goes on. A new guard would need the lock file and pipe of the old one, and whoever killed
+/// that one may have meant it.
 void Supervisor::note_unguarded() {
   events_.remove(guard_.exit_descriptor());  // it stays readable
   console_.line(
@@ -228,7 +229,7 @@ void Supervisor::note_end(std::size_t index) {
   if (!process.note_end()) return;
   events_.remove(process.child().exit.get());
   process.forward_all(console_);
-  // What falls after the order to stop fell because of it, unless it was falling already.
+  // A process that fails after the order to stop fails because of it, unless it was ending already.
   if (stopping_ && !dying_[index]) return;
   if (process.exit().failed()) {
     failures_.push_back(failed_exit(index, process.exit()));
@@ -256,7 +257,7 @@ void Supervisor::show_progress() {
   next_progress_ = begin + std::max(tick, std::chrono::duration_cast<nanoseconds>(cost));
 }
 
-/// Of which some replica runs.
+/// Stages of which some replica runs.
 std::vector<bool> Supervisor::living_stages() const {
   std::vector<bool> living(plan_.pipeline().stages.size());
   for (const StageProcess& process : processes_)
@@ -266,9 +267,9 @@ std::vector<bool> Supervisor::living_stages() const {
 
 // ---- the end ---------------------------------------------------------------------------------
 
-/// A stage that fails closes its channels before it exits, so one that answers to that by failing
-/// itself may be seen first. Both are to be named: those that follow by themselves get a moment.
-/// A signal needs no explanation.
+/// A stage that fails closes its channels before it exits. So a stage that fails only as an answer
+/// to that may be seen first. Both are to be named, so those that follow by themselves get a
+/// moment. A signal needs no explanation.
 void Supervisor::settle() {
   const Deadline until = Deadline::after(kSettle);
   while (!until.passed() && !all_ended() && !interrupted_ && !root_cause(failures_).by_signal)
@@ -277,8 +278,8 @@ void Supervisor::settle() {
 }
 
 /// A killed stage closes its descriptors some time before it counts as dead (gigabytes of memory
-/// take that long to free), so a peer's answer to that may come in first. Who is dying already
-/// at the first failure dies of something that came before our order to stop.
+/// take that long to free), so a peer's answer to that may come in first. A process that is ending
+/// already at the first failure ends because of something before our order to stop.
 void Supervisor::note_dying() {
   pump(nanoseconds::zero());
   dying_.resize(processes_.size());

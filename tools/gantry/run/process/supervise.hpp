@@ -1,5 +1,5 @@
-#pragma once  // tools/gantry/run/process/supervise.hpp: the stages of one run, from their start to
-              // their end.
+#pragma once  // tools/gantry/run/process/supervise.hpp: runs the stages from their start to their
+              // end.
 
 #include "interrupt.hpp"
 #include "run/process/guard.hpp"
@@ -9,8 +9,8 @@
 namespace gantry::run {
 
 struct SuperviseOptions {
-  std::chrono::nanoseconds connect_within{};  ///< For every stage to open all its ends.
-  bool quiet = false;                         ///< No progress.
+  std::chrono::nanoseconds connect_within{};  ///< The time for every stage to open all its ends.
+  bool quiet = false;                         ///< Without progress.
 };
 
 struct ProcessUsage {
@@ -24,9 +24,9 @@ struct Finished {
 };
 
 /// Starts every process of the plan and waits until all have ended well. When one does not, or
-/// `interrupt` is raised, all others are stopped: SIGTERM, and SIGKILL half a second later.
-/// However it ends, no process of the run is left. Errors: the first failing stage's, after its
-/// last words; `interrupted`.
+/// `interrupt` is raised, all others are stopped: SIGTERM, and SIGKILL half a second later. In any
+/// case no process of the run is left. Errors: the first failing stage's, after its last words;
+/// `interrupted`.
 [[nodiscard]] Result<Finished> supervise(Plan& plan, const SuperviseOptions& options, Guard& guard,
                                          const RaisedFileLimit& file_limit,
                                          const cli::Interrupt& interrupt);

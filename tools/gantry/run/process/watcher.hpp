@@ -1,5 +1,5 @@
-#pragma once  // tools/gantry/run/process/watcher.hpp: waiting for many descriptors, in the order of
-              // events.
+#pragma once  // tools/gantry/run/process/watcher.hpp: waits for many descriptors and keeps the
+              // order of events.
 
 #include <gantry/types.hpp>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace gantry::run {
 
-/// An epoll set. What becomes readable first is reported first, which tells who died first.
+/// An epoll set. What becomes readable first is reported first, which shows what died first.
 class Watcher {
  public:
   using Tag = std::uint64_t;
@@ -20,7 +20,7 @@ class Watcher {
   /// Tags of what is readable or hung up; empty after `wait`.
   [[nodiscard]] std::vector<Tag> wait(std::chrono::nanoseconds wait);
 
-  /// Readable itself when one of its descriptors is: watchers can be nested.
+  /// Readable itself when one of its descriptors is, so watchers can be nested.
   [[nodiscard]] int descriptor() const noexcept { return set_.get(); }
 
  private:

@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/run/report/report.hpp: what a run moved, at what cost.
+#pragma once  // tools/gantry/run/report/report.hpp: what a run moved, and at what cost.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -21,10 +21,10 @@ struct ChannelReport {
   double handoff_p50_ns = 0;   ///< Mean of the links' medians, weighted by their messages.
   double handoff_p99_ns = 0;   ///< The worst link's.
   double movement_ns = 0;      ///< Copies before hand-off, and hand-offs, of all messages.
-  double cpu_s = 0;            ///< Inside the calls of both ends.
-  double sender_wait_s = 0;    ///< For credit.
-  double receiver_wait_s = 0;  ///< For messages.
-  std::array<std::uint64_t, kCopyEngines> copies{};  ///< Of both ends, by CopyEngine.
+  double cpu_s = 0;            ///< CPU time inside the calls of both ends.
+  double sender_wait_s = 0;    ///< Waiting for credit.
+  double receiver_wait_s = 0;  ///< Waiting for messages.
+  std::array<std::uint64_t, kCopyEngines> copies{};  ///< At both ends, by CopyEngine.
   std::array<std::uint64_t, kCopyEngines> copied_bytes{};
 
   [[nodiscard]] double gb_per_s() const noexcept;
