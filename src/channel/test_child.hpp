@@ -1,4 +1,4 @@
-#pragma once  // channel/test_child.hpp: a second process for this room's tests.
+#pragma once  // channel/test_child.hpp: a second process for this module's tests.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -18,7 +18,7 @@
 
 namespace gantry::test {
 
-/// Whether every other thread of this process sleeps.
+/// True if every other thread of this process sleeps.
 inline bool others_sleep() {
   const std::filesystem::directory_iterator threads("/proc/self/task");
   return std::all_of(begin(threads), end(threads), [](const auto& thread) {
@@ -30,7 +30,7 @@ inline bool others_sleep() {
   });
 }
 
-/// How many descriptors are open once no other thread is about to close one.
+/// Counts the open descriptors once no other thread is about to close one.
 inline std::size_t descriptors_at_rest() {
   while (!others_sleep()) ::sched_yield();
   return open_descriptors();
@@ -61,11 +61,12 @@ class Child {
   explicit Child(const std::function<void(const Child&)>& body) {
     EXPECT_EQ(::pipe(pipe_.data()), 0);
     // The sanitizers of GCC 12 leave their allocator locked in the child of a process whose other
-    // threads were just allocating. One that never sleeps is none of ours: it would only poll.
+    // threads were just allocating. A thread that never sleeps is none of ours: it would only poll.
     for (int looks = 0; looks < 10'000 && !others_sleep(); ++looks) ::sched_yield();
     pid_ = ::fork();
     if (pid_ != 0) {
-      ::close(std::exchange(pipe_[1], -1));  // a child that ends without a report is seen to
+      // so that a child that ends without a report is noticed
+      ::close(std::exchange(pipe_[1], -1));
       return;
     }
     body(*this);
@@ -86,7 +87,7 @@ class Child {
   [[noreturn]] static void hold() {  // in the child: until killed
     for (;;) ::pause();
   }
-  void stop() const {  // returns when it stands still
+  void stop() const {  // returns when the child is stopped
     ::kill(pid_, SIGSTOP);
     int status = 0;
     EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);

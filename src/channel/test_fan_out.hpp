@@ -1,4 +1,4 @@
-#pragma once  // channel/test_fan_out.hpp: a producer and the consumers that a test has join it.
+#pragma once  // channel/test_fan_out.hpp: a producer with consumers that a test adds.
 
 #include <optional>
 

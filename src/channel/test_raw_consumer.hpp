@@ -19,15 +19,16 @@ inline void make_consumer_page(const Region& memory) {
   page->version = kFormatVersion;
 }
 
-/// What a test writes into the consumer's page is up to it; nobody sleeps on the wake-up socket.
+/// A test writes what it wants into the consumer's page; nobody sleeps on the wake-up socket.
 struct Impostor {
   ConsumerPage& page() { return *reinterpret_cast<ConsumerPage*>(memory.data()); }
   Fd socket;
   Region memory;
-  WakeReceiver::Made wake_receiver{};  // and a copy of the pull that the producer was given
+  // and a copy of the wake-up sender that the producer was given
+  WakeReceiver::Made wake_receiver{};
 };
 
-/// The rest of the handshake, from behind the welcome on.
+/// Does the rest of the handshake, after the welcome.
 inline Impostor impersonate(Fd socket, SlowConsumer policy = SlowConsumer::block,
                             unsigned depth = 0) {
   Impostor impostor{std::move(socket), *Region::create(shared_size(sizeof(ConsumerPage)), "x"),
@@ -50,17 +51,17 @@ inline Impostor impersonate(Fd socket, SlowConsumer policy = SlowConsumer::block
   return impostor;
 }
 
-/// A consumer by hand, and what its producer gave it.
+/// A consumer that joined by hand, and what its producer gave it.
 struct Joined {
   [[nodiscard]] std::uint32_t producers_intent() const {
     return reinterpret_cast<const ProducerPage*>(producer_page.data())->producer_sleeps.read();
   }
   Region producer_page;
-  Fd wake_sender;  // that wakes the producer
+  Fd wake_sender;  // it wakes the producer
   Impostor impostor;
 };
 
-/// The whole handshake, with the producer of `frames`.
+/// Does the whole handshake, with the producer of `frames`.
 inline Joined join_by_hand(const std::string& directory,
                            SlowConsumer policy = SlowConsumer::block) {
   Fd socket = *connect_to(directory, "frames.sock");

@@ -1,4 +1,4 @@
-#pragma once  // channel/test_raw_producer.hpp: a producer that comes to somebody, by hand.
+#pragma once  // channel/test_raw_producer.hpp: a producer that connects by hand.
 
 #include <gtest/gtest.h>
 
@@ -42,19 +42,19 @@ class RawProducer {
     const auto hello = receive_wire(receive_fd.get(), soon());
     EXPECT_TRUE(hello && !hello->closed && hello->packet.purpose == Purpose::join);
   }
-  /// All the way in.
+  /// Does the whole handshake.
   void join(const Fd& socket) {
     greet(socket);
     take_in(socket);
   }
-  /// The same over a line that was given.
+  /// The same over a control connection that was given.
   void join_over(const Fd& line) {
     const ControlPair own = *make_control_pair();
     EXPECT_TRUE(send_control_end(line.get(), own.theirs.get()));
     greet(line, own.ours);
     take_in(line, own.ours);
   }
-  /// Whose hello was heard.
+  /// Continues after the peer's hello was heard.
   void take_in(const Fd& socket) { take_in(socket, socket); }
   void take_in(const Fd& socket, const Fd& receive_fd) {
     accept_rights(receive_fd.get(), true);
@@ -79,8 +79,8 @@ class RawProducer {
     cell.record = record;
     cell.sequence.store(sequence, std::memory_order_seq_cst);
   }
-  /// The same again and again, as quickly as it is taken, whatever credits there are. The answer is
-  /// the sequence of the one that would be next.
+  /// Publishes the record again and again, as quickly as it is taken, whatever credits there are.
+  /// Returns the sequence of the next one.
   std::uint64_t flood(MessageRecord record, const std::atomic<bool>& enough) {
     const ConsumerPage& page = consumer_page();
     WakeFilter wake_filter;
@@ -92,11 +92,11 @@ class RawProducer {
     }
     return next;
   }
-  /// If it sleeps.
+  /// Wakes the consumer if it sleeps.
   void wake() {
     if (wake_filter_.must_wake(consumer_page().consumer_sleeps)) consumer_pull_.ring();
   }
-  /// The other end of its wake-up socket is gone.
+  /// Closes the other end of its wake-up socket.
   void drop_pull() { consumer_pull_.reset(); }
 
   [[nodiscard]] ProducerPage& page() noexcept { return *page_; }
@@ -104,7 +104,7 @@ class RawProducer {
   [[nodiscard]] const ConsumerPage& consumer_page() const noexcept {
     return *reinterpret_cast<const ConsumerPage*>(consumer_.data());
   }
-  /// What wakes the consumer.
+  /// The descriptor that wakes the consumer.
   [[nodiscard]] int consumer_pull() const noexcept { return consumer_pull_.descriptor(); }
   [[nodiscard]] int wake_sender() const noexcept { return wake_receiver_.wake_sender.descriptor(); }
   [[nodiscard]] const std::array<int, 3>& welcome() const noexcept { return welcome_; }

@@ -1,4 +1,5 @@
-#pragma once  // channel/test_support.hpp: a scratch directory and an engine for this room's tests.
+#pragma once  // channel/test_support.hpp: a scratch directory and an engine for this module's
+              // tests.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -40,7 +41,7 @@ class ScratchDirectory {
   std::string path_;
 };
 
-/// Copies at once: channels are tested without depending on any backend.
+/// Copies at once, so that channels are tested without any backend.
 class PlainEngine : public Engine {
  public:
   std::string_view name() const noexcept override { return "plain"; }
@@ -90,7 +91,7 @@ inline ProducerOptions options_in(const ScratchDirectory& directory) {
   return options;
 }
 
-// The other ends of a producer with these options: they say the same where they can.
+// The options of the other ends of a producer with these options: they agree where they can.
 
 inline ConsumerOptions consumer_options(const EndOptions& options) {
   return {options};
@@ -117,7 +118,7 @@ inline bool same(ConstByteSpan left, ConstByteSpan right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end());
 }
 
-/// Memory of which one page, that of byte `closed`, cannot be read.
+/// Memory with one unreadable page, that of byte `closed`.
 class BrokenPayload {
  public:
   BrokenPayload(Bytes size, Bytes closed) : size_(size) {
@@ -137,7 +138,7 @@ class BrokenPayload {
   Bytes size_;
 };
 
-/// How many descriptors this process has open.
+/// The number of open descriptors of this process.
 inline std::size_t open_descriptors() {
   std::size_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))

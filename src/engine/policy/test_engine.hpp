@@ -12,7 +12,7 @@
 
 namespace gantry {
 
-/// What is taken on waits until the gate is open; then one thread executes it, in order.
+/// Moves wait until the gate is open; then one thread executes them, in order.
 class GatedEngine final : public Engine, public std::enable_shared_from_this<GatedEngine> {
  public:
   explicit GatedEngine(std::string_view name, CopyEngine kind, bool open = true)
@@ -89,7 +89,7 @@ class GatedEngine::GatedLane final : public LaneBase {
       : engine_(std::move(engine)), options_(options) {}
   ~GatedLane() override {
     static_cast<void>(wait(Ticket{given()}, Deadline::never(), WaitStrategy::sleep));
-    // The worker announces under the lock, after which it is done with this lane.
+    // The worker announces under the lock; after that it is done with this lane.
     const std::lock_guard lock(engine_->mutex_);
   }
 
