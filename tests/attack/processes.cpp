@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include <cstdio>
 #include <fstream>
@@ -56,6 +57,13 @@ Attacker::Attacker(const Attack& attack, const std::string& directory, const std
         count_blows(*blows_);
         attack.run(directory);
       }) {}
+
+bool Attacker::has_ended() const {
+  siginfo_t ended{};
+  return ::waitid(P_PID, static_cast<id_t>(child_.pid()), &ended, WEXITED | WNOHANG | WNOWAIT) !=
+             0 ||
+         ended.si_pid != 0;
+}
 
 Pulse::Pulse() : child_([this](const test::Child&) { beat(); }) {}
 

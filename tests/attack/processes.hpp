@@ -40,6 +40,8 @@ class Attacker {
   Attacker(const Attack& attack, const std::string& directory, const std::vector<int>& cpus = {});
   void begin() const { *begin_ = true; }
   [[nodiscard]] unsigned blows() const { return *blows_; }
+  /// It was to go on, and did not.
+  [[nodiscard]] bool has_ended() const;
 
  private:
   SharedWord<bool> begin_;
