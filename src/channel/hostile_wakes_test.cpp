@@ -6,6 +6,7 @@
 
 #include "base/event.hpp"
 #include "base/test_wakes.hpp"
+#include "base/wake_limit.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_raw_consumer.hpp"
@@ -129,6 +130,25 @@ TEST_F(HostileWakes, TheEndOfOneDoesNotKeepTheProducerAwake) {
   EXPECT_TRUE(in.receive(soon()));
   sending.join();
   EXPECT_TRUE(sent) << sent.error().message;
+}
+
+// Its rings lie there, more than it is listened to. It is looked at again and again none the less:
+// the producer sleeps on, and wakes by itself to find what it did.
+TEST_F(HostileWakes, WhoRingsForNothingIsLateAndNotLost) {
+  auto out = *make_producer("frames", options_);
+  test::Joined hostile = test::join_by_hand(directory_.path());
+  for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
+  const std::array<char, 4096> rings{};
+  while (::send(hostile.wake_sender.get(), rings.data(), rings.size(), MSG_DONTWAIT) > 0) continue;
+  std::atomic<bool> sent{false};
+  std::thread sending([&] { sent = out.send(pattern(8, 3), soon()).has_value(); });
+  constexpr std::uint32_t kLooks = WakeLimit::kMostIdle + 8;  // more than without a mute's end
+  const Deadline patience = Deadline::after(std::chrono::seconds(20));
+  while (hostile.producers_intent() < 2 * kLooks && !patience.passed()) std::this_thread::yield();
+  EXPECT_GE(hostile.producers_intent(), 2 * kLooks);
+  hostile.impostor.page().taken.store(1, std::memory_order_seq_cst);
+  sending.join();
+  EXPECT_TRUE(sent);
 }
 
 // The wake-up socket of one that left with a message in hand is rung when it releases that.

@@ -49,6 +49,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] bool has_something() const noexcept {
     return queue_.is_over() || core_.producer_gone || queue_.has_news(Wanted::whole);
   }
+  /// Changes when the producer has spoken of slabs, or a chunk of what is not whole has landed.
+  [[nodiscard]] std::uint64_t work_seen() const noexcept;
   /// From here on the producer rings event_descriptor() when it has something; has_something()
   /// must be asked once more.
   void fall_asleep() noexcept { waiter_.arm(); }

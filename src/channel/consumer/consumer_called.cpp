@@ -33,4 +33,9 @@ void Consumer::Impl::wake_up() noexcept {
   waiter_.look();
 }
 
+std::uint64_t Consumer::Impl::work_seen() const noexcept {
+  const IncomingMessage* const landing = queue_.pending();
+  return payloads_.heard() + (landing != nullptr ? queue_.pending()->landed() / kLeastChunk : 0);
+}
+
 }  // namespace gantry

@@ -54,6 +54,8 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
     return held_.list(ns_per_tick);
   }
   [[nodiscard]] Bytes mapped_bytes() const noexcept { return slabs_.mapped_bytes(); }
+  /// Packets about slabs that were taken in.
+  [[nodiscard]] std::uint64_t heard() const noexcept { return slabs_.heard(); }
   [[nodiscard]] ConsumerCore& core() noexcept { return core_; }
 
  private:

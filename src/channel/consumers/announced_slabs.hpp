@@ -66,6 +66,10 @@ class AnnouncedSlabs {
   }
   /// `consumer` has taken in `packets` packets. False: that is impossible.
   [[nodiscard]] bool heard(unsigned consumer, std::uint64_t packets) noexcept;
+  /// Packets about slabs that it has taken in.
+  [[nodiscard]] std::uint64_t confirmed(unsigned consumer) const noexcept {
+    return told_[consumer].heard;
+  }
   /// Tells of the slabs that the pool has dropped meanwhile. Cheap if there are none.
   void keep_up() noexcept {
     if (owes_farewells_ || pool_.dropped_slabs() != seen_drops_) drop_the_gone();

@@ -5,6 +5,7 @@
 
 #include "base/event.hpp"
 #include "base/wake.hpp"
+#include "base/wake_limit.hpp"
 #include "channel/wire/connection.hpp"
 #include "channel/wire/depth.hpp"
 #include "channel/wire/format.hpp"
@@ -14,8 +15,8 @@
 namespace gantry {
 
 /// Everything that a consumer handed over when it joined. The ConsumerListener makes it; then it is
-/// constant, except the wake filter. The pages behind `page` are the consumer's and may hold
-/// anything.
+/// constant, except the wake filter and what is noted of its rings. The pages behind `page` are the
+/// consumer's and may hold anything.
 struct ConsumerResources {
   Connection connection;
   SharedFd pidfd;          // empty: only the connection and the wake-up socket tell of its death
@@ -33,6 +34,7 @@ struct ConsumerResources {
   SlowConsumer policy = SlowConsumer::block;
   unsigned depth = 0;  // 0: by its policy
   WakeFilter wake_filter;
+  WakeLimit wake_limit;
 
   /// True if nobody reads any more what it took: no copy is left of our wake-up sender, which a
   /// consumer keeps until it has released everything, and hands on with memory that it forwards.

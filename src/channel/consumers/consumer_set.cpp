@@ -77,18 +77,28 @@ void ConsumerSet::hang_up() noexcept {
 
 // ---- sleeping ------------------------------------------------------------------------------
 
-std::vector<pollfd> ConsumerSet::fall_asleep(SharedFd event) {
+std::vector<pollfd> ConsumerSet::fall_asleep(SharedFd event, std::uint64_t now_ns) {
   event_ = std::move(event);
   std::vector<pollfd> entries{{event_.get(), POLLIN, 0}};
   for_each_resources([&](const ConsumerResources& one) {
-    if (!one.is_silent) entries.push_back({one.wake_receiver.descriptor(), POLLIN, 0});
+    if (!one.is_silent && !one.wake_limit.is_muted(now_ns))
+      entries.push_back({one.wake_receiver.descriptor(), POLLIN, 0});
   });
   return entries;
 }
 
+std::chrono::nanoseconds ConsumerSet::until_mutes_end(std::uint64_t now_ns) {
+  auto left = std::chrono::nanoseconds::max();
+  for_each_resources([&](const ConsumerResources& one) {
+    if (one.wake_limit.is_muted(now_ns))
+      left = std::min(left, std::chrono::nanoseconds(one.wake_limit.over_ns() - now_ns));
+  });
+  return left;
+}
+
 // Consumers may have come and gone since it was made. One that has gone has no wake-up socket, and
 // draining a new one does no harm, since the consumers are looked at next.
-void ConsumerSet::drain_wakes(std::span<const pollfd> polled) {
+void ConsumerSet::drain_wakes(std::span<const pollfd> polled, std::uint64_t now_ns) {
   if (polled.front().revents != 0) drain(polled.front().fd);
   const auto has_rung = [polled](const ConsumerResources& one) {
     return std::any_of(polled.begin() + 1, polled.end(), [&](const pollfd& entry) {
@@ -97,6 +107,12 @@ void ConsumerSet::drain_wakes(std::span<const pollfd> polled) {
   };
   for_each_resources([&](ConsumerResources& one) {
     if (has_rung(one)) one.is_silent = !one.wake_receiver.drain();
+  });
+  refresh();  // whoever rang has done before what it rang for
+  for (const auto& one : consumers_)
+    if (has_rung(one->resources())) one->note_ring(slabs_.confirmed(one->index()), now_ns);
+  departed_.for_each([&](ConsumerState& one) {
+    if (has_rung(one.resources())) one.note_ring(0, now_ns);
   });
 }
 

@@ -58,10 +58,14 @@ class ConsumerSet {
   // ---- sleeping
 
   /// The descriptors for the sender to sleep on until it calls wake_up(): `event`, which
-  /// wake_producer() rings, and the consumers' wake-up sockets.
-  [[nodiscard]] std::vector<pollfd> fall_asleep(SharedFd event);
-  /// Takes in the rings. A wake-up socket whose other end is gone is no longer listened to.
-  void drain_wakes(std::span<const pollfd> polled);
+  /// wake_producer() rings, and the consumers' wake-up sockets, except those that are muted. So it
+  /// sleeps no longer than until_mutes_end().
+  [[nodiscard]] std::vector<pollfd> fall_asleep(SharedFd event, std::uint64_t now_ns);
+  /// Until the first consumer that is muted at `now_ns` is listened to again; `max()`: none is.
+  [[nodiscard]] std::chrono::nanoseconds until_mutes_end(std::uint64_t now_ns);
+  /// Takes in the rings, and how far the consumers have come: one that rings for nothing too often
+  /// is muted. A wake-up socket whose other end is gone is no longer listened to.
+  void drain_wakes(std::span<const pollfd> polled, std::uint64_t now_ns);
   void drain_wakes();
   void wake_up() noexcept { event_.reset(); }
   /// Called by another thread of this process when the consumers have changed.
@@ -195,7 +199,7 @@ class ConsumerSet {
   template <class Visit>
   void for_each_resources(Visit visit) {
     for (const auto& consumer : consumers_) visit(consumer->resources());
-    departed_.for_each_resources(visit);
+    departed_.for_each([&](ConsumerState& one) { visit(one.resources()); });
   }
   void find_only() noexcept;
   void reclaim(ConsumerState& consumer) noexcept;

@@ -1,6 +1,7 @@
 #include "channel/consumers/consumer_set.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <optional>
 
@@ -40,6 +41,25 @@ class ConsumerSetTest : public testing::Test {
     test::make_consumer_page(resources->memory);
     return *set().admit(std::move(resources), *ConsumerState::make_page(kSlots));
   }
+  /// One that has a wake-up socket, too.
+  ConsumerState& join_with_wakes() {
+    auto made = *WakeReceiver::make();
+    join();
+    ConsumerState& consumer = *set().consumers().back();
+    consumer.resources().wake_receiver = std::move(made.wake_receiver);
+    wake_sender_ = std::move(made.wake_sender);
+    return consumer;
+  }
+  /// What the sender would sleep on, but for its own event.
+  std::size_t heard_at(std::uint64_t now_ns) {
+    return set().fall_asleep(SharedFd(), now_ns).size() - 1;
+  }
+  void ring_at(std::uint64_t now_ns) {
+    auto entries = set().fall_asleep(SharedFd(), now_ns);
+    wake_sender_.ring();
+    ASSERT_EQ(::poll(entries.data(), entries.size(), 0), 1);
+    set().drain_wakes(entries, now_ns);
+  }
   void publish(Slot* slot) {
     RecordToSend message;
     if (slot != nullptr) message.header.kind = static_cast<std::uint8_t>(PayloadLocation::block);
@@ -52,6 +72,9 @@ class ConsumerSetTest : public testing::Test {
     return *slot;
   }
 
+  static constexpr std::uint64_t kStart = 1'000'000'000;  // any time, in ns
+
+  WakeSender wake_sender_;
   unsigned history_ = 0;
   Pool pool_ = *Pool::create({.slab_bytes = kMiB});
   std::optional<ConsumerSet> set_;
@@ -78,6 +101,64 @@ TEST_F(ConsumerSetTest, WhoLeavesLeavesWhatItHadNotTaken) {
   join();
   EXPECT_FALSE(set().lost());
   EXPECT_EQ(set().consumers().front()->unread(), 1u);
+}
+
+// ---- rings ---------------------------------------------------------------------------------
+
+TEST_F(ConsumerSetTest, WhoRingsForNothingIsLeftOutUntilItsMuteIsOver) {
+  join_with_wakes();
+  std::uint64_t now = kStart;
+  while (set().until_mutes_end(now) == std::chrono::nanoseconds::max()) {
+    ASSERT_LT(now, kStart + 2 * WakeLimit::kMostIdle);
+    ring_at(++now);
+  }
+  EXPECT_EQ(heard_at(now), 0u);
+  const auto mute = static_cast<std::uint64_t>(set().until_mutes_end(now).count());
+  EXPECT_EQ(mute, WakeLimit::kShortestNs);
+  EXPECT_EQ(heard_at(now + mute), 1u);
+  EXPECT_EQ(set().until_mutes_end(now + mute), std::chrono::nanoseconds::max());
+}
+
+TEST_F(ConsumerSetTest, WhoRingsForMessagesThatItTookIsListenedTo) {
+  ConsumerState& consumer = join_with_wakes();
+  auto& page = *reinterpret_cast<ConsumerPage*>(consumer.resources().memory.data());
+  for (std::uint64_t i = 1; i <= 10 * WakeLimit::kMostIdle; ++i) {
+    publish(nullptr);
+    page.taken.store(i, std::memory_order_seq_cst);
+    ring_at(kStart + i);
+    ASSERT_EQ(heard_at(kStart + i), 1u);
+  }
+}
+
+TEST_F(ConsumerSetTest, WhoRingsForSlotsThatItGaveBackIsListenedTo) {
+  ConsumerState& consumer = join_with_wakes();
+  auto& page = *reinterpret_cast<ConsumerPage*>(consumer.resources().memory.data());
+  for (std::uint64_t i = 1; i <= 10 * WakeLimit::kMostIdle; ++i) {
+    const std::size_t slot = set().slots().index_of(publish_with_slot());
+    page.taken.store(i, std::memory_order_seq_cst);
+    set().refresh();
+    ring_at(kStart + 2 * i);  // for the message; then for the slot
+    page.released.release(slot, i);
+    ring_at(kStart + 2 * i + 1);
+    ring_at(kStart + 2 * i + 1);  // for nothing, half as often
+    ASSERT_EQ(heard_at(kStart + 2 * i + 1), 1u);
+  }
+}
+
+// Its chunks are its own word. Of one that blocks they count, as it could hold everybody up anyway.
+TEST_F(ConsumerSetTest, WhoRingsForChunksIsListenedToIfItBlocks) {
+  for (const SlowConsumer policy : {SlowConsumer::block, SlowConsumer::drop_newest}) {
+    ConsumerState& consumer = join_with_wakes();
+    consumer.resources().policy = policy;
+    auto& page = *reinterpret_cast<ConsumerPage*>(consumer.resources().memory.data());
+    const std::size_t slot = set().slots().index_of(publish_with_slot());
+    for (std::uint64_t i = 1; i <= 2 * WakeLimit::kMostIdle; ++i) {
+      page.passed[slot].store(i, std::memory_order_seq_cst);
+      if (heard_at(kStart) != 0) ring_at(kStart);
+    }
+    EXPECT_EQ(heard_at(kStart), policy == SlowConsumer::block ? 1u : 0u);
+    set().left(consumer.id());
+  }
 }
 
 #ifndef NDEBUG

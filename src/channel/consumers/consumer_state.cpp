@@ -63,6 +63,18 @@ std::uint64_t ConsumerState::taken_back() const noexcept {
   return std::clamp(missed, certain_, ring_.published());
 }
 
+// What it cannot do more often than it was sent something. Chunks are its own word: only of those
+// that could hold everybody up anyway.
+std::uint64_t ConsumerState::work_done() const noexcept {
+  std::uint64_t done = ring_.published() - ring_.unread() + gave_back_;
+  // Relaxed: a hint, and its ring came after it.
+  if (blocks())
+    for_each_bit(holds_, [&](std::size_t slot) {
+      done += resources_->page().passed[slot].load(std::memory_order_relaxed);
+    });
+  return done;
+}
+
 void ConsumerState::end_stream() noexcept {
   page().end.store(ring_.published() + 1, std::memory_order_seq_cst);  // [E]
   wake();

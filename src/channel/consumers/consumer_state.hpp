@@ -110,7 +110,19 @@ class ConsumerState {
 
   [[nodiscard]] std::uint64_t holds() const noexcept { return holds_; }
   void hold(std::size_t slot) noexcept { holds_ |= std::uint64_t{1} << slot; }
-  void let_go(std::size_t slot) noexcept { holds_ &= ~(std::uint64_t{1} << slot); }
+  void let_go(std::size_t slot) noexcept {
+    holds_ &= ~(std::uint64_t{1} << slot);
+    ++gave_back_;
+  }
+  /// Of one that departed: what it held is not on the slots any more.
+  void note_given_back(std::size_t pieces) noexcept { gave_back_ += pieces; }
+
+  /// It rang. Has it done anything since it rang before, as far as refresh(), the slots, and
+  /// `confirmed` packets tell?
+  void note_ring(std::uint64_t confirmed, std::uint64_t now_ns) noexcept {
+    const std::uint64_t done = work_done() + confirmed;
+    resources_->wake_limit.note(std::exchange(done_at_ring_, done) != done, now_ns);
+  }
 
   std::uint64_t dropped = 0;  ///< Messages that passed it over.
   bool is_cut = false;        ///< We told it that it is no longer served; see DepartedConsumers.
@@ -121,6 +133,7 @@ class ConsumerState {
     return static_cast<unsigned>(std::popcount(slots));
   }
   [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // those it holds
+  [[nodiscard]] std::uint64_t work_done() const noexcept;
   [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
   unsigned id_;
@@ -129,8 +142,10 @@ class ConsumerState {
   std::unique_ptr<ConsumerResources> resources_;
   Region memory_;
   RevocableWriter<MessageRecord> ring_;
-  std::uint64_t holds_ = 0;    // slots, as bits
-  std::uint64_t certain_ = 0;  // messages that were taken back without doubt
+  std::uint64_t holds_ = 0;      // slots, as bits
+  std::uint64_t certain_ = 0;    // messages that were taken back without doubt
+  std::uint64_t gave_back_ = 0;  // slots, and what it held when it departed
+  std::uint64_t done_at_ring_ = 0;
 };
 
 }  // namespace gantry

@@ -35,9 +35,11 @@ bool DepartedConsumers::sweep() {
   const std::uint64_t before = returns_;
   const auto gone = std::erase_if(all_, [this](Departed& one) {
     const bool over = one.consumer->resources().is_gone();
-    returns_ += std::erase_if(one.memory, [&](const auto& held) {
+    const auto released = std::erase_if(one.memory, [&](const auto& held) {
       return over || one.consumer->has_released(held.first, held.second.number);
     });
+    returns_ += released;
+    one.consumer->note_given_back(released);
     return one.memory.empty() && one.confirmed;  // its socket is watched until it confirms
   });
   return gone != 0 || returns_ != before;

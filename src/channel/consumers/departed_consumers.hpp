@@ -28,10 +28,10 @@ class DepartedConsumers {
   /// The channel ends: nobody ever gets the memory that is still here.
   void abandon() noexcept;
 
-  /// They may still be rung, as they release what they hold.
+  /// They may still ring, as they release what they hold.
   template <class Visit>
-  void for_each_resources(Visit visit) {
-    for (Departed& one : all_) visit(one.consumer->resources());
+  void for_each(Visit visit) {
+    for (Departed& one : all_) visit(*one.consumer);
   }
   [[nodiscard]] bool is_empty() const noexcept { return all_.empty(); }
   /// True if they may read a message that was passed on.

@@ -1,6 +1,7 @@
 #include "channel/inbox/inbox.hpp"
 
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 
 #include <algorithm>
 
@@ -13,14 +14,20 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint64_t kNews = 0;          // the listener's place in the epoll; ids begin at 1
+constexpr std::uint64_t kNews = 0;  // the listener's place in the epoll; ids begin at 1
+constexpr std::uint64_t kMutesEnd = ~std::uint64_t{0};
 constexpr std::uint64_t kGlanceEvery = 16;  // messages; so sleeping senders are not forgotten
 constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes longer than sleeping
 
-Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
+epoll_event interest_in(std::uint64_t id, bool wanted = true) {
   epoll_event interest{};
-  interest.events = EPOLLIN;
+  if (wanted) interest.events = EPOLLIN;
   interest.data.u64 = id;
+  return interest;
+}
+
+Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
+  epoll_event interest = interest_in(id);
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &interest) != 0) return fail_errno("epoll_ctl");
   return {};
 }
@@ -69,7 +76,9 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
   MetricsMaker::close_descriptor(metrics_);
   watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!watched_) return fail_errno("epoll_create1");
-  return {};
+  mutes_end_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!mutes_end_) return fail_errno("timerfd_create");
+  return add_to(watched_.get(), mutes_end_.get(), kMutesEnd);
 }
 
 ProducerListener::Rules Inbox::Impl::rules() const {
@@ -147,6 +156,7 @@ std::optional<Inbox::Delivery> Inbox::Impl::next_in_turn() {
       continue;
     }
     ++turn_;
+    source.messages += *found ? 1 : 0;
     if (*found) return Delivery{source.sender, std::move(**found)};
   }
   return std::nullopt;
@@ -162,9 +172,14 @@ bool Inbox::Impl::glance() {
       woken = take_newcomers() || woken;
       continue;
     }
+    if (events[i].data.u64 == kMutesEnd) {
+      listen_again();
+      continue;
+    }
     const auto source = find(events[i].data.u64);
     if (source == sources_.end()) continue;
     wake(*source);
+    note_ring(*source);
     woken = true;
   }
   return woken;
@@ -179,6 +194,42 @@ bool Inbox::Impl::wake_who_has_something() {
     found = true;
   }
   return found;
+}
+
+// What is there, or was taken since it rang before, is what it rang for. I3
+void Inbox::Impl::note_ring(Source& source) {
+  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t done = source.messages + source.end->work_seen();
+  const bool is_news = std::exchange(source.done_at_ring, done) != done;
+  source.wake_limit.note(is_news || source.end->has_something(), now);
+  if (!source.wake_limit.is_muted(now)) return;
+  listen(source, false);
+  await_mutes_end();
+}
+
+void Inbox::Impl::listen(Source& source, bool wanted) noexcept {
+  epoll_event interest = interest_in(source.sender.id, wanted);
+  ::epoll_ctl(watched_.get(), EPOLL_CTL_MOD, source.watched, &interest);
+  source.muted = !wanted;
+}
+
+void Inbox::Impl::listen_again() {
+  const std::uint64_t now = monotonic_ns();
+  for (Source& source : sources_)
+    if (source.muted && !source.wake_limit.is_muted(now)) listen(source, true);
+  await_mutes_end();
+}
+
+// The timer is as good as over when its time has passed. To set it takes back what it told.
+void Inbox::Impl::await_mutes_end() noexcept {
+  std::uint64_t first = 0;  // none
+  for (const Source& source : sources_)
+    if (source.muted && (first == 0 || source.wake_limit.over_ns() < first))
+      first = source.wake_limit.over_ns();
+  itimerspec at{};
+  at.it_value.tv_sec = static_cast<time_t>(first / 1'000'000'000);
+  at.it_value.tv_nsec = static_cast<long>(first % 1'000'000'000);
+  ::timerfd_settime(mutes_end_.get(), TFD_TIMER_ABSTIME, &at, nullptr);
 }
 
 // I1. If there are many, those that slept before have rung if they have something.

@@ -2,6 +2,7 @@
 
 #include <gantry/channel/inbox.hpp>
 
+#include "base/wake_limit.hpp"
 #include "channel/inbox/producer_listener.hpp"
 
 namespace gantry {
@@ -11,6 +12,9 @@ namespace gantry {
 //   I1  A sender falls asleep only when nobody has anything, and is then read once more. [D]
 //   I2  receive() sleeps only when all are asleep. It says `timed_out` when they are; or when some
 //       have something that never becomes a message, and then it rings for itself.
+//   I3  A sender that rings for nothing too often is out of the epoll while it is muted.
+//   mutes_end_,
+//       which is in there, is readable once that is over for one of them.
 // [D]: sync/wait_flag.hpp.
 
 /// Threads: the caller's, one at a time, and the acceptor's.
@@ -49,6 +53,10 @@ class GANTRY_LOCAL Inbox::Impl {
     std::shared_ptr<Consumer::Impl> end;
     int watched = -1;  // the end's event descriptor
     bool asleep = false;
+    bool muted = false;
+    std::uint64_t messages = 0;
+    std::uint64_t done_at_ring = 0;
+    WakeLimit wake_limit{};
   };
 
   [[nodiscard]] std::optional<Delivery> next_in_turn();
@@ -57,6 +65,10 @@ class GANTRY_LOCAL Inbox::Impl {
   void note(const Delivery& delivery) noexcept;
   [[nodiscard]] tl::unexpected<Error> give_up() const;
   void put_all_to_sleep();
+  void note_ring(Source& source);
+  void listen(Source& source, bool wanted) noexcept;
+  void listen_again();
+  void await_mutes_end() noexcept;
   [[nodiscard]] Result<void> sleep(Deadline deadline);
   [[nodiscard]] bool take_newcomers();
   [[nodiscard]] Result<int> watch(const Newcomer& newcomer, std::uint64_t id) const;
@@ -72,7 +84,8 @@ class GANTRY_LOCAL Inbox::Impl {
   std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;
   Metrics metrics_;
-  Fd watched_;                   // an epoll of the acceptor's news and of every sender, by its id
+  Fd watched_;    // an epoll of the acceptor's news, mutes_end_, and every sender, by its id
+  Fd mutes_end_;  // a timer
   std::vector<Source> sources_;  // by id
   std::size_t turn_ = 0;         // index of the next source
   std::uint64_t last_id_ = 0;

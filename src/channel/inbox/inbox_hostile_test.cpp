@@ -256,6 +256,25 @@ TEST_F(HostileCaller, RingsThatLieThereKeepNobodyBeyondTheDeadline) {
   expect_unharmed();
 }
 
+// It is left out of the epoll after a while, then looked at again; so it is late, and not lost.
+TEST_F(HostileCaller, WhoRingsForNothingIsNotListenedToForAWhile) {
+  const Fd socket = join();
+  while (inbox_->senders().empty()) static_cast<void>(inbox_->receive(Deadline::now()));
+  const std::array<char, 4096> rings{};
+  while (::send(raw_.consumer_pull(), rings.data(), rings.size(), MSG_DONTWAIT) > 0) continue;
+  constexpr unsigned kCalls = 100;  // each of which would take in as many as a late call may
+  for (unsigned i = 0; i < kCalls; ++i)
+    EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
+  int left = 0;
+  ASSERT_EQ(::ioctl(raw_.consumer_pull(), SIOCOUTQ, &left), 0);
+  ASSERT_GT(left, 0) << "it was listened to all the time";
+  for (unsigned i = 0; i < 5; ++i) {
+    ASSERT_TRUE(*wait_readable(*inbox_->event_descriptor(), soon())) << "a mute ends by itself";
+    EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
+  }
+  expect_unharmed();
+}
+
 // An honest producer turns away itself; this one does not look at the inbox's token.
 TEST_F(HostileCaller, WithoutTheTokenItDoesNotGetIn) {
   options_.channel.access.token = "sesame";

@@ -76,17 +76,19 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
   for (;;) {
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
     if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", core_.name));
-    WaitPoint point{intents, consumers.fall_asleep(event), core_.options.interrupt_descriptor};
+    const std::uint64_t now = monotonic_ns();
+    WaitPoint point{intents, consumers.fall_asleep(event, now), core_.options.interrupt_descriptor};
+    const auto nap = std::min(marks_came && event ? std::chrono::nanoseconds::max() : kMarkTime,
+                              consumers.until_mutes_end(now));
     lock.unlock();
-    const Deadline until =
-        marks_came && event ? deadline : Deadline::after(std::min(deadline.left(), kMarkTime));
+    const Deadline until = Deadline::after(std::min(deadline.left(), nap));
     const Woken woken = wait_once(point, core_.spin.now(), until, has_news);
     lock.lock();
-    if (woken == Woken::look) consumers.drain_wakes(point.descriptors);
+    if (woken == Woken::look) consumers.drain_wakes(point.descriptors, monotonic_ns());
     if (is_over()) return {};
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
-    if (woken == Woken::timed_out) marks_came = true;
+    if (woken == Woken::timed_out && nap >= kMarkTime) marks_came = true;
     const bool is_late = woken == Woken::timed_out && deadline.passed();
     if (!is_late && !looks.are_spent(deadline)) continue;
     if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
