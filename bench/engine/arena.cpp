@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 
 namespace gantry::bench {
 namespace {

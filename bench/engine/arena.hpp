@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "../support/payload.hpp"
+#include "../support/system/buffer.hpp"
 #include "reader.hpp"
 
 namespace gantry::bench {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {

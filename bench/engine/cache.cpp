@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "../support/calibration.hpp"
-#include "../support/interrupt.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
+#include "../support/run/calibration.hpp"
+#include "../support/system/interrupt.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -3,8 +3,8 @@
 #include <gantry/runtime.hpp>
 #include <optional>
 
-#include "../support/progress.hpp"
-#include "../support/report.hpp"
+#include "../support/report/progress.hpp"
+#include "../support/report/report.hpp"
 #include "arena.hpp"
 #include "settings.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "../support/findings.hpp"
+#include "../support/report/findings.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {

@@ -5,8 +5,8 @@
 #include <array>
 #include <charconv>
 
-#include "../support/callgrind.hpp"
-#include "../support/sizes.hpp"
+#include "../support/process/callgrind.hpp"
+#include "../support/program/sizes.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {

@@ -1,7 +1,7 @@
 // gantry bench engine: what moves cost, by whom, and whether the policy picks the right one.
 
-#include "../support/findings.hpp"
-#include "../support/program.hpp"
+#include "../support/program/program.hpp"
+#include "../support/report/findings.hpp"
 #include "instructions.hpp"
 
 namespace gantry::bench {

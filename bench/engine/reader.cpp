@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "../support/cpus.hpp"
+#include "../support/system/cpus.hpp"
 
 namespace gantry::bench {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "../support/choices.hpp"
+#include "../support/program/choices.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "../support/series.hpp"
+#include "../support/report/series.hpp"
 #include "environment.hpp"
 
 namespace gantry::bench {

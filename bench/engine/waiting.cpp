@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {

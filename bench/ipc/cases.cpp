@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 
 namespace gantry::bench {
 namespace {

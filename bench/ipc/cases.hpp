@@ -1,6 +1,6 @@
 #pragma once  // bench/ipc/cases.hpp: the messages that are sent, and how.
 
-#include "../support/subject.hpp"
+#include "../support/trips/subject.hpp"
 #include "settings.hpp"
 
 namespace gantry::bench {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "../support/findings.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
+#include "../support/report/findings.hpp"
 #include "cases.hpp"
 #include "instructions.hpp"
 #include "subjects.hpp"

@@ -7,8 +7,8 @@
 #include <deque>
 #include <gantry/gantry.hpp>
 
-#include "../support/cpus.hpp"
-#include "../support/posix.hpp"
+#include "../support/system/cpus.hpp"
+#include "../support/system/posix.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include "../peers/list.hpp"
-#include "../support/callgrind.hpp"
-#include "../support/process_group.hpp"
-#include "../support/progress.hpp"
+#include "../support/process/callgrind.hpp"
+#include "../support/report/progress.hpp"
+#include "../support/trips/process_group.hpp"
 #include "cases.hpp"
 #include "subjects.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <span>
 
-#include "../support/report.hpp"
-#include "../support/subject.hpp"
+#include "../support/report/report.hpp"
+#include "../support/trips/subject.hpp"
 #include "settings.hpp"
 
 namespace gantry::bench {

@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "../peers/list.hpp"
-#include "../support/findings.hpp"
-#include "../support/output_file.hpp"
-#include "../support/program.hpp"
-#include "../support/rounds.hpp"
+#include "../support/program/output_file.hpp"
+#include "../support/program/program.hpp"
+#include "../support/report/findings.hpp"
+#include "../support/trips/rounds.hpp"
 #include "cases.hpp"
 #include "findings.hpp"
 #include "instructions.hpp"

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 
 namespace gantry::bench {
 namespace {

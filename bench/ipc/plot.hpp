@@ -1,6 +1,6 @@
 #pragma once  // bench/ipc/plot.hpp: the report as a picture.
 
-#include "../support/report.hpp"
+#include "../support/report/report.hpp"
 
 namespace gantry::bench {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "../peers/list.hpp"
-#include "../support/choices.hpp"
+#include "../support/program/choices.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {

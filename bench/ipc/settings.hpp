@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/options.hpp"
+#include "../support/program/options.hpp"
 
 namespace gantry::bench {
 

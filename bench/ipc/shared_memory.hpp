@@ -5,7 +5,7 @@
 #include <atomic>
 #include <memory>
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 
 namespace gantry::bench {
 

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "../support/subject.hpp"
+#include "../support/trips/subject.hpp"
 
 namespace gantry::bench {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "../support/statistics.hpp"
+#include "../support/report/statistics.hpp"
 
 namespace gantry::bench {
 namespace {

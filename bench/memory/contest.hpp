@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "../support/child.hpp"
-#include "../support/progress.hpp"
-#include "../support/report.hpp"
+#include "../support/process/child.hpp"
+#include "../support/report/progress.hpp"
+#include "../support/report/report.hpp"
 
 namespace gantry::bench {
 

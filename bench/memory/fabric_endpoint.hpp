@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 
 namespace gantry::bench {
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "../support/findings.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
+#include "../support/report/findings.hpp"
 #include "settings.hpp"
 #include "subjects.hpp"
 #include "transfers.hpp"

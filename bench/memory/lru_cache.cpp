@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 
 namespace gantry::bench {
 namespace {

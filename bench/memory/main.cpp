@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "../support/program.hpp"
+#include "../support/program/program.hpp"
 #include "registrar_list.hpp"
 #include "resident.hpp"
 #include "settings.hpp"

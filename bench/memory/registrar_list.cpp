@@ -4,7 +4,7 @@
 
 #include <gantry/runtime.hpp>
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 
 namespace gantry::bench {
 namespace {

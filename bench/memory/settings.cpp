@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "../support/choices.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/choices.hpp"
+#include "../support/program/sizes.hpp"
 #include "registrar_list.hpp"
 
 namespace gantry::bench {

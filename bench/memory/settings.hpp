@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/options.hpp"
+#include "../support/program/options.hpp"
 #include "contest.hpp"
 
 namespace gantry::bench {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "../support/cpus.hpp"
+#include "../support/system/cpus.hpp"
 
 namespace gantry::bench {
 

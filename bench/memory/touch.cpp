@@ -5,7 +5,7 @@
 
 #include <gantry/memory.hpp>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 #include "settings.hpp"
 #include "team.hpp"
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <filesystem>
 
-#include "../support/cpus.hpp"
+#include "../support/system/cpus.hpp"
 
 namespace gantry::bench {
 namespace {

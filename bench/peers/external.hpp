@@ -3,8 +3,8 @@
 #include <map>
 #include <optional>
 
-#include "../support/assignment.hpp"
-#include "../support/program_guard.hpp"
+#include "../support/process/program_guard.hpp"
+#include "../support/trips/assignment.hpp"
 
 namespace gantry::bench {
 

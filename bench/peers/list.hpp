@@ -1,7 +1,7 @@
 #pragma once  // bench/peers/list.hpp: the other systems, those that were built.
 
-#include "../support/report.hpp"
-#include "../support/subject.hpp"
+#include "../support/report/report.hpp"
+#include "../support/trips/subject.hpp"
 
 namespace gantry::bench {
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "../support/cpus.hpp"
+#include "../support/system/cpus.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "../support/cpus.hpp"
-#include "../support/ends.hpp"
+#include "../support/system/cpus.hpp"
+#include "../support/trips/ends.hpp"
 
 namespace gantry::bench {
 namespace {

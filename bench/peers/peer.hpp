@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
-#include "../support/assignment.hpp"
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
+#include "../support/trips/assignment.hpp"
 
 namespace gantry::bench {
 

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "../support/assignment.hpp"
+#include "../support/trips/assignment.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once  // bench/peers/roudi.hpp: iceoryx's daemon, for as long as somebody needs it.
 
-#include "../support/program_guard.hpp"
-#include "../support/subject.hpp"
+#include "../support/process/program_guard.hpp"
+#include "../support/trips/subject.hpp"
 
 namespace gantry::bench {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "../support/interrupt.hpp"
-#include "../support/progress.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
+#include "../support/report/progress.hpp"
+#include "../support/system/interrupt.hpp"
 #include "limit.hpp"
 #include "turns.hpp"
 

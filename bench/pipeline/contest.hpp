@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/contest.hpp: all cases, their subjects taking turns.
 
-#include "../support/report.hpp"
+#include "../support/report/report.hpp"
 #include "environment.hpp"
 #include "trace.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/data_file.hpp: a file of a job's, made for it and removed after.
 
-#include "../support/posix.hpp"
+#include "../support/system/posix.hpp"
 #include "workload.hpp"
 
 namespace gantry::bench {

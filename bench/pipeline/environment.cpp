@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "../support/calibration.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
+#include "../support/run/calibration.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -3,7 +3,7 @@
 #include <gantry/runtime.hpp>
 #include <optional>
 
-#include "../support/report.hpp"
+#include "../support/report/report.hpp"
 #include "kernel_text.hpp"
 #include "settings.hpp"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "../support/findings.hpp"
+#include "../support/report/findings.hpp"
 #include "turns.hpp"
 
 namespace gantry::bench {

@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/findings.hpp: the ratios that matter, and what was wanted of them.
 
-#include "../support/report.hpp"
+#include "../support/report/report.hpp"
 #include "environment.hpp"
 
 namespace gantry::bench {

@@ -1,7 +1,7 @@
 #pragma once  // bench/pipeline/limit.hpp: what one CPU's copy of the same bytes takes.
 
-#include "../support/payload.hpp"
-#include "../support/series.hpp"
+#include "../support/report/series.hpp"
+#include "../support/system/buffer.hpp"
 
 namespace gantry::bench {
 

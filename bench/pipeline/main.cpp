@@ -1,7 +1,7 @@
 // gantry bench pipeline: what overlap is worth when a job goes through a device as chunks.
 
-#include "../support/output_file.hpp"
-#include "../support/program.hpp"
+#include "../support/program/output_file.hpp"
+#include "../support/program/program.hpp"
 #include "contest.hpp"
 #include "findings.hpp"
 #include "table.hpp"

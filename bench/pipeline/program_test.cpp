@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "../support/test_program.hpp"
+#include "../support/program/test_program.hpp"
 
 namespace gantry::bench {
 namespace {

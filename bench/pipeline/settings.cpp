@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "../support/choices.hpp"
-#include "../support/sizes.hpp"
+#include "../support/program/choices.hpp"
+#include "../support/program/sizes.hpp"
 #include "cases.hpp"
 
 namespace gantry::bench {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "../support/findings.hpp"
+#include "../support/report/findings.hpp"
 #include "limit.hpp"
 #include "turns.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/table.hpp: the report for people.
 
-#include "../support/report.hpp"
+#include "../support/report/report.hpp"
 
 namespace gantry::bench {
 

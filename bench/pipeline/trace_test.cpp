@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "../support/test_program.hpp"
+#include "../support/program/test_program.hpp"
 #include "trace.hpp"
 
 namespace gantry::bench {

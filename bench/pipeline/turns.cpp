@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "../support/sizes.hpp"
+#include "../support/program/sizes.hpp"
 
 namespace gantry::bench {
 namespace {

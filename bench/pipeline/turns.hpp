@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/turns.hpp: one subject's run of a job, and what it gave.
 
-#include "../support/series.hpp"
+#include "../support/report/series.hpp"
 #include "cases.hpp"
 #include "environment.hpp"
 

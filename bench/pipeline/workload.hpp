@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "../support/payload.hpp"
-#include "../support/posix.hpp"
+#include "../support/system/buffer.hpp"
+#include "../support/system/posix.hpp"
 #include "kernel_text.hpp"
 
 namespace gantry::bench {

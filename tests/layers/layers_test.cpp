@@ -32,13 +32,16 @@ Prose, then
 | `src/engine/thread` | | `base` `memory` `engine` | `base` `sync` `engine` | |
 | `src/channel` | `channel.hpp` | `base` `memory` `engine` | `base` `sync` | `engine/inline` |
 | `src/runtime` | | `base` `channel` | `engine/inline` `engine/thread` | |
+| `bench/support/low` | | `base` | | |
+| `bench/support/high` | | `base` | `bench/support/low` | |
+| `bench/**` | | `base` | `bench/support/high` | |
 | `tools/gantry/**` | | `base` `channel` | | |
 
 | outside header | who may |
 |---|---|
 | `tl/expected.hpp` | `everywhere` |
 | `hwloc.h` | `runtime` |
-| `CLI/` | `tools/gantry` |
+| `CLI/` | `tools/gantry` `bench` |
 | `fmt/` | `base` in `headers` |
 | `gtest/` | `tests` |
 )";
@@ -89,6 +92,9 @@ TEST_F(Tree, AllowsWhatTheTableAllows) {
   add("src/channel/x_test.cpp", "#include <gtest/gtest.h>\n#include \"engine/inline/copy.hpp\"\n");
   add("tools/gantry/run/plan.hpp", "#include <CLI/CLI.hpp>\n");
   add("tools/gantry/run/run.cpp", "#include <gantry/channel.hpp>\n#include \"plan.hpp\"\n");
+  add("bench/support/low/fd.hpp", "#include <gantry/types.hpp>\n");
+  add("bench/support/high/run.hpp", "#include <CLI/CLI.hpp>\n#include \"../low/fd.hpp\"\n");
+  add("bench/ipc/main.cpp", "#include \"../support/high/run.hpp\"\n");
   EXPECT_THAT(check(), IsEmpty());
 }
 
@@ -159,6 +165,14 @@ TEST_F(Tree, CatchesAToolThatReachesInside) {
   add("tools/gantry/ls.cpp", "#include \"memory/free.hpp\"\n");
   EXPECT_THAT(check(), ElementsAre(StartsWith("tools/gantry/ls.cpp:1"),
                                    StartsWith("tools/gantry/top.cpp:1")));
+}
+
+TEST_F(Tree, CatchesASubfolderThatOpensWhatItsRowDoesNotName) {
+  add("bench/support/low/fd.hpp", "#include \"../high/run.hpp\"\n");
+  add("bench/support/high/run.hpp", "");
+  add("bench/ipc/main.cpp", "#include \"../support/low/fd.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("bench/ipc/main.cpp:1"),
+                                   StartsWith("bench/support/low/fd.hpp:1")));
 }
 
 TEST_F(Tree, CatchesARelativeIncludeBelowSrc) {

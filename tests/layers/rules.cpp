@@ -60,14 +60,18 @@ class Judge {
     return module_.name() + " may not include private headers of " + owner->name();
   }
 
-  /// Outside src/ a quoted name is a file of the same module, by whichever folder it is named.
+  /// Outside src/ a quoted name is a file of the same module or of one that it opens, by whichever
+  /// folder it is named.
   [[nodiscard]] std::string about_own(const Include& include) const {
     if (is_public_header()) return "a public header includes <gantry/...> with angle brackets";
     for (const auto& base : {source_.folder(), module_.path, std::string()}) {
       const auto path = (fs::path(base) / include.header).lexically_normal().generic_string();
-      if (exists(path) && module_.holds(Source{path, {}}.folder())) return {};
+      const auto* owner =
+          exists(path) ? table_.module_of_folder(Source{path, {}}.folder()) : nullptr;
+      if (owner == &module_) return {};
+      if (owner != nullptr && contains(module_.opens, owner->name())) return {};
     }
-    return "not a file of " + module_.path;
+    return "not a file of " + module_.path + ", nor of one that it opens";
   }
 
   [[nodiscard]] std::string about_public(const Include& include) const {
@@ -81,7 +85,7 @@ class Judge {
   [[nodiscard]] std::string about_outside(const Outside& outside) const {
     if (contains(outside.modules, Outside::kEverywhere)) return {};
     if (source_.is_test() && contains(outside.modules, Outside::kTests)) return {};
-    if (is_public_header() || !contains(outside.modules, module_.name())) {
+    if (is_public_header() || !speaks_of(outside)) {
       return module_.name() + " may not include this outside header";
     }
     if (!in_source_tree() || !source_.is_header()) return {};
@@ -89,6 +93,13 @@ class Judge {
     return "this outside header belongs into a .cpp file";
   }
 
+  /// Whether it names the module, or one that is written `path/**` and has it below it.
+  [[nodiscard]] bool speaks_of(const Outside& outside) const {
+    return std::ranges::any_of(table_.modules, [&](const Module& one) {
+      return contains(outside.modules, one.name()) &&
+             (&one == &module_ || (one.with_subfolders && one.holds(module_.path)));
+    });
+  }
   [[nodiscard]] bool in_source_tree() const { return source_.path.starts_with("src/"); }
   [[nodiscard]] bool is_public_header() const { return source_.path.starts_with(kPublicFolder); }
   [[nodiscard]] bool exists(const std::string& path) const {

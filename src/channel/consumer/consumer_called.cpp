@@ -34,8 +34,8 @@ void Consumer::Impl::wake_up() noexcept {
 }
 
 std::uint64_t Consumer::Impl::work_seen() const noexcept {
-  const IncomingMessage* const landing = queue_.pending();
-  return payloads_.heard() + (landing != nullptr ? queue_.pending()->landed() / kLeastChunk : 0);
+  IncomingMessage* const landing = queue_.pending();
+  return payloads_.heard() + (landing != nullptr ? landing->landed() / kLeastChunk : 0);
 }
 
 }  // namespace gantry

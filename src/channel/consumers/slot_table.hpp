@@ -108,8 +108,8 @@ class SlotTable {
 static_assert(kMaxSlots == 64);
 
 /// Calls `use(index)` for every bit set.
-template <class SubmitMode>
-void for_each_bit(std::uint64_t bits, SubmitMode use) {
+template <class Use>
+void for_each_bit(std::uint64_t bits, Use use) {
   for (; bits != 0; bits &= bits - 1) use(static_cast<std::size_t>(std::countr_zero(bits)));
 }
 

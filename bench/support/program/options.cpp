@@ -1,0 +1,108 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <span>
+#include <sstream>
+
+#include "sizes.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr unsigned kMostRounds = 1000;
+
+int wrong_usage(const Manual& manual, std::string_view problem, std::string_view hint) {
+  complain(manual.name, fmt::format("{}; {}", problem, hint));
+  return kWrongUsage;
+}
+
+/// Prints the help; returns the status to exit with.
+int show_help(const CLI::App& app, const CLI::CallForHelp& help, const Manual& manual) {
+  std::ostringstream text;
+  const int status = app.exit(help, text, text);
+  const std::string shown = text.str();
+  const auto written = write_all(STDOUT_FILENO, std::as_bytes(std::span(shown)));
+  if (written) return status;
+  complain(manual.name, "standard output: " + to_string(written.error()));
+  return kFailed;
+}
+
+/// The sizes where none are given.
+const std::string& default_sizes(const Manual& manual, const Options& options, bool quick) {
+  if (quick) return manual.quick_sizes;
+  if (options.peers_full && !manual.full_sizes.empty()) return manual.full_sizes;
+  return options.peers && !manual.peer_sizes.empty() ? manual.peer_sizes : manual.sizes;
+}
+
+/// Hands every own option its text, given or not. 0, or the status to exit with.
+int take_own(const Manual& manual, const CLI::App& app, const std::vector<std::string>& texts,
+             bool quick) {
+  for (std::size_t i = 0; i < manual.own.size(); ++i) {
+    const OwnOption& option = manual.own[i];
+    const bool given = app.count(option.name) > 0;
+    const auto taken = option.take(given ? texts[i] : quick ? option.quick_value : option.value);
+    if (!taken)
+      return wrong_usage(manual, fmt::format("{}: {}", option.name, taken.error().message),
+                         taken.error().hint);
+  }
+  return 0;
+}
+
+}  // namespace
+
+tl::expected<Options, int> parse_options(int argc, const char* const* argv, const Manual& manual) {
+  const std::string command = fmt::format("gantry bench {}", manual.name);
+  CLI::App app(manual.description, command);
+  app.footer(manual.notes);
+  std::string sizes;
+  unsigned rounds = 0;
+  bool quick = false;
+  Options options;
+  app.add_option("--sizes", sizes,
+                 fmt::format("{} sizes (default {})", manual.sized, manual.sizes));
+  app.add_option("--rounds", rounds, fmt::format("Rounds (default {})", manual.rounds))
+      ->check(CLI::Range(1u, kMostRounds));
+  app.add_flag("--quick", quick,
+               fmt::format("{} rounds of {}", manual.quick_rounds, manual.quick_sizes));
+  std::string how;
+  app.add_option("--peers", how, "Compare with other systems too, those installed; full: all sizes")
+      ->expected(0, 1)
+      ->check(CLI::IsMember({"", "full"}));
+  std::vector<std::string> texts(manual.own.size());
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    app.add_option(manual.own[i].name, texts[i],
+                   fmt::format("{} (default {})", manual.own[i].help, manual.own[i].value));
+  for (const OwnFlag& flag : manual.flags) app.add_flag(flag.name, *flag.given, flag.help);
+  app.add_flag("--json", options.json, "One JSON document on standard output");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return tl::unexpected<int>(show_help(app, help, manual));
+  } catch (const CLI::ParseError& wrong) {
+    return tl::unexpected<int>(
+        wrong_usage(manual, wrong.what(), fmt::format("see {} --help", command)));
+  }
+  options.peers = app.count("--peers") > 0;
+  options.peers_full = how == "full";
+  const bool sizes_given = app.count("--sizes") > 0;
+  const auto parsed = parse_sizes(sizes_given ? sizes : default_sizes(manual, options, quick));
+  if (!parsed) {
+    return tl::unexpected<int>(
+        wrong_usage(manual, "--sizes: " + parsed.error().message, parsed.error().hint));
+  }
+  options.sizes = *parsed;
+  if (const int status = take_own(manual, app, texts, quick); status != 0)
+    return tl::unexpected<int>(status);
+  options.rounds = rounds > 0 ? rounds : quick ? manual.quick_rounds : manual.rounds;
+  return options;
+}
+
+void complain(std::string_view name, std::string_view problem) {
+  std::fputs(fmt::format("gantry: bench {}: {}\n", name, problem).c_str(), stderr);
+}
+
+}  // namespace gantry::bench

@@ -1,0 +1,44 @@
+#include "program.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "../system/interrupt.hpp"
+#include "options.hpp"
+
+namespace gantry::bench {
+namespace {
+
+Result<void> print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return {};
+  return Unexpected(system_error("standard output"));
+}
+
+Result<void> measure_and_print(const Measurement& measure) {
+  const auto interrupt = Interrupt::create();
+  if (!interrupt) return Unexpected(interrupt.error());
+  const auto text = measure(interrupt->descriptor());
+  if (!text) return Unexpected(text.error());
+  return print(*text);
+}
+
+}  // namespace
+
+int run_program(std::string_view name,
+                const std::function<tl::expected<Measurement, int>()>& parse) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error like others, after cleaning up
+  try {
+    const auto measurement = parse();
+    if (!measurement) return measurement.error();
+    const auto done = measure_and_print(*measurement);
+    if (done) return 0;
+    complain(name, to_string(done.error()));
+    return done.error().code == Code::interrupted ? kInterrupted : kFailed;
+  } catch (const std::exception& error) {  // out of memory, and what libraries throw
+    complain(name, error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace gantry::bench
