@@ -2,15 +2,6 @@
 // none of them leaves anything behind, whatever ends the run.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "../support/program/test_program.hpp"
 
@@ -18,7 +9,6 @@ namespace gantry::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using ::testing::HasSubstr;
 
 struct Named {
@@ -34,47 +24,35 @@ constexpr Named kPeers[] = {
     {"boost/queue", "gantry-peer-boost"}, {"boost/memory", "gantry-peer-boost"}};
 
 bool is_built(const Named& peer) {
-  return fs::exists(fs::path(GANTRY_BENCH_IPC).parent_path() / peer.program);
+  return fs::exists(fs::path(GANTRY_BENCH_PROGRAMS) / peer.program);
 }
 
 /// Names in memory that is shared by name, and those that iceoryx leaves in its folder.
-std::set<std::string> shared_names() {
-  std::set<std::string> names;
+Names shared_names() {
+  Names names;
   for (const auto& entry : fs::directory_iterator("/dev/shm")) names.insert(entry.path());
   for (const char* path : {"/tmp/roudi", "/tmp/roudi.lock", "/tmp/iox-unique-roudi.lock"})
     if (fs::exists(path)) names.insert(path);
   return names;
 }
 
-class Peers : public ::testing::Test {
+class Peers : public BenchTest {
  protected:
+  Peers() : BenchTest("ipc") {}
   void SetUp() override {
-    fs::create_directory(scratch_.path() + "/" + Program::kTemporary);
+    BenchTest::SetUp();
     ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to us
   }
-
-  Program start(std::vector<std::string> arguments) {
-    return Program(GANTRY_BENCH_IPC, scratch_.path(), std::move(arguments));
-  }
-
-  ScratchDirectory scratch_ = ScratchDirectory::create().value();
 };
 
 TEST_F(Peers, EachIsMeasuredOrSkippedWithTheReason) {
-  const auto ended =
-      start({"--peers", "--cases", "latency", "--sizes", "4K", "--rounds", "1", "--json"}).wait();
-  ASSERT_EQ(ended.status, 0) << ended.errors;
-  const json document = json::parse(ended.output);
-  std::set<std::string> measured;
-  for (const json& result : document.at("results")) measured.insert(result.at("subject"));
-  std::map<std::string, std::string> skipped;
-  for (const json& peer : document.at("skipped")) skipped[peer.at("subject")] = peer.at("reason");
+  const json document = document_of({"--peers", "--cases", "latency", "--sizes", "4K"});
+  const auto metrics = grouped(document, "subject", "metric");
   for (const Named& peer : kPeers) {
-    if (measured.contains(peer.subject)) continue;
-    ASSERT_TRUE(skipped.contains(peer.subject)) << peer.subject;
-    EXPECT_NE(skipped[peer.subject], "") << peer.subject;
+    if (metrics.contains(peer.subject)) continue;
+    ASSERT_TRUE(is_skipped(document, peer.subject)) << peer.subject;
     if (!is_built(peer)) {
-      EXPECT_THAT(skipped[peer.subject], HasSubstr("tools/setup peers"));
+      EXPECT_THAT(reason_of(document, peer.subject), HasSubstr("tools/setup peers"));
     }
   }
 }
@@ -99,16 +77,12 @@ class Peer : public Peers, public ::testing::WithParamInterface<Named> {
           << name;
   }
 
-  std::set<std::string> before_;
+  Names before_;
 };
 
 TEST_P(Peer, CarriesMessagesAndLeavesNothing) {
-  const auto ended =
-      start({"--subjects", GetParam().subject, "--cases", "latency,in-flight,fan-out", "--sizes",
-             "4K", "--rounds", "1", "--json"})
-          .wait();
-  ASSERT_EQ(ended.status, 0) << ended.errors;
-  const json document = json::parse(ended.output);
+  const json document = document_of(
+      {"--subjects", GetParam().subject, "--cases", "latency,in-flight,fan-out", "--sizes", "4K"});
   EXPECT_EQ(document.at("skipped"), json::array());
   EXPECT_FALSE(document.at("results").empty());
   expect_nothing_left();
@@ -121,7 +95,6 @@ TEST_P(Peer, InterruptedLeavesNothing) {
   program.signal(SIGINT);
   EXPECT_EQ(program.wait().status, 130);
   expect_nothing_left();
-  EXPECT_TRUE(fs::is_empty(scratch_.path() + "/" + Program::kTemporary));
 }
 
 TEST_P(Peer, KilledLeavesNoProcessAndNoName) {
@@ -131,6 +104,7 @@ TEST_P(Peer, KilledLeavesNoProcessAndNoName) {
   program.signal(SIGKILL);
   program.wait();
   expect_nothing_left();
+  clear_temporary();
 }
 
 std::string name_of(const ::testing::TestParamInfo<Named>& info) {

@@ -1,65 +1,38 @@
 // The program as `gantry bench pipeline` starts it: its document, its trace, its complaints.
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 
 #include "../support/program/test_program.hpp"
 
 namespace gantry::bench {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
-using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
-
-using Words = std::vector<std::string>;
-using Names = std::set<std::string>;
 
 const Names kCases = {"vector-add",     "saxpy",       "black-scholes", "dot-product", "mandelbrot",
                       "monte-carlo-pi", "convolution", "matrix-vector", "dft",         "histogram"};
 const Names kModes = {"sequential",        "sequential-pinned", "overlapped-pageable",
                       "overlapped-pinned", "unbatched",         "automatic"};
 
-/// The program's temporary files go where only this test looks.
-class BenchPipeline : public ::testing::Test {
+class BenchPipeline : public BenchTest {
  protected:
-  void SetUp() override { std::filesystem::create_directory(temporary_); }
-  void TearDown() override { EXPECT_TRUE(std::filesystem::is_empty(temporary_)); }
+  BenchPipeline() : BenchTest("pipeline") {}
 
-  Ended run(Words arguments) {
-    return Program(GANTRY_BENCH_PIPELINE, scratch_.path(), std::move(arguments)).wait();
-  }
   /// The document of a short run.
-  json document_of(const Words& more, const std::string& sizes = "1M") {
-    Words arguments = {"--rounds", "1", "--sizes", sizes, "--json"};
+  json jobs(const Words& more, const std::string& sizes = "1M") const {
+    Words arguments = {"--sizes", sizes};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    const Ended ended = run(arguments);
-    EXPECT_EQ(ended.status, 0) << ended.errors;
-    return json::parse(ended.output);  // throws at anything before or after it
+    return document_of(std::move(arguments));
   }
-
-  ScratchDirectory scratch_ = ScratchDirectory::create().value();
-  std::string temporary_ = scratch_.path() + "/" + Program::kTemporary;
 };
 
 /// Which subjects have that metric in that case.
 Names subjects_of(const json& document, const std::string& case_name, const std::string& metric) {
-  Names subjects;
-  for (const json& result : document.at("results"))
-    if (result.at("metric") == metric && result.at("case") == case_name)
-      subjects.insert(result.at("subject").get<std::string>());
-  return subjects;
+  return subjects_by_case(document, metric)[case_name];
 }
 
 double figure_of(const json& document, const std::string& subject, const std::string& metric) {
@@ -69,32 +42,17 @@ double figure_of(const json& document, const std::string& subject, const std::st
   return 0;
 }
 
-/// Why `subject` took no part; empty when nothing is said of it.
-std::string reason_of(const json& document, const std::string& subject) {
-  for (const json& one : document.at("skipped"))
-    if (one.at("subject") == subject) return one.at("reason");
-  return {};
-}
-
-void expect_contract(const json& document) {
-  EXPECT_EQ(document.at("bench"), "pipeline");
-  EXPECT_TRUE(document.at("machine").contains("cpu_model"));
+void expect_jobs(const json& document) {
+  expect_contract(document, "pipeline");
   EXPECT_FALSE(document.at("machine").contains("pinned_cpus"));
   ASSERT_FALSE(document.at("results").empty());
-  for (const json& result : document.at("results")) {
-    EXPECT_GE(result.at("value").get<double>(), result.at("min").get<double>()) << result;
-    EXPECT_LE(result.at("value").get<double>(), result.at("max").get<double>()) << result;
-    EXPECT_NE(result.at("unit"), "") << result;
-    EXPECT_GT(result.at("bytes"), 0) << result;
-  }
-  for (const json& skipped : document.at("skipped")) EXPECT_NE(skipped.at("reason"), "") << skipped;
 }
 
 // ---- what is measured ----------------------------------------------------------------------
 
 TEST_F(BenchPipeline, EveryCaseIsRightInEveryMode) {
-  const json document = document_of({"--devices", "cpu"});
-  expect_contract(document);
+  const json document = jobs({"--devices", "cpu"});
+  expect_jobs(document);
   Names subjects;
   for (const std::string& mode : kModes) subjects.insert("cpu/" + mode);
   for (const std::string& name : kCases)
@@ -108,11 +66,10 @@ TEST_F(BenchPipeline, EveryCaseIsRightInEveryMode) {
 }
 
 TEST_F(BenchPipeline, FilesAreRightByEveryWayThatIsThere) {
-  const json document =
-      document_of({"--devices", "cpu", "--cases",
-                   "file-histogram,file-histogram-cold,file-scale,file-scale-cold"},
-                  "1M,1000001");
-  expect_contract(document);
+  const json document = jobs({"--devices", "cpu", "--cases",
+                              "file-histogram,file-histogram-cold,file-scale,file-scale-cold"},
+                             "1M,1000001");
+  expect_jobs(document);
   const bool has_rings = reason_of(document, "cpu/io_uring").empty();
   for (const char* name : {"file-histogram/1 MiB", "file-histogram-cold/1 MiB", "file-scale/1 MiB",
                            "file-scale-cold/1 MiB", "file-scale/1000001 B"}) {
@@ -126,9 +83,9 @@ TEST_F(BenchPipeline, FilesAreRightByEveryWayThatIsThere) {
 }
 
 TEST_F(BenchPipeline, EveryCaseIsRightOnOpenClOrItHasAReason) {
-  const json document = document_of(
-      {"--devices", "cpu,opencl", "--subjects", "sequential,overlapped-pageable,automatic"});
-  expect_contract(document);
+  const json document =
+      jobs({"--devices", "cpu,opencl", "--subjects", "sequential,overlapped-pageable,automatic"});
+  expect_jobs(document);
   if (!reason_of(document, "opencl").empty()) GTEST_SKIP() << reason_of(document, "opencl");
   for (const std::string& name : kCases)
     EXPECT_THAT(subjects_of(document, name + "/1 MiB", "latency_p50"),
@@ -138,8 +95,8 @@ TEST_F(BenchPipeline, EveryCaseIsRightOnOpenClOrItHasAReason) {
 }
 
 TEST_F(BenchPipeline, SizesThatFillNoChunkAndNoStepAreRightToo) {
-  const json document = document_of({"--devices", "cpu"}, "8,1000,1000001");
-  expect_contract(document);
+  const json document = jobs({"--devices", "cpu"}, "8,1000,1000001");
+  expect_jobs(document);
   for (const std::string& name : kCases)
     for (const char* size : {"/8 B", "/1000 B", "/1000001 B"})
       EXPECT_THAT(subjects_of(document, name + size, "latency_p50"), Contains("cpu/automatic"))
@@ -147,7 +104,7 @@ TEST_F(BenchPipeline, SizesThatFillNoChunkAndNoStepAreRightToo) {
 }
 
 TEST_F(BenchPipeline, PinnedSubjectsShowWhatPageLockingTakes) {
-  const json document = document_of({"--devices", "cpu", "--cases", "vector-add"});
+  const json document = jobs({"--devices", "cpu", "--cases", "vector-add"});
   for (const char* subject : {"cpu/sequential-pinned", "cpu/overlapped-pinned"}) {
     EXPECT_GT(figure_of(document, subject, "acquisition"), 0);
     EXPECT_DOUBLE_EQ(
@@ -158,7 +115,7 @@ TEST_F(BenchPipeline, PinnedSubjectsShowWhatPageLockingTakes) {
 }
 
 TEST_F(BenchPipeline, ModesAreWhatTheirNamesSay) {
-  const json document = document_of({"--devices", "cpu", "--cases", "vector-add"}, "4M");
+  const json document = jobs({"--devices", "cpu", "--cases", "vector-add"}, "4M");
   EXPECT_EQ(figure_of(document, "cpu/sequential", "depth"), 1);
   EXPECT_GT(figure_of(document, "cpu/sequential", "chunks"), 1);
   EXPECT_GT(figure_of(document, "cpu/overlapped-pageable", "depth"), 1);
@@ -168,7 +125,7 @@ TEST_F(BenchPipeline, ModesAreWhatTheirNamesSay) {
 }
 
 TEST_F(BenchPipeline, ASweepSetsChunksAndDepthsByHand) {
-  const json document = document_of(
+  const json document = jobs(
       {"--devices", "cpu", "--cases", "vector-add", "--subjects", "automatic", "--sweep"}, "4M");
   EXPECT_THAT(subjects_of(document, "vector-add/4 MiB", "latency_p50"),
               UnorderedElementsAre("cpu/automatic", "cpu/automatic/1 MiB x 2",
@@ -183,14 +140,14 @@ TEST_F(BenchPipeline, AutomaticCopiesWhenItIsToldTo) {
   for (const bool is_told : {false, true}) {
     Words words{"--devices", "cpu", "--cases", "vector-add", "--subjects", "automatic"};
     if (is_told) words.emplace_back("--copied");
-    EXPECT_EQ(figure_of(document_of(words, "4M"), "cpu/automatic", "copy_in_time") > 0, is_told);
+    EXPECT_EQ(figure_of(jobs(words, "4M"), "cpu/automatic", "copy_in_time") > 0, is_told);
   }
 }
 
 TEST_F(BenchPipeline, ChunksStayWithinTheDeviceMemoryThatIsGiven) {
-  const json document = document_of({"--devices", "cpu", "--cases", "vector-add", "--subjects",
-                                     "automatic,overlapped-pageable", "--device-memory", "256K"},
-                                    "4M");
+  const json document = jobs({"--devices", "cpu", "--cases", "vector-add", "--subjects",
+                              "automatic,overlapped-pageable", "--device-memory", "256K"},
+                             "4M");
   for (const char* subject : {"cpu/automatic", "cpu/overlapped-pageable"})
     EXPECT_LE(figure_of(document, subject, "device_bytes"), 256 << 10) << subject;
   EXPECT_GT(figure_of(document, "cpu/overlapped-pageable", "device_bytes"), 0);
@@ -199,7 +156,7 @@ TEST_F(BenchPipeline, ChunksStayWithinTheDeviceMemoryThatIsGiven) {
 // ---- what is said of it --------------------------------------------------------------------
 
 TEST_F(BenchPipeline, FindingsSayWhatWasWantedAndWhetherItIsMet) {
-  const json findings = document_of({"--devices", "cpu", "--cases", "saxpy"}).at("findings");
+  const json findings = jobs({"--devices", "cpu", "--cases", "saxpy"}).at("findings");
   Names said;
   for (const json& finding : findings) {
     said.insert(finding.at("what"));
@@ -214,7 +171,7 @@ TEST_F(BenchPipeline, FindingsSayWhatWasWantedAndWhetherItIsMet) {
 }
 
 TEST_F(BenchPipeline, DevicesAndChoicesAreExplained) {
-  const json document = document_of({"--devices", "cpu", "--cases", "saxpy"});
+  const json document = jobs({"--devices", "cpu", "--cases", "saxpy"});
   std::map<std::string, std::string> texts;
   for (const json& one : document.at("chosen"))
     texts[one.at("case").get<std::string>() + ":" + one.at("subject").get<std::string>()] =
@@ -226,32 +183,17 @@ TEST_F(BenchPipeline, DevicesAndChoicesAreExplained) {
               AllOf(HasSubstr("argument 0: registered"), HasSubstr("argument 1: registered")));
 }
 
-TEST_F(BenchPipeline, TableEndsWithTheRatios) {
-  const Ended ended = run({"--sizes", "1M", "--rounds", "1", "--devices", "cpu", "--cases", "dft"});
-  ASSERT_EQ(ended.status, 0) << ended.errors;
-  EXPECT_THAT(ended.output, AllOf(HasSubstr("dft/1 MiB "), HasSubstr("cpu/overlapped-pinned"),
-                                  HasSubstr("ratios of medians"),
-                                  HasSubstr("dft/1 MiB: cpu/automatic / cpu/sequential")));
-}
-
 TEST_F(BenchPipeline, ADeviceThatIsNotThereIsSkippedWithTheReason) {
-  const json document = document_of({"--devices", "cpu,cuda", "--cases", "saxpy"});
+  const json document = jobs({"--devices", "cpu,cuda", "--cases", "saxpy"});
   const bool is_missing =
       !subjects_of(document, "saxpy/1 MiB", "latency_p50").contains("cuda/automatic");
   EXPECT_EQ(is_missing, !reason_of(document, "cuda").empty());
 }
 
 TEST_F(BenchPipeline, WhatDoesNotFitIsSkippedWithTheReason) {
-  const json document = document_of({"--devices", "cpu", "--cases", "saxpy"}, "1M,65536G");
+  const json document = jobs({"--devices", "cpu", "--cases", "saxpy"}, "1M,65536G");
   EXPECT_THAT(reason_of(document, "65536 GiB"), HasSubstr("GiB of memory"));
   EXPECT_THAT(subjects_of(document, "saxpy/1 MiB", "latency_p50"), Contains("cpu/automatic"));
-}
-
-TEST_F(BenchPipeline, NothingThatFitsIsRefusedAtOnce) {
-  const Ended ended = run({"--sizes", "65536G"});
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.errors, AllOf(StartsWith("gantry: bench pipeline: 65536 GiB: needs "),
-                                  HasSubstr("choose smaller --sizes")));
 }
 
 // Not when all has been measured.
@@ -261,49 +203,6 @@ TEST_F(BenchPipeline, ATraceThatCannotBeWrittenIsRefusedAtOnce) {
   EXPECT_EQ(ended.status, 1);
   EXPECT_EQ(ended.errors,
             "gantry: bench pipeline: --trace " + path + ": No such file or directory\n");
-}
-
-TEST_F(BenchPipeline, HelpHasAnExample) {
-  const Ended ended = run({"--help"});
-  EXPECT_EQ(ended.status, 0);
-  EXPECT_THAT(ended.output, HasSubstr("Example: gantry bench pipeline"));
-}
-
-struct Wrong {
-  Words arguments;
-  const char* complaint;
-};
-
-class BenchPipelineWrongUsage : public BenchPipeline,
-                                public ::testing::WithParamInterface<Wrong> {};
-
-TEST_P(BenchPipelineWrongUsage, IsOneLineAndStatus2) {
-  const Ended ended = run(GetParam().arguments);
-  EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.output, IsEmpty());
-  EXPECT_THAT(ended.errors, StartsWith("gantry: bench pipeline: "));
-  EXPECT_THAT(ended.errors, HasSubstr(GetParam().complaint));
-  EXPECT_EQ(std::count(ended.errors.begin(), ended.errors.end(), '\n'), 1) << ended.errors;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BenchPipelineWrongUsage,
-    ::testing::Values(Wrong{{"--sizes", "64x"}, "unknown unit"},
-                      Wrong{{"--cases", "saxpy,none"}, "there are: vector-add"},
-                      Wrong{{"--subjects", "fast"}, "there are: sequential"},
-                      Wrong{{"--devices", "tpu"}, "there are: cpu, opencl, cuda"},
-                      Wrong{{"--device-memory", "much"}, "--device-memory: size 'much'"},
-                      Wrong{{"--rounds", "0"}, "--rounds"}, Wrong{{"--trace"}, "--trace"},
-                      Wrong{{"--bogus"}, "--bogus"}, Wrong{{"extra"}, "extra"}));
-
-TEST_F(BenchPipeline, AnInterruptIsStatus130) {
-  Program bench(GANTRY_BENCH_PIPELINE, scratch_.path(),
-                {"--sizes", "1M", "--rounds", "1000", "--devices", "cpu"});
-  ASSERT_TRUE(bench.wait_for("vector-add/1 MiB (1/"));
-  bench.signal(SIGINT);
-  const Ended ended = bench.wait();
-  EXPECT_EQ(ended.status, 130) << ended.errors;
-  EXPECT_THAT(ended.errors, HasSubstr("gantry: bench pipeline: interrupted\n"));
 }
 
 }  // namespace

@@ -5,10 +5,17 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -16,6 +23,10 @@
 #include "../system/posix.hpp"
 
 namespace gantry::bench {
+
+using nlohmann::json;
+using Words = std::vector<std::string>;
+using Names = std::set<std::string>;
 
 inline std::string text_of(const std::string& path) {
   std::ostringstream text;
@@ -34,7 +45,7 @@ class Program {
  public:
   static constexpr const char* kTemporary = "temporary";  // its TMPDIR, in `folder`
 
-  Program(std::string path, const std::string& folder, std::vector<std::string> arguments)
+  Program(std::string path, const std::string& folder, Words arguments)
       : output_(folder + "/output"), errors_(folder + "/errors") {
     arguments.insert(arguments.begin(), std::move(path));
     std::vector<char*> argv;
@@ -98,6 +109,105 @@ inline std::vector<int> children_of(int pid) {
 
 inline bool runs(int pid) {
   return ::kill(pid, 0) == 0;
+}
+
+/// The benchmark of that name: `gantry bench NAME` starts it.
+inline std::string program_of_bench(const std::string& name) {
+  return GANTRY_BENCH_PROGRAMS "/gantry-bench-" + name;
+}
+
+/// A benchmark whose temporary files go where only this test looks.
+class BenchTest : public ::testing::Test {
+ protected:
+  explicit BenchTest(std::string name) : name_(std::move(name)) {}
+  void SetUp() override { std::filesystem::create_directory(temporary_); }
+  void TearDown() override { EXPECT_TRUE(std::filesystem::is_empty(temporary_)); }
+
+  /// Removes what a benchmark left that was killed outright.
+  void clear_temporary() const {
+    for (const auto& entry : std::filesystem::directory_iterator(temporary_))
+      std::filesystem::remove_all(entry);
+  }
+
+  [[nodiscard]] Program start(Words arguments) const {
+    return Program(program_of_bench(name_), scratch_.path(), std::move(arguments));
+  }
+  [[nodiscard]] Ended run(Words arguments) const { return start(std::move(arguments)).wait(); }
+  /// The document of one round; anything before or after it is an error.
+  [[nodiscard]] json document_of(Words arguments) const {
+    arguments.insert(arguments.begin(), {"--rounds", "1", "--json"});
+    const Ended ended = run(std::move(arguments));
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+    return json::parse(ended.output);
+  }
+
+  std::string name_;
+  ScratchDirectory scratch_ = ScratchDirectory::create().value();
+  std::string temporary_ = scratch_.path() + "/" + Program::kTemporary;
+};
+
+/// A run that goes on until it is stopped, with all its processes there.
+class RunningBenchTest : public BenchTest {
+ protected:
+  using BenchTest::BenchTest;
+
+  /// Waits for that label, and for as many processes at least.
+  void begin(Words arguments, const std::string& label, std::size_t processes) {
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to us
+    bench_.emplace(program_of_bench(name_), scratch_.path(), std::move(arguments));
+    ASSERT_TRUE(bench_->wait_for(label));
+    do {
+      children_ = children_of(bench_->pid());
+    } while (children_.size() < processes);
+  }
+  void expect_nobody_left() const {
+    for (const int child : children_) EXPECT_FALSE(runs(child)) << child;
+  }
+
+  std::optional<Program> bench_;
+  std::vector<int> children_;
+};
+
+/// Of the results of that metric (empty: of all), which names stand under `value` for each of
+/// `key`.
+inline std::map<std::string, Names> grouped(const json& document, const char* key,
+                                            const char* value, const std::string& metric = {}) {
+  std::map<std::string, Names> groups;
+  for (const json& result : document.at("results"))
+    if (metric.empty() || result.at("metric") == metric)
+      groups[result.at(key)].insert(result.at(value).get<std::string>());
+  return groups;
+}
+
+/// Which subjects have that metric in each case.
+inline std::map<std::string, Names> subjects_by_case(const json& document,
+                                                     const std::string& metric) {
+  return grouped(document, "case", "subject", metric);
+}
+
+/// Why `subject` took no part; empty when nothing is said of it.
+inline std::string reason_of(const json& document, const std::string& subject) {
+  for (const json& one : document.at("skipped"))
+    if (one.at("subject") == subject) return one.at("reason");
+  return {};
+}
+inline bool is_skipped(const json& document, const std::string& subject) {
+  return !reason_of(document, subject).empty();
+}
+
+/// What holds of every document of one round.
+inline void expect_contract(const json& document, const std::string& bench) {
+  EXPECT_EQ(document.at("bench"), bench);
+  for (const char* fact : {"cpu_model", "cpus", "memory_bytes", "caches", "kernel"})
+    EXPECT_TRUE(document.at("machine").contains(fact)) << fact;
+  for (const json& result : document.at("results")) {
+    EXPECT_GE(result.at("value").get<double>(), result.at("min").get<double>()) << result;
+    EXPECT_LE(result.at("value").get<double>(), result.at("max").get<double>()) << result;
+    EXPECT_EQ(result.at("rounds"), 1) << result;
+    EXPECT_NE(result.at("unit"), "") << result;
+    EXPECT_GT(result.at("bytes"), 0) << result;
+  }
+  for (const json& skipped : document.at("skipped")) EXPECT_NE(skipped.at("reason"), "") << skipped;
 }
 
 }  // namespace gantry::bench
