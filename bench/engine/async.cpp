@@ -80,8 +80,8 @@ Once by_mover(Mover mover) {
   };
 }
 
-Result<void> take_turn(Environment& environment, const std::string& subject, const Walk& walk,
-                       const Once& once, Series& series) {
+Result<void> take_turn(Environment& environment, const Walk& walk, const Once& once,
+                       Series& series) {
   std::vector<double> end_ns;
   std::vector<double> caller_ns;
   std::vector<double> helper_ns;
@@ -96,19 +96,19 @@ Result<void> take_turn(Environment& environment, const std::string& subject, con
   }
   const double caller = median(caller_ns);
   const double helper = median(helper_ns);
-  series.add(subject, kLatencyP50, "ns", median(end_ns));
-  series.add(subject, kCallerCpu, "ns", caller);
-  series.add(subject, kHelperCpu, "ns", helper);
-  series.add(subject, kTotalCpu, "ns", caller + helper);
+  series.add(kLatencyP50, "ns", median(end_ns));
+  series.add(kCallerCpu, "ns", caller);
+  series.add(kHelperCpu, "ns", helper);
+  series.add(kTotalCpu, "ns", caller + helper);
   return {};
 }
 
 Result<std::vector<Entrant>> enter_async(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
-  const auto add = [&](const std::string& subject, Once once) {
-    entrants.push_back({subject, [&environment, subject, walk = Walk::over(1, bytes),
-                                  once = std::move(once)](Series& series) {
-                          return take_turn(environment, subject, walk, once, series);
+  const auto add = [&](std::string subject, Once once) {
+    entrants.push_back({std::move(subject), [&environment, walk = Walk::over(1, bytes),
+                                             once = std::move(once)](Series& series) {
+                          return take_turn(environment, walk, once, series);
                         }});
   };
   add(std::string(kMemcpy), by_mover(memcpy_mover(environment.arena())));
@@ -117,11 +117,10 @@ Result<std::vector<Entrant>> enter_async(Environment& environment, Bytes bytes) 
   add(environment.find(kInlineEngine)->subject, by_mover(std::move(*waited)));
   for (const NamedEngine& one : environment.engines()) {
     if (one.name == kInlineEngine) continue;
-    auto lane = one.engine->open_lane();
+    auto lane = lane_of(*one.engine);
     if (!lane) return Unexpected(lane.error());
-    const std::shared_ptr<Lane> shared(std::move(*lane));
-    add(one.subject + "/computing", by_lane(environment, shared, submit_and_compute));
-    add(one.subject + "/sleeping", by_lane(environment, shared, submit_and_sleep));
+    add(one.subject + "/computing", by_lane(environment, *lane, submit_and_compute));
+    add(one.subject + "/sleeping", by_lane(environment, *lane, submit_and_sleep));
   }
   return entrants;
 }

@@ -21,8 +21,8 @@ constexpr std::array kUses = {CacheUse::reader_soon, CacheUse::streaming, CacheU
 
 using CopyPiece = std::function<Result<void>(const Move&)>;
 
-Result<void> take_turn(Environment& environment, const std::string& subject, const Walk& pieces,
-                       const CopyPiece& copy, Series& series) {
+Result<void> take_turn(Environment& environment, const Walk& pieces, const CopyPiece& copy,
+                       Series& series) {
   Arena& arena = environment.arena();
   const Walk walk = pieces.with_moves(std::clamp(kTurnBytes / pieces.bytes, Bytes{1}, kMostMoves));
   arena.change(walk);
@@ -42,31 +42,29 @@ Result<void> take_turn(Environment& environment, const std::string& subject, con
     both.push_back(copy_ns + read.ns);
   }
   if (auto right = arena.verify(walk, environment.reader()); !right) return right;
-  series.add(subject, kLatencyP50, "ns", median(both));
-  series.add(subject, "copy_time", "ns", median(copying));
-  series.add(subject, "read_time", "ns", median(reading));
+  series.add(kLatencyP50, "ns", median(both));
+  series.add("copy_time", "ns", median(copying));
+  series.add("read_time", "ns", median(reading));
   return {};
 }
 
 Result<std::vector<Entrant>> enter_cache(Environment& environment, Bytes bytes) {
   std::vector<Entrant> entrants;
-  const auto add = [&](const std::string& subject, CopyPiece copy) {
+  const auto add = [&](std::string subject, CopyPiece copy) {
     entrants.push_back(
-        {subject, [&environment, subject, walk = Walk::over(std::max(kWindow, bytes), bytes),
-                   copy = std::move(copy)](Series& series) {
-           return take_turn(environment, subject, walk, copy, series);
-         }});
+        {std::move(subject),
+         [&environment, walk = Walk::over(std::max(kWindow, bytes), bytes), copy = std::move(copy)](
+             Series& series) { return take_turn(environment, walk, copy, series); }});
   };
   add(std::string(kMemcpy), [](const Move& move) -> Result<void> {
     std::memcpy(move.destination, move.source, move.bytes);
     return {};
   });
-  auto opened = environment.find(kInlineEngine)->engine->open_lane();
-  if (!opened) return Unexpected(opened.error());
-  const std::shared_ptr<Lane> lane(std::move(*opened));
+  auto lane = lane_of(*environment.find(kInlineEngine)->engine);
+  if (!lane) return Unexpected(lane.error());
   for (const CacheUse use : kUses)
     add(fmt::format("{}/{}", environment.find(kInlineEngine)->subject, to_string(use)),
-        [lane, use](Move move) -> Result<void> {
+        [lane = *lane, use](Move move) -> Result<void> {
           move.cache = use;
           const auto ticket = lane->submit(move, SubmitMode::synchronous);
           if (!ticket) return Unexpected(ticket.error());

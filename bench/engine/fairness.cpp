@@ -16,8 +16,8 @@ constexpr std::size_t kSamplesOfTurn = 400;  // at least: 1,200 in the three rou
 constexpr std::chrono::microseconds kBetween{20};
 
 struct Lanes {
-  std::unique_ptr<Lane> large;
-  std::unique_ptr<Lane> small;
+  std::shared_ptr<Lane> large;
+  std::shared_ptr<Lane> small;
 };
 
 void spin(std::chrono::nanoseconds time) noexcept {
@@ -27,7 +27,7 @@ void spin(std::chrono::nanoseconds time) noexcept {
 }
 
 /// Small moves, one after the other, until the large one has ended; those that began before count.
-Result<void> sample(Lanes& lanes, const Move& large, const Move& small, WaitStrategy waiting,
+Result<void> sample(const Lanes& lanes, const Move& large, const Move& small, WaitStrategy waiting,
                     std::vector<double>& samples) {
   const auto ticket = lanes.large->submit(large, SubmitMode::queued);
   if (!ticket) return Unexpected(ticket.error());
@@ -43,8 +43,8 @@ Result<void> sample(Lanes& lanes, const Move& large, const Move& small, WaitStra
   return await(*lanes.large, *ticket);
 }
 
-Result<void> take_turn(Environment& environment, Lanes& lanes, const std::string& subject,
-                       Bytes bytes, WaitStrategy waiting, Series& series) {
+Result<void> take_turn(Environment& environment, const Lanes& lanes, Bytes bytes,
+                       WaitStrategy waiting, Series& series) {
   Arena& arena = environment.arena();
   // The small one lies in the last part of the buffers, which the large one leaves out.
   const Bytes small_bytes = std::min(kSmall, bytes / 2);
@@ -61,11 +61,11 @@ Result<void> take_turn(Environment& environment, Lanes& lanes, const std::string
     if (auto done = sample(lanes, large, small, waiting, samples); !done) return done;
   }
   if (auto right = arena.verify(whole, environment.reader()); !right) return right;
-  series.add(subject, kLatencyP50, "ns", percentile(samples, 0.5));
-  series.add(subject, kLatencyP99, "ns", percentile(samples, 0.99));
-  series.add(subject, kLatencyMax, "ns", percentile(samples, 1));
-  series.add(subject, "samples", "1", static_cast<double>(samples.size()));
-  series.add(subject, "large_moves", "1", static_cast<double>(large_moves));
+  series.add(kLatencyP50, "ns", percentile(samples, 0.5));
+  series.add(kLatencyP99, "ns", percentile(samples, 0.99));
+  series.add(kLatencyMax, "ns", percentile(samples, 1));
+  series.add("samples", "1", static_cast<double>(samples.size()));
+  series.add("large_moves", "1", static_cast<double>(large_moves));
   return {};
 }
 
@@ -74,16 +74,16 @@ Result<std::vector<Entrant>> enter_fairness(Environment& environment, Bytes byte
   for (const NamedEngine& one : environment.engines()) {
     // The policy may let the caller copy: then nothing is under way meanwhile.
     if (one.name == kAutoEngine || !one.engine->capabilities().moves_itself) continue;
-    auto large = one.engine->open_lane();
+    const auto large = lane_of(*one.engine);
     if (!large) return Unexpected(large.error());
-    auto small = one.engine->open_lane();
+    const auto small = lane_of(*one.engine);
     if (!small) return Unexpected(small.error());
-    const auto lanes = std::make_shared<Lanes>(Lanes{std::move(*large), std::move(*small)});
     const auto add = [&](std::string_view how, WaitStrategy waiting) {
-      const std::string subject = fmt::format("{}/{}", one.subject, how);
-      entrants.push_back({subject, [&environment, lanes, subject, bytes, waiting](Series& series) {
-                            return take_turn(environment, *lanes, subject, bytes, waiting, series);
-                          }});
+      entrants.push_back(
+          {fmt::format("{}/{}", one.subject, how),
+           [&environment, lanes = Lanes{*large, *small}, bytes, waiting](Series& series) {
+             return take_turn(environment, lanes, bytes, waiting, series);
+           }});
     };
     add("automatic", WaitStrategy::automatic);
     add("sleeping", WaitStrategy::sleep);  // does not help itself: the workers have to come to it

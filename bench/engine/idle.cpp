@@ -57,7 +57,7 @@ Result<void> sleep_for(Environment& environment, std::chrono::milliseconds time)
 }
 
 /// Watches after some time in which workers may come to rest.
-Result<void> watch(Environment& environment, const std::string& subject, Series& series) {
+Result<void> watch(Environment& environment, Series& series) {
   if (auto worked =
           work_once(environment, Walk::over(1, environment.settings().own_size(kIdleBytes)));
       !worked)
@@ -75,9 +75,9 @@ Result<void> watch(Environment& environment, const std::string& subject, Series&
     total.ns += ran.ns - (old == before.end() ? 0 : old->second.ns);
     total.times += ran.times - (old == before.end() ? 0 : old->second.times);
   }
-  series.add(subject, kHelperCpu, "ns", static_cast<double>(total.ns));
-  series.add(subject, "wakeups", "1", static_cast<double>(total.times));
-  series.add(subject, "threads", "1", static_cast<double>(before.size()));
+  series.add(kHelperCpu, "ns", static_cast<double>(total.ns));
+  series.add("wakeups", "1", static_cast<double>(total.times));
+  series.add("threads", "1", static_cast<double>(before.size()));
   return {};
 }
 
@@ -87,10 +87,8 @@ std::vector<Experiment> idle_experiments(const Environment& environment) {
   return {{fmt::format("{}/{} s", kIdle, environment.settings().idle_time.count()),
            environment.settings().own_size(kIdleBytes), 1,
            [](Environment& there) -> Result<std::vector<Entrant>> {
-             const std::string subject = "gantry/all-engines";
-             return std::vector<Entrant>{{subject, [&there, subject](Series& series) {
-                                            return watch(there, subject, series);
-                                          }}};
+             return std::vector<Entrant>{
+                 {"gantry/all-engines", [&there](Series& series) { return watch(there, series); }}};
            }}};
 }
 

@@ -59,8 +59,8 @@ std::chrono::nanoseconds turn_time(Bytes bytes) noexcept {
 /// One subject of a case of copying: how many moves fill its turn, and its turns.
 class Turns {
  public:
-  Turns(Environment& environment, std::string subject, const Walk& walk, Mover mover)
-      : lab_(environment), subject_(std::move(subject)), walk_(walk), mover_(std::move(mover)) {}
+  Turns(Environment& environment, const Walk& walk, Mover mover)
+      : lab_(environment), walk_(walk), mover_(std::move(mover)) {}
 
   Result<void> take(Series& series) {
     if (batches_ == 0)
@@ -116,27 +116,26 @@ class Turns {
     const double wall_ns = each(&Spent::wall_ns);
     const double caller_ns = each(&Spent::caller_ns);
     const double helper_ns = each(&Spent::helper_ns);
-    series.add(subject_, kLatencyP50, "ns", wall_ns);
-    series.add(subject_, kThroughput, "GB/s", bytes / wall_ns);  // bytes a ns are GB a second
-    series.add(subject_, kCpuPerGb, "s/GB", (caller_ns + helper_ns) / bytes);
-    series.add(subject_, kCallerCpuPerGb, "s/GB", caller_ns / bytes);
-    series.add(subject_, kHelperCpuPerGb, "s/GB", helper_ns / bytes);
+    series.add(kLatencyP50, "ns", wall_ns);
+    series.add(kThroughput, "GB/s", bytes / wall_ns);  // bytes a ns are GB a second
+    series.add(kCpuPerGb, "s/GB", (caller_ns + helper_ns) / bytes);
+    series.add(kCallerCpuPerGb, "s/GB", caller_ns / bytes);
+    series.add(kHelperCpuPerGb, "s/GB", helper_ns / bytes);
   }
 
   Environment& lab_;
-  std::string subject_;
   Walk walk_;
   Mover mover_;
   std::uint64_t batches_ = 0;  // of a turn; 0: not known yet, nor how many moves one has
 };
 
-Result<std::shared_ptr<Lane>> lane_of(Engine& engine, const LaneOptions& options = {}) {
-  auto lane = engine.open_lane(options);
+}  // namespace
+
+Result<std::shared_ptr<Lane>> lane_of(Engine& engine) {
+  auto lane = engine.open_lane();
   if (!lane) return Unexpected(lane.error());
   return std::shared_ptr<Lane>(std::move(*lane));
 }
-
-}  // namespace
 
 Result<void> await(Lane& lane, Ticket ticket, WaitStrategy waiting, Deadline deadline) {
   const Outcome outcome = lane.wait(ticket, deadline, waiting);
@@ -194,7 +193,7 @@ Result<Mover> queued_mover(Arena& arena, Engine& engine, unsigned in_flight) {
 
 Entrant mover_entrant(Environment& environment, std::string subject, const Walk& walk,
                       Mover mover) {
-  auto turns = std::make_shared<Turns>(environment, subject, walk, std::move(mover));
+  auto turns = std::make_shared<Turns>(environment, walk, std::move(mover));
   return {std::move(subject), [turns](Series& series) { return turns->take(series); }};
 }
 

@@ -18,6 +18,8 @@ using Mover = std::function<Result<void>(const Walk&)>;
 [[nodiscard]] Result<void> await(Lane& lane, Ticket ticket,
                                  WaitStrategy waiting = WaitStrategy::automatic,
                                  Deadline deadline = patience());
+/// A lane of the engine's, which entrants may share.
+[[nodiscard]] Result<std::shared_ptr<Lane>> lane_of(Engine& engine);
 /// The copy of the piece of `walk` at `at`.
 [[nodiscard]] Move piece_move(Arena& arena, const Walk& walk, Bytes at) noexcept;
 

@@ -53,10 +53,9 @@ Result<void> take_turn(Environment& environment, const NamedEngine& policy, Lane
     const std::uint64_t done = after[i] - before[i];
     agreeing += std::min(done, (*explained)[i]);
     if (done > 0 || (*explained)[i] > 0)
-      series.add(policy.subject, to_string(static_cast<CopyEngine>(i)), "1",
-                 static_cast<double>(done));
+      series.add(to_string(static_cast<CopyEngine>(i)), "1", static_cast<double>(done));
   }
-  series.add(policy.subject, "explained_as_counted", "1",
+  series.add("explained_as_counted", "1",
              static_cast<double>(agreeing) / static_cast<double>(walk.moves));
   return {};
 }
@@ -65,11 +64,10 @@ Result<std::vector<Entrant>> enter_policy(Environment& environment, const Walk& 
                                           SubmitMode use) {
   const NamedEngine* const policy = environment.find(kAutoEngine);
   if (policy == nullptr) return std::vector<Entrant>{};
-  auto opened = policy->engine->open_lane();
-  if (!opened) return Unexpected(opened.error());
-  const std::shared_ptr<Lane> lane(std::move(*opened));
+  auto lane = lane_of(*policy->engine);
+  if (!lane) return Unexpected(lane.error());
   return std::vector<Entrant>{
-      {policy->subject, [&environment, policy, lane, walk, use](Series& series) {
+      {policy->subject, [&environment, policy, lane = *lane, walk, use](Series& series) {
          return take_turn(environment, *policy, *lane, walk, use, series);
        }}};
 }

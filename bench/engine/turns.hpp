@@ -1,8 +1,6 @@
 #pragma once  // bench/engine/turns.hpp: subjects taking turns, and what they gave.
 
-#include <functional>
-
-#include "../support/report/series.hpp"
+#include "../support/run/rounds.hpp"
 #include "environment.hpp"
 
 namespace gantry::bench {
@@ -14,12 +12,6 @@ inline constexpr std::string_view kTotalCpu = "total_cpu";
 inline constexpr std::string_view kLatencyMax = "latency_max";
 inline constexpr std::string_view kWaitingCpu = "waiting_cpu";
 
-/// One who takes turns; a turn adds what it measured to the series under `subject`.
-struct Entrant {
-  std::string subject;
-  std::function<Result<void>(Series&)> turn;
-};
-
 /// What is run in one go.
 struct Experiment {
   std::string name;  ///< The case's.
@@ -29,8 +21,8 @@ struct Experiment {
   std::function<Result<std::vector<Entrant>>(Environment&)> enter;
 };
 
-/// In each round everyone has a turn. One whose turn fails is out, and skipped with the reason; but
-/// wrong data (`peer_misbehaved`) ends the run, as does `interrupted`.
+/// In rounds. One whose turn fails is out, and skipped with the reason; but wrong data
+/// (`peer_misbehaved`) ends the run, as does `interrupted`.
 [[nodiscard]] Result<void> run_experiment(const Experiment& experiment, Environment& environment,
                                           Progress& progress);
 

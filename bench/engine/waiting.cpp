@@ -20,8 +20,8 @@ constexpr Bytes kTurnBytes = Bytes{64} << 20;  // of small moves together
 constexpr Bytes kMostWaitingMoves = 200;
 constexpr Bytes kFewestMoves = 3;
 
-Result<void> take_turn(Environment& environment, Lane& lane, const std::string& subject,
-                       const Walk& walk, WaitStrategy waiting, Series& series) {
+Result<void> take_turn(Environment& environment, Lane& lane, const Walk& walk, WaitStrategy waiting,
+                       Series& series) {
   environment.arena().change(walk);
   std::vector<double> latency_ns;
   std::vector<double> cpu_ns;
@@ -39,15 +39,15 @@ Result<void> take_turn(Environment& environment, Lane& lane, const std::string& 
     latency_ns.push_back(Stopwatch::ns(end - begin));
   }
   if (auto right = environment.arena().verify(walk, environment.reader()); !right) return right;
-  series.add(subject, kLatencyP50, "ns", median(latency_ns));
-  series.add(subject, kWaitingCpu, "ns", median(cpu_ns));
+  series.add(kLatencyP50, "ns", median(latency_ns));
+  series.add(kWaitingCpu, "ns", median(cpu_ns));
   return {};
 }
 
 /// What the lane says that a wait for a move that was queued does where it does not help.
-void explain_to(Series& series, const std::string& subject, const Explanation& explanation) {
-  series.add(subject, "explained_poll", "1", explanation.waiting == WaitStrategy::poll ? 1 : 0);
-  series.add(subject, "explained_hybrid", "1", explanation.waiting == WaitStrategy::hybrid ? 1 : 0);
+void explain_to(Series& series, const Explanation& explanation) {
+  series.add("explained_poll", "1", explanation.waiting == WaitStrategy::poll ? 1 : 0);
+  series.add("explained_hybrid", "1", explanation.waiting == WaitStrategy::hybrid ? 1 : 0);
 }
 
 Result<std::vector<Entrant>> enter_waiting(Environment& environment, Bytes bytes) {
@@ -55,21 +55,20 @@ Result<std::vector<Entrant>> enter_waiting(Environment& environment, Bytes bytes
   const Walk walk = Walk::over(1, bytes);
   for (const NamedEngine& one : environment.engines()) {
     if (one.name == kAutoEngine || !one.engine->capabilities().moves_itself) continue;
-    auto opened = one.engine->open_lane();
+    auto opened = lane_of(*one.engine);
     if (!opened) return Unexpected(opened.error());
-    const std::shared_ptr<Lane> lane(std::move(*opened));
+    const std::shared_ptr<Lane> lane = std::move(*opened);
     for (const WaitStrategy waiting : kWays) {
-      const std::string subject = fmt::format("{}/{}", one.subject, to_string(waiting));
-      entrants.push_back({subject, [&environment, lane, subject, walk, waiting](Series& series) {
-                            return take_turn(environment, *lane, subject, walk, waiting, series);
+      entrants.push_back({fmt::format("{}/{}", one.subject, to_string(waiting)),
+                          [&environment, lane, walk, waiting](Series& series) {
+                            return take_turn(environment, *lane, walk, waiting, series);
                           }});
     }
-    entrants.push_back(
-        {one.subject, [&environment, lane, walk, subject = one.subject](Series& series) {
-           const Move move = piece_move(environment.arena(), walk, 0);
-           explain_to(series, subject, lane->explain(move, SubmitMode::queued));
-           return Result<void>{};
-         }});
+    entrants.push_back({one.subject, [&environment, lane, walk](Series& series) {
+                          const Move move = piece_move(environment.arena(), walk, 0);
+                          explain_to(series, lane->explain(move, SubmitMode::queued));
+                          return Result<void>{};
+                        }});
   }
   return entrants;
 }

@@ -9,7 +9,7 @@
 #include "../peers/list.hpp"
 #include "../support/process/callgrind.hpp"
 #include "../support/report/progress.hpp"
-#include "../support/trips/process_group.hpp"
+#include "../support/trips/run_case.hpp"
 #include "cases.hpp"
 #include "subjects.hpp"
 
@@ -29,7 +29,7 @@ Result<void> make_trips(const SubjectKind& kind, Case what, std::uint64_t trips,
   what.directory = scratch->path();
   const auto cpus = pick_cpus();
   if (!cpus) return Unexpected(cpus.error());
-  auto group = ProcessGroup::start({&kind, 1}, what, *cpus, interrupt_descriptor);
+  auto group = start_group({&kind, 1}, what, *cpus, interrupt_descriptor);
   if (!group) return Unexpected(group.error());
   const auto ran = group->run(0, {0, trips});
   group->dismiss();

@@ -9,7 +9,7 @@
 #include "../support/program/output_file.hpp"
 #include "../support/program/program.hpp"
 #include "../support/report/findings.hpp"
-#include "../support/trips/rounds.hpp"
+#include "../support/trips/run_case.hpp"
 #include "cases.hpp"
 #include "findings.hpp"
 #include "instructions.hpp"

@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "../support/program/sizes.hpp"
-#include "../support/report/progress.hpp"
-#include "../support/system/interrupt.hpp"
+#include "../support/run/rounds.hpp"
 #include "limit.hpp"
 #include "turns.hpp"
 
@@ -35,10 +34,10 @@ PipelineOptions options_of(const Settings& settings, PipelineMode mode) {
 
 /// The same mode with chunks and depths by hand.
 void add_sweep(const Settings& settings, const CaseKind& kind, Bytes bytes, const Tool& tool,
-               PipelineMode mode, std::vector<Subject>& subjects) {
+               PipelineMode mode, std::vector<JobSubject>& subjects) {
   for (Bytes chunk = Bytes{1} << 20; chunk <= bytes / 2; chunk *= 4)
     for (const unsigned depth : {2U, 3U, 4U, 6U}) {
-      Subject subject{
+      JobSubject subject{
           fmt::format("{}/{}/{} x {}", tool.name, to_string(mode), format_size(chunk), depth),
           &tool, options_of(settings, mode)};
       subject.options.chunk_steps = std::max<std::uint64_t>(1, chunk / kind.step_bytes);
@@ -48,12 +47,12 @@ void add_sweep(const Settings& settings, const CaseKind& kind, Bytes bytes, cons
 }
 
 /// Each way to files, the run as the library chooses it. Those that are not there are skipped.
-std::vector<Subject> ways_of(const Settings& settings, const Tool& tool, Report& report) {
-  std::vector<Subject> subjects;
+std::vector<JobSubject> ways_of(const Settings& settings, const Tool& tool, Report& report) {
+  std::vector<JobSubject> subjects;
   for (const std::string_view way : kFileWays) {
     if (!settings.has_subject(way)) continue;
-    Subject subject{fmt::format("{}/{}", tool.name, way), &tool,
-                    options_of(settings, PipelineMode::automatic), way == kBlocking};
+    JobSubject subject{fmt::format("{}/{}", tool.name, way), &tool,
+                       options_of(settings, PipelineMode::automatic), way == kBlocking};
     if (!subject.is_blocking) {
       auto file_io = make_file_io(way);
       if (!file_io) {
@@ -71,9 +70,9 @@ bool is_swept(PipelineMode mode) noexcept {
   return mode == PipelineMode::automatic || mode == PipelineMode::overlapped_pinned;
 }
 
-std::vector<Subject> subjects_of(const Settings& settings, const CaseKind& kind, Bytes bytes,
-                                 const Tool& tool) {
-  std::vector<Subject> subjects;
+std::vector<JobSubject> subjects_of(const Settings& settings, const CaseKind& kind, Bytes bytes,
+                                    const Tool& tool) {
+  std::vector<JobSubject> subjects;
   for (const PipelineMode mode : kModes) {
     if (!settings.has_mode(mode)) continue;
     subjects.push_back(
@@ -104,34 +103,30 @@ class Contest {
   }
 
   Result<void> run(Progress& progress, std::vector<TracedRun>* traced) {
-    Series series;
-    for (unsigned round = 0; round < settings_.common.rounds; ++round) {
-      progress.step(case_.name());
-      const bool is_last = round + 1 == settings_.common.rounds;
-      for (std::size_t i = 0; i < subjects_.size(); ++i) {
-        Subject& subject = subjects_[(i + round) % subjects_.size()];
-        if (subject.tool == nullptr) continue;
-        if (auto took = turn(subject, series, is_last ? traced : nullptr); !took) return took;
-      }
-      copy_.take_turn(series);
-    }
-    series.report_to(report_, case_.name(), case_.bytes());
-    return {};
+    Rounds rounds{case_.name(), case_.bytes(),        settings_.common.rounds, {},
+                  {},           interrupt_descriptor_};
+    for (const JobSubject& subject : subjects_)
+      rounds.entrants.push_back(
+          {subject.name, [this, &subject, traced, left = rounds.count](Series& series) mutable {
+             return turn(subject, series, --left == 0 ? traced : nullptr);
+           }});
+    rounds.entrants.push_back({std::string(kSingleCopy), [this](Series& series) {
+                                 copy_.take_turn(series);
+                                 return Result<void>{};
+                               }});
+    rounds.failed = [&](std::size_t i, const Error& error) {
+      return leave_out(rounds.entrants[i].subject, error);
+    };
+    return run_rounds(rounds, progress, report_);
   }
 
  private:
   /// Two runs, of which the second counts: what the subject before this one left in the device's
   /// kept memory, or took from it, is not its business.
-  Result<void> turn(Subject& subject, Series& series, std::vector<TracedRun>* traced) {
-    if (auto going = check_interrupt(interrupt_descriptor_); !going) return going;
+  Result<void> turn(const JobSubject& subject, Series& series, std::vector<TracedRun>* traced) {
     auto took = case_.take_turn(subject);
     if (took) took = case_.take_turn(subject);
-    if (!took) {
-      series.forget(subject.name);
-      auto left = leave_out(subject.name, took.error());
-      subject.tool = nullptr;
-      return left;
-    }
+    if (!took) return Unexpected(took.error());
     case_.add(subject, *took, series);
     remember(subject, took->report.plan);
     if (traced != nullptr) traced->push_back({subject.name, std::move(took->report.timeline)});
@@ -139,7 +134,7 @@ class Contest {
   }
 
   /// What it chose last.
-  void remember(const Subject& subject, const PipelinePlan& plan) {
+  void remember(const JobSubject& subject, const PipelinePlan& plan) {
     Chosen now{case_.name(), subject.name,
                choice_text(plan, case_.kind().step_bytes) + "\n" + plan.text()};
     const auto old = std::ranges::find_if(report_.chosen, [&](const Chosen& one) {
@@ -151,15 +146,8 @@ class Contest {
       *old = std::move(now);
   }
 
-  tl::unexpected<Error> named(const std::string& who, Error error) const {
-    error.message = fmt::format("{} in {}: {}", who, case_.name(), error.message);
-    return Unexpected(std::move(error));
-  }
-
   Result<void> leave_out(const std::string& who, const Error& error) {
-    if (!is_no_defect(error.code)) return named(who, error);
-    report_.skipped.push_back({fmt::format("{} in {}", who, case_.name()), to_string(error)});
-    return {};
+    return skip_unless(!is_no_defect(error.code), report_, who, case_.name(), error);
   }
 
   const Settings& settings_;
@@ -167,7 +155,7 @@ class Contest {
   SingleCopy copy_;
   Report& report_;
   int interrupt_descriptor_;
-  std::vector<Subject> subjects_;
+  std::vector<JobSubject> subjects_;
 };
 
 }  // namespace

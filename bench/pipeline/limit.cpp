@@ -25,9 +25,8 @@ SingleCopy::SingleCopy(Bytes bytes)
 void SingleCopy::take_turn(Series& series) const {
   const double ns = std::min(ns_of(bytes_, to_.bytes(), from_.bytes(), std::memcpy),
                              ns_of(bytes_, to_.bytes(), from_.bytes(), Copier::stream));
-  const std::string subject(kSingleCopy);
-  series.add(subject, kLatencyP50, "ns", ns);
-  series.add(subject, kThroughput, "GB/s", static_cast<double>(bytes_) / ns);
+  series.add(kLatencyP50, "ns", ns);
+  series.add(kThroughput, "GB/s", static_cast<double>(bytes_) / ns);
 }
 
 }  // namespace gantry::bench

@@ -66,7 +66,7 @@ Result<void> BenchCase::build_for(const Tool& tool) {
   return {};
 }
 
-Result<BenchCase::Turn> BenchCase::take_turn(const Subject& subject) {
+Result<BenchCase::Turn> BenchCase::take_turn(const JobSubject& subject) {
   const auto kernel =
       std::ranges::find(kernels_, subject.tool, &std::pair<const Tool*, Kernel>::first);
   workload_->prepare();
@@ -90,11 +90,11 @@ Result<BenchCase::Turn> BenchCase::take_turn(const Subject& subject) {
   return turn;
 }
 
-void BenchCase::add(const Subject& subject, const Turn& turn, Series& series) const {
+void BenchCase::add(const JobSubject& subject, const Turn& turn, Series& series) const {
   const PipelineReport& report = turn.report;
   const PipelinePlan& plan = report.plan;
   const auto add = [&](std::string_view metric, std::string_view unit, double figure) {
-    series.add(subject.name, metric, unit, figure);
+    series.add(metric, unit, figure);
   };
   const auto bytes = static_cast<double>(bytes_);
   const double wall = turn.spent.wall_ns;

@@ -23,7 +23,7 @@ inline constexpr std::string_view kDeviceBytes = "device_bytes";
 inline constexpr std::string_view kRingBytes = "ring_bytes";
 
 /// Who takes turns.
-struct Subject {
+struct JobSubject {
   std::string name;  ///< "opencl/automatic", "cuda/automatic/4 MiB x 3".
   const Tool* tool = nullptr;
   PipelineOptions options;
@@ -48,8 +48,8 @@ class BenchCase {
     Spent spent;
   };
   /// One run, its results checked. Errors: `peer_misbehaved` for a wrong result; those of the run.
-  [[nodiscard]] Result<Turn> take_turn(const Subject& subject);
-  void add(const Subject& subject, const Turn& turn, Series& series) const;
+  [[nodiscard]] Result<Turn> take_turn(const JobSubject& subject);
+  void add(const JobSubject& subject, const Turn& turn, Series& series) const;
 
  private:
   const CaseKind& kind_;

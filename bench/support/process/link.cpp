@@ -43,4 +43,15 @@ bool Link::receive_record(void* record, Bytes size) {
   return got == static_cast<ssize_t>(size);
 }
 
+void obey_commands(Link& link, const std::function<Result<Answer>(const Command&)>& obey,
+                   const Stamps* stamps) {
+  link.send(Answer{});
+  while (const auto command = link.receive<Command>()) {
+    const Result<Answer> answer = obey(*command);
+    link.send(answer ? *answer : Answer::failure(to_string(answer.error())));
+    if (!answer) return;
+    if (command->stamped) link.send(*stamps);
+  }
+}
+
 }  // namespace gantry::bench

@@ -1,6 +1,7 @@
 #pragma once  // bench/support/process/link.hpp: how a forked process of a benchmark is commanded.
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <type_traits>
 
@@ -78,5 +79,10 @@ class Link {
 
   Descriptor socket_;
 };
+
+/// What a process does that is ready: obeys until the link ends or something fails, which is
+/// reported. `stamps`: what it sends after the answer of a command that wants them.
+void obey_commands(Link& link, const std::function<Result<Answer>(const Command&)>& obey,
+                   const Stamps* stamps = nullptr);
 
 }  // namespace gantry::bench

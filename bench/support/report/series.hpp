@@ -1,4 +1,4 @@
-#pragma once  // bench/support/report/series.hpp: what one case's subjects gave, round by round.
+#pragma once  // bench/support/report/series.hpp: what a subject gave, and what it took.
 
 #include <algorithm>
 #include <chrono>
@@ -9,17 +9,15 @@
 
 namespace gantry::bench {
 
-/// One case's figures, round by round.
+/// What one subject gave in a case, round by round.
 class Series {
  public:
-  void add(const std::string& subject, std::string_view metric, std::string_view unit,
-           double figure);
-  void forget(const std::string& subject);
-  void report_to(Report& report, const std::string& case_name, Bytes bytes);
+  void add(std::string_view metric, std::string_view unit, double figure);
+  void report_to(Report& report, const std::string& case_name, const std::string& subject,
+                 Bytes bytes);
 
  private:
   struct Line {
-    std::string subject;
     std::string_view metric;
     std::string_view unit;
     std::vector<double> figures;

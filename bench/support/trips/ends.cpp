@@ -42,18 +42,6 @@ Result<Answer> answer_all(Responder& responder, const Command& command, Stamps& 
   return answer;
 }
 
-/// Obeys until the link ends or something fails, which is reported.
-template <class Obey>
-void command_loop(Link& link, const Stamps& stamps, Obey obey) {
-  link.send(Answer{});
-  while (const auto command = link.receive<Command>()) {
-    const Result<Answer> answer = obey(*command);
-    link.send(answer ? *answer : Answer::failure(to_string(answer.error())));
-    if (!answer) return;
-    if (command->stamped) link.send(stamps);
-  }
-}
-
 }  // namespace
 
 void run_requester(Link& link, const OpenRequester& open, const Case& what) {
@@ -63,8 +51,8 @@ void run_requester(Link& link, const OpenRequester& open, const Case& what) {
     return;
   }
   RoundTripDriver driver(**end, what);
-  command_loop(link, driver.stamps(),
-               [&](const Command& command) { return driver.measure(command); });
+  obey_commands(
+      link, [&](const Command& command) { return driver.measure(command); }, &driver.stamps());
 }
 
 void run_responder(Link& link, const OpenResponder& open) {
@@ -74,8 +62,8 @@ void run_responder(Link& link, const OpenResponder& open) {
     return;
   }
   Stamps stamps;
-  command_loop(link, stamps,
-               [&](const Command& command) { return answer_all(**end, command, stamps); });
+  obey_commands(
+      link, [&](const Command& command) { return answer_all(**end, command, stamps); }, &stamps);
 }
 
 }  // namespace gantry::bench

@@ -1,9 +1,9 @@
-#pragma once  // bench/support/trips/rounds.hpp: subjects against each other, interleaved round by
-              // round.
+#pragma once  // bench/support/trips/run_case.hpp: the subjects of a case against each other.
 
+#include "../process/process_group.hpp"
 #include "../report/progress.hpp"
 #include "../report/report.hpp"
-#include "process_group.hpp"
+#include "subject.hpp"
 
 namespace gantry::bench {
 
@@ -14,6 +14,10 @@ struct Plan {
   int interrupt_descriptor = -1;
   Bytes free_bytes = std::numeric_limits<Bytes>::max();  ///< Memory that may be used.
 };
+
+/// A requester and the responders of each kind, forked and ready, one party a kind.
+[[nodiscard]] Result<ProcessGroup> start_group(std::span<const SubjectKind> kinds, const Case& what,
+                                               const CpuPair& cpus, int interrupt_descriptor);
 
 /// Memory that a subject's processes need for a case, besides a fixed amount.
 [[nodiscard]] double bytes_needed(const SubjectKind& kind, const Case& size);

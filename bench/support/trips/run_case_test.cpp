@@ -1,6 +1,6 @@
 // The harness with subjects that are made to fail: what it says then, and that no process stays.
 
-#include "process_group.hpp"
+#include "run_case.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include <deque>
-
-#include "rounds.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -109,7 +107,7 @@ class ProcessGroupTest : public ::testing::Test {
   /// The error of a group of one such subject that is to make three trips.
   Error failure_of(Script script) {
     const std::vector kinds = {scripted("fake", std::move(script))};
-    auto group = ProcessGroup::start(kinds, kCase, cpus_, never_.get());
+    auto group = start_group(kinds, kCase, cpus_, never_.get());
     if (!group) return group.error();
     const auto figures = group->run(0, {0, 3});
     return figures ? Error{Code::system, "did not fail", ""} : figures.error();
@@ -121,7 +119,7 @@ class ProcessGroupTest : public ::testing::Test {
 
 TEST_F(ProcessGroupTest, RunsAndGoesAway) {
   const std::vector kinds = {scripted("fake", {right_sum, nothing})};
-  auto group = ProcessGroup::start(kinds, kCase, cpus_, never_.get());
+  auto group = start_group(kinds, kCase, cpus_, never_.get());
   ASSERT_TRUE(group.has_value()) << to_string(group.error());
   const auto figures = group->run(0, {2, 5});
   ASSERT_TRUE(figures.has_value()) << to_string(figures.error());
@@ -256,7 +254,7 @@ TEST_F(ProcessGroupTest, AsManyAreUnansweredAsMayBeInFlight) {
   what.in_flight = 3;
   const std::vector kinds = {scripted("fake", {right_sum, nothing, most})};
   {
-    auto group = ProcessGroup::start(kinds, what, cpus_, never_.get());
+    auto group = start_group(kinds, what, cpus_, never_.get());
     ASSERT_TRUE(group.has_value()) << to_string(group.error());
     const auto figures = group->run(0, {0, 10});
     EXPECT_TRUE(figures.has_value()) << to_string(figures.error());
@@ -277,7 +275,7 @@ TEST_F(ProcessGroupTest, EveryReaderIsAProcessAndItsSumIsAwaited) {
   };
   const std::vector kinds = {scripted("fake", {count, nothing, nullptr, what.readers})};
   {
-    auto group = ProcessGroup::start(kinds, what, cpus_, never_.get());
+    auto group = start_group(kinds, what, cpus_, never_.get());
     ASSERT_TRUE(group.has_value()) << to_string(group.error());
     const auto figures = group->run(0, {0, 5});
     ASSERT_TRUE(figures.has_value()) << to_string(figures.error());
@@ -289,7 +287,7 @@ TEST_F(ProcessGroupTest, EveryReaderIsAProcessAndItsSumIsAwaited) {
 
 TEST_F(ProcessGroupTest, OneWayIsFromTheBeginningUntilAllIsRead) {
   const std::vector kinds = {scripted("fake", {right_sum, nothing})};
-  auto group = ProcessGroup::start(kinds, kCase, cpus_, never_.get());
+  auto group = start_group(kinds, kCase, cpus_, never_.get());
   ASSERT_TRUE(group.has_value()) << to_string(group.error());
   const auto figures = group->run(0, {2, 5, true});
   ASSERT_TRUE(figures.has_value()) << to_string(figures.error());
