@@ -17,6 +17,12 @@ struct CaseKind {
   bool is_of_files = false;  ///< Its subjects are ways to files, not modes.
 };
 
+/// CaseKind::make of a class; `more`: what its constructor is told besides.
+template <class Kind, auto... more>
+[[nodiscard]] std::unique_ptr<Workload> make_workload(std::uint64_t steps) {
+  return std::make_unique<Kind>(steps, more...);
+}
+
 /// All of them, in the order of the report.
 [[nodiscard]] std::vector<CaseKind> case_kinds();
 

@@ -217,26 +217,20 @@ class BlackScholes final : public Workload {
 CaseKind vector_add_case() {
   return {"vector-add", "vector_add", 3 * sizeof(float),
           [](const Cut& cut) { return program_of("vector_add", kVectorAdd, vector_add, cut); },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<VectorAdd>(steps);
-          }};
+          make_workload<VectorAdd>};
 }
 
 CaseKind saxpy_case() {
   return {"saxpy", "saxpy", 3 * sizeof(float),
           [](const Cut& cut) { return program_of("saxpy", kSaxpy, saxpy, cut); },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Saxpy>(steps);
-          }};
+          make_workload<Saxpy>};
 }
 
 CaseKind black_scholes_case() {
   return {
       "black-scholes", "black_scholes", 5 * sizeof(float),
       [](const Cut& cut) { return program_of("black_scholes", kBlackScholes, black_scholes, cut); },
-      [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-        return std::make_unique<BlackScholes>(steps);
-      }};
+      make_workload<BlackScholes>};
 }
 
 }  // namespace gantry::bench

@@ -67,13 +67,7 @@ ProgramSource program(const Cut& cut) {
 }  // namespace
 
 CaseKind file_scale_case() {
-  return {"file-scale",
-          "file_scale",
-          2 * kWord,
-          program,
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<FileScale>(steps, Cache::hot);
-          },
+  return {"file-scale", "file_scale", 2 * kWord, program, make_workload<FileScale, Cache::hot>,
           true};
 }
 
@@ -82,9 +76,7 @@ CaseKind file_scale_cold_case() {
           "file_scale",
           2 * kWord,
           program,
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<FileScale>(steps, Cache::cold);
-          },
+          make_workload<FileScale, Cache::cold>,
           true};
 }
 

@@ -209,17 +209,12 @@ CaseKind matrix_vector_case() {
           [](const Cut& cut) {
             return program_of("matrix_vector", kMatrixVector, matrix_vector, cut, Sums::any_order);
           },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<MatrixVector>(steps);
-          }};
+          make_workload<MatrixVector>};
 }
 
 CaseKind dft_case() {
   return {"dft", "dft", 4 * kPoints * sizeof(float),
-          [](const Cut& cut) { return program_of("dft", kDft, dft, cut); },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Dft>(steps);
-          }};
+          [](const Cut& cut) { return program_of("dft", kDft, dft, cut); }, make_workload<Dft>};
 }
 
 }  // namespace gantry::bench

@@ -184,17 +184,13 @@ class Convolution final : public Workload {
 CaseKind mandelbrot_case() {
   return {"mandelbrot", "mandelbrot", kPixels * sizeof(int),
           [](const Cut& cut) { return program_of("mandelbrot", kMandelbrot, mandelbrot, cut); },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Mandelbrot>(steps);
-          }};
+          make_workload<Mandelbrot>};
 }
 
 CaseKind convolution_case() {
   return {"convolution", "convolution", (kWide + kWidth) * sizeof(float),
           [](const Cut& cut) { return program_of("convolution", kConvolution, convolution, cut); },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Convolution>(steps);
-          }};
+          make_workload<Convolution>};
 }
 
 }  // namespace gantry::bench

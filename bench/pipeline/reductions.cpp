@@ -273,25 +273,19 @@ ProgramSource summing(const char* name, std::string_view body, CpuKernel callabl
 CaseKind dot_product_case() {
   return {"dot-product", "dot_product", 2 * sizeof(float),
           [](const Cut& cut) { return summing("dot_product", kDotProduct, dot_product, cut); },
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<DotProduct>(steps);
-          }};
+          make_workload<DotProduct>};
 }
 
 CaseKind monte_carlo_case() {
   return {
       "monte-carlo-pi", "monte_carlo_pi", sizeof(std::uint64_t),
       [](const Cut& cut) { return summing("monte_carlo_pi", kMonteCarlo, monte_carlo_pi, cut); },
-      [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-        return std::make_unique<MonteCarlo>(steps);
-      }};
+      make_workload<MonteCarlo>};
 }
 
 CaseKind histogram_case() {
   return {"histogram", "histogram", sizeof(std::uint32_t), histogram_program,
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Histogram>(steps);
-          }};
+          make_workload<Histogram>};
 }
 
 CaseKind file_histogram_case() {
@@ -299,9 +293,7 @@ CaseKind file_histogram_case() {
           "histogram",
           sizeof(std::uint32_t),
           histogram_program,
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Histogram>(steps, Cache::hot);
-          },
+          make_workload<Histogram, Cache::hot>,
           true};
 }
 
@@ -310,9 +302,7 @@ CaseKind file_histogram_cold_case() {
           "histogram",
           sizeof(std::uint32_t),
           histogram_program,
-          [](std::uint64_t steps) -> std::unique_ptr<Workload> {
-            return std::make_unique<Histogram>(steps, Cache::cold);
-          },
+          make_workload<Histogram, Cache::cold>,
           true};
 }
 
