@@ -13,8 +13,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr Bytes kSmallestArena = Bytes{64} << 20;  // more than the caches of one core
-constexpr double kUsableShare = 0.9;               // of the free memory
-constexpr double kGiB = 1 << 30;
 
 constexpr std::array kEngineNames = {kInlineEngine, kThreadEngine, kDsaEngine, kAutoEngine};
 
@@ -28,8 +26,13 @@ Result<std::unique_ptr<Environment>> Environment::open(Settings settings, Report
                                                        int interrupt_descriptor) {
   std::unique_ptr<Environment> environment(
       new Environment(std::move(settings), report, interrupt_descriptor));
-  if (auto fits = environment->leave_out_what_does_not_fit(); !fits)
-    return Unexpected(fits.error());
+  std::vector<Bytes>& sizes = environment->settings_.common.sizes;
+  auto fitting = sizes_that_fit(sizes, report, [](Bytes bytes) {
+    // As a number with a point: the power of two above an enormous size has no room.
+    return 2 * static_cast<double>(std::max(bytes, kSmallestArena));
+  });
+  if (!fitting) return Unexpected(fitting.error());
+  sizes = *std::move(fitting);
   if (auto opened = environment->open_engines(); !opened) return Unexpected(opened.error());
   const CpuPair cpus = report.cpus.value();
   environment->arena_ = std::make_unique<Arena>(arena_for(environment->settings_.largest()));
@@ -37,29 +40,6 @@ Result<std::unique_ptr<Environment>> Environment::open(Settings settings, Report
   environment->reader_ = std::make_unique<Reader>(cpus.responder);
   if (auto pinned = pin(cpus.requester); !pinned) return Unexpected(pinned.error());
   return environment;
-}
-
-Result<void> Environment::leave_out_what_does_not_fit() {
-  const auto usable = kUsableShare * static_cast<double>(report_.machine.memory_free_bytes);
-  std::vector<Bytes> fitting;
-  for (const Bytes bytes : settings_.common.sizes) {
-    // Compared as numbers with a point: the power of two above an enormous size has no room.
-    const double needed = 2 * static_cast<double>(std::max(bytes, kSmallestArena));
-    if (needed <= usable && bytes <= std::numeric_limits<Bytes>::max() / 4) {
-      fitting.push_back(bytes);
-      continue;
-    }
-    report_.skipped.push_back(
-        {format_size(bytes), fmt::format("needs {:.1f} GiB of memory, of which {:.1f} are free",
-                                         needed / kGiB, usable / kUsableShare / kGiB)});
-  }
-  if (fitting.empty())
-    return Unexpected(
-        {Code::out_of_memory,
-         fmt::format("{}: {}", report_.skipped.front().subject, report_.skipped.front().reason),
-         "choose smaller --sizes"});
-  settings_.common.sizes = std::move(fitting);
-  return {};
 }
 
 Result<void> Environment::open_engines() {

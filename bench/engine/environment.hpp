@@ -57,7 +57,6 @@ class Environment {
         interrupt_descriptor_(interrupt_descriptor) {}
   Result<void> open_engines();
   Result<void> learn_streaming_from();
-  Result<void> leave_out_what_does_not_fit();
 
   Settings settings_;
   Report& report_;

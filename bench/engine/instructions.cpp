@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 
 #include "../support/process/callgrind.hpp"
 #include "../support/program/sizes.hpp"
+#include "../support/system/numbers.hpp"
 #include "movers.hpp"
 
 namespace gantry::bench {
@@ -77,24 +77,15 @@ Result<void> move_all(const Counted& what) {
   return {};
 }
 
-Bytes number_of(const char* text) {
-  Bytes number = 0;
-  std::from_chars(text, text + std::strlen(text), number);
-  return number;
-}
-
 // ---- in the process that starts it ----------------------------------------------------------
 
 /// Instructions a move.
 Result<double> count(const Counted& what, const std::string& folder, int interrupt_descriptor) {
-  auto words = callgrind_words("gantry_bench_counted_", folder);
-  words.insert(words.end(), {own_path(), std::string(kCounted), what.engine,
-                             fmt::format("{}", what.bytes), fmt::format("{}", what.moves)});
-  const auto status = run_to_end(std::move(words), interrupt_descriptor);
-  if (!status) return Unexpected(status.error());
-  const auto total = take_count(folder);
-  if (*status != 0 || !total)
-    return Unexpected({Code::system, fmt::format("callgrind: exit status {}", *status), ""});
+  const auto total = count_own(
+      "gantry_bench_counted_", folder,
+      {std::string(kCounted), what.engine, std::to_string(what.bytes), std::to_string(what.moves)},
+      interrupt_descriptor);
+  if (!total) return total;
   return *total / static_cast<double>(what.moves);
 }
 
@@ -102,7 +93,8 @@ Result<double> count(const Counted& what, const std::string& folder, int interru
 
 int run_counted(std::span<char* const> arguments) {
   if (arguments.size() != 3) return 2;
-  const Counted what{arguments[0], number_of(arguments[1]), number_of(arguments[2])};
+  const Counted what{arguments[0], number_of<Bytes>(arguments[1]).value_or(0),
+                     number_of<Bytes>(arguments[2]).value_or(0)};
   const auto done = move_all(what);
   if (!done) std::fputs((to_string(done.error()) + "\n").c_str(), stderr);
   return done ? 0 : 1;
@@ -114,7 +106,7 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   if (!scratch) return Unexpected(scratch.error());
   const std::array engines = {kMemcpy, kInlineEngine, kThreadEngine, kAutoEngine};
   const auto sizes = settings.own_sizes(kCountedSizes);
-  Progress progress(stderr, "bench engine", engines.size() * sizes.size());
+  Progress progress("bench " + report.bench, engines.size() * sizes.size());
   for (const Bytes bytes : sizes) {
     const std::string name = fmt::format("instructions/{}", format_size(bytes));
     for (const std::string_view engine : engines) {
@@ -123,16 +115,10 @@ Result<void> count_instructions(const Settings& settings, Report& report,
                          std::clamp(kMostBytes / bytes, Bytes{2}, kMostCountedMoves)};
       const std::string subject =
           engine == kMemcpy ? std::string(kMemcpy) : fmt::format("gantry/{}", engine);
-      auto counted = count(what, scratch->path(), interrupt_descriptor);
-      if (counted) {
-        std::array<double, 1> figures = {*counted};
-        report.rows.push_back({name, subject, bytes, "instructions", "1", summarize(figures)});
-      } else if (counted.error().code == Code::interrupted) {
-        return Unexpected(counted.error());
-      } else {
-        report.skipped.push_back(
-            {fmt::format("{} in {}", subject, name), to_string(counted.error())});
-      }
+      if (auto reported = report_once(report, name, subject, bytes, "instructions",
+                                      count(what, scratch->path(), interrupt_descriptor));
+          !reported)
+        return reported;
     }
   }
   return {};

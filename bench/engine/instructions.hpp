@@ -1,11 +1,9 @@
 #pragma once  // bench/engine/instructions.hpp: the calling thread's instructions, by callgrind.
 
+#include "../support/process/callgrind.hpp"
 #include "turns.hpp"
 
 namespace gantry::bench {
-
-/// First argument with which this program starts itself under callgrind.
-inline constexpr std::string_view kCounted = "--counted";
 
 /// Runs this program under callgrind for each engine and adds what the calling thread executed per
 /// move; where there is no valgrind everything is skipped with the reason. Errors: `interrupted`.

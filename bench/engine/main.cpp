@@ -30,26 +30,25 @@ Result<void> run_parts(const Settings& settings, Report& report, int interrupt_d
   const auto experiments = experiments_of(**environment);
   std::size_t steps = 0;
   for (const Experiment& experiment : experiments) steps += experiment.rounds;
-  Progress progress(stderr, "bench engine", steps);
+  Progress progress("bench " + report.bench, steps);
   for (const Experiment& experiment : experiments)
     if (auto ran = run_experiment(experiment, **environment, progress); !ran) return ran;
   return {};
 }
 
-Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
-  Report report{"engine", probe_machine(), {}, {}, {}};
-  const auto cpus = pick_cpus();
-  if (!cpus) return Unexpected(cpus.error());
-  report.cpus = *cpus;
+Result<Report> measure(Settings& settings, int interrupt_descriptor) {
+  auto begun = pinned_report(settings.common.bench);
+  if (!begun) return begun;
+  Report& report = *begun;
   const auto done = settings.counts_instructions
                         ? count_instructions(settings, report, interrupt_descriptor)
                         : run_parts(settings, report, interrupt_descriptor);
   if (!done) return Unexpected(done.error());
   add_findings(report);
-  return report;
+  return begun;
 }
 
-std::string to_text(const Report& report) {
+std::string to_text(const Settings&, const Report& report) {
   const auto reference = [&](const std::string& name) {
     return report.find(name, "memcpy", kLatencyP50) == nullptr ? "" : "memcpy";
   };
@@ -64,13 +63,5 @@ int main(int argc, char** argv) {
   using namespace gantry::bench;
   if (argc > 1 && argv[1] == kCounted)
     return run_counted({argv + 2, static_cast<std::size_t>(argc - 2)});
-  return run_program("engine", [&]() -> tl::expected<Measurement, int> {
-    const auto parsed = parse_settings(argc, argv);
-    if (!parsed) return tl::unexpected<int>(parsed.error());
-    return [settings = *parsed](int interrupt_descriptor) -> gantry::Result<std::string> {
-      const auto report = measure(settings, interrupt_descriptor);
-      if (!report) return Unexpected(report.error());
-      return settings.common.json ? to_json(*report) : to_text(*report);
-    };
-  });
+  return run_benchmark<Settings>(argc, argv, {"engine", manual, measure, to_text});
 }

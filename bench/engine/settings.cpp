@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "../support/program/choices.hpp"
+#include "../support/system/numbers.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -13,19 +13,17 @@ namespace {
 constexpr long kMostSeconds = 600;
 
 Result<std::chrono::seconds> parse_seconds(const std::string& text) {
-  long number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, failed] = std::from_chars(text.data(), end, number);
-  if (failed == std::errc() && rest == end && number > 0 && number <= kMostSeconds)
-    return std::chrono::seconds(number);
+  const long number = number_of<long>(text).value_or(0);
+  if (number > 0 && number <= kMostSeconds) return std::chrono::seconds(number);
   return Unexpected({Code::invalid_argument, fmt::format("'{}': not a number of seconds", text),
                      fmt::format("write a number from 1 to {}", kMostSeconds)});
 }
 
+}  // namespace
+
 Manual manual(Settings& settings) {
   const std::vector<std::string> parts(kParts.begin(), kParts.end());
   return {
-      .name = "engine",
       .description =
           "Times moves by each engine and by the policy that picks one, beside memcpy: waited for "
           "and queued, what they cost their caller, how a wait is spent, how a small move fares "
@@ -50,8 +48,6 @@ Manual manual(Settings& settings) {
                  &settings.counts_instructions}}};
 }
 
-}  // namespace
-
 bool Settings::has_part(std::string_view part) const noexcept {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
 }
@@ -66,14 +62,6 @@ std::vector<Bytes> Settings::own_sizes(std::span<const Bytes> wanted) const {
                [most = largest()](Bytes bytes) { return bytes <= most; });
   if (sizes.empty()) sizes.push_back(largest());
   return sizes;
-}
-
-tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {
-  Settings settings;
-  const auto options = parse_options(argc, argv, manual(settings));
-  if (!options) return tl::unexpected<int>(options.error());
-  settings.common = *options;
-  return settings;
 }
 
 }  // namespace gantry::bench

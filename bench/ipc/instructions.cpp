@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstring>
 
 #include "../peers/list.hpp"
 #include "../support/process/callgrind.hpp"
 #include "../support/report/progress.hpp"
+#include "../support/run/rounds.hpp"
+#include "../support/system/numbers.hpp"
 #include "../support/trips/run_case.hpp"
 #include "cases.hpp"
 #include "subjects.hpp"
@@ -54,33 +54,19 @@ class Counter {
 
  private:
   Result<double> count(const SubjectKind& kind, const Case& what, std::uint64_t trips) const {
-    if (auto made = make(kind, what, trips); !made) return Unexpected(made.error());
-    const auto count = take_count(folder_);
-    if (!count) return Unexpected({Code::unsupported, "callgrind counted nothing", ""});
-    return *count;
-  }
-
-  Result<void> make(const SubjectKind& kind, const Case& what, std::uint64_t trips) const {
-    if (kind.is_peer) return make_trips(kind, what, trips, interrupt_descriptor_);
-    auto words = callgrind_words(kFunction, folder_);
-    words.insert(words.end(),
-                 {own_path(), std::string(kCounted), kind.name, fmt::format("{}", trips), what.name,
-                  fmt::format("{}", what.bytes), fmt::format("{}", what.readers)});
-    const auto status = run_to_end(std::move(words), interrupt_descriptor_);
-    if (!status) return Unexpected(status.error());
-    if (*status == 0) return {};
-    return Unexpected({Code::system, fmt::format("callgrind: exit status {}", *status), ""});
+    if (!kind.is_peer)
+      return count_own(kFunction, folder_,
+                       {std::string(kCounted), kind.name, std::to_string(trips), what.name,
+                        std::to_string(what.bytes), std::to_string(what.readers)},
+                       interrupt_descriptor_);
+    if (auto made = make_trips(kind, what, trips, interrupt_descriptor_); !made)
+      return Unexpected(made.error());
+    return take_count(folder_);
   }
 
   const std::string& folder_;
   int interrupt_descriptor_;
 };
-
-std::uint64_t number_of(const char* text) {
-  std::uint64_t number = 0;
-  std::from_chars(text, text + std::strlen(text), number);
-  return number;
-}
 
 std::vector<SubjectKind> countable(const Settings& settings, Report& report,
                                    const std::string& folder) {
@@ -109,22 +95,16 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   auto cases = cases_of(settings);
   std::erase_if(
       cases, [](const Case& what) { return what.in_flight > 1 || !what.reads || what.computes; });
-  Progress progress(stderr, "bench ipc", kinds.size() * cases.size());
+  Progress progress("bench " + report.bench, kinds.size() * cases.size());
   for (const Case& what : cases) {
     for (const SubjectKind& kind : kinds) {
       if (!kind.takes(what)) continue;
       const std::string name = instructions_name(what.name);
       progress.step(name);
-      auto counted = counter.count(kind, what);
-      if (counted) {
-        report.rows.push_back(
-            {name, kind.name, what.bytes, kInstructions, "1", summarize({&*counted, 1})});
-      } else if (counted.error().code == Code::interrupted) {
-        return Unexpected(counted.error());
-      } else {
-        report.skipped.push_back(
-            {fmt::format("{} in {}", kind.name, name), to_string(counted.error())});
-      }
+      if (auto reported = report_once(report, name, kind.name, what.bytes, kInstructions,
+                                      counter.count(kind, what));
+          !reported)
+        return reported;
     }
   }
   return {};
@@ -134,12 +114,14 @@ int run_counted(std::span<char* const> arguments) {
   if (arguments.size() != 5) return 2;
   constexpr int kNoInterrupt = -1;
   const std::string_view subject = arguments[0];
-  const Bytes bytes = number_of(arguments[3]);
+  const auto number_at = [&](std::size_t i) {
+    return number_of<std::uint64_t>(arguments[i]).value_or(0);
+  };
   for (const SubjectKind& kind : own_subjects(true)) {
     if (kind.name != subject) continue;
-    Case what = case_named(arguments[2], bytes);
-    what.readers = static_cast<unsigned>(number_of(arguments[4]));
-    const auto made = make_trips(kind, std::move(what), number_of(arguments[1]), kNoInterrupt);
+    Case what = case_named(arguments[2], number_at(3));
+    what.readers = static_cast<unsigned>(number_at(4));
+    const auto made = make_trips(kind, std::move(what), number_at(1), kNoInterrupt);
     if (!made) std::fputs((to_string(made.error()) + "\n").c_str(), stderr);
     return made ? 0 : 1;
   }

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "../support/process/callgrind.hpp"
 #include "../support/report/report.hpp"
 #include "../support/trips/subject.hpp"
 #include "settings.hpp"
@@ -9,8 +10,6 @@
 namespace gantry::bench {
 
 inline constexpr std::string_view kInstructions = "instructions";
-/// The first argument of a process that is counted; run_counted() has the others.
-inline constexpr std::string_view kCounted = "--counted";
 
 [[nodiscard]] std::string instructions_name(std::string_view of);
 

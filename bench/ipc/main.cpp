@@ -83,7 +83,7 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
                   .cpus = report.cpus.value(),
                   .interrupt_descriptor = interrupt_descriptor,
                   .free_bytes = free - std::min(free, kBesides)};
-  Progress progress(stderr, "bench ipc", cases.size() * settings.common.rounds);
+  Progress progress("bench " + report.bench, cases.size() * settings.common.rounds);
   for (const Case& what : cases)
     if (auto ran = measure_case(what, kinds, plan, progress, report); !ran) return ran;
   return {};
@@ -110,19 +110,18 @@ Result<void> write_plot(const Report& report, const std::string& path) {
   return write_output("--plot", path, svg);
 }
 
-Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+Result<Report> measure(Settings& settings, int interrupt_descriptor) {
   if (auto drawable = check_plot(settings); !drawable) return Unexpected(drawable.error());
-  Report report{"ipc", probe_machine(), {}, {}, {}};
-  const auto cpus = pick_cpus();
-  if (!cpus) return Unexpected(cpus.error());
-  report.cpus = *cpus;
+  auto begun = pinned_report(settings.common.bench);
+  if (!begun) return begun;
+  Report& report = *begun;
   const auto done = settings.counts_instructions
                         ? count_instructions(settings, report, interrupt_descriptor)
                         : measure_all(settings, report, interrupt_descriptor);
   if (!done) return Unexpected(done.error());
   add_findings(report, settings.wants_peers());
   if (auto drawn = write_plot(report, settings.plot); !drawn) return Unexpected(drawn.error());
-  return report;
+  return begun;
 }
 
 std::string readable(const Settings& settings, const Report& report) {
@@ -141,13 +140,5 @@ int main(int argc, char** argv) {
   using namespace gantry::bench;
   if (argc > 1 && argv[1] == kCounted)
     return run_counted({argv + 2, static_cast<std::size_t>(argc - 2)});
-  return run_program("ipc", [&]() -> tl::expected<Measurement, int> {
-    const auto parsed = parse_settings(argc, argv);
-    if (!parsed) return tl::unexpected<int>(parsed.error());
-    return [settings = *parsed](int interrupt_descriptor) -> gantry::Result<std::string> {
-      const auto report = measure(settings, interrupt_descriptor);
-      if (!report) return Unexpected(report.error());
-      return settings.common.json ? to_json(*report) : readable(settings, *report);
-    };
-  });
+  return run_benchmark<Settings>(argc, argv, {"ipc", manual, measure, readable});
 }

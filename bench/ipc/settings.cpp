@@ -50,9 +50,10 @@ Result<std::string> as_it_is(const std::string& text) {
   return text;
 }
 
+}  // namespace
+
 Manual manual(Settings& settings) {
   return {
-      .name = "ipc",
       .description =
           "Times a message's way to another process, its being read there and the answer, over "
           "Gantry, plain shared memory, a pipe and a Unix socket, next to the machine's limits; "
@@ -94,8 +95,6 @@ Manual manual(Settings& settings) {
                  &settings.counts_instructions}}};
 }
 
-}  // namespace
-
 bool Settings::asks(std::string_view question) const noexcept {
   if (questions.empty()) return question == kLatency || common.peers;
   return std::find(questions.begin(), questions.end(), question) != questions.end();
@@ -112,14 +111,6 @@ bool Settings::wants_peers() const noexcept {
   return common.peers ||
          (!subjects.empty() && std::any_of(names.begin(), names.end(),
                                            [&](const std::string& name) { return wants(name); }));
-}
-
-tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {
-  Settings settings;
-  const auto options = parse_options(argc, argv, manual(settings));
-  if (!options) return tl::unexpected<int>(options.error());
-  settings.common = *options;
-  return settings;
 }
 
 }  // namespace gantry::bench

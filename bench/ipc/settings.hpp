@@ -33,7 +33,8 @@ struct Settings {
   [[nodiscard]] bool wants_peers() const noexcept;
 };
 
-/// The command line; as parse_options().
-[[nodiscard]] tl::expected<Settings, int> parse_settings(int argc, const char* const* argv);
+/// What this benchmark says of itself, and its options, which put what they are told into
+/// `settings`.
+[[nodiscard]] Manual manual(Settings& settings);
 
 }  // namespace gantry::bench

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../support/process/process_group.hpp"
+#include "../support/program/sizes.hpp"
 #include "../support/run/rounds.hpp"
 
 namespace gantry::bench {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::uint64_t kBatches = 5;  // the trips of a round, so that one disturbance is one of 5
 constexpr std::uint64_t kMostTrips = 10'000'000;
-constexpr double kGiB = 1 << 30;
 
 /// The median of the batches that `command`'s trips are cut into.
 Result<double> median_of_batches(Runner& runner, const Command& command) {
@@ -73,19 +73,13 @@ Result<void> take_turn(ProcessGroup& group, std::size_t number, const Contestant
   return {};
 }
 
-/// Why the contest cannot be had here; empty when it can.
-std::string lack_of_memory(Bytes needed) {
-  const Bytes free = probe_machine().memory_free_bytes;
-  if (needed <= free / 10 * 9) return {};
-  return fmt::format("needs {:.1f} GiB of memory, of which {:.1f} are free",
-                     static_cast<double>(needed) / kGiB, static_cast<double>(free) / kGiB);
-}
-
 }  // namespace
 
 Result<void> run_contest(const Contest& contest, const ContestPlan& plan, Progress& progress,
                          Report& report) {
-  if (const std::string lack = lack_of_memory(contest.memory_bytes); !lack.empty()) {
+  const std::string lack =
+      lack_of_memory(static_cast<double>(contest.memory_bytes), probe_machine().memory_free_bytes);
+  if (!lack.empty()) {
     progress.step(contest.label);
     report.skipped.push_back({contest.label, lack});
     return {};

@@ -60,7 +60,7 @@ void add_findings(Report& report, const Settings& settings) {
       ratios.in_case(name, kPoolReuse, other, Bar::at_most(1));
 }
 
-std::string to_text(const Report& report) {
+std::string to_text(const Settings&, const Report& report) {
   const auto reference = [&](const std::string& name) { return reference_of(report, name); };
   return machine_line(report) + to_list(report, reference) + skipped_lines(report) +
          findings_text(report);

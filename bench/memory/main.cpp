@@ -61,29 +61,29 @@ std::vector<Contest> contests_of(const Settings& settings) {
 }
 
 Result<Report> measure(Settings& settings, int interrupt_descriptor) {
-  Report report{"memory", probe_machine(), {}, {}, {}};
-  const auto cpus = pick_cpus();
-  if (!cpus) return Unexpected(cpus.error());
-  report.cpus = *cpus;
-  settings.cpus = allowed_cpus(cpus->requester, cpus->responder);
+  auto begun = pinned_report(settings.common.bench);
+  if (!begun) return begun;
+  Report& report = *begun;
+  settings.cpus = allowed_cpus(report.cpus->requester, report.cpus->responder);
   std::error_code failed;
   settings.directory = std::filesystem::temp_directory_path(failed).string();
   if (failed)
     return Unexpected({Code::not_found, fmt::format("temporary directory: {}", failed.message()),
                        "set TMPDIR to a folder you can write to"});
-  const ContestPlan plan{.cpu = cpus->requester, .interrupt_descriptor = interrupt_descriptor};
+  const ContestPlan plan{.cpu = report.cpus->requester,
+                         .interrupt_descriptor = interrupt_descriptor};
   const auto kept = keep_usable(settings, plan, report);
   if (!kept) return Unexpected(kept.error());
   const auto contests = contests_of(settings);
   std::size_t steps = 0;
   for (const Contest& contest : contests) steps += contest.rounds;
-  Progress progress(stderr, "bench memory", steps);
+  Progress progress("bench " + report.bench, steps);
   for (const Contest& contest : contests) {
     const auto ran = run_contest(contest, plan, progress, report);
     if (!ran) return Unexpected(ran.error());
   }
   add_findings(report, settings);
-  return report;
+  return begun;
 }
 
 }  // namespace
@@ -91,13 +91,5 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_program("memory", [&]() -> tl::expected<Measurement, int> {
-    const auto parsed = parse_settings(argc, argv);
-    if (!parsed) return tl::unexpected<int>(parsed.error());
-    return [settings = *parsed](int interrupt_descriptor) mutable -> gantry::Result<std::string> {
-      const auto report = measure(settings, interrupt_descriptor);
-      if (!report) return Unexpected(report.error());
-      return settings.common.json ? to_json(*report) : to_text(*report);
-    };
-  });
+  return run_benchmark<Settings>(argc, argv, {"memory", manual, measure, to_text});
 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "../support/program/choices.hpp"
 #include "../support/program/sizes.hpp"
+#include "../support/system/numbers.hpp"
 #include "registrar_list.hpp"
 
 namespace gantry::bench {
@@ -17,10 +17,8 @@ constexpr unsigned kMostThreads = 64;
 Result<std::vector<unsigned>> parse_threads(const std::string& text) {
   std::vector<unsigned> threads;
   for (const std::string& word : words_of(text)) {
-    unsigned number = 0;
-    const char* const end = word.data() + word.size();
-    const auto [rest, failed] = std::from_chars(word.data(), end, number);
-    if (failed != std::errc() || rest != end || number == 0 || number > kMostThreads)
+    const unsigned number = number_of<unsigned>(word).value_or(0);
+    if (number == 0 || number > kMostThreads)
       return Unexpected({Code::invalid_argument, fmt::format("'{}': not a number of threads", word),
                          fmt::format("write numbers from 1 to {}, like 1,2,4", kMostThreads)});
     threads.push_back(number);
@@ -42,9 +40,10 @@ std::vector<OwnOption> own_options(Settings& settings) {
       choice_into(settings.parts, "--parts", "part", parts)};
 }
 
-Manual manual(std::vector<OwnOption> own) {
+}  // namespace
+
+Manual manual(Settings& settings) {
   return {
-      .name = "memory",
       .description =
           "Times acquiring and releasing memory that a device knows: from Gantry's pool, from a "
           "registration cache, by registering each time and, unregistered, from malloc. And what "
@@ -59,10 +58,8 @@ Manual manual(std::vector<OwnOption> own) {
       .rounds = 7,
       .quick_rounds = 3,
       .sized = "Block",
-      .own = std::move(own)};
+      .own = own_options(settings)};
 }
-
-}  // namespace
 
 bool Settings::has_part(std::string_view part) const noexcept {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
@@ -70,14 +67,6 @@ bool Settings::has_part(std::string_view part) const noexcept {
 
 bool Settings::has_pattern(std::string_view pattern) const noexcept {
   return std::find(patterns.begin(), patterns.end(), pattern) != patterns.end();
-}
-
-tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {
-  Settings settings;
-  const auto options = parse_options(argc, argv, manual(own_options(settings)));
-  if (!options) return tl::unexpected<int>(options.error());
-  settings.common = *options;
-  return settings;
 }
 
 std::string case_of(std::string_view registrar, std::string_view pattern, unsigned threads) {

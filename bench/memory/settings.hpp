@@ -32,8 +32,9 @@ inline constexpr std::string_view kScaling = "scaling";
 inline constexpr std::string_view kTouch = "touch";
 inline constexpr std::string_view kTransfers = "transfers";
 
-/// The command line; as parse_options().
-[[nodiscard]] tl::expected<Settings, int> parse_settings(int argc, const char* const* argv);
+/// What this benchmark says of itself, and its options, which put what they are told into
+/// `settings`.
+[[nodiscard]] Manual manual(Settings& settings);
 
 // What is to be run for each of them.
 [[nodiscard]] std::vector<Contest> block_contests(const Settings& settings);
@@ -49,6 +50,6 @@ inline constexpr std::string_view kTransfers = "transfers";
 /// Adds the ratios that matter.
 void add_findings(Report& report, const Settings& settings);
 /// Tables, and at their end those ratios.
-[[nodiscard]] std::string to_text(const Report& report);
+[[nodiscard]] std::string to_text(const Settings& settings, const Report& report);
 
 }  // namespace gantry::bench

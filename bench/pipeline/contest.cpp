@@ -166,7 +166,7 @@ Result<void> run_contest(const Settings& settings, const Environment& environmen
   std::erase_if(kinds, [&](const CaseKind& kind) {
     return std::ranges::find(settings.cases, kind.name) == settings.cases.end();
   });
-  Progress progress(stderr, "bench pipeline",
+  Progress progress("bench " + report.bench,
                     kinds.size() * environment.sizes().size() * settings.common.rounds);
   bool is_first = true;
   for (const Bytes bytes : environment.sizes())

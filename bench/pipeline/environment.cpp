@@ -8,7 +8,6 @@
 namespace gantry::bench {
 namespace {
 
-constexpr double kUsableShare = 0.9;  // of the free memory
 constexpr double kCopies = 2;  // the arrays, and what a device that is the host takes of them
 constexpr double kGiB = 1 << 30;
 
@@ -22,8 +21,10 @@ std::string name_of(std::string_view kind, const DeviceFacts& facts) {
 
 Result<Environment> Environment::open(const Settings& settings, Report& report) {
   Environment environment;
-  if (auto chosen = environment.choose_sizes(settings, report); !chosen)
-    return Unexpected(chosen.error());
+  auto fitting = sizes_that_fit(settings.common.sizes, report,
+                                [](Bytes bytes) { return kCopies * static_cast<double>(bytes); });
+  if (!fitting) return Unexpected(fitting.error());
+  environment.sizes_ = *std::move(fitting);
   if (auto opened = environment.open_devices(settings, report); !opened)
     return Unexpected(opened.error());
   return environment;
@@ -53,25 +54,6 @@ Result<void> Environment::open_devices(const Settings& settings, Report& report)
       {Code::unsupported,
        fmt::format("{}: {}", report.skipped.back().subject, report.skipped.back().reason),
        "choose other --devices"});
-}
-
-Result<void> Environment::choose_sizes(const Settings& settings, Report& report) {
-  const auto free = static_cast<double>(report.machine.memory_free_bytes);
-  for (const Bytes bytes : settings.common.sizes) {
-    const double needed = kCopies * static_cast<double>(bytes);
-    if (needed <= kUsableShare * free) {
-      sizes_.push_back(bytes);
-      continue;
-    }
-    report.skipped.push_back(
-        {format_size(bytes), fmt::format("needs {:.1f} GiB of memory, of which {:.1f} are free",
-                                         needed / kGiB, free / kGiB)});
-  }
-  if (!sizes_.empty()) return {};
-  return Unexpected(
-      {Code::out_of_memory,
-       fmt::format("{}: {}", report.skipped.back().subject, report.skipped.back().reason),
-       "choose smaller --sizes"});
 }
 
 }  // namespace gantry::bench

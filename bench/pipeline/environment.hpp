@@ -31,7 +31,6 @@ class Environment {
  private:
   Environment() = default;
   Result<void> open_devices(const Settings& settings, Report& report);
-  Result<void> choose_sizes(const Settings& settings, Report& report);
 
   std::optional<Runtime> runtime_;
   std::vector<Tool> tools_;

@@ -10,12 +10,12 @@
 namespace gantry::bench {
 namespace {
 
-Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
+Result<Report> measure(Settings& settings, int interrupt_descriptor) {
   const std::string& trace = settings.trace;
   if (!trace.empty())
     if (auto writable = check_output("--trace", trace); !writable)
       return Unexpected(writable.error());
-  Report report{"pipeline", probe_machine(), {}, {}, {}};
+  Report report{settings.common.bench, probe_machine(), {}, {}, {}};
   const auto environment = Environment::open(settings, report);
   if (!environment) return Unexpected(environment.error());
   std::vector<TracedRun> traced;
@@ -33,13 +33,5 @@ Result<Report> measure(const Settings& settings, int interrupt_descriptor) {
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_program("pipeline", [&]() -> tl::expected<Measurement, int> {
-    const auto parsed = parse_settings(argc, argv);
-    if (!parsed) return tl::unexpected<int>(parsed.error());
-    return [settings = *parsed](int interrupt_descriptor) -> gantry::Result<std::string> {
-      const auto report = measure(settings, interrupt_descriptor);
-      if (!report) return Unexpected(report.error());
-      return settings.common.json ? to_json(*report) : to_text(*report);
-    };
-  });
+  return run_benchmark<Settings>(argc, argv, {"pipeline", manual, measure, to_text});
 }

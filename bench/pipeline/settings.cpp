@@ -38,9 +38,10 @@ std::vector<OwnOption> own_options(Settings& settings) {
                       "", "", take_path)};
 }
 
+}  // namespace
+
 Manual manual(Settings& settings) {
   return {
-      .name = "pipeline",
       .description =
           "Times jobs that go through a device as chunks: one chunk after the other as others do "
           "it, with copies under compute, with page-locked memory, in one piece, and as the "
@@ -67,22 +68,12 @@ Manual manual(Settings& settings) {
            &settings.copies}}};
 }
 
-}  // namespace
-
 bool Settings::has_mode(PipelineMode mode) const noexcept {
   return has_subject(to_string(mode));
 }
 
 bool Settings::has_subject(std::string_view name) const noexcept {
   return std::find(modes.begin(), modes.end(), name) != modes.end();
-}
-
-tl::expected<Settings, int> parse_settings(int argc, const char* const* argv) {
-  Settings settings;
-  const auto options = parse_options(argc, argv, manual(settings));
-  if (!options) return tl::unexpected<int>(options.error());
-  settings.common = *options;
-  return settings;
 }
 
 }  // namespace gantry::bench

@@ -51,7 +51,7 @@ std::string devices_text(const Report& report) {
 
 }  // namespace
 
-std::string to_text(const Report& report) {
+std::string to_text(const Settings&, const Report& report) {
   std::string text = machine_line(report) + devices_text(report);
   std::string case_name;
   for (const Row& row : report.rows) {

@@ -9,54 +9,31 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
+
+#include "../system/numbers.hpp"
 
 namespace gantry::bench {
 namespace {
 
 constexpr std::string_view kCounts = "callgrind.out.";
 
-double number_of(std::string_view text) {
-  std::uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return static_cast<double>(number);
-}
-
 /// Of the line "totals: N" (or "summary: N") that callgrind ends its file with.
 std::optional<double> total_of(const std::string& path) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);)
     for (const std::string_view key : {"totals: ", "summary: "})
-      if (line.starts_with(key)) return number_of(std::string_view(line).substr(key.size()));
+      if (line.starts_with(key))
+        return static_cast<double>(
+            number_of<std::uint64_t>(std::string_view(line).substr(key.size())).value_or(0));
   return std::nullopt;
 }
-
-}  // namespace
 
 std::string own_path() {
   std::array<char, 4096> path{};
   const auto length = ::readlink("/proc/self/exe", path.data(), path.size() - 1);
   return length <= 0 ? std::string{} : std::string(path.data(), static_cast<std::size_t>(length));
-}
-
-std::vector<std::string> callgrind_words(const std::string& function, const std::string& into) {
-  return {"valgrind", "--tool=callgrind", "--collect-atstart=no",
-          "--toggle-collect=" + function + "*",
-          "--callgrind-out-file=" + into + "/" + std::string(kCounts) + "%p"};
-}
-
-std::optional<double> take_count(const std::string& from) {
-  double sum = 0;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(from))
-    if (entry.path().filename().string().starts_with(kCounts)) files.push_back(entry.path());
-  for (const auto& file : files) {
-    sum += total_of(file).value_or(0);
-    std::filesystem::remove(file);
-  }
-  return sum > 0 ? std::optional(sum) : std::nullopt;
 }
 
 /// A program that runs until it ends or is interrupted; then it is killed. Its status, -1: none.
@@ -84,6 +61,38 @@ Result<int> run_to_end(std::vector<std::string> words, int interrupt_descriptor)
   ::waitpid(pid, &status, 0);
   if (is_interrupted) return Unexpected({Code::interrupted, "interrupted", ""});
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+std::vector<std::string> callgrind_words(const std::string& function, const std::string& into) {
+  return {"valgrind", "--tool=callgrind", "--collect-atstart=no",
+          "--toggle-collect=" + function + "*",
+          "--callgrind-out-file=" + into + "/" + std::string(kCounts) + "%p"};
+}
+
+Result<double> take_count(const std::string& from) {
+  double sum = 0;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(from))
+    if (entry.path().filename().string().starts_with(kCounts)) files.push_back(entry.path());
+  for (const auto& file : files) {
+    sum += total_of(file).value_or(0);
+    std::filesystem::remove(file);
+  }
+  if (sum > 0) return sum;
+  return Unexpected({Code::unsupported, "callgrind counted nothing", ""});
+}
+
+Result<double> count_own(const std::string& function, const std::string& into,
+                         const std::vector<std::string>& words, int interrupt_descriptor) {
+  auto all = callgrind_words(function, into);
+  all.push_back(own_path());
+  all.insert(all.end(), words.begin(), words.end());
+  const auto status = run_to_end(std::move(all), interrupt_descriptor);
+  if (!status) return Unexpected(status.error());
+  if (*status == 0) return take_count(into);
+  return Unexpected({Code::system, "callgrind: exit status " + std::to_string(*status), ""});
 }
 
 }  // namespace gantry::bench

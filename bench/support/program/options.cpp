@@ -15,19 +15,19 @@ namespace {
 
 constexpr unsigned kMostRounds = 1000;
 
-int wrong_usage(const Manual& manual, std::string_view problem, std::string_view hint) {
-  complain(manual.name, fmt::format("{}; {}", problem, hint));
+int wrong_usage(const std::string& bench, std::string_view problem, std::string_view hint) {
+  complain(bench, fmt::format("{}; {}", problem, hint));
   return kWrongUsage;
 }
 
 /// Prints the help; returns the status to exit with.
-int show_help(const CLI::App& app, const CLI::CallForHelp& help, const Manual& manual) {
+int show_help(const CLI::App& app, const CLI::CallForHelp& help, const std::string& bench) {
   std::ostringstream text;
   const int status = app.exit(help, text, text);
   const std::string shown = text.str();
   const auto written = write_all(STDOUT_FILENO, std::as_bytes(std::span(shown)));
   if (written) return status;
-  complain(manual.name, "standard output: " + to_string(written.error()));
+  complain(bench, "standard output: " + to_string(written.error()));
   return kFailed;
 }
 
@@ -39,14 +39,14 @@ const std::string& default_sizes(const Manual& manual, const Options& options, b
 }
 
 /// Hands every own option its text, given or not. 0, or the status to exit with.
-int take_own(const Manual& manual, const CLI::App& app, const std::vector<std::string>& texts,
-             bool quick) {
+int take_own(const std::string& bench, const Manual& manual, const CLI::App& app,
+             const std::vector<std::string>& texts, bool quick) {
   for (std::size_t i = 0; i < manual.own.size(); ++i) {
     const OwnOption& option = manual.own[i];
     const bool given = app.count(option.name) > 0;
     const auto taken = option.take(given ? texts[i] : quick ? option.quick_value : option.value);
     if (!taken)
-      return wrong_usage(manual, fmt::format("{}: {}", option.name, taken.error().message),
+      return wrong_usage(bench, fmt::format("{}: {}", option.name, taken.error().message),
                          taken.error().hint);
   }
   return 0;
@@ -54,8 +54,9 @@ int take_own(const Manual& manual, const CLI::App& app, const std::vector<std::s
 
 }  // namespace
 
-tl::expected<Options, int> parse_options(int argc, const char* const* argv, const Manual& manual) {
-  const std::string command = fmt::format("gantry bench {}", manual.name);
+tl::expected<Options, int> parse_options(int argc, const char* const* argv,
+                                         const std::string& bench, const Manual& manual) {
+  const std::string command = fmt::format("gantry bench {}", bench);
   CLI::App app(manual.description, command);
   app.footer(manual.notes);
   std::string sizes;
@@ -81,21 +82,22 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv, cons
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
-    return tl::unexpected<int>(show_help(app, help, manual));
+    return tl::unexpected<int>(show_help(app, help, bench));
   } catch (const CLI::ParseError& wrong) {
     return tl::unexpected<int>(
-        wrong_usage(manual, wrong.what(), fmt::format("see {} --help", command)));
+        wrong_usage(bench, wrong.what(), fmt::format("see {} --help", command)));
   }
+  options.bench = bench;
   options.peers = app.count("--peers") > 0;
   options.peers_full = how == "full";
   const bool sizes_given = app.count("--sizes") > 0;
   const auto parsed = parse_sizes(sizes_given ? sizes : default_sizes(manual, options, quick));
   if (!parsed) {
     return tl::unexpected<int>(
-        wrong_usage(manual, "--sizes: " + parsed.error().message, parsed.error().hint));
+        wrong_usage(bench, "--sizes: " + parsed.error().message, parsed.error().hint));
   }
   options.sizes = *parsed;
-  if (const int status = take_own(manual, app, texts, quick); status != 0)
+  if (const int status = take_own(bench, manual, app, texts, quick); status != 0)
     return tl::unexpected<int>(status);
   options.rounds = rounds > 0 ? rounds : quick ? manual.quick_rounds : manual.rounds;
   return options;

@@ -14,6 +14,7 @@ inline constexpr int kWrongUsage = 2;
 inline constexpr int kInterrupted = 130;
 
 struct Options {
+  std::string bench;  ///< Its name.
   std::vector<Bytes> sizes;
   unsigned rounds = 0;
   bool peers = false;
@@ -40,7 +41,6 @@ struct OwnFlag {
 
 /// What a benchmark says of itself, and what it does unasked.
 struct Manual {
-  std::string name;  ///< "ipc": `gantry bench ipc`.
   std::string description;
   std::string notes;         ///< Ends the help; has the example.
   std::string sizes;         ///< Default of --sizes.
@@ -57,6 +57,7 @@ struct Manual {
 /// The options, or the status to exit with: help has been printed (0; kFailed when that
 /// could not be written), or a complaint (kWrongUsage).
 [[nodiscard]] tl::expected<Options, int> parse_options(int argc, const char* const* argv,
+                                                       const std::string& bench,
                                                        const Manual& manual);
 
 /// Prints "gantry: bench NAME: problem" to standard error.

@@ -4,7 +4,9 @@
 #include <functional>
 #include <string>
 
+#include "../report/report.hpp"
 #include "../system/posix.hpp"
+#include "options.hpp"
 
 namespace gantry::bench {
 
@@ -15,5 +17,31 @@ using Measurement = std::function<Result<std::string>(int interrupt_descriptor)>
 /// of complaint; 130 when interrupted; what `parse` says instead. Nothing is thrown out of it.
 [[nodiscard]] int run_program(std::string_view name,
                               const std::function<tl::expected<Measurement, int>()>& parse);
+
+/// A benchmark, as its main() hands it over. Its Settings have the Options of all as `common`.
+template <class Settings>
+struct Benchmark {
+  std::string name;                      ///< "ipc": `gantry bench ipc`.
+  Manual (*manual)(Settings& settings);  ///< Its options put what they are told into the settings.
+  Result<Report> (*measure)(Settings& settings, int interrupt_descriptor);
+  std::string (*to_text)(const Settings& settings, const Report& report);
+};
+
+/// What main() of a benchmark does. The status to exit with.
+template <class Settings>
+[[nodiscard]] int run_benchmark(int argc, const char* const* argv,
+                                const Benchmark<Settings>& bench) {
+  return run_program(bench.name, [&]() -> tl::expected<Measurement, int> {
+    Settings settings;
+    auto options = parse_options(argc, argv, bench.name, bench.manual(settings));
+    if (!options) return tl::unexpected<int>(options.error());
+    settings.common = *std::move(options);
+    return [&bench, settings](int interrupt_descriptor) mutable -> Result<std::string> {
+      const auto report = bench.measure(settings, interrupt_descriptor);
+      if (!report) return tl::unexpected(report.error());
+      return settings.common.json ? to_json(*report) : bench.to_text(settings, *report);
+    };
+  });
+}
 
 }  // namespace gantry::bench

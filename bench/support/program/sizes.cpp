@@ -73,4 +73,29 @@ std::string format_size(Bytes size) {
   return fmt::format("{} {}", size, kNames[unit]);
 }
 
+std::string lack_of_memory(double needed, Bytes free) {
+  constexpr double kUsableShare = 0.9;
+  constexpr double kGiB = 1 << 30;
+  const auto there = static_cast<double>(free);
+  if (needed <= kUsableShare * there) return {};
+  return fmt::format("needs {:.1f} GiB of memory, of which {:.1f} are free", needed / kGiB,
+                     there / kGiB);
+}
+
+Result<std::vector<Bytes>> sizes_that_fit(const std::vector<Bytes>& sizes, Report& report,
+                                          const std::function<double(Bytes)>& needed) {
+  std::vector<Bytes> fitting;
+  for (const Bytes bytes : sizes) {
+    const std::string lack = lack_of_memory(needed(bytes), report.machine.memory_free_bytes);
+    if (lack.empty())
+      fitting.push_back(bytes);
+    else
+      report.skipped.push_back({format_size(bytes), lack});
+  }
+  if (!fitting.empty()) return fitting;
+  const Skipped& last = report.skipped.back();
+  return Unexpected({Code::out_of_memory, fmt::format("{}: {}", last.subject, last.reason),
+                     "choose smaller --sizes"});
+}
+
 }  // namespace gantry::bench

@@ -1,8 +1,8 @@
 #pragma once  // bench/support/program/sizes.hpp: message sizes as people write and read them.
 
-#include <gantry/types.hpp>
-#include <string>
-#include <vector>
+#include <functional>
+
+#include "../report/report.hpp"
 
 namespace gantry::bench {
 
@@ -16,5 +16,14 @@ inline constexpr Bytes kSmallestSize = 8;  ///< One word: less cannot be told ap
 
 /// "64 B", "1 MiB": the largest unit that divides it, exact.
 [[nodiscard]] std::string format_size(Bytes size);
+
+/// "needs 3.0 GiB of memory, of which 1.5 are free"; empty when that is not too much of it.
+[[nodiscard]] std::string lack_of_memory(double needed, Bytes free);
+
+/// Those sizes for which the machine has the memory that `needed` says; the others are skipped with
+/// the reason. Errors: nothing is left.
+[[nodiscard]] Result<std::vector<Bytes>> sizes_that_fit(const std::vector<Bytes>& sizes,
+                                                        Report& report,
+                                                        const std::function<double(Bytes)>& needed);
 
 }  // namespace gantry::bench

@@ -12,7 +12,7 @@ constexpr std::size_t kBarWidth = 30;
 
 }  // namespace
 
-Progress::Progress(std::FILE* out, std::string title, std::size_t steps)
+Progress::Progress(std::string title, std::size_t steps, std::FILE* out)
     : out_(out), title_(std::move(title)), steps_(steps), on_terminal_(::isatty(::fileno(out))) {}
 
 Progress::~Progress() {

@@ -9,7 +9,7 @@ namespace gantry::bench {
 /// On a terminal one bar that is redrawn; otherwise a line for each new label.
 class Progress {
  public:
-  Progress(std::FILE* out, std::string title, std::size_t steps);
+  Progress(std::string title, std::size_t steps, std::FILE* out = stderr);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress();  ///< Wipes the bar away.

@@ -56,6 +56,12 @@ std::string a_result_a_line(const json& document) {
 
 }  // namespace
 
+Result<Report> pinned_report(std::string bench) {
+  const auto cpus = pick_cpus();
+  if (!cpus) return tl::unexpected(cpus.error());
+  return Report{std::move(bench), probe_machine(), *cpus, {}, {}};
+}
+
 const Row* Report::find(Bytes bytes, std::string_view subject,
                         std::string_view metric) const noexcept {
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& candidate) {

@@ -72,6 +72,9 @@ struct Report {
                                 std::string_view metric) const noexcept;
 };
 
+/// An empty one of this machine, with the CPUs that a pair is bound to.
+[[nodiscard]] Result<Report> pinned_report(std::string bench);
+
 /// The document of the benchmark contract.
 [[nodiscard]] std::string to_json(const Report& report);
 

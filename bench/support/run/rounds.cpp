@@ -41,6 +41,15 @@ Result<void> skip_unless(bool is_defect, Report& report, const std::string& subj
   return {};
 }
 
+Result<void> report_once(Report& report, const std::string& case_name, const std::string& subject,
+                         Bytes bytes, std::string_view metric, Result<double> figure) {
+  if (!figure)
+    return skip_unless(figure.error().code == Code::interrupted, report, subject, case_name,
+                       figure.error());
+  report.rows.push_back({case_name, subject, bytes, metric, "1", summarize({&*figure, 1})});
+  return {};
+}
+
 Result<std::uint64_t> trips_filling(std::chrono::nanoseconds time, std::uint64_t fewest,
                                     std::uint64_t most,
                                     const std::function<Result<double>(std::uint64_t)>& trip_ns) {

@@ -36,6 +36,12 @@ struct Rounds {
 [[nodiscard]] Result<void> skip_unless(bool is_defect, Report& report, const std::string& subject,
                                        const std::string& case_name, Error error);
 
+/// Appends a figure that is found once, or skips the subject with the reason. Errors:
+/// `interrupted`.
+[[nodiscard]] Result<void> report_once(Report& report, const std::string& case_name,
+                                       const std::string& subject, Bytes bytes,
+                                       std::string_view metric, Result<double> figure);
+
 /// How many trips fill `time`, within limits: more and more of them, until a tenth of it is a fair
 /// sample of warm ones. `trip_ns` makes so many and gives what one of them takes.
 [[nodiscard]] Result<std::uint64_t> trips_filling(

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-
+#include "../system/numbers.hpp"
 #include "../system/posix.hpp"
 
 namespace gantry::bench {
@@ -45,10 +44,9 @@ class Words {
  private:
   template <class Number>
   Number parse(const std::string& word) {
-    Number number{};
-    const auto [rest, failed] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (failed != std::errc() || rest != word.data() + word.size()) is_right_ = false;
-    return number;
+    const auto number = number_of<Number>(word);
+    if (!number) is_right_ = false;
+    return number.value_or(Number{});
   }
 
   std::span<const char* const> words_;

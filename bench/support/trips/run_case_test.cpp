@@ -182,7 +182,7 @@ TEST_F(ProcessGroupTest, ACaseGivesEveryMetricOfEverySubjectOverAllRounds) {
   Report report;
   std::FILE* const nowhere = std::fopen("/dev/null", "w");
   {
-    Progress progress(nowhere, "test", plan.rounds);
+    Progress progress("test", plan.rounds, nowhere);
     const auto ran = run_case(kCase, kinds, plan, progress, report);
     ASSERT_TRUE(ran.has_value()) << to_string(ran.error());
   }
@@ -215,7 +215,7 @@ class CaseWithAPeer : public ProcessGroupTest {
     Report report;
     std::FILE* const nowhere = std::fopen("/dev/null", "w");
     {
-      Progress progress(nowhere, "test", plan.rounds);
+      Progress progress("test", plan.rounds, nowhere);
       const auto ran = run_case(what, kinds, plan, progress, report);
       EXPECT_TRUE(ran.has_value()) << to_string(ran.error());
     }
