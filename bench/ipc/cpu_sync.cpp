@@ -31,7 +31,7 @@ struct Area {
   ByteSpan places;
   Case what;
 
-  Area(const SharedMemory& memory, const Case& size)
+  Area(const Mapping& memory, const Case& size)
       : header(*reinterpret_cast<Header*>(memory.bytes().data())),
         places(memory.bytes().subspan(sizeof(Header))),
         what(size) {}
@@ -108,7 +108,7 @@ class CpuSyncResponder final : public Responder {
 
 class CpuSync final : public Subject {
  public:
-  CpuSync(SharedMemory memory, Case what) : memory_(std::move(memory)), what_(std::move(what)) {
+  CpuSync(Mapping memory, Case what) : memory_(std::move(memory)), what_(std::move(what)) {
     new (memory_.bytes().data()) Header;
   }
 
@@ -120,12 +120,12 @@ class CpuSync final : public Subject {
   }
 
  private:
-  SharedMemory memory_;
+  Mapping memory_;
   Case what_;
 };
 
 Result<std::unique_ptr<Subject>> make(const Case& size) {
-  auto memory = SharedMemory::create(sizeof(Header) + size.bytes * size.in_flight);
+  auto memory = Mapping::shared(sizeof(Header) + size.bytes * size.in_flight);
   if (!memory) return Unexpected(memory.error());
   return std::make_unique<CpuSync>(std::move(*memory), size);
 }

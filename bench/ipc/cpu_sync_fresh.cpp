@@ -19,25 +19,6 @@ struct Header {
   std::uint64_t sum = 0;  // written before `reply` is raised
 };
 
-/// A mapping of the whole file; unmapped when dropped.
-class Mapping {
- public:
-  Mapping(int file, Bytes size)
-      : size_(size), memory_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (memory_ != MAP_FAILED) ::munmap(memory_, size_);
-  }
-  [[nodiscard]] std::byte* data() const noexcept {
-    return memory_ == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory_);
-  }
-
- private:
-  Bytes size_;
-  void* memory_;
-};
-
 /// What the ends share: flags that stay, and a file whose pages do not.
 struct Area {
   Header& header;
@@ -52,9 +33,9 @@ class FreshRequester final : public Requester {
   Result<void> send(const Payload& payload) override {
     if (::ftruncate(area_.file, static_cast<off_t>(area_.what.bytes)) != 0)
       return Unexpected(system_error("ftruncate"));
-    const Mapping mapping(area_.file, area_.what.bytes);
-    std::byte* to = mapping.data();
-    if (to == nullptr) return Unexpected(system_error("mmap"));
+    const auto mapping = Mapping::of_file(area_.file, area_.what.bytes);
+    if (!mapping) return Unexpected(mapping.error());
+    std::byte* to = mapping->bytes().data();
     for (const ConstByteSpan part : parts_of(area_.what, payload.bytes())) {
       std::memcpy(to, part.data(), part.size());
       to += part.size();
@@ -80,9 +61,9 @@ class FreshResponder final : public Responder {
 
   Result<std::uint64_t> receive() override {
     await(area_.header.request, ++trip_);
-    const Mapping mapping(area_.file, area_.what.bytes);
-    if (mapping.data() == nullptr) return Unexpected(system_error("mmap"));
-    std::memcpy(mine_.bytes().data(), mapping.data(), mine_.bytes().size());
+    const auto mapping = Mapping::of_file(area_.file, area_.what.bytes);
+    if (!mapping) return Unexpected(mapping.error());
+    std::memcpy(mine_.bytes().data(), mapping->bytes().data(), mine_.bytes().size());
     return checksum(mine_.bytes());
   }
 
@@ -100,7 +81,7 @@ class FreshResponder final : public Responder {
 
 class CpuSyncFresh final : public Subject {
  public:
-  CpuSyncFresh(SharedMemory flags, Descriptor file, Case what)
+  CpuSyncFresh(Mapping flags, Descriptor file, Case what)
       : flags_(std::move(flags)), file_(std::move(file)), what_(std::move(what)) {
     new (flags_.bytes().data()) Header;
   }
@@ -117,13 +98,13 @@ class CpuSyncFresh final : public Subject {
     return {*reinterpret_cast<Header*>(flags_.bytes().data()), file_.get(), what_};
   }
 
-  SharedMemory flags_;
+  Mapping flags_;
   Descriptor file_;
   Case what_;
 };
 
 Result<std::unique_ptr<Subject>> make(const Case& size) {
-  auto flags = SharedMemory::create(sizeof(Header));
+  auto flags = Mapping::shared(sizeof(Header));
   if (!flags) return Unexpected(flags.error());
   Descriptor file(::memfd_create("gantry-bench-fresh", MFD_CLOEXEC));
   if (!file.is_open()) return Unexpected(system_error("memfd_create"));

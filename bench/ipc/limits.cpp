@@ -58,7 +58,7 @@ class PingResponder final : public Responder {
 
 class PingPong final : public Subject {
  public:
-  explicit PingPong(SharedMemory memory)
+  explicit PingPong(Mapping memory)
       : memory_(std::move(memory)), line_(*new(memory_.bytes().data()) Flag) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
@@ -69,12 +69,12 @@ class PingPong final : public Subject {
   }
 
  private:
-  SharedMemory memory_;
+  Mapping memory_;
   Flag& line_;
 };
 
 Result<std::unique_ptr<Subject>> make_ping_pong(const Case&) {
-  auto memory = SharedMemory::create(sizeof(Flag));
+  auto memory = Mapping::shared(sizeof(Flag));
   if (!memory) return Unexpected(memory.error());
   return std::make_unique<PingPong>(std::move(*memory));
 }
@@ -138,7 +138,7 @@ class WordsResponder final : public Responder {
 
 class TwoLinePingPong final : public Subject {
  public:
-  explicit TwoLinePingPong(SharedMemory memory)
+  explicit TwoLinePingPong(Mapping memory)
       : memory_(std::move(memory)), lines_(*new(memory_.bytes().data()) TwoLines) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
@@ -149,12 +149,12 @@ class TwoLinePingPong final : public Subject {
   }
 
  private:
-  SharedMemory memory_;
+  Mapping memory_;
   TwoLines& lines_;
 };
 
 Result<std::unique_ptr<Subject>> make_two_lines(const Case&) {
-  auto memory = SharedMemory::create(sizeof(TwoLines));
+  auto memory = Mapping::shared(sizeof(TwoLines));
   if (!memory) return Unexpected(memory.error());
   return std::make_unique<TwoLinePingPong>(std::move(*memory));
 }

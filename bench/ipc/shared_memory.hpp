@@ -3,26 +3,11 @@
 #include <sched.h>
 
 #include <atomic>
-#include <memory>
 
+#include "../support/system/mapping.hpp"
 #include "../support/system/posix.hpp"
 
 namespace gantry::bench {
-
-/// Zeroed memory that this process and those it forks share. Move-only.
-class SharedMemory {
- public:
-  [[nodiscard]] static Result<SharedMemory> create(Bytes size);
-  SharedMemory(SharedMemory&& other) noexcept;
-  SharedMemory& operator=(SharedMemory&&) = delete;
-  ~SharedMemory();
-
-  [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
-
- private:
-  explicit SharedMemory(ByteSpan bytes) noexcept : bytes_(bytes) {}
-  ByteSpan bytes_;
-};
 
 /// A number in a cache line of its own.
 struct alignas(64) Flag {

@@ -31,7 +31,7 @@ class TouchingHand {
   explicit TouchingHand(std::shared_ptr<Registrar> registrar) : registrar_(std::move(registrar)) {}
 
   bool acquire(Bytes size, Held& held) {
-    auto memory = Mapping::create(size);
+    auto memory = Mapping::resident(size);
     if (!memory) {
       error_ = memory.error();
       return false;

@@ -6,7 +6,6 @@
 #ifdef GANTRY_HAVE_LIBFABRIC
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -15,8 +14,8 @@
 #include <gantry/runtime.hpp>
 #include <new>
 
+#include "../support/system/mapping.hpp"
 #include "fabric_endpoint.hpp"
-#include "resident.hpp"
 #endif
 
 namespace gantry::bench {
@@ -71,7 +70,7 @@ class Target {
 
   Result<void> open(Bytes bytes) {
     if (const auto opened = endpoint_.open(); !opened) return opened;
-    auto memory = Mapping::create(bytes);
+    auto memory = Mapping::resident(bytes);
     if (!memory) return Unexpected(memory.error());
     memory_ = std::move(*memory);
     const auto registrar = registrar_on(endpoint_);
@@ -102,9 +101,7 @@ class Writing final : public Runner {
   Writing() = default;
   Writing(const Writing&) = delete;
   Writing& operator=(const Writing&) = delete;
-  ~Writing() override {
-    if (at_work_ != nullptr) ::munmap(at_work_, sizeof *at_work_);
-  }
+  ~Writing() override = default;
 
   /// The other process is forked first, before libfabric makes threads in this one.
   Result<void> open(std::string_view subject, Bytes bytes, int target_cpu) {
@@ -150,10 +147,10 @@ class Writing final : public Runner {
     return endpoint_.write(bytes, key.key);
   }
   Result<void> start_target(int cpu) {
-    void* const shared =
-        ::mmap(nullptr, sizeof(Flag), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) return Unexpected(system_error("mmap"));
-    at_work_ = new (shared) Flag(0);
+    auto shared = Mapping::shared(sizeof(Flag));
+    if (!shared) return Unexpected(shared.error());
+    shared_ = std::move(*shared);
+    at_work_ = new (shared_.bytes().data()) Flag(0);
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
       return Unexpected(system_error("socketpair"));
@@ -171,7 +168,8 @@ class Writing final : public Runner {
 
   Bytes bytes_ = 0;
   std::uint64_t mark_ = 0;
-  Flag* at_work_ = nullptr;
+  Mapping shared_;
+  Flag* at_work_ = nullptr;  // in there
   Descriptor socket_;
   std::optional<Child> target_;
   Endpoint endpoint_;

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "../support/system/buffer.hpp"
 #include "../support/system/posix.hpp"
 
 namespace gantry::bench {
-namespace {
-
-constexpr std::uintptr_t kCachedPage = 4096;
-
-}  // namespace
 
 Result<LruCache::Entry*> LruCache::get(ByteSpan memory) {
   const auto begin = reinterpret_cast<Address>(memory.data());
@@ -48,8 +44,9 @@ void LruCache::join_idle(Entry& entry) noexcept {
 }
 
 Result<LruCache::Entry*> LruCache::slow_get(Address begin, Bytes size) {
-  Address end = (begin + size + kCachedPage - 1) / kCachedPage * kCachedPage;
-  begin = begin / kCachedPage * kCachedPage;
+  const Address last = begin + size;
+  begin -= begin % page_bytes();
+  Address end = begin + whole_pages(last - begin);
   if (const auto absorbed = absorb(begin, end); !absorbed) return Unexpected(absorbed.error());
   while (bytes_ + (end - begin) > most_bytes_ && forget_oldest()) {
   }

@@ -5,21 +5,20 @@
 #include <filesystem>
 
 #include "../support/program/program.hpp"
+#include "../support/system/buffer.hpp"
+#include "../support/system/mapping.hpp"
 #include "registrar_list.hpp"
-#include "resident.hpp"
 #include "settings.hpp"
 #include "team.hpp"
 
 namespace gantry::bench {
 namespace {
 
-constexpr Bytes kTrial = 4096;
-
 /// Registers a page, which tells whether there is such a device here.
 class TrialRunner final : public Runner {
  public:
   static Result<std::unique_ptr<Runner>> open(const std::string& registrar) {
-    const auto memory = Mapping::create(kTrial);
+    const auto memory = Mapping::resident(page_bytes());
     if (!memory) return Unexpected(memory.error());
     const auto made = registrar_of(registrar);
     if (!made) return Unexpected(made.error());

@@ -1,30 +1,12 @@
-#pragma once  // bench/memory/resident.hpp: page-aligned private memory, every page present.
+#pragma once  // bench/memory/resident.hpp: buffers as a heap gives them again.
 
 #include <array>
 #include <bit>
-#include <gantry/types.hpp>
-#include <memory>
 #include <vector>
 
+#include "../support/system/mapping.hpp"
+
 namespace gantry::bench {
-
-/// A mapping; unmapped when dropped.
-class Mapping {
- public:
-  Mapping() noexcept = default;
-  Mapping(Mapping&& other) noexcept { *this = std::move(other); }
-  Mapping& operator=(Mapping&& other) noexcept;
-  ~Mapping();
-
-  /// Anonymous memory, its pages present.
-  [[nodiscard]] static Result<Mapping> create(Bytes size);
-
-  [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
-
- private:
-  explicit Mapping(ByteSpan bytes) noexcept : bytes_(bytes) {}
-  ByteSpan bytes_;
-};
 
 /// Buffers that are resident already, as an application finds them again that allocates from a
 /// heap: the one given back last comes first. For one thread; keeps all it ever made.

@@ -6,6 +6,7 @@
 #include <gantry/memory.hpp>
 
 #include "../support/program/sizes.hpp"
+#include "../support/system/buffer.hpp"
 #include "settings.hpp"
 #include "team.hpp"
 
@@ -13,7 +14,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr unsigned kMostRounds = 3;  // a touch of some GiB takes seconds
-constexpr Bytes kPage = 4096;
 
 /// Makes a fresh region and touches it; what a trip gives is what `figure` makes of that.
 class TouchRunner final : public Runner {
@@ -41,8 +41,9 @@ class TouchRunner final : public Runner {
 
   /// Faults of writing to every page once more.
   static double faults_of_use(const Region& region) {
+    const Bytes page = page_bytes();
     const long before = minor_faults();
-    for (Bytes at = 0; at < region.size(); at += kPage)
+    for (Bytes at = 0; at < region.size(); at += page)
       const_cast<volatile std::byte&>(region.data()[at]) = std::byte{1};
     return static_cast<double>(minor_faults() - before);
   }

@@ -12,7 +12,7 @@
 #include <gantry/memory.hpp>
 #include <gantry/runtime.hpp>
 
-#include "resident.hpp"
+#include "../support/system/mapping.hpp"
 #endif
 
 namespace gantry::bench {
@@ -36,7 +36,7 @@ Result<Descriptor> make_file(const std::string& directory, int flags) {
   ::unlink(name.c_str());
   if (!reading.is_open())
     return Unexpected(system_error("opening a file in the temporary directory", error));
-  const auto content = Mapping::create(Bytes{1} << 20);
+  const auto content = Mapping::resident(Bytes{1} << 20);
   if (!content) return Unexpected(content.error());
   for (Bytes written = 0; written < kFileBytes; written += content->bytes().size())
     if (const auto done = write_all(file.get(), content->bytes()); !done)

@@ -1,7 +1,6 @@
 #include "workload.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,11 +8,6 @@
 
 namespace gantry::bench {
 namespace {
-
-Bytes whole_pages(Bytes bytes) {
-  const auto page = static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
-  return (std::max<Bytes>(bytes, 1) + page - 1) / page * page;
-}
 
 tl::unexpected<Error> wrong(const std::string& where) {
   return tl::unexpected<Error>(

@@ -1,5 +1,8 @@
 #include "buffer.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
@@ -9,7 +12,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr Bytes kWord = sizeof(std::uint64_t);
-constexpr Bytes kPage = 4096;
 
 std::uint64_t word_at(const std::byte* at, Bytes size = kWord) noexcept {
   std::uint64_t word = 0;
@@ -18,6 +20,15 @@ std::uint64_t word_at(const std::byte* at, Bytes size = kWord) noexcept {
 }
 
 }  // namespace
+
+Bytes page_bytes() noexcept {
+  return static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
+}
+
+Bytes whole_pages(Bytes bytes) noexcept {
+  const Bytes page = page_bytes();
+  return (std::max<Bytes>(bytes, 1) + page - 1) / page * page;
+}
 
 std::uint64_t checksum(ConstByteSpan bytes) noexcept {
   constexpr Bytes kLanes = 16;  // independent sums: the loop is bound by loads, not by additions
@@ -33,8 +44,7 @@ std::uint64_t checksum(ConstByteSpan bytes) noexcept {
 }
 
 Buffer::Buffer(Bytes size) : size_(size) {
-  const Bytes pages = (size + kPage - 1) / kPage;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, pages * kPage)));
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes(), whole_pages(size))));
   if (memory_ == nullptr) throw std::bad_alloc();  // caught where a process of the bench begins
   std::memset(memory_.get(), 1, size);             // not 0: nobody may skip writing zero pages
 }

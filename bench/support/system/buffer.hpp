@@ -7,6 +7,11 @@
 
 namespace gantry::bench {
 
+/// Of the machine's pages.
+[[nodiscard]] Bytes page_bytes() noexcept;
+/// As many pages as `bytes` take, at least one.
+[[nodiscard]] Bytes whole_pages(Bytes bytes) noexcept;
+
 /// The 64-bit sum of all words, a shorter last one filled with zeros. Reads every byte once; the
 /// one way of reading a payload, the same for all subjects.
 [[nodiscard]] std::uint64_t checksum(ConstByteSpan bytes) noexcept;

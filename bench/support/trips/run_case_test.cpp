@@ -6,11 +6,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <deque>
+
+#include "../system/mapping.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -248,8 +249,8 @@ TEST_F(CaseWithAPeer, WhereMemoryIsShortEachTurnHasProcessesOfItsOwn) {
 }
 
 TEST_F(ProcessGroupTest, AsManyAreUnansweredAsMayBeInFlight) {
-  auto* const most = static_cast<unsigned*>(
-      ::mmap(nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const Mapping shared = Mapping::shared(sizeof(unsigned)).value();
+  auto* const most = reinterpret_cast<unsigned*>(shared.bytes().data());
   Case what = kCase;
   what.in_flight = 3;
   const std::vector kinds = {scripted("fake", {right_sum, nothing, most})};
@@ -261,12 +262,11 @@ TEST_F(ProcessGroupTest, AsManyAreUnansweredAsMayBeInFlight) {
     group->dismiss();
   }
   EXPECT_EQ(*most, 3u);
-  ::munmap(most, sizeof(unsigned));
 }
 
 TEST_F(ProcessGroupTest, EveryReaderIsAProcessAndItsSumIsAwaited) {
-  auto* const sums = static_cast<unsigned*>(
-      ::mmap(nullptr, sizeof(unsigned), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const Mapping shared = Mapping::shared(sizeof(unsigned)).value();
+  auto* const sums = reinterpret_cast<unsigned*>(shared.bytes().data());
   Case what = kCase;
   what.readers = 3;
   const auto count = [sums](const Payload& payload) -> Result<std::uint64_t> {
@@ -282,7 +282,6 @@ TEST_F(ProcessGroupTest, EveryReaderIsAProcessAndItsSumIsAwaited) {
     group->dismiss();
   }
   EXPECT_EQ(*sums, 15u);
-  ::munmap(sums, sizeof(unsigned));
 }
 
 TEST_F(ProcessGroupTest, OneWayIsFromTheBeginningUntilAllIsRead) {
