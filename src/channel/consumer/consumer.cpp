@@ -47,8 +47,10 @@ Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
   IncomingMessage& pending = *queue_.pending();
   GANTRY_TRY(pending.start_over());  // receive_into() may have begun with it
   note_received(pending.info(), pending.size(), asked, true);
-  std::shared_ptr<ConsumerWaiter> waiter(shared_from_this(), &waiter_);
-  return Incoming(std::make_unique<Incoming::Impl>(std::move(waiter), queue_.take_pending()));
+  auto taken = queue_.take_pending();
+  if (!pending.is_small())
+    taken->waiter = std::shared_ptr<ConsumerWaiter>(shared_from_this(), &waiter_);
+  return Incoming(std::move(taken));
 }
 
 Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Deadline deadline) {
@@ -57,13 +59,13 @@ Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Dead
   const std::uint64_t asked = read_ticks();
   for (;;) {
     GANTRY_TRY(await_pending(deadline));
-    const auto bytes = LandingReader(waiter_, *queue_.pending()).into(destination, deadline);
+    const auto bytes = LandingReader(&waiter_, *queue_.pending()).into(destination, deadline);
     const bool given_up = !bytes && bytes.error().code == Code::aborted;
     if (!bytes && !given_up) return tl::unexpected(bytes.error());
     const auto done = queue_.take_pending();
     if (given_up) continue;
-    note_received(done->info(), *bytes, asked, true);
-    return Copied{*bytes, done->info()};
+    note_received(done->message.info(), *bytes, asked, true);
+    return Copied{*bytes, done->message.info()};
   }
 }
 
@@ -138,8 +140,8 @@ Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
 // Needs the queue to have said that its pending message is whole.
 Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
   const auto whole = queue_.take_pending();
-  const Bytes bytes = whole->size();
-  Message message = whole->become_message();
+  const Bytes bytes = whole->message.size();
+  Message message = whole->message.become_message();
   note_received(message.info(), bytes, asked, true);
   return message;
 }

@@ -20,6 +20,8 @@ class GANTRY_LOCAL IncomingMessage {
   IncomingMessage(const IncomingMessage&) = delete;
   IncomingMessage& operator=(const IncomingMessage&) = delete;
 
+  /// It was copied out of the ring, is all there, and keeps no end.
+  [[nodiscard]] bool is_small() const noexcept { return message_.has_value(); }
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
   [[nodiscard]] Bytes size() const noexcept { return total_; }
   [[nodiscard]] bool is_streamed() const noexcept { return received_.is_streamed(); }
@@ -108,6 +110,16 @@ class GANTRY_LOCAL IncomingMessage {
                                            // there to whoever asks
   bool is_over_ = false;                   // it became a message
   SenderQuota::Charge gathered_charge_;    // for them
+};
+
+class ConsumerWaiter;
+
+/// What a user has in hand before it is all there. One piece of memory, as small messages take no
+/// longer than it takes to get one.
+class GANTRY_LOCAL Incoming::Impl {
+ public:
+  IncomingMessage message;
+  std::shared_ptr<ConsumerWaiter> waiter = nullptr;  // once it is in the user's hands; small: null
 };
 
 }  // namespace gantry

@@ -5,13 +5,13 @@ namespace gantry {
 Result<void> LandingReader::await(Bytes bytes, Deadline deadline) {
   GANTRY_TRY(message_.check_end_is_open());
   const auto settled = [this, bytes] { return message_.is_settled(bytes); };
-  if (!settled()) GANTRY_TRY(waiter_.wait_for_landing(deadline, settled));
+  if (!settled()) GANTRY_TRY(waiter_->wait_for_landing(deadline, settled));
   return message_.check_landed(bytes);
 }
 
 // With some of it perhaps there: whoever sleeps on event_descriptor() is to look once more.
 Error LandingReader::not_in_time() const {
-  waiter_.rouse();
+  waiter_->rouse();
   return {Code::timed_out, message_.name() + " did not land in time", ""};
 }
 
@@ -61,19 +61,23 @@ Incoming& Incoming::operator=(Incoming&&) noexcept = default;
 Incoming::~Incoming() = default;
 
 const MessageInfo& Incoming::info() const noexcept {
-  return impl_->message().info();
+  return impl_->message.info();
 }
 Bytes Incoming::size() const noexcept {
-  return impl_->message().size();
+  return impl_->message.size();
 }
 Bytes Incoming::landed() const noexcept {
-  return impl_->message().landed();
+  return impl_->message.landed();
 }
 bool Incoming::is_streamed() const noexcept {
-  return impl_->message().is_streamed();
+  return impl_->message.is_streamed();
 }
 
 namespace {
+
+LandingReader reader_of(Incoming::Impl& incoming) noexcept {
+  return {incoming.waiter.get(), incoming.message};
+}
 
 tl::unexpected<Error> is_empty() {
   return fail(Code::invalid_argument, "an empty Incoming");
@@ -83,19 +87,19 @@ tl::unexpected<Error> is_empty() {
 
 Result<ConstByteSpan> Incoming::next(Deadline deadline) {
   if (!impl_) return is_empty();
-  return guarded([&] { return impl_->reader().next(deadline); });
+  return guarded([&] { return reader_of(*impl_).next(deadline); });
 }
 Result<ConstByteSpan> Incoming::wait_for(Bytes bytes, Deadline deadline) {
   if (!impl_) return is_empty();
-  return guarded([&] { return impl_->reader().wait_for(bytes, deadline); });
+  return guarded([&] { return reader_of(*impl_).wait_for(bytes, deadline); });
 }
 Result<Bytes> Incoming::into(ByteSpan destination, Deadline deadline) {
   if (!impl_) return is_empty();
-  return guarded([&] { return impl_->reader().into(destination, deadline); });
+  return guarded([&] { return reader_of(*impl_).into(destination, deadline); });
 }
 Result<Message> Incoming::whole(Deadline deadline) {
   if (!impl_) return is_empty();
-  return guarded([&] { return impl_->reader().whole(deadline); });
+  return guarded([&] { return reader_of(*impl_).whole(deadline); });
 }
 
 }  // namespace gantry

@@ -10,7 +10,8 @@ namespace gantry {
 /// not. A plain value over both. Errors: `timed_out`, `aborted`, `closed`, `interrupted`.
 class LandingReader {
  public:
-  LandingReader(ConsumerWaiter& waiter, IncomingMessage& message) noexcept
+  /// `waiter`: null for a small message.
+  LandingReader(ConsumerWaiter* waiter, IncomingMessage& message) noexcept
       : waiter_(waiter), message_(message) {}
 
   [[nodiscard]] Result<ConstByteSpan> next(Deadline deadline);
@@ -22,21 +23,8 @@ class LandingReader {
   [[nodiscard]] Result<void> await(Bytes bytes, Deadline deadline);
   [[nodiscard]] Error not_in_time() const;
 
-  ConsumerWaiter& waiter_;
+  ConsumerWaiter* waiter_;
   IncomingMessage& message_;
-};
-
-/// What a user has in hand before it is all there. It keeps the end.
-class GANTRY_LOCAL Incoming::Impl {
- public:
-  Impl(std::shared_ptr<ConsumerWaiter> waiter, std::unique_ptr<IncomingMessage> message) noexcept
-      : waiter_(std::move(waiter)), message_(std::move(message)) {}
-  [[nodiscard]] IncomingMessage& message() const noexcept { return *message_; }
-  [[nodiscard]] LandingReader reader() const noexcept { return {*waiter_, *message_}; }
-
- private:
-  std::shared_ptr<ConsumerWaiter> waiter_;
-  std::unique_ptr<IncomingMessage> message_;
 };
 
 }  // namespace gantry

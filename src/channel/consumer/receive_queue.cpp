@@ -44,7 +44,7 @@ bool ReceiveQueue::at_end() const noexcept {
 }
 
 bool ReceiveQueue::has_news(Wanted wanted) const noexcept {
-  if (pending_) return wanted == Wanted::early || pending_->has_more();
+  if (pending_) return wanted == Wanted::early || pending_->message.has_more();
   return is_there() || at_end();
 }
 
@@ -67,9 +67,9 @@ Result<bool> ReceiveQueue::look(Wanted wanted) {
     if (!pending_ && is_there()) GANTRY_TRY(take_next());
     if (!pending_) break;
     if (wanted == Wanted::early) return true;
-    GANTRY_ASSIGN(const bool whole, pending_->try_whole());
+    GANTRY_ASSIGN(const bool whole, pending_->message.try_whole());
     if (whole) return true;
-    if (!pending_->is_aborted()) break;
+    if (!pending_->message.is_aborted()) break;
     pending_.reset();
   }
   if (!core_.producer_gone && !at_end()) return false;
@@ -139,7 +139,7 @@ Result<void> ReceiveQueue::take_next() {
   if (next_is_small()) {
     prepare();  // first, as below
     GANTRY_ASSIGN(auto message, copy_small());
-    spare_->fill(std::move(message));
+    spare_->message.fill(std::move(message));
     pending_ = std::move(spare_);
     return {};
   }
@@ -157,7 +157,7 @@ Result<void> ReceiveQueue::hold(const ReceivedRecord& received) {
   auto payloads = payloads_.lock();
   GANTRY_ASSIGN(std::vector<Segment> segments, payloads->hold(received));
   try {
-    pending_ = std::make_unique<IncomingMessage>(payloads, received, std::move(segments));
+    pending_.reset(new Incoming::Impl{{payloads, received, std::move(segments)}});
   } catch (const std::bad_alloc&) {
     payloads->drop(received.header.slot);
     throw;
@@ -168,8 +168,8 @@ Result<void> ReceiveQueue::hold(const ReceivedRecord& received) {
 // Of a producer that may take messages back: the oldest that it leaves us, if any, becomes the
 // pending one.
 Result<void> ReceiveQueue::claim_next() {
-  auto small = std::make_unique<IncomingMessage>();  // first: there may be no heap
-  MessageRecord record;                              // NOLINT: claim() fills it
+  auto small = std::make_unique<Incoming::Impl>();  // first: there may be no heap
+  MessageRecord record;                             // NOLINT: claim() fills it
   const bool claimed =
       ring_->claim(record, own_page_->taken, ring_page_->revoked,
                    [this](const MessageRecord& missed) noexcept { pass_over(missed); });
@@ -191,7 +191,8 @@ Result<void> ReceiveQueue::claim_next() {
     return tl::unexpected(core_.misbehaved("a small message that is none"));
   const ReceivedRecord received = copy_of_small(record);
   core_.counters->copy(CopyEngine::inline_, record.header.count, 0);
-  small->fill(Message(ConstByteSpan(record.body).first(record.header.count), received.info()));
+  small->message.fill(
+      Message(ConstByteSpan(record.body).first(record.header.count), received.info()));
   pending_ = std::move(small);
   return {};
 }

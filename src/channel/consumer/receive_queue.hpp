@@ -38,11 +38,13 @@ class GANTRY_LOCAL ReceiveQueue {
   Result<bool> look(Wanted wanted);
   /// Memory for the next small message is made before it is waited for.
   void prepare() {
-    if (!spare_) spare_ = std::make_unique<IncomingMessage>();
+    if (!spare_) spare_ = std::make_unique<Incoming::Impl>();
   }
   /// Null: none was taken out of the ring.
-  [[nodiscard]] IncomingMessage* pending() const noexcept { return pending_.get(); }
-  [[nodiscard]] std::unique_ptr<IncomingMessage> take_pending() noexcept {
+  [[nodiscard]] IncomingMessage* pending() const noexcept {
+    return pending_ ? &pending_->message : nullptr;
+  }
+  [[nodiscard]] std::unique_ptr<Incoming::Impl> take_pending() noexcept {
     return std::move(pending_);
   }
   /// Before the end is let go of: a pending message keeps it.
@@ -88,8 +90,8 @@ class GANTRY_LOCAL ReceiveQueue {
   bool finished_ = false;      // the end was reached and told
   unsigned report_after_ = 1;  // small messages taken before their credits go back
   std::uint64_t credits_ = 1;
-  std::unique_ptr<IncomingMessage> pending_;
-  std::unique_ptr<IncomingMessage> spare_;
+  std::unique_ptr<Incoming::Impl> pending_;
+  std::unique_ptr<Incoming::Impl> spare_;
 };
 
 }  // namespace gantry
