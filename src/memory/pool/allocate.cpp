@@ -78,7 +78,7 @@ inline Extent* PoolState::near_allocate(Bytes size, Bytes capacity, ThreadCache*
   return extent;
 }
 
-Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
+inline Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
   ThreadCache* const cache = near_cache(*this);
   Extent* const extent = options.alignment == 0 ? near_allocate(size, size, cache) : nullptr;
   if (extent != nullptr && extent->present) return hand_out(*extent, size, options.tag);

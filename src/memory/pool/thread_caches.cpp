@@ -8,7 +8,9 @@
 // outlives whichever ends first. A fork()ed child has none of its parent's pools.
 namespace gantry {
 
-constinit thread_local std::array<HotCache, kHotCaches> hot_caches{};
+// The attribute once more: where this is compiled together with its users it would be forgotten.
+[[gnu::tls_model(
+    "initial-exec")]] constinit thread_local std::array<HotCache, kHotCaches> hot_caches{};
 
 namespace {
 
