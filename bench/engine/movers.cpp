@@ -60,12 +60,12 @@ std::chrono::nanoseconds turn_time(Bytes bytes) noexcept {
 class Turns {
  public:
   Turns(Environment& environment, const Walk& walk, Mover mover)
-      : lab_(environment), walk_(walk), mover_(std::move(mover)) {}
+      : environment_(environment), walk_(walk), mover_(std::move(mover)) {}
 
   Result<void> take(Series& series) {
     if (batches_ == 0)
       if (auto fitted = fit(); !fitted) return fitted;
-    lab_.arena().change(walk_);
+    environment_.arena().change(walk_);
     if (batches_ > 1)
       if (auto warmed = mover_(walk_.with_moves(whole_rounds(walk_.moves / 10))); !warmed)
         return warmed;
@@ -75,7 +75,8 @@ class Turns {
       if (auto moved = mover_(walk_); !moved) return moved;
       batches.push_back(watch.spent());
     }
-    if (auto right = lab_.arena().verify(walk_, lab_.reader()); !right) return right;
+    if (auto right = environment_.arena().verify(walk_, environment_.reader()); !right)
+      return right;
     add_to(series, batches);
     return {};
   }
@@ -123,7 +124,7 @@ class Turns {
     series.add(kHelperCpuPerGb, "s/GB", helper_ns / bytes);
   }
 
-  Environment& lab_;
+  Environment& environment_;
   Walk walk_;
   Mover mover_;
   std::uint64_t batches_ = 0;  // of a turn; 0: not known yet, nor how many moves one has

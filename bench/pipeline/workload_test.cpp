@@ -88,7 +88,7 @@ std::string name_of(const ::testing::TestParamInfo<CaseKind>& kind) {
   return name;
 }
 // What the subject computes is what is checked: a kernel that does nothing ends the run.
-TEST(Bouts, AWrongResultIsAnError) {
+TEST(BenchCases, AWrongResultIsAnError) {
   CaseKind kind = vector_add_case();
   kind.program = [](const Cut& cut) {
     return program_of(

@@ -113,9 +113,9 @@ class GANTRY_API Producer {
   /// Copies `payload` into shared memory and publishes it by SendOptions::mode; `payload` is the
   /// caller's again on return. Waits for a credit. Messages sent before any consumer has joined
   /// wait for the first; after the last has gone nothing is sent until there is another. Errors:
-  /// `timed_out`, `peer_gone` (the last consumer left; also once it came back to life: the message
-  /// is not sent), `interrupted`, `too_large`, `out_of_memory`, `invalid_argument` for a payload
-  /// that cannot be read.
+  /// `timed_out`; `peer_gone` (the last consumer left; the message was not sent, even if another
+  /// has joined since); `interrupted`, `too_large`, `out_of_memory`; `invalid_argument` for a
+  /// payload at nullptr, or one above 64 bytes that cannot be read.
   [[nodiscard]] Result<void> send(ConstByteSpan payload, const SendOptions& options = {});
   [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
     return send(payload, SendOptions{.deadline = deadline});

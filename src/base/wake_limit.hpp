@@ -9,7 +9,8 @@ namespace gantry {
 /// did something that may be waited for. Each ring is noted; it was idle when nothing had been done
 /// since the one before.
 ///   I1  Who has not rung kMostIdle times more for nothing than for something is listened to.
-///   I2  A mute is over kLongestNs after the ring that began it, and the ringer is then listened to
+///   I2  A mute is over at most kLongestNs after the ring that began it, and the ringer is then
+///   listened to
 ///       until it rings for nothing once more. So whoever sleeps no longer than until over_ns()
 ///       misses no ring: one that was muted by mistake is late.
 ///   I3  Each mute is twice as long as the one before, up to kLongestNs.

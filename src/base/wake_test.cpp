@@ -29,8 +29,8 @@ TEST(WakeReceiver, IsRungAndDrained) {
   EXPECT_FALSE(rings(wake_receiver));
 }
 
-// Who sleeps keeps a copy of the pull, has it block, and fills it to the brim: a ring that could
-// wait would now wait for ever.
+// Who sleeps keeps a copy of the wake-up sender, has it block, and fills it to the brim: a ring
+// that could wait would now wait for ever.
 TEST(WakeReceiver, ThatIsFullAndBlocksKeepsNobody) {
   const auto [wake_receiver, wake_sender] = *WakeReceiver::make();
   test::fill_and_block(wake_sender.descriptor());

@@ -20,15 +20,17 @@ inline void bind_this_thread(const std::vector<int>& cpus) noexcept {
   if (CPU_COUNT(&set) != 0) ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 
-/// `what`: for the error, `system`: "starting a thread for files: ...".
+/// `what`: for the error: "starting a thread for files: ...". Errors: `system`, `out_of_memory`.
 template <class Run>
-[[nodiscard]] Result<std::thread> start_thread(std::string_view what, Run run) {
-  try {
-    return std::thread(std::move(run));
-  } catch (const std::system_error& error) {
-    return fail(Code::system, fmt::format("starting {}: {}", what, error.what()),
-                "raise the limit of processes (ulimit -u)");
-  }
+[[nodiscard]] Result<std::thread> start_thread(std::string_view what, Run run) noexcept {
+  return guarded([&]() -> Result<std::thread> {
+    try {
+      return std::thread(std::move(run));
+    } catch (const std::system_error& error) {
+      return fail(Code::system, fmt::format("starting {}: {}", what, error.what()),
+                  "raise the limit of processes (ulimit -u)");
+    }
+  });
 }
 
 }  // namespace gantry

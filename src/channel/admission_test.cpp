@@ -235,7 +235,7 @@ TEST_F(Admission, WhatTakesTimeToCloseHoldsUpNobody) {
 }
 
 // What lies in the queue of a wake-up socket that it gives goes the same way.
-TEST_F(Admission, ABellWithSomethingInItsQueueHoldsUpNobody) {
+TEST_F(Admission, AWakeSenderWithSomethingInItsQueueHoldsUpNobody) {
   test::Lingering lingering;
   auto out = *make_producer("frames", options_);
   std::array<int, 2> ends{};

@@ -308,6 +308,21 @@ TEST_F(Channel, ALoanOfAnotherChannelIsRefused) {
   EXPECT_EQ(out.loan(0, soon()).error().code, Code::invalid_argument);
 }
 
+TEST_F(Channel, APayloadAtNoAddressIsRefused) {
+  Producer out = producer();
+  for (const Bytes size : {Bytes{1}, Bytes{64}, Bytes{65}, Bytes{1'000'000}}) {
+    const ConstByteSpan nowhere(static_cast<const std::byte*>(nullptr), size);
+    const std::string said =
+        fmt::format("channel 'frames': a payload of {} bytes at nullptr", size);
+    const auto sent = out.send(nowhere, soon());
+    ASSERT_FALSE(sent);
+    EXPECT_EQ(sent.error().message, said);
+    const auto queued = out.send_async(nowhere);
+    ASSERT_FALSE(queued);
+    EXPECT_EQ(queued.error().message, said);
+  }
+}
+
 TEST_F(Channel, IsListedWithItsNumbers) {
   Producer out = producer();
   auto lonely = *make_producer("lonely", options_);

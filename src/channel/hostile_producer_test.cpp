@@ -337,7 +337,7 @@ TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
   EXPECT_EQ(second.error().code, Code::peer_misbehaved);
 }
 
-TEST_F(HostileProducer, ABellThatIsNoneIsRefused) {
+TEST_F(HostileProducer, AWakeSenderThatIsNoneIsRefused) {
   const test::NoWakes none(directory_.path());
   for (const int descriptor : none.descriptors()) {
     pull_ = descriptor;

@@ -54,12 +54,13 @@ class HostileWakes : public testing::Test {
     pull_ = std::move(joined.wake_sender);
     return std::move(joined.impostor);
   }
-  [[nodiscard]] std::uint32_t producers_intent() const {
+  [[nodiscard]] std::uint32_t producers_wait_flag() const {
     return reinterpret_cast<const ProducerPage*>(producer_page_.data())->producer_sleeps.read();
   }
   /// Until it sleeps, or is about to.
   void await_sleeping_producer(std::uint32_t after) const {
-    while (producers_intent() <= after || producers_intent() % 2 == 0) std::this_thread::yield();
+    while (producers_wait_flag() <= after || producers_wait_flag() % 2 == 0)
+      std::this_thread::yield();
   }
 
   test::ScratchDirectory directory_;
@@ -101,11 +102,11 @@ TEST_F(HostileWakes, SwallowingTakesNobodyElsesWakeUps) {
       sent_all = out.send(pattern(8, i), soon()).has_value();
   });
   for (std::uint64_t i = 0; i < kRounds; ++i) {
-    const std::uint32_t before = producers_intent();
+    const std::uint32_t before = producers_wait_flag();
     await_sleeping_producer(before - before % 2);
     const auto message = in.receive(soon());
     if (!message) break;
-    while (producers_intent() == (before | 1) && sent_all) std::this_thread::yield();
+    while (producers_wait_flag() == (before | 1) && sent_all) std::this_thread::yield();
   }
   sending.join();
   enough = true;
@@ -122,11 +123,11 @@ TEST_F(HostileWakes, TheEndOfOneDoesNotKeepTheProducerAwake) {
   Result<void> sent;
   std::thread sending([&] { sent = out.send(pattern(8, 3), soon()); });
   await_sleeping_producer(0);
-  const std::uint32_t asleep = producers_intent();
+  const std::uint32_t asleep = producers_wait_flag();
   pull_.reset();
   await_sleeping_producer(asleep);
   let_time_pass(directory_.path());
-  EXPECT_LE(producers_intent(), asleep + 4) << "two more for each time it was woken";
+  EXPECT_LE(producers_wait_flag(), asleep + 4) << "two more for each time it was woken";
   EXPECT_TRUE(in.receive(soon()));
   sending.join();
   EXPECT_TRUE(sent) << sent.error().message;
@@ -144,8 +145,9 @@ TEST_F(HostileWakes, WhoRingsForNothingIsLateAndNotLost) {
   std::thread sending([&] { sent = out.send(pattern(8, 3), soon()).has_value(); });
   constexpr std::uint32_t kLooks = WakeLimit::kMostIdle + 8;  // more than without a mute's end
   const Deadline patience = Deadline::after(std::chrono::seconds(20));
-  while (hostile.producers_intent() < 2 * kLooks && !patience.passed()) std::this_thread::yield();
-  EXPECT_GE(hostile.producers_intent(), 2 * kLooks);
+  while (hostile.producers_wait_flag() < 2 * kLooks && !patience.passed())
+    std::this_thread::yield();
+  EXPECT_GE(hostile.producers_wait_flag(), 2 * kLooks);
   hostile.impostor.page().taken.store(1, std::memory_order_seq_cst);
   sending.join();
   EXPECT_TRUE(sent);
@@ -223,7 +225,7 @@ TEST_F(HostileWakesOfAProducer, ItsEndDoesNotKeepTheConsumerAwake) {
   std::thread receiving([&] { got = in_->receive(soon()); });
   while (intent() % 2 == 0) std::this_thread::yield();
   const std::uint32_t asleep = intent();
-  raw_.drop_pull();
+  raw_.drop_wake();
   while (intent() <= asleep || intent() % 2 == 0) std::this_thread::yield();
   for (int i = 0; i < 20'000; ++i) std::this_thread::yield();
   EXPECT_LE(intent(), asleep + 4) << "two more for each time it was woken";
@@ -236,7 +238,7 @@ TEST_F(HostileWakesOfAProducer, ItsEndDoesNotKeepALoopAwake) {
   const int event = *in_->event_descriptor();
   EXPECT_EQ(in_->receive(Deadline::now()).error().code, Code::timed_out);
   EXPECT_FALSE(would_pass(event, POLLIN));
-  raw_.drop_pull();
+  raw_.drop_wake();
   EXPECT_TRUE(would_pass(event, POLLIN));
   EXPECT_EQ(in_->receive(Deadline::now()).error().code, Code::timed_out);
   EXPECT_FALSE(would_pass(event, POLLIN));

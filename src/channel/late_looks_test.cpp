@@ -77,7 +77,7 @@ class LateLooks : public testing::Test {
   test::Joined join() { return test::join_by_hand(directory_.path()); }
   /// Until the producer sleeps, as it does for the first time after `before`.
   static void await_sleep(const test::Joined& consumer, std::uint32_t before) {
-    while (consumer.producers_intent() <= before || !test::others_sleep())
+    while (consumer.producers_wait_flag() <= before || !test::others_sleep())
       std::this_thread::yield();
   }
 
@@ -137,7 +137,7 @@ class LateLooksOfAReceiver : public LateLooks {
 };
 
 TEST_F(LateLooksOfAReceiver, AFloodOfWakeUpsKeepsItNotBeyondItsDeadline) {
-  const Flood flood(raw_.consumer_pull());
+  const Flood flood(raw_.consumer_wake());
   auto incoming = in_->receive_early(soon());
   ASSERT_TRUE(incoming) << incoming.error().message;
   EXPECT_EQ(incoming->next(shortly()).error().code, Code::timed_out);
@@ -150,7 +150,7 @@ TEST_F(LateLooksOfAReceiver, AFloodOfWakeUpsKeepsItNotBeyondItsDeadline) {
 TEST_F(LateLooksOfAReceiver, RingsThatLieThereKeepItNotBeyondItsDeadline) {
   auto incoming = in_->receive_early(soon());
   ASSERT_TRUE(incoming) << incoming.error().message;
-  const int wake_sender = raw_.consumer_pull();
+  const int wake_sender = raw_.consumer_wake();
   expect_cut_short(wake_sender, [&](Deadline now) { return incoming->next(now).error().code; });
   expect_cut_short(wake_sender,
                    [&](Deadline now) { return incoming->wait_for(10, now).error().code; });
@@ -254,12 +254,12 @@ TEST_F(LateLooks, AMarkThatComesWhenTheProducerSleepsIsSeen) {
   for (std::uint64_t i = 1; i <= options_.slots; ++i) ASSERT_TRUE(out.send(pattern(8, i), soon()));
   bool came_in_time = false;
   for (std::uint64_t taken = 1; !came_in_time; ++taken) {
-    const std::uint32_t before = consumer.producers_intent();
+    const std::uint32_t before = consumer.producers_wait_flag();
     std::atomic<bool> sent{false};
     std::thread sending([&] { sent = out.send(pattern(8, 3)).has_value(); });
     await_sleep(consumer, before);
     consumer.impostor.page().taken.store(taken, std::memory_order_seq_cst);
-    came_in_time = consumer.producers_intent() == before + 1;
+    came_in_time = consumer.producers_wait_flag() == before + 1;
     const Deadline patience = Deadline::after(std::chrono::seconds(20));
     while (came_in_time && !sent && !patience.passed()) std::this_thread::yield();
     EXPECT_TRUE(!came_in_time || sent) << "it has to be woken";

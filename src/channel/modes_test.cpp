@@ -229,7 +229,6 @@ TEST_F(Landing, AByteMayBeWaitedFor) {
   sender.join();
 }
 
-// Without a consumer's pass the window is all that is ever copied.
 TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
   ASSERT_TRUE(out_.send(pattern(kMiB, 1), soon()));
   const std::size_t before = test::open_descriptors();
@@ -244,6 +243,29 @@ TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
   EXPECT_EQ(test::open_descriptors(), before);
 }
 
+TEST_F(Landing, AnIncomingThatBecameAMessageKeepsNothingAlive) {
+  const std::size_t before = test::open_descriptors();
+  for (const SendMode mode : {SendMode::whole, SendMode::streamed}) {
+    Incoming emptied;
+    {
+      auto second = options_in(directory_);
+      auto out = *make_producer("other", second);
+      auto in = *Consumer::open("other", consumer_options(second), soon());
+      const auto payload = pattern(kMiB, 3);
+      std::thread sending(
+          [&] { EXPECT_TRUE(out.send(payload, {.deadline = soon(), .mode = mode})); });
+      emptied = *in.receive_early(soon());
+      const auto message = emptied.whole(soon());
+      sending.join();
+      ASSERT_TRUE(message) << to_string(message.error());
+      EXPECT_TRUE(same(message->bytes(), payload));
+    }
+    EXPECT_EQ(test::open_descriptors(), before);
+    EXPECT_EQ(emptied.next(soon()).error().code, Code::invalid_argument);
+  }
+}
+
+// Without a consumer's pass the window is all that is ever copied.
 TEST_F(Landing, AStreamTakesAWindowOfMemoryAndNoMore) {
   const auto payload = pattern(8 * kMiB, 1);
   const auto ticket = out_.send_async(payload, {.mode = SendMode::streamed});

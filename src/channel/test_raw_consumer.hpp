@@ -53,7 +53,7 @@ inline Impostor impersonate(Fd socket, SlowConsumer policy = SlowConsumer::block
 
 /// A consumer that joined by hand, and what its producer gave it.
 struct Joined {
-  [[nodiscard]] std::uint32_t producers_intent() const {
+  [[nodiscard]] std::uint32_t producers_wait_flag() const {
     return reinterpret_cast<const ProducerPage*>(producer_page.data())->producer_sleeps.read();
   }
   Region producer_page;

@@ -62,7 +62,7 @@ class RawProducer {
     auto joined = receive_wire(receive_fd.get(), soon());
     ASSERT_TRUE(joined && joined->packet.kind == PacketKind::join && joined->fds.size() == 3);
     consumer_ = *Region::import(joined->fds[0].release(), shared_size(sizeof(ConsumerPage)));
-    consumer_pull_ = *WakeSender::adopt(std::move(joined->fds[1]));
+    consumer_wake_ = *WakeSender::adopt(std::move(joined->fds[1]));
     say(socket, PacketKind::ready);
   }
   [[nodiscard]] static MessageRecord block(std::uint32_t slab, std::uint16_t slot, Bytes bytes) {
@@ -88,16 +88,16 @@ class RawProducer {
     while (!enough.load(std::memory_order_relaxed)) {
       if (next >= page.taken.load(std::memory_order_seq_cst) + cells_) continue;
       publish(next++, record);
-      if (wake_filter.must_wake(page.consumer_sleeps)) consumer_pull_.ring();
+      if (wake_filter.must_wake(page.consumer_sleeps)) consumer_wake_.ring();
     }
     return next;
   }
   /// Wakes the consumer if it sleeps.
   void wake() {
-    if (wake_filter_.must_wake(consumer_page().consumer_sleeps)) consumer_pull_.ring();
+    if (wake_filter_.must_wake(consumer_page().consumer_sleeps)) consumer_wake_.ring();
   }
   /// Closes the other end of its wake-up socket.
-  void drop_pull() { consumer_pull_.reset(); }
+  void drop_wake() { consumer_wake_.reset(); }
 
   [[nodiscard]] ProducerPage& page() noexcept { return *page_; }
   [[nodiscard]] RingPage& ring_page() noexcept { return *ring_; }
@@ -105,7 +105,7 @@ class RawProducer {
     return *reinterpret_cast<const ConsumerPage*>(consumer_.data());
   }
   /// The descriptor that wakes the consumer.
-  [[nodiscard]] int consumer_pull() const noexcept { return consumer_pull_.descriptor(); }
+  [[nodiscard]] int consumer_wake() const noexcept { return consumer_wake_.descriptor(); }
   [[nodiscard]] int wake_sender() const noexcept { return wake_receiver_.wake_sender.descriptor(); }
   [[nodiscard]] const std::array<int, 3>& welcome() const noexcept { return welcome_; }
 
@@ -114,7 +114,7 @@ class RawProducer {
   Region memory_ = *Region::create(shared_size(sizeof(ProducerPage)), "x");
   Region ring_memory_ = *Region::create(shared_size(sizeof(RingPage)), "x");
   Region consumer_;
-  WakeSender consumer_pull_;
+  WakeSender consumer_wake_;
   WakeFilter wake_filter_;
   WakeReceiver::Made wake_receiver_ = *WakeReceiver::make();
   std::array<int, 3> welcome_{memory_.descriptor(), ring_memory_.descriptor(),

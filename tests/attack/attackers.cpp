@@ -92,7 +92,7 @@ void flood(const Fd& socket, const Fd& wake_sender) {
   for (std::thread& one : others) one.join();
 }
 
-void flood_bell(const std::string& directory) {
+void flood_wakes(const std::string& directory) {
   for (;;) {
     const Joined joined = join_at_last(directory);
     flood(joined.socket, joined.wake_sender);
@@ -201,7 +201,7 @@ void flood_packets(const std::string& directory) {
 }
 
 // Comes in as deliver() does, but keeps what wakes the inbox.
-void flood_inbox_bell(const std::string& directory) {
+void flood_inbox_wakes(const std::string& directory) {
   for (;;) {
     const auto socket = connect_to(directory, "frames.sock");
     test::RawProducer raw;
@@ -299,7 +299,7 @@ constexpr std::array kAttacks{
     Attack{"descriptors", Target::producer, send_lingering_sockets},
     Attack{"coming_and_going", Target::producer, connect_and_close},
     Attack{"reader_that_never_releases", Target::producer, never_release, 1, true},
-    Attack{"reader_that_floods_the_bell", Target::producer, flood_bell, 1, true},
+    Attack{"reader_that_floods_the_wakes", Target::producer, flood_wakes, 1, true},
     Attack{"reader_that_writes_nonsense", Target::producer, write_nonsense, 1, true},
     Attack{"reader_that_joins_and_leaves", Target::producer, join_and_leave, 1, true},
     Attack{"reader_that_dies", Target::producer, join_and_die, 1, true},
@@ -309,7 +309,7 @@ constexpr std::array kAttacks{
     Attack{"descriptors", Target::inbox, send_lingering_sockets},
     Attack{"coming_and_going", Target::inbox, connect_and_close},
     Attack{"sender_of_many_slabs", Target::inbox, announce_thousands_of_slabs, 1200, true},
-    Attack{"sender_that_floods_the_bell", Target::inbox, flood_inbox_bell, 1, true},
+    Attack{"sender_that_floods_the_wakes", Target::inbox, flood_inbox_wakes, 1, true},
     Attack{"sender_that_floods_packets", Target::inbox, flood_packets, 1, true},
     Attack{"sender_that_claims_sizes", Target::inbox, claim_sizes, 1, true},
     Attack{"silence16", Target::server, say_nothing_16},

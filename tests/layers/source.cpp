@@ -16,6 +16,13 @@ bool is_source(const fs::path& path) {
   return extension == ".cpp" || extension == ".hpp" || extension == ".h";
 }
 
+/// What people read, and what no compiler of ours does.
+bool is_text(const fs::path& path) {
+  const auto extension = path.extension();
+  return extension == ".md" || extension == ".pml" || extension == ".txt" || extension == ".toml" ||
+         extension == ".py";
+}
+
 std::string_view trim_left(std::string_view text) {
   const auto begin = text.find_first_not_of(" \t");
   return begin == text.npos ? std::string_view{} : text.substr(begin);
@@ -42,18 +49,31 @@ std::size_t Source::lines() const {
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
-std::vector<Source> read_tree(const std::string& root, const std::vector<std::string>& folders) {
+namespace {
+
+std::vector<Source> read_files(const std::string& root, const std::vector<std::string>& folders,
+                               bool (*is_wanted)(const fs::path&)) {
   std::vector<Source> sources;
   for (const auto& folder : folders) {
     std::error_code none;
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(root) / folder, none)) {
-      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      if (!entry.is_regular_file() || !is_wanted(entry.path())) continue;
       sources.push_back(
           {fs::relative(entry.path(), root).generic_string(), read_file(entry.path().string())});
     }
   }
   std::ranges::sort(sources, {}, &Source::path);
   return sources;
+}
+
+}  // namespace
+
+std::vector<Source> read_tree(const std::string& root, const std::vector<std::string>& folders) {
+  return read_files(root, folders, is_source);
+}
+
+std::vector<Source> read_texts(const std::string& root, const std::vector<std::string>& folders) {
+  return read_files(root, folders, is_text);
 }
 
 std::vector<Include> includes_of(std::string_view text) {

@@ -36,6 +36,10 @@ struct Source {
 [[nodiscard]] std::vector<Source> read_tree(const std::string& root,
                                             const std::vector<std::string>& folders);
 
+/// The same of texts: documentation, models, settings, scripts in Python.
+[[nodiscard]] std::vector<Source> read_texts(const std::string& root,
+                                             const std::vector<std::string>& folders);
+
 [[nodiscard]] std::vector<Include> includes_of(std::string_view text);
 
 /// The lines, from 1, with `word` in them as a whole word; prose counts.

@@ -3,10 +3,14 @@
 // and in the threads of a channel is not tried.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <optional>
+#include <thread>
+#include <vector>
 
 #include "limits/exchange.hpp"
 
@@ -138,6 +142,76 @@ TEST(OutOfMemory, IsAnErrorOfEveryCallOfAServerAndItsClient) {
 
 TEST(OutOfMemory, IsAnErrorOfEveryCallOfAnInbox) {
   sweep(test::deliver, true);
+}
+
+// A message whose memory is new comes while `receive` sleeps: what it hears then needs memory, too.
+// True: it needed no more than `after` allocations.
+template <class Receive>
+bool hears_asleep(Producer& out, long after, Receive receive) {
+  std::atomic<bool> begun{false};
+  const std::vector<std::byte> payload(Bytes{4} << 20, std::byte{7});
+  std::thread sending([&] {
+    begun.wait(false);
+    static_cast<void>(out.send(payload, Deadline::after(std::chrono::seconds(10))));
+  });
+  Result<Bytes> received = 0;
+  bool untouched = false;
+  {
+    const Failing failing(after, true);
+    begun = true;
+    begun.notify_all();
+    received = receive();
+    untouched = Failing::is_over();
+  }
+  sending.join();
+  EXPECT_TRUE(received || received.error().code == Code::out_of_memory)
+      << after << ": " << to_string(received.error());
+  EXPECT_TRUE(!received || *received == payload.size()) << after;
+  return untouched;
+}
+
+constexpr long kMostToHear = 1000;
+
+TEST(OutOfMemory, IsAnErrorOfASleepingConsumer) {
+  long after = 0;
+  for (bool untouched = false; !untouched && after < kMostToHear; ++after) {
+    const test::ChannelFolder folder;
+    auto runtime = Runtime::create({.directory = folder.path()});
+    auto out = runtime->producer("frames");
+    ConsumerOptions asleep;
+    asleep.spin = {};
+    auto in = runtime->consumer("frames", asleep);
+    untouched = hears_asleep(*out, after, [&]() -> Result<Bytes> {
+      const auto message = in->receive(Deadline::after(std::chrono::seconds(10)));
+      if (!message) return tl::unexpected(message.error());
+      return message->bytes().size();
+    });
+  }
+  EXPECT_GT(after, 4);  // there was something to hear
+  EXPECT_LT(after, kMostToHear);
+}
+
+TEST(OutOfMemory, IsAnErrorOfASleepingInbox) {
+  long after = 0;
+  for (bool untouched = false; !untouched && after < kMostToHear; ++after) {
+    const test::ChannelFolder folder;
+    auto runtime = Runtime::create({.directory = folder.path()});
+    InboxOptions asleep;
+    asleep.channel.spin = {};
+    std::optional<Error> departure;
+    asleep.on_departure = [&](const Departure& one) { departure = one.why; };
+    auto inbox = runtime->inbox("letters", asleep);
+    auto out = runtime->connect("letters");
+    untouched = hears_asleep(*out, after, [&]() -> Result<Bytes> {
+      const auto delivery =
+          inbox->receive(Deadline::after(std::chrono::seconds(departure ? 0 : 2)));
+      if (!delivery && departure) return tl::unexpected(Error{Code::out_of_memory, "", ""});
+      if (!delivery) return tl::unexpected(delivery.error());
+      return delivery->message.bytes().size();
+    });
+  }
+  EXPECT_GT(after, 4);
+  EXPECT_LT(after, kMostToHear);
 }
 
 TEST(OutOfMemory, IsAnErrorOfMakingARuntime) {

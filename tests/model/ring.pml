@@ -55,7 +55,7 @@ bool lost;
 bool paused;                                    /* the consumer's user asks no more */
 bool marked_before;                             /* `marked` is older than the newest publication */
 
-inline must_ring(intent) {                      /* Ringer::must_ring(); its own word is private */
+inline must_wake(intent) {                      /* WakeFilter::must_wake(); its own word is private */
   atomic {
     must = intent % 2 == 1 && rang_for != intent;                /* [D4] */
     if
@@ -66,7 +66,7 @@ inline must_ring(intent) {                      /* Ringer::must_ring(); its own 
 }
 
 inline ring_consumer() {                        /* ConsumerState::wake() */
-  must_ring(consumer_intent);
+  must_wake(consumer_intent);
   if
   :: atomic { must -> consumer_event = true }
   :: else
@@ -74,7 +74,7 @@ inline ring_consumer() {                        /* ConsumerState::wake() */
 }
 
 inline ring_producer() {                        /* ConsumerCore::ring_producer() */
-  must_ring(producer_intent);
+  must_wake(producer_intent);
   if
   :: atomic { must -> producer_event = true }
   :: else
@@ -95,7 +95,7 @@ inline wait_until(ready, truth) {
      :: else
      fi;
      if
-     :: lost -> goto gone                       /* check_readers() */
+     :: lost -> goto gone                       /* check_consumers() */
      :: else
      fi;
 #ifdef MUTANT_PRODUCER_INTENT_AFTER_LOOK
@@ -137,7 +137,7 @@ inline publish() {                              /* RingWriter::publish(), Record
   sequence[cell] = published;
 #endif
 #ifdef MUTANT_WRITER_LOOKS_FIRST
-  must_ring(consumer_intent);
+  must_wake(consumer_intent);
 #endif
   record[cell] = published;
 #ifndef MUTANT_SEQUENCE_BEFORE_RECORD
@@ -155,7 +155,7 @@ inline publish() {                              /* RingWriter::publish(), Record
 
 proctype Producer() {
   byte published, taken_seen, cell, loans = LOANS;
-  byte rang_for;                                /* Ringer::last_ */
+  byte rang_for;                                /* WakeFilter::last_ */
   bool gone_seen, must, marks_came;
   {
     do
@@ -274,7 +274,7 @@ inline look() {                                 /* ready() [P] [D2], then at_end
 
 proctype Consumer() {
   byte own, unreported;
-  byte rang_for;                                /* Ringer::last_ */
+  byte rang_for;                                /* WakeFilter::last_ */
   bool there, ended, gone, rang, died, must, is_full;
   {
     do

@@ -46,7 +46,7 @@ byte taken[JOINERS];                        /* [T] */
 byte released[JOINERS * SLOTS];             /* [R] */
 bool producer_sleeps;                       /* the intent is odd */
 bool producer_event;
-bool rang[JOINERS];                         /* its Ringer::last_ is this sleep's number */
+bool rang[JOINERS];                         /* its WakeFilter::last_ is this sleep's number */
 byte content[BLOCKS];                       /* payload: the message it is of */
 
 /* ---- what the kernel knows ---- */

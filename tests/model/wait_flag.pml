@@ -1,7 +1,7 @@
 /* Going to sleep without missing the wake-up: src/sync/wait_flag.hpp, base/wake.hpp, and the turns of
  * wait_once() in src/channel/wire/waiter.hpp.
  *
- * One sleeper S; two threads X and Y of the other side that share one Ringer, as a consumer's
+ * One sleeper S; two threads X and Y of the other side that share one WakeFilter, as a consumer's
  * threads do when one receives and another releases. Each changes its own word W twice; S wants all
  * four changes. Every load and store of shared memory is a step of its own, in the one order that
  * seq_cst gives; `last_` is exchanged in one step. The wake-up socket is sticky: that it was rung counts,
@@ -12,7 +12,7 @@
 #define CHANGES 2
 
 byte intent;    /* WaitFlag::intent_, S's word */
-byte last;      /* Ringer::last_ of the other side */
+byte last;      /* WakeFilter::last_ of the other side */
 bool event;     /* S's wake-up socket */
 byte word[2];   /* W of X and of Y */
 
@@ -77,7 +77,7 @@ proctype Changer(byte me) {
      word[me] = changes;
 #else
      word[me] = changes;                  /* [D3] */
-     seen = intent;                       /* Ringer::must_ring() [D4] */
+     seen = intent;                       /* WakeFilter::must_wake() [D4] */
 #endif
      if
      :: seen % 2 == 0

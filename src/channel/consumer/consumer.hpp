@@ -54,7 +54,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   /// From here on the producer rings event_descriptor() when it has something; has_something()
   /// must be asked once more.
   void fall_asleep() noexcept { waiter_.arm(); }
-  void wake_up() noexcept;  ///< The opposite; looks what happened to the producer.
+  void wake_up();  ///< The opposite; looks what happened to the producer.
   /// The socket that the producer sent, if one has come. Once.
   [[nodiscard]] ReceivedFd take_control_end() { return payloads_.take_control_end(); }
   /// Any thread.

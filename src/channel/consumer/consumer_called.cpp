@@ -28,7 +28,7 @@ Result<std::optional<Message>> Consumer::Impl::try_receive() {
   return message;
 }
 
-void Consumer::Impl::wake_up() noexcept {
+void Consumer::Impl::wake_up() {
   waiter_.disarm();
   waiter_.look();
 }

@@ -14,8 +14,8 @@
 namespace gantry {
 
 /// Pages, connection and options of a receiving end, and what broke it. A Consumer::Impl owns one
-/// and lends it to its parts. Threads: the receiving one; give_back() of the payloads, on any
-/// thread, uses own_page() and ring_producer() alone.
+/// and lends it to its parts. Threads: the receiving one. What ReceivedPayloads does on any thread
+/// uses what stays as it was after joining: the pages, the wake-up sender, the fork guard.
 class ConsumerCore {
  public:
   [[nodiscard]] const ProducerPage& page() const noexcept {

@@ -16,13 +16,13 @@ void ConsumerWaiter::add_to(WaitPoint& point) const {
     point.descriptors.push_back({queue_.is_over() ? -1 : descriptor, POLLIN, 0});
 }
 
-void ConsumerWaiter::examine(std::span<const pollfd> events) noexcept {
+void ConsumerWaiter::examine(std::span<const pollfd> events) {
   if (events[0].revents != 0) drain_wakes();
   if (events[2].revents != 0) core_.producer_gone = true;
   if (events[1].revents != 0) payloads_.hear();  // news of slabs, or the hang-up
 }
 
-void ConsumerWaiter::look() noexcept {
+void ConsumerWaiter::look() {
   std::array<pollfd, kDescriptors> entries{pollfd{wake_receiver_.descriptor(), POLLIN, 0},
                                            pollfd{core_.connection.receive_fd(), POLLIN, 0},
                                            pollfd{core_.producer_life.get(), POLLIN, 0}};

@@ -27,9 +27,9 @@ class GANTRY_LOCAL ConsumerWaiter {
   void add_to(WaitPoint& point) const;
   [[nodiscard]] WaitFlag& wait_flag() noexcept { return core_.own_page().consumer_sleeps; }
   /// `events`: the descriptors as add_to() listed them, after the sleep.
-  void examine(std::span<const pollfd> events) noexcept;
+  void examine(std::span<const pollfd> events);
   /// The same without a sleep.
-  void look() noexcept;
+  void look();
   /// Polls, then sleeps, until `ready`. Errors: `timed_out`, `interrupted`, `peer_gone`.
   template <class Ready>
   [[nodiscard]] Result<void> wait_for_landing(Deadline deadline, Ready ready);

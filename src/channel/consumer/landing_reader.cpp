@@ -99,7 +99,11 @@ Result<Bytes> Incoming::into(ByteSpan destination, Deadline deadline) {
 }
 Result<Message> Incoming::whole(Deadline deadline) {
   if (!impl_) return is_empty();
-  return guarded([&] { return reader_of(*impl_).whole(deadline); });
+  return guarded([&] {
+    auto message = reader_of(*impl_).whole(deadline);
+    if (message) impl_->waiter.reset();  // nothing more is waited for: it is the message that stays
+    return message;
+  });
 }
 
 }  // namespace gantry

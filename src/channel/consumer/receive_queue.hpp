@@ -7,7 +7,7 @@
 namespace gantry {
 
 /// The ring, the message that was taken out of it and is in nobody's hand yet, and the stream's
-/// end. Never waits. The receiving thread.
+/// end. Never waits for a message; whoever dies is given a moment to be dead. The receiving thread.
 class GANTRY_LOCAL ReceiveQueue {
  public:
   /// A message that is all there, or any that is visible.

@@ -13,7 +13,7 @@ Result<void> ReceivedPayloads::learn(Received& received) {
 }
 
 // The producer may be dead and its last packets still to be read.
-void ReceivedPayloads::hear() noexcept {
+void ReceivedPayloads::hear() {
   const auto heard = slabs_.hear(core_.connection.receive_fd(), Deadline::now());
   confirm_heard();
   if (heard || heard.error().code == Code::timed_out) return;

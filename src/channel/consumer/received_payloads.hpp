@@ -22,7 +22,7 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   Result<void> learn(Received& received);
   /// Takes in what the producer has said over the socket so far, without waiting. An error breaks
   /// the stream, or says that the producer is gone.
-  void hear() noexcept;
+  void hear();
   /// The socket that the producer sent, if one has come. Once.
   [[nodiscard]] ReceivedFd take_control_end();
 

@@ -109,7 +109,7 @@ Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
 Result<void> ReceivedSlabs::learn(Received& received) {
   const WirePacket& packet = received.packet;
   if (packet.kind == PacketKind::control) {
-    if (received.fds.size() != 1 || std::exchange(line_came_, true)) return unexpected_packet();
+    if (received.fds.size() != 1 || std::exchange(control_came_, true)) return unexpected_packet();
     control_end_ = std::move(received.fds[0]);
     return {};
   }

@@ -113,7 +113,7 @@ class ReceivedSlabs {
   std::uint64_t heard_ = 0;
   Bytes holes_ = 0;
   ReceivedFd control_end_;
-  bool line_came_ = false;
+  bool control_came_ = false;
 };
 
 }  // namespace gantry

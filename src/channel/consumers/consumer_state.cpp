@@ -1,5 +1,7 @@
 #include "channel/consumers/consumer_state.hpp"
 
+#include "channel/consumers/slot_table.hpp"
+
 #include <new>
 
 namespace gantry {

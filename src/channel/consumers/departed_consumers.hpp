@@ -10,19 +10,19 @@ namespace gantry {
 
 /// What consumers that left, or were cut off, may still read. Their slots are lent again at once;
 /// the memory waits here. Used under the channel's lock.
-///   D1  Nobody writes memory in here.
-///   D2  A consumer that was cut off keeps all that it was given until it confirms, by hanging up,
+///   G1  Nobody writes memory in here.
+///   G2  A consumer that was cut off keeps all that it was given until it confirms, by hanging up,
 ///       that it takes no more. From then on it keeps what it had taken and not released.
-///   D3  What a dead process held stays while anybody has a copy of its wake-up sender. Whoever it
+///   G3  What a dead process held stays while anybody has a copy of its wake-up sender. Whoever it
 ///       forwarded messages to has one for as long as it maps their memory, as has a fork.
 class DepartedConsumers {
  public:
   /// Takes shares of what `consumer` holds of `slots`. The caller then removes it from the slots.
   /// `confirmed`: it takes no more, and holds nothing that it has not taken.
   void add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots, bool confirmed);
-  /// The consumer with this id hung up or died. D2
+  /// The consumer with this id hung up or died. G2
   void confirm(unsigned id);
-  /// Drops what was released, and what nobody is left to read. D3
+  /// Drops what was released, and what nobody is left to read. G3
   /// True: there is news for those that wait for memory, or sleep on their wake-up sockets.
   bool sweep();
   /// The channel ends: nobody ever gets the memory that is still here.

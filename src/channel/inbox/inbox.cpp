@@ -242,9 +242,10 @@ void Inbox::Impl::put_all_to_sleep() {
   }
 }
 
-void Inbox::Impl::wake(Source& source) noexcept {
-  source.end->wake_up();
+// Awake first: where there is no heap for its news, its ring is still looked at next time.
+void Inbox::Impl::wake(Source& source) {
   source.asleep = false;
+  source.end->wake_up();
 }
 
 // I2

@@ -72,7 +72,7 @@ class GANTRY_LOCAL Inbox::Impl {
   [[nodiscard]] Result<void> sleep(Deadline deadline);
   [[nodiscard]] bool take_newcomers();
   [[nodiscard]] Result<int> watch(const Newcomer& newcomer, std::uint64_t id) const;
-  void wake(Source& source) noexcept;
+  void wake(Source& source);
   void forget(std::size_t index);
   void depart(std::size_t index, const Error& why);
   [[nodiscard]] std::vector<Source>::iterator find(std::uint64_t id);

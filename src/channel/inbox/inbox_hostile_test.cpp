@@ -108,12 +108,12 @@ TEST_F(HostileCaller, WrongDescriptorsLeaveNothing) {
     RawProducer::say(socket, PacketKind::welcome, fds);
     EXPECT_TRUE(hung_up(socket)) << bad;
   }
-  for (const int no_bell : none.descriptors()) {
+  for (const int no_wake_sender : none.descriptors()) {
     const Fd socket = call_and_say_hello();
     auto fds = raw_.welcome();
-    fds[2] = no_bell;
+    fds[2] = no_wake_sender;
     RawProducer::say(socket, PacketKind::welcome, fds);
-    EXPECT_TRUE(hung_up(socket)) << no_bell;
+    EXPECT_TRUE(hung_up(socket)) << no_wake_sender;
   }
   const Fd last = call();
   ASSERT_TRUE(send_packet(last.get(), pattern(5, 5)));
@@ -248,10 +248,10 @@ TEST_F(HostileCaller, RingsThatLieThereKeepNobodyBeyondTheDeadline) {
   while (inbox_->senders().empty()) static_cast<void>(inbox_->receive(Deadline::now()));
   EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
   const std::array<char, 4096> rings{};
-  while (::send(raw_.consumer_pull(), rings.data(), rings.size(), MSG_DONTWAIT) > 0) continue;
+  while (::send(raw_.consumer_wake(), rings.data(), rings.size(), MSG_DONTWAIT) > 0) continue;
   EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
   int left = 0;
-  ASSERT_EQ(::ioctl(raw_.consumer_pull(), SIOCOUTQ, &left), 0);
+  ASSERT_EQ(::ioctl(raw_.consumer_wake(), SIOCOUTQ, &left), 0);
   EXPECT_GT(left, 0) << "it looked as long as there was something to look at";
   expect_unharmed();
 }
@@ -261,12 +261,12 @@ TEST_F(HostileCaller, WhoRingsForNothingIsNotListenedToForAWhile) {
   const Fd socket = join();
   while (inbox_->senders().empty()) static_cast<void>(inbox_->receive(Deadline::now()));
   const std::array<char, 4096> rings{};
-  while (::send(raw_.consumer_pull(), rings.data(), rings.size(), MSG_DONTWAIT) > 0) continue;
+  while (::send(raw_.consumer_wake(), rings.data(), rings.size(), MSG_DONTWAIT) > 0) continue;
   constexpr unsigned kCalls = 100;  // each of which would take in as many as a late call may
   for (unsigned i = 0; i < kCalls; ++i)
     EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
   int left = 0;
-  ASSERT_EQ(::ioctl(raw_.consumer_pull(), SIOCOUTQ, &left), 0);
+  ASSERT_EQ(::ioctl(raw_.consumer_wake(), SIOCOUTQ, &left), 0);
   ASSERT_GT(left, 0) << "it was listened to all the time";
   for (unsigned i = 0; i < 5; ++i) {
     ASSERT_TRUE(*wait_readable(*inbox_->event_descriptor(), soon())) << "a mute ends by itself";
@@ -313,7 +313,7 @@ TEST_F(HostileCaller, AnInboxThatGreetsAndIsGoneIsNotTheLast) {
 
 // It says that it sleeps, and its wake-up socket is full and would have a writer wait; then it is
 // gone. An honest one's messages come through the whole time, and then the inbox sleeps.
-TEST_F(HostileCaller, WhatItDoesToItsBellHoldsNobodyUp) {
+TEST_F(HostileCaller, WhatItDoesToItsWakeSenderHoldsNobodyUp) {
   auto honest = *Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
   const Fd socket = join();
   test::fill_and_block(raw_.wake_sender());
@@ -330,7 +330,7 @@ TEST_F(HostileCaller, WhatItDoesToItsBellHoldsNobodyUp) {
     raw_.page().producer_sleeps.withdraw();
   }
   const int event = *inbox_->event_descriptor();
-  raw_.drop_pull();
+  raw_.drop_wake();
   EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
   EXPECT_FALSE(would_pass(event, POLLIN));
   EXPECT_EQ(inbox_->senders().size(), 2u);

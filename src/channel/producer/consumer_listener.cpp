@@ -93,7 +93,7 @@ void ConsumerListener::other_roused() {
 // What cannot be watched now is tried again with the next credit or call.
 void ConsumerListener::watch_wakes() {
   host_.watch_wakes([this](int descriptor) {
-    return watch(descriptor, bells_serial_, false, Acceptor::Tell::always);
+    return watch(descriptor, wakes_serial_, false, Acceptor::Tell::always);
   });
 }
 
@@ -240,7 +240,7 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
 // After joining a consumer sends nothing: any event is its end. Its hang-up comes a moment before
 // its death, or without it.
 void ConsumerListener::other_ready(std::uint64_t serial, bool is_second) {
-  if (serial == bells_serial_) {
+  if (serial == wakes_serial_) {
     host_.credits_came();
     return watch_wakes();
   }

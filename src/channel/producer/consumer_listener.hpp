@@ -96,7 +96,7 @@ class ConsumerListener final : public PeerListener {
   // name is looked at some more times, the last a second later.
   unsigned looks_left_ = 0;
   Deadline next_look_ = Deadline::now();
-  const std::uint64_t bells_serial_ = next_serial();
+  const std::uint64_t wakes_serial_ = next_serial();
 };
 
 }  // namespace gantry

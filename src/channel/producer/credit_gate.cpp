@@ -18,11 +18,11 @@ Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline)
 }
 
 Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline) {
-  GANTRY_TRY(check_readers());
+  GANTRY_TRY(check_consumers());
   GANTRY_TRY(wait_until(lock, deadline, [=, this] {
     return core_.consumers->lost() || core_.consumers->may_send(needs_slot, bytes);
   }));
-  return check_readers();
+  return check_consumers();
 }
 
 // Waits, if it must, until consumers have heard of older slabs.
@@ -37,7 +37,7 @@ Result<void> CreditGate::announce(Lock& lock, const Slot& slot, Deadline deadlin
   return {};
 }
 
-Result<void> CreditGate::check_readers() const {
+Result<void> CreditGate::check_consumers() const {
   if (core_.consumers->lost()) return tl::unexpected(core_.named(*core_.consumers->lost()));
   return {};
 }
@@ -69,15 +69,15 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
   };
   // Without a descriptor nobody can wake it: it looks again and again instead.
   const SharedFd event = core_.options.acceptor->lend_event().value_or(SharedFd());
-  WaitFlag* const intents[] = {&core_.page().producer_sleeps};
+  WaitFlag* const flags[] = {&core_.page().producer_sleeps};
   const SpinTime::Wait wait(core_.spin);
   LateLooks looks;
   bool marks_came = false;  // [F]
   for (;;) {
-    if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
+    if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
     if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", core_.name));
     const std::uint64_t now = monotonic_ns();
-    WaitPoint point{intents, consumers.fall_asleep(event, now), core_.options.interrupt_descriptor};
+    WaitPoint point{flags, consumers.fall_asleep(event, now), core_.options.interrupt_descriptor};
     const auto nap = std::min(marks_came && event ? std::chrono::nanoseconds::max() : kMarkTime,
                               consumers.until_mutes_end(now));
     lock.unlock();
@@ -91,7 +91,7 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
     if (woken == Woken::timed_out && nap >= kMarkTime) marks_came = true;
     const bool is_late = woken == Woken::timed_out && deadline.passed();
     if (!is_late && !looks.are_spent(deadline)) continue;
-    if (lost == Lost::is_an_error) GANTRY_TRY(check_readers());
+    if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
     return tl::unexpected(not_in_time());
   }
 }

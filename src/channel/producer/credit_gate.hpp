@@ -42,7 +42,7 @@ class CreditGate {
     return sleep(lock, deadline, Condition::of(ready), lost);
   }
   /// An error if nobody reads any more.
-  [[nodiscard]] Result<void> check_readers() const;
+  [[nodiscard]] Result<void> check_consumers() const;
 
   /// Ends all waits, from now on. Any thread; wake the producer then.
   void stop() noexcept { stopping_.store(true, std::memory_order_release); }

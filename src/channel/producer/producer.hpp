@@ -60,7 +60,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] Fd take_called_life() noexcept { return std::move(called_life_); }
   /// An event that is rung, beside the channel's own, whenever the consumers change. Not owned; set
   /// it before any call().
-  void tell_of_readers(int event) noexcept { told_event_ = event; }
+  void tell_of_consumers(int event) noexcept { told_event_ = event; }
   /// True if there was a consumer, and there is none now.
   [[nodiscard]] bool is_alone() const;
 
@@ -98,6 +98,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
 
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<void> check_open() const;
+  [[nodiscard]] Result<void> check_address(ConstByteSpan payload) const;
   [[nodiscard]] Result<void> stay_in_order(Deadline deadline);
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
 

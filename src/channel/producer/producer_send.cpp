@@ -52,7 +52,7 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   GANTRY_TRY(check_open());
   GANTRY_TRY(stay_in_order(options.deadline));
   const Lock held = core_.lock();
-  GANTRY_TRY(gate_.check_readers());
+  GANTRY_TRY(gate_.check_consumers());
   Slot& slot = core_.consumers->slots()[loan.token()];
   RecordToSend message = record_for(options, PayloadLocation::block, 1);
   message.place.offset = slot.block.offset();
@@ -98,7 +98,16 @@ Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOp
   return {};
 }
 
+// What else cannot be read the engine tells, of payloads that do not fit in a record.
+Result<void> Producer::Impl::check_address(ConstByteSpan payload) const {
+  if (payload.data() != nullptr || payload.empty()) [[likely]]
+    return {};
+  return fail(Code::invalid_argument, fmt::format("channel '{}': a payload of {} bytes at nullptr",
+                                                  core_.name, payload.size()));
+}
+
 Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& options) {
+  GANTRY_TRY(check_address(payload));
   if (payload.size() <= Message::kInlineBytes) return send_small(payload, options);
   Draft::Part part;
   part.copied = part.bytes = payload;
@@ -120,6 +129,7 @@ Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOpti
 
 Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   GANTRY_TRY(check_open());
+  GANTRY_TRY(check_address(job.payload));
   if (!queue_)
     queue_ = std::make_unique<SendQueue>([this](SendJob& queued) { return send_queued(queued); },
                                          core_.options.spin, core_.options.progress_cpus);

@@ -331,7 +331,7 @@ Result<void> SendOperation::await_window(std::uint64_t chunk) {
   unwanted_ = !passed;
   if (passed) passed_ = *passed;
   if (passed) return {};
-  GANTRY_TRY(gate_.check_readers());
+  GANTRY_TRY(gate_.check_consumers());
   if (!slot_->was_missed) return {};
   return tl::unexpected(core_.named(  // another consumer came since
       {Code::peer_gone, "the consumer left before it took the streamed message", "send it again"}));

@@ -62,7 +62,7 @@ Result<void> ClientLink::set_up(Deadline deadline) {
   GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
   GANTRY_ASSIGN(requests_, Producer::Impl::make(name_, {end_part(options_), payload_part(options_)},
                                                 engine_, Producer::Impl::Reach::calls));
-  requests_->tell_of_readers(server_moves_.get());
+  requests_->tell_of_consumers(server_moves_.get());
   GANTRY_TRY(requests_->wait_for_inbox(deadline));
   return listen_for_replies(deadline);
 }

@@ -23,7 +23,7 @@ using test::soon;
 
 class HostileClient : public Calls {
  protected:
-  static SendOptions saying(RpcKind what, std::uint64_t correlation = 1) {
+  static SendOptions with_kind(RpcKind what, std::uint64_t correlation = 1) {
     return {
         .deadline = soon(), .user = static_cast<std::uint64_t>(what), .correlation = correlation};
   }
@@ -41,7 +41,7 @@ class HostileClient : public Calls {
   }
   void expect_hung_up(Server& server, Producer::Impl& caller) {
     Result<void> sent;
-    SendOptions more = saying(RpcKind::request);
+    SendOptions more = with_kind(RpcKind::request);
     more.deadline = Deadline::now();
     while (sent || sent.error().code == Code::timed_out) {  // it is let in, and not yet met
       ASSERT_EQ(no_request(server), Code::timed_out);
@@ -56,7 +56,7 @@ TEST_F(HostileClient, WhoDoesNotIntroduceItselfIsHungUpOn) {
   Server server = open();
   for (const RpcKind first : {RpcKind::request, RpcKind::cancel, RpcKind::reply, RpcKind{0}}) {
     const auto caller = call();
-    ASSERT_TRUE(caller->send(pattern(8, 1), saying(first)));
+    ASSERT_TRUE(caller->send(pattern(8, 1), with_kind(first)));
     expect_hung_up(server, *caller);
   }
 }
@@ -76,7 +76,7 @@ TEST_F(HostileClient, LinesThatLeadNowhereAreNotFollowed) {
     if (line >= 0) {
       ASSERT_TRUE(caller->send_control(line));
     }
-    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(RpcKind::introduce)));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
     expect_hung_up(server, *caller);
   }
 }
@@ -89,9 +89,9 @@ TEST_F(HostileClient, ALineThatIsMuteCostsItsOwnerAlone) {
     auto caller = call();
     ASSERT_TRUE(caller->send_control(lines.theirs.get()));
     lines.theirs.reset();
-    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(RpcKind::introduce)));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
     if (breaks) lines.ours.reset();
-    ASSERT_TRUE(caller->send(pattern(8, 1), saying(RpcKind::request)));
+    ASSERT_TRUE(caller->send(pattern(8, 1), with_kind(RpcKind::request)));
     auto request = server.next(soon());
     ASSERT_TRUE(request) << request.error().message;
     static_cast<void>(request->reply(pattern(100, 1)));  // waits for nobody
@@ -106,11 +106,11 @@ TEST_F(HostileClient, ALineThatIsCutBeforeItIsTakenIsNotWaitedFor) {
   {
     const ControlPair line = *make_control_pair();
     ASSERT_TRUE(caller->send_control(line.theirs.get()));
-    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(RpcKind::introduce)));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
   }
   Result<void> replied;
   for (std::uint64_t i = 1; replied && i <= 2 * channel_.slots; ++i) {
-    ASSERT_TRUE(caller->send(pattern(8, 1), saying(RpcKind::request, i)));
+    ASSERT_TRUE(caller->send(pattern(8, 1), with_kind(RpcKind::request, i)));
     auto request = server.next(soon());
     ASSERT_TRUE(request) << request.error().message;
     replied = request->reply(pattern(8, 2), {.deadline = soon()});
@@ -152,7 +152,7 @@ TEST_F(HostileClient, NobodyListensAtTheEndThatItGave) {
   const auto caller = call();
   const ControlPair line = *make_control_pair();
   ASSERT_TRUE(caller->send_control(line.theirs.get()));
-  ASSERT_TRUE(caller->send(ConstByteSpan(), saying(RpcKind::introduce)));
+  ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
   ASSERT_TRUE(send_packet(line.ours.get(), pattern(5, 1)));  // would cost it the channel
   while (!would_pass(line.ours.get(), POLLIN))               // it is let in, and not yet met
     ASSERT_EQ(no_request(server), Code::timed_out);
@@ -179,8 +179,8 @@ TEST_F(HostileClient, IntroducedTwiceOrWithNonsenseItIsHungUpOn) {
     auto caller = call();
     const ControlPair lines = *make_control_pair();
     ASSERT_TRUE(caller->send_control(lines.theirs.get()));
-    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(RpcKind::introduce)));
-    ASSERT_TRUE(caller->send(ConstByteSpan(), saying(second)));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
+    ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(second)));
     expect_hung_up(server, *caller);
   }
 }
@@ -209,10 +209,10 @@ TEST_F(HostileServer, ItsRepliesDoNoHarm) {
   auto other = *client.call_async(pattern(10, 1));
   const auto replies = answer(*inbox);
   for (const std::uint64_t correlation : {0ull, 77ull, ~0ull})
-    ASSERT_TRUE(replies->send(pattern(10, 1), saying(RpcKind::reply, correlation)));
-  ASSERT_TRUE(replies->send(pattern(2, 1), saying(RpcKind::refusal, pending.correlation())));
+    ASSERT_TRUE(replies->send(pattern(10, 1), with_kind(RpcKind::reply, correlation)));
+  ASSERT_TRUE(replies->send(pattern(2, 1), with_kind(RpcKind::refusal, pending.correlation())));
   EXPECT_EQ(outcome(pending), Code::peer_misbehaved);
-  ASSERT_TRUE(replies->send(pattern(200, 1), saying(RpcKind::refusal, other.correlation())));
+  ASSERT_TRUE(replies->send(pattern(200, 1), with_kind(RpcKind::refusal, other.correlation())));
   EXPECT_EQ(outcome(other), Code::system) << "an unknown code";
 }
 

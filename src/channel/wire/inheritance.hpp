@@ -6,7 +6,7 @@ namespace gantry::detail {
 
 /// Copies of the wake-up senders of all that lent the memory, the last lender's first. While any
 /// copy is open, its lender's own producer sees that somebody may read what it lent, whoever has
-/// died in between: DepartedConsumers, D3.
+/// died in between: DepartedConsumers, G3.
 struct Inheritance {
   /// A message that was passed on more often is copied.
   static constexpr std::size_t kMost = 4;

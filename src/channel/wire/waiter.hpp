@@ -19,8 +19,8 @@ namespace gantry {
 
 /// What one waiting end sleeps on. `revents` of the descriptors are for the caller.
 struct WaitPoint {
-  std::span<WaitFlag* const> intents;  ///< Announced to each peer before sleeping.
-  std::vector<pollfd> descriptors;     ///< Events, deaths, hang-ups. Negative ones are skipped.
+  std::span<WaitFlag* const> flags;  ///< Announced to each peer before sleeping.
+  std::vector<pollfd> descriptors;   ///< Events, deaths, hang-ups. Negative ones are skipped.
   int interrupt = -1;
 };
 
@@ -121,7 +121,7 @@ template <class Ready>
   if (ready()) return Woken::ready;
   // Without time to sleep a death or a hang-up must be seen, too.
   if (deadline.passed()) return look_at(point);
-  for (WaitFlag* intent : point.intents) intent->announce();
+  for (WaitFlag* flag : point.flags) flag->announce();
   GANTRY_STEP(sleep_announced);
   const bool came_meanwhile = ready();
   int count = 0;
@@ -129,7 +129,7 @@ template <class Ready>
     point.descriptors.push_back({point.interrupt, POLLIN, 0});
     count = ::poll(point.descriptors.data(), point.descriptors.size(), poll_timeout_ms(deadline));
   }
-  for (WaitFlag* intent : point.intents) intent->withdraw();
+  for (WaitFlag* flag : point.flags) flag->withdraw();
   GANTRY_STEP(sleep_ended);
   if (came_meanwhile) return Woken::ready;
   const bool interrupted = count > 0 && point.descriptors.back().revents != 0;
