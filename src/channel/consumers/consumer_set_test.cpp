@@ -35,16 +35,17 @@ class ConsumerSetTest : public testing::Test {
     if (!set_) set_.emplace(pool_, ConsumerSet::Limits{kSlots, 4, history_, 0, false});
     return *set_;
   }
-  unsigned join() {
+  unsigned join(SlowConsumer policy = SlowConsumer::block) {
     auto resources = std::make_unique<ConsumerResources>();
+    resources->policy = policy;
     resources->memory = *Region::create(shared_size(sizeof(ConsumerPage)), "x");
     test::make_consumer_page(resources->memory);
     return *set().admit(std::move(resources), *ConsumerState::make_page(kSlots));
   }
   /// One that has a wake-up socket, too.
-  ConsumerState& join_with_wakes() {
+  ConsumerState& join_with_wakes(SlowConsumer policy = SlowConsumer::block) {
     auto made = *WakeReceiver::make();
-    join();
+    join(policy);
     ConsumerState& consumer = *set().consumers().back();
     consumer.resources().wake_receiver = std::move(made.wake_receiver);
     wake_sender_ = std::move(made.wake_sender);
@@ -148,8 +149,7 @@ TEST_F(ConsumerSetTest, WhoRingsForSlotsThatItGaveBackIsListenedTo) {
 // Its chunks are its own word. Of one that blocks they count, as it could hold everybody up anyway.
 TEST_F(ConsumerSetTest, WhoRingsForChunksIsListenedToIfItBlocks) {
   for (const SlowConsumer policy : {SlowConsumer::block, SlowConsumer::drop_newest}) {
-    ConsumerState& consumer = join_with_wakes();
-    consumer.resources().policy = policy;
+    ConsumerState& consumer = join_with_wakes(policy);
     auto& page = *reinterpret_cast<ConsumerPage*>(consumer.resources().memory.data());
     const std::size_t slot = set().slots().index_of(publish_with_slot());
     for (std::uint64_t i = 1; i <= 2 * WakeLimit::kMostIdle; ++i) {
