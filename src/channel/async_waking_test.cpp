@@ -10,8 +10,10 @@
 namespace gantry {
 namespace {
 
+using test::client_options;
 using test::options_in;
 using test::pattern;
+using test::server_options;
 using test::soon;
 
 Task<> await_reply(PendingReply& pending, EventLoop& loop, bool& answered) {

@@ -20,6 +20,7 @@
 namespace gantry {
 namespace {
 
+using test::consumer_options;
 using test::options_in;
 using test::soon;
 
