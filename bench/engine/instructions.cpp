@@ -81,7 +81,7 @@ Result<void> move_all(const Counted& what) {
 
 /// Instructions a move.
 Result<double> count(const Counted& what, const std::string& folder, int interrupt_descriptor) {
-  const auto total = count_own(
+  auto total = count_own(
       "gantry_bench_counted_", folder,
       {std::string(kCounted), what.engine, std::to_string(what.bytes), std::to_string(what.moves)},
       interrupt_descriptor);

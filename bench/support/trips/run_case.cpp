@@ -20,7 +20,7 @@ Result<Party> party_of(const SubjectKind& kind, const Case& what, const CpuPair&
   if (!made) return Unexpected(made.error());
   const std::shared_ptr<Subject> subject(std::move(*made));
   Party party{{}, subject->company()};
-  const auto add = [&](std::string_view end, const Post& post, auto run) {
+  const auto add = [&](std::string_view end, const Post& post, const auto& run) {
     party.roles.push_back({fmt::format("{}: the {} of {}", what.name, end, kind.name), post.cpu,
                            [subject, post, run](Link& link) {
                              if (auto stayed = subject->become(post, link.descriptor()); stayed)
