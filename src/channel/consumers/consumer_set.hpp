@@ -63,7 +63,7 @@ class ConsumerSet {
   [[nodiscard]] std::vector<pollfd> fall_asleep(SharedFd event, std::uint64_t now_ns);
   /// Until the first consumer that is muted at `now_ns` is listened to again; `max()`: none is.
   [[nodiscard]] std::chrono::nanoseconds until_mutes_end(std::uint64_t now_ns);
-  /// Takes in the rings, and how far the consumers have come: one that rings for nothing too often
+  /// Takes in the rings, and refresh()es: one that rings for nothing too often
   /// is muted. A wake-up socket whose other end is gone is no longer listened to.
   void drain_wakes(std::span<const pollfd> polled, std::uint64_t now_ns);
   void drain_wakes();

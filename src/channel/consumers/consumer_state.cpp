@@ -1,8 +1,8 @@
 #include "channel/consumers/consumer_state.hpp"
 
-#include "channel/consumers/slot_table.hpp"
-
 #include <new>
+
+#include "channel/consumers/slot_table.hpp"
 
 namespace gantry {
 

@@ -84,8 +84,9 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
     const Deadline until = Deadline::after(std::min(deadline.left(), nap));
     const Woken woken = wait_once(point, core_.spin.now(), until, has_news);
     lock.lock();
-    if (woken == Woken::look) consumers.drain_wakes(point.descriptors, monotonic_ns());
-    if (is_over()) return {};
+    const bool is_refreshed = woken == Woken::look;
+    if (is_refreshed) consumers.drain_wakes(point.descriptors, monotonic_ns());
+    if (is_refreshed ? ready() : is_over()) return {};
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
     if (woken == Woken::timed_out && nap >= kMarkTime) marks_came = true;
