@@ -6,6 +6,7 @@
 
 #include "../support/program/program.hpp"
 #include "../support/system/buffer.hpp"
+#include "../support/system/cpus.hpp"
 #include "../support/system/mapping.hpp"
 #include "registrar_list.hpp"
 #include "settings.hpp"
@@ -63,7 +64,7 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
   auto begun = pinned_report(settings.common.bench);
   if (!begun) return begun;
   Report& report = *begun;
-  settings.cpus = allowed_cpus(report.cpus->requester, report.cpus->responder);
+  settings.cpus = allowed_cpus(*report.cpus);
   std::error_code failed;
   settings.directory = std::filesystem::temp_directory_path(failed).string();
   if (failed)

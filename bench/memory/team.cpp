@@ -1,9 +1,5 @@
 #include "team.hpp"
 
-#include <sched.h>
-
-#include <algorithm>
-
 #include "../support/system/cpus.hpp"
 
 namespace gantry::bench {
@@ -53,26 +49,6 @@ void Team::perform(unsigned member) {
     me.result = Unexpected({Code::system, problem.what(), ""});
   }
   me.ended = Clock::now();
-}
-
-std::vector<int> allowed_cpus(int first, int second) {
-  std::vector<int> cpus = {first};
-  if (second != first) cpus.push_back(second);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(static_cast<std::size_t>(cpu), &set)) continue;
-    if (std::find(cpus.begin(), cpus.end(), cpu) == cpus.end()) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-void spread_over(const std::vector<int>& cpus) noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
-  ::sched_setaffinity(0, sizeof set, &set);
 }
 
 }  // namespace gantry::bench

@@ -42,10 +42,4 @@ class Team {
   std::vector<std::jthread> threads_;
 };
 
-/// The CPUs this process may use, `first` and `second` leading.
-[[nodiscard]] std::vector<int> allowed_cpus(int first, int second);
-
-/// Lets the calling thread, and those it makes, run on all of `cpus`.
-void spread_over(const std::vector<int>& cpus) noexcept;
-
 }  // namespace gantry::bench

@@ -7,6 +7,7 @@
 
 #include "../support/program/sizes.hpp"
 #include "../support/system/buffer.hpp"
+#include "../support/system/cpus.hpp"
 #include "settings.hpp"
 #include "team.hpp"
 
@@ -61,7 +62,7 @@ Contestant toucher(const Settings& settings, const std::string& name, std::strin
           .bytes = settings.touch_bytes,
           .open = [bytes = settings.touch_bytes, threads,
                    cpus = settings.cpus]() -> Result<std::unique_ptr<Runner>> {
-            spread_over(cpus);
+            if (const auto bound = pin(cpus); !bound) return Unexpected(bound.error());
             return std::make_unique<TouchRunner>(bytes, threads, false);
           },
           .readings = {{}, {kThroughput, "GB/s", [bytes](double ns) { return bytes / ns; }}},
@@ -82,7 +83,7 @@ std::vector<Contest> touch_contests(const Settings& settings) {
       .case_name = name, .subject = "gantry/second-use", .bytes = settings.touch_bytes};
   second.open = [bytes = settings.touch_bytes,
                  cpus = settings.cpus]() -> Result<std::unique_ptr<Runner>> {
-    spread_over(cpus);
+    if (const auto bound = pin(cpus); !bound) return Unexpected(bound.error());
     return std::make_unique<TouchRunner>(bytes, 0, true);
   };
   second.readings = {{.metric = "minor_faults", .unit = "1"}};

@@ -76,11 +76,23 @@ std::vector<int> allowed_cpus() {
 }
 
 unsigned usable_cpus() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    return std::max(1U, static_cast<unsigned>(CPU_COUNT(&set)));
+  try {
+    if (const auto cpus = allowed_cpus(); !cpus.empty()) return static_cast<unsigned>(cpus.size());
+  } catch (const std::bad_alloc&) {
+  }
   return static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+void bind_this_thread(std::span<const int> cpus) noexcept {
+  const int last = cpus.empty() ? -1 : *std::ranges::max_element(cpus);
+  if (last < 0) return;
+  const std::unique_ptr<cpu_set_t, FreeSet> set(CPU_ALLOC(last + 1));
+  if (set == nullptr) return;
+  const std::size_t bytes = CPU_ALLOC_SIZE(last + 1);
+  CPU_ZERO_S(bytes, set.get());
+  for (const int cpu : cpus)
+    if (cpu >= 0) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set.get());
+  ::sched_setaffinity(0, bytes, set.get());
 }
 
 }  // namespace gantry

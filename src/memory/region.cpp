@@ -34,7 +34,6 @@ Bytes huge_page_bytes() {
 
 // Kernels of one kind of machine may have pages of different sizes (arm64: 4, 16 or 64 KiB), and
 // the maker of memory rounds it up to its own.
-constexpr Bytes kSmallestPage = Bytes{4} << 10;
 constexpr Bytes kLargestPage = Bytes{64} << 10;
 
 bool is_rounded_up(Bytes held, Bytes size) noexcept {

@@ -1,12 +1,11 @@
 #include "memory/touch.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
 #include "base/mapped.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/populate.hpp"
 #include "base/result.hpp"
 #include "memory/numa.hpp"
@@ -49,13 +48,6 @@ class Touching {
   std::atomic<int> error_{0};
 };
 
-void pin_to(std::thread& thread, int cpu) noexcept {
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(static_cast<unsigned>(cpu), &one);
-  ::pthread_setaffinity_np(thread.native_handle(), sizeof one, &one);  // a wish
-}
-
 }  // namespace
 
 Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int node) {
@@ -69,11 +61,13 @@ Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int n
   helpers.reserve(count);
   for (std::size_t i = 1; i < count; ++i) {
     try {
-      helpers.emplace_back([&touching] { touching.run(); });
+      helpers.emplace_back([&touching, cpu = cpus[i]] {
+        bind_this_thread({&cpu, 1});
+        touching.run();
+      });
     } catch (const std::exception&) {
       break;  // no more threads for this user, or no memory for one: the existing threads do it
     }
-    pin_to(helpers.back(), cpus[i]);
   }
   touching.run();
   for (std::thread& helper : helpers) helper.join();

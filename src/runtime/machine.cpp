@@ -1,5 +1,4 @@
 #include <hwloc.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>

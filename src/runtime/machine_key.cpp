@@ -1,7 +1,6 @@
 #include "runtime/machine_key.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 

@@ -59,11 +59,9 @@ Result<CpuPair> pick_cpus() {
 }
 
 int reader_cpu(const CpuPair& pair, int reader) {
-  const auto allowed = allowed_cpus();
-  if (reader == 0 || pair.shared() || !allowed) return pair.responder;
-  std::vector<int> places = {pair.responder};
-  std::copy_if(allowed->begin(), allowed->end(), std::back_inserter(places),
-               [&](int cpu) { return cpu != pair.requester && cpu != pair.responder; });
+  if (reader == 0 || pair.shared()) return pair.responder;
+  std::vector<int> places = allowed_cpus(pair);
+  places.erase(places.begin());  // the requester's
   return places[static_cast<std::size_t>(reader) % places.size()];
 }
 
@@ -76,6 +74,14 @@ Result<std::vector<int>> allowed_cpus() {
   std::vector<int> cpus;
   for (std::size_t bit = 0; bit < CPU_SETSIZE; ++bit)
     if (CPU_ISSET(bit, &set)) cpus.push_back(static_cast<int>(bit));
+  return cpus;
+}
+
+std::vector<int> allowed_cpus(const CpuPair& pair) {
+  std::vector<int> cpus = {pair.requester};
+  if (!pair.shared()) cpus.push_back(pair.responder);
+  for (const int cpu : allowed_cpus().value_or(std::vector<int>()))
+    if (cpu != pair.requester && cpu != pair.responder) cpus.push_back(cpu);
   return cpus;
 }
 

@@ -24,6 +24,8 @@ struct CpuPair {
 
 /// CPUs the calling thread may use.
 [[nodiscard]] Result<std::vector<int>> allowed_cpus();
+/// The same, those of `pair` leading; they alone if the others are unknown.
+[[nodiscard]] std::vector<int> allowed_cpus(const CpuPair& pair);
 /// Binds the calling thread to one CPU; threads it makes later inherit that.
 [[nodiscard]] Result<void> pin(int cpu);
 [[nodiscard]] Result<void> pin(std::span<const int> cpus);

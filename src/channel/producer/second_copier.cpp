@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/disown.hpp"
 #include "base/futex.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/wire/waiter.hpp"
 

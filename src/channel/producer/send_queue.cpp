@@ -9,6 +9,7 @@
 #include "base/disown.hpp"
 #include "base/event.hpp"
 #include "base/futex.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/socket.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/wire/step.hpp"

@@ -1,7 +1,5 @@
 #include "device/cpu/cpu_device.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <gantry/memory.hpp>

@@ -1,7 +1,6 @@
 #include "engine/policy/free_cpus.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
+#include "base/sizes.hpp"
 #include "engine/execute.hpp"
 
 namespace gantry {
 namespace {
 
-constexpr double kNothingFree = 0.5;  // of a CPU: a sample between "one" and "none"
-constexpr double kUnalignedNs = 400;  // the device's published difference
-constexpr double kPageNs = 100;       // for a page that is present
-constexpr Bytes kPageBytes = 4096;
+constexpr double kNothingFree = 0.5;     // of a CPU: a sample between "one" and "none"
+constexpr double kUnalignedNs = 400;     // the device's published difference
+constexpr double kPageNs = 100;          // for a page that is present
 constexpr double kLeastFreedNs = 2'000;  // of the caller's time; for less a hand-over does not pay
 constexpr Bytes kLargestAsked = Bytes{1} << 30;
 
@@ -78,7 +78,7 @@ void Policy::add_corrections(Verdict& verdict, std::size_t engine,
                              const Move& move) const noexcept {
   if (members_[engine].kind != CopyEngine::dsa) return;
   if (!is_aligned(move, members_[engine].alignment)) verdict.unaligned_ns += kUnalignedNs;
-  const Bytes pages = move.bytes / kPageBytes + 1;
+  const Bytes pages = move.bytes / kSmallestPage + 1;
   if (!move.resident) verdict.pages_ns += kPageNs * static_cast<double>(pages);
 }
 

@@ -1,14 +1,11 @@
 #include "engine/thread/worker.hpp"
 
 #include <pthread.h>
-#include <sched.h>
-
-#include <algorithm>
-#include <memory>
 
 #include "base/block_signals.hpp"
 #include "base/disown.hpp"
 #include "base/futex.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
 
@@ -17,24 +14,11 @@ namespace {
 
 constexpr const char* kThreadName = "gantry-copy";
 
-struct FreeSet {
-  void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
-};
-
 }  // namespace
 
-// If this is refused (the process lost those CPUs meanwhile) the thread stays where it may run.
 void Worker::settle_at(const WorkerPlace& place) noexcept {
   ::pthread_setname_np(::pthread_self(), kThreadName);
-  if (place.cpus.empty()) return;
-  const int last = *std::max_element(place.cpus.begin(), place.cpus.end());
-  const std::unique_ptr<cpu_set_t, FreeSet> set(CPU_ALLOC(last + 1));
-  if (set == nullptr) return;
-  const std::size_t bytes = CPU_ALLOC_SIZE(last + 1);
-  CPU_ZERO_S(bytes, set.get());
-  for (const int cpu : place.cpus)
-    if (cpu >= 0) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set.get());
-  ::pthread_setaffinity_np(::pthread_self(), bytes, set.get());
+  bind_this_thread(place.cpus);
 }
 
 Result<void> Worker::start_thread(std::function<void()> body) {

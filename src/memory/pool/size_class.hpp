@@ -2,7 +2,7 @@
 
 #include <array>
 #include <bit>
-#include <gantry/types.hpp>
+#include <gantry/memory.hpp>
 
 namespace gantry {
 
@@ -12,7 +12,7 @@ namespace gantry {
 // above 64 bytes or a page.
 
 inline constexpr Bytes kLine = 64;
-inline constexpr Bytes kPage = 4096;
+inline constexpr Bytes kPage = Pool::kPageAlignment;
 /// Up to this size every capacity is a class of its own; above, four classes to each power of two
 /// hold capacities that are near each other.
 inline constexpr Bytes kLargestExact = Bytes{64} << 10;
