@@ -17,6 +17,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::SizeIs;
 using testing::StartsWith;
 
 constexpr const char* kPage = R"(
@@ -121,6 +122,31 @@ TEST_F(Tree, CatchesModulesThatOpenEachOtherInACircle) {
   page.replace(page.find(back), back.size(), back + " `memory`");
   add("docs/layers.md", page);
   EXPECT_THAT(check(), ElementsAre(HasSubstr("in a circle: channel -> memory -> channel")));
+}
+
+TEST_F(Tree, CatchesModulesThatSeeEachOtherInACircle) {
+  std::string page = kPage;
+  const std::string row = "| `src/memory` | `memory.hpp` | `base`";
+  page.replace(page.find(row), row.size(), row + " `engine`");
+  add("docs/layers.md", page);
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("see each other in a circle: engine -> memory -> e")));
+}
+
+TEST_F(Tree, CatchesAFolderOfManyFilesUnlessThePageSaysWhy) {
+  for (std::size_t i = 0; i <= kFolderFiles; ++i) {
+    add("src/base/" + std::to_string(i) + ".cpp", "");
+    if (i < kFolderFiles) add("src/base/" + std::to_string(i) + ".hpp", "");
+  }
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("src/base: 31 sources;")));
+  add("docs/layers.md",
+      std::string(kPage) + "\n- `base`: all. It has more than 30 files, since there are many.\n");
+  EXPECT_THAT(check(), IsEmpty());
+}
+
+TEST_F(Tree, ReadsEveryEndingThatACompilerKnows) {
+  for (const char* ending : {"ipp", "inl", "cc", "hh"})
+    add(std::string("src/magic/spell.") + ending, "");
+  EXPECT_THAT(check(), SizeIs(4));
 }
 
 TEST_F(Tree, CatchesABackendThatUsesAnother) {

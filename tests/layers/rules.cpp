@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <map>
 
 namespace layers {
 
@@ -126,22 +127,30 @@ void append(Words& words, Words more) {
 
 namespace {
 
-/// The modules below `name` whose private headers it may include, from one to the next, until one
-/// comes again: that is a cycle, told as the way round.
-void find_cycles(const Table& table, const std::string& name, Words& way, Words& violations) {
+/// What one module may include of others, and the verb for it.
+struct Edge {
+  Words Module::* below;
+  const char* verb;
+};
+
+/// The modules that an edge leads to from `name`, from one to the next, until one comes again: that
+/// is a cycle, told as the way round.
+void find_cycles(const Table& table, const Edge& edge, const std::string& name, Words& way,
+                 Words& violations) {
   if (const auto begin = std::ranges::find(way, name); begin != way.end()) {
     std::string text;
     for (auto at = begin; at != way.end(); ++at) text += *at + " -> ";
     if (*begin == *std::min_element(begin, way.end()))  // each once
-      violations.push_back("docs/layers.md: modules open each other in a circle: " + text + name);
+      violations.push_back(std::string("docs/layers.md: modules ") + edge.verb +
+                           " each other in a circle: " + text + name);
     return;
   }
   const auto module =
       std::ranges::find_if(table.modules, [&](const Module& m) { return m.name() == name; });
   if (module == table.modules.end()) return;
   way.push_back(name);
-  for (const auto& below : module->opens)
-    if (below != name) find_cycles(table, below, way, violations);
+  for (const auto& below : (*module).*(edge.below))
+    if (below != name) find_cycles(table, edge, below, way, violations);
   way.pop_back();
 }
 
@@ -149,10 +158,11 @@ void find_cycles(const Table& table, const std::string& name, Words& way, Words&
 
 Words cycles(const Table& table) {
   Words violations;
-  for (const Module& module : table.modules) {
-    Words way;
-    find_cycles(table, module.name(), way, violations);
-  }
+  for (const Edge& edge : {Edge{&Module::opens, "open"}, Edge{&Module::sees, "see"}})
+    for (const Module& module : table.modules) {
+      Words way;
+      find_cycles(table, edge, module.name(), way, violations);
+    }
   std::ranges::sort(violations);
   const auto again = std::ranges::unique(violations);
   violations.erase(again.begin(), again.end());
@@ -201,6 +211,27 @@ Words oversized(const std::vector<Source>& sources) {
   return violations;
 }
 
+Words crowded(std::string_view page, const std::vector<Source>& sources) {
+  std::map<std::pair<std::string, std::string>, std::size_t> counts;
+  for (const auto& source : sources)
+    ++counts[{source.folder(), source.is_test()     ? "tests"
+                               : source.is_header() ? "headers"
+                                                    : "sources"}];
+  Words violations;
+  for (const auto& [of, count] : counts) {
+    const auto& [folder, kind] = of;
+    const auto name = folder.starts_with("src/") ? folder.substr(4) : folder;
+    const auto row = page.find("\n- `" + name + "`");
+    const auto text = row == page.npos ? page.substr(0, 0) : page.substr(row + 1);
+    if (count <= kFolderFiles || text.substr(0, text.find('\n')).find(kCrowdedReason) != page.npos)
+      continue;
+    violations.push_back(folder + ": " + std::to_string(count) + " " + kind +
+                         "; a folder has at most " + std::to_string(kFolderFiles) +
+                         " of a kind, or docs/layers.md says why");
+  }
+  return violations;
+}
+
 Words old_words(std::string_view page, const std::vector<Source>& sources) {
   Words violations;
   for (const std::string& old : first_column_words(page))
@@ -213,8 +244,8 @@ Words old_words(std::string_view page, const std::vector<Source>& sources) {
 
 Words check_tree(const std::string& root) {
   Words violations;
-  const auto page = (fs::path(root) / "docs/layers.md").string();
-  const auto table = parse_table(read_file(page), violations);
+  const auto page = read_file((fs::path(root) / "docs/layers.md").string());
+  const auto table = parse_table(page, violations);
   const auto sources = read_tree(root, {"src", "include", "tools", "bench", "examples"});
   append(violations, cycles(table));
   append(violations, folders_without_a_module(table, sources));
@@ -222,6 +253,7 @@ Words check_tree(const std::string& root) {
   append(violations, oversized(sources));
   const auto tests = read_tree(root, {"tests"});
   append(violations, oversized(tests));
+  for (const auto& all : {sources, tests}) append(violations, crowded(page, all));
   const auto words = read_file((fs::path(root) / "docs/decisions/words.md").string());
   std::vector<Source> texts =
       read_texts(root, {"src", "tests", "tools", "bench", "examples", "docs"});

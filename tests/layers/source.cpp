@@ -1,6 +1,7 @@
 #include "source.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,7 +14,9 @@ namespace {
 
 bool is_source(const fs::path& path) {
   const auto extension = path.extension();
-  return extension == ".cpp" || extension == ".hpp" || extension == ".h";
+  constexpr std::array kExtensions{".cpp", ".hpp", ".h",   ".c",  ".cc",
+                                   ".cxx", ".hh",  ".ipp", ".inl"};
+  return std::ranges::find(kExtensions, extension) != kExtensions.end();
 }
 
 /// What people read, and what no compiler of ours does.
