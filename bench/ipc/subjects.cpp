@@ -12,6 +12,7 @@ std::vector<SubjectKind> own_subjects(bool with_polled) {
   }
   all.push_back(ping_pong());
   all.push_back(two_lines());
+  for (SubjectKind& limit : chunk_limits()) all.push_back(std::move(limit));
   all.push_back(single_copy());
   return all;
 }

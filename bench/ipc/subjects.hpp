@@ -29,6 +29,9 @@ SubjectKind ping_pong();           ///< Limit: one cache line there and back.
 SubjectKind two_lines();    ///< Limit: 64 bytes and a flag there, a flag back; one writer each.
 SubjectKind single_copy();  ///< Limit: the best copy of that size within one process.
 
+/// Limits: a copy in chunks into 1, 8, ... 512 places in turn, and the receiver's own copy.
+std::vector<SubjectKind> chunk_limits();
+
 /// Those that need nothing to be installed, in the order of the tables. Pipes and sockets that are
 /// polled are of interest beside other systems only.
 std::vector<SubjectKind> own_subjects(bool with_polled);

@@ -92,11 +92,13 @@ struct SubjectKind {
   bool sends_behind = false;  ///< send() comes back while the message is still to be copied.
   unsigned most_in_flight = 1;
   unsigned most_readers = 1;
+  Bytes most_bytes = ~Bytes{0};
 
   /// Whether it can be part of this case at all.
   [[nodiscard]] bool takes(const Case& what) const noexcept {
     return what.in_flight <= most_in_flight && what.readers <= most_readers &&
-           (what.reads || hands_over) && (!what.computes || sends_behind);
+           what.bytes <= most_bytes && (what.reads || hands_over) &&
+           (!what.computes || sends_behind);
   }
 };
 
