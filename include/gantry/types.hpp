@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
+#include <type_traits>
+#include <utility>
 
 // Marks what a program that uses Gantry links to. Everything else stays within the library.
 #define GANTRY_API [[gnu::visibility("default")]]
@@ -68,6 +70,22 @@ struct Error {
 
 template <class T>
 using Result = tl::expected<T, Error>;
+
+/// Prints "gantry: message; hint" to standard error and ends the process by std::exit(1).
+[[noreturn]] GANTRY_API void exit_with(const Error& error) noexcept;
+
+/// Returns the value, moved out of a temporary or where it lies; ends the process by exit_with() if
+/// there is an error instead. For main() and for examples: a library hands the Result on.
+template <class T>
+T must(Result<T>&& result) {
+  if (!result) exit_with(result.error());
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+template <class T>
+std::add_lvalue_reference_t<T> must(Result<T>& result) {
+  if (!result) exit_with(result.error());
+  if constexpr (!std::is_void_v<T>) return *result;
+}
 
 using Bytes = std::size_t;  ///< A count of bytes. Other raw numbers end in their unit.
 using ByteSpan = std::span<std::byte>;

@@ -1,3 +1,5 @@
+#include <cstdio>
+#include <cstdlib>
 #include <gantry/types.hpp>
 
 namespace gantry {
@@ -48,6 +50,12 @@ std::string_view to_string(Code code) noexcept {
 
 std::string to_string(const Error& error) {
   return error.hint.empty() ? error.message : error.message + "; " + error.hint;
+}
+
+void exit_with(const Error& error) noexcept {
+  std::fprintf(stderr, "gantry: %s%s%s\n", error.message.c_str(), error.hint.empty() ? "" : "; ",
+               error.hint.c_str());
+  std::exit(1);
 }
 
 Deadline Deadline::after(std::chrono::nanoseconds wait) noexcept {

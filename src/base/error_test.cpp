@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <memory>
+
 #include "base/result.hpp"
 
 namespace gantry {
@@ -35,6 +37,18 @@ TEST(Error, OfTheKernelKeepsItsKind) {
   EXPECT_EQ(fail_errno("x", ENOENT).value().code, Code::not_found);
   EXPECT_EQ(fail_errno("x", EIO).value().code, Code::system);
   EXPECT_THAT(fail_errno("file f", ENOSPC).value().message, HasSubstr("file f: "));
+}
+
+TEST(Must, HandsTheValueOn) {
+  EXPECT_EQ(must(quarter(12)), 3);
+  EXPECT_EQ(*must(Result<std::unique_ptr<int>>(std::make_unique<int>(7))), 7);
+  must(Result<void>());
+}
+
+TEST(MustDeathTest, SaysTheErrorAndItsHintAndExits) {
+  EXPECT_EXIT(must(quarter(6)), testing::ExitedWithCode(1), "^gantry: 3: odd; add 1\n$");
+  EXPECT_EXIT(must(Result<void>(tl::unexpected(Error{Code::system, "disk: full", ""}))),
+              testing::ExitedWithCode(1), "^gantry: disk: full\n$");
 }
 
 TEST(Deadline, SaturatesInsteadOfWrapping) {

@@ -168,17 +168,19 @@ class GANTRY_API Message {
 
   /// The payload, or its first segment. Valid until release(). The bytes lie in memory of the
   /// sender, which a hostile sender can change at any time: unless is_immutable(), copy what you
-  /// check.
-  [[nodiscard]] ConstByteSpan bytes() const noexcept {
+  /// check. Refused of a temporary: its bytes would be gone at the end of the line.
+  [[nodiscard]] ConstByteSpan bytes() const& noexcept {
     return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
   }
+  ConstByteSpan bytes() const&& = delete;  // name the message first: it must outlive its bytes
   [[nodiscard]] std::size_t segments() const noexcept {
     return segments_ == nullptr ? 1 : segments_->size();
   }
   /// `index` must be below segments().
-  [[nodiscard]] Segment segment(std::size_t index) const {
+  [[nodiscard]] Segment segment(std::size_t index) const& {
     return segments_ == nullptr ? Segment{bytes(), {}} : (*segments_)[index];
   }
+  Segment segment(std::size_t index) const&& = delete;  // as bytes()
   /// True if nobody can change the bytes any more: they are a private copy, or were sent with
   /// SendMode::immutable. Asks the kernel, not the sender.
   [[nodiscard]] bool is_immutable() const;

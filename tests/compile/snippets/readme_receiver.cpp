@@ -1,4 +1,4 @@
-// README.md 60-
+// README.md 51-
 #include <gantry/gantry.hpp>
 
 void use(gantry::ConstByteSpan bytes);

@@ -1,8 +1,8 @@
-// README.md 1-59
+// README.md 1-49
 #include <gantry/gantry.hpp>
 
 void render(gantry::ByteSpan to);
 
-void run(gantry::Bytes bytes, gantry::ConstByteSpan my_vector_as_bytes) {
+void run(gantry::Bytes bytes, gantry::ConstByteSpan my_bytes) {
   // snippet
 }
