@@ -26,6 +26,16 @@ Error described(const DeviceCore& device, const Operation& operation, Error erro
   return error;
 }
 
+// The error of an operation that did not begin since another failed: that one's comes first.
+Error not_begun_after(Error cause, const Operation& operation) noexcept {
+  try {
+    cause.message = fmt::format("{} (so {} was not begun)", cause.message, describe(operation));
+  } catch (const std::bad_alloc&) {
+    cause.hint.clear();  // the cause alone says enough
+  }
+  return cause;
+}
+
 }  // namespace
 
 // ---- submission ----------------------------------------------------------------------------
@@ -179,15 +189,9 @@ bool QueueCore::is_ready(const Operation& operation) const noexcept {
 }
 
 std::optional<Error> QueueCore::why_not(const Operation& operation) const {
-  const auto because = [&](const Error& first, std::string_view what) {
-    return described(
-        *device_, operation,
-        {first.code, fmt::format("not begun, since {} failed ({})", what, first.message),
-         first.hint});
-  };
-  if (failed_) return because(*failed_, "an earlier operation of its queue");
+  if (failed_) return not_begun_after(*failed_, operation);
   for (const auto& before : operation.after)
-    if (before->error()) return because(*before->error(), "what it waited for");
+    if (before->error()) return not_begun_after(*before->error(), operation);
   return std::nullopt;
 }
 

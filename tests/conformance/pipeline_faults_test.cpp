@@ -9,6 +9,7 @@ namespace gantry {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 using PipelineFaults = PipelineTest;
@@ -241,6 +242,28 @@ TEST_F(StuckKernel, ThatDoesNotListenCostsTheDeviceAndNothingElse) {
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, Code::device_lost);
   *open_ = true;
+}
+
+// What the kernel says is not to be looked for behind what did not happen because of it.
+TEST(FailingKernel, SaysSoBeforeAnythingElse) {
+  const auto device = *make_cpu_device();
+  ProgramSource source;
+  source.cpu["odd"] = [](const CpuArguments&, const CpuSlice&) -> Result<void> {
+    return fail(Code::busy, "the first word is odd");
+  };
+  Words x(1000, 1);
+  for (const Staging staging : {Staging::automatic, Staging::direct}) {
+    PipelineOptions options;
+    options.staging = staging;
+    const auto bytes = std::as_writable_bytes(std::span(x));
+    const auto report =
+        run_pipeline(*device, PipelineJob(source, "odd", 1000).in_place(bytes, 4), options);
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, Code::kernel_fault);
+    EXPECT_THAT(report.error().message,
+                ContainsRegex("^chunk 0 \\(steps? 0[^)]*\\): cpu: launch of 'odd': "
+                              "the first word is odd"));
+  }
 }
 
 // ---- by script -----------------------------------------------------------------------------
