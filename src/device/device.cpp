@@ -79,6 +79,12 @@ Result<DeviceBuffer> Device::over(ByteSpan, KeepAlive) {
 KernelArgument::KernelArgument(const DeviceBuffer& buffer)
     : buffer_(buffer.state()), is_buffer_(true) {}
 
+KernelArgument KernelArgument::partials(const DeviceBuffer& buffer, Bytes bytes) {
+  KernelArgument argument(buffer);
+  argument.partial_bytes_ = bytes;
+  return argument;
+}
+
 void CpuArguments::misused(std::size_t index) const {
   throw std::out_of_range(
       fmt::format("argument {} of {} is asked for as what it is not", index, items_.size()));

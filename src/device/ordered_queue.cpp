@@ -77,6 +77,12 @@ Result<void> OrderedQueue::check_launch(const Kernel& kernel,
           fmt::format("{}: launch of '{}': argument {} is {}", device.name, kernel.name(), index,
                       argument.buffer() == nullptr ? "an empty buffer handle"
                                                    : "a buffer of another device"));
+    if (argument.is_buffer() && argument.partial_bytes() > argument.buffer()->size)
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: launch of '{}': argument {}: a partial result of {} bytes in a "
+                              "buffer of {}",
+                              device.name, kernel.name(), index, argument.partial_bytes(),
+                              argument.buffer()->size));
     ++index;
   }
   return {};

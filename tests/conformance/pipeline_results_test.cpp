@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <latch>
+
 #include "pipeline_suite.hpp"
 
 // Results are those of a plain loop, whatever the sizes, chunks, depths and ways.
@@ -271,6 +273,52 @@ TEST_P(PipelineResults, ReductionsAreFoldedInOrder) {
     EXPECT_EQ(sum, std::accumulate(x.begin(), x.end(), std::uint64_t{0}));
     EXPECT_EQ(next, steps);
   }
+}
+
+/// Adds the slice to the first word of the partial result: a load, and a store after the first two
+/// calls of a launch have met in between. If they had one word, one sum would be lost.
+ProgramSource meeting_sums(std::latch& meeting, std::uint64_t first_calls) {
+  ProgramSource source;
+  const auto calls = std::make_shared<std::atomic<std::uint64_t>>(0);
+  source.cpu["sum"] = [&meeting, first_calls, calls](const CpuArguments& with,
+                                                     const CpuSlice& slice) -> Result<void> {
+    const auto x = with.span<std::uint32_t>(0);
+    const auto part = with.span<std::uint64_t>(1);
+    std::uint64_t sum = part[0];
+    for (std::size_t i = slice.first; i < slice.last; ++i) sum += x[i];
+    if (calls->fetch_add(1) < first_calls) meeting.arrive_and_wait();
+    part[0] = sum;
+    return {};
+  };
+  return source;
+}
+
+TEST_P(PipelineResults, AKernelSimplyAddsToItsPartialResult) {
+  const unsigned threads = device_->facts().partials;
+  if (device_->facts().kind != DeviceKind::cpu) GTEST_SKIP() << "work items share one there";
+  constexpr std::uint64_t kSteps = 100'000;
+  const Words x = random_words(kSteps, 5);
+  std::latch meeting(2);
+  std::uint64_t sum = 0, steps = 0, folds = 0;
+  const auto fold = [&](ConstByteSpan partial, const Chunk& chunk) -> Result<void> {
+    EXPECT_EQ(partial.size(), sizeof sum);
+    EXPECT_EQ(chunk.first, steps);
+    std::uint64_t part = 0;
+    std::memcpy(&part, partial.data(), sizeof part);
+    sum += part;
+    steps += chunk.steps;
+    ++folds;
+    return {};
+  };
+  run(PipelineJob(meeting_sums(meeting, threads > 1 ? 2 : 0), "sum", kSteps)
+          .input(std::span(x))
+          .reduction(sizeof sum, fold)
+          .count(),
+      in_chunks(kSteps / 4));
+  EXPECT_EQ(sum, std::accumulate(x.begin(), x.end(), std::uint64_t{0}));
+  EXPECT_EQ(steps, kSteps);
+  EXPECT_GE(folds, threads > 1 ? 5u : 4u);  // two that met were two
+  EXPECT_LE(folds, 4 * threads);
 }
 
 TEST_P(PipelineResults, BlocksOfAPoolAndMemoryThatIsRegistered) {

@@ -94,7 +94,8 @@ TEST_F(PipelineTeam, ReductionsAreFoldedByTheCallerInTheOrderOfTheSteps) {
   const auto fold = [&](ConstByteSpan partial, const Chunk& chunk) -> Result<void> {
     EXPECT_EQ(std::this_thread::get_id(), caller);
     EXPECT_EQ(chunk.first, next);
-    EXPECT_EQ(chunk.index, index++);
+    index += chunk.steps != 0 ? 1 : 0;  // other partial results of a chunk come without steps
+    EXPECT_EQ(chunk.index + 1, index);
     next += chunk.steps;
     for (std::size_t i = 0; i < 16; ++i) {
       std::uint64_t part = 0;

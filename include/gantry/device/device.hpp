@@ -19,11 +19,14 @@ struct GANTRY_API DeviceFacts {
   std::string about;  ///< Model, vendor and driver, to display.
   DeviceKind kind = DeviceKind::cpu;
   Bytes memory_bytes = 0;
-  Bytes max_buffer_bytes = 0;   ///< Largest size of one buffer.
-  Bytes alignment = 1;          ///< Quickest alignment of host memory and offsets.
-  std::size_t max_group = 1;    ///< Most work items of a group.
-  Bytes local_bytes = 0;        ///< Most local memory of a group.
-  unsigned compute_units = 1;   ///< CPUs, multiprocessors.
+  Bytes max_buffer_bytes = 0;  ///< Largest size of one buffer.
+  Bytes alignment = 1;         ///< Quickest alignment of host memory and offsets.
+  std::size_t max_group = 1;   ///< Most work items of a group.
+  Bytes local_bytes = 0;       ///< Most local memory of a group.
+  unsigned compute_units = 1;  ///< CPUs, multiprocessors.
+  /// Partial results that a launch may leave in each buffer of KernelArgument::partials(): `cpu`
+  /// has one for each thread.
+  unsigned partials = 1;
   bool unified_memory = false;  ///< Its memory is the host's: a copy crosses no bus.
   bool host_visible = false;    ///< DeviceBuffer::host() gives access to buffers.
   /// Alignment that over() requires, a power of two; 0 if unsupported.

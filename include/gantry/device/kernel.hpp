@@ -93,7 +93,8 @@ class GANTRY_API CpuArguments {
   std::span<const Item> items_;
 };
 
-/// Several threads call it at once, each with another slice of the same launch. An error or an
+/// Several threads call it at once, each with another slice of the same launch. They share its
+/// buffers, except the partial result of a reduction, of which each has its own. An error or an
 /// exception ends the launch as `kernel_fault` with its message.
 using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, const CpuSlice& slice)>;
 
@@ -165,11 +166,23 @@ class GANTRY_API KernelArgument {
     argument.local_bytes_ = bytes;
     return argument;
   }
+  /// A buffer of partial results of `bytes` bytes each, one every partial_room(). Where a device
+  /// has several at once (DeviceFacts::partials), each call of a CpuKernel sees one that no other
+  /// call uses meanwhile; elsewhere the kernel sees the buffer. Calls find what calls before them
+  /// left there.
+  [[nodiscard]] static KernelArgument partials(const DeviceBuffer& buffer, Bytes bytes);
+  /// Partial results lie in lines of the cache of their own.
+  [[nodiscard]] static constexpr Bytes partial_room(Bytes bytes) noexcept {
+    constexpr Bytes kLine = 64;
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
 
   [[nodiscard]] bool is_buffer() const noexcept { return is_buffer_; }
   [[nodiscard]] const std::shared_ptr<BufferState>& buffer() const noexcept { return buffer_; }
   [[nodiscard]] ConstByteSpan value() const noexcept { return {value_.data(), bytes_}; }
   [[nodiscard]] Bytes local_bytes() const noexcept { return local_bytes_; }
+  /// 0: no partial results.
+  [[nodiscard]] Bytes partial_bytes() const noexcept { return partial_bytes_; }
 
  private:
   KernelArgument() noexcept = default;
@@ -177,6 +190,7 @@ class GANTRY_API KernelArgument {
   std::array<std::byte, kMostBytes> value_{};
   Bytes bytes_ = 0;
   Bytes local_bytes_ = 0;
+  Bytes partial_bytes_ = 0;
   bool is_buffer_ = false;
 };
 

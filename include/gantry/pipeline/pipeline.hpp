@@ -114,8 +114,9 @@ concept PipelineArray =
 /// memory (Staging::shared). A plain value; run it as often as wanted.
 class GANTRY_API PipelineJob {
  public:
-  /// Receives what a chunk's kernel left in its partial result; called in the order of chunks, by
-  /// the thread that called run_pipeline(). An error ends the run.
+  /// Receives a partial result; called in the order of chunks, by the thread that called
+  /// run_pipeline(). A chunk that several threads computed left several partial results: `chunk`
+  /// has its steps with the first of them, and none with the others. An error ends the run.
   using Fold = std::function<Result<void>(ConstByteSpan partial, const Chunk& chunk)>;
   using Range = std::function<LaunchRange(std::uint64_t steps)>;
 
@@ -133,8 +134,10 @@ class GANTRY_API PipelineJob {
   PipelineJob& in_place(PipelineSink memory, Bytes step_bytes);
   /// An array that each chunk sees whole; it is copied to the device once.
   PipelineJob& broadcast(PipelineSource from);
-  /// Each chunk's kernel gets `bytes` bytes of value `initial` and leaves its part of the result
-  /// there.
+  /// Each chunk's kernel gets `bytes` bytes of value `initial` and adds its part of the result to
+  /// them. On `cpu` each thread has such bytes of its own (DeviceFacts::partials): a kernel that
+  /// adds needs no atomics, and parts that nobody touched are not folded. So `initial` must be
+  /// what changes nothing when it is folded.
   PipelineJob& reduction(Bytes bytes, Fold fold, std::byte initial = {});
   /// The same value for every chunk.
   PipelineJob& value(const KernelArgument& value);

@@ -73,6 +73,7 @@ DeviceFacts facts_of(const CpuDeviceOptions& options, unsigned threads) {
   facts.max_group = std::numeric_limits<std::size_t>::max();
   facts.local_bytes = kCpuLocalBytes;
   facts.compute_units = threads;
+  facts.partials = threads;
   facts.unified_memory = true;
   facts.host_visible = options.host_visible;
   // The language aligns memory for any of its types so.

@@ -1,6 +1,7 @@
 #include "device/cpu/cpu_executor.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/result.hpp"
 
@@ -29,6 +30,7 @@ class Launch {
       items_.push_back(
           {argument.is_buffer() ? argument.buffer()->memory : ByteSpan(), argument.value()});
       local_bytes_ += room_for(argument);
+      if (argument.partial_bytes() != 0) count_partials(argument);
     }
     cut(threads);
   }
@@ -63,16 +65,52 @@ class Launch {
     }
   }
 
+  // So many fit every buffer of partial results; the last one need not fill its room.
+  void count_partials(const KernelArgument& argument) {
+    const Bytes room = KernelArgument::partial_room(argument.partial_bytes());
+    const std::size_t fit = (argument.buffer()->size - argument.partial_bytes()) / room + 1;
+    partials_in_use_ = std::vector<std::atomic<bool>>(
+        has_partials() ? std::min(partials_in_use_.size(), fit) : fit);
+  }
+  [[nodiscard]] bool has_partials() const noexcept { return !partials_in_use_.empty(); }
+
+  /// The lowest partial result that no other call uses, until dropped. There are as many as threads
+  /// that call; with fewer, the call waits for one.
+  class OwnPartial {
+   public:
+    explicit OwnPartial(Launch& launch) noexcept : launch_(launch) {
+      if (!launch_.has_partials()) return;
+      // C: what the call before wrote there.
+      while (launch_.partials_in_use_[index_].exchange(true, std::memory_order_acquire))
+        if (++index_ == launch_.partials_in_use_.size()) {
+          index_ = 0;
+          std::this_thread::yield();
+        }
+    }
+    ~OwnPartial() {
+      if (launch_.has_partials())
+        launch_.partials_in_use_[index_].store(false, std::memory_order_release);  // C
+    }
+    OwnPartial(const OwnPartial&) = delete;
+    OwnPartial& operator=(const OwnPartial&) = delete;
+    [[nodiscard]] std::size_t index() const noexcept { return index_; }
+
+   private:
+    Launch& launch_;
+    std::size_t index_ = 0;
+  };
+
   Result<void> call(const CpuSlice& slice) {
     std::vector<std::byte> scratch;
     Items items;
-    const bool has_locals = local_bytes_ != 0;
-    if (has_locals) {
+    const OwnPartial partial(*this);
+    const bool has_own = local_bytes_ != 0 || has_partials();
+    if (has_own) {
       scratch.resize(local_bytes_ + 64);
-      items = with_locals(scratch);
+      items = with_own(scratch, partial.index());
     }
     try {
-      return kernel_(CpuArguments(has_locals ? items : items_), slice);
+      return kernel_(CpuArguments(has_own ? items : items_), slice);
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& thrown) {
@@ -82,13 +120,18 @@ class Launch {
     }
   }
 
-  [[nodiscard]] Items with_locals(std::vector<std::byte>& scratch) const {
+  /// The arguments with the call's own local memory and partial results.
+  [[nodiscard]] Items with_own(std::vector<std::byte>& scratch, std::size_t partial) const {
     Items items = items_;
     auto* at = scratch.data();
     at += (64 - reinterpret_cast<std::uintptr_t>(at) % 64) % 64;
     for (std::size_t i = 0; i < items.size(); ++i) {
       const KernelArgument& argument = operation_.arguments[i];
+      const Bytes bytes = argument.partial_bytes();
       if (argument.local_bytes() != 0) items[i].memory = {at, argument.local_bytes()};
+      if (bytes != 0)
+        items[i].memory =
+            items[i].memory.subspan(partial * KernelArgument::partial_room(bytes), bytes);
       at += room_for(argument);
     }
     return items;
@@ -110,6 +153,7 @@ class Launch {
   std::vector<std::size_t> ends_;  // of the parts, in items
   Items items_;
   Bytes local_bytes_ = 0;
+  std::vector<std::atomic<bool>> partials_in_use_;
   std::atomic<bool> over_{false};
   std::mutex mutex_;
   std::optional<Error> failure_;

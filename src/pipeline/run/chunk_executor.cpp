@@ -5,6 +5,7 @@
 #include "pipeline/job/extents.hpp"
 #include "pipeline/run/caught.hpp"
 #include "pipeline/run/kernel_launch.hpp"
+#include "pipeline/run/partials.hpp"
 
 // One chunk, from its sources through its slot to its sinks. chunk_executor_run.cpp orders many.
 namespace gantry {
@@ -70,7 +71,7 @@ bool brings_back(const Argument& argument) noexcept {
 
 /// The place of a chunk's results.
 ByteSpan back_to(const RunArray& array, const ChunkSlot& slot, std::size_t index) noexcept {
-  const Bytes size = buffer_bytes(*array.argument, slot.chunk.steps);
+  const Bytes size = slot_bytes(array, slot.chunk.steps);
   const ByteSpan host = slot.arrays[index].host;
   if (!host.empty()) return host.first(size);
   return array.argument->sink.bytes.subspan(slot.chunk.first * array.argument->step_bytes, size);
@@ -280,7 +281,7 @@ Result<void> ChunkExecutor::complete_result(const ChunkRing& ring, ChunkSlot& sl
   const Chunk& chunk = slot.chunk;
   const ByteSpan host = slot.arrays[index].host;
   if (argument.kind == Kind::reduction)
-    return argument.fold(host.first(argument.step_bytes), chunk);
+    return fold_partials(argument, host.first(arrays_[index].partials_bytes), chunk);
   const std::uint64_t at = chunk.first * argument.step_bytes;
   const ByteSpan from = host.first(chunk.steps * argument.step_bytes);
   if (argument.sink.kind == PipelineSink::Kind::writer) return argument.sink.write(at, from);

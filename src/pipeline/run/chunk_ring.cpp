@@ -24,10 +24,15 @@ bool has_buffer(const RunArray& array) noexcept {
 Bytes staged_bytes(const RunArray& array, std::uint64_t steps) noexcept {
   const bool is_staged = array.staging == Staging::ring;
   if (!is_chunked(array) || !is_staged) return 0;
-  return (buffer_bytes(*array.argument, steps) + kSmallestPage - 1) / kSmallestPage * kSmallestPage;
+  return (slot_bytes(array, steps) + kSmallestPage - 1) / kSmallestPage * kSmallestPage;
 }
 
 }  // namespace
+
+Bytes slot_bytes(const RunArray& array, std::uint64_t steps) noexcept {
+  return array.argument->kind == Kind::reduction ? array.partials_bytes
+                                                 : buffer_bytes(*array.argument, steps);
+}
 
 Result<std::shared_ptr<HostMemory>> HostMemory::make(Bytes size,
                                                      const std::shared_ptr<Registrar>& registrar,
@@ -60,7 +65,7 @@ Result<void> ChunkRing::add_slot(Device& device, std::span<const RunArray> array
   slot.arrays.resize(arrays.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     if (!has_buffer(arrays[i])) continue;
-    const Bytes size = buffer_bytes(*arrays[i].argument, chunk_steps_);
+    const Bytes size = slot_bytes(arrays[i], chunk_steps_);
     GANTRY_ASSIGN(slot.arrays[i].buffer, device.allocate(size));
     device_bytes_ += size;
   }
@@ -78,7 +83,7 @@ Result<void> ChunkRing::add_host(std::span<const RunArray> arrays,
   for (ChunkSlot& slot : slots_)
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const Bytes size = staged_bytes(arrays[i], chunk_steps_);
-      if (size != 0) slot.arrays[i].host = {at, buffer_bytes(*arrays[i].argument, chunk_steps_)};
+      if (size != 0) slot.arrays[i].host = {at, slot_bytes(arrays[i], chunk_steps_)};
       at += size;
     }
   return {};

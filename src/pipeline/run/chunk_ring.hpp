@@ -15,6 +15,7 @@ struct RunArray {
   std::vector<std::byte> last_step = {};
   std::vector<Registration> registrations = {};
   DeviceBuffer whole = {};      ///< For a broadcast.
+  Bytes partials_bytes = 0;     ///< For a reduction.
   bool is_ring_shared = false;  ///< The device computes on the staged memory itself.
 };
 
@@ -26,6 +27,9 @@ struct HostMemory {
   [[nodiscard]] static Result<std::shared_ptr<HostMemory>> make(
       Bytes size, const std::shared_ptr<Registrar>& registrar, std::string& why_not);
 };
+
+/// Size of its buffer for a chunk of that many steps.
+[[nodiscard]] Bytes slot_bytes(const RunArray& array, std::uint64_t steps) noexcept;
 
 struct ChunkSlot {
   struct Array {

@@ -22,12 +22,15 @@ Result<void> launch_kernel(DeviceQueue& queue, const Kernel& kernel, const Pipel
       case Kind::first:
         arguments.emplace_back(chunk.first);
         break;
+      case Kind::reduction:
+        arguments.push_back(KernelArgument::partials(*buffers[i], argument.step_bytes));
+        break;
       default:
         arguments.emplace_back(*buffers[i]);
     }
     if (argument.kind != Kind::reduction) continue;
     GANTRY_ASSIGN(const DeviceEvent cleared,
-                  queue.fill(*buffers[i], 0, argument.step_bytes, argument.initial));
+                  queue.fill(*buffers[i], 0, buffers[i]->size(), argument.initial));
     stage.add(cleared);
   }
   GANTRY_ASSIGN(const DeviceEvent launched,

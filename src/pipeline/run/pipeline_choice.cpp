@@ -7,8 +7,6 @@
 namespace gantry {
 namespace {
 
-using Kind = PipelineJob::Argument::Kind;
-
 constexpr unsigned kDepth = 4;
 constexpr unsigned kSharedDepth = 3;        // the next are ready when one ends
 constexpr std::uint64_t kFewestSteps = 64;  // steps that make a measurement worthwhile
@@ -36,7 +34,7 @@ Result<PlanInput> PipelineRun::plan_input() {
   for (const RunArray& array : arrays_) {
     const auto& argument = *array.argument;
     const bool is_array = argument.reads() || argument.writes();
-    if (argument.kind == Kind::reduction) input.fixed_bytes += argument.step_bytes;
+    input.fixed_bytes += array.partials_bytes;
     if (!is_array || array.staging == Staging::shared) continue;
     input.step_bytes += argument.step_bytes;
     input.fixed_bytes += (argument.halo.before + argument.halo.after) * argument.step_bytes;

@@ -6,6 +6,7 @@
 #include "pipeline/run/caught.hpp"
 #include "pipeline/run/file_ends.hpp"
 #include "pipeline/run/halt.hpp"
+#include "pipeline/run/partials.hpp"
 
 namespace gantry {
 namespace {
@@ -177,6 +178,7 @@ Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const Pipeline
   for (const Argument& argument : job.arguments()) {
     RunArray& array = arrays.emplace_back(RunArray{.argument = &argument});
     const bool is_array = argument.reads() || argument.writes();
+    if (argument.kind == Kind::reduction) array.partials_bytes = partials_bytes(argument, facts);
     if (argument.kind == Kind::reduction || (is_array && !is_memory(argument)))
       bind_to_ring(array, zero_copy);
     else if ((is_array || argument.kind == Kind::broadcast) &&

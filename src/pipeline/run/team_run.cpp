@@ -141,9 +141,12 @@ Result<void> fold_all(const PipelineJob& job, std::span<const std::unique_ptr<Me
     std::vector<Partial> all;
     for (const auto& member : members)
       std::ranges::move(member->partials[i], std::back_inserter(all));
-    std::ranges::sort(all, {}, [](const Partial& one) { return one.chunk.first; });
-    for (std::uint64_t index = 0; Partial & partial : all) {
-      partial.chunk.index = index++;
+    // Further partial results of a chunk have no steps, and stand before the chunk behind it.
+    std::ranges::stable_sort(
+        all, {}, [](const Partial& one) { return std::pair(one.chunk.first, one.chunk.steps); });
+    for (std::uint64_t chunks = 0; Partial & partial : all) {
+      chunks += partial.chunk.steps != 0 ? 1 : 0;
+      partial.chunk.index = chunks - 1;
       GANTRY_TRY(job.arguments()[i].fold(partial.bytes, partial.chunk));
     }
   }

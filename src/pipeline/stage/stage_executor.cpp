@@ -9,6 +9,7 @@
 #include "pipeline/run/caught.hpp"
 #include "pipeline/run/halt.hpp"
 #include "pipeline/run/kernel_launch.hpp"
+#include "pipeline/run/partials.hpp"
 
 // Messages, in order; stage_places.cpp has the places of their results. Slots go from the submitter
 // to the completer and back under mutex_:
@@ -172,7 +173,9 @@ bool StageExecutor::may_hold() {
 
 Result<void> StageExecutor::make_room(StageSlot& slot, std::size_t index) {
   DeviceBuffer& own = slot.arrays[index].own;
-  const Bytes size = buffer_bytes(job_.arguments()[index], slot.chunk.steps);
+  const Argument& argument = job_.arguments()[index];
+  const Bytes size = argument.kind == Kind::reduction ? partials_bytes(argument, device_.facts())
+                                                      : buffer_bytes(argument, slot.chunk.steps);
   if (size <= own.size()) return {};
   own = {};  // first: the device may not hold both
   GANTRY_ASSIGN(own, device_.allocate(size));
@@ -307,11 +310,12 @@ void StageExecutor::let_message_go(StageSlot& slot) {
 
 Result<void> StageExecutor::fold(StageSlot& slot, std::size_t index) {
   const Argument& argument = job_.arguments()[index];
-  const auto partial = std::make_shared<std::vector<std::byte>>(argument.step_bytes);
+  const DeviceBuffer& buffer = slot.arrays[index].own;
+  const auto partials = std::make_shared<std::vector<std::byte>>(buffer.size());
   GANTRY_ASSIGN(const DeviceEvent event,
-                queues_.copy_out->copy_out(slot.arrays[index].own, 0, *partial, partial));
+                queues_.copy_out->copy_out(buffer, 0, *partials, partials));
   GANTRY_TRY(event.wait(limit()));
-  return argument.fold(*partial, slot.chunk);
+  return fold_partials(argument, *partials, slot.chunk);
 }
 
 Result<void> StageExecutor::bring_back(StageSlot& slot) {
