@@ -39,10 +39,12 @@ struct ConsumerExplanation;
 
 /// What one end of a channel has counted so far. Times are in nanoseconds.
 struct MetricsReport {
-  bool opened = false;                                     ///< The end exists (or existed).
-  bool connected = false;                                  ///< It has met its peer.
-  std::uint64_t messages = 0;                              ///< Published, or received.
-  std::uint64_t bytes = 0;                                 ///< Payload of those messages.
+  bool opened = false;         ///< The end exists (or existed).
+  bool connected = false;      ///< It has met its peer.
+  bool ended = false;          ///< A stage's end: regularly at its end.
+  bool broken = false;         ///< A stage's end: it has seen its peer leave before that.
+  std::uint64_t messages = 0;  ///< Published, or received.
+  std::uint64_t bytes = 0;     ///< Payload of those messages.
   std::array<std::uint64_t, kCopyEngines> copies{};        ///< Payload copies, by CopyEngine.
   std::array<std::uint64_t, kCopyEngines> copied_bytes{};  ///< The bytes of those copies.
   std::uint64_t copy_ns = 0;  ///< Time spent copying before hand-off (user-space copies).

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/result.hpp"
 #include "stage/inherited.hpp"
@@ -20,13 +21,16 @@ Result<StageEndpoint> find_end(std::string_view name, bool output) {
       ends, [&](const StageEndpoint& end) { return end.channel == name && end.output == output; });
   if (found != ends.end()) return *found;
   const std::string_view direction = output ? "output" : "input";
-  if (ends.empty())
+  const bool is_other_way = std::ranges::count(ends, name, &StageEndpoint::channel) != 0;
+  if (std::getenv(kStageEndpointsVariable) == nullptr)
     return fail(
         Code::not_found,
         fmt::format("stage {} '{}': this program was not started by `gantry run`", direction, name),
         "name it as a stage in a pipeline file and start that");
   return fail(Code::not_found,
-              fmt::format("stage {} '{}': not in the pipeline file", direction, name),
+              fmt::format("stage {} '{}': {}", direction, name,
+                          is_other_way ? "this stage has it the other way round"
+                                       : "not in the pipeline file"),
               fmt::format("this stage's {}s: {}", direction, list_ends(ends, output)));
 }
 
@@ -58,18 +62,34 @@ Result<OutputImpl> open_output(const StageEndpoint& end, const StageOptions& opt
 
 Result<StageInput> stage_input(std::string_view name, const StageOptions& options) {
   GANTRY_ASSIGN(const StageEndpoint end, find_end(name, false));
+  StreamMarks marks(end);
   GANTRY_ASSIGN(auto impl, open_input(end, options));
+  impl->marks = std::move(marks);
   return StageInput(std::move(impl));
 }
 
 Result<StageOutput> stage_output(std::string_view name, const StageOptions& options) {
   GANTRY_ASSIGN(const StageEndpoint end, find_end(name, true));
+  StreamMarks marks(end);
   GANTRY_ASSIGN(auto impl, open_output(end, options));
+  impl->marks = std::move(marks);
   return StageOutput(std::move(impl));
 }
 
 std::string quoted(const StageEndpoint& end) {
   return fmt::format("channel '{}'", end.channel);
+}
+
+Result<std::vector<std::byte>> joined(const Draft& draft) {
+  return guarded([&]() -> Result<std::vector<std::byte>> {
+    std::vector<std::byte> bytes;
+    for (const Draft::Part& part : draft.parts()) {
+      if (part.moved && !part.block)
+        return fail(Code::invalid_argument, "send: a part of the draft is an empty block");
+      bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+    }
+    return bytes;
+  });
 }
 
 Result<Metrics> open_metrics(const StageEndpoint& end, const StageEndpoint::Link& link) {
@@ -90,7 +110,22 @@ void count_sent(Meter& meter, Bytes bytes) {
   meter.message(bytes);
 }
 
+Result<Pool> StageOutput::Impl::pool() const {
+  return fail(Code::unsupported, "pool: this stage's output has no pool of one channel",
+              "write into a loan, or let send() copy");
+}
+
 // ---- the public handles --------------------------------------------------------------------
+
+namespace {
+
+template <class T>
+Result<T> marked(StageOutput::Impl& output, Result<T> result) {
+  if (!result && result.error().code == Code::peer_gone) output.marks.broken();
+  return result;
+}
+
+}  // namespace
 
 StageInput::StageInput(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 StageInput::StageInput(StageInput&&) noexcept = default;
@@ -98,7 +133,10 @@ StageInput& StageInput::operator=(StageInput&&) noexcept = default;
 StageInput::~StageInput() = default;
 
 Result<Message> StageInput::receive(Deadline deadline) {
-  return impl_->receive(deadline);
+  auto message = impl_->receive(deadline);
+  if (!message && message.error().code == Code::closed) impl_->marks.ended();
+  if (!message && message.error().code == Code::peer_gone) impl_->marks.broken();
+  return message;
 }
 
 StageOutput::StageOutput(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -107,16 +145,25 @@ StageOutput& StageOutput::operator=(StageOutput&&) noexcept = default;
 StageOutput::~StageOutput() = default;
 
 Result<Loan> StageOutput::loan(Bytes size, Deadline deadline) {
-  return impl_->loan(size, deadline);
+  return marked(*impl_, impl_->loan(size, deadline));
 }
-Result<void> StageOutput::publish(Loan&& loan) {
-  return impl_->publish(std::move(loan));
+Result<void> StageOutput::publish(Loan&& loan, const SendOptions& options) {
+  return marked(*impl_, impl_->publish(std::move(loan), options));
 }
-Result<void> StageOutput::send(ConstByteSpan payload, Deadline deadline) {
-  return impl_->send(payload, deadline);
+Result<void> StageOutput::send(ConstByteSpan payload, const SendOptions& options) {
+  return marked(*impl_, impl_->send(payload, options));
+}
+Result<void> StageOutput::send(Draft draft, const SendOptions& options) {
+  return marked(*impl_, impl_->send(std::move(draft), options));
+}
+Result<Pool> StageOutput::pool() const {
+  return impl_->pool();
 }
 Result<void> StageOutput::close(Deadline deadline) {
-  return impl_->close(deadline);
+  auto closed = marked(*impl_, impl_->close(deadline));
+  // One that was not waited for to the end has ended all the same.
+  if (closed || closed.error().code == Code::timed_out) impl_->marks.ended();
+  return closed;
 }
 
 }  // namespace gantry

@@ -2,10 +2,25 @@
 
 #include <gantry/run/launch.hpp>
 #include <memory>
+#include <vector>
 
 #include "channel/wire/meter.hpp"
 
 namespace gantry {
+
+/// Writes into the launcher's pages how the links of an end came to their end, so that the launcher
+/// knows which stage left first.
+class StreamMarks {
+ public:
+  StreamMarks() = default;
+  /// To be called before the end is opened. A page that cannot be had is left out.
+  explicit StreamMarks(const StageEndpoint& end);
+  void ended() noexcept;
+  void broken() noexcept;  ///< Nothing after ended().
+
+ private:
+  std::vector<Metrics> pages_;
+};
 
 class GANTRY_LOCAL StageInput::Impl {
  public:
@@ -14,6 +29,8 @@ class GANTRY_LOCAL StageInput::Impl {
   Impl& operator=(const Impl&) = delete;
   virtual ~Impl() = default;
   virtual Result<Message> receive(Deadline deadline) = 0;
+
+  StreamMarks marks;
 };
 
 class GANTRY_LOCAL StageOutput::Impl {
@@ -23,9 +40,13 @@ class GANTRY_LOCAL StageOutput::Impl {
   Impl& operator=(const Impl&) = delete;
   virtual ~Impl() = default;
   virtual Result<Loan> loan(Bytes size, Deadline deadline) = 0;
-  virtual Result<void> publish(Loan&& loan) = 0;
-  virtual Result<void> send(ConstByteSpan payload, Deadline deadline) = 0;
+  virtual Result<void> publish(Loan&& loan, const SendOptions& options) = 0;
+  virtual Result<void> send(ConstByteSpan payload, const SendOptions& options) = 0;
+  virtual Result<void> send(Draft draft, const SendOptions& options) = 0;
   virtual Result<void> close(Deadline deadline) = 0;
+  [[nodiscard]] virtual Result<Pool> pool() const;
+
+  StreamMarks marks;
 };
 
 using InputImpl = std::unique_ptr<StageInput::Impl>;
@@ -44,6 +65,10 @@ using OutputImpl = std::unique_ptr<StageOutput::Impl>;
 
 /// The name for errors: "channel 'NAME'".
 [[nodiscard]] std::string quoted(const StageEndpoint& end);
+
+/// All parts of a draft, one behind the other, for transports that copy them anyway. Errors:
+/// `invalid_argument` for an empty block, `out_of_memory`.
+[[nodiscard]] Result<std::vector<std::byte>> joined(const Draft& draft);
 
 /// The page in which a link counts: the launcher's, or one of its own.
 [[nodiscard]] Result<Metrics> open_metrics(const StageEndpoint& end,

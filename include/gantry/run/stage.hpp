@@ -1,6 +1,7 @@
 #pragma once  // gantry/run/stage.hpp: the ends that `gantry run` hands a stage.
 
 #include <gantry/channel/message.hpp>
+#include <gantry/channel/options.hpp>
 #include <gantry/engine.hpp>
 
 namespace gantry {
@@ -44,8 +45,17 @@ class GANTRY_API StageOutput {
   ~StageOutput();  ///< Does not end the stream; only close() does.
 
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
-  [[nodiscard]] Result<void> publish(Loan&& loan);
-  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline = Deadline::never());
+  [[nodiscard]] Result<void> publish(Loan&& loan, const SendOptions& options = {});
+  [[nodiscard]] Result<void> send(ConstByteSpan payload, const SendOptions& options = {});
+  [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
+    return send(payload, SendOptions{.deadline = deadline});
+  }
+  /// Sends several parts as one message, as Producer::send(). Over pipes and ZeroMQ, which copy
+  /// all parts, they arrive as one segment, and SendOptions::mode means nothing.
+  [[nodiscard]] Result<void> send(Draft draft, const SendOptions& options = {});
+  /// The pool of a channel's payload, as Producer::pool(). Errors: `unsupported` over pipes and
+  /// ZeroMQ, and where the receiving stage has replicas: each link has a pool of its own.
+  [[nodiscard]] Result<Pool> pool() const;
   /// Ends the stream on every link and waits until all has been received.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
 

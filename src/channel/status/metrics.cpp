@@ -94,6 +94,8 @@ MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) 
   const auto ns = [ns_per_tick](double ticks) { return whole(ticks * ns_per_tick); };
   report.opened = page.opened.get() != 0;
   report.connected = page.connected.get() != 0;
+  report.ended = page.connected.get() == MetricsPage::kEnded;
+  report.broken = page.connected.get() == MetricsPage::kBroken;
   report.messages = page.messages.get();
   report.bytes = page.bytes.get();
   for (std::size_t i = 0; i < kCopyEngines; ++i) {
@@ -128,7 +130,15 @@ void Meter::opened() noexcept {
   page_of(this).opened.set(1);
 }
 void Meter::connected() noexcept {
-  page_of(this).connected.set(1);
+  page_of(this).connected.set(MetricsPage::kConnected);
+}
+void Meter::ended() noexcept {
+  Counter& connected = page_of(this).connected;
+  if (connected.get() <= MetricsPage::kConnected) connected.set(MetricsPage::kEnded);
+}
+void Meter::broken() noexcept {
+  Counter& connected = page_of(this).connected;
+  if (connected.get() <= MetricsPage::kConnected) connected.set(MetricsPage::kBroken);
 }
 
 void Meter::message(Bytes bytes) noexcept {

@@ -13,6 +13,9 @@ class Meter {
 
   void opened() noexcept;
   void connected() noexcept;
+  /// For the ends of stages. The first of the two stays.
+  void ended() noexcept;
+  void broken() noexcept;
   void message(Bytes bytes) noexcept;
   /// Counts a copy of payload by `engine`. `ticks`: its duration if it happened before hand-off in
   /// user space, 0 if the hand-off contains it.

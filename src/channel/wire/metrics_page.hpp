@@ -17,7 +17,7 @@ struct MetricsPage {
   std::uint64_t magic;
   ClockPair start;  // turns ticks into nanoseconds
   alignas(64) Counter opened;
-  Counter connected;
+  Counter connected;  // kConnected, kEnded or kBroken; 0: not yet
   Counter messages;
   Counter bytes;
   Counter last_ticks;  // when the newest message was taken, or asked for; 0: never
@@ -28,6 +28,10 @@ struct MetricsPage {
   Counter wait_ticks;
   Counter handoff_ticks;
   Histogram handoff_times;
+
+  static constexpr std::uint64_t kConnected = 1;  // it has met its peer
+  static constexpr std::uint64_t kEnded = 2;      // and the stream came to its regular end
+  static constexpr std::uint64_t kBroken = 3;     // and has seen that the peer left before that
 
   // The functions of Meter, here so that they are inlined where the whole way of a message takes a
   // tenth of a microsecond.

@@ -49,17 +49,29 @@ class GantryOutput final : public StageOutput::Impl {
     });
   }
 
-  Result<void> publish(Loan&& loan) override {
+  Result<void> publish(Loan&& loan, const SendOptions& options) override {
     const auto lender = lenders_.find(loan.owner());
     if (lender == lenders_.end())
       return fail(Code::invalid_argument, "publish: the loan is not of this stage output");
-    return producers_[lender->second].publish(std::move(loan));
+    return producers_[lender->second].publish(std::move(loan), options);
   }
 
-  Result<void> send(ConstByteSpan payload, Deadline deadline) override {
-    return in_turn<void>(deadline, [&](Producer& producer, Deadline until) {
-      return producer.send(payload, until);
+  Result<void> send(ConstByteSpan payload, const SendOptions& options) override {
+    return in_turn<void>(options.deadline, [&](Producer& producer, Deadline until) {
+      return producer.send(payload, until_then(options, until));
     });
+  }
+
+  // A draft is gone when it was not sent, too, so each link is offered one that shares the parts.
+  Result<void> send(Draft draft, const SendOptions& options) override {
+    if (producers_.size() == 1) return producers_.front().send(std::move(draft), options);
+    return in_turn<void>(options.deadline, [&](Producer& producer, Deadline until) {
+      return producer.send(shared(draft), until_then(options, until));
+    });
+  }
+
+  Result<Pool> pool() const override {
+    return producers_.size() == 1 ? producers_.front().pool() : StageOutput::Impl::pool();
   }
 
   // Every reader learns of the end before any is waited for.
@@ -77,6 +89,24 @@ class GantryOutput final : public StageOutput::Impl {
  private:
   static constexpr nanoseconds kFirstTurn{100'000};
   static constexpr nanoseconds kLongestTurn{2'000'000};
+
+  static SendOptions until_then(SendOptions options, Deadline until) {
+    options.deadline = until;
+    return options;
+  }
+  static Draft shared(const Draft& draft) {
+    Draft same;
+    for (const Draft::Part& part : draft.parts()) {
+      Draft::Part& copy = same.parts().emplace_back();
+      copy.copied = part.copied;
+      copy.block = part.block.share();
+      copy.forwarded = part.forwarded;
+      copy.bytes = part.bytes;
+      copy.tensor = part.tensor;
+      copy.moved = part.moved;
+    }
+    return same;
+  }
 
   // Asks every link once without waiting. Then waits for each in turn, a little longer every round:
   // a credit that another link gets meanwhile is seen within kLongestTurn.

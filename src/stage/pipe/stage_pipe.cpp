@@ -93,10 +93,10 @@ class PipeInput final : public StageInput::Impl {
     const auto frame = link.frames.take_frame();
     const ByteSpan bytes = frame.buffer ? frame.buffer->bytes : ByteSpan();
     last_bytes_ = bytes.size();
-    count_received(link.meter(), bytes.size(), frame.sent_ticks, asked);
-    if (bytes.size() > Message::kInlineBytes)
-      return {store_, frame.buffer->token, bytes, {.sequence = ++sequence_}};
-    Message small(bytes, {.sequence = ++sequence_});
+    count_received(link.meter(), bytes.size(), frame.header.sent_ticks, asked);
+    const MessageInfo info = frame.header.info(++sequence_);
+    if (bytes.size() > Message::kInlineBytes) return {store_, frame.buffer->token, bytes, info};
+    Message small(bytes, info);
     if (frame.buffer) store_->give_back(frame.buffer->token);
     return small;
   }
@@ -134,18 +134,25 @@ class PipeOutput final : public StageOutput::Impl {
   }
 
   // The loan goes back to the store when it is dropped here: the pipe has its own copy by then.
-  Result<void> publish(Loan&& loan) override {
+  Result<void> publish(Loan&& loan, const SendOptions& options) override {
     const Loan own = std::move(loan);
     if (own.owner() != store_.get())
       return fail(Code::invalid_argument, "publish: the loan is not of this stage output");
-    return send(own.bytes(), Deadline::never());
+    SendOptions later = options;
+    later.deadline = Deadline::never();
+    return send(own.bytes(), later);
   }
 
-  Result<void> send(ConstByteSpan payload, Deadline deadline) override {
+  Result<void> send(Draft draft, const SendOptions& options) override {
+    GANTRY_ASSIGN(const std::vector<std::byte> payload, joined(draft));
+    return send(payload, options);
+  }
+
+  Result<void> send(ConstByteSpan payload, const SendOptions& options) override {
     const CpuCharge charge(links_.front().meter(), payload.size(), calls_++);
     GANTRY_TRY(store_->check_size(payload.size()));
-    GANTRY_ASSIGN(Link* const link, pick(deadline));
-    GANTRY_TRY(write(*link, FrameHeader::Kind::data, payload));
+    GANTRY_ASSIGN(Link* const link, pick(options.deadline));
+    GANTRY_TRY(write(*link, FrameHeader::Kind::data, payload, options));
     count_sent(link->meter(), payload.size());
     next_ = static_cast<std::size_t>(link - links_.data()) + 1;
     return {};
@@ -171,9 +178,10 @@ class PipeOutput final : public StageOutput::Impl {
     return &links_[index];
   }
 
-  static Result<void> write(Link& link, FrameHeader::Kind kind, ConstByteSpan payload) {
+  static Result<void> write(Link& link, FrameHeader::Kind kind, ConstByteSpan payload,
+                            const SendOptions& options = {}) {
     std::uint64_t waited = 0;
-    auto written = link.frames.write(kind, payload, waited);
+    auto written = link.frames.write(kind, payload, waited, options);
     link.meter().waited(waited);
     return written;
   }

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "channel/wire/meter.hpp"
 #include "stage/poll_set.hpp"
@@ -79,11 +80,10 @@ tl::unexpected<Error> FrameWriter::gone() const {
 }
 
 Result<void> FrameWriter::write(FrameHeader::Kind kind, ConstByteSpan payload,
-                                std::uint64_t& waited) {
+                                std::uint64_t& waited, const SendOptions& options) {
   if (broken_) return gone();
-  FrameHeader header;
+  FrameHeader header(payload.size(), options);
   header.kind = kind;
-  header.length = payload.size();
   header.sent_ticks = Meter::ticks();
   auto written = write_parts(bytes_of(header), payload, waited);
   broken_ = !written;
@@ -163,10 +163,13 @@ Result<bool> FrameReader::fill(ByteSpan into, Bytes& have) {
   return true;
 }
 
-Result<void> FrameReader::check_header() const {
-  if (!header_.valid())
-    return fail(Code::peer_misbehaved, fmt::format("{}: what came is not a message", channel_),
-                "something else writes into this stage's pipe");
+Result<void> FrameReader::check_kind() const {
+  if (header_.valid()) return {};
+  return fail(Code::peer_misbehaved, fmt::format("{}: what came is not a message", channel_),
+              "something else writes into this stage's pipe");
+}
+
+Result<void> FrameReader::check_length() const {
   if (header_.length > largest_bytes_)
     return fail(Code::peer_misbehaved,
                 fmt::format("{}: the sending stage announced {} bytes, more than this "
@@ -179,8 +182,10 @@ Result<FrameReader::State> FrameReader::advance(BufferStore& store) {
   if (header_have_ < sizeof header_) {
     const auto header = std::as_writable_bytes(std::span(&header_, 1));
     GANTRY_ASSIGN(const bool whole, fill(header, header_have_));
+    if (!whole && header_have_ < offsetof(FrameHeader, length)) return State::starved;
+    GANTRY_TRY(check_kind());  // what is no header may be shorter than one
     if (!whole) return State::starved;
-    GANTRY_TRY(check_header());
+    GANTRY_TRY(check_length());
   }
   if (header_.kind == FrameHeader::Kind::end) {
     pipe_.reset();  // a sender that waits for this reader to go sees it
@@ -197,7 +202,7 @@ Result<FrameReader::State> FrameReader::advance(BufferStore& store) {
 FrameReader::Frame FrameReader::take_frame() {
   header_have_ = 0;
   payload_have_ = 0;
-  return {std::exchange(payload_, std::nullopt), header_.sent_ticks};
+  return {std::exchange(payload_, std::nullopt), header_};
 }
 
 }  // namespace gantry

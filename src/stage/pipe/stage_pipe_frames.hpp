@@ -21,7 +21,7 @@ class FrameWriter {
   /// Writes a whole frame and waits for the reader as long as that takes. Adds the ticks it waited
   /// to `waited`. Errors: `peer_gone`, `interrupted`, `system`.
   [[nodiscard]] Result<void> write(FrameHeader::Kind kind, ConstByteSpan payload,
-                                   std::uint64_t& waited);
+                                   std::uint64_t& waited, const SendOptions& options = {});
 
   /// Waits until the reader has taken everything. Errors: `peer_gone`, `timed_out`, ...
   [[nodiscard]] Result<void> wait_drained(Deadline deadline);
@@ -51,7 +51,7 @@ class FrameReader {
 
   struct Frame {
     std::optional<BufferStore::Taken> buffer;  ///< None for an empty payload.
-    std::uint64_t sent_ticks = 0;
+    FrameHeader header;
   };
   [[nodiscard]] Frame take_frame();  ///< After `complete`.
 
@@ -60,7 +60,8 @@ class FrameReader {
 
  private:
   [[nodiscard]] Result<bool> fill(ByteSpan into, Bytes& have);
-  [[nodiscard]] Result<void> check_header() const;
+  [[nodiscard]] Result<void> check_kind() const;
+  [[nodiscard]] Result<void> check_length() const;
 
   std::string channel_;
   Fd pipe_;

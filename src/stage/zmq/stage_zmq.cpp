@@ -129,8 +129,8 @@ class ZmqInput final : public StageInput::Impl {
     end_->charge_helpers_of(last_bytes_, calls_);
     const auto token = ZmqInbox::token_of(*got.part);
     if (last_bytes_ > Message::kInlineBytes)
-      return {inbox_, token, got.bytes, {.sequence = ++sequence_}};
-    Message small(got.bytes, {.sequence = ++sequence_});
+      return {inbox_, token, got.bytes, got.header.info(++sequence_)};
+    Message small(got.bytes, got.header.info(++sequence_));
     inbox_->give_back(token);
     return small;
   }
@@ -174,24 +174,31 @@ class ZmqOutput final : public StageOutput::Impl {
     return Loan(store_, taken.token, taken.bytes);
   }
 
-  Result<void> publish(Loan&& loan) override {
+  Result<void> publish(Loan&& loan, const SendOptions& options) override {
     Loan own = std::move(loan);
     if (own.owner() != store_.get())
       return fail(Code::invalid_argument, "publish: the loan is not of this stage output");
     const CpuCharge charge(end_->meter(), own.bytes().size(), calls_++);
-    GANTRY_TRY(hand_over({own.token(), own.bytes()}, Deadline::never()));
+    SendOptions later = options;
+    later.deadline = Deadline::never();
+    GANTRY_TRY(hand_over({own.token(), own.bytes()}, later));
     own.forget();  // libzmq gives the buffer back when it is through
     return {};
   }
 
+  Result<void> send(Draft draft, const SendOptions& options) override {
+    GANTRY_ASSIGN(const std::vector<std::byte> payload, joined(draft));
+    return send(payload, options);
+  }
+
   // libzmq sends later, so the payload has to be copied first.
-  Result<void> send(ConstByteSpan payload, Deadline deadline) override {
+  Result<void> send(ConstByteSpan payload, const SendOptions& options) override {
     const CpuCharge charge(end_->meter(), payload.size(), calls_++);
     GANTRY_ASSIGN(const auto taken, store_->take(payload.size()));
     const std::uint64_t start = Meter::ticks();
     if (!payload.empty()) std::memcpy(taken.bytes.data(), payload.data(), payload.size());
     end_->meter().copy(CopyEngine::inline_, payload.size(), Meter::ticks() - start);
-    auto sent = hand_over(taken, deadline);
+    auto sent = hand_over(taken, options);
     if (!sent) store_->give_back(taken.token);
     return sent;
   }
@@ -214,9 +221,8 @@ class ZmqOutput final : public StageOutput::Impl {
   }
 
   // Sends to the next link in turn that has credit.
-  Result<void> hand_over(const BufferStore::Taken& payload, Deadline deadline) {
-    FrameHeader header;
-    header.length = payload.bytes.size();
+  Result<void> hand_over(const BufferStore::Taken& payload, const SendOptions& options) {
+    FrameHeader header(payload.bytes.size(), options);
     for (;;) {
       for (std::size_t i = 0; i < end_->links().size(); ++i) {
         LinkState& state = end_->links()[(turn_ + i) % end_->links().size()];
@@ -230,7 +236,7 @@ class ZmqOutput final : public StageOutput::Impl {
         }
         if (state.link.peer() == ZmqLink::Peer::left) return gone();
       }
-      GANTRY_TRY(end_->wait(ZmqLink::For::credit, deadline));
+      GANTRY_TRY(end_->wait(ZmqLink::For::credit, options.deadline));
     }
   }
 
