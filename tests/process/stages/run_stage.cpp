@@ -2,6 +2,7 @@
 //   source COUNT BYTES   sends COUNT messages (0: for ever) into "numbers"
 //   relay                "numbers" to "results", adding 1 to every payload byte
 //   sink FILE            checks every byte of "results"; then writes how many came, and their sum
+//   forget               sends one message into "numbers" and ends without closing
 //   huge                 asks "numbers" for a message larger than any machine's memory
 //   hold [NAME...]       opens the inputs NAME, says "holding", and stays until SIGTERM
 //   stubborn [NAME...]   the same, and ignores SIGTERM
@@ -133,6 +134,14 @@ int sink(const Words& words) {
   return std::fclose(file) == 0 ? 0 : 1;
 }
 
+int forget(const Words&) {
+  Result<StageOutput> output = stage_output("numbers");
+  if (!output) return fail(output.error());
+  std::vector<std::byte> message(1000);
+  const Result<void> sent = output->send(message);
+  return sent ? 0 : fail(sent.error());
+}
+
 int huge(const Words&) {
   Result<StageOutput> output = stage_output("numbers");
   if (!output) return fail(output.error());
@@ -196,10 +205,10 @@ struct Role {
   int (*run)(const Words&);
   std::size_t words;  // at least
 };
-constexpr Role kRoles[] = {{"source", source, 2}, {"relay", relay, 0},
-                           {"sink", sink, 1},     {"huge", huge, 0},
-                           {"hold", hold, 0},     {"stubborn", stubborn, 0},
-                           {"family", family, 0}, {"unkilling", unkilling, 1}};
+constexpr Role kRoles[] = {
+    {"source", source, 2}, {"relay", relay, 0},       {"sink", sink, 1},
+    {"forget", forget, 0}, {"huge", huge, 0},         {"hold", hold, 0},
+    {"family", family, 0}, {"stubborn", stubborn, 0}, {"unkilling", unkilling, 1}};
 
 }  // namespace
 

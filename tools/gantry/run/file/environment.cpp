@@ -31,7 +31,7 @@ std::string inherited_path(const Stage& stage) {
 
 const std::vector<std::string>& own_variables() {
   static const std::vector<std::string> kNames{kDirectoryVariable, kStageVariable, kReplicaVariable,
-                                               kStageEndpointsVariable};
+                                               kReplicasVariable, kStageEndpointsVariable};
   return kNames;
 }
 

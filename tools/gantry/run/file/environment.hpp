@@ -7,6 +7,7 @@ namespace gantry::run {
 inline constexpr const char* kDirectoryVariable = "GANTRY_DIR";
 inline constexpr const char* kStageVariable = "GANTRY_STAGE";
 inline constexpr const char* kReplicaVariable = "GANTRY_REPLICA";
+inline constexpr const char* kReplicasVariable = "GANTRY_REPLICAS";
 
 /// The variables that `gantry run` itself sets; a pipeline file may not set them.
 [[nodiscard]] const std::vector<std::string>& own_variables();

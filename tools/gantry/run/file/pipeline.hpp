@@ -15,7 +15,8 @@ struct Variable {
 struct Stage {
   std::string name;
   Position at;
-  std::vector<std::string> command;  ///< Settings filled in.
+  std::vector<std::string> command;     ///< Settings filled in.
+  const char* command_key = "command";  ///< The key that gave the command.
   Position command_at;
   std::string program;  ///< The file to execute; empty until locate_programs().
   unsigned replicas = 1;

@@ -20,6 +20,8 @@ namespace gantry::run {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1 << 20;  // no pipeline is longer; a device file is
+constexpr const char* kCommandHint =
+    "write command = [\"program\", \"argument\"], or a line of shell: shell = \"...\"";
 
 /// One reading of one file: what its parts share.
 class Reader {
@@ -36,6 +38,7 @@ class Reader {
   Result<void> read_stages();
   Result<Stage> read_stage(const Entry& entry) const;
   Result<void> read_command(const Fields& fields, Stage& stage) const;
+  Result<void> read_shell(const Fields& fields, Stage& stage) const;
   Result<void> read_environment(const Fields& fields, Stage& stage) const;
   Result<Variable> read_variable(const Fields& fields, const Entry& entry) const;
   Result<void> read_channels();
@@ -96,7 +99,7 @@ Result<Stage> Reader::read_stage(const Entry& entry) const {
   if (const auto fine = check_channel_name(entry.key); !fine)
     return tl::unexpected(source().error(entry.at, "stages." + entry.key, "is no name for a stage",
                                          to_string(fine.error())));
-  if (const auto fine = fields.allow_only({"command", "replicas", "environment"}); !fine)
+  if (const auto fine = fields.allow_only({"command", "shell", "replicas", "environment"}); !fine)
     return tl::unexpected(fine.error());
   Stage stage;
   stage.name = entry.key;
@@ -104,12 +107,19 @@ Result<Stage> Reader::read_stage(const Entry& entry) const {
   const auto replicas = fields.number("replicas", 1, kMaxReplicas, 1);
   if (!replicas) return tl::unexpected(replicas.error());
   stage.replicas = *replicas;
-  if (const auto fine = read_command(fields, stage); !fine) return tl::unexpected(fine.error());
+  const bool is_shell = fields.find("shell") != nullptr;
+  if (const auto fine = is_shell ? read_shell(fields, stage) : read_command(fields, stage); !fine)
+    return tl::unexpected(fine.error());
   if (const auto fine = read_environment(fields, stage); !fine) return tl::unexpected(fine.error());
   return stage;
 }
 
 Result<void> Reader::read_command(const Fields& fields, Stage& stage) const {
+  const Entry* const entry = fields.find("command");
+  if (entry == nullptr) return tl::unexpected(fields.missing("command", kCommandHint));
+  if (entry->value.kind == Node::Kind::string)
+    return tl::unexpected(
+        fields.error("command", entry->value.at, "is a string, not a list", kCommandHint));
   const auto words = fields.texts("command");
   if (!words) return tl::unexpected(words.error());
   for (const Text& word : *words) {
@@ -120,6 +130,21 @@ Result<void> Reader::read_command(const Fields& fields, Stage& stage) const {
   stage.command_at = words->front().at;
   if (stage.command.front().empty())
     return tl::unexpected(fields.error("command", stage.command_at, "the program is empty"));
+  return {};
+}
+
+/// A line of shell, in which every program of a pipe counts, not only the last.
+Result<void> Reader::read_shell(const Fields& fields, Stage& stage) const {
+  if (fields.find("command") != nullptr)
+    return tl::unexpected(fields.error("shell", fields.find("shell")->at, "stands beside a command",
+                                       "keep one of the two"));
+  const auto line = fields.text("shell");
+  if (!line) return tl::unexpected(line.error());
+  auto filled = fill_in(source(), fmt::format("stages.{}.shell", stage.name), *line, settings_);
+  if (!filled) return tl::unexpected(filled.error());
+  stage.command = {"bash", "-o", "pipefail", "-c", std::move(*filled)};
+  stage.command_key = "shell";
+  stage.command_at = line->at;
   return {};
 }
 

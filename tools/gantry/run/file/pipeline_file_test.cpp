@@ -85,6 +85,14 @@ TEST(PipelineFile, ReadsChannels) {
   EXPECT_EQ(parsed->channels[1].budget_bytes, 0u);
 }
 
+TEST(PipelineFile, ALineOfShellRunsWithEveryProgramOfAPipeCounted) {
+  const Result<Pipeline> parsed =
+      parse("settings.in = 'x y'\nstages.a.shell = \"cat '{in}' | awk '{{print}}'\"");
+  ASSERT_TRUE(parsed) << gantry::to_string(parsed.error());
+  EXPECT_THAT(parsed->stages[0].command,
+              ElementsAre("bash", "-o", "pipefail", "-c", "cat 'x y' | awk '{print}'"));
+}
+
 TEST(PipelineFile, IsNamedAfterItsFileByDefault) {
   const Result<Pipeline> parsed = parse("stages.a.command = ['x']");
   ASSERT_TRUE(parsed) << gantry::to_string(parsed.error());
@@ -152,8 +160,6 @@ const Bad kBad[] = {
     {"StageTwice", "[stages.a]\ncommand = ['x']\n[stages.a]\n", "p.toml:3:", "not a pipeline file"},
     {"NoCommand", "[stages.a]\nreplicas = 2\n", "p.toml:1:9: stages.a.command: is missing",
      "write command = [\"program\""},
-    {"CommandIsString", "[stages.a]\ncommand = 'x'\n",
-     "p.toml:2:11: stages.a.command: is a string, not a list", ""},
     {"CommandIsEmpty", "[stages.a]\ncommand = []\n", "p.toml:2:11: stages.a.command: is empty", ""},
     {"CommandHoldsNumber", "[stages.a]\ncommand = ['x', 1]\n",
      "p.toml:2:17: stages.a.command: holds a whole number, not a string", "put it in quotes"},
@@ -161,6 +167,15 @@ const Bad kBad[] = {
      "p.toml:2:12: stages.a.command: the program is empty", ""},
     {"UnknownSubstitution", "[settings]\ninput = 'x'\n[stages.a]\ncommand = ['x', '{inptu}']\n",
      "p.toml:4:17: stages.a.command: there is no setting 'inptu'", "did you mean 'input'?"},
+    {"CommandIsString", "[stages.a]\ncommand = 'seq 1 5 | wc'\n",
+     "p.toml:2:11: stages.a.command: is a string, not a list",
+     "command = [\"program\", \"argument\"], or a line of shell: shell = \"...\""},
+    {"ShellBesideCommand", "[stages.a]\ncommand = ['x']\nshell = 'x'\n",
+     "p.toml:3:1: stages.a.shell: stands beside a command", "keep one"},
+    {"ShellIsList", "[stages.a]\nshell = ['x']\n",
+     "p.toml:2:9: stages.a.shell: is a list, not a string", ""},
+    {"OpenBraceInShell", "[stages.a]\nshell = 'awk {print}'\n",
+     "p.toml:2:9: stages.a.shell: there is no setting 'print'", "{{ or }} for a brace"},
     {"OpenBrace", "[stages.a]\ncommand = ['x', 'a {b']\n",
      "p.toml:2:17: stages.a.command: a '{' is never closed", "{{ or }} for a brace"},
     {"LoneBrace", "[stages.a]\ncommand = ['x', 'a } b']\n",

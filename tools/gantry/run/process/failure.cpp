@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <string.h>
 
+#include <optional>
+
 #include "output.hpp"
 
 namespace gantry::run {
@@ -21,6 +23,43 @@ std::string opening_hint(const std::string& end) {
       "a stage opens its ends with stage_input() and stage_output(), or is put "
       "behind gantry {}",
       is_output ? "put" : "get");
+}
+
+Failure left_end(std::size_t process, const Plan::LeftEnd& left) {
+  if (left.output) return left_unclosed(process, left.channel);
+  return {process, false, fmt::format("left its input '{}' unread", left.channel),
+          "a stage receives until the stream has ended"};
+}
+
+/// What a peer of `index` did before it, as that process saw it. Of several peers only one that had
+/// ended is sure to have left; a single one may go on without its end, as a shell does.
+std::optional<Failure> before(std::size_t index, const std::vector<StageProcess>& processes,
+                              const Plan& plan) {
+  const std::vector<Plan::LeftEnd> all = plan.left_to(processes[index].id());
+  for (const Plan::LeftEnd& left : all) {
+    const auto peer = std::ranges::find(processes, left.who, &StageProcess::id);
+    if (peer == processes.end() || (!peer->ended_by_itself() && all.size() > 1)) continue;
+    return left_end(static_cast<std::size_t>(peer - processes.begin()), left);
+  }
+  return std::nullopt;
+}
+
+/// The failure that caused the others. A signal comes from outside. A bad exit may well be the
+/// answer to a peer that left, which may have been an answer, too, and that peer need not have
+/// failed by its own account.
+Failure root_cause(const std::vector<Failure>& failures, const std::vector<StageProcess>& processes,
+                   const Plan& plan) {
+  const auto killed = std::ranges::find_if(failures, &Failure::by_signal);
+  if (killed != failures.end()) return *killed;
+  Failure cause = failures.front();
+  for (std::size_t i = 0; i < processes.size(); ++i) {  // channels make no cycle
+    const auto earlier = before(cause.process, processes, plan);
+    if (!earlier) break;
+    const auto own = std::ranges::find(failures, earlier->process, &Failure::process);
+    cause = own != failures.end() ? *own : *earlier;
+    if (!processes[cause.process].ended_by_itself()) break;
+  }
+  return cause;
 }
 
 void show_last_words(const StageProcess& process, Console& console) {
@@ -44,6 +83,11 @@ Failure ended_unopened(std::size_t process, const std::string& end) {
   return {process, false, "ended without opening its " + end, opening_hint(end)};
 }
 
+Failure left_unclosed(std::size_t process, const std::string& output) {
+  return {process, false, fmt::format("left its output '{}' without closing it", output),
+          "a stage calls close() when it has sent everything"};
+}
+
 Failure unopened_in_time(std::size_t process, const std::string& end,
                          std::chrono::nanoseconds limit) {
   return {process, false,
@@ -51,19 +95,17 @@ Failure unopened_in_time(std::size_t process, const std::string& end,
           opening_hint(end) + "; --connect-within allows more time"};
 }
 
-const Failure& root_cause(const std::vector<Failure>& failures) {
-  const auto killed = std::ranges::find_if(failures, &Failure::by_signal);
-  return killed == failures.end() ? failures.front() : *killed;
-}
-
 Error report_failures(const std::vector<Failure>& failures,
-                      const std::vector<StageProcess>& processes, Console& console) {
-  const Failure& cause = root_cause(failures);
+                      const std::vector<StageProcess>& processes, const Plan& plan,
+                      Console& console) {
+  const Failure cause = root_cause(failures, processes, plan);
   const StageProcess& process = processes[cause.process];
+  const bool is_silent = process.last_errors().empty();
   std::string hint = cause.hint;
-  if (hint.empty())
-    hint = process.last_errors().empty() ? "it wrote nothing to standard error"
-                                         : "its last words stand above";
+  if (hint.empty() || !is_silent)
+    hint += fmt::format(
+        "{}{}", hint.empty() ? "" : "; ",
+        is_silent ? "it wrote nothing to standard error" : "its last words stand above");
   for (const Failure& failure : failures) {
     if (failure.process == cause.process) continue;
     show_last_words(processes[failure.process], console);

@@ -14,16 +14,15 @@ struct Failure {
 [[nodiscard]] Failure failed_exit(std::size_t process, Exit exit);
 /// `end` as Plan::unopened_end() gives it.
 [[nodiscard]] Failure ended_unopened(std::size_t process, const std::string& end);
+/// A reader that has joined gets an error; one that has not would wait for ever.
+[[nodiscard]] Failure left_unclosed(std::size_t process, const std::string& output);
 [[nodiscard]] Failure unopened_in_time(std::size_t process, const std::string& end,
                                        std::chrono::nanoseconds limit);
-
-/// Returns the failure that caused the others, of those in the order in which they were seen. A
-/// signal comes from outside, whereas a bad exit may well be the answer to a peer that is gone.
-[[nodiscard]] const Failure& root_cause(const std::vector<Failure>& failures);
 
 /// Prints the last lines of standard error of those that failed to the console. The error names the
 /// root cause, and in its hint the others.
 [[nodiscard]] Error report_failures(const std::vector<Failure>& failures,
-                                    const std::vector<StageProcess>& processes, Console& console);
+                                    const std::vector<StageProcess>& processes, const Plan& plan,
+                                    Console& console);
 
 }  // namespace gantry::run

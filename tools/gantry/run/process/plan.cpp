@@ -10,10 +10,6 @@
 namespace gantry::run {
 namespace {
 
-bool same(ProcessId a, ProcessId b) noexcept {
-  return a.stage == b.stage && a.replica == b.replica;
-}
-
 Result<std::string> zmq_address(const std::string& path) {
   constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
   if (path.size() > kLongest)
@@ -35,13 +31,18 @@ StageEndpoint::Link describe(const Link& link, bool output) {
           metrics.descriptor()};
 }
 
+/// Of an end whose process has ended.
+bool is_left(const MetricsReport& end) noexcept {
+  return !end.ended && !end.broken;
+}
+
 }  // namespace
 
 bool is_sender(const Link& link, ProcessId process) noexcept {
-  return same(link.from, process);
+  return link.from == process;
 }
 bool is_receiver(const Link& link, ProcessId process) noexcept {
-  return same(link.to, process);
+  return link.to == process;
 }
 
 Result<Plan> Plan::create(const Pipeline& pipeline, Transport transport, std::string directory) {
@@ -119,6 +120,7 @@ Launch Plan::launch(ProcessId process) const {
       {kDirectoryVariable, directory_},
       {kStageVariable, stage.name},
       {kReplicaVariable, fmt::format("{}", process.replica)},
+      {kReplicasVariable, fmt::format("{}", stage.replicas)},
       {kStageEndpointsVariable, encode_stage_endpoints(ends(process))}};
   Launch launch{process_label(stage, process.replica),
                 stage.program,
@@ -143,6 +145,27 @@ std::string Plan::unopened_end(ProcessId process) const {
       return fmt::format("input '{}'", name);
   }
   return {};
+}
+
+std::string Plan::unclosed_output(ProcessId process) const {
+  for (const Link& link : links_)
+    if (is_sender(link, process) && is_left(link.sender.report()))
+      return pipeline_->channels[link.channel].name;
+  return {};
+}
+
+std::vector<Plan::LeftEnd> Plan::left_to(ProcessId process) const {
+  std::vector<LeftEnd> result;
+  for (const Link& link : links_) {
+    const std::string& name = pipeline_->channels[link.channel].name;
+    const MetricsReport sender = link.sender.report();
+    const MetricsReport receiver = link.receiver.report();
+    if (is_sender(link, process) && sender.broken && is_left(receiver))
+      result.push_back({link.to, name, false});
+    if (is_receiver(link, process) && receiver.broken && is_left(sender))
+      result.push_back({link.from, name, true});
+  }
+  return result;
 }
 
 void Plan::close_pipes() noexcept {

@@ -13,6 +13,7 @@ namespace gantry::run {
 struct ProcessId {
   std::size_t stage = 0;
   unsigned replica = 0;
+  friend bool operator==(const ProcessId&, const ProcessId&) = default;
 };
 
 /// Connects one sending process with one receiving process.
@@ -51,6 +52,20 @@ class Plan {
   /// An end that `process` has not opened yet, as "input 'NAME'" or "output 'NAME'"; empty when
   /// it has opened all.
   [[nodiscard]] std::string unopened_end(ProcessId process) const;
+
+  /// The channel of an output that `process` has opened and not closed; empty: there is none, or it
+  /// saw the reader leave first.
+  [[nodiscard]] std::string unclosed_output(ProcessId process) const;
+
+  /// An end whose process left before its stream had ended.
+  struct LeftEnd {
+    ProcessId who;
+    std::string channel;
+    bool output = false;
+  };
+  /// The ends that the peers of `process` left, as it saw itself. A peer that saw `process` leave
+  /// first has left nothing.
+  [[nodiscard]] std::vector<LeftEnd> left_to(ProcessId process) const;
 
   /// Call it once all processes run: a pipe ends only when nobody else holds it.
   void close_pipes() noexcept;

@@ -52,9 +52,9 @@ Result<void> locate_programs(Pipeline& pipeline) {
   for (Stage& stage : pipeline.stages) {
     auto program = find_program(stage.command.front(), stage_path(stage), pipeline.source.folder);
     if (!program)
-      return tl::unexpected(pipeline.source.error(stage.command_at,
-                                                  fmt::format("stages.{}.command", stage.name),
-                                                  program.error().message, program.error().hint));
+      return tl::unexpected(pipeline.source.error(
+          stage.command_at, fmt::format("stages.{}.{}", stage.name, stage.command_key),
+          program.error().message, program.error().hint));
     stage.program = std::move(*program);
   }
   return {};

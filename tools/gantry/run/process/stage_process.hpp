@@ -56,6 +56,10 @@ class StageProcess {
   [[nodiscard]] Exit exit() const noexcept { return exit_; }
   [[nodiscard]] const std::deque<std::string>& last_errors() const noexcept { return last_errors_; }
 
+  /// It ended before anybody told it to.
+  [[nodiscard]] bool ended_by_itself() const noexcept { return ended_by_itself_; }
+  void note_ended_by_itself() noexcept { ended_by_itself_ = true; }
+
   /// Learns how it ended, but leaves it unreaped, so that its number stays its group's. False: it
   /// has not ended.
   bool note_end();
@@ -77,6 +81,7 @@ class StageProcess {
   Clock::time_point started_;
   Clock::time_point ended_{};
   bool running_ = true;
+  bool ended_by_itself_ = false;
   Exit exit_;
   LineCutter output_lines_;
   LineCutter error_lines_;

@@ -231,10 +231,13 @@ void Supervisor::note_end(std::size_t index) {
   process.forward_all(console_);
   // A process that fails after the order to stop fails because of it, unless it was ending already.
   if (stopping_ && !dying_[index]) return;
+  process.note_ended_by_itself();
   if (process.exit().failed()) {
     failures_.push_back(failed_exit(index, process.exit()));
   } else if (const std::string end = plan_.unopened_end(process.id()); !end.empty()) {
     failures_.push_back(ended_unopened(index, end));
+  } else if (const std::string name = plan_.unclosed_output(process.id()); !name.empty()) {
+    failures_.push_back(left_unclosed(index, name));
   }
 }
 
@@ -272,7 +275,8 @@ std::vector<bool> Supervisor::living_stages() const {
 /// moment. A signal needs no explanation.
 void Supervisor::settle() {
   const Deadline until = Deadline::after(kSettle);
-  while (!until.passed() && !all_ended() && !interrupted_ && !root_cause(failures_).by_signal)
+  while (!until.passed() && !all_ended() && !interrupted_ &&
+         std::ranges::none_of(failures_, &Failure::by_signal))
     pump(std::min<nanoseconds>(until.left(), kStopPoll));
   note_dying();
 }
@@ -345,7 +349,7 @@ void Supervisor::end_rest() {
 
 Error Supervisor::verdict() {
   if (interrupted_) return {Code::interrupted, "run: was interrupted", {}};
-  return report_failures(failures_, processes_, console_);
+  return report_failures(failures_, processes_, plan_, console_);
 }
 
 }  // namespace
