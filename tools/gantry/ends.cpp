@@ -1,63 +1,140 @@
 #include "ends.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
+
+#include "output.hpp"
+#include "run/file/environment.hpp"
+#include "suggest.hpp"
 
 namespace gantry::cli {
 namespace {
 
-Result<bool> is_own_end(const std::string& name, bool output) {
-  return own_stage_endpoints().map([&](const std::vector<StageEndpoint>& ends) {
-    return std::ranges::any_of(ends, [&](const StageEndpoint& end) {
-      return end.channel == name && end.output == output;
-    });
-  });
+bool is_stage() {
+  return std::getenv(kStageEndpointsVariable) != nullptr;
+}
+
+Error not_in_a_stage(std::string_view options) {
+  return {Code::invalid_argument,
+          fmt::format("{}: not for an end of a stage, which gantry run connects", options),
+          "what a stage's channels are is in the pipeline file"};
+}
+
+std::uint64_t own_replicas() {
+  const char* const text = std::getenv(run::kReplicasVariable);
+  return text == nullptr ? 1 : parse_number(text, 1).value_or(1);
+}
+
+/// Why a channel of that name may not be there; empty if nothing comes to mind.
+std::string near_channel(const std::string& name) {
+  const auto channels = list_channels(channel_directory_path());
+  if (!channels) return {};
+  std::vector<std::string> names;
+  for (const ChannelStatus& channel : *channels) names.push_back(channel.name);
+  const std::string near = suggest_near(name, names);
+  return near.empty() ? "gantry ls lists those there are" : near;
 }
 
 }  // namespace
 
-Result<Sender> Sender::open(const std::string& name, unsigned slots, const Interrupt& interrupt) {
-  const auto into = [](auto end) { return Sender(End(std::move(end))); };
-  const auto own = is_own_end(name, true);
-  if (!own) return tl::unexpected(own.error());
-  if (*own) return stage_output(name, {interrupt.descriptor()}).map(into);
+// ---- sending -----------------------------------------------------------------------------------
+
+Result<Sender> Sender::open(const std::string& name, const SenderOptions& options,
+                            const Interrupt& interrupt) {
+  const auto into = [&options](auto end) { return Sender(End(std::move(end)), options); };
+  if (is_stage()) {
+    if (options.consumers || options.access)
+      return tl::unexpected(not_in_a_stage("--consumers, --users"));
+    return stage_output(name, {interrupt.descriptor()}).map(into);
+  }
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
-  ProducerOptions options;
-  options.slots = slots;
-  options.interrupt_descriptor = interrupt.descriptor();
-  return runtime->producer(name, options).map(into);
+  ProducerOptions producer;
+  producer.slots = options.slots;
+  producer.consumers = options.consumers.value_or(1);
+  producer.interrupt_descriptor = interrupt.descriptor();
+  producer.access = options.access.value_or(Access{});
+  return runtime->producer(name, producer).map(into);
+}
+
+Result<void> Sender::check_single_stream(const std::string& name) {
+  const auto ends = own_stage_endpoints();
+  if (!ends) return tl::unexpected(ends.error());
+  const auto own = std::ranges::find_if(
+      *ends, [&](const StageEndpoint& end) { return end.channel == name && end.output; });
+  if (own == ends->end()) return {};
+  const std::uint64_t senders = own_replicas();
+  if (own->links.size() < 2 && senders < 2) return {};
+  const std::string who = own->links.size() > 1
+                              ? fmt::format("go to {} replicas in turn", own->links.size())
+                              : fmt::format("come from {} replicas at once", senders);
+  return tl::unexpected(
+      Error{Code::invalid_argument,
+            fmt::format("stage output '{}': its messages would be pieces of a stream, and they {}",
+                        name, who),
+            "have one replica there; or say that each message stands alone: --lines, --records"});
 }
 
 // A stage's links are connected by `gantry run`, which also sees to it that they are.
-Result<void> Sender::wait_for_consumer() {
+Result<void> Sender::wait_for_consumers() {
   auto* const producer = std::get_if<Producer>(&end_);
-  return producer != nullptr ? producer->wait_for_consumer() : Result<void>();
+  if (producer == nullptr) return {};
+  return producer->wait_for_consumer(Deadline::never(), consumers_);
 }
 
 Result<Loan> Sender::loan(Bytes size) {
   return std::visit([&](auto& end) { return end.loan(size); }, end_);
 }
 Result<void> Sender::publish(Loan&& loan) {
-  return std::visit([&](auto& end) { return end.publish(std::move(loan)); }, end_);
+  return std::visit([&](auto& end) { return end.publish(std::move(loan), how()); }, end_);
 }
 Result<void> Sender::send(ConstByteSpan payload) {
-  return std::visit([&](auto& end) { return end.send(payload); }, end_);
+  return std::visit([&](auto& end) { return end.send(payload, how()); }, end_);
 }
 Result<void> Sender::close() {
   return std::visit([](auto& end) { return end.close(); }, end_);
 }
 
-Result<Receiver> Receiver::open(const std::string& name, Deadline deadline,
-                                const Interrupt& interrupt) {
+std::unique_ptr<WaitNotice> Sender::notice(bool wants_all) const {
+  const auto* const producer = std::get_if<Producer>(&end_);
+  if (producer == nullptr) return nullptr;
+  return std::make_unique<WaitNotice>(
+      [producer, wanted = wants_all ? consumers_ : 1]() -> std::string {
+        const ChannelStatus status = producer->explain().status;
+        const std::size_t come = status.consumers.size();
+        if (come >= wanted || (wanted == 1 && status.producer.connected)) return {};
+        return fmt::format(
+            "channel '{}' in {}: waiting for a consumer, {} of {} {} come; gantry get {} "
+            "is one",
+            status.name, channel_directory_path(), come, wanted, come == 1 ? "has" : "have",
+            status.name);
+      });
+}
+
+// ---- receiving ---------------------------------------------------------------------------------
+
+Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& options,
+                                Deadline deadline, const Interrupt& interrupt) {
   const auto into = [](auto end) { return Receiver(End(std::move(end))); };
-  const auto own = is_own_end(name, false);
-  if (!own) return tl::unexpected(own.error());
-  if (*own) return stage_input(name, {interrupt.descriptor()}).map(into);
+  if (is_stage()) {
+    if (options.when_slow || options.access)
+      return tl::unexpected(not_in_a_stage("--when-slow, --users"));
+    return stage_input(name, {interrupt.descriptor()}).map(into);
+  }
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
-  ConsumerOptions options;
-  options.interrupt_descriptor = interrupt.descriptor();
-  return runtime->consumer(name, options, deadline).map(into);
+  ConsumerOptions consumer;
+  consumer.interrupt_descriptor = interrupt.descriptor();
+  consumer.when_slow = options.when_slow.value_or(SlowConsumer::block);
+  consumer.access = options.access.value_or(Access{});
+  const WaitNotice notice([&name] {
+    const std::string near = near_channel(name);
+    return fmt::format("channel '{}' in {}: waiting for its producer{}{}", name,
+                       channel_directory_path(), near.empty() ? "" : "; ", near);
+  });
+  return runtime->consumer(name, consumer, deadline).map(into);
 }
 
 Result<Message> Receiver::receive(Deadline deadline) {

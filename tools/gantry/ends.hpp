@@ -1,36 +1,69 @@
 #pragma once  // tools/gantry/ends.hpp: the ends to which put sends and from which get receives.
 
+#include <gantry/channel/status.hpp>
 #include <gantry/run/launch.hpp>
 #include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
 #include <variant>
 
+#include "channel_options.hpp"
 #include "interrupt.hpp"
+#include "wait_notice.hpp"
 
 namespace gantry::cli {
 
-/// A channel of its own, or the end that `gantry run` gave this process under the same name, over
-/// whatever transport the pipeline uses.
+/// What put's options say of its end.
+struct SenderOptions {
+  unsigned slots = ProducerOptions{}.slots;
+  std::optional<unsigned> consumers;
+  SendMode mode = SendMode::automatic;
+  std::optional<Access> access;
+};
+
+/// A channel of its own; in a stage the end that `gantry run` gave this process under the name,
+/// over whatever transport the pipeline uses.
 class Sender {
  public:
-  [[nodiscard]] static Result<Sender> open(const std::string& name, unsigned slots,
+  [[nodiscard]] static Result<Sender> open(const std::string& name, const SenderOptions& options,
                                            const Interrupt& interrupt);
+  /// For messages that mean nothing without those before: errors when those of a stage's output go
+  /// to several replicas or come from several.
+  [[nodiscard]] static Result<void> check_single_stream(const std::string& name);
 
-  [[nodiscard]] Result<void> wait_for_consumer();
+  /// Waits for all the consumers that were asked for.
+  [[nodiscard]] Result<void> wait_for_consumers();
   [[nodiscard]] Result<Loan> loan(Bytes size);
   [[nodiscard]] Result<void> publish(Loan&& loan);
   [[nodiscard]] Result<void> send(ConstByteSpan payload);
   [[nodiscard]] Result<void> close();
+  /// Says on a terminal that consumers have not come: all that were asked for, or any. This must
+  /// outlive it, and stay in its place.
+  [[nodiscard]] std::unique_ptr<WaitNotice> notice(bool wants_all) const;
 
  private:
   using End = std::variant<Producer, StageOutput>;
-  explicit Sender(End end) : end_(std::move(end)) {}
+  Sender(End end, const SenderOptions& options)
+      : end_(std::move(end)), consumers_(options.consumers.value_or(1)), mode_(options.mode) {}
+  [[nodiscard]] SendOptions how() const {
+    SendOptions options;
+    options.mode = mode_;
+    return options;
+  }
   End end_;
+  unsigned consumers_;
+  SendMode mode_;
+};
+
+/// What get's options say of its end.
+struct ReceiverOptions {
+  std::optional<SlowConsumer> when_slow;
+  std::optional<Access> access;
 };
 
 class Receiver {
  public:
-  [[nodiscard]] static Result<Receiver> open(const std::string& name, Deadline deadline,
+  [[nodiscard]] static Result<Receiver> open(const std::string& name,
+                                             const ReceiverOptions& options, Deadline deadline,
                                              const Interrupt& interrupt);
   [[nodiscard]] Result<Message> receive(Deadline deadline);
 

@@ -12,6 +12,7 @@ namespace {
 
 struct GetOptions {
   std::string name;
+  ReceiverOptions end;
   std::uint64_t count = std::numeric_limits<std::uint64_t>::max();
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
@@ -19,7 +20,8 @@ struct GetOptions {
 Result<void> get(const GetOptions& options) {
   auto interrupt = Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
-  auto receiver = Receiver::open(options.name, Deadline::after(options.timeout), *interrupt);
+  auto receiver =
+      Receiver::open(options.name, options.end, Deadline::after(options.timeout), *interrupt);
   if (!receiver) return tl::unexpected(receiver.error());
   OutputStream output(*interrupt);
   for (std::uint64_t received = 0; received < options.count; ++received) {
@@ -45,6 +47,10 @@ void add_get(CLI::App& app, int& exit_code) {
              "End after so many messages");
   add_parsed(*command, "--timeout", options->timeout, &parse_time, "SECONDS",
              "Give up when the channel, or the next message, does not come in time");
+  add_parsed(*command, "--when-slow", options->end.when_slow, &parse_when_slow, "POLICY",
+             "block, drop-newest, drop-oldest or disconnect: what the producer does when this end "
+             "falls behind (block)");
+  add_users(*command, options->end.access);
   command->footer(
       "Waits for the channel to appear; ends when its producer has.\n"
       "Example: gantry get photos | tar x");

@@ -13,8 +13,9 @@ namespace {
 struct PutOptions {
   std::string name;
   Bytes message_bytes = Bytes{1} << 20;
-  unsigned slots = ProducerOptions{}.slots;
+  SenderOptions end;
   bool lines = false;
+  bool records = false;
   bool wait_consumer = false;
 };
 
@@ -34,6 +35,19 @@ Result<void> put_blocks(Sender& sender, Bytes message_bytes, const Interrupt& in
   }
 }
 
+// In other modes the message is copied while its readers have it, or sealed.
+Result<void> put_copies(Sender& sender, Bytes message_bytes, const Interrupt& interrupt) {
+  widen_pipe(STDIN_FILENO);
+  std::vector<std::byte> buffer(message_bytes);
+  for (;;) {
+    const auto got = read_input(buffer, interrupt);
+    if (!got) return tl::unexpected(got.error());
+    if (*got == 0) return {};
+    auto sent = sender.send(std::span(buffer).first(*got));
+    if (!sent || *got < message_bytes) return sent;
+  }
+}
+
 Result<void> put_lines(Sender& sender, Bytes longest, const Interrupt& interrupt) {
   LineReader reader(longest, interrupt);
   for (;;) {
@@ -44,15 +58,25 @@ Result<void> put_lines(Sender& sender, Bytes longest, const Interrupt& interrupt
   }
 }
 
+Result<void> put_input(Sender& sender, const PutOptions& options, const Interrupt& interrupt) {
+  if (options.lines) return put_lines(sender, options.message_bytes, interrupt);
+  const SendMode mode = options.end.mode;
+  const bool is_whole = mode == SendMode::automatic || mode == SendMode::whole;
+  return is_whole ? put_blocks(sender, options.message_bytes, interrupt)
+                  : put_copies(sender, options.message_bytes, interrupt);
+}
+
 Result<void> put(const PutOptions& options) {
   auto interrupt = Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
-  auto sender = Sender::open(options.name, options.slots, *interrupt);
+  if (!options.lines && !options.records)
+    if (auto fine = Sender::check_single_stream(options.name); !fine) return fine;
+  auto sender = Sender::open(options.name, options.end, *interrupt);
   if (!sender) return tl::unexpected(sender.error());
+  const auto notice = sender->notice(options.wait_consumer);
   if (options.wait_consumer)
-    if (auto joined = sender->wait_for_consumer(); !joined) return joined;
-  auto done = options.lines ? put_lines(*sender, options.message_bytes, *interrupt)
-                            : put_blocks(*sender, options.message_bytes, *interrupt);
+    if (auto joined = sender->wait_for_consumers(); !joined) return joined;
+  auto done = put_input(*sender, options, *interrupt);
   return done ? sender->close() : done;
 }
 
@@ -70,6 +94,12 @@ Result<unsigned> parse_slots(std::string_view text) {
   });
 }
 
+Result<std::optional<unsigned>> parse_consumers(std::string_view text) {
+  return parse_number(text, 1, ProducerOptions::kMaxConsumers).map([](std::uint64_t consumers) {
+    return std::optional(static_cast<unsigned>(consumers));
+  });
+}
+
 }  // namespace
 
 void add_put(CLI::App& app, int& exit_code) {
@@ -79,10 +109,17 @@ void add_put(CLI::App& app, int& exit_code) {
   add_parsed(*command, "--message-size", options->message_bytes, &parse_message_size, "BYTES",
              "Bytes a message (default 1M); the longest line with --lines");
   command->add_flag("--lines", options->lines, "Send every line as a message, newline included");
-  add_parsed(*command, "--slots", options->slots, &parse_slots, "NUMBER",
+  command->add_flag("--records", options->records,
+                    "Each message stands alone, so replicas of a stage may share them");
+  add_parsed(*command, "--slots", options->end.slots, &parse_slots, "NUMBER",
              "Messages that may be on their way (default 8)");
+  add_parsed(*command, "--consumers", options->end.consumers, &parse_consumers, "NUMBER",
+             "Consumers that may join, each of which gets every message (default 1)");
   command->add_flag("--wait-consumer", options->wait_consumer,
-                    "Read nothing before a consumer has joined");
+                    "Read nothing before a consumer has joined; with --consumers: all of them");
+  add_parsed(*command, "--mode", options->end.mode, &parse_send_mode, "MODE",
+             "automatic, whole, pipelined, streamed or immutable: when readers see a message");
+  add_users(*command, options->end.access);
   command->footer(
       "Ends when a consumer has received everything.\n"
       "Example: tar c photos | gantry put photos");

@@ -31,14 +31,20 @@ std::size_t slips(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string suggest(std::string_view word, const std::vector<std::string>& known) {
-  if (known.empty()) return "there are none";
+std::string suggest_near(std::string_view word, const std::vector<std::string>& known) {
+  if (known.empty()) return {};
   const auto nearest = std::ranges::min_element(
       known, {}, [word](const std::string& candidate) { return slips(word, candidate); });
   // A third of the letters wrong is a slip; more is another word.
   if (slips(word, *nearest) <= std::max<std::size_t>(1, word.size() / 3))
     return fmt::format("did you mean '{}'?", *nearest);
-  return fmt::format("known here: {}", fmt::join(known, ", "));
+  return {};
+}
+
+std::string suggest(std::string_view word, const std::vector<std::string>& known) {
+  if (known.empty()) return "there are none";
+  const std::string near = suggest_near(word, known);
+  return near.empty() ? fmt::format("known here: {}", fmt::join(known, ", ")) : near;
 }
 
 }  // namespace gantry::cli

@@ -1,0 +1,84 @@
+// Options of `gantry put` and `gantry get`, and what they say while they wait.
+#include <unistd.h>
+
+#include "cli_support.hpp"
+
+namespace gantry::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// ---- channels ----------------------------------------------------------------------------------
+
+TEST_F(Cli, EveryConsumerGetsEverything) {
+  const std::string bytes = random_bytes(2'000'000);
+  Subprocess putting(put({"c", "--consumers", "2", "--wait-consumer"}, bytes));
+  Subprocess first(gantry({"get", "c"}));
+  Subprocess second(gantry({"get", "c"}));
+  EXPECT_TRUE(first.wait().value_or(Ended{}).output == bytes);
+  EXPECT_TRUE(second.wait().value_or(Ended{}).output == bytes);
+  EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0);
+  expect_nothing_left();
+}
+
+TEST_F(Cli, EveryModeCarriesTheSameBytes) {
+  const std::string bytes = random_bytes(3'000'001);
+  for (const char* mode : {"automatic", "whole", "pipelined", "streamed", "immutable"}) {
+    Subprocess putting(put({"c", "--mode", mode}, bytes));
+    EXPECT_TRUE(run(gantry({"get", "c"})).output == bytes) << mode;
+    EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0) << mode;
+  }
+  expect_nothing_left();
+}
+
+TEST_F(Cli, APolicyIsTheConsumersOwn) {
+  Command command = put({"c", "--lines"}, "x\n");
+  command.keep_input = true;
+  Subprocess putting(command);
+  Subprocess getting(gantry({"get", "c", "--when-slow", "drop-oldest"}));
+  ASSERT_TRUE(getting.wait_output("x\n"));
+  EXPECT_THAT(run(gantry({"ls", "--json"})).output, HasSubstr("\"drop_oldest\""));
+}
+
+TEST_F(Cli, UsersAreNamedOrNumbered) {
+  const std::string own = std::to_string(::geteuid());
+  Subprocess putting(put({"c", "--users", "root," + own}, "x"));
+  EXPECT_EQ(run(gantry({"get", "c", "--users", "0"})).output, "x");
+  EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0);
+}
+
+TEST_F(Cli, WrongValuesAreToldTheRightOnes) {
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"put", "c", "--consumers", "33"}, "not a whole number from 1 to 32"},
+      {{"put", "c", "--mode", "stramed"}, "did you mean 'streamed'?"},
+      {{"get", "c", "--when-slow", "drop_oldes"}, "did you mean 'drop-oldest'?"},
+      {{"get", "c", "--users", "nobody-of-that-name"}, "there is no such user here"}};
+  for (const auto& [arguments, why] : wrong) {
+    const auto ended = run(gantry(arguments));
+    EXPECT_EQ(ended.status, 2) << ended.errors;
+    EXPECT_THAT(ended.errors, AllOf(IsOneLine(), HasSubstr(why)));
+  }
+}
+
+// ---- waiting -----------------------------------------------------------------------------------
+
+TEST_F(OnATerminal, GetSaysWhatItWaitsForAndWhatMayBeMeant) {
+  Subprocess putting(put({"photos"}, "x"));
+  ASSERT_TRUE(listed("photos"));
+  Subprocess getting(with("2>", gantry({"get", "phtos"})));
+  EXPECT_THAT(read_until("\n"), HasSubstr("gantry: channel 'phtos' in " + scratch_.path() +
+                                          ": waiting for its producer; did you mean 'photos'?"));
+}
+
+TEST_F(OnATerminal, PutSaysThatItWaitsForAConsumer) {
+  Subprocess putting(with("2>", put({"photos"}, "x")));
+  EXPECT_THAT(read_until("\n"),
+              HasSubstr("gantry: channel 'photos' in " + scratch_.path() +
+                        ": waiting for a consumer, 0 of 1 have come; gantry get photos is one"));
+  EXPECT_EQ(run(gantry({"get", "photos"})).output, "x");
+  EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0);
+}
+
+}  // namespace
+}  // namespace gantry::test

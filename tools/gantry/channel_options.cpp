@@ -1,0 +1,73 @@
+#include "channel_options.hpp"
+
+#include <fmt/format.h>
+#include <pwd.h>
+
+#include <algorithm>
+
+#include "options.hpp"
+#include "suggest.hpp"
+
+namespace gantry::cli {
+namespace {
+
+Result<unsigned> parse_user(const std::string& text) {
+  if (const auto number = parse_number(text, 0, std::numeric_limits<uid_t>::max()))
+    return static_cast<unsigned>(*number);
+  const passwd* const entry = ::getpwnam(text.c_str());
+  if (entry != nullptr) return static_cast<unsigned>(entry->pw_uid);
+  return tl::unexpected(
+      Error{Code::invalid_argument, fmt::format("'{}': there is no such user here", text), {}});
+}
+
+// The kernel lets anybody connect; whoever is not listed is turned away by the end.
+Result<std::optional<Access>> parse_users(std::string_view text) {
+  constexpr unsigned kAnybody = 0666;
+  Access access;
+  access.socket_mode = kAnybody;
+  while (true) {
+    const auto comma = text.find(',');
+    const auto user = parse_user(std::string(text.substr(0, comma)));
+    if (!user) return tl::unexpected(user.error());
+    access.users.push_back(*user);
+    if (comma == std::string_view::npos) return access;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+/// The value whose name is `text`, where '-' stands for '_'.
+template <class Value, std::size_t Size>
+Result<Value> named(std::string_view text, const std::array<Value, Size>& values) {
+  std::vector<std::string> names;
+  for (const Value value : values) {
+    names.emplace_back(to_string(value));
+    std::ranges::replace(names.back(), '_', '-');
+  }
+  std::string wanted(text);
+  std::ranges::replace(wanted, '_', '-');
+  const auto found = std::ranges::find(names, wanted);
+  if (found != names.end()) return values[static_cast<std::size_t>(found - names.begin())];
+  return tl::unexpected(Error{Code::invalid_argument, fmt::format("'{}': is none of them", text),
+                              suggest(wanted, names)});
+}
+
+}  // namespace
+
+void add_users(CLI::App& command, std::optional<Access>& access) {
+  add_parsed(command, "--users", access, &parse_users, "NAME,...",
+             "Other users who may be at the other end; GANTRY_DIR must let them pass (mode 711)");
+}
+
+Result<SendMode> parse_send_mode(std::string_view text) {
+  constexpr std::array kModes{SendMode::automatic, SendMode::whole, SendMode::pipelined,
+                              SendMode::streamed, SendMode::immutable};
+  return named(text, kModes);
+}
+
+Result<std::optional<SlowConsumer>> parse_when_slow(std::string_view text) {
+  constexpr std::array kPolicies{SlowConsumer::block, SlowConsumer::drop_newest,
+                                 SlowConsumer::drop_oldest, SlowConsumer::disconnect};
+  return named(text, kPolicies).map([](SlowConsumer policy) { return std::optional(policy); });
+}
+
+}  // namespace gantry::cli

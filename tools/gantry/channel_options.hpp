@@ -1,0 +1,18 @@
+#pragma once  // tools/gantry/channel_options.hpp: what options of put and get say of a channel.
+
+#include <CLI/CLI.hpp>
+#include <gantry/channel.hpp>
+#include <optional>
+
+namespace gantry::cli {
+
+/// Adds --users.
+void add_users(CLI::App& command, std::optional<Access>& access);
+
+/// "whole", "pipelined", ...: the names of SendMode. Errors: `invalid_argument`.
+[[nodiscard]] Result<SendMode> parse_send_mode(std::string_view text);
+/// "block", "drop-oldest", ...: the names of SlowConsumer, also with '-'. Errors:
+/// `invalid_argument`.
+[[nodiscard]] Result<std::optional<SlowConsumer>> parse_when_slow(std::string_view text);
+
+}  // namespace gantry::cli
