@@ -72,10 +72,13 @@ void add_bench(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("bench", "Measure: gantry bench NAME [options]");
   command->prefix_command();
   command->footer([] {
-    return fmt::format(
-        "NAME and what follows go to the benchmark; {}\n"
-        "Example: gantry bench ipc --quick --json",
-        list_of(known_benches()));
+    const auto names = known_benches();
+    std::string text =
+        fmt::format("NAME and what follows go to the benchmark; {}\n", list_of(names));
+    for (const std::string& name : names)
+      text += fmt::format("Example: gantry bench {} --quick\n", name);
+    return text + fmt::format("Example: gantry bench {} --help",
+                              names.empty() ? std::string("NAME") : *names.begin());
   });
   command->callback([command, &exit_code] {
     const auto words = command->remaining();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <system_error>
 
@@ -16,10 +17,41 @@ void note(std::string_view text) {
   std::fputs(line.c_str(), stderr);  // throws nothing when standard error is closed
 }
 
+namespace {
+
+struct Wording {
+  std::string_view ours;  // as the library's hints say it to who writes a program
+  std::string_view hint;  // what a person at a command line can do
+};
+constexpr std::array<Wording, 10> kWordings{
+    {{"ProducerOptions::consumers",
+      "start its producer with room for more: gantry put --consumers 2"},
+     {"ConsumerOptions::when_slow", "join with another policy: gantry get --when-slow drop-oldest"},
+     {"EndOptions::access", "run both ends as one user, or name the other user at each: --users"},
+     {"InboxOptions::producers", "the program that receives allows no more"},
+     {"ReceiveLimits::slabs",
+      "raise the limit of open files (ulimit -n), or have the sender use fewer slots"},
+     {"ReceiveLimits::mapped_bytes",
+      "raise the limit of address space (ulimit -v), or have the sender send smaller messages"},
+     {"ReceiveLimits::gathered_bytes", "have the sender send smaller messages"},
+     {"Consumer::receive_early", "have the sender send smaller messages"},
+     {"PoolOptions::slab_bytes", "raise the limit of open files (ulimit -n)"},
+     {"raise the budget", "lower --message-size; in a pipeline the channel's budget counts"}}};
+
+}  // namespace
+
+Error in_words_of_the_command_line(Error error) {
+  const auto found = std::ranges::find_if(kWordings, [&](const Wording& one) {
+    return error.hint.find(one.ours) != std::string::npos;
+  });
+  if (found != kWordings.end()) error.hint = found->hint;
+  return error;
+}
+
 int fail(const Error& error) {
   if (error.code == Code::interrupted) return kExitInterrupted;
   if (error.code == Code::closed) return kExitReaderLeft;
-  note(to_string(error));
+  note(to_string(in_words_of_the_command_line(error)));
   return kExitFailure;
 }
 

@@ -14,6 +14,9 @@ inline constexpr int kExitReaderLeft = 141;   // the status with which a shell r
 /// caused them.
 [[nodiscard]] int fail(const Error& error);
 
+/// The same error with a hint that names options of `gantry`, where the library's names a field.
+[[nodiscard]] Error in_words_of_the_command_line(Error error);
+
 /// An error from errno: "what: why (strerror)".
 [[nodiscard]] Error system_error(std::string what, int error_number, std::string hint = {});
 

@@ -37,6 +37,30 @@ std::string help_hint(const CLI::App& app) {
   return fmt::format("see gantry {}--help", chosen.empty() ? "" : chosen[0]->get_name() + " ");
 }
 
+/// The first option among what the parser did not expect, without its value; empty: there is none.
+std::string unknown_option(const CLI::App& app) {
+  for (const std::string& word : app.remaining(true))
+    if (word.starts_with('-')) return word.substr(0, word.find('='));
+  return {};
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+int wrong_option(const CLI::App& app, const CLI::ExtrasError& error) {
+  const auto chosen = app.get_subcommands();
+  const std::string option = unknown_option(app);
+  if (option.empty()) return wrong_usage(error.what(), help_hint(app));
+  const std::string near =
+      suggest_near(option, option_names(chosen.empty() ? app : *chosen.front()));
+  return wrong_usage(fmt::format("{}: there is no such option", option),
+                     near.empty() ? help_hint(app) : near);
+}
+
 // CLI11 would say that a word was not expected; people want to know which word was meant.
 bool is_unknown_command(const CLI::App& app, std::string_view word) {
   const auto names = command_names(app);
@@ -59,6 +83,8 @@ int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
   try {
     app.parse(argc, argv);
     return app.get_subcommands().empty() ? no_command() : exit_code;
+  } catch (const CLI::ExtrasError& error) {
+    return wrong_option(app, error);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return show(app, error);
     return wrong_usage(error.what(), help_hint(app));

@@ -142,33 +142,6 @@ Result<std::uint64_t> parse_number(std::string_view text, std::uint64_t least, s
       Error{Code::invalid_argument, fmt::format("'{}': not a whole number {}", text, range), {}});
 }
 
-// ---- tables --------------------------------------------------------------------------------
-
-void Table::add(std::vector<std::string> cells) {
-  cells.resize(columns_.size());
-  rows_.push_back(std::move(cells));
-}
-
-std::string Table::text() const {
-  std::vector<std::size_t> widths;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    widths.push_back(columns_[i].title.size());
-    for (const auto& row : rows_) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  const auto add_line = [&](auto&& cell_of) {
-    std::string line;
-    for (std::size_t i = 0; i < columns_.size(); ++i)
-      line += columns_[i].align == Align::right ? fmt::format("{:>{}}  ", cell_of(i), widths[i])
-                                                : fmt::format("{:<{}}  ", cell_of(i), widths[i]);
-    line.resize(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  };
-  add_line([&](std::size_t i) { return columns_[i].title; });
-  for (const auto& row : rows_) add_line([&](std::size_t i) { return row[i]; });
-  return text;
-}
-
 Result<void> print(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(STDOUT_FILENO, text.data(), text.size());

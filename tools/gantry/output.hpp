@@ -23,9 +23,13 @@ namespace gantry::cli {
     std::string_view text, std::uint64_t least,
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
-/// Text in columns, each as wide as its widest cell.
+/// Columns of the terminal that standard output is; Table::kUnlimited if it is none.
+[[nodiscard]] std::size_t output_width() noexcept;
+
+/// Text in columns, each as wide as its widest cell where there is room.
 class Table {
  public:
+  static constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
   enum class Align { left, right };
   struct Column {
     std::string title;
@@ -34,7 +38,9 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   void add(std::vector<std::string> cells);  ///< One row; missing cells are empty.
-  [[nodiscard]] std::string text() const;    ///< Titles and rows, a line each.
+  /// Titles and rows, a line each. Where `width` does not suffice, left-aligned text is wrapped,
+  /// and columns without room follow as a table below, beside the first column.
+  [[nodiscard]] std::string text(std::size_t width = output_width()) const;
 
  private:
   std::vector<Column> columns_;

@@ -154,7 +154,7 @@ std::string as_text(const std::vector<Row>& rows) {
                {"NEWEST COPY", left}});
   for (const Row& row : rows) table.add(cells_of(row));
   const auto channels = channels_of(rows);
-  std::string text = table.text();
+  std::string text = table.text(Table::kUnlimited);  // the screen shows what finds room
   for (const std::string& more : {notes_text(channels), consumers_table(channels, false)})
     if (!more.empty()) text += "\n" + more;
   return text;

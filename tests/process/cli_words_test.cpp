@@ -1,0 +1,59 @@
+// What the program `gantry` says to a person: hints that can be followed, tables that fit.
+#include <sstream>
+
+#include "cli_support.hpp"
+
+namespace gantry::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(Cli, AnOptionThatIsNearlyOneIsSuggested) {
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"put", "c", "--mesage-size", "4K"},
+       "--mesage-size: there is no such option; did you mean "
+       "'--message-size'?"},
+      {{"get", "c", "--timeuot=3"},
+       "--timeuot: there is no such option; did you mean '--timeout'?"},
+      {{"ls", "--jsno"}, "--jsno: there is no such option; did you mean '--json'?"},
+      {{"run", "x", "--wibble"}, "--wibble: there is no such option; see gantry run --help"}};
+  for (const auto& [arguments, line] : wrong) {
+    const auto ended = run(gantry(arguments));
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(ended.errors, "gantry: " + std::string(line) + "\n");
+  }
+}
+
+TEST_F(Cli, HintsNameOptionsNotFieldsOfClasses) {
+  Command command = put({"c", "--lines"}, "x\n");
+  command.keep_input = true;
+  Subprocess putting(command);
+  Subprocess first(gantry({"get", "c"}));
+  ASSERT_TRUE(first.wait_output("x\n"));
+  EXPECT_THAT(run(gantry({"get", "c", "--timeout", "10"})).errors,
+              AllOf(IsOneLine(), HasSubstr("gantry put --consumers"), Not(HasSubstr("::"))));
+  EXPECT_THAT(run(put({"d", "--message-size", "1T"}, "x")).errors,
+              AllOf(IsOneLine(), HasSubstr("lower --message-size"), Not(HasSubstr("::"))));
+}
+
+TEST_F(OnATerminal, TablesAreNoWiderThanTheScreen) {
+  Command command = put({"a-channel-with-a-name", "--lines"}, "x\n");
+  command.keep_input = true;
+  Subprocess putting(command);
+  Subprocess getting(gantry({"get", "a-channel-with-a-name"}));
+  ASSERT_TRUE(getting.wait_output("x\n"));
+  EXPECT_EQ(run(with(">", gantry({"ls", "--long"}))).status, 0);
+  std::string shown = read_until("engine; copies");
+  for (const char* title : {"CHANNEL", "CREDITS", "NEWEST COPY", "MEMORY", "OLDEST"})
+    EXPECT_THAT(shown, HasSubstr(title));
+  shown.resize(shown.find("engine; copies"));  // sentences are not tables
+  shown.resize(shown.rfind('\n') + 1);
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(line.size(), 81u) << line;  // with the carriage return
+}
+
+}  // namespace
+}  // namespace gantry::test
