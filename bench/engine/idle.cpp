@@ -62,13 +62,13 @@ Result<void> watch(Environment& environment, Series& series) {
           work_once(environment, Walk::over(1, environment.settings().own_size(kIdleBytes)));
       !worked)
     return worked;
-  if (auto slept = sleep_for(environment, environment.settings().idle_time / 5); !slept)
-    return slept;
+  const std::chrono::milliseconds time = environment.settings().idle_time;  // seconds would be cut
+  if (auto slept = sleep_for(environment, time / 5); !slept) return slept;
   const auto before = other_threads();
   if (before.empty())
     return Unexpected({Code::unsupported, "/proc/self/task/*/schedstat: nothing is counted there",
                        "use a kernel with CONFIG_SCHED_INFO"});
-  if (auto slept = sleep_for(environment, environment.settings().idle_time); !slept) return slept;
+  if (auto slept = sleep_for(environment, time); !slept) return slept;
   Ran total;
   for (const auto& [number, ran] : other_threads()) {
     const auto old = before.find(number);

@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::chrono::seconds kAnswerTime{1};
+constexpr std::chrono::milliseconds kQuickSweep{500};  // one that takes longer waits for a lock
 /// Channels asked at a time: each needs a descriptor.
 constexpr std::size_t kTogether = 256;
 
@@ -83,7 +84,7 @@ class Sweeper {
  public:
   void sweep(const Found& found) {
     if (locked_out_) return;
-    const Deadline quickly = Deadline::after(kAnswerTime / 2);
+    const Deadline quickly = Deadline::after(kQuickSweep);
     sweep_if_stale(found.folder, without_suffix(found.file));
     locked_out_ = quickly.passed();
   }

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "base/socket.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/test_fan_out.hpp"
 
@@ -208,6 +209,19 @@ TEST_F(Status, TwoHundredChannelsAnswer) {
   EXPECT_EQ(listed->size(), 200u);
   for (const ChannelStatus& status : *listed)
     EXPECT_TRUE(status.answered) << status.name << ": " << status.silence;
+}
+
+TEST_F(Status, OneLookSweepsEveryDeadSocket) {
+  out();
+  for (const char* const name : {"dead1.sock", "dead2.sock", "dead3.sock"}) {
+    const auto dead = listen_at(directory_.path(), name);  // nobody listens any more
+    ASSERT_TRUE(dead);
+  }
+  EXPECT_EQ(look().name, "frames");
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
+    left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ElementsAre("frames.sock"));
 }
 
 // ---- explain() -----------------------------------------------------------------------------
