@@ -159,7 +159,9 @@ Result<Packet> receive_packet(int socket, ByteSpan into, Deadline deadline) {
     if (got < 0) return fail_errno("recvmsg");
     Packet packet{static_cast<std::size_t>(got), take_fds(header)};
     // The kernel drops descriptors when this process has none left; that is not the peer's fault.
-    if ((header.msg_flags & MSG_CTRUNC) != 0) return fail_errno("taking in a descriptor", EMFILE);
+    if ((header.msg_flags & MSG_CTRUNC) != 0)
+      return fail(Code::system, "this process has no descriptor left for one that was sent to it",
+                  "raise the limit of open files (ulimit -n)");
     if ((header.msg_flags & MSG_TRUNC) != 0 || packet.fds.size() > kMaxPacketFds)
       return fail(Code::peer_misbehaved, "a packet over the channel socket is too large");
     return packet;

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <gantry/channel/request.hpp>
+
+#include "base/result.hpp"
 #include "base/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
@@ -19,13 +22,31 @@ using testing::HasSubstr;
 
 class Crowded : public testing::Test {
  protected:
+  static constexpr int kWorked = 0, kSaid = 10, kUnsaid = 11;
+
+  /// From here on this process may open `more` descriptors.
+  static void limit_to(rlim_t more) {
+    const rlim_t most = static_cast<rlim_t>(test::open_descriptors()) + more + 8;
+    const rlimit limit{most, most};
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::_exit(99);
+    std::vector<int> filled;  // the limit is of numbers, and some may be free in between
+    for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) filled.push_back(fd);
+    for (; more > 0; --more, filled.pop_back()) ::close(filled.back());
+  }
+  /// In a child: true if that is a want of descriptors, and told as such.
+  static bool is_said(const Error& error) {
+    const std::string text = to_string(error);
+    if (error.code == Code::system && text.find("ulimit -n") != std::string::npos) return true;
+    std::fprintf(stderr, "%s\n", text.c_str());
+    return false;
+  }
+
   /// A producer that waits in its own process, with descriptors for `more` than it has.
   [[nodiscard]] std::unique_ptr<Child> producer_with(rlim_t more) {
     return std::make_unique<Child>([this, more](const Child& self) {
       const auto out = make_producer("frames", options_);
-      const rlim_t most = static_cast<rlim_t>(test::open_descriptors() - 1) + more;  // less its own
-      const rlimit limit{most, most};
-      if (out && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) self.report();
+      limit_to(more);
+      if (out) self.report();
       Child::hold();
     });
   }
@@ -34,13 +55,14 @@ class Crowded : public testing::Test {
   ProducerOptions options_ = options_in(directory_);
 };
 
-// With one descriptor it can take the connection; each one more brings it a step further.
+// With none it turns callers away by the one that it keeps for that; with one it can take the
+// connection; each one more brings it a step further.
 TEST_F(Crowded, WhoHasNoDescriptorsLeftSaysSo) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
 #endif
   bool let_in = false;
-  for (rlim_t more = 1; more < 20 && !let_in; ++more) {
+  for (rlim_t more = 0; more < 20 && !let_in; ++more) {
     const auto child = producer_with(more);
     child->await_report();
     const auto in = Consumer::open("frames", consumer_options(options_), soon());
@@ -51,6 +73,99 @@ TEST_F(Crowded, WhoHasNoDescriptorsLeftSaysSo) {
   }
   EXPECT_TRUE(let_in);
 }
+
+// Who takes a name asks first whether it is taken: who cannot ask does not know.
+TEST_F(Crowded, WhoHasNoDescriptorsLeftForANameSaysSo) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
+#endif
+  bool taken = false;
+  for (rlim_t more = 0; more < 20 && !taken; ++more) {
+    Child child([this, more](const Child&) {
+      limit_to(more);
+      const auto out = make_producer("frames", options_);
+      if (out) ::_exit(kWorked);
+      ::_exit(is_said(out.error()) ? kSaid : kUnsaid);
+    });
+    const int status = WEXITSTATUS(child.wait());
+    EXPECT_NE(status, kUnsaid) << "with " << more;
+    taken = status == kWorked;
+  }
+  EXPECT_TRUE(taken);
+}
+
+// ---- calls -----------------------------------------------------------------------------------
+
+// A live server is never called gone: its clients would connect again for ever. The payloads need
+// memory of each side, which the other has to take in.
+class CrowdedCalls : public Crowded {
+ protected:
+  static void serve(Server& server) {
+    while (auto request = server.next(soon())) {
+      const auto replied = request->reply(request->message().bytes(), {.deadline = soon()});
+      if (!replied && replied.error().code != Code::peer_gone)
+        static_cast<void>(request->refuse(replied.error()));
+    }
+  }
+  /// How a call of a new client goes.
+  [[nodiscard]] Result<Message> call() const {
+    GANTRY_ASSIGN(auto client, Client::connect("sum", test::client_options(options_),
+                                               std::make_shared<test::PlainEngine>(), soon()));
+    return client.call(test::pattern(100'000, 1), {.deadline = soon()});
+  }
+};
+
+TEST_F(CrowdedCalls, AServerWithoutDescriptorsSaysSo) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
+#endif
+  bool served = false;
+  for (rlim_t more = 0; more < 60 && !served; ++more) {
+    const Child child([this, more](const Child& self) {
+      auto server = Server::open("sum", test::server_options(options_),
+                                 std::make_shared<test::PlainEngine>());
+      limit_to(more);
+      if (server) self.report();
+      serve(*server);
+    });
+    child.await_report();
+    const auto reply = call();
+    served = reply.has_value();
+    if (served) continue;
+    EXPECT_EQ(reply.error().code, Code::system) << more << ": " << to_string(reply.error());
+    EXPECT_THAT(to_string(reply.error()), HasSubstr("ulimit -n")) << more;
+    EXPECT_EQ(::kill(child.pid(), 0), 0) << "it lives";
+  }
+  EXPECT_TRUE(served);
+}
+
+TEST_F(CrowdedCalls, AClientWithoutDescriptorsSaysSo) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
+#endif
+  const Child other([this](const Child& self) {
+    auto server =
+        Server::open("sum", test::server_options(options_), std::make_shared<test::PlainEngine>());
+    if (server) self.report();
+    serve(*server);
+  });
+  other.await_report();
+  bool answered = false;
+  for (rlim_t more = 0; more < 60 && !answered; ++more) {
+    Child child([this, more](const Child&) {
+      limit_to(more);
+      const auto reply = call();
+      if (reply) ::_exit(kWorked);
+      ::_exit(is_said(reply.error()) ? kSaid : kUnsaid);
+    });
+    const int status = WEXITSTATUS(child.wait());
+    EXPECT_NE(status, kUnsaid) << "with " << more;
+    answered = status == kWorked;
+  }
+  EXPECT_TRUE(answered);
+}
+
+// ---- others ----------------------------------------------------------------------------------
 
 // It is there; to start it, as for one that is not, would not mend it.
 TEST_F(Crowded, AFullQueueIsNotAMissingOwner) {

@@ -21,7 +21,7 @@ using test::same;
 using test::soon;
 
 constexpr std::size_t kMostAnEnd = 6;   // descriptors; one of them its slab's
-constexpr std::size_t kMostShared = 4;  // the acceptor's two, an event to sleep on, a pidfd
+constexpr std::size_t kMostShared = 5;  // the acceptor's three, an event to sleep on, a pidfd
 constexpr std::size_t kMostThreads = 8;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kGivesBack = false;  // what was freed stays mapped for a while

@@ -13,7 +13,8 @@ struct Sender {
 };
 
 /// A producer that has gone. `closed`: it ended its stream and all of it was received; `peer_gone`:
-/// it died or left before that; `peer_misbehaved`: the inbox hung up on it.
+/// it died or left before that; `peer_misbehaved`: the inbox hung up on it; `system` or
+/// `out_of_memory`: the inbox had no descriptors or no memory left for what it sent.
 struct Departure {
   Sender sender;
   Error why;

@@ -24,7 +24,8 @@ class GANTRY_API PendingReply {
   ~PendingReply();
 
   /// Waits for the reply and returns it, once. Errors: what the server refused the call with;
-  /// `peer_gone` when the server died or left; `timed_out`: by the call's deadline the call is
+  /// `peer_gone` when the server died or left; `system` or `out_of_memory` when it lives and one
+  /// side had no descriptors or no memory left; `timed_out`: by the call's deadline the call is
   /// over, by `deadline` it may be waited for again (is_over() tells which); `interrupted`.
   [[nodiscard]] Result<Message> wait(Deadline deadline = Deadline::never());
   /// True if wait() has nothing more to wait for, or has returned the answer.
@@ -76,7 +77,8 @@ class GANTRY_API Client {
   /// passed deadline said `timed_out`. Then ask all of them.
   [[nodiscard]] Result<int> event_descriptor();
 
-  /// After `peer_gone`: connects to the next server of the name. Calls in flight are over.
+  /// After `peer_gone`: connects to the next server of the name. Calls in flight are over. After
+  /// `system` or `out_of_memory` the same server is there, and the want must be mended first.
   [[nodiscard]] Result<void> reconnect(Deadline deadline = Deadline::never());
 
  private:

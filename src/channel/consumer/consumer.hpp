@@ -22,7 +22,9 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, Deadline deadline);
   [[nodiscard]] Result<int> event_descriptor();
   [[nodiscard]] Result<void> check_process() const { return core_.check_process(); }
-  void leave() noexcept;  ///< The producer sees the hang-up. Streams end here.
+  /// The producer sees the hang-up, and hears `why` if it is a want of this process. Streams end
+  /// here.
+  void leave(Code why = Code::closed) noexcept;
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }
   [[nodiscard]] ConsumerExplanation explain() const;
   [[nodiscard]] const std::string& name() const noexcept { return core_.name; }
@@ -55,8 +57,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   /// must be asked once more.
   void fall_asleep() noexcept { waiter_.arm(); }
   void wake_up();  ///< The opposite; looks what happened to the producer.
-  /// The socket that the producer sent, if one has come. Once.
-  [[nodiscard]] ReceivedFd take_control_end() { return payloads_.take_control_end(); }
+  /// The socket that the producer sent, if one has come. Once. Errors: it could not be taken in.
+  [[nodiscard]] Result<ReceivedFd> take_control_end() { return payloads_.take_control_end(); }
   /// Any thread.
   [[nodiscard]] const MetricsPage& counters() const noexcept { return *core_.counters; }
 

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "base/fork_error.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry {
 
@@ -17,6 +18,7 @@ Error ConsumerCore::break_stream(const Error& reason) {
                         ? fmt::format("channel '{}': not believing the producer (process {}): {}",
                                       name, producer_pid, reason.message)
                         : fmt::format("channel '{}': {}", name, reason.message);
+  if (fork_guard.is_this()) tell_own_trouble(connection.send_fd(), reason.code);
   confirm_end();
   return *broken;
 }

@@ -96,11 +96,12 @@ Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& p
 }
 
 // The producer is told now, though messages still held keep the memory alive.
-void Consumer::Impl::leave() noexcept {
+void Consumer::Impl::leave(Code why) noexcept {
   core_.has_left = true;
   queue_.drop_pending();
   if (!core_.fork_guard.is_this()) return;  // the connection is the parent's
   queue_.report_taken();
+  tell_own_trouble(core_.connection.send_fd(), why);
   core_.connection.hang_up();
   GANTRY_STEP(left);
 }

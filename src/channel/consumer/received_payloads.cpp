@@ -23,10 +23,11 @@ void ReceivedPayloads::hear() {
     static_cast<void>(core_.break_stream(heard.error()));  // the next look tells it
 }
 
-// It is sent before the first message that speaks of it; an error shows when that is looked for.
-ReceivedFd ReceivedPayloads::take_control_end() {
-  static_cast<void>(slabs_.hear(core_.connection.receive_fd(), Deadline::now()));
+// It is sent before the first message that speaks of it. Of other errors the look for that tells.
+Result<ReceivedFd> ReceivedPayloads::take_control_end() {
+  const auto heard = slabs_.hear(core_.connection.receive_fd(), Deadline::now());
   confirm_heard();
+  if (!heard && is_own_trouble(heard.error().code)) return tl::unexpected(heard.error());
   return slabs_.take_control_end();
 }
 

@@ -24,7 +24,7 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   /// the stream, or says that the producer is gone.
   void hear();
   /// The socket that the producer sent, if one has come. Once.
-  [[nodiscard]] ReceivedFd take_control_end();
+  [[nodiscard]] Result<ReceivedFd> take_control_end();
 
   /// Finds the record's segments and holds its slot until give_back(). Errors break the stream;
   /// what this throws leaves everything as it was.

@@ -62,6 +62,10 @@ void ConsumerSet::find_only() noexcept {
   only_ = is_plain ? consumer : nullptr;
 }
 
+std::string ConsumerSet::called(const ConsumerState& consumer) const {
+  return fmt::format("the {} (process {})", limits_.reader, consumer.resources().pid);
+}
+
 void ConsumerSet::cut(ConsumerState& consumer, Code code, std::string why) {
   consumer.is_cut = any_cut_ = true;
   find_only();
@@ -157,9 +161,7 @@ bool ConsumerSet::look_at(ConsumerState& consumer) {
 }
 
 void ConsumerSet::cut_liar(ConsumerState& consumer) {
-  cut(consumer, Code::peer_misbehaved,
-      fmt::format("the consumer (process {}) wrote nonsense into its page",
-                  consumer.resources().pid));
+  cut(consumer, Code::peer_misbehaved, called(consumer) + " wrote nonsense into its page");
 }
 
 // For consumers that do not block. A window would wait for one that joined after the mode was
@@ -281,9 +283,7 @@ bool ConsumerSet::tell_at_last(ConsumerState& consumer, const Slot& slot) {
   const auto told = slabs_.tell(consumer.index(), slot.slabs);
   if (told && *told) return true;
   if (consumer.blocks())
-    cut(consumer, Code::peer_gone,
-        fmt::format("the consumer (process {}) cannot be told of new memory",
-                    consumer.resources().pid));
+    cut(consumer, Code::peer_gone, called(consumer) + " cannot be told of new memory");
   return false;
 }
 
@@ -305,8 +305,7 @@ void ConsumerSet::publish(RecordToSend& message, Slot* slot) {
       ++consumer->dropped;
       if (consumer->resources().policy == SlowConsumer::disconnect)
         cut(*consumer, Code::peer_gone,
-            fmt::format("the consumer (process {}) was too slow and has been disconnected",
-                        consumer->resources().pid));
+            called(*consumer) + " was too slow and has been disconnected");
       continue;
     }
     if (slot != nullptr) {

@@ -43,7 +43,8 @@ class ConsumerSet {
     unsigned consumers;
     unsigned history;
     Bytes bytes_in_flight;
-    bool keeps_memory;  ///< Slots keep small blocks for their next messages.
+    bool keeps_memory;                     ///< Slots keep small blocks for their next messages.
+    std::string_view reader = "consumer";  ///< What errors call whoever reads.
   };
   ConsumerSet(const Pool& pool, const Limits& limits)
       : slabs_(pool),
@@ -157,6 +158,9 @@ class ConsumerSet {
   [[nodiscard]] bool all_block() const noexcept;
   /// Why there is no consumer any more; empty while there is one, or before the first.
   [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
+  /// The last word of the newest consumer, told_trouble(), if it was one: also before its end is
+  /// seen.
+  [[nodiscard]] std::optional<Error> hear_trouble();
   /// The only consumer that was expected never will come.
   void expect_nobody(std::string why) {
     if (count() == 0 && !lost_) lost_ = Error{Code::peer_gone, std::move(why), ""};
@@ -216,6 +220,8 @@ class ConsumerSet {
                            const MessageHeader& header) const noexcept;
   [[nodiscard]] bool look_at(ConsumerState& consumer);
   void note_missed(const ConsumerState& consumer);
+  [[nodiscard]] std::string called(const ConsumerState& consumer) const;
+  [[nodiscard]] Error farewell_of(const ConsumerState& consumer);
   void keep_for_successor(const ConsumerState& consumer);
   void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed);
   void retire_the_cut();
@@ -246,6 +252,7 @@ class ConsumerSet {
   bool ended_ = false;
   bool anyone_came_ = false;
   std::optional<Error> lost_;
+  std::optional<Error> trouble_;  // see hear_trouble()
   ForkGuard fork_guard_;
 };
 

@@ -29,7 +29,7 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
   slabs_.add(index, socket);
   if (auto told = slabs_.introduce(index, slabs_of_kept()); !told) {
     slabs_.remove(index);
-    if (is_own_trouble(told.error().code)) refuse(socket, told.error().code);
+    tell_own_trouble(socket, told.error().code);
     return tl::unexpected(std::move(told).error());
   }
   GANTRY_STEP(slabs_introduced);
@@ -42,6 +42,7 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
   find_only();
   anyone_came_ = true;
   lost_.reset();
+  trouble_.reset();
   // The acceptor finds out about one that is gone already; it has joined nevertheless.
   WirePacket ready;
   ready.kind = PacketKind::ready;
@@ -100,10 +101,7 @@ void ConsumerSet::left(unsigned id) {
   note_missed(*consumer);
   if (count() == 0) {
     if (honest) keep_for_successor(*consumer);
-    if (!lost_)
-      lost_ =
-          Error{Code::peer_gone,
-                fmt::format("the consumer (process {}) is gone", consumer->resources().pid), ""};
+    if (!lost_) lost_ = farewell_of(*consumer);
   }
   let_go_of_unread(*consumer);
   if (!consumer->resources().is_gone()) {
@@ -112,6 +110,18 @@ void ConsumerSet::left(unsigned id) {
   }
   for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
   GANTRY_CHECK_INVARIANTS(*this);
+}
+
+// A consumer without descriptors or memory lives, and nobody who comes again gets on.
+Error ConsumerSet::farewell_of(const ConsumerState& consumer) {
+  if (!trouble_) trouble_ = told_trouble(consumer.resources().connection.receive_fd());
+  const Error why = trouble_.value_or(Error{Code::peer_gone, "is gone", ""});
+  return {why.code, fmt::format("{} {}", called(consumer), why.message), why.hint};
+}
+
+std::optional<Error> ConsumerSet::hear_trouble() {
+  if (consumers_.size() == 1) static_cast<void>(farewell_of(*consumers_.front()));
+  return trouble_;
 }
 
 // True if it still needs what was lent for that message. A consumer may release what it has not

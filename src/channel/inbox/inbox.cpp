@@ -280,8 +280,7 @@ bool Inbox::Impl::take_newcomers() {
   for (Newcomer& newcomer : listener_->take()) {
     const Sender sender{++last_id_, newcomer.identity.pid, newcomer.identity.uid};
     if (newcomer.end == nullptr) {
-      if (on_departure_)
-        on_departure_({sender, {Code::peer_gone, "it hung up before it joined", ""}});
+      if (on_departure_) on_departure_({sender, newcomer.why});
       continue;
     }
     const auto watched = watch(newcomer, sender.id);
@@ -303,10 +302,10 @@ std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
 }
 
 // Messages that are still held keep the end, and its place in the epoll, alive.
-void Inbox::Impl::forget(std::size_t index) {
+void Inbox::Impl::forget(std::size_t index, Code why) {
   Source& source = sources_[index];
   if (source.watched >= 0) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
-  source.end->leave();
+  source.end->leave(why);
   listener_->forget(std::move(source.end));
   sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
   if (turn_ > index) --turn_;
@@ -315,14 +314,14 @@ void Inbox::Impl::forget(std::size_t index) {
 
 void Inbox::Impl::depart(std::size_t index, const Error& why) {
   const Departure departure{sources_[index].sender, why};
-  forget(index);
+  forget(index, why.code);
   if (on_departure_) on_departure_(departure);
 }
 
-void Inbox::Impl::dismiss(std::uint64_t id) {
+void Inbox::Impl::dismiss(std::uint64_t id, Code why) {
   if (!fork_guard_.is_this()) return;
   const auto source = find(id);
-  if (source != sources_.end()) forget(static_cast<std::size_t>(source - sources_.begin()));
+  if (source != sources_.end()) forget(static_cast<std::size_t>(source - sources_.begin()), why);
 }
 
 PeerIdentity Inbox::Impl::identity_of(std::uint64_t id) {
@@ -330,9 +329,10 @@ PeerIdentity Inbox::Impl::identity_of(std::uint64_t id) {
   return source == sources_.end() ? PeerIdentity{} : source->identity;
 }
 
-ReceivedFd Inbox::Impl::take_control_end(std::uint64_t id) {
+Result<ReceivedFd> Inbox::Impl::take_control_end(std::uint64_t id) {
   const auto source = find(id);
-  return source == sources_.end() ? ReceivedFd() : source->end->take_control_end();
+  if (source == sources_.end()) return ReceivedFd();
+  return source->end->take_control_end();
 }
 
 std::vector<Sender> Inbox::Impl::senders() const {

@@ -34,12 +34,13 @@ class GANTRY_LOCAL Inbox::Impl {
   [[nodiscard]] Result<Delivery> receive(Deadline deadline);
   [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
   [[nodiscard]] std::vector<Sender> senders() const;
-  /// Hangs up on one sender; its departure is not reported.
-  void dismiss(std::uint64_t id);
+  /// Hangs up on one sender, which hears `why` if it is a want of this process; its departure is
+  /// not reported.
+  void dismiss(std::uint64_t id, Code why = Code::closed);
   /// The identity of one sender, while it is there.
   [[nodiscard]] PeerIdentity identity_of(std::uint64_t id);
-  /// The socket that one sender sent, if any; once.
-  [[nodiscard]] ReceivedFd take_control_end(std::uint64_t id);
+  /// The socket that one sender sent, if any; once. Errors: it could not be taken in.
+  [[nodiscard]] Result<ReceivedFd> take_control_end(std::uint64_t id);
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
   void shut_down() noexcept;
 
@@ -73,7 +74,7 @@ class GANTRY_LOCAL Inbox::Impl {
   [[nodiscard]] bool take_newcomers();
   [[nodiscard]] Result<int> watch(const Newcomer& newcomer, std::uint64_t id) const;
   void wake(Source& source);
-  void forget(std::size_t index);
+  void forget(std::size_t index, Code why);
   void depart(std::size_t index, const Error& why);
   [[nodiscard]] std::vector<Source>::iterator find(std::uint64_t id);
 

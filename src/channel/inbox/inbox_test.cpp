@@ -280,6 +280,17 @@ TEST_F(ManyToOne, AProducerFindsTheSuccessorWhichGetsWhatWasLeft) {
   EXPECT_TRUE(same(last->message.bytes(), pattern(10, 4)));
 }
 
+TEST_F(ManyToOne, ItsEndIsToldAsAnInboxes) {
+  std::optional<Inbox> inbox(open());
+  Producer out = *connect();
+  inbox.reset();
+  Result<void> sent = out.send(pattern(10, 1), soon());
+  for (; sent; sent = out.send(pattern(10, 1), soon())) std::this_thread::yield();
+  EXPECT_EQ(sent.error().code, Code::peer_gone);
+  EXPECT_EQ(sent.error().message,
+            "channel 'in': the inbox (process " + std::to_string(::getpid()) + ") is gone");
+}
+
 TEST_F(ManyToOne, AThousandComeAndGoAndLeaveNothing) {
   Inbox inbox = open();
   {

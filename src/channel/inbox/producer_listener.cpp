@@ -50,24 +50,31 @@ void ProducerListener::accepted() noexcept {
 }
 
 // Over a control connection nobody else will come.
-void ProducerListener::failed(Peer& peer, const Error&) {
-  if (static_cast<Caller&>(peer).is_awaited) announce({peer.identity, nullptr});
+void ProducerListener::failed(Peer& peer, const Error& why) {
+  tell_own_trouble(peer.connection.send_fd(), why.code);
+  if (static_cast<Caller&>(peer).is_awaited) announce({peer.identity, nullptr, why});
 }
 
 bool ProducerListener::hear(Peer& peer, Received& received) {
   auto& caller = static_cast<Caller&>(peer);
-  if (go_on(caller, received)) return true;
-  if (caller.end == nullptr || !caller.end->has_joined()) failed(peer, {});
+  const auto more = go_on(caller, received);
+  if (more && *more) return true;
+  const bool is_inside = caller.end != nullptr && caller.end->has_joined();
+  if (!more)
+    failed(peer, more.error());
+  else if (!is_inside)
+    failed(peer, {Code::peer_gone, "it did not join as a producer does", ""});
   return false;
 }
 
 // False: it has joined, or is not wanted.
-bool ProducerListener::go_on(Caller& caller, Received& received) {
+Result<bool> ProducerListener::go_on(Caller& caller, Received& received) {
   if (caller.is_awaited && !caller.connection.is_pair()) return hear_control(caller, received);
   if (!caller.end) return begin(caller, received.packet);
-  const auto joined = caller.end->handshake().hear(caller.connection.send_fd(), received);
-  if (joined && *joined) static_cast<void>(let_in(caller));
-  return joined && !*joined;
+  GANTRY_ASSIGN(const bool joined,
+                caller.end->handshake().hear(caller.connection.send_fd(), received));
+  if (joined) GANTRY_TRY(let_in(caller));
+  return !joined;
 }
 
 // The peer of a control connection answers with one, and speaks through ours.
@@ -87,7 +94,7 @@ bool ProducerListener::has_room() {
 }
 
 // The order of ConsumerListener::answer(). Checks who made a control connection.
-bool ProducerListener::begin(Caller& caller, const WirePacket& hello) {
+Result<bool> ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   const int socket = caller.connection.send_fd();
   const auto turn_away = [socket](Code reason) {
     refuse(socket, reason);
@@ -104,10 +111,11 @@ bool ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   if (!has_room()) return turn_away(Code::busy);
   auto end = Consumer::Impl::make_called(rules_.name, rules_.options,
                                          std::make_shared<SenderQuota>(rules_.quota));
-  if (!end) return turn_away(end.error().code);
+  if (!end && !is_own_trouble(end.error().code)) return turn_away(end.error().code);
+  if (!end) return tl::unexpected(end.error());
   // those of the welcome, then slabs at any time
   accept_rights(caller.connection.receive_fd(), true);
-  if (!(*end)->handshake().ask(socket)) return false;
+  GANTRY_TRY((*end)->handshake().ask(socket));
   caller.end = std::move(*end);
   GANTRY_STEP(producer_greeted);
   return true;

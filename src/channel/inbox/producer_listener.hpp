@@ -13,6 +13,7 @@ namespace gantry {
 struct Newcomer {
   PeerIdentity identity;
   std::shared_ptr<Consumer::Impl> end;  // null: it never joins, since the control connection broke
+  Error why{};                          // of that
 };
 
 /// The counterpart of ConsumerListener: it listens, but speaks as a consumer.
@@ -67,9 +68,9 @@ class ProducerListener final : public PeerListener {
   void other_roused() override;
   void accepted() noexcept override;
 
-  [[nodiscard]] bool go_on(Caller& caller, Received& received);
+  [[nodiscard]] Result<bool> go_on(Caller& caller, Received& received);
   [[nodiscard]] static bool hear_control(Caller& caller, Received& received);
-  [[nodiscard]] bool begin(Caller& caller, const WirePacket& hello);
+  [[nodiscard]] Result<bool> begin(Caller& caller, const WirePacket& hello);
   [[nodiscard]] bool has_room();
   [[nodiscard]] Result<void> let_in(Caller& caller);
   void announce(Newcomer newcomer);

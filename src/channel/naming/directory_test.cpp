@@ -86,6 +86,19 @@ TEST(Claim, AListenerTooBusyToAnswerIsAlive) {
   EXPECT_EQ(Claim::take(scratch.path(), "busy").error().code, Code::already_exists);
 }
 
+// What has the name may be an inbox as well: the error names the process, and no role.
+TEST(Claim, OfANameThatIsTakenNamesItsProcess) {
+  const test::ScratchDirectory scratch;
+  const auto inbox = Inbox::open("box", {.channel = {{.directory = scratch.path()}}});
+  ASSERT_TRUE(inbox) << inbox.error().message;
+  const auto claim = Claim::take(scratch.path(), "box");
+  ASSERT_FALSE(claim);
+  EXPECT_EQ(claim.error().code, Code::already_exists);
+  EXPECT_EQ(claim.error().message,
+            "channel 'box': process " + std::to_string(::getpid()) + " has that name already");
+  EXPECT_THAT(claim.error().hint, HasSubstr("an inbox or a server is connected to"));
+}
+
 TEST(Claim, WaitsForALockedDirectoryOnlyUntilInterrupted) {
   const test::ScratchDirectory scratch;
   const Fd held(::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

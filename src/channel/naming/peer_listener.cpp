@@ -13,7 +13,8 @@ namespace {
 constexpr std::chrono::seconds kHandshakeTime{5};
 constexpr std::chrono::milliseconds kTimeWhileFull{100};
 constexpr std::chrono::milliseconds kPause{100};
-constexpr int kMostAtOnce = 64;  // callers, before others are served
+constexpr unsigned kTriesWithout = 5;  // each after a pause; then callers are told
+constexpr int kMostAtOnce = 64;        // callers, before others are served
 
 // A token is a serial, and which of its two descriptors is meant.
 constexpr std::uint64_t kListenerToken = 0;
@@ -83,13 +84,29 @@ void PeerListener::accept_callers() {
     if (peers_.size() > kPlaces) return pause(peers_.front()->while_full, kPlaces);
     Fd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // For example out of descriptors: the caller stays in the queue and would wake us at once
-      // again.
-      if (errno != EAGAIN && errno != ECONNABORTED) pause(Deadline::after(kPause));
-      return;
+      const int error = errno;
+      if (error == EAGAIN || error == ECONNABORTED) return;
+      const bool is_short = error == EMFILE || error == ENFILE;
+      if (is_short && tries_without_ >= kTriesWithout && turn_one_away()) continue;
+      // The caller stays in the queue and would wake us at once again.
+      if (is_short) ++tries_without_;
+      return pause(Deadline::after(kPause));
     }
+    tries_without_ = 0;
     static_cast<void>(take_in(std::move(socket)));
   }
+}
+
+// A caller that nobody can let in must not take us for one that does not answer. False: there is no
+// caller, or no descriptor even for this.
+bool PeerListener::turn_one_away() {
+  bool is_told = false;
+  acceptor_->with_spare([&] {
+    const Fd socket(::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    is_told = static_cast<bool>(socket);
+    if (is_told) refuse(socket.get(), Code::system);
+  });
+  return is_told;
 }
 
 // I1. Hangs up on a caller that cannot be identified, watched or kept.

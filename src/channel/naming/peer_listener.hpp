@@ -77,6 +77,7 @@ class PeerListener : public AcceptHandler {
   static constexpr std::size_t kPlaces = 64;
 
   void accept_callers();
+  [[nodiscard]] bool turn_one_away();
   [[nodiscard]] Result<void> take_in(Fd socket);
   [[nodiscard]] bool make_room_for(uid_t user);
   [[nodiscard]] uid_t heaviest_user_with(uid_t newcomer) const;
@@ -93,6 +94,7 @@ class PeerListener : public AcceptHandler {
   AcceptWatch listening_;  // ended while paused
   Deadline paused_until_ = Deadline::now();
   std::size_t paused_until_fewer_ = 0;
+  unsigned tries_without_ = 0;                // accept(2) since there was no descriptor for it
   std::vector<std::unique_ptr<Peer>> peers_;  // in the order of arrival
   std::uint64_t last_serial_ = 0;
 };

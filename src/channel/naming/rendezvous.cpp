@@ -13,6 +13,7 @@
 #include "base/close_elsewhere.hpp"
 #include "base/socket.hpp"
 #include "base/socket_file.hpp"
+#include "channel/wire/protocol.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -38,10 +39,21 @@ Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline 
 constexpr std::chrono::seconds kLockTime{5};
 constexpr std::chrono::seconds kSweepTime{1};  // the next one sweeps what is left
 
-bool is_live(const std::string& directory, const std::string& file) {
-  const auto socket = connect_to(directory, file);
-  // Only "nobody listens" means dead: a listener whose queue is full, or that we cannot ask, lives.
-  return socket || socket.error().code != Code::not_found;
+// Only "nobody listens" means dead: a listener whose queue is full, or that does not let us ask,
+// lives. Errors: we have no descriptor to ask with, or no memory.
+Result<void> check_free(const std::string& directory, const std::string& name) {
+  const auto socket = connect_to(directory, name + kSocketSuffix);
+  const Code code = socket ? Code::already_exists : socket.error().code;
+  if (code == Code::not_found) return {};
+  if (is_own_trouble(code)) return tl::unexpected(socket.error());
+  const auto owner = socket ? peer_of(socket->get()) : Result<PeerIdentity>(PeerIdentity{});
+  const bool is_known = owner && owner->pid > 0;
+  return fail(
+      Code::already_exists,
+      fmt::format("channel '{}': {} has that name already", name,
+                  is_known ? fmt::format("process {}", owner->pid) : "another process"),
+      "choose another name, or stop that process; an inbox or a server is connected to, not "
+      "opened again (gantry ls shows what it is)");
 }
 
 // Wakes at every change of the folder. Where nothing reports changes (no inotify left for this
@@ -96,9 +108,7 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   claim.file_ = name + kSocketSuffix;
   GANTRY_ASSIGN(const Fd lock, lock_directory(directory, interrupt, Deadline::after(kLockTime)));
   GANTRY_STEP(claim_locked);
-  if (is_live(directory, claim.file_))
-    return fail(Code::already_exists, fmt::format("channel '{}': it has a producer already", name),
-                "choose another name, or stop that one (gantry ls shows its process)");
+  GANTRY_TRY(check_free(directory, name));
   auto made = SocketFile::make(directory, claim.file_, access);
   if (!made && made.error().hint.empty())
     made.error().hint = "set GANTRY_DIR to a directory you can write to";

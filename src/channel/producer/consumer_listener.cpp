@@ -50,11 +50,6 @@ Result<std::unique_ptr<ConsumerResources>> examine(Received& received) {
   return consumer;
 }
 
-// Tells a caller that fails to get in by no fault of its own the reason.
-void tell_own_trouble(const Connection& caller, Code code) noexcept {
-  if (is_own_trouble(code)) refuse(caller.send_fd(), code);
-}
-
 }  // namespace
 
 // ---- any thread ----------------------------------------------------------------------------
@@ -130,7 +125,7 @@ void ConsumerListener::accepted() noexcept {
 }
 
 void ConsumerListener::failed(Peer& peer, const Error& why) {
-  tell_own_trouble(peer.connection, why.code);
+  tell_own_trouble(peer.connection.send_fd(), why.code);
   if (!peer.is_called) return;
   Error told = why;
   if (told.code == Code::timed_out) told.message = "the inbox does not answer";
@@ -170,7 +165,7 @@ bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
   }
   const auto told = welcome(caller);
   if (told) return true;
-  tell_own_trouble(caller.connection, told.error().code);
+  tell_own_trouble(caller.connection.send_fd(), told.error().code);
   if (caller.is_called) host_.call_failed(told.error());
   return false;
 }
@@ -209,13 +204,13 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   auto examined = examine(received);
-  if (!examined) tell_own_trouble(caller.connection, examined.error().code);
+  if (!examined) tell_own_trouble(caller.connection.send_fd(), examined.error().code);
   GANTRY_ASSIGN(auto consumer, std::move(examined));
   GANTRY_STEP(join_examined);
   if (!host_.allows(consumer->policy))
     return refused(Code::unsupported, "the consumer wants to hold up the producer, who forbids it");
   auto life = peer_pidfd(caller.connection.send_fd(), caller.identity.pid);
-  if (!life) tell_own_trouble(caller.connection, life.error().code);
+  if (!life) tell_own_trouble(caller.connection.send_fd(), life.error().code);
   GANTRY_ASSIGN(Fd pidfd, std::move(life));
   consumer->pid = caller.identity.pid;
   consumer->uid = caller.identity.uid;

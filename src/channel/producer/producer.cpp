@@ -39,6 +39,11 @@ Result<void> check_options(std::string_view name, const ProducerOptions& options
   return {};
 }
 
+std::string_view reader_of(Producer::Impl::Reach reach) {
+  using Reach = Producer::Impl::Reach;
+  return reach == Reach::listens ? "consumer" : reach == Reach::calls ? "inbox" : "client";
+}
+
 // One CPU for this thread, one for the consumer, one for the second copier.
 bool wants_second_copier(const ProducerOptions& options) {
   if (options.copy_threads != 0) return options.copy_threads == 2;
@@ -98,8 +103,9 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   page->version = kFormatVersion;
   page->slots = options.slots;
   core_.consumers = std::make_unique<ConsumerSet>(
-      core_.pool, ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
-                                      options.bytes_in_flight, !options.memory.has_value()});
+      core_.pool,
+      ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
+                          options.bytes_in_flight, !options.memory.has_value(), reader_of(reach)});
   if (reach == Reach::listens) {
     GANTRY_ASSIGN(
         claim_, Claim::take(core_.options.directory, core_.name, core_.options.interrupt_descriptor,

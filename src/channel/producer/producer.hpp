@@ -63,6 +63,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   void tell_of_consumers(int event) noexcept { told_event_ = event; }
   /// True if there was a consumer, and there is none now.
   [[nodiscard]] bool is_alone() const;
+  /// See ConsumerSet::hear_trouble().
+  [[nodiscard]] std::optional<Error> consumers_trouble() const;
 
   void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }

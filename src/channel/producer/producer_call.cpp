@@ -1,6 +1,7 @@
 // A producer without a name of its own. It calls an inbox, and again when that is gone; or it calls
 // somebody over a control connection that it was given.
 #include "channel/producer/producer.hpp"
+#include "channel/wire/protocol.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -49,6 +50,8 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
         CreditGate::Lost::is_fine));
     if (core_.consumers->count() != 0) return {};
     const bool left_again = !call_error_;
+    const auto& lost = core_.consumers->lost();
+    if (left_again && lost && is_own_trouble(lost->code)) return tl::unexpected(core_.named(*lost));
     const bool is_gone = left_again || call_error_->code == Code::peer_gone;
     if (is_gone && attempt < kTries && !deadline.passed()) continue;
     return tl::unexpected(core_.named(
@@ -68,6 +71,11 @@ Result<void> Producer::Impl::send_control(int control) {
 bool Producer::Impl::is_alone() const {
   const Lock held = core_.lock();
   return core_.consumers->lost().has_value() || call_error_.has_value();
+}
+
+std::optional<Error> Producer::Impl::consumers_trouble() const {
+  const Lock held = core_.lock();
+  return core_.consumers->hear_trouble();
 }
 
 void Producer::Impl::call_failed(const Error& why) {

@@ -76,8 +76,8 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   options.channel.metrics_descriptor = -1;
   options.channel.interrupt_descriptor = alarms_.get();
   options.producers = 1;
-  options.on_departure = [this](const Departure&) {
-    lose("is gone");
+  options.on_departure = [this](const Departure& one) {
+    lose_server(one.why);
     ring(server_moves_.get());  // ends the receive within which this is called
   };
   GANTRY_ASSIGN(ControlPair control, make_control_pair());
@@ -101,18 +101,36 @@ Result<void> ClientLink::check_process() const {
 
 void ClientLink::hang_up() noexcept {
   if (!fork_guard_.is_this()) return;  // the connection is the parent's
-  if (!lost_) lose("was left by its client");
+  lose({Code::peer_gone, "was left by its client", ""});
   requests_->shut_down();
   replies_->shut_down();
   GANTRY_STEP(client_hung_up);
 }
 
-void ClientLink::lose(std::string_view why) {
+void ClientLink::lose(const Error& why) {
   if (lost_) return;
   lost_ =
-      Error{Code::peer_gone,
-            fmt::format("server '{}' (process {}) {}", name_, requests_->called().pid, why), ""};
+      Error{why.code,
+            fmt::format("server '{}' (process {}) {}", name_, requests_->called().pid, why.message),
+            why.hint};
   if (settled_) ring(settled_.get());
+}
+
+// A server that lives is not called gone: whoever connects anew for that would do so for ever. Its
+// own last word about it may lie in the other connection.
+void ClientLink::lose_server(const Error& why) {
+  if (const auto told = requests_->consumers_trouble()) return lose(*told);
+  if (!is_own_trouble(why.code)) return lose({Code::peer_gone, "is gone", ""});
+  std::string_view message = why.message;
+  const std::string prefix = fmt::format("channel '{}': ", name_);
+  if (message.starts_with(prefix)) message.remove_prefix(prefix.size());
+  lose({why.code, fmt::format("cannot be heard any more: {}", message), why.hint});
+}
+
+Error ClientLink::not_sent(Error error) {
+  if (!requests_->is_alone()) return error;
+  look_for_server();
+  return lost_ && (error.code == Code::peer_gone || error.code == lost_->code) ? *lost_ : error;
 }
 
 // ---- waiting -------------------------------------------------------------------------------
@@ -174,7 +192,7 @@ void ClientLink::look_for_server() {
   drain(server_moves_.get());
   if (!requests_->is_alone()) return;
   static_cast<void>(take_replies());
-  lose("is gone");
+  lose_server({Code::peer_gone, {}, {}});
 }
 
 bool ClientLink::take_replies() {

@@ -59,7 +59,11 @@ class ClientLink {
   [[nodiscard]] bool take_all();
   void settle(Message message);
   void look_for_server();
-  void lose(std::string_view why);
+  /// `why`: its message goes on after the server's name.
+  void lose(const Error& why);
+  void lose_server(const Error& why);
+  /// What a request that was not sent fails with.
+  [[nodiscard]] Error not_sent(Error error);
   [[nodiscard]] bool owes_news() const noexcept;
   void set_timer() noexcept;
 
@@ -95,10 +99,8 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   if (!options.deadline.is_never())
     sending.deadline_ns =
         monotonic_ns() + static_cast<std::uint64_t>(options.deadline.left().count());
-  if (Result<void> sent = send(sending); !sent) {
-    if (sent.error().code == Code::peer_gone) look_for_server();
-    return tl::unexpected(std::move(sent).error());
-  }
+  if (Result<void> sent = send(sending); !sent)
+    return tl::unexpected(not_sent(std::move(sent).error()));
   GANTRY_STEP(call_sent);
   calls_.emplace(last_, Call{options.deadline, {}, false});
   GANTRY_STEP(call_noted);

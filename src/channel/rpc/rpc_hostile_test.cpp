@@ -196,7 +196,7 @@ class HostileServer : public HostileClient {
     auto replies = *Producer::Impl::make("service", channel_, std::make_shared<test::PlainEngine>(),
                                          Producer::Impl::Reach::answers);
     const PeerIdentity client{introduction->sender.pid, introduction->sender.uid};
-    EXPECT_TRUE(replies->call_over(inbox.take_control_end(introduction->sender.id), client));
+    EXPECT_TRUE(replies->call_over(*inbox.take_control_end(introduction->sender.id), client));
     return replies;
   }
 };
@@ -247,7 +247,7 @@ TEST_F(HostileServer, ThatNeverStopsKeepsNobodyBeyondTheDeadline) {
   const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   const auto introduction = inbox->receive(soon());
-  const Fd line = inbox->take_control_end(introduction->sender.id).take();
+  const Fd line = inbox->take_control_end(introduction->sender.id)->take();
   test::RawProducer replies;
   replies.join_over(line);
   MessageRecord record{};
@@ -272,7 +272,7 @@ TEST_F(HostileServer, ThatSaidMuchKeepsNobodyBeyondTheDeadline) {
   const auto inbox = *Inbox::Impl::make("service", {.channel = consumer_options(channel_)});
   Client client = connect();
   const auto introduction = inbox->receive(soon());
-  const Fd line = inbox->take_control_end(introduction->sender.id).take();
+  const Fd line = inbox->take_control_end(introduction->sender.id)->take();
   test::RawProducer replies(kCells);
   replies.join_over(line);
   MessageRecord record{};
@@ -294,7 +294,7 @@ TEST_F(HostileServer, ThatStopsAtLastLeavesNothingUnseen) {
   Client client = connect();
   const int descriptor = *client.event_descriptor();
   const auto introduction = inbox->receive(soon());
-  const Fd line = inbox->take_control_end(introduction->sender.id).take();
+  const Fd line = inbox->take_control_end(introduction->sender.id)->take();
   test::RawProducer replies(kCells);  // so many ahead that there is no gap
   replies.join_over(line);
   MessageRecord record{};
@@ -325,7 +325,7 @@ TEST_F(HostileServer, WhatIsNoLineToItIsNotSpokenThrough) {
     Client client = connect();
     auto pending = *client.call_async(pattern(10, 1));
     const auto introduction = inbox->receive(soon());
-    const Fd line = inbox->take_control_end(introduction->sender.id).take();
+    const Fd line = inbox->take_control_end(introduction->sender.id)->take();
     if (given >= 0)
       ASSERT_TRUE(send_control_end(line.get(), given));
     else
@@ -341,7 +341,7 @@ TEST_F(HostileServer, ThatDropsTheLineEndsTheCalls) {
   auto pending = *client.call_async(pattern(10, 1));
   const auto introduction = inbox->receive(soon());
   {
-    const Fd dropped = inbox->take_control_end(introduction->sender.id).take();
+    const Fd dropped = inbox->take_control_end(introduction->sender.id)->take();
   }
   EXPECT_EQ(outcome(pending), Code::peer_gone);
 }

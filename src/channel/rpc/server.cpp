@@ -144,10 +144,14 @@ void Server::Impl::look() {
 void Server::Impl::take(Inbox::Delivery delivery) {
   const MessageInfo info = delivery.message.info();
   const std::uint64_t id = delivery.sender.id;
+  Code why = Code::closed;
   const auto client = served_.find(id);
   if (client == served_.end()) {
-    if (info.user == static_cast<std::uint64_t>(RpcKind::introduce) && introduce(delivery.sender))
-      return;
+    if (info.user == static_cast<std::uint64_t>(RpcKind::introduce)) {
+      const auto known = introduce(delivery.sender);
+      if (known) return;
+      why = known.error().code;
+    }
   } else if (info.user == static_cast<std::uint64_t>(RpcKind::request)) {
     queue_.push_back(std::make_unique<Request::Impl>(client->second, weak_from_this(),
                                                      std::move(delivery.message)));
@@ -158,13 +162,13 @@ void Server::Impl::take(Inbox::Delivery delivery) {
     GANTRY_STEP(cancellation_noted);
     return;
   }
-  inbox_->dismiss(id);
+  inbox_->dismiss(id, why);
   client_left(id);
 }
 
 // Replies go to the process that connected, and nowhere else.
 Result<void> Server::Impl::introduce(const Sender& sender) {
-  ReceivedFd control = inbox_->take_control_end(sender.id);
+  GANTRY_ASSIGN(ReceivedFd control, inbox_->take_control_end(sender.id));
   if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");
   GANTRY_STEP(control_taken);
   GANTRY_ASSIGN(auto replies,

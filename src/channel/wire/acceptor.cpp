@@ -1,5 +1,7 @@
 #include "channel/wire/acceptor.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <new>
 #include <thread>
@@ -48,7 +50,12 @@ Result<std::shared_ptr<Acceptor>> Acceptor::make() {
   interest.data.u64 = kWakeKey;
   if (::epoll_ctl(made->epoll_.get(), EPOLL_CTL_ADD, made->wake_.get(), &interest) != 0)
     return fail_errno("epoll_ctl");
+  made->keep_spare();
   return made;
+}
+
+void Acceptor::keep_spare() noexcept {
+  spare_.reset(::fcntl(wake_.get(), F_DUPFD_CLOEXEC, 0));
 }
 
 Result<std::shared_ptr<Acceptor>> Acceptor::of(const EndOptions& options) {

@@ -95,6 +95,15 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   /// if the kernel can tell (Linux 6.9), else `pidfd` itself.
   [[nodiscard]] SharedFd share(Fd pidfd);
 
+  /// Runs `use` with one descriptor to open, also when this process has none left, unless another
+  /// thread is quicker. On the acceptor's thread; `use` closes what it opens.
+  template <class Use>
+  void with_spare(Use use) {
+    spare_.reset();
+    use();
+    keep_spare();
+  }
+
   /// Lends an event to a sleeper until it drops all copies; then it is lent to another. It may have
   /// been rung already.
   [[nodiscard]] Result<SharedFd> lend_event();
@@ -149,11 +158,13 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
   void drop_if_unheard(std::unordered_map<int, Watched>::iterator at) noexcept;
   [[nodiscard]] Result<void> arm(int descriptor, const Watched& watched, int operation) const;
   void set_time(AcceptHandler& handler, Served& served, Time at) noexcept;
+  void keep_spare() noexcept;
 
   ForkGuard fork_guard_;
   std::unique_ptr<State> state_;
   Fd epoll_;
-  Fd wake_;  // rung to end the thread, and when it has to look at roused or times
+  Fd wake_;   // rung to end the thread, and when it has to look at roused or times
+  Fd spare_;  // see with_spare(); of the thread, once that runs
 };
 
 }  // namespace gantry

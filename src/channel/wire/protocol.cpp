@@ -12,6 +12,9 @@
 namespace gantry {
 namespace {
 
+constexpr const char* kRaiseTheirs =
+    "raise its limit of open files (ulimit -n), or end some of its work";
+
 // The only kinds of descriptors that a channel wants.
 bool is_wanted(const Fd& fd) noexcept {
   return ::fcntl(fd.get(), F_GET_SEALS) >= 0 || is_unix_socket(fd.get(), SOCK_STREAM) ||
@@ -44,6 +47,14 @@ Error refusal_or(int receive_fd, Error error) {
   auto last = receive_wire(receive_fd, Deadline::now());
   if (!last || last->closed || last->packet.kind != PacketKind::refused) return error;
   return expect(std::move(*last), PacketKind::welcome, 0).error();
+}
+
+std::optional<Error> told_trouble(int receive_fd) {
+  const auto last = receive_wire(receive_fd, Deadline::now());
+  if (!last || last->closed || last->packet.kind != PacketKind::refused) return std::nullopt;
+  const Code code = static_cast<Code>(last->packet.reason);
+  if (!is_own_trouble(code)) return std::nullopt;
+  return Error{code, "has no descriptors or no memory left, and ended the session", kRaiseTheirs};
 }
 
 void refuse(int socket, Code reason) noexcept {
@@ -96,7 +107,7 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
                   "set ConsumerOptions::when_slow to another policy");
     if (is_own_trouble(code))
       return fail(code, "the other process has no descriptors or no memory left to let this one in",
-                  "raise its limit of open files (ulimit -n), or end some of its work");
+                  kRaiseTheirs);
     if (code == Code::invalid_argument)
       return fail(code, "the name is of the other kind",
                   "consumers join the channel of a producer, producers connect to an inbox");

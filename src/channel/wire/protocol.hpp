@@ -3,6 +3,7 @@
 
 #include <array>
 #include <gantry/types.hpp>
+#include <optional>
 
 #include "base/socket.hpp"
 
@@ -19,7 +20,7 @@ namespace gantry {
 //   P control + [a socket]: once, at any time. P waits at its other end to be delivered to. Through
 //   it C first sends a control connection of its own, over which P answers: connection.hpp
 // Or: C hello{inspect}    P status, then the answer in packets of its own (status_wire.hpp)
-// Or, at any point: P refused.
+// Or, at any point: P refused. Once it has joined, C may say refused as its last word.
 enum class PacketKind : std::uint32_t {
   hello = 1,
   welcome,
@@ -67,10 +68,18 @@ class Connection;
 [[nodiscard]] Error refusal_or(int receive_fd, Error error);
 /// Sends a refusal, unless the other end is gone.
 void refuse(int socket, Code reason) noexcept;
-/// True if a handshake failed by no fault of the other side, which is then told why it is refused.
+/// True if a handshake or a session failed by no fault of the other side, which is then told why it
+/// is refused.
 [[nodiscard]] constexpr bool is_own_trouble(Code code) noexcept {
   return code == Code::system || code == Code::out_of_memory;
 }
+/// The last word of an end that hangs up for want of descriptors or memory; nothing for other
+/// codes.
+inline void tell_own_trouble(int socket, Code code) noexcept {
+  if (is_own_trouble(code)) refuse(socket, code);
+}
+/// That word, if it is what the other end said next. Never waits. The error has no name in front.
+[[nodiscard]] std::optional<Error> told_trouble(int receive_fd);
 
 struct Received {
   WirePacket packet;
