@@ -115,9 +115,12 @@ class GANTRY_API Producer {
   /// Copies `payload` into shared memory and publishes it by SendOptions::mode; `payload` is the
   /// caller's again on return. Waits for a credit. Messages sent before any consumer has joined
   /// wait for the first; after the last has gone nothing is sent until there is another. Errors:
-  /// `timed_out`; `peer_gone` (the last consumer left; the message was not sent, even if another
-  /// has joined since); `interrupted`, `too_large`, `out_of_memory`; `invalid_argument` for a
-  /// payload at nullptr, or one above 64 bytes that cannot be read.
+  /// `timed_out`, which says what was waited for; `peer_gone` (the last consumer left; the message
+  /// was not sent, even if another has joined since), or `system` or `out_of_memory` if it left for
+  /// want of descriptors or memory; `interrupted`, `too_large`, `out_of_memory`; `busy` when loans
+  /// of this producer hold all credits, and `out_of_memory` when they leave no room, both at once,
+  /// since only the caller can end that; `invalid_argument` for a payload at nullptr, or one above
+  /// 64 bytes that cannot be read.
   [[nodiscard]] Result<void> send(ConstByteSpan payload, const SendOptions& options = {});
   [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
     return send(payload, SendOptions{.deadline = deadline});
@@ -147,8 +150,8 @@ class GANTRY_API Producer {
   [[nodiscard]] Result<int> sent_descriptor();
   void note_woken() noexcept;
 
-  /// Lends memory for a message of `size` bytes (at least 1). Waits for a credit. Errors: as
-  /// send().
+  /// Lends memory for a message of `size` bytes (at least 1). Waits for a credit, but not for one
+  /// that only a loan of this producer can give back. Errors: as send().
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
   /// Publishes a loan of this producer. Never waits for a credit. The loan is gone, also on
   /// failure.
@@ -164,8 +167,9 @@ class GANTRY_API Producer {
   [[nodiscard]] Result<void> wait_for_consumer(Deadline deadline = Deadline::never(),
                                                unsigned count = 1);
 
-  /// Ends the stream, then waits until every consumer has received all of it. The stream counts as
-  /// ended also after an error.
+  /// Ends the stream, then waits until every consumer has received all of it. Waits for a first
+  /// consumer if none has joined, also when nothing was sent: the end of the stream is told to it,
+  /// which would else wait for a producer. The stream counts as ended also after an error.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
 
   [[nodiscard]] MetricsReport metrics() const;

@@ -245,7 +245,7 @@ TEST_F(Channel, CloseWaitsForTheReceiverAndSaysWhatWasLeft) {
   const auto closed = out.close(Deadline::now());
   ASSERT_FALSE(closed);
   EXPECT_EQ(closed.error().code, Code::timed_out);
-  EXPECT_THAT(closed.error().message, HasSubstr("1 messages"));
+  EXPECT_THAT(closed.error().message, HasSubstr("no consumer joined in time to receive 1 message"));
   EXPECT_EQ(out.send(pattern(1, 1), soon()).error().code, Code::invalid_argument);
   Consumer in = consumer();
   EXPECT_TRUE(in.receive(soon()));

@@ -49,9 +49,9 @@ struct GANTRY_API StageCallbacks {
   /// Results that may have their places at the same time. With more than 1 a device that computes
   /// in place gets places before it computes: the receiving thread then calls `place`, too, with a
   /// deadline that has passed, and never during a call of it or of `committed`. A place that cannot
-  /// be had at once is `timed_out` (or `out_of_memory`) and asked for later; meanwhile that result
-  /// is computed in the device's memory and copied. `committed` keeps the order of receipt; a
-  /// failed result is dropped without it.
+  /// be had at once is `timed_out` (or `busy`, `out_of_memory`) and asked for later; meanwhile that
+  /// result is computed in the device's memory and copied. `committed` keeps the order of receipt;
+  /// a failed result is dropped without it.
   unsigned places = 1;
   /// Messages that the sender lets this stage hold. One of them is never computed on where it lies,
   /// so that the sender can fill the next meanwhile. 0: any number.

@@ -166,7 +166,8 @@ class ConsumerSet {
     if (count() == 0 && !lost_) lost_ = Error{Code::peer_gone, std::move(why), ""};
     GANTRY_CHECK_INVARIANTS(*this);
   }
-  /// True if every consumer took all that it was given, and at least one came.
+  /// True if every consumer took all that it was given, and at least one came: a stream without
+  /// messages has an end to be told, too.
   [[nodiscard]] bool all_taken() const noexcept;
   [[nodiscard]] std::uint64_t untaken() const noexcept;
   [[nodiscard]] unsigned slots_held() const noexcept;
@@ -177,10 +178,16 @@ class ConsumerSet {
   /// When there is no memory for the next message: the history and consumers with drop_oldest give
   /// up older messages, until one frees some memory. False: they have none that would.
   [[nodiscard]] bool take_back_for_memory();
-  /// True if messages besides that of one slot have memory.
+  /// True if others than the sender have messages: their memory may come back while it waits.
   [[nodiscard]] bool awaits_memory() const noexcept {
-    return slots_held() > 1 || !departed_.is_empty();
+    return slots_.needed_by(~kSenderBit) != 0 || !departed_.is_empty();
   }
+  [[nodiscard]] Bytes lent_bytes() const noexcept { return slots_.bytes_of(slots_.lent()); }
+  /// Bytes that nobody need be waited for: kept for a slot's next message, or to be taken back.
+  [[nodiscard]] Bytes yielding_bytes() const noexcept;
+  /// Why a message of `bytes` cannot have a credit before loans end, which only the caller can do;
+  /// empty: others can end its wait.
+  [[nodiscard]] std::optional<Error> loans_in_the_way(bool needs_slot, Bytes bytes) const;
   /// True if consumers that may hold the producer up still map dropped slabs.
   [[nodiscard]] bool awaits_slabs() const noexcept { return slabs_.awaits_return(who_block()); }
   [[nodiscard]] const std::vector<std::unique_ptr<ConsumerState>>& consumers() const noexcept {
@@ -188,7 +195,7 @@ class ConsumerSet {
   }
   /// Fills in what ChannelStatus says of consumers, slots and what waits for them.
   void describe(ChannelStatus& status, double ns_per_tick);
-  /// What a message of `bytes` in a slot would wait for now.
+  /// What a message of `bytes` in a slot would wait for now, each as "for a slot: ...".
   [[nodiscard]] std::vector<std::string> obstacles(bool needs_slot, Bytes bytes);
   /// Ends every connection: the consumers see the hang-up.
   void hang_up() noexcept;

@@ -125,15 +125,45 @@ std::vector<std::string> ConsumerSet::obstacles(bool needs_slot, Bytes bytes) {
                                   count_text(consumer->unread(), "message")));
   if (count() == 0) found.emplace_back("for a consumer: what waits for one uses all credits");
   if (!needs_slot) return found;
+  if (const auto only_we = loans_in_the_way(needs_slot, bytes)) {
+    found.push_back(fmt::format("for nothing, but fails: {}", only_we->message));
+    return found;
+  }
   const std::uint64_t held = charged();
   const auto used = static_cast<unsigned>(std::popcount(held));
+  const auto lent = static_cast<unsigned>(std::popcount(slots_.lent()));
   if (used >= limits_.slots)
-    found.push_back(fmt::format("for a slot: {} of {} are in use", used, limits_.slots));
+    found.push_back(fmt::format("for a slot: {} of {} are in use{}", used, limits_.slots,
+                                lent == 0 ? "" : fmt::format(", {} by your loans", lent)));
   else if (limits_.bytes_in_flight != 0 && held != 0)
     found.push_back(fmt::format("for memory: {} are in flight, {} may be",
                                 bytes_text(slots_.bytes_of(held)),
                                 bytes_text(limits_.bytes_in_flight)));
   return found;
+}
+
+std::optional<Error> ConsumerSet::loans_in_the_way(bool needs_slot, Bytes bytes) const {
+  const std::uint64_t lent = needs_slot ? slots_.lent() : 0;
+  if (lent == 0) return std::nullopt;
+  const auto count = static_cast<unsigned>(std::popcount(lent));
+  if (count >= limits_.slots)
+    return Error{Code::busy, fmt::format("your loans hold all {} slots", limits_.slots),
+                 "publish or drop a loan, or raise PayloadOptions::slots"};
+  const Bytes most = limits_.bytes_in_flight;
+  if (most == 0 || slots_.bytes_of(lent) + bytes <= most) return std::nullopt;
+  return Error{Code::busy,
+               fmt::format("your loans hold {} of the {} that may be in flight",
+                           bytes_text(slots_.bytes_of(lent)), bytes_text(most)),
+               "publish or drop a loan, or raise PayloadOptions::bytes_in_flight"};
+}
+
+// A message that such a consumer took cannot be taken back, but the wait for it is not certain.
+Bytes ConsumerSet::yielding_bytes() const noexcept {
+  std::uint64_t yielding = kHistoryBit;
+  for (const auto& consumer : consumers_)
+    if (consumer->drops_oldest()) yielding |= consumer->bit();
+  const std::uint64_t needed = slots_.needed_by(~yielding);
+  return slots_.bytes_of(slots_.used() & ~needed) + slots_.spare_bytes();
 }
 
 std::uint64_t ConsumerSet::untaken() const noexcept {

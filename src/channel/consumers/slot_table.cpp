@@ -13,6 +13,7 @@ void Slot::drop_memory(bool keeps) noexcept {
   slabs.clear();
   bytes = 0;
   was_missed = false;
+  is_lent = false;
 }
 
 Slot Slot::share() const {
@@ -75,6 +76,14 @@ std::uint64_t SlotTable::needed_by(std::uint64_t consumers) const noexcept {
   return found;
 }
 
+std::uint64_t SlotTable::lent() const noexcept {
+  std::uint64_t found = 0;
+  for_each_bit(used_, [&](std::size_t index) {
+    if (slots_[index].is_lent) found |= std::uint64_t{1} << index;
+  });
+  return found;
+}
+
 bool SlotTable::holds_forwards() const noexcept {
   bool any = false;
   for_each_bit(used_, [&](std::size_t index) { any |= !slots_[index].forwarded.empty(); });
@@ -91,6 +100,14 @@ bool SlotTable::drop_spares() noexcept {
   }
   GANTRY_CHECK_INVARIANTS(*this);
   return any;
+}
+
+// As drop_spares().
+Bytes SlotTable::spare_bytes() const noexcept {
+  Bytes sum = 0;
+  for (const Slot& slot : slots_)
+    if ((slot.consumers & kSenderBit) == 0 && slot.spare) sum += slot.spare.bytes().size();
+  return sum;
 }
 
 Bytes SlotTable::bytes_of(std::uint64_t slots) const noexcept {
@@ -110,6 +127,7 @@ void SlotTable::check_invariants() const noexcept {
     GANTRY_ASSERT((slot.consumers & kNobody) == 0);                    // I2
     GANTRY_ASSERT(!is_free || slot.is_empty());                        // I3
     GANTRY_ASSERT(!is_free || (slot.bytes == 0 && !slot.was_missed));  // I3
+    GANTRY_ASSERT(!is_free || !slot.is_lent);                          // I3
     const bool is_filled = (slot.consumers & kSenderBit) != 0;         // another thread may use it
     GANTRY_ASSERT(is_filled || !slot.spare || slot.spare.bytes().size() <= kLargestSpare);  // I4
   }

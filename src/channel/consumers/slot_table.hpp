@@ -26,6 +26,7 @@ struct Slot {
   std::uint64_t ticks = 0;      // time of publication
   Bytes bytes = 0;
   bool was_missed = false;  // streamed: its last consumer left without having taken it
+  bool is_lent = false;     // a loan, until it is published or dropped
   Block block;              // copied or loaned payload
   Block spare;              // the last such block, kept for the slot's next message
   Block table;
@@ -52,7 +53,8 @@ struct Slot {
 /// exactly what a dead one held can be given back.
 ///   I1  A slot counts as used exactly when somebody needs it.
 ///   I2  A slot is needed only by possible consumers, the sender, the backlog or the history.
-///   I3  A free slot has no memory but its spare block, counts no bytes and was missed by nobody.
+///   I3  A free slot has no memory but its spare block, counts no bytes, was missed by nobody and
+///       is no loan.
 ///   I4  A spare block is no larger than kLargestSpare.
 ///   I5  The next turn is that of one of the first `turns` slots.
 ///   I6  Whoever lets a slot go needed it until then, so freed() counts it once.
@@ -83,6 +85,8 @@ class SlotTable {
   [[nodiscard]] std::uint64_t needed_by(std::uint64_t consumers) const noexcept;
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
   [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots freed so far.
+  /// Slots, as bits, that are out on loan.
+  [[nodiscard]] std::uint64_t lent() const noexcept;
   /// True if somebody needs a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
   /// True: there were any.
@@ -93,6 +97,8 @@ class SlotTable {
     drop_spares();
   }
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
+  /// Bytes that drop_spares() would give back.
+  [[nodiscard]] Bytes spare_bytes() const noexcept;
 
   /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Checks I1 to I5.
   void check_invariants() const noexcept;

@@ -19,9 +19,18 @@ Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline)
 
 Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline) {
   GANTRY_TRY(check_consumers());
-  GANTRY_TRY(wait_until(lock, deadline, [=, this] {
-    return core_.consumers->lost() || core_.consumers->may_send(needs_slot, bytes);
-  }));
+  ConsumerSet& consumers = *core_.consumers;
+  auto ready = [&] { return consumers.lost() || consumers.may_send(needs_slot, bytes); };
+  auto why = [&] {
+    const std::vector<std::string> obstacles = consumers.obstacles(needs_slot, bytes);
+    return fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
+  };
+  consumers.refresh();
+  if (!ready()) {
+    if (auto loans = consumers.loans_in_the_way(needs_slot, bytes))
+      return tl::unexpected(core_.named(std::move(*loans)));
+    GANTRY_TRY(sleep(lock, deadline, Condition::of(ready), Why::of(why), Lost::is_an_error));
+  }
   return check_consumers();
 }
 
@@ -32,7 +41,10 @@ Result<void> CreditGate::announce(Lock& lock, const Slot& slot, Deadline deadlin
     told = core_.consumers->announce(slot);
     return !told || *told;
   };
-  if (told && !*told) GANTRY_TRY(wait_until(lock, deadline, is_settled));
+  const auto why = [] {
+    return std::string("timed out waiting for a consumer to let go of memory that was dropped");
+  };
+  if (told && !*told) GANTRY_TRY(wait_until(lock, deadline, is_settled, why));
   if (!told) return tl::unexpected(core_.named(std::move(told).error()));
   return {};
 }
@@ -44,11 +56,11 @@ Result<void> CreditGate::check_consumers() const {
 
 // ---- waiting -------------------------------------------------------------------------------
 
-Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, Lost lost) {
+Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost) {
   const std::uint64_t started = read_ticks();
   stop_heeding();
   caller_waits_ = true;
-  auto waited = guarded([&] { return sleep_until(lock, deadline, ready, lost); });
+  auto waited = guarded([&] { return sleep_until(lock, deadline, ready, why, lost); });
   if (!lock.owns_lock()) lock.lock();  // it ran out of heap while it slept
   core_.consumers->wake_up();
   caller_waits_ = false;
@@ -57,7 +69,8 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, L
   return waited;
 }
 
-Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition ready, Lost lost) {
+Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why,
+                                     Lost lost) {
   ConsumerSet& consumers = *core_.consumers;
   const auto is_over = [&] {
     consumers.refresh();
@@ -93,15 +106,8 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
     const bool is_late = woken == Woken::timed_out && deadline.passed();
     if (!is_late && !looks.are_spent(deadline)) continue;
     if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
-    return tl::unexpected(not_in_time());
+    return tl::unexpected(core_.named({Code::timed_out, why(), ""}));
   }
-}
-
-Error CreditGate::not_in_time() const {
-  const bool is_read = core_.consumers->count() != 0;
-  return core_.named(
-      {Code::timed_out,
-       is_read ? "the consumer gave no slot back in time" : "no consumer joined in time", ""});
 }
 
 // ---- what was passed on --------------------------------------------------------------------

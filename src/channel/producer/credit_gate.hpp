@@ -25,7 +25,8 @@ class CreditGate {
   CreditGate(ProducerCore& core, std::function<void()> look_again) noexcept
       : core_(core), look_again_(std::move(look_again)) {}
 
-  /// Waits for a slot for a message of that size; the slot holds a credit from then on.
+  /// Waits for a slot for a message of that size; the slot holds a credit from then on. Errors
+  /// besides those of a wait: `busy` when loans alone are in the way, which only the caller ends.
   [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
   /// Waits for a credit alone, for a message that goes into the ring.
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes,
@@ -33,13 +34,14 @@ class CreditGate {
   /// Waits until all consumers know the memory of the slot's message.
   [[nodiscard]] Result<void> announce(Lock& lock, const Slot& slot, Deadline deadline);
   /// Waits until `ready`, and reads the consumers' pages each turn. `ready` wins over consumers
-  /// that left: what they had already given back counts.
-  template <class Ready>
-  [[nodiscard]] Result<void> wait_until(Lock& lock, Deadline deadline, Ready ready,
+  /// that left: what they had already given back counts. `why` returns what the error says when the
+  /// time is up: what was waited for.
+  template <class Ready, class Reason>
+  [[nodiscard]] Result<void> wait_until(Lock& lock, Deadline deadline, Ready ready, Reason why,
                                         Lost lost = Lost::is_an_error) {
     core_.consumers->refresh();
     if (ready()) return {};
-    return sleep(lock, deadline, Condition::of(ready), lost);
+    return sleep(lock, deadline, Condition::of(ready), Why::of(why), lost);
   }
   /// An error if nobody reads any more.
   [[nodiscard]] Result<void> check_consumers() const;
@@ -58,19 +60,21 @@ class CreditGate {
   void credits_came();
 
  private:
-  /// A borrowed predicate.
-  struct Condition {
-    template <class Ready>
-    static Condition of(Ready& ready) noexcept {
-      return {&ready, [](void* asked) { return (*static_cast<Ready*>(asked))(); }};
+  /// A borrowed function.
+  template <class Answer>
+  struct Question {
+    template <class Asked>
+    static Question of(Asked& asked) noexcept {
+      return {&asked, [](void* which) -> Answer { return (*static_cast<Asked*>(which))(); }};
     }
-    bool operator()() const { return ask(asked); }
+    Answer operator()() const { return ask(asked); }
     void* asked;
-    bool (*ask)(void* asked);
+    Answer (*ask)(void* asked);
   };
-  Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Lost lost);
-  Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Lost lost);
-  [[nodiscard]] Error not_in_time() const;
+  using Condition = Question<bool>;
+  using Why = Question<std::string>;
+  Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost);
+  Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost);
   void stop_heeding() noexcept;
   [[nodiscard]] bool is_stopping() const noexcept {
     return stopping_.load(std::memory_order_acquire);

@@ -22,6 +22,13 @@ inline constexpr Bytes kChunksAMessage = 16;  // for sizes in between
   return std::clamp(std::bit_floor(payload / kChunksAMessage), kSmallestChunk, kLargestChunk);
 }
 
+/// The window of a streamed message: whole chunks, and no more than it needs.
+inline constexpr Bytes kWindowChunks = 8;
+[[nodiscard]] constexpr Bytes window_of(Bytes payload) noexcept {
+  const Bytes chunk = chunk_of(payload);
+  return std::min(kWindowChunks * chunk, (payload + chunk - 1) / chunk * chunk);
+}
+
 /// From this size on a second thread is worth waking. docs/results/ipc-peers.md
 inline constexpr Bytes kByTwoFrom = Bytes{4} << 20;
 [[nodiscard]] constexpr bool is_for_two(Bytes copied) noexcept {

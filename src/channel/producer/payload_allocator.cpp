@@ -1,6 +1,9 @@
 #include "channel/producer/payload_allocator.hpp"
 
+#include <algorithm>
+
 #include "base/result.hpp"
+#include "channel/status/status_text.hpp"
 
 namespace gantry {
 namespace {
@@ -24,13 +27,15 @@ Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline) {
     held.lock();
     consumers.refresh();  // the pool may have dropped slabs: their consumers are told
     if (consumers.slots().drop_spares() || consumers.take_back_for_memory()) continue;
+    if (auto loans = loans_in_the_way(size)) return tl::unexpected(core_.named(std::move(*loans)));
     if (options.counts_lingering) {
       GANTRY_ASSIGN(options.counts_lingering, await_return(held, before, deadline));
       continue;
     }
     if (consumers.memory_returns() == before && !consumers.awaits_memory()) return block;
-    GANTRY_TRY(
-        gate_.wait_until(held, deadline, [&] { return consumers.memory_returns() != before; }));
+    GANTRY_TRY(gate_.wait_until(
+        held, deadline, [&] { return consumers.memory_returns() != before; },
+        [&] { return "timed out waiting for memory: " + in_use(); }));
     options.counts_lingering = true;  // what came back may be all that was missing
   }
 }
@@ -43,10 +48,45 @@ Result<bool> PayloadAllocator::await_return(CreditGate::Lock& held, std::uint64_
   const auto any = [&] { return consumers.memory_returns() != before; };
   const auto patience =
       Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLettingGoTime));
-  const auto waited =
-      gate_.wait_until(held, patience, [&] { return any() || !consumers.awaits_slabs(); });
+  const auto waited = gate_.wait_until(
+      held, patience, [&] { return any() || !consumers.awaits_slabs(); },
+      [] { return std::string(); });  // nobody reads it
   if (!waited && waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
   return any();
+}
+
+std::optional<Error> PayloadAllocator::loans_in_the_way(Bytes size) const {
+  const Bytes lent = core_.consumers->lent_bytes();
+  const Bytes budget = core_.pool.report().budget_bytes;
+  if (lent == 0 || (lent <= budget && size <= budget - lent)) return std::nullopt;
+  return Error{Code::out_of_memory,
+               fmt::format("no room for {}: your loans hold {} of the budget of {}",
+                           bytes_text(size), bytes_text(lent), bytes_text(budget)),
+               "publish or drop a loan, or raise PoolOptions::budget_bytes"};
+}
+
+std::string PayloadAllocator::in_use() const {
+  const PoolReport memory = core_.pool.report();
+  const Bytes lent = core_.consumers->lent_bytes();
+  return fmt::format("{} of the budget of {} are in use{}", bytes_text(memory.live_bytes),
+                     bytes_text(memory.budget_bytes),
+                     lent == 0 ? "" : fmt::format(", {} by your loans", bytes_text(lent)));
+}
+
+// What takes no wait is not told: spare blocks, the history, what can be taken back. Nor is what
+// only trying shows: a budget that is cut up, or memory that readers still map.
+std::optional<std::string> PayloadAllocator::obstacle(Bytes size) const {
+  if (const auto loans = loans_in_the_way(size))
+    return fmt::format("for nothing, but fails: {}", loans->message);
+  const PoolReport memory = core_.pool.report();
+  if (size > memory.budget_bytes)
+    return fmt::format("for nothing, but fails: {} are more than the budget of {}",
+                       bytes_text(size), bytes_text(memory.budget_bytes));
+  const Bytes used =
+      memory.live_bytes - std::min(memory.live_bytes, core_.consumers->yielding_bytes());
+  if (used <= memory.budget_bytes && size <= memory.budget_bytes - used) return std::nullopt;
+  if (!core_.consumers->awaits_memory()) return fmt::format("for nothing, but fails: {}", in_use());
+  return "for memory: " + in_use();
 }
 
 // Uses the same memory as last time if it is large enough. It is touched. It belongs to another

@@ -5,16 +5,22 @@
 namespace gantry {
 
 /// Takes blocks for messages from the producer's pool. If messages in flight use up the budget, it
-/// waits at the gate until one comes back.
+/// waits at the gate until one comes back. Loans never come back while the caller waits: if they
+/// leave no room it is an error at once, `out_of_memory`.
 class PayloadAllocator {
  public:
   PayloadAllocator(ProducerCore& core, CreditGate& gate) noexcept : core_(core), gate_(gate) {}
 
   [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
+  /// What a send of `size` bytes of memory would wait for now, as ConsumerSet::obstacles(). Under
+  /// the lock.
+  [[nodiscard]] std::optional<std::string> obstacle(Bytes size) const;
   /// Takes memory of at least `size` bytes for a slot that the caller has.
   [[nodiscard]] Result<void> fill(Slot& slot, Bytes size, Deadline deadline);
 
  private:
+  [[nodiscard]] std::optional<Error> loans_in_the_way(Bytes size) const;
+  [[nodiscard]] std::string in_use() const;
   [[nodiscard]] Result<bool> await_return(CreditGate::Lock& held, std::uint64_t before,
                                           Deadline deadline);
 

@@ -8,6 +8,7 @@
 #include "base/numa_nodes.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/naming/access.hpp"
+#include "channel/status/status_text.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -149,13 +150,19 @@ Result<void> Producer::Impl::close(Deadline deadline) {
     ended_ = true;
     core_.consumers->end_stream();
   }
-  const auto is_taken = [this] { return core_.consumers->all_taken(); };
-  auto waited = gate_.wait_until(held, deadline, is_taken);
+  auto waited = gate_.wait_until(
+      held, deadline, [this] { return core_.consumers->all_taken(); },
+      [this] { return not_taken(); });
   GANTRY_STEP(stream_taken);
-  if (!waited && waited.error().code == Code::timed_out)
-    waited.error().message +=
-        fmt::format(": {} messages were not received", core_.consumers->untaken());
   return waited;
+}
+
+std::string Producer::Impl::not_taken() const {
+  const std::string untaken = count_text(core_.consumers->untaken(), "message");
+  if (core_.consumers->count() != 0) return untaken + " not received in time";
+  return core_.consumers->untaken() == 0
+             ? "no consumer joined in time to learn that the stream has ended"
+             : "no consumer joined in time to receive " + untaken;
 }
 
 Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count) {
@@ -168,8 +175,13 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count
   GANTRY_TRY(stay_in_order(deadline));
   if (reach_ == Reach::calls) return wait_for_inbox(deadline);
   Lock held = core_.lock();
+  const auto why = [this, count] {
+    const unsigned joined = core_.consumers->count();
+    if (joined == 0 && count == 1) return std::string("no consumer joined in time");
+    return fmt::format("{} of {} consumers joined in time", joined, count);
+  };
   return gate_.wait_until(
-      held, deadline, [this, count] { return core_.consumers->count() >= count; },
+      held, deadline, [this, count] { return core_.consumers->count() >= count; }, why,
       CreditGate::Lost::is_fine);
 }
 

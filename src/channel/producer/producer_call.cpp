@@ -47,6 +47,9 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
     Lock held = core_.lock();
     GANTRY_TRY(gate_.wait_until(
         held, deadline, [this] { return core_.consumers->count() != 0 || !calling_; },
+        [this] {
+          return fmt::format("the inbox (process {}) did not answer in time", called_.pid);
+        },
         CreditGate::Lost::is_fine));
     if (core_.consumers->count() != 0) return {};
     const bool left_again = !call_error_;

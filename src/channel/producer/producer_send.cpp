@@ -28,6 +28,7 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
     core_.consumers->release(*slot);
     return tl::unexpected(told.error());
   }
+  slot->is_lent = true;
   GANTRY_STEP(loaned);
   return Loan(shared_from_this(), core_.consumers->slots().index_of(*slot),
               slot->block.bytes().first(size));
@@ -58,6 +59,7 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   message.place.offset = slot.block.offset();
   message.place.slab = slot.block.slab();
   message.place.bytes = slot.bytes = loan.bytes().size();
+  slot.is_lent = false;
   core_.consumers->publish(message, &slot);
   core_.consumers->release(slot);
   core_.counters->message(slot.bytes);

@@ -81,6 +81,9 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   if (!fork_guard_.is_this()) return told;
   const Lock held = core_.lock();
   told.waits = core_.consumers->obstacles(!in_ring, payload);
+  if (in_ring || told.mode == SendMode::immutable) return told;  // they take nothing of the pool
+  const Bytes memory = told.mode == SendMode::streamed ? window_of(payload) : payload;
+  if (auto missing = allocator_.obstacle(memory)) told.waits.push_back(std::move(*missing));
   return told;
 }
 

@@ -12,8 +12,6 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kWindowChunks = 8;
-
 constexpr Bytes round_up(Bytes size, Bytes to) {
   return (size + to - 1) / to * to;
 }
@@ -107,8 +105,7 @@ SendMode SendOperation::mode_for(ModeQuestion question) const {
 void SendOperation::choose_chunks() noexcept {
   if (!is_chunked()) return;
   chunk_bytes_ = chunk_of(total_);
-  if (mode_ == SendMode::streamed)
-    window_bytes_ = std::min(kWindowChunks * chunk_bytes_, round_up(total_, chunk_bytes_));
+  if (mode_ == SendMode::streamed) window_bytes_ = window_of(total_);
 }
 
 // ---- memory --------------------------------------------------------------------------------
@@ -323,10 +320,15 @@ Result<void> SendOperation::await_window(std::uint64_t chunk) {
   if (chunk < passed_ + window) return {};
   ProducerCore::Lock held = core_.lock();
   std::optional<std::uint64_t> passed;
-  GANTRY_TRY(gate_.wait_until(held, options_.deadline, [&] {
+  const auto is_open = [&] {
     passed = core_.consumers->chunks_passed_of(*slot_);
     return !passed || chunk < *passed + window;
-  }));
+  };
+  const auto why = [&] {
+    return fmt::format("a consumer did not take chunk {} of the streamed message in time",
+                       chunk - window + 1);
+  };
+  GANTRY_TRY(gate_.wait_until(held, options_.deadline, is_open, why));
   GANTRY_STEP(window_awaited);
   unwanted_ = !passed;
   if (passed) passed_ = *passed;

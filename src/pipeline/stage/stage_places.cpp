@@ -16,7 +16,7 @@ namespace {
 
 /// Not now: perhaps when others have been given back, and the completer waits for that.
 bool is_for_later(Code code) noexcept {
-  return code == Code::timed_out || code == Code::out_of_memory;
+  return code == Code::timed_out || code == Code::busy || code == Code::out_of_memory;
 }
 
 bool overlap(ConstByteSpan one, ConstByteSpan other) noexcept {
