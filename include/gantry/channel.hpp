@@ -18,12 +18,13 @@ struct ConsumerExplanation;
 // ---- where channels live -------------------------------------------------------------------
 
 /// The folder in which channels are found: `given` if not empty, else $GANTRY_DIR, else
-/// $XDG_RUNTIME_DIR/gantry, else gantry-UID under the temporary directory. Does not check that the
-/// folder exists or is safe.
+/// $XDG_RUNTIME_DIR/gantry, else gantry-UID under the temporary directory; of the last two only
+/// absolute paths count. Does not check that the folder exists or is safe.
 [[nodiscard]] GANTRY_API std::string channel_directory_path(std::string_view given = {});
 
 /// Returns the path of that folder and makes it (mode 0700) when missing. Errors:
-/// `permission_denied` when others can use it in any way, or it is not ours.
+/// `permission_denied` when others can use it in any way, or it is not ours; `invalid_argument`
+/// when it is no directory, or $GANTRY_DIR is relative: each process would look elsewhere.
 [[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given = {});
 
 /// As channel_directory(), for a folder in which the others that `access` lists also find channels.
@@ -96,7 +97,8 @@ class GANTRY_API Metrics {
 class GANTRY_API Producer {
  public:
   /// Takes the name and listens; consumers may come at any later time. Errors: `already_exists`
-  /// when a live producer has the name, `invalid_argument` for names and options.
+  /// when a live process has the name, `invalid_argument` for names and options (also for `access`
+  /// that lists others and a socket mode that keeps them out).
   [[nodiscard]] static Result<Producer> open(std::string_view name, const ProducerOptions& options,
                                              std::shared_ptr<Engine> engine);
   /// Connects to the inbox (gantry/channel/inbox.hpp) of that name and waits until `deadline` for

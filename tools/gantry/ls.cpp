@@ -129,7 +129,7 @@ Result<void> ls(const LsOptions& options) {
   const std::string directory = channel_directory_path(options.directory);
   const auto exists = directory_exists(directory);
   if (!exists) return tl::unexpected(exists.error());
-  const auto channels = list_channels(directory);
+  const auto channels = list_channels(options.directory);
   if (!channels) return tl::unexpected(channels.error());
   if (options.as_json) return print(as_json(*channels));
   if (!channels->empty()) return print(as_table(*channels, options.is_long));

@@ -231,7 +231,7 @@ Result<void> top(TopOptions options) {
   const std::string directory = channel_directory_path(options.directory);
   if (const auto exists = directory_exists(directory); !exists)
     return tl::unexpected(exists.error());
-  Looks looks(directory);
+  Looks looks(options.directory);
   const bool has_limit = options.once || options.count != kForEver;
   if (options.once || (options.as_json && !has_limit)) options.count = 1;
   if (!has_limit && !options.as_json && Terminal::is_possible())

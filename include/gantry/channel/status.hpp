@@ -130,7 +130,8 @@ struct GANTRY_API ChannelStatus {
 };
 
 /// Lists every live channel below `directory`, those of running pipelines too (as "run-…/name").
-/// Removes sockets whose producer is gone. Asks many channels at a time; one that does not answer
+/// Removes sockets whose producer is gone, in a folder of this user. Root may look into anybody's
+/// folder. Asks many channels at a time; one that does not answer
 /// within a second is listed with what is known without it.
 [[nodiscard]] GANTRY_API Result<std::vector<ChannelStatus>> list_channels(
     std::string_view directory);

@@ -41,6 +41,7 @@ Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
   GANTRY_TRY(impl->set_up(name, options));
   ConsumerOptions& own = impl->options_;
   GANTRY_ASSIGN(own.directory, channel_directory(options.channel.directory, own.access));
+  GANTRY_TRY(check_reach(own.directory, impl->name_, own.access));
   GANTRY_ASSIGN(impl->claim_, Claim::take(own.directory, impl->name_, own.interrupt_descriptor,
                                           file_access(own.access)));
   GANTRY_ASSIGN(auto acceptor, Acceptor::of(options.channel));

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "channel/naming/rendezvous.hpp"
+
 namespace gantry {
 namespace {
 
@@ -53,6 +55,19 @@ Result<void> admit_peer(int socket, const Access& access) {
               "list the user or one of its groups in EndOptions::access");
 }
 
+Result<void> check_reach(const std::string& directory, const std::string& name,
+                         const Access& access) {
+  const auto is_other = [](unsigned user) { return user != 0 && user != ::geteuid(); };
+  const bool has_others = !access.groups.empty() || std::ranges::any_of(access.users, is_other);
+  if (!has_others || (access.socket_mode & (S_IWGRP | S_IWOTH)) != 0) return {};
+  return fail(
+      Code::invalid_argument,
+      fmt::format("channel '{}': {}/{}{} would have mode {:04o}, which keeps out those whom "
+                  "EndOptions::access lists",
+                  name, directory, name, kSocketSuffix, access.socket_mode),
+      "set Access::socket_mode to 0666 (the lists still decide), and chmod 711 " + directory);
+}
+
 FileAccess file_access(const Access& access) {
   FileAccess file{access.socket_mode, {}};
   if ((access.socket_mode & S_IRWXG) != 0 && !access.groups.empty())
@@ -76,14 +91,14 @@ bool is_same_token(const Access& access, const WireToken& theirs) noexcept {
 
 Result<std::string> channel_directory(std::string_view given, const Access& access) {
   if (access.users.empty() && access.groups.empty()) return channel_directory(given);
-  std::string directory = channel_directory_path(given);
+  GANTRY_ASSIGN(std::string directory, chosen_channel_directory(given));
   struct stat facts{};
   if (::lstat(directory.c_str(), &facts) != 0) {
     if (errno != ENOENT) return fail_errno(directory);
     GANTRY_ASSIGN(directory, channel_directory(given));  // ours, and as private as ever
     return directory;
   }
-  if (!S_ISDIR(facts.st_mode)) return fail(Code::invalid_argument, directory + ": not a directory");
+  GANTRY_TRY(check_is_directory(directory, facts));
   if (facts.st_uid != ::geteuid() && facts.st_uid != 0 && !lists(access.users, facts.st_uid))
     return fail(Code::permission_denied,
                 fmt::format("{}: belongs to user {}, who is not listed", directory, facts.st_uid),

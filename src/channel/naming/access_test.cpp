@@ -1,9 +1,10 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <functional>
 
+#include "base/socket.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
@@ -16,6 +17,7 @@ using test::make_producer;
 using test::options_in;
 using test::pattern;
 using test::soon;
+using testing::HasSubstr;
 
 class Accessing : public testing::Test {
  protected:
@@ -60,10 +62,44 @@ TEST_F(Accessing, TokensAndModesThatCannotBeAreRefused) {
 
 TEST_F(Accessing, AFolderThatOthersCanReadIsRefused) {
   options_.access.users = {12345};
+  options_.access.socket_mode = 0666;
   ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
   EXPECT_EQ(make_producer("frames", options_).error().code, Code::permission_denied);
   ASSERT_EQ(::chmod(directory_.path().c_str(), 0711), 0);
   EXPECT_TRUE(make_producer("frames", options_));
+}
+
+// The lists would be in vain, and whoever they name would read no more than "permission denied".
+TEST_F(Accessing, AModeThatKeepsOutWhomTheListsNameIsRefused) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0711), 0);
+  const auto refused = [&](const Access& access) {
+    options_.access = access;
+    const auto out = make_producer("frames", options_);
+    return out ? std::string() : to_string(out.error());
+  };
+  for (const std::string& text : {refused({.users = {12345}}), refused({.groups = {12345}})}) {
+    EXPECT_THAT(text, HasSubstr(directory_.path() + "/frames.sock would have mode 0600"));
+    EXPECT_THAT(text, HasSubstr("set Access::socket_mode to 0666"));
+    EXPECT_THAT(text, HasSubstr("chmod 711 " + directory_.path()));
+  }
+  EXPECT_EQ(refused({.socket_mode = 0666, .users = {12345}}), "");
+  EXPECT_EQ(refused({.users = {0, ::geteuid()}}), "") << "they need no permission";
+  options_.access = {.users = {12345}};
+  const auto inbox = Inbox::open("box", {.channel = consumer_options(options_)});
+  EXPECT_THAT(inbox ? "" : inbox.error().message, HasSubstr("/box.sock would have mode 0600"));
+}
+
+// The folder of the recipe is no secret to its owner.
+TEST_F(Accessing, ChannelsInAFolderToPassThroughAreListed) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0711), 0);
+  options_.access = {.socket_mode = 0666, .users = {12345}};
+  const Producer out = *make_producer("frames", options_);
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_TRUE(listed->at(0).answered);
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  EXPECT_EQ(list_channels(directory_.path()).error().code, Code::permission_denied);
 }
 
 /// What a process of another user gets when it joins and receives: the exit status is a Code, or
@@ -115,9 +151,55 @@ TEST_F(OtherUser, IsLetInByItsGroup) {
 // The file's mode keeps it out before anybody has to look at it.
 TEST_F(OtherUser, IsKeptOutByTheSocketsMode) {
   options_.access.users = {kOther};
-  options_.access.socket_mode = 0600;
+  options_.access.socket_mode = 0660;
   const Producer out = *make_producer("frames", options_);
   EXPECT_EQ(join_as_other(), static_cast<int>(Code::permission_denied));
+}
+
+// It hears where, why, and what to do there.
+TEST_F(OtherUser, IsToldTheRecipe) {
+  options_.access.users = {kOther};
+  options_.access.socket_mode = 0660;
+  const Producer out = *make_producer("frames", options_);
+  test::Child child([this](const test::Child&) {
+    ConsumerOptions options = consumer_options(options_);
+    options.access.users = {0};
+    if (::setgid(kOtherGroup) != 0 || ::setuid(kOther) != 0) ::_exit(101);
+    const auto in = Consumer::open("frames", options, soon());
+    if (in) ::_exit(102);
+    const std::string text = to_string(in.error());
+    for (const char* part : {"/frames.sock: user 54321 may not connect", "user 0, mode 660",
+                             "Access::users", "socket_mode to 0666", "chmod 711 "})
+      if (text.find(part) == std::string::npos) {
+        std::fprintf(stderr, "'%s' is not in: %s\n", part, text.c_str());
+        ::_exit(103);
+      }
+  });
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 0);
+}
+
+// Root is admitted by every acceptor, so it may look; what it finds dead there it leaves alone.
+TEST_F(OtherUser, HasItsChannelsListedByRoot) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0700), 0);
+  ASSERT_EQ(::chown(directory_.path().c_str(), kOther, kOtherGroup), 0);
+  options_.access.socket_mode = 0600;
+  test::Child child([this](const test::Child& self) {
+    if (::setgid(kOtherGroup) != 0 || ::setuid(kOther) != 0) ::_exit(101);
+    {
+      const auto dead = listen_at(directory_.path(), "dead.sock");
+    }
+    const auto out = make_producer("frames", options_);
+    if (out) self.report();
+    test::Child::hold();
+  });
+  child.await_report();
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_TRUE(listed->at(0).answered) << listed->at(0).silence;
+  EXPECT_EQ(listed->at(0).name, "frames");
+  EXPECT_EQ(listed->at(0).producer_uid, kOther);
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/dead.sock"));
 }
 
 }  // namespace

@@ -16,19 +16,23 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+bool is_absolute(const std::string& path) {
+  return path.starts_with('/');
+}
+
 // Whoever can write here could put a socket of his own in a channel's place, and whoever can open
-// it could keep its lock.
-Result<void> check_private(const std::string& directory) {
+// it could keep its lock. For a look it does not matter who may pass through (--x).
+Result<void> check_owner_and_mode(const std::string& directory, bool is_look) {
   struct stat facts{};
   if (::lstat(directory.c_str(), &facts) != 0) return fail_errno(directory);
-  if (!S_ISDIR(facts.st_mode))
-    return fail(Code::invalid_argument, directory + ": not a directory",
-                "set GANTRY_DIR to a directory of your own");
-  if (facts.st_uid != ::geteuid())
+  GANTRY_TRY(check_is_directory(directory, facts));
+  if (facts.st_uid != ::geteuid() && !(is_look && ::geteuid() == 0))
     return fail(Code::permission_denied,
                 fmt::format("{}: belongs to user {}, not to you", directory, facts.st_uid),
-                "set GANTRY_DIR to a directory of your own");
-  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+                "set GANTRY_DIR to a directory of your own; to join that user's channels list the "
+                "user in EndOptions::access");
+  const mode_t passing = is_look ? S_IXGRP | S_IXOTH : 0;
+  if ((facts.st_mode & (S_IRWXG | S_IRWXO) & ~passing) != 0)
     return fail(
         Code::permission_denied,
         fmt::format("{}: others can use it (mode {:03o})", directory, facts.st_mode & 0777),
@@ -41,23 +45,44 @@ Result<void> check_private(const std::string& directory) {
 std::string channel_directory_path(std::string_view given) {
   if (!given.empty()) return std::string(given);
   if (auto chosen = variable("GANTRY_DIR"); !chosen.empty()) return chosen;
-  if (auto runtime = variable("XDG_RUNTIME_DIR"); !runtime.empty()) return runtime + "/gantry";
+  // A relative one is to be ignored, says the XDG Base Directory Specification.
+  if (auto runtime = variable("XDG_RUNTIME_DIR"); is_absolute(runtime)) return runtime + "/gantry";
   auto temporary = variable("TMPDIR");
-  if (temporary.empty()) temporary = "/tmp";
+  if (!is_absolute(temporary)) temporary = "/tmp";
   return fmt::format("{}/gantry-{}", temporary, ::geteuid());
 }
 
-Result<std::string> channel_directory(std::string_view given) {
+Result<std::string> chosen_channel_directory(std::string_view given) {
   std::string directory = channel_directory_path(given);
+  if (!given.empty() || is_absolute(directory)) return directory;
+  return fail(
+      Code::invalid_argument,
+      fmt::format("GANTRY_DIR '{}': a relative path, which is another folder in each process",
+                  directory),
+      "set it to a path that begins with '/'");
+}
+
+Result<void> check_is_directory(const std::string& path, const struct stat& facts) {
+  if (S_ISDIR(facts.st_mode)) return {};
+  if (S_ISLNK(facts.st_mode))
+    return fail(Code::invalid_argument,
+                path + ": a symbolic link, which may lead elsewhere at any time",
+                "name the directory itself (realpath " + path + ")");
+  return fail(Code::invalid_argument, path + ": not a directory",
+              "set GANTRY_DIR to a directory of your own");
+}
+
+Result<std::string> channel_directory(std::string_view given) {
+  GANTRY_ASSIGN(std::string directory, chosen_channel_directory(given));
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return fail_errno(directory, errno, "set GANTRY_DIR to a directory you can write to");
-  GANTRY_TRY(check_private(directory));
+  GANTRY_TRY(check_owner_and_mode(directory, false));
   return directory;
 }
 
 Result<std::string> existing_channel_directory(std::string_view given) {
-  std::string directory = channel_directory_path(given);
-  GANTRY_TRY(check_private(directory));
+  GANTRY_ASSIGN(std::string directory, chosen_channel_directory(given));
+  GANTRY_TRY(check_owner_and_mode(directory, true));
   return directory;
 }
 

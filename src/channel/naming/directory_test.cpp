@@ -52,6 +52,54 @@ TEST(ChannelDirectory, RefusesWhatIsNoDirectory) {
   EXPECT_EQ(channel_directory("/no/such/folder").error().code, Code::not_found);
 }
 
+TEST(ChannelDirectory, ALinkIsNotCalledAFile) {
+  const test::ScratchDirectory scratch;
+  const std::string link = scratch.path() + "/link";
+  std::filesystem::create_directory(scratch.path() + "/real");
+  std::filesystem::create_symlink("real", link);
+  for (const Error& error :
+       {channel_directory(link).error(), channel_directory(link, {.users = {12345}}).error()}) {
+    EXPECT_EQ(error.code, Code::invalid_argument);
+    EXPECT_THAT(error.message, HasSubstr(link + ": a symbolic link"));
+    EXPECT_THAT(error.hint, HasSubstr("realpath " + link));
+  }
+}
+
+/// A variable of the environment, for a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = ::getenv(name); before != nullptr) before_ = before;
+    ::setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(ChannelDirectory, OfTheEnvironmentIsTheSameInEveryProcess) {
+  {
+    const Variable relative("GANTRY_DIR", "no-such-channels");
+    const auto error_of = [](const auto& result) { return result ? Error{} : result.error(); };
+    for (const Error& error :
+         {error_of(channel_directory()), error_of(channel_directory("", {.users = {12345}})),
+          error_of(list_channels(""))}) {
+      EXPECT_EQ(error.code, Code::invalid_argument);
+      EXPECT_THAT(error.message, HasSubstr("GANTRY_DIR 'no-such-channels': a relative path"));
+      EXPECT_THAT(error.hint, HasSubstr("begins with '/'"));
+    }
+    EXPECT_FALSE(std::filesystem::exists("no-such-channels"));
+  }
+  const Variable none("GANTRY_DIR", "");
+  const Variable runtime("XDG_RUNTIME_DIR", "run");
+  const Variable temporary("TMPDIR", "tmp");
+  EXPECT_TRUE(channel_directory_path().starts_with("/tmp/gantry-")) << channel_directory_path();
+}
+
 // A folder of the kernel's that is ours alone and takes no files, as a full disk would take none.
 TEST(Claim, SaysWhereNoSocketCanBeMadeAndWhatToDo) {
   const auto claim = Claim::take("/proc/self/fd", "x");

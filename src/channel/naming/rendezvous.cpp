@@ -56,6 +56,23 @@ Result<void> check_free(const std::string& directory, const std::string& name) {
       "opened again (gantry ls shows what it is)");
 }
 
+// The kernel's own words are kept for what nobody here can mend.
+Error not_let_in(const std::string& directory, const std::string& name, Error error) {
+  const std::string path = directory + "/" + name + kSocketSuffix;
+  struct stat facts{};
+  const bool is_seen = ::stat(path.c_str(), &facts) == 0;
+  error.message = fmt::format(
+      "channel '{}': {}: {}", name, path,
+      is_seen ? fmt::format("user {} may not connect to it (it belongs to user {}, mode {:03o})",
+                            ::geteuid(), facts.st_uid, facts.st_mode & 0777)
+              : fmt::format("user {} may not pass through its folder", ::geteuid()));
+  error.hint =
+      "where it is opened: list this user in Access::users, set Access::socket_mode to 0666, and "
+      "chmod 711 " +
+      directory;
+  return error;
+}
+
 // Wakes at every change of the folder. Where nothing reports changes (no inotify left for this
 // user, or the producer is there but has no time for us) the waiter looks again every 10 ms. Ending
 // a watch takes the kernel milliseconds, and seconds while others keep its locks busy: nobody with
@@ -147,6 +164,8 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
     auto socket = connect_to(directory, file);
     if (socket) return socket;
     const bool overloaded = socket.error().code == Code::timed_out;
+    if (socket.error().code == Code::permission_denied)
+      return tl::unexpected(not_let_in(directory, name, std::move(socket).error()));
     if (socket.error().code != Code::not_found && !overloaded) return socket;
     if (deadline.passed()) return tl::unexpected(owner_is_missing(name, whom, overloaded));
     if (!watch) {  // before the next look, so that no change is missed

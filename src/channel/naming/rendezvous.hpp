@@ -18,8 +18,13 @@ namespace gantry {
 
 inline constexpr const char* kSocketSuffix = ".sock";
 
-/// As channel_directory(), but makes nothing: `not_found` when it does not exist.
+/// As channel_directory_path(). Errors: `invalid_argument` when $GANTRY_DIR is relative.
+[[nodiscard]] Result<std::string> chosen_channel_directory(std::string_view given);
+/// The folder to look into, which others may pass through: makes nothing, `not_found` when it does
+/// not exist. Root may look into anybody's.
 [[nodiscard]] Result<std::string> existing_channel_directory(std::string_view given);
+/// Checks what lstat(2) said of `path`.
+[[nodiscard]] Result<void> check_is_directory(const std::string& path, const struct stat& facts);
 
 /// A name that is ours: the listening socket and its file. Move-only; gives the name up in the end.
 class Claim {

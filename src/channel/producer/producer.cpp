@@ -108,6 +108,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
       ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
                           options.bytes_in_flight, !options.memory.has_value(), reader_of(reach)});
   if (reach == Reach::listens) {
+    GANTRY_TRY(check_reach(core_.options.directory, core_.name, options.access));
     GANTRY_ASSIGN(
         claim_, Claim::take(core_.options.directory, core_.name, core_.options.interrupt_descriptor,
                             file_access(core_.options.access)));

@@ -1,4 +1,5 @@
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -82,6 +83,11 @@ std::chrono::nanoseconds age_of(const Found& found) {
 /// makes each removal wait; after the first slow one the next caller sweeps the rest.
 class Sweeper {
  public:
+  /// In a folder of another user nothing is removed: root looks, and no more.
+  explicit Sweeper(const std::string& root) {
+    struct stat facts{};
+    locked_out_ = ::stat(root.c_str(), &facts) != 0 || facts.st_uid != ::geteuid();
+  }
   void sweep(const Found& found) {
     if (locked_out_) return;
     const Deadline quickly = Deadline::after(kQuickSweep);
@@ -125,7 +131,7 @@ Result<std::vector<ChannelStatus>> list_channels(std::string_view directory) {
     if (!existing && existing.error().code == Code::not_found) return channels;  // nobody was here
     GANTRY_ASSIGN(const std::string root, std::move(existing));
     GANTRY_ASSIGN(const std::vector<Found> found, find_all(root));
-    Sweeper sweeper;
+    Sweeper sweeper(root);
     for (std::size_t done = 0; done < found.size(); done += kTogether)
       ask(std::span(found).subspan(done, std::min(kTogether, found.size() - done)), sweeper,
           channels);

@@ -1,0 +1,2 @@
+// docs/other-users.md 1-
+// snippet
