@@ -7,7 +7,9 @@
 #include <gantry/engine.hpp>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace gantry {
@@ -89,11 +91,23 @@ class GANTRY_API Metrics {
 
 // ---- the sending end -----------------------------------------------------------------------
 
+namespace detail {
+/// A temporary that owns the bytes which it would give as a payload.
+template <class Given>
+concept OwningTemporary =
+    !std::is_lvalue_reference_v<Given> && std::is_convertible_v<Given, ConstByteSpan> &&
+    !std::ranges::enable_borrowed_range<std::remove_cvref_t<Given>>;
+}  // namespace detail
+
 /// The sending end. Used by one thread at a time. Dropping it without close() tells the consumers
 /// that the stream broke off: they get what was published, then `peer_gone`.
 ///
 /// In a child of fork() the copy of an end, sending or receiving, belongs to the parent: every call
 /// on it fails with `invalid_argument`, and dropping it does nothing. The child opens its own ends.
+///
+/// On an end that was moved from, whatever its class, every call that returns a Result fails with
+/// `invalid_argument`; other calls return what is empty, and do nothing. Only pool() must not be
+/// called on it.
 class GANTRY_API Producer {
  public:
   /// Takes the name and listens; consumers may come at any later time. Errors: `already_exists`
@@ -131,7 +145,8 @@ class GANTRY_API Producer {
   [[nodiscard]] Result<void> send(Draft draft, const SendOptions& options = {});
   /// Sends a block of pool() without a copy. If you keep another handle to it (Block::share()), do
   /// not write to it until every reader has released the message. The block is gone, also on
-  /// failure. Errors: as above, and `invalid_argument` for an empty block or one of another pool.
+  /// failure. Errors: as above, and `invalid_argument` for an empty block, one of another pool, or
+  /// one that a container has as well: see Draft::move().
   [[nodiscard]] Result<void> send(GANTRY_TAKES(unconsumed) Block block,
                                   const SendOptions& options = {});
 
@@ -140,6 +155,13 @@ class GANTRY_API Producer {
   /// when kMaxUnsent are waiting; others are the outcome of the ticket.
   [[nodiscard]] Result<Ticket> send_async(ConstByteSpan payload, const SendOptions& options = {});
   [[nodiscard]] Result<Ticket> send_async(Draft draft, const SendOptions& options = {});
+  template <detail::OwningTemporary Gone>
+  [[nodiscard]] Result<Ticket> send_async(Gone&&, const SendOptions& = {}) {
+    static_assert(!detail::OwningTemporary<Gone>,
+                  "send_async() reads the payload after it has returned: pass memory that lives "
+                  "until the ticket ends, not a temporary");
+    return tl::unexpected(Error{});
+  }
   static constexpr std::size_t kMaxUnsent = 64;
 
   /// `done`: the buffer is the caller's again and the message is with its readers. Any thread.
@@ -191,7 +213,8 @@ class GANTRY_API Producer {
 
 /// A message that may still be landing. It can be taken chunk by chunk, or whole at the end.
 /// Move-only; dropping it discards the rest. Used by the thread of its consumer. If the consumer
-/// goes first, nothing more lands, and calls on a streamed message fail with `closed`.
+/// goes first, nothing more lands, and calls on a streamed message fail with `closed`. An empty one
+/// has 0 bytes, and its calls fail with `invalid_argument`.
 class GANTRY_API Incoming {
  public:
   Incoming() noexcept;

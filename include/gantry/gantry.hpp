@@ -12,6 +12,7 @@
 #include <gantry/engine/file_io.hpp>
 #include <gantry/engine/policy.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/memory/allocator.hpp>
 #include <gantry/pipeline/pipeline.hpp>
 #include <gantry/pipeline/stage.hpp>
 #include <gantry/run/stage.hpp>

@@ -155,6 +155,10 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Block {
   /// Leaves the block alive without a handle; Pool::adopt() finds it again by its address.
   [[nodiscard]] std::byte* detach() noexcept;
 
+  /// True if somebody has the block by its address alone, as a container of PoolResource or
+  /// PoolAllocator does. Such a block is as large as the container's capacity.
+  [[nodiscard]] bool is_detached() const noexcept;
+
  private:
   friend class PoolState;
   GANTRY_RETURNS(unconsumed) explicit Block(detail::BlockHead& head) noexcept : head_(&head) {}

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <gantry/memory/allocator.hpp>
+#include <optional>
 #include <thread>
 
 #include "channel/test_support.hpp"
@@ -41,6 +43,56 @@ TEST_F(ChannelPool, ABlockOfThePoolIsPublishedWithoutACopy) {
   }
   EXPECT_EQ(out.metrics().copies, MetricsReport{}.copies);
   EXPECT_TRUE(same(kept.bytes(), payload)) << "the other handle keeps it, given back or not";
+}
+
+// A vector's memory is as large as its capacity; what is behind its end is somebody's leftovers.
+TEST_F(ChannelPool, OfAVectorThatIsMovedNoMoreIsSentThanIsInIt) {
+  Producer out = producer();
+  Consumer in = consumer();
+  Pool pool = out.pool();
+  std::memset(pool.allocate(1 << 20)->bytes().data(), 0x5a, 1 << 20);
+  PoolResource resource(pool);
+  std::pmr::vector<float> values(&resource);
+  for (int i = 0; i < 100'000; ++i) values.push_back(static_cast<float>(i));
+  ASSERT_GT(values.capacity(), values.size());
+  const ConstByteSpan wanted = std::as_bytes(std::span(values));
+  const auto block = [&] { return *pool.find(wanted.data()); };
+  ASSERT_TRUE(out.send(Draft().move(block(), wanted.size()), {.deadline = soon()}));
+  const auto alone = in.receive(soon());
+  ASSERT_TRUE(alone);
+  EXPECT_TRUE(same(alone->bytes(), wanted));
+  EXPECT_EQ(alone->bytes().size(), 400'000u);
+  ASSERT_TRUE(out.send(Draft().move(block(), 100).copy(wanted.first(7)), {.deadline = soon()}));
+  const auto two = in.receive(soon());
+  ASSERT_TRUE(two);
+  EXPECT_TRUE(same(two->segment(0).bytes, wanted.first(100)));
+  EXPECT_TRUE(same(two->segment(1).bytes, wanted.first(7)));
+  ASSERT_TRUE(out.send(Draft().move(block(), 0), {.deadline = soon()}));
+  EXPECT_EQ(in.receive(soon())->bytes().size(), 0u);
+  EXPECT_EQ(out.metrics().copied_bytes[0], 7u) << "all else went without a copy";
+}
+
+TEST_F(ChannelPool, ABlockOfAContainerNeedsASizeThatItHas) {
+  Producer out = producer();
+  Pool pool = out.pool();
+  PoolResource resource(pool);
+  std::optional<std::pmr::vector<std::byte>> values(std::in_place, std::size_t{5000}, &resource);
+  const auto error = [&](Result<void> sent) { return sent ? Error{} : sent.error(); };
+  const auto block = [&] { return *pool.find(values->data()); };
+  for (const Error& refused : {error(out.send(block(), {.deadline = soon()})),
+                               error(out.send(Draft().move(block()), {.deadline = soon()}))}) {
+    EXPECT_EQ(refused.code, Code::invalid_argument);
+    EXPECT_NE(refused.message.find("5000 bytes is a container's"), std::string::npos)
+        << refused.message;
+    EXPECT_NE(refused.hint.find("Draft::move(block, bytes)"), std::string::npos);
+  }
+  const Error beyond = error(out.send(Draft().move(block(), 5001), {.deadline = soon()}));
+  EXPECT_EQ(beyond.code, Code::invalid_argument);
+  EXPECT_NE(beyond.message.find("5001 bytes of a block of 5000"), std::string::npos);
+  Block kept = block();
+  values.reset();  // it is nobody else's any more
+  EXPECT_FALSE(kept.is_detached());
+  EXPECT_TRUE(out.send(std::move(kept), {.deadline = soon()}));
 }
 
 TEST_F(ChannelPool, OnlyBlocksOfItsOwnPoolArePublished) {

@@ -81,7 +81,8 @@ TEST_F(Fork, CallsOnCopiesOfAChannelAreErrors) {
   Child child([&](const Child&) {
     require_refused(out_->send(pattern(20, 9), soon()), 1);
     require_refused(out_->send(pattern(5000, 9), soon()), 2);
-    require_refused(out_->send_async(pattern(20, 9)), 3);
+    const auto payload = pattern(20, 9);
+    require_refused(out_->send_async(payload), 3);
     require_refused(out_->loan(10, soon()), 4);
     require_refused(out_->publish(std::move(*loan)), 5);
     require_refused(out_->wait_for_consumer(soon()), 6);

@@ -25,7 +25,7 @@ class Immutable : public testing::Test {
     return std::move(*in_.receive(soon()));
   }
   Message pass(ConstByteSpan payload, SendMode mode = SendMode::immutable) {
-    return pass(std::move(Draft().copy(payload)), mode);
+    return pass(Draft().copy(payload), mode);
   }
   Code refused(const Result<void>& sent) { return sent ? Code::closed : sent.error().code; }
 
@@ -73,13 +73,13 @@ TEST_F(Immutable, OtherMessagesAreNot) {
 
 TEST_F(Immutable, AllSegmentsAreAndWhatIsPassedOn) {
   const auto first = pattern(5000, 1), second = pattern(70'000, 2);
-  Message message = pass(std::move(Draft().copy(first).copy({}).copy(second)));
+  Message message = pass(Draft().copy(first).copy({}).copy(second));
   ASSERT_EQ(message.segments(), 3u);
   EXPECT_TRUE(message.is_immutable());
-  const Message again = pass(std::move(Draft().forward(std::move(message))), SendMode::whole);
+  const Message again = pass(Draft().forward(std::move(message)), SendMode::whole);
   EXPECT_TRUE(again.is_immutable()) << "the same memory";
   Message plain = pass(second, SendMode::whole);
-  const Message copied = pass(std::move(Draft().forward(std::move(plain))));
+  const Message copied = pass(Draft().forward(std::move(plain)));
   EXPECT_TRUE(copied.is_immutable()) << "a copy, as the sender of the first can still write it";
   EXPECT_TRUE(same(again.segment(0).bytes, first));
   EXPECT_TRUE(same(again.segment(2).bytes, second));

@@ -72,7 +72,7 @@ void Loan::reset() noexcept {
 
 // ---- drafts --------------------------------------------------------------------------------
 
-Draft& Draft::copy(ConstByteSpan bytes, std::optional<Tensor> tensor) {
+Draft& Draft::copy(ConstByteSpan bytes, std::optional<Tensor> tensor) & {
   Part part;
   part.copied = part.bytes = bytes;
   part.tensor = tensor;
@@ -80,9 +80,10 @@ Draft& Draft::copy(ConstByteSpan bytes, std::optional<Tensor> tensor) {
   return *this;
 }
 
-Draft& Draft::move(Block block, std::optional<Tensor> tensor) {
+Draft& Draft::move(Block block, std::optional<Tensor> tensor) & {
   Part part;
   part.bytes = block.bytes();
+  part.needs_size = block.is_detached();
   part.block = std::move(block);
   part.moved = true;
   part.tensor = tensor;
@@ -90,7 +91,20 @@ Draft& Draft::move(Block block, std::optional<Tensor> tensor) {
   return *this;
 }
 
-Draft& Draft::forward(Message message) {
+// A size beyond the block is refused when it is sent.
+Draft& Draft::move(Block block, Bytes bytes, std::optional<Tensor> tensor) & {
+  move(std::move(block), tensor);
+  Part& part = parts_.back();
+  part.size = bytes;
+  part.bytes = part.bytes.first(std::min(bytes, part.bytes.size()));
+  return *this;
+}
+
+Draft Draft::forward(Message message) && {
+  return std::move(forward(std::move(message)));
+}
+
+Draft& Draft::forward(Message message) & {
   const auto whole = std::make_shared<Message>(std::move(message));
   for (std::size_t i = 0; i < whole->segments(); ++i) {
     const Segment segment = whole->segment(i);

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/sizes.hpp"
+#include "base/worker_thread.hpp"
 #include "limits/exchange.hpp"
 
 namespace gantry {
@@ -68,6 +69,22 @@ TEST(AddressSpace, LimitsAreErrorsOfAServerAndItsClient) {
 
 TEST(AddressSpace, LimitsAreErrorsOfAnInbox) {
   sweep(test::deliver);
+}
+
+// The kernel says EAGAIN for it, as for too many processes.
+TEST(AddressSpace, AStackWithoutRoomIsNotCalledTooManyProcesses) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{address_space() + kMiB, RLIM_INFINITY};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(kWrong);
+    const auto thread = start_thread("a thread", [] {});
+    if (thread || thread.error().hint != "raise the limit of address space (ulimit -v)")
+      ::_exit(kWrong);
+    ::_exit(kErred);
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), kErred);
 }
 
 TEST(AddressSpace, LimitsLeaveTheMachinesFactsUnknown) {

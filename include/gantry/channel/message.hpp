@@ -118,25 +118,54 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
 class Message;
 
 /// A message put together from parts; each is copied, moved or forwarded. At most kMaxSegments.
-/// Spans must not change until the send that takes them has ended.
+/// Spans must not change until the send that takes them has ended. Move-only. Its functions can be
+/// chained: out.send(Draft().move(std::move(block)).copy(bytes)).
 class GANTRY_API Draft {
  public:
+  Draft() noexcept = default;
+  Draft(Draft&&) noexcept = default;
+  Draft& operator=(Draft&&) noexcept = default;
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() = default;
+
   struct Part {
     ConstByteSpan copied;  // only if neither of the two below is set
     Block block;
     std::shared_ptr<Message> forwarded;  // shared by the parts that are its segments
     ConstByteSpan bytes;                 // the part's bytes, whichever it is
     std::optional<Tensor> tensor;
-    bool moved = false;  // it was made of a block
+    bool moved = false;         // it was made of a block
+    bool needs_size = false;    // a container has that block, too
+    std::optional<Bytes> size;  // the first so many bytes of that block; empty: all of it
   };
 
   /// Adds bytes that are copied when sent.
-  Draft& copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {});
-  /// Adds a block of the channel's pool, which goes into the message without a copy.
-  Draft& move(GANTRY_TAKES(unconsumed) Block block, std::optional<Tensor> tensor = {});
+  Draft& copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {}) &;
+  /// Adds a block of the channel's pool, which goes into the message without a copy. Refused when
+  /// sent: a block that a container has as well (Block::is_detached()), since it is as large as the
+  /// container's capacity; give `bytes` then.
+  Draft& move(GANTRY_TAKES(unconsumed) Block block, std::optional<Tensor> tensor = {}) &;
+  /// The same with the first `bytes` of the block alone. What lies behind them is not sent.
+  Draft& move(GANTRY_TAKES(unconsumed) Block block, Bytes bytes,
+              std::optional<Tensor> tensor = {}) &;
   /// Adds all segments of a received message without a copy. The message is released to its own
   /// sender when the last reader of this one has released it.
-  Draft& forward(Message message);
+  Draft& forward(Message message) &;
+
+  // The same in a chain that begins with Draft().
+  [[nodiscard]] Draft copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {}) && {
+    return std::move(copy(bytes, tensor));
+  }
+  [[nodiscard]] Draft move(GANTRY_TAKES(unconsumed) Block block,
+                           std::optional<Tensor> tensor = {}) && {
+    return std::move(move(std::move(block), tensor));
+  }
+  [[nodiscard]] Draft move(GANTRY_TAKES(unconsumed) Block block, Bytes bytes,
+                           std::optional<Tensor> tensor = {}) && {
+    return std::move(move(std::move(block), bytes, tensor));
+  }
+  [[nodiscard]] Draft forward(Message message) &&;
 
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
   [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }

@@ -83,7 +83,8 @@ struct EndOptions {
   std::chrono::nanoseconds spin{50'000};
   /// Waiting calls return `interrupted` when this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
-  /// The page to count in; the end takes ownership. -1: a page of the end's own.
+  /// The page to count in, made by Metrics::create(); the end takes ownership. -1: a page of the
+  /// end's own.
   int metrics_descriptor = -1;
   /// Who may join, and whom to join. For other users the folder must let them pass and no more
   /// (mode 711).

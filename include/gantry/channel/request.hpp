@@ -132,10 +132,11 @@ class GANTRY_API Request {
 };
 
 struct ServerOptions {
-  ConsumerOptions channel{};  ///< As for an inbox.
-  PayloadOptions replies{};   ///< For each client; `channel` has the options of the end.
-  ReceiveLimits total{};      ///< What all clients together may cost this process, as for an inbox.
-  unsigned clients = 64;      ///< Clients at a time. Each costs some twelve descriptors.
+  /// As for an inbox, but when_slow must be `block`: otherwise requests would be lost.
+  ConsumerOptions channel{};
+  PayloadOptions replies{};  ///< For each client; `channel` has the options of the end.
+  ReceiveLimits total{};     ///< What all clients together may cost this process, as for an inbox.
+  unsigned clients = 64;     ///< Clients at a time. Each costs some twelve descriptors.
 };
 
 struct ServerReport {
@@ -148,6 +149,7 @@ struct ServerReport {
 /// Answers any number of clients. next() is for one thread at a time; requests are for any.
 class GANTRY_API Server {
  public:
+  /// Errors: as Inbox::open().
   [[nodiscard]] static Result<Server> open(std::string_view name, const ServerOptions& options,
                                            std::shared_ptr<Engine> engine);
   Server(Server&&) noexcept;

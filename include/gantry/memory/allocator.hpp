@@ -15,7 +15,10 @@ GANTRY_API void free_detached(Pool& pool, std::byte* data) noexcept;
 }  // namespace detail
 
 /// A std::pmr::memory_resource over a pool. What a container holds can be sent without a copy:
-/// Pool::find() gives a handle to it, which keeps the memory alive after the container is gone.
+/// Pool::find() gives a handle to its memory, which keeps that alive after the container is gone.
+/// The memory is as large as the container's capacity, so say how much of it is to be sent:
+///   Block block = *pool.find(reinterpret_cast<const std::byte*>(values.data()));
+///   out.send(Draft().move(std::move(block), values.size() * sizeof(values[0])));
 /// Throws std::bad_alloc, as containers expect.
 class GANTRY_API PoolResource final : public std::pmr::memory_resource {
  public:

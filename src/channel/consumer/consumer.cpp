@@ -23,7 +23,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
 }
 
 Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, Deadline deadline) {
-  if (ends.empty()) return fail(Code::closed, "receiving from no channel at all");
+  if (ends.empty()) return fail(Code::closed, "receive_any() was given no consumer");
   Impl& first = *ends.front();
   for (const Impl* end : ends) GANTRY_TRY(end->check_process());
   const CpuCharge charge(*first.core_.metrics.meter(), first.last_bytes_, first.calls_++);

@@ -1,5 +1,6 @@
 #include <gantry/channel/status.hpp>
 
+#include "base/moved_from.hpp"
 #include "channel/consumer/consumer.hpp"
 
 // The consumer as its users see it.
@@ -24,23 +25,23 @@ Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& op
 }
 
 Result<Message> Consumer::receive(Deadline deadline) {
-  return guarded([&] { return impl_->receive(deadline); });
+  return guarded_on(impl_, "Consumer", [&] { return impl_->receive(deadline); });
 }
 
 Result<Incoming> Consumer::receive_early(Deadline deadline) {
-  return guarded([&] { return impl_->receive_early(deadline); });
+  return guarded_on(impl_, "Consumer", [&] { return impl_->receive_early(deadline); });
 }
 Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, Deadline deadline) {
-  return guarded([&] { return impl_->receive_into(destination, deadline); });
+  return guarded_on(impl_, "Consumer", [&] { return impl_->receive_into(destination, deadline); });
 }
 
 Result<int> Consumer::event_descriptor() {
-  return guarded([&] { return impl_->event_descriptor(); });
+  return guarded_on(impl_, "Consumer", [&] { return impl_->event_descriptor(); });
 }
 
 // Of the old end only what is still held stays.
 Result<void> Consumer::rejoin(Deadline deadline) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(impl_, "Consumer", [&]() -> Result<void> {
     GANTRY_TRY(impl_->check_process());
     GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
     impl_->leave();
@@ -53,16 +54,19 @@ Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadl
   return guarded([&]() -> Result<Consumer::Any> {
     std::vector<Impl*> ends;
     ends.reserve(consumers.size());
-    for (Consumer& consumer : consumers) ends.push_back(consumer.impl_.get());
+    for (Consumer& consumer : consumers) {
+      if (!consumer.impl_) return moved_from("Consumer");
+      ends.push_back(consumer.impl_.get());
+    }
     return Impl::receive_any(ends, deadline);
   });
 }
 
 MetricsReport Consumer::metrics() const {
-  return impl_->metrics();
+  return impl_ ? impl_->metrics() : MetricsReport();
 }
 ConsumerExplanation Consumer::explain() const {
-  return impl_->explain();
+  return impl_ ? impl_->explain() : ConsumerExplanation();
 }
 
 }  // namespace gantry

@@ -29,8 +29,9 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
                                                                 const ConsumerOptions& options) {
   GANTRY_TRY(check_channel_name(name));
   if (options.when_slow > SlowConsumer::drop_oldest)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': policy {} is none", name,
-                                                    static_cast<int>(options.when_slow)));
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': no policy for slow consumers has the number {}", name,
+                            static_cast<int>(options.when_slow)));
   std::shared_ptr<Impl> impl(new Impl);
   impl->core_.name = name;
   impl->core_.options = options;

@@ -152,9 +152,13 @@ Result<ConstByteSpan> IncomingMessage::take() {
 
 Result<void> IncomingMessage::check_prefix(Bytes bytes) const {
   if (!is_streamed() && segments_.size() == 1 && bytes <= total_) return {};
+  if (bytes > total_)
+    return fail(Code::invalid_argument,
+                fmt::format("{} has {} bytes; {} can never land", name(), total_, bytes));
   return fail(Code::invalid_argument,
-              fmt::format("{}: waiting for {} of {} bytes of one that is {}", name(), bytes, total_,
-                          is_streamed() ? "streamed" : "not long enough, or of several segments"));
+              fmt::format("{} {}, so its first {} bytes are never in one place", name(),
+                          is_streamed() ? "is streamed" : "has several segments", bytes),
+              "take it chunk by chunk, next(), or all of it, whole()");
 }
 
 Result<Bytes> IncomingMessage::begin_copy(ByteSpan destination) {

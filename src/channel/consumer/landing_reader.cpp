@@ -1,5 +1,7 @@
 #include "channel/consumer/landing_reader.hpp"
 
+#include "base/moved_from.hpp"
+
 namespace gantry {
 
 Result<void> LandingReader::await(Bytes bytes, Deadline deadline) {
@@ -61,16 +63,17 @@ Incoming& Incoming::operator=(Incoming&&) noexcept = default;
 Incoming::~Incoming() = default;
 
 const MessageInfo& Incoming::info() const noexcept {
-  return impl_->message.info();
+  static constexpr MessageInfo kNone;
+  return impl_ ? impl_->message.info() : kNone;
 }
 Bytes Incoming::size() const noexcept {
-  return impl_->message.size();
+  return impl_ ? impl_->message.size() : 0;
 }
 Bytes Incoming::landed() const noexcept {
-  return impl_->message.landed();
+  return impl_ ? impl_->message.landed() : 0;
 }
 bool Incoming::is_streamed() const noexcept {
-  return impl_->message.is_streamed();
+  return impl_ && impl_->message.is_streamed();
 }
 
 namespace {
@@ -79,27 +82,20 @@ LandingReader reader_of(Incoming::Impl& incoming) noexcept {
   return {incoming.waiter.get(), incoming.message};
 }
 
-tl::unexpected<Error> is_empty() {
-  return fail(Code::invalid_argument, "an empty Incoming");
-}
-
 }  // namespace
 
 Result<ConstByteSpan> Incoming::next(Deadline deadline) {
-  if (!impl_) return is_empty();
-  return guarded([&] { return reader_of(*impl_).next(deadline); });
+  return guarded_on(impl_, "Incoming", [&] { return reader_of(*impl_).next(deadline); });
 }
 Result<ConstByteSpan> Incoming::wait_for(Bytes bytes, Deadline deadline) {
-  if (!impl_) return is_empty();
-  return guarded([&] { return reader_of(*impl_).wait_for(bytes, deadline); });
+  return guarded_on(impl_, "Incoming", [&] { return reader_of(*impl_).wait_for(bytes, deadline); });
 }
 Result<Bytes> Incoming::into(ByteSpan destination, Deadline deadline) {
-  if (!impl_) return is_empty();
-  return guarded([&] { return reader_of(*impl_).into(destination, deadline); });
+  return guarded_on(impl_, "Incoming",
+                    [&] { return reader_of(*impl_).into(destination, deadline); });
 }
 Result<Message> Incoming::whole(Deadline deadline) {
-  if (!impl_) return is_empty();
-  return guarded([&] {
+  return guarded_on(impl_, "Incoming", [&] {
     auto message = reader_of(*impl_).whole(deadline);
     if (message) impl_->waiter.reset();  // nothing more is waited for: it is the message that stays
     return message;

@@ -7,6 +7,7 @@
 
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
+#include "base/moved_from.hpp"
 #include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/wire/step.hpp"
@@ -361,17 +362,18 @@ Result<Inbox> Inbox::open(std::string_view name, const InboxOptions& options) {
 }
 
 Result<Inbox::Delivery> Inbox::receive(Deadline deadline) {
-  return guarded([&] { return impl_->receive(deadline); });
+  return guarded_on(impl_, "Inbox", [&] { return impl_->receive(deadline); });
 }
 Result<int> Inbox::event_descriptor() {
+  if (!impl_) return moved_from("Inbox");
   GANTRY_TRY(impl_->check_process());
   return impl_->event_descriptor();
 }
 std::vector<Sender> Inbox::senders() const {
-  return impl_->senders();
+  return impl_ ? impl_->senders() : std::vector<Sender>();
 }
 MetricsReport Inbox::metrics() const {
-  return impl_->metrics();
+  return impl_ ? impl_->metrics() : MetricsReport();
 }
 
 }  // namespace gantry

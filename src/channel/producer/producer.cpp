@@ -8,6 +8,7 @@
 #include "base/numa_nodes.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/naming/access.hpp"
+#include "channel/producer/mode_choice.hpp"
 #include "channel/status/status_text.hpp"
 #include "channel/wire/step.hpp"
 
@@ -33,8 +34,7 @@ Result<void> check_options(std::string_view name, const ProducerOptions& options
         fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
                     "and {} together",
                     options.history, options.slots, kMaxSlots));
-  if (options.mode > SendMode::immutable)
-    return refuse(fmt::format("mode {} is none", static_cast<int>(options.mode)));
+  if (options.mode > SendMode::immutable) return refuse(no_such_mode(options.mode));
   if (options.copy_threads > 2)
     return refuse(fmt::format("{} threads to copy; at most 2 are possible", options.copy_threads));
   return {};

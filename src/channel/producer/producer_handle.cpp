@@ -1,5 +1,8 @@
+#include <gantry/channel/status.hpp>
 #include <utility>
 
+#include "base/assert.hpp"
+#include "base/moved_from.hpp"
 #include "channel/producer/producer.hpp"
 
 // The producer as its users see it.
@@ -33,56 +36,59 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 }
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
-  return guarded([&] { return impl_->send(payload, options); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->send(payload, options); });
 }
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
-  return guarded([&] { return impl_->send(std::move(draft.parts()), options); });
+  return guarded_on(impl_, "Producer",
+                    [&] { return impl_->send(std::move(draft.parts()), options); });
 }
 Result<void> Producer::send(Block block, const SendOptions& options) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(impl_, "Producer", [&]() -> Result<void> {
     Draft draft;
     draft.move(std::move(block));
     return impl_->send(std::move(draft.parts()), options);
   });
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
-  return guarded([&] { return impl_->send_async({payload, {}, options}); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->send_async({payload, {}, options}); });
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
-  return guarded([&] { return impl_->send_async({{}, std::move(draft.parts()), options}); });
+  return guarded_on(impl_, "Producer",
+                    [&] { return impl_->send_async({{}, std::move(draft.parts()), options}); });
 }
 Outcome Producer::outcome(Ticket ticket) const noexcept {
-  return impl_->outcome(ticket);
+  return impl_ ? impl_->outcome(ticket) : Outcome::failed;
 }
 Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
-  return guarded([&] { return impl_->wait(ticket, deadline); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->wait(ticket, deadline); });
 }
 Result<int> Producer::sent_descriptor() {
-  return guarded([&] { return impl_->sent_descriptor(); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->sent_descriptor(); });
 }
 void Producer::note_woken() noexcept {
-  impl_->note_woken();
+  if (impl_) impl_->note_woken();
 }
 Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
-  return guarded([&] { return impl_->loan(size, deadline); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->loan(size, deadline); });
 }
 Result<void> Producer::publish(Loan loan, const SendOptions& options) {
-  return guarded([&] { return impl_->publish(std::move(loan), options); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->publish(std::move(loan), options); });
 }
 Pool Producer::pool() const {
+  GANTRY_ASSERT(impl_ != nullptr);  // there is no pool without a producer
   return impl_->shared_pool();
 }
 Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
-  return guarded([&] { return impl_->wait_for_consumer(deadline, count); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->wait_for_consumer(deadline, count); });
 }
 Result<void> Producer::close(Deadline deadline) {
-  return guarded([&] { return impl_->close(deadline); });
+  return guarded_on(impl_, "Producer", [&] { return impl_->close(deadline); });
 }
 MetricsReport Producer::metrics() const {
-  return impl_->metrics();
+  return impl_ ? impl_->metrics() : MetricsReport();
 }
 ChannelExplanation Producer::explain(Bytes payload) const {
-  return impl_->explain(payload);
+  return impl_ ? impl_->explain(payload) : ChannelExplanation();
 }
 
 }  // namespace gantry

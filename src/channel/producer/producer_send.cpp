@@ -163,7 +163,8 @@ Result<int> Producer::Impl::sent_descriptor() {
   GANTRY_TRY(check_process());
   if (!queue_)
     return fail(Code::invalid_argument,
-                fmt::format("channel '{}': nothing is sent behind", core_.name));
+                fmt::format("channel '{}': there is no ticket to tell of yet", core_.name),
+                "call send_async() first");
   return queue_->event_descriptor();
 }
 

@@ -43,8 +43,7 @@ CacheUse CacheUses::of(const Lane& lane, Bytes bytes) {
 Result<void> SendOperation::run() {
   const SendMode asked = options_.mode == SendMode::automatic ? core_.options.mode : options_.mode;
   if (asked > SendMode::immutable)
-    return tl::unexpected(core_.named(
-        {Code::invalid_argument, fmt::format("mode {} is none", static_cast<int>(asked)), ""}));
+    return tl::unexpected(core_.named({Code::invalid_argument, no_such_mode(asked), ""}));
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
   mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
   choose_chunks();
@@ -78,10 +77,7 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
       return tl::unexpected(core_.named(
           {Code::invalid_argument, "a block of the pool cannot be immutable: it stays writable",
            "send a copy: Draft::copy()"}));
-    if (part.moved && !core_.pool.owns(part.block))
-      return tl::unexpected(
-          core_.named({Code::invalid_argument, "that block is empty or of another pool",
-                       "allocate it from Producer::pool(), or send a copy"}));
+    if (part.moved) GANTRY_TRY(check_block(part));
     if (part.tensor && !part.tensor->fits(part.bytes.size()))
       return tl::unexpected(core_.named(
           {Code::invalid_argument,
@@ -90,6 +86,25 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
     total_ += part.bytes.size();
     if (is_copied(part)) packed_ = round_up(packed_, Pool::kLineAlignment) + part.bytes.size();
   }
+  return {};
+}
+
+// What an allocator gave to a container is as large as its capacity: the rest of it is the pool's
+// leftovers.
+Result<void> SendOperation::check_block(const Draft::Part& part) const {
+  const auto refuse = [this](std::string what, std::string hint) {
+    return tl::unexpected(core_.named({Code::invalid_argument, std::move(what), std::move(hint)}));
+  };
+  if (!core_.pool.owns(part.block))
+    return refuse("that block is empty or of another pool",
+                  "allocate it from Producer::pool(), or send a copy");
+  const Bytes size = part.block.bytes().size();
+  if (part.size > size)
+    return refuse(fmt::format("{} bytes of a block of {}", *part.size, size),
+                  "give the size of what is in it");
+  if (part.needs_size && !part.size)
+    return refuse(fmt::format("that block of {} bytes is a container's, which may fill less", size),
+                  "give the size of what is in it: Draft::move(block, bytes)");
   return {};
 }
 

@@ -62,6 +62,7 @@ class SendOperation {
  private:
   [[nodiscard]] SendMode mode_for(ModeQuestion question) const;
   [[nodiscard]] Result<void> look_at_parts(bool immutable);
+  [[nodiscard]] Result<void> check_block(const Draft::Part& part) const;
   [[nodiscard]] bool is_chunked() const noexcept {
     return mode_ == SendMode::pipelined || mode_ == SendMode::streamed;
   }

@@ -1,3 +1,4 @@
+#include "base/moved_from.hpp"
 #include "channel/rpc/client.hpp"
 
 // Client and PendingReply as their users see them.
@@ -59,7 +60,7 @@ Result<Client> Client::connect(std::string_view name, const ClientOptions& optio
 }
 
 Result<void> Client::reconnect(Deadline deadline) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(link_, "Client", [&]() -> Result<void> {
     GANTRY_TRY(link_->check_process());
     GANTRY_ASSIGN(auto next, link_->again(deadline));
     link_->hang_up();
@@ -69,7 +70,7 @@ Result<void> Client::reconnect(Deadline deadline) {
 }
 
 Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions& options) {
-  return guarded([&]() -> Result<PendingReply> {
+  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
     GANTRY_ASSIGN(const std::uint64_t correlation,
                   link_->begin(options, [&](const SendOptions& sending) {
                     return link_->requests().send(payload, sending);
@@ -82,7 +83,7 @@ Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions
 }
 
 Result<PendingReply> Client::call_async(Draft draft, const CallOptions& options) {
-  return guarded([&]() -> Result<PendingReply> {
+  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
     GANTRY_ASSIGN(const std::uint64_t correlation,
                   link_->begin(options, [&](const SendOptions& sending) {
                     return link_->requests().send(std::move(draft.parts()), sending);
@@ -95,11 +96,11 @@ Result<PendingReply> Client::call_async(Draft draft, const CallOptions& options)
 }
 
 Result<Loan> Client::loan(Bytes size, Deadline deadline) {
-  return guarded([&] { return link_->requests().loan(size, deadline); });
+  return guarded_on(link_, "Client", [&] { return link_->requests().loan(size, deadline); });
 }
 
 Result<PendingReply> Client::call_async(Loan loan, const CallOptions& options) {
-  return guarded([&]() -> Result<PendingReply> {
+  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
     GANTRY_ASSIGN(const std::uint64_t correlation,
                   link_->begin(options, [&](const SendOptions& sending) {
                     return link_->requests().publish(std::move(loan), sending);
@@ -125,7 +126,7 @@ Result<Message> Client::call(Draft draft, const CallOptions& options) {
 }
 
 Result<int> Client::event_descriptor() {
-  return guarded([&] { return link_->event_descriptor(); });
+  return guarded_on(link_, "Client", [&] { return link_->event_descriptor(); });
 }
 
 }  // namespace gantry

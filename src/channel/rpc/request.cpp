@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "base/moved_from.hpp"
 #include "channel/rpc/server.hpp"
 #include "channel/wire/step.hpp"
 
@@ -81,30 +82,32 @@ Request& Request::operator=(Request&&) noexcept = default;
 Request::~Request() = default;
 
 const Message& Request::message() const noexcept {
-  return impl_->message();
+  static const Message nothing{};
+  return impl_ ? impl_->message() : nothing;
 }
 const Sender& Request::sender() const noexcept {
-  return impl_->sender();
+  static constexpr Sender kNobody;
+  return impl_ ? impl_->sender() : kNobody;
 }
 std::uint64_t Request::correlation() const noexcept {
-  return impl_->correlation();
+  return impl_ ? impl_->correlation() : 0;
 }
 std::chrono::nanoseconds Request::remaining() const noexcept {
-  return impl_->remaining();
+  return impl_ ? impl_->remaining() : std::chrono::nanoseconds(0);
 }
 bool Request::is_cancelled() {
-  return impl_->is_cancelled();
+  return !impl_ || impl_->is_cancelled();
 }
 
 Result<void> Request::reply(ConstByteSpan payload, const ReplyOptions& options) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(impl_, "Request", [&]() -> Result<void> {
     return impl_->answer(
         options, RpcKind::reply,
         [&](Producer::Impl& replies, const SendOptions& as) { return replies.send(payload, as); });
   });
 }
 Result<void> Request::reply(Draft draft, const ReplyOptions& options) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(impl_, "Request", [&]() -> Result<void> {
     return impl_->answer(options, RpcKind::reply,
                          [&](Producer::Impl& replies, const SendOptions& as) {
                            return replies.send(std::move(draft.parts()), as);
@@ -112,10 +115,10 @@ Result<void> Request::reply(Draft draft, const ReplyOptions& options) {
   });
 }
 Result<Loan> Request::loan(Bytes size, Deadline deadline) {
-  return guarded([&] { return impl_->loan(size, deadline); });
+  return guarded_on(impl_, "Request", [&] { return impl_->loan(size, deadline); });
 }
 Result<void> Request::reply(Loan loan, const ReplyOptions& options) {
-  return guarded([&]() -> Result<void> {
+  return guarded_on(impl_, "Request", [&]() -> Result<void> {
     return impl_->answer(options, RpcKind::reply,
                          [&](Producer::Impl& replies, const SendOptions& as) {
                            return replies.publish(std::move(loan), as);
@@ -123,7 +126,7 @@ Result<void> Request::reply(Loan loan, const ReplyOptions& options) {
   });
 }
 Result<void> Request::refuse(const Error& error) {
-  return guarded([&] { return impl_->refuse(error); });
+  return guarded_on(impl_, "Request", [&] { return impl_->refuse(error); });
 }
 
 }  // namespace gantry

@@ -214,6 +214,38 @@ TEST_F(Calls, AClientThatLeavesIsDroppedWithItsRequests) {
   EXPECT_EQ(replied.error().code, Code::peer_gone);
 }
 
+// Errors name who is at the other end by what it is.
+TEST_F(Calls, EachSidesEndIsToldUnderItsOwnName) {
+  std::optional<Server> server(open());
+  std::optional<Client> leaving(connect());
+  auto answered = *leaving->call_async(pattern(10, 1));
+  ASSERT_TRUE(server->next(soon())->reply(pattern(10, 1)));
+  EXPECT_EQ(outcome(answered), Code::closed);  // so the way back stands
+  auto pending = *leaving->call_async(pattern(10, 1));
+  auto request = *server->next(soon());
+  const std::string process = "(process " + std::to_string(::getpid()) + ") is gone";
+  leaving.reset();
+  Result<Loan> loan = request.loan(100);
+  for (; loan; loan = request.loan(100)) std::this_thread::yield();
+  EXPECT_EQ(loan.error().message, "channel 'service': the client " + process);
+  Client client = connect();
+  server.reset();
+  Result<Message> reply = client.call(pattern(10, 2), {.deadline = soon()});
+  EXPECT_EQ(reply.error().message, "server 'service' " + process);
+  reply = client.call(pattern(10, 3), {.deadline = soon()});
+  EXPECT_EQ(reply.error().message, "server 'service' " + process);
+}
+
+TEST_F(Calls, AServerThatWouldLoseRequestsIsNotOpened) {
+  ServerOptions options = server_options(channel_);
+  options.channel.when_slow = SlowConsumer::drop_newest;
+  const auto server = Server::open("service", options, std::make_shared<test::PlainEngine>());
+  ASSERT_FALSE(server);
+  EXPECT_EQ(server.error().code, Code::invalid_argument);
+  EXPECT_EQ(server.error().message,
+            "server 'service': when_slow is drop_newest, by which requests are lost");
+}
+
 TEST_F(Calls, OnlyTheServerHasAName) {
   Server server = open();
   Client client = connect();

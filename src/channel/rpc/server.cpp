@@ -7,6 +7,7 @@
 
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
+#include "base/moved_from.hpp"
 #include "channel/rpc/option_parts.hpp"
 #include "channel/wire/step.hpp"
 #include "channel/wire/waiter.hpp"
@@ -51,6 +52,11 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
                                                          std::shared_ptr<Engine> engine) {
   if (engine == nullptr)
     return fail(Code::invalid_argument, fmt::format("server '{}': no engine given", name));
+  if (options.channel.when_slow != SlowConsumer::block)
+    return fail(Code::invalid_argument,
+                fmt::format("server '{}': when_slow is {}, by which requests are lost", name,
+                            to_string(options.channel.when_slow)),
+                "leave ServerOptions::channel.when_slow at block");
   auto impl = std::make_shared<Impl>();
   impl->name_ = name;
   impl->options_ = options;
@@ -217,17 +223,18 @@ Result<Server> Server::open(std::string_view name, const ServerOptions& options,
 }
 
 Result<Request> Server::next(Deadline deadline) {
-  return guarded([&]() -> Result<Request> {
+  return guarded_on(impl_, "Server", [&]() -> Result<Request> {
     GANTRY_ASSIGN(auto request, impl_->next(deadline));
     return Request(std::move(request));
   });
 }
 Result<int> Server::event_descriptor() {
+  if (!impl_) return moved_from("Server");
   GANTRY_TRY(impl_->check_process());
   return impl_->event_descriptor();
 }
 ServerReport Server::report() const {
-  return impl_->report();
+  return impl_ ? impl_->report() : ServerReport();
 }
 
 }  // namespace gantry

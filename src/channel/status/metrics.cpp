@@ -6,6 +6,7 @@
 
 #include "base/memfd.hpp"
 #include "channel/wire/metrics_page.hpp"
+#include "channel/wire/protocol.hpp"
 
 namespace gantry {
 namespace {
@@ -50,7 +51,16 @@ Result<Metrics> MetricsMaker::make_own() {
 }
 
 Result<Metrics> MetricsMaker::make_for_end(int descriptor) {
-  return descriptor >= 0 ? Metrics::adopt(descriptor, true) : make_own();
+  if (descriptor < 0) return make_own();
+  const auto refuse = [descriptor](std::string_view why) {
+    return fail(Code::invalid_argument, fmt::format("metrics_descriptor {}: {}", descriptor, why),
+                "give the descriptor of a page that Metrics::create() made");
+  };
+  if (::fcntl(descriptor, F_GETFD) < 0) return refuse("it is not open");
+  auto given = Metrics::adopt(descriptor, true);
+  // The caller's mistake, and no other process's.
+  if (!given && !is_own_trouble(given.error().code)) return refuse("it is no page of counters");
+  return given;
 }
 
 Result<Metrics> Metrics::create() {

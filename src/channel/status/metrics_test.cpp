@@ -50,6 +50,23 @@ TEST(Metrics, AdoptsNothingElse) {
   EXPECT_FALSE(Metrics::adopt(plain, true)) << "it could be shrunk under us";
 }
 
+// It is its caller who gave it, and no other process.
+TEST(Metrics, ADescriptorThatIsNoPageIsTheCallersMistake) {
+  const int closed = ::dup(0);
+  ::close(closed);
+  const auto missing = MetricsMaker::make_for_end(closed);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::invalid_argument);
+  EXPECT_EQ(missing.error().message,
+            "metrics_descriptor " + std::to_string(closed) + ": it is not open");
+  const int other = ::dup(0);
+  const auto wrong = MetricsMaker::make_for_end(other);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, Code::invalid_argument);
+  EXPECT_EQ(wrong.error().message,
+            "metrics_descriptor " + std::to_string(other) + ": it is no page of counters");
+}
+
 TEST(Metrics, NonsenseOfAnotherProcessBecomesZero) {
   const auto page = *MetricsMaker::make_own();
   MetricsPage& nonsense = *MetricsMaker::page(page);

@@ -232,6 +232,11 @@ bool Block::is_shared() const noexcept {
   // [H] acquire: what the others did before they dropped theirs is over.
   return extent != nullptr && extent->handles.load(std::memory_order_acquire) != 1;
 }
+// Relaxed: who asks has a handle; whether a container lets go meanwhile is the caller's to order.
+bool Block::is_detached() const noexcept {
+  const Extent* const extent = PoolState::extent_of(*this);
+  return extent != nullptr && extent->detached.load(std::memory_order_relaxed) != 0;
+}
 std::byte* Block::detach() noexcept {
   Extent* const extent = PoolState::extent_of(*this);
   if (extent == nullptr) return nullptr;
