@@ -50,7 +50,7 @@ struct Access {
   /// Permissions of the socket file, set by the end that has the name: whom the kernel lets connect
   /// at all. With group bits the file belongs to the first of `groups`. With others in the lists
   /// below it must have a write bit for them; 0666 leaves the choice to the lists. An example:
-  /// docs/other-users.md
+  /// docs/tasks/other-users.md
   unsigned socket_mode = 0600;
   std::vector<unsigned> users{};   ///< User numbers; also those from which a producer is accepted.
   std::vector<unsigned> groups{};  ///< Group numbers; any group of a process counts.

@@ -1,2 +1,0 @@
-// docs/other-users.md 1-
-// snippet
