@@ -1,5 +1,6 @@
 // Stages in processes of their own, over every transport: what is sent arrives, once, whole and
 // in order, and every way to end is told apart from every other.
+#include <gantry/memory/allocator.hpp>
 #include <gantry/run/stage.hpp>
 #include <numeric>
 
@@ -264,7 +265,7 @@ Verdict send_drafts() {
     SendOptions options;
     options.type = seed;
     options.user = 1000 + seed;
-    const auto sent = output->send(std::move(Draft().copy(first).copy(second)), options);
+    const auto sent = output->send(Draft().copy(first).copy(second), options);
     if (!sent) return report(kSendFailed, sent.error());
   }
   const auto closed = output->close();
@@ -314,6 +315,43 @@ TEST_P(Stages, DraftsAndWhatIsSaidOfThemArrive) {
   EXPECT_EQ(total(rig.received(), &MetricsReport::messages), 20u);
   for (const auto& report : rig.sent()) EXPECT_TRUE(report.ended && !report.broken);
   for (const auto& report : rig.received()) EXPECT_TRUE(report.ended && !report.broken);
+}
+
+Verdict send_a_container() {
+  auto output = stage_output("data");
+  auto pool = output ? output->pool() : tl::unexpected(output.error());
+  if (!pool) return report(kOpenFailed, pool.error());
+  PoolResource resource(*pool);
+  std::pmr::vector<std::byte> values(5000, std::byte{7}, &resource);
+  values.resize(1000);
+  auto unsized = output->send(Draft().move(pool->find(values.data()).value()));
+  if (unsized || unsized.error().code != Code::invalid_argument) return kWrongEnd;
+  auto sent = output->send(Draft().move(pool->find(values.data()).value(), values.size()));
+  if (!sent) return report(kSendFailed, sent.error());
+  const auto closed = output->close();
+  return closed ? kGood : report(kWrongEnd, closed.error());
+}
+
+TEST_P(Stages, AContainersBlockIsSentWithItsSizeOrNotAtAll) {
+  if (GetParam() != Transport::gantry) GTEST_SKIP() << "no pool";
+  Rig rig(GetParam(), 1, 1);
+  Child sender([&] {
+    rig.become_sender(0);
+    return send_a_container();
+  });
+  Child receiver([&] {
+    rig.become_receiver(0);
+    auto input = stage_input("data");
+    if (!input) return report(kOpenFailed, input.error());
+    const auto message = input->receive();
+    if (!message) return report(kReceiveFailed, message.error());
+    const std::vector<std::byte> expected(1000, std::byte{7});
+    if (!std::ranges::equal(message->bytes(), expected)) return kWrongBytes;
+    return !input->receive() ? kGood : kWrongEnd;
+  });
+  rig.close_pipes();
+  EXPECT_EQ(sender.wait(), kGood);
+  EXPECT_EQ(receiver.wait(), kGood);
 }
 
 TEST_P(Stages, WaitingHasADeadlineAndCanBeInterrupted) {

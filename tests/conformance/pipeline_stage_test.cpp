@@ -310,6 +310,44 @@ TEST_P(PipelineStageCallbacks, ADeviceThatIsGoneEndsTheStageAndWhatHadLandedStay
   ledger.expect_results();
 }
 
+TEST_P(PipelineStage, EachMessageLeavesItsPartOfAReduction) {
+  if (device_->facts().kind != DeviceKind::cpu) GTEST_SKIP() << "work items share one there";
+  constexpr std::uint64_t kMessages = 3;
+  ProgramSource source;
+  source.cpu["sum"] = [](const CpuArguments& with, const CpuSlice& slice) -> Result<void> {
+    for (std::size_t i = slice.first; i < slice.last; ++i) {
+      with.span<std::uint32_t>(1)[i] = with.span<std::uint32_t>(0)[i];
+      with.span<std::uint64_t>(2)[0] += with.span<std::uint32_t>(0)[i];
+    }
+    return {};
+  };
+  std::uint64_t sum = 0, steps = 0, wanted = 0;
+  const auto fold = [&](ConstByteSpan partial, const Chunk& chunk) -> Result<void> {
+    std::uint64_t part = 0;
+    std::memcpy(&part, partial.data(), sizeof part);
+    sum += part;
+    steps += chunk.steps;
+    return {};
+  };
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    const Words words = random_words(10'000, i);
+    wanted = std::accumulate(words.begin(), words.end(), wanted);
+    send(words, i);
+  }
+  ASSERT_TRUE(last_stage(PipelineJob(source, "sum", 0)
+                             .input(PipelineSource::message(), 4)
+                             .output(PipelineSink::message(), 4)
+                             .reduction(sizeof sum, fold)));
+  EXPECT_EQ(sum, wanted);
+  EXPECT_EQ(steps, kMessages * 10'000);
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    const auto message = sink_->receive(soon());
+    ASSERT_TRUE(message);
+    const Words words = random_words(10'000, i);
+    EXPECT_EQ(0, std::memcmp(message->bytes().data(), words.data(), message->bytes().size()));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineStageCallbacks, testing::ValuesIn(kDevices),
                          pipeline_device_name);
 INSTANTIATE_TEST_SUITE_P(Devices, PipelineStage, testing::ValuesIn(kDevices), pipeline_device_name);

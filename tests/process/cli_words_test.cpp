@@ -38,6 +38,28 @@ TEST_F(Cli, HintsNameOptionsNotFieldsOfClasses) {
               AllOf(IsOneLine(), HasSubstr("lower --message-size"), Not(HasSubstr("::"))));
 }
 
+TEST_F(Cli, HelpIsNoWiderThanAScreen) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
+                                                    {"run", "--help"},
+                                                    {"put", "--help"},
+                                                    {"get", "--help"},
+                                                    {"ls", "--help"},
+                                                    {"top", "--help"},
+                                                    {"doctor", "--help"}}) {
+    std::istringstream lines(run(gantry(arguments)).output);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+  EXPECT_THAT(run(gantry({"put", "--help"})).output,
+              HasSubstr("\n  --mode MODE                 automatic, whole, pipelined, streamed or\n"
+                        "                              immutable: when readers see a message\n"));
+}
+
+TEST_F(Cli, HelpOfBenchHasExamplesOfBenchAlone) {
+  const std::string help = run(gantry({"bench", "--help"})).output;
+  EXPECT_THAT(help, HasSubstr("Example: gantry bench "));
+  EXPECT_THAT(help, Not(HasSubstr("gantry put")));
+}
+
 TEST_F(OnATerminal, TablesAreNoWiderThanTheScreen) {
   Command command = put({"a-channel-with-a-name", "--lines"}, "x\n");
   command.keep_input = true;

@@ -71,10 +71,11 @@ int bench(std::vector<std::string> words) {
 void add_bench(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("bench", "Measure: gantry bench NAME [options]");
   command->prefix_command();
+  command->footer(std::string());  // not the one of `gantry`, which stands below otherwise
   command->footer([] {
     const auto names = known_benches();
     std::string text =
-        fmt::format("NAME and what follows go to the benchmark; {}\n", list_of(names));
+        fmt::format("NAME and what follows go to the benchmark;\n{}\n", list_of(names));
     for (const std::string& name : names)
       text += fmt::format("Example: gantry bench {} --quick\n", name);
     return text + fmt::format("Example: gantry bench {} --help",

@@ -149,13 +149,13 @@ void add_ls(CLI::App& app, int& exit_code) {
   command->add_option("--directory", options->directory,
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
-      "RATE: mean since the channel was opened; gantry top has it live. DEPTH: published and not\n"
-      "taken by the consumer furthest behind. CREDITS: messages that keep the producer from "
-      "sending\n"
-      "more. OLDEST: how long the oldest message that it holds is out. IDLE: since it last took "
-      "one.\n"
-      "An inbox is its receiver's, to whom any number of producers come: PRODUCER says how many.\n"
-      "P50, P99: hand-off times.\n"
+      "RATE: mean since the channel was opened; gantry top has it live.\n"
+      "DEPTH: published and not taken by the consumer furthest behind.\n"
+      "CREDITS: messages that keep the producer from sending more.\n"
+      "OLDEST: how long the oldest message that it holds is out.\n"
+      "IDLE: since it last took one. P50, P99: hand-off times.\n"
+      "An inbox is its receiver's, to whom any number of producers come: PRODUCER says\n"
+      "how many.\n"
       "Example: gantry ls --json");
   command->callback([options, &exit_code] {
     const auto done = ls(*options);

@@ -67,11 +67,29 @@ bool is_unknown_command(const CLI::App& app, std::string_view word) {
   return !word.starts_with('-') && std::ranges::find(names, word) == names.end();
 }
 
+/// CLI11 leaves long lines to the terminal, which breaks them anywhere.
+std::string fitted_help(std::istream& help) {
+  constexpr std::size_t kWidth = 80;
+  constexpr std::size_t kIndent = 30;  // where CLI11 puts what it says of an option
+  std::string text;
+  for (std::string line; std::getline(help, line); text += '\n') {
+    const bool is_option = line.starts_with("  ") && line.size() > kIndent;
+    const std::size_t indent = is_option ? kIndent : 0;
+    std::string between;
+    text += line.substr(0, indent);
+    for (const std::string& piece : wrapped(line.substr(indent), kWidth - indent)) {
+      text += between + piece;
+      between = "\n" + std::string(indent, ' ');
+    }
+  }
+  return text;
+}
+
 /// Prints what --help or --version asked for.
 int show(const CLI::App& app, const CLI::ParseError& request) {
-  std::ostringstream text;
+  std::stringstream text;
   const int exit_code = app.exit(request, text, text);
-  const auto shown = print(text.str());
+  const auto shown = print(fitted_help(text));
   return shown ? exit_code : fail(shown.error());
 }
 

@@ -23,6 +23,9 @@ namespace gantry::cli {
     std::string_view text, std::uint64_t least,
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max());
 
+/// `text` in lines of at most `width`, broken at spaces; a longer word stays whole.
+[[nodiscard]] std::vector<std::string> wrapped(std::string_view text, std::size_t width);
+
 /// Columns of the terminal that standard output is; Table::kUnlimited if it is none.
 [[nodiscard]] std::size_t output_width() noexcept;
 

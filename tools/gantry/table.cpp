@@ -28,20 +28,6 @@ struct Band {
   }
 };
 
-/// `text` in lines of at most `width`, broken at spaces; a longer word stays whole.
-std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  while (text.size() > width) {
-    std::size_t at = text.rfind(' ', width);
-    if (at == std::string_view::npos || at == 0) at = text.find(' ', width);
-    if (at == std::string_view::npos) break;
-    lines.emplace_back(text.substr(0, at));
-    text.remove_prefix(at + 1);
-  }
-  lines.emplace_back(text);
-  return lines;
-}
-
 class Layout {
  public:
   Layout(const std::vector<Table::Column>& columns, const std::vector<Row>& rows, std::size_t width)
@@ -127,6 +113,19 @@ class Layout {
 };
 
 }  // namespace
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (text.size() > width) {
+    std::size_t at = text.rfind(' ', width);
+    if (at == std::string_view::npos || at == 0) at = text.find(' ', width);
+    if (at == std::string_view::npos) break;
+    lines.emplace_back(text.substr(0, at));
+    text.remove_prefix(at + 1);
+  }
+  lines.emplace_back(text);
+  return lines;
+}
 
 std::size_t output_width() noexcept {
   constexpr std::size_t kUsual = 80;

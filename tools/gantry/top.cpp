@@ -268,8 +268,8 @@ void add_top(CLI::App& app, int& exit_code) {
   command->add_option("--directory", options->directory,
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
-      "The quickest first; rates are those between two looks. q or Ctrl-C leaves. Where standard\n"
-      "output is no terminal, reports follow one another.\n"
+      "The quickest first; rates are those between two looks. q or Ctrl-C leaves.\n"
+      "Where standard output is no terminal, reports follow one another.\n"
       "Example: gantry top --interval 0.5");
   command->callback([options, &exit_code] {
     const auto done = top(*options);

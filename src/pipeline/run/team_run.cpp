@@ -142,7 +142,7 @@ Result<void> fold_all(const PipelineJob& job, std::span<const std::unique_ptr<Me
     for (const auto& member : members)
       std::ranges::move(member->partials[i], std::back_inserter(all));
     // Further partial results of a chunk have no steps, and stand before the chunk behind it.
-    std::ranges::stable_sort(
+    std::ranges::sort(
         all, {}, [](const Partial& one) { return std::pair(one.chunk.first, one.chunk.steps); });
     for (std::uint64_t chunks = 0; Partial & partial : all) {
       chunks += partial.chunk.steps != 0 ? 1 : 0;

@@ -97,13 +97,8 @@ class GantryOutput final : public StageOutput::Impl {
   static Draft shared(const Draft& draft) {
     Draft same;
     for (const Draft::Part& part : draft.parts()) {
-      Draft::Part& copy = same.parts().emplace_back();
-      copy.copied = part.copied;
-      copy.block = part.block.share();
-      copy.forwarded = part.forwarded;
-      copy.bytes = part.bytes;
-      copy.tensor = part.tensor;
-      copy.moved = part.moved;
+      same.parts().push_back({part.copied, part.block.share(), part.forwarded, part.bytes,
+                              part.tensor, part.moved, part.needs_size, part.size});
     }
     return same;
   }
