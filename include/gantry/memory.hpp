@@ -155,9 +155,10 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Block {
   /// Leaves the block alive without a handle; Pool::adopt() finds it again by its address.
   [[nodiscard]] std::byte* detach() noexcept;
 
-  /// True if somebody has the block by its address alone, as a container of PoolResource or
-  /// PoolAllocator does. Such a block is as large as the container's capacity.
-  [[nodiscard]] bool is_detached() const noexcept;
+  /// True if it was made for a container of PoolResource or PoolAllocator, whether or not that
+  /// still exists. Such a block is as large as the container's capacity, or holds several
+  /// containers.
+  [[nodiscard]] bool is_of_container() const noexcept;
 
  private:
   friend class PoolState;

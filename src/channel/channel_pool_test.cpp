@@ -90,9 +90,11 @@ TEST_F(ChannelPool, ABlockOfAContainerNeedsASizeThatItHas) {
   EXPECT_EQ(beyond.code, Code::invalid_argument);
   EXPECT_NE(beyond.message.find("5001 bytes of a block of 5000"), std::string::npos);
   Block kept = block();
-  values.reset();  // it is nobody else's any more
-  EXPECT_FALSE(kept.is_detached());
-  EXPECT_TRUE(out.send(std::move(kept), {.deadline = soon()}));
+  values.reset();  // the container is gone; what it filled is not known any more
+  const Error late = error(out.send(kept.share(), {.deadline = soon()}));
+  EXPECT_NE(late.message.find("5000 bytes is a container's"), std::string::npos) << late.message;
+  EXPECT_TRUE(out.send(Draft().move(std::move(kept), 4000), {.deadline = soon()}));
+  EXPECT_TRUE(out.send(*pool.allocate(5000), {.deadline = soon()})) << "and the next is anybody's";
 }
 
 TEST_F(ChannelPool, OnlyBlocksOfItsOwnPoolArePublished) {

@@ -83,7 +83,7 @@ Draft& Draft::copy(ConstByteSpan bytes, std::optional<Tensor> tensor) & {
 Draft& Draft::move(Block block, std::optional<Tensor> tensor) & {
   Part part;
   part.bytes = block.bytes();
-  part.needs_size = block.is_detached();
+  part.needs_size = block.is_of_container();
   part.block = std::move(block);
   part.moved = true;
   part.tensor = tensor;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/moved_from.hpp"
 #include "base/result.hpp"
 #include "stage/inherited.hpp"
 #include "stage/stage_link.hpp"
@@ -83,11 +84,8 @@ std::string quoted(const StageEndpoint& end) {
 Result<std::vector<std::byte>> joined(const Draft& draft) {
   return guarded([&]() -> Result<std::vector<std::byte>> {
     std::vector<std::byte> bytes;
-    for (const Draft::Part& part : draft.parts()) {
-      if (part.moved && !part.block)
-        return fail(Code::invalid_argument, "send: a part of the draft is an empty block");
+    for (const Draft::Part& part : draft.parts())
       bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
-    }
     return bytes;
   });
 }
@@ -119,6 +117,40 @@ Result<Pool> StageOutput::Impl::pool() const {
 
 namespace {
 
+// What a channel refuses is refused over every transport.
+Result<void> check_payload(ConstByteSpan payload) {
+  if (payload.data() != nullptr || payload.empty()) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("send: a payload of {} bytes at nullptr", payload.size()));
+}
+
+Result<void> check_draft(const Draft& draft) {
+  if (draft.parts().size() > kMaxSegments)
+    return fail(Code::too_large, fmt::format("send: {} segments; at most {} are possible",
+                                             draft.parts().size(), kMaxSegments));
+  for (const Draft::Part& part : draft.parts()) {
+    GANTRY_TRY(check_payload(part.copied));
+    if (!part.moved) continue;
+    if (!part.block)
+      return fail(Code::invalid_argument, "send: a part of the draft is an empty block");
+    const Bytes size = part.block.bytes().size();
+    if (part.size > size || (part.needs_size && !part.size))
+      return fail(Code::invalid_argument,
+                  part.size ? fmt::format("send: {} bytes of a block of {}", *part.size, size)
+                            : fmt::format("send: a block of {} bytes is a container's, which may "
+                                          "fill less",
+                                          size),
+                  "give the size of what is in it: Draft::move(block, bytes)");
+  }
+  return {};
+}
+
+Result<void> check_mode(const SendOptions& options) {
+  if (options.mode <= SendMode::immutable) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("send: no send mode has the number {}", static_cast<int>(options.mode)));
+}
+
 template <class T>
 Result<T> marked(StageOutput::Impl& output, Result<T> result) {
   if (!result && result.error().code == Code::peer_gone) output.marks.broken();
@@ -133,6 +165,7 @@ StageInput& StageInput::operator=(StageInput&&) noexcept = default;
 StageInput::~StageInput() = default;
 
 Result<Message> StageInput::receive(Deadline deadline) {
+  if (!impl_) return moved_from("StageInput");
   auto message = impl_->receive(deadline);
   if (!message && message.error().code == Code::closed) impl_->marks.ended();
   if (!message && message.error().code == Code::peer_gone) impl_->marks.broken();
@@ -145,21 +178,32 @@ StageOutput& StageOutput::operator=(StageOutput&&) noexcept = default;
 StageOutput::~StageOutput() = default;
 
 Result<Loan> StageOutput::loan(Bytes size, Deadline deadline) {
+  if (!impl_) return moved_from("StageOutput");
   return marked(*impl_, impl_->loan(size, deadline));
 }
 Result<void> StageOutput::publish(Loan&& loan, const SendOptions& options) {
+  if (!impl_) return moved_from("StageOutput");
+  GANTRY_TRY(check_mode(options));
   return marked(*impl_, impl_->publish(std::move(loan), options));
 }
 Result<void> StageOutput::send(ConstByteSpan payload, const SendOptions& options) {
+  if (!impl_) return moved_from("StageOutput");
+  GANTRY_TRY(check_mode(options));
+  GANTRY_TRY(check_payload(payload));
   return marked(*impl_, impl_->send(payload, options));
 }
 Result<void> StageOutput::send(Draft draft, const SendOptions& options) {
+  if (!impl_) return moved_from("StageOutput");
+  GANTRY_TRY(check_mode(options));
+  GANTRY_TRY(check_draft(draft));
   return marked(*impl_, impl_->send(std::move(draft), options));
 }
 Result<Pool> StageOutput::pool() const {
+  if (!impl_) return moved_from("StageOutput");
   return impl_->pool();
 }
 Result<void> StageOutput::close(Deadline deadline) {
+  if (!impl_) return moved_from("StageOutput");
   auto closed = marked(*impl_, impl_->close(deadline));
   // One that was not waited for to the end has ended all the same.
   if (closed || closed.error().code == Code::timed_out) impl_->marks.ended();

@@ -173,4 +173,14 @@ class Payload {
   std::uint64_t state_ = random_();
 };
 
+/// What children return: a test sees which step went wrong, and a line says why.
+namespace verdicts {
+enum Verdict : int { kGood = 0, kOpenFailed, kReceiveFailed, kWrongBytes, kSendFailed, kWrongEnd };
+
+inline Verdict report(Verdict verdict, const Error& error) {
+  fmt::print(stderr, "child: {} ({})\n", to_string(error), to_string(error.code));
+  return verdict;
+}
+}  // namespace verdicts
+
 }  // namespace gantry::test

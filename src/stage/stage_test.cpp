@@ -1,6 +1,5 @@
 // Stages in processes of their own, over every transport: what is sent arrives, once, whole and
 // in order, and every way to end is told apart from every other.
-#include <gantry/memory/allocator.hpp>
 #include <gantry/run/stage.hpp>
 #include <numeric>
 
@@ -10,19 +9,12 @@
 namespace gantry {
 namespace {
 
+using namespace test::verdicts;  // NOLINT: its names alone
 using test::Child;
 using test::Payload;
 using test::Rig;
 
 constexpr std::uint32_t kMessages = 200;
-
-// What children return: a test sees which step went wrong, and a line says why.
-enum Verdict : int { kGood = 0, kOpenFailed, kReceiveFailed, kWrongBytes, kSendFailed, kWrongEnd };
-
-Verdict report(Verdict verdict, const Error& error) {
-  fmt::print(stderr, "child: {} ({})\n", to_string(error), to_string(error.code));
-  return verdict;
-}
 
 // By loan and by send, in turn.
 Result<void> send_one(StageOutput& output, std::uint32_t seed) {
@@ -254,104 +246,6 @@ TEST_P(Stages, AReceiverThatIsKilledIsGone) {
   EXPECT_EQ(sender.wait(), kGood);
   EXPECT_TRUE(rig.sent().front().broken);
   EXPECT_FALSE(rig.received().front().broken || rig.received().front().ended);
-}
-
-Verdict send_drafts() {
-  auto output = stage_output("data");
-  if (!output) return report(kOpenFailed, output.error());
-  for (std::uint32_t seed = 0; seed < 20; ++seed) {
-    std::vector<std::byte> first(Payload(seed).size()), second(100);
-    Payload(seed).fill(first);
-    SendOptions options;
-    options.type = seed;
-    options.user = 1000 + seed;
-    const auto sent = output->send(Draft().copy(first).copy(second), options);
-    if (!sent) return report(kSendFailed, sent.error());
-  }
-  const auto closed = output->close();
-  return closed ? kGood : report(kWrongEnd, closed.error());
-}
-
-Verdict receive_drafts(Transport transport) {
-  auto input = stage_input("data");
-  if (!input) return report(kOpenFailed, input.error());
-  for (;;) {
-    const auto message = input->receive();
-    if (!message && message.error().code == Code::closed) return kGood;
-    if (!message) return report(kReceiveFailed, message.error());
-    const std::uint32_t seed = message->info().type;
-    std::vector<std::byte> all;
-    for (std::size_t i = 0; i < message->segments(); ++i) {
-      const ConstByteSpan bytes = message->segment(i).bytes;
-      all.insert(all.end(), bytes.begin(), bytes.end());
-    }
-    const bool is_whole = all.size() == Payload(seed).size() + 100 &&
-                          Payload(seed).matches(std::span(all).first(all.size() - 100));
-    const std::size_t segments = transport == Transport::gantry ? 2 : 1;
-    if (!is_whole || message->info().user != 1000 + seed || message->segments() != segments)
-      return kWrongBytes;
-  }
-}
-
-// Two receivers: a draft that one link has no room for goes whole to the other.
-TEST_P(Stages, DraftsAndWhatIsSaidOfThemArrive) {
-  Rig rig(GetParam(), 1, 2);
-  const auto receive = [&](std::size_t number) {
-    return [&rig, number] {
-      rig.become_receiver(number);
-      return receive_drafts(GetParam());
-    };
-  };
-  Child first(receive(0));
-  Child second(receive(1));
-  Child sender([&] {
-    rig.become_sender(0);
-    return send_drafts();
-  });
-  rig.close_pipes();
-  EXPECT_EQ(sender.wait(), kGood);
-  EXPECT_EQ(first.wait(), kGood);
-  EXPECT_EQ(second.wait(), kGood);
-  EXPECT_EQ(total(rig.received(), &MetricsReport::messages), 20u);
-  for (const auto& report : rig.sent()) EXPECT_TRUE(report.ended && !report.broken);
-  for (const auto& report : rig.received()) EXPECT_TRUE(report.ended && !report.broken);
-}
-
-Verdict send_a_container() {
-  auto output = stage_output("data");
-  auto pool = output ? output->pool() : tl::unexpected(output.error());
-  if (!pool) return report(kOpenFailed, pool.error());
-  PoolResource resource(*pool);
-  std::pmr::vector<std::byte> values(5000, std::byte{7}, &resource);
-  values.resize(1000);
-  auto unsized = output->send(Draft().move(pool->find(values.data()).value()));
-  if (unsized || unsized.error().code != Code::invalid_argument) return kWrongEnd;
-  auto sent = output->send(Draft().move(pool->find(values.data()).value(), values.size()));
-  if (!sent) return report(kSendFailed, sent.error());
-  const auto closed = output->close();
-  return closed ? kGood : report(kWrongEnd, closed.error());
-}
-
-TEST_P(Stages, AContainersBlockIsSentWithItsSizeOrNotAtAll) {
-  if (GetParam() != Transport::gantry) GTEST_SKIP() << "no pool";
-  Rig rig(GetParam(), 1, 1);
-  Child sender([&] {
-    rig.become_sender(0);
-    return send_a_container();
-  });
-  Child receiver([&] {
-    rig.become_receiver(0);
-    auto input = stage_input("data");
-    if (!input) return report(kOpenFailed, input.error());
-    const auto message = input->receive();
-    if (!message) return report(kReceiveFailed, message.error());
-    const std::vector<std::byte> expected(1000, std::byte{7});
-    if (!std::ranges::equal(message->bytes(), expected)) return kWrongBytes;
-    return !input->receive() ? kGood : kWrongEnd;
-  });
-  rig.close_pipes();
-  EXPECT_EQ(sender.wait(), kGood);
-  EXPECT_EQ(receiver.wait(), kGood);
 }
 
 TEST_P(Stages, WaitingHasADeadlineAndCanBeInterrupted) {

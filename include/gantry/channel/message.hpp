@@ -143,7 +143,7 @@ class GANTRY_API Draft {
   /// Adds bytes that are copied when sent.
   Draft& copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {}) &;
   /// Adds a block of the channel's pool, which goes into the message without a copy. Refused when
-  /// sent: a block that a container has as well (Block::is_detached()), since it is as large as the
+  /// sent: a block of a container (Block::is_of_container()), since it is as large as the
   /// container's capacity; give `bytes` then.
   Draft& move(GANTRY_TAKES(unconsumed) Block block, std::optional<Tensor> tensor = {}) &;
   /// The same with the first `bytes` of the block alone. What lies behind them is not sent.
@@ -197,7 +197,8 @@ class GANTRY_API Message {
 
   /// The payload, or its first segment. Valid until release(). The bytes lie in memory of the
   /// sender, which a hostile sender can change at any time: unless is_immutable(), copy what you
-  /// check. Refused of a temporary: its bytes would be gone at the end of the line.
+  /// check. Refused of a temporary, whose bytes would be gone at the
+  /// end of the line; no compiler sees that of receive()->bytes(), so give the result a name.
   [[nodiscard]] ConstByteSpan bytes() const& noexcept {
     return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
   }

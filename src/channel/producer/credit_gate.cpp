@@ -10,25 +10,28 @@ constexpr std::chrono::nanoseconds kMarkTime = std::chrono::milliseconds(10);  /
 
 }  // namespace
 
-Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline) {
-  GANTRY_TRY(await_room(lock, true, bytes, deadline));
+Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline, Lent lent) {
+  GANTRY_TRY(await_room(lock, true, bytes, deadline, lent));
   Slot* const slot = core_.consumers->take_slot(bytes);
   GANTRY_STEP(slot_taken);
   return slot;
 }
 
-Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline) {
+Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
+                                    Lent lent) {
   GANTRY_TRY(check_consumers());
   ConsumerSet& consumers = *core_.consumers;
   auto ready = [&] { return consumers.lost() || consumers.may_send(needs_slot, bytes); };
   auto why = [&] {
     const std::vector<std::string> obstacles = consumers.obstacles(needs_slot, bytes);
-    return fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
+    return obstacles.empty() ? std::string("timed out waiting for a credit, which has come since")
+                             : fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
   };
   consumers.refresh();
   if (!ready()) {
-    if (auto loans = consumers.loans_in_the_way(needs_slot, bytes))
-      return tl::unexpected(core_.named(std::move(*loans)));
+    auto loans = lent == Lent::by_caller ? consumers.loans_in_the_way(needs_slot, bytes)
+                                         : std::optional<Error>();
+    if (loans) return tl::unexpected(core_.named(std::move(*loans)));
     GANTRY_TRY(sleep(lock, deadline, Condition::of(ready), Why::of(why), Lost::is_an_error));
   }
   return check_consumers();

@@ -19,6 +19,9 @@ namespace gantry {
 class CreditGate {
  public:
   using Lock = ProducerCore::Lock;
+  /// Who can give loans back: the caller alone, so that to wait for them is an error; or another
+  /// thread, too.
+  enum class Lent { by_caller, by_others };
   enum class Lost { is_an_error, is_fine };  // whether a wait fails when nobody reads any more
 
   /// `look_again`: tells the acceptor's thread to decide anew which wake-up sockets it watches.
@@ -27,10 +30,10 @@ class CreditGate {
 
   /// Waits for a slot for a message of that size; the slot holds a credit from then on. Errors
   /// besides those of a wait: `busy` when loans alone are in the way, which only the caller ends.
-  [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
+  [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline, Lent lent);
   /// Waits for a credit alone, for a message that goes into the ring.
-  [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes,
-                                        Deadline deadline);
+  [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
+                                        Lent lent);
   /// Waits until all consumers know the memory of the slot's message.
   [[nodiscard]] Result<void> announce(Lock& lock, const Slot& slot, Deadline deadline);
   /// Waits until `ready`, and reads the consumers' pages each turn. `ready` wins over consumers

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kLettingGoTime{500};
 }  // namespace
 
 // Memory runs out while messages are in flight: wait until one comes back, as for a credit.
-Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline) {
+Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline, CreditGate::Lent lent) {
   ConsumerSet& consumers = *core_.consumers;
   BlockOptions options;
   options.counts_lingering = true;
@@ -27,7 +27,9 @@ Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline) {
     held.lock();
     consumers.refresh();  // the pool may have dropped slabs: their consumers are told
     if (consumers.slots().drop_spares() || consumers.take_back_for_memory()) continue;
-    if (auto loans = loans_in_the_way(size)) return tl::unexpected(core_.named(std::move(*loans)));
+    if (lent == CreditGate::Lent::by_caller)
+      if (auto loans = loans_in_the_way(size))
+        return tl::unexpected(core_.named(std::move(*loans)));
     if (options.counts_lingering) {
       GANTRY_ASSIGN(options.counts_lingering, await_return(held, before, deadline));
       continue;
@@ -92,13 +94,14 @@ std::optional<std::string> PayloadAllocator::obstacle(Bytes size) const {
 // Uses the same memory as last time if it is large enough. It is touched. It belongs to another
 // slot than the last message's, so it is no longer in a consumer's cache, from which writing would
 // have to call it back.
-Result<void> PayloadAllocator::fill(Slot& slot, Bytes size, Deadline deadline) {
+Result<void> PayloadAllocator::fill(Slot& slot, Bytes size, Deadline deadline,
+                                    CreditGate::Lent lent) {
   if (slot.spare && slot.spare.bytes().size() >= size && slot.spare.bytes().size() / 2 <= size) {
     slot.block = std::move(slot.spare);
     return {};
   }
   slot.spare = Block();
-  GANTRY_ASSIGN(slot.block, allocate(size, deadline));
+  GANTRY_ASSIGN(slot.block, allocate(size, deadline, lent));
   return {};
 }
 

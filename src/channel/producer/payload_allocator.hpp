@@ -5,18 +5,18 @@
 namespace gantry {
 
 /// Takes blocks for messages from the producer's pool. If messages in flight use up the budget, it
-/// waits at the gate until one comes back. Loans never come back while the caller waits: if they
-/// leave no room it is an error at once, `out_of_memory`.
+/// waits at the gate until one comes back. Loans that only the caller can give back never come back
+/// while it waits: if they leave no room it is an error at once, `out_of_memory`.
 class PayloadAllocator {
  public:
   PayloadAllocator(ProducerCore& core, CreditGate& gate) noexcept : core_(core), gate_(gate) {}
 
-  [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
+  [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline, CreditGate::Lent lent);
   /// What a send of `size` bytes of memory would wait for now, as ConsumerSet::obstacles(). Under
   /// the lock.
   [[nodiscard]] std::optional<std::string> obstacle(Bytes size) const;
   /// Takes memory of at least `size` bytes for a slot that the caller has.
-  [[nodiscard]] Result<void> fill(Slot& slot, Bytes size, Deadline deadline);
+  [[nodiscard]] Result<void> fill(Slot& slot, Bytes size, Deadline deadline, CreditGate::Lent lent);
 
  private:
   [[nodiscard]] std::optional<Error> loans_in_the_way(Bytes size) const;

@@ -99,6 +99,10 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] ChannelStatus describe() const;
   [[nodiscard]] PathStatus path_of(const LastCopy& copy) const;
 
+  /// Replies are for any thread: who waits may wait for another one's loan.
+  [[nodiscard]] CreditGate::Lent lent_here() const noexcept {
+    return reach_ == Reach::answers ? CreditGate::Lent::by_others : CreditGate::Lent::by_caller;
+  }
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<void> check_open() const;
   [[nodiscard]] Result<void> check_address(ConstByteSpan payload) const;

@@ -18,9 +18,9 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
     return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", core_.name));
   GANTRY_TRY(stay_in_order(deadline));
   Lock held = core_.lock();
-  GANTRY_ASSIGN(Slot* const slot, gate_.await_slot(held, size, deadline));
+  GANTRY_ASSIGN(Slot* const slot, gate_.await_slot(held, size, deadline, lent_here()));
   held.unlock();
-  const auto taken = allocator_.fill(*slot, size, deadline);
+  const auto taken = allocator_.fill(*slot, size, deadline, lent_here());
   held.lock();
   if (taken) slot->slabs = {slot->block.slab()};
   const auto told = taken ? gate_.announce(held, *slot, deadline) : taken;
@@ -92,7 +92,7 @@ Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOp
   GANTRY_TRY(check_open());
   GANTRY_TRY(stay_in_order(options.deadline));
   Lock held = core_.lock();
-  GANTRY_TRY(gate_.await_room(held, false, 0, options.deadline));
+  GANTRY_TRY(gate_.await_room(held, false, 0, options.deadline, lent_here()));
   RecordToSend message =
       record_for(options, PayloadLocation::here, static_cast<std::uint8_t>(payload.size()));
   message.small = payload;
@@ -176,7 +176,9 @@ Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOp
                                       Lane& lane) {
   // The second copier is the caller's; the progress thread copies alone.
   SecondCopier* const second = &lane == lane_.get() ? second_.get() : nullptr;
-  return SendOperation({core_, gate_, allocator_, cache_uses_}, parts, options, lane, second).run();
+  return SendOperation({core_, gate_, allocator_, cache_uses_, lent_here()}, parts, options, lane,
+                       second)
+      .run();
 }
 
 }  // namespace gantry

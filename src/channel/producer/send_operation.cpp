@@ -49,7 +49,7 @@ Result<void> SendOperation::run() {
   choose_chunks();
   {
     ProducerCore::Lock held = core_.lock();
-    GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline));
+    GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline, lent_));
   }
   // Without heap, too, the slot goes back.
   Result<void> result = guarded([this]() -> Result<void> {
@@ -130,11 +130,11 @@ Result<void> SendOperation::take_memory() {
     GANTRY_ASSIGN(slot_->sealed, copy_sealed());
   } else if (packed_ > 0) {
     const Bytes size = mode_ == SendMode::streamed ? window_bytes_ : packed_;
-    GANTRY_TRY(memory_.fill(*slot_, size, options_.deadline));
+    GANTRY_TRY(memory_.fill(*slot_, size, options_.deadline, lent_));
   }
   if (!needs_table()) return {};
   GANTRY_ASSIGN(slot_->table,
-                memory_.allocate(parts_.size() * sizeof(SegmentEntry), options_.deadline));
+                memory_.allocate(parts_.size() * sizeof(SegmentEntry), options_.deadline, lent_));
   return {};
 }
 

@@ -39,6 +39,7 @@ struct SendPath {
   CreditGate& gate;
   PayloadAllocator& memory;
   CacheUses& cache_uses;
+  CreditGate::Lent lent;
 };
 
 /// Runs on the caller's thread or the progress thread. It takes a slot and memory; then, by mode,
@@ -52,6 +53,7 @@ class SendOperation {
         gate_(path.gate),
         memory_(path.memory),
         cache_uses_(path.cache_uses),
+        lent_(path.lent),
         parts_(parts),
         options_(options),
         lane_(lane),
@@ -100,6 +102,7 @@ class SendOperation {
   CreditGate& gate_;
   PayloadAllocator& memory_;
   CacheUses& cache_uses_;
+  CreditGate::Lent lent_;
   std::span<Draft::Part> parts_;
   SendOptions options_;
   Lane& lane_;

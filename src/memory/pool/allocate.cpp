@@ -61,6 +61,7 @@ inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
   extent.size.store(size, std::memory_order_relaxed);
   extent.tag.store(tag.number, std::memory_order_relaxed);
   extent.born_s.store(wall_seconds(), std::memory_order_relaxed);
+  extent.of_container.store(false, std::memory_order_relaxed);
   extent.handles.store(1, std::memory_order_release);  // [H] report() sees the above
   unpoison({extent.data, size});
   return block_of(extent);

@@ -232,10 +232,14 @@ bool Block::is_shared() const noexcept {
   // [H] acquire: what the others did before they dropped theirs is over.
   return extent != nullptr && extent->handles.load(std::memory_order_acquire) != 1;
 }
-// Relaxed: who asks has a handle; whether a container lets go meanwhile is the caller's to order.
-bool Block::is_detached() const noexcept {
+// Relaxed: it was written before anybody else had a handle, and stays as long as there is one.
+bool Block::is_of_container() const noexcept {
   const Extent* const extent = PoolState::extent_of(*this);
-  return extent != nullptr && extent->detached.load(std::memory_order_relaxed) != 0;
+  return extent != nullptr && extent->of_container.load(std::memory_order_relaxed);
+}
+std::byte* detail::detach_for_container(Block block) noexcept {
+  PoolState::extent_of(block)->of_container.store(true, std::memory_order_relaxed);
+  return block.detach();
 }
 std::byte* Block::detach() noexcept {
   Extent* const extent = PoolState::extent_of(*this);

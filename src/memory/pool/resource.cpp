@@ -2,6 +2,7 @@
 #include <gantry/memory/allocator.hpp>
 
 #include "base/assert.hpp"
+#include "memory/pool/state.hpp"
 
 namespace gantry::detail {
 
@@ -10,7 +11,7 @@ std::byte* allocate_detached(Pool& pool, Bytes size, Bytes alignment, Tag tag) n
   // their alignments.
   if (alignment <= Pool::kLineAlignment) alignment = 0;
   auto block = pool.allocate(std::max<Bytes>(size, 1), {alignment, tag});
-  return block ? block->detach() : nullptr;
+  return block ? detach_for_container(std::move(*block)) : nullptr;
 }
 
 void free_detached(Pool& pool, std::byte* data) noexcept {

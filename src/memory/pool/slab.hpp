@@ -42,6 +42,8 @@ struct alignas(64) Extent : detail::BlockHead {
   std::atomic<bool> loose{false};  // goes straight back to the slab: it was cut to a special
                                    // alignment, or its slab serves nothing new
   bool present = false;            // its pages are present
+  // a container of PoolResource or PoolAllocator had it made, which may fill less
+  std::atomic<bool> of_container{false};
 
   [[nodiscard]] Bytes offset() const noexcept;  // in its slab
 };

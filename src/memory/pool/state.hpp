@@ -147,4 +147,9 @@ struct GANTRY_LOCAL Pool::Handle {
 /// thread is ending, or the pool is of the process that forked this one.
 [[nodiscard]] ThreadCache* cache_of_this_thread(PoolState& pool) noexcept;
 
+namespace detail {
+/// As Block::detach(), of a block for a container: Block::is_of_container().
+[[nodiscard]] std::byte* detach_for_container(Block block) noexcept;
+}  // namespace detail
+
 }  // namespace gantry

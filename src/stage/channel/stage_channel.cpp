@@ -109,13 +109,14 @@ class GantryOutput final : public StageOutput::Impl {
   Result<T> in_turn(Deadline deadline, Ask ask) {
     if (producers_.size() == 1) return ask(producers_.front(), deadline);
     nanoseconds turn{0};
-    std::size_t busy = 0;  // links in a row whose credits are all on loan to this stage
+    std::size_t busy = 0;  // links in a row whose credits or memory are all on loan to this stage
     for (std::size_t asked = 1;; ++asked) {
       const nanoseconds wait = std::min(turn, deadline.left());
       auto result = ask(producers_[next_], Deadline::after(wait));
       next_ = (next_ + 1) % producers_.size();
       if (result) return result;
-      busy = result.error().code == Code::busy ? busy + 1 : 0;
+      const Code code = result.error().code;
+      busy = code == Code::busy || code == Code::out_of_memory ? busy + 1 : 0;
       const bool is_late = result.error().code == Code::timed_out && !deadline.passed();
       if (!is_late && (busy == 0 || busy == producers_.size())) return result;
       if (asked % producers_.size() == 0) turn = std::clamp(turn * 2, kFirstTurn, kLongestTurn);
