@@ -133,6 +133,20 @@ TEST_F(OtherUser, IsRefusedUnlessListed) {
   options_.access.users = {1};
   const Producer out = *make_producer("frames", options_);
   EXPECT_EQ(join_as_other(), static_cast<int>(Code::permission_denied));
+// They may lead root out of the folder of another user.
+TEST_F(Accessing, LinksAreNotFollowedWhereChannelsAreListed) {
+  const test::ScratchDirectory elsewhere;
+  options_.directory = elsewhere.path();
+  const Producer out = *make_producer("frames", options_);
+  ASSERT_EQ(list_channels(elsewhere.path())->size(), 1u);
+  std::filesystem::create_symlink(elsewhere.path(), directory_.path() + "/run-1");
+  std::filesystem::create_symlink(elsewhere.path() + "/frames.sock",
+                                  directory_.path() + "/link.sock");
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  for (const ChannelStatus& one : *listed) ADD_FAILURE() << one.name << " is listed";
+}
+
 }
 
 TEST_F(OtherUser, IsLetInByItsUser) {

@@ -24,6 +24,13 @@ struct Found {
   std::string name;  // as listed
 };
 
+// Links are not followed, neither those of run directories nor those of sockets: root would be led
+// out of the folder of another user.
+bool is_link(const fs::directory_entry& entry) {
+  std::error_code vanished;
+  return entry.is_symlink(vanished);
+}
+
 // Calls `see` for every entry of `folder`; stops at the first error. A folder that vanishes
 // meanwhile has no more entries.
 template <class See>
@@ -46,7 +53,8 @@ Result<void> find_in(const std::string& folder, const std::string& prefix,
     const std::string file = entry.path().filename();
     std::error_code vanished;
     // So that nobody's plain file is taken for a stale socket and removed.
-    if (file.starts_with('.') || !file.ends_with(kSocketSuffix) || !entry.is_socket(vanished))
+    if (file.starts_with('.') || !file.ends_with(kSocketSuffix) || is_link(entry) ||
+        !entry.is_socket(vanished))
       return {};
     into.push_back({folder, file, prefix + without_suffix(file)});
     return {};
@@ -59,7 +67,8 @@ Result<std::vector<Found>> find_all(const std::string& root) {
   const auto look_into_run = [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string folder = entry.path().filename();
     std::error_code vanished;
-    if (!folder.starts_with(kRunPrefix) || !entry.is_directory(vanished)) return {};
+    if (!folder.starts_with(kRunPrefix) || is_link(entry) || !entry.is_directory(vanished))
+      return {};
     return find_in(entry.path(), folder + "/", found);
   };
   GANTRY_TRY(for_each_entry(root, look_into_run));
@@ -71,7 +80,7 @@ Result<std::vector<Found>> find_all(const std::string& root) {
 std::chrono::nanoseconds age_of(const Found& found) {
   struct stat facts{};
   timespec now{};
-  if (::stat((found.folder + "/" + found.file).c_str(), &facts) != 0) return {};
+  if (::lstat((found.folder + "/" + found.file).c_str(), &facts) != 0) return {};
   ::clock_gettime(CLOCK_REALTIME, &now);
   const std::chrono::nanoseconds age =
       std::chrono::seconds(now.tv_sec - facts.st_mtim.tv_sec) +
