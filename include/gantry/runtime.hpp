@@ -95,7 +95,7 @@ class GANTRY_API Runtime {
   /// Returns the engine of that name ("inline", "thread", "auto"). Errors: `not_found`,
   /// `unsupported`.
   [[nodiscard]] Result<std::shared_ptr<Engine>> engine(std::string_view name) const;
-  /// The engine that copies for send(): RuntimeOptions::engine.
+  /// The engine that copies for send(): RuntimeOptions::engine. Null on one that was moved from.
   [[nodiscard]] std::shared_ptr<Engine> default_engine() const;
   [[nodiscard]] std::vector<EngineStatus> engines() const;
 

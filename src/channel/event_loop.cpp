@@ -9,6 +9,7 @@
 #include "base/event.hpp"
 #include "base/fd.hpp"
 #include "base/fork_error.hpp"
+#include "base/moved_from.hpp"
 
 namespace gantry {
 
@@ -162,22 +163,22 @@ Result<EventLoop> EventLoop::create() {
   });
 }
 void EventLoop::spawn(Task<> task) {
-  impl_->spawn(std::move(task));
+  if (impl_) impl_->spawn(std::move(task));
 }
 Result<void> EventLoop::run() {
-  return guarded([&] { return impl_->run(); });
+  return guarded_on(impl_, "EventLoop", [&] { return impl_->run(); });
 }
 void EventLoop::stop() noexcept {
-  impl_->stop();
+  if (impl_) impl_->stop();
 }
 std::size_t EventLoop::tasks() const noexcept {
-  return impl_->tasks();
+  return impl_ ? impl_->tasks() : 0;
 }
 Result<void> EventLoop::watch(int descriptor, std::coroutine_handle<> waiting) {
-  return guarded([&] { return impl_->watch(descriptor, waiting); });
+  return guarded_on(impl_, "EventLoop", [&] { return impl_->watch(descriptor, waiting); });
 }
 void EventLoop::unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept {
-  impl_->unwatch(descriptor, waiting);
+  if (impl_) impl_->unwatch(descriptor, waiting);
 }
 
 }  // namespace gantry

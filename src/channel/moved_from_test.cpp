@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <gantry/channel/async.hpp>
+
 #include "channel/rpc/test_rpc.hpp"
 
 // Handles that were moved from: calls on them err, or return what is empty.
@@ -120,6 +122,27 @@ TEST_F(MovedFrom, AClientAndItsServerRefuse) {
   REFUSED(client.loan(10));
   REFUSED(client.event_descriptor());
   REFUSED(client.reconnect(soon()));
+}
+
+TEST_F(MovedFrom, AnEventLoopRefuses) {
+  EventLoop loop = *EventLoop::create();
+  EventLoop moved = std::move(loop);
+  bool ran = false;
+  const auto note = [&ran]() -> Task<> {
+    ran = true;
+    co_return;
+  };
+  REFUSED(loop.run());
+  REFUSED(loop.watch(0, {}));
+  loop.unwatch(0, {});
+  loop.stop();
+  loop.spawn(note());
+  EXPECT_EQ(loop.tasks(), 0u);
+  EXPECT_TRUE(moved.run());
+  EXPECT_FALSE(ran) << "a task that nobody took";
+  moved.spawn(note());
+  EXPECT_TRUE(moved.run());
+  EXPECT_TRUE(ran);
 }
 // NOLINTEND(bugprone-use-after-move)
 

@@ -1,5 +1,6 @@
 #include <gantry/runtime.hpp>
 
+#include "base/moved_from.hpp"
 #include "base/result.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/engines.hpp"
@@ -45,7 +46,7 @@ Result<Runtime> Runtime::create(const RuntimeOptions& options) {
 }
 
 Result<Producer> Runtime::producer(std::string_view name, ProducerOptions options) {
-  return guarded([&]() -> Result<Producer> {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
     return Producer::open(name, options, default_engine());
   });
@@ -53,14 +54,14 @@ Result<Producer> Runtime::producer(std::string_view name, ProducerOptions option
 
 Result<Consumer> Runtime::consumer(std::string_view name, ConsumerOptions options,
                                    Deadline deadline) {
-  return guarded([&]() -> Result<Consumer> {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<Consumer> {
     GANTRY_TRY(impl_->complete(options));
     return Consumer::open(name, options, deadline);
   });
 }
 
 Result<Inbox> Runtime::inbox(std::string_view name, InboxOptions options) {
-  return guarded([&]() -> Result<Inbox> {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<Inbox> {
     GANTRY_TRY(impl_->complete(options.channel));
     return Inbox::open(name, options);
   });
@@ -68,40 +69,40 @@ Result<Inbox> Runtime::inbox(std::string_view name, InboxOptions options) {
 
 Result<Producer> Runtime::connect(std::string_view inbox, ProducerOptions options,
                                   Deadline deadline) {
-  return guarded([&]() -> Result<Producer> {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
     return Producer::connect(inbox, options, default_engine(), deadline);
   });
 }
 
 Result<Server> Runtime::server(std::string_view name, ServerOptions options) {
-  return guarded([&]() -> Result<Server> {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<Server> {
     GANTRY_TRY(impl_->complete(options.channel));
     return Server::open(name, options, default_engine());
   });
 }
 
 Result<Client> Runtime::client(std::string_view server, ClientOptions options, Deadline deadline) {
-  return guarded([&]() -> Result<Client> {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<Client> {
     GANTRY_TRY(impl_->complete(options));
     return Client::connect(server, options, default_engine(), deadline);
   });
 }
 
 Result<std::shared_ptr<Engine>> Runtime::engine(std::string_view name) const {
-  return guarded([&] { return impl_->engines->find(name); });
+  return guarded_on(impl_, "Runtime", [&] { return impl_->engines->find(name); });
 }
 
 std::shared_ptr<Engine> Runtime::default_engine() const {
-  return impl_->engines->chosen();
+  return impl_ ? impl_->engines->chosen() : nullptr;
 }
 
 std::vector<EngineStatus> Runtime::engines() const {
-  return impl_->engines->statuses();
+  return impl_ ? impl_->engines->statuses() : std::vector<EngineStatus>();
 }
 
 Result<std::shared_ptr<Device>> Runtime::open_device(std::string_view name) const {
-  return guarded([&] { return gantry::open_device(name, default_engine()); });
+  return guarded_on(impl_, "Runtime", [&] { return gantry::open_device(name, default_engine()); });
 }
 
 std::vector<EngineStatus> Runtime::devices() const {
@@ -109,11 +110,11 @@ std::vector<EngineStatus> Runtime::devices() const {
 }
 
 CalibrationStatus Runtime::calibration() const {
-  return impl_->engines->calibration();
+  return impl_ ? impl_->engines->calibration() : CalibrationStatus();
 }
 
 Result<CalibrationStatus> Runtime::calibrate(const CalibrateOptions& options) {
-  return guarded([&] { return impl_->engines->calibrate(options); });
+  return guarded_on(impl_, "Runtime", [&] { return impl_->engines->calibrate(options); });
 }
 
 }  // namespace gantry

@@ -35,6 +35,25 @@ TEST_F(Runtimes, ThePolicyChoosesByDefault) {
   EXPECT_EQ(runtime->default_engine(), *runtime->engine("auto"));
 }
 
+// NOLINTBEGIN(bugprone-use-after-move): that is what is tested
+TEST_F(Runtimes, OneThatWasMovedFromRefuses) {
+  Runtime runtime = *Runtime::create();
+  const Runtime moved = std::move(runtime);
+  const auto told = [](const auto& result) { return result ? "" : to_string(result.error()); };
+  for (const std::string& text :
+       {told(runtime.producer("x")), told(runtime.consumer("x", {}, Deadline::now())),
+        told(runtime.inbox("x")), told(runtime.connect("x", {}, Deadline::now())),
+        told(runtime.server("x")), told(runtime.client("x", {}, Deadline::now())),
+        told(runtime.engine("auto")), told(runtime.open_device("cpu")), told(runtime.calibrate())})
+    EXPECT_THAT(text, HasSubstr("a Runtime that is empty, or was moved from"));
+  EXPECT_EQ(runtime.engine("auto").error().code, Code::invalid_argument);
+  EXPECT_EQ(runtime.default_engine(), nullptr);
+  EXPECT_TRUE(runtime.engines().empty());
+  EXPECT_EQ(runtime.calibration().path, "");
+  EXPECT_EQ(moved.default_engine()->name(), "auto");
+}
+// NOLINTEND(bugprone-use-after-move)
+
 TEST_F(Runtimes, TheVariableChoosesTheEngine) {
   for (const char* wish : {"inline", "require:inline"}) {
     ::setenv("GANTRY_ENGINE", wish, 1);
