@@ -66,6 +66,17 @@ TEST_P(Blame, AChainOfAnswersIsFollowedToItsEnd) {
       StartsWith("gantry: stage sink: left its input 'results' unread; "));
 }
 
+// The shell says 141, whoever of its pipe read no further.
+TEST_P(Blame, AShellWhosePipeEndsEarlyIsNamedWithTheInputThatItLeft) {
+  const std::string error = error_of(
+      "[stages.source]\ncommand = ['{stage}', 'source', '0', '100000']\n"
+      "[stages.sink]\nshell = 'gantry get numbers | head -c 1000 >{out}'\n"
+      "[channels.numbers]\nfrom = 'source'\nto = 'sink'\n");
+  EXPECT_THAT(error, AllOf(StartsWith("gantry: stage sink: left its input 'numbers' unread, and "
+                                      "exited with status 141; "),
+                           HasSubstr("wrote to one that had ended, as before head")));
+}
+
 // ---- shell -------------------------------------------------------------------------------------
 
 class Shell : public testing::Test {
@@ -84,6 +95,16 @@ TEST_F(Shell, AProgramThatFailsInTheMiddleOfAPipeFailsTheStage) {
   EXPECT_EQ(run.status, 1) << run.errors;
   EXPECT_THAT(last_line(run.errors), StartsWith("gantry: stage source: exited with status 1; "));
   EXPECT_THAT(run.errors, HasSubstr("/nowhere/at/all"));
+}
+
+TEST_F(Shell, ACommandThatWroteToOneThatHadEndedIsExplained) {
+  const Ended run =
+      scratch_.run(of_source("shell = \"seq 1 1000000 | head -n 1 | gantry put bytes\"\n"));
+  EXPECT_EQ(run.status, 1) << run.errors;
+  EXPECT_THAT(last_line(run.errors),
+              AllOf(StartsWith("gantry: stage source: exited with status 141; a command of its "
+                               "pipe wrote to one that had ended"),
+                    HasSubstr("sed -n 1,10p in place of head")));
 }
 
 TEST_F(Shell, PipesVariablesAndSettingsWork) {

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "errors.hpp"
 #include "output.hpp"
 
 namespace gantry::run {
@@ -62,6 +63,21 @@ Failure root_cause(const std::vector<Failure>& failures, const std::vector<Stage
   return cause;
 }
 
+/// A shell says no more than the status, where a command of its pipe was ended by SIGPIPE.
+Failure explained(Failure cause, const std::vector<StageProcess>& processes, const Plan& plan) {
+  const StageProcess& process = processes[cause.process];
+  const Stage& stage = plan.pipeline().stages[process.id().stage];
+  if (process.exit().status != cli::kExitReaderLeft ||
+      std::string_view(stage.command_key) != "shell")
+    return cause;
+  if (const std::string channel = plan.unread_input(process.id()); !channel.empty())
+    cause.why = fmt::format("left its input '{}' unread, and {}", channel, cause.why);
+  cause.hint =
+      "a command of its pipe wrote to one that had ended, as before head; let each read to the end "
+      "of its input (sed -n 1,10p in place of head)";
+  return cause;
+}
+
 void show_last_words(const StageProcess& process, Console& console) {
   if (process.last_errors().empty()) return;
   console.line(fmt::format("last lines of standard error of stage {}:", process.label()));
@@ -98,7 +114,7 @@ Failure unopened_in_time(std::size_t process, const std::string& end,
 Error report_failures(const std::vector<Failure>& failures,
                       const std::vector<StageProcess>& processes, const Plan& plan,
                       Console& console) {
-  const Failure cause = root_cause(failures, processes, plan);
+  const Failure cause = explained(root_cause(failures, processes, plan), processes, plan);
   const StageProcess& process = processes[cause.process];
   const bool is_silent = process.last_errors().empty();
   std::string hint = cause.hint;

@@ -154,6 +154,15 @@ std::string Plan::unclosed_output(ProcessId process) const {
   return {};
 }
 
+std::string Plan::unread_input(ProcessId process) const {
+  for (const Link& link : links_)
+    if (is_receiver(link, process))
+      if (const MetricsReport receiver = link.receiver.report();
+          receiver.opened && is_left(receiver))
+        return pipeline_->channels[link.channel].name;
+  return {};
+}
+
 std::vector<Plan::LeftEnd> Plan::left_to(ProcessId process) const {
   std::vector<LeftEnd> result;
   for (const Link& link : links_) {

@@ -57,6 +57,10 @@ class Plan {
   /// saw the reader leave first.
   [[nodiscard]] std::string unclosed_output(ProcessId process) const;
 
+  /// The channel of an input that `process` has opened and not received to its end; empty: there
+  /// is none, or it saw the sender leave first.
+  [[nodiscard]] std::string unread_input(ProcessId process) const;
+
   /// An end whose process left before its stream had ended.
   struct LeftEnd {
     ProcessId who;
