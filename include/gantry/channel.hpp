@@ -112,7 +112,7 @@ class GANTRY_API Producer {
  public:
   /// Takes the name and listens; consumers may come at any later time. Errors: `already_exists`
   /// when a live process has the name, `invalid_argument` for names and options (also for `access`
-  /// that lists others and a socket mode that keeps them out).
+  /// that lists others and a mode of socket or folder that keeps them out).
   [[nodiscard]] static Result<Producer> open(std::string_view name, const ProducerOptions& options,
                                              std::shared_ptr<Engine> engine);
   /// Connects to the inbox (gantry/channel/inbox.hpp) of that name and waits until `deadline` for

@@ -85,7 +85,9 @@ Result<void> SocketFile::listen(const FileAccess& access) {
   if (bind_in(listener_.get(), private_.get(), plain) != 0) return fail_errno(path_);
   constexpr auto kSameUser = static_cast<uid_t>(-1);
   if (access.group && ::fchownat(private_.get(), kInside, kSameUser, *access.group, 0) != 0)
-    return fail_errno(fmt::format("{}: group {}", path_, *access.group));
+    return fail_errno(
+        fmt::format("{}: group {}", path_, *access.group), errno,
+        errno == EPERM ? "only a member of that group, or root, can give it the socket" : "");
   if (::fchmodat(private_.get(), kInside, access.mode, 0) != 0) return fail_errno(path_);
   if (::listen(listener_.get(), kQueue) != 0) return fail_errno(path_);
   return {};

@@ -111,6 +111,7 @@ TEST_F(OtherUsersCome, AndAreLetInByTheirGroup) {
 
 TEST_F(OtherUsersCome, AndAreKeptOutByTheSocketsMode) {
   channel_.access.users = {kOther};
+  channel_.access.groups = {kOtherGroup + 1};
   channel_.access.socket_mode = 0660;
   expect_refused();
 }

@@ -48,9 +48,9 @@ enum class SlowConsumer : std::uint8_t {
 /// Who may be at the other end besides processes of the same user and of root.
 struct Access {
   /// Permissions of the socket file, set by the end that has the name: whom the kernel lets connect
-  /// at all. With group bits the file belongs to the first of `groups`. With others in the lists
-  /// below it must have a write bit for them; 0666 leaves the choice to the lists. An example:
-  /// docs/tasks/other-users.md
+  /// at all. With group bits the file belongs to the first of `groups`. Those in the lists need a
+  /// write bit (users without `groups`: that of all others) and a folder that lets them pass, else
+  /// `invalid_argument`. 0666 leaves the choice to the lists. See docs/tasks/other-users.md
   unsigned socket_mode = 0600;
   std::vector<unsigned> users{};   ///< User numbers; also those from which a producer is accepted.
   std::vector<unsigned> groups{};  ///< Group numbers; any group of a process counts.

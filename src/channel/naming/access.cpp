@@ -34,6 +34,13 @@ bool is_of_listed_group(int socket, const Access& access) {
                      [&](gid_t group) { return lists(access.groups, group); });
 }
 
+// Root needs no permission; `self` has its own.
+bool lists_others(const Access& access, uid_t self) {
+  return std::ranges::any_of(access.users, [self](unsigned user) {
+    return user != 0 && user != ::geteuid() && user != self;
+  });
+}
+
 }  // namespace
 
 Result<void> check_access(const Access& access) {
@@ -57,15 +64,27 @@ Result<void> admit_peer(int socket, const Access& access) {
 
 Result<void> check_reach(const std::string& directory, const std::string& name,
                          const Access& access) {
-  const auto is_other = [](unsigned user) { return user != 0 && user != ::geteuid(); };
-  const bool has_others = !access.groups.empty() || std::ranges::any_of(access.users, is_other);
-  if (!has_others || (access.socket_mode & (S_IWGRP | S_IWOTH)) != 0) return {};
-  return fail(
-      Code::invalid_argument,
-      fmt::format("channel '{}': {}/{}{} would have mode {:04o}, which keeps out those whom "
-                  "EndOptions::access lists",
-                  name, directory, name, kSocketSuffix, access.socket_mode),
-      "set Access::socket_mode to 0666 (the lists still decide), and chmod 711 " + directory);
+  const bool has_groups = !access.groups.empty();
+  if (!has_groups && !lists_others(access, ::geteuid())) return {};
+  // A new socket's group is only chosen by a list of groups.
+  const mode_t write = has_groups ? S_IWGRP | S_IWOTH : S_IWOTH;
+  if ((access.socket_mode & write) == 0)
+    return fail(
+        Code::invalid_argument,
+        fmt::format("channel '{}': {}/{}{} would have mode {:04o}, which keeps out those whom "
+                    "EndOptions::access lists",
+                    name, directory, name, kSocketSuffix, access.socket_mode),
+        "set Access::socket_mode to 0666 (the lists still decide), and chmod 711 " + directory);
+  struct stat facts{};
+  if (::stat(directory.c_str(), &facts) != 0) return fail_errno(directory);
+  // Its group may be theirs: whoever made the folder chose it.
+  if ((facts.st_mode & (S_IXGRP | S_IXOTH)) != 0) return {};
+  if (!has_groups && !lists_others(access, facts.st_uid)) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("channel '{}': {} has mode {:04o}, which lets none of those pass whom "
+                          "EndOptions::access lists",
+                          name, directory, facts.st_mode & 0777),
+              "chmod 711 " + directory);
 }
 
 FileAccess file_access(const Access& access) {

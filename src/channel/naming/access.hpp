@@ -9,8 +9,8 @@ namespace gantry {
 /// Errors: `invalid_argument` for a token that is too long or a mode beyond 0777.
 [[nodiscard]] Result<void> check_access(const Access& access);
 
-/// For whoever takes the name. Errors: `invalid_argument` when the lists name others and the
-/// socket's mode lets none of them connect.
+/// For whoever takes the name. Errors: `invalid_argument` when the lists name others, and the mode
+/// of the socket or of its folder keeps them out.
 [[nodiscard]] Result<void> check_reach(const std::string& directory, const std::string& name,
                                        const Access& access);
 /// Checks that the process at the other end of `socket` may be there: its user is ours, root, or

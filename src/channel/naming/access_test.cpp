@@ -77,6 +77,8 @@ TEST_F(Accessing, AModeThatKeepsOutWhomTheListsNameIsRefused) {
     const auto out = make_producer("frames", options_);
     return out ? std::string() : to_string(out.error());
   };
+  EXPECT_THAT(refused({.socket_mode = 0660, .users = {12345}}),
+              HasSubstr("/frames.sock would have mode 0660"));
   for (const std::string& text : {refused({.users = {12345}}), refused({.groups = {12345}})}) {
     EXPECT_THAT(text, HasSubstr(directory_.path() + "/frames.sock would have mode 0600"));
     EXPECT_THAT(text, HasSubstr("set Access::socket_mode to 0666"));
@@ -87,6 +89,35 @@ TEST_F(Accessing, AModeThatKeepsOutWhomTheListsNameIsRefused) {
   options_.access = {.users = {12345}};
   const auto inbox = Inbox::open("box", {.channel = consumer_options(options_)});
   EXPECT_THAT(inbox ? "" : inbox.error().message, HasSubstr("/box.sock would have mode 0600"));
+}
+
+// As the folder is that Gantry makes by itself.
+TEST_F(Accessing, AFolderThatKeepsOutWhomTheListsNameIsRefused) {
+  const std::string missing = directory_.path() + "/made";
+  for (const std::string& folder : {directory_.path(), missing}) {
+    options_.directory = folder;
+    for (const Access& access : {Access{.socket_mode = 0666, .users = {12345}},
+                                 Access{.socket_mode = 0666, .groups = {12345}}}) {
+      options_.access = access;
+      const auto out = make_producer("frames", options_);
+      const auto in = Inbox::open("frames", {.channel = consumer_options(options_)});
+      const auto server = Server::open("frames", test::server_options(options_),
+                                       std::make_shared<test::PlainEngine>());
+      for (const Error& error : {out ? Error{} : out.error(), in ? Error{} : in.error(),
+                                 server ? Error{} : server.error()}) {
+        EXPECT_EQ(error.code, Code::invalid_argument);
+        EXPECT_THAT(error.message,
+                    HasSubstr("channel 'frames': " + folder + " has mode 0700, which lets none"));
+        EXPECT_EQ(error.hint, "chmod 711 " + folder);
+      }
+    }
+    options_.access = {.socket_mode = 0666, .users = {0, ::geteuid()}};
+    EXPECT_TRUE(make_producer("frames", options_)) << "they need no permission";
+    ASSERT_EQ(::chmod(folder.c_str(), 0710), 0);
+    options_.access.users = {12345};
+    EXPECT_TRUE(make_producer("frames", options_)) << "the folder's group may pass";
+    ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
+  }
 }
 
 // The folder of the recipe is no secret to its owner.
@@ -102,11 +133,25 @@ TEST_F(Accessing, ChannelsInAFolderToPassThroughAreListed) {
   EXPECT_EQ(list_channels(directory_.path()).error().code, Code::permission_denied);
 }
 
+// They may lead root out of the folder of another user.
+TEST_F(Accessing, LinksAreNotFollowedWhereChannelsAreListed) {
+  const test::ScratchDirectory elsewhere;
+  options_.directory = elsewhere.path();
+  const Producer out = *make_producer("frames", options_);
+  ASSERT_EQ(list_channels(elsewhere.path())->size(), 1u);
+  std::filesystem::create_symlink(elsewhere.path(), directory_.path() + "/run-1");
+  std::filesystem::create_symlink(elsewhere.path() + "/frames.sock",
+                                  directory_.path() + "/link.sock");
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  for (const ChannelStatus& one : *listed) ADD_FAILURE() << one.name << " is listed";
+}
+
 /// What a process of another user gets when it joins and receives: the exit status is a Code, or
 /// 100 when it received.
 class OtherUser : public Accessing {
  protected:
-  static constexpr unsigned kOther = 54321, kOtherGroup = 54322;
+  static constexpr unsigned kOther = 54321, kOtherGroup = 54322, kNobodysGroup = 54323;
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can play another user";
     ASSERT_EQ(::chmod(directory_.path().c_str(), 0711), 0);
@@ -133,20 +178,6 @@ TEST_F(OtherUser, IsRefusedUnlessListed) {
   options_.access.users = {1};
   const Producer out = *make_producer("frames", options_);
   EXPECT_EQ(join_as_other(), static_cast<int>(Code::permission_denied));
-// They may lead root out of the folder of another user.
-TEST_F(Accessing, LinksAreNotFollowedWhereChannelsAreListed) {
-  const test::ScratchDirectory elsewhere;
-  options_.directory = elsewhere.path();
-  const Producer out = *make_producer("frames", options_);
-  ASSERT_EQ(list_channels(elsewhere.path())->size(), 1u);
-  std::filesystem::create_symlink(elsewhere.path(), directory_.path() + "/run-1");
-  std::filesystem::create_symlink(elsewhere.path() + "/frames.sock",
-                                  directory_.path() + "/link.sock");
-  const auto listed = list_channels(directory_.path());
-  ASSERT_TRUE(listed) << to_string(listed.error());
-  for (const ChannelStatus& one : *listed) ADD_FAILURE() << one.name << " is listed";
-}
-
 }
 
 TEST_F(OtherUser, IsLetInByItsUser) {
@@ -165,6 +196,7 @@ TEST_F(OtherUser, IsLetInByItsGroup) {
 // The file's mode keeps it out before anybody has to look at it.
 TEST_F(OtherUser, IsKeptOutByTheSocketsMode) {
   options_.access.users = {kOther};
+  options_.access.groups = {kNobodysGroup};
   options_.access.socket_mode = 0660;
   const Producer out = *make_producer("frames", options_);
   EXPECT_EQ(join_as_other(), static_cast<int>(Code::permission_denied));
@@ -173,6 +205,7 @@ TEST_F(OtherUser, IsKeptOutByTheSocketsMode) {
 // It hears where, why, and what to do there.
 TEST_F(OtherUser, IsToldTheRecipe) {
   options_.access.users = {kOther};
+  options_.access.groups = {kNobodysGroup};
   options_.access.socket_mode = 0660;
   const Producer out = *make_producer("frames", options_);
   test::Child child([this](const test::Child&) {
@@ -188,6 +221,24 @@ TEST_F(OtherUser, IsToldTheRecipe) {
         std::fprintf(stderr, "'%s' is not in: %s\n", part, text.c_str());
         ::_exit(103);
       }
+  });
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 0);
+}
+
+// A folder that it can write to would not help.
+TEST_F(OtherUser, CannotGiveASocketToAGroupOfOthers) {
+  ASSERT_EQ(::chown(directory_.path().c_str(), kOther, kOtherGroup), 0);
+  test::Child child([this](const test::Child&) {
+    if (::setgid(kOtherGroup) != 0 || ::setuid(kOther) != 0) ::_exit(101);
+    options_.access = {.socket_mode = 0660, .groups = {kNobodysGroup}};
+    const auto out = make_producer("frames", options_);
+    if (out) ::_exit(102);
+    const std::string text = to_string(out.error());
+    const bool says_who = text.find("/frames.sock: group 54323") != std::string::npos &&
+                          text.find("only a member of that group, or root") != std::string::npos;
+    if (says_who && text.find("GANTRY_DIR") == std::string::npos) ::_exit(0);
+    std::fprintf(stderr, "%s\n", text.c_str());
+    ::_exit(103);
   });
   EXPECT_EQ(WEXITSTATUS(child.wait()), 0);
 }
