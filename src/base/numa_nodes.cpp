@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 
+#include "base/result.hpp"
+
 namespace gantry {
 namespace {
 
@@ -76,10 +78,8 @@ std::vector<int> allowed_cpus() {
 }
 
 unsigned usable_cpus() noexcept {
-  try {
-    if (const auto cpus = allowed_cpus(); !cpus.empty()) return static_cast<unsigned>(cpus.size());
-  } catch (const std::bad_alloc&) {
-  }
+  const auto cpus = guarded([]() -> Result<std::vector<int>> { return allowed_cpus(); });
+  if (cpus && !cpus->empty()) return static_cast<unsigned>(cpus->size());
   return static_cast<unsigned>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 

@@ -71,44 +71,6 @@ TEST_F(Calls, SeveralClientsAreKeptApart) {
   while (server.report().clients != 0) ASSERT_EQ(no_request(server), Code::timed_out);
 }
 
-TEST_F(Calls, LoansGoBothWays) {
-  Server server = open();
-  Client client = connect();
-  auto question = client.loan(kMiB);
-  ASSERT_TRUE(question);
-  question->bytes()[5] = std::byte{55};
-  auto pending = client.call_async(std::move(*question));
-  ASSERT_TRUE(pending) << pending.error().message;
-  auto request = *server.next(soon());
-  EXPECT_EQ(request.message().bytes()[5], std::byte{55});
-  auto answer = request.loan(kMiB);
-  ASSERT_TRUE(answer) << answer.error().message;
-  answer->bytes()[6] = std::byte{66};
-  ASSERT_TRUE(request.reply(std::move(*answer)));
-  EXPECT_EQ(pending->wait(soon())->bytes()[6], std::byte{66});
-}
-
-// Another thread may drop or send the loan that is in the way, so it is waited for.
-TEST_F(Calls, AReplyWaitsForALoanOfAnotherRequest) {
-  channel_.slots = 2;
-  Server server = open();
-  Client client = connect();
-  PendingReply first = *client.call_async(pattern(8, 1), {.deadline = soon()});
-  Request one = *server.next(soon());
-  PendingReply second = *client.call_async(pattern(8, 2), {.deadline = soon()});
-  Request other = *server.next(soon());
-  const Loan kept = *one.loan(1000, soon());
-  std::optional<Loan> loan(*one.loan(1000, soon()));
-  const auto early = other.reply(pattern(1000, 3), {.deadline = Deadline::now()});
-  ASSERT_FALSE(early);
-  EXPECT_EQ(early.error().code, Code::timed_out) << early.error().message;
-  std::jthread drops([&] { loan.reset(); });
-  EXPECT_TRUE(other.reply(pattern(1000, 3), {.deadline = soon()}));
-  const auto answer = second.wait(soon());
-  ASSERT_TRUE(answer) << answer.error().message;
-  EXPECT_TRUE(same(answer->bytes(), pattern(1000, 3)));
-}
-
 TEST_F(Calls, ARefusalIsTheCallersError) {
   Server server = open();
   Client client = connect();
