@@ -3,6 +3,7 @@
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
+#include "channel/wire/draft_checks.hpp"
 #include "stage/inherited.hpp"
 #include "stage/stage_link.hpp"
 
@@ -125,30 +126,15 @@ Result<void> check_payload(ConstByteSpan payload) {
 }
 
 Result<void> check_draft(const Draft& draft) {
-  if (draft.parts().size() > kMaxSegments)
-    return fail(Code::too_large, fmt::format("send: {} segments; at most {} are possible",
-                                             draft.parts().size(), kMaxSegments));
+  GANTRY_TRY(check_segments(draft.parts().size()));
   for (const Draft::Part& part : draft.parts()) {
     GANTRY_TRY(check_payload(part.copied));
     if (!part.moved) continue;
     if (!part.block)
       return fail(Code::invalid_argument, "send: a part of the draft is an empty block");
-    const Bytes size = part.block.bytes().size();
-    if (part.size > size || (part.needs_size && !part.size))
-      return fail(Code::invalid_argument,
-                  part.size ? fmt::format("send: {} bytes of a block of {}", *part.size, size)
-                            : fmt::format("send: a block of {} bytes is a container's, which may "
-                                          "fill less",
-                                          size),
-                  "give the size of what is in it: Draft::move(block, bytes)");
+    GANTRY_TRY(check_block_size(part));
   }
   return {};
-}
-
-Result<void> check_mode(const SendOptions& options) {
-  if (options.mode <= SendMode::immutable) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("send: no send mode has the number {}", static_cast<int>(options.mode)));
 }
 
 template <class T>
@@ -183,18 +169,18 @@ Result<Loan> StageOutput::loan(Bytes size, Deadline deadline) {
 }
 Result<void> StageOutput::publish(Loan&& loan, const SendOptions& options) {
   if (!impl_) return moved_from("StageOutput");
-  GANTRY_TRY(check_mode(options));
+  GANTRY_TRY(check_mode(options.mode));
   return marked(*impl_, impl_->publish(std::move(loan), options));
 }
 Result<void> StageOutput::send(ConstByteSpan payload, const SendOptions& options) {
   if (!impl_) return moved_from("StageOutput");
-  GANTRY_TRY(check_mode(options));
+  GANTRY_TRY(check_mode(options.mode));
   GANTRY_TRY(check_payload(payload));
   return marked(*impl_, impl_->send(payload, options));
 }
 Result<void> StageOutput::send(Draft draft, const SendOptions& options) {
   if (!impl_) return moved_from("StageOutput");
-  GANTRY_TRY(check_mode(options));
+  GANTRY_TRY(check_mode(options.mode));
   GANTRY_TRY(check_draft(draft));
   return marked(*impl_, impl_->send(std::move(draft), options));
 }

@@ -16,10 +16,6 @@ SendMode choose_mode(const ModeQuestion& question) noexcept {
   return mode == SendMode::streamed && !has_window ? SendMode::pipelined : mode;
 }
 
-std::string no_such_mode(SendMode mode) {
-  return fmt::format("no send mode has the number {}", static_cast<int>(mode));
-}
-
 std::vector<std::string> explain_mode(const ModeQuestion& question) {
   const std::string size = bytes_text(question.copied);
   std::vector<std::string> because;

@@ -45,8 +45,6 @@ struct ModeQuestion {
 };
 
 [[nodiscard]] SendMode choose_mode(const ModeQuestion& question) noexcept;
-/// What an error says of a number that is no SendMode.
-[[nodiscard]] std::string no_such_mode(SendMode mode);
 /// Why choose_mode() decides so, for people.
 [[nodiscard]] std::vector<std::string> explain_mode(const ModeQuestion& question);
 

@@ -10,6 +10,7 @@
 #include "channel/naming/access.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/status/status_text.hpp"
+#include "channel/wire/draft_checks.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -34,7 +35,7 @@ Result<void> check_options(std::string_view name, const ProducerOptions& options
         fmt::format("a history of {} messages beside {} slots; at most as many as slots, "
                     "and {} together",
                     options.history, options.slots, kMaxSlots));
-  if (options.mode > SendMode::immutable) return refuse(no_such_mode(options.mode));
+  if (const auto known = check_mode(options.mode); !known) return refuse(known.error().message);
   if (options.copy_threads > 2)
     return refuse(fmt::format("{} threads to copy; at most 2 are possible", options.copy_threads));
   return {};

@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "base/memfd.hpp"
 #include "channel/producer/mode_choice.hpp"
+#include "channel/wire/draft_checks.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -42,8 +43,7 @@ CacheUse CacheUses::of(const Lane& lane, Bytes bytes) {
 
 Result<void> SendOperation::run() {
   const SendMode asked = options_.mode == SendMode::automatic ? core_.options.mode : options_.mode;
-  if (asked > SendMode::immutable)
-    return tl::unexpected(core_.named({Code::invalid_argument, no_such_mode(asked), ""}));
+  GANTRY_TRY(named(check_mode(asked)));
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
   mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
   choose_chunks();
@@ -66,10 +66,7 @@ Result<void> SendOperation::run() {
 // ---- what it is ----------------------------------------------------------------------------
 
 Result<void> SendOperation::look_at_parts(bool immutable) {
-  if (parts_.size() > kMaxSegments)
-    return tl::unexpected(core_.named(
-        {Code::too_large,
-         fmt::format("{} segments; at most {} are possible", parts_.size(), kMaxSegments), ""}));
+  GANTRY_TRY(named(check_segments(parts_.size())));
   for (Draft::Part& part : parts_) {
     // Private to this process, or to be out of everybody's reach.
     if (part.forwarded && (immutable || !slice_of(part))) part.copied = part.bytes;
@@ -89,23 +86,17 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
   return {};
 }
 
-// What an allocator gave to a container is as large as its capacity: the rest of it is the pool's
-// leftovers.
 Result<void> SendOperation::check_block(const Draft::Part& part) const {
-  const auto refuse = [this](std::string what, std::string hint) {
-    return tl::unexpected(core_.named({Code::invalid_argument, std::move(what), std::move(hint)}));
-  };
   if (!core_.pool.owns(part.block))
-    return refuse("that block is empty or of another pool",
-                  "allocate it from Producer::pool(), or send a copy");
-  const Bytes size = part.block.bytes().size();
-  if (part.size > size)
-    return refuse(fmt::format("{} bytes of a block of {}", *part.size, size),
-                  "give the size of what is in it");
-  if (part.needs_size && !part.size)
-    return refuse(fmt::format("that block of {} bytes is a container's, which may fill less", size),
-                  "give the size of what is in it: Draft::move(block, bytes)");
-  return {};
+    return tl::unexpected(
+        core_.named({Code::invalid_argument, "that block is empty or of another pool",
+                     "allocate it from Producer::pool(), or send a copy"}));
+  return named(check_block_size(part));
+}
+
+Result<void> SendOperation::named(Result<void> checked) const {
+  if (checked) return checked;
+  return tl::unexpected(core_.named(std::move(checked).error()));
 }
 
 // Asks whether all consumers block only where it matters.

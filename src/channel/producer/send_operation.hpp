@@ -65,6 +65,8 @@ class SendOperation {
   [[nodiscard]] SendMode mode_for(ModeQuestion question) const;
   [[nodiscard]] Result<void> look_at_parts(bool immutable);
   [[nodiscard]] Result<void> check_block(const Draft::Part& part) const;
+  /// With the channel's name in front of the error.
+  [[nodiscard]] Result<void> named(Result<void> checked) const;
   [[nodiscard]] bool is_chunked() const noexcept {
     return mode_ == SendMode::pipelined || mode_ == SendMode::streamed;
   }
