@@ -17,6 +17,10 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   queue_.report_taken();
   if (!deadline.passed()) queue_.watch_closely();
   if (queue_.next_is_small()) return take_small(asked, true);
+  // What is there needs no preparations for a wait.
+  GANTRY_ASSIGN(const bool is_there,
+                queue_.is_finished() ? Result<bool>(false) : queue_.look(Wanted::whole));
+  if (is_there) return hand_out(asked);
   Impl* const self = this;
   GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, deadline));
   return hand_out(asked);

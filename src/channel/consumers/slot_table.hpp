@@ -96,6 +96,7 @@ class SlotTable {
     keeps_ = false;
     drop_spares();
   }
+  [[nodiscard]] bool keeps() const noexcept { return keeps_; }
   [[nodiscard]] Bytes bytes_of(std::uint64_t slots) const noexcept;
   /// Bytes that drop_spares() would give back.
   [[nodiscard]] Bytes spare_bytes() const noexcept;

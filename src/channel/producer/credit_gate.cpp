@@ -27,7 +27,7 @@ Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, De
     return obstacles.empty() ? std::string("timed out waiting for a credit, which has come since")
                              : fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
   };
-  consumers.refresh();
+  if (!consumers.may_send_unseen(bytes) || !ready()) consumers.refresh();
   if (!ready()) {
     auto loans = lent == Lent::by_caller ? consumers.loans_in_the_way(needs_slot, bytes)
                                          : std::optional<Error>();

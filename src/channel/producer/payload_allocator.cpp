@@ -91,15 +91,17 @@ std::optional<std::string> PayloadAllocator::obstacle(Bytes size) const {
   return "for memory: " + in_use();
 }
 
-// Uses the same memory as last time if it is large enough. It is touched. It belongs to another
-// slot than the last message's, so it is no longer in a consumer's cache, from which writing would
-// have to call it back.
+// It is touched.
+bool PayloadAllocator::reuse(Slot& slot, Bytes size) noexcept {
+  if (!slot.spare || slot.spare.bytes().size() < size || slot.spare.bytes().size() / 2 > size)
+    return false;
+  slot.block = std::move(slot.spare);
+  return true;
+}
+
 Result<void> PayloadAllocator::fill(Slot& slot, Bytes size, Deadline deadline,
                                     CreditGate::Lent lent) {
-  if (slot.spare && slot.spare.bytes().size() >= size && slot.spare.bytes().size() / 2 <= size) {
-    slot.block = std::move(slot.spare);
-    return {};
-  }
+  if (reuse(slot, size)) return {};
   slot.spare = Block();
   GANTRY_ASSIGN(slot.block, allocate(size, deadline, lent));
   return {};

@@ -15,6 +15,8 @@ class PayloadAllocator {
   /// What a send of `size` bytes of memory would wait for now, as ConsumerSet::obstacles(). Under
   /// the lock.
   [[nodiscard]] std::optional<std::string> obstacle(Bytes size) const;
+  /// Takes the memory of the slot's last message if it will do; the caller has the slot.
+  [[nodiscard]] static bool reuse(Slot& slot, Bytes size) noexcept;
   /// Takes memory of at least `size` bytes for a slot that the caller has.
   [[nodiscard]] Result<void> fill(Slot& slot, Bytes size, Deadline deadline, CreditGate::Lent lent);
 

@@ -47,17 +47,20 @@ Result<void> SendOperation::run() {
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
   mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
   choose_chunks();
-  {
-    ProducerCore::Lock held = core_.lock();
-    GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline, lent_));
-  }
+  Lock held = core_.lock();
+  GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline, lent_));
   // Without heap, too, the slot goes back.
-  Result<void> result = guarded([this]() -> Result<void> {
-    GANTRY_TRY(take_memory());
+  Result<void> result = guarded([&]() -> Result<void> {
+    if (!has_memory()) {
+      held.unlock();
+      GANTRY_TRY(take_memory());
+      held.lock();
+    }
     GANTRY_STEP(memory_taken);
-    GANTRY_TRY(place_parts());
-    return is_chunked() ? publish_then_copy() : copy_then_publish();
+    GANTRY_TRY(place_parts(held));
+    return is_chunked() ? publish_then_copy(held) : copy_then_publish(held);
   });
+  if (!held.owns_lock()) held.lock();
   finish();
   GANTRY_STEP(sender_done);
   return result;
@@ -116,12 +119,17 @@ void SendOperation::choose_chunks() noexcept {
 
 // ---- memory --------------------------------------------------------------------------------
 
+// What its slot kept will do: there is nothing to wait for.
+bool SendOperation::has_memory() noexcept {
+  return mode_ != SendMode::immutable && !needs_table() &&
+         (packed_ == 0 || PayloadAllocator::reuse(*slot_, memory_bytes()));
+}
+
 Result<void> SendOperation::take_memory() {
   if (mode_ == SendMode::immutable) {
     GANTRY_ASSIGN(slot_->sealed, copy_sealed());
   } else if (packed_ > 0) {
-    const Bytes size = mode_ == SendMode::streamed ? window_bytes_ : packed_;
-    GANTRY_TRY(memory_.fill(*slot_, size, options_.deadline, lent_));
+    GANTRY_TRY(memory_.fill(*slot_, memory_bytes(), options_.deadline, lent_));
   }
   if (!needs_table()) return {};
   GANTRY_ASSIGN(slot_->table,
@@ -129,10 +137,9 @@ Result<void> SendOperation::take_memory() {
   return {};
 }
 
-Result<void> SendOperation::place_parts() {
+Result<void> SendOperation::place_parts(Lock& held) {
   std::vector<Place> places;
   Bytes packed_at = 0;
-  ProducerCore::Lock held = core_.lock();
   for (Draft::Part& part : parts_) {
     if (is_copied(part)) packed_at = round_up(packed_at, Pool::kLineAlignment);
     GANTRY_ASSIGN(const Place place, place_of(part, packed_at));
@@ -198,31 +205,30 @@ void SendOperation::write_table(std::span<const Place> places) {
 
 // ---- the two orders ------------------------------------------------------------------------
 
-Result<void> SendOperation::copy_then_publish() {
+Result<void> SendOperation::copy_then_publish(Lock& held) {
+  held.unlock();
   GANTRY_STEP(parts_placed);
   GANTRY_TRY(copy_parts());
   GANTRY_STEP(copied);
+  held.lock();
   publish();
   return {};
 }
 
-Result<void> SendOperation::publish_then_copy() {
+Result<void> SendOperation::publish_then_copy(Lock& held) {
   message_.header.kind |= kLanding;
   if (mode_ == SendMode::streamed) message_.header.kind |= kStreamed;
-  {
-    const ProducerCore::Lock held = core_.lock();
-    const auto index = core_.consumers->slots().index_of(*slot_);
-    core_.page().landing[index].begin(core_.consumers->published() + 1);
-    GANTRY_STEP(landing_cleared);
-  }
+  const auto index = core_.consumers->slots().index_of(*slot_);
+  core_.page().landing[index].begin(core_.consumers->published() + 1);
+  GANTRY_STEP(landing_cleared);
   publish();
+  held.unlock();
   auto copied = guarded([this] { return copy_parts(); });
   if (!copied) abort();
   return copied;
 }
 
 void SendOperation::publish() {
-  const ProducerCore::Lock held = core_.lock();
   core_.consumers->publish(message_, slot_);
   core_.counters->message(total_);
   GANTRY_STEP(message_published);
@@ -247,7 +253,6 @@ void SendOperation::abort() noexcept {
 }
 
 void SendOperation::finish() {
-  const ProducerCore::Lock held = core_.lock();
   if (last_copy_.payload != 0) core_.last_copy = last_copy_;
   const bool passed_on = !slot_->forwarded.empty();
   core_.consumers->release(*slot_);

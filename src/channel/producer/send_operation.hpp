@@ -62,6 +62,8 @@ class SendOperation {
   [[nodiscard]] Result<void> run();
 
  private:
+  using Lock = ProducerCore::Lock;
+
   [[nodiscard]] SendMode mode_for(ModeQuestion question) const;
   [[nodiscard]] Result<void> look_at_parts(bool immutable);
   [[nodiscard]] Result<void> check_block(const Draft::Part& part) const;
@@ -74,13 +76,19 @@ class SendOperation {
   [[nodiscard]] bool needs_table() const noexcept {
     return parts_.size() != 1 || parts_.front().tensor.has_value();
   }
+  [[nodiscard]] bool has_memory() noexcept;
   [[nodiscard]] Result<void> take_memory();
-  [[nodiscard]] Result<void> place_parts();
+  /// Of what is copied.
+  [[nodiscard]] Bytes memory_bytes() const noexcept {
+    return mode_ == SendMode::streamed ? window_bytes_ : packed_;
+  }
+  [[nodiscard]] Result<void> place_parts(Lock& held);
   [[nodiscard]] Result<Place> place_of(Draft::Part& part, Bytes packed_at);
   void write_table(std::span<const Place> places);
 
-  [[nodiscard]] Result<void> copy_then_publish();
-  [[nodiscard]] Result<void> publish_then_copy();
+  // Under the lock, which they let go while they copy.
+  [[nodiscard]] Result<void> copy_then_publish(Lock& held);
+  [[nodiscard]] Result<void> publish_then_copy(Lock& held);
   [[nodiscard]] Result<std::shared_ptr<const Region>> copy_sealed() const;
   [[nodiscard]] Result<void> copy_parts();
   [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
@@ -95,10 +103,10 @@ class SendOperation {
   [[nodiscard]] Result<void> copy(Move move);
   [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes) const;
   [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
-  void publish();
+  void publish();  ///< Under the lock.
   void landed(Bytes bytes);
   void abort() noexcept;
-  void finish();
+  void finish();  ///< Under the lock.
 
   ProducerCore& core_;
   CreditGate& gate_;

@@ -32,19 +32,20 @@ class Meter {
   Meter() = default;  // lives only in a page: see Metrics
 };
 
-/// Charges the CPU time of its scope to a meter. Below kAlwaysBytes only every kEvery-th call is
-/// measured, and counted kEvery-fold, because asking for the time costs more than such a call.
+/// Charges the CPU time of its scope to a meter. Asking for the time is two system calls: below
+/// kAlwaysBytes only every kOften-th call is measured, below kOftenBytes, where they cost more than
+/// such a call, every kEvery-th; it is counted that many times.
 class CpuCharge {
  public:
-  static constexpr Bytes kAlwaysBytes = 64 << 10;
+  static constexpr Bytes kAlwaysBytes = 1 << 20;
+  static constexpr Bytes kOftenBytes = 64 << 10;
+  static constexpr unsigned kOften = 16;
   static constexpr unsigned kEvery = 256;
 
   /// `calls` is the caller's count of calls so far, which picks the sampled ones.
   CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept {
-    if (bytes >= kAlwaysBytes)
-      start(meter, 1);
-    else if (calls % kEvery == 0)
-      start(meter, kEvery);
+    const unsigned every = bytes >= kAlwaysBytes ? 1 : bytes >= kOftenBytes ? kOften : kEvery;
+    if (calls % every == 0) start(meter, every);
   }
   ~CpuCharge() {
     if (meter_ != nullptr) stop();
