@@ -32,6 +32,19 @@ bool is_aligned(const Move& move, Bytes alignment) noexcept {
          on(move.second_destination);
 }
 
+// An engine that gains something at one size, and nothing at the next larger one that was measured,
+// gained by a disturbance of the first engine's measurement: its costs begin earlier than its gains.
+std::vector<CostPoint> without_flukes(std::vector<CostPoint> points, const CostCurve& first) {
+  if (first.empty()) return points;
+  const auto gains = [&first](const CostPoint& point) {
+    return point.synchronous_ns < first.at(point.bytes);
+  };
+  for (std::size_t i = 0; i + 1 < points.size(); ++i)
+    if (gains(points[i]) && !gains(points[i + 1]))
+      points[i].synchronous_ns = first.at(points[i].bytes);
+  return points;
+}
+
 }  // namespace
 
 CopyEngine kind_of(std::string_view engine) noexcept {
@@ -45,9 +58,11 @@ Policy::Policy(Calibration calibration, std::vector<Member> members)
     : calibration_(std::move(calibration)), members_(std::move(members)) {
   for (const Member& member : members_) {
     const EngineCosts* measured = find(calibration_, member.name);
+    const std::vector<CostPoint> points = without_flukes(
+        measured != nullptr ? measured->points : estimated_costs(member.name).points,
+        costs_.empty() ? CostCurve() : costs_.front().synchronous);
     Costs& costs = costs_.emplace_back();
-    for (const CostPoint& point :
-         measured != nullptr ? measured->points : estimated_costs(member.name).points) {
+    for (const CostPoint& point : points) {
       costs.synchronous.add(point.bytes, point.synchronous_ns);
       costs.queued.add(point.bytes, point.queued_ns);
       costs.caller.add(point.bytes, point.caller_ns);
