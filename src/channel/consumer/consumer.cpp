@@ -17,9 +17,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   queue_.report_taken();
   if (!deadline.passed()) queue_.watch_closely();
   if (queue_.next_is_small()) return take_small(asked, true);
-  // What is there needs no preparations for a wait.
-  GANTRY_ASSIGN(const bool is_there,
-                queue_.is_finished() ? Result<bool>(false) : queue_.look(Wanted::whole));
+  GANTRY_ASSIGN(const bool is_there, look_now(Wanted::whole));
   if (is_there) return hand_out(asked);
   Impl* const self = this;
   GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, deadline));
@@ -37,8 +35,16 @@ Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, D
   return Any{index, std::move(message)};
 }
 
+// What is there needs no preparations for a wait.
+Result<bool> Consumer::Impl::look_now(Wanted wanted) {
+  return queue_.is_finished() ? Result<bool>(false) : queue_.look(wanted);
+}
+
 Result<void> Consumer::Impl::await_pending(Deadline deadline) {
   queue_.prepare();
+  if (!deadline.passed()) queue_.watch_closely();
+  GANTRY_ASSIGN(const bool is_there, look_now(Wanted::early));
+  if (is_there) return {};
   Impl* const self = this;
   return wait_any(std::span(&self, 1), Wanted::early, deadline).map([](auto) {});
 }

@@ -81,6 +81,7 @@ Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready) {
     if (core_.broken) return tl::unexpected(*core_.broken);
     if (core_.producer_gone) return tl::unexpected(queue_.ending_error());
     disarm();
+    if (spin.count() > 0 && poll_briefly(ready)) return {};
     WaitPoint point{flags, {}, core_.options.interrupt_descriptor};
     add_to(point);
     const Woken woken = wait_once(point, spin, deadline, ready);

@@ -46,6 +46,17 @@ class LateLooks {
   std::uint64_t first_ns_ = 0;
 };
 
+/// Polls `ready` for some microseconds: worth it before anything is prepared for a longer wait.
+template <class Ready>
+[[nodiscard]] bool poll_briefly(Ready ready) {
+  constexpr int kTurns = 64;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (ready()) return true;
+    cpu_relax();
+  }
+  return false;
+}
+
 /// Polls `ready` for up to `spin`; reads the clock only where that costs little in comparison.
 template <class Ready>
 [[nodiscard]] bool poll_for(std::chrono::nanoseconds spin, Deadline deadline, Ready ready) {
