@@ -1,6 +1,10 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <deque>
+#include <gantry/channel/status.hpp>
 #include <gantry/memory/allocator.hpp>
 #include <optional>
 #include <thread>
@@ -17,6 +21,8 @@ using test::options_in;
 using test::pattern;
 using test::same;
 using test::soon;
+using testing::Contains;
+using testing::HasSubstr;
 
 class ChannelPool : public testing::Test {
  protected:
@@ -43,6 +49,30 @@ TEST_F(ChannelPool, ABlockOfThePoolIsPublishedWithoutACopy) {
   }
   EXPECT_EQ(out.metrics().copies, MetricsReport{}.copies);
   EXPECT_TRUE(same(kept.bytes(), payload)) << "the other handle keeps it, given back or not";
+}
+
+// Copies go into more and more places while their number is tried, and into fewer again: what a
+// consumer holds stays as it was sent all the while.
+TEST_F(ChannelPool, WhatIsHeldStaysWhileNumbersOfPlacesAreTried) {
+  options_.slots = 6;
+  Producer out = producer();
+  Consumer in = consumer();
+  constexpr std::array kSizes = {Bytes{100}, Bytes{5000}, Bytes{40'000}};
+  const auto payload = [&](std::uint64_t number) {
+    return pattern(kSizes[number % kSizes.size()], number);
+  };
+  std::deque<Message> held;
+  for (std::uint64_t number = 0; number < 4000; ++number) {
+    ASSERT_TRUE(out.send(payload(number), {.deadline = soon()}));
+    auto message = in.receive(soon());
+    ASSERT_TRUE(message);
+    held.push_back(std::move(*message));
+    if (held.size() < 5) continue;
+    ASSERT_TRUE(same(held.front().bytes(), payload(number - 4))) << number;
+    held.pop_front();
+  }
+  for (const Bytes size : kSizes)
+    EXPECT_THAT(out.explain(size).because, Contains(HasSubstr("copies took"))) << size;
 }
 
 // A vector's memory is as large as its capacity; what is behind its end is somebody's leftovers.

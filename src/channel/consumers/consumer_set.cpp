@@ -146,6 +146,7 @@ void ConsumerSet::refresh() {
   retire_the_cut();
   slabs_.keep_up();
   if (!departed_.is_empty()) forget_departed();
+  if (lends_) lends_ = slots_.lends();
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
@@ -252,8 +253,8 @@ bool ConsumerSet::may_send(bool needs_slot, Bytes bytes) const noexcept {
          slots_.bytes_of(held) + bytes <= limits_.bytes_in_flight;
 }
 
-Slot* ConsumerSet::take_slot(Bytes bytes) noexcept {
-  Slot* const slot = slots_.take();
+Slot* ConsumerSet::take_slot(Bytes bytes, unsigned turns) noexcept {
+  Slot* const slot = slots_.take(turns);
   if (slot != nullptr) slot->bytes = bytes;
   GANTRY_CHECK_INVARIANTS(*this);
   return slot;
@@ -293,6 +294,7 @@ void ConsumerSet::publish(RecordToSend& message, Slot* slot) {
   if (slot != nullptr) slot->number = number_;
   message.header.ticks = is_timed(message.header.slot, number_) ? read_ticks() : 0;
   if (slot != nullptr) slot->ticks = message.header.ticks;
+  if (slot != nullptr) lends_ = lends_ || slot->lends();
   const std::uint64_t knowing = slot == nullptr ? ~std::uint64_t{0} : slabs_.who_know(slot->slabs);
   bool anyone = false;
   for (const auto& consumer : consumers_) {

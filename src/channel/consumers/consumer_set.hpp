@@ -47,9 +47,7 @@ class ConsumerSet {
     std::string_view reader = "consumer";  ///< What errors call whoever reads.
   };
   ConsumerSet(const Pool& pool, const Limits& limits)
-      : slabs_(pool),
-        limits_(limits),
-        slots_(std::min(limits.slots + limits.history, kMaxSlots), limits.keeps_memory) {}
+      : slabs_(pool), limits_(limits), slots_(limits.keeps_memory) {}
   ~ConsumerSet();
   ConsumerSet(const ConsumerSet&) = delete;
   ConsumerSet& operator=(const ConsumerSet&) = delete;
@@ -112,13 +110,14 @@ class ConsumerSet {
   /// True if a message may be published, one with `needs_slot` of that many bytes.
   [[nodiscard]] bool may_send(bool needs_slot, Bytes bytes) const noexcept;
   /// True if a message of that many bytes needs no refresh() as long as credits last: looking at
-  /// what one consumer has done since costs a small message a tenth of its time, and nothing waits
-  /// for what is known later. Large ones go into what came back last, as it is in the caches.
+  /// what one consumer has done since costs a small message a tenth of its time, and nobody waits
+  /// for copies of theirs. Large ones go into what came back last, as it is in the caches.
   [[nodiscard]] bool may_send_unseen(Bytes bytes) const noexcept {
-    return only_ != nullptr && slots_.keeps() && bytes <= kUnseenUpTo;
+    return only_ != nullptr && !lends_ && slots_.keeps() && bytes <= kUnseenUpTo;
   }
-  /// Takes a slot, which is the sender's until release(); null when all are in use.
-  [[nodiscard]] Slot* take_slot(Bytes bytes) noexcept;
+  /// Takes a slot, which is the sender's until release(); null when all are in use. See
+  /// SlotTable::take().
+  [[nodiscard]] Slot* take_slot(Bytes bytes, unsigned turns) noexcept;
   [[nodiscard]] SlotTable& slots() noexcept { return slots_; }
   /// True if somebody, perhaps a consumer that has left, may read a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept {
@@ -258,6 +257,7 @@ class ConsumerSet {
   std::vector<std::unique_ptr<ConsumerState>> consumers_;
   ConsumerState* only_ = nullptr;  // I7
   bool any_cut_ = false;           // of consumers_
+  bool lends_ = false;             // messages may hold memory that somebody else waits for
   DepartedConsumers departed_;
   unsigned last_id_ = 0;
   std::deque<MessageRecord> backlog_;

@@ -67,7 +67,7 @@ class ConsumerSetTest : public testing::Test {
     set().publish(message, slot);
   }
   Slot& publish_with_slot() {
-    Slot* const slot = set().take_slot(64);
+    Slot* const slot = set().take_slot(64, 8);
     publish(slot);
     set().release(*slot);
     return *slot;

@@ -38,14 +38,15 @@ void Slot::abandon() noexcept {
   drop_memory();
 }
 
-Slot* SlotTable::take() noexcept {
+Slot* SlotTable::take(unsigned turns) noexcept {
+  GANTRY_DEBUG_ASSERT(turns > 0 && turns <= kMaxSlots);
   if (used_ == ~std::uint64_t{0}) return nullptr;
   const auto lowest_from = [this](unsigned first) {
     return static_cast<unsigned>(std::countr_one(used_ | ((std::uint64_t{1} << first) - 1)));
   };
   unsigned index = lowest_from(next_);
-  if (index >= turns_) index = lowest_from(0);
-  next_ = (index + 1) % turns_;
+  if (index >= turns) index = lowest_from(0);
+  next_ = (index + 1) % turns;
   add(index, kSenderBit);
   return &slots_[index];
 }
@@ -84,15 +85,21 @@ std::uint64_t SlotTable::lent() const noexcept {
   return found;
 }
 
+bool SlotTable::lends() const noexcept {
+  bool any = false;
+  for_each_bit(used_, [&](std::size_t index) { any |= slots_[index].lends(); });
+  return any;
+}
+
 bool SlotTable::holds_forwards() const noexcept {
   bool any = false;
   for_each_bit(used_, [&](std::size_t index) { any |= !slots_[index].forwarded.empty(); });
   return any;
 }
 
-bool SlotTable::drop_spares() noexcept {
+bool SlotTable::drop_spares(std::size_t first) noexcept {
   bool any = false;
-  for (std::size_t index = 0; index < slots_.size(); ++index) {
+  for (std::size_t index = first; index < slots_.size(); ++index) {
     // Another thread may use a slot that is being filled.
     if ((slots_[index].consumers & kSenderBit) != 0 || !slots_[index].spare) continue;
     slots_[index].spare = Block();
@@ -131,7 +138,7 @@ void SlotTable::check_invariants() const noexcept {
     const bool is_filled = (slot.consumers & kSenderBit) != 0;         // another thread may use it
     GANTRY_ASSERT(is_filled || !slot.spare || slot.spare.bytes().size() <= kLargestSpare);  // I4
   }
-  GANTRY_ASSERT(turns_ <= kMaxSlots && next_ < turns_);  // I5
+  GANTRY_ASSERT(next_ < kMaxSlots);  // I5
 }
 #endif
 

@@ -41,6 +41,10 @@ struct Slot {
   void drop_memory(bool keeps = false) noexcept;
   /// Shares of all its memory, for a holder that outlives the slot.
   [[nodiscard]] Slot share() const;
+  /// True if it has memory that was not allocated for a copy.
+  [[nodiscard]] bool lends() const noexcept {
+    return sealed || !moved.empty() || !forwarded.empty();
+  }
   /// True if it has no memory except the spare block.
   [[nodiscard]] bool is_empty() const noexcept {
     return !block && !table && !sealed && moved.empty() && forwarded.empty() && slabs.empty();
@@ -56,18 +60,15 @@ struct Slot {
 ///   I3  A free slot has no memory but its spare block, counts no bytes, was missed by nobody and
 ///       is no loan.
 ///   I4  A spare block is no larger than kLargestSpare.
-///   I5  The next turn is that of one of the first `turns` slots.
+///   I5  The next turn is that of one of the slots.
 ///   I6  Whoever lets a slot go needed it until then, so freed() counts it once.
 class SlotTable {
  public:
   /// Keeping larger blocks gains nothing.
   static constexpr Bytes kLargestSpare = Bytes{256} << 10;
 
-  /// The first `turns` slots are used in turn, so that memory rests between two messages; others
-  /// only when all of these are in use. With `keeps` they keep their blocks.
-  SlotTable(unsigned turns, bool keeps) noexcept : turns_(turns), keeps_(keeps) {
-    GANTRY_CHECK_INVARIANTS(*this);
-  }
+  /// With `keeps` slots keep their blocks.
+  explicit SlotTable(bool keeps) noexcept : keeps_(keeps) { GANTRY_CHECK_INVARIANTS(*this); }
 
   [[nodiscard]] Slot& operator[](std::size_t index) noexcept { return slots_[index]; }
   [[nodiscard]] const Slot& operator[](std::size_t index) const noexcept { return slots_[index]; }
@@ -75,8 +76,9 @@ class SlotTable {
     return static_cast<std::uint16_t>(&slot - slots_.data());
   }
 
-  /// A free slot, now the sender's; null when there is none.
-  [[nodiscard]] Slot* take() noexcept;
+  /// A free slot, now the sender's; null when there is none. The first `turns` slots are used in
+  /// turn, so that memory rests between two messages; others only when all of these are in use.
+  [[nodiscard]] Slot* take(unsigned turns) noexcept;
   void add(std::size_t index, std::uint64_t consumers) noexcept;
   /// `consumers` do not need it any more. True: nobody else does either, and its memory went back.
   bool remove(std::size_t index, std::uint64_t consumers) noexcept;
@@ -87,10 +89,12 @@ class SlotTable {
   [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots freed so far.
   /// Slots, as bits, that are out on loan.
   [[nodiscard]] std::uint64_t lent() const noexcept;
+  /// True if somebody needs a message with more than copies: sealed, moved or passed on.
+  [[nodiscard]] bool lends() const noexcept;
   /// True if somebody needs a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
-  /// True: there were any.
-  bool drop_spares() noexcept;
+  /// Of all slots from `first` on. True: there were any.
+  bool drop_spares(std::size_t first = 0) noexcept;
   /// From now on no slot keeps its block, since somebody else allocates from the pool, too.
   void keep_no_more() noexcept {
     keeps_ = false;
@@ -108,7 +112,6 @@ class SlotTable {
   std::array<Slot, kMaxSlots> slots_;
   std::uint64_t used_ = 0;  // bit i: somebody needs slots_[i]
   std::uint64_t freed_ = 0;
-  unsigned turns_;
   unsigned next_ = 0;
   bool keeps_;
 };

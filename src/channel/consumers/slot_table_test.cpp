@@ -11,19 +11,19 @@ class Slots : public testing::Test {
  protected:
   /// Of that size, in a slot, which is then free again.
   const std::byte* use_once(SlotTable& table, Bytes size) {
-    Slot* const slot = table.take();
+    Slot* const slot = table.take(3);
     slot->block = *pool_.allocate(size);
     const std::byte* const data = slot->block.bytes().data();
     EXPECT_TRUE(table.remove(table.index_of(*slot), kSenderBit));
     return data;
   }
   Pool pool_ = *Pool::create({.slab_bytes = kMiB});
-  SlotTable table_{3, true};
+  SlotTable table_{true};
 };
 
 TEST_F(Slots, AreTakenInTurn) {
   for (const unsigned expected : {0u, 1u, 2u, 0u}) {
-    Slot* const slot = table_.take();
+    Slot* const slot = table_.take(3);
     ASSERT_NE(slot, nullptr);
     EXPECT_EQ(table_.index_of(*slot), expected);
     table_.remove(expected, kSenderBit);
@@ -32,11 +32,11 @@ TEST_F(Slots, AreTakenInTurn) {
 
 TEST_F(Slots, InUseArePassedOver) {
   table_.add(1, 1);
-  EXPECT_EQ(table_.index_of(*table_.take()), 0u);
-  EXPECT_EQ(table_.index_of(*table_.take()), 2u);
-  EXPECT_EQ(table_.index_of(*table_.take()), 3u) << "more than take turns, when there is need";
-  for (unsigned i = 4; i < kMaxSlots; ++i) ASSERT_NE(table_.take(), nullptr);
-  EXPECT_EQ(table_.take(), nullptr);
+  EXPECT_EQ(table_.index_of(*table_.take(3)), 0u);
+  EXPECT_EQ(table_.index_of(*table_.take(3)), 2u);
+  EXPECT_EQ(table_.index_of(*table_.take(3)), 3u) << "more than take turns, when there is need";
+  for (unsigned i = 4; i < kMaxSlots; ++i) ASSERT_NE(table_.take(3), nullptr);
+  EXPECT_EQ(table_.take(3), nullptr);
 }
 
 TEST_F(Slots, KeepTheirMemory) {
@@ -54,14 +54,14 @@ TEST_F(Slots, KeepNothingLarge) {
 }
 
 TEST_F(Slots, KeepNothingOfSomebodyElsesPool) {
-  SlotTable plain(3, false);
+  SlotTable plain(false);
   use_once(plain, 4096);
   EXPECT_EQ(pool_.report().live_bytes, 0u);
 }
 
 // A consumer that hung up may still read it.
 TEST_F(Slots, KeepNothingThatSomebodyElseHolds) {
-  Slot* const slot = table_.take();
+  Slot* const slot = table_.take(3);
   slot->block = *pool_.allocate(4096);
   const Slot other = slot->share();
   table_.remove(0, kSenderBit);

@@ -12,7 +12,7 @@ constexpr std::chrono::nanoseconds kMarkTime = std::chrono::milliseconds(10);  /
 
 Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline, Lent lent) {
   GANTRY_TRY(await_room(lock, true, bytes, deadline, lent));
-  Slot* const slot = core_.consumers->take_slot(bytes);
+  Slot* const slot = core_.consumers->take_slot(bytes, core_.rotation.places(bytes));
   GANTRY_STEP(slot_taken);
   return slot;
 }

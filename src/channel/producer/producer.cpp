@@ -41,6 +41,11 @@ Result<void> check_options(std::string_view name, const ProducerOptions& options
   return {};
 }
 
+/// Of the memory's budget, for payloads that rest: see Rotation.
+constexpr Bytes kPlacesShare = 4;
+/// More than caches that are shared have for one channel.
+constexpr Bytes kMostInPlaces = Bytes{8} << 20;
+
 std::string_view reader_of(Producer::Impl::Reach reach) {
   using Reach = Producer::Impl::Reach;
   return reach == Reach::listens ? "consumer" : reach == Reach::calls ? "inbox" : "client";
@@ -108,6 +113,9 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
       core_.pool,
       ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
                           options.bytes_in_flight, !options.memory.has_value(), reader_of(reach)});
+  const Bytes most_bytes = options.memory ? 0 : core_.pool.report().budget_bytes / kPlacesShare;
+  core_.rotation = Rotation(std::min(options.slots + options.history, kMaxSlots),
+                            std::min(most_bytes, kMostInPlaces));
   if (reach == Reach::listens) {
     GANTRY_TRY(check_reach(core_.options.directory, core_.name, options.access));
     GANTRY_ASSIGN(

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "channel/consumers/consumer_set.hpp"
+#include "channel/producer/rotation.hpp"
 #include "channel/wire/metrics_page.hpp"
 #include "channel/wire/waiter.hpp"
 
@@ -46,7 +47,8 @@ struct ProducerCore {
   MetricsPage* counters = nullptr;  // that of `metrics`; written by the sending thread
   Region memory;                    // the producer page
   std::unique_ptr<ConsumerSet> consumers;
-  LastCopy last_copy;  // under the lock
+  Rotation rotation{1, 0};  // under the lock
+  LastCopy last_copy;       // under the lock
 };
 
 }  // namespace gantry

@@ -8,6 +8,27 @@
 
 // What a producer reports: to `gantry ls` on the acceptor's thread, to explain() on any.
 namespace gantry {
+namespace {
+
+std::string explain_places(const Rotation& rotation, Bytes payload, double scale) {
+  const Rotation::Told told = rotation.tell(payload, scale);
+  if (payload > SlotTable::kLargestSpare)
+    return fmt::format("above {} a payload goes where the last one lay that came back",
+                       bytes_text(SlotTable::kLargestSpare));
+  std::string text = fmt::format("payloads go into {} places in turn, {} in all", told.places,
+                                 bytes_text(told.places * payload));
+  if (!told.is_measured) return text + ": no other number was tried yet";
+  std::vector<std::string> measured;
+  for (std::size_t i = 0; i < Rotation::kChoices; ++i)
+    if (told.ns_per_kib[i] != 0)
+      measured.push_back(
+          fmt::format("{:.0f} ns a KiB into {}", told.ns_per_kib[i], rotation.choices()[i]));
+  text += fmt::format(": copies took {}", fmt::join(measured, ", "));
+  if (told.is_short_of_memory) text += "; the memory is too small to try more";
+  return text;
+}
+
+}  // namespace
 
 ChannelStatus Producer::Impl::describe() const {
   ChannelStatus status;
@@ -81,6 +102,10 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   if (!fork_guard_.is_this()) return told;
   const Lock held = core_.lock();
   told.waits = core_.consumers->obstacles(!in_ring, payload);
+  if (!in_ring && (told.mode == SendMode::whole || told.mode == SendMode::pipelined))
+    if (auto places = explain_places(core_.rotation, payload, ns_per_tick(core_.counters->start));
+        !places.empty())
+      told.because.push_back(std::move(places));
   if (in_ring || told.mode == SendMode::immutable) return told;  // they take nothing of the pool
   const Bytes memory = told.mode == SendMode::streamed ? window_of(payload) : payload;
   if (auto missing = allocator_.obstacle(memory)) told.waits.push_back(std::move(*missing));

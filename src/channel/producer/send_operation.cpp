@@ -254,6 +254,9 @@ void SendOperation::abort() noexcept {
 
 void SendOperation::finish() {
   if (last_copy_.payload != 0) core_.last_copy = last_copy_;
+  SlotTable& slots = core_.consumers->slots();
+  if (copy_ticks_ != 0 && slots.keeps() && core_.rotation.took(packed_, copy_ticks_))
+    slots.drop_spares(core_.rotation.most_places());
   const bool passed_on = !slot_->forwarded.empty();
   core_.consumers->release(*slot_);
   if (passed_on) gate_.heed_forwards();
@@ -281,6 +284,7 @@ Result<std::shared_ptr<const Region>> SendOperation::copy_sealed() const {
 Result<void> SendOperation::copy_parts() {
   if (mode_ == SendMode::immutable) return {};  // it is there
   Bytes packed_at = 0;
+  std::uint64_t ticks = 0;
   for (const Draft::Part& part : parts_) {
     if (!is_copied(part)) {
       if (mode_ != SendMode::whole) landed(part.bytes.size());
@@ -292,8 +296,11 @@ Result<void> SendOperation::copy_parts() {
     const ChunkPlan plan = plan_for(slot_->block.bytes().subspan(packed_at), part.bytes);
     GANTRY_TRY(goes_by_two() ? copy_by_two(plan) : copy_chunks(plan));
     packed_at += part.bytes.size();
-    core_.counters->copy(engine_, part.bytes.size(), read_ticks() - started);
+    const std::uint64_t took = read_ticks() - started;
+    core_.counters->copy(engine_, part.bytes.size(), took);
+    ticks += took;
   }
+  if (mode_ != SendMode::streamed) copy_ticks_ = ticks;
   return {};
 }
 

@@ -127,6 +127,7 @@ class SendOperation {
   RecordToSend message_;
   CopyEngine engine_ = CopyEngine::inline_;  // of the newest copy
   LastCopy last_copy_;                       // the same, for display
+  std::uint64_t copy_ticks_ = 0;             // of all of it; 0: it was not copied to a place
   Bytes landed_ = 0;
   std::uint64_t passed_ = 0;  // chunks that all consumers are done with, as last seen
   bool unwanted_ = false;     // streamed: all consumers dropped it

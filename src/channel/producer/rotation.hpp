@@ -1,0 +1,85 @@
+#pragma once  // channel/producer/rotation.hpp: into how many places a channel's payloads go in
+              // turn.
+
+#include <array>
+
+#include "channel/consumers/slot_table.hpp"
+
+namespace gantry {
+
+// A place that was just read lies in its reader's private cache, from which writing has to call
+// each line back; one that has rested for some messages lies in a cache that both share; and one
+// that has rested too long, in memory. How many places are best differs by machine, by size, and
+// by where the two CPUs happen to be, so the copies themselves are measured:
+//   idle -> the present number of places -> each other one -> the quickest stays -> idle, longer
+// and from the beginning when the choice changes. docs/mechanisms/channel.md
+//   I1  A number of places is one of choices(), and its footprint within most_bytes.
+//   I2  What is measured are places that were used before: a number's first turn is left out.
+//   I3  At any time one class of sizes is on trial at most.
+
+/// Chooses the number of places for each class of sizes (a power of two). Used under the channel's
+/// lock.
+class Rotation {
+ public:
+  static constexpr unsigned kChoices = 4;
+  static constexpr unsigned kSamples = 48;
+  static constexpr std::uint32_t kFirstIdle = 128;  // messages of a class before its first trial
+  static constexpr std::uint32_t kLeastIdle = 8192;
+  static constexpr std::uint32_t kMostIdle = 1 << 18;
+  /// Another number of places has to be that much quicker.
+  static constexpr double kLeastGain = 1.05;
+
+  /// `least` places at least; more only as far as they take `most_bytes` in all.
+  Rotation(unsigned least, Bytes most_bytes) noexcept : least_(least), most_bytes_(most_bytes) {}
+
+  /// Places for a message of that size now.
+  [[nodiscard]] unsigned places(Bytes size) const noexcept;
+  /// The copy of that size, into one of places() in turn, took so long. True: a trial has ended,
+  /// and places beyond most_places() need no memory any more.
+  bool took(Bytes size, std::uint64_t ticks) noexcept;
+  /// The most places that any class uses.
+  [[nodiscard]] unsigned most_places() const noexcept;
+
+  struct Told {
+    unsigned places = 0;
+    bool is_measured = false;
+    bool is_short_of_memory = false;            ///< More places were not tried for want of it.
+    std::array<double, kChoices> ns_per_kib{};  ///< By choices(); 0: not measured.
+  };
+  [[nodiscard]] Told tell(Bytes size, double ns_per_tick) const noexcept;
+  [[nodiscard]] std::array<unsigned, kChoices> choices() const noexcept {
+    return {least_, 16, 32, kMaxSlots};
+  }
+
+ private:
+  static constexpr std::size_t kNobody = ~std::size_t{0};
+  static constexpr std::size_t kClasses = 20;  // up to 512 KiB
+
+  struct Class {
+    std::uint8_t chosen = 0;  // of choices()
+    bool is_measured = false;
+    std::uint32_t idle = kFirstIdle;  // messages until the next trial
+    std::uint32_t next_idle = kLeastIdle;
+    std::array<double, kChoices> costs{};  // of the latest trial
+  };
+
+  [[nodiscard]] static std::size_t class_of(Bytes size) noexcept;
+  [[nodiscard]] bool is_possible(std::size_t choice, std::size_t of_class) const noexcept;
+  void begin_trial(std::size_t of_class) noexcept;
+  void try_next() noexcept;
+  void end_trial() noexcept;
+
+  unsigned least_;
+  Bytes most_bytes_;
+  std::array<Class, kClasses> classes_{};
+
+  // The trial.
+  std::size_t tried_class_ = kNobody;
+  std::size_t tried_ = 0;  // of choices()
+  unsigned warm_up_ = 0;   // messages of the first turn that are left
+  unsigned count_ = 0;
+  std::array<double, kChoices> costs_{};  // ticks for a KiB; 0: not measured yet
+  std::array<double, kSamples> samples_{};
+};
+
+}  // namespace gantry
