@@ -35,6 +35,12 @@ inline constexpr Bytes kByTwoFrom = Bytes{4} << 20;
   return copied >= kByTwoFrom;
 }
 
+/// What send_async() copies itself, since handing it over would take longer: a few microseconds to
+/// a thread that polls, or a switch or two where the thread has no CPU. docs/results/ipc-small.md
+[[nodiscard]] constexpr Bytes quick_up_to(bool is_without_cpu) noexcept {
+  return is_without_cpu ? Bytes{1} << 20 : Bytes{64} << 10;
+}
+
 struct ModeQuestion {
   SendMode asked = SendMode::automatic;    ///< By SendOptions.
   SendMode channel = SendMode::automatic;  ///< By PayloadOptions.

@@ -110,8 +110,12 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
 
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   Result<void> send_queued(SendJob& job);
+  [[nodiscard]] bool is_quick(const SendJob& job) const noexcept;
+  [[nodiscard]] bool has_credit(bool needs_slot, Bytes bytes);
+  [[nodiscard]] std::optional<Result<void>> send_at_once(SendJob& job);
   [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane);
 
@@ -133,6 +137,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   int told_event_ = -1;
   std::string engine_name_;
   std::unique_ptr<SendQueue> queue_;      // made by the first send_async()
+  Bytes quick_up_to_ = 0;                 // what send_async() copies itself; set with it
   std::unique_ptr<SecondCopier> second_;  // null: there is to be none
 
   Claim claim_;

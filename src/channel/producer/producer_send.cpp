@@ -71,21 +71,20 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
 
 Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions& options) {
   const CpuCharge charge(*core_.metrics.meter(), payload.size(), calls_++);
-  Result<void> result;
-  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
-  if (ended_ || !fork_guard_.is_this() || !is_queue_idle() || !is_plain) [[unlikely]] {
-    result = slow_send_small(payload, options);
-  } else {
-    Lock held = core_.lock();
-    if (!core_.consumers->try_publish_small(payload, options.type, options.user)) [[unlikely]] {
-      held.unlock();
-      result = slow_send_small(payload, options);
-    }
-  }
-  if (!result) return result;
+  if (!try_send_small(payload, options)) [[unlikely]]
+    GANTRY_TRY(slow_send_small(payload, options));
   core_.counters->message(payload.size());
   core_.counters->copy(CopyEngine::inline_, payload.size(), 0);
-  return result;
+  return {};
+}
+
+// The shortest way. False: it did nothing.
+bool Producer::Impl::try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept {
+  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
+  if (ended_ || !fork_guard_.is_this() || !is_queue_idle() || !is_plain) [[unlikely]]
+    return false;
+  const Lock held = core_.lock();
+  return core_.consumers->try_publish_small(payload, options.type, options.user);
 }
 
 Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOptions& options) {
@@ -132,12 +131,54 @@ Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOpti
 Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   GANTRY_TRY(check_open());
   GANTRY_TRY(check_address(job.payload));
-  if (!queue_)
+  if (!queue_) {
     queue_ = std::make_unique<SendQueue>([this](SendJob& queued) { return send_queued(queued); },
                                          core_.options.spin, core_.options.progress_cpus);
-  auto ticket = queue_->push(std::move(job));
+    quick_up_to_ = quick_up_to(SendQueue::is_without_cpu(core_.options.progress_cpus));
+  }
+  auto done = is_quick(job) ? send_at_once(job) : std::nullopt;
+  auto ticket = done ? queue_->push_done(std::move(*done)) : queue_->push(std::move(job));
   if (!ticket) return tl::unexpected(core_.named(std::move(ticket).error()));
   return ticket;
+}
+
+// Copying it takes less than handing it over, and it need not wait: not for a window, and not for
+// what is sent before it.
+bool Producer::Impl::is_quick(const SendJob& job) const noexcept {
+  if (!queue_->is_idle()) return false;
+  Bytes bytes = job.payload.size();
+  for (const Draft::Part& part : job.parts) {
+    if (part.moved) return false;  // gone, if it had to be tried again
+    bytes += part.copied.size();
+  }
+  const SendMode mode =
+      job.options.mode == SendMode::automatic ? core_.options.mode : job.options.mode;
+  return bytes <= quick_up_to_ && mode != SendMode::streamed;
+}
+
+bool Producer::Impl::has_credit(bool needs_slot, Bytes bytes) {
+  const Lock held = core_.lock();
+  if (core_.consumers->lost() || core_.consumers->may_send(needs_slot, bytes)) return true;
+  core_.consumers->refresh();
+  return core_.consumers->lost() || core_.consumers->may_send(needs_slot, bytes);
+}
+
+// Never waits for its credit: nothing when there is none, or what is there went elsewhere.
+std::optional<Result<void>> Producer::Impl::send_at_once(SendJob& job) {
+  SendOptions options = job.options;
+  options.deadline = Deadline::now();
+  Bytes bytes = job.payload.size();
+  for (const Draft::Part& part : job.parts) bytes += part.bytes.size();
+  const bool needs_slot = !job.parts.empty() || bytes > Message::kInlineBytes;
+  if (!needs_slot && try_send_small(job.payload, options)) {
+    core_.counters->message(bytes);
+    core_.counters->copy(CopyEngine::inline_, bytes, 0);
+    return Result<void>();
+  }
+  if (!has_credit(needs_slot, bytes)) return std::nullopt;
+  auto sent = job.parts.empty() ? send(job.payload, options) : transmit(job.parts, options, *lane_);
+  if (!sent && sent.error().code == Code::timed_out) return std::nullopt;
+  return sent;
 }
 
 // On the progress thread.

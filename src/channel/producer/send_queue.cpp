@@ -22,15 +22,36 @@ constexpr std::size_t kRememberedFailures = 1024;
 
 }  // namespace
 
+Result<void> SendQueue::make_event() {
+  if (retired_) return {};
+  GANTRY_ASSIGN(retired_, gantry::make_event());
+  if (!is_without_cpu(cpus_)) return {};
+  handed_over_ = std::make_shared<HandedOver>(0);
+  return {};
+}
+
+Result<Ticket> SendQueue::push_done(Result<void> result) {
+  GANTRY_DEBUG_ASSERT(is_idle());
+  GANTRY_TRY(make_event());
+  // Relaxed: only this thread writes it.
+  const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
+  ++done_by_caller_;
+  end(ticket, std::move(result));
+  given_.store(ticket, std::memory_order_release);  // I2 [J]
+  GANTRY_CHECK_INVARIANTS(*this);
+  return Ticket{ticket};
+}
+
 Result<Ticket> SendQueue::push(SendJob&& job) {
   // Relaxed: only this thread writes it.
   const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
   if (ticket - ended_.load(std::memory_order_acquire) > Producer::kMaxUnsent)  // [E]
     return fail(Code::busy, fmt::format("{} messages wait to be sent", Producer::kMaxUnsent),
                 "wait for one of their tickets");
-  if (!retired_) {
-    GANTRY_ASSIGN(retired_, make_event());
-  }
+  GANTRY_TRY(make_event());
+  if (handed_over_ && !thread_.joinable()) gives_way_to(handed_over_);
+  // Relaxed: a hint for whoever waits.
+  if (handed_over_) handed_over_->fetch_add(1, std::memory_order_relaxed);
   job_of(ticket) = std::move(job);
   given_.store(ticket, std::memory_order_release);  // I2 [J]
   GANTRY_STEP(job_pushed);
@@ -75,9 +96,15 @@ void SendQueue::retire(Result<void> result) {
   const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
   GANTRY_DEBUG_ASSERT(ticket <= given_.load(std::memory_order_acquire));  // I4 [J]
   job_of(ticket).parts.clear();                                           // with whatever it holds
+  end(ticket, std::move(result));
+  if (handed_over_) handed_over_->fetch_sub(1, std::memory_order_relaxed);
+}
+
+void SendQueue::end(std::uint64_t ticket, Result<void> result) {
   if (!result) {
     const std::lock_guard lock(mutex_);
     failures_[ticket] = std::move(result).error();
+    has_failures_.store(true, std::memory_order_relaxed);  // `ended_` carries it [E]
     if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
     GANTRY_DEBUG_ASSERT(failures_.size() <= kRememberedFailures &&
                         failures_.rbegin()->first == ticket);  // I7
@@ -92,6 +119,7 @@ Outcome SendQueue::outcome(Ticket ticket) const noexcept {
     return static_cast<std::uint64_t>(ticket) > given_.load(std::memory_order_relaxed)
                ? Outcome::failed
                : Outcome::pending;
+  if (!has_failures_.load(std::memory_order_relaxed)) return Outcome::done;  // [E]
   const std::lock_guard lock(mutex_);
   return failures_.contains(static_cast<std::uint64_t>(ticket)) ? Outcome::failed : Outcome::done;
 }
@@ -100,7 +128,8 @@ Result<void> SendQueue::wait(Ticket ticket, Deadline deadline, int interrupt) {
   const auto number = static_cast<std::uint64_t>(ticket);
   if (number > given_.load(std::memory_order_relaxed))
     return fail(Code::invalid_argument, fmt::format("ticket {} was never given", number));
-  GANTRY_TRY(wait_for(number, deadline, interrupt));
+  if (!has_ended(ticket)) GANTRY_TRY(wait_for(number, deadline, interrupt));
+  if (!has_failures_.load(std::memory_order_relaxed)) return {};  // [E]
   const std::lock_guard lock(mutex_);
   const auto failed = failures_.find(number);
   if (failed == failures_.end()) return {};
@@ -168,8 +197,9 @@ void SendQueue::check_invariants() const noexcept {
   const bool all_ended = ended == given;
   // Relaxed: a count of this thread's; request_stop() may have added to it.
   const std::uint32_t rung = pushed_.load(std::memory_order_relaxed);
-  GANTRY_ASSERT(static_cast<std::int32_t>(rung - static_cast<std::uint32_t>(given)) >= 0);  // I3
-  GANTRY_ASSERT(ended <= given && given - ended <= Producer::kMaxUnsent);                   // I4
+  const auto pushed = static_cast<std::uint32_t>(given) - done_by_caller_;
+  GANTRY_ASSERT(static_cast<std::int32_t>(rung - pushed) >= 0);            // I3
+  GANTRY_ASSERT(ended <= given && given - ended <= Producer::kMaxUnsent);  // I4
   for (std::uint64_t next = given + 1; next <= ended + Producer::kMaxUnsent; ++next)
     GANTRY_ASSERT(jobs_[next % Producer::kMaxUnsent].parts.empty());  // I5
   GANTRY_ASSERT(given == 0 || retired_);                              // I6

@@ -11,6 +11,8 @@
 #include "base/assert.hpp"
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/handed_over.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/result.hpp"
 #include "channel/wire/waiter.hpp"
 
@@ -29,6 +31,8 @@ struct SendJob {
 //   I1  `ended_` only grows; a job's buffer is not touched once its ticket has ended. [E]
 //   I2  A job lies in the cell of its ticket from before `given_` says so until `ended_` does;
 //       meanwhile nobody else writes the cell. [J] [E]
+//       A ticket of push_done() never has a job: `ended_` is ahead of `given_` for a moment, in
+//       which the thread finds nothing, and nobody else pushes.
 //   I3  The thread sleeps only after it said so and then saw no job; push() checks for that after
 //       it has added one. [S]
 //   I4  Every given and unended ticket has a cell: no ticket ends before it is given.
@@ -38,7 +42,8 @@ struct SendJob {
 //   I8  Between two calls `watched_` says whether the event descriptor was asked for.
 
 /// The progress thread of a producer. The first push() starts it. It polls for a while after every
-/// job, since waking it costs the caller more than anything else here; then it sleeps.
+/// job, since waking it costs the caller more than anything else here; then it sleeps. Where it
+/// would take somebody's CPU it does not poll, and whoever waits lets it run first.
 class SendQueue {
  public:
   using Execute = std::function<Result<void>(SendJob&)>;
@@ -49,11 +54,17 @@ class SendQueue {
         spin_(spin),
         idle_spin_(idle_spin(spin, cpus)),
         cpus_(std::move(cpus)) {}
+  /// True if a thread with these CPUs would take its caller's, or its reader's.
+  [[nodiscard]] static bool is_without_cpu(const std::vector<int>& cpus) noexcept {
+    return cpus.empty() && usable_cpus() < 3;
+  }
   ~SendQueue() { stop(); }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
   [[nodiscard]] Result<Ticket> push(SendJob&& job);
+  /// Gives a ticket for what the caller has done itself. The queue must be idle.
+  [[nodiscard]] Result<Ticket> push_done(Result<void> result);
   [[nodiscard]] bool is_idle() const noexcept {
     return ended_.load(std::memory_order_acquire) == given_.load(std::memory_order_relaxed);  // [E]
   }
@@ -83,6 +94,7 @@ class SendQueue {
   static std::chrono::nanoseconds idle_spin(std::chrono::nanoseconds spin,
                                             const std::vector<int>& cpus) noexcept {
     constexpr std::chrono::nanoseconds kOnItsOwn = std::chrono::milliseconds(100);
+    if (is_without_cpu(cpus)) return std::chrono::nanoseconds(0);
     return cpus.empty() || spin.count() == 0 ? spin : std::max(spin, kOnItsOwn);
   }
 
@@ -91,10 +103,12 @@ class SendQueue {
     return jobs_[ticket % Producer::kMaxUnsent];
   }
   [[nodiscard]] bool has_job() const noexcept {
-    // Relaxed: called by the thread that ends them.
-    return given_.load(std::memory_order_acquire) != ended_.load(std::memory_order_relaxed);  // [J]
+    // Relaxed: called by the thread that ends them. push_done() ends its own before it gives it.
+    return given_.load(std::memory_order_acquire) > ended_.load(std::memory_order_relaxed);  // [J]
   }
+  [[nodiscard]] Result<void> make_event();
   void retire(Result<void> result);
+  void end(std::uint64_t ticket, Result<void> result);
   [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
     return static_cast<std::uint64_t>(ticket) <= ended_.load(std::memory_order_acquire);  // [E]
   }
@@ -117,8 +131,11 @@ class SendQueue {
   std::chrono::nanoseconds spin_;  // of those that wait for the thread
   SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
-  mutable std::mutex mutex_;  // guards those below
+  std::uint32_t done_by_caller_ = 0;         // tickets of push_done()
+  std::shared_ptr<HandedOver> handed_over_;  // null: the thread has a CPU of its own
+  mutable std::mutex mutex_;                 // guards those below
   std::map<std::uint64_t, Error> failures_;
+  std::atomic<bool> has_failures_{false};  // there ever were any
 };
 
 }  // namespace gantry

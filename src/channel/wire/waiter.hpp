@@ -2,6 +2,7 @@
               // sleeps.
 
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
+#include "base/handed_over.hpp"
 #include "base/socket.hpp"
 #include "channel/wire/step.hpp"
 #include "sync/wait_flag.hpp"
@@ -57,14 +59,16 @@ template <class Ready>
   return false;
 }
 
-/// Polls `ready` for up to `spin`; reads the clock only where that costs little in comparison.
+/// Polls `ready` for up to `spin`; reads the clock only where that costs little in comparison. What
+/// this thread has handed over goes first where it needs this CPU.
 template <class Ready>
 [[nodiscard]] bool poll_for(std::chrono::nanoseconds spin, Deadline deadline, Ready ready) {
   if (spin.count() <= 0) return ready();
   const auto turns = [&ready](int count) {
+    const bool gives_way = has_handed_over();
     for (int turn = 0; turn < count; ++turn) {
       if (ready()) return true;
-      cpu_relax();
+      gives_way ? static_cast<void>(::sched_yield()) : cpu_relax();
     }
     return false;
   };
