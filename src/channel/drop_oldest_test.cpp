@@ -204,7 +204,7 @@ TEST_F(DropOldest, OneThatIsBeingSentIsNotTakenBack) {
   Consumer slow = join_lossy(1);
   std::vector<std::vector<std::byte>> payloads;
   Ticket last{};
-  for (std::uint64_t i = 1; i <= 20; ++i) payloads.push_back(pattern(kMiB, i));
+  for (std::uint64_t i = 1; i <= 20; ++i) payloads.push_back(pattern(kMiB + 1, i));
   std::uint64_t number = 0;
   for (const auto& payload : payloads) {
     const auto ticket = out().send_async(

@@ -1,0 +1,180 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "base/numa_nodes.hpp"
+#include "channel/producer/mode_choice.hpp"
+#include "channel/test_gated_engine.hpp"
+#include "channel/test_support.hpp"
+
+// What send_async() copies itself, and what it hands over.
+namespace gantry {
+namespace {
+
+using test::consumer_options;
+using test::make_producer;
+using test::options_in;
+using test::pattern;
+using test::same;
+using test::soon;
+
+class SendAtOnce : public testing::Test {
+ protected:
+  static Bytes quick() { return quick_up_to(usable_cpus() < 3); }
+  Producer producer() { return *make_producer("frames", options_); }
+  Consumer consumer() { return *Consumer::open("frames", consumer_options(options_), soon()); }
+  static void expect(Consumer& in, ConstByteSpan payload) {
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << to_string(message.error());
+    EXPECT_TRUE(same(message->bytes(), payload)) << payload.size();
+  }
+
+  test::ScratchDirectory directory_;
+  ProducerOptions options_ = options_in(directory_);
+};
+
+TEST_F(SendAtOnce, ASmallMessageIsSentWhenTheCallReturns) {
+  Producer out = producer();
+  Consumer in = consumer();
+  std::uint64_t last = 0;
+  for (const Bytes size : {Bytes{0}, Bytes{1}, Bytes{64}, Bytes{65}, Bytes{4096}, quick()}) {
+    auto payload = pattern(size, size);
+    const auto ticket = out.send_async(payload);
+    ASSERT_TRUE(ticket);
+    EXPECT_EQ(out.outcome(*ticket), Outcome::done) << size;
+    EXPECT_TRUE(out.wait(*ticket, Deadline::now()));
+    EXPECT_GT(static_cast<std::uint64_t>(*ticket),
+              std::exchange(last, static_cast<std::uint64_t>(*ticket)));
+    const auto sent = payload;
+    std::ranges::fill(payload, std::byte{0});  // it is ours again
+    expect(in, sent);
+  }
+}
+
+// The engine stands still: only who hands the copy over comes back.
+TEST_F(SendAtOnce, OneByteMoreIsHandedOver) {
+  test::CopyGate gate;
+  Producer out = *Producer::open("frames", options_, std::make_shared<test::GatedEngine>(gate));
+  Consumer in = consumer();
+  const auto payload = pattern(quick() + 1, 1);
+  const auto behind = pattern(10, 2);
+  const auto large = out.send_async(payload, {.deadline = soon()});
+  const auto small = out.send_async(behind, {.deadline = soon()});
+  ASSERT_TRUE(large && small);
+  EXPECT_EQ(out.outcome(*large), Outcome::pending);
+  EXPECT_EQ(out.outcome(*small), Outcome::pending) << "it must not overtake";
+  gate.open();
+  expect(in, payload);
+  expect(in, behind);
+  EXPECT_TRUE(out.wait(*small, soon()));
+  EXPECT_EQ(out.outcome(*large), Outcome::done);
+}
+
+TEST_F(SendAtOnce, WithoutACreditItReturnsAllTheSame) {
+  options_.slots = 2;
+  Producer out = producer();
+  Consumer in = consumer();
+  std::vector<std::vector<std::byte>> payloads;
+  std::vector<Ticket> tickets;
+  for (std::uint64_t i = 0; i < 6; ++i) payloads.push_back(pattern(i % 2 == 0 ? 5000 : 30, i));
+  for (const auto& payload : payloads)
+    tickets.push_back(*out.send_async(payload, {.deadline = soon()}));
+  EXPECT_EQ(out.outcome(tickets.front()), Outcome::done);
+  EXPECT_EQ(out.outcome(tickets.back()), Outcome::pending);
+  for (const auto& payload : payloads) expect(in, payload);
+  for (const Ticket ticket : tickets) EXPECT_TRUE(out.wait(ticket, soon()));
+  const auto next = pattern(5000, 9);
+  EXPECT_EQ(out.outcome(*out.send_async(next)), Outcome::done) << "nothing is before it any more";
+  expect(in, next);
+}
+
+TEST_F(SendAtOnce, WithoutMemoryItReturnsAllTheSame) {
+  options_.pool.budget_bytes = 4 * kMiB;
+  Producer out = producer();
+  Consumer in = consumer();
+  std::optional<Loan> loan(*out.loan(3 * kMiB));
+  ASSERT_TRUE(out.publish(std::move(*loan)));
+  auto held = in.receive(soon());
+  ASSERT_TRUE(held);
+  const auto payload = pattern(quick(), 1);
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 5; ++i) tickets.push_back(*out.send_async(payload, {.deadline = soon()}));
+  *held = Message();
+  for (int i = 0; i < 5; ++i) expect(in, payload);
+  for (const Ticket ticket : tickets) EXPECT_TRUE(out.wait(ticket, soon()));
+}
+
+TEST_F(SendAtOnce, WhatFailsIsTheTicketsOutcome) {
+  Producer out = producer();
+  std::optional<Consumer> in(consumer());
+  const Fd file(::open(directory_.path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  ASSERT_EQ(::ftruncate(file.get(), 8192), 0);
+  auto* const gone =
+      static_cast<std::byte*>(::mmap(nullptr, 8192, PROT_READ, MAP_SHARED, file.get(), 0));
+  ASSERT_NE(gone, MAP_FAILED);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  const auto unreadable = out.send_async(ConstByteSpan(gone, 8192));
+  ASSERT_TRUE(unreadable);
+  EXPECT_EQ(out.outcome(*unreadable), Outcome::failed);
+  EXPECT_EQ(out.wait(*unreadable, soon()).error().code, Code::invalid_argument);
+  const auto payload = pattern(5000, 1);
+  const auto next = out.send_async(payload);
+  EXPECT_EQ(out.outcome(*next), Outcome::done) << "no slot was lost";
+  expect(*in, payload);
+  in.reset();
+  const auto to_nobody = out.send_async(payload, {.deadline = soon()});
+  ASSERT_TRUE(to_nobody);
+  EXPECT_EQ(out.wait(*to_nobody, soon()).error().code, Code::peer_gone);
+  EXPECT_EQ(out.wait(*unreadable, soon()).error().code, Code::invalid_argument) << "as before";
+  ::munmap(gone, 8192);
+}
+
+TEST_F(SendAtOnce, TheDescriptorTellsOfIt) {
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto payload = pattern(100, 1);
+  ASSERT_TRUE(out.send_async(payload));
+  const int descriptor = *out.sent_descriptor();
+  const auto is_readable = [&] {
+    pollfd entry{descriptor, POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 1;
+  };
+  EXPECT_TRUE(is_readable());
+  out.note_woken();
+  EXPECT_FALSE(is_readable());
+  ASSERT_TRUE(out.send_async(payload));
+  EXPECT_TRUE(is_readable());
+  out.note_woken();
+  ASSERT_TRUE(out.send(payload));
+  EXPECT_FALSE(is_readable()) << "that has no ticket";
+}
+
+TEST_F(SendAtOnce, DraftsToo) {
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto first = pattern(3000, 1), second = pattern(70, 2);
+  const auto copies = out.send_async(Draft().copy(first).copy(second));
+  EXPECT_EQ(out.outcome(*copies), Outcome::done);
+  auto block = *out.pool().allocate(3000);
+  std::memcpy(block.bytes().data(), first.data(), 3000);
+  const auto moved = out.send_async(Draft().move(std::move(block)).copy(second));
+  ASSERT_TRUE(moved);
+  for (int i = 0; i < 2; ++i) {
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message);
+    EXPECT_TRUE(same(message->segment(0).bytes, first));
+    EXPECT_TRUE(same(message->segment(1).bytes, second));
+  }
+  EXPECT_TRUE(out.wait(*moved, soon()));
+}
+
+}  // namespace
+}  // namespace gantry
