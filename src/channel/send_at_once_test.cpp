@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -28,6 +29,10 @@ using test::soon;
 
 class SendAtOnce : public testing::Test {
  protected:
+  static std::size_t threads_here() {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+  }
   static Bytes quick() { return quick_up_to(usable_cpus() < 3); }
   Producer producer() { return *make_producer("frames", options_); }
   Consumer consumer() { return *Consumer::open("frames", consumer_options(options_), soon()); }
@@ -45,6 +50,7 @@ TEST_F(SendAtOnce, ASmallMessageIsSentWhenTheCallReturns) {
   Producer out = producer();
   Consumer in = consumer();
   std::uint64_t last = 0;
+  const std::size_t threads = threads_here();
   for (const Bytes size : {Bytes{0}, Bytes{1}, Bytes{64}, Bytes{65}, Bytes{4096}, quick()}) {
     auto payload = pattern(size, size);
     const auto ticket = out.send_async(payload);
@@ -57,6 +63,7 @@ TEST_F(SendAtOnce, ASmallMessageIsSentWhenTheCallReturns) {
     std::ranges::fill(payload, std::byte{0});  // it is ours again
     expect(in, sent);
   }
+  EXPECT_EQ(threads_here(), threads) << "there is nothing for another thread to do";
 }
 
 // The engine stands still: only who hands the copy over comes back.
@@ -68,13 +75,15 @@ TEST_F(SendAtOnce, OneByteMoreIsHandedOver) {
   const auto behind = pattern(10, 2);
   const auto large = out.send_async(payload, {.deadline = soon()});
   const auto small = out.send_async(behind, {.deadline = soon()});
-  ASSERT_TRUE(large && small);
+  const auto draft = out.send_async(Draft().copy(behind).copy(behind), {.deadline = soon()});
+  ASSERT_TRUE(large && small && draft);
   EXPECT_EQ(out.outcome(*large), Outcome::pending);
   EXPECT_EQ(out.outcome(*small), Outcome::pending) << "it must not overtake";
   gate.open();
   expect(in, payload);
   expect(in, behind);
-  EXPECT_TRUE(out.wait(*small, soon()));
+  EXPECT_EQ(in.receive(soon())->segments(), 2u);
+  EXPECT_TRUE(out.wait(*draft, soon()));
   EXPECT_EQ(out.outcome(*large), Outcome::done);
 }
 
