@@ -1,5 +1,7 @@
 #include "fault/receiver.hpp"
 
+#include <thread>
+
 #include "base/clock.hpp"
 #include "fault/payload.hpp"
 
@@ -39,6 +41,13 @@ Receiver::Receiver(const Part& part) : part_(part) {
   join();
 }
 
+// The pause lets the producer see the hang-up first, in most runs.
+Receiver::~Receiver() {
+  if (!part_.scenario.outlives) return;
+  consumer_.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
 // A join that is given up because the producer is stopped may still count as a consumer there for a
 // moment; then the stream can be over before this one comes.
 void Receiver::join() {
@@ -65,9 +74,14 @@ void Receiver::rejoin() {
 Result<std::uint64_t> Receiver::take() {
   if (part_.scenario.take == Take::early) return take_early();
   if (part_.scenario.take == Take::copied) return take_copied();
-  GANTRY_ASSIGN(const Message message,
+  held_ = Message();
+  GANTRY_ASSIGN(Message message,
                 patiently(part_, [&](Deadline deadline) { return consumer_->receive(deadline); }));
-  if (message.segments() == 1) return number_of(message.bytes());
+  if (message.segments() == 1) {
+    const std::uint64_t number = number_of(message.bytes());
+    if (part_.scenario.outlives) held_ = std::move(message);
+    return number;
+  }
   std::vector<std::byte> all;
   for (std::size_t i = 0; i < message.segments(); ++i) {
     const ConstByteSpan bytes = message.segment(i).bytes;

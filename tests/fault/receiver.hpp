@@ -8,6 +8,9 @@ namespace gantry::fault {
 class Receiver {
  public:
   explicit Receiver(const Part& part);
+  ~Receiver();
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
 
   /// Until the stream ends or its producer is gone: `closed` or `peer_gone`.
   Code drain();
@@ -26,6 +29,7 @@ class Receiver {
   void report();
 
   const Part& part_;
+  Message held_;  // of a scenario that outlives
   std::optional<Consumer> consumer_;
   std::vector<std::byte> buffer_;
   std::uint64_t last_ = 0;

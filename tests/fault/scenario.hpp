@@ -27,7 +27,8 @@ struct Scenario {
   bool lags = false;  ///< It takes nothing until the first burst was sent.
   unsigned depth = 0;
   bool mixed = false;   ///< Of calls: some are cancelled, refused, dropped, or have little time.
-  bool awaits = false;  ///< Inboxes, servers and clients wait in coroutines.
+  bool outlives = false;  ///< Its last message is held for a moment after its consumer has gone.
+  bool awaits = false;    ///< Inboxes, servers and clients wait in coroutines.
 
   [[nodiscard]] constexpr bool is_lossy() const noexcept { return policy != SlowConsumer::block; }
 };
@@ -38,6 +39,7 @@ inline constexpr std::array kScenarios{
     Scenario{.name = "small-async", .bytes = 32, .via = Via::async},
     Scenario{.name = "small-early", .bytes = 32, .take = Take::early},
     Scenario{.name = "whole", .bytes = 4096},
+    Scenario{.name = "whole-outliving", .bytes = 4096, .outlives = true},
     Scenario{.name = "whole-async", .bytes = 20'000, .via = Via::async},
     Scenario{.name = "whole-copied", .bytes = 20'000, .take = Take::copied},
     Scenario{.name = "pipelined", .bytes = 50'000, .mode = SendMode::pipelined},
