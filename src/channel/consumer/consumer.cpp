@@ -17,6 +17,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   queue_.report_taken();
   if (!deadline.passed()) queue_.watch_closely();
   if (queue_.next_is_small()) return take_small(asked, true);
+  if (queue_.next_is_block()) return take_block(asked);
   GANTRY_ASSIGN(const bool is_there, look_now(Wanted::whole));
   if (is_there) return hand_out(asked);
   Impl* const self = this;
@@ -144,6 +145,12 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
 Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
   auto message = queue_.copy_small();
   if (message) note_received(message->info(), message->bytes().size(), asked, waited, false);
+  return message;
+}
+
+Result<Message> Consumer::Impl::take_block(std::uint64_t asked) {
+  auto message = queue_.take_block();
+  if (message) note_received(message->info(), message->bytes().size(), asked, true);
   return message;
 }
 

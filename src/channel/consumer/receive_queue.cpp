@@ -152,6 +152,21 @@ Result<void> ReceiveQueue::take_next() {
   return {};
 }
 
+// The record is the producer's, who may have changed it since.
+Result<Message> ReceiveQueue::take_block() {
+  const auto received = read_record(ring_->next());
+  if (!received) return tl::unexpected(core_.break_stream(received.error()));
+  if (received->lies() != PayloadLocation::block || received->is_landing())
+    return tl::unexpected(core_.misbehaved("a message that changed while it was taken"));
+  auto payloads = payloads_.lock();
+  GANTRY_ASSIGN(const ConstByteSpan bytes, payloads->hold_block(*received));
+  ring_->take();
+  GANTRY_STEP(record_taken);
+  report_taken();
+  const std::uint64_t token = token_of(received->header.slot, received->header.number);
+  return Result<Message>(tl::in_place, std::move(payloads), token, bytes, received->info());
+}
+
 // The record becomes the pending message. What this throws leaves everything as it was.
 Result<void> ReceiveQueue::hold(const ReceivedRecord& received) {
   auto payloads = payloads_.lock();

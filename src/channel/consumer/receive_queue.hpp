@@ -36,6 +36,14 @@ class GANTRY_LOCAL ReceiveQueue {
   [[nodiscard]] bool has_news(Wanted wanted) const noexcept;
   /// Whether pending() is what is wanted now. Errors: what ended the stream; `closed` among them.
   Result<bool> look(Wanted wanted);
+  /// True if a message is there that is whole and in one block, as most are.
+  [[nodiscard]] bool next_is_block() const noexcept {
+    return !pending_ && !must_claim_ && !core_.broken && ring_->ready() &&
+           (ring_->next().header.kind & ~kExtra) ==
+               static_cast<std::uint8_t>(PayloadLocation::block);
+  }
+  /// Needs next_is_block(). Takes it without the memory that a message on its way needs.
+  Result<Message> take_block();
   /// Memory for the next small message is made before it is waited for.
   void prepare() {
     if (!spare_) spare_ = std::make_unique<Incoming::Impl>();

@@ -80,17 +80,30 @@ Result<std::vector<Segment>> ReceivedPayloads::find_segments(const ReceivedRecor
 Result<std::vector<Segment>> ReceivedPayloads::hold(const ReceivedRecord& received) {
   auto segments = find_segments(received);
   if (!segments) return tl::unexpected(core_.break_stream(segments.error()));
+  Bytes bytes = 0;
+  for (const Segment& segment : *segments) bytes += segment.bytes.size();
+  GANTRY_TRY(hold_found(received, bytes));
+  return segments;
+}
+
+Result<ConstByteSpan> ReceivedPayloads::hold_block(const ReceivedRecord& received) {
+  found_.clear();
+  auto bytes = find_bytes(received.place.slab, received.place.offset, received.place.bytes);
+  if (!bytes) return tl::unexpected(core_.break_stream(bytes.error()));
+  GANTRY_TRY(hold_found(received, bytes->size()));
+  return bytes;
+}
+
+Result<void> ReceivedPayloads::hold_found(const ReceivedRecord& received, Bytes bytes) {
   GANTRY_STEP(segments_found);
   if (held_.is_held(received.header.slot))
     return tl::unexpected(
         core_.misbehaved(fmt::format("slot {} while it is held", received.header.slot)));
-  Bytes bytes = 0;
-  for (const Segment& segment : *segments) bytes += segment.bytes.size();
   held_.hold(received.header.slot, found_.slabs(), received.header.number, bytes,
              received.header.ticks);
   found_.clear();
   GANTRY_STEP(slot_held);
-  return segments;
+  return {};
 }
 
 void ReceivedPayloads::pass_chunks(std::uint16_t slot, std::uint64_t number,

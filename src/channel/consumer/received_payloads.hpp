@@ -29,6 +29,8 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   /// Finds the record's segments and holds its slot until give_back(). Errors break the stream;
   /// what this throws leaves everything as it was.
   [[nodiscard]] Result<std::vector<Segment>> hold(const ReceivedRecord& received);
+  /// The same for a message in one block that is whole.
+  [[nodiscard]] Result<ConstByteSpan> hold_block(const ReceivedRecord& received);
   /// Of a slot whose message nobody got: without a credit.
   void drop(std::uint16_t slot) noexcept { held_.drop(slot); }
 
@@ -60,6 +62,7 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
 
  private:
   Result<std::vector<Segment>> find_segments(const ReceivedRecord& received);
+  Result<void> hold_found(const ReceivedRecord& received, Bytes bytes);
   Result<ConstByteSpan> find_bytes(std::uint32_t number, Bytes offset, Bytes bytes);
   void confirm_heard() noexcept;
 

@@ -227,6 +227,7 @@ bool ConsumerSet::take_back_for_memory() {
 // Slots that count against the credits; slots of consumers with other policies, and of the history,
 // do not.
 std::uint64_t ConsumerSet::charged() const noexcept {
+  if (only_ != nullptr) return slots_.used();  // I7: nobody else has any
   return slots_.needed_by(kSenderBit | kBacklogBit | who_block());
 }
 
