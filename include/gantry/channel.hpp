@@ -150,7 +150,9 @@ class GANTRY_API Producer {
   [[nodiscard]] Result<void> send(GANTRY_TAKES(unconsumed) Block block,
                                   const SendOptions& options = {});
 
-  /// As send(), but returns at once; a payload to be copied must not change until the ticket ends.
+  /// As send(), but waits for nothing. What is quicker copied than handed over is sent within the
+  /// call, if it need not wait: payloads of up to 64 KiB, or 1 MiB in a process with fewer than
+  /// three CPUs. A payload to be copied must not change until the ticket ends.
   /// Messages are published in the order of the calls, whichever way they are sent. Errors: `busy`
   /// when kMaxUnsent are waiting; others are the outcome of the ticket.
   [[nodiscard]] Result<Ticket> send_async(ConstByteSpan payload, const SendOptions& options = {});

@@ -98,6 +98,12 @@ class HostileProducer : public testing::Test {
     std::memcpy(made.body.data(), &place, sizeof place);
     return made;
   }
+  static MessageRecord beside(std::uint32_t place, std::uint32_t bytes) {
+    MessageRecord made = record(0, kNoSlot, 0, 0, 3);
+    const BesidePlace at{place, bytes};
+    std::memcpy(made.body.data(), &at, sizeof at);
+    return made;
+  }
 
   Fd accept_one() {
     EXPECT_TRUE(*wait_readable(claim_.listener(), soon()));
@@ -133,6 +139,18 @@ TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
   EXPECT_EQ(message->bytes().size(), 4096u);
 }
 
+// Whatever becomes of the place: who received it has the bytes that were there.
+TEST_F(HostileProducer, AMessageBesideItsRecordChangesNoMoreOnceReceived) {
+  const auto payload = test::pattern(kBesideBytes, 1);
+  const auto message = receive_from([&] {
+    std::ranges::copy(payload, ring_->beside[kBesidePlaces - 1].begin());
+    publish(beside(kBesidePlaces - 1, kBesideBytes));
+  });
+  ASSERT_TRUE(message) << message.error().message;
+  std::ranges::fill(ring_->beside[kBesidePlaces - 1], std::byte{0});
+  EXPECT_TRUE(test::same(message->bytes(), payload));
+}
+
 TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
   const std::vector<MessageRecord> records{record(1, 0, 0, 8193),
                                            record(1, 0, 8192, 1),
@@ -141,7 +159,13 @@ TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
                                            record(1, 64, 0, 1),
                                            record(1, kNoSlot, 0, 1),
                                            record(0, kNoSlot, 0, 65, 0, 65),
-                                           record(1, 0, 0, 1, 3),
+                                           record(1, 0, 0, 1, 4),
+                                           record(1, 0, 0, 1, 0x13),
+                                           record(1, 0, 0, 1, 0x23),
+                                           beside(kBesidePlaces, 1),
+                                           beside(~0u, 1),
+                                           beside(0, kBesideBytes + 1),
+                                           beside(0, ~0u),
                                            record(1, 0, 0, 1, 0x80),
                                            record(1, 0, 0, 1, 0x21),
                                            record(1, 0, 0, 1, 0x31),
@@ -257,7 +281,7 @@ TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
               publish(record(1, 0, 0, holes.size()));
             }),
             Code::peer_misbehaved);
-  struct stat facts{};
+  struct stat facts {};
   ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
   EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
 }
@@ -279,7 +303,7 @@ TEST_F(HostileProducer, AWrittenEndDoesNotHideHolesBeforeIt) {
   ASSERT_TRUE(held);
   ASSERT_FALSE(next);
   EXPECT_EQ(next.error().code, Code::peer_misbehaved);
-  struct stat facts{};
+  struct stat facts {};
   ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
   EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
 }

@@ -88,6 +88,7 @@ inline ProducerOptions options_in(const ScratchDirectory& directory) {
   options.pool.slab_bytes = kMiB;
   options.spin = std::chrono::microseconds(20);
   options.copy_threads = 2;  // on any machine
+  options.cell_bytes = 0;    // what is larger than a record's body takes a slot
   return options;
 }
 

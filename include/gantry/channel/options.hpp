@@ -16,7 +16,7 @@ class Acceptor;
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
 
 /// When a message is visible to its readers, and how they get it.
-///             | send(): the caller copies           | send_async(): returns at once
+///             | send(): the caller copies           | send_async(): waits for nothing
 ///   whole     | synchronous: copied, then published | asynchronous: the same, behind the caller
 ///   pipelined | published, then copied: readers take chunks as they land; it ends up complete in
 ///             | a block
@@ -104,6 +104,12 @@ struct PayloadOptions {
   /// Credits in bytes: payload in blocks that is published and not yet released. A single larger
   /// message goes alone. 0: only the pool's budget limits it.
   Bytes bytes_in_flight = 0;
+  /// Payloads of at most that many bytes go beside their record while the channel has a single
+  /// consumer, one that blocks, and no history. They are copied out on receipt and hold no slot,
+  /// so who keeps them holds nobody up. At most kMaxCellBytes; 0: none. Up to 64 B all payloads go
+  /// in the record itself.
+  static constexpr Bytes kMaxCellBytes = 4096;
+  Bytes cell_bytes = kMaxCellBytes;
   /// Payload memory. Empty: a pool of the channel's own, made with `pool`. A consumer maps whole
   /// slabs of it, read-only: do not share a pool between channels whose consumers must not see each
   /// other's messages.

@@ -17,7 +17,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   queue_.report_taken();
   if (!deadline.passed()) queue_.watch_closely();
   if (queue_.next_is_small()) return take_small(asked, true);
-  if (queue_.next_is_block()) return take_block(asked);
+  if (queue_.next_is_beside() || queue_.next_is_block()) return take_whole(asked);
   GANTRY_ASSIGN(const bool is_there, look_now(Wanted::whole));
   if (is_there) return hand_out(asked);
   Impl* const self = this;
@@ -148,8 +148,8 @@ Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
   return message;
 }
 
-Result<Message> Consumer::Impl::take_block(std::uint64_t asked) {
-  auto message = queue_.take_block();
+Result<Message> Consumer::Impl::take_whole(std::uint64_t asked) {
+  auto message = queue_.next_is_beside() ? queue_.copy_beside() : queue_.take_block();
   if (message) note_received(message->info(), message->bytes().size(), asked, true);
   return message;
 }

@@ -118,6 +118,13 @@ Result<Message> ReceiveQueue::copy_small() {
     std::memcpy(&received.extra, &record.extra, sizeof received.extra);
   auto message = Result<Message>(
       tl::in_place, ConstByteSpan(record.body).first(received.header.count), received.info());
+  note_copied_out(received.header.count);
+  if (!honest) [[unlikely]]
+    message = tl::unexpected(core_.misbehaved("a small message that is none"));
+  return message;
+}
+
+void ReceiveQueue::note_copied_out(Bytes bytes) noexcept {
   ring_->take();
   GANTRY_STEP(small_taken);
   // At a full ring, or the stream's end, the writer may sleep, and we may never come back. [F] of
@@ -127,9 +134,30 @@ Result<Message> ReceiveQueue::copy_small() {
   std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
   if (ring_->unreported() >= report_after_ || ring_->is_published(credits_ - 1) || is_ending())
     report_taken();
-  core_.counters->copy(CopyEngine::inline_, received.header.count, 0);
-  if (!honest) [[unlikely]]
-    message = tl::unexpected(core_.misbehaved("a small message that is none"));
+  core_.counters->copy(CopyEngine::inline_, bytes, 0);
+}
+
+// What it says of itself is read once: the producer can write it any time. So it can the payload,
+// of which this end has a copy that stays.
+Result<Message> ReceiveQueue::copy_of_beside(const MessageRecord& record) {
+  ReceivedRecord received{};
+  BesidePlace place;  // NOLINT: copied
+  std::memcpy(&received.header, &record.header, sizeof received.header);
+  std::memcpy(&place, record.body.data(), sizeof place);
+  if ((received.header.kind & kExtra) != 0)
+    std::memcpy(&received.extra, &record.extra, sizeof received.extra);
+  if (place.place >= kBesidePlaces || place.bytes > kBesideBytes)
+    return tl::unexpected(core_.misbehaved(fmt::format(
+        "a message of {} bytes in place {} beside its record", place.bytes, place.place)));
+  if (!copies_) copies_ = std::make_shared<CopiedPayloads>();
+  const CopiedPayloads::Copy copy =
+      copies_->copy(ConstByteSpan(ring_page_->beside[place.place]).first(place.bytes));
+  return Result<Message>(tl::in_place, copies_, copy.token, copy.bytes, received.info());
+}
+
+Result<Message> ReceiveQueue::copy_beside() {
+  GANTRY_ASSIGN(auto message, copy_of_beside(ring_->next()));
+  note_copied_out(message.bytes().size());
   return message;
 }
 
@@ -139,6 +167,13 @@ Result<void> ReceiveQueue::take_next() {
   if (next_is_small()) {
     prepare();  // first, as below
     GANTRY_ASSIGN(auto message, copy_small());
+    spare_->message.fill(std::move(message));
+    pending_ = std::move(spare_);
+    return {};
+  }
+  if (next_is_beside()) {
+    prepare();  // first, as below
+    GANTRY_ASSIGN(auto message, copy_beside());
     spare_->message.fill(std::move(message));
     pending_ = std::move(spare_);
     return {};
@@ -192,15 +227,21 @@ Result<void> ReceiveQueue::claim_next() {
   GANTRY_STEP(message_claimed);
   core_.ring_producer();
   if (!claimed) return {};
-  if ((record.header.kind & kLocationMask) != static_cast<std::uint8_t>(PayloadLocation::here)) {
-    auto received = read_record(record);
-    if (!received) return tl::unexpected(core_.break_stream(received.error()));
-    try {
-      return hold(*received);
-    } catch (const std::bad_alloc&) {
-      pass_over(record);  // one more that this consumer missed
-      throw;
+  try {
+    if (is_beside(record.header)) {  // left by the one before; nothing is written there any more
+      GANTRY_ASSIGN(auto message, copy_of_beside(record));
+      small->message.fill(std::move(message));
+      pending_ = std::move(small);
+      return {};
     }
+    if ((record.header.kind & kLocationMask) != static_cast<std::uint8_t>(PayloadLocation::here)) {
+      auto received = read_record(record);
+      if (!received) return tl::unexpected(core_.break_stream(received.error()));
+      return hold(*received);
+    }
+  } catch (const std::bad_alloc&) {
+    pass_over(record);  // one more that this consumer missed
+    throw;
   }
   if (!is_small(record.header))
     return tl::unexpected(core_.misbehaved("a small message that is none"));

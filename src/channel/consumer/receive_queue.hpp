@@ -1,6 +1,7 @@
 #pragma once  // channel/consumer/receive_queue.hpp: messages on their way from the ring to the
               // user.
 
+#include "channel/consumer/copied_payloads.hpp"
 #include "channel/consumer/incoming_message.hpp"
 #include "sync/spsc/revocable_ring.hpp"
 
@@ -28,6 +29,9 @@ class GANTRY_LOCAL ReceiveQueue {
   }
   /// Needs next_is_small(). Error: `peer_misbehaved`.
   Result<Message> copy_small();
+  [[nodiscard]] bool next_is_beside() const noexcept { return next_is(PayloadLocation::beside); }
+  /// Needs next_is_beside(). Copies it into private memory. Error: `peer_misbehaved`.
+  Result<Message> copy_beside();
   /// Polls the next cell for some microseconds, unless a message is pending.
   void watch_closely() const noexcept;
 
@@ -37,11 +41,7 @@ class GANTRY_LOCAL ReceiveQueue {
   /// Whether pending() is what is wanted now. Errors: what ended the stream; `closed` among them.
   Result<bool> look(Wanted wanted);
   /// True if a message is there that is whole and in one block, as most are.
-  [[nodiscard]] bool next_is_block() const noexcept {
-    return !pending_ && !must_claim_ && !core_.broken && ring_->ready() &&
-           (ring_->next().header.kind & ~kExtra) ==
-               static_cast<std::uint8_t>(PayloadLocation::block);
-  }
+  [[nodiscard]] bool next_is_block() const noexcept { return next_is(PayloadLocation::block); }
   /// Needs next_is_block(). Takes it without the memory that a message on its way needs.
   Result<Message> take_block();
   /// Memory for the next small message is made before it is waited for.
@@ -79,11 +79,17 @@ class GANTRY_LOCAL ReceiveQueue {
   [[nodiscard]] bool is_there() const noexcept {
     return must_claim_ ? ring_->can_claim(ring_page_->revoked) : ring_->ready();
   }
+  [[nodiscard]] bool next_is(PayloadLocation where) const noexcept {
+    return !pending_ && !must_claim_ && !core_.broken && ring_->ready() &&
+           (ring_->next().header.kind & ~kExtra) == static_cast<std::uint8_t>(where);
+  }
   [[nodiscard]] bool at_end() const noexcept;
   /// There will be no more than there is. Relaxed: [F] of credit_gate.hpp.
   [[nodiscard]] bool is_ending() const noexcept {
     return ring_page_->end.load(std::memory_order_relaxed) != 0;
   }
+  [[nodiscard]] Result<Message> copy_of_beside(const MessageRecord& record);
+  void note_copied_out(Bytes bytes) noexcept;
   Result<void> take_next();
   Result<void> claim_next();
   Result<void> hold(const ReceivedRecord& received);
@@ -100,6 +106,7 @@ class GANTRY_LOCAL ReceiveQueue {
   std::uint64_t credits_ = 1;
   std::unique_ptr<Incoming::Impl> pending_;
   std::unique_ptr<Incoming::Impl> spare_;
+  std::shared_ptr<CopiedPayloads> copies_;  // made with the first
 };
 
 }  // namespace gantry

@@ -289,6 +289,26 @@ bool ConsumerSet::tell_at_last(ConsumerState& consumer, const Slot& slot) {
   return false;
 }
 
+ConsumerSet::BesidePlan ConsumerSet::plan_beside() {
+  if (only_ != nullptr && only_->unread() >= limits_.slots) refresh();
+  if (only_ == nullptr || only_->unread() >= limits_.slots) return {};
+  return {only_->next_place(), only_->memory(), only_->id()};
+}
+
+bool ConsumerSet::try_publish_beside(const BesidePlan& plan, Bytes bytes, std::uint32_t type,
+                                     std::uint64_t user) noexcept {
+  if (only_ == nullptr || only_->id() != plan.consumer) return false;
+  GANTRY_DEBUG_ASSERT(only_->unread() < limits_.slots);
+  MessageHeader header{};
+  header.number = ++number_;
+  header.ticks = read_ticks();
+  header.user = user;
+  header.type = type;
+  only_->publish_beside(header, bytes);
+  GANTRY_CHECK_INVARIANTS(*this);
+  return true;
+}
+
 void ConsumerSet::publish(RecordToSend& message, Slot* slot) {
   message.header.number = ++number_;
   message.header.slot = slot == nullptr ? kNoSlot : slots_.index_of(*slot);

@@ -17,6 +17,11 @@
 
 namespace gantry {
 
+/// A record of the backlog. `ring`: where its payload lies, if it is beside the record.
+struct KeptRecord : MessageRecord {
+  std::shared_ptr<const Region> ring;
+};
+
 /// The producer's side of its consumers. The sender or the acceptor calls every member under
 /// mutex(); nothing here waits.
 ///   I1  A slot is free exactly when no consumer, the sender, the backlog or the history needs it.
@@ -32,6 +37,7 @@ namespace gantry {
 ///   I7  only_ is the consumer that is alone, blocks, and has no history beside it; null if there
 ///   is
 ///       no such consumer.
+///       A message goes beside its record only to that one.
 ///   I8  Backlog and history are in the order of publication, and what they keep of a message is
 ///       still that message's. The history is no longer than was asked for.
 ///   I9  No consumer has more unread messages than its ring has cells.
@@ -146,6 +152,17 @@ class ConsumerSet {
     GANTRY_CHECK_INVARIANTS(*this);
     return true;
   }
+  /// A message that goes beside its record: where, and for whom. Without a place it must go another
+  /// way. The memory stays for as long as somebody has it.
+  struct BesidePlan {
+    ByteSpan place;
+    std::shared_ptr<const Region> memory;
+    unsigned consumer = 0;
+  };
+  [[nodiscard]] BesidePlan plan_beside();
+  /// False: the consumers have changed since the plan was made.
+  [[nodiscard]] bool try_publish_beside(const BesidePlan& plan, Bytes bytes, std::uint32_t type,
+                                        std::uint64_t user) noexcept;
   /// Gives the message its number and puts it into the rings. `slot` null: small.
   void publish(RecordToSend& message, Slot* slot);
   [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
@@ -221,7 +238,7 @@ class ConsumerSet {
   void find_only() noexcept;
   void reclaim(ConsumerState& consumer) noexcept;
   void cut(ConsumerState& consumer, Code code, std::string why);
-  void give(ConsumerState& consumer, const MessageRecord& record);
+  void give(ConsumerState& consumer, const MessageRecord& record, const Region* ring);
   void hand_over_kept(ConsumerState& consumer);
   [[nodiscard]] bool may_have(ConsumerState& consumer, const MessageHeader& message);
   void take_back_surplus(ConsumerState& consumer);
@@ -260,7 +277,7 @@ class ConsumerSet {
   bool lends_ = false;             // messages may hold memory that somebody else waits for
   DepartedConsumers departed_;
   unsigned last_id_ = 0;
-  std::deque<MessageRecord> backlog_;
+  std::deque<KeptRecord> backlog_;
   std::deque<MessageRecord> history_;
   std::uint64_t number_ = 0;
   bool ended_ = false;

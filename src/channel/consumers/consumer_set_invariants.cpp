@@ -10,8 +10,9 @@ namespace {
 using WhoNeeds = std::array<std::uint64_t, kMaxSlots>;
 
 // Checks the backlog, or the history.
-void check_kept(const std::deque<MessageRecord>& records, std::uint64_t published,
-                const SlotTable& slots, std::uint64_t bit, WhoNeeds& who_needs) noexcept {
+template <class Record>
+void check_kept(const std::deque<Record>& records, std::uint64_t published, const SlotTable& slots,
+                std::uint64_t bit, WhoNeeds& who_needs) noexcept {
   std::uint64_t last = 0;
   for (const MessageRecord& record : records) {
     const MessageHeader& header = record.header;

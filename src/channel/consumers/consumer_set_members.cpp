@@ -52,7 +52,13 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
   return last_id_;
 }
 
-void ConsumerSet::give(ConsumerState& consumer, const MessageRecord& record) {
+// `ring`: of a payload beside its record.
+void ConsumerSet::give(ConsumerState& consumer, const MessageRecord& record, const Region* ring) {
+  if (ring != nullptr) {
+    const ConstByteSpan payload = ConsumerState::beside(*ring, record);
+    std::memcpy(consumer.next_place().data(), payload.data(), payload.size());
+    return consumer.publish_beside(record.header, payload.size());
+  }
   consumer.publish(record);
   if (!has_slot(record)) return;
   slots_.add(record.header.slot, consumer.bit());
@@ -78,11 +84,16 @@ std::vector<std::uint32_t> ConsumerSet::slabs_of_kept() const {
 void ConsumerSet::hand_over_kept(ConsumerState& consumer) {
   const std::size_t coming = static_cast<std::size_t>(std::popcount(slots_.needed_by(kSenderBit)));
   const std::size_t room = cells_for(limits_.slots) - coming;
-  std::map<std::uint64_t, const MessageRecord*> kept;
-  for (const MessageRecord& record : backlog_) kept[record.header.number] = &record;
+  struct Kept {
+    const MessageRecord* record = nullptr;
+    const Region* ring = nullptr;
+  };
+  std::map<std::uint64_t, Kept> kept;
+  for (const KeptRecord& record : backlog_)
+    kept[record.header.number] = {&record, record.ring.get()};
   for (auto record = history_.rbegin(); record != history_.rend() && kept.size() < room; ++record)
-    kept[record->header.number] = &*record;
-  for (const auto& [number, record] : kept) give(consumer, *record);
+    kept[record->header.number] = {&*record, nullptr};
+  for (const auto& [number, one] : kept) give(consumer, *one.record, one.ring);
   for (const MessageRecord& record : backlog_)
     if (has_slot(record)) slots_.remove(record.header.slot, kBacklogBit);
   backlog_.clear();
@@ -144,7 +155,7 @@ void ConsumerSet::keep_for_successor(const ConsumerState& consumer) {
     if (outgrew_window(record)) continue;
     // it gave the message back unseen
     if (has_slot(record) && !needs(consumer, record.header)) continue;
-    backlog_.push_back(record);
+    backlog_.push_back({record, is_beside(record.header) ? consumer.memory() : nullptr});
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
   }
 }

@@ -1,5 +1,6 @@
 #include "channel/consumers/consumer_state.hpp"
 
+#include <cstring>
 #include <new>
 
 #include "channel/consumers/slot_table.hpp"
@@ -8,7 +9,8 @@ namespace gantry {
 
 Result<Region> ConsumerState::make_page(unsigned credits) {
   GANTRY_ASSIGN(Region memory, Region::create(shared_size(sizeof(RingPage)), "gantry-ring"));
-  auto* page = new (memory.data()) RingPage{};
+  auto* page = new (memory.data()) RingPage;  // touches no place
+  page->end = page->revoked = 0;
   page->magic = kRingMagic;
   page->version = kFormatVersion;
   page->cells = static_cast<std::uint32_t>(cells_for(credits));
@@ -22,8 +24,37 @@ ConsumerState::ConsumerState(unsigned id, unsigned index,
       index_(index),
       depth_(depth_for(resources->policy, resources->depth, credits)),
       resources_(std::move(resources)),
-      memory_(std::move(page)),
+      memory_(std::make_shared<const Region>(std::move(page))),
       ring_(std::span(this->page().ring).first(cells_for(credits))) {}
+
+// ---- payloads beside their records -----------------------------------------------------------
+
+ByteSpan ConsumerState::next_place() noexcept {
+  return page().beside[next_place_ % kBesidePlaces];
+}
+
+void ConsumerState::publish_beside(MessageHeader header, Bytes bytes) noexcept {
+  GANTRY_DEBUG_ASSERT(ring_.unread() < kBesidePlaces && bytes <= kBesideBytes);
+  header.kind = static_cast<std::uint8_t>(PayloadLocation::beside);
+  header.slot = kNoSlot;
+  header.count = 0;
+  const BesidePlace place{next_place_++ % kBesidePlaces, static_cast<std::uint32_t>(bytes)};
+  ring_.publish([&](MessageRecord& record) {
+    std::memcpy(record.body.data(), &place, sizeof place);
+    write_header(record, header);
+    GANTRY_STEP(record_written);
+  });
+  GANTRY_STEP(sequence_published);
+  wake();
+  GANTRY_STEP(consumer_woken);
+}
+
+ConstByteSpan ConsumerState::beside(const Region& ring, const MessageRecord& record) noexcept {
+  BesidePlace place;  // NOLINT: copied
+  std::memcpy(&place, record.body.data(), sizeof place);
+  const auto& page = *reinterpret_cast<const RingPage*>(ring.data());
+  return ConstByteSpan(page.beside[place.place]).first(place.bytes);
+}
 
 // ---- drop_oldest -----------------------------------------------------------------------------
 

@@ -98,6 +98,17 @@ class ConsumerState {
       ring_.publish([&](MessageRecord& record) { record = message; });
     wake();
   }
+  /// Where the next payload beside its record goes: rested memory of kBesideBytes. Only with fewer
+  /// unread messages than kBesidePlaces, and for a consumer that blocks, or that gets what was
+  /// kept.
+  [[nodiscard]] ByteSpan next_place() noexcept;
+  /// Publishes what was written to next_place().
+  void publish_beside(MessageHeader header, Bytes bytes) noexcept;
+  /// The payload of such a record of ours, in the memory() of the consumer that it was for.
+  [[nodiscard]] static ConstByteSpan beside(const Region& ring,
+                                            const MessageRecord& record) noexcept;
+  /// The ring page: outlives the consumer for whoever keeps it.
+  [[nodiscard]] const std::shared_ptr<const Region>& memory() const noexcept { return memory_; }
   /// Rings if it sleeps. Call after a word that it waits for has changed.
   void wake() noexcept {
     if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps))
@@ -134,14 +145,15 @@ class ConsumerState {
   }
   [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // those it holds
   [[nodiscard]] std::uint64_t work_done() const noexcept;
-  [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
+  [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_->data()); }
 
   unsigned id_;
   unsigned index_;
   unsigned depth_;
   std::unique_ptr<ConsumerResources> resources_;
-  Region memory_;
+  std::shared_ptr<const Region> memory_;
   RevocableWriter<MessageRecord> ring_;
+  std::uint32_t next_place_ = 0;
   std::uint64_t holds_ = 0;      // slots, as bits
   std::uint64_t certain_ = 0;    // messages that were taken back without doubt
   std::uint64_t gave_back_ = 0;  // slots, and what it held when it departed

@@ -25,6 +25,13 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
     return because;
   }
   const SendMode mode = question.asked == SendMode::automatic ? question.channel : question.asked;
+  if (question.copied <= question.cell && !question.needs_table && mode != SendMode::immutable) {
+    because.push_back(
+        fmt::format("{} go beside their record, which takes up to {} for a single consumer that "
+                    "blocks; they hold no slot",
+                    size, bytes_text(question.cell)));
+    return because;
+  }
   if (mode == SendMode::automatic)
     because.push_back(fmt::format("messages go pipelined from {} on, and whole below",
                                   bytes_text(kPipelinedFrom)));

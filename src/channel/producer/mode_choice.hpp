@@ -48,6 +48,7 @@ struct ModeQuestion {
   bool needs_table = false;                ///< Several segments, or a tensor.
   bool all_block = true;                   ///< Every consumer has the policy `block`.
   bool has_second = false;                 ///< A second thread may copy, too.
+  Bytes cell = 0;                          ///< Up to so many go beside their records.
 };
 
 [[nodiscard]] SendMode choose_mode(const ModeQuestion& question) noexcept;

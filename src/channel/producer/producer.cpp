@@ -36,6 +36,9 @@ Result<void> check_options(std::string_view name, const ProducerOptions& options
                     "and {} together",
                     options.history, options.slots, kMaxSlots));
   if (const auto known = check_mode(options.mode); !known) return refuse(known.error().message);
+  if (options.cell_bytes > PayloadOptions::kMaxCellBytes)
+    return refuse(fmt::format("cells of {} bytes; at most {} are possible", options.cell_bytes,
+                              PayloadOptions::kMaxCellBytes));
   if (options.copy_threads > 2)
     return refuse(fmt::format("{} threads to copy; at most 2 are possible", options.copy_threads));
   return {};

@@ -110,6 +110,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
 
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
+                                                            const SendOptions& options);
   [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   Result<void> send_queued(SendJob& job);

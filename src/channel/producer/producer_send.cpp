@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "channel/producer/producer.hpp"
+#include "channel/wire/draft_checks.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -115,7 +116,38 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& opti
   const CpuCharge charge(*core_.metrics.meter(), payload.size(), calls_++);
   GANTRY_TRY(check_open());
   if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
+  if (auto sent = try_send_beside(payload, options)) return *std::move(sent);
   return transmit({&part, 1}, options, *lane_);
+}
+
+// Two looks at the lock and a copy: no slot, no block, nothing that must be given back. Nothing: it
+// must go another way, which also knows what to wait for.
+std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
+                                                            const SendOptions& options) {
+  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
+  const SendMode mode = options.mode == SendMode::automatic ? core_.options.mode : options.mode;
+  if (payload.size() > core_.options.cell_bytes || !is_plain || mode == SendMode::immutable ||
+      !check_mode(mode))
+    return std::nullopt;
+  Lock held = core_.lock();
+  const ConsumerSet::BesidePlan plan = core_.consumers->plan_beside();
+  if (plan.place.empty()) return std::nullopt;
+  held.unlock();
+  GANTRY_STEP(parts_placed);
+  const std::uint64_t started = read_ticks();
+  const Move move = Move::copy(plan.place.first(payload.size()), payload);
+  auto copied = copy_by(*lane_, move);
+  if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
+  GANTRY_STEP(copied);
+  held.lock();
+  if (!core_.consumers->try_publish_beside(plan, payload.size(), options.type, options.user))
+    return std::nullopt;
+  GANTRY_STEP(message_published);
+  core_.last_copy = {move.destination, move.source,    move.bytes,   move.bytes,
+                     SendMode::whole,  copied->engine, copied->cache};
+  core_.counters->message(payload.size());
+  core_.counters->copy(copied->engine, payload.size(), read_ticks() - started);
+  return Result<void>();
 }
 
 Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOptions& options) {

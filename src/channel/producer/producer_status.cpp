@@ -88,10 +88,13 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
       .channel = core_.options.mode, .copied = payload, .has_second = second_ != nullptr};
   for (const ConsumerStatus& one : told.status.consumers)
     question.all_block &= one.is_cut || one.policy == SlowConsumer::block;
+  const bool is_alone = told.status.consumers.size() == 1 && question.all_block;
+  if (is_alone && core_.options.history == 0) question.cell = core_.options.cell_bytes;
   told.mode = choose_mode(question);
   told.because = explain_mode(question);
-  const bool in_ring = payload <= Message::kInlineBytes;
-  if (!in_ring) {
+  const bool is_here = payload <= Message::kInlineBytes;
+  const bool in_ring = is_here || (payload <= question.cell && told.mode != SendMode::immutable);
+  if (!is_here) {
     Move move;  // at no particular memory, on page borders
     move.bytes = payload;
     if (told.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;

@@ -358,24 +358,28 @@ Result<void> SendOperation::await_window(std::uint64_t chunk) {
 }
 
 Result<void> SendOperation::copy(Move move) {
-  Completion completion;
-  move.completion = &completion;
-  GANTRY_ASSIGN(const Ticket ticket, lane_.submit(move, SubmitMode::synchronous));
-  if (lane_.wait(ticket) != Outcome::done)
-    return tl::unexpected(copy_error(completion, move.bytes));
-  engine_ = completion.engine;
-  last_copy_ = {move.destination,  move.source,     move.bytes, total_, mode_,
-                completion.engine, completion.cache};
-  if (completion.helper_cpu_ns != 0) core_.metrics.meter()->cpu(completion.helper_cpu_ns);
+  auto copied = copy_by(lane_, move);
+  if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
+  engine_ = copied->engine;
+  last_copy_ = {move.destination, move.source,  move.bytes, total_, mode_,
+                copied->engine,   copied->cache};
+  if (copied->helper_cpu_ns != 0) core_.metrics.meter()->cpu(copied->helper_cpu_ns);
   return {};
 }
 
-Error SendOperation::copy_error(const Completion& completion, Bytes bytes) const {
+Result<Completion> copy_by(Lane& lane, Move move) {
+  Completion completion;
+  move.completion = &completion;
+  GANTRY_ASSIGN(const Ticket ticket, lane.submit(move, SubmitMode::synchronous));
+  if (lane.wait(ticket) == Outcome::done) return completion;
+  return tl::unexpected(copy_error(completion, move.bytes));
+}
+
+Error copy_error(const Completion& completion, Bytes bytes) {
   const bool theirs = completion.cause == Cause::unreadable;
   return {theirs ? Code::invalid_argument : Code::system,
-          fmt::format("channel '{}': copying {} bytes: the {} engine stopped after {}: {} at "
-                      "{:#x}",
-                      core_.name, bytes, to_string(completion.engine), completion.bytes_done,
+          fmt::format("copying {} bytes: the {} engine stopped after {}: {} at {:#x}", bytes,
+                      to_string(completion.engine), completion.bytes_done,
                       to_string(completion.cause), completion.fault_address),
           theirs ? "the payload must stay mapped, and its file as long, until it was sent" : ""};
 }

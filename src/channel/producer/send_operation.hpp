@@ -42,6 +42,10 @@ struct SendPath {
   CreditGate::Lent lent;
 };
 
+/// Executes a copy and waits for it. Errors: `invalid_argument` when its source cannot be read.
+[[nodiscard]] Result<Completion> copy_by(Lane& lane, Move move);
+[[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes);
+
 /// Runs on the caller's thread or the progress thread. It takes a slot and memory; then, by mode,
 /// it copies and publishes, or publishes and copies chunk by chunk.
 class SendOperation {
@@ -101,7 +105,6 @@ class SendOperation {
   [[nodiscard]] Result<void> await_second(SharedCopy& copy);
   void tell(const SharedCopy& copy, std::uint64_t& told);
   [[nodiscard]] Result<void> copy(Move move);
-  [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes) const;
   [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
   void publish();  ///< Under the lock.
   void landed(Bytes bytes);

@@ -44,7 +44,7 @@ Result<void> SendOperation::await_second(SharedCopy& shared) {
   const auto is_done = [&shared] { return shared.chunks.second_is_done(); };
   while (!poll_for(core_.options.spin, Deadline::never(), is_done)) std::this_thread::yield();
   if (!shared.chunks.has_failed()) return {};
-  return tl::unexpected(copy_error(shared.failure, shared.plan.chunk));
+  return tl::unexpected(core_.named(copy_error(shared.failure, shared.plan.chunk)));
 }
 
 // Tells how much is there from the front on; for a message that goes whole only when all is.

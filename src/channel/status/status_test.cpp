@@ -234,9 +234,9 @@ TEST_F(Status, AProducerExplainsModeAndPath) {
   EXPECT_EQ(medium.mode, SendMode::whole);
   const ChannelExplanation large = out().explain(kPipelinedFrom);
   EXPECT_EQ(large.mode, SendMode::pipelined);
-  EXPECT_THAT(large.because, ElementsAre(HasSubstr("pipelined from 128 KiB on"),
-                                         HasSubstr("with two from 4 MiB on"),
-                                         HasSubstr("places in turn")));
+  EXPECT_THAT(large.because,
+              ElementsAre(HasSubstr("pipelined from 128 KiB on"),
+                          HasSubstr("with two from 4 MiB on"), HasSubstr("places in turn")));
   EXPECT_THAT(large.text(), HasSubstr("channel 'frames', producer"));
   EXPECT_THAT(large.text(), HasSubstr("no consumer has joined"));
   EXPECT_THAT(large.text(), HasSubstr("a send would wait for nothing"));

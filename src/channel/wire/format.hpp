@@ -12,10 +12,10 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 6;
-inline constexpr std::uint64_t kProducerMagic = 0x36444f5250544e47;  // "GNTPROD6"
-inline constexpr std::uint64_t kRingMagic = 0x36474e4952544e47;      // "GNTRING6"
-inline constexpr std::uint64_t kConsumerMagic = 0x36534e4f43544e47;  // "GNTCONS6"
+inline constexpr std::uint32_t kFormatVersion = 7;
+inline constexpr std::uint64_t kProducerMagic = 0x37444f5250544e47;  // "GNTPROD7"
+inline constexpr std::uint64_t kRingMagic = 0x37474e4952544e47;      // "GNTRING7"
+inline constexpr std::uint64_t kConsumerMagic = 0x37534e4f43544e47;  // "GNTCONS7"
 inline constexpr unsigned kMaxSlots = ProducerOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ProducerOptions::kMaxConsumers;
 /// Cells of a consumer with `slots` credits, a power of two. It is at least twice as many, since so
@@ -33,9 +33,10 @@ inline constexpr std::uint16_t kNoSlot = 0xffff;
 
 /// Where the payload is; the low bits of MessageHeader::kind.
 enum class PayloadLocation : std::uint8_t {
-  here,   ///< In the record; `count` bytes.
-  block,  ///< One segment, at `place`.
-  table,  ///< `count` segments; `place` has as many SegmentEntry, one behind the other.
+  here,    ///< In the record; `count` bytes.
+  block,   ///< One segment, at `place`.
+  table,   ///< `count` segments; `place` has as many SegmentEntry, one behind the other.
+  beside,  ///< In the ring page, at a BesidePlace; it holds no slot.
 };
 inline constexpr std::uint8_t kLocationMask = 0x0f;
 inline constexpr std::uint8_t kLanding = 0x10;  ///< It still lands, see LandingWord; else it is
@@ -59,6 +60,10 @@ struct MessageHeader {
 [[nodiscard]] constexpr bool is_small(const MessageHeader& header) noexcept {
   return (header.kind & ~kExtra) == 0 && header.count <= Message::kInlineBytes;
 }
+/// True if the payload lies beside the record, whole.
+[[nodiscard]] constexpr bool is_beside(const MessageHeader& header) noexcept {
+  return (header.kind & ~kExtra) == static_cast<std::uint8_t>(PayloadLocation::beside);
+}
 
 /// Least chunk of a streamed message; smaller ones would cost the receiver more time than bytes.
 inline constexpr Bytes kLeastChunk = 4096;
@@ -74,6 +79,16 @@ struct Place {
                                // k * chunk_bytes % window_bytes
 };
 inline constexpr Bytes kNearPlaceBytes = offsetof(Place, window_bytes);
+
+/// Payloads that lie beside the records, each in one of the places in turn: more than cells that
+/// can be unread, so that what was just read rests.
+inline constexpr Bytes kBesideBytes = PayloadOptions::kMaxCellBytes;
+inline constexpr std::uint32_t kBesidePlaces = 64;
+static_assert(kBesidePlaces >= kMaxSlots);  // no more messages than credits are unread
+struct BesidePlace {
+  std::uint32_t place;
+  std::uint32_t bytes;
+};
 
 struct RecordExtra {
   std::uint64_t correlation;
@@ -175,6 +190,8 @@ struct RingPage {
   alignas(64) std::atomic<std::uint64_t> end;
   std::atomic<std::uint64_t> revoked;    // newest ring sequence that was taken back. [V]
   std::array<MessageCell, kCells> ring;  // aligned by its type
+  // Left as the kernel made it, all zeros: a page takes memory when it is first used.
+  alignas(4096) std::array<std::array<std::byte, kBesideBytes>, kBesidePlaces> beside;
 };
 
 /// A consumer writes it; the producer maps it read-only.
@@ -203,7 +220,9 @@ static_assert(offsetof(ProducerPage, landing) == 128);
 static_assert(sizeof(ProducerPage) == 128 + 64 * 64);
 static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, revoked) == 72);
 static_assert(offsetof(RingPage, ring) == 128);
-static_assert(sizeof(RingPage) == 128 + 128 * 128);
+static_assert(offsetof(RingPage, beside) == 20'480);
+static_assert(sizeof(RingPage) == 20'480 + 64 * 4096);
+static_assert(sizeof(BesidePlace) == 8 && kBesideBytes == 4096);
 static_assert(offsetof(ConsumerPage, taken) == 64 && offsetof(ConsumerPage, missed) == 72);
 static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);

@@ -1,0 +1,67 @@
+#pragma once  // channel/consumer/copied_payloads.hpp: private memory of messages that were copied
+              // out.
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <gantry/channel/message.hpp>
+#include <memory>
+
+#include "channel/wire/format.hpp"
+
+namespace gantry {
+
+// One thread copies; whoever has a message gives it back, on any thread.
+//   I1  A buffer is in one message's hands at most: from copy(), which clears its bit, until
+//       give_back() sets it. [G]
+// Pair [G]: the last reads of the message before give_back(); the next copy after the bit is seen.
+
+/// Buffers that are used again and again, so that copying a small message out allocates nothing.
+/// Messages keep this alive, not the end that they came to. When all buffers are in messages' hands
+/// each further message has one of its own.
+class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
+ public:
+  static constexpr std::size_t kBuffers = 64;
+  struct Copy {
+    std::uint64_t token;
+    ConstByteSpan bytes;
+  };
+
+  /// At most kBesideBytes. What it throws leaves everything as it was.
+  [[nodiscard]] Copy copy(ConstByteSpan bytes) {
+    const std::uint64_t free = free_.load(std::memory_order_acquire);  // [G]
+    if (free == 0) return copy_alone(bytes);
+    const auto index = static_cast<std::size_t>(std::countr_zero(free));
+    if (!buffers_[index]) buffers_[index] = std::make_unique<Buffer>();
+    // Relaxed: this thread alone clears bits, and what was read of the buffer was seen above.
+    free_.fetch_and(~(std::uint64_t{1} << index), std::memory_order_relaxed);
+    std::memcpy(buffers_[index]->data(), bytes.data(), bytes.size());
+    return {index, {buffers_[index]->data(), bytes.size()}};
+  }
+
+  void give_back(std::uint64_t token) noexcept override {
+    if (token >= kBuffers) return delete as_alone(token);
+    free_.fetch_or(std::uint64_t{1} << token, std::memory_order_release);  // I1 [G]
+  }
+  [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
+
+ private:
+  using Buffer = std::array<std::byte, kBesideBytes>;
+
+  // Of a buffer alone the token is its address, which is no small number.
+  [[nodiscard]] static Buffer* as_alone(std::uint64_t token) noexcept {
+    return reinterpret_cast<Buffer*>(token);
+  }
+  [[nodiscard]] static Copy copy_alone(ConstByteSpan bytes) {
+    auto buffer = std::make_unique<Buffer>();
+    std::memcpy(buffer->data(), bytes.data(), bytes.size());
+    const ConstByteSpan copied(buffer->data(), bytes.size());
+    return {reinterpret_cast<std::uint64_t>(buffer.release()), copied};
+  }
+
+  std::array<std::unique_ptr<Buffer>, kBuffers> buffers_;
+  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};
+};
+
+}  // namespace gantry
