@@ -309,8 +309,7 @@ TEST(Claim, DoesNotTakeAReusedInodeNumberForItsOwn) {
   auto claim = Claim::take(scratch.path(), "x");
   ASSERT_TRUE(claim);
   ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
-  struct stat ours {
-  }, theirs{};
+  struct stat ours{}, theirs{};
   ASSERT_EQ(::stat(path.c_str(), &ours), 0);
   std::filesystem::remove(path);
   std::thread leaving([&] { claim->give_up(); });

@@ -115,8 +115,7 @@ Task<> hold(Task<> inner) {
 }
 
 Task<> drop(std::optional<Task<>>& other, int descriptor, EventLoop& loop) {
-  const Result<void> woken = co_await readable(descriptor, loop);
-  EXPECT_TRUE(woken);
+  EXPECT_TRUE(co_await readable(descriptor, loop));
   other.reset();
 }
 

@@ -71,7 +71,9 @@ Task<> drop(Task<>& other, int descriptor, EventLoop& loop, bool is_first) {
     const Result<void> woken = co_await readable(descriptor, loop);
     EXPECT_TRUE(woken);
   }
-  { const Task<> dropped = std::move(other); }
+  {
+    const Task<> dropped = std::move(other);
+  }
   co_await two_rounds(descriptor, loop);
 }
 

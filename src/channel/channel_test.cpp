@@ -67,7 +67,9 @@ TEST_F(Channel, ADroppedLoanSendsNothingAndReturnsItsSlot) {
   options_.slots = 1;
   Producer out = producer();
   Consumer in = consumer();
-  { const auto dropped = out.loan(100, soon()); }
+  {
+    const auto dropped = out.loan(100, soon());
+  }
   ASSERT_TRUE(out.send(pattern(100, 2), soon()));
   EXPECT_EQ(in.receive(soon())->sequence(), 1u);
 }

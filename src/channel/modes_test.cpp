@@ -330,7 +330,9 @@ TEST_F(Landing, AProducerThatEndsGivesUpWhatWaits) {
     held.push_back(*in_.receive(soon()));
   }
   ASSERT_TRUE(out_.send_async(payload));  // no credit for it, ever
-  { const Producer dropped = std::move(out_); }
+  {
+    const Producer dropped = std::move(out_);
+  }
   EXPECT_EQ(in_.receive(soon()).error().code, Code::peer_gone);
 }
 

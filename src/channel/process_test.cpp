@@ -236,8 +236,12 @@ TEST_F(Processes, AForkedCopyIsDroppedWithoutHarm) {
   ASSERT_TRUE(held);
   Child child([&](const Child&) {
     held->release();
-    { const Consumer dropped = std::move(*in); }
-    { const Producer dropped = std::move(*out); }
+    {
+      const Consumer dropped = std::move(*in);
+    }
+    {
+      const Producer dropped = std::move(*out);
+    }
     ::_exit(0);
   });
   EXPECT_EQ(child.wait(), 0);

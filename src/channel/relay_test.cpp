@@ -83,7 +83,9 @@ TEST_F(Relay, WhatItPassedOnOutlivesItsDeath) {
   send_on(origin, fast);
   EXPECT_TRUE(same(first->bytes(), pattern(5000, 1)));
   first.reset();
-  { const Consumer gone(std::move(in)); }
+  {
+    const Consumer gone(std::move(in));
+  }
   await_departed(origin, 0);  // nobody maps that memory any more
 }
 

@@ -233,7 +233,9 @@ TEST_F(Forwarding, ItStaysReadableWhenItsSenderIsGone) {
   Draft draft;
   draft.forward(*in_.receive(soon()));
   ASSERT_TRUE(onward_.send(std::move(draft), {.deadline = soon()}));
-  { const Producer dropped = std::move(out_); }
+  {
+    const Producer dropped = std::move(out_);
+  }
   const auto message = last_.receive(soon());
   ASSERT_TRUE(message) << message.error().message;
   EXPECT_TRUE(same(message->bytes(), pattern(100'000, 1)));

@@ -26,7 +26,7 @@ struct Scenario {
   SlowConsumer policy = SlowConsumer::block;
   bool lags = false;  ///< It takes nothing until the first burst was sent.
   unsigned depth = 0;
-  bool mixed = false;   ///< Of calls: some are cancelled, refused, dropped, or have little time.
+  bool mixed = false;     ///< Of calls: some are cancelled, refused, dropped, or have little time.
   bool outlives = false;  ///< Its last message is held for a moment after its consumer has gone.
   bool awaits = false;    ///< Inboxes, servers and clients wait in coroutines.
 

@@ -135,8 +135,12 @@ TEST_F(InboxProcesses, AForkedCopyIsDroppedWithoutHarm) {
   ASSERT_TRUE(out->send(pattern(10, 1), soon()));
   ASSERT_TRUE(inbox->receive(soon()));
   Child child([&](const Child&) {
-    { const Inbox dropped = std::move(*inbox); }
-    { const Producer dropped = std::move(*out); }
+    {
+      const Inbox dropped = std::move(*inbox);
+    }
+    {
+      const Producer dropped = std::move(*out);
+    }
     ::_exit(0);
   });
   EXPECT_EQ(child.wait(), 0);

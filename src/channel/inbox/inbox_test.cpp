@@ -251,7 +251,7 @@ TEST_F(ManyToOne, TheTokenIsAsked) {
 TEST_F(ManyToOne, ItsSocketHasTheModeAskedFor) {
   options_.channel.access.socket_mode = 0666;
   const Inbox inbox = open();
-  struct stat facts {};
+  struct stat facts{};
   ASSERT_EQ(::stat((directory_.path() + "/in.sock").c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777u, 0666u);
 }
@@ -293,7 +293,9 @@ TEST_F(ManyToOne, ItsEndIsToldAsAnInboxes) {
 
 TEST_F(ManyToOne, AThousandComeAndGoAndLeaveNothing) {
   Inbox inbox = open();
-  { const auto warm = connect(); }
+  {
+    const auto warm = connect();
+  }
   while (departed_.empty()) static_cast<void>(inbox.receive(Deadline::now()));
   const std::size_t before = test::descriptors_at_rest();
   for (int i = 0; i < 1000; ++i) {

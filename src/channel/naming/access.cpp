@@ -75,7 +75,7 @@ Result<void> check_reach(const std::string& directory, const std::string& name,
                     "EndOptions::access lists",
                     name, directory, name, kSocketSuffix, access.socket_mode),
         "set Access::socket_mode to 0666 (the lists still decide), and chmod 711 " + directory);
-  struct stat facts {};
+  struct stat facts{};
   if (::stat(directory.c_str(), &facts) != 0) return fail_errno(directory);
   // Its group may be theirs: whoever made the folder chose it.
   if ((facts.st_mode & (S_IXGRP | S_IXOTH)) != 0) return {};
@@ -111,7 +111,7 @@ bool is_same_token(const Access& access, const WireToken& theirs) noexcept {
 Result<std::string> channel_directory(std::string_view given, const Access& access) {
   if (access.users.empty() && access.groups.empty()) return channel_directory(given);
   GANTRY_ASSIGN(std::string directory, chosen_channel_directory(given));
-  struct stat facts {};
+  struct stat facts{};
   if (::lstat(directory.c_str(), &facts) != 0) {
     if (errno != ENOENT) return fail_errno(directory);
     GANTRY_ASSIGN(directory, channel_directory(given));  // ours, and as private as ever

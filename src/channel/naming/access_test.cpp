@@ -250,7 +250,9 @@ TEST_F(OtherUser, HasItsChannelsListedByRoot) {
   options_.access.socket_mode = 0600;
   test::Child child([this](const test::Child& self) {
     if (::setgid(kOtherGroup) != 0 || ::setuid(kOther) != 0) ::_exit(101);
-    { const auto dead = listen_at(directory_.path(), "dead.sock"); }
+    {
+      const auto dead = listen_at(directory_.path(), "dead.sock");
+    }
     const auto out = make_producer("frames", options_);
     if (out) self.report();
     test::Child::hold();

@@ -23,7 +23,7 @@ bool is_absolute(const std::string& path) {
 // Whoever can write here could put a socket of his own in a channel's place, and whoever can open
 // it could keep its lock. For a look it does not matter who may pass through (--x).
 Result<void> check_owner_and_mode(const std::string& directory, bool is_look) {
-  struct stat facts {};
+  struct stat facts{};
   if (::lstat(directory.c_str(), &facts) != 0) return fail_errno(directory);
   GANTRY_TRY(check_is_directory(directory, facts));
   if (facts.st_uid != ::geteuid() && !(is_look && ::geteuid() == 0))

@@ -28,7 +28,7 @@ TEST(ChannelDirectory, IsMadeForItsUserAlone) {
   const std::string wanted = scratch.path() + "/channels";
   const auto directory = channel_directory(wanted);
   ASSERT_TRUE(directory);
-  struct stat facts {};
+  struct stat facts{};
   ASSERT_EQ(::stat(wanted.c_str(), &facts), 0);
   EXPECT_EQ(facts.st_mode & 0777u, 0700u);
   EXPECT_TRUE(channel_directory(wanted)) << "a second time";
@@ -160,7 +160,9 @@ TEST(Claim, WaitsForALockedDirectoryOnlyUntilInterrupted) {
 
 TEST(Claim, TakesOverFromTheDeadAndIsNotRemovedByAnother) {
   const test::ScratchDirectory scratch;
-  { auto dead = listen_at(scratch.path(), "x.sock"); }
+  {
+    auto dead = listen_at(scratch.path(), "x.sock");
+  }
   auto first = Claim::take(scratch.path(), "x");
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(Claim::take(scratch.path(), "x").error().code, Code::already_exists);

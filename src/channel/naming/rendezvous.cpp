@@ -59,7 +59,7 @@ Result<void> check_free(const std::string& directory, const std::string& name) {
 // The kernel's own words are kept for what nobody here can mend.
 Error not_let_in(const std::string& directory, const std::string& name, Error error) {
   const std::string path = directory + "/" + name + kSocketSuffix;
-  struct stat facts {};
+  struct stat facts{};
   const bool is_seen = ::stat(path.c_str(), &facts) == 0;
   error.message = fmt::format(
       "channel '{}': {}: {}", name, path,
@@ -149,7 +149,7 @@ void Claim::give_up() noexcept {
   const Fd listener = std::move(listener_);
   GANTRY_STEP(claim_dropped);
   if (!lock) return;  // the file is stale from here on, and anyone may remove it
-  struct stat facts {};
+  struct stat facts{};
   if (::fstatat(lock->get(), file_.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
       facts.st_dev == device_ && facts.st_ino == inode_)
     ::unlinkat(lock->get(), file_.c_str(), 0);

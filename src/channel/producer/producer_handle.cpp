@@ -53,9 +53,8 @@ Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& op
   return guarded_on(impl_, "Producer", [&] { return impl_->send_async({payload, {}, options}); });
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
-  return guarded_on(impl_, "Producer", [&] {
-    return impl_->send_async({{}, std::move(draft.parts()), options});
-  });
+  return guarded_on(impl_, "Producer",
+                    [&] { return impl_->send_async({{}, std::move(draft.parts()), options}); });
 }
 Outcome Producer::outcome(Ticket ticket) const noexcept {
   return impl_ ? impl_->outcome(ticket) : Outcome::failed;

@@ -12,9 +12,8 @@ namespace gantry {
 Request::Impl::~Impl() {
   if (!client_->check_process()) return;  // a fork's copy
   if (!answered_) {
-    const auto told = guarded([&] {
-      return refuse({Code::aborted, "the server dropped the request", ""});
-    });
+    const auto told =
+        guarded([&] { return refuse({Code::aborted, "the server dropped the request", ""}); });
     if (!told && told.error().code == Code::timed_out)
       client_->with_replies([](Producer::Impl& replies) { replies.shut_down(); });
   }

@@ -340,7 +340,9 @@ TEST_F(HostileServer, ThatDropsTheLineEndsTheCalls) {
   Client client = connect();
   auto pending = *client.call_async(pattern(10, 1));
   const auto introduction = inbox->receive(soon());
-  { const Fd dropped = inbox->take_control_end(introduction->sender.id)->take(); }
+  {
+    const Fd dropped = inbox->take_control_end(introduction->sender.id)->take();
+  }
   EXPECT_EQ(outcome(pending), Code::peer_gone);
 }
 

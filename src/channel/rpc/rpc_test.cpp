@@ -86,7 +86,9 @@ TEST_F(Calls, ADroppedRequestIsToldOf) {
   Server server = open();
   Client client = connect();
   auto pending = *client.call_async(pattern(10, 1));
-  { const auto dropped = server.next(soon()); }
+  {
+    const auto dropped = server.next(soon());
+  }
   EXPECT_EQ(outcome(pending), Code::aborted);
 }
 
@@ -122,7 +124,9 @@ TEST_F(Calls, WhatIsCancelledIsNotServedOrSeesIt) {
   auto second = *server.next(soon());
   EXPECT_TRUE(first.is_cancelled());
   EXPECT_FALSE(second.is_cancelled());
-  { const auto dropped = std::move(running); }
+  {
+    const auto dropped = std::move(running);
+  }
   EXPECT_TRUE(second.is_cancelled()) << "its pending reply was dropped";
   auto queued = *client.call_async(pattern(10, 3));
   auto other = *client.call_async(pattern(10, 4));

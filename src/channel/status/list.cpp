@@ -78,7 +78,7 @@ Result<std::vector<Found>> find_all(const std::string& root) {
 
 // Time since its socket appeared, for producers that do not say.
 std::chrono::nanoseconds age_of(const Found& found) {
-  struct stat facts {};
+  struct stat facts{};
   timespec now{};
   if (::lstat((found.folder + "/" + found.file).c_str(), &facts) != 0) return {};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -94,7 +94,7 @@ class Sweeper {
  public:
   /// In a folder of another user nothing is removed: root looks, and no more.
   explicit Sweeper(const std::string& root) {
-    struct stat facts {};
+    struct stat facts{};
     locked_out_ = ::stat(root.c_str(), &facts) != 0 || facts.st_uid != ::geteuid();
   }
   void sweep(const Found& found) {

@@ -33,7 +33,8 @@ bool is_aligned(const Move& move, Bytes alignment) noexcept {
 }
 
 // An engine that gains something at one size, and nothing at the next larger one that was measured,
-// gained by a disturbance of the first engine's measurement: its costs begin earlier than its gains.
+// gained by a disturbance of the first engine's measurement: its costs begin earlier than its
+// gains.
 std::vector<CostPoint> without_flukes(std::vector<CostPoint> points, const CostCurve& first) {
   if (first.empty()) return points;
   const auto gains = [&first](const CostPoint& point) {
@@ -58,9 +59,9 @@ Policy::Policy(Calibration calibration, std::vector<Member> members)
     : calibration_(std::move(calibration)), members_(std::move(members)) {
   for (const Member& member : members_) {
     const EngineCosts* measured = find(calibration_, member.name);
-    const std::vector<CostPoint> points = without_flukes(
-        measured != nullptr ? measured->points : estimated_costs(member.name).points,
-        costs_.empty() ? CostCurve() : costs_.front().synchronous);
+    const std::vector<CostPoint> points =
+        without_flukes(measured != nullptr ? measured->points : estimated_costs(member.name).points,
+                       costs_.empty() ? CostCurve() : costs_.front().synchronous);
     Costs& costs = costs_.emplace_back();
     for (const CostPoint& point : points) {
       costs.synchronous.add(point.bytes, point.synchronous_ns);

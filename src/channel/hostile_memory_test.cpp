@@ -1,0 +1,176 @@
+#include "channel/test_hostile_producer.hpp"
+
+// Memory by hand: what a consumer maps, and how much of it.
+namespace gantry {
+namespace {
+
+using test::HostileProducer;
+
+TEST_F(HostileProducer, MemoryThatCouldChangeIsNotMapped) {
+  const Fd unsealed(::memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
+  EXPECT_EQ(code_from([&] {
+              const int descriptor = unsealed.get();
+              send(PacketKind::slab, std::span(&descriptor, 1), 1, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, slab_, 16384);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+  ring_->ring[1].sequence = 0;
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, slab_, 8192);
+              send_slab(1, slab_, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+  ring_->ring[1].sequence = 0;
+  EXPECT_EQ(code_from([&] {
+              send(PacketKind::slab, {}, 1, 8192);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
+  Region other = *Region::create(4096, "x");
+  ring_->ring[2].record = record(2, 1, 0, 1);
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, slab_, 8192);
+        publish(record(1, 0, 0, 8192));
+        first_held_.wait();
+        send(PacketKind::slab_gone, {}, 1);
+        send_slab(2, other, 4096);
+        ring_->ring[2].sequence = 2;
+      },
+      &held);
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
+}
+
+// Defect: looking for the second segment's slab, the consumer unmapped the first one's.
+TEST_F(HostileProducer, SegmentsThatWereFoundStayWhileOthersAreLookedFor) {
+  const Region second = *Region::create(4096, "x");
+  const Region third = *Region::create(4096, "x");
+  std::array<SegmentEntry, 2> table{};
+  table[0].slab = 2;
+  table[1].slab = 3;
+  for (SegmentEntry& entry : table) {
+    entry.bytes = 4096;
+    entry.dimensions = kNoTensor;
+  }
+  std::memcpy(slab_.data() + 4096, table.data(), sizeof table);
+  ring_->ring[2].record = record(1, 1, 4096, sizeof table, 2, 2);
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, slab_, 8192);
+        send_slab(2, second, 4096);
+        publish(record(1, 0, 0, 4096));
+        first_held_.wait();
+        send(PacketKind::slab_gone, {}, 2);
+        send_slab(3, third, 4096);
+        ring_->ring[2].sequence = 2;
+      },
+      &held);
+  ASSERT_FALSE(next) << "a segment in memory that is unmapped";
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  EXPECT_THAT(next.error().message, testing::HasSubstr("memory that is in use"));
+  EXPECT_TRUE(held);
+}
+
+TEST_F(HostileProducer, WhatWasNeverSentCannotGo) {
+  EXPECT_EQ(code_from([&] {
+              send(PacketKind::slab_gone, {}, 1);
+              publish(record(1, 0, 0, 1));
+            }),
+            Code::peer_misbehaved);
+}
+
+// Reading a hole makes a page, on the consumer's account.
+TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
+  const Region holes = *Region::create(64 * kMiB, "x");
+  EXPECT_EQ(code_from([&] {
+              send_slab(1, holes, holes.size());
+              publish(record(1, 0, 0, holes.size()));
+            }),
+            Code::peer_misbehaved);
+  struct stat facts{};
+  ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
+  EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
+}
+
+// The end is written, the message is not.
+TEST_F(HostileProducer, AWrittenEndDoesNotHideHolesBeforeIt) {
+  Region holes = *Region::create(64 * kMiB, "x");
+  ASSERT_TRUE(holes.touch(holes.size() - 4096, 4096));
+  ring_->ring[2].record = record(1, 1, 0, holes.size() - 4096);
+  std::optional<Message> held;
+  const auto next = receive_from(
+      [&] {
+        send_slab(1, holes, holes.size());
+        publish(record(1, 0, holes.size() - 4096, 4096));
+        ring_->ring[2].sequence = 2;
+        first_held_.wait();
+      },
+      &held);
+  ASSERT_TRUE(held);
+  ASSERT_FALSE(next);
+  EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  struct stat facts{};
+  ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
+  EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
+}
+
+TEST_F(HostileProducer, SlabsBeyondTheLimitAreNotTaken) {
+  options_.receive.slabs = 2;
+  const auto message = receive_from([&] {
+    const Region more = *Region::create(4096, "x");
+    for (std::uint32_t slab = 1; slab <= 3; ++slab) send_slab(slab, more, 4096);
+    publish(record(4, 0, 0, 1));
+  });
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::too_large);
+  EXPECT_THAT(message.error().hint, testing::HasSubstr("ReceiveLimits::slabs"));
+}
+
+TEST_F(HostileProducer, BytesBeyondTheLimitAreNotMapped) {
+  options_.receive.mapped_bytes = kMiB;
+  const auto message = receive_from([&] {
+    const Region large = *Region::create(kMiB + 4096, "x");
+    send_slab(1, large, large.size());
+    publish(record(1, 0, 0, 1));
+  });
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::too_large);
+  EXPECT_THAT(message.error().hint, testing::HasSubstr("ReceiveLimits::mapped_bytes"));
+}
+
+// A window of two pages that claims to be of a message larger than any memory.
+TEST_F(HostileProducer, AStreamedMessageReservesNoMoreThanIsAllowed) {
+  options_.receive.gathered_bytes = kMiB;
+  const Place place{
+      .offset = 0, .bytes = 2 * kMiB, .slab = 1, .chunk_bytes = 4096, .window_bytes = 8192};
+  MessageRecord streamed = record(1, 0, 0, 0, 1 | kLanding | kStreamed);
+  std::memcpy(streamed.body.data(), &place, sizeof place);
+  const auto message = receive_from([&] {
+    send_slab(1, slab_, 8192);
+    publish(streamed);
+  });
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, Code::too_large);
+  EXPECT_THAT(message.error().hint, testing::HasSubstr("receive_early"));
+}
+
+}  // namespace
+}  // namespace gantry
