@@ -150,6 +150,13 @@ class GANTRY_API Producer {
   [[nodiscard]] Result<void> send(GANTRY_TAKES(unconsumed) Block block,
                                   const SendOptions& options = {});
 
+  /// Sends each payload as a message of its own, with the same options; small ones take one lock
+  /// and at most one wake-up together. Returns how many were sent, from the first on: fewer than
+  /// all only if something, the deadline for instance, stopped it half-way, which the next call
+  /// will say. Errors: as send(), if none was sent.
+  [[nodiscard]] Result<std::size_t> send_batch(std::span<const ConstByteSpan> payloads,
+                                               const SendOptions& options = {});
+
   /// As send(), but waits for nothing. What is quicker copied than handed over is sent within the
   /// call, if it need not wait: payloads of up to 64 KiB, or 1 MiB in a process with fewer than
   /// three CPUs. A payload to be copied must not change until the ticket ends.
@@ -269,6 +276,11 @@ class GANTRY_API Consumer {
   /// Returns the next message, whole. Skips messages that their sender gave up half-way. Errors:
   /// `closed` at the regular end, `peer_gone`, `timed_out`, `interrupted`, `peer_misbehaved`.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
+  /// Drops what is in `into`, waits for one message, then takes those that are there whole, as many
+  /// as `into` has places for. Returns how many. Errors: as receive(), and `invalid_argument` for
+  /// no places; what goes wrong behind the first message the next call says.
+  [[nodiscard]] Result<std::size_t> receive_batch(std::span<Message> into,
+                                                  Deadline deadline = Deadline::never());
   /// Returns the next message as soon as it is visible, from its first byte. Errors: as above, and
   /// `invalid_argument` while a streamed message is half-way in a buffer of receive_into().
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline = Deadline::never());

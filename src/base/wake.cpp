@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <array>
 
@@ -34,7 +36,9 @@ Result<WakeSender> WakeSender::adopt(ReceivedFd given) {
 
 void WakeSender::ring() const noexcept {
   const char ring = 0;
-  static_cast<void>(!::send(end_.get(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL));  // I1
+  // Past the library: send() is a point of cancellation, which costs more than the way there.
+  static_cast<void>(::syscall(SYS_sendto, end_.get(), &ring, sizeof ring,
+                              MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0));  // I1
 }
 
 Result<WakeReceiver::Made> WakeReceiver::make() {

@@ -25,6 +25,34 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   return hand_out(asked);
 }
 
+Result<std::size_t> Consumer::Impl::receive_batch(std::span<Message> into, Deadline deadline) {
+  if (into.empty()) return fail(Code::invalid_argument, "receive_batch() has room for no message");
+  for (Message& one : into) one = Message();  // the producer may wait for them
+  GANTRY_ASSIGN(into.front(), receive(deadline));
+  std::size_t taken = 1;
+  const std::uint64_t asked = read_ticks();
+  for (; taken < into.size(); ++taken)
+    if (!take_what_is_there(into[taken], asked)) break;
+  return taken;
+}
+
+// False: nothing, or a trouble that the next call meets again and tells.
+bool Consumer::Impl::take_what_is_there(Message& into, std::uint64_t asked) noexcept {
+  try {
+    Result<Message> message = tl::unexpected(Error{});
+    if (queue_.next_is_small())
+      message = take_small(asked, false);
+    else if (queue_.next_is_beside() || queue_.next_is_block())
+      message = take_whole(asked);
+    else if (look_now(Wanted::whole).value_or(false))
+      message = hand_out(asked);
+    if (message) into = std::move(*message);
+    return message.has_value();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, Deadline deadline) {
   if (ends.empty()) return fail(Code::closed, "receive_any() was given no consumer");
   Impl& first = *ends.front();

@@ -18,6 +18,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   static Result<Any> receive_any(std::span<Impl* const> ends, Deadline deadline);
   /// Of this end alone: polls first, with nothing in between that need not be.
   [[nodiscard]] Result<Message> receive(Deadline deadline);
+  [[nodiscard]] Result<std::size_t> receive_batch(std::span<Message> into, Deadline deadline);
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline);
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, Deadline deadline);
   [[nodiscard]] Result<int> event_descriptor();
@@ -76,6 +77,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] Result<bool> look_now(Wanted wanted);
   Result<void> await_pending(Deadline deadline);
   Result<Message> take_whole(std::uint64_t asked);
+  [[nodiscard]] bool take_what_is_there(Message& into, std::uint64_t asked) noexcept;
   Result<Message> take_small(std::uint64_t asked, bool waited);
   Result<Message> hand_out(std::uint64_t asked);
   /// `slept` false: it came within microseconds of `asked`.

@@ -28,6 +28,9 @@ Result<Message> Consumer::receive(Deadline deadline) {
   return guarded_on(impl_, "Consumer", [&] { return impl_->receive(deadline); });
 }
 
+Result<std::size_t> Consumer::receive_batch(std::span<Message> into, Deadline deadline) {
+  return guarded_on(impl_, "Consumer", [&] { return impl_->receive_batch(into, deadline); });
+}
 Result<Incoming> Consumer::receive_early(Deadline deadline) {
   return guarded_on(impl_, "Consumer", [&] { return impl_->receive_early(deadline); });
 }

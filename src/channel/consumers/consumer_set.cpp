@@ -56,10 +56,10 @@ unsigned ConsumerSet::free_index() const noexcept {
 }
 
 void ConsumerSet::find_only() noexcept {
-  ConsumerState* const consumer = consumers_.size() == 1 ? consumers_.front().get() : nullptr;
-  const bool is_plain =
-      consumer != nullptr && !consumer->is_cut && consumer->blocks() && limits_.history == 0;
-  only_ = is_plain ? consumer : nullptr;
+  is_plain_ = !consumers_.empty() && limits_.history == 0;
+  for (const auto& consumer : consumers_)
+    is_plain_ = is_plain_ && !consumer->is_cut && consumer->blocks();
+  only_ = is_plain_ && consumers_.size() == 1 ? consumers_.front().get() : nullptr;
 }
 
 std::string ConsumerSet::called(const ConsumerState& consumer) const {

@@ -34,10 +34,10 @@ struct KeptRecord : MessageRecord {
 ///   I5  Consumers that do not block hold together so few slots that the credits remain, or half of
 ///       all.
 ///   I6  No two consumers share a place or an id; a later consumer has a larger id.
-///   I7  only_ is the consumer that is alone, blocks, and has no history beside it; null if there
-///   is
-///       no such consumer.
-///       A message goes beside its record only to that one.
+///   I7  is_plain_ is set while there are consumers, all of them block, none is cut, and there is
+///   no
+///       history. only_ is the consumer that is alone then, else null: a message goes beside its
+///       record only to that one.
 ///   I8  Backlog and history are in the order of publication, and what they keep of a message is
 ///       still that message's. The history is no longer than was asked for.
 ///   I9  No consumer has more unread messages than its ring has cells.
@@ -119,7 +119,7 @@ class ConsumerSet {
   /// what one consumer has done since costs a small message a tenth of its time, and nobody waits
   /// for copies of theirs. Large ones go into what came back last, as it is in the caches.
   [[nodiscard]] bool may_send_unseen(Bytes bytes) const noexcept {
-    return only_ != nullptr && !lends_ && slots_.keeps() && bytes <= kUnseenUpTo;
+    return is_plain_ && !lends_ && slots_.keeps() && bytes <= kUnseenUpTo;
   }
   /// Takes a slot, which is the sender's until release(); null when all are in use. See
   /// SlotTable::take().
@@ -135,22 +135,19 @@ class ConsumerSet {
   /// Tells the consumers where the message in `slot` lies. False: some that must not miss it have
   /// to confirm earlier packets first; refresh() sees that. Errors: AnnouncedSlabs::tell().
   [[nodiscard]] Result<bool> announce(const Slot& slot);
-  /// Publishes a small message without extras if there is one consumer, with room, and nothing else
-  /// to do. False: use publish().
-  [[nodiscard]] bool try_publish_small(ConstByteSpan payload, std::uint32_t type,
-                                       std::uint64_t user) noexcept {
-    if (only_ == nullptr || only_->unread() >= limits_.slots) return false;
-    const std::uint64_t number = ++number_;
-    const std::uint64_t ticks = is_timed(kNoSlot, number) ? read_ticks() : 0;
-    only_->publish_small(payload, {.number = number,
-                                   .ticks = ticks,
-                                   .user = user,
-                                   .type = type,
-                                   .slot = kNoSlot,
-                                   .kind = static_cast<std::uint8_t>(PayloadLocation::here),
-                                   .count = static_cast<std::uint8_t>(payload.size())});
+  /// Publishes small messages without extras, from the first on, as long as there is room for them
+  /// and nothing else to do; then wakes the consumers. Returns how many; for the others use
+  /// publish().
+  [[nodiscard]] std::size_t try_publish_small(std::span<const ConstByteSpan> payloads,
+                                              std::uint32_t type, std::uint64_t user) noexcept {
+    if (!is_plain_) return 0;
+    std::size_t done = 0;
+    for (; done < payloads.size() && all_have_room(); ++done)
+      publish_small(payloads[done], type, user);
+    if (done != 0)
+      for (const auto& consumer : consumers_) consumer->wake();
     GANTRY_CHECK_INVARIANTS(*this);
-    return true;
+    return done;
   }
   /// A message that goes beside its record: where, and for whom. Without a place it must go another
   /// way. The memory stays for as long as somebody has it.
@@ -266,12 +263,33 @@ class ConsumerSet {
   [[nodiscard]] std::vector<std::uint32_t> slabs_of_kept() const;
   [[nodiscard]] bool tell_at_last(ConsumerState& consumer, const Slot& slot);
 
+  [[nodiscard]] bool all_have_room() const noexcept {
+    for (const auto& consumer : consumers_)
+      if (consumer->unread() >= limits_.slots) return false;
+    return true;
+  }
+  void publish_small(ConstByteSpan payload, std::uint32_t type, std::uint64_t user) noexcept {
+    const std::uint64_t number = ++number_;
+    const MessageHeader header{.number = number,
+                               .ticks = is_timed(kNoSlot, number) ? read_ticks() : 0,
+                               .user = user,
+                               .type = type,
+                               .slot = kNoSlot,
+                               .kind = static_cast<std::uint8_t>(PayloadLocation::here),
+                               .count = static_cast<std::uint8_t>(payload.size())};
+    if (only_ != nullptr) return only_->publish_small(payload, header);
+    std::array<std::byte, Message::kInlineBytes> body{};
+    if (!payload.empty()) std::memcpy(body.data(), payload.data(), payload.size());
+    for (const auto& consumer : consumers_) consumer->publish_small(body, header);
+  }
+
   mutable std::mutex mutex_;
   SharedFd event_;  // of the sleeping sender
   AnnouncedSlabs slabs_;
   Limits limits_;
   SlotTable slots_;
   std::vector<std::unique_ptr<ConsumerState>> consumers_;
+  bool is_plain_ = false;          // I7
   ConsumerState* only_ = nullptr;  // I7
   bool any_cut_ = false;           // of consumers_
   bool lends_ = false;             // messages may hold memory that somebody else waits for

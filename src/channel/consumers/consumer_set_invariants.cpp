@@ -50,11 +50,13 @@ void ConsumerSet::check_invariants() const noexcept {
   for (std::size_t slot = 0; slot < kMaxSlots; ++slot)
     GANTRY_ASSERT((slots_[slot].consumers & ~kSenderBit) == who_needs[slot]);  // I1
   GANTRY_ASSERT(backlog_.empty() || consumers_.empty());                       // I2
-  const bool is_plain = consumers_.size() == 1 && !any_cut && all_block() && limits_.history == 0;
-  GANTRY_ASSERT(only_ == (is_plain ? consumers_.front().get() : nullptr));  // I7
-  GANTRY_ASSERT(history_.size() <= limits_.history);                        // I8
-  GANTRY_ASSERT(!lost_ || count() == 0);                                    // I10
-  GANTRY_ASSERT(any_cut_ == any_cut);                                       // I10
+  GANTRY_ASSERT(any_cut_ == any_cut);                                          // I10
+  const bool is_plain = !consumers_.empty() && !any_cut && all_block() && limits_.history == 0;
+  GANTRY_ASSERT(is_plain_ == is_plain);  // I7
+  GANTRY_ASSERT(only_ ==
+                (is_plain && consumers_.size() == 1 ? consumers_.front().get() : nullptr));  // I7
+  GANTRY_ASSERT(history_.size() <= limits_.history);                                         // I8
+  GANTRY_ASSERT(!lost_ || count() == 0);                                                     // I10
 }
 
 }  // namespace gantry

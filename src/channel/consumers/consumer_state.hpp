@@ -87,9 +87,10 @@ class ConsumerState {
     wake();
     GANTRY_STEP(consumer_woken);
   }
-  void publish_small(ConstByteSpan payload, const MessageHeader& header) noexcept {
+  /// Call wake() afterwards, after the last of several.
+  template <class Payload>
+  void publish_small(const Payload& payload, const MessageHeader& header) noexcept {
     ring_.publish([&](MessageRecord& record) { write_small(record, payload, header); });
-    wake();
   }
   void publish(const MessageRecord& message) noexcept {
     if (drops_oldest())

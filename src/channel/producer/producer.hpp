@@ -25,6 +25,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   ~Impl() override;
 
   Result<void> send(ConstByteSpan payload, const SendOptions& options);
+  Result<std::size_t> send_batch(std::span<const ConstByteSpan> payloads,
+                                 const SendOptions& options);
   Result<void> send(std::vector<Draft::Part> parts, const SendOptions& options);
   Result<Ticket> send_async(SendJob&& job);
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
@@ -112,6 +114,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
                                                             const SendOptions& options);
+  [[nodiscard]] std::size_t send_small_ones(std::span<const ConstByteSpan> payloads,
+                                            const SendOptions& options) noexcept;
   [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   Result<void> send_queued(SendJob& job);

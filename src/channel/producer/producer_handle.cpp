@@ -38,6 +38,10 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
   return guarded_on(impl_, "Producer", [&] { return impl_->send(payload, options); });
 }
+Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads,
+                                         const SendOptions& options) {
+  return guarded_on(impl_, "Producer", [&] { return impl_->send_batch(payloads, options); });
+}
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
   return guarded_on(impl_, "Producer",
                     [&] { return impl_->send(std::move(draft.parts()), options); });

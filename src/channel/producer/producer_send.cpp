@@ -85,7 +85,42 @@ bool Producer::Impl::try_send_small(ConstByteSpan payload, const SendOptions& op
   if (ended_ || !fork_guard_.is_this() || !is_queue_idle() || !is_plain) [[unlikely]]
     return false;
   const Lock held = core_.lock();
-  return core_.consumers->try_publish_small(payload, options.type, options.user);
+  return core_.consumers->try_publish_small({&payload, 1}, options.type, options.user) == 1;
+}
+
+Result<std::size_t> Producer::Impl::send_batch(std::span<const ConstByteSpan> payloads,
+                                               const SendOptions& options) {
+  std::size_t sent = 0;
+  while (sent < payloads.size()) {
+    sent += send_small_ones(payloads.subspan(sent), options);
+    if (sent == payloads.size()) break;
+    const auto next = send(payloads[sent], options);  // it is larger, or has to wait
+    if (!next && sent == 0) return tl::unexpected(next.error());
+    if (!next) break;
+    ++sent;
+  }
+  return sent;
+}
+
+// Those at the front, as far as nothing has to be waited for: one lock and one look at who sleeps.
+std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> payloads,
+                                            const SendOptions& options) noexcept {
+  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
+  if (ended_ || !fork_guard_.is_this() || !is_queue_idle() || !is_plain) return 0;
+  const auto is_small = [](ConstByteSpan payload) {
+    return payload.size() <= Message::kInlineBytes &&
+           (payload.data() != nullptr || payload.empty());
+  };
+  const auto end = std::ranges::find_if_not(payloads, is_small);
+  Lock held = core_.lock();
+  const std::size_t sent = core_.consumers->try_publish_small(
+      payloads.first(static_cast<std::size_t>(end - payloads.begin())), options.type, options.user);
+  held.unlock();
+  for (const ConstByteSpan payload : payloads.first(sent)) {
+    core_.counters->message(payload.size());
+    core_.counters->copy(CopyEngine::inline_, payload.size(), 0);
+  }
+  return sent;
 }
 
 Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOptions& options) {
@@ -93,6 +128,10 @@ Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOp
   GANTRY_TRY(stay_in_order(options.deadline));
   Lock held = core_.lock();
   GANTRY_TRY(gate_.await_room(held, false, 0, options.deadline, lent_here()));
+  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
+  if (is_plain &&
+      core_.consumers->try_publish_small({&payload, 1}, options.type, options.user) == 1)
+    return {};
   RecordToSend message =
       record_for(options, PayloadLocation::here, static_cast<std::uint8_t>(payload.size()));
   message.small = payload;

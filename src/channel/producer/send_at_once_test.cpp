@@ -139,6 +139,7 @@ TEST_F(SendAtOnce, WhatFailsIsTheTicketsOutcome) {
   EXPECT_EQ(out.outcome(*next), Outcome::done) << "no slot was lost";
   expect(*in, payload);
   in.reset();
+  while (!out.explain(1).status.consumers.empty()) std::this_thread::yield();
   const auto to_nobody = out.send_async(payload, {.deadline = soon()});
   ASSERT_TRUE(to_nobody);
   EXPECT_EQ(out.wait(*to_nobody, soon()).error().code, Code::peer_gone);

@@ -1,7 +1,9 @@
 #pragma once  // channel/wire/record_to_send.hpp: a message as its producer puts it into the rings.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 
 #include "channel/wire/format.hpp"
 
@@ -29,6 +31,18 @@ inline void write_small(MessageRecord& record, ConstByteSpan payload,
   std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler's order only
   if (!payload.empty())
     std::memcpy(record.body.data(), payload.data(), std::min(payload.size(), kNearBytes));
+  write_header(record, header);
+}
+
+/// The same for a payload in a body of its own: copies of a known size take a few instructions.
+inline void write_small(MessageRecord& record,
+                        const std::array<std::byte, Message::kInlineBytes>& body,
+                        const MessageHeader& header) noexcept {
+  if (header.count > kNearBytes)
+    std::memcpy(record.body.data() + kNearBytes, body.data() + kNearBytes,
+                body.size() - kNearBytes);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // as above
+  std::memcpy(record.body.data(), body.data(), kNearBytes);
   write_header(record, header);
 }
 
