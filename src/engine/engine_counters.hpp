@@ -12,13 +12,31 @@ class EngineCounters {
  public:
   /// Counts a move that ended; `completion.engine` executed it.
   void count(const Completion& completion) noexcept;
+  /// As count(), where one thread at a time counts: without an atomic read-modify-write.
+  void count_alone(const Completion& completion) noexcept {
+    const auto add = [](std::atomic<std::uint64_t>& to, std::uint64_t more) {
+      to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    };
+    Path& path = paths_[static_cast<std::size_t>(completion.engine)];
+    add(path.moves, 1);
+    add(path.bytes, completion.bytes_done);
+    if (completion.outcome == Outcome::failed) add(failed_, 1);
+    if (completion.cache == CacheUse::streaming) add(streamed_, 1);
+  }
+  /// Takes over what another has counted.
+  void add(const EngineCounters& other) noexcept;
   void add_helper_cpu(std::uint64_t ns) noexcept {
     helper_cpu_ns_.fetch_add(ns, std::memory_order_relaxed);
   }
   void add_helped(Bytes bytes) noexcept {
     helped_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  [[nodiscard]] EngineReport report() const noexcept;
+  [[nodiscard]] EngineReport report() const noexcept {
+    EngineReport report;
+    add_to(report);
+    return report;
+  }
+  void add_to(EngineReport& report) const noexcept;
 
  private:
   struct Path {
@@ -47,6 +65,10 @@ class LearnedRate {
   std::atomic<double> rate_;
 };
 
+/// Writes each field where it is wanted: a Completion put together elsewhere and copied would wait
+/// for its parts to leave the store buffer, longer than a small move takes.
+void complete(Completion& completion, const Executed& executed, const Move& move, CopyEngine engine,
+              CacheUse cache) noexcept;
 [[nodiscard]] Completion completion_of(const Executed& executed, const Move& move,
                                        CopyEngine engine, CacheUse cache) noexcept;
 /// The outcome of a move that did not begin.

@@ -23,7 +23,8 @@ class LaneBase : public Lane, private WaitTarget {
   /// Gives out `count` tickets and returns the last. One thread at a time, by the engine's lock.
   Ticket give_tickets(std::size_t count) noexcept {
     // Relaxed: a ticket reaches another thread by the caller's own synchronisation.
-    return Ticket{given_.fetch_add(count, std::memory_order_relaxed) + count};
+    given_.store(given() + count, std::memory_order_relaxed);
+    return Ticket{given()};
   }
   [[nodiscard]] std::uint64_t given() const noexcept {
     return given_.load(std::memory_order_relaxed);  // as above

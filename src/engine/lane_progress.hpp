@@ -17,6 +17,9 @@ namespace gantry {
 //       it. [W]
 //   I3  A sleeper counts itself before it looks; retire() looks at the count after the change. One
 //       of the two sees the other (all four are seq_cst). [S]
+//   I4  Nobody sleeps for a move that retire_at_once() ends: its ticket is not given yet, and all
+//       before it have ended. Those that word() and event_descriptor() let sleep come, and are
+//       counted, under the engine's lock, under which it is called.
 class LaneProgress {
  public:
   LaneProgress() = default;
@@ -26,6 +29,18 @@ class LaneProgress {
   /// The next move in order has ended. Call announce() then, once for any number of moves.
   void retire(Outcome outcome) noexcept;
   void announce() noexcept;
+  /// Both, for a move that ends before its ticket is given, while no other is on its way (I4).
+  void retire_at_once(Outcome outcome) noexcept {
+    // Relaxed: only the retiring thread writes them, and the engine's lock orders those.
+    const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
+    if (outcome == Outcome::failed) [[unlikely]]
+      remember_failure(ticket);
+    ended_.store(ticket, std::memory_order_release);  // I1 [E]
+    if (sleepers_.load(std::memory_order_relaxed) != 0 ||
+        event_.load(std::memory_order_relaxed) >= 0) [[unlikely]]
+      return announce();
+    word_.store(word_.load(std::memory_order_relaxed) + 1, std::memory_order_release);  // I2 [W]
+  }
 
   [[nodiscard]] std::uint64_t ended() const noexcept {
     return ended_.load(std::memory_order_acquire);  // [E]

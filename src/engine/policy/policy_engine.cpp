@@ -115,6 +115,17 @@ Result<std::unique_ptr<Lane>> PolicyEngine::open_lane(const LaneOptions& options
 void PolicyEngine::forget(PolicyLane& lane) noexcept {
   const std::unique_lock lock(lanes_mutex_);
   std::erase(lanes_, &lane);
+  counters_.add(lane.counters());
+}
+
+// What lanes did within submit() each counts for itself. In a forked child the lock may be held for
+// ever.
+EngineReport PolicyEngine::report() const noexcept {
+  if (!is_ours()) return counters_.report();
+  const std::shared_lock lock(lanes_mutex_);
+  EngineReport report = counters_.report();
+  for (const PolicyLane* lane : lanes_) lane->counters().add_to(report);
+  return report;
 }
 
 // The lock keeps the lanes alive and lets a second stop() in, which may be the impatient one. A

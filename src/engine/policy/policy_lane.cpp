@@ -52,16 +52,19 @@ Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode mode) 
 
 // The shortest way: nothing is on its way, and only the caller could gain.
 Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode mode) {
-  GANTRY_TRY(check_move(move));
-  {
-    const std::lock_guard lock(queue_.mutex);
-    if (!closed_ && queue_.is_idle()) [[likely]] {
-      const CacheUse cache = engine_->policy().cache_for(move);
-      return queue_.add_over(
-          move, completion_of(execute(move, cache, true), move, CopyEngine::inline_, cache));
-    }
+  if (!is_sound_copy(move)) GANTRY_TRY(check_move(move));
+  if (!queue_.mutex.try_lock_briefly()) return slow_submit({&move, 1}, mode);
+  if (closed_ || !queue_.is_idle()) [[unlikely]] {
+    queue_.mutex.unlock_briefly();
+    return slow_submit({&move, 1}, mode);
   }
-  return slow_submit({&move, 1}, mode);
+  const CacheUse cache = engine_->policy().cache_for(move);
+  Completion unwanted;
+  Completion& completion = move.completion != nullptr ? *move.completion : unwanted;
+  complete(completion, execute(move, cache, true), move, CopyEngine::inline_, cache);
+  const Ticket ticket = queue_.add_over(completion);
+  queue_.mutex.unlock_briefly();
+  return ticket;
 }
 
 Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, SubmitMode mode) {
@@ -175,11 +178,13 @@ Result<void> PolicyLane::be_watched() {
 
 Result<int> PolicyLane::event_descriptor() {
   GANTRY_TRY(be_watched());
+  const RouteQueue::Lock lock(queue_.mutex);  // I4 of LaneProgress
   return queue_.progress().event_descriptor();
 }
 
 Result<const std::atomic<std::uint32_t>*> PolicyLane::progress_word() {
   GANTRY_TRY(be_watched());
+  const RouteQueue::Lock lock(queue_.mutex);  // I4 of LaneProgress
   return &queue_.progress().word();
 }
 

@@ -22,6 +22,8 @@ class PolicyLane final : public Lane, private Watched {
   Result<const std::atomic<std::uint32_t>*> progress_word() override;
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
+  [[nodiscard]] const EngineCounters& counters() const noexcept { return queue_.counters(); }
+
   // For the engine's stop().
   void close() noexcept;  ///< Takes no more moves.
   void drain() noexcept;  ///< Waits for the moves that it took.

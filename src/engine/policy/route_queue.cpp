@@ -11,13 +11,11 @@ RouteQueue::RouteQueue(PolicyEngine& engine, std::size_t depth)
 
 // ---- in ------------------------------------------------------------------------------------
 
-Ticket RouteQueue::add_over(const Move& move, const Completion& completion) noexcept {
-  if (move.completion != nullptr) *move.completion = completion;
-  engine_.counters().count(completion);
+Ticket RouteQueue::add_over(const Completion& completion) noexcept {
+  counters_.count_alone(completion);
+  progress_.retire_at_once(completion.outcome);
   started_ = given() + 1;
   given_.store(started_, std::memory_order_relaxed);  // see given()
-  progress_.retire(completion.outcome);
-  progress_.announce();
   return Ticket{started_};
 }
 

@@ -1,9 +1,8 @@
 #pragma once  // engine/policy/route_queue.hpp: a lane's moves on their way through other lanes.
 
-#include <mutex>
-
 #include "engine/lane_progress.hpp"
 #include "engine/policy/policy_engine.hpp"
+#include "sync/brief_mutex.hpp"
 
 namespace gantry {
 
@@ -18,11 +17,11 @@ namespace gantry {
 // Members are called under `mutex`, except those that say otherwise.
 class RouteQueue {
  public:
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<BriefMutex>;
 
   RouteQueue(PolicyEngine& engine, std::size_t depth);
 
-  std::mutex mutex;  // NOLINT(misc-non-private-member-variables-in-classes): its users hold it
+  BriefMutex mutex;  // NOLINT(misc-non-private-member-variables-in-classes): its users hold it
 
   [[nodiscard]] std::size_t room() const noexcept {
     return entries_.size() - static_cast<std::size_t>(given() - progress_.ended());
@@ -35,7 +34,7 @@ class RouteQueue {
   }
 
   /// Adds a move that is over already, to an idle lane.
-  Ticket add_over(const Move& move, const Completion& completion) noexcept;
+  Ticket add_over(const Completion& completion) noexcept;
   Ticket add(std::span<const Move> batch, SubmitMode mode) noexcept;  ///< There must be room.
 
   /// Ends what is over and starts what can be started; returns how many ended. May let go of the
@@ -61,6 +60,8 @@ class RouteQueue {
   void be_watched(Watched& by) noexcept { watched_by_ = &by; }
   [[nodiscard]] Result<void> watch(Lane& lane, Watched& by);  ///< Without the lock.
 
+  /// Of moves that were executed within submit(); any thread may read them.
+  [[nodiscard]] const EngineCounters& counters() const noexcept { return counters_; }
   [[nodiscard]] LaneProgress& progress() noexcept { return progress_; }  // without the lock too
   [[nodiscard]] const LaneProgress& progress() const noexcept { return progress_; }
 
@@ -101,6 +102,7 @@ class RouteQueue {
                                          SubmitMode mode, Lock& lock);
 
   PolicyEngine& engine_;
+  EngineCounters counters_;
   LaneProgress progress_;
   std::vector<Entry> entries_;
   std::vector<Move> batch_;  // the group in hand, contiguous
