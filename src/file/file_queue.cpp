@@ -42,18 +42,26 @@ Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
   if (transfer.memory.size() > kMost || transfer.offset > kMost - transfer.memory.size())
     return fail(Code::invalid_argument, text_of(transfer) + ": more than files have");
   const bool is_read = transfer.kind == FileTransfer::Kind::read;
-  Ticket ticket{};
+  const Ticket ticket{last_.fetch_add(1, std::memory_order_relaxed) + 1};  // no order is promised
+  Works one{std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
+  if (is_read && is_without_cpu_) one.front()->take_what_is_at_hand();
+  if (one.front()->is_over()) return add_over(ticket, *one.front());
   {
     const std::lock_guard lock(mutex_);
     if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3
-    ticket = Ticket{last_ + 1};
-    Works one{std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
     entries_.emplace(ticket, Entry{one.front(), {}});
     fresh_.splice(fresh_.end(), one);
-    ++last_;
     ++pending_;
   }
   ring(wake_receiver());
+  return ticket;
+}
+
+Result<Ticket> FileQueue::add_over(Ticket ticket, const FileWork& work) {
+  auto outcome = work.outcome();
+  const std::lock_guard lock(mutex_);
+  if (is_cancelled_) return fail(Code::interrupted, text_of(work.transfer()) + ": cancelled");
+  entries_.emplace(ticket, Entry{nullptr, std::move(outcome)});
   return ticket;
 }
 

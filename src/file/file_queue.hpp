@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/event.hpp"
+#include "base/numa_nodes.hpp"
 #include "file/file_work.hpp"
 
 namespace gantry {
@@ -49,6 +50,8 @@ class FileQueue {
   void end(const std::shared_ptr<FileWork>& work);
 
  private:
+  [[nodiscard]] Result<Ticket> add_over(Ticket ticket, const FileWork& work);
+
   struct Entry {
     std::shared_ptr<FileWork> work;  // null: it has ended
     Result<void> outcome;
@@ -58,11 +61,13 @@ class FileQueue {
   const Fd wake_receiver_;
   const Bytes read_bytes_;
   const Bytes write_bytes_;
+  /// The lane's thread would take the CPU of whoever submits, and each hand-over costs besides.
+  const bool is_without_cpu_ = usable_cpus() < 3;
+  std::atomic<std::uint64_t> last_{0};
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable moved_;
   std::map<Ticket, Entry> entries_;
   Works fresh_;
-  std::uint64_t last_ = 0;
   std::size_t pending_ = 0;
   bool is_cancelled_ = false;
   bool is_closed_ = false;

@@ -1,5 +1,6 @@
 #include "file/file_work.hpp"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,21 @@ std::int64_t move_now(const FileTransfer& transfer, const FilePiece& piece) noex
                             ? ::pread(descriptor, at, piece.size, offset)
                             : ::pwrite(descriptor, at, piece.size, offset);
   return moved < 0 ? -errno : moved;
+}
+
+std::int64_t read_at_hand(const FileTransfer& transfer, const FilePiece& piece) noexcept {
+  const iovec into{transfer.memory.data() + piece.at, piece.size};
+  const ssize_t moved = ::preadv2(transfer.file->descriptor(), &into, 1,
+                                  static_cast<off_t>(transfer.offset + piece.at), RWF_NOWAIT);
+  return moved < 0 ? -EAGAIN : moved;  // whatever it was, it comes again where it may take its time
+}
+
+void FileWork::take_what_is_at_hand() {
+  while (const auto piece = next()) {
+    const std::int64_t answer = read_at_hand(transfer_, *piece);
+    ended(*piece, answer == -EAGAIN ? -EINTR : answer);
+    if (answer == -EAGAIN) return;
+  }
 }
 
 std::optional<FilePiece> FileWork::next() {

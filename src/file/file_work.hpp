@@ -15,7 +15,13 @@ struct FilePiece {
 /// Reads or writes the piece now. Returns the argument of FileWork::ended().
 [[nodiscard]] std::int64_t move_now(const FileTransfer& transfer, const FilePiece& piece) noexcept;
 
-/// A transfer on its way. Used by the thread that serves its lane.
+/// Reads what of the piece can be read without waiting, from the page cache. `-EAGAIN`: nothing, or
+/// the file's system cannot tell.
+[[nodiscard]] std::int64_t read_at_hand(const FileTransfer& transfer,
+                                        const FilePiece& piece) noexcept;
+
+/// A transfer on its way. Used by one thread at a time: its submitter, then the one that serves its
+/// lane.
 class FileWork {
  public:
   static constexpr std::size_t kMostUnderWay = 16;  // pieces
@@ -33,6 +39,8 @@ class FileWork {
   /// `answer`: bytes moved, or a negative errno value. The rest of a partial result or an interrupt
   /// comes again.
   void ended(const FilePiece& piece, std::int64_t answer);
+  /// Reads what is at hand. Then the rest, if any, is as if it had not been asked for.
+  void take_what_is_at_hand();
   /// No more pieces begin.
   void stop() noexcept { is_stopped_ = true; }
   /// Nothing is under way and nothing is to come.

@@ -1,9 +1,14 @@
 #include "file/file_work.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <filesystem>
 
 // What becomes of a range whose pieces end in any order, in parts, or not at all.
 namespace gantry {
@@ -98,6 +103,60 @@ TEST_F(FileWorkTest, ThatIsStoppedIsOverWhenItsPiecesAre) {
   work_.ended(first, -EINTR);
   EXPECT_TRUE(work_.is_over());
   EXPECT_EQ(work_.outcome().error().code, Code::interrupted);
+}
+
+/// What the page cache has of a file of 100,000 bytes that was just written.
+class AtHand : public testing::Test {
+ protected:
+  AtHand() {
+    for (std::size_t i = 0; i < content_.size(); ++i) content_[i] = static_cast<std::byte>(i * 7);
+    EXPECT_EQ(::pwrite(file_->descriptor(), content_.data(), content_.size(), 0),
+              static_cast<ssize_t>(content_.size()));
+  }
+  void SetUp() override {
+    std::byte first{};
+    const iovec into{&first, 1};
+    if (::preadv2(file_->descriptor(), &into, 1, 0, RWF_NOWAIT) != 1)
+      GTEST_SKIP() << "the file system cannot say what it has at hand";
+  }
+  FileWork reading(std::shared_ptr<OpenFile> file, std::uint64_t offset) {
+    return {Ticket{1}, {FileTransfer::Kind::read, std::move(file), offset, bytes_}, 4096};
+  }
+
+  const std::shared_ptr<OpenFile> file_ = std::make_shared<OpenFile>(
+      ::open(std::filesystem::temp_directory_path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600),
+      "file 'x'");
+  std::vector<std::byte> content_ = std::vector<std::byte>(100'000);
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(50'000);
+};
+
+TEST_F(AtHand, WhatMemoryHasIsReadAtOnce) {
+  FileWork work = reading(file_, 777);
+  work.take_what_is_at_hand();
+  EXPECT_TRUE(work.is_over());
+  EXPECT_TRUE(work.outcome());
+  EXPECT_TRUE(std::ranges::equal(bytes_, std::span(content_).subspan(777, bytes_.size())));
+}
+
+TEST_F(AtHand, AFileThatEndsEarlySaysSo) {
+  FileWork work = reading(file_, 90'000);
+  work.take_what_is_at_hand();
+  EXPECT_TRUE(work.is_over());
+  EXPECT_THAT(work.outcome().error().message, HasSubstr("10000 of 50000 bytes"));
+}
+
+// A pipe has no offsets: whatever is wrong is for the thread that may take its time to find.
+TEST_F(AtHand, WhatCannotBeReadThereIsLeftForLater) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  FileWork work = reading(std::make_shared<OpenFile>(ends[0], "pipe"), 0);
+  work.take_what_is_at_hand();
+  EXPECT_FALSE(work.is_over());
+  const auto piece = work.next();
+  ASSERT_TRUE(piece);
+  EXPECT_EQ(piece->at, 0u);
+  EXPECT_EQ(piece->size, 4096u);
+  ::close(ends[1]);
 }
 
 }  // namespace
