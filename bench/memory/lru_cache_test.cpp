@@ -17,7 +17,7 @@ class CountingRegistrar final : public Registrar {
   explicit CountingRegistrar(std::uint64_t most) : Registrar("counting", {}), most_(most) {}
 
  protected:
-  Result<Keys> do_register(ByteSpan) override {
+  Result<Keys> do_register(ByteSpan, DeviceAccess) override {
     if (alive_ == most_) return tl::unexpected<Error>({Code::out_of_memory, "full", ""});
     return Keys{++alive_, 0};
   }

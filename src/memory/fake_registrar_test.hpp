@@ -1,9 +1,11 @@
 #pragma once  // memory/fake_registrar_test.hpp: a registrar whose cost and failures a test sets.
 
+#include <algorithm>
 #include <chrono>
 #include <gantry/memory/registrar.hpp>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -16,6 +18,7 @@ struct FakeRegistrarOptions {
   std::chrono::nanoseconds cost{};         ///< Busy time of each registration and unregistration.
   std::chrono::nanoseconds cost_a_page{};  ///< Added for every 4 KiB.
   std::string name = "fake";
+  bool takes_reading = true;  ///< False: knows no way to register for reading alone.
 };
 
 /// Keys count up from 1, so that no two registrations share one.
@@ -28,7 +31,8 @@ class FakeRegistrar final : public Registrar {
   explicit FakeRegistrar(const FakeRegistrarOptions& options)
       : Registrar(options.name, options.limits),
         cost_(options.cost),
-        cost_a_page_(options.cost_a_page) {}
+        cost_a_page_(options.cost_a_page),
+        takes_reading_(options.takes_reading) {}
 
   /// Refuses the `number`-th registration from now on (1: the next), `times` in a row.
   void fail_at(std::uint64_t number, Code code, std::uint64_t times = 1) {
@@ -49,6 +53,23 @@ class FakeRegistrar final : public Registrar {
     return live_.size();
   }
 
+  /// Of these, registered for reading.
+  [[nodiscard]] std::uint64_t live_for_reading() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::uint64_t>(std::ranges::count_if(
+        live_, [](const auto& one) { return one.second.access == DeviceAccess::read; }));
+  }
+
+  /// Reads as the device would by that key; nothing when it knows no such registration.
+  [[nodiscard]] std::optional<ConstByteSpan> look(const DeviceKey& key, Bytes size) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(key.key);
+    if (found == live_.end() || key.offset > found->second.memory.size() ||
+        size > found->second.memory.size() - key.offset)
+      return std::nullopt;
+    return found->second.memory.subspan(key.offset, size);
+  }
+
   /// Unregistrations of something unregistered, or of other memory than was registered.
   [[nodiscard]] std::uint64_t wrong() const {
     const std::lock_guard lock(mutex_);
@@ -56,14 +77,16 @@ class FakeRegistrar final : public Registrar {
   }
 
  protected:
-  Result<Keys> do_register(ByteSpan memory) override {
+  Result<Keys> do_register(ByteSpan memory, DeviceAccess access) override {
     spend(memory.size());
     const std::lock_guard lock(mutex_);
     ++asked_;
     if (asked_ >= first_failure_ && asked_ <= last_failure_)
       return fail(code_, fmt::format("registering {} bytes: as scripted", memory.size()),
                   "change the script");
-    live_.emplace(++last_key_, memory.data());
+    if (access == DeviceAccess::read && !takes_reading_)
+      return fail(Code::unsupported, "no way to register for reading alone", "copy from it");
+    live_.emplace(++last_key_, Live{memory, access});
     return Keys{last_key_, ~last_key_};
   }
 
@@ -71,12 +94,16 @@ class FakeRegistrar final : public Registrar {
     spend(memory.size());
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(keys.key);
-    if (found == live_.end() || found->second != memory.data()) ++wrong_;
+    if (found == live_.end() || found->second.memory.data() != memory.data()) ++wrong_;
     if (found != live_.end()) live_.erase(found);
     return std::exchange(unregister_error_, 0);
   }
 
  private:
+  struct Live {
+    ByteSpan memory;
+    DeviceAccess access;
+  };
   void spend(Bytes size) const noexcept {
     const auto cost = cost_ + cost_a_page_ * static_cast<std::int64_t>((size + 4095) / 4096);
     const std::uint64_t end = monotonic_ns() + static_cast<std::uint64_t>(cost.count());
@@ -86,6 +113,7 @@ class FakeRegistrar final : public Registrar {
 
   const std::chrono::nanoseconds cost_;
   const std::chrono::nanoseconds cost_a_page_;
+  const bool takes_reading_;
   mutable std::mutex mutex_;
   std::uint64_t asked_ = 0;
   std::uint64_t first_failure_ = 0;  // 0: none is scripted, since asked_ is 1 at the first
@@ -94,7 +122,7 @@ class FakeRegistrar final : public Registrar {
   int unregister_error_ = 0;
   std::uint64_t wrong_ = 0;
   std::uint64_t last_key_ = 0;
-  std::map<std::uint64_t, const std::byte*> live_;
+  std::map<std::uint64_t, Live> live_;
 };
 
 }  // namespace gantry

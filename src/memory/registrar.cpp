@@ -21,6 +21,7 @@ std::uintptr_t address(const std::byte* at) noexcept {
 struct GANTRY_LOCAL Registrar::State {
   struct Range {
     ByteSpan memory;
+    DeviceAccess access = DeviceAccess::read_write;
     std::uint64_t key = 0;
     std::uint64_t remote_key = 0;
     std::uint64_t users = 0;  // handles into it
@@ -112,16 +113,17 @@ RegistrarReport Registrar::report() const {
   return state_->report;
 }
 
-Result<Registration> Registrar::register_memory(ByteSpan memory) {
-  return register_memory(memory, false);
+Result<Registration> Registrar::register_memory(ByteSpan memory, DeviceAccess access) {
+  return register_checked(memory, access, false);
 }
 
 // For memory that was mapped a moment ago: whatever is registered there has been unmapped since.
-Result<Registration> Registrar::register_fresh(ByteSpan memory) {
-  return register_memory(memory, true);
+Result<Registration> Registrar::register_fresh(ByteSpan memory, DeviceAccess access) {
+  return register_checked(memory, access, true);
 }
 
-Result<Registration> Registrar::register_memory(ByteSpan memory, bool is_fresh) {
+Result<Registration> Registrar::register_checked(ByteSpan memory, DeviceAccess access,
+                                                 bool is_fresh) {
   return guarded([&]() -> Result<Registration> {
     if (!state_->fork_guard.is_this())
       return fail(Code::invalid_argument,
@@ -129,7 +131,7 @@ Result<Registration> Registrar::register_memory(ByteSpan memory, bool is_fresh) 
                   "make one in this process");
     const std::lock_guard lock(state_->mutex);
     auto checked = check_range(memory, is_fresh);
-    auto registration = checked ? register_locked(memory)
+    auto registration = checked ? register_locked(memory, access)
                                 : Result<Registration>(tl::unexpected(std::move(checked).error()));
     if (registration) return registration;
     return tl::unexpected(state_->refuse(std::move(registration).error()));
@@ -152,13 +154,18 @@ Result<void> Registrar::check_range(ByteSpan memory, bool is_fresh) {
   return {};
 }
 
-Result<Registration> Registrar::register_locked(ByteSpan memory) {
+Result<Registration> Registrar::register_locked(ByteSpan memory, DeviceAccess access) {
   State& state = *state_;
   State::Range* range = state.covering(memory);
+  if (range != nullptr && range->access == DeviceAccess::read && access != DeviceAccess::read)
+    return fail(Code::already_exists,
+                fmt::format("registering {} bytes at {}: they lie in a registration for reading",
+                            memory.size(), static_cast<const void*>(memory.data())),
+                "drop that one first, or register for reading, too");
   if (range != nullptr) {
     state.report.reused += 1;
   } else {
-    GANTRY_TRY(add(memory));
+    GANTRY_TRY(add(memory, access));
     range = state.covering(memory);
   }
   range->users += 1;
@@ -171,7 +178,7 @@ Result<Registration> Registrar::register_locked(ByteSpan memory) {
   return registration;
 }
 
-Result<void> Registrar::add(ByteSpan memory) {
+Result<void> Registrar::add(ByteSpan memory, DeviceAccess access) {
   State& state = *state_;
   if (const State::Range* other = state.overlapping(memory))
     return fail(Code::already_exists,
@@ -182,9 +189,9 @@ Result<void> Registrar::add(ByteSpan memory) {
   GANTRY_TRY(state.check_budget(memory.size()));
   // The entry is made first: once the device knows the memory nothing may fail any more.
   const auto entry =
-      state.ranges.emplace(address(memory.data()), State::Range{memory, 0, 0, 0}).first;
+      state.ranges.emplace(address(memory.data()), State::Range{memory, access, 0, 0, 0}).first;
   const std::uint64_t started = monotonic_ns();
-  auto keys = guarded([&] { return do_register(memory); });
+  auto keys = guarded([&] { return do_register(memory, access); });
   state.charge(started);
   if (!keys) {
     state.ranges.erase(entry);

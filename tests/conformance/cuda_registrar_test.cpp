@@ -53,6 +53,17 @@ TEST_F(CudaStub, TheDriversRefusalIsTheError) {
   EXPECT_TRUE(registrar->register_memory(ByteSpan(bytes_).last(100)));
 }
 
+// Not every device can have memory registered that it may only read.
+TEST_F(CudaStub, ADeviceThatMustWriteRefusesWhatIsForReading) {
+  const auto registrar = *make();
+  find<void (*)(const char*, int)>("cuda_stub_fail")("cuMemHostRegister_v2", 801);
+  const auto refused = registrar->register_memory(bytes_, DeviceAccess::read);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unsupported);
+  EXPECT_THAT(refused.error().hint, HasSubstr("copy from it"));
+  EXPECT_TRUE(registrar->register_memory(bytes_, DeviceAccess::read));
+}
+
 TEST_F(CudaStub, LeavesTheCallersContextCurrent) {
   int theirs = 0;
   find<void (*)(void*)>("cuda_stub_set_current")(&theirs);

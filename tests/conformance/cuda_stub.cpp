@@ -2,6 +2,9 @@
 
 #include "cuda_stub.hpp"
 
+#include <sys/mman.h>
+
+#include <cerrno>
 #include <cstdio>
 
 namespace cuda_stub {
@@ -11,6 +14,14 @@ int device_object;  // its address is the one context there is
 // Of the kind that is not made and freed for each thread: ThreadSanitizer does not see what the
 // loader does for that.
 thread_local void* current __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// Pinning wants to write, unless it is told that the device only reads.
+bool is_read_only(void* memory) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+  const auto offset = reinterpret_cast<std::uintptr_t>(memory) % 4096;
+  return ::madvise(static_cast<std::byte*>(memory) - offset, 4096, kPopulateWrite) != 0 &&
+         errno == EFAULT;
+}
 
 int take(std::map<std::string, int>& script, const char* call) {
   const auto found = script.find(call);
@@ -168,7 +179,8 @@ int cuMemFree_v2(std::uint64_t address) {
 int cuMemHostRegister_v2(void* memory, std::size_t size, unsigned flags) {
   if (const int status = enter("cuMemHostRegister_v2")) return status;
   const std::lock_guard lock(stub().mutex);
-  if (flags != 1 || size == 0) return kInvalidValue;
+  if ((flags & ~8u) != 1 || size == 0) return kInvalidValue;
+  if ((flags & 8u) == 0 && is_read_only(memory)) return kInvalidValue;
   if (stub().refusals > 0) {
     --stub().refusals;
     return kOutOfMemory;

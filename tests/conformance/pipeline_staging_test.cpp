@@ -18,7 +18,7 @@ class CountingRegistrar final : public Registrar {
       : Registrar("counting", RegistrarOptions{}), refuses_(refuses) {}
 
  private:
-  Result<Keys> do_register(ByteSpan) override {
+  Result<Keys> do_register(ByteSpan, DeviceAccess) override {
     if (refuses_) return fail(Code::out_of_memory, "no more locks");
     return Keys{};
   }

@@ -14,6 +14,14 @@ struct DeviceKey {
   Bytes offset = 0;              ///< Offset of the memory within what `key` stands for.
 };
 
+/// What the device may do with registered memory.
+enum class DeviceAccess : std::uint8_t {
+  read_write,
+  /// It only reads. The way for memory that is mapped read-only, as a consumer's is. Not every
+  /// device has it: see Registrar::register_memory().
+  read,
+};
+
 struct RegistrarOptions {
   Bytes budget_bytes = 0;  ///< Most bytes registered at a time; 0: no limit of ours.
 };
@@ -32,7 +40,8 @@ struct RegistrarReport {
 };
 
 class Registrar;
-struct Slab;  // private: a pool's
+struct Slab;              // private: a pool's
+class SlabRegistrations;  // private: a consumer's
 
 /// Keeps memory known to a registrar for as long as this lives. Move-only; dropping it unregisters
 /// the memory. Memory that is part of a larger registration is unregistered with that.
@@ -70,9 +79,12 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
   /// Registers `memory`, or returns a handle into the registration that covers it already. The
   /// memory must stay mapped until the last handle to it is dropped: memory that is mapped there
   /// later would be taken for it. Errors: `already_exists` when it overlaps a registration without
-  /// lying inside it; `out_of_memory` above the budget or the system's limit; `too_large`;
-  /// `invalid_argument` for 0 bytes; `system`.
-  [[nodiscard]] Result<Registration> register_memory(ByteSpan memory);
+  /// lying inside it, or lies in one that is for reading and is to be written; `out_of_memory`
+  /// above the budget or the system's limit; `too_large`; `invalid_argument` for 0 bytes;
+  /// `unsupported` for memory that is mapped read-only, where the device cannot be told of such;
+  /// `system`.
+  [[nodiscard]] Result<Registration> register_memory(
+      ByteSpan memory, DeviceAccess access = DeviceAccess::read_write);
 
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] RegistrarReport report() const;
@@ -85,18 +97,20 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
   Registrar(std::string name, const RegistrarOptions& options);
 
   // For implementations. Called one at a time, under the registrar's lock.
-  [[nodiscard]] virtual Result<Keys> do_register(ByteSpan memory) = 0;
+  [[nodiscard]] virtual Result<Keys> do_register(ByteSpan memory, DeviceAccess access) = 0;
   /// Returns 0 or an errno value. The memory may be unmapped already; that must do no harm.
   [[nodiscard]] virtual int do_unregister(const Keys& keys, ByteSpan memory) noexcept = 0;
 
  private:
   friend class Registration;
   friend struct Slab;
-  [[nodiscard]] Result<Registration> register_fresh(ByteSpan memory);
-  [[nodiscard]] Result<Registration> register_memory(ByteSpan memory, bool is_fresh);
-  [[nodiscard]] Result<Registration> register_locked(ByteSpan memory);
+  friend class SlabRegistrations;
+  [[nodiscard]] Result<Registration> register_fresh(ByteSpan memory, DeviceAccess access);
+  [[nodiscard]] Result<Registration> register_checked(ByteSpan memory, DeviceAccess access,
+                                                      bool is_fresh);
+  [[nodiscard]] Result<Registration> register_locked(ByteSpan memory, DeviceAccess access);
   [[nodiscard]] Result<void> check_range(ByteSpan memory, bool is_fresh);
-  [[nodiscard]] Result<void> add(ByteSpan memory);
+  [[nodiscard]] Result<void> add(ByteSpan memory, DeviceAccess access);
   void leave(void* range) noexcept;
   struct State;
   std::unique_ptr<State> state_;

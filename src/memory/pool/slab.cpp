@@ -50,7 +50,7 @@ void Slab::register_with(std::size_t index, Registrar& registrar) noexcept {
   const std::lock_guard lock(registering);
   SlabRegistration& mine = registrations[index];
   if (mine.state.load(std::memory_order_relaxed) != SlabRegistration::State::none) return;
-  auto made = registrar.register_fresh({region->data(), region->size()});
+  auto made = registrar.register_fresh({region->data(), region->size()}, DeviceAccess::read_write);
   auto key = made ? made->key() : Result<DeviceKey>(tl::unexpected(made.error()));
   if (!key) {
     mine.error = std::move(key).error();

@@ -18,7 +18,9 @@ constexpr Status kNoDevice = 100;
 constexpr Status kInvalidDevice = 101;
 constexpr Status kAlreadyRegistered = 712;
 constexpr Status kNotRegistered = 713;
+constexpr Status kNotSupported = 801;
 constexpr unsigned kPortable = 1;  // for every context, not only the one that registers
+constexpr unsigned kReadOnly = 8;  // what is mapped read-only needs it
 
 struct Driver {
   Status (*init)(unsigned flags) = nullptr;
@@ -67,6 +69,7 @@ Code code_of(Status status) {
       return Code::out_of_memory;
     case kNoDevice:
     case kInvalidDevice:
+    case kNotSupported:
       return Code::unsupported;
     case kAlreadyRegistered:
       return Code::already_exists;
@@ -75,14 +78,25 @@ Code code_of(Status status) {
   }
 }
 
+std::string_view hint_for(Status status) {
+  switch (status) {
+    case kNoDevice:
+    case kInvalidDevice:
+      return "nvidia-smi lists the devices there are";
+    case kAlreadyRegistered:
+      return "unregister what the program registered itself";
+    case kNotSupported:
+      return "copy from it as from any memory: this device cannot have it registered for reading";
+    default:
+      return "";
+  }
+}
+
 tl::unexpected<Error> refused(const Driver& driver, std::string_view what, Status status) {
   const char* text = nullptr;
   if (driver.error_string(status, &text) != kSuccess || text == nullptr) text = "unknown error";
-  std::string hint;
-  if (code_of(status) == Code::unsupported) hint = "nvidia-smi lists the devices there are";
-  if (status == kAlreadyRegistered) hint = "unregister what the program registered itself";
   return fail(code_of(status), fmt::format("{}: {} (CUDA error {})", what, text, status),
-              std::move(hint));
+              std::string(hint_for(status)));
 }
 
 /// The device's primary context, shared with other users of it in this process.
@@ -139,9 +153,11 @@ class CudaRegistrar final : public Registrar {
       : Registrar("cuda", limits), driver_(driver), context_(std::move(context)) {}
 
  protected:
-  Result<Keys> do_register(ByteSpan memory) override {
-    const Status status = context_->with(
-        [&] { return driver_.host_register(memory.data(), memory.size(), kPortable); });
+  // Devices without CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED refuse the flag.
+  Result<Keys> do_register(ByteSpan memory, DeviceAccess access) override {
+    const unsigned flags = access == DeviceAccess::read ? kPortable | kReadOnly : kPortable;
+    const Status status =
+        context_->with([&] { return driver_.host_register(memory.data(), memory.size(), flags); });
     if (status != kSuccess)
       return refused(driver_, fmt::format("registering {} bytes", memory.size()), status);
     return Keys{reinterpret_cast<std::uintptr_t>(memory.data()), 0};

@@ -22,6 +22,8 @@ namespace {
 constexpr const char* kLibrary = "libfabric.so.1";
 constexpr std::uint64_t kAccess =
     FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+// Nothing that makes the network write there: as verbs without local write.
+constexpr std::uint64_t kReadAccess = FI_SEND | FI_WRITE | FI_REMOTE_READ;
 
 // Functions that are called by name; all else goes through the objects they return. They come in
 // several versions, of which dlsym() returns the newest: later ones only append to the structures,
@@ -150,12 +152,13 @@ class FabricRegistrar final : public Registrar {
       : Registrar(std::move(name), limits), own_(std::move(own)), domain_(domain) {}
 
  protected:
-  Result<Keys> do_register(ByteSpan memory) override {
+  Result<Keys> do_register(ByteSpan memory, DeviceAccess access) override {
     const auto entry = regions_.emplace(memory.data(), nullptr).first;  // nothing may fail later
+    const std::uint64_t allowed = access == DeviceAccess::read ? kReadAccess : kAccess;
     int status = -FI_ENOKEY;
     // If the provider does not choose remote keys we do, and others may have the same idea.
     for (int attempt = 0; attempt < 1000 && status == -FI_ENOKEY; ++attempt)
-      status = ::fi_mr_reg(domain_, memory.data(), memory.size(), kAccess, 0, next_key_++, 0,
+      status = ::fi_mr_reg(domain_, memory.data(), memory.size(), allowed, 0, next_key_++, 0,
                            &entry->second, nullptr);
     if (status != 0) {
       regions_.erase(entry);

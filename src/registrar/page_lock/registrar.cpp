@@ -26,7 +26,8 @@ class PageLock final : public Registrar {
   explicit PageLock(const RegistrarOptions& options) : Registrar("page-lock", options) {}
 
  protected:
-  Result<Keys> do_register(ByteSpan memory) override {
+  // A lock is on pages, whoever reads or writes them.
+  Result<Keys> do_register(ByteSpan memory, DeviceAccess) override {
     const Pages pages = pages_of(memory);
     auto& first = edges_[pages.first];
     auto& last = edges_[pages.last];

@@ -12,6 +12,7 @@
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/mapped.hpp"
 #include "base/memlock.hpp"
 
 namespace gantry {
@@ -34,7 +35,19 @@ int update_slot(int ring, unsigned slot, ByteSpan memory) noexcept {
   return changed < 0 ? -changed : changed == 1 ? 0 : EIO;
 }
 
-tl::unexpected<Error> refused(ByteSpan memory, int error) {
+// The kernel fixes buffers for reads and writes alike, so it wants to write there (FOLL_WRITE in
+// its io_pin_pages(), up to Linux 6.18 at least).
+tl::unexpected<Error> refused_to_read(ByteSpan memory) {
+  return fail(Code::unsupported,
+              fmt::format("fixing {} bytes: this kernel does not fix memory that is mapped "
+                          "read-only",
+                          memory.size()),
+              "write from its address (IORING_OP_WRITE), which needs no fixed buffer and no copy");
+}
+
+tl::unexpected<Error> refused(ByteSpan memory, DeviceAccess access, int error) {
+  if (error == EFAULT && access == DeviceAccess::read && is_mapped(memory))
+    return refused_to_read(memory);
   const std::string what = fmt::format("fixing {} bytes", memory.size());
   switch (error) {
     case ENOMEM:
@@ -75,7 +88,7 @@ class UringRegistrar final : public Registrar {
   UringRegistrar& operator=(const UringRegistrar&) = delete;
 
  protected:
-  Result<Keys> do_register(ByteSpan memory) override {
+  Result<Keys> do_register(ByteSpan memory, DeviceAccess access) override {
     if (memory.size() > kLargestBuffer)
       return fail(Code::too_large,
                   fmt::format("fixing {} bytes: io_uring takes at most {} in one buffer",
@@ -88,7 +101,7 @@ class UringRegistrar final : public Registrar {
           "drop registrations that are not used, or ask for more slots");
     const unsigned slot = free_slots_.back();
     if (const int error = update_slot(ring_.get(), slot, memory); error != 0)
-      return refused(memory, error);
+      return refused(memory, access, error);
     free_slots_.pop_back();
     return Keys{slot, 0};
   }
