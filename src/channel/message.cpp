@@ -139,6 +139,13 @@ bool Message::is_immutable() const {
   return true;
 }
 
+Result<std::optional<DeviceKey>> Message::key_for(const Registrar& registrar,
+                                                  std::size_t index) const {
+  if (owner_ == nullptr) return std::nullopt;
+  const ConstByteSpan part = segments_ == nullptr ? view_ : (*segments_)[index].bytes;
+  return owner_->key_for(token_, part, registrar);
+}
+
 void Message::release() noexcept {
   segments_.reset();
   if (owner_) owner_->give_back(token_);

@@ -78,6 +78,13 @@ class GANTRY_API SlotOwner {
     static_cast<void>(token), static_cast<void>(bytes);
     return false;
   }
+  /// See Message::key_for().
+  [[nodiscard]] virtual Result<std::optional<DeviceKey>> key_for(std::uint64_t token,
+                                                                 ConstByteSpan bytes,
+                                                                 const Registrar& registrar) const {
+    static_cast<void>(token), static_cast<void>(bytes), static_cast<void>(registrar);
+    return std::nullopt;
+  }
 };
 }  // namespace detail
 
@@ -214,6 +221,15 @@ class GANTRY_API Message {
   /// True if nobody can change the bytes any more: they are a private copy, or were sent with
   /// SendMode::immutable. Asks the kernel, not the sender.
   [[nodiscard]] bool is_immutable() const;
+  /// The key by which an operation of `registrar`'s device names segment(`index`): its slab is
+  /// registered whole, so this looks nothing up. Nothing: the bytes are a private copy that no
+  /// registrar knows (up to kInlineBytes, or streamed), or there are none; use their address. The
+  /// device must be done before the message is released. `index` must be below segments(). Any
+  /// thread. Errors: why the registrar refused the slab, and then the address serves, too;
+  /// `invalid_argument` for one that ConsumerOptions::registrars does not name, and in a fork()ed
+  /// child.
+  [[nodiscard]] Result<std::optional<DeviceKey>> key_for(const Registrar& registrar,
+                                                         std::size_t index = 0) const;
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
   [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
   void release() noexcept;  ///< Gives the slot back to the sender now.

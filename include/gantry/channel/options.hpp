@@ -71,6 +71,10 @@ struct ReceiveLimits {
   /// Default: half of the machine's memory, or of the control group's limit. Receiving chunk by
   /// chunk costs none.
   Bytes gathered_bytes = 0;
+  /// Bytes of these slabs that ConsumerOptions::registrars are told of: registering a slab makes
+  /// all its pages, also those that the sender never wrote. A slab beyond it is received and not
+  /// registered. Default: as gathered_bytes.
+  Bytes registered_bytes = 0;
 };
 
 // ---- of an end -----------------------------------------------------------------------------
@@ -150,6 +154,11 @@ struct ConsumerOptions : EndOptions {
   /// What its producer may cost it. For an inbox: what each of its producers may; default: an even
   /// share and a quarter of what is nobody's share.
   ReceiveLimits receive{};
+  /// The devices that are to know received memory: see Message::key_for(). Each of the producer's
+  /// slabs is registered with each of them, for reading, when its first message is received, until
+  /// it is unmapped; explain() says what came of it. Held as long as the consumer and its messages.
+  /// At most Pool::kMaxRegistrars.
+  std::vector<std::shared_ptr<Registrar>> registrars{};
 };
 
 // ---- of a message --------------------------------------------------------------------------

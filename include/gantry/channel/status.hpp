@@ -149,6 +149,15 @@ struct GANTRY_API ChannelExplanation {
   [[nodiscard]] std::string text() const;
 };
 
+/// What one of a consumer's registrars knows of the producer's memory.
+struct ReceivedRegistration {
+  std::string registrar;      ///< Its name.
+  std::uint64_t slabs = 0;    ///< Slabs that it knows now.
+  Bytes bytes = 0;            ///< Their bytes.
+  std::uint64_t refused = 0;  ///< Slabs that it was to know and does not.
+  std::string why;            ///< Why not, of one of these; else empty.
+};
+
 struct GANTRY_API ConsumerExplanation {
   std::string name;
   int producer_pid = 0;
@@ -166,6 +175,7 @@ struct GANTRY_API ConsumerExplanation {
   std::chrono::nanoseconds spin{};
   std::string broken;  ///< Why this end trusts its producer no more; else empty.
   MetricsReport metrics;
+  std::vector<ReceivedRegistration> registrars;  ///< One for each of ConsumerOptions::registrars.
 
   [[nodiscard]] std::string text() const;
 };

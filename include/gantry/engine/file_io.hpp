@@ -27,6 +27,14 @@ class GANTRY_API OpenFile {
 /// Reads all of `memory` from the file's byte `offset` on, or writes it there. A plain value.
 struct FileTransfer {
   enum class Kind : std::uint8_t { read, write };
+  /// Writes from memory that this process may only read, such as a received message's.
+  [[nodiscard]] static FileTransfer write_of(std::shared_ptr<const OpenFile> file,
+                                             std::uint64_t offset, ConstByteSpan from,
+                                             std::shared_ptr<const void> keep = {}) {
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): a write only reads it
+    const ByteSpan memory(const_cast<std::byte*>(from.data()), from.size());
+    return {Kind::write, std::move(file), offset, memory, std::move(keep)};
+  }
   Kind kind = Kind::read;
   std::shared_ptr<const OpenFile> file = {};
   std::uint64_t offset = 0;

@@ -32,6 +32,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
     return fail(Code::invalid_argument,
                 fmt::format("channel '{}': no policy for slow consumers has the number {}", name,
                             static_cast<int>(options.when_slow)));
+  GANTRY_TRY(SlabRegistrations::check(options.registrars, fmt::format("channel '{}'", name)));
   std::shared_ptr<Impl> impl(new Impl);
   impl->core_.name = name;
   impl->core_.options = options;

@@ -40,6 +40,7 @@ ConsumerExplanation Consumer::Impl::explain() const {
   told.producer_sleeps = (core_.page().producer_sleeps.read() & 1u) != 0;
   told.held = payloads_.held(scale);
   told.mapped_bytes = payloads_.mapped_bytes();
+  told.registrars = payloads_.registrations();
   told.spin = spin_.now();
   if (core_.broken) told.broken = core_.broken->message;
   told.metrics = MetricsMaker::report(*core_.counters, scale);

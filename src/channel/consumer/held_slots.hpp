@@ -38,16 +38,20 @@ class HeldSlots {
   }
   /// What is held now, the oldest first. The receiving thread.
   [[nodiscard]] std::vector<HeldSlot> list(double ns_per_tick) const;
-  /// Of bytes in a held slot.
-  [[nodiscard]] std::optional<detail::RegionSlice> where(std::size_t slot,
-                                                         ConstByteSpan bytes) const {
+  /// That in which these bytes of a held slot lie; null: in none.
+  [[nodiscard]] const ReceivedSlab* slab_of(std::size_t slot, ConstByteSpan bytes) const noexcept {
     for (const ReceivedSlab* slab : slots_[slot].slabs) {
       const std::byte* const begin = slab->region->data();
-      if (bytes.data() >= begin && bytes.data() < begin + slab->region->size())
-        return detail::RegionSlice{slab->region, static_cast<Bytes>(bytes.data() - begin),
-                                   slab->inherited};
+      if (bytes.data() >= begin && bytes.data() < begin + slab->region->size()) return slab;
     }
-    return std::nullopt;
+    return nullptr;
+  }
+  [[nodiscard]] std::optional<detail::RegionSlice> where(std::size_t slot,
+                                                         ConstByteSpan bytes) const {
+    const ReceivedSlab* const slab = slab_of(slot, bytes);
+    if (slab == nullptr) return std::nullopt;
+    return detail::RegionSlice{
+        slab->region, static_cast<Bytes>(bytes.data() - slab->region->data()), slab->inherited};
   }
 
  private:

@@ -43,6 +43,8 @@ std::string_view name_of(Expense expense) noexcept {
       return "bytes of slabs";
     case Expense::gathered_bytes:
       return "bytes of streamed messages in private memory";
+    case Expense::registered_bytes:
+      return "bytes of slabs that are registered";
   }
   return "";
 }
@@ -57,6 +59,9 @@ std::string_view hint_for(Expense expense) noexcept {
     case Expense::gathered_bytes:
       return "take it chunk by chunk (Consumer::receive_early()), release messages sooner, or "
              "raise ReceiveLimits::gathered_bytes";
+    case Expense::registered_bytes:
+      return "raise ReceiveLimits::registered_bytes here, or have smaller slabs there: "
+             "PoolOptions::slab_bytes";
   }
   return "";
 }
@@ -78,6 +83,8 @@ std::shared_ptr<ReceiveQuota> ReceiveQuota::make(const ReceiveLimits& each,
       bound(each.mapped_bytes, or_else(total.mapped_bytes, addresses), senders, 0);
   made->bounds_[at(Expense::gathered_bytes)] =
       bound(each.gathered_bytes, or_else(total.gathered_bytes, memory), senders, 0);
+  made->bounds_[at(Expense::registered_bytes)] =
+      bound(each.registered_bytes, or_else(total.registered_bytes, memory), senders, 0);
   return made;
 }
 

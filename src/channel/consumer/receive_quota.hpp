@@ -10,8 +10,8 @@
 namespace gantry {
 
 /// What a sender takes of its receiver.
-enum class Expense : std::uint8_t { slabs, mapped_bytes, gathered_bytes };
-inline constexpr std::size_t kExpenses = 3;
+enum class Expense : std::uint8_t { slabs, mapped_bytes, gathered_bytes, registered_bytes };
+inline constexpr std::size_t kExpenses = 4;
 
 /// What all senders of one receiving end may take together. Any thread.
 ///   I1  No sender has more than `each`.

@@ -134,6 +134,22 @@ std::optional<detail::RegionSlice> ReceivedPayloads::where(std::uint64_t token,
   return slice;
 }
 
+Result<std::optional<DeviceKey>> ReceivedPayloads::key_for(std::uint64_t token, ConstByteSpan bytes,
+                                                           const Registrar& registrar) const {
+  GANTRY_TRY(core_.check_process());
+  const ReceivedSlab* const slab =
+      held_.slab_of(static_cast<std::size_t>(token >> kNumberBits), bytes);
+  if (bytes.empty() || slab == nullptr) return std::nullopt;
+  auto key = slab->registrations.key_for(registrar);
+  if (!key) {
+    Error& error = key.error();
+    error.message = fmt::format("channel '{}': {}", core_.name, error.message);
+    return tl::unexpected(std::move(error));
+  }
+  key->offset += static_cast<Bytes>(bytes.data() - slab->region->data());
+  return *key;
+}
+
 bool ReceivedPayloads::is_immutable(std::uint64_t token, ConstByteSpan bytes) const {
   if (bytes.empty()) return true;
   const auto slice = held_.where(static_cast<std::size_t>(token >> kNumberBits), bytes);

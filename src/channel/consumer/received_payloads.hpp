@@ -8,8 +8,8 @@
 namespace gantry {
 
 /// Maps the slabs that messages lie in, holds the slots of those in the user's hands, and gives
-/// their credits back. Threads: the receiving one; give_back(), where() and is_immutable() from
-/// any.
+/// their credits back. Threads: the receiving one; give_back(), where(), key_for() and
+/// is_immutable() from any.
 class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
  public:
   explicit ReceivedPayloads(ConsumerCore& core) noexcept : core_(core) {}
@@ -17,7 +17,7 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   /// What this end's sender may cost. Before begin().
   void limit(std::shared_ptr<SenderQuota> quota) noexcept { quota_ = std::move(quota); }
   /// The slabs of a producer that died while it let us in are forgotten: the next numbers its own.
-  void begin() { slabs_ = ReceivedSlabs(quota_); }
+  void begin() { slabs_ = ReceivedSlabs(quota_, core_.options.registrars); }
   /// A packet of the producer about its slabs. Errors: those of ReceivedSlabs::learn().
   Result<void> learn(Received& received);
   /// Takes in what the producer has said over the socket so far, without waiting. An error breaks
@@ -51,11 +51,16 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   [[nodiscard]] std::optional<detail::RegionSlice> where(std::uint64_t token,
                                                          ConstByteSpan bytes) const override;
   [[nodiscard]] bool is_immutable(std::uint64_t token, ConstByteSpan bytes) const override;
+  [[nodiscard]] Result<std::optional<DeviceKey>> key_for(std::uint64_t token, ConstByteSpan bytes,
+                                                         const Registrar& registrar) const override;
 
   [[nodiscard]] std::vector<HeldSlot> held(double ns_per_tick) const {
     return held_.list(ns_per_tick);
   }
   [[nodiscard]] Bytes mapped_bytes() const noexcept { return slabs_.mapped_bytes(); }
+  [[nodiscard]] std::vector<ReceivedRegistration> registrations() const {
+    return slabs_.registrations();
+  }
   /// Packets about slabs that were taken in.
   [[nodiscard]] std::uint64_t heard() const noexcept { return slabs_.heard(); }
   [[nodiscard]] ConsumerCore& core() noexcept { return core_; }

@@ -48,6 +48,9 @@ Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes
     return fail(Code::peer_misbehaved,
                 fmt::format("{} bytes of messages in memory that it never wrote", holes_));
   GANTRY_TRY(slab.region->touch(from, bytes));
+  // Here, where a slab's first message comes by: others of it pass without a look.
+  if (!registrars_.empty() && !slab.registrations.are_made())
+    slab.registrations.make(*slab.region, registrars_, *quota_);
   slab.present.add(missing, end);
   return {};
 }
@@ -186,6 +189,13 @@ Bytes ReceivedSlabs::mapped_bytes() const noexcept {
   Bytes sum = 0;
   for (const auto& [number, slab] : slabs_) sum += slab.region->size();
   return sum;
+}
+
+std::vector<ReceivedRegistration> ReceivedSlabs::registrations() const {
+  std::vector<ReceivedRegistration> told;
+  for (const auto& registrar : registrars_) told.emplace_back().registrar = registrar->name();
+  for (const auto& [number, slab] : slabs_) slab.registrations.add_to(told);
+  return told;
 }
 
 }  // namespace gantry

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "channel/consumer/receive_quota.hpp"
+#include "channel/consumer/slab_registrations.hpp"
 #include "channel/wire/inheritance.hpp"
 #include "channel/wire/protocol.hpp"
 
@@ -41,7 +42,8 @@ struct ReceivedSlab {
   // [U] messages in it that are in the user's hands, or being looked at: raised by the receiving
   // thread alone, lowered by any; it stays mapped while this is not 0.
   std::atomic<unsigned> held{0};
-  PageSet present;  // in our page tables
+  PageSet present;                  // in our page tables
+  SlabRegistrations registrations;  // last: gone before the region is
 };
 
 /// The slabs of the message that is being looked at. Each is held from when it is found, so that
@@ -68,21 +70,26 @@ class PinnedSlabs {
 ///   I2  What the producer sent costs no more than its quota allows.
 ///   I3  No page of a slab is made on our account, but for kMostHoles bytes: what the producer
 ///   never
-///       wrote is refused before it is touched.
+///       wrote is refused before it is touched. Registering a slab makes all its pages: who asks
+///       for that has its quota for it.
 class ReceivedSlabs {
  public:
   /// A page here and there that a message holds and nobody wrote.
   static constexpr Bytes kMostHoles = Bytes{256} << 10;
 
   ReceivedSlabs() = default;
-  explicit ReceivedSlabs(std::shared_ptr<SenderQuota> quota) noexcept : quota_(std::move(quota)) {}
+  /// `registrars` must outlive it.
+  explicit ReceivedSlabs(std::shared_ptr<SenderQuota> quota,
+                         SlabRegistrations::Registrars registrars = {}) noexcept
+      : quota_(std::move(quota)), registrars_(registrars) {}
 
   /// The slab, reading the socket for it if it must: it was announced before the message in it was
   /// published. Errors: `peer_misbehaved` when it was not, and those of hear().
   [[nodiscard]] Result<ReceivedSlab*> find(std::uint32_t number, int socket, Deadline deadline);
 
-  /// The bytes of [offset, offset + size) are in our page tables afterwards. Errors:
-  /// `peer_misbehaved` for what was never written; `system` and `out_of_memory`.
+  /// The bytes of [offset, offset + size) are in our page tables afterwards, and the registrars
+  /// know the slab, or have refused it. Errors: `peer_misbehaved` for what was never written;
+  /// `system` and `out_of_memory`.
   [[nodiscard]] Result<void> make_present(ReceivedSlab& slab, Bytes offset, Bytes size);
 
   /// Takes in at least one packet, waiting for it until `deadline`, and all that are there.
@@ -97,6 +104,8 @@ class ReceivedSlabs {
   /// Packets about slabs that were taken in.
   [[nodiscard]] std::uint64_t heard() const noexcept { return heard_; }
   [[nodiscard]] Bytes mapped_bytes() const noexcept;
+  /// One for each registrar.
+  [[nodiscard]] std::vector<ReceivedRegistration> registrations() const;
 
   /// The socket that came by `control`; empty when none did, or it was taken.
   [[nodiscard]] ReceivedFd take_control_end() noexcept { return std::move(control_end_); }
@@ -109,6 +118,7 @@ class ReceivedSlabs {
   [[nodiscard]] Result<void> drop(std::uint32_t number);
 
   std::shared_ptr<SenderQuota> quota_;
+  SlabRegistrations::Registrars registrars_;
   std::map<std::uint32_t, ReceivedSlab> slabs_;
   std::uint64_t heard_ = 0;
   Bytes holes_ = 0;

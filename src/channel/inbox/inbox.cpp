@@ -68,6 +68,7 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
     return fail(Code::invalid_argument,
                 fmt::format("inbox '{}': {} producers; 1 to {} are possible", name,
                             options.producers, InboxOptions::kMaxProducers));
+  GANTRY_TRY(SlabRegistrations::check(options.channel.registrars, fmt::format("inbox '{}'", name)));
   name_ = name;
   options_ = options.channel;
   options_.acceptor.reset();  // the listener holds it; ends may be dropped on its thread

@@ -52,6 +52,16 @@ std::string hand_off_text(const MetricsReport& report) {
                      time_text(std::chrono::nanoseconds(report.handoff_p999_ns)));
 }
 
+std::string registrar_line(const ReceivedRegistration& one) {
+  const std::string known =
+      one.slabs == 0
+          ? "none of it"
+          : fmt::format("{} of it ({})", count_text(one.slabs, "slab"), bytes_text(one.bytes));
+  if (one.refused == 0) return fmt::format("  registrar '{}' knows {}\n", one.registrar, known);
+  return fmt::format("  registrar '{}' knows {}; it refused {}: {}\n", one.registrar, known,
+                     count_text(one.refused, "slab"), one.why);
+}
+
 }  // namespace
 
 std::string ChannelExplanation::text() const {
@@ -103,6 +113,7 @@ std::string ConsumerExplanation::text() const {
                     time_text(std::chrono::nanoseconds(metrics.idle_ns)), hand_off_text(metrics));
   text += fmt::format("  copies so far: {}\n", copies_text(metrics));
   text += fmt::format("  the producer's memory mapped here: {}\n", bytes_text(mapped_bytes));
+  for (const ReceivedRegistration& one : registrars) text += registrar_line(one);
   text += fmt::format("  when it is slow: {}; waits by polling for {}, then sleeps\n",
                       to_string(policy), time_text(spin));
   return text;
