@@ -1,6 +1,8 @@
 // Writing into another process's memory over libfabric: from blocks of a pool, whose registration
-// is reused, and from memory that is registered for every write.
+// is reused, and from memory that is registered for every write; from one's own blocks, and from
+// received messages.
 
+#include "transfer_source.hpp"
 #include "transfers.hpp"
 
 #ifdef GANTRY_HAVE_LIBFABRIC
@@ -104,7 +106,8 @@ class Writing final : public Runner {
   ~Writing() override = default;
 
   /// The other process is forked first, before libfabric makes threads in this one.
-  Result<void> open(std::string_view subject, Bytes bytes, int target_cpu) {
+  Result<void> open(std::string_view subject, Bytes bytes, int target_cpu,
+                    const std::string& directory) {
     bytes_ = bytes;
     if (const auto started = start_target(target_cpu); !started) return started;
     if (const auto opened = endpoint_.open(); !opened) return opened;
@@ -118,6 +121,8 @@ class Writing final : public Runner {
     if (const auto connected = endpoint_.connect(remote); !connected) return connected;
     auto registrar = registrar_on(endpoint_);
     if (!registrar) return Unexpected(registrar.error());
+    if (subject == kOwnBlock || subject == kReceivedMessage)
+      return source_.open(subject, bytes, std::move(*registrar), directory);
     return memory_.open(subject, bytes, std::move(*registrar));
   }
 
@@ -126,8 +131,12 @@ class Writing final : public Runner {
     std::byte turn{};
     if (const auto woken = write_all(socket_.get(), {&turn, 1}); !woken)
       return Unexpected(woken.error());
-    auto trip_ns = memory_.time(
-        trips, [this](ByteSpan from, const DeviceKey* key) { return write(from, *key); });
+    auto trip_ns =
+        source_.is_open()
+            ? source_.time(trips, [this](ConstByteSpan from,
+                                         const DeviceKey* key) { return pass_on(from, *key); })
+            : memory_.time(
+                  trips, [this](ByteSpan from, const DeviceKey* key) { return write(from, *key); });
     if (!trip_ns) return Unexpected(trip_ns.error());
     at_work_->store(0, std::memory_order_release);  // [W]
     Marks found{};
@@ -144,6 +153,11 @@ class Writing final : public Runner {
     ++mark_;
     std::memcpy(bytes.data(), &mark_, sizeof mark_);
     std::memcpy(bytes.last(sizeof mark_).data(), &mark_, sizeof mark_);
+    return endpoint_.write(bytes, key.key);
+  }
+  /// What lies there has its marks, which change from place to place.
+  Result<void> pass_on(ConstByteSpan bytes, const DeviceKey& key) {
+    std::memcpy(&mark_, bytes.data(), sizeof mark_);
     return endpoint_.write(bytes, key.key);
   }
   Result<void> start_target(int cpu) {
@@ -173,14 +187,15 @@ class Writing final : public Runner {
   Descriptor socket_;
   std::optional<Child> target_;
   Endpoint endpoint_;
-  TransferMemory memory_;  // ends before the domain that knows it
+  TransferMemory memory_;  // this and the next end before the domain that knows them
+  TransferSource source_;
 };
 
-OpenTransfer opener(const std::vector<int>& cpus) {
+OpenTransfer opener(const std::vector<int>& cpus, const std::string& directory) {
   const int target_cpu = cpus[1 % cpus.size()];
   return [=](std::string_view subject, Bytes bytes) -> Result<std::unique_ptr<Runner>> {
     auto writing = std::make_unique<Writing>();
-    const auto opened = writing->open(subject, bytes, target_cpu);
+    const auto opened = writing->open(subject, bytes, target_cpu, directory);
     if (!opened) return Unexpected(opened.error());
     return writing;
   };
@@ -188,7 +203,7 @@ OpenTransfer opener(const std::vector<int>& cpus) {
 
 #else
 
-OpenTransfer opener(const std::vector<int>&) {
+OpenTransfer opener(const std::vector<int>&, const std::string&) {
   return no_transfer("libfabric was not there when this was built");
 }
 
@@ -197,8 +212,9 @@ OpenTransfer opener(const std::vector<int>&) {
 }  // namespace
 
 std::vector<Contest> fabric_contests(const Settings& settings) {
-  return transfer_contests(settings, "fabric-tcp-write", {kPoolReuse, kRegisterEachTransfer},
-                           opener(settings.cpus));
+  return transfer_contests(settings, "fabric-tcp-write",
+                           {kPoolReuse, kRegisterEachTransfer, kOwnBlock, kReceivedMessage},
+                           opener(settings.cpus, settings.directory));
 }
 
 }  // namespace gantry::bench

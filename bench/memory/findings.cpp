@@ -6,6 +6,7 @@
 #include "../support/report/findings.hpp"
 #include "settings.hpp"
 #include "subjects.hpp"
+#include "transfer_source.hpp"
 #include "transfers.hpp"
 
 namespace gantry::bench {
@@ -58,6 +59,9 @@ void add_findings(Report& report, const Settings& settings) {
   for (const std::string& name : cases_with(report, "transfer/"))
     for (const std::string_view other : {kUnregistered, kRegisterEachTransfer})
       ratios.in_case(name, kPoolReuse, other, Bar::at_most(1));
+  // As fast as from one's own block, but for 5 hundredths.
+  for (const std::string& name : cases_with(report, "transfer/"))
+    ratios.in_case(name, kOwnBlock, kReceivedMessage, Bar::at_least(0.95));
 }
 
 std::string to_text(const Settings&, const Report& report) {
