@@ -10,7 +10,7 @@ namespace {
 
 PoolOptions pool_options() {
   PoolOptions options;
-  options.touch = When::at_growth;  // the pool of a channel that lives long
+  options.collapse = true;  // the pool of a channel that lives long
   return options;
 }
 

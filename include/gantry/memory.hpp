@@ -72,6 +72,13 @@ class GANTRY_API Region {
   /// cores, and as the size is worth); pages of imported ones are mapped.
   [[nodiscard]] Result<void> touch(Bytes offset, Bytes size, unsigned threads = 1);
 
+  /// Has the kernel gather pages that are present into huge ones (MADV_COLLAPSE), also where it
+  /// gives none at first touch, as many do for shared memory. It copies them: some 2 ms a MiB; for
+  /// memory that lives long. Nothing to do for hugetlb. Errors: `unsupported` (Linux before 6.1,
+  /// pages that are not there, a region without room for one); `out_of_memory`. Part of it may be
+  /// done then.
+  [[nodiscard]] Result<void> collapse();
+
  private:
   void swap(Region& other) noexcept;
   std::byte* data_ = nullptr;
@@ -182,6 +189,10 @@ struct PoolOptions {
   When touch = When::on_demand;        ///< When pages are made; at the latest for a block.
   std::vector<std::shared_ptr<Registrar>> registrars{};  ///< At most Pool::kMaxRegistrars.
   When registration = When::at_growth;                   ///< on_demand: at the first key_for().
+  /// For pools that live long: once its pages are made, which is then at growth, a slab is gathered
+  /// into huge ones where the machine gave none: see Region::collapse(). What cannot be had is said
+  /// in PoolReport::collapse_errors.
+  bool collapse = false;
 };
 
 /// The live blocks of one tag.
@@ -208,6 +219,8 @@ struct GANTRY_API PoolReport {
   std::uint64_t reuses = 0;       ///< Allocations served from what the thread had kept.
   std::vector<RegistrarReport> registrars;
   std::vector<std::string> registration_errors;  ///< One for each refused slab and registrar.
+  std::vector<std::string> collapse_errors;      ///< One for each slab that PoolOptions::collapse
+                                                 ///< could not gather.
   std::vector<Holder> holders;                   ///< The largest first.
   /// Bytes of slabs that the pool has dropped while another process still maps them; not part of
   /// slab_bytes. See BlockOptions::counts_lingering.

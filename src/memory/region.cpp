@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/close_elsewhere.hpp"
+#include "base/kernel_constants.hpp"
 #include "base/memfd.hpp"
 #include "base/sizes.hpp"
 #include "memory/numa.hpp"
@@ -25,11 +26,16 @@ Bytes kib_in(const std::string& line, std::string_view name) {
   return std::strtoull(line.c_str() + name.size(), nullptr, 10) << 10;
 }
 
-Bytes huge_page_bytes() {
+Bytes read_huge_page_bytes() {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);)
     if (const Bytes size = kib_in(line, "Hugepagesize:"); size != 0) return size;
   return 0;
+}
+
+Bytes huge_page_bytes() {
+  static const Bytes bytes = read_huge_page_bytes();  // the kernel's; it does not change
+  return bytes;
 }
 
 // Kernels of one kind of machine may have pages of different sizes (arm64: 4, 16 or 64 KiB), and
@@ -72,6 +78,27 @@ Result<Mapped> map_aligned(Bytes size, Bytes huge) {
   return mapped;
 }
 
+// Shared memory that begins where a huge page may, or elsewhere if that cannot be had: only there
+// can the kernel map its pages as huge ones, however it came by them.
+Result<Mapped> map_shared(Fd memory, Bytes size, int protection) {
+  const Bytes huge = huge_page_bytes();
+  if (huge == 0 || size < huge) return map(std::move(memory), size, protection);
+  auto room = map(Fd(), size + huge, PROT_NONE, kPrivate | MAP_NORESERVE);
+  if (!room) return map(std::move(memory), size, protection);
+  const auto at = reinterpret_cast<std::uintptr_t>(room->data);
+  std::byte* const begin = room->data + (whole(at, huge) - at);
+  const bool is_mapped =
+      ::mmap(begin, size, protection, MAP_SHARED | MAP_FIXED, memory.get(), 0) != MAP_FAILED;
+  if (!is_mapped) {
+    ::munmap(room->data, room->size);
+    return map(std::move(memory), size, protection);
+  }
+  if (begin != room->data) ::munmap(room->data, static_cast<Bytes>(begin - room->data));
+  if (const Bytes behind = static_cast<Bytes>(room->data + room->size - (begin + size)))
+    ::munmap(begin + size, behind);
+  return Mapped{std::move(memory), begin, size};
+}
+
 // Reserved huge pages or an error: mapping takes the reservation, so no later touch can fail.
 Result<Mapped> map_hugetlb(Bytes size, std::string_view name, bool shareable) {
   const Bytes page = huge_page_bytes();
@@ -92,7 +119,7 @@ Result<Mapped> map_hugetlb(Bytes size, std::string_view name, bool shareable) {
 Result<Mapped> map_plain(Bytes size, std::string_view name, bool shareable) {
   if (!shareable) return map_aligned(whole(size, page_bytes()), huge_page_bytes());
   GANTRY_ASSIGN(Fd memory, make_memfd(name, whole(size, page_bytes())));
-  return map(std::move(memory), whole(size, page_bytes()), PROT_READ | PROT_WRITE);
+  return map_shared(std::move(memory), whole(size, page_bytes()), PROT_READ | PROT_WRITE);
 }
 
 }  // namespace
@@ -153,7 +180,7 @@ Result<Region> Region::import(int descriptor, Bytes size) {
     constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE;
     GANTRY_ASSIGN(const Bytes held, check_sealed(memory.get(), kSeals));
     if (!is_rounded_up(held, size)) return wrong_size(size, held);
-    GANTRY_ASSIGN(Mapped mapped, map(memory.take(), held, PROT_READ));
+    GANTRY_ASSIGN(Mapped mapped, map_shared(memory.take(), held, PROT_READ));
     ::madvise(mapped.data, held, MADV_HUGEPAGE);
     Region region;
     region.data_ = mapped.data;
@@ -216,6 +243,30 @@ Result<void> Region::touch(Bytes offset, Bytes size, unsigned threads) {
     const Bytes lead = from % page_bytes();
     return touch_pages({data_ + offset - lead, size + lead}, writable_, threads, numa_node_);
   });
+}
+
+// It is asked for whole huge pages within the region: of a part of one the kernel wants nothing.
+Result<void> Region::collapse() {
+  const Bytes huge = huge_page_bytes();
+  if (pages_ == PageKind::hugetlb || data_ == nullptr) return {};
+  const auto at = reinterpret_cast<std::uintptr_t>(data_);
+  const Bytes before = huge == 0 ? 0 : whole(at, huge) - at;
+  if (huge == 0 || size_ < before + huge)
+    return fail(Code::unsupported,
+                fmt::format("gathering {} bytes in huge pages: there is room for none", size_),
+                "use larger regions");
+  const Bytes pages = (size_ - before) / huge * huge;
+  if (::madvise(data_ + before, pages, MADV_COLLAPSE) == 0) return {};
+  const int error = errno;
+  const std::string what = fmt::format("gathering {} bytes in huge pages", pages);
+  if (error == ENOMEM || error == EAGAIN || error == EBUSY)
+    return fail(Code::out_of_memory,
+                fmt::format("{}: {}", what, std::generic_category().message(error)),
+                "the machine has no free memory in whole huge pages now: reserve some at its start "
+                "(PageKind::hugetlb)");
+  return fail(Code::unsupported,
+              fmt::format("{}: {}", what, std::generic_category().message(error)),
+              "use Linux 6.1 or newer, and make the pages present first (touch())");
 }
 
 Bytes Region::huge_bytes() const {

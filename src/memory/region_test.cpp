@@ -199,5 +199,37 @@ TEST(Region, LiesOnTheNodeAskedFor) {
   EXPECT_GE(node, 0);
 }
 
+// What many machines give shared memory no other way. Contents stay; whoever maps it gains as well.
+TEST(Region, CollapseGathersWhatIsPresentInHugePages) {
+  constexpr Bytes kHuge = Bytes{8} << 20;
+  for (const bool shareable : {true, false}) {
+    auto region =
+        *Region::create(kHuge, "test", {.pages = PageKind::plain, .shareable = shareable});
+    ASSERT_TRUE(region.touch(0, region.size()));
+    for (Bytes at = 0; at < region.size(); at += kPage)
+      region.data()[at] = static_cast<std::byte>(at / kPage);
+    const auto collapsed = region.collapse();
+    for (Bytes at = 0; at < region.size(); at += kPage)
+      ASSERT_EQ(region.data()[at], static_cast<std::byte>(at / kPage));
+    if (!collapsed) {
+      EXPECT_FALSE(collapsed.error().hint.empty());
+      EXPECT_THAT(collapsed.error().code, testing::AnyOf(Code::unsupported, Code::out_of_memory));
+      continue;
+    }
+    EXPECT_EQ(region.huge_bytes(), kHuge);
+    if (!shareable) continue;
+    auto imported = *Region::import(::dup(region.descriptor()), kHuge);
+    ASSERT_TRUE(imported.touch(0, imported.size()));
+    EXPECT_EQ(imported.huge_bytes(), kHuge);
+  }
+}
+
+TEST(Region, CollapseSaysWhatItCannotGather) {
+  auto small = *Region::create(kPage, "test");
+  EXPECT_EQ(small.collapse().error().code, Code::unsupported);
+  Region nothing;
+  EXPECT_TRUE(nothing.collapse()) << "of nothing there is nothing to do";
+}
+
 }  // namespace
 }  // namespace gantry

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cerrno>
+#include <gantry/memory.hpp>
 #include <gantry/runtime.hpp>
 
 #include "base/fd.hpp"
@@ -80,6 +81,16 @@ int try_populate() noexcept {
   return error == 0 && !populating_works() ? EOPNOTSUPP : error;
 }
 
+// Of shared memory, which many kernels give no huge pages at first touch.
+int try_collapse() noexcept {
+  auto region = Region::create(Bytes{4} << 20, "gantry-probe");
+  if (!region) return ENOMEM;
+  if (!region->touch(0, region->size())) return ENOMEM;
+  const auto collapsed = region->collapse();
+  if (collapsed) return 0;
+  return collapsed.error().code == Code::out_of_memory ? ENOMEM : EINVAL;
+}
+
 int try_close_range() noexcept {
   return answer(::syscall(SYS_close_range, ~0u, ~0u, CLOSE_RANGE_CLOEXEC));  // of none
 }
@@ -122,6 +133,8 @@ constexpr std::array kFeatures{
             "stages of gantry run may inherit descriptors that its caller left open"},
     Feature{"MADV_POPULATE", "5.14", try_populate,
             "pages are made one system call each: first use of memory is slower"},
+    Feature{"MADV_COLLAPSE", "6.1", try_collapse,
+            "pools have huge pages only where the kernel gives them at first touch"},
     Feature{"SO_PEERPIDFD", "6.5", try_peer_pidfd,
             "of a process in another pid namespace only the end of its connection is seen"},
     Feature{"SO_PASSRIGHTS", "6.16", try_pass_rights,

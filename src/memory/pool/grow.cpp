@@ -76,10 +76,12 @@ Result<Bytes> PoolState::fit_budget(const Need& need) {
 
 Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
   GANTRY_ASSIGN(Region made, Region::create(size, "gantry-" + options_.name, options_.region));
-  const bool touched = options_.touch == When::at_growth;
+  const bool touched = options_.touch == When::at_growth || options_.collapse;
   if (touched) GANTRY_TRY(made.touch(0, made.size(), 0));
+  const auto collapsed = options_.collapse ? made.collapse() : Result<void>();
   auto slab = std::make_unique<Slab>(*this, next_slab_++, std::make_shared<Region>(std::move(made)),
                                      touched, charged_);
+  if (!collapsed) slab->collapse_error = to_string(collapsed.error());
   if (options_.registration == When::at_growth)
     for (std::size_t i = 0; i < options_.registrars.size(); ++i)
       slab->register_with(i, *options_.registrars[i]);

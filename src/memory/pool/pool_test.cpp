@@ -367,5 +367,20 @@ TEST(PoolDeathTest, AForeignAddressIsNoBlock) {
   EXPECT_DEATH(allocator.deallocate(once, 10), "broken contract");
 }
 
+// Whether or not the machine has it: a slab serves, and what was not gathered has its reason.
+TEST(Pool, SlabsAreGatheredInHugePagesOrItIsSaidWhyNot) {
+  Pool pool = *Pool::create({.slab_bytes = Bytes{8} << 20, .collapse = true});
+  const auto block = pool.allocate(Bytes{1} << 20);
+  ASSERT_TRUE(block);
+  for (const std::string& why : pool.report().collapse_errors)
+    EXPECT_THAT(why, testing::HasSubstr("slab 1: gathering "));
+  const Pool small = *Pool::create({.slab_bytes = 4096, .collapse = true});
+  EXPECT_TRUE(small.report().collapse_errors.empty()) << "of no slab";
+  const auto piece = Pool(small).allocate(100);
+  ASSERT_TRUE(piece);
+  EXPECT_THAT(small.report().collapse_errors,
+              testing::ElementsAre(testing::HasSubstr("there is room for none")));
+}
+
 }  // namespace
 }  // namespace gantry

@@ -80,6 +80,10 @@ PoolReport PoolState::report() {
   for (const auto& registrar : options_.registrars)
     report.registrars.push_back(registrar->report());
   report.registration_errors = registration_errors();
+  for (const auto& slab : slabs_)
+    if (!slab->collapse_error.empty())
+      report.collapse_errors.push_back(
+          fmt::format("slab {}: {}", slab->number, slab->collapse_error));
   report.holders = holders();
   return report;
 }

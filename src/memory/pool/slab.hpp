@@ -111,6 +111,7 @@ struct Slab {
   std::map<Bytes, Extent*> extents;  // under the pool's lock; by offset, all that are cut
   std::mutex registering;            // guards lazy registration
   std::array<SlabRegistration, Pool::kMaxRegistrars> registrations;
+  std::string collapse_error;  // why its pages could not be gathered; set before others see it
   std::unique_ptr<Slab> next_dropped;
   // under the pool's lock: something in it was abandoned, so nothing is cut from it
   bool is_retired = false;
