@@ -218,15 +218,23 @@ TEST(Region, CollapseGathersWhatIsPresentInHugePages) {
     }
     EXPECT_EQ(region.huge_bytes(), kHuge);
     if (!shareable) continue;
-    auto imported = *Region::import(::dup(region.descriptor()), kHuge);
-    ASSERT_TRUE(imported.touch(0, imported.size()));
-    EXPECT_EQ(imported.huge_bytes(), kHuge);
+    std::vector<Region> beside;  // so that some would begin elsewhere by themselves
+    for (int i = 0; i < 3; ++i) {
+      auto imported = *Region::import(::dup(region.descriptor()), kHuge);
+      ASSERT_TRUE(imported.touch(0, imported.size()));
+      EXPECT_EQ(imported.huge_bytes(), kHuge);
+      beside.push_back(std::move(imported));
+      beside.push_back(*Region::create(kPage, "test"));
+    }
   }
 }
 
 TEST(Region, CollapseSaysWhatItCannotGather) {
   auto small = *Region::create(kPage, "test");
-  EXPECT_EQ(small.collapse().error().code, Code::unsupported);
+  const auto refused = small.collapse();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unsupported);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("there is room for none"));
   Region nothing;
   EXPECT_TRUE(nothing.collapse()) << "of nothing there is nothing to do";
 }
