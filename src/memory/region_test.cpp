@@ -224,9 +224,9 @@ TEST(Region, CollapseGathersWhatIsPresentInHugePages) {
       ASSERT_TRUE(imported.touch(0, imported.size()));
       EXPECT_EQ(imported.huge_bytes(), kHuge);
       beside.push_back(std::move(imported));
-      ASSERT_NE(::mmap(nullptr, (Bytes{3} << 20) + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-                       -1, 0),
-                MAP_FAILED);
+      ASSERT_NE(
+          ::mmap(nullptr, (Bytes{3} << 20) + kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+          MAP_FAILED);
     }
   }
 }

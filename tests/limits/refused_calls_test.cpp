@@ -19,7 +19,8 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kPeerPidfd = 77, kPassRights = 83, kPopulateRead = 22, kPopulateWrite = 23;
+constexpr std::uint32_t kPeerPidfd = 77, kPassRights = 83, kPopulateRead = 22, kPopulateWrite = 23,
+                        kCollapse = 25;
 
 struct Case {
   std::string_view feature;  // as kernel_features() names it
@@ -36,6 +37,7 @@ std::vector<Case> optional_cases(int unknown) {
           {"MADV_POPULATE",
            {{SYS_madvise, advice, true, 2, kPopulateRead},
             {SYS_madvise, advice, true, 2, kPopulateWrite}}},
+          {"MADV_COLLAPSE", {{SYS_madvise, advice, true, 2, kCollapse}}},
           {"membarrier", {{SYS_membarrier, unknown}}},
           {"close_range", {{SYS_close_range, unknown}}},
           {"io_uring", {{SYS_io_uring_setup, unknown}}},
