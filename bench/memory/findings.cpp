@@ -60,8 +60,10 @@ void add_findings(Report& report, const Settings& settings) {
     for (const std::string_view other : {kUnregistered, kRegisterEachTransfer})
       ratios.in_case(name, kPoolReuse, other, Bar::at_most(1));
   // As fast as from one's own block, but for 5 hundredths.
-  for (const std::string& name : cases_with(report, "transfer/"))
+  for (const std::string& name : cases_with(report, "transfer/")) {
     ratios.in_case(name, kOwnBlock, kReceivedMessage, Bar::at_least(0.95));
+    ratios.in_case(name, kOwnByAddress, kReceivedMessage, Bar::at_least(0.95));
+  }
 }
 
 std::string to_text(const Settings&, const Report& report) {

@@ -34,7 +34,8 @@ Result<void> TransferSource::open(std::string_view subject, Bytes bytes,
                                   const std::string& directory) {
   bytes_ = bytes;
   registrar_ = std::move(registrar);
-  return subject == kOwnBlock ? open_own() : open_received(directory);
+  is_by_address_ = subject == kOwnByAddress;
+  return subject == kReceivedMessage ? open_received(directory) : open_own();
 }
 
 Result<void> TransferSource::open_own() {
@@ -82,6 +83,7 @@ Result<void> TransferSource::open_received(const std::string& directory) {
 
 // Where a registrar has no way for what may only be read, the address serves.
 Result<std::optional<DeviceKey>> TransferSource::key_of_turn() const {
+  if (is_by_address_) return std::optional<DeviceKey>();
   if (messages_.empty()) {
     const auto key = blocks_[turn_].key_for(*registrar_);
     if (!key) return Unexpected(key.error());

@@ -12,6 +12,7 @@
 namespace gantry::bench {
 
 inline constexpr std::string_view kOwnBlock = "gantry/own-block";
+inline constexpr std::string_view kOwnByAddress = "gantry/own-block-by-address";  ///< Without key.
 inline constexpr std::string_view kReceivedMessage = "gantry/received-message";
 
 /// Places that are transferred in turn, each with its key if the registrar gives one. A message is
@@ -57,6 +58,7 @@ class TransferSource {
   [[nodiscard]] ConstByteSpan bytes_of_turn() const;
 
   Bytes bytes_ = 0;
+  bool is_by_address_ = false;
   std::size_t turn_ = 0;
   std::shared_ptr<Registrar> registrar_;
   std::string directory_;  // of our own; removed at the end

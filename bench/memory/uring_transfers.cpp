@@ -214,7 +214,7 @@ OpenTransfer writer(const std::string&, bool) {
 
 std::vector<Contest> uring_contests(const Settings& settings) {
   const std::vector<std::string_view> subjects = {kPoolReuse, kUnregistered, kRegisterEachTransfer};
-  const std::vector<std::string_view> sources = {kOwnBlock, kReceivedMessage};
+  const std::vector<std::string_view> sources = {kOwnBlock, kOwnByAddress, kReceivedMessage};
   std::vector<Contest> all;
   const auto add = [&](std::string_view name, const auto& who, const OpenTransfer& open) {
     for (Contest& contest : transfer_contests(settings, name, who, open))
