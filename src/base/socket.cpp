@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "base/kernel_constants.hpp"
+#include "base/rights.hpp"
 #include "base/socket_file.hpp"
 
 namespace gantry {
@@ -61,26 +62,6 @@ bool is_peer_dead(int socket) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
-// The most that Linux lets one packet carry (SCM_MAX_FD). The kernel would close descriptors
-// without room here within recvmsg(2), for as long as that takes.
-constexpr std::size_t kMostFds = 253;
-using ControlBuffer = std::array<char, CMSG_SPACE(sizeof(int) * kMostFds)>;
-
-// Owns all received descriptors at once, so that no early return can leak one.
-ReceivedFds take_fds(msghdr& header) {
-  ReceivedFds fds;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int descriptor = -1;
-      std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      fds.add(descriptor);
-    }
-  }
-  return fds;
-}
-
 }  // namespace
 
 Result<Fd> listen_at(const std::string& directory, const std::string& file,
@@ -122,14 +103,7 @@ Result<void> send_packet(int socket, ConstByteSpan bytes, std::span<const int> f
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  header.msg_control = fds.empty() ? nullptr : control.data();
-  header.msg_controllen = fds.empty() ? 0 : CMSG_SPACE(fds.size_bytes());
-  if (cmsghdr* rights = CMSG_FIRSTHDR(&header); rights != nullptr) {
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
-    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
-  }
+  add_fds(header, control, fds);
   for (;;) {
     // A peer that does not read its socket is dropped, not waited for.
     if (::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return {};

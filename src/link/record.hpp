@@ -1,0 +1,79 @@
+#pragma once  // link/record.hpp: what the two ends of a socket link say to each other.
+
+#include <array>
+#include <gantry/link.hpp>
+#include <optional>
+
+namespace gantry {
+
+/// How a transfer ended, as the far end says it.
+enum class LinkStatus : std::uint8_t {
+  ok,
+  withdrawn,   // the export ended first
+  fault,       // memory could not be accessed
+  ended,       // the link did; never sent
+  broke_rules  // in a bye: what the receiver of the bye sent was no valid record
+};
+inline constexpr std::uint8_t kLastStatus = static_cast<std::uint8_t>(LinkStatus::broke_rules);
+
+/// The head of everything on the wire. docs/formats/link.md says what each kind uses.
+struct LinkRecord {
+  enum class Kind : std::uint8_t {
+    put = 1,     // payload follows: a piece of a put
+    put_mapped,  // a whole put, out of a region that the receiver maps
+    get,         // asks for data
+    data,        // payload follows: a piece of what was asked for
+    done,        // a transfer of the receiver's has ended
+    control,     // payload follows: a message
+    credit,      // messages and signals were taken
+    raise,       // a signal
+    share,       // a region's descriptor comes along
+    unshare,
+    alive,  // nothing else to say
+    bye,
+  };
+  static constexpr std::size_t kBytes = 96;
+  using Encoded = std::array<std::byte, kBytes>;
+
+  Kind kind = Kind::alive;
+  LinkStatus status = LinkStatus::ok;
+  bool has_signal = false;
+  bool is_last = false;  // of the pieces of a put
+  std::uint64_t ticket = 0;
+  std::uint64_t key = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t row_bytes = 0;
+  std::uint64_t stride = 0;
+  std::uint64_t signal = 0;
+  std::uint64_t source_key = 0;
+  std::uint64_t source_offset = 0;
+  std::uint64_t source_stride = 0;
+
+  [[nodiscard]] Encoded encode() const noexcept;
+  /// Errors: `peer_misbehaved` for what encode() never makes, and for more payload than allowed.
+  [[nodiscard]] static Result<LinkRecord> decode(const Encoded& encoded);
+
+  /// Bytes that follow the record. Only after decode(), which checks it.
+  [[nodiscard]] Bytes payload_bytes() const noexcept {
+    const bool has = kind == Kind::put || kind == Kind::data || kind == Kind::control;
+    return has ? rows * row_bytes : 0;
+  }
+};
+
+/// Larger payloads travel in pieces, so that small records come between them.
+inline constexpr Bytes kLinkPieceBytes = Bytes{1} << 20;
+inline constexpr Bytes kMaxControlBytes = 4096;
+
+// Numbers on the wire are little endian everywhere.
+inline void store_number(std::byte* at, std::uint64_t value, std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < bytes; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+[[nodiscard]] inline std::uint64_t load_number(const std::byte* at, std::size_t bytes) noexcept {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < bytes; ++i)
+    value |= static_cast<std::uint64_t>(std::to_integer<unsigned>(at[i])) << (8 * i);
+  return value;
+}
+
+}  // namespace gantry

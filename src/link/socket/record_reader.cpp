@@ -1,0 +1,81 @@
+#include "link/socket/record_reader.hpp"
+
+#include <sys/socket.h>
+
+#include "base/result.hpp"
+#include "base/rights.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kReceivedParts = 64;
+constexpr Bytes kScratchBytes = Bytes{16} << 10;
+
+// Where bytes go that nobody gets. Threads may write here at once: nobody reads it.
+std::byte* scratch() noexcept {
+  thread_local std::array<std::byte, kScratchBytes> bytes;
+  return bytes.data();
+}
+
+}  // namespace
+
+Result<RecordReader::Got> RecordReader::receive(std::span<iovec> parts) {
+  alignas(cmsghdr) ControlBuffer control;  // NOLINT: filled by the kernel
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  if (takes_descriptors_) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+  }
+  for (;;) {
+    const ssize_t got = ::recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return Got{};
+    if (got < 0 && (errno == ECONNRESET || errno == ETIMEDOUT || errno == EPIPE))
+      return fail(Code::peer_gone, "the connection was cut");
+    if (got < 0 && errno == EFAULT)
+      return fail(Code::invalid_argument, "memory for what the far end sends is not there",
+                  "keep memory mapped until its export or its ticket has ended");
+    if (got < 0) return fail_errno("receiving");
+    if (takes_descriptors_ && message.msg_controllen > 0) {
+      ReceivedFds more = take_fds(message);
+      if (!fds_.empty() && !more.empty())
+        return fail(Code::peer_misbehaved, "descriptors that nobody asked for");
+      if (!more.empty()) fds_ = std::move(more);
+    }
+    if (got == 0) return Got{Step::ended, 0};
+    return Got{Step::moved, static_cast<Bytes>(got)};
+  }
+}
+
+Result<RecordReader::Step> RecordReader::parse() {
+  head_got_ = 0;
+  GANTRY_ASSIGN(record_, LinkRecord::decode(head_));
+  return Step::record;
+}
+
+Result<RecordReader::Step> RecordReader::step(Bytes& budget) {
+  const Bytes payload = payload_left_;
+  if (payload == 0 && head_got_ == head_.size()) return parse();
+  std::array<iovec, kReceivedParts + 1> parts;  // NOLINT: as many as are used
+  std::size_t used = 0;
+  if (is_dropped_ && payload > 0)
+    parts[used++] = {scratch(), std::min(payload, kScratchBytes)};
+  else
+    used = rows_.fill(std::span(parts).first(kReceivedParts), payload);
+  Bytes described = 0;
+  for (std::size_t i = 0; i < used; ++i) described += parts[i].iov_len;
+  if (described == payload) parts[used++] = rest_of_head();  // the next record, in the same call
+  GANTRY_ASSIGN(const Got got, receive(std::span(parts).first(used)));
+  if (got.step != Step::moved) return got.step;
+  budget -= std::min(budget, got.bytes);
+  const Bytes placed = std::min(got.bytes, payload);
+  if (!is_dropped_) rows_.advance(placed);
+  payload_left_ -= placed;
+  head_got_ += got.bytes - placed;
+  if (payload > 0) return payload_left_ == 0 ? Step::payload_done : Step::moved;
+  return head_got_ == head_.size() ? parse() : Result<Step>(Step::moved);
+}
+
+}  // namespace gantry

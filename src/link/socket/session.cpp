@@ -1,0 +1,276 @@
+#include "link/socket/session.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include "base/close_elsewhere.hpp"
+#include "base/fork_error.hpp"
+#include "base/result.hpp"
+#include "base/socket.hpp"
+
+namespace gantry {
+namespace {
+
+// What loopback and one copy take; the first transfers correct it.
+constexpr Cost kTypicalStream{std::chrono::microseconds(30), 2.0};
+constexpr Cost kTypicalShared{std::chrono::microseconds(20), 6.0};
+
+constexpr Bytes kSizeOfAll = std::numeric_limits<Bytes>::max();
+
+}  // namespace
+
+SocketSession::SocketSession(Fd socket, Fd epoll, std::string peer, const LinkOptions& options,
+                             std::unique_ptr<MappedCopies> copies)
+    : socket_(std::move(socket)),
+      epoll_(std::move(epoll)),
+      peer_(std::move(peer)),
+      stall_limit_(options.stall_limit),
+      transfers_(copies ? kTypicalShared : kTypicalStream),
+      copies_(std::move(copies)),
+      writer_(socket_.get()),
+      reader_(socket_.get(), copies_ != nullptr),
+      heard_(std::chrono::steady_clock::now()),
+      said_(heard_),
+      polled_(heard_),
+      patient_from_(heard_) {}
+
+// Descriptors that lie in the queue may take their time to be closed.
+SocketSession::~SocketSession() {
+  close();
+  if (copies_) close_socket(std::move(socket_));
+}
+
+Cost SocketSession::cost() const {
+  const std::lock_guard lock(mutex_);
+  return transfers_.cost();
+}
+
+LinkReport SocketSession::report() const {
+  const std::lock_guard lock(mutex_);
+  LinkReport report = landed_;
+  transfers_.add_to(report);
+  return report;
+}
+
+Result<Export> SocketSession::add_export(ByteSpan memory, RemoteAccess access, int descriptor) {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  const std::lock_guard lock(mutex_);
+  if (failure_) return ended();
+  GANTRY_ASSIGN(const std::uint64_t key, exports_.add(memory, access));
+  if (copies_ && descriptor >= 0 && access != RemoteAccess::write) {
+    Fd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    if (!copy) {
+      const int error = errno;
+      exports_.remove(key);
+      return fail_errno("sharing a region", error);
+    }
+    LinkRecord share{LinkRecord::Kind::share};
+    share.key = key;
+    share.row_bytes = memory.size();
+    writer_.add(share, {}, std::move(copy));
+    exports_.set_shared(key);
+    flush();
+  }
+  return Export(shared_from_this(), {key, 0, memory.size(), access});
+}
+
+void SocketSession::withdraw(std::uint64_t key) noexcept {
+  if (!fork_guard_.is_this()) return;
+  const std::lock_guard lock(mutex_);
+  const auto was = exports_.remove(key);
+  if (!was || failure_) return;  // I3
+  const LinkRecord& record = reader_.record();
+  if (has_payload_ && record.kind == LinkRecord::Kind::put && record.key == key) {
+    reader_.divert();  // I1
+    put_status_ = LinkStatus::withdrawn;
+  }
+  if (copies_) copies_->finish_puts_to(key);
+  if (frame_ == Frame::answer && answers_.front().key == key && !answer_is_gone_) {
+    writer_.blank_payload();
+    answer_is_gone_ = true;
+  }
+  const auto is_waiting = [this, key](const Answer& answer) {
+    if (answer.key != key || (frame_ == Frame::answer && &answer == &answers_.front()))
+      return false;
+    send_done(answer.ticket, LinkStatus::withdrawn);
+    return true;
+  };
+  std::erase_if(answers_, is_waiting);
+  if (was->is_shared) {
+    LinkRecord unshare{LinkRecord::Kind::unshare};
+    unshare.key = key;
+    writer_.add(unshare);
+  }
+  flush();
+}
+
+Result<Ticket> SocketSession::begin(const Transfer& transfer, bool is_put) {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  const std::lock_guard lock(mutex_);
+  if (failure_) return ended();
+  GANTRY_TRY(check_transfer(transfer, is_put ? RemoteAccess::write : RemoteAccess::read,
+                            is_put ? "put" : "get"));
+  if (transfer.signal && signals_out_ >= kMaxLinkSignals)
+    return fail(Code::busy, fmt::format("{} signals are not taken yet", signals_out_),
+                "the far end takes them by receive_signal()");
+  GANTRY_ASSIGN(const Ticket ticket, transfers_.begin(transfer, is_put));
+  if (transfer.signal) ++signals_out_;
+  if (!begin_mapped(transfer, ticket, is_put))
+    unsent_.push_back({ticket, transfer, local_rows(transfer), 0, is_put});
+  flush();
+  return ticket;
+}
+
+// True: no payload takes the socket.
+bool SocketSession::begin_mapped(const Transfer& transfer, Ticket ticket, bool is_put) {
+  const Bytes bytes = transfer.rows * transfer.row_bytes;
+  if (!copies_ || bytes == 0) return false;
+  if (!is_put) {
+    const MappedCopies::Job job{false, ticket, 0, transfer.signal, bytes, false};
+    return copies_->add(job, local_rows(transfer), transfer.remote.key, transfer.remote_offset,
+                        transfer.rows, transfer.row_bytes, transfer.remote_stride);
+  }
+  const auto extent = extent_of(transfer.rows, transfer.row_bytes, transfer.local_stride);
+  const auto place = exports_.shared_place({transfer.local, extent.value_or(kSizeOfAll)});
+  if (!place) return false;
+  LinkRecord record{LinkRecord::Kind::put_mapped};
+  record.ticket = static_cast<std::uint64_t>(ticket);
+  record.key = transfer.remote.key;
+  record.offset = transfer.remote_offset;
+  record.rows = transfer.rows;
+  record.row_bytes = transfer.row_bytes;
+  record.stride = transfer.remote_stride;
+  record.has_signal = transfer.signal.has_value();
+  record.signal = transfer.signal.value_or(0);
+  record.source_key = place->key;
+  record.source_offset = place->offset;
+  record.source_stride = transfer.local_stride;
+  writer_.add(record);
+  transfers_.find(ticket)->is_sent = true;
+  return true;
+}
+
+Outcome SocketSession::outcome(Ticket ticket) const {
+  const std::lock_guard lock(mutex_);
+  return transfers_.outcome(ticket);
+}
+
+Result<void> SocketSession::state() const {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  const std::lock_guard lock(mutex_);
+  if (failure_) return ended();
+  return {};
+}
+
+// ---- waiting -------------------------------------------------------------------------------
+
+// False: the deadline or the link's end came first.
+template <class IsSo>
+bool SocketSession::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, IsSo is_so) {
+  for (;;) {
+    if (is_so()) return true;
+    const bool has_moved = progress();
+    if (is_so()) return true;
+    if (failure_ || deadline.passed()) return false;
+    if (has_moved || (copies_ && copies_->needs_calls())) {
+      lock.unlock();  // others may have a turn
+      lock.lock();
+    } else {
+      sleep(lock, deadline);
+    }
+  }
+}
+
+void SocketSession::sleep(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(1);
+  const auto until_life = stall_limit_.count() > 0 ? stall_limit_ / 6 : kLongest;
+  const auto most = std::min({deadline.left(), until_life, kLongest});
+  if (has_sleeper_) {
+    changed_.wait_for(lock, most);
+    return;
+  }
+  has_sleeper_ = true;
+  lock.unlock();
+  static_cast<void>(wait_readable(epoll_.get(), Deadline::after(most)));
+  lock.lock();
+  has_sleeper_ = false;
+  changed_.notify_all();
+}
+
+Result<void> SocketSession::wait(Ticket ticket, Deadline deadline) {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  std::unique_lock lock(mutex_);
+  const auto is_over = [&] { return transfers_.outcome(ticket) != Outcome::pending; };
+  if (!wait_until(lock, deadline, is_over) && !is_over())
+    return fail(Code::timed_out,
+                fmt::format("link to {}: transfer {} had not ended when time was up", peer_,
+                            static_cast<std::uint64_t>(ticket)),
+                "allow more time; the far end must call its link, too");
+  if (failure_ && transfers_.failed_with_link(ticket)) return ended();
+  return transfers_.result(ticket, peer_);
+}
+
+Result<void> SocketSession::send_control(ConstByteSpan message, Deadline deadline) {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  if (message.empty()) return fail(Code::invalid_argument, "a control message of 0 bytes");
+  if (message.size() > kMaxControlBytes)
+    return fail(
+        Code::too_large,
+        fmt::format("a control message of {} bytes, beyond {}", message.size(), kMaxControlBytes),
+        "put() it into exported memory");
+  std::unique_lock lock(mutex_);
+  const auto has_room = [this] { return !failure_ && controls_out_ < kMaxLinkControls; };
+  if (!wait_until(lock, deadline, has_room)) {
+    if (failure_) return ended();
+    return fail(Code::timed_out, fmt::format("link to {}: it has not taken {} control messages",
+                                             peer_, controls_out_));
+  }
+  LinkRecord record{LinkRecord::Kind::control};
+  record.rows = 1;
+  record.row_bytes = message.size();
+  writer_.add(record, message);
+  ++controls_out_;
+  flush();
+  return {};
+}
+
+Result<Bytes> SocketSession::receive_control(ByteSpan into, Deadline deadline) {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  std::unique_lock lock(mutex_);
+  if (!wait_until(lock, deadline, [this] { return !controls_.empty(); })) {
+    if (failure_) return ended();
+    return fail(Code::timed_out, fmt::format("link to {}: no control message in time", peer_));
+  }
+  const auto& message = controls_.front();
+  const Bytes bytes = message.size();
+  if (bytes > into.size())
+    return fail(Code::too_large,
+                fmt::format("a control message of {} bytes into memory of {}", bytes, into.size()));
+  std::ranges::copy(message, into.begin());
+  controls_.pop_front();
+  ++controls_taken_;
+  tell_credit();
+  return bytes;
+}
+
+Result<std::uint64_t> SocketSession::receive_signal(Deadline deadline) {
+  GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));
+  std::unique_lock lock(mutex_);
+  if (!wait_until(lock, deadline, [this] { return !signals_.empty(); })) {
+    if (failure_) return ended();
+    return fail(Code::timed_out, fmt::format("link to {}: no signal in time", peer_));
+  }
+  const std::uint64_t signal = signals_.front();
+  signals_.pop_front();
+  ++signals_taken_;
+  tell_credit();
+  return signal;
+}
+
+bool SocketSession::poll() {
+  if (!fork_guard_.is_this()) return false;
+  const std::lock_guard lock(mutex_);
+  return progress();
+}
+
+}  // namespace gantry

@@ -1,0 +1,163 @@
+#pragma once  // link/socket/session.hpp: what stream and shared links are: records over a socket.
+
+#include <condition_variable>
+#include <gantry/link.hpp>
+#include <mutex>
+
+#include "base/fd.hpp"
+#include "base/fork.hpp"
+#include "link/exports.hpp"
+#include "link/socket/mapped_copies.hpp"
+#include "link/socket/record_reader.hpp"
+#include "link/socket/record_writer.hpp"
+#include "link/transfers.hpp"
+
+namespace gantry {
+
+inline constexpr std::size_t kMaxLinkControls = 64;
+inline constexpr std::size_t kMaxLinkSignals = 1024;
+
+/// Everything happens under one lock, in whatever thread calls. One waiting thread sleeps on the
+/// socket, others until that one has made progress.
+///   I1  Payload is received into exported memory under the lock only, so after withdraw() none is.
+///   I2  Nothing is queued for the peer that the peer can make grow without end: answers are
+///   limited
+///       by kMost transfers, messages and signals by what was taken.
+///   I3  After failure_ is set, neither the socket nor any user's memory is touched.
+class SocketSession final : public detail::Exporter,
+                            public std::enable_shared_from_this<SocketSession> {
+ public:
+  /// `copies`: for shared links; else null.
+  SocketSession(Fd socket, Fd epoll, std::string peer, const LinkOptions& options,
+                std::unique_ptr<MappedCopies> copies);
+  ~SocketSession() override;
+  SocketSession(const SocketSession&) = delete;
+  SocketSession& operator=(const SocketSession&) = delete;
+
+  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
+  [[nodiscard]] LinkKind kind() const noexcept {
+    return copies_ ? LinkKind::shared : LinkKind::stream;
+  }
+  [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
+  [[nodiscard]] Cost cost() const;
+  [[nodiscard]] LinkExplanation explain(const Transfer& transfer) const;
+  [[nodiscard]] LinkReport report() const;
+
+  [[nodiscard]] Result<Export> add_export(ByteSpan memory, RemoteAccess access, int descriptor);
+  void withdraw(std::uint64_t key) noexcept override;
+
+  [[nodiscard]] Result<Ticket> begin(const Transfer& transfer, bool is_put);
+  [[nodiscard]] Outcome outcome(Ticket ticket) const;
+  [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline);
+
+  [[nodiscard]] Result<void> send_control(ConstByteSpan message, Deadline deadline);
+  [[nodiscard]] Result<Bytes> receive_control(ByteSpan into, Deadline deadline);
+  [[nodiscard]] Result<std::uint64_t> receive_signal(Deadline deadline);
+
+  [[nodiscard]] bool poll();
+  [[nodiscard]] Result<void> state() const;
+  void close() noexcept;
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  /// A transfer that goes out: a put of ours, or what a get of ours asks for.
+  struct Unsent {
+    Ticket ticket{};
+    Transfer transfer;
+    RowCursor rows;
+    Bytes done = 0;
+    bool is_put = true;
+  };
+  /// What the far end has asked for.
+  struct Answer {
+    Ticket ticket{};
+    std::uint64_t key = 0;
+    RowCursor rows;
+    std::optional<std::uint64_t> signal;
+  };
+  enum class Frame : std::uint8_t { none, small, transfer, answer };
+
+  // session.cpp
+  template <class IsSo>
+  [[nodiscard]] bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, IsSo is_so);
+  void sleep(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  [[nodiscard]] tl::unexpected<Error> ended() const { return tl::unexpected<Error>(*failure_); }
+  [[nodiscard]] bool begin_mapped(const Transfer& transfer, Ticket ticket, bool is_put);
+
+  // session_progress.cpp
+  bool progress();
+  bool flush();
+  [[nodiscard]] bool begin_frame();
+  [[nodiscard]] static LinkRecord piece_of(const Unsent& unsent, Bytes& payload);
+  void end_frame();
+  void end_answer();
+  bool read();
+  [[nodiscard]] Result<void> take_step(RecordReader::Step step);
+  bool end_copies();
+  void end_copy(const MappedCopies::Job& job);
+  void check_life(Time now);
+  void tell_credit();
+  void want_writable(bool wanted) noexcept;
+  void fail_with(Error error) noexcept;
+  void say_bye(LinkStatus status);
+  void send_done(Ticket ticket, LinkStatus status);
+  void end_transfer(Ticket ticket, LinkStatus status);
+
+  // session_records.cpp
+  [[nodiscard]] Result<void> take_record();
+  [[nodiscard]] Result<void> take_put(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_put_mapped(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_get(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_data(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_done(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_control(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_credit(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_share(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_bye(const LinkRecord& record);
+  [[nodiscard]] Result<std::byte*> reach(const LinkRecord& record, RemoteAccess wanted);
+  [[nodiscard]] Result<void> take_signal(const std::optional<std::uint64_t>& signal);
+  [[nodiscard]] Result<void> end_payload();
+
+  Fd socket_;
+  const Fd epoll_;
+  const std::string peer_;
+  const std::chrono::nanoseconds stall_limit_;
+  const ForkGuard fork_guard_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool has_sleeper_ = false;  // a thread sleeps on the epoll
+  std::optional<Error> failure_;
+  Exports exports_;
+  Transfers transfers_;
+  std::unique_ptr<MappedCopies> copies_;
+  LinkReport landed_;  // what the far end did here
+
+  RecordWriter writer_;
+  std::deque<Unsent> unsent_;
+  std::deque<Answer> answers_;
+  Frame frame_ = Frame::none;  // what the writer's frame carries
+  Bytes frame_payload_ = 0;
+  bool was_answer_ = false;      // so that both get their turn
+  bool answer_is_gone_ = false;  // its export ended while it was being sent
+  bool wants_writable_ = false;
+  bool is_write_over_ = false;  // the peer receives no more
+
+  RecordReader reader_;
+  bool has_payload_ = false;                // the reader's record has more to come
+  LinkStatus put_status_ = LinkStatus::ok;  // of the put whose pieces are arriving
+  std::vector<std::byte> control_;          // being received
+  std::deque<std::vector<std::byte>> controls_;
+  std::deque<std::uint64_t> signals_;
+  std::size_t controls_out_ = 0;  // sent and not known to be taken
+  std::size_t signals_out_ = 0;
+  std::size_t controls_taken_ = 0;  // since the peer was told
+  std::size_t signals_taken_ = 0;
+
+  Time heard_;   // a byte of the peer's
+  Time said_;    // a byte of ours
+  Time polled_;  // by this end's user
+  Time patient_from_;
+};
+
+}  // namespace gantry
