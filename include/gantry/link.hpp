@@ -18,11 +18,10 @@ enum class RemoteAccess : std::uint8_t { read = 1, write = 2, read_write = 3 };
 
 /// Exported memory as the far end of the link names it. A plain value that ends with the export.
 struct GANTRY_API RemoteRegion {
-  static constexpr std::size_t kEncodedBytes = 48;
+  static constexpr std::size_t kEncodedBytes = 32;
   using Encoded = std::array<std::byte, kEncodedBytes>;
 
-  std::uint64_t key = 0;   ///< Never given out twice by a link.
-  std::uint64_t base = 0;  ///< What a network card counts offsets from; for the link alone.
+  std::uint64_t key = 0;  ///< Never given out twice by a link.
   Bytes bytes = 0;
   RemoteAccess access = RemoteAccess::read_write;
 
@@ -128,9 +127,10 @@ struct LinkReport {
   std::uint64_t failed = 0;
   std::uint64_t put_bytes = 0;
   std::uint64_t got_bytes = 0;
-  std::uint64_t landed_bytes = 0;      ///< Written here by the far end's puts.
-  std::uint64_t served_bytes = 0;      ///< Read here by the far end's gets.
-  std::uint64_t by_mapping_bytes = 0;  ///< Of all these, copied between mapped regions here.
+  std::uint64_t landed_bytes = 0;  ///< Written here by the far end's puts.
+  std::uint64_t served_bytes = 0;  ///< Read here by the far end's gets.
+  std::uint64_t pulled_bytes =
+      0;  ///< Of all these, those that this end read itself, past the socket.
 };
 
 /// A connection between two ends, each of which exports memory to the other. Any thread may call
@@ -231,5 +231,12 @@ struct LinkOptions {
 /// copied by `engine`; others take the socket. Errors: as above.
 [[nodiscard]] GANTRY_API Result<std::unique_ptr<Link>> make_shared_link(
     int socket, std::shared_ptr<Engine> engine, const LinkOptions& options = {});
+
+/// A link over a connected stream socket, which it takes over, with payload apart: it is read by
+/// libfabric's `provider` ("tcp", "verbs") over a connection of its own, once that stands. Needs
+/// addresses of IPv4. Transfers into or out of memory that is not exported for reading, and short
+/// rows, take the socket. Errors: as above; `unsupported` without libfabric or that provider.
+[[nodiscard]] GANTRY_API Result<std::unique_ptr<Link>> make_fabric_link(
+    int socket, const std::string& provider = "tcp", const LinkOptions& options = {});
 
 }  // namespace gantry

@@ -27,8 +27,7 @@ RemoteRegion::Encoded RemoteRegion::encode() const noexcept {
   store_number(&encoded[0], kRegionMagic, 4);
   store_number(&encoded[4], static_cast<std::uint64_t>(access), 1);
   store_number(&encoded[8], key, 8);
-  store_number(&encoded[16], base, 8);
-  store_number(&encoded[24], bytes, 8);
+  store_number(&encoded[16], bytes, 8);
   store_number(&encoded[kCheckAt], check_of(std::span(encoded).first(kCheckAt)), 4);
   return encoded;
 }
@@ -42,8 +41,7 @@ Result<RemoteRegion> RemoteRegion::decode(ConstByteSpan encoded) {
                 "hand over what RemoteRegion::encode() returned at the far end, whole");
   RemoteRegion region;
   region.key = load_number(&encoded[8], 8);
-  region.base = load_number(&encoded[16], 8);
-  region.bytes = load_number(&encoded[24], 8);
+  region.bytes = load_number(&encoded[16], 8);
   region.access = static_cast<RemoteAccess>(access);
   return region;
 }

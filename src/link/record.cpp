@@ -22,10 +22,9 @@ auto words_of(Record& record) noexcept {
 
 Result<void> check_payload(const LinkRecord& record) {
   using Kind = LinkRecord::Kind;
-  if (record.kind != Kind::put && record.kind != Kind::data && record.kind != Kind::control)
-    return {};
+  if (record.kind != Kind::put && record.kind != Kind::data && !record.is_message()) return {};
   const auto bytes = payload_of(record.rows, record.row_bytes);
-  const Bytes most = record.kind == Kind::control ? kMaxControlBytes : kLinkPieceBytes;
+  const Bytes most = record.is_message() ? kMaxControlBytes : kLinkPieceBytes;
   if (bytes && *bytes <= most) return {};
   return fail(Code::peer_misbehaved, fmt::format("{} rows of {} bytes in one piece, beyond {}",
                                                  record.rows, record.row_bytes, most));

@@ -11,6 +11,7 @@ enum class LinkStatus : std::uint8_t {
   ok,
   withdrawn,   // the export ended first
   fault,       // memory could not be accessed
+  lost,        // the connection that payload took was
   ended,       // the link did; never sent
   broke_rules  // in a bye: what the receiver of the bye sent was no valid record
 };
@@ -20,14 +21,15 @@ inline constexpr std::uint8_t kLastStatus = static_cast<std::uint8_t>(LinkStatus
 struct LinkRecord {
   enum class Kind : std::uint8_t {
     put = 1,     // payload follows: a piece of a put
-    put_mapped,  // a whole put, out of a region that the receiver maps
+    put_pulled,  // a whole put, which the receiver pulls
     get,         // asks for data
     data,        // payload follows: a piece of what was asked for
     done,        // a transfer of the receiver's has ended
     control,     // payload follows: a message
     credit,      // messages and signals were taken
     raise,       // a signal
-    share,       // a region's descriptor comes along
+    hello,       // payload follows: for the far end's puller
+    share,       // a region that may be pulled from; perhaps a descriptor comes along
     unshare,
     alive,  // nothing else to say
     bye,
@@ -54,9 +56,12 @@ struct LinkRecord {
   /// Errors: `peer_misbehaved` for what encode() never makes, and for more payload than allowed.
   [[nodiscard]] static Result<LinkRecord> decode(const Encoded& encoded);
 
+  [[nodiscard]] bool is_message() const noexcept {
+    return kind == Kind::control || kind == Kind::hello;
+  }
   /// Bytes that follow the record. Only after decode(), which checks it.
   [[nodiscard]] Bytes payload_bytes() const noexcept {
-    const bool has = kind == Kind::put || kind == Kind::data || kind == Kind::control;
+    const bool has = kind == Kind::put || kind == Kind::data || is_message();
     return has ? rows * row_bytes : 0;
   }
 };

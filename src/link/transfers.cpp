@@ -104,6 +104,11 @@ Result<void> Transfers::result(Ticket ticket, const std::string& peer) const {
     return fail(
         Code::not_found,
         fmt::format("link to {}: transfer {}: the far end had ended the export", peer, number));
+  if (found->second == LinkStatus::lost)
+    return fail(Code::peer_gone,
+                fmt::format("link to {}: transfer {}: the connection that payload takes was lost",
+                            peer, number),
+                "later transfers take the socket; begin it again");
   return fail(
       Code::system,
       fmt::format("link to {}: transfer {}: memory cannot be read or written", peer, number),

@@ -147,6 +147,8 @@ TEST_P(LinkEnds, APeerThatHangsUpWithoutAWordIsGone) {
 TEST_P(LinkEnds, AKilledPeerEndsEveryTransfer) {
   for (const bool is_put : {true, false}) {
     SocketPair sockets = GetParam().connect();
+    a_.reset();  // with the threads of their engines, which a child would not have
+    b_.reset();
     const pid_t child = ::fork();
     if (child == 0) {
       sockets[0].reset();

@@ -61,11 +61,18 @@ inline Result<std::unique_ptr<Link>> make_shared_inline(int socket, const LinkOp
   return make_shared_link(socket, *std::move(engine), options);
 }
 
+inline Result<std::unique_ptr<Link>> make_fabric_by_tcp(int socket, const LinkOptions& options) {
+  return make_fabric_link(socket, "tcp", options);
+}
+
 inline const LinkCase kLinks[] = {
     {"stream_tcp", tcp_pair, make_stream_link},
     {"stream_unix", unix_pair, make_stream_link},
     {"shared_inline", unix_pair, make_shared_inline},
     {"shared_thread", unix_pair, make_shared_by_thread},
+#ifdef GANTRY_HAVE_LIBFABRIC
+    {"fabric_tcp", tcp_pair, make_fabric_by_tcp},
+#endif
 };
 
 }  // namespace gantry

@@ -134,18 +134,27 @@ TEST_P(HostilePeer, RandomBytesEndTheLink) {
   }
 }
 
+TEST_P(HostilePeer, AnotherVersionIsRefused) {
+  for (std::size_t i = 0; i < 4; ++i)
+    expect_refused([&] {
+      auto head = LinkRecord{Kind::alive}.encode();
+      head[i] ^= std::byte{1};
+      say(head);
+    });
+}
+
 // Valid heads with words that are tempting, in all places.
 TEST_P(HostilePeer, RandomRecordsReachNothingThatWasNotExported) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 3000; ++round) {
     connect();
-    const std::array<std::uint64_t, 12> words{
-        0, 1, 2, 999, 1000, 1001, 4096, 1ull << 20, 1ull << 32, ~0ull, 1ull << 63, random()};
-    const auto word = [&] { return words[random() % words.size()]; };
+    const std::uint64_t words[] = {0,    1,          2,          999,   1000,       1001,
+                                   4096, 1ull << 20, 1ull << 32, ~0ull, 1ull << 63, random()};
+    const auto word = [&] { return words[random() % std::size(words)]; };
     for (int i = 0; i < 4; ++i) {
       LinkRecord record;
-      record.kind = static_cast<Kind>(1 + random() % 12);
-      record.status = static_cast<LinkStatus>(random() % 5);
+      record.kind = static_cast<Kind>(1 + random() % 13);
+      record.status = static_cast<LinkStatus>(random() % 6);
       record.has_signal = random() % 2 == 0;
       record.is_last = random() % 2 == 0;
       record.key =
@@ -242,7 +251,7 @@ TEST_P(HostilePeer, ManyWordsThatFitNothingAreRefused) {
   share.row_bytes = 4096;
   refuse(share);  // without a descriptor
   LinkRecord mapped = a_put();
-  mapped.kind = Kind::put_mapped;
+  mapped.kind = Kind::put_pulled;
   mapped.source_key = 1;
   refuse(mapped);
 }
@@ -285,7 +294,7 @@ TEST_P(HostilePeer, AnswersThatNobodyTakesHaveALimit) {
 // While a put is being sent, its memory is ours: only its whole end makes it the user's again.
 TEST_P(HostilePeer, ATransferDoesNotEndBeforeItWasSent) {
   const std::vector<std::byte> mine(8 << 20);
-  RemoteRegion remote{1, 0, mine.size(), RemoteAccess::read_write};
+  RemoteRegion remote{1, mine.size(), RemoteAccess::read_write};
   const auto ticket = link_->put(Transfer::of(mine, remote));
   ASSERT_TRUE(ticket);
   LinkRecord done{Kind::done};
@@ -299,7 +308,7 @@ TEST_P(HostilePeer, AGetDoesNotEndBeforeItsBytesNorGetMore) {
   for (const bool is_more : {true, false}) {
     connect();
     std::vector<std::byte> into(300);
-    RemoteRegion remote{1, 0, 1000, RemoteAccess::read_write};
+    RemoteRegion remote{1, 1000, RemoteAccess::read_write};
     const auto ticket = link_->get(Transfer::of(std::span(into).subspan(100, 100), remote));
     ASSERT_TRUE(ticket);
     LinkRecord data{Kind::data};
@@ -349,7 +358,7 @@ TEST_P(HostilePeer, MappedPutsStayWithinBothRegions) {
   share.row_bytes = 4096;
   const auto mapped = [&] {
     LinkRecord record = a_put();
-    record.kind = Kind::put_mapped;
+    record.kind = Kind::put_pulled;
     record.source_key = 1;
     record.source_stride = 1000;
     return record;

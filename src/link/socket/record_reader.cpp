@@ -33,7 +33,8 @@ Result<RecordReader::Got> RecordReader::receive(std::span<iovec> parts) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return Got{};
     if (got < 0 && (errno == ECONNRESET || errno == ETIMEDOUT || errno == EPIPE))
-      return fail(Code::peer_gone, "the connection was cut");
+      return fail(Code::peer_gone, "the connection was cut",
+                  "the process there died, or lost its link");
     if (got < 0 && errno == EFAULT)
       return fail(Code::invalid_argument, "memory for what the far end sends is not there",
                   "keep memory mapped until its export or its ticket has ended");

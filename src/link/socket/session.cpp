@@ -1,6 +1,5 @@
 #include "link/socket/session.hpp"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include "base/close_elsewhere.hpp"
@@ -20,24 +19,36 @@ constexpr Bytes kSizeOfAll = std::numeric_limits<Bytes>::max();
 }  // namespace
 
 SocketSession::SocketSession(Fd socket, Fd epoll, std::string peer, const LinkOptions& options,
-                             std::unique_ptr<MappedCopies> copies)
+                             std::unique_ptr<Puller> puller)
     : socket_(std::move(socket)),
       epoll_(std::move(epoll)),
       peer_(std::move(peer)),
       stall_limit_(options.stall_limit),
-      transfers_(copies ? kTypicalShared : kTypicalStream),
-      copies_(std::move(copies)),
+      transfers_(puller && puller->kind() == LinkKind::shared ? kTypicalShared : kTypicalStream),
+      puller_(std::move(puller)),
       writer_(socket_.get()),
-      reader_(socket_.get(), copies_ != nullptr),
+      reader_(socket_.get(), puller_ && puller_->takes_descriptors()),
       heard_(std::chrono::steady_clock::now()),
       said_(heard_),
       polled_(heard_),
       patient_from_(heard_) {}
 
+void SocketSession::start() {
+  const std::lock_guard lock(mutex_);
+  if (!puller_) return;
+  const auto words = puller_->hello();
+  if (words.empty()) return;
+  LinkRecord hello{LinkRecord::Kind::hello};
+  hello.rows = 1;
+  hello.row_bytes = words.size();
+  writer_.add(hello, words);
+  flush();
+}
+
 // Descriptors that lie in the queue may take their time to be closed.
 SocketSession::~SocketSession() {
   close();
-  if (copies_) close_socket(std::move(socket_));
+  if (puller_ && puller_->takes_descriptors()) close_socket(std::move(socket_));
 }
 
 Cost SocketSession::cost() const {
@@ -57,21 +68,14 @@ Result<Export> SocketSession::add_export(ByteSpan memory, RemoteAccess access, i
   const std::lock_guard lock(mutex_);
   if (failure_) return ended();
   GANTRY_ASSIGN(const std::uint64_t key, exports_.add(memory, access));
-  if (copies_ && descriptor >= 0 && access != RemoteAccess::write) {
-    Fd copy(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    if (!copy) {
-      const int error = errno;
-      exports_.remove(key);
-      return fail_errno("sharing a region", error);
+  if (puller_ && access != RemoteAccess::write) {
+    if (auto share = puller_->share(key, memory, descriptor)) {
+      writer_.add(share->record, {}, std::move(share->descriptor));
+      exports_.set_shared(key);
+      flush();
     }
-    LinkRecord share{LinkRecord::Kind::share};
-    share.key = key;
-    share.row_bytes = memory.size();
-    writer_.add(share, {}, std::move(copy));
-    exports_.set_shared(key);
-    flush();
   }
-  return Export(shared_from_this(), {key, 0, memory.size(), access});
+  return Export(shared_from_this(), {key, memory.size(), access});
 }
 
 void SocketSession::withdraw(std::uint64_t key) noexcept {
@@ -84,7 +88,7 @@ void SocketSession::withdraw(std::uint64_t key) noexcept {
     reader_.divert();  // I1
     put_status_ = LinkStatus::withdrawn;
   }
-  if (copies_) copies_->finish_puts_to(key);
+  if (puller_) puller_->finish_puts_to(key);
   if (frame_ == Frame::answer && answers_.front().key == key && !answer_is_gone_) {
     writer_.blank_payload();
     answer_is_gone_ = true;
@@ -97,6 +101,7 @@ void SocketSession::withdraw(std::uint64_t key) noexcept {
   };
   std::erase_if(answers_, is_waiting);
   if (was->is_shared) {
+    puller_->unshare(key);
     LinkRecord unshare{LinkRecord::Kind::unshare};
     unshare.key = key;
     writer_.add(unshare);
@@ -115,25 +120,26 @@ Result<Ticket> SocketSession::begin(const Transfer& transfer, bool is_put) {
                 "the far end takes them by receive_signal()");
   GANTRY_ASSIGN(const Ticket ticket, transfers_.begin(transfer, is_put));
   if (transfer.signal) ++signals_out_;
-  if (!begin_mapped(transfer, ticket, is_put))
+  if (!begin_pulled(transfer, ticket, is_put))
     unsent_.push_back({ticket, transfer, local_rows(transfer), 0, is_put});
   flush();
   return ticket;
 }
 
 // True: no payload takes the socket.
-bool SocketSession::begin_mapped(const Transfer& transfer, Ticket ticket, bool is_put) {
+bool SocketSession::begin_pulled(const Transfer& transfer, Ticket ticket, bool is_put) {
   const Bytes bytes = transfer.rows * transfer.row_bytes;
-  if (!copies_ || bytes == 0) return false;
+  if (!puller_ || bytes == 0 || !puller_->suits(transfer.rows, transfer.row_bytes)) return false;
   if (!is_put) {
-    const MappedCopies::Job job{false, ticket, 0, transfer.signal, bytes, false};
-    return copies_->add(job, local_rows(transfer), transfer.remote.key, transfer.remote_offset,
-                        transfer.rows, transfer.row_bytes, transfer.remote_stride);
+    const Puller::Job job{false, ticket, 0, transfer.signal, bytes};
+    const Puller::Source source{transfer.remote.key, transfer.remote_offset, transfer.rows,
+                                transfer.row_bytes, transfer.remote_stride};
+    return puller_->begin(job, local_rows(transfer), source) == Puller::Begun::yes;
   }
   const auto extent = extent_of(transfer.rows, transfer.row_bytes, transfer.local_stride);
   const auto place = exports_.shared_place({transfer.local, extent.value_or(kSizeOfAll)});
   if (!place) return false;
-  LinkRecord record{LinkRecord::Kind::put_mapped};
+  LinkRecord record{LinkRecord::Kind::put_pulled};
   record.ticket = static_cast<std::uint64_t>(ticket);
   record.key = transfer.remote.key;
   record.offset = transfer.remote_offset;
@@ -172,7 +178,7 @@ bool SocketSession::wait_until(std::unique_lock<std::mutex>& lock, Deadline dead
     const bool has_moved = progress();
     if (is_so()) return true;
     if (failure_ || deadline.passed()) return false;
-    if (has_moved || (copies_ && copies_->needs_calls())) {
+    if (has_moved) {
       lock.unlock();  // others may have a turn
       lock.lock();
     } else {

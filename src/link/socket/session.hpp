@@ -7,7 +7,7 @@
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "link/exports.hpp"
-#include "link/socket/mapped_copies.hpp"
+#include "link/puller.hpp"
 #include "link/socket/record_reader.hpp"
 #include "link/socket/record_writer.hpp"
 #include "link/transfers.hpp"
@@ -27,17 +27,19 @@ inline constexpr std::size_t kMaxLinkSignals = 1024;
 class SocketSession final : public detail::Exporter,
                             public std::enable_shared_from_this<SocketSession> {
  public:
-  /// `copies`: for shared links; else null.
+  /// `puller`: another way for payload; null: there is none.
   SocketSession(Fd socket, Fd epoll, std::string peer, const LinkOptions& options,
-                std::unique_ptr<MappedCopies> copies);
+                std::unique_ptr<Puller> puller);
   ~SocketSession() override;
   SocketSession(const SocketSession&) = delete;
   SocketSession& operator=(const SocketSession&) = delete;
 
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] LinkKind kind() const noexcept {
-    return copies_ ? LinkKind::shared : LinkKind::stream;
+    return puller_ ? puller_->kind() : LinkKind::stream;
   }
+  void start();  ///< Call it once, first.
+
   [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
   [[nodiscard]] Cost cost() const;
   [[nodiscard]] LinkExplanation explain(const Transfer& transfer) const;
@@ -82,7 +84,7 @@ class SocketSession final : public detail::Exporter,
   [[nodiscard]] bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, IsSo is_so);
   void sleep(std::unique_lock<std::mutex>& lock, Deadline deadline);
   [[nodiscard]] tl::unexpected<Error> ended() const { return tl::unexpected<Error>(*failure_); }
-  [[nodiscard]] bool begin_mapped(const Transfer& transfer, Ticket ticket, bool is_put);
+  [[nodiscard]] bool begin_pulled(const Transfer& transfer, Ticket ticket, bool is_put);
 
   // session_progress.cpp
   bool progress();
@@ -93,8 +95,8 @@ class SocketSession final : public detail::Exporter,
   void end_answer();
   bool read();
   [[nodiscard]] Result<void> take_step(RecordReader::Step step);
-  bool end_copies();
-  void end_copy(const MappedCopies::Job& job);
+  bool end_pulls();
+  void end_pull(const Puller::Job& job);
   void check_life(Time now);
   void tell_credit();
   void want_writable(bool wanted) noexcept;
@@ -106,7 +108,7 @@ class SocketSession final : public detail::Exporter,
   // session_records.cpp
   [[nodiscard]] Result<void> take_record();
   [[nodiscard]] Result<void> take_put(const LinkRecord& record);
-  [[nodiscard]] Result<void> take_put_mapped(const LinkRecord& record);
+  [[nodiscard]] Result<void> take_put_pulled(const LinkRecord& record);
   [[nodiscard]] Result<void> take_get(const LinkRecord& record);
   [[nodiscard]] Result<void> take_data(const LinkRecord& record);
   [[nodiscard]] Result<void> take_done(const LinkRecord& record);
@@ -130,7 +132,7 @@ class SocketSession final : public detail::Exporter,
   std::optional<Error> failure_;
   Exports exports_;
   Transfers transfers_;
-  std::unique_ptr<MappedCopies> copies_;
+  std::unique_ptr<Puller> puller_;
   LinkReport landed_;  // what the far end did here
 
   RecordWriter writer_;

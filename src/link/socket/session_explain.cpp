@@ -16,20 +16,18 @@ LinkExplanation SocketSession::explain(const Transfer& transfer) const {
     return explanation;
   }
   explanation.predicted = transfers_.cost().of(*bytes);
-  const bool is_mapped_get = copies_ && copies_->has(transfer.remote.key);
-  const bool is_mapped_put =
-      copies_ && exports_.shared_place({transfer.local, *extent}).has_value();
-  if (is_mapped_get)
+  const bool is_suited = puller_ && puller_->suits(transfer.rows, transfer.row_bytes);
+  const bool is_pulled_get = is_suited && puller_->has(transfer.remote.key);
+  const bool is_pulled_put =
+      is_suited && exports_.shared_place({transfer.local, *extent}).has_value();
+  if (is_pulled_get) explanation.reasons.push_back("a get is pulled here: " + puller_->about());
+  if (is_pulled_put)
+    explanation.reasons.push_back("a put is pulled by the far end: " + puller_->about());
+  if (puller_ && !is_pulled_get && !is_pulled_put)
     explanation.reasons.push_back(
-        fmt::format("a get is copied here by engine {}, out of the far end's region",
-                    copies_->engine().name()));
-  if (is_mapped_put)
-    explanation.reasons.emplace_back(
-        "a put is copied by the far end's engine, out of the region that it maps");
-  if (copies_ && !is_mapped_get && !is_mapped_put)
-    explanation.reasons.emplace_back(
-        "takes the socket: the memory lies in no region that was exported whole for reading");
-  if (!is_mapped_get && !is_mapped_put)
+        is_suited ? "takes the socket: the memory lies in no region that was exported for reading"
+                  : "takes the socket: " + puller_->about());
+  if (!is_pulled_get && !is_pulled_put)
     explanation.reasons.push_back(fmt::format(
         "received straight into its place, in pieces of up to {} bytes", kLinkPieceBytes));
   explanation.reasons.emplace_back("goes on while both ends call their link");

@@ -139,7 +139,9 @@ bool SocketSession::read() {
   for (Bytes budget = kBudget; budget > 0 && !failure_;) {
     const auto step = reader_.step(budget);
     if (step && *step == RecordReader::Step::blocked) {
-      if (is_write_over_) fail_with({Code::peer_gone, "the connection was cut", {}});
+      if (is_write_over_)
+        fail_with({Code::peer_gone, "the connection was cut",
+                   "the process there died, or lost its link"});
       return has_moved;
     }
     has_moved = true;
@@ -163,34 +165,34 @@ Result<void> SocketSession::take_step(RecordReader::Step step) {
   return {};
 }
 
-bool SocketSession::end_copies() {
+bool SocketSession::end_pulls() {
   bool has_moved = false;
   while (!failure_) {
-    const auto job = copies_->next_ended();
+    const auto job = puller_->next_ended();
     if (!job) return has_moved;
     has_moved = true;
-    end_copy(*job);
+    end_pull(*job);
   }
   return has_moved;
 }
 
-void SocketSession::end_copy(const MappedCopies::Job& job) {
-  LinkStatus status = job.has_failed ? LinkStatus::fault : LinkStatus::ok;
-  if (!job.has_failed) landed_.by_mapping_bytes += job.bytes;
-  if (!job.is_put) {
-    if (!job.has_failed && job.signal) {
-      LinkRecord raise{LinkRecord::Kind::raise};
-      raise.signal = *job.signal;
-      raise.has_signal = true;
-      writer_.add(raise);
-    }
-    return end_transfer(job.ticket, status);
+void SocketSession::end_pull(const Puller::Job& job) {
+  const bool is_well = job.status == LinkStatus::ok;
+  if (is_well) landed_.pulled_bytes += job.bytes;
+  if (job.is_put) {
+    send_done(job.ticket, job.status);
+    if (!is_well) return;
+    landed_.landed_bytes += job.bytes;
+    if (auto taken = take_signal(job.signal); !taken) fail_with(std::move(taken).error());
+    return;
   }
-  if (job.has_failed && !exports_.has(job.key)) status = LinkStatus::withdrawn;
-  send_done(job.ticket, status);
-  if (job.has_failed) return;
-  landed_.landed_bytes += job.bytes;
-  if (auto taken = take_signal(job.signal); !taken) fail_with(std::move(taken).error());
+  if (is_well && job.signal) {
+    LinkRecord raise{LinkRecord::Kind::raise};
+    raise.signal = *job.signal;
+    raise.has_signal = true;
+    writer_.add(raise);
+  }
+  end_transfer(job.ticket, job.status);
 }
 
 void SocketSession::end_transfer(Ticket ticket, LinkStatus status) {
@@ -208,11 +210,11 @@ bool SocketSession::progress() {
   polled_ = now;
   bool has_moved = flush();
   if (!failure_) has_moved |= read();
-  if (copies_ && !failure_) has_moved |= end_copies();
+  if (puller_ && !failure_) has_moved |= end_pulls();
   if (!failure_ && has_moved) flush();
   if (!failure_) check_life(now);
   if (has_moved) changed_.notify_all();
-  return has_moved;
+  return has_moved || (puller_ && !failure_ && puller_->needs_calls());
 }
 
 void SocketSession::check_life(Time now) {
@@ -264,7 +266,7 @@ void SocketSession::fail_with(Error error) noexcept {
   error.message = fmt::format("link to {}: {}", peer_, error.message);
   failure_ = std::move(error);  // I3
   transfers_.end_all();
-  if (copies_) copies_->stop();
+  if (puller_) puller_->stop();
   unsent_.clear();
   answers_.clear();
   ::shutdown(socket_.get(), SHUT_RDWR);

@@ -24,8 +24,8 @@ Result<void> SocketSession::take_record() {
   switch (record.kind) {
     case Kind::put:
       return take_put(record);
-    case Kind::put_mapped:
-      return take_put_mapped(record);
+    case Kind::put_pulled:
+      return take_put_pulled(record);
     case Kind::get:
       return take_get(record);
     case Kind::data:
@@ -33,13 +33,14 @@ Result<void> SocketSession::take_record() {
     case Kind::done:
       return take_done(record);
     case Kind::control:
+    case Kind::hello:
       return take_control(record);
     case Kind::credit:
       return take_credit(record);
     case Kind::raise:
       return take_signal(signal_of(record));
     case Kind::unshare:
-      if (copies_) copies_->forget(record.key);
+      if (puller_) puller_->forget(record.key);
       return {};
     case Kind::bye:
       return take_bye(record);
@@ -83,23 +84,27 @@ Result<void> SocketSession::take_put(const LinkRecord& record) {
   return {};
 }
 
-Result<void> SocketSession::take_put_mapped(const LinkRecord& record) {
-  if (!copies_) return broken("a mapped put over a stream link");
+Result<void> SocketSession::take_put_pulled(const LinkRecord& record) {
+  if (!puller_) return broken("a put that a stream link should pull");
   GANTRY_ASSIGN(std::byte* const first, reach(record, RemoteAccess::write));
-  const auto bytes = payload_of(record.rows, record.row_bytes);
+  const Ticket ticket{record.ticket};
   if (first == nullptr) {
-    send_done(Ticket{record.ticket}, LinkStatus::withdrawn);
+    send_done(ticket, LinkStatus::withdrawn);
     return {};
   }
-  if (copies_->under_way() >= 2 * Transfers::kMost) return broken("too many puts at a time");
-  const MappedCopies::Job job{true, Ticket{record.ticket}, record.key, signal_of(record), *bytes,
-                              false};
+  if (puller_->under_way() >= 2 * Transfers::kMost) return broken("too many puts at a time");
+  const Puller::Job job{true, ticket, record.key, signal_of(record),
+                        record.rows * record.row_bytes};
   const RowCursor to(first, record.rows, record.row_bytes, record.stride);
-  if (copies_->add(job, to, record.source_key, record.source_offset, record.rows, record.row_bytes,
-                   record.source_stride))
-    return {};
-  return broken(
-      fmt::format("a put out of memory that it does not share (key {:#x})", record.source_key));
+  const Puller::Source source{record.source_key, record.source_offset, record.rows,
+                              record.row_bytes, record.source_stride};
+  const auto begun =
+      puller_->has(record.source_key) ? puller_->begin(job, to, source) : Puller::Begun::beyond;
+  if (begun == Puller::Begun::beyond)
+    return broken(
+        fmt::format("a put out of memory that it does not share (key {:#x})", record.source_key));
+  if (begun == Puller::Begun::no) send_done(ticket, LinkStatus::lost);
+  return {};
 }
 
 Result<void> SocketSession::take_get(const LinkRecord& record) {
@@ -132,7 +137,7 @@ Result<void> SocketSession::take_data(const LinkRecord& record) {
 Result<void> SocketSession::take_done(const LinkRecord& record) {
   const Ticket ticket{record.ticket};
   const auto* const one = transfers_.find(ticket);
-  const bool is_status = record.status <= LinkStatus::fault;
+  const bool is_status = record.status <= LinkStatus::lost;
   if (one == nullptr || !one->is_sent || !is_status)
     return broken("the end of a transfer that is not under way");
   if (record.status == LinkStatus::ok && !one->is_put && one->into.left() > 0)
@@ -144,6 +149,7 @@ Result<void> SocketSession::take_done(const LinkRecord& record) {
 Result<void> SocketSession::take_control(const LinkRecord& record) {
   const Bytes bytes = record.payload_bytes();
   if (bytes == 0) return broken("a control message of 0 bytes");
+  if (record.kind == LinkRecord::Kind::hello && !puller_) return broken("it is no stream link");
   if (controls_.size() >= kMaxLinkControls) return broken("more control messages than allowed");
   control_.resize(bytes);
   has_payload_ = true;
@@ -161,9 +167,11 @@ Result<void> SocketSession::take_credit(const LinkRecord& record) {
 
 Result<void> SocketSession::take_share(const LinkRecord& record) {
   ReceivedFds descriptors = reader_.take_descriptors();
-  if (!copies_ || descriptors.size() != 1)
+  if (!puller_ || descriptors.size() > 1)
     return broken(fmt::format("a shared region with {} descriptors", descriptors.size()));
-  return copies_->import(record.key, ReceivedFd(std::move(descriptors[0])), record.row_bytes);
+  ReceivedFd descriptor;
+  if (!descriptors.empty()) descriptor = ReceivedFd(std::move(descriptors[0]));
+  return puller_->import(record, std::move(descriptor));
 }
 
 Result<void> SocketSession::take_bye(const LinkRecord& record) {
@@ -185,6 +193,7 @@ Result<void> SocketSession::end_payload() {
   const LinkRecord& record = reader_.record();
   const Bytes bytes = record.payload_bytes();
   if (record.kind == LinkRecord::Kind::control) controls_.push_back(std::move(control_));
+  if (record.kind == LinkRecord::Kind::hello) return puller_->take_hello(control_);
   if (record.kind == LinkRecord::Kind::data) {
     if (auto* const one = transfers_.find(Ticket{record.ticket})) one->into.advance(bytes);
   }

@@ -6,7 +6,9 @@
 
 #include "base/result.hpp"
 #include "base/socket.hpp"
+#include "link/socket/mapped_puller.hpp"
 #include "link/socket/session.hpp"
+#include "link/socket/socket_link.hpp"
 
 namespace gantry {
 namespace {
@@ -110,42 +112,42 @@ Result<void> watch(int epoll, int descriptor) {
   return fail_errno("epoll_ctl");
 }
 
-Result<std::unique_ptr<Link>> make_link(Fd socket, const LinkOptions& options,
-                                        std::unique_ptr<MappedCopies> copies) {
+}  // namespace
+
+Result<void> check_link_socket(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (option_of(socket, SO_TYPE) == SOCK_STREAM &&
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0)
+    return {};
+  return fail(Code::invalid_argument,
+              fmt::format("a link over descriptor {}: no connected stream socket", socket));
+}
+
+Result<std::unique_ptr<Link>> make_socket_link(Fd socket, const LinkOptions& options,
+                                               std::unique_ptr<Puller> puller) {
   const int domain = option_of(socket.get(), SO_DOMAIN);
   const int yes = 1;  // small records wait for nothing
   if (domain == AF_INET || domain == AF_INET6)
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  if (domain == AF_UNIX) accept_rights(socket.get(), copies != nullptr);
+  if (domain == AF_UNIX) accept_rights(socket.get(), puller && puller->takes_descriptors());
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return fail_errno("epoll");
   GANTRY_TRY(watch(epoll.get(), socket.get()));
-  if (copies) GANTRY_TRY(watch(epoll.get(), copies->descriptor()));
+  if (puller)
+    for (const int descriptor : puller->descriptors()) GANTRY_TRY(watch(epoll.get(), descriptor));
   std::string peer = options.peer.empty() ? peer_name(socket.get()) : options.peer;
-  return std::make_unique<SocketLink>(std::make_shared<SocketSession>(
-      std::move(socket), std::move(epoll), std::move(peer), options, std::move(copies)));
+  auto session = std::make_shared<SocketSession>(std::move(socket), std::move(epoll),
+                                                 std::move(peer), options, std::move(puller));
+  session->start();
+  return std::make_unique<SocketLink>(std::move(session));
 }
-
-Result<void> check_socket(int socket, bool must_be_unix) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (option_of(socket, SO_TYPE) != SOCK_STREAM ||
-      ::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-    return fail(Code::invalid_argument,
-                fmt::format("a link over descriptor {}: no connected stream socket", socket));
-  if (must_be_unix && option_of(socket, SO_DOMAIN) != AF_UNIX)
-    return fail(Code::invalid_argument, "a shared link over a socket that is not of this machine",
-                "use a Unix socket, or a stream link");
-  return {};
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Link>> make_stream_link(int socket, const LinkOptions& options) {
   Fd owned(socket);
   return guarded([&]() -> Result<std::unique_ptr<Link>> {
-    GANTRY_TRY(check_socket(owned.get(), false));
-    return make_link(std::move(owned), options, nullptr);
+    GANTRY_TRY(check_link_socket(owned.get()));
+    return make_socket_link(std::move(owned), options, nullptr);
   });
 }
 
@@ -153,9 +155,12 @@ Result<std::unique_ptr<Link>> make_shared_link(int socket, std::shared_ptr<Engin
                                                const LinkOptions& options) {
   Fd owned(socket);
   return guarded([&]() -> Result<std::unique_ptr<Link>> {
-    GANTRY_TRY(check_socket(owned.get(), true));
-    GANTRY_ASSIGN(auto copies, MappedCopies::make(std::move(engine)));
-    return make_link(std::move(owned), options, std::move(copies));
+    GANTRY_TRY(check_link_socket(owned.get()));
+    if (option_of(owned.get(), SO_DOMAIN) != AF_UNIX)
+      return fail(Code::invalid_argument, "a shared link over a socket that is not of this machine",
+                  "use a Unix socket, or a stream link");
+    GANTRY_ASSIGN(auto puller, MappedPuller::make(std::move(engine)));
+    return make_socket_link(std::move(owned), options, std::move(puller));
   });
 }
 

@@ -3,88 +3,24 @@
 #include "base/result.hpp"
 
 #ifdef GANTRY_HAVE_LIBFABRIC
-#include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
-#include <array>
-#include <csignal>
 #include <cstring>
 #include <map>
 
 #include "base/fork.hpp"
 #include "base/memlock.hpp"
+#include "registrar/fabric/library.hpp"
 
 namespace gantry {
 namespace {
 
-constexpr const char* kLibrary = "libfabric.so.1";
 constexpr std::uint64_t kAccess =
     FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 // Nothing that makes the network write there: as verbs without local write.
 constexpr std::uint64_t kReadAccess = FI_SEND | FI_WRITE | FI_REMOTE_READ;
-
-// Functions that are called by name; all else goes through the objects they return. They come in
-// several versions, of which dlsym() returns the newest: later ones only append to the structures,
-// and the library makes all structures here.
-struct Api {
-  decltype(&::fi_getinfo) getinfo = nullptr;
-  decltype(&::fi_freeinfo) freeinfo = nullptr;
-  decltype(&::fi_dupinfo) dupinfo = nullptr;
-  decltype(&::fi_fabric) fabric = nullptr;
-  decltype(&::fi_strerror) strerror = nullptr;
-  std::string missing;  // why the library cannot be used; empty when it can
-};
-
-// The libraries behind libfabric install handlers for SIGINT, SIGSEGV and others when they are
-// loaded. Handlers are the program's business, so this puts its own back.
-class KeptHandlers {
- public:
-  KeptHandlers() noexcept {
-    for (int number = 1; number < kSignals; ++number)
-      ::sigaction(number, nullptr, &before_[static_cast<std::size_t>(number)]);
-  }
-  ~KeptHandlers() {
-    for (int number = 1; number < kSignals; ++number)
-      ::sigaction(number, &before_[static_cast<std::size_t>(number)], nullptr);
-  }
-  KeptHandlers(const KeptHandlers&) = delete;
-  KeptHandlers& operator=(const KeptHandlers&) = delete;
-
- private:
-  static constexpr int kSignals = 32;  // the classic ones
-  std::array<struct sigaction, kSignals> before_{};
-};
-
-template <class Function>
-void find(void* library, const char* name, Function& function, std::string& missing) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) missing = fmt::format("{} has no {}", kLibrary, name);
-}
-
-Api load() {
-  Api api;
-  const KeptHandlers kept;
-  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    api.missing = fmt::format("{} cannot be opened", kLibrary);
-    return api;
-  }
-  find(library, "fi_getinfo", api.getinfo, api.missing);
-  find(library, "fi_freeinfo", api.freeinfo, api.missing);
-  find(library, "fi_dupinfo", api.dupinfo, api.missing);
-  find(library, "fi_fabric", api.fabric, api.missing);
-  find(library, "fi_strerror", api.strerror, api.missing);
-  return api;
-}
-
-// Not linked but opened at the first call, since loading it with all that it brings along takes a
-// fifth of a second. A library's code stays loaded, so this is a constant, not state.
-const Api& libfabric() {
-  static const Api api = load();
-  return api;
-}
 
 /// The error for a call's result: 0 or a negative error of libfabric's own.
 tl::unexpected<Error> refused(std::string_view what, int status) {
@@ -147,14 +83,17 @@ class Domain {
 
 class FabricRegistrar final : public Registrar {
  public:
-  FabricRegistrar(std::string name, const RegistrarOptions& limits, fid_domain* domain,
+  FabricRegistrar(std::string name, const FabricRegistrarOptions& options, fid_domain* domain,
                   std::unique_ptr<Domain> own)
-      : Registrar(std::move(name), limits), own_(std::move(own)), domain_(domain) {}
+      : Registrar(std::move(name), options.limits),
+        own_(std::move(own)),
+        domain_(domain),
+        access_(options.remote_write ? kAccess : kAccess & ~std::uint64_t{FI_REMOTE_WRITE}) {}
 
  protected:
   Result<Keys> do_register(ByteSpan memory, DeviceAccess access) override {
     const auto entry = regions_.emplace(memory.data(), nullptr).first;  // nothing may fail later
-    const std::uint64_t allowed = access == DeviceAccess::read ? kReadAccess : kAccess;
+    const std::uint64_t allowed = access_ & (access == DeviceAccess::read ? kReadAccess : kAccess);
     int status = -FI_ENOKEY;
     // If the provider does not choose remote keys we do, and others may have the same idea.
     for (int attempt = 0; attempt < 1000 && status == -FI_ENOKEY; ++attempt)
@@ -178,6 +117,7 @@ class FabricRegistrar final : public Registrar {
  private:
   const std::unique_ptr<Domain> own_;  // null: the user's
   fid_domain* const domain_;
+  const std::uint64_t access_;
   std::map<const std::byte*, fid_mr*> regions_;  // by where they begin
   // Any 32 bits will do; those of an address keep registrars of one domain apart.
   std::uint64_t next_key_ = (reinterpret_cast<std::uintptr_t>(this) >> 4) & 0x7fff'ffff;
@@ -190,12 +130,12 @@ Result<std::shared_ptr<Registrar>> make_fabric_registrar(const FabricRegistrarOp
     if (!libfabric().missing.empty())
       return fail(Code::unsupported, "fabric: " + libfabric().missing, "apt install libfabric1");
     if (options.domain != nullptr)
-      return std::make_shared<FabricRegistrar>("fabric", options.limits,
+      return std::make_shared<FabricRegistrar>("fabric", options,
                                                static_cast<fid_domain*>(options.domain), nullptr);
     auto own = std::make_unique<Domain>();
     GANTRY_TRY(own->open(options.provider));
     fid_domain* const domain = own->get();
-    return std::make_shared<FabricRegistrar>("fabric-" + options.provider, options.limits, domain,
+    return std::make_shared<FabricRegistrar>("fabric-" + options.provider, options, domain,
                                              std::move(own));
   });
 }

@@ -10,6 +10,7 @@ struct FabricRegistrarOptions {
   /// own, by `provider`.
   void* domain = nullptr;
   std::string provider = "tcp";
+  bool remote_write = true;  ///< False: peers may read registered memory and never write it.
 };
 
 /// Keys are descriptors (fi_mr_desc()), remote keys those of fi_mr_key(). Errors: `unsupported`
