@@ -6,6 +6,7 @@
 #include <gantry/device/device.hpp>
 #include <gantry/engine/file_io.hpp>
 #include <gantry/engine/policy.hpp>
+#include <gantry/link.hpp>
 #include <gantry/memory/registrar.hpp>
 
 namespace gantry {
@@ -172,6 +173,12 @@ struct RegistrarStatus {
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<FileIo>> make_file_io(std::string_view name);
 /// Lists them, the best first: usable here, or why not and how to mend that.
 [[nodiscard]] GANTRY_API std::vector<EngineStatus> file_ios();
+
+// ---- links ---------------------------------------------------------------------------------
+
+/// Lists the kinds of links: usable here, or why not and how to mend that. Loads libfabric, which
+/// takes some tenths of a second.
+[[nodiscard]] GANTRY_API std::vector<EngineStatus> links();
 
 /// Library version, "MAJOR.MINOR.PATCH".
 [[nodiscard]] GANTRY_API std::string_view version() noexcept;

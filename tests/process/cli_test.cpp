@@ -162,6 +162,7 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   EXPECT_THAT(names[1], ::testing::StartsWith("opencl"));
   EXPECT_EQ(document["file_io"][0]["name"], "io_uring");
   EXPECT_EQ(document["file_io"][1]["usable"], true);  // "pread"
+  EXPECT_EQ(document["links"][0]["name"], "stream");
   for (const auto& feature : document["kernel_features"])
     EXPECT_EQ(feature["usable"] == true, feature["mend"] == "") << feature;
   EXPECT_EQ(document["kernel_features"][0]["name"], "memfd_create");
@@ -169,7 +170,7 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
   for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory",
-                           "huge pages", "REGISTRAR", "page-lock", "DEVICE", "FILE I/O"})
+                           "huge pages", "REGISTRAR", "page-lock", "DEVICE", "FILE I/O", "LINK"})
     EXPECT_THAT(text.output, HasSubstr(word));
 }
 

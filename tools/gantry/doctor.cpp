@@ -38,6 +38,7 @@ struct Diagnosis {
   std::vector<EngineStatus> registrars;
   std::vector<EngineStatus> devices;
   std::vector<EngineStatus> file_ios;
+  std::vector<EngineStatus> links;
   std::vector<EngineStatus> kernel;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
@@ -82,10 +83,18 @@ Result<Diagnosis> diagnose() {
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{
-      probe_machine(),        look_at_directory(),         runtime->engines(), transports(),
-      registrars(),           runtime->devices(),          file_ios(),         kernel_features(),
-      runtime->calibration(), explained_choices(*runtime), std::move(refused)};
+  return Diagnosis{probe_machine(),
+                   look_at_directory(),
+                   runtime->engines(),
+                   transports(),
+                   registrars(),
+                   runtime->devices(),
+                   file_ios(),
+                   links(),
+                   kernel_features(),
+                   runtime->calibration(),
+                   explained_choices(*runtime),
+                   std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -152,6 +161,7 @@ std::string as_json(const Diagnosis& found) {
               {"registrars", statuses_json(found.registrars)},
               {"devices", statuses_json(found.devices)},
               {"file_io", statuses_json(found.file_ios)},
+              {"links", statuses_json(found.links)},
               {"kernel_features", statuses_json(found.kernel)},
               {"calibration", calibration_json(found.calibration)},
               {"choices", choices_json(found.choices)}}
@@ -259,7 +269,8 @@ std::string as_text(const Diagnosis& found) {
          statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
          statuses_text("REGISTRAR", found.registrars) + "\n" +
          statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
-         "\n" + statuses_text("KERNEL FEATURE", found.kernel) + "\n" + policy_text(found);
+         "\n" + statuses_text("LINK", found.links) + "\n" +
+         statuses_text("KERNEL FEATURE", found.kernel) + "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -274,7 +285,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   auto* const command =
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
-                         "registrars, devices, ways to files and features of the kernel "
+                         "registrars, devices, ways to files, links and features of the kernel "
                          "work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <random>
 #include <vector>
 
@@ -98,12 +97,11 @@ class HostilePeer : public testing::TestWithParam<bool> {
     EXPECT_TRUE(state.error().message.starts_with("link to mallory: "));
     EXPECT_TRUE(is_untouched()) << state.error().message;
   }
-  void expect_refused(const std::function<void()>& what) {
+  void expect_refused(const auto& what) {
     connect();
     what();
     expect_ends_by(Code::peer_misbehaved);
-    const auto answers = heard();
-    EXPECT_TRUE(std::ranges::any_of(answers, [](const LinkRecord& record) {
+    EXPECT_TRUE(std::ranges::any_of(heard(), [](const LinkRecord& record) {
       return record.kind == Kind::bye && record.status == LinkStatus::broke_rules;
     }));
   }
@@ -262,8 +260,7 @@ TEST_P(HostilePeer, MoreThanAgreedIsRefused) {
   expect_refused([&] {
     for (int i = 0; i < 65; ++i) say(control, 1);
   });
-  LinkRecord raise{Kind::raise};
-  raise.has_signal = true;
+  const LinkRecord raise{.kind = Kind::raise, .has_signal = true};
   connect();
   for (int i = 0; i < 1024; ++i) {
     say(raise);
@@ -297,9 +294,7 @@ TEST_P(HostilePeer, ATransferDoesNotEndBeforeItWasSent) {
   RemoteRegion remote{1, mine.size(), RemoteAccess::read_write};
   const auto ticket = link_->put(Transfer::of(mine, remote));
   ASSERT_TRUE(ticket);
-  LinkRecord done{Kind::done};
-  done.ticket = static_cast<std::uint64_t>(*ticket);
-  say(done);
+  say(LinkRecord{.kind = Kind::done, .ticket = static_cast<std::uint64_t>(*ticket)});
   while (link_->poll()) continue;
   EXPECT_EQ(link_->state().error().code, Code::peer_misbehaved);
 }
