@@ -212,6 +212,7 @@ std::size_t FabricEndpoint::poll(std::span<Ended> ended) {
 
 void FabricEndpoint::close() noexcept {
   lose();
+  if (listener_ != nullptr) take_events();  // a request that nobody took would never be freed
   close_object(endpoint_);
   close_object(listener_);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "link/record.hpp"
 
 // That payload takes libfabric; what every link does is in tests/conformance/.
 namespace gantry {
@@ -89,6 +90,101 @@ TEST_F(FabricLink, AProviderThatIsNotThereIsSaid) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, Code::unsupported);
   EXPECT_FALSE(none.error().hint.empty());
+}
+
+// A far end that speaks the wire by hand; see also link/socket/hostile_test.cpp.
+class FabricStranger : public testing::Test {
+ protected:
+  using Kind = LinkRecord::Kind;
+  void SetUp() override { connect(); }
+  void connect() {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    raw_.reset(ends[0]);
+    auto link = make_fabric_link(ends[1], "tcp", {.peer = "mallory", .stall_limit = {}});
+    if (!link && link.error().code == Code::unsupported) GTEST_SKIP() << link.error().message;
+    link_ = *std::move(link);
+    exported_ = *link_->export_memory(memory_, RemoteAccess::write);
+    LinkRecord::Encoded head{};
+    ASSERT_EQ(::recv(raw_.get(), head.data(), head.size(), 0), 96);
+    hello_.resize(LinkRecord::decode(head)->payload_bytes());
+    ASSERT_EQ(::recv(raw_.get(), hello_.data(), hello_.size(), 0),
+              static_cast<ssize_t>(hello_.size()));
+  }
+  void say(const LinkRecord& record, ConstByteSpan payload = {}) {
+    const auto head = record.encode();
+    static_cast<void>(!::send(raw_.get(), head.data(), head.size(), MSG_NOSIGNAL));
+    static_cast<void>(!::send(raw_.get(), payload.data(), payload.size(), MSG_NOSIGNAL));
+  }
+  void say_hello(ConstByteSpan words) {
+    say({.kind = Kind::hello, .rows = 1, .row_bytes = words.size()}, words);
+  }
+  void expect_ends() {
+    while (link_->poll()) continue;
+    ASSERT_FALSE(link_->state());
+    EXPECT_EQ(link_->state().error().code, Code::peer_misbehaved);
+    EXPECT_EQ(memory_, std::vector<std::byte>(1000));
+  }
+
+  Fd raw_;
+  std::vector<std::byte> hello_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(1000);
+  std::unique_ptr<Link> link_;
+  Export exported_;
+};
+
+TEST_F(FabricStranger, AnInvitationThatIsNoneIsRefused) {
+  say_hello(hello_);  // our own secret
+  expect_ends();
+  for (const std::size_t size : {std::size_t{1}, hello_.size() - 1, hello_.size() + 1}) {
+    connect();
+    std::vector<std::byte> other(size, std::byte{1});
+    say_hello(other);
+    expect_ends();
+  }
+  connect();
+  hello_[0] ^= std::byte{1};
+  say_hello(hello_);
+  say_hello(hello_);
+  expect_ends();
+}
+
+TEST_F(FabricStranger, WhereNothingListensNothingIsLostButTheWay) {
+  while (hello_[7] == std::byte{0xff}) connect();
+  hello_[7] = std::byte{0xff};                   // the end with the smaller secret connects
+  hello_[8 + 2] = hello_[8 + 3] = std::byte{0};  // port 0
+  say_hello(hello_);
+  const Transfer transfer = Transfer::of(memory_, {1, 1000, RemoteAccess::read_write});
+  for (const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+       link_->explain(transfer).text().find("lost") == std::string::npos && !deadline.passed();)
+    link_->poll();
+  EXPECT_NE(link_->explain(transfer).text().find("lost"), std::string::npos);
+  EXPECT_TRUE(link_->state());
+}
+
+TEST_F(FabricStranger, PullsGoNowhereWithoutAConnection) {
+  const LinkRecord share{.kind = Kind::share, .key = 5, .row_bytes = 1000};
+  LinkRecord put{.kind = Kind::put_pulled, .ticket = 3, .key = exported_.remote().key};
+  put.rows = 1;
+  put.row_bytes = 1000;
+  put.source_key = 5;
+  say(share);
+  say(put);
+  while (link_->poll()) continue;
+  EXPECT_TRUE(link_->state());
+  LinkRecord::Encoded head{};
+  ASSERT_EQ(::recv(raw_.get(), head.data(), head.size(), 0), 96);
+  const auto done = LinkRecord::decode(head);
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->kind, Kind::done);
+  EXPECT_EQ(done->status, LinkStatus::lost);
+  put.source_offset = 1;
+  say(put);
+  expect_ends();
+  connect();
+  say(share);
+  say(share);
+  expect_ends();
 }
 
 }  // namespace
