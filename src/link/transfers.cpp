@@ -78,19 +78,20 @@ void Transfers::end(Ticket ticket, LinkStatus status) {
   under_way_.erase(found);
 }
 
-void Transfers::end_all() {
-  while (!under_way_.empty()) end(under_way_.begin()->first, LinkStatus::ended);
+void Transfers::end_all() noexcept {
+  if (!is_over_) counted_.failed += under_way_.size();
+  is_over_ = true;
 }
 
 Outcome Transfers::outcome(Ticket ticket) const noexcept {
   const auto number = static_cast<std::uint64_t>(ticket);
   if (number == 0 || number > last_ || failed_.contains(ticket)) return Outcome::failed;
-  return under_way_.contains(ticket) ? Outcome::pending : Outcome::done;
+  if (!under_way_.contains(ticket)) return Outcome::done;
+  return is_over_ ? Outcome::failed : Outcome::pending;
 }
 
 bool Transfers::failed_with_link(Ticket ticket) const noexcept {
-  const auto found = failed_.find(ticket);
-  return found != failed_.end() && found->second == LinkStatus::ended;
+  return is_over_ && under_way_.contains(ticket);
 }
 
 Result<void> Transfers::result(Ticket ticket, const std::string& peer) const {

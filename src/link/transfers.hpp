@@ -28,7 +28,8 @@ class LearnedCost {
 
 /// Used under its link's lock.
 ///   I1  A ticket that was given out is in under_way_ until it has ended, and in failed_ afterwards
-///       if it failed, until kRemembered later ones have.
+///       if it failed, until kRemembered later ones have. Those that end with the link stay in
+///       under_way_: that needs no memory.
 class Transfers {
  public:
   static constexpr std::size_t kMost = 256;
@@ -51,7 +52,7 @@ class Transfers {
   [[nodiscard]] UnderWay* find(Ticket ticket) noexcept;
   /// Ends one that is under way.
   void end(Ticket ticket, LinkStatus status);
-  void end_all();  ///< All that is under way has failed with the link.
+  void end_all() noexcept;  ///< All that is under way has failed with the link.
 
   [[nodiscard]] bool is_idle() const noexcept { return under_way_.empty(); }
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
@@ -66,6 +67,7 @@ class Transfers {
   std::uint64_t last_ = 0;
   std::map<Ticket, UnderWay> under_way_;
   std::map<Ticket, LinkStatus> failed_;
+  bool is_over_ = false;  // what under_way_ holds has failed with the link
   LearnedCost cost_;
   LinkReport counted_;
 };

@@ -47,6 +47,10 @@ class LinkConformance : public testing::TestWithParam<LinkCase> {
     ASSERT_TRUE(other) << to_string(other.error());
     a_ = *std::move(one);
     b_ = *std::move(other);
+    const auto is_ready = [](const Link& link) {  // payload takes its own way
+      return link.explain({}).text().find("not connected yet") == std::string::npos;
+    };
+    ASSERT_TRUE(pump_until([&] { return is_ready(*a_) && is_ready(*b_); }));
   }
 
   /// Both ends get on, in turns and in one thread, until it is so.

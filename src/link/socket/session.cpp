@@ -93,6 +93,15 @@ void SocketSession::withdraw(std::uint64_t key) noexcept {
     writer_.blank_payload();
     answer_is_gone_ = true;
   }
+  const auto told = guarded([&]() -> Result<void> {
+    tell_withdrawn(key, was->is_shared);
+    return {};
+  });
+  if (!told) fail_with(told.error());
+  flush();
+}
+
+void SocketSession::tell_withdrawn(std::uint64_t key, bool is_shared) {
   const auto is_waiting = [this, key](const Answer& answer) {
     if (answer.key != key || (frame_ == Frame::answer && &answer == &answers_.front()))
       return false;
@@ -100,13 +109,11 @@ void SocketSession::withdraw(std::uint64_t key) noexcept {
     return true;
   };
   std::erase_if(answers_, is_waiting);
-  if (was->is_shared) {
-    puller_->unshare(key);
-    LinkRecord unshare{LinkRecord::Kind::unshare};
-    unshare.key = key;
-    writer_.add(unshare);
-  }
-  flush();
+  if (!is_shared) return;
+  puller_->unshare(key);
+  LinkRecord unshare{LinkRecord::Kind::unshare};
+  unshare.key = key;
+  writer_.add(unshare);
 }
 
 Result<Ticket> SocketSession::begin(const Transfer& transfer, bool is_put) {

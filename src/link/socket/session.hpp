@@ -87,8 +87,12 @@ class SocketSession final : public detail::Exporter,
   [[nodiscard]] bool begin_pulled(const Transfer& transfer, Ticket ticket, bool is_put);
 
   // session_progress.cpp
+  template <class Work>
+  bool or_fail(Work work) noexcept;
   bool progress();
-  bool flush();
+  bool progress_some(Time now);
+  bool flush() noexcept;
+  bool flush_some();
   [[nodiscard]] bool begin_frame();
   [[nodiscard]] static LinkRecord piece_of(const Unsent& unsent, Bytes& payload);
   void end_frame();
@@ -101,7 +105,8 @@ class SocketSession final : public detail::Exporter,
   void tell_credit();
   void want_writable(bool wanted) noexcept;
   void fail_with(Error error) noexcept;
-  void say_bye(LinkStatus status);
+  void say_bye(LinkStatus status) noexcept;
+  void tell_withdrawn(std::uint64_t key, bool is_shared);
   void send_done(Ticket ticket, LinkStatus status);
   void end_transfer(Ticket ticket, LinkStatus status);
 

@@ -16,7 +16,19 @@ constexpr std::size_t kMostSmall = 4 * Exports::kMost;
 
 // ---- out -----------------------------------------------------------------------------------
 
-bool SocketSession::flush() {
+// Without memory the link ends: what was half done cannot be taken up again.
+template <class Work>
+bool SocketSession::or_fail(Work work) noexcept {
+  auto done = guarded([&]() -> Result<bool> { return work(); });
+  if (!done) fail_with(std::move(done).error());
+  return done.value_or(true);
+}
+
+bool SocketSession::flush() noexcept {
+  return or_fail([this] { return flush_some(); });
+}
+
+bool SocketSession::flush_some() {
   bool has_moved = false;
   for (Bytes budget = kBudget; budget > 0 && !failure_ && !is_write_over_;) {
     if (writer_.is_idle() && !begin_frame()) {
@@ -208,13 +220,18 @@ bool SocketSession::progress() {
   const Time now = std::chrono::steady_clock::now();
   if (now - polled_ > stall_limit_ / 3) patient_from_ = now;  // this end was busy elsewhere
   polled_ = now;
+  const bool has_moved = or_fail([&] { return progress_some(now); });
+  if (has_moved) changed_.notify_all();
+  return has_moved || (puller_ && !failure_ && puller_->needs_calls());
+}
+
+bool SocketSession::progress_some(Time now) {
   bool has_moved = flush();
   if (!failure_) has_moved |= read();
   if (puller_ && !failure_) has_moved |= end_pulls();
   if (!failure_ && has_moved) flush();
   if (!failure_) check_life(now);
-  if (has_moved) changed_.notify_all();
-  return has_moved || (puller_ && !failure_ && puller_->needs_calls());
+  return has_moved;
 }
 
 void SocketSession::check_life(Time now) {
@@ -248,22 +265,26 @@ void SocketSession::want_writable(bool wanted) noexcept {
 }
 
 // As far as it goes without waiting.
-void SocketSession::say_bye(LinkStatus status) {
-  if (is_write_over_) return;
-  unsent_.clear();
-  answers_.clear();
-  writer_.add(LinkRecord{LinkRecord::Kind::bye, status});
-  for (Bytes budget = kBudget; budget > 0;) {
-    if (writer_.is_idle() && !begin_frame()) return;
-    const auto sent = writer_.send(budget);
-    if (!sent || *sent == RecordWriter::Sent::blocked || *sent == RecordWriter::Sent::broken)
-      return;
-  }
+void SocketSession::say_bye(LinkStatus status) noexcept {
+  const auto say = [&]() -> Result<void> {
+    unsent_.clear();
+    answers_.clear();
+    writer_.add(LinkRecord{LinkRecord::Kind::bye, status});
+    for (Bytes budget = kBudget; budget > 0;) {
+      if (writer_.is_idle() && !begin_frame()) return {};
+      GANTRY_ASSIGN(const auto sent, writer_.send(budget));
+      if (sent == RecordWriter::Sent::blocked || sent == RecordWriter::Sent::broken) return {};
+    }
+    return {};
+  };
+  if (!is_write_over_) static_cast<void>(guarded(say));
 }
 
 void SocketSession::fail_with(Error error) noexcept {
   if (failure_) return;
-  error.message = fmt::format("link to {}: {}", peer_, error.message);
+  auto text = guarded(
+      [&]() -> Result<std::string> { return fmt::format("link to {}: {}", peer_, error.message); });
+  if (text) error.message = *std::move(text);
   failure_ = std::move(error);  // I3
   transfers_.end_all();
   if (puller_) puller_->stop();
