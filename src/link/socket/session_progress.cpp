@@ -20,8 +20,9 @@ constexpr std::size_t kMostSmall = 4 * Exports::kMost;
 template <class Work>
 bool SocketSession::or_fail(Work work) noexcept {
   auto done = guarded([&]() -> Result<bool> { return work(); });
-  if (!done) fail_with(std::move(done).error());
-  return done.value_or(true);
+  if (done) return *done;
+  fail_with(std::move(done).error());
+  return true;
 }
 
 bool SocketSession::flush() noexcept {
