@@ -18,7 +18,7 @@ namespace gantry {
 
 class BriefMutex {
  public:
-  /// The short way. False: take the long one. Do nothing under it that can wait.
+  /// The short way. False: take the long one. Whoever takes that waits meanwhile, try_lock() too.
   [[nodiscard]] bool try_lock_briefly() noexcept {
     // Relaxed: what is not this thread's own mark is somebody else's, whichever it is.
     return owner_.load(std::memory_order_relaxed) == mine() && short_.enter();

@@ -17,7 +17,7 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
   queue_.report_taken();
   if (!deadline.passed()) queue_.watch_closely();
   if (queue_.next_is_small()) return take_small(asked, true);
-  if (queue_.next_is_beside() || queue_.next_is_block()) return take_whole(asked);
+  if (queue_.next_is_beside() || queue_.next_is_block()) return take_whole(asked, true);
   GANTRY_ASSIGN(const bool is_there, look_now(Wanted::whole));
   if (is_there) return hand_out(asked);
   Impl* const self = this;
@@ -29,21 +29,22 @@ Result<std::size_t> Consumer::Impl::receive_batch(std::span<Message> into, Deadl
   if (into.empty()) return fail(Code::invalid_argument, "receive_batch() has room for no message");
   for (Message& one : into) one = Message();  // the producer may wait for them
   GANTRY_ASSIGN(into.front(), receive(deadline));
+  const CpuCharge charge(*core_.metrics.meter(), last_bytes_ * into.size(), calls_++);
   std::size_t taken = 1;
-  const std::uint64_t asked = read_ticks();
   for (; taken < into.size(); ++taken)
-    if (!take_what_is_there(into[taken], asked)) break;
+    if (!take_what_is_there(into[taken])) break;
   return taken;
 }
 
 // False: nothing, or a trouble that the next call meets again and tells.
-bool Consumer::Impl::take_what_is_there(Message& into, std::uint64_t asked) noexcept {
+bool Consumer::Impl::take_what_is_there(Message& into) noexcept {
   try {
+    const std::uint64_t asked = read_ticks();
     Result<Message> message = tl::unexpected(Error{});
     if (queue_.next_is_small())
       message = take_small(asked, false);
     else if (queue_.next_is_beside() || queue_.next_is_block())
-      message = take_whole(asked);
+      message = take_whole(asked, false);
     else if (look_now(Wanted::whole).value_or(false))
       message = hand_out(asked);
     if (message) into = std::move(*message);
@@ -176,17 +177,18 @@ Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
   return message;
 }
 
-Result<Message> Consumer::Impl::take_whole(std::uint64_t asked) {
+Result<Message> Consumer::Impl::take_whole(std::uint64_t asked, bool waited) {
   auto message = queue_.next_is_beside() ? queue_.copy_beside() : queue_.take_block();
-  if (message) note_received(message->info(), message->bytes().size(), asked, true);
+  if (message) note_received(message->info(), message->bytes().size(), asked, waited);
   return message;
 }
 
 // Needs the queue to have said that its pending message is whole.
 Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
-  const auto whole = queue_.take_pending();
-  const Bytes bytes = whole->message.size();
-  Message message = whole->message.become_message();
+  IncomingMessage& whole = *queue_.pending();
+  const Bytes bytes = whole.size();
+  Message message = whole.become_message();  // without memory it stays the next one
+  static_cast<void>(queue_.take_pending());
   note_received(message.info(), bytes, asked, true);
   return message;
 }

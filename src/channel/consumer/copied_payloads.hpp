@@ -41,7 +41,7 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
   }
 
   void give_back(std::uint64_t token) noexcept override {
-    if (token >= kBuffers) return delete as_alone(token);
+    if (token >= kBuffers) return delete[] as_alone(token);
     free_.fetch_or(std::uint64_t{1} << token, std::memory_order_release);  // I1 [G]
   }
   [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
@@ -50,13 +50,13 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
   using Buffer = std::array<std::byte, kBesideBytes>;
 
   // Of a buffer alone the token is its address, which is no small number.
-  [[nodiscard]] static Buffer* as_alone(std::uint64_t token) noexcept {
-    return reinterpret_cast<Buffer*>(token);
+  [[nodiscard]] static std::byte* as_alone(std::uint64_t token) noexcept {
+    return reinterpret_cast<std::byte*>(token);
   }
   [[nodiscard]] static Copy copy_alone(ConstByteSpan bytes) {
-    auto buffer = std::make_unique<Buffer>();
-    std::memcpy(buffer->data(), bytes.data(), bytes.size());
-    const ConstByteSpan copied(buffer->data(), bytes.size());
+    auto buffer = std::make_unique<std::byte[]>(bytes.size());
+    std::memcpy(buffer.get(), bytes.data(), bytes.size());
+    const ConstByteSpan copied(buffer.get(), bytes.size());
     return {reinterpret_cast<std::uint64_t>(buffer.release()), copied};
   }
 

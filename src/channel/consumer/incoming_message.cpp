@@ -245,20 +245,27 @@ class Gathered final : public detail::SlotOwner {
 
 }  // namespace
 
+// What it throws leaves everything as it was.
 Message IncomingMessage::become_message() {
-  is_over_ = true;
-  if (message_) return std::move(*message_);
+  if (message_) {
+    is_over_ = true;
+    return std::move(*message_);
+  }
   if (is_streamed()) {
     const ConstByteSpan bytes(gathered_.get(), total_);
+    auto gathered = std::make_shared<Gathered>(std::move(gathered_), std::move(gathered_charge_));
+    is_over_ = true;
     core().counters->copy(CopyEngine::inline_, bytes.size(), 0);
     release();
-    return {std::make_shared<Gathered>(std::move(gathered_), std::move(gathered_charge_)), 0, bytes,
-            info_};
+    return {std::move(gathered), 0, bytes, info_};
   }
+  std::unique_ptr<std::vector<Segment>> segments;
+  if (received_.lies() == PayloadLocation::table)
+    segments = std::make_unique<std::vector<Segment>>(segments_);
+  is_over_ = true;
   const std::uint64_t token = token_of(received_.header.slot, info_.sequence);
   Message message(std::move(payloads_), token, segments_.front().bytes, info_);
-  if (received_.lies() == PayloadLocation::table)
-    message.set_segments(std::make_unique<std::vector<Segment>>(std::move(segments_)));
+  if (segments) message.set_segments(std::move(segments));
   return message;
 }
 

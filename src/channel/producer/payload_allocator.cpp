@@ -53,7 +53,9 @@ Result<bool> PayloadAllocator::await_return(CreditGate::Lock& held, std::uint64_
   const auto waited = gate_.wait_until(
       held, patience, [&] { return any() || !consumers.awaits_slabs(); },
       [] { return std::string(); });  // nobody reads it
-  if (!waited && waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
+  const bool may_give_up = lingering_ == Lingering::is_given_up;
+  if (!waited && (waited.error().code != Code::timed_out || !may_give_up))
+    return tl::unexpected(waited.error());
   return any();
 }
 

@@ -9,7 +9,12 @@ namespace gantry {
 /// while it waits: if they leave no room it is an error at once, `out_of_memory`.
 class PayloadAllocator {
  public:
-  PayloadAllocator(ProducerCore& core, CreditGate& gate) noexcept : core_(core), gate_(gate) {}
+  enum class Lingering { is_given_up, is_awaited_elsewhere };
+  /// `lingering`: what becomes of memory that readers still map when time is up: the message goes
+  /// on without it, or it is a time-out, and somebody with more time tries again.
+  PayloadAllocator(ProducerCore& core, CreditGate& gate,
+                   Lingering lingering = Lingering::is_given_up) noexcept
+      : core_(core), gate_(gate), lingering_(lingering) {}
 
   [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline, CreditGate::Lent lent);
   /// What a send of `size` bytes of memory would wait for now, as ConsumerSet::obstacles(). Under
@@ -28,6 +33,7 @@ class PayloadAllocator {
 
   ProducerCore& core_;
   CreditGate& gate_;
+  Lingering lingering_;
 };
 
 }  // namespace gantry

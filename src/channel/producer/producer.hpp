@@ -123,12 +123,18 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool has_credit(bool needs_slot, Bytes bytes);
   [[nodiscard]] std::optional<Result<void>> send_at_once(SendJob& job);
   [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
-                                      Lane& lane);
+                                      Lane& lane, PayloadAllocator& memory);
+  [[nodiscard]] Result<void> transmit(std::span<Draft::Part> parts, const SendOptions& options,
+                                      Lane& lane) {
+    return transmit(parts, options, lane, allocator_);
+  }
+  [[nodiscard]] Result<void> send_with_memory_at_hand(SendJob& job, const SendOptions& options);
 
   ForkGuard fork_guard_;
   ProducerCore core_;
   CreditGate gate_{core_, [this] { listener_->look_again(); }};
   PayloadAllocator allocator_{core_, gate_};
+  PayloadAllocator at_hand_{core_, gate_, PayloadAllocator::Lingering::is_awaited_elsewhere};
   CacheUses cache_uses_;
   std::unique_ptr<Lane> lane_;        // copies for send()
   std::unique_ptr<Lane> queue_lane_;  // copies for send_async()

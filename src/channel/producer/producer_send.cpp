@@ -94,7 +94,8 @@ Result<std::size_t> Producer::Impl::send_batch(std::span<const ConstByteSpan> pa
   while (sent < payloads.size()) {
     sent += send_small_ones(payloads.subspan(sent), options);
     if (sent == payloads.size()) break;
-    const auto next = send(payloads[sent], options);  // it is larger, or has to wait
+    // It is larger, or has to wait; without memory even for an error what was sent still counts.
+    const auto next = guarded([&] { return send(payloads[sent], options); });
     if (!next && sent == 0) return tl::unexpected(next.error());
     if (!next) break;
     ++sent;
@@ -112,6 +113,7 @@ std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> paylo
            (payload.data() != nullptr || payload.empty());
   };
   const auto end = std::ranges::find_if_not(payloads, is_small);
+  const CpuCharge charge(*core_.metrics.meter(), payloads.size() * Message::kInlineBytes, calls_++);
   Lock held = core_.lock();
   const std::size_t sent = core_.consumers->try_publish_small(
       payloads.first(static_cast<std::size_t>(end - payloads.begin())), options.type, options.user);
@@ -207,6 +209,9 @@ Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
                                          core_.options.spin, core_.options.progress_cpus);
     quick_up_to_ = quick_up_to(SendQueue::is_without_cpu(core_.options.progress_cpus));
   }
+  // First: a message that is sent must have its ticket.
+  if (auto ready = queue_->prepare(); !ready)
+    return tl::unexpected(core_.named(std::move(ready).error()));
   auto done = is_quick(job) ? send_at_once(job) : std::nullopt;
   auto ticket = done ? queue_->push_done(std::move(*done)) : queue_->push(std::move(job));
   if (!ticket) return tl::unexpected(core_.named(std::move(ticket).error()));
@@ -247,9 +252,20 @@ std::optional<Result<void>> Producer::Impl::send_at_once(SendJob& job) {
     return Result<void>();
   }
   if (!has_credit(needs_slot, bytes)) return std::nullopt;
-  auto sent = job.parts.empty() ? send(job.payload, options) : transmit(job.parts, options, *lane_);
+  auto sent = needs_slot ? send_with_memory_at_hand(job, options) : send(job.payload, options);
   if (!sent && sent.error().code == Code::timed_out) return std::nullopt;
   return sent;
+}
+
+Result<void> Producer::Impl::send_with_memory_at_hand(SendJob& job, const SendOptions& options) {
+  if (!job.parts.empty()) return transmit(job.parts, options, *lane_, at_hand_);
+  GANTRY_TRY(check_address(job.payload));
+  Draft::Part part;
+  part.copied = part.bytes = job.payload;
+  const CpuCharge charge(*core_.metrics.meter(), job.payload.size(), calls_++);
+  GANTRY_TRY(check_open());
+  if (auto sent = try_send_beside(job.payload, options)) return *std::move(sent);
+  return transmit({&part, 1}, options, *lane_, at_hand_);
 }
 
 // On the progress thread.
@@ -285,10 +301,10 @@ void Producer::Impl::note_woken() noexcept {
 }
 
 Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,
-                                      Lane& lane) {
+                                      Lane& lane, PayloadAllocator& memory) {
   // The second copier is the caller's; the progress thread copies alone.
   SecondCopier* const second = &lane == lane_.get() ? second_.get() : nullptr;
-  return SendOperation({core_, gate_, allocator_, cache_uses_, lent_here()}, parts, options, lane,
+  return SendOperation({core_, gate_, memory, cache_uses_, lent_here()}, parts, options, lane,
                        second)
       .run();
 }

@@ -32,6 +32,7 @@ bool Rotation::took(Bytes size, std::uint64_t ticks) noexcept {
   if (size == 0 || size > SlotTable::kLargestSpare) return false;
   const std::size_t mine = class_of(size);
   if (mine == tried_class_) {
+    others_ = 0;
     if (warm_up_ > 0) {  // I2
       --warm_up_;
       return false;
@@ -46,6 +47,10 @@ bool Rotation::took(Bytes size, std::uint64_t ticks) noexcept {
     return true;
   }
   if (classes_[mine].idle > 0) --classes_[mine].idle;
+  if (tried_class_ != kNobody && ++others_ > kMostOthers) {  // I4
+    give_up_trial();
+    return true;
+  }
   if (classes_[mine].idle == 0 && tried_class_ == kNobody) begin_trial(mine);  // I3
   return false;
 }
@@ -55,6 +60,13 @@ void Rotation::begin_trial(std::size_t of_class) noexcept {
   tried_ = classes_[of_class].chosen;
   costs_ = {};
   warm_up_ = count_ = 0;
+  others_ = 0;
+}
+
+void Rotation::give_up_trial() noexcept {
+  Class& mine = classes_[tried_class_];
+  mine.idle = mine.next_idle;
+  tried_class_ = kNobody;
 }
 
 // The first one that was not measured yet; kChoices: none.

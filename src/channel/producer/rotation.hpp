@@ -16,6 +16,7 @@ namespace gantry {
 //   I1  A number of places is one of choices(), and its footprint within most_bytes.
 //   I2  What is measured are places that were used before: a number's first turn is left out.
 //   I3  At any time one class of sizes is on trial at most.
+//   I4  A trial whose class is not sent any more is given up, so that others get their turn.
 
 /// Chooses the number of places for each class of sizes (a power of two). Used under the channel's
 /// lock.
@@ -23,6 +24,8 @@ class Rotation {
  public:
   static constexpr unsigned kChoices = 4;
   static constexpr unsigned kSamples = 48;
+  /// Messages of other sizes one after the other during a trial.
+  static constexpr unsigned kMostOthers = 256;
   static constexpr std::uint32_t kFirstIdle = 128;  // messages of a class before its first trial
   static constexpr std::uint32_t kLeastIdle = 8192;
   static constexpr std::uint32_t kMostIdle = 1 << 18;
@@ -68,6 +71,7 @@ class Rotation {
   void begin_trial(std::size_t of_class) noexcept;
   void try_next() noexcept;
   void end_trial() noexcept;
+  void give_up_trial() noexcept;
 
   unsigned least_;
   Bytes most_bytes_;
@@ -78,6 +82,7 @@ class Rotation {
   std::size_t tried_ = 0;  // of choices()
   unsigned warm_up_ = 0;   // messages of the first turn that are left
   unsigned count_ = 0;
+  unsigned others_ = 0;                   // I4
   std::array<double, kChoices> costs_{};  // ticks for a KiB; 0: not measured yet
   std::array<double, kSamples> samples_{};
 };

@@ -56,6 +56,16 @@ TEST(Rotations, StayWhereTheGainIsSmall) {
   EXPECT_EQ(rotation.places(4096), 8u);
 }
 
+// The sizes of a start, for instance, which never come again.
+TEST(Rotations, GiveUpATrialWhoseSizeIsNotSentAnyMore) {
+  Rotation rotation(8, kPlenty);
+  const std::map<unsigned, std::uint64_t> costs{{8, 100}, {16, 90}, {32, 60}, {64, 80}};
+  Traffic(rotation, 1000).send(Rotation::kFirstIdle + 1, costs);
+  Traffic(rotation, 4096).send(Rotation::kMostOthers + kTrial, costs);
+  EXPECT_EQ(rotation.places(4096), 32u);
+  EXPECT_FALSE(rotation.tell(1000, 1).is_measured);
+}
+
 // Its first turn brings its pages in: it says nothing of the next ones.
 TEST(Rotations, LeaveTheFirstTurnOut) {
   Rotation rotation(8, kPlenty);

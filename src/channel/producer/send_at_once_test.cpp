@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -119,6 +120,50 @@ TEST_F(SendAtOnce, WithoutMemoryItReturnsAllTheSame) {
   *held = Message();
   for (int i = 0; i < 5; ++i) expect(in, payload);
   for (const Ticket ticket : tickets) EXPECT_TRUE(out.wait(ticket, soon()));
+}
+
+// Half a second is the time that a consumer in no call gets to unmap what was dropped: the call
+// does not wait for that, nor does it go over the budget instead.
+TEST_F(SendAtOnce, MemoryThatAConsumerStillMapsIsWaitedForElsewhere) {
+  constexpr Bytes kBudget = Bytes{64} << 10;
+  options_.pool.budget_bytes = kBudget;
+  options_.pool.slab_bytes = kBudget / 8;
+  options_.slots = 2;
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto payload = pattern(kBudget, 1);
+  const auto send = [&](Bytes size) {
+    return *out.send_async(ConstByteSpan(payload).first(size), {.deadline = soon()});
+  };
+  ASSERT_TRUE(out.wait(send(kBudget / 4), soon()));
+  expect(in, ConstByteSpan(payload).first(kBudget / 4));
+  ASSERT_TRUE(out.wait(send(kBudget / 2), soon()));
+  expect(in, ConstByteSpan(payload).first(kBudget / 2));
+  const Ticket ticket = send(kBudget * 3 / 4);
+  EXPECT_EQ(out.outcome(ticket), Outcome::pending) << "the consumer maps what would have to go";
+  ASSERT_TRUE(out.wait(ticket, soon()));
+  expect(in, ConstByteSpan(payload).first(kBudget * 3 / 4));
+}
+
+// A message without a ticket would be sent once more by whoever tries again.
+TEST_F(SendAtOnce, WithoutADescriptorForItsTicketNothingIsSent) {
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto payload = pattern(100, 1);
+  ASSERT_TRUE(out.send(payload, soon()));  // there is memory for it
+  expect(in, payload);
+  const Fd lowest(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(lowest.get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto refused = out.send_async(payload);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(refused);
+  EXPECT_TRUE(out.send_async(payload));
+  expect(in, payload);
+  EXPECT_FALSE(in.receive(Deadline::now())) << "one was sent";
 }
 
 TEST_F(SendAtOnce, WhatFailsIsTheTicketsOutcome) {

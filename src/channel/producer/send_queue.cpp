@@ -22,7 +22,7 @@ constexpr std::size_t kRememberedFailures = 1024;
 
 }  // namespace
 
-Result<void> SendQueue::make_event() {
+Result<void> SendQueue::prepare() {
   if (retired_) return {};
   GANTRY_ASSIGN(retired_, gantry::make_event());
   if (!is_without_cpu(cpus_)) return {};
@@ -32,7 +32,7 @@ Result<void> SendQueue::make_event() {
 
 Result<Ticket> SendQueue::push_done(Result<void> result) {
   GANTRY_DEBUG_ASSERT(is_idle());
-  GANTRY_TRY(make_event());
+  GANTRY_TRY(prepare());
   // Relaxed: only this thread writes it.
   const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
   ++done_by_caller_;
@@ -48,7 +48,7 @@ Result<Ticket> SendQueue::push(SendJob&& job) {
   if (ticket - ended_.load(std::memory_order_acquire) > Producer::kMaxUnsent)  // [E]
     return fail(Code::busy, fmt::format("{} messages wait to be sent", Producer::kMaxUnsent),
                 "wait for one of their tickets");
-  GANTRY_TRY(make_event());
+  GANTRY_TRY(prepare());
   if (handed_over_ && !thread_.joinable()) gives_way_to(handed_over_);
   // Relaxed: a hint for whoever waits.
   if (handed_over_) handed_over_->fetch_add(1, std::memory_order_relaxed);

@@ -63,6 +63,8 @@ class SendQueue {
   SendQueue& operator=(const SendQueue&) = delete;
 
   [[nodiscard]] Result<Ticket> push(SendJob&& job);
+  /// What a ticket needs: after it push_done() fails no more. Errors: `system`.
+  [[nodiscard]] Result<void> prepare();
   /// Gives a ticket for what the caller has done itself. The queue must be idle.
   [[nodiscard]] Result<Ticket> push_done(Result<void> result);
   [[nodiscard]] bool is_idle() const noexcept {
@@ -103,10 +105,10 @@ class SendQueue {
     return jobs_[ticket % Producer::kMaxUnsent];
   }
   [[nodiscard]] bool has_job() const noexcept {
-    // Relaxed: called by the thread that ends them. push_done() ends its own before it gives it.
-    return given_.load(std::memory_order_acquire) > ended_.load(std::memory_order_relaxed);  // [J]
+    // In this order: push_done() ends its own before it gives it, so what is given is ended, too.
+    const std::uint64_t given = given_.load(std::memory_order_acquire);  // [J]
+    return given > ended_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] Result<void> make_event();
   void retire(Result<void> result);
   void end(std::uint64_t ticket, Result<void> result);
   [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
