@@ -51,7 +51,7 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
 
   // Of a buffer alone the token is its address, which is no small number.
   [[nodiscard]] static std::byte* as_alone(std::uint64_t token) noexcept {
-    return reinterpret_cast<std::byte*>(token);
+    return reinterpret_cast<std::byte*>(token);  // NOLINT(performance-no-int-to-ptr): it was one
   }
   [[nodiscard]] static Copy copy_alone(ConstByteSpan bytes) {
     auto buffer = std::make_unique<std::byte[]>(bytes.size());
