@@ -150,16 +150,17 @@ class GANTRY_API Producer {
   [[nodiscard]] Result<void> send(GANTRY_TAKES(unconsumed) Block block,
                                   const SendOptions& options = {});
 
-  /// Sends each payload as a message of its own, with the same options; small ones take one lock
-  /// and at most one wake-up together. Returns how many were sent, from the first on: fewer than
-  /// all only if something, the deadline for instance, stopped it half-way, which the next call
-  /// will say. Errors: as send(), if none was sent.
+  /// Sends each payload as a message of its own, with the same options; those of up to 64 B take
+  /// one lock and at most one wake-up together. Returns how many were sent, from the first on:
+  /// fewer than all only if something, the deadline for instance, stopped it half-way, which the
+  /// next call will say. Errors: as send(), if none was sent.
   [[nodiscard]] Result<std::size_t> send_batch(std::span<const ConstByteSpan> payloads,
                                                const SendOptions& options = {});
 
   /// As send(), but waits for nothing. What is quicker copied than handed over is sent within the
   /// call, if it need not wait: payloads of up to 64 KiB, or 1 MiB in a process with fewer than
-  /// three CPUs. A payload to be copied must not change until the ticket ends.
+  /// three CPUs; all that follows what was handed over is handed over, too. So wait for the ticket
+  /// before a payload that is to be copied changes, whatever its size.
   /// Messages are published in the order of the calls, whichever way they are sent. Errors: `busy`
   /// when kMaxUnsent are waiting; others are the outcome of the ticket.
   [[nodiscard]] Result<Ticket> send_async(ConstByteSpan payload, const SendOptions& options = {});

@@ -115,6 +115,45 @@ TEST_F(Cells, WhoKeepsThemHoldsNobodyUp) {
   for (std::uint64_t i = 0; i < kept.size(); ++i) expect(kept[i], 100 + i, i);
 }
 
+// The ring is full now and then; slots, which may be kept for ever, are not what to wait for.
+TEST_F(Cells, ABurstToWhoKeepsThemWaitsForTheRingAlone) {
+  options_.slots = 4;
+  Consumer in = join();
+  std::vector<Message> slots;
+  for (std::uint64_t i = 0; i < options_.slots; ++i) {
+    send(kCell + 1, i);
+    slots.push_back(*in.receive(soon()));
+  }
+  for (const bool is_async : {false, true}) {
+    std::thread sender([&] {
+      std::vector<std::vector<std::byte>> payloads;
+      std::vector<Ticket> tickets;
+      for (std::uint64_t i = 0; i < 60; ++i) {
+        payloads.push_back(pattern(1000 + i, i));
+        const SendOptions options{.deadline = soon(), .user = i};
+        if (is_async)
+          tickets.push_back(*out().send_async(payloads.back(), options));
+        else
+          ASSERT_TRUE(out().send(payloads.back(), options));
+      }
+      for (const Ticket ticket : tickets) {
+        const auto sent = out().wait(ticket, soon());
+        ASSERT_TRUE(sent) << to_string(sent.error());
+      }
+    });
+    std::vector<Message> kept;
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      auto message = in.receive(soon());
+      ASSERT_TRUE(message) << to_string(message.error());
+      kept.push_back(std::move(*message));
+    }
+    sender.join();
+    for (std::uint64_t i = 0; i < 60; ++i) expect(kept[i], 1000 + i, i);
+  }
+  const auto late = out().send(pattern(kCell + 1, 1), Deadline::now());
+  EXPECT_EQ(late.error().code, Code::timed_out) << "all slots are kept";
+}
+
 TEST_F(Cells, AMessageGivenBackOnAnotherThreadMakesRoomForTheNext) {
   Consumer in = join();
   for (std::uint64_t i = 0; i < 500; ++i) {

@@ -26,7 +26,9 @@ Result<Message> Consumer::Impl::receive(Deadline deadline) {
 }
 
 Result<std::size_t> Consumer::Impl::receive_batch(std::span<Message> into, Deadline deadline) {
-  if (into.empty()) return fail(Code::invalid_argument, "receive_batch() has room for no message");
+  if (into.empty())
+    return fail(Code::invalid_argument, "receive_batch() was given no place for a message",
+                "pass a span of at least one Message");
   for (Message& one : into) one = Message();  // the producer may wait for them
   GANTRY_ASSIGN(into.front(), receive(deadline));
   const CpuCharge charge(*core_.metrics.meter(), last_bytes_ * into.size(), calls_++);

@@ -156,7 +156,10 @@ class ConsumerSet {
     std::shared_ptr<const Region> memory;
     unsigned consumer = 0;
   };
+  /// Without a place its ring is full, unless is_alone() is false by now.
   [[nodiscard]] BesidePlan plan_beside();
+  /// There is a consumer that messages may go beside their records for.
+  [[nodiscard]] bool is_alone() const noexcept { return only_ != nullptr; }
   /// False: the consumers have changed since the plan was made.
   [[nodiscard]] bool try_publish_beside(const BesidePlan& plan, Bytes bytes, std::uint32_t type,
                                         std::uint64_t user) noexcept;

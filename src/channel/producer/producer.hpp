@@ -112,8 +112,9 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
 
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
-                                                            const SendOptions& options);
+                                                            const SendOptions& options, Lane& lane);
   [[nodiscard]] std::size_t send_small_ones(std::span<const ConstByteSpan> payloads,
                                             const SendOptions& options) noexcept;
   [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;

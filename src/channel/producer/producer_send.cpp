@@ -157,27 +157,37 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& opti
   const CpuCharge charge(*core_.metrics.meter(), payload.size(), calls_++);
   GANTRY_TRY(check_open());
   if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
-  if (auto sent = try_send_beside(payload, options)) return *std::move(sent);
+  if (auto sent = try_send_beside(payload, options, *lane_)) return *std::move(sent);
   return transmit({&part, 1}, options, *lane_);
 }
 
-// Two looks at the lock and a copy: no slot, no block, nothing that must be given back. Nothing: it
-// must go another way, which also knows what to wait for.
-std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
-                                                            const SendOptions& options) {
+bool Producer::Impl::is_for_beside(Bytes bytes, const SendOptions& options) const noexcept {
   const bool is_plain = (options.correlation | options.deadline_ns) == 0;
   const SendMode mode = options.mode == SendMode::automatic ? core_.options.mode : options.mode;
-  if (payload.size() > core_.options.cell_bytes || !is_plain || mode == SendMode::immutable ||
-      !check_mode(mode))
-    return std::nullopt;
+  return bytes <= core_.options.cell_bytes && is_plain && mode != SendMode::immutable &&
+         check_mode(mode);
+}
+
+// Two looks at the lock and a copy: no slot, no block, nothing that must be given back. It waits
+// for the ring alone, since slots may be kept for ever. Nothing: it must go another way.
+std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
+                                                            const SendOptions& options,
+                                                            Lane& lane) {
+  if (!is_for_beside(payload.size(), options)) return std::nullopt;
   Lock held = core_.lock();
-  const ConsumerSet::BesidePlan plan = core_.consumers->plan_beside();
-  if (plan.place.empty()) return std::nullopt;
+  if (!core_.consumers->is_alone()) return std::nullopt;
+  ConsumerSet::BesidePlan plan = core_.consumers->plan_beside();
+  if (plan.place.empty()) {
+    auto room = gate_.await_room(held, false, 0, options.deadline, lent_here());
+    if (!room) return room;
+    plan = core_.consumers->plan_beside();
+    if (plan.place.empty()) return std::nullopt;  // others came meanwhile
+  }
   held.unlock();
   GANTRY_STEP(parts_placed);
   const std::uint64_t started = read_ticks();
   const Move move = Move::copy(plan.place.first(payload.size()), payload);
-  auto copied = copy_by(*lane_, move);
+  auto copied = copy_by(lane, move);
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   GANTRY_STEP(copied);
   held.lock();
@@ -251,7 +261,8 @@ std::optional<Result<void>> Producer::Impl::send_at_once(SendJob& job) {
     core_.counters->copy(CopyEngine::inline_, bytes, 0);
     return Result<void>();
   }
-  if (!has_credit(needs_slot, bytes)) return std::nullopt;
+  const bool is_beside = job.parts.empty() && is_for_beside(bytes, options);
+  if (!is_beside && !has_credit(needs_slot, bytes)) return std::nullopt;
   auto sent = needs_slot ? send_with_memory_at_hand(job, options) : send(job.payload, options);
   if (!sent && sent.error().code == Code::timed_out) return std::nullopt;
   return sent;
@@ -264,13 +275,16 @@ Result<void> Producer::Impl::send_with_memory_at_hand(SendJob& job, const SendOp
   part.copied = part.bytes = job.payload;
   const CpuCharge charge(*core_.metrics.meter(), job.payload.size(), calls_++);
   GANTRY_TRY(check_open());
-  if (auto sent = try_send_beside(job.payload, options)) return *std::move(sent);
+  if (auto sent = try_send_beside(job.payload, options, *lane_)) return *std::move(sent);
+  if (!has_credit(true, job.payload.size()))
+    return fail(Code::timed_out, "no slot is free");  // nobody reads it: it is handed over
   return transmit({&part, 1}, options, *lane_, at_hand_);
 }
 
 // On the progress thread.
 Result<void> Producer::Impl::send_queued(SendJob& job) {
   if (!job.parts.empty()) return transmit(job.parts, job.options, *queue_lane_);
+  if (auto sent = try_send_beside(job.payload, job.options, *queue_lane_)) return *std::move(sent);
   Draft::Part part;
   part.copied = part.bytes = job.payload;
   return transmit({&part, 1}, job.options, *queue_lane_);
