@@ -31,6 +31,14 @@ constexpr std::string_view kWriteDirect = "uring-write-direct";
 constexpr Bytes kFileBytes = Bytes{64} << 20;
 constexpr unsigned kRingEntries = 4;
 
+Result<void> fill(const Descriptor& file) {
+  const auto content = Mapping::resident(Bytes{1} << 20);
+  if (!content) return Unexpected(content.error());
+  for (Bytes written = 0; written < kFileBytes; written += content->bytes().size())
+    if (const auto done = write_all(file.get(), content->bytes()); !done) return done;
+  return {};
+}
+
 /// A file of kFileBytes without a name, in the page cache; `flags` for using it.
 Result<Descriptor> make_file(const std::string& directory, int flags) {
   std::string name = directory + "/XXXXXX";
@@ -41,11 +49,7 @@ Result<Descriptor> make_file(const std::string& directory, int flags) {
   ::unlink(name.c_str());
   if (!used.is_open())
     return Unexpected(system_error("opening a file in the temporary directory", error));
-  const auto content = Mapping::resident(Bytes{1} << 20);
-  if (!content) return Unexpected(content.error());
-  for (Bytes written = 0; written < kFileBytes; written += content->bytes().size())
-    if (const auto done = write_all(file.get(), content->bytes()); !done)
-      return Unexpected(done.error());
+  if (const auto filled = fill(file); !filled) return Unexpected(filled.error());
   ::fdatasync(file.get());  // or the readers would wait for the writing
   return used;
 }
@@ -54,11 +58,7 @@ Result<Descriptor> make_file(const std::string& directory, int flags) {
 Result<Descriptor> make_memory_file() {
   Descriptor file(::memfd_create("gantry-bench", MFD_CLOEXEC));
   if (!file.is_open()) return Unexpected(system_error("memfd_create"));
-  const auto content = Mapping::resident(Bytes{1} << 20);
-  if (!content) return Unexpected(content.error());
-  for (Bytes written = 0; written < kFileBytes; written += content->bytes().size())
-    if (const auto done = write_all(file.get(), content->bytes()); !done)
-      return Unexpected(done.error());
+  if (const auto filled = fill(file); !filled) return Unexpected(filled.error());
   return file;
 }
 

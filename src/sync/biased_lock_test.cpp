@@ -4,23 +4,12 @@
 
 #include <thread>
 
+#include "sync/test_torn.hpp"
+
 namespace gantry {
 namespace {
 
-// Two plain numbers that are equal whenever nobody is inside; torn when two are.
-struct Guarded {
-  BiasedLock lock;
-  std::uint64_t first = 0;
-  std::uint64_t second = 0;
-  std::uint64_t torn = 0;
-
-  void work() {
-    torn += first != second;
-    ++first;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    ++second;
-  }
-};
+using Guarded = test::Torn<BiasedLock>;
 
 TEST(BiasedLock, OwnerAndThiefAreNeverInsideTogether) {
   constexpr std::uint64_t kSteals = 30'000;

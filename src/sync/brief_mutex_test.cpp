@@ -6,30 +6,20 @@
 #include <thread>
 #include <vector>
 
+#include "sync/test_torn.hpp"
+
 namespace gantry {
 namespace {
 
-// Two plain numbers that are equal whenever nobody is inside; torn when two are.
-struct Pair {
-  BriefMutex mutex;
-  std::uint64_t first = 0;
-  std::uint64_t second = 0;
-  std::uint64_t torn = 0;
-
-  void work() {
-    torn += first != second;
-    ++first;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    ++second;
-  }
+struct Pair : test::Torn<BriefMutex> {
   // True: by the short way.
   bool enter_and_work() {
-    if (mutex.try_lock_briefly()) {
+    if (lock.try_lock_briefly()) {
       work();
-      mutex.unlock_briefly();
+      lock.unlock_briefly();
       return true;
     }
-    const std::lock_guard lock(mutex);
+    const std::lock_guard held(lock);
     work();
     return false;
   }
@@ -39,9 +29,9 @@ TEST(BriefMutex, WhoCameFirstHasTheShortWayUntilAnotherComes) {
   Pair pair;
   EXPECT_FALSE(pair.enter_and_work()) << "nobody's yet";
   EXPECT_TRUE(pair.enter_and_work());
-  const std::unique_lock other_way(pair.mutex);
+  const std::unique_lock other_way(pair.lock);
   EXPECT_TRUE(other_way.owns_lock()) << "the owner may come the long way, too";
-  std::thread([&] { EXPECT_FALSE(pair.mutex.try_lock()); }).join();
+  std::thread([&] { EXPECT_FALSE(pair.lock.try_lock()); }).join();
 }
 
 TEST(BriefMutex, AnotherEndsTheShortWayForAll) {
@@ -50,8 +40,8 @@ TEST(BriefMutex, AnotherEndsTheShortWayForAll) {
   EXPECT_TRUE(pair.enter_and_work());
   std::thread([&] { EXPECT_FALSE(pair.enter_and_work()); }).join();
   EXPECT_FALSE(pair.enter_and_work());
-  EXPECT_TRUE(pair.mutex.try_lock());
-  pair.mutex.unlock();
+  EXPECT_TRUE(pair.lock.try_lock());
+  pair.lock.unlock();
 }
 
 // The other comes once to each of many, at any moment of the owner's work. Seen to fail without

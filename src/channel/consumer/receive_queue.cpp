@@ -164,16 +164,10 @@ Result<Message> ReceiveQueue::copy_beside() {
 // Needs a message in the ring. It becomes the pending one.
 Result<void> ReceiveQueue::take_next() {
   if (must_claim_) return claim_next();
-  if (next_is_small()) {
+  const bool is_beside = next_is_beside();
+  if (is_beside || next_is_small()) {
     prepare();  // first, as below
-    GANTRY_ASSIGN(auto message, copy_small());
-    spare_->message.fill(std::move(message));
-    pending_ = std::move(spare_);
-    return {};
-  }
-  if (next_is_beside()) {
-    prepare();  // first, as below
-    GANTRY_ASSIGN(auto message, copy_beside());
+    GANTRY_ASSIGN(auto message, is_beside ? copy_beside() : copy_small());
     spare_->message.fill(std::move(message));
     pending_ = std::move(spare_);
     return {};

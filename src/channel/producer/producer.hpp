@@ -112,6 +112,11 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
 
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] static bool is_plain(const SendOptions& options) noexcept {
+    return (options.correlation | options.deadline_ns) == 0;
+  }
+  [[nodiscard]] bool may_go_the_short_way(const SendOptions& options) const noexcept;
+  void note_small_sent(Bytes bytes) noexcept;
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
                                                             const SendOptions& options, Lane& lane);

@@ -74,15 +74,22 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   const CpuCharge charge(*core_.metrics.meter(), payload.size(), calls_++);
   if (!try_send_small(payload, options)) [[unlikely]]
     GANTRY_TRY(slow_send_small(payload, options));
-  core_.counters->message(payload.size());
-  core_.counters->copy(CopyEngine::inline_, payload.size(), 0);
+  note_small_sent(payload.size());
   return {};
+}
+
+void Producer::Impl::note_small_sent(Bytes bytes) noexcept {
+  core_.counters->message(bytes);
+  core_.counters->copy(CopyEngine::inline_, bytes, 0);
+}
+
+bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
+  return !ended_ && fork_guard_.is_this() && is_queue_idle() && is_plain(options);
 }
 
 // The shortest way. False: it did nothing.
 bool Producer::Impl::try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept {
-  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
-  if (ended_ || !fork_guard_.is_this() || !is_queue_idle() || !is_plain) [[unlikely]]
+  if (!may_go_the_short_way(options)) [[unlikely]]
     return false;
   const Lock held = core_.lock();
   return core_.consumers->try_publish_small({&payload, 1}, options.type, options.user) == 1;
@@ -106,8 +113,7 @@ Result<std::size_t> Producer::Impl::send_batch(std::span<const ConstByteSpan> pa
 // Those at the front, as far as nothing has to be waited for: one lock and one look at who sleeps.
 std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> payloads,
                                             const SendOptions& options) noexcept {
-  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
-  if (ended_ || !fork_guard_.is_this() || !is_queue_idle() || !is_plain) return 0;
+  if (!may_go_the_short_way(options)) return 0;
   const auto is_small = [](ConstByteSpan payload) {
     return payload.size() <= Message::kInlineBytes &&
            (payload.data() != nullptr || payload.empty());
@@ -118,10 +124,7 @@ std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> paylo
   const std::size_t sent = core_.consumers->try_publish_small(
       payloads.first(static_cast<std::size_t>(end - payloads.begin())), options.type, options.user);
   held.unlock();
-  for (const ConstByteSpan payload : payloads.first(sent)) {
-    core_.counters->message(payload.size());
-    core_.counters->copy(CopyEngine::inline_, payload.size(), 0);
-  }
+  for (const ConstByteSpan payload : payloads.first(sent)) note_small_sent(payload.size());
   return sent;
 }
 
@@ -130,8 +133,7 @@ Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOp
   GANTRY_TRY(stay_in_order(options.deadline));
   Lock held = core_.lock();
   GANTRY_TRY(gate_.await_room(held, false, 0, options.deadline, lent_here()));
-  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
-  if (is_plain &&
+  if (is_plain(options) &&
       core_.consumers->try_publish_small({&payload, 1}, options.type, options.user) == 1)
     return {};
   RecordToSend message =
@@ -162,9 +164,8 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& opti
 }
 
 bool Producer::Impl::is_for_beside(Bytes bytes, const SendOptions& options) const noexcept {
-  const bool is_plain = (options.correlation | options.deadline_ns) == 0;
   const SendMode mode = options.mode == SendMode::automatic ? core_.options.mode : options.mode;
-  return bytes <= core_.options.cell_bytes && is_plain && mode != SendMode::immutable &&
+  return bytes <= core_.options.cell_bytes && is_plain(options) && mode != SendMode::immutable &&
          check_mode(mode);
 }
 
@@ -257,12 +258,17 @@ std::optional<Result<void>> Producer::Impl::send_at_once(SendJob& job) {
   for (const Draft::Part& part : job.parts) bytes += part.bytes.size();
   const bool needs_slot = !job.parts.empty() || bytes > Message::kInlineBytes;
   if (!needs_slot && try_send_small(job.payload, options)) {
-    core_.counters->message(bytes);
-    core_.counters->copy(CopyEngine::inline_, bytes, 0);
+    note_small_sent(bytes);
     return Result<void>();
   }
-  const bool is_beside = job.parts.empty() && is_for_beside(bytes, options);
-  if (!is_beside && !has_credit(needs_slot, bytes)) return std::nullopt;
+  if (needs_slot && job.parts.empty()) {
+    const CpuCharge charge(*core_.metrics.meter(), bytes, calls_++);
+    if (auto beside = try_send_beside(job.payload, options, *lane_)) {
+      if (!*beside && beside->error().code == Code::timed_out) return std::nullopt;
+      return beside;
+    }
+  }
+  if (!has_credit(needs_slot, bytes)) return std::nullopt;
   auto sent = needs_slot ? send_with_memory_at_hand(job, options) : send(job.payload, options);
   if (!sent && sent.error().code == Code::timed_out) return std::nullopt;
   return sent;
@@ -270,14 +276,9 @@ std::optional<Result<void>> Producer::Impl::send_at_once(SendJob& job) {
 
 Result<void> Producer::Impl::send_with_memory_at_hand(SendJob& job, const SendOptions& options) {
   if (!job.parts.empty()) return transmit(job.parts, options, *lane_, at_hand_);
-  GANTRY_TRY(check_address(job.payload));
   Draft::Part part;
   part.copied = part.bytes = job.payload;
   const CpuCharge charge(*core_.metrics.meter(), job.payload.size(), calls_++);
-  GANTRY_TRY(check_open());
-  if (auto sent = try_send_beside(job.payload, options, *lane_)) return *std::move(sent);
-  if (!has_credit(true, job.payload.size()))
-    return fail(Code::timed_out, "no slot is free");  // nobody reads it: it is handed over
   return transmit({&part, 1}, options, *lane_, at_hand_);
 }
 
