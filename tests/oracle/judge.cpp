@@ -75,11 +75,12 @@ class Judge {
   /// be passed over; or the first behind these.
   [[nodiscard]] bool is_kept(const Role& role, std::uint32_t index) const {
     const ProducerOptions& options = scenario_.options;
-    const bool others_miss =
-        std::any_of(scenario_.roles.begin(), scenario_.roles.end(),
-                    [](const Role& one) { return one.channel == 0 && may_miss(one.policy); });
-    return role.channel == 0 && (options.history != 0 || others_miss) &&
+    return role.channel == 0 && (options.history != 0 || others_miss()) &&
            index <= options.slots + options.history;
+  }
+  [[nodiscard]] bool others_miss() const {
+    return std::any_of(scenario_.roles.begin(), scenario_.roles.end(),
+                       [](const Role& one) { return one.channel == 0 && may_miss(one.policy); });
   }
   void check_step(const Role& role, Id before, Id id, bool is_kept_one) {
     // Of several relays one may be handed what another had left, behind what it passed on before.
@@ -108,11 +109,12 @@ class Judge {
     return log.end != End::closed && log.end != End::gone;
   }
   // Who reads to the end reads all of it. Behind a history there may be streamed messages, which
-  // others had before it came.
-  void check_end(const Role& role, const std::map<unsigned, Id>& last, bool is_behind_history) {
+  // others had before it came; behind what a reader had left, what had been dropped for that one.
+  void check_end(const Role& role, const std::map<unsigned, Id>& last, bool is_kept_one) {
     for (const auto& [line, id] : last)
       for (Id next = id; ++next.number < kMaxMessages;)
-        if (board_.fate(next) == Fate::sent && !(is_behind_history && seen_.contains(next.pack())))
+        if (board_.fate(next) == Fate::sent &&
+            !(is_kept_one && (others_miss() || seen_.contains(next.pack()))))
           give_up(fmt::format("role {}: the stream ended after {}, but {} was sent", index_of(role),
                               to_string(id), to_string(next)));
   }
