@@ -29,9 +29,11 @@ std::string text_of(const FileTransfer& transfer) {
 
 }  // namespace
 
-Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes read_bytes, Bytes write_bytes) {
+Result<std::shared_ptr<FileQueue>> FileQueue::make(Bytes read_bytes, Bytes write_bytes,
+                                                   bool is_without_cpu) {
   GANTRY_ASSIGN(Fd wake_receiver, make_event());
-  return std::make_shared<FileQueue>(std::move(wake_receiver), read_bytes, write_bytes);
+  return std::make_shared<FileQueue>(std::move(wake_receiver), read_bytes, write_bytes,
+                                     is_without_cpu);
 }
 
 Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
@@ -44,37 +46,61 @@ Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
   const bool is_read = transfer.kind == FileTransfer::Kind::read;
   const Ticket ticket{last_.fetch_add(1, std::memory_order_relaxed) + 1};  // no order is promised
   Works one{std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
-  if (is_read && is_without_cpu_) one.front()->take_what_is_at_hand();
-  if (one.front()->is_over()) return add_over(ticket, *one.front());
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3
-    entries_.emplace(ticket, Entry{one.front(), {}});
-    fresh_.splice(fresh_.end(), one);
-    ++pending_;
-  }
-  ring(wake_receiver());
-  return ticket;
-}
-
-Result<Ticket> FileQueue::add_over(Ticket ticket, const FileWork& work) {
-  auto outcome = work.outcome();
+  const bool is_held_back = is_read && is_without_cpu_ && one.front()->is_at_hand();
   const std::lock_guard lock(mutex_);
-  if (is_cancelled_) return fail(Code::interrupted, text_of(work.transfer()) + ": cancelled");
-  entries_.emplace(ticket, Entry{nullptr, std::move(outcome)});
+  if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3
+  Entry& entry = entries_[ticket];
+  entry.work = one.front();
+  ++pending_;
+  entry.held_back.swap(one);
+  if (!is_held_back) give_to_thread(entry);
   return ticket;
 }
 
-bool FileQueue::is_over(Ticket ticket) const {
+void FileQueue::give_to_thread(Entry& entry) noexcept {
+  if (entry.held_back.empty()) return;
+  fresh_.splice(fresh_.end(), entry.held_back);
+  ring(wake_receiver());
+}
+
+// Only this waiter has the work meanwhile.
+void FileQueue::read_held_back(Entry& entry, std::unique_lock<std::mutex>& lock) {
+  Works one;
+  one.swap(entry.held_back);
+  lock.unlock();
+  FileWork& work = *one.front();
+  work.take_what_is_at_hand();
+  auto outcome = guarded([&] { return work.outcome(); });
+  lock.lock();
+  if (!work.is_over()) {
+    entry.held_back.swap(one);
+    return give_to_thread(entry);
+  }
+  entry.outcome = std::move(outcome);
+  entry.work.reset();
+  --pending_;
+  moved_.notify_all();
+  lock.unlock();
+  one.clear();  // its memory is let go where no lock is held
+  lock.lock();
+}
+
+// Whoever asks has other things to do than to read.
+bool FileQueue::is_over(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   const auto entry = entries_.find(ticket);
+  if (entry != entries_.end()) give_to_thread(entry->second);
   return is_cancelled_ || entry == entries_.end() || entry->second.work == nullptr;
 }
 
 Result<void> FileQueue::wait(Ticket ticket, Deadline deadline) {
   std::unique_lock lock(mutex_);
   auto entry = entries_.find(ticket);
-  if (entry != entries_.end()) ++entry->second.waiters;
+  if (entry != entries_.end()) {
+    ++entry->second.waiters;
+    if (deadline.passed()) give_to_thread(entry->second);
+    if (!entry->second.held_back.empty()) read_held_back(entry->second, lock);
+  }
   const auto is_known = [&] {  // meanwhile another waiter may have taken it
     entry = entries_.find(ticket);
     return is_cancelled_ || entry == entries_.end() || entry->second.work == nullptr;
@@ -95,10 +121,16 @@ Result<void> FileQueue::wait(Ticket ticket, Deadline deadline) {
               "allow more time, or look at what holds the file: a network, a slow device");
 }
 
+// Which stops them.
+void FileQueue::give_all_to_thread() noexcept {
+  for (auto& [ticket, entry] : entries_) give_to_thread(entry);
+}
+
 void FileQueue::cancel() noexcept {
   {
     const std::lock_guard lock(mutex_);
     is_cancelled_ = true;
+    give_all_to_thread();
   }
   moved_.notify_all();
   ring(wake_receiver());
@@ -119,6 +151,7 @@ bool FileQueue::close() noexcept {
   {
     const std::lock_guard lock(mutex_);
     is_cancelled_ = is_closed_ = true;
+    give_all_to_thread();
     is_idle = pending_ == 0;
   }
   ring(wake_receiver());

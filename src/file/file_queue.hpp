@@ -14,23 +14,29 @@ namespace gantry {
 /// The lane and its thread hold it: the thread outlives the lane while the kernel does not give
 /// back what it was given.
 ///   I1  A ticket is in entries_ from submit() until its outcome was told, or drain() forgot it.
-///   I2  pending_ counts the entries without an outcome; each is the thread's until it has one.
+///   I2  pending_ counts the entries without an outcome; each is the thread's until it has one, or
+///       held back, or read by whoever waits for it.
 ///   I3  Between cancel() and drain() nothing is added.
 class FileQueue {
  public:
   /// A list: taking from it and adding to it needs no memory, which the thread might not get.
   using Works = std::list<std::shared_ptr<FileWork>>;
 
-  /// `read_bytes`, `write_bytes`: largest pieces. Errors: those of eventfd().
-  [[nodiscard]] static Result<std::shared_ptr<FileQueue>> make(Bytes read_bytes, Bytes write_bytes);
-  FileQueue(Fd wake_receiver, Bytes read_bytes, Bytes write_bytes) noexcept
+  /// `read_bytes`, `write_bytes`: largest pieces. `is_without_cpu`: the lane's thread would take
+  /// the CPU of whoever waits, who therefore reads what the page cache has. Errors: those of
+  /// eventfd().
+  [[nodiscard]] static Result<std::shared_ptr<FileQueue>> make(Bytes read_bytes, Bytes write_bytes,
+                                                               bool is_without_cpu = usable_cpus() <
+                                                                                     3);
+  FileQueue(Fd wake_receiver, Bytes read_bytes, Bytes write_bytes, bool is_without_cpu) noexcept
       : wake_receiver_(std::move(wake_receiver)),
         read_bytes_(read_bytes),
-        write_bytes_(write_bytes) {}
+        write_bytes_(write_bytes),
+        is_without_cpu_(is_without_cpu) {}
 
   // ---- for FileLane
   [[nodiscard]] Result<Ticket> submit(const FileTransfer& transfer);
-  [[nodiscard]] bool is_over(Ticket ticket) const;
+  [[nodiscard]] bool is_over(Ticket ticket);
   [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline);
   void cancel() noexcept;
   [[nodiscard]] Result<void> drain(Deadline deadline);
@@ -50,19 +56,21 @@ class FileQueue {
   void end(const std::shared_ptr<FileWork>& work);
 
  private:
-  [[nodiscard]] Result<Ticket> add_over(Ticket ticket, const FileWork& work);
-
   struct Entry {
     std::shared_ptr<FileWork> work;  // null: it has ended
     Result<void> outcome;
     unsigned waiters = 0;  // those that are still to be told; drain() leaves the entry to them
+    Works held_back;       // it or nothing: from the page cache, once somebody waits for it
   };
+
+  void give_to_thread(Entry& entry) noexcept;
+  void give_all_to_thread() noexcept;
+  void read_held_back(Entry& entry, std::unique_lock<std::mutex>& lock);
 
   const Fd wake_receiver_;
   const Bytes read_bytes_;
   const Bytes write_bytes_;
-  /// The lane's thread would take the CPU of whoever submits, and each hand-over costs besides.
-  const bool is_without_cpu_ = usable_cpus() < 3;
+  const bool is_without_cpu_;
   std::atomic<std::uint64_t> last_{0};
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable moved_;

@@ -35,6 +35,14 @@ std::int64_t read_at_hand(const FileTransfer& transfer, const FilePiece& piece) 
   return moved < 0 ? -EAGAIN : moved;  // whatever it was, it comes again where it may take its time
 }
 
+bool FileWork::is_at_hand() const noexcept {
+  const auto has = [this](std::uint64_t offset) {
+    std::byte byte{};
+    return read_at_hand({transfer_.kind, transfer_.file, offset, {&byte, 1}}, {0, 1}) == 1;
+  };
+  return has(transfer_.offset) && has(transfer_.offset + transfer_.memory.size() - 1);
+}
+
 void FileWork::take_what_is_at_hand() {
   while (const auto piece = next()) {
     const std::int64_t answer = read_at_hand(transfer_, *piece);

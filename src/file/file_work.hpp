@@ -20,8 +20,8 @@ struct FilePiece {
 [[nodiscard]] std::int64_t read_at_hand(const FileTransfer& transfer,
                                         const FilePiece& piece) noexcept;
 
-/// A transfer on its way. Used by one thread at a time: its submitter, then the one that serves its
-/// lane.
+/// A transfer on its way. Used by one thread at a time: its submitter, whoever waits for it, then
+/// the one that serves its lane.
 class FileWork {
  public:
   static constexpr std::size_t kMostUnderWay = 16;  // pieces
@@ -39,6 +39,8 @@ class FileWork {
   /// `answer`: bytes moved, or a negative errno value. The rest of a partial result or an interrupt
   /// comes again.
   void ended(const FilePiece& piece, std::int64_t answer);
+  /// Its first and its last byte can be read without waiting.
+  [[nodiscard]] bool is_at_hand() const noexcept;
   /// Reads what is at hand. Then the rest, if any, is as if it had not been asked for.
   void take_what_is_at_hand();
   /// No more pieces begin.

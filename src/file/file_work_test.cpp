@@ -1,4 +1,4 @@
-#include "file/file_work.hpp"
+#include "file/file_queue.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -157,6 +157,73 @@ TEST_F(AtHand, WhatCannotBeReadThereIsLeftForLater) {
   EXPECT_EQ(piece->at, 0u);
   EXPECT_EQ(piece->size, 4096u);
   ::close(ends[1]);
+}
+
+/// The lane of a process without a CPU for the lane's thread, which these tests play.
+class HeldBack : public AtHand {
+ protected:
+  void SetUp() override {
+    AtHand::SetUp();
+    if (!IsSkipped()) queue_ = must(FileQueue::make(4096, 4096, true));
+  }
+  Ticket read(std::uint64_t offset = 777) {
+    return must(queue_->submit({FileTransfer::Kind::read, file_, offset, bytes_}));
+  }
+  [[nodiscard]] bool is_read(std::uint64_t offset = 777) const {
+    return std::ranges::equal(bytes_, std::span(content_).subspan(offset, bytes_.size()));
+  }
+  std::shared_ptr<FileQueue> queue_;
+};
+
+TEST_F(HeldBack, WhoWaitsReadsWhatMemoryHas) {
+  const Ticket ticket = read();
+  EXPECT_FALSE(is_read());
+  EXPECT_TRUE(queue_->wait(ticket, Deadline::never()));
+  EXPECT_TRUE(is_read());
+  EXPECT_TRUE(queue_->take().empty());
+  EXPECT_EQ(queue_->wait(ticket, Deadline::never()).error().code, Code::invalid_argument);
+  EXPECT_TRUE(queue_->close());
+}
+
+TEST_F(HeldBack, WhatEndsEarlySaysSo) {
+  ASSERT_EQ(::ftruncate(file_->descriptor(), 60'000), 0);
+  const Ticket ticket = read(20'000);
+  EXPECT_EQ(queue_->take().size(), 1u) << "its last byte is not at hand";
+  ASSERT_EQ(::ftruncate(file_->descriptor(), 70'000), 0);
+  const Ticket second = read(20'000);
+  ASSERT_EQ(::ftruncate(file_->descriptor(), 60'000), 0);
+  const auto cut = queue_->wait(second, Deadline::never());
+  ASSERT_FALSE(cut);
+  EXPECT_THAT(cut.error().message, HasSubstr("40000 of 50000 bytes"));
+  EXPECT_FALSE(queue_->is_over(ticket));
+}
+
+// The thread has it once somebody only asks, has no time, or ends the lane.
+TEST_F(HeldBack, WhoDoesNotWaitLeavesItToTheThread) {
+  const auto taken = [&] { return queue_->take().size(); };
+  EXPECT_FALSE(queue_->is_over(read()));
+  EXPECT_EQ(taken(), 1u);
+  EXPECT_EQ(queue_->wait(read(), Deadline::now()).error().code, Code::timed_out);
+  EXPECT_EQ(taken(), 1u);
+  read();
+  EXPECT_EQ(taken(), 0u);
+  queue_->cancel();
+  EXPECT_EQ(taken(), 1u);
+  EXPECT_FALSE(is_read());
+}
+
+TEST_F(HeldBack, ALaneThatClosesLeavesItToTheThread) {
+  read();
+  EXPECT_FALSE(queue_->close());
+  EXPECT_EQ(queue_->take().size(), 1u);
+}
+
+TEST_F(HeldBack, WritesAndWhatOthersHaveCpusForGoToTheThread) {
+  must(queue_->submit({FileTransfer::Kind::write, file_, 0, bytes_}));
+  EXPECT_EQ(queue_->take().size(), 1u);
+  const auto other = must(FileQueue::make(4096, 4096, false));
+  must(other->submit({FileTransfer::Kind::read, file_, 0, bytes_}));
+  EXPECT_EQ(other->take().size(), 1u);
 }
 
 }  // namespace
