@@ -353,7 +353,28 @@ TEST_F(Cells, WhatIsExplainedHappens) {
   EXPECT_NE(text.find("beside their record"), std::string::npos) << text;
   EXPECT_EQ(out().explain(kCell + 1).text().find("beside their record"), std::string::npos);
   Consumer second = join();
-  EXPECT_EQ(out().explain(3000).text().find("beside their record"), std::string::npos);
+  const auto why = out().explain(3000).text();
+  EXPECT_EQ(why.find("beside their record"), std::string::npos);
+  EXPECT_NE(why.find("no history: there are 2"), std::string::npos) << why;
+  EXPECT_EQ(out().explain(kCell + 1).text().find("no history"), std::string::npos);
+}
+
+// More than there are buffers that are used again.
+TEST_F(Cells, WhatAReaderKeepsIsCounted) {
+  Consumer in = join();
+  EXPECT_EQ(in.explain().copies_held, 0u);
+  std::vector<Message> kept;
+  for (std::size_t i = 0; i < 70; ++i) {
+    send(3000, static_cast<std::uint64_t>(i));
+    kept.push_back(must(in.receive(soon())));
+    EXPECT_EQ(in.explain().copies_held, i + 1);
+  }
+  EXPECT_NE(in.explain().text().find("besides 70 messages that were copied out"),
+            std::string::npos);
+  while (!kept.empty()) {
+    kept.pop_back();
+    EXPECT_EQ(in.explain().copies_held, kept.size());
+  }
 }
 
 }  // namespace

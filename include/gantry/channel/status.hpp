@@ -171,6 +171,7 @@ struct GANTRY_API ConsumerExplanation {
   bool ended = false;            ///< The stream ends with the unread messages.
   bool producer_sleeps = false;  ///< It waits for a credit.
   std::vector<HeldSlot> held;    ///< Unreleased messages, the oldest first.
+  std::size_t copies_held = 0;   ///< Unreleased messages besides, copied out: they hold no slot.
   Bytes mapped_bytes = 0;        ///< Mapped memory of the producer.
   std::chrono::nanoseconds spin{};
   std::string broken;  ///< Why this end trusts its producer no more; else empty.

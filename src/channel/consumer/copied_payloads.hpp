@@ -41,8 +41,17 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
   }
 
   void give_back(std::uint64_t token) noexcept override {
-    if (token >= kBuffers) return delete[] as_alone(token);
+    if (token >= kBuffers) {
+      alone_.fetch_sub(1, std::memory_order_relaxed);
+      return delete[] as_alone(token);
+    }
     free_.fetch_or(std::uint64_t{1} << token, std::memory_order_release);  // I1 [G]
+  }
+  /// Messages that have a buffer, by now at most.
+  [[nodiscard]] std::size_t held() const noexcept {
+    const std::uint64_t free = free_.load(std::memory_order_relaxed);
+    return kBuffers - static_cast<std::size_t>(std::popcount(free)) +
+           alone_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
 
@@ -53,15 +62,17 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
   [[nodiscard]] static std::byte* as_alone(std::uint64_t token) noexcept {
     return reinterpret_cast<std::byte*>(token);  // NOLINT(performance-no-int-to-ptr): it was one
   }
-  [[nodiscard]] static Copy copy_alone(ConstByteSpan bytes) {
+  [[nodiscard]] Copy copy_alone(ConstByteSpan bytes) {
     auto buffer = std::make_unique<std::byte[]>(bytes.size());
     std::memcpy(buffer.get(), bytes.data(), bytes.size());
     const ConstByteSpan copied(buffer.get(), bytes.size());
+    alone_.fetch_add(1, std::memory_order_relaxed);
     return {reinterpret_cast<std::uint64_t>(buffer.release()), copied};
   }
 
   std::array<std::unique_ptr<Buffer>, kBuffers> buffers_;
   std::atomic<std::uint64_t> free_{~std::uint64_t{0}};
+  std::atomic<std::size_t> alone_{0};  // beyond the buffers; only for people
 };
 
 }  // namespace gantry

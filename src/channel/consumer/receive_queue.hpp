@@ -70,6 +70,8 @@ class GANTRY_LOCAL ReceiveQueue {
   Error ending_error();
 
   [[nodiscard]] std::uint64_t credits() const noexcept { return credits_; }  ///< The producer's.
+  /// Messages of copied payloads that are still in somebody's hands.
+  [[nodiscard]] std::size_t copies_held() const noexcept { return copies_ ? copies_->held() : 0; }
   [[nodiscard]] std::uint64_t missed() const noexcept { return ring_->missed(); }
   [[nodiscard]] std::uint64_t unread() const noexcept {
     return must_claim_ ? ring_->count_claimable(ring_page_->revoked) : ring_->count_ready();

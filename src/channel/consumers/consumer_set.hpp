@@ -209,6 +209,7 @@ class ConsumerSet {
   [[nodiscard]] Bytes yielding_bytes() const noexcept;
   /// Why a message of `bytes` cannot have a credit before loans end, which only the caller can do;
   /// empty: others can end its wait.
+  [[nodiscard]] std::string who_has(std::uint64_t slots) const;
   [[nodiscard]] std::optional<Error> loans_in_the_way(bool needs_slot, Bytes bytes) const;
   /// True if consumers that may hold the producer up still map dropped slabs.
   [[nodiscard]] bool awaits_slabs() const noexcept { return slabs_.awaits_return(who_block()); }

@@ -131,15 +131,28 @@ std::vector<std::string> ConsumerSet::obstacles(bool needs_slot, Bytes bytes) {
   }
   const std::uint64_t held = charged();
   const auto used = static_cast<unsigned>(std::popcount(held));
-  const auto lent = static_cast<unsigned>(std::popcount(slots_.lent()));
   if (used >= limits_.slots)
-    found.push_back(fmt::format("for a slot: {} of {} are in use{}", used, limits_.slots,
-                                lent == 0 ? "" : fmt::format(", {} by your loans", lent)));
+    found.push_back(
+        fmt::format("for a slot: {} of {} are in use{}", used, limits_.slots, who_has(held)));
   else if (limits_.bytes_in_flight != 0 && held != 0)
     found.push_back(fmt::format("for memory: {} are in flight, {} may be",
                                 bytes_text(slots_.bytes_of(held)),
                                 bytes_text(limits_.bytes_in_flight)));
   return found;
+}
+
+// Several may have the same slot.
+std::string ConsumerSet::who_has(std::uint64_t slots) const {
+  std::string text;
+  const auto add = [&](std::uint64_t of_one, std::string_view whose) {
+    if (const int count = std::popcount(slots & of_one); count != 0)
+      text += fmt::format(", {} by {}", count, whose);
+  };
+  add(slots_.lent(), "your loans");
+  for (const auto& consumer : consumers_)
+    add(slots_.needed_by(consumer->bit()), fmt::format("consumer {}", consumer->resources().pid));
+  add(slots_.needed_by(kHistoryBit), "the history");
+  return text;
 }
 
 std::optional<Error> ConsumerSet::loans_in_the_way(bool needs_slot, Bytes bytes) const {

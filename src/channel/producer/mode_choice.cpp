@@ -32,6 +32,11 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
                     size, bytes_text(question.cell)));
     return because;
   }
+  if (!question.no_cell.empty())
+    because.push_back(
+        fmt::format("it takes a slot; so small a payload takes none only if there is a single "
+                    "consumer, which blocks, and no history: {}",
+                    question.no_cell));
   if (mode == SendMode::automatic)
     because.push_back(fmt::format("messages go pipelined from {} on, and whole below",
                                   bytes_text(kPipelinedFrom)));

@@ -49,6 +49,7 @@ struct ModeQuestion {
   bool all_block = true;                   ///< Every consumer has the policy `block`.
   bool has_second = false;                 ///< A second thread may copy, too.
   Bytes cell = 0;                          ///< Up to so many go beside their records.
+  std::string no_cell{};                   ///< Why none do that else would. For people.
 };
 
 [[nodiscard]] SendMode choose_mode(const ModeQuestion& question) noexcept;

@@ -28,6 +28,16 @@ std::string explain_places(const Rotation& rotation, Bytes payload, double scale
   return text;
 }
 
+// Nothing: they may go beside their records.
+std::string why_none_beside(const ChannelStatus& status, unsigned history) {
+  if (history != 0) return fmt::format("there is a history of {}", history);
+  if (status.consumers.size() > 1) return fmt::format("there are {}", status.consumers.size());
+  if (status.consumers.empty()) return "there is none yet";
+  const SlowConsumer policy = status.consumers.front().policy;
+  if (policy == SlowConsumer::block) return {};
+  return fmt::format("its policy is {}", to_string(policy));
+}
+
 }  // namespace
 
 ChannelStatus Producer::Impl::describe() const {
@@ -88,8 +98,9 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
       .channel = core_.options.mode, .copied = payload, .has_second = second_ != nullptr};
   for (const ConsumerStatus& one : told.status.consumers)
     question.all_block &= one.is_cut || one.policy == SlowConsumer::block;
-  const bool is_alone = told.status.consumers.size() == 1 && question.all_block;
-  if (is_alone && core_.options.history == 0) question.cell = core_.options.cell_bytes;
+  question.no_cell = why_none_beside(told.status, core_.options.history);
+  if (question.no_cell.empty()) question.cell = core_.options.cell_bytes;
+  if (payload > core_.options.cell_bytes) question.no_cell.clear();
   told.mode = choose_mode(question);
   told.because = explain_mode(question);
   const bool is_here = payload <= Message::kInlineBytes;

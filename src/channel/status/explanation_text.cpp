@@ -103,7 +103,10 @@ std::string ConsumerExplanation::text() const {
       fmt::format("  {} unread{}{}{}\n", count_text(unread, "message"),
                   dropped != 0 ? fmt::format(", {} dropped", dropped) : "",
                   landing ? ", and one on its way in" : "", ended ? "; the stream ends there" : "");
-  text += fmt::format("  {}\n", held_text(held));
+  text += fmt::format("  {}{}\n", held_text(held),
+                      copies_held == 0 ? ""
+                                       : fmt::format("; besides {} that were copied out",
+                                                     count_text(copies_held, "message")));
   if (metrics.messages == 0)
     text += "  nothing received\n";
   else
