@@ -49,18 +49,23 @@ Receiver::~Receiver() {
 }
 
 // A join that is given up because the producer is stopped may still count as a consumer there for a
-// moment; then the stream can be over before this one comes.
+// moment; then the stream can be over before this one comes, or there is no place left until the
+// producer has seen that the first one hung up.
 void Receiver::join() {
   const Deadline end = Deadline::after(std::chrono::seconds(20));
-  for (;;) {
+  for (bool has_given_up = false;;) {
     auto joined = Consumer::open("frames", receiving_options(part_), limit(part_));
     if (joined) {
       consumer_.emplace(std::move(*joined));
       return;
     }
     if (part_.may_stop && !part_.is_victim && part_.board.victim_finished) return;
-    const bool again = part_.may_stop && (joined.error().code == Code::peer_gone ||
-                                          is_only_stopped(part_, joined.error()));
+    const Code code = joined.error().code;
+    const bool is_late = is_only_stopped(part_, joined.error());
+    const bool again =
+        part_.may_stop && (code == Code::peer_gone || is_late ||
+                           (has_given_up && code == Code::already_exists));
+    has_given_up |= is_late;
     if (!again || end.passed()) give_up("joining", joined.error());
   }
 }
