@@ -26,6 +26,9 @@ set(gantry_pc_requires_${gantry_pc_kind} "fmt, hwloc, libhwy, libisal")
 if(GANTRY_HAVE_LIBURING)
   string(APPEND gantry_pc_requires_${gantry_pc_kind} ", liburing")
 endif()
+if(GANTRY_HAVE_SODIUM)
+  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libsodium")
+endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE gantry_pc_prefix)

@@ -91,7 +91,25 @@ class GANTRY_API Metrics {
 
 // ---- the sending end -----------------------------------------------------------------------
 
+class FarSides;  // gives ends their far side; private
+
 namespace detail {
+/// What stands behind an end whose channel is on another host. Private.
+class FarSide {
+ public:
+  FarSide() = default;
+  FarSide(const FarSide&) = delete;
+  FarSide& operator=(const FarSide&) = delete;
+  virtual ~FarSide() = default;
+  /// What became of the channel there, in place of an error that only says that this process's own
+  /// relay is gone.
+  [[nodiscard]] virtual Error reason(Error error) const = 0;
+  /// Connects again, so that the end can be opened anew.
+  [[nodiscard]] virtual Result<void> reconnect(Deadline deadline) = 0;
+  /// Waits until the end of the stream was received there.
+  [[nodiscard]] virtual Result<void> finish(Deadline deadline) = 0;
+};
+
 /// A temporary that owns the bytes which it would give as a payload.
 template <class Given>
 concept OwningTemporary =
@@ -215,8 +233,10 @@ class GANTRY_API Producer {
   class Impl;
 
  private:
+  friend class FarSides;
   explicit Producer(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
+  std::shared_ptr<detail::FarSide> far_side_;  // null: the channel is this host's
 };
 
 // ---- the receiving end ---------------------------------------------------------------------
@@ -321,11 +341,15 @@ class GANTRY_API Consumer {
   class Impl;
 
  private:
+  friend class FarSides;
   explicit Consumer(std::shared_ptr<Impl> impl) noexcept;
   std::shared_ptr<Impl> impl_;
+  std::shared_ptr<detail::FarSide> far_side_;  // null: the channel is this host's
 };
 
 /// Folders below the channel directory that belong to a running pipeline begin with this.
 inline constexpr std::string_view kRunPrefix = "run-";
+/// Those with this process's ends of channels of other hosts begin with this.
+inline constexpr std::string_view kLinkPrefix = "link-";
 
 }  // namespace gantry

@@ -2,6 +2,7 @@
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
+#include "remote/remote_ends.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/engines.hpp"
 
@@ -48,6 +49,8 @@ Result<Runtime> Runtime::create(const RuntimeOptions& options) {
 Result<Producer> Runtime::producer(std::string_view name, ProducerOptions options) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
+    GANTRY_ASSIGN(const auto remote, parse_remote_name(name));
+    if (remote) return open_remote_producer(*remote, std::move(options), default_engine());
     return Producer::open(name, options, default_engine());
   });
 }
@@ -56,6 +59,9 @@ Result<Consumer> Runtime::consumer(std::string_view name, ConsumerOptions option
                                    Deadline deadline) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Consumer> {
     GANTRY_TRY(impl_->complete(options));
+    GANTRY_ASSIGN(const auto remote, parse_remote_name(name));
+    if (remote)
+      return open_remote_consumer(*remote, std::move(options), default_engine(), deadline);
     return Consumer::open(name, options, deadline);
   });
 }
@@ -71,6 +77,9 @@ Result<Producer> Runtime::connect(std::string_view inbox, ProducerOptions option
                                   Deadline deadline) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
+    GANTRY_ASSIGN(const auto remote, parse_remote_name(inbox));
+    if (remote)
+      return connect_remote_inbox(*remote, std::move(options), default_engine(), deadline);
     return Producer::connect(inbox, options, default_engine(), deadline);
   });
 }

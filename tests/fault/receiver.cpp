@@ -62,9 +62,8 @@ void Receiver::join() {
     if (part_.may_stop && !part_.is_victim && part_.board.victim_finished) return;
     const Code code = joined.error().code;
     const bool is_late = is_only_stopped(part_, joined.error());
-    const bool again =
-        part_.may_stop && (code == Code::peer_gone || is_late ||
-                           (has_given_up && code == Code::already_exists));
+    const bool again = part_.may_stop && (code == Code::peer_gone || is_late ||
+                                          (has_given_up && code == Code::already_exists));
     has_given_up |= is_late;
     if (!again || end.passed()) give_up("joining", joined.error());
   }

@@ -1,5 +1,6 @@
 #pragma once  // gantry/channel/options.hpp: options for opening an end and for sending a message.
 
+#include <chrono>
 #include <gantry/memory.hpp>
 #include <memory>
 #include <optional>
@@ -79,6 +80,18 @@ struct ReceiveLimits {
 
 // ---- of an end -----------------------------------------------------------------------------
 
+/// For an end whose name is NAME@HOST[:PORT]: a channel of another host, reached by way of the
+/// bridge there (gantry/link/bridge.hpp).
+struct RemoteOptions {
+  /// The secret of that bridge, 16 to 64 bytes. Empty: the first line of the file that
+  /// $GANTRY_TOKEN_FILE names.
+  std::string token{};
+  /// A bridge of which nothing is heard for this long is gone.
+  std::chrono::milliseconds stall_limit{10'000};
+  /// How long a connection that broke is tried again, with all that was on its way.
+  std::chrono::milliseconds patience{5'000};
+};
+
 /// Options of every end: producers, consumers, inboxes, servers and clients.
 struct EndOptions {
   std::string directory{};  ///< Empty: by the rule of channel_directory().
@@ -97,6 +110,8 @@ struct EndOptions {
   /// producer's process end. A Runtime has one for all its ends. Empty: a producer gets one of its
   /// own; a consumer needs none.
   std::shared_ptr<Acceptor> acceptor{};
+  /// How a channel of another host is reached.
+  RemoteOptions remote{};
 };
 
 /// How payloads go out: how many at a time, where they lie, how they get there. Used by a producer,

@@ -1,7 +1,7 @@
 #include <gantry/channel/status.hpp>
 
-#include "base/moved_from.hpp"
 #include "channel/consumer/consumer.hpp"
+#include "channel/wire/far_sides.hpp"
 
 // The consumer as its users see it.
 namespace gantry {
@@ -10,6 +10,7 @@ Consumer::Consumer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl))
 Consumer::Consumer(Consumer&&) noexcept = default;
 Consumer& Consumer::operator=(Consumer&& other) noexcept {
   std::swap(impl_, other.impl_);
+  std::swap(far_side_, other.far_side_);
   return *this;
 }
 Consumer::~Consumer() {
@@ -25,17 +26,19 @@ Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& op
 }
 
 Result<Message> Consumer::receive(Deadline deadline) {
-  return guarded_on(impl_, "Consumer", [&] { return impl_->receive(deadline); });
+  return guarded_on(impl_, far_side_, "Consumer", [&] { return impl_->receive(deadline); });
 }
 
 Result<std::size_t> Consumer::receive_batch(std::span<Message> into, Deadline deadline) {
-  return guarded_on(impl_, "Consumer", [&] { return impl_->receive_batch(into, deadline); });
+  return guarded_on(impl_, far_side_, "Consumer",
+                    [&] { return impl_->receive_batch(into, deadline); });
 }
 Result<Incoming> Consumer::receive_early(Deadline deadline) {
-  return guarded_on(impl_, "Consumer", [&] { return impl_->receive_early(deadline); });
+  return guarded_on(impl_, far_side_, "Consumer", [&] { return impl_->receive_early(deadline); });
 }
 Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, Deadline deadline) {
-  return guarded_on(impl_, "Consumer", [&] { return impl_->receive_into(destination, deadline); });
+  return guarded_on(impl_, far_side_, "Consumer",
+                    [&] { return impl_->receive_into(destination, deadline); });
 }
 
 Result<int> Consumer::event_descriptor() {
@@ -46,6 +49,7 @@ Result<int> Consumer::event_descriptor() {
 Result<void> Consumer::rejoin(Deadline deadline) {
   return guarded_on(impl_, "Consumer", [&]() -> Result<void> {
     GANTRY_TRY(impl_->check_process());
+    if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
     GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
     impl_->leave();
     impl_ = std::move(next);
@@ -61,7 +65,11 @@ Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadl
       if (!consumer.impl_) return moved_from("Consumer");
       ends.push_back(consumer.impl_.get());
     }
-    return Impl::receive_any(ends, deadline);
+    auto any = Impl::receive_any(ends, deadline);
+    for (const Consumer& consumer : consumers)
+      if (!any && consumer.far_side_)
+        any = tl::unexpected(consumer.far_side_->reason(std::move(any).error()));
+    return any;
   });
 }
 

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/moved_from.hpp"
 #include "channel/producer/producer.hpp"
+#include "channel/wire/far_sides.hpp"
 
 // The producer as its users see it.
 namespace gantry {
@@ -12,6 +12,7 @@ Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl))
 Producer::Producer(Producer&&) noexcept = default;
 Producer& Producer::operator=(Producer&& other) noexcept {
   std::swap(impl_, other.impl_);
+  std::swap(far_side_, other.far_side_);
   return *this;
 }
 Producer::~Producer() {
@@ -36,18 +37,19 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 }
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->send(payload, options); });
+  return guarded_on(impl_, far_side_, "Producer", [&] { return impl_->send(payload, options); });
 }
 Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads,
                                          const SendOptions& options) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->send_batch(payloads, options); });
+  return guarded_on(impl_, far_side_, "Producer",
+                    [&] { return impl_->send_batch(payloads, options); });
 }
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
-  return guarded_on(impl_, "Producer",
+  return guarded_on(impl_, far_side_, "Producer",
                     [&] { return impl_->send(std::move(draft.parts()), options); });
 }
 Result<void> Producer::send(Block block, const SendOptions& options) {
-  return guarded_on(impl_, "Producer", [&]() -> Result<void> {
+  return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
     Draft draft;
     draft.move(std::move(block));
     return impl_->send(std::move(draft.parts()), options);
@@ -64,7 +66,7 @@ Outcome Producer::outcome(Ticket ticket) const noexcept {
   return impl_ ? impl_->outcome(ticket) : Outcome::failed;
 }
 Result<void> Producer::wait(Ticket ticket, Deadline deadline) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->wait(ticket, deadline); });
+  return guarded_on(impl_, far_side_, "Producer", [&] { return impl_->wait(ticket, deadline); });
 }
 Result<int> Producer::sent_descriptor() {
   return guarded_on(impl_, "Producer", [&] { return impl_->sent_descriptor(); });
@@ -73,20 +75,27 @@ void Producer::note_woken() noexcept {
   if (impl_) impl_->note_woken();
 }
 Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->loan(size, deadline); });
+  return guarded_on(impl_, far_side_, "Producer", [&] { return impl_->loan(size, deadline); });
 }
 Result<void> Producer::publish(Loan loan, const SendOptions& options) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->publish(std::move(loan), options); });
+  return guarded_on(impl_, far_side_, "Producer",
+                    [&] { return impl_->publish(std::move(loan), options); });
 }
 Pool Producer::pool() const {
   GANTRY_ASSERT(impl_ != nullptr);  // there is no pool without a producer
   return impl_->shared_pool();
 }
 Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->wait_for_consumer(deadline, count); });
+  return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
+    if (far_side_ && impl_->is_alone()) GANTRY_TRY(far_side_->reconnect(deadline));
+    return impl_->wait_for_consumer(deadline, count);
+  });
 }
 Result<void> Producer::close(Deadline deadline) {
-  return guarded_on(impl_, "Producer", [&] { return impl_->close(deadline); });
+  return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
+    GANTRY_TRY(impl_->close(deadline));
+    return far_side_ ? far_side_->finish(deadline) : Result<void>();
+  });
 }
 MetricsReport Producer::metrics() const {
   return impl_ ? impl_->metrics() : MetricsReport();

@@ -67,8 +67,8 @@ Result<std::vector<Found>> find_all(const std::string& root) {
   const auto look_into_run = [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string folder = entry.path().filename();
     std::error_code vanished;
-    if (!folder.starts_with(kRunPrefix) || is_link(entry) || !entry.is_directory(vanished))
-      return {};
+    const bool is_ours = folder.starts_with(kRunPrefix) || folder.starts_with(kLinkPrefix);
+    if (!is_ours || is_link(entry) || !entry.is_directory(vanished)) return {};
     return find_in(entry.path(), folder + "/", found);
   };
   GANTRY_TRY(for_each_entry(root, look_into_run));

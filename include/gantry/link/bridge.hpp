@@ -1,0 +1,60 @@
+#pragma once  // gantry/link/bridge.hpp: by which other hosts reach the channels of this one.
+
+#include <functional>
+#include <gantry/engine.hpp>
+#include <gantry/types.hpp>
+#include <memory>
+#include <string>
+
+namespace gantry {
+
+/// The port of a bridge if none is given.
+inline constexpr unsigned kBridgePort = 4744;
+
+/// Reads the secret of a bridge: the first line of a file that only its owner and root can read. 16
+/// to 64 bytes. Errors: `not_found`, `permission_denied` when others can read it,
+/// `invalid_argument`.
+[[nodiscard]] GANTRY_API Result<std::string> read_bridge_token(const std::string& path);
+
+struct BridgeOptions {
+  /// ADDRESS[:PORT], an address of this host; "0.0.0.0" is all of them. Must be given: nothing
+  /// listens that was not told to.
+  std::string listen = {};
+  /// Who knows it may use every channel that this process may use. 16 to 64 bytes.
+  std::string token = {};
+  std::string directory = {};  ///< Where the channels are; by the rule of channel_directory().
+  unsigned sessions = 256;     ///< Ends of other hosts at a time; each takes a thread.
+  std::chrono::milliseconds stall_limit{10'000};  ///< See RemoteOptions, also the next one.
+  std::chrono::milliseconds patience{5'000};
+  /// serve() returns when this descriptor is readable. Not owned.
+  int interrupt_descriptor = -1;
+  /// Told what happens, one line each, by any of the bridge's threads.
+  std::function<void(const std::string& line)> on_event = {};
+};
+
+/// A gateway: listens on TCP, lets in who proves to know the token, and connects each end of
+/// another host to a channel of this one, as an end of its own. Payload goes straight from the
+/// sender's memory to the socket, and from the socket into the receiver's. Nothing is encrypted:
+/// whoever can read or change what travels between the hosts can do so here, too.
+class GANTRY_API Bridge {
+ public:
+  /// Listens. Errors: `invalid_argument`, `already_exists` when the port is taken, `not_found` when
+  /// this host has no such address, `permission_denied`, `unsupported` without libsodium.
+  [[nodiscard]] static Result<Bridge> open(const BridgeOptions& options,
+                                           std::shared_ptr<Engine> engine);
+  Bridge(Bridge&&) noexcept;
+  Bridge& operator=(Bridge&&) noexcept;
+  ~Bridge();  ///< Ends every session.
+
+  [[nodiscard]] std::string address() const;  ///< "127.0.0.1:4744", with the port in use.
+  /// Serves until the interrupt descriptor is readable. Errors: `system`.
+  [[nodiscard]] Result<void> serve();
+
+  class Impl;
+
+ private:
+  explicit Bridge(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gantry

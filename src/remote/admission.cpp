@@ -1,0 +1,160 @@
+#include "remote/admission.hpp"
+
+#include <gantry/channel.hpp>
+
+#include "base/result.hpp"
+#include "remote/tcp.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x31'52'42'47;  // "GBR1": the version is part of it
+constexpr std::size_t kMagicBytes = 4;
+constexpr std::size_t kSizeBytes = 4;
+constexpr std::string_view kCaller = "gantry caller";
+constexpr std::string_view kBridge = "gantry bridge";
+constexpr std::size_t kLongestName = 64;
+
+// What stands where the size of the answer would.
+constexpr std::uint64_t kWrongToken = 0xffff'ffff;
+
+tl::unexpected<Error> no_bridge() {
+  return fail(Code::peer_misbehaved, "who listens there is no bridge of this version of Gantry",
+              "check host and port; use the same version at both ends");
+}
+
+Error told_by(const Error& error, std::string_view who) {
+  return {error.code, fmt::format("{}: {}", who, error.message), error.hint};
+}
+
+}  // namespace
+
+std::vector<std::byte> RemoteRequest::encode() const {
+  WordWriter out;
+  out.number(static_cast<std::uint64_t>(role), 1);
+  out.bytes(session);
+  out.text(channel, kLongestName);
+  out.number(static_cast<std::uint64_t>(when_slow), 1);
+  out.number(depth, 4);
+  out.number(slots, 4);
+  out.number(consumers, 4);
+  out.number(received);
+  return out.take();
+}
+
+Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
+  WordReader in(bytes);
+  RemoteRequest request;
+  const auto role = in.number(1, static_cast<std::uint64_t>(RemoteRole::publish));
+  request.role = static_cast<RemoteRole>(role);
+  in.bytes(request.session);
+  request.channel = in.text(kLongestName);
+  request.when_slow = static_cast<SlowConsumer>(
+      in.number(1, static_cast<std::uint64_t>(SlowConsumer::drop_oldest)));
+  request.depth = static_cast<unsigned>(in.number(4, PayloadOptions::kMaxSlots));
+  request.slots = static_cast<unsigned>(in.number(4, PayloadOptions::kMaxSlots));
+  request.consumers = static_cast<unsigned>(in.number(4, ProducerOptions::kMaxConsumers));
+  request.received = in.number();
+  if (!in.is_over() || role == 0 || !check_channel_name(request.channel))
+    return fail(Code::peer_misbehaved, "a request that no end makes");
+  return request;
+}
+
+std::vector<std::byte> RemoteAnswer::encode() const {
+  WordWriter out;
+  out.number(refusal ? 1 : 0, 1);
+  if (refusal) {
+    write_error(out, *refusal);
+  } else {
+    out.bytes(session);
+    out.number(received);
+  }
+  return out.take();
+}
+
+Result<RemoteAnswer> RemoteAnswer::decode(ConstByteSpan bytes) {
+  WordReader in(bytes);
+  RemoteAnswer answer;
+  if (in.number(1, 1) == 1) {
+    answer.refusal = read_error(in);
+  } else {
+    in.bytes(answer.session);
+    answer.received = in.number();
+  }
+  if (!in.is_over()) return no_bridge();
+  return answer;
+}
+
+Result<RemoteAnswer> call_bridge(int socket, std::string_view token, const RemoteRequest& request,
+                                 int interrupt, Deadline deadline) {
+  std::array<std::byte, kMagicBytes + sizeof(Nonce)> hello{};
+  GANTRY_TRY(receive_exactly(socket, hello, interrupt, deadline));
+  WordReader in(hello);
+  if (in.number(kMagicBytes) != kMagic) return no_bridge();
+  Nonce bridges;
+  in.bytes(bridges);
+  const Nonce own = make_nonce();
+  const auto asked = request.encode();
+  WordWriter out;
+  out.number(kMagic, kMagicBytes);
+  out.bytes(own);
+  out.bytes(prove(token, kCaller, bridges, own, asked));
+  out.number(asked.size(), kSizeBytes);
+  out.bytes(asked);
+  GANTRY_TRY(send_exactly(socket, out.take(), deadline));
+
+  std::array<std::byte, kSizeBytes> size_bytes{};
+  GANTRY_TRY(receive_exactly(socket, size_bytes, interrupt, deadline));
+  const auto size = load_number(size_bytes.data(), kSizeBytes);
+  if (size == kWrongToken)
+    return fail(Code::permission_denied, "the bridge does not know this token",
+                "use the token that the bridge was started with (--token-file)");
+  if (size > RemoteAnswer::kMostBytes) return no_bridge();
+  Proof proof;
+  std::vector<std::byte> words(static_cast<std::size_t>(size));
+  GANTRY_TRY(receive_exactly(socket, proof, interrupt, deadline));
+  GANTRY_TRY(receive_exactly(socket, words, interrupt, deadline));
+  if (!is_same_proof(proof, prove(token, kBridge, bridges, own, words)))
+    return fail(Code::permission_denied, "who answers does not know the token either",
+                "check the address: it is not your bridge, or somebody changes what it says");
+  GANTRY_ASSIGN(RemoteAnswer answer, RemoteAnswer::decode(words));
+  if (answer.refusal) return tl::unexpected(told_by(*answer.refusal, "bridge"));
+  return answer;
+}
+
+Result<RemoteRequest> Admission::hear(Deadline deadline) {
+  own_ = make_nonce();
+  WordWriter hello;
+  hello.number(kMagic, kMagicBytes);
+  hello.bytes(own_);
+  GANTRY_TRY(send_exactly(socket_, hello.take(), deadline));
+  std::array<std::byte, kMagicBytes + sizeof(Nonce) + sizeof(Proof) + kSizeBytes> head{};
+  GANTRY_TRY(receive_exactly(socket_, head, -1, deadline));
+  WordReader in(head);
+  Proof proof;
+  const bool speaks = in.number(kMagicBytes) == kMagic;
+  in.bytes(callers_);
+  in.bytes(proof);
+  const auto size = in.number(kSizeBytes);
+  if (!speaks || size > RemoteRequest::kMostBytes)
+    return fail(Code::peer_misbehaved, "a caller that speaks another protocol or version");
+  std::vector<std::byte> asked(static_cast<std::size_t>(size));
+  GANTRY_TRY(receive_exactly(socket_, asked, -1, deadline));
+  if (is_same_proof(proof, prove(token_, kCaller, own_, callers_, asked)))
+    return RemoteRequest::decode(asked);
+  WordWriter out;
+  out.number(kWrongToken, kSizeBytes);
+  static_cast<void>(send_exactly(socket_, out.take(), deadline));
+  return fail(Code::permission_denied, "a caller with another token");
+}
+
+Result<void> Admission::answer(const RemoteAnswer& answer, Deadline deadline) {
+  const auto words = answer.encode();
+  WordWriter out;
+  out.number(words.size(), kSizeBytes);
+  out.bytes(prove(token_, kBridge, own_, callers_, words));
+  out.bytes(words);
+  return send_exactly(socket_, out.take(), deadline);
+}
+
+}  // namespace gantry

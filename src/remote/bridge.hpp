@@ -1,0 +1,83 @@
+#pragma once  // remote/bridge.hpp: the gateway behind Bridge.
+
+#include <atomic>
+#include <condition_variable>
+#include <gantry/channel/status.hpp>
+#include <gantry/link/bridge.hpp>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "remote/admission.hpp"
+#include "remote/session.hpp"
+#include "remote/tcp.hpp"
+
+namespace gantry {
+
+/// Listens, admits and serves. A thread a connection, which admits it first. Of a stranger nothing
+/// is kept but a socket and a thread, for a few seconds; of too many strangers the oldest goes.
+///   I1  A session is in sessions_ while its thread works for it or waits for its next link.
+///   I2  strangers_ counts the connections that are not admitted yet; at most kMostStrangers.
+class Bridge::Impl {
+ public:
+  static constexpr std::size_t kMostStrangers = 32;
+
+  [[nodiscard]] static Result<std::unique_ptr<Impl>> make(const BridgeOptions& options,
+                                                          std::shared_ptr<Engine> engine);
+  ~Impl();
+  [[nodiscard]] std::string address() const { return own_address(listener_.get()); }
+  [[nodiscard]] Result<void> serve();
+
+ private:
+  struct Connection {
+    Fd socket;
+    std::thread thread;
+    std::atomic<bool> is_over = false;
+    bool is_stranger = true;  // under the lock
+  };
+  /// A session that a later connection may go on with.
+  struct Session {
+    SessionId id{};
+    Fd socket;               // a copy of the present link's
+    std::optional<Fd> next;  // a socket that came for it
+    std::uint64_t next_received = 0;
+    std::uint64_t received = 0;  // what the receiving side here has
+    bool waits = false;          // its link is broken
+    std::condition_variable changed;
+  };
+
+  explicit Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine, Fd listener, Fd stop);
+  void take_connection(Fd socket);
+  void drop_oldest_stranger();
+  void reap();
+  void serve_connection(Connection& connection) noexcept;
+  [[nodiscard]] Result<void> admit_and_serve(Connection& connection);
+  [[nodiscard]] Result<void> serve_session(Fd socket, Admission& admission,
+                                           const RemoteRequest& request);
+  [[nodiscard]] Result<void> go_on(Fd socket, Admission& admission, const RemoteRequest& request);
+  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_side(Link& link,
+                                                              const RemoteRequest& request);
+  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_end(const RemoteRequest& request,
+                                                             Deadline deadline);
+  [[nodiscard]] RemoteEnd carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
+                                std::uint64_t received);
+  /// Null: `answer` says why not.
+  [[nodiscard]] std::shared_ptr<Session> find_waiting(const SessionId& id, RemoteAnswer& answer);
+  [[nodiscard]] Result<std::unique_ptr<Link>> make_link(Session& session, Fd socket);
+  void say(const std::string& line) const {
+    if (options_.on_event) options_.on_event(line);
+  }
+
+  const BridgeOptions options_;
+  const std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Acceptor> acceptor_;
+  Fd listener_;
+  Fd stop_;  // an event: readable from the end on
+
+  std::mutex mutex_;  // guards what follows
+  std::list<Connection> connections_;
+  std::list<std::shared_ptr<Session>> sessions_;
+  std::size_t strangers_ = 0;
+};
+
+}  // namespace gantry

@@ -1,0 +1,279 @@
+#include "remote/receiving_side.hpp"
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "remote/sending_side.hpp"
+
+namespace gantry {
+namespace {
+
+// A producer tells nobody that a credit has come: whoever waits for one looks that often.
+constexpr std::chrono::milliseconds kCreditRest{20};
+// Acknowledged at once when there is nothing else to do.
+constexpr std::uint64_t kMostOwed = 4;
+
+bool is_full(const Error& error) noexcept {
+  return error.code == Code::timed_out || error.code == Code::busy ||
+         error.code == Code::out_of_memory;
+}
+
+}  // namespace
+
+RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
+  acknowledged_ = heard_ = received_;
+  assembler_ = {};
+  ended_.reset();  // it is told again
+  speech_.clear();
+  auto done = guarded([&] { return work(link, stop); });
+  const bool link_lives = link.state().has_value();
+  if (!link_lives || !done || !is_finished_) link.close();  // I2: no transfer is under way
+  announced_.clear();
+  if (refused_) return {RemoteEnd::Kind::over, *refused_};
+  if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
+  if (done) return {RemoteEnd::Kind::stopped, {Code::peer_gone, "this end was closed", {}}};
+  if (link_lives) return {RemoteEnd::Kind::over, std::move(done).error()};
+  return end_of_link(std::move(done).error());
+}
+
+Result<void> ReceivingSide::work(Link& link, int stop) {
+  for (unsigned turn = 0;; ++turn) {
+    if (turn % kRemoteTurns == 0 && is_readable(stop)) {
+      const Error why{Code::peer_gone, "the consumer has left", {}};
+      static_cast<void>(link.send_control(say_error(RemoteKind::stopped, why), Deadline::now()));
+      return {};
+    }
+    GANTRY_ASSIGN(bool has_moved, hear(link));
+    GANTRY_ASSIGN(const bool has_begun, fetch(link));
+    GANTRY_ASSIGN(const bool has_published, publish(link));
+    has_moved |= has_begun || has_published;
+    if (refused_) {
+      speech_.say(say_error(RemoteKind::stopped, *refused_));
+      return speech_.flush(link).map([](bool) {});
+    }
+    GANTRY_ASSIGN(const bool has_ended, end_stream());
+    acknowledge(!has_moved);
+    GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
+    if (has_ended && speech_.is_empty()) return {};
+    has_moved |= has_said || link.poll();
+    if (has_moved) continue;
+    GANTRY_TRY(rest(link, stop));
+    turn = kRemoteTurns - 1;
+  }
+}
+
+Result<bool> ReceivingSide::hear(Link& link) {
+  bool has_heard = false;
+  for (;;) {
+    GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
+    if (!record) return has_heard;
+    has_heard = true;
+    WordReader in(*record);
+    const auto kind = static_cast<RemoteKind>(in.number(1));
+    if (ended_) break;
+    if (kind == RemoteKind::message || kind == RemoteKind::more) {
+      GANTRY_ASSIGN(const bool is_whole, assembler_.take(kind == RemoteKind::message, in.rest()));
+      if (is_whole) GANTRY_TRY(note(assembler_.words()));
+    } else if (kind == RemoteKind::ended) {
+      ended_ = read_error(in);
+      if (!in.is_over()) break;
+    } else {
+      break;
+    }
+  }
+  return fail(Code::peer_misbehaved, "it says what no sending side says");
+}
+
+Result<void> ReceivingSide::note(ConstByteSpan words) {
+  ConstByteSpan rest;
+  GANTRY_ASSIGN(RemoteHead head, RemoteHead::decode(words, rest));
+  if (head.number != heard_ + 1 || announced_.size() >= SendingSide::kMostUnacknowledged)
+    return fail(Code::peer_misbehaved,
+                fmt::format("it announces message {} behind {}", head.number, heard_));
+  heard_ = head.number;
+  Announced one;
+  if (head.time_left_ns > 0) one.deadline_ns = monotonic_ns() + head.time_left_ns;
+  one.payload.assign(rest.begin(), rest.end());
+  one.head = std::move(head);
+  announced_.push_back(std::move(one));  // I1
+  return {};
+}
+
+// ---- payload -------------------------------------------------------------------------------
+
+Result<bool> ReceivingSide::fetch(Link& link) {
+  bool has_begun = false;
+  const std::size_t most = link.capabilities().max_transfers;
+  for (Announced& one : announced_) {
+    if (one.has_place) continue;
+    if (!one.head.has_payload && under_way(link) + one.head.parts.size() > most) return has_begun;
+    GANTRY_ASSIGN(const bool has_place, find_place(one, Deadline::now()));
+    if (!has_place) return has_begun;
+    GANTRY_TRY(begin_transfers(link, one));
+    has_begun = true;
+  }
+  return has_begun;
+}
+
+Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline) {
+  if (one.head.has_payload) {
+    one.has_place = true;
+  } else if (one.head.is_plain()) {
+    auto loan = producer_.loan(one.head.bytes, deadline);
+    if (!loan && is_full(loan.error()) && (is_fetching() || loan.error().code == Code::timed_out))
+      return false;
+    if (!loan) {
+      refused_ = std::move(loan).error();
+      return false;
+    }
+    one.loan = *std::move(loan);
+    one.has_place = true;
+  } else {
+    std::vector<Block> blocks(one.head.parts.size());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (one.head.parts[i].bytes == 0) continue;
+      auto block = producer_.pool().allocate(one.head.parts[i].bytes);
+      if (!block && block.error().code == Code::out_of_memory) return false;
+      if (!block) {
+        refused_ = std::move(block).error();
+        return false;
+      }
+      blocks[i] = *std::move(block);
+    }
+    one.blocks = std::move(blocks);
+    one.has_place = true;
+  }
+  return true;
+}
+
+Result<void> ReceivingSide::begin_transfers(Link& link, Announced& one) {
+  if (one.head.has_payload) return {};
+  for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
+    const RemoteHead::Part& part = one.head.parts[i];
+    if (part.bytes == 0) continue;
+    Transfer transfer;
+    transfer.local = one.loan ? one.loan.bytes().data() : one.blocks[i].bytes().data();
+    transfer.remote = part.region;
+    transfer.row_bytes = part.bytes;
+    GANTRY_ASSIGN(const Ticket ticket, link.get(transfer));
+    one.transfers.push_back(ticket);
+  }
+  return {};
+}
+
+std::size_t ReceivingSide::under_way(const Link& link) const {
+  std::size_t count = 0;
+  for (const Announced& one : announced_)
+    for (const Ticket ticket : one.transfers)
+      count += link.outcome(ticket) == Outcome::pending ? 1 : 0;
+  return count;
+}
+
+// ---- into the channel ----------------------------------------------------------------------
+
+Result<bool> ReceivingSide::publish(Link& link) {
+  bool has_published = false;
+  while (!announced_.empty() && announced_.front().has_place && !refused_) {
+    Announced& one = announced_.front();
+    for (const Ticket ticket : one.transfers) {
+      const Outcome outcome = link.outcome(ticket);
+      if (outcome == Outcome::pending) return has_published;
+      if (outcome == Outcome::failed) {
+        auto why = link.wait(ticket, Deadline::now());
+        if (!why) return tl::unexpected(std::move(why).error());
+      }
+    }
+    GANTRY_ASSIGN(const bool is_published, publish_one(one, Deadline::now()));
+    if (!is_published) return has_published;
+    has_published = true;
+  }
+  return has_published;
+}
+
+// False: there is no credit, or it was refused.
+Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
+  SendOptions options;
+  options.deadline = deadline;
+  options.type = one.head.info.type;
+  options.user = one.head.info.user;
+  options.correlation = one.head.info.correlation;
+  options.deadline_ns = one.deadline_ns;
+  Result<void> sent;
+  if (one.loan) {
+    sent = producer_.publish(std::move(one.loan), options);
+  } else if (one.head.is_plain()) {
+    sent = producer_.send(ConstByteSpan(one.payload), options);
+  } else {
+    Draft draft;
+    ConstByteSpan rest = one.payload;
+    for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
+      const RemoteHead::Part& part = one.head.parts[i];
+      if (one.head.has_payload || part.bytes == 0) {
+        draft.copy(rest.first(part.bytes), part.tensor);
+        rest = rest.subspan(part.bytes);
+      } else {
+        draft.move(one.blocks[i].share(), part.bytes, part.tensor);
+      }
+    }
+    sent = producer_.send(std::move(draft), options);
+  }
+  if (sent) {
+    ++received_;
+    announced_.pop_front();
+    return true;
+  }
+  if (is_full(sent.error())) return false;
+  refused_ = std::move(sent).error();
+  return false;
+}
+
+// True: this side is done as soon as what it says has been said.
+Result<bool> ReceivingSide::end_stream() {
+  if (!ended_ || !announced_.empty()) return false;
+  if (is_finished_) return true;
+  if (ended_->code == Code::closed) {
+    auto closed = producer_.close(Deadline::now());
+    if (!closed && closed.error().code == Code::timed_out) return false;
+    if (!closed) {
+      refused_ = std::move(closed).error();
+      speech_.say(say_error(RemoteKind::stopped, *refused_));
+      return true;
+    }
+    acknowledge(true);
+    speech_.say(say_number(RemoteKind::finished, received_));
+  } else {
+    speech_.say(say_error(RemoteKind::stopped, *ended_));
+  }
+  is_finished_ = true;
+  return true;
+}
+
+void ReceivingSide::acknowledge(bool is_idle) {
+  const std::uint64_t owed = received_ - acknowledged_;
+  if (owed == 0 || (owed < kMostOwed && !is_idle)) return;
+  acknowledged_ = received_;
+  speech_.say(say_number(RemoteKind::received, received_));
+}
+
+// Nothing can be done now: waits for the link, or for the reader of the channel.
+Result<void> ReceivingSide::rest(Link& link, int stop) {
+  const bool waits_for_link = announced_.empty() ? !ended_ : under_way(link) > 0;
+  if (waits_for_link) {
+    sleep_on({link.descriptor(), stop}, kRemoteRest);
+    return {};
+  }
+  const Deadline soon = Deadline::after(kCreditRest);
+  if (announced_.empty()) {
+    static_cast<void>(producer_.close(soon));
+    return {};
+  }
+  Announced& next = announced_.front();
+  if (next.has_place) return publish_one(next, soon).map([](bool) {});
+  if (!next.head.is_plain()) {
+    sleep_on({link.descriptor(), stop}, kCreditRest);
+    return {};
+  }
+  GANTRY_ASSIGN(const bool has_place, find_place(next, soon));
+  return has_place ? begin_transfers(link, next) : Result<void>();
+}
+
+}  // namespace gantry

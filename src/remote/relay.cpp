@@ -1,0 +1,178 @@
+#include "remote/relay.hpp"
+
+#include "base/disown.hpp"
+#include "base/event.hpp"
+#include "base/result.hpp"
+#include "base/worker_thread.hpp"
+#include "remote/tcp.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenCalls{50};
+
+Error with_name(Error error, const RemoteName& name) {
+  error.message = fmt::format("channel '{}': {}", name.text(), error.message);
+  return error;
+}
+
+// The bridge says when its end is open, or why it is not.
+Result<void> await_joined(Link& link, int interrupt, Deadline deadline) {
+  std::array<std::byte, kMaxControlBytes> buffer{};
+  for (;;) {
+    GANTRY_ASSIGN(const auto record, next_record(link, buffer));
+    if (record) {
+      WordReader in(*record);
+      const auto kind = static_cast<RemoteKind>(in.number(1));
+      if (kind == RemoteKind::joined) return {};
+      if (kind != RemoteKind::stopped)
+        return fail(Code::peer_misbehaved, "the bridge says what no bridge says");
+      return tl::unexpected(read_error(in));
+    }
+    if (is_readable(interrupt)) return fail(Code::interrupted, "interrupted");
+    if (deadline.passed())
+      return fail(Code::timed_out, "there is no such channel on that host yet",
+                  "start its producer there; gantry ls lists what there is");
+    if (!link.poll())
+      sleep_on({link.descriptor(), interrupt},
+               std::chrono::ceil<std::chrono::milliseconds>(
+                   std::min<std::chrono::nanoseconds>(deadline.left(), kRemoteRest)));
+  }
+}
+
+Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
+                        const RemoteRequest& request, int interrupt, Deadline deadline) {
+  GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
+  const auto within = [&](std::chrono::nanoseconds most) {
+    return Deadline::after(std::min(most, deadline.left()));
+  };
+  GANTRY_ASSIGN(Fd socket, connect_tcp(name.where, interrupt, within(options.stall_limit)));
+  BridgeCall made;
+  GANTRY_ASSIGN(made.answer,
+                call_bridge(socket.get(), token, request, interrupt, within(kAdmissionTime)));
+  GANTRY_ASSIGN(made.link,
+                make_stream_link(socket.release(), {name.where.text(), options.stall_limit}));
+  if (request.session == SessionId{}) GANTRY_TRY(await_joined(*made.link, interrupt, deadline));
+  return made;
+}
+
+}  // namespace
+
+Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
+                            RemoteRequest request, int interrupt, Deadline deadline) {
+  request.channel = name.channel;
+  auto made = call(name, options, request, interrupt, deadline);
+  if (!made) return tl::unexpected(with_name(std::move(made).error(), name));
+  return made;
+}
+
+Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
+  auto relay = std::make_shared<Relay>(std::move(setup));
+  GANTRY_ASSIGN(relay->stop_, make_event());
+  GANTRY_TRY(relay->connect(deadline));
+  GANTRY_ASSIGN(relay->directory_, LinkDirectory::make(relay->setup_.parent));
+  return relay;
+}
+
+Result<void> Relay::connect(Deadline deadline) {
+  GANTRY_ASSIGN(call_,
+                call_for(setup_.name, setup_.options, setup_.request, setup_.interrupt, deadline));
+  return {};
+}
+
+Result<void> Relay::start() {
+  GANTRY_ASSIGN(auto side, setup_.make_side(directory_.path()));
+  drain(stop_.get());
+  auto work = [this, side = std::move(side), call = std::move(*call_)]() mutable {
+    run(std::move(side), std::move(call));
+  };
+  call_.reset();
+  GANTRY_ASSIGN(thread_, start_thread("a thread for a channel of another host", std::move(work)));
+  return {};
+}
+
+void Relay::run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept {
+  auto end = guarded([&]() -> Result<RemoteEnd> { return carry(*side, std::move(call)); });
+  Error why = end ? std::move(end->why) : std::move(end).error();
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = with_name(std::move(why), setup_.name);
+  }
+  changed_.notify_all();
+  side.reset();  // only now: the user's end asks for the reason when it sees this one go
+}
+
+RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
+  RemoteRequest again = setup_.request;
+  again.session = call.answer.session;
+  std::uint64_t received = 0;
+  for (;;) {
+    RemoteEnd end = side.run(*call.link, received, stop_.get());
+    call.link.reset();
+    if (end.kind != RemoteEnd::Kind::broken) return end;
+    const Deadline patience = Deadline::after(setup_.options.patience);
+    for (;;) {
+      again.received = side.received();
+      auto next = call_for(setup_.name, setup_.options, again, stop_.get(), patience);
+      if (next) {
+        call = *std::move(next);
+        received = call.answer.received;
+        break;
+      }
+      const Code code = next.error().code;
+      const bool is_final = code == Code::interrupted || code == Code::permission_denied ||
+                            code == Code::peer_misbehaved || code == Code::invalid_argument;
+      if (is_final || patience.passed()) return end;
+      sleep_on({stop_.get()}, kBetweenCalls);
+    }
+  }
+}
+
+Error Relay::reason(Error error) const {
+  if (error.code != Code::peer_gone) return error;
+  const std::lock_guard lock(mutex_);
+  return over_ && over_->code != Code::closed ? *over_ : error;
+}
+
+Result<void> Relay::reconnect(Deadline deadline) {
+  end_thread();
+  {
+    const std::lock_guard lock(mutex_);
+    over_.reset();
+  }
+  GANTRY_TRY(connect(deadline));
+  return start();
+}
+
+Result<void> Relay::finish(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto is_over = [this] { return over_.has_value(); };
+  if (deadline.is_never()) {
+    changed_.wait(lock, is_over);
+  } else if (!changed_.wait_for(lock, deadline.left(), is_over)) {
+    return fail(Code::timed_out,
+                fmt::format("channel '{}': not all of it has been received", setup_.name.text()));
+  }
+  if (over_->code == Code::closed) return {};
+  return tl::unexpected(*over_);
+}
+
+void Relay::end_thread() noexcept {
+  if (!thread_.joinable()) return;
+  ring(stop_.get());
+  thread_.join();
+}
+
+Relay::~Relay() {
+  if (!fork_guard_.is_this()) {
+    if (thread_.joinable()) disown(std::move(thread_));
+    directory_.forget();
+    return;
+  }
+  // What a producer has sent goes on its way even if it is dropped.
+  if (!setup_.is_side_first && thread_.joinable())
+    static_cast<void>(finish(Deadline::after(setup_.options.patience)));
+  end_thread();
+}
+
+}  // namespace gantry

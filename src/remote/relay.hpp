@@ -1,0 +1,77 @@
+#pragma once  // remote/relay.hpp: the thread between an end of this process and a bridge.
+
+#include <condition_variable>
+#include <functional>
+#include <gantry/channel.hpp>
+#include <mutex>
+#include <thread>
+
+#include "base/fork.hpp"
+#include "remote/admission.hpp"
+#include "remote/link_directory.hpp"
+#include "remote/remote_name.hpp"
+#include "remote/session.hpp"
+
+namespace gantry {
+
+/// A connection on which the bridge has opened its end.
+struct BridgeCall {
+  std::unique_ptr<Link> link;
+  RemoteAnswer answer;
+};
+
+/// Calls the bridge; unless the session goes on, waits until it has opened its end. Errors: those
+/// of connect_tcp(), call_bridge() and of opening the end there, with `name` in front.
+[[nodiscard]] Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
+                                          RemoteRequest request, int interrupt, Deadline deadline);
+
+/// Works for an end of this process whose channel is on another host. The end is an ordinary one,
+/// of a channel of this process alone; the relay has its other end, which a side of a session
+/// carries to the bridge. Where a link breaks it calls again, and goes on.
+class Relay final : public detail::FarSide {
+ public:
+  /// Makes the other end of the channel in a directory.
+  using MakeSide = std::function<Result<std::unique_ptr<RemoteSide>>(const std::string& directory)>;
+  struct Setup {
+    RemoteName name;
+    RemoteOptions options;
+    RemoteRequest request;
+    int interrupt = -1;
+    std::string parent;  // the channel directory
+    MakeSide make_side;
+    /// It is made before the user's end (a relay's producer), else after it (a relay's consumer).
+    bool is_side_first = true;
+  };
+
+  /// Calls the bridge and makes the folder.
+  [[nodiscard]] static Result<std::shared_ptr<Relay>> make(Setup setup, Deadline deadline);
+  explicit Relay(Setup setup) : setup_(std::move(setup)) {}
+  ~Relay() override;
+
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
+  /// Makes the side and starts the thread.
+  [[nodiscard]] Result<void> start();
+
+  [[nodiscard]] Error reason(Error error) const override;
+  [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
+  [[nodiscard]] Result<void> finish(Deadline deadline) override;
+
+ private:
+  [[nodiscard]] Result<void> connect(Deadline deadline);
+  void run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept;
+  [[nodiscard]] RemoteEnd carry(RemoteSide& side, BridgeCall call);
+  void end_thread() noexcept;
+
+  const Setup setup_;
+  const ForkGuard fork_guard_;
+  LinkDirectory directory_;
+  std::optional<BridgeCall> call_;  // until the thread takes it
+  Fd stop_;                         // an event
+  std::thread thread_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::optional<Error> over_;  // why the session is
+};
+
+}  // namespace gantry

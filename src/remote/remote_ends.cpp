@@ -1,0 +1,92 @@
+#include "remote/remote_ends.hpp"
+
+#include "base/result.hpp"
+#include "channel/wire/far_sides.hpp"
+#include "remote/receiving_side.hpp"
+#include "remote/relay.hpp"
+#include "remote/sending_side.hpp"
+
+namespace gantry {
+namespace {
+
+// A relay's own end of the channel within this process.
+EndOptions end_within(const EndOptions& users, const std::string& directory) {
+  EndOptions options;
+  options.directory = directory;
+  options.acceptor = users.acceptor;
+  return options;
+}
+
+Relay::Setup setup_for(const RemoteName& name, const EndOptions& options, RemoteRole role) {
+  Relay::Setup setup;
+  setup.name = name;
+  setup.options = options.remote;
+  setup.request.role = role;
+  setup.interrupt = options.interrupt_descriptor;
+  setup.parent = options.directory;
+  return setup;
+}
+
+Result<Producer> open_sending_end(const RemoteName& name, ProducerOptions options,
+                                  std::shared_ptr<Engine> engine, RemoteRole role,
+                                  Deadline deadline) {
+  Relay::Setup setup = setup_for(name, options, role);
+  setup.is_side_first = false;
+  setup.request.slots = options.slots;
+  setup.request.consumers = options.consumers;
+  setup.make_side = [users = EndOptions(options),
+                     channel = name.channel](const std::string& directory) {
+    ConsumerOptions within{end_within(users, directory)};
+    return Consumer::open(channel, within, Deadline::after(std::chrono::seconds(5)))
+        .map([](Consumer consumer) -> std::unique_ptr<RemoteSide> {
+          return std::make_unique<SendingSide>(std::move(consumer));
+        });
+  };
+  GANTRY_ASSIGN(auto relay, Relay::make(std::move(setup), deadline));
+  options.directory = relay->directory();
+  options.consumers = 1;
+  options.access = {};
+  GANTRY_ASSIGN(Producer producer, Producer::open(name.channel, options, std::move(engine)));
+  GANTRY_TRY(relay->start());
+  FarSides::attach(producer, std::move(relay));
+  return producer;
+}
+
+}  // namespace
+
+Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions options,
+                                      std::shared_ptr<Engine> engine, Deadline deadline) {
+  Relay::Setup setup = setup_for(name, options, RemoteRole::consume);
+  setup.request.when_slow = options.when_slow;
+  setup.request.depth = options.depth;
+  setup.make_side = [users = EndOptions(options), engine = std::move(engine),
+                     channel = name.channel, depth = options.depth](const std::string& directory) {
+    ProducerOptions within{end_within(users, directory), {}};
+    within.slots = std::max(within.slots, depth);
+    return Producer::open(channel, within, engine)
+        .map([](Producer producer) -> std::unique_ptr<RemoteSide> {
+          return std::make_unique<ReceivingSide>(std::move(producer));
+        });
+  };
+  GANTRY_ASSIGN(auto relay, Relay::make(std::move(setup), deadline));
+  GANTRY_TRY(relay->start());
+  options.directory = relay->directory();
+  options.access = {};
+  GANTRY_ASSIGN(Consumer consumer, Consumer::open(name.channel, options, deadline));
+  FarSides::attach(consumer, std::move(relay));
+  return consumer;
+}
+
+Result<Producer> connect_remote_inbox(const RemoteName& name, ProducerOptions options,
+                                      std::shared_ptr<Engine> engine, Deadline deadline) {
+  return open_sending_end(name, std::move(options), std::move(engine), RemoteRole::deliver,
+                          deadline);
+}
+
+Result<Producer> open_remote_producer(const RemoteName& name, ProducerOptions options,
+                                      std::shared_ptr<Engine> engine) {
+  return open_sending_end(name, std::move(options), std::move(engine), RemoteRole::publish,
+                          Deadline::never());
+}
+
+}  // namespace gantry

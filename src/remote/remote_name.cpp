@@ -1,0 +1,69 @@
+#include "remote/remote_name.hpp"
+
+#include <charconv>
+#include <gantry/channel.hpp>
+#include <gantry/link/bridge.hpp>
+
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kLongestHost = 253;  // of a name in the DNS
+
+tl::unexpected<Error> no_host(std::string_view text, std::string_view why) {
+  return fail(Code::invalid_argument, fmt::format("host '{}': {}", text, why),
+              "write HOST, HOST:PORT or [ADDRESS]:PORT");
+}
+
+bool is_port(std::string_view text) {
+  unsigned number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number <= 65535;
+}
+
+}  // namespace
+
+std::string HostPort::text() const {
+  const bool is_bare = host.find(':') == std::string::npos;
+  return is_bare ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+}
+
+Result<HostPort> parse_host(std::string_view text) {
+  HostPort parsed{std::string(text), std::to_string(kBridgePort)};
+  std::string_view port;
+  bool has_port = false;
+  if (text.starts_with('[')) {
+    const auto end = text.find(']');
+    if (end == std::string_view::npos) return no_host(text, "there is no ']'");
+    parsed.host = text.substr(1, end - 1);
+    const std::string_view rest = text.substr(end + 1);
+    if (!rest.empty() && rest.front() != ':') return no_host(text, "only a port may follow ']'");
+    has_port = !rest.empty();
+    if (has_port) port = rest.substr(1);
+  } else if (const auto colon = text.find(':');
+             colon != std::string_view::npos && text.find(':', colon + 1) == text.npos) {
+    parsed.host = text.substr(0, colon);
+    port = text.substr(colon + 1);
+    has_port = true;
+  }
+  if (has_port && !is_port(port)) return no_host(text, fmt::format("'{}' is no port", port));
+  if (has_port) parsed.port = port;
+  if (parsed.host.empty() || parsed.host.size() > kLongestHost)
+    return no_host(text, "there is no host of that name");
+  for (const char letter : parsed.host)
+    if (static_cast<unsigned char>(letter) <= ' ' || letter == '@' || letter == '/')
+      return no_host(text, "there is no host of that name");
+  return parsed;
+}
+
+Result<std::optional<RemoteName>> parse_remote_name(std::string_view name) {
+  const auto at = name.find('@');
+  if (at == std::string_view::npos) return std::nullopt;
+  RemoteName parsed{std::string(name.substr(0, at)), {}};
+  GANTRY_TRY(check_channel_name(parsed.channel));
+  GANTRY_ASSIGN(parsed.where, parse_host(name.substr(at + 1)));
+  return parsed;
+}
+
+}  // namespace gantry

@@ -1,0 +1,30 @@
+#pragma once  // remote/remote_name.hpp: names of channels on other hosts.
+
+#include <gantry/types.hpp>
+#include <optional>
+#include <string>
+
+namespace gantry {
+
+/// A host and a port, as getaddrinfo() takes them.
+struct HostPort {
+  std::string host;
+  std::string port;
+  [[nodiscard]] std::string text() const;  ///< "host:port", "[::1]:port".
+};
+
+/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. Errors:
+/// `invalid_argument`.
+[[nodiscard]] Result<HostPort> parse_host(std::string_view text);
+
+struct RemoteName {
+  std::string channel;
+  HostPort where;
+  [[nodiscard]] std::string text() const { return channel + "@" + where.text(); }
+};
+
+/// NAME@HOST[:PORT]; nothing if there is no '@', so that the channel is one of this host. Errors:
+/// `invalid_argument`.
+[[nodiscard]] Result<std::optional<RemoteName>> parse_remote_name(std::string_view name);
+
+}  // namespace gantry

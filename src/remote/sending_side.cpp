@@ -1,0 +1,157 @@
+#include "remote/sending_side.hpp"
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+namespace {
+
+std::uint64_t left_until(std::uint64_t deadline_ns) noexcept {
+  if (deadline_ns == 0) return 0;
+  const std::uint64_t now = monotonic_ns();
+  return deadline_ns > now ? deadline_ns - now : 1;
+}
+
+// What a link reads from it only reads.
+ByteSpan as_memory(ConstByteSpan bytes) noexcept {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: see above
+}
+
+}  // namespace
+
+RemoteEnd SendingSide::run(Link& link, std::uint64_t received, int stop) {
+  const auto done = guarded([&]() -> Result<void> {
+    GANTRY_TRY(begin(link, received));
+    for (unsigned turn = 0;; ++turn) {
+      if (turn % kRemoteTurns == 0 && is_readable(stop)) return {};
+      GANTRY_ASSIGN(bool has_moved, hear(link));
+      if (answer_) return {};
+      GANTRY_ASSIGN(const bool has_taken, take_messages(link));
+      GANTRY_TRY(tell_end());
+      GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
+      has_moved |= has_taken || has_said || link.poll();
+      if (has_moved) continue;
+      rest(link, stop);
+      turn = kRemoteTurns - 1;
+    }
+  });
+  for (Unacknowledged& one : unacknowledged_) one.exports.clear();
+  if (answer_) {
+    link.close();
+    return {RemoteEnd::Kind::over, *answer_};
+  }
+  if (done) {
+    const Error why{Code::peer_gone, "the other end was closed", {}};
+    return {RemoteEnd::Kind::stopped, end_session(link, RemoteKind::ended, why).why};
+  }
+  if (link.state()) return end_session(link, RemoteKind::ended, done.error());
+  return end_of_link(done.error());
+}
+
+Result<void> SendingSide::begin(Link& link, std::uint64_t received) {
+  speech_.clear();
+  has_told_end_ = false;
+  GANTRY_TRY(acknowledge(received));
+  for (Unacknowledged& one : unacknowledged_) GANTRY_TRY(announce(link, one));
+  return {};
+}
+
+Result<bool> SendingSide::hear(Link& link) {
+  bool has_heard = false;
+  for (;;) {
+    GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
+    if (!record) return has_heard;
+    has_heard = true;
+    WordReader in(*record);
+    const auto kind = static_cast<RemoteKind>(in.number(1));
+    if (kind == RemoteKind::received) {
+      const auto number = in.number();
+      if (!in.is_over()) break;
+      GANTRY_TRY(acknowledge(number));
+    } else if (kind == RemoteKind::finished && has_told_end_ && ended_->code == Code::closed) {
+      answer_ = ended_;
+      return true;
+    } else if (kind == RemoteKind::stopped) {
+      const Error why = read_error(in);
+      if (!in.is_over()) break;
+      answer_ = why;
+      return true;
+    } else {
+      break;
+    }
+  }
+  return fail(Code::peer_misbehaved, "it says what no receiving side says");
+}
+
+Result<void> SendingSide::acknowledge(std::uint64_t number) {
+  const std::uint64_t least = last_number_ - unacknowledged_.size();
+  if (number > last_number_ || number < least)
+    return fail(Code::peer_misbehaved, fmt::format("it has received message {}, of {} to {}",
+                                                   number, least, last_number_));
+  while (last_number_ - unacknowledged_.size() < number) unacknowledged_.pop_front();  // I1
+  return {};
+}
+
+bool SendingSide::takes_more(const Link& link) const {
+  std::size_t exports = kMaxSegments;  // of the next one
+  for (const Unacknowledged& one : unacknowledged_) exports += one.exports.size();
+  return !ended_ && unacknowledged_.size() < kMostUnacknowledged &&
+         exports <= link.capabilities().max_exports;
+}
+
+Result<bool> SendingSide::take_messages(Link& link) {
+  bool has_taken = false;
+  while (takes_more(link)) {
+    auto message = consumer_.receive(Deadline::now());
+    if (!message && message.error().code == Code::timed_out) return has_taken;
+    if (!message) {
+      ended_ = std::move(message).error();
+      return has_taken;
+    }
+    has_taken = true;
+    unacknowledged_.push_back({++last_number_, *std::move(message), {}});
+    GANTRY_TRY(announce(link, unacknowledged_.back()));
+  }
+  return has_taken;
+}
+
+Result<void> SendingSide::announce(Link& link, Unacknowledged& one) {
+  RemoteHead head;
+  head.number = one.number;
+  head.info = one.message.info();
+  head.time_left_ns = left_until(head.info.deadline_ns);
+  head.has_payload = RemoteHead::travels_with_head(one.message);
+  for (std::size_t i = 0; i < one.message.segments(); ++i) {
+    const Segment segment = one.message.segment(i);
+    RemoteHead::Part part{segment.bytes.size(), {}, segment.tensor};
+    if (!head.has_payload && part.bytes > 0) {
+      GANTRY_ASSIGN(Export exported,
+                    link.export_memory(as_memory(segment.bytes), RemoteAccess::read));
+      part.region = exported.remote();
+      one.exports.push_back(std::move(exported));
+    }
+    head.bytes += part.bytes;
+    head.parts.push_back(std::move(part));
+  }
+  auto words = head.encode();
+  for (std::size_t i = 0; head.has_payload && i < one.message.segments(); ++i) {
+    const ConstByteSpan bytes = one.message.segment(i).bytes;
+    words.insert(words.end(), bytes.begin(), bytes.end());
+  }
+  for (auto& piece : cut_for_link(words)) speech_.say(std::move(piece));
+  return {};
+}
+
+Result<void> SendingSide::tell_end() {
+  if (!ended_ || has_told_end_ || !unacknowledged_.empty()) return {};
+  has_told_end_ = true;
+  speech_.say(say_error(RemoteKind::ended, *ended_));
+  return {};
+}
+
+void SendingSide::rest(const Link& link, int stop) {
+  const auto event = takes_more(link) ? consumer_.event_descriptor() : Result<int>(-1);
+  sleep_on({link.descriptor(), stop, event.value_or(-1)}, kRemoteRest);
+}
+
+}  // namespace gantry

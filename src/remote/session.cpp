@@ -1,0 +1,53 @@
+#include "remote/session.hpp"
+
+#include <poll.h>
+
+#include "base/result.hpp"
+
+namespace gantry {
+
+Result<bool> RemoteSpeech::flush(Link& link) {
+  bool has_moved = false;
+  while (!waiting_.empty()) {
+    auto sent = link.send_control(waiting_.front(), Deadline::now());
+    if (!sent && sent.error().code == Code::timed_out) return has_moved;
+    GANTRY_TRY(std::move(sent));
+    waiting_.pop_front();
+    has_moved = true;
+  }
+  return has_moved;
+}
+
+Result<std::optional<ConstByteSpan>> next_record(Link& link, ByteSpan buffer) {
+  const auto size = link.receive_control(buffer, Deadline::now());
+  if (size) return ConstByteSpan(buffer.first(*size));
+  if (size.error().code == Code::timed_out) return std::nullopt;
+  return tl::unexpected(size.error());
+}
+
+void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept {
+  std::array<pollfd, 4> entries{};
+  std::size_t count = 0;
+  for (const int descriptor : descriptors) entries[count++] = {descriptor, POLLIN, 0};
+  ::poll(entries.data(), count, static_cast<int>(most.count()));
+}
+
+bool is_readable(int descriptor) noexcept {
+  pollfd entry{descriptor, POLLIN, 0};
+  return ::poll(&entry, 1, 0) == 1;
+}
+
+RemoteEnd end_of_link(Error why) {
+  const bool is_nonsense = why.code == Code::peer_misbehaved;
+  // A link that was closed in order belongs to an end whose process has given it up.
+  if (why.code == Code::closed) why.code = Code::peer_gone;
+  return {is_nonsense ? RemoteEnd::Kind::over : RemoteEnd::Kind::broken, std::move(why)};
+}
+
+RemoteEnd end_session(Link& link, RemoteKind kind, Error why) {
+  static_cast<void>(link.send_control(say_error(kind, why), Deadline::now()));
+  link.close();
+  return {RemoteEnd::Kind::over, std::move(why)};
+}
+
+}  // namespace gantry

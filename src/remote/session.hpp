@@ -1,0 +1,67 @@
+#pragma once  // remote/session.hpp: what both sides of a channel between hosts have in common.
+
+#include <deque>
+#include <gantry/link.hpp>
+#include <gantry/types.hpp>
+
+#include "remote/remote_record.hpp"
+
+namespace gantry {
+
+/// How a side's work over one link came to its end.
+struct RemoteEnd {
+  enum class Kind : std::uint8_t {
+    over,     ///< Both sides know; `why` says closed, or what went wrong.
+    broken,   ///< The link is; another one may go on.
+    stopped,  ///< This end's owner wants no more.
+  };
+  Kind kind = Kind::over;
+  Error why;
+};
+
+/// A link wants to be called several times within its stall limit.
+inline constexpr std::chrono::milliseconds kRemoteRest{200};
+/// Turns of a side's work between looks at whether it shall stop.
+inline constexpr unsigned kRemoteTurns = 64;
+
+/// A side of a session: works over one link until that ends, and may go on over another.
+class RemoteSide {
+ public:
+  RemoteSide() = default;
+  RemoteSide(const RemoteSide&) = delete;
+  RemoteSide& operator=(const RemoteSide&) = delete;
+  virtual ~RemoteSide() = default;
+
+  /// `received`: of the sending side, what the other side has by now. `stop`: ends it when it is
+  /// readable.
+  [[nodiscard]] virtual RemoteEnd run(Link& link, std::uint64_t received, int stop) = 0;
+  /// The number of the last message that is in this side's channel; 0 at the sending side.
+  [[nodiscard]] virtual std::uint64_t received() const noexcept = 0;
+};
+
+/// Records that wait for room in a link's queue of control messages.
+class RemoteSpeech {
+ public:
+  void say(std::vector<std::byte> record) { waiting_.push_back(std::move(record)); }
+  void clear() noexcept { waiting_.clear(); }
+  [[nodiscard]] bool is_empty() const noexcept { return waiting_.empty(); }
+  /// Hands the link what it takes now. True: it took something. Errors: the link's end.
+  [[nodiscard]] Result<bool> flush(Link& link);
+
+ private:
+  std::deque<std::vector<std::byte>> waiting_;
+};
+
+/// The next record of the other side, if one is there; it lies in `buffer`. Errors: the link's end.
+[[nodiscard]] Result<std::optional<ConstByteSpan>> next_record(Link& link, ByteSpan buffer);
+
+/// Sleeps until one of the descriptors (-1: none) is readable, or for at most `most`.
+void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
+[[nodiscard]] bool is_readable(int descriptor) noexcept;
+
+/// A link's end as a session's: who spoke nonsense is not listened to any more.
+[[nodiscard]] RemoteEnd end_of_link(Error why);
+/// Tells the other side, as far as that goes without waiting, and ends the link.
+RemoteEnd end_session(Link& link, RemoteKind kind, Error why);
+
+}  // namespace gantry

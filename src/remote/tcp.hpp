@@ -1,0 +1,30 @@
+#pragma once  // remote/tcp.hpp: connections of TCP with deadlines.
+
+#include "base/fd.hpp"
+#include "remote/remote_name.hpp"
+
+namespace gantry {
+
+/// Connects to the first address of the host that answers. Looking the name up may outlast the
+/// deadline. Errors: `not_found` (no such host, nobody listens), `timed_out`, `interrupted` when
+/// `interrupt` (-1: none) is readable, `system`.
+[[nodiscard]] Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline);
+
+/// Errors: `already_exists` when the port is taken, `not_found` when this host has no such address,
+/// `permission_denied`, `system`.
+[[nodiscard]] Result<Fd> listen_tcp(const HostPort& where);
+
+/// The address of a socket, this end's or the other one's; "?" if it has none any more.
+[[nodiscard]] std::string own_address(int socket);
+[[nodiscard]] std::string peer_address(int socket);
+
+/// What every connection of TCP needs: small records go at once.
+void set_up_tcp(int socket) noexcept;
+
+/// Sends all, or receives so many bytes, within the deadline, whatever the socket's mode. Errors:
+/// `peer_gone`, `timed_out`, `interrupted`, `system`.
+[[nodiscard]] Result<void> send_exactly(int socket, ConstByteSpan bytes, Deadline deadline);
+[[nodiscard]] Result<void> receive_exactly(int socket, ByteSpan into, int interrupt,
+                                           Deadline deadline);
+
+}  // namespace gantry
