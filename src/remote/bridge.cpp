@@ -16,6 +16,9 @@ namespace {
 
 // An end here is opened by waiting that long again and again, so that the link is served meanwhile.
 constexpr std::chrono::milliseconds kOpeningSlice{50};
+// A channel may be full because of a consumer that is leaving, or of a call that was given up.
+constexpr std::chrono::milliseconds kPlaceTime{500};
+constexpr std::size_t kMostFinished = 1024;
 constexpr std::chrono::milliseconds kBetweenReaps{500};
 
 std::string_view verb_of(RemoteRole role) noexcept {
@@ -210,16 +213,22 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
   });
   const std::lock_guard lock(mutex_);
   std::erase(sessions_, session);
+  if (served) note_finished(session->id);
   return served;
 }
 
 // Waits until there is a channel to join. Null: the caller has left, or was told why not.
 Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
                                                             const RemoteRequest& request) {
+  const Deadline place = Deadline::after(kPlaceTime);
   for (;;) {
     auto side = open_end(request, Deadline::after(kOpeningSlice));
     if (side) return side;
-    if (side.error().code != Code::timed_out) {
+    const Code code = side.error().code;
+    const bool is_full = request.role == RemoteRole::consume && code == Code::already_exists;
+    if (is_full && !place.passed()) {
+      sleep_on({link.descriptor(), stop_.get()}, kOpeningSlice);
+    } else if (code != Code::timed_out) {
       static_cast<void>(link.send_control(say_error(RemoteKind::stopped, side.error()),
                                           Deadline::after(kAdmissionTime)));
       link.close();
@@ -256,22 +265,32 @@ RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_pt
                               std::uint64_t received) {
   for (;;) {
     RemoteEnd end = side.run(*link, received, stop_.get());
-    link.reset();
     if (end.kind != RemoteEnd::Kind::broken) return end;
-    std::unique_lock lock(mutex_);
-    session.received = side.received();
-    session.waits = true;
-    const auto is_due = [&] { return session.next.has_value() || is_readable(stop_.get()); };
-    session.changed.wait_for(lock, options_.patience, is_due);
-    session.waits = false;
-    if (!session.next) return end;
-    Fd socket = *std::exchange(session.next, std::nullopt);
-    received = session.next_received;
-    lock.unlock();
-    auto next = make_link(session, std::move(socket));
-    if (!next) return {RemoteEnd::Kind::over, std::move(next).error()};
-    link = *std::move(next);
+    do {
+      auto socket = await_next(session, side.received(), received);
+      if (!socket) return end;
+      auto next = make_link(session, *std::move(socket));
+      link = next ? *std::move(next) : nullptr;  // null: that one broke, too
+    } while (link == nullptr);
   }
+}
+
+std::optional<Fd> Bridge::Impl::await_next(Session& session, std::uint64_t received_here,
+                                           std::uint64_t& received_there) {
+  std::unique_lock lock(mutex_);
+  session.received = received_here;
+  session.waits = true;
+  session.changed.wait_for(lock, options_.patience,
+                           [&] { return session.next.has_value() || is_readable(stop_.get()); });
+  session.waits = false;
+  received_there = session.next_received;
+  return std::exchange(session.next, std::nullopt);
+}
+
+// The last word of a session may be lost with its link; its caller then asks.
+void Bridge::Impl::note_finished(const SessionId& id) {
+  finished_.push_back(id);
+  if (finished_.size() > kMostFinished) finished_.pop_front();
 }
 
 // The caller may know of a broken link before this end does; then the old one is given up, and the
@@ -279,22 +298,27 @@ RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_pt
 Result<void> Bridge::Impl::go_on(Fd socket, Admission& admission, const RemoteRequest& request) {
   RemoteAnswer answer;
   answer.session = request.session;
-  const std::shared_ptr<Session> session = find_waiting(request.session, answer);
+  std::uint64_t claim = 0;
+  const std::shared_ptr<Session> session = claim_waiting(request.session, answer, claim);
   GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
   if (answer.refusal) return {};
   const std::lock_guard lock(mutex_);
+  if (session->claim != claim) return {};  // a later connection came for it meanwhile
   session->next = std::move(socket);
   session->next_received = request.received;
   session->changed.notify_all();
   return {};
 }
 
-std::shared_ptr<Bridge::Impl::Session> Bridge::Impl::find_waiting(const SessionId& id,
-                                                                  RemoteAnswer& answer) {
+std::shared_ptr<Bridge::Impl::Session> Bridge::Impl::claim_waiting(const SessionId& id,
+                                                                   RemoteAnswer& answer,
+                                                                   std::uint64_t& claim) {
   const std::lock_guard lock(mutex_);
   const auto found =
       std::ranges::find_if(sessions_, [&](const auto& session) { return session->id == id; });
-  if (found == sessions_.end()) {
+  if (std::ranges::find(finished_, id) != finished_.end()) {
+    answer.refusal = Error{Code::closed, "all of it has been received", {}};
+  } else if (found == sessions_.end()) {
     answer.refusal =
         Error{Code::permission_denied, "it knows of no such session (any more)",
               "the bridge was started anew, or the connection was broken for too long"};
@@ -302,6 +326,8 @@ std::shared_ptr<Bridge::Impl::Session> Bridge::Impl::find_waiting(const SessionI
     ::shutdown((*found)->socket.get(), SHUT_RDWR);
     answer.refusal = Error{Code::busy, "it had not noticed that the connection broke", {}};
   } else {
+    (*found)->next.reset();  // I3
+    claim = ++(*found)->claim;
     answer.received = (*found)->received;
     return *found;
   }
@@ -316,7 +342,7 @@ Result<std::unique_ptr<Link>> Bridge::Impl::make_link(Session& session, Fd socke
     const std::lock_guard lock(mutex_);
     session.socket = std::move(copy);
   }
-  return make_stream_link(socket.release(), {peer, options_.stall_limit});
+  return link_over(std::move(socket), peer, options_.stall_limit);
 }
 
 // ---- the public face -----------------------------------------------------------------------

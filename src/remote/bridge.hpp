@@ -18,6 +18,8 @@ namespace gantry {
 /// is kept but a socket and a thread, for a few seconds; of too many strangers the oldest goes.
 ///   I1  A session is in sessions_ while its thread works for it or waits for its next link.
 ///   I2  strangers_ counts the connections that are not admitted yet; at most kMostStrangers.
+///   I3  What a connection was told of a session's progress holds until the session runs over that
+///       connection, or another one has come for it.
 class Bridge::Impl {
  public:
   static constexpr std::size_t kMostStrangers = 32;
@@ -41,6 +43,7 @@ class Bridge::Impl {
     Fd socket;               // a copy of the present link's
     std::optional<Fd> next;  // a socket that came for it
     std::uint64_t next_received = 0;
+    std::uint64_t claim = 0;     // of the latest connection that came for it
     std::uint64_t received = 0;  // what the receiving side here has
     bool waits = false;          // its link is broken
     std::condition_variable changed;
@@ -61,8 +64,13 @@ class Bridge::Impl {
                                                              Deadline deadline);
   [[nodiscard]] RemoteEnd carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
                                 std::uint64_t received);
+  void note_finished(const SessionId& id);
   /// Null: `answer` says why not.
-  [[nodiscard]] std::shared_ptr<Session> find_waiting(const SessionId& id, RemoteAnswer& answer);
+  [[nodiscard]] std::shared_ptr<Session> claim_waiting(const SessionId& id, RemoteAnswer& answer,
+                                                       std::uint64_t& claim);
+  /// Waits for a socket that goes on with the session; nothing comes once patience is spent.
+  [[nodiscard]] std::optional<Fd> await_next(Session& session, std::uint64_t received_here,
+                                             std::uint64_t& received_there);
   [[nodiscard]] Result<std::unique_ptr<Link>> make_link(Session& session, Fd socket);
   void say(const std::string& line) const {
     if (options_.on_event) options_.on_event(line);
@@ -77,6 +85,7 @@ class Bridge::Impl {
   std::mutex mutex_;  // guards what follows
   std::list<Connection> connections_;
   std::list<std::shared_ptr<Session>> sessions_;
+  std::deque<SessionId> finished_;  // the latest that came to their regular end
   std::size_t strangers_ = 0;
 };
 

@@ -50,8 +50,7 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   BridgeCall made;
   GANTRY_ASSIGN(made.answer,
                 call_bridge(socket.get(), token, request, interrupt, within(kAdmissionTime)));
-  GANTRY_ASSIGN(made.link,
-                make_stream_link(socket.release(), {name.where.text(), options.stall_limit}));
+  GANTRY_ASSIGN(made.link, link_over(std::move(socket), name.where.text(), options.stall_limit));
   if (request.session == SessionId{}) GANTRY_TRY(await_joined(*made.link, interrupt, deadline));
   return made;
 }
@@ -120,6 +119,7 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
         break;
       }
       const Code code = next.error().code;
+      if (code == Code::closed) return {RemoteEnd::Kind::over, std::move(next).error()};
       const bool is_final = code == Code::interrupted || code == Code::permission_denied ||
                             code == Code::peer_misbehaved || code == Code::invalid_argument;
       if (is_final || patience.passed()) return end;

@@ -1,0 +1,80 @@
+// A connection that breaks: what was on its way arrives once, whole and in order.
+#include "remote/test_remote.hpp"
+
+namespace gantry {
+namespace {
+
+using test::CutNetwork;
+using test::pattern;
+using test::same;
+using test::soon;
+using RemoteResume = test::TwoHosts;
+
+// Cut at every stage of what happens: in a head, in payload, at a border.
+TEST_F(RemoteResume, AConsumerGoesOnWhereTheConnectionBroke) {
+  CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames", network.address())).value();
+  constexpr std::uint64_t kMessages = 120;
+  std::jthread sender([&] {
+    for (std::uint64_t i = 0; i < kMessages; ++i)
+      ASSERT_TRUE(out.send(pattern(i % 3 == 0 ? 50 : 20'011 * (i % 7), i), {.deadline = soon()}));
+    const auto closed = out.close(soon());
+    EXPECT_TRUE(closed) << to_string(closed.error());
+  });
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 7919 * i % 100'000));
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
+    ASSERT_TRUE(same(message->bytes(), pattern(i % 3 == 0 ? 50 : 20'011 * (i % 7), i))) << i;
+  }
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  sender.join();
+  EXPECT_GT(network.cuts(), 5);
+}
+
+TEST_F(RemoteResume, AProducerGoesOnWhereTheConnectionBroke) {
+  CutNetwork network(bridge_->address());
+  auto out = open_remote_producer(name("frames", network.address()), here(),
+                                  std::make_shared<test::PlainEngine>())
+                 .value();
+  auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
+  constexpr std::uint64_t kMessages = 60;
+  std::jthread sender([&] {
+    for (std::uint64_t i = 0; i < kMessages; ++i)
+      ASSERT_TRUE(out.send(pattern(30'011 * (i % 5), i), {.deadline = soon()}));
+    const auto closed = out.close(soon());
+    EXPECT_TRUE(closed) << to_string(closed.error());
+  });
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
+    ASSERT_TRUE(same(message->bytes(), pattern(30'011 * (i % 5), i))) << i;
+  }
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  sender.join();
+  EXPECT_GT(network.cuts(), 3);
+}
+
+TEST_F(RemoteResume, AConnectionThatStaysBrokenEndsTheChannelWithinItsPatience) {
+  patience_ = std::chrono::milliseconds(300);
+  stop_bridge();
+  start_bridge("127.0.0.1:0");
+  CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames", network.address())).value();
+  ASSERT_TRUE(out.send(pattern(100, 1), {.deadline = soon()}));
+  ASSERT_TRUE(in.receive(soon()));
+  network.refuse(true);
+  network.cut_after(0);
+  const auto gone = in.receive(soon());
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::peer_gone) << to_string(gone.error());
+  Result<void> sent;
+  while (sent) sent = out.send(pattern(10, 1), {.deadline = soon()});
+  EXPECT_EQ(sent.error().code, Code::peer_gone) << to_string(sent.error());
+}
+
+}  // namespace
+}  // namespace gantry
