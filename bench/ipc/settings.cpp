@@ -12,14 +12,6 @@
 namespace gantry::bench {
 namespace {
 
-std::string_view family_of(std::string_view name) {
-  return name.substr(0, name.find('/'));
-}
-
-bool is_meant(std::string_view word, std::string_view name) {
-  return word == name || word == family_of(name);
-}
-
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const SubjectKind& kind : own_subjects(true)) names.push_back(kind.name);
@@ -28,16 +20,7 @@ std::vector<std::string> all_names() {
 }
 
 Result<std::vector<std::string>> parse_subjects(const std::string& text) {
-  if (text == "all") return std::vector<std::string>{};
-  auto words = words_of(text);
-  const auto names = all_names();
-  for (const std::string& word : words) {
-    const auto meant = [&](const std::string& name) { return is_meant(word, name); };
-    if (std::any_of(names.begin(), names.end(), meant)) continue;
-    return Unexpected({Code::invalid_argument, fmt::format("there is no subject '{}'", word),
-                       fmt::format("there are: {}", fmt::join(names, ", "))});
-  }
-  return words;
+  return named_subjects(text, all_names());
 }
 
 /// "usual" is nothing: what that means depends on other options.
@@ -103,7 +86,7 @@ bool Settings::asks(std::string_view question) const noexcept {
 bool Settings::wants(std::string_view subject) const noexcept {
   return subjects.empty() ||
          std::any_of(subjects.begin(), subjects.end(),
-                     [&](const std::string& word) { return is_meant(word, subject); });
+                     [&](const std::string& word) { return names_subject(word, subject); });
 }
 
 bool Settings::wants_peers() const noexcept {

@@ -1,6 +1,7 @@
 #include "external.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,14 @@ void keep_over_exec(int descriptor) {
 std::string peer_path(const std::string& program) {
   std::error_code none;
   return std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / program;
+}
+
+std::optional<std::string> lack_of_peer(const std::string& program, std::string_view packages) {
+  if (::access(peer_path(program).c_str(), X_OK) == 0) return std::nullopt;
+  return fmt::format(
+      "not built: when CMake ran, not all of these were installed: {}; install them (tools/setup "
+      "peers), configure and build again",
+      packages);
 }
 
 Result<std::unique_ptr<External>> External::make(std::string program, std::string variant,

@@ -11,6 +11,10 @@ namespace gantry::bench {
 /// Where the programs of peers lie: beside the running one.
 [[nodiscard]] std::string peer_path(const std::string& program);
 
+/// Why that program cannot take part, if it was not built for want of `packages`.
+[[nodiscard]] std::optional<std::string> lack_of_peer(const std::string& program,
+                                                      std::string_view packages);
+
 /// Each end becomes `program`, told `variant`. A socket pair connects the requester to each reader.
 class External : public Subject {
  public:

@@ -1,8 +1,6 @@
 #include "list.hpp"
 
-#include <fmt/format.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "external.hpp"
 #include "mpirun.hpp"
@@ -105,11 +103,8 @@ constexpr Entry kEntries[] = {
 std::vector<SubjectKind> peer_subjects(std::vector<Skipped>& skipped, const Wrapper& wrapper) {
   std::vector<SubjectKind> kinds;
   for (const Entry& entry : kEntries) {
-    if (::access(peer_path(entry.program).c_str(), X_OK) != 0) {
-      skipped.push_back({entry.name, fmt::format("not built: when CMake ran, not all of these were "
-                                                 "installed: {}; install them (tools/setup peers), "
-                                                 "configure and build again",
-                                                 entry.packages)});
+    if (auto lack = lack_of_peer(entry.program, entry.packages)) {
+      skipped.push_back({entry.name, *std::move(lack)});
       continue;
     }
     kinds.push_back({.name = entry.name,

@@ -24,6 +24,7 @@ class Child {
 
   [[nodiscard]] const std::string& role() const noexcept { return role_; }
   [[nodiscard]] Link& link() noexcept { return link_; }
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }  ///< -1 once it has been reaped.
 
   /// Kills it and waits until it is gone.
   void end() noexcept;

@@ -30,6 +30,23 @@ Result<std::vector<std::string>> chosen(const std::string& text, std::string_vie
   return words;
 }
 
+bool names_subject(std::string_view word, std::string_view subject) {
+  return word == subject || word == subject.substr(0, subject.find('/'));
+}
+
+Result<std::vector<std::string>> named_subjects(const std::string& text,
+                                                const std::vector<std::string>& known) {
+  if (text == "all") return std::vector<std::string>{};
+  auto words = words_of(text);
+  for (const std::string& word : words) {
+    const auto meant = [&](const std::string& name) { return names_subject(word, name); };
+    if (std::any_of(known.begin(), known.end(), meant)) continue;
+    return Unexpected({Code::invalid_argument, fmt::format("there is no subject '{}'", word),
+                       fmt::format("there are: {}", fmt::join(known, ", "))});
+  }
+  return words;
+}
+
 OwnOption choice_into(std::vector<std::string>& place, std::string name, std::string_view what,
                       const std::vector<std::string>& known) {
   return option_into(place, std::move(name), fmt::format("Of {}", fmt::join(known, ", ")), "all",

@@ -12,6 +12,12 @@ namespace gantry::bench {
                                                       std::string_view what,
                                                       const std::vector<std::string>& known);
 
+/// Whether a word means that subject: its name, or its family, which stands before the slash.
+[[nodiscard]] bool names_subject(std::string_view word, std::string_view subject);
+/// `text`'s words, each meaning some of `known`; "all": none, which means all.
+[[nodiscard]] Result<std::vector<std::string>> named_subjects(
+    const std::string& text, const std::vector<std::string>& known);
+
 /// An option that puts what `parse` makes of its text into `place`, which outlives it.
 template <class Value, class Parse>
 [[nodiscard]] OwnOption option_into(Value& place, std::string name, std::string help,

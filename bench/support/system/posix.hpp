@@ -24,6 +24,8 @@ class Descriptor {
 
   [[nodiscard]] int get() const noexcept { return number_; }
   [[nodiscard]] bool is_open() const noexcept { return number_ >= 0; }
+  /// The number, which is somebody else's to close from now on.
+  [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
   void reset() noexcept;
 
  private:
