@@ -22,6 +22,7 @@ inline constexpr std::string_view kComputeSpeed = "compute_speed";  ///< Of the 
 inline constexpr std::string_view kMessageTime = "message_time";    ///< With several in flight.
 inline constexpr std::string_view kThroughput = "throughput";
 inline constexpr std::string_view kCpuPerGb = "cpu_per_gb";
+inline constexpr std::string_view kWireBytes = "wire_bytes";              ///< A payload byte.
 inline constexpr std::string_view kCallerCpuPerGb = "caller_cpu_per_gb";  // parts of the one above
 inline constexpr std::string_view kHelperCpuPerGb = "helper_cpu_per_gb";
 

@@ -40,6 +40,21 @@ Result<Party> party_of(const SubjectKind& kind, const Case& what, const CpuPair&
   return party;
 }
 
+/// The trips that count, and how many bytes crossed the wire for one of payload meanwhile.
+Result<RoundFigures> run_counted_trips(ProcessGroup& group, std::size_t in_group, const Case& what,
+                                       const Plan& plan, const Command& command, Series& series) {
+  if (!plan.wire_bytes) return group.run(in_group, command);
+  const auto before = plan.wire_bytes();
+  if (!before) return Unexpected(before.error());
+  auto figures = group.run(in_group, command);
+  if (!figures) return figures;
+  const auto after = plan.wire_bytes();
+  if (!after) return Unexpected(after.error());
+  const auto payload = static_cast<double>((command.warmups + command.trips) * what.bytes);
+  series.add(kWireBytes, "1", static_cast<double>(*after - *before) / payload);
+  return figures;
+}
+
 /// One subject's turn. How many trips it makes is found out in the first one.
 Result<void> take_turn(ProcessGroup& group, std::size_t in_group, const SubjectKind& kind,
                        const Case& what, const Plan& plan, std::uint64_t& trips, Series& series) {
@@ -53,8 +68,8 @@ Result<void> take_turn(ProcessGroup& group, std::size_t in_group, const SubjectK
     if (!fitting) return Unexpected(fitting.error());
     trips = *fitting;
   }
-  const auto figures =
-      group.run(in_group, {std::clamp(trips / 10, kFewestTrips, kMostWarmups), trips});
+  const Command command{std::clamp(trips / 10, kFewestTrips, kMostWarmups), trips};
+  const auto figures = run_counted_trips(group, in_group, what, plan, command, series);
   if (!figures) return Unexpected(figures.error());
   const bool is_queued = what.in_flight > 1;
   series.add(is_queued ? kMessageTime : kLatencyP50, "ns", figures->p50_ns);

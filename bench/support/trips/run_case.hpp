@@ -13,6 +13,8 @@ struct Plan {
   CpuPair cpus;
   int interrupt_descriptor = -1;
   Bytes free_bytes = std::numeric_limits<Bytes>::max();  ///< Memory that may be used.
+  /// What an interface has carried so far; set, each turn reports it a payload byte.
+  std::function<Result<std::uint64_t>()> wire_bytes{};
 };
 
 /// A requester and the responders of each kind, forked and ready, one party a kind.
