@@ -1,5 +1,6 @@
-// nng: a pair socket over ipc: for each reader. What is sent is copied into the library's message;
-// read where the library received it. Both ends try again and again rather than sleep.
+// nng: a pair socket over ipc: for each reader, or over tcp: for one. What is sent is copied into
+// the library's message; read where the library received it. Both ends try again and again rather
+// than sleep.
 
 #include <nng/nng.h>
 #include <nng/protocol/pair0/pair.h>
@@ -111,7 +112,9 @@ class NngResponder final : public Responder {
   Poll poll_;
 };
 
+/// A variant is the address to meet at: of TCP, between two hosts, with one reader.
 std::string address(const Assignment& told, int reader) {
+  if (!told.variant.empty()) return told.variant;
   return "ipc://" + told.what.directory + "/nng-" + std::to_string(reader);
 }
 

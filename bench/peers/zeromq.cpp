@@ -1,6 +1,7 @@
-// ZeroMQ over ipc: sockets. One reader: PAIR; several: XPUB to SUBs, answers by PUSH and PULL.
-// Sent without a copy (the library reads our memory), read where the library received it. Both ends
-// try again and again rather than sleep; the library's own threads run on other CPUs.
+// ZeroMQ over ipc: or tcp: sockets. One reader: PAIR; several, over ipc: XPUB to SUBs, answers by
+// PUSH and PULL. Sent without a copy (the library reads our memory), read where the library
+// received it. Both ends try again and again rather than sleep; the library's own threads run on
+// other CPUs.
 
 #include <zmq.h>
 
@@ -72,7 +73,9 @@ Socket make_socket(const Context& context, int kind) {
   return socket;
 }
 
+/// A variant is the address to meet at: of TCP, between two hosts.
 std::string address(const Assignment& told, const char* name) {
+  if (!told.variant.empty()) return told.variant;
   return "ipc://" + told.what.directory + "/zmq-" + name;
 }
 
