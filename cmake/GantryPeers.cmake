@@ -1,5 +1,5 @@
-# What gantry-bench-ipc compares with: one program for each library that is installed. Those that
-# are not are left out; `gantry bench ipc --peers` says so then.
+# What gantry-bench-ipc and gantry-bench-link compare with: one program for each library that is
+# installed. Those that are not are left out; `gantry bench ipc --peers` says so then.
 option(GANTRY_PEERS "Build the programs of --peers whose libraries are installed" ON)
 
 add_library(gantry_bench_peer STATIC peers/peer.cpp)
@@ -20,7 +20,9 @@ function(gantry_peer name)
   set_target_properties(gantry-peer-${name} PROPERTIES
     INSTALL_RPATH $ORIGIN/../../${CMAKE_INSTALL_LIBDIR})
   install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry OPTIONAL)
-  add_dependencies(gantry-bench-ipc gantry-peer-${name})
+  foreach(bench gantry-bench-ipc gantry-bench-link)
+    add_dependencies(${bench} gantry-peer-${name})
+  endforeach()
 endfunction()
 
 if(NOT GANTRY_PEERS)

@@ -36,7 +36,7 @@ class Bench : public RunningBenchTest, public ::testing::WithParamInterface<Call
 
 std::vector<Call> of_every_bench(const std::vector<Call>& calls) {
   std::vector<Call> all;
-  for (const char* const bench : {"ipc", "memory", "engine", "pipeline"})
+  for (const char* const bench : {"ipc", "link", "memory", "engine", "pipeline"})
     for (const Call& call : calls) all.push_back({bench, call.arguments, call.said});
   return all;
 }
@@ -70,6 +70,11 @@ INSTANTIATE_TEST_SUITE_P(OfAll, WrongUsage,
 const std::vector<Call> kWrong = {
     {"ipc", {"--subjects", "pigeon"}, {"no subject 'pigeon'"}},
     {"ipc", {"--cases", "all,odd"}, {"no case 'all'"}},
+    {"link", {"--subjects", "pigeon"}, {"no subject 'pigeon'", "there are: gantry/stream"}},
+    {"link", {"--cases", "latency"}, {"there are: round-trip, throughput"}},
+    {"link", {"--rates", "10"}, {"'10' is no rate"}},
+    {"link", {"--rates", "unlimited,0G"}, {"'0G' is no rate"}},
+    {"link", {"--rates", ""}, {"'' is no rate"}},
     {"memory", {"--threads", "0"}, {"not a number of threads"}},
     {"memory", {"--threads", "1,,2"}, {"not a number of threads"}},
     {"memory", {"--registrar", "scsi"}, {"there are: page-lock"}},
@@ -123,6 +128,10 @@ const std::vector<Call> kTables = {
     {"ipc",
      {"--sizes", "64", "--rounds", "1"},
      {"cpu-sync", "time of gantry/sync / limit/cache-line-ping-pong"}},
+    {"link",
+     {"--loopback", "--sizes", "64", "--rounds", "1"},
+     {"network: loopback", "unlimited/round-trip/64 B: gantry/stream / limit/tcp-ping-pong",
+      "skipped: 10G: loopback has no rate"}},
     {"memory",
      {"--sizes", "8K", "--rounds", "1", "--threads", "1", "--registrar", "page-lock", "--parts",
       "blocks", "--patterns", "fixed"},
@@ -150,6 +159,7 @@ TEST_P(TooLarge, IsRefusedAtOnce) {
 
 const std::vector<Call> kTooLarge = {
     {"ipc", {"--sizes", "64,65536G"}, {" needs "}},
+    {"link", {"--loopback", "--sizes", "65536G"}, {"link: 65536 GiB: needs "}},
     {"engine", {"--sizes", "65536G"}, {"engine: 65536 GiB: needs "}},
     {"pipeline", {"--sizes", "65536G"}, {"pipeline: 65536 GiB: needs "}},
 };
@@ -158,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(OfAll, TooLarge, ::testing::ValuesIn(kTooLarge));
 class Interrupted : public Bench {};
 
 TEST_P(Interrupted, IsStatus130AndLeavesNothing) {
-  const std::size_t processes = name_ == "memory" ? 7 : name_ == "ipc" ? 2 : 0;
+  const std::size_t processes = name_ == "memory" ? 7 : name_ == "ipc" || name_ == "link" ? 2 : 0;
   ASSERT_NO_FATAL_FAILURE(begin(GetParam().arguments, GetParam().said.front(), processes));
   for (const int child : children_) ::kill(child, SIGINT);  // a terminal signals all of them
   bench_->signal(SIGINT);
@@ -170,6 +180,9 @@ TEST_P(Interrupted, IsStatus130AndLeavesNothing) {
 
 const std::vector<Call> kEndless = {
     {"ipc", {"--sizes", "64K", "--rounds", "1000"}, {"(1/1000)"}},
+    {"link",
+     {"--loopback", "--rates", "unlimited", "--sizes", "64K", "--rounds", "1000"},
+     {"unlimited/round-trip/64 KiB (1/1000)"}},
     {"memory",
      {"--sizes", "8K", "--rounds", "1000", "--registrar", "page-lock"},
      {"page-lock/fixed/8 KiB (1/"}},

@@ -1,0 +1,15 @@
+#pragma once  // bench/link/command.hpp: short programs of the system, run to their end.
+
+#include <string>
+#include <vector>
+
+#include "../support/system/posix.hpp"
+
+namespace gantry::bench {
+
+/// Runs a program that is found by $PATH, and waits for its end. It starts in the network namespace
+/// of the calling thread. Errors: `not_found` when there is none of that name; `system` with the
+/// first line of what it said to standard error, when it failed.
+[[nodiscard]] Result<void> run_command(std::vector<std::string> words);
+
+}  // namespace gantry::bench

@@ -1,0 +1,144 @@
+// The program as `gantry bench link` starts it. Over loopback, so that no right is needed; where
+// there are rights for namespaces, that bytes cross the wire between them.
+
+#include <gmock/gmock.h>
+
+#include "../support/program/test_program.hpp"
+#include "network.hpp"
+
+namespace gantry::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+class BenchLink : public RunningBenchTest {
+ protected:
+  BenchLink() : RunningBenchTest("link") {}
+
+  [[nodiscard]] json over_loopback(Words arguments) const {
+    arguments.insert(arguments.begin(), {"--loopback", "--rates", "unlimited"});
+    return document_of(std::move(arguments));
+  }
+};
+
+/// What the report says of the network.
+std::string network_of(const json& document) {
+  for (const json& one : document.at("chosen"))
+    if (one.at("subject") == "network") return one.at("text");
+  return {};
+}
+
+TEST_F(BenchLink, QuickJsonIsOneDocumentOfTheContract) {
+  const json document = over_loopback({"--quick", "--sizes", "64,1M"});
+  expect_contract(document, name_);
+  EXPECT_THAT(document.at("skipped"), IsEmpty());
+  EXPECT_THAT(network_of(document), HasSubstr("loopback"));
+  auto subjects = grouped(document, "case", "subject");
+  EXPECT_EQ(subjects.size(), 3u);
+  EXPECT_THAT(subjects["unlimited/round-trip/64 B"],
+              UnorderedElementsAre("gantry/stream", "gantry/link-put", "limit/recv-into-place",
+                                   "limit/tcp-ping-pong"));
+  for (const char* name : {"unlimited/round-trip/1 MiB", "unlimited/throughput/1 MiB"})
+    EXPECT_THAT(subjects[name],
+                UnorderedElementsAre("gantry/stream", "gantry/link-put", "limit/recv-into-place"))
+        << name;
+}
+
+TEST_F(BenchLink, EveryMetricIsThereInItsUnit) {
+  const json document = over_loopback({"--sizes", "1M", "--subjects", "gantry/stream"});
+  std::map<std::string, Names> metrics;
+  for (const json& result : document.at("results"))
+    metrics[result.at("case")].insert(result.at("metric").get<std::string>() + " " +
+                                      result.at("unit").get<std::string>());
+  EXPECT_THAT(
+      metrics["unlimited/round-trip/1 MiB"],
+      UnorderedElementsAre("latency_p50 ns", "latency_p99 ns", "latency_p999 ns", "one_way_p50 ns",
+                           "throughput GB/s", "cpu_per_gb s/GB", "wire_bytes 1"));
+  EXPECT_THAT(metrics["unlimited/throughput/1 MiB"],
+              UnorderedElementsAre("message_time ns", "throughput GB/s", "cpu_per_gb s/GB",
+                                   "wire_bytes 1"));
+}
+
+TEST_F(BenchLink, EveryByteOfPayloadCrossesTheWire) {
+  const json document = over_loopback({"--sizes", "1M"});
+  std::size_t counted = 0;
+  for (const json& result : document.at("results")) {
+    if (result.at("metric") != "wire_bytes") continue;
+    EXPECT_GE(result.at("value").get<double>(), 1) << result;
+    ++counted;
+  }
+  EXPECT_EQ(counted, 6u) << "three subjects of two cases";
+}
+
+TEST_F(BenchLink, ACaseThatIsNamedTakesAllSizes) {
+  const json document =
+      over_loopback({"--sizes", "64,4M", "--subjects", "limit", "--cases", "round-trip"});
+  EXPECT_TRUE(subjects_by_case(document, "latency_p50").contains("unlimited/round-trip/4 MiB"));
+}
+
+TEST_F(BenchLink, RatesNeedNamespaces) {
+  const json document = document_of({"--loopback", "--rates", "10G,1G", "--sizes", "64"});
+  EXPECT_THAT(document.at("results"), IsEmpty());
+  for (const char* rate : {"10G", "1G"})
+    EXPECT_EQ(reason_of(document, rate), "loopback has no rate") << rate;
+}
+
+TEST_F(BenchLink, PeersAreMeasuredOrSkippedWithTheReason) {
+  const json document = over_loopback({"--peers", "--sizes", "4K", "--cases", "round-trip"});
+  const auto metrics = grouped(document, "subject", "metric");
+  for (const char* peer : {"zeromq-tcp", "nng-tcp"}) {
+    if (metrics.contains(peer)) continue;
+    EXPECT_THAT(reason_of(document, peer), HasSubstr("tools/setup peers")) << peer;
+  }
+}
+
+/// Whether this process may make namespaces and has what fills them.
+bool can_make_namespaces() {
+  return Network::make_namespaces().has_value();
+}
+
+TEST_F(BenchLink, WithoutRightsItSaysSoInALineAndRunsOverLoopback) {
+  if (can_make_namespaces()) GTEST_SKIP() << "there are rights";
+  const Ended ended = run({"--json", "--rounds", "1", "--sizes", "64", "--rates", "unlimited"});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.errors, HasSubstr("; all runs over loopback, without rates\n"));
+  EXPECT_THAT(network_of(json::parse(ended.output)), HasSubstr("loopback"));
+}
+
+TEST_F(BenchLink, WithRightsItRunsBetweenNamespaces) {
+  if (!can_make_namespaces()) GTEST_SKIP() << "no right to make namespaces, or no iproute2";
+  const json document = document_of({"--sizes", "64K", "--rates", "unlimited"});
+  EXPECT_THAT(network_of(document), HasSubstr("two network namespaces"));
+  EXPECT_EQ(subjects_by_case(document, "wire_bytes")["unlimited/round-trip/64 KiB"].size(), 3u);
+}
+
+/// A run with all its processes there.
+class BenchLinkRunning : public BenchLink {
+ protected:
+  void SetUp() override {
+    BenchLink::SetUp();
+    ASSERT_NO_FATAL_FAILURE(begin({"--loopback", "--rates", "unlimited", "--subjects",
+                                   "gantry/stream", "--sizes", "64K", "--rounds", "1000"},
+                                  "(1/1000)", 3));
+  }
+};
+
+TEST_F(BenchLinkRunning, ABridgeThatDiesEndsTheRun) {
+  ASSERT_EQ(::kill(children_.front(), SIGKILL), 0);
+  const auto ended = bench_->wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("gantry: bench link: unlimited/round-trip/64 KiB: the "));
+  expect_nobody_left();
+}
+
+TEST_F(BenchLinkRunning, ProcessesDieWithTheProgram) {
+  bench_->signal(SIGKILL);
+  bench_->wait();
+  for (const int child : children_) EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+  clear_temporary();
+}
+
+}  // namespace
+}  // namespace gantry::bench

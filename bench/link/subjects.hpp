@@ -1,0 +1,30 @@
+#pragma once  // bench/link/subjects.hpp: the ways of handing a message to a process of another
+              // host.
+
+#include "../support/report/report.hpp"
+#include "../support/trips/subject.hpp"
+#include "network.hpp"
+
+namespace gantry::bench {
+
+inline constexpr unsigned kLinkInFlight = 4;  ///< Messages that may be unanswered at once.
+inline constexpr const char* kStreamName = "gantry/stream";
+inline constexpr const char* kLinkPutName = "gantry/link-put";
+inline constexpr const char* kIntoPlaceName = "limit/recv-into-place";
+inline constexpr const char* kTcpPingPongName = "limit/tcp-ping-pong";
+
+// The network outlives what these give.
+SubjectKind stream_channel(const Network& network);   ///< A channel by NAME@HOST, over a bridge.
+SubjectKind link_put(const Network& network);         ///< A bare link: put with a signal.
+SubjectKind recv_into_place(const Network& network);  ///< Limit: a socket, a header, one buffer.
+SubjectKind tcp_ping_pong(const Network& network);    ///< Limit: 64 B, both ends polling.
+
+/// Those of Gantry and the limits, in the order of the tables, each end in its host.
+[[nodiscard]] std::vector<SubjectKind> own_link_subjects(const Network& network);
+/// Other systems over TCP; `skipped` gets those that were not built, with the reason.
+[[nodiscard]] std::vector<SubjectKind> tcp_peers(const Network& network,
+                                                 std::vector<Skipped>& skipped);
+[[nodiscard]] std::vector<std::string> own_link_names();
+[[nodiscard]] std::vector<std::string> tcp_peer_names();
+
+}  // namespace gantry::bench
