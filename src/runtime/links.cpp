@@ -5,6 +5,7 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "remote/token.hpp"
 
 namespace gantry {
 namespace {
@@ -30,6 +31,12 @@ std::vector<EngineStatus> links() {
     all.push_back({fabric, true, "libfabric, message endpoints of provider tcp", {}});
   else
     all.push_back({fabric, false, tried.error().message, tried.error().hint});
+  // Who may come in from another host is shown by the token of its bridge.
+  const auto able = check_token(std::string(kLeastTokenBytes, '-'));
+  if (able)
+    all.push_back({"bridge", true, "channels of other hosts as NAME@HOST, over stream links", {}});
+  else
+    all.push_back({"bridge", false, able.error().message, able.error().hint});
   return all;
 }
 
