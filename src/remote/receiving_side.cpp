@@ -168,6 +168,12 @@ std::size_t ReceivingSide::under_way(const Link& link) const {
   return count;
 }
 
+bool ReceivingSide::is_under_way(const Link& link, const Announced& one) {
+  return std::ranges::any_of(one.transfers, [&](Ticket ticket) {
+    return link.outcome(ticket) == Outcome::pending;
+  });
+}
+
 // ---- into the channel ----------------------------------------------------------------------
 
 Result<bool> ReceivingSide::publish(Link& link) {
@@ -257,8 +263,9 @@ void ReceivingSide::acknowledge(bool is_idle) {
 // Nothing can be done now: waits for the link, or for the reader of the channel.
 Result<void> ReceivingSide::rest(Link& link, int stop) {
   const bool waits_for_link = announced_.empty() ? !ended_ : under_way(link) > 0;
-  if (waits_for_link) {
-    sleep_on({link.descriptor(), stop}, kRemoteRest);
+  if (waits_for_link) {  // the first one may besides wait for a credit
+    const bool is_fetched = is_fetching() && !is_under_way(link, announced_.front());
+    sleep_on({link.descriptor(), stop}, is_fetched ? kCreditRest : kRemoteRest);
     return {};
   }
   const Deadline soon = Deadline::after(kCreditRest);

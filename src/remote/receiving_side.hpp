@@ -37,6 +37,7 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] Result<bool> find_place(Announced& one, Deadline deadline);
   [[nodiscard]] Result<void> begin_transfers(Link& link, Announced& one);
   [[nodiscard]] std::size_t under_way(const Link& link) const;
+  [[nodiscard]] static bool is_under_way(const Link& link, const Announced& one);
   [[nodiscard]] Result<bool> publish(Link& link);
   [[nodiscard]] Result<bool> publish_one(Announced& one, Deadline deadline);
   [[nodiscard]] Result<bool> end_stream();
