@@ -52,7 +52,8 @@ Result<HostPort> parse_host(std::string_view text) {
   if (parsed.host.empty() || parsed.host.size() > kLongestHost)
     return no_host(text, "there is no host of that name");
   for (const char letter : parsed.host)
-    if (static_cast<unsigned char>(letter) <= ' ' || letter == '@' || letter == '/')
+    if (static_cast<unsigned char>(letter) <= ' ' || letter == '@' || letter == '/' ||
+        letter == '[' || letter == ']')
       return no_host(text, "there is no host of that name");
   return parsed;
 }

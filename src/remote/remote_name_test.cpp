@@ -1,0 +1,116 @@
+#include "remote/remote_name.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <gantry/link/bridge.hpp>
+
+namespace gantry {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::string_literals;
+
+const std::string kUsualPort = std::to_string(kBridgePort);
+
+void expect_host(std::string_view text, std::string_view host, std::string_view port) {
+  const auto parsed = parse_host(text);
+  ASSERT_TRUE(parsed) << text << ": " << to_string(parsed.error());
+  EXPECT_EQ(parsed->host, host) << text;
+  EXPECT_EQ(parsed->port, port) << text;
+  const auto again = parse_host(parsed->text());
+  ASSERT_TRUE(again) << parsed->text();
+  EXPECT_EQ(again->host, host) << text;
+  EXPECT_EQ(again->port, port) << text;
+}
+
+void expect_no_host(const std::string& text) {
+  const auto parsed = parse_host(text);
+  ASSERT_FALSE(parsed) << text << " was taken for " << parsed->text();
+  EXPECT_EQ(parsed.error().code, Code::invalid_argument) << text;
+  EXPECT_THAT(parsed.error().message, HasSubstr("'" + text + "'"));
+  EXPECT_FALSE(parsed.error().hint.empty()) << text;
+}
+
+TEST(RemoteHost, HasThePortOfABridgeUnlessOneIsGiven) {
+  expect_host("camera", "camera", kUsualPort);
+  expect_host("camera:1", "camera", "1");
+  expect_host("camera.example.org:65535", "camera.example.org", "65535");
+  expect_host("127.0.0.1:0", "127.0.0.1", "0");  // any free one, to listen on
+  expect_host("a", "a", kUsualPort);
+}
+
+TEST(RemoteHost, OfIPv6StandsInBracketsIfAPortFollows) {
+  expect_host("::1", "::1", kUsualPort);
+  expect_host("[::1]", "::1", kUsualPort);
+  expect_host("[::1]:80", "::1", "80");
+  expect_host("::1:80", "::1:80", kUsualPort);  // an address, too
+  expect_host("[fe80::1%eth0]:4711", "fe80::1%eth0", "4711");
+  expect_host("[camera]:80", "camera", "80");
+  EXPECT_EQ((HostPort{"::1", "80"}.text()), "[::1]:80");
+  EXPECT_EQ((HostPort{"camera", "80"}.text()), "camera:80");
+}
+
+TEST(RemoteHost, IsRefusedWithoutAWholePort) {
+  for (const char* const port : {"", "65536", "-1", "+1", " 1", "1 ", "0x10", "http", "1.5",
+                                 "4294967376", "99999999999999999999"}) {
+    expect_no_host("camera:"s + port);
+    expect_no_host("[::1]:"s + port);
+  }
+  for (const char* const text : {"[::1]80", "[::1] :80", "[::1]]:80", "[::1", "[", "[:80"})
+    expect_no_host(text);
+}
+
+TEST(RemoteHost, IsRefusedWithoutAName) {
+  for (const char* const text : {"", ":80", "[]", "[]:80", " ", "a b", " a", "a ", "a\tb", "a\n",
+                                 "a/b", "a@b", "a]", "a[b", "x]:y:z", "[[::1]", "]"})
+    expect_no_host(text);
+  expect_no_host("a\0b"s);
+}
+
+TEST(RemoteHost, IsAsLongAsANameMayBe) {
+  expect_host(std::string(253, 'h'), std::string(253, 'h'), kUsualPort);
+  expect_host(std::string(253, 'h') + ":80", std::string(253, 'h'), "80");
+  expect_no_host(std::string(254, 'h'));
+  expect_no_host(std::string(254, 'h') + ":80");
+  expect_no_host("[" + std::string(254, ':') + "]");
+  expect_no_host(std::string(100'000, ':'));
+}
+
+TEST(RemoteName, IsOneOfThisHostWithoutAnAt) {
+  for (const char* const name : {"frames", "", "a b", "a:80", "[::1]"}) {
+    const auto parsed = parse_remote_name(name);
+    ASSERT_TRUE(parsed) << name;
+    EXPECT_FALSE(*parsed) << name;
+  }
+}
+
+TEST(RemoteName, IsAChannelAndAHost) {
+  const std::string longest(64, 'c');
+  for (const std::string& channel : {"frames"s, "a.b_c-9"s, longest}) {
+    const auto parsed = parse_remote_name(channel + "@[::1]:81");
+    ASSERT_TRUE(parsed && *parsed) << channel;
+    EXPECT_EQ((*parsed)->channel, channel);
+    EXPECT_EQ((*parsed)->where.host, "::1");
+    EXPECT_EQ((*parsed)->where.port, "81");
+    EXPECT_EQ((*parsed)->text(), channel + "@[::1]:81");
+  }
+  EXPECT_EQ((*parse_remote_name("frames@camera"))->text(), "frames@camera:" + kUsualPort);
+}
+
+TEST(RemoteName, IsRefusedIfEitherPartIsNone) {
+  const std::string too_long(65, 'c');
+  for (const std::string& name :
+       {"@"s, "@camera"s, "frames@"s, "frames@@camera"s, "frames@camera@camera"s,
+        "frames@camera:80@x"s, ".frames@camera"s, "a/b@camera"s, "a b@camera"s, " frames@camera"s,
+        "frames @camera"s, "frames@ camera"s, "frames@camera "s, "fr\0mes@camera"s,
+        too_long + "@camera", "frames@" + std::string(254, 'h'), "frames@camera:"s,
+        "frames@camera:65536"s, "frames@[::1"s}) {
+    const auto parsed = parse_remote_name(name);
+    ASSERT_FALSE(parsed) << name;
+    EXPECT_EQ(parsed.error().code, Code::invalid_argument) << name;
+  }
+}
+
+}  // namespace
+}  // namespace gantry
