@@ -104,7 +104,8 @@ Result<RemoteHead> RemoteHead::decode(ConstByteSpan words, ConstByteSpan& rest) 
       in.bytes(encoded);
       if (!in.is_fine()) break;
       const auto region = RemoteRegion::decode(encoded);
-      if (!region || region->bytes != part.bytes) return no_head();
+      if (!region || region->bytes != part.bytes || region->access == RemoteAccess::write)
+        return no_head();
       part.region = *region;
     }
     if (has_tensor) part.tensor = read_tensor(in);

@@ -56,6 +56,8 @@ class HeadAssembler {
   /// `first`: RemoteKind::message, else ::more. True: words() are complete.
   [[nodiscard]] Result<bool> take(bool is_first, ConstByteSpan bytes);
   [[nodiscard]] ConstByteSpan words() const noexcept { return words_; }
+  /// Some of it is still to come.
+  [[nodiscard]] bool has_begun() const noexcept { return wanted_ != 0; }
 
  private:
   std::vector<std::byte> words_;
