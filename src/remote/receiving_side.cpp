@@ -12,6 +12,13 @@ constexpr std::chrono::milliseconds kCreditRest{20};
 // Acknowledged at once when there is nothing else to do.
 constexpr std::uint64_t kMostOwed = 4;
 
+// By this host's clock; one that never comes stays that.
+std::uint64_t deadline_after(std::uint64_t left_ns) noexcept {
+  if (left_ns == 0) return 0;
+  const std::uint64_t now = monotonic_ns();
+  return now + std::min(left_ns, ~std::uint64_t{0} - now);
+}
+
 bool is_full(const Error& error) noexcept {
   return error.code == Code::timed_out || error.code == Code::busy ||
          error.code == Code::out_of_memory;
@@ -73,7 +80,7 @@ Result<bool> ReceivingSide::hear(Link& link) {
     if (kind == RemoteKind::message || kind == RemoteKind::more) {
       GANTRY_ASSIGN(const bool is_whole, assembler_.take(kind == RemoteKind::message, in.rest()));
       if (is_whole) GANTRY_TRY(note(assembler_.words()));
-    } else if (kind == RemoteKind::ended) {
+    } else if (kind == RemoteKind::ended && !assembler_.has_begun()) {
       ended_ = read_error(in);
       if (!in.is_over()) break;
     } else {
@@ -91,7 +98,7 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
                 fmt::format("it announces message {} behind {}", head.number, heard_));
   heard_ = head.number;
   Announced one;
-  if (head.time_left_ns > 0) one.deadline_ns = monotonic_ns() + head.time_left_ns;
+  one.deadline_ns = deadline_after(head.time_left_ns);
   one.payload.assign(rest.begin(), rest.end());
   one.head = std::move(head);
   announced_.push_back(std::move(one));  // I1
@@ -128,21 +135,27 @@ Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline) {
     one.loan = *std::move(loan);
     one.has_place = true;
   } else {
-    std::vector<Block> blocks(one.head.parts.size());
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      if (one.head.parts[i].bytes == 0) continue;
-      auto block = producer_.pool().allocate(one.head.parts[i].bytes);
-      if (!block && block.error().code == Code::out_of_memory) return false;
-      if (!block) {
-        refused_ = std::move(block).error();
-        return false;
-      }
-      blocks[i] = *std::move(block);
+    auto blocks = find_blocks(one.head);
+    if (!blocks) {
+      // Memory that is in use comes back; if none is, there will never be more.
+      const bool may_come =
+          blocks.error().code == Code::out_of_memory && producer_.pool().report().live_bytes > 0;
+      if (!may_come) refused_ = std::move(blocks).error();
+      return false;
     }
-    one.blocks = std::move(blocks);
+    one.blocks = *std::move(blocks);
     one.has_place = true;
   }
   return true;
+}
+
+Result<std::vector<Block>> ReceivingSide::find_blocks(const RemoteHead& head) {
+  std::vector<Block> blocks(head.parts.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (head.parts[i].bytes == 0) continue;
+    GANTRY_ASSIGN(blocks[i], producer_.pool().allocate(head.parts[i].bytes));
+  }
+  return blocks;
 }
 
 Result<void> ReceivingSide::begin_transfers(Link& link, Announced& one) {
@@ -185,6 +198,8 @@ Result<bool> ReceivingSide::publish(Link& link) {
       if (outcome == Outcome::pending) return has_published;
       if (outcome == Outcome::failed) {
         auto why = link.wait(ticket, Deadline::now());
+        if (!why && why.error().code == Code::not_found)
+          return fail(Code::peer_misbehaved, "it took back a message that was on its way");
         if (!why) return tl::unexpected(std::move(why).error());
       }
     }

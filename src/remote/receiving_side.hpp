@@ -35,6 +35,7 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] Result<bool> fetch(Link& link);
   /// False: there is no credit or no memory now.
   [[nodiscard]] Result<bool> find_place(Announced& one, Deadline deadline);
+  [[nodiscard]] Result<std::vector<Block>> find_blocks(const RemoteHead& head);
   [[nodiscard]] Result<void> begin_transfers(Link& link, Announced& one);
   [[nodiscard]] std::size_t under_way(const Link& link) const;
   [[nodiscard]] static bool is_under_way(const Link& link, const Announced& one);

@@ -35,7 +35,12 @@ RemoteEnd SendingSide::run(Link& link, std::uint64_t received, int stop) {
       turn = kRemoteTurns - 1;
     }
   });
-  for (Unacknowledged& one : unacknowledged_) one.exports.clear();
+  RemoteEnd end = end_over(link, done);
+  for (Unacknowledged& one : unacknowledged_) one.exports.clear();  // last: the end is told first
+  return end;
+}
+
+RemoteEnd SendingSide::end_over(Link& link, const Result<void>& done) {
   if (answer_) {
     link.close();
     return {RemoteEnd::Kind::over, *answer_};
@@ -73,7 +78,7 @@ Result<bool> SendingSide::hear(Link& link) {
       return true;
     } else if (kind == RemoteKind::stopped) {
       const Error why = read_error(in);
-      if (!in.is_over()) break;
+      if (!in.is_over() || why.code == Code::closed) break;  // it would count as `finished`
       answer_ = why;
       return true;
     } else {

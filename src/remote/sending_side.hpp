@@ -27,6 +27,7 @@ class SendingSide final : public RemoteSide {
     std::vector<Export> exports;
   };
 
+  [[nodiscard]] RemoteEnd end_over(Link& link, const Result<void>& done);
   [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received);
   [[nodiscard]] Result<bool> hear(Link& link);
   [[nodiscard]] bool takes_more(const Link& link) const;

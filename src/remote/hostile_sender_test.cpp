@@ -1,0 +1,281 @@
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "remote/receiving_side.hpp"
+#include "remote/sending_side.hpp"
+#include "remote/test_hostile.hpp"
+
+// Whoever sends into a channel of this host speaks by hand. Whatever it says, its session ends with
+// one clear error at most, and the consumer here gets whole messages, in their order, or that
+// error.
+namespace gantry {
+namespace {
+
+using test::head_of;
+using test::pattern;
+using test::record_of;
+using test::same;
+using test::SideAtWork;
+using test::soon;
+
+constexpr Bytes kBudget = Bytes{4} << 20;
+
+class HostileSender : public ::testing::Test {
+ protected:
+  void SetUp() override { open(); }
+
+  void open(unsigned slots = 8) {
+    side_.reset();
+    in_.reset();
+    ProducerOptions options = test::options_in(scratch_);
+    options.pool.budget_bytes = kBudget;
+    options.slots = slots;
+    auto out = test::make_producer("frames", options).value();
+    in_ = Consumer::open("frames", test::consumer_options(options), soon()).value();
+    side_.emplace(std::make_unique<ReceivingSide>(std::move(out)));
+  }
+
+  [[nodiscard]] Export shared(ConstByteSpan bytes, RemoteAccess access = RemoteAccess::read) {
+    return side_->peer()
+        .export_memory({const_cast<std::byte*>(bytes.data()), bytes.size()}, access)  // NOLINT
+        .value();
+  }
+  void expect_next(ConstByteSpan bytes) {
+    const auto message = in_->receive(soon());
+    ASSERT_TRUE(message) << to_string(message.error());
+    EXPECT_TRUE(same(message->bytes(), bytes));
+  }
+  /// The session ends so, and the consumer gets at most `before`, the first messages, unharmed.
+  void expect_ends_by(Code code, const std::vector<std::vector<std::byte>>& before = {}) {
+    const RemoteEnd end = side_->end();
+    EXPECT_EQ(end.kind, RemoteEnd::Kind::over);
+    EXPECT_EQ(end.why.code, code) << to_string(end.why);
+    EXPECT_FALSE(end.why.message.empty());
+    side_->drop();
+    std::size_t got = 0;
+    Result<Message> message;
+    while ((message = in_->receive(soon()))) {
+      ASSERT_LT(got, before.size());
+      EXPECT_TRUE(same(message->bytes(), before[got++]));
+    }
+    EXPECT_EQ(message.error().code, Code::peer_gone) << to_string(message.error());
+  }
+  /// A fresh session, which ends by what is said after one honest message.
+  void expect_refused(const std::function<void()>& say) {
+    open();
+    const auto first = pattern(100, 7);
+    side_->say(head_of(1, 100), first);
+    say();
+    expect_ends_by(Code::peer_misbehaved, {first});
+  }
+
+  const test::ScratchDirectory scratch_;
+  std::optional<Consumer> in_;
+  std::optional<SideAtWork> side_;
+};
+
+TEST_F(HostileSender, WhatItMaySayIsDone) {
+  const auto small = pattern(3000, 1);
+  const auto large = pattern(300'000, 2);
+  const Export exported = shared(large);
+  side_->say(head_of(1, 3000), small);
+  side_->say(head_of(2, {exported.remote()}));
+  const std::jthread serves([this] {
+    side_->say(say_error(RemoteKind::ended, {Code::closed, "the end", {}}));
+    EXPECT_EQ(side_->end().why.code, Code::closed);
+  });
+  expect_next(small);
+  expect_next(large);
+  EXPECT_EQ(in_->receive(soon()).error().code, Code::closed);
+}
+
+TEST_F(HostileSender, NumbersOutOfOrderAreRefused) {
+  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3},
+                                     std::uint64_t{1} << 63, ~std::uint64_t{0}})
+    expect_refused([&] { side_->say(head_of(number, 10), pattern(10, 1)); });
+}
+
+// The end stays open until the consumer has all of it, which it does not take before.
+TEST_F(HostileSender, NothingComesBehindTheEnd) {
+  const auto first = pattern(100, 7);
+  const auto end = say_error(RemoteKind::ended, {Code::closed, "the end", {}});
+  for (const auto& more : {cut_for_link(head_of(2, 0).encode())[0], end}) {
+    open();
+    side_->say(head_of(1, 100), first);
+    side_->say(end);
+    side_->say(more);
+    const RemoteEnd over = side_->end();
+    EXPECT_EQ(over.kind, RemoteEnd::Kind::over);
+    EXPECT_EQ(over.why.code, Code::peer_misbehaved) << to_string(over.why);
+    side_->drop();
+    auto message = in_->receive(soon());
+    const bool has_first = message.has_value();
+    if (has_first) {
+      EXPECT_TRUE(same(message->bytes(), first));
+      message = in_->receive(soon());
+    }
+    EXPECT_EQ(message.error().code, has_first ? Code::closed : Code::peer_gone);
+  }
+}
+
+TEST_F(HostileSender, WhatNoSendingSideSaysIsRefused) {
+  const auto number = pattern(8, 1);
+  for (const unsigned kind : {0u, 4u, 5u, 6u, 7u, 8u, 127u, 255u}) {
+    expect_refused([&] { side_->say(record_of(kind)); });
+    expect_refused([&] { side_->say(record_of(kind, number)); });
+  }
+  expect_refused([&] { side_->say(record_of(RemoteKind::more, number)); });
+  expect_refused([&] { side_->say(record_of(RemoteKind::message)); });
+  expect_refused([&] { side_->say(record_of(RemoteKind::message, number)); });
+  const auto end = say_error(RemoteKind::ended, {Code::peer_gone, "m", "h"});
+  for (std::size_t size = 1; size < end.size(); ++size)
+    expect_refused([&] { side_->say({end.begin(), end.begin() + static_cast<long>(size)}); });
+  auto impossible = end;
+  impossible[1] = std::byte{200};  // no such code
+  expect_refused([&] { side_->say(impossible); });
+  expect_refused([&] {
+    auto longer = end;
+    longer.push_back({});
+    side_->say(longer);
+  });
+}
+
+TEST_F(HostileSender, AnEndWithinAHeadIsRefused) {
+  expect_refused([&] {
+    WordWriter half;
+    half.number(static_cast<unsigned>(RemoteKind::message), 1);
+    half.number(1000, 4);
+    half.bytes(pattern(100, 1));
+    side_->say(half.take());
+    side_->say(say_error(RemoteKind::ended, {Code::closed, "the end", {}}));
+  });
+}
+
+TEST_F(HostileSender, HeadsThatCannotBeAreRefused) {
+  const RemoteRegion one{1, 100, RemoteAccess::read};
+  const auto refuse = [&](const std::function<void(RemoteHead&)>& change) {
+    expect_refused([&] {
+      RemoteHead head = head_of(2, {one, one});
+      change(head);
+      side_->say(head);
+    });
+  };
+  refuse([](RemoteHead& head) { head.bytes = 199; });
+  refuse([](RemoteHead& head) { head.has_payload = true; });
+  refuse([](RemoteHead& head) { head.parts.clear(); });
+  refuse([](RemoteHead& head) { head.parts[1].region.bytes = 99; });
+  refuse([](RemoteHead& head) { head.parts[1].region.access = RemoteAccess::write; });
+  refuse([](RemoteHead& head) { head.parts.resize(kMaxSegments + 1); });
+  refuse([](RemoteHead& head) { head.parts[0].tensor = test::bytes_tensor(1, 101); });
+  refuse([](RemoteHead& head) {
+    head.parts[0].tensor = test::bytes_tensor(2, 50);
+    head.parts[0].tensor->strides[0] = -1;
+  });
+  refuse([](RemoteHead& head) {  // the sum wraps to 0
+    for (auto& part : head.parts) part.bytes = part.region.bytes = Bytes{1} << 63;
+    head.bytes = 0;
+  });
+}
+
+TEST_F(HostileSender, MemoryThatWasNeverExportedIsNotReached) {
+  for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{77}, ~std::uint64_t{0}}) {
+    open();
+    side_->say(head_of(1, {{key, 50'000, RemoteAccess::read}}));
+    const RemoteEnd end = side_->end();  // its own link refuses what it asks for, and ends
+    EXPECT_EQ(end.kind, RemoteEnd::Kind::broken);
+    EXPECT_EQ(end.why.code, Code::peer_gone) << to_string(end.why);
+    side_->drop();
+    EXPECT_EQ(in_->receive(soon()).error().code, Code::peer_gone);
+  }
+}
+
+// It gives its memory back although the message has not been acknowledged.
+TEST_F(HostileSender, MemoryThatIsTakenBackTooEarlyEndsTheSession) {
+  const auto large = pattern(300'000, 2);
+  auto exported = std::optional(shared(large));
+  const RemoteRegion gone = exported->remote();
+  exported.reset();
+  side_->say(head_of(1, {gone}));
+  expect_ends_by(Code::peer_misbehaved);
+}
+
+TEST_F(HostileSender, MoreMemoryThanThereCanBeIsRefusedAndSaid) {
+  const Bytes huge = Bytes{1} << 62;
+  const auto part = pattern(kBudget / 4 * 3, 1);
+  for (int which = 0; which < 5; ++which) {
+    open();
+    const Export exported = shared(part);
+    const RemoteRegion real = exported.remote();
+    const RemoteRegion most{1, ~Bytes{0}, RemoteAccess::read};
+    const RemoteRegion large{1, huge, RemoteAccess::read};
+    side_->say(which == 0   ? head_of(1, {large})
+               : which == 1 ? head_of(1, {most})
+               : which == 2 ? head_of(1, {large, large})
+               : which == 3 ? head_of(1, {real, large})
+                            : head_of(1, {real, real}));  // each finds room, both never do
+    const auto said = test::error_in(side_->hear(), RemoteKind::stopped);
+    EXPECT_THAT(said.code, testing::AnyOf(Code::too_large, Code::out_of_memory)) << said.message;
+    expect_ends_by(said.code);
+  }
+}
+
+TEST_F(HostileSender, MoreThanMayBeUnacknowledgedIsRefused) {
+  open(2);
+  std::vector<std::vector<std::byte>> sent;
+  const std::size_t most = SendingSide::kMostUnacknowledged;
+  // The consumer holds all its credits; the 64 behind them may wait here, and no more.
+  std::vector<Message> kept;
+  std::vector<Export> exports;
+  for (std::uint64_t i = 1; i <= most + 40; ++i) {
+    sent.push_back(pattern(3000, i));
+    exports.push_back(shared(sent.back()));
+    if (i > 2 && !side_->say(head_of(i, {exports.back().remote()}))) break;
+    if (i > 2) continue;
+    side_->say(head_of(i, 3000), sent.back());
+    kept.push_back(in_->receive(soon()).value());
+    EXPECT_TRUE(same(kept.back().bytes(), sent.back()));
+  }
+  const RemoteEnd end = side_->end();
+  EXPECT_EQ(end.kind, RemoteEnd::Kind::over);
+  EXPECT_EQ(end.why.code, Code::peer_misbehaved) << to_string(end.why);
+  EXPECT_TRUE(same(kept[0].bytes(), sent[0]));
+  EXPECT_TRUE(same(kept[1].bytes(), sent[1]));
+}
+
+TEST_F(HostileSender, AnEndlessDeadlineStaysAhead) {
+  RemoteHead head = head_of(1, 10);
+  head.time_left_ns = ~std::uint64_t{0};
+  side_->say(head, pattern(10, 1));
+  const auto message = in_->receive(soon());
+  ASSERT_TRUE(message) << to_string(message.error());
+  EXPECT_EQ(message->info().deadline_ns, ~std::uint64_t{0});
+}
+
+// Honest records with changed bytes, each behind an honest message.
+TEST_F(HostileSender, ChangedRecordsEndTheSessionAtMost) {
+  std::mt19937_64 random(3);
+  const auto first = pattern(500, 1);
+  for (int round = 0; round < 150; ++round) {
+    open();
+    const auto large = pattern(70'000, 2);
+    const Export exported = shared(large);
+    side_->say(head_of(1, 500), first);
+    auto record = cut_for_link(round % 2 == 0 ? head_of(2, {exported.remote()}).encode()
+                                              : head_of(2, 0).encode())[0];
+    for (int i = 0; i < 3; ++i) record[random() % record.size()] = static_cast<std::byte>(random());
+    side_->say(record);
+    side_->say(say_error(RemoteKind::ended, {Code::peer_gone, "gone", {}}));
+    const RemoteEnd end = side_->end();
+    EXPECT_EQ(end.kind, RemoteEnd::Kind::over) << round;
+    EXPECT_NE(end.why.code, Code::closed) << round;
+    side_->drop();
+    Result<Message> message = in_->receive(soon());
+    EXPECT_TRUE(!message || same(message->bytes(), first)) << round;
+    while (message) message = in_->receive(soon());
+    EXPECT_EQ(message.error().code, Code::peer_gone) << round;
+  }
+}
+
+}  // namespace
+}  // namespace gantry
