@@ -182,9 +182,8 @@ std::size_t ReceivingSide::under_way(const Link& link) const {
 }
 
 bool ReceivingSide::is_under_way(const Link& link, const Announced& one) {
-  return std::ranges::any_of(one.transfers, [&](Ticket ticket) {
-    return link.outcome(ticket) == Outcome::pending;
-  });
+  return std::ranges::any_of(
+      one.transfers, [&](Ticket ticket) { return link.outcome(ticket) == Outcome::pending; });
 }
 
 // ---- into the channel ----------------------------------------------------------------------
