@@ -122,7 +122,7 @@ Network Network::over_loopback() {
 Result<void> Network::join_hosts() const {
   const std::string far =
       fmt::format("/proc/{}/fd/{}", ::getpid(), space_of(Host::answering).get());
-  std::vector<std::string> pair = {
+  const std::vector<std::string> pair = {
       "ip",   "link", "add",  of(Host::asking, kInterfaces),    "type",
       "veth", "peer", "name", of(Host::answering, kInterfaces), "netns",
       far};
@@ -131,7 +131,7 @@ Result<void> Network::join_hosts() const {
     if (!visit) return Unexpected(visit.error());
     const std::string interface = of(host, kInterfaces);
     Result<void> done;
-    if (host == Host::asking) done = run_command(std::move(pair));
+    if (host == Host::asking) done = run_command(pair);
     if (done)
       done = run_command(
           {"ip", "address", "add", fmt::format("{}/24", of(host, kAddresses)), "dev", interface});

@@ -47,9 +47,10 @@ Manual manual(Settings& settings) {
           "so.\n"
           "Rates are limited by tc, and skipped where that fails. All processes of a subject are\n"
           "pinned. All words of a payload are written anew before each round trip, three words\n"
-          "where several are in flight; both is outside the timed part, reading the payload whole "
-          "is\n"
-          "inside. Usual cases: round-trip of sizes up to 1 MiB, throughput from 1 MiB on; a case\n"
+          "where several are in flight. Filling is outside the timed part; those words and "
+          "reading\n"
+          "the payload whole are inside. Usual cases: round-trip of sizes up to 1 MiB, throughput\n"
+          "from 1 MiB on; a case\n"
           "that is named takes all sizes.\n\n"
           "Example: gantry bench link --peers --rates unlimited,10G --json > link.json\n"
           "Example: gantry bench link --subjects gantry,limit --cases throughput --sizes 16M",

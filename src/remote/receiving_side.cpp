@@ -81,7 +81,7 @@ Result<bool> ReceivingSide::hear(Link& link) {
       GANTRY_ASSIGN(const bool is_whole, assembler_.take(kind == RemoteKind::message, in.rest()));
       if (is_whole) GANTRY_TRY(note(assembler_.words()));
     } else if (kind == RemoteKind::ended && !assembler_.has_begun()) {
-      ended_ = read_error(in);
+      ended_ = read_last_word(in);
       if (!in.is_over()) break;
     } else {
       break;

@@ -10,10 +10,10 @@ namespace gantry {
 namespace {
 
 // A relay's own end of the channel within this process.
-EndOptions end_within(const EndOptions& users, const std::string& directory) {
+EndOptions end_within(std::shared_ptr<Acceptor> acceptor, const std::string& directory) {
   EndOptions options;
   options.directory = directory;
-  options.acceptor = users.acceptor;
+  options.acceptor = std::move(acceptor);
   return options;
 }
 
@@ -34,9 +34,9 @@ Result<Producer> open_sending_end(const RemoteName& name, ProducerOptions option
   setup.is_side_first = false;
   setup.request.slots = options.slots;
   setup.request.consumers = options.consumers;
-  setup.make_side = [users = EndOptions(options),
+  setup.make_side = [acceptor = options.acceptor,
                      channel = name.channel](const std::string& directory) {
-    ConsumerOptions within{end_within(users, directory)};
+    ConsumerOptions within{end_within(acceptor, directory)};
     return Consumer::open(channel, within, Deadline::after(std::chrono::seconds(5)))
         .map([](Consumer consumer) -> std::unique_ptr<RemoteSide> {
           return std::make_unique<SendingSide>(std::move(consumer));
@@ -59,9 +59,9 @@ Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions op
   Relay::Setup setup = setup_for(name, options, RemoteRole::consume);
   setup.request.when_slow = options.when_slow;
   setup.request.depth = options.depth;
-  setup.make_side = [users = EndOptions(options), engine = std::move(engine),
+  setup.make_side = [acceptor = options.acceptor, engine = std::move(engine),
                      channel = name.channel, depth = options.depth](const std::string& directory) {
-    ProducerOptions within{end_within(users, directory), {}};
+    ProducerOptions within{end_within(acceptor, directory), {}};
     within.slots = std::max(within.slots, depth);
     return Producer::open(channel, within, engine)
         .map([](Producer producer) -> std::unique_ptr<RemoteSide> {

@@ -110,7 +110,7 @@ Result<RemoteHead> RemoteHead::decode(ConstByteSpan words, ConstByteSpan& rest) 
     }
     if (has_tensor) part.tensor = read_tensor(in);
     if (part.tensor && !part.tensor->fits(part.bytes)) return no_head();
-    head.parts.push_back(std::move(part));
+    head.parts.push_back(part);
   }
   if (!in.is_fine() || parts == 0 || sum != head.bytes) return no_head();
   rest = in.rest();

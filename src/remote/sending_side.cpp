@@ -77,7 +77,7 @@ Result<bool> SendingSide::hear(Link& link) {
       answer_ = ended_;
       return true;
     } else if (kind == RemoteKind::stopped) {
-      const Error why = read_error(in);
+      const Error why = read_last_word(in);
       if (!in.is_over() || why.code == Code::closed) break;  // it would count as `finished`
       answer_ = why;
       return true;
@@ -136,7 +136,7 @@ Result<void> SendingSide::announce(Link& link, Unacknowledged& one) {
       one.exports.push_back(std::move(exported));
     }
     head.bytes += part.bytes;
-    head.parts.push_back(std::move(part));
+    head.parts.push_back(part);
   }
   auto words = head.encode();
   for (std::size_t i = 0; head.has_payload && i < one.message.segments(); ++i) {

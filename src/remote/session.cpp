@@ -25,6 +25,13 @@ Result<std::optional<ConstByteSpan>> next_record(Link& link, ByteSpan buffer) {
   return tl::unexpected(size.error());
 }
 
+Error read_last_word(WordReader& in) {
+  Error error = read_error(in);
+  if (error.code == Code::timed_out || error.code == Code::busy || error.code == Code::interrupted)
+    error.code = Code::peer_gone;
+  return error;
+}
+
 void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept {
   std::array<pollfd, 4> entries{};
   std::size_t count = 0;

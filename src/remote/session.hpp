@@ -56,6 +56,10 @@ class RemoteSpeech {
 /// The next record of the other side, if one is there; it lies in `buffer`. Errors: the link's end.
 [[nodiscard]] Result<std::optional<ConstByteSpan>> next_record(Link& link, ByteSpan buffer);
 
+/// The other side's last word. It ends the channel here, whatever made it end there: nobody shall
+/// try again because of it.
+[[nodiscard]] Error read_last_word(WordReader& in);
+
 /// Sleeps until one of the descriptors (-1: none) is readable, or for at most `most`.
 void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
 [[nodiscard]] bool is_readable(int descriptor) noexcept;
