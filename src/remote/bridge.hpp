@@ -20,7 +20,7 @@ namespace gantry {
 ///   I2  strangers_ counts the connections that are not admitted yet; at most kMostStrangers.
 ///   I3  What a connection was told of a session's progress holds until the session runs over that
 ///       connection, or another one has come for it.
-class Bridge::Impl {
+class GANTRY_LOCAL Bridge::Impl {
  public:
   static constexpr std::size_t kMostStrangers = 32;
 
