@@ -198,11 +198,13 @@ class GANTRY_API Link {
       Deadline deadline = Deadline::never()) = 0;
 
   // ---- progress
-  /// Does bounded work in the calling thread. True if it got on with something, so that calling
-  /// again at once may be worth it.
+  /// Does bounded work in the calling thread. True if it, or any call since the last poll(), got on
+  /// with something: calling again at once may be worth it, and so may a look at what any of the
+  /// functions above hands out, before a loop sleeps on the descriptor.
   virtual bool poll() = 0;
   /// Readable, for loops on poll() or epoll, when poll() has something to do. It also has to be
-  /// called a few times within the stall limit. Belongs to the link.
+  /// called a few times within the stall limit. A loop that sleeps on it is not woken by what
+  /// another thread's call takes in: let one thread alone call the link then. Belongs to the link.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
 
   /// Nothing while the link works; else why it ended.

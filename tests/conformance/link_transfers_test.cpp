@@ -1,6 +1,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/socket.hpp"
 #include "link_suite.hpp"
 
 // What every link promises of bytes, signals and tickets (gantry/link.hpp).
@@ -261,6 +262,74 @@ TEST_P(LinkTransfers, ManyThreadsShareALink) {
   is_over = true;
   far.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// A thread sleeps until its transfer has ended; another one reads what tells that.
+TEST_P(LinkTransfers, WhoSleepsIsWokenByWhoReadsForIt) {
+  constexpr int kRounds = 300;
+  std::atomic<bool> is_over{false};
+  std::thread far([&] {
+    while (!is_over)
+      static_cast<void>(b_->receive_signal(Deadline::after(std::chrono::milliseconds(5))));
+  });
+  std::atomic<int> done{0};
+  const auto mine = some_bytes(5000, 1);
+  std::thread sleeper([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      const auto ticket = a_->put(Transfer::of(mine, exported_there_.remote()));
+      if (!ticket || !a_->wait(*ticket, Deadline::never())) return;
+      ++done;
+    }
+  });
+  for (const Deadline enough = patience(); done < kRounds && !enough.passed();) a_->poll();
+  EXPECT_EQ(done, kRounds);
+  if (done < kRounds) a_->close();
+  sleeper.join();
+  is_over = true;
+  far.join();
+}
+
+// A thread sleeps until a signal comes; another one's call sends the rest of an answer, whose end
+// raises it.
+TEST_P(LinkTransfers, WhoSleepsForASignalIsWokenByWhoEndsItsAnswer) {
+  constexpr int kRounds = 300;
+  const Export given = a_->export_memory(here(0, kMiB), RemoteAccess::read).value();
+  std::atomic<int> heard{0};
+  std::atomic<bool> is_over{false};
+  std::thread sleeper([&] {
+    while (a_->receive_signal(Deadline::never())) ++heard;
+  });
+  std::thread other([&] {
+    std::vector<std::byte> memory(64);
+    while (!is_over) static_cast<void>(a_->export_memory(memory, RemoteAccess::read));
+  });
+  std::vector<std::byte> back(kMiB);
+  int round = 0;
+  for (const Deadline enough = patience(); round == heard && round < kRounds; ++round) {
+    const auto ticket = b_->get(Transfer::of(std::span(back), given.remote(), 0, 7));
+    if (!ticket || !b_->wait(*ticket, enough)) break;
+    while (heard <= round && !enough.passed()) std::this_thread::yield();
+  }
+  EXPECT_EQ(heard, kRounds);
+  is_over = true;
+  other.join();
+  a_->close();
+  sleeper.join();
+}
+
+// One call takes in what another one hands out: a loop that asked for that before hears of it by
+// poll(), before it sleeps on the descriptor, which is silent then.
+TEST_P(LinkTransfers, PollTellsOfWhatOtherCallsTookIn) {
+  std::array<std::byte, 8> word{};
+  for (int round = 0; round < 10; ++round) {
+    while (b_->poll()) {
+    }
+    ASSERT_TRUE(a_->send_control(word, patience()));
+    ASSERT_TRUE(wait_readable(b_->descriptor(), patience()).value());
+    ASSERT_FALSE(b_->receive_signal(Deadline::now()));
+    EXPECT_TRUE(b_->poll());
+    EXPECT_TRUE(b_->receive_control(word, Deadline::now()));
+  }
 }
 
 TEST_P(LinkTransfers, TellsWhatTransfersTakeAndWhy) {

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include "base/close_elsewhere.hpp"
+#include "base/event.hpp"
 #include "base/fork_error.hpp"
 #include "base/result.hpp"
 #include "base/socket.hpp"
@@ -18,10 +19,11 @@ constexpr Bytes kSizeOfAll = std::numeric_limits<Bytes>::max();
 
 }  // namespace
 
-SocketSession::SocketSession(Fd socket, Fd epoll, std::string peer, const LinkOptions& options,
-                             std::unique_ptr<Puller> puller)
+SocketSession::SocketSession(Fd socket, Fd epoll, Fd ring, std::string peer,
+                             const LinkOptions& options, std::unique_ptr<Puller> puller)
     : socket_(std::move(socket)),
       epoll_(std::move(epoll)),
+      ring_(std::move(ring)),
       peer_(std::move(peer)),
       stall_limit_(options.stall_limit),
       transfers_(puller && puller->kind() == LinkKind::shared ? kTypicalShared : kTypicalStream),
@@ -204,10 +206,17 @@ void SocketSession::sleep(std::unique_lock<std::mutex>& lock, Deadline deadline)
   }
   has_sleeper_ = true;
   lock.unlock();
-  static_cast<void>(wait_readable(epoll_.get(), Deadline::after(most)));
+  std::array<pollfd, 2> entries{pollfd{epoll_.get(), POLLIN, 0}, pollfd{ring_.get(), POLLIN, 0}};
+  ::poll(entries.data(), entries.size(), poll_timeout_ms(Deadline::after(most)));
   lock.lock();
   has_sleeper_ = false;
+  drain(ring_.get());
   changed_.notify_all();
+}
+
+void SocketSession::wake_all() noexcept {
+  changed_.notify_all();
+  if (has_sleeper_) ring(ring_.get());
 }
 
 Result<void> SocketSession::wait(Ticket ticket, Deadline deadline) {
@@ -283,7 +292,8 @@ Result<std::uint64_t> SocketSession::receive_signal(Deadline deadline) {
 bool SocketSession::poll() {
   if (!fork_guard_.is_this()) return false;
   const std::lock_guard lock(mutex_);
-  return progress();
+  const bool has_moved = progress();
+  return std::exchange(has_moved_, false) || has_moved;
 }
 
 }  // namespace gantry

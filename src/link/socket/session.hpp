@@ -18,7 +18,8 @@ inline constexpr std::size_t kMaxLinkControls = 64;
 inline constexpr std::size_t kMaxLinkSignals = 1024;
 
 /// Everything happens under one lock, in whatever thread calls. One waiting thread sleeps on the
-/// socket, others until that one has made progress.
+/// socket, others until somebody has made progress; who makes it meanwhile rings for the sleeper,
+/// since what that one waits for may have been read for it.
 ///   I1  Payload is received into exported memory under the lock only, so after withdraw() none is.
 ///   I2  Nothing is queued for the peer that the peer can make grow without end: answers are
 ///   limited
@@ -28,7 +29,7 @@ class SocketSession final : public detail::Exporter,
                             public std::enable_shared_from_this<SocketSession> {
  public:
   /// `puller`: another way for payload; null: there is none.
-  SocketSession(Fd socket, Fd epoll, std::string peer, const LinkOptions& options,
+  SocketSession(Fd socket, Fd epoll, Fd ring, std::string peer, const LinkOptions& options,
                 std::unique_ptr<Puller> puller);
   ~SocketSession() override;
   SocketSession(const SocketSession&) = delete;
@@ -83,6 +84,7 @@ class SocketSession final : public detail::Exporter,
   template <class IsSo>
   [[nodiscard]] bool wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, IsSo is_so);
   void sleep(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  void wake_all() noexcept;
   [[nodiscard]] tl::unexpected<Error> ended() const { return tl::unexpected<Error>(*failure_); }
   [[nodiscard]] bool begin_pulled(const Transfer& transfer, Ticket ticket, bool is_put);
 
@@ -127,6 +129,7 @@ class SocketSession final : public detail::Exporter,
 
   Fd socket_;
   const Fd epoll_;
+  const Fd ring_;  // an event, for the thread that sleeps on the epoll
   const std::string peer_;
   const std::chrono::nanoseconds stall_limit_;
   const ForkGuard fork_guard_;
@@ -134,6 +137,7 @@ class SocketSession final : public detail::Exporter,
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   bool has_sleeper_ = false;  // a thread sleeps on the epoll
+  bool has_moved_ = false;    // since the last poll()
   std::optional<Error> failure_;
   Exports exports_;
   Transfers transfers_;

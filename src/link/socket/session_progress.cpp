@@ -222,7 +222,8 @@ bool SocketSession::progress() {
   if (now - polled_ > stall_limit_ / 3) patient_from_ = now;  // this end was busy elsewhere
   polled_ = now;
   const bool has_moved = or_fail([&] { return progress_some(now); });
-  if (has_moved) changed_.notify_all();
+  has_moved_ |= has_moved;
+  if (has_moved) wake_all();
   return has_moved || (puller_ && !failure_ && puller_->needs_calls());
 }
 
@@ -292,7 +293,7 @@ void SocketSession::fail_with(Error error) noexcept {
   unsent_.clear();
   answers_.clear();
   ::shutdown(socket_.get(), SHUT_RDWR);
-  changed_.notify_all();
+  wake_all();
 }
 
 void SocketSession::close() noexcept {

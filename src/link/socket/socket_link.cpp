@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/event.hpp"
 #include "base/result.hpp"
 #include "base/socket.hpp"
 #include "link/socket/mapped_puller.hpp"
@@ -136,9 +137,11 @@ Result<std::unique_ptr<Link>> make_socket_link(Fd socket, const LinkOptions& opt
   GANTRY_TRY(watch(epoll.get(), socket.get()));
   if (puller)
     for (const int descriptor : puller->descriptors()) GANTRY_TRY(watch(epoll.get(), descriptor));
+  GANTRY_ASSIGN(Fd ring, make_event());
   std::string peer = options.peer.empty() ? peer_name(socket.get()) : options.peer;
-  auto session = std::make_shared<SocketSession>(std::move(socket), std::move(epoll),
-                                                 std::move(peer), options, std::move(puller));
+  auto session =
+      std::make_shared<SocketSession>(std::move(socket), std::move(epoll), std::move(ring),
+                                      std::move(peer), options, std::move(puller));
   session->start();
   return std::make_unique<SocketLink>(std::move(session));
 }
