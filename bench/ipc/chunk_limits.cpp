@@ -23,7 +23,6 @@ constexpr std::array kPlaces = {1u, 8u, 32u, 128u, 512u};
 struct alignas(4096) ChunkLines {
   Flag landed;  ///< Bytes of all messages so far.
   alignas(128) Flag answered;
-  std::uint64_t sum = 0;  ///< Written before `answered` is raised.
 };
 
 /// What both ends know.
@@ -64,7 +63,7 @@ class ChunkRequester final : public Requester {
   }
   Result<std::uint64_t> receive() override {
     await(area_.lines.answered, ++trip_);
-    return area_.lines.sum;
+    return area_.lines.answered.sum;
   }
 
  private:
@@ -90,7 +89,7 @@ class ChunkResponder final : public Responder {
     return sum;
   }
   Result<void> reply(std::uint64_t sum) override {
-    area_.lines.sum = sum;
+    area_.lines.answered.sum = sum;
     raise(area_.lines.answered, ++trip_);
     return {};
   }

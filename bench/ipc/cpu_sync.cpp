@@ -15,15 +15,10 @@ namespace {
 constexpr unsigned kMostInFlight = 4;
 constexpr unsigned kMostReaders = 4;
 
-struct Reply {
-  Flag flag;
-  std::uint64_t sum = 0;  // written before `flag` is raised
-};
-
 /// The beginning of the shared memory; a place for each message in flight follows it.
 struct Header {
   Flag request;
-  std::array<std::array<Reply, kMostInFlight>, kMostReaders> replies;
+  std::array<std::array<Flag, kMostInFlight>, kMostReaders> replies;
 };
 
 struct Area {
@@ -41,7 +36,7 @@ struct Area {
     return places.subspan((trip - 1) % what.in_flight * what.bytes, what.bytes);
   }
   [[nodiscard]] unsigned yields_after() const { return what.crowded ? 1 : kPollsPerYield; }
-  [[nodiscard]] Reply& reply(unsigned reader, std::uint64_t trip) const {
+  [[nodiscard]] Flag& reply(unsigned reader, std::uint64_t trip) const {
     return header.replies[reader][(trip - 1) % what.in_flight];
   }
 };
@@ -63,8 +58,8 @@ class CpuSyncRequester final : public Requester {
   }
 
   Result<std::uint64_t> receive() override {
-    const Reply& reply = area_.reply(reader_, answered_ + 1);
-    await_at_least(reply.flag, answered_ + 1, area_.yields_after());
+    const Flag& reply = area_.reply(reader_, answered_ + 1);
+    await_at_least(reply, answered_ + 1, area_.yields_after());
     const std::uint64_t sum = reply.sum;
     reader_ = (reader_ + 1) % area_.what.readers;
     if (reader_ == 0) ++answered_;
@@ -93,9 +88,9 @@ class CpuSyncResponder final : public Responder {
   }
 
   Result<void> reply(std::uint64_t sum) override {
-    Reply& mine = area_.reply(reader_, trip_);
+    Flag& mine = area_.reply(reader_, trip_);
     mine.sum = sum;
-    raise(mine.flag, trip_);
+    raise(mine, trip_);
     return {};
   }
 

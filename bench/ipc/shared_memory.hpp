@@ -12,6 +12,7 @@ namespace gantry::bench {
 /// A number in a cache line of its own.
 struct alignas(64) Flag {
   std::atomic<std::uint64_t> number{0};
+  std::uint64_t sum = 0;  ///< Travels with the number, in its line: written before that is raised.
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);  // a lock would be per process
 
