@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <optional>
 #include <thread>
 
@@ -22,6 +23,43 @@ class Newcomer : public testing::Test {
   test::ScratchDirectory directory_;
   ProducerOptions options_ = options_in(directory_);
 };
+
+// What was sent before anybody came lies in slots. A reader that keeps all of it gets the rest,
+// which goes beside its records.
+TEST_F(Newcomer, MayKeepAllSmallMessages) {
+  constexpr std::uint64_t kMessages = 100;
+  options_.consumers = 1;
+  options_.slots = 8;
+  options_.cell_bytes = PayloadOptions::kMaxCellBytes;
+  for (const bool by_ticket : {false, true}) {
+    Producer out = *make_producer("frames", options_);
+    std::atomic<std::uint64_t> sent{0};
+    std::thread sender([&] {
+      for (std::uint64_t i = 1; i <= kMessages; ++i) {
+        const auto payload = pattern(1000, i);
+        const auto ticket = by_ticket ? out.send_async(payload, {.deadline = soon()}) : Ticket{};
+        const auto done = !ticket     ? Result<void>(tl::unexpected(ticket.error()))
+                          : by_ticket ? out.wait(*ticket, soon())
+                                      : out.send(payload, soon());
+        if (!done) return;
+        ++sent;
+      }
+    });
+    while (sent < options_.slots) std::this_thread::yield();  // the next one waits for a slot
+    Consumer in = *Consumer::open("frames", consumer_options(options_), soon());
+    std::vector<Message> kept;
+    while (kept.size() < kMessages) {
+      auto message = in.receive(soon());
+      EXPECT_TRUE(message) << "after " << kept.size() << ": " << to_string(message.error());
+      if (!message) break;
+      kept.push_back(*std::move(message));
+    }
+    sender.join();
+    EXPECT_EQ(sent, kMessages);
+    for (std::uint64_t i = 0; i < kept.size(); ++i)
+      EXPECT_TRUE(same(kept[i].bytes(), pattern(1000, i + 1))) << i;
+  }
+}
 
 // Defect: it was told of the end of memory that it had never heard of, and did not believe it.
 TEST_F(Newcomer, HearsNothingOfMemoryThatWentBefore) {

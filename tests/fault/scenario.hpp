@@ -1,7 +1,10 @@
 #pragma once  // fault/scenario.hpp: the kinds of traffic under which processes are struck.
 
+#include <algorithm>
 #include <array>
 #include <gantry/channel.hpp>
+
+#include "channel/producer/mode_choice.hpp"
 
 namespace gantry::fault {
 
@@ -53,14 +56,14 @@ inline constexpr std::array kScenarios{
              .bytes = 50'000,
              .mode = SendMode::pipelined,
              .gives_up = true},
-    Scenario{.name = "streamed", .bytes = 100'000, .mode = SendMode::streamed},
+    Scenario{.name = "streamed", .bytes = 300'000, .mode = SendMode::streamed},
     Scenario{.name = "streamed-async",
-             .bytes = 100'000,
+             .bytes = 300'000,
              .mode = SendMode::streamed,
              .via = Via::async,
              .take = Take::copied},
     Scenario{.name = "streamed-early",
-             .bytes = 100'000,
+             .bytes = 300'000,
              .mode = SendMode::streamed,
              .take = Take::early},
     Scenario{.name = "loan", .bytes = 8000, .via = Via::loan},
@@ -78,7 +81,7 @@ inline constexpr std::array kScenarios{
              .take = Take::early,
              .consumers = 2},
     Scenario{
-        .name = "fan-out-streamed", .bytes = 100'000, .mode = SendMode::streamed, .consumers = 2},
+        .name = "fan-out-streamed", .bytes = 300'000, .mode = SendMode::streamed, .consumers = 2},
     Scenario{
         .name = "newest-dropped", .bytes = 4096, .policy = SlowConsumer::drop_newest, .lags = true},
     Scenario{.name = "newest-dropped-fan-out",
@@ -116,7 +119,7 @@ inline constexpr std::array kScenarios{
              .lags = true,
              .depth = 1},
     Scenario{.name = "oldest-dropped-fan-out-racing",
-             .bytes = 100'000,
+             .bytes = 300'000,
              .mode = SendMode::streamed,
              .take = Take::copied,
              .consumers = 2,
@@ -142,6 +145,12 @@ inline constexpr std::array kScenarios{
              .mixed = true,
              .awaits = true},
 };
+static_assert(std::ranges::all_of(kScenarios,
+                                  [](const Scenario& scenario) {
+                                    return scenario.mode != SendMode::streamed ||
+                                           window_of(scenario.bytes) < scenario.bytes;
+                                  }),
+              "a streamed message waits for its window");
 
 /// Messages of a burst, and how they are numbered: the first is what goes on while a process is
 /// struck, the second what its successor must go through with whole.

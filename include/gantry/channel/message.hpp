@@ -223,11 +223,11 @@ class GANTRY_API Message {
   [[nodiscard]] bool is_immutable() const;
   /// The key by which an operation of `registrar`'s device names segment(`index`): its slab is
   /// registered whole, so this looks nothing up. Nothing: the bytes are a private copy that no
-  /// registrar knows (up to kInlineBytes, or streamed), or there are none; use their address. The
-  /// device must be done before the message is released. `index` must be below segments(). Any
-  /// thread. Errors: why the registrar refused the slab, and then the address serves, too;
-  /// `invalid_argument` for one that ConsumerOptions::registrars does not name, and in a fork()ed
-  /// child.
+  /// registrar knows (streamed, or up to PayloadOptions::cell_bytes), or there are none; use their
+  /// address. The device must be done before the message is released. `index` must be below
+  /// segments(). Any thread. Errors: why the registrar refused the slab, and then the address
+  /// serves, too; `invalid_argument` for one that ConsumerOptions::registrars does not name, and in
+  /// a fork()ed child.
   [[nodiscard]] Result<std::optional<DeviceKey>> key_for(const Registrar& registrar,
                                                          std::size_t index = 0) const;
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }

@@ -18,16 +18,21 @@ Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline,
 }
 
 Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
-                                    Lent lent) {
+                                    Lent lent, bool or_lone_consumer) {
   GANTRY_TRY(check_consumers());
   ConsumerSet& consumers = *core_.consumers;
-  auto ready = [&] { return consumers.lost() || consumers.may_send(needs_slot, bytes); };
+  auto ready = [&] {
+    return consumers.lost() || consumers.may_send(needs_slot, bytes) ||
+           (or_lone_consumer && consumers.is_alone());
+  };
   auto why = [&] {
     const std::vector<std::string> obstacles = consumers.obstacles(needs_slot, bytes);
     return obstacles.empty() ? std::string("timed out waiting for a credit, which has come since")
                              : fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
   };
-  if (!consumers.may_send_unseen(bytes) || !ready()) consumers.refresh();
+  // What has been read since is the quickest place for a large message: one look finds it.
+  if (bytes > SlotTable::kLargestSpare || !consumers.may_send_unseen(bytes) || !ready())
+    consumers.refresh();
   if (!ready()) {
     auto loans = lent == Lent::by_caller ? consumers.loans_in_the_way(needs_slot, bytes)
                                          : std::optional<Error>();

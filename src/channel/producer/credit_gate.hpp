@@ -31,9 +31,10 @@ class CreditGate {
   /// Waits for a slot for a message of that size; the slot holds a credit from then on. Errors
   /// besides those of a wait: `busy` when loans alone are in the way, which only the caller ends.
   [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline, Lent lent);
-  /// Waits for a credit alone, for a message that goes into the ring.
+  /// Waits for a credit alone, for a message that goes into the ring; with `needs_slot` for a slot,
+  /// with `or_lone_consumer` also until there is a single consumer, which may need none.
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
-                                        Lent lent);
+                                        Lent lent, bool or_lone_consumer = false);
   /// Waits until all consumers know the memory of the slot's message.
   [[nodiscard]] Result<void> announce(Lock& lock, const Slot& slot, Deadline deadline);
   /// Waits until `ready`, and reads the consumers' pages each turn. `ready` wins over consumers

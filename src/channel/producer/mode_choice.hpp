@@ -12,14 +12,16 @@ namespace gantry {
 inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // for `automatic`
 inline constexpr Bytes kChunkedFrom = Bytes{32} << 10;     // smaller messages go whole in any mode
 
-inline constexpr Bytes kSmallestChunk = Bytes{16} << 10;
-static_assert(kSmallestChunk >= kLeastChunk);
+// Telling of a chunk makes the sender wait until all of it is on its way: docs/results/ipc-small.md
+inline constexpr Bytes kSmallestChunk = Bytes{32} << 10;  // or half of a payload below 64 KiB
+static_assert(kChunkedFrom / 2 >= kLeastChunk);
 inline constexpr Bytes kLargestChunk = Bytes{256} << 10;
 inline constexpr Bytes kChunksAMessage = 16;  // for sizes in between
 
 /// Chunk of a message that goes pipelined or streamed.
 [[nodiscard]] constexpr Bytes chunk_of(Bytes payload) noexcept {
-  return std::clamp(std::bit_floor(payload / kChunksAMessage), kSmallestChunk, kLargestChunk);
+  const Bytes smallest = std::clamp(std::bit_floor(payload / 2), kLeastChunk, kSmallestChunk);
+  return std::clamp(std::bit_floor(payload / kChunksAMessage), smallest, kLargestChunk);
 }
 
 /// The window of a streamed message: whole chunks, and no more than it needs.

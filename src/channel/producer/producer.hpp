@@ -52,8 +52,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   /// Calls it, and again if it goes away, until it has let us in.
   Result<void> wait_for_inbox(Deadline deadline);
   /// Calls over `control`, to the process `whom`. Does not wait. Errors: `peer_misbehaved` when
-  /// `control` is somebody else's, or no control connection.
-  Result<void> call_over(ReceivedFd control, const PeerIdentity& whom);
+  /// `control` is somebody else's, or no control connection. After an error it may still be open.
+  Result<void> call_over(ReceivedFd& control, const PeerIdentity& whom);
   /// Sends the inbox a socket, over which it can call back.
   Result<void> send_control(int control);
   /// The listener at the name, as of the last call.

@@ -19,14 +19,14 @@ Result<void> Producer::Impl::call(Deadline deadline) {
   return {};
 }
 
-Result<void> Producer::Impl::call_over(ReceivedFd control, const PeerIdentity& whom) {
-  GANTRY_ASSIGN(ReceivedFd send_fd, adopt_control_end(std::move(control), whom));
+Result<void> Producer::Impl::call_over(ReceivedFd& control, const PeerIdentity& whom) {
+  GANTRY_ASSIGN(control, adopt_control_end(std::move(control), whom));
   called_ = whom;
   GANTRY_ASSIGN(ControlPair own, make_control_pair());
   // If nobody can be told any more the listener's hello will fail, too.
-  static_cast<void>(send_control_end(send_fd.get(), own.theirs.get()));
+  static_cast<void>(send_control_end(control.get(), own.theirs.get()));
   Connection connection(std::move(own.ours));
-  connection.send_through(std::move(send_fd));
+  connection.send_through(std::move(control));
   begin_call(std::move(connection));
   return {};
 }

@@ -176,7 +176,13 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
                                                             Lane& lane) {
   if (!is_for_beside(payload.size(), options)) return std::nullopt;
   Lock held = core_.lock();
-  if (!core_.consumers->is_alone()) return std::nullopt;
+  if (!core_.consumers->is_alone()) {
+    // Slots may be kept for ever, but perhaps a consumer comes that needs none.
+    if (core_.consumers->may_send(true, payload.size())) return std::nullopt;
+    auto room = gate_.await_room(held, true, payload.size(), options.deadline, lent_here(), true);
+    if (!room) return room;
+    if (!core_.consumers->is_alone()) return std::nullopt;
+  }
   ConsumerSet::BesidePlan plan = core_.consumers->plan_beside();
   if (plan.place.empty()) {
     auto room = gate_.await_room(held, false, 0, options.deadline, lent_here());

@@ -196,7 +196,8 @@ class HostileServer : public HostileClient {
     auto replies = *Producer::Impl::make("service", channel_, std::make_shared<test::PlainEngine>(),
                                          Producer::Impl::Reach::answers);
     const PeerIdentity client{introduction->sender.pid, introduction->sender.uid};
-    EXPECT_TRUE(replies->call_over(*inbox.take_control_end(introduction->sender.id), client));
+    auto control = *inbox.take_control_end(introduction->sender.id);
+    EXPECT_TRUE(replies->call_over(control, client));
     return replies;
   }
 };

@@ -153,11 +153,8 @@ void Server::Impl::take(Inbox::Delivery delivery) {
   Code why = Code::closed;
   const auto client = served_.find(id);
   if (client == served_.end()) {
-    if (info.user == static_cast<std::uint64_t>(RpcKind::introduce)) {
-      const auto known = introduce(delivery.sender);
-      if (known) return;
-      why = known.error().code;
-    }
+    if (info.user == static_cast<std::uint64_t>(RpcKind::introduce))
+      return introduce(delivery.sender);
   } else if (info.user == static_cast<std::uint64_t>(RpcKind::request)) {
     queue_.push_back(std::make_unique<Request::Impl>(client->second, weak_from_this(),
                                                      std::move(delivery.message)));
@@ -172,19 +169,28 @@ void Server::Impl::take(Inbox::Delivery delivery) {
   client_left(id);
 }
 
-// Replies go to the process that connected, and nowhere else.
-Result<void> Server::Impl::introduce(const Sender& sender) {
-  GANTRY_ASSIGN(ReceivedFd control, inbox_->take_control_end(sender.id));
-  if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");
-  GANTRY_STEP(control_taken);
-  GANTRY_ASSIGN(auto replies,
-                Producer::Impl::make(name_, {end_part(options_.channel), options_.replies}, engine_,
-                                     Producer::Impl::Reach::answers));
-  GANTRY_TRY(replies->call_over(std::move(control), inbox_->identity_of(sender.id)));
-  GANTRY_STEP(control_called);
+// A client that cannot be served is told why before its control connection closes, or it would
+// think that this process is gone.
+void Server::Impl::introduce(const Sender& sender) {
+  ReceivedFd control;
+  std::shared_ptr<Producer::Impl> replies;
+  const auto opened = open_replies(sender, control, replies);
+  if (!opened) return inbox_->dismiss(sender.id, opened.error().code);
   served_[sender.id] = std::make_shared<ServedClient>(sender, std::move(replies));
   clients_.store(served_.size(), std::memory_order_relaxed);
   GANTRY_STEP(client_known);
+}
+
+// Replies go to the process that connected, and nowhere else.
+Result<void> Server::Impl::open_replies(const Sender& sender, ReceivedFd& control,
+                                        std::shared_ptr<Producer::Impl>& replies) {
+  GANTRY_ASSIGN(control, inbox_->take_control_end(sender.id));
+  if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");
+  GANTRY_STEP(control_taken);
+  GANTRY_ASSIGN(replies, Producer::Impl::make(name_, {end_part(options_.channel), options_.replies},
+                                              engine_, Producer::Impl::Reach::answers));
+  GANTRY_TRY(replies->call_over(control, inbox_->identity_of(sender.id)));
+  GANTRY_STEP(control_called);
   return {};
 }
 

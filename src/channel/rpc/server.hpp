@@ -100,7 +100,10 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
  private:
   [[nodiscard]] std::unique_ptr<Request::Impl> next_queued();
   void take(Inbox::Delivery delivery);
-  [[nodiscard]] Result<void> introduce(const Sender& sender);
+  void introduce(const Sender& sender);
+  /// What it has opened when it fails is left to the caller to close.
+  [[nodiscard]] Result<void> open_replies(const Sender& sender, ReceivedFd& control,
+                                          std::shared_ptr<Producer::Impl>& replies);
   void client_left(std::uint64_t id);
 
   ForkGuard fork_guard_;
