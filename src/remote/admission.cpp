@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x31'52'42'47;  // "GBR1": the version is part of it
+constexpr std::uint32_t kMagic = 0x33'52'42'47;  // "GBR3": the version is part of it
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::string_view kCaller = "gantry caller";
@@ -45,7 +45,7 @@ std::vector<std::byte> RemoteRequest::encode() const {
 Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
   WordReader in(bytes);
   RemoteRequest request;
-  const auto role = in.number(1, static_cast<std::uint64_t>(RemoteRole::publish));
+  const auto role = in.number(1, static_cast<std::uint64_t>(RemoteRole::look));
   request.role = static_cast<RemoteRole>(role);
   in.bytes(request.session);
   request.channel = in.text(kLongestName);
@@ -55,7 +55,10 @@ Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
   request.slots = static_cast<unsigned>(in.number(4, PayloadOptions::kMaxSlots));
   request.consumers = static_cast<unsigned>(in.number(4, ProducerOptions::kMaxConsumers));
   request.received = in.number();
-  if (!in.is_over() || role == 0 || !check_channel_name(request.channel))
+  const bool is_named = request.role == RemoteRole::look
+                            ? request.channel.empty()
+                            : check_channel_name(request.channel).has_value();
+  if (!in.is_over() || role == 0 || !is_named)
     return fail(Code::peer_misbehaved, "a request that no end makes");
   return request;
 }

@@ -18,6 +18,7 @@ enum class RemoteRole : std::uint8_t {
   consume = 1,  ///< A consumer of the channel.
   deliver,      ///< A producer at the inbox of that name.
   publish,      ///< The producer that has the name.
+  look,         ///< No end: it asks how all channels stand, and names none.
 };
 
 /// How long either may take to answer the other.

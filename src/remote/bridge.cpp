@@ -8,6 +8,7 @@
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
+#include "remote/listing.hpp"
 #include "remote/receiving_side.hpp"
 #include "remote/sending_side.hpp"
 
@@ -27,6 +28,8 @@ std::string_view verb_of(RemoteRole role) noexcept {
       return "consumes";
     case RemoteRole::deliver:
       return "delivers to";
+    case RemoteRole::look:
+      return "looks at";
     case RemoteRole::publish:
       break;
   }
@@ -173,12 +176,19 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
     --strangers_;
     socket = std::move(connection.socket);
   }
+  if (request->role == RemoteRole::look) return show(socket.get(), admission);
   const bool is_new = request->session == SessionId{};
   if (is_new) say(fmt::format("{} {} '{}'", caller, verb_of(request->role), request->channel));
   auto served = is_new ? serve_session(std::move(socket), admission, *request)
                        : go_on(std::move(socket), admission, *request);
   if (!served) return tl::unexpected(of_caller(std::move(served).error()));
   return {};
+}
+
+Result<void> Bridge::Impl::show(int socket, Admission& admission) const {
+  const Deadline soon = Deadline::after(kAdmissionTime);
+  GANTRY_TRY(admission.answer({}, soon));
+  return send_listing(socket, options_.directory, soon);
 }
 
 // ---- sessions ------------------------------------------------------------------------------

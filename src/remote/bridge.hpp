@@ -55,6 +55,7 @@ class GANTRY_LOCAL Bridge::Impl {
   void reap();
   void serve_connection(Connection& connection) noexcept;
   [[nodiscard]] Result<void> admit_and_serve(Connection& connection);
+  [[nodiscard]] Result<void> show(int socket, Admission& admission) const;
   [[nodiscard]] Result<void> serve_session(Fd socket, Admission& admission,
                                            const RemoteRequest& request);
   [[nodiscard]] Result<void> go_on(Fd socket, Admission& admission, const RemoteRequest& request);

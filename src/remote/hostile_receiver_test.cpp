@@ -79,6 +79,82 @@ class HostileReceiver : public ::testing::Test {
   std::optional<SideAtWork> side_;
 };
 
+// ---- places that it offers -------------------------------------------------------------------
+
+/// Memory of the receiver, and what the side is told of it.
+struct OfferedMemory {
+  OfferedMemory(Link& link, Bytes size, std::uint64_t number)
+      : bytes(size),
+        exported(link.export_memory(bytes, RemoteAccess::write).value()),
+        place{number, exported.remote()} {}
+  std::vector<std::byte> bytes;
+  Export exported;
+  RemotePlace place;
+};
+
+TEST_F(HostileReceiver, PayloadIsPutWhereItIsOffered) {
+  OfferedMemory memory(side_->peer(), 200'000, 7);
+  side_->say(say_place(memory.place));
+  send(150'000, 1);  // it may be announced before the side has heard of the place
+  RemoteHead head = hear_head();
+  if (head.place == 0) {
+    side_->say(say_number(RemoteKind::received, head.number));
+    send(150'000, 1);
+    head = hear_head();
+  }
+  ASSERT_EQ(head.place, 7u);
+  EXPECT_EQ(side_->peer().receive_signal(soon()).value_or(0), 7u);
+  EXPECT_TRUE(same(ConstByteSpan(memory.bytes).first(150'000), pattern(150'000, 1)));
+  EXPECT_TRUE(same(fetch(head).value(), pattern(150'000, 1))) << "it can be fetched as well";
+  send(150'000, 2);
+  EXPECT_EQ(hear_head().place, 0u) << "there was one place";
+}
+
+TEST_F(HostileReceiver, APlaceThatWasWithdrawnLosesNothing) {
+  OfferedMemory memory(side_->peer(), 200'000, 7);
+  side_->say(say_place(memory.place));
+  memory.exported.withdraw();
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    send(150'000, i);
+    EXPECT_TRUE(same(fetch(hear_head()).value(), pattern(150'000, i)));
+    side_->say(say_number(RemoteKind::received, i));
+  }
+}
+
+// Its bytes would be given back while the link still reads them.
+TEST_F(HostileReceiver, AMessageThatIsStillBeingPutCannotHaveBeenReceived) {
+  constexpr Bytes kSize = Bytes{64} << 20;
+  OfferedMemory memory(side_->peer(), kSize, 7);
+  side_->say(say_place(memory.place));
+  send(kSize, 1);  // it may be announced before the side has heard of the place
+  RemoteHead head = hear_head();
+  if (head.place == 0) {
+    side_->say(say_number(RemoteKind::received, head.number));
+    send(kSize, 2);
+    head = hear_head();
+  }
+  ASSERT_EQ(head.place, 7u);
+  side_->say(say_number(RemoteKind::received, head.number));
+  expect_ends_by(Code::peer_misbehaved);
+}
+
+TEST_F(HostileReceiver, PlacesThatCannotBeAreRefused) {
+  const RemoteRegion region{1, 100, RemoteAccess::write};
+  const auto good = say_place({1, region});
+  for (std::size_t size = 1; size < good.size(); ++size)
+    expect_refused([&] { side_->say({good.begin(), good.begin() + static_cast<long>(size)}); });
+  expect_refused([&] { side_->say(say_place({0, region})); });
+  expect_refused([&] { side_->say(say_place({1, {1, 100, RemoteAccess::read}})); });
+  expect_refused([&] {
+    auto longer = good;
+    longer.push_back({});
+    side_->say(longer);
+  });
+  expect_refused([&] {
+    for (std::uint64_t i = 1; i <= 65; ++i) side_->say(say_place({i, region}));
+  });
+}
+
 TEST_F(HostileReceiver, WhatItMaySayIsDone) {
   send(1000, 1);
   send(200'000, 2);

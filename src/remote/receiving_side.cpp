@@ -35,6 +35,7 @@ RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
   const bool link_lives = link.state().has_value();
   if (!link_lives || !done || !is_finished_) link.close();  // I2: no transfer is under way
   announced_.clear();
+  places_.clear();
   if (refused_) return {RemoteEnd::Kind::over, *refused_};
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
   if (done) return {RemoteEnd::Kind::stopped, {Code::peer_gone, "this end was closed", {}}};
@@ -58,7 +59,8 @@ Result<void> ReceivingSide::work(Link& link, int stop) {
       return speech_.flush(link).map([](bool) {});
     }
     GANTRY_ASSIGN(const bool has_ended, end_stream());
-    acknowledge(!has_moved);
+    if (acknowledge(!has_moved) && offer_for_ != 0)
+      GANTRY_TRY(places_.offer(link, producer_.pool(), offer_for_, speech_));
     GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
     if (has_ended && speech_.is_empty()) return {};
     has_moved |= has_said || link.poll();
@@ -72,7 +74,10 @@ Result<bool> ReceivingSide::hear(Link& link) {
   bool has_heard = false;
   for (;;) {
     GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
-    if (!record) return has_heard;
+    if (!record) {
+      GANTRY_ASSIGN(const bool has_landed, places_.hear(link));
+      return has_heard || has_landed;
+    }
     has_heard = true;
     WordReader in(*record);
     const auto kind = static_cast<RemoteKind>(in.number(1));
@@ -101,6 +106,10 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
   one.deadline_ns = deadline_after(head.time_left_ns);
   one.payload.assign(rest.begin(), rest.end());
   one.head = std::move(head);
+  if (places_.begin(one.head.place, one.head.bytes)) {
+    one.offered_place = one.head.place;
+    one.has_place = true;
+  }
   announced_.push_back(std::move(one));  // I1
   return {};
 }
@@ -109,22 +118,31 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
 
 Result<bool> ReceivingSide::fetch(Link& link) {
   bool has_begun = false;
+  bool may_lend = true;  // I3
   const std::size_t most = link.capabilities().max_transfers;
   for (Announced& one : announced_) {
-    if (one.has_place) continue;
+    if (one.has_place) {
+      may_lend &= static_cast<bool>(one.loan);
+      continue;
+    }
     if (!one.head.has_payload && under_way(link) + one.head.parts.size() > most) return has_begun;
-    GANTRY_ASSIGN(const bool has_place, find_place(one, Deadline::now()));
+    GANTRY_ASSIGN(bool has_place, find_place(one, Deadline::now(), may_lend));
+    if (!has_place && &one == &announced_.front() && places_.withdraw_free()) {
+      refused_.reset();  // perhaps there is room now
+      GANTRY_ASSIGN(has_place, find_place(one, Deadline::now(), may_lend));
+    }
     if (!has_place) return has_begun;
     GANTRY_TRY(begin_transfers(link, one));
+    may_lend &= static_cast<bool>(one.loan);
     has_begun = true;
   }
   return has_begun;
 }
 
-Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline) {
+Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline, bool may_lend) {
   if (one.head.has_payload) {
     one.has_place = true;
-  } else if (one.head.is_plain()) {
+  } else if (one.head.is_plain() && may_lend) {
     auto loan = producer_.loan(one.head.bytes, deadline);
     if (!loan && is_full(loan.error()) && (is_fetching() || loan.error().code == Code::timed_out))
       return false;
@@ -181,9 +199,15 @@ std::size_t ReceivingSide::under_way(const Link& link) const {
   return count;
 }
 
-bool ReceivingSide::is_under_way(const Link& link, const Announced& one) {
+bool ReceivingSide::is_under_way(const Link& link, const Announced& one) const {
+  if (one.offered_place != 0) return !places_.has_landed(one.offered_place);
   return std::ranges::any_of(
       one.transfers, [&](Ticket ticket) { return link.outcome(ticket) == Outcome::pending; });
+}
+
+bool ReceivingSide::is_coming(const Link& link) const {
+  return std::ranges::any_of(announced_,
+                             [&](const Announced& one) { return is_under_way(link, one); });
 }
 
 // ---- into the channel ----------------------------------------------------------------------
@@ -192,6 +216,10 @@ Result<bool> ReceivingSide::publish(Link& link) {
   bool has_published = false;
   while (!announced_.empty() && announced_.front().has_place && !refused_) {
     Announced& one = announced_.front();
+    if (one.offered_place != 0) {
+      if (!places_.has_landed(one.offered_place)) return has_published;
+      one.blocks.push_back(places_.take(std::exchange(one.offered_place, 0)));
+    }
     for (const Ticket ticket : one.transfers) {
       const Outcome outcome = link.outcome(ticket);
       if (outcome == Outcome::pending) return has_published;
@@ -220,7 +248,7 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   Result<void> sent;
   if (one.loan) {
     sent = producer_.publish(std::move(one.loan), options);
-  } else if (one.head.is_plain()) {
+  } else if (one.head.is_plain() && one.head.has_payload) {
     sent = producer_.send(ConstByteSpan(one.payload), options);
   } else {
     Draft draft;
@@ -238,6 +266,7 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   }
   if (sent) {
     ++received_;
+    if (one.head.parts.size() == 1 && !one.head.has_payload) offer_for_ = one.head.bytes;
     announced_.pop_front();
     return true;
   }
@@ -267,16 +296,17 @@ Result<bool> ReceivingSide::end_stream() {
   return true;
 }
 
-void ReceivingSide::acknowledge(bool is_idle) {
+bool ReceivingSide::acknowledge(bool is_idle) {
   const std::uint64_t owed = received_ - acknowledged_;
-  if (owed == 0 || (owed < kMostOwed && !is_idle)) return;
+  if (owed == 0 || (owed < kMostOwed && !is_idle)) return false;
   acknowledged_ = received_;
   speech_.say(say_number(RemoteKind::received, received_));
+  return true;
 }
 
 // Nothing can be done now: waits for the link, or for the reader of the channel.
 Result<void> ReceivingSide::rest(Link& link, int stop) {
-  const bool waits_for_link = announced_.empty() ? !ended_ : under_way(link) > 0;
+  const bool waits_for_link = announced_.empty() ? !ended_ : is_coming(link);
   if (waits_for_link) {  // the first one may besides wait for a credit
     const bool is_fetched = is_fetching() && !is_under_way(link, announced_.front());
     sleep_on({link.descriptor(), stop}, is_fetched ? kCreditRest : kRemoteRest);
@@ -293,7 +323,7 @@ Result<void> ReceivingSide::rest(Link& link, int stop) {
     sleep_on({link.descriptor(), stop}, kCreditRest);
     return {};
   }
-  GANTRY_ASSIGN(const bool has_place, find_place(next, soon));
+  GANTRY_ASSIGN(const bool has_place, find_place(next, soon, true));
   return has_place ? begin_transfers(link, next) : Result<void>();
 }
 

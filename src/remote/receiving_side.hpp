@@ -2,6 +2,7 @@
 
 #include <gantry/channel.hpp>
 
+#include "remote/offered_places.hpp"
 #include "remote/session.hpp"
 
 namespace gantry {
@@ -10,7 +11,10 @@ namespace gantry {
 /// place, and publishes them in their order. Several are fetched at a time, as many as the producer
 /// has credits and memory for.
 ///   I1  announced_ holds consecutive numbers from received_ + 1 on; those being fetched come
-///   first. I2  Memory that is being fetched into is not given back before its transfer has ended.
+///   first.
+///   I2  Memory that is being fetched into is not given back before its transfer has ended.
+///   I3  A message has a loan, which holds a credit, only if all in front of it have one: else
+///   those that get theirs when they are published would wait for credits held behind them.
 class ReceivingSide final : public RemoteSide {
  public:
   explicit ReceivingSide(Producer producer) : producer_(std::move(producer)) {}
@@ -26,6 +30,7 @@ class ReceivingSide final : public RemoteSide {
     std::vector<Block> blocks;
     std::vector<Ticket> transfers;
     bool has_place = false;
+    std::uint64_t offered_place = 0;  // it is being put there
     std::uint64_t deadline_ns = 0;
   };
 
@@ -34,15 +39,17 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] Result<void> note(ConstByteSpan words);
   [[nodiscard]] Result<bool> fetch(Link& link);
   /// False: there is no credit or no memory now.
-  [[nodiscard]] Result<bool> find_place(Announced& one, Deadline deadline);
+  [[nodiscard]] Result<bool> find_place(Announced& one, Deadline deadline, bool may_lend);
   [[nodiscard]] Result<std::vector<Block>> find_blocks(const RemoteHead& head);
   [[nodiscard]] Result<void> begin_transfers(Link& link, Announced& one);
   [[nodiscard]] std::size_t under_way(const Link& link) const;
-  [[nodiscard]] static bool is_under_way(const Link& link, const Announced& one);
+  [[nodiscard]] bool is_under_way(const Link& link, const Announced& one) const;
+  [[nodiscard]] bool is_coming(const Link& link) const;
   [[nodiscard]] Result<bool> publish(Link& link);
   [[nodiscard]] Result<bool> publish_one(Announced& one, Deadline deadline);
   [[nodiscard]] Result<bool> end_stream();
-  void acknowledge(bool is_idle);
+  /// True: it was told.
+  bool acknowledge(bool is_idle);
   [[nodiscard]] Result<void> rest(Link& link, int stop);
   [[nodiscard]] bool is_fetching() const noexcept {
     return !announced_.empty() && announced_.front().has_place;
@@ -53,6 +60,8 @@ class ReceivingSide final : public RemoteSide {
   std::uint64_t acknowledged_ = 0;  // told over the present link
   std::uint64_t heard_ = 0;         // announced over the present link
   std::deque<Announced> announced_;
+  OfferedPlaces places_;
+  Bytes offer_for_ = 0;  // bytes of the last message that could have used an offered place
   HeadAssembler assembler_;
   std::optional<Error> ended_;    // the sending side's last word
   std::optional<Error> refused_;  // why this host's channel takes no more

@@ -7,7 +7,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::size_t kHeadBytes = 56;
+constexpr std::size_t kHeadBytes = 64;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::size_t kPartBytes = 9;  // without region and tensor
 constexpr std::size_t kFirstPiece = kMaxControlBytes - 1 - kSizeBytes;
@@ -71,6 +71,7 @@ std::vector<std::byte> RemoteHead::encode() const {
   out.number(has_payload ? 1 : 0, 1);
   out.number(0, 2);
   out.number(bytes);
+  out.number(place);
   for (const Part& part : parts) {
     out.number(part.bytes);
     out.number(part.tensor ? 1 : 0, 1);
@@ -93,6 +94,7 @@ Result<RemoteHead> RemoteHead::decode(ConstByteSpan words, ConstByteSpan& rest) 
   head.has_payload = in.number(1, 1) == 1;
   static_cast<void>(in.number(2, 0));
   head.bytes = in.number();
+  head.place = in.number();
   Bytes sum = 0;
   for (std::size_t i = 0; i < parts && in.is_fine(); ++i) {
     Part part;
@@ -113,6 +115,7 @@ Result<RemoteHead> RemoteHead::decode(ConstByteSpan words, ConstByteSpan& rest) 
     head.parts.push_back(part);
   }
   if (!in.is_fine() || parts == 0 || sum != head.bytes) return no_head();
+  if (head.place != 0 && (parts != 1 || sum == 0 || head.has_payload)) return no_head();
   rest = in.rest();
   if (rest.size() != (head.has_payload ? head.bytes : 0)) return no_head();
   return head;
@@ -162,6 +165,26 @@ std::vector<std::byte> say_error(RemoteKind kind, const Error& error) {
   out.number(static_cast<std::uint64_t>(kind), 1);
   write_error(out, error);
   return out.take();
+}
+
+std::vector<std::byte> say_place(const RemotePlace& place) {
+  WordWriter out;
+  out.number(static_cast<std::uint64_t>(RemoteKind::place), 1);
+  out.number(place.number);
+  out.bytes(place.region.encode());
+  return out.take();
+}
+
+Result<RemotePlace> read_place(WordReader& in) {
+  RemotePlace place;
+  place.number = in.number();
+  RemoteRegion::Encoded encoded{};
+  in.bytes(encoded);
+  const auto region = RemoteRegion::decode(encoded);
+  if (!in.is_over() || place.number == 0 || !region || region->access == RemoteAccess::read)
+    return fail(Code::peer_misbehaved, "it offers a place that cannot be");
+  place.region = *region;
+  return place;
 }
 
 }  // namespace gantry

@@ -17,6 +17,7 @@ enum class RemoteKind : std::uint8_t {
   finished,     // receiving side: whoever reads its channel has received the end, too
   stopped,      // receiving side: it takes no more, and why
   joined,       // bridge: the end there is open
+  place,        // receiving side: payload may be put there unasked
 };
 
 /// What travels with a message, in front of its payload or in place of it.
@@ -33,6 +34,9 @@ struct RemoteHead {
   Bytes bytes = 0;  // of all parts
   std::vector<Part> parts;
   bool has_payload = false;  // it follows the head
+  /// The offered place where its payload is being put; if that is there no longer, it is fetched.
+  /// 0: none. Only of a single part.
+  std::uint64_t place = 0;
 
   /// Payloads that leave the whole in one message of the link travel with their head.
   [[nodiscard]] static bool travels_with_head(const Message& message) noexcept;
@@ -67,5 +71,14 @@ class HeadAssembler {
 /// A record that says a kind and a number, or a kind and an error.
 [[nodiscard]] std::vector<std::byte> say_number(RemoteKind kind, std::uint64_t number);
 [[nodiscard]] std::vector<std::byte> say_error(RemoteKind kind, const Error& error);
+
+/// Memory of the receiving side.
+struct RemotePlace {
+  std::uint64_t number = 0;  // of all that it ever offered over a link, from 1
+  RemoteRegion region;
+};
+[[nodiscard]] std::vector<std::byte> say_place(const RemotePlace& place);
+/// `in`: behind the kind. Errors: `peer_misbehaved`.
+[[nodiscard]] Result<RemotePlace> read_place(WordReader& in);
 
 }  // namespace gantry

@@ -56,7 +56,9 @@ RemoteEnd SendingSide::end_over(Link& link, const Result<void>& done) {
 Result<void> SendingSide::begin(Link& link, std::uint64_t received) {
   speech_.clear();
   has_told_end_ = false;
-  GANTRY_TRY(acknowledge(received));
+  places_.clear();
+  for (Unacknowledged& one : unacknowledged_) one.put.reset();
+  GANTRY_TRY(acknowledge(link, received));
   for (Unacknowledged& one : unacknowledged_) GANTRY_TRY(announce(link, one));
   return {};
 }
@@ -72,7 +74,9 @@ Result<bool> SendingSide::hear(Link& link) {
     if (kind == RemoteKind::received) {
       const auto number = in.number();
       if (!in.is_over()) break;
-      GANTRY_TRY(acknowledge(number));
+      GANTRY_TRY(acknowledge(link, number));
+    } else if (kind == RemoteKind::place) {
+      GANTRY_TRY(note_place(in));
     } else if (kind == RemoteKind::finished && has_told_end_ && ended_->code == Code::closed) {
       answer_ = ended_;
       return true;
@@ -88,12 +92,41 @@ Result<bool> SendingSide::hear(Link& link) {
   return fail(Code::peer_misbehaved, "it says what no receiving side says");
 }
 
-Result<void> SendingSide::acknowledge(std::uint64_t number) {
+Result<void> SendingSide::acknowledge(const Link& link, std::uint64_t number) {
   const std::uint64_t least = last_number_ - unacknowledged_.size();
   if (number > last_number_ || number < least)
     return fail(Code::peer_misbehaved, fmt::format("it has received message {}, of {} to {}",
                                                    number, least, last_number_));
-  while (last_number_ - unacknowledged_.size() < number) unacknowledged_.pop_front();  // I1
+  while (last_number_ - unacknowledged_.size() < number) {
+    const auto& put = unacknowledged_.front().put;
+    if (put && link.outcome(*put) == Outcome::pending)
+      return fail(Code::peer_misbehaved, "it has received a message that is still on its way");
+    unacknowledged_.pop_front();  // I1
+  }
+  return {};
+}
+
+Result<void> SendingSide::note_place(WordReader& in) {
+  GANTRY_ASSIGN(const RemotePlace place, read_place(in));
+  std::erase_if(places_, [&](const RemotePlace& earlier) {  // they were withdrawn
+    return earlier.region.bytes < place.region.bytes;
+  });
+  if (places_.size() >= kMostPlaces)
+    return fail(Code::peer_misbehaved, "it offers more places than allowed");
+  places_.push_back(place);
+  return {};
+}
+
+Result<void> SendingSide::put_ahead(Link& link, Unacknowledged& one, RemoteHead& head) {
+  if (places_.empty() || head.parts.size() != 1 || head.bytes > places_.front().region.bytes)
+    return {};
+  const RemotePlace& place = places_.front();
+  auto put = link.put(Transfer::of(one.message.segment(0).bytes, place.region, 0, place.number));
+  if (!put && put.error().code == Code::busy) return {};
+  GANTRY_TRY(put);
+  one.put = *put;
+  head.place = place.number;
+  places_.pop_front();
   return {};
 }
 
@@ -114,7 +147,7 @@ Result<bool> SendingSide::take_messages(Link& link) {
       return has_taken;
     }
     has_taken = true;
-    unacknowledged_.push_back({++last_number_, *std::move(message), {}});
+    unacknowledged_.push_back({++last_number_, *std::move(message), {}, {}});
     GANTRY_TRY(announce(link, unacknowledged_.back()));
   }
   return has_taken;
@@ -138,6 +171,7 @@ Result<void> SendingSide::announce(Link& link, Unacknowledged& one) {
     head.bytes += part.bytes;
     head.parts.push_back(part);
   }
+  if (!head.has_payload) GANTRY_TRY(put_ahead(link, one, head));
   auto words = head.encode();
   for (std::size_t i = 0; head.has_payload && i < one.message.segments(); ++i) {
     const ConstByteSpan bytes = one.message.segment(i).bytes;

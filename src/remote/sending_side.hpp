@@ -25,7 +25,10 @@ class SendingSide final : public RemoteSide {
     std::uint64_t number = 0;
     Message message;
     std::vector<Export> exports;
+    std::optional<Ticket> put;  // into an offered place
   };
+  /// Places that the receiving side has offered and that no message has taken.
+  static constexpr std::size_t kMostPlaces = 64;
 
   [[nodiscard]] RemoteEnd end_over(Link& link, const Result<void>& done);
   [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received);
@@ -33,16 +36,19 @@ class SendingSide final : public RemoteSide {
   [[nodiscard]] bool takes_more(const Link& link) const;
   [[nodiscard]] Result<bool> take_messages(Link& link);
   [[nodiscard]] Result<void> announce(Link& link, Unacknowledged& one);
-  [[nodiscard]] Result<void> acknowledge(std::uint64_t number);
+  [[nodiscard]] Result<void> put_ahead(Link& link, Unacknowledged& one, RemoteHead& head);
+  [[nodiscard]] Result<void> note_place(WordReader& in);
+  [[nodiscard]] Result<void> acknowledge(const Link& link, std::uint64_t number);
   [[nodiscard]] Result<void> tell_end();
   void rest(const Link& link, int stop);
 
   Consumer consumer_;
   std::deque<Unacknowledged> unacknowledged_;
   std::uint64_t last_number_ = 0;
-  std::optional<Error> ended_;   // why the consumer has no more
-  bool has_told_end_ = false;    // over the present link
-  std::optional<Error> answer_;  // the other side's last word
+  std::deque<RemotePlace> places_;  // over the present link
+  std::optional<Error> ended_;      // why the consumer has no more
+  bool has_told_end_ = false;       // over the present link
+  std::optional<Error> answer_;     // the other side's last word
   RemoteSpeech speech_;
   std::array<std::byte, kMaxControlBytes> buffer_{};
 };

@@ -24,6 +24,8 @@ inline bool is_consistent(const RemoteHead& head, Bytes payload) {
         (part.region.bytes != part.bytes || part.region.access == RemoteAccess::write))
       return false;
   }
+  if (head.place != 0 && (head.parts.size() != 1 || head.bytes == 0 || head.has_payload))
+    return false;
   return sum == head.bytes && payload == (head.has_payload ? head.bytes : 0);
 }
 

@@ -5,6 +5,7 @@
 
 #include "fuzz/input.hpp"
 #include "remote/admission.hpp"
+#include "remote/listing.hpp"
 #include "remote/remote_name.hpp"
 #include "remote/remote_record.hpp"
 
@@ -27,7 +28,17 @@ void check_head(ConstByteSpan words) {
             (part.region.bytes == part.bytes && part.region.access != RemoteAccess::write));
   }
   require(sum == head->bytes && rest.size() == (head->has_payload ? sum : 0));
+  require(head->place == 0 || (head->parts.size() == 1 && sum != 0 && !head->has_payload));
   require(head->encode().size() + rest.size() == words.size());
+}
+
+void check_place(ConstByteSpan words) {
+  WordReader in(words);
+  const auto place = read_place(in);
+  if (!place) return require(place.error().code == Code::peer_misbehaved);
+  require(place->number != 0 && place->region.access != RemoteAccess::read);
+  const auto again = say_place(*place);
+  require(std::ranges::equal(std::span(again).subspan(1), words));
 }
 
 // Pieces of the input's choice; each head that gets whole is decoded.
@@ -61,8 +72,9 @@ void check_cut(ConstByteSpan words) {
 void check_request(ConstByteSpan words) {
   const auto request = RemoteRequest::decode(words);
   if (!request) return require(request.error().code == Code::peer_misbehaved);
-  require(check_channel_name(request->channel).has_value());
-  require(request->role >= RemoteRole::consume && request->role <= RemoteRole::publish);
+  require(request->role == RemoteRole::look ? request->channel.empty()
+                                            : check_channel_name(request->channel).has_value());
+  require(request->role >= RemoteRole::consume && request->role <= RemoteRole::look);
   require(request->slots <= PayloadOptions::kMaxSlots);
   require(std::ranges::equal(request->encode(), words));
 }
@@ -76,6 +88,18 @@ void check_answer(ConstByteSpan words) {
   require(answer->refusal->code <= Code::build_failed);
   for (const char letter : answer->refusal->message + answer->refusal->hint)
     require(letter >= 0x20 && letter < 0x7f);
+}
+
+void check_listing(ConstByteSpan words) {
+  const auto channels = decode_listing(words);
+  if (!channels) return require(channels.error().code == Code::peer_misbehaved);
+  for (const ChannelStatus& channel : *channels) {
+    require(channel.producer_pid >= 0 && channel.age.count() >= 0);
+    require(channel.producer_state <= ProcessState::gone);
+    for (const ConsumerStatus& one : channel.consumers) require(one.state <= ProcessState::gone);
+    for (const char letter : channel.name + channel.silence)
+      require(letter >= 0x20 && letter < 0x7f);
+  }
 }
 
 void check_name(std::string_view text) {
@@ -102,6 +126,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (which % 8 == 2) check_cut(words);
   if (which % 8 == 3) check_request(words);
   if (which % 8 == 4) check_answer(words);
+  if (which % 8 == 6) check_listing(words);
+  if (which % 8 == 7) check_place(words);
   if (which % 8 == 5) check_name({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   return 0;
 }

@@ -3,8 +3,8 @@
 
 #include "channel_view.hpp"
 #include "commands.hpp"
-#include "directory.hpp"
 #include "errors.hpp"
+#include "listing.hpp"
 #include "output.hpp"
 
 namespace gantry::cli {
@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 struct LsOptions {
-  std::string directory;
+  WhichChannels which;
   bool as_json = false;
   bool is_long = false;
 };
@@ -126,14 +126,18 @@ std::string as_table(const std::vector<ChannelStatus>& channels, bool is_long) {
 }
 
 Result<void> ls(const LsOptions& options) {
-  const std::string directory = channel_directory_path(options.directory);
-  const auto exists = directory_exists(directory);
-  if (!exists) return tl::unexpected(exists.error());
-  const auto channels = list_channels(options.directory);
+  auto interrupt = Interrupt::create();
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  const auto channels = list(options.which, *interrupt);
   if (!channels) return tl::unexpected(channels.error());
+  const std::string name = options.which.name();
+  if (!name.empty() && channels->empty())
+    return tl::unexpected(Error{
+        Code::not_found, fmt::format("no channel '{}' {}", printable(name), options.which.where()),
+        "without a name gantry ls lists all"});
   if (options.as_json) return print(as_json(*channels));
   if (!channels->empty()) return print(as_table(*channels, options.is_long));
-  note(fmt::format("no channels in {}{}", directory, *exists ? "" : ", which is not there yet"));
+  note("no channels " + options.which.where());
   return {};
 }
 
@@ -142,12 +146,11 @@ Result<void> ls(const LsOptions& options) {
 void add_ls(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("ls", "List the channels: who sends, who receives");
   auto options = std::make_shared<LsOptions>();
+  add_which(*command, options->which);
   command->add_flag("--json", options->as_json, "One JSON document with everything, no table");
   command->add_flag(
       "-l,--long", options->is_long,
       "Also every consumer and sender, who holds which message, and why the engine chose its way");
-  command->add_option("--directory", options->directory,
-                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
       "RATE: mean since the channel was opened; gantry top has it live.\n"
       "DEPTH: published and not taken by the consumer furthest behind.\n"
@@ -155,8 +158,8 @@ void add_ls(CLI::App& app, int& exit_code) {
       "OLDEST: how long the oldest message that it holds is out.\n"
       "IDLE: since it last took one. P50, P99: hand-off times.\n"
       "An inbox is its receiver's, to whom any number of producers come: PRODUCER says\n"
-      "how many.\n"
-      "Example: gantry ls --json");
+      "how many.\n" +
+      std::string(kWhichFooter) + "Example: gantry ls --json");
   command->callback([options, &exit_code] {
     const auto done = ls(*options);
     exit_code = done ? 0 : fail(done.error());

@@ -9,9 +9,9 @@
 
 #include "channel_view.hpp"
 #include "commands.hpp"
-#include "directory.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "listing.hpp"
 #include "options.hpp"
 #include "terminal.hpp"
 
@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kForEver = std::numeric_limits<std::uint64_t>::max();
 
 struct TopOptions {
-  std::string directory;
+  WhichChannels which;
   std::chrono::nanoseconds interval = std::chrono::seconds(1);
   std::uint64_t count = kForEver;
   bool once = false;
@@ -40,10 +40,11 @@ struct Row {
 /// One look after the other, and what happened between.
 class Looks {
  public:
-  explicit Looks(std::string directory) : directory_(std::move(directory)) {}
+  Looks(WhichChannels which, const Interrupt& interrupt)
+      : which_(std::move(which)), interrupt_(interrupt) {}
 
   Result<std::vector<Row>> look() {
-    auto channels = list_channels(directory_);
+    auto channels = list(which_, interrupt_);
     if (!channels) return tl::unexpected(channels.error());
     const auto now = Clock::now();
     std::map<std::string, Seen> seen;
@@ -92,7 +93,8 @@ class Looks {
     row.bytes_per_s = static_cast<double>(producer.bytes - bytes) / seconds;
   }
 
-  std::string directory_;
+  WhichChannels which_;
+  const Interrupt& interrupt_;
   std::map<std::string, Seen> seen_;
 };
 
@@ -228,10 +230,7 @@ Result<void> run_plain(const TopOptions& options, Looks& looks, const Interrupt&
 Result<void> top(TopOptions options) {
   auto interrupt = Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
-  const std::string directory = channel_directory_path(options.directory);
-  if (const auto exists = directory_exists(directory); !exists)
-    return tl::unexpected(exists.error());
-  Looks looks(options.directory);
+  Looks looks(options.which, *interrupt);
   const bool has_limit = options.once || options.count != kForEver;
   if (options.once || (options.as_json && !has_limit)) options.count = 1;
   if (!has_limit && !options.as_json && Terminal::is_possible())
@@ -265,12 +264,11 @@ void add_top(CLI::App& app, int& exit_code) {
   command->add_flag("--once", options->once, "As --count 1")->excludes(count);
   command->add_flag("--json", options->as_json,
                     "One JSON document; with --count NUMBER so many, a line each");
-  command->add_option("--directory", options->directory,
-                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  add_which(*command, options->which);
   command->footer(
-      "The quickest first; rates are those between two looks. q or Ctrl-C leaves.\n"
-      "Where standard output is no terminal, reports follow one another.\n"
-      "Example: gantry top --interval 0.5");
+      std::string("The quickest first; rates are those between two looks. q or Ctrl-C leaves.\n"
+                  "Where standard output is no terminal, reports follow one another.\n") +
+      kWhichFooter + "Example: gantry top --interval 0.5");
   command->callback([options, &exit_code] {
     const auto done = top(*options);
     exit_code = done ? 0 : fail(done.error());

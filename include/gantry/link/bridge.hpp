@@ -1,6 +1,7 @@
 #pragma once  // gantry/link/bridge.hpp: by which other hosts reach the channels of this one.
 
 #include <functional>
+#include <gantry/channel/status.hpp>
 #include <gantry/engine.hpp>
 #include <gantry/types.hpp>
 #include <memory>
@@ -56,5 +57,10 @@ class GANTRY_API Bridge {
   explicit Bridge(std::unique_ptr<Impl> impl) noexcept;
   std::unique_ptr<Impl> impl_;
 };
+
+/// As list_channels(), of another host: asks the bridge at HOST[:PORT]. Errors: as those of an end
+/// there; `interrupted` when `interrupt` (-1: none) is readable.
+[[nodiscard]] GANTRY_API Result<std::vector<ChannelStatus>> list_remote_channels(
+    std::string_view host, const RemoteOptions& options, Deadline deadline, int interrupt = -1);
 
 }  // namespace gantry

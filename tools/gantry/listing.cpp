@@ -1,0 +1,49 @@
+#include "listing.hpp"
+
+#include <fmt/format.h>
+
+#include <gantry/link/bridge.hpp>
+
+#include "channel_view.hpp"
+#include "directory.hpp"
+
+namespace gantry::cli {
+namespace {
+
+constexpr std::chrono::seconds kLongestLook{10};
+
+Result<std::vector<ChannelStatus>> list_all(const WhichChannels& which,
+                                            const Interrupt& interrupt) {
+  if (which.is_elsewhere())
+    return list_remote_channels(which.which.substr(which.which.find('@') + 1), {},
+                                Deadline::after(kLongestLook), interrupt.descriptor());
+  const auto exists = directory_exists(channel_directory_path(which.directory));
+  if (!exists) return tl::unexpected(exists.error());
+  return list_channels(which.directory);
+}
+
+}  // namespace
+
+std::string WhichChannels::where() const {
+  if (is_elsewhere()) return "on " + printable(which.substr(which.find('@') + 1));
+  const std::string path = channel_directory_path(directory);
+  const bool exists = directory_exists(path).value_or(true);
+  return fmt::format("in {}{}", path, exists ? "" : ", which is not there yet");
+}
+
+void add_which(CLI::App& command, WhichChannels& which) {
+  command.add_option("which", which.which,
+                     "NAME, @HOST[:PORT] or NAME@HOST[:PORT] (default: all of this host)");
+  command.add_option("--directory", which.directory,
+                     "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+}
+
+Result<std::vector<ChannelStatus>> list(const WhichChannels& which, const Interrupt& interrupt) {
+  auto channels = list_all(which, interrupt);
+  const std::string name = which.name();
+  if (channels && !name.empty())
+    std::erase_if(*channels, [&](const ChannelStatus& channel) { return channel.name != name; });
+  return channels;
+}
+
+}  // namespace gantry::cli

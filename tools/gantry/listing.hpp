@@ -1,0 +1,31 @@
+#pragma once  // tools/gantry/listing.hpp: the channels that a command looks at, here or on another
+              // host.
+
+#include <CLI/CLI.hpp>
+#include <gantry/channel/status.hpp>
+
+#include "interrupt.hpp"
+
+namespace gantry::cli {
+
+struct WhichChannels {
+  std::string which;      ///< NAME, @HOST[:PORT] or NAME@HOST[:PORT]; empty: all of this host.
+  std::string directory;  ///< Of this host.
+
+  [[nodiscard]] std::string name() const { return which.substr(0, which.find('@')); }
+  [[nodiscard]] bool is_elsewhere() const { return which.find('@') != std::string::npos; }
+  [[nodiscard]] std::string where() const;  ///< "in /run/…" or "on HOST", to be shown.
+};
+
+/// The positional argument and --directory.
+void add_which(CLI::App& command, WhichChannels& which);
+/// What add_which() needs to be said in the command's footer.
+inline constexpr const char* kWhichFooter =
+    "@HOST asks the bridge of another host (gantry bridge --help), with the token\n"
+    "in the file that $GANTRY_TOKEN_FILE names.\n";
+
+/// Errors: those of list_channels() and list_remote_channels(); the directory cannot be there.
+[[nodiscard]] Result<std::vector<ChannelStatus>> list(const WhichChannels& which,
+                                                      const Interrupt& interrupt);
+
+}  // namespace gantry::cli
