@@ -71,6 +71,19 @@ TEST_F(Watch, LsTellsEverythingOfAConsumer) {
   EXPECT_THAT(run(gantry({"ls"})).output, Not(HasSubstr("POLICY")));
 }
 
+TEST_F(Watch, ANameShowsThatChannelAlone) {
+  const Pair pair = connected();
+  const std::string name = first()["name"];
+  EXPECT_THAT(run(gantry({"ls", name})).output, HasSubstr(name));
+  EXPECT_THAT(run(gantry({"top", "--interval", "0.01", "--once", name})).output, HasSubstr(name));
+  EXPECT_THAT(run(gantry({"top", "--interval", "0.01", "--once", name + "2"})).output,
+              Not(HasSubstr(name)));
+  const auto none = run(gantry({"ls", name + "2"}));
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.errors, IsOneLine());
+  EXPECT_THAT(none.errors, HasSubstr("no channel '" + name + "2'"));
+}
+
 // Its receiver is this process; the producers are, too.
 TEST_F(Watch, AnInboxIsShownAsOne) {
   auto runtime = Runtime::create();
@@ -201,7 +214,7 @@ TEST_F(Watch, TopToldWronglyIsWrongUsage) {
                                                     {"top", "--interval", "soon"},
                                                     {"top", "--count", "0"},
                                                     {"top", "--once", "--count", "2"},
-                                                    {"top", "c"}};
+                                                    {"top", "c", "d"}};
   for (const auto& arguments : wrong) {
     const auto ended = run(gantry(arguments));
     EXPECT_EQ(ended.status, 2) << ended.errors;

@@ -5,6 +5,7 @@
 namespace gantry::cli {
 
 /// Each adds its subcommand to `app`, with a callback that runs it and sets `exit_code`.
+void add_agent(CLI::App& app, int& exit_code);  // run/agent.cpp
 void add_bench(CLI::App& app, int& exit_code);
 void add_bridge(CLI::App& app, int& exit_code);
 void add_calibrate(CLI::App& app, int& exit_code);

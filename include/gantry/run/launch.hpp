@@ -22,6 +22,8 @@ struct StageEndpoint {
 };
 
 inline constexpr const char* kStageEndpointsVariable = "GANTRY_STAGE_ENDS";
+/// In $GANTRY_DIR: the token of the run's bridges, where links lead to other hosts (NAME@HOST).
+inline constexpr const char* kStageTokenFile = ".bridge-token";
 [[nodiscard]] GANTRY_API std::string encode_stage_endpoints(std::span<const StageEndpoint> ends);
 [[nodiscard]] GANTRY_API Result<std::vector<StageEndpoint>> decode_stage_endpoints(
     std::string_view text);

@@ -1,6 +1,7 @@
 // A stage's ends over Gantry channels: only the launcher's wiring and the merging. The channel
 // itself counts, waits and sees death.
 #include <algorithm>
+#include <gantry/link/bridge.hpp>
 #include <gantry/runtime.hpp>
 #include <map>
 
@@ -20,6 +21,11 @@ Result<EndOptions> options_for(const StageEndpoint& end, const StageEndpoint::Li
   if (link.metrics_descriptor >= 0) {
     GANTRY_ASSIGN(Fd page, take_inherited(link.metrics_descriptor, quoted(end) + " (counters)"));
     options.metrics_descriptor = page.release();
+  }
+  // Of the run, not of the user: $GANTRY_TOKEN_FILE stays the user's.
+  if (link.address.find('@') != std::string::npos) {
+    const std::string path = fmt::format("{}/{}", channel_directory_path(), kStageTokenFile);
+    GANTRY_ASSIGN(options.remote.token, read_bridge_token(path));
   }
   return options;
 }

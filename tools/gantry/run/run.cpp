@@ -1,7 +1,5 @@
-#include <signal.h>
-#include <gantry/channel.hpp>
+#include <fmt/format.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -51,29 +49,35 @@ Result<std::vector<Transport>> transports(const Arguments& arguments) {
 Result<Pipeline> pipeline(const Arguments& arguments) {
   Result<Pipeline> result = read_pipeline(arguments.file, arguments.overrides);
   if (!result) return result;
-  if (const auto fine = locate_programs(*result); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = locate_programs(*result, kThisHost, result->source.folder); !fine)
+    return tl::unexpected(fine.error());
+  if (const auto fine = locate_launchers(*result); !fine) return tl::unexpected(fine.error());
   return result;
 }
 
-/// Absolute, because stages may change their working directory.
-Result<std::string> base_directory() {
-  Result<std::string> directory = channel_directory();
-  if (!directory) return directory;
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(*directory, error);
-  if (error) return tl::unexpected(cli::system_error(*directory, error.value()));
-  return absolute.string();
+/// Only channels reach other hosts.
+Result<void> check_hosts(const Job& job) {
+  if (!has_hosts(job.pipeline)) return {};
+  for (const Transport transport : job.transports)
+    if (transport != Transport::gantry)
+      return tl::unexpected(Error{Code::unsupported,
+                                  fmt::format("{}: stages on other hosts, which {} does not reach",
+                                              job.pipeline.source.path, to_string(transport)),
+                                  "use --transport gantry without --compare"});
+  return {};
 }
 
 Result<Job> prepare(const Arguments& arguments) {
   Job job;
-  job.options = {arguments.connect_within, arguments.quiet};
+  job.options.connect_within = arguments.connect_within;
+  job.options.quiet = arguments.quiet;
   auto chosen = transports(arguments);
   if (!chosen) return tl::unexpected(chosen.error());
   job.transports = std::move(*chosen);
   auto read = pipeline(arguments);
   if (!read) return tl::unexpected(read.error());
   job.pipeline = std::move(*read);
+  if (const auto fine = check_hosts(job); !fine) return tl::unexpected(fine.error());
   auto base = base_directory();
   if (!base) return tl::unexpected(base.error());
   job.base = std::move(*base);
@@ -81,13 +85,6 @@ Result<Job> prepare(const Arguments& arguments) {
 }
 
 // ---- running ---------------------------------------------------------------------------------
-
-/// What the parent may have set and what would disturb: ignored SIGCHLD loses exit statuses, and
-/// SIGPIPE ends us before we have cleaned up.
-void settle_signals() {
-  ::signal(SIGCHLD, SIG_DFL);
-  ::signal(SIGPIPE, SIG_IGN);
-}
 
 template <class Report>
 Result<void> show(const Report& report, bool json) {

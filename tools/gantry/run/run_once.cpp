@@ -1,23 +1,49 @@
 #include "run_once.hpp"
 
+#include <signal.h>
+
+#include <filesystem>
+
+#include "errors.hpp"
 #include "run/process/leftovers.hpp"
 #include "run/process/run_directory.hpp"
 
 namespace gantry::run {
 
 Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const std::string& base,
-                           const SuperviseOptions& options, const cli::Interrupt& interrupt) {
+                           SuperviseOptions options, const cli::Interrupt& interrupt) {
   const Adoption adoption;
   const RaisedFileLimit file_limit;
   Result<RunDirectory> directory = RunDirectory::create(base, interrupt);
   if (!directory) return tl::unexpected(directory.error());
   Result<Guard> guard = Guard::start(directory->path());
   if (!guard) return tl::unexpected(guard.error());
+  if (has_hosts(pipeline)) {
+    auto token = make_token();
+    if (!token) return tl::unexpected(token.error());
+    options.token = std::move(*token);
+    if (auto fine = write_token(directory->path(), options.token); !fine)
+      return tl::unexpected(fine.error());
+  }
   Result<Plan> plan = Plan::create(pipeline, transport, directory->path());
   if (!plan) return tl::unexpected(plan.error());
   const Result<Finished> finished = supervise(*plan, options, *guard, file_limit, interrupt);
   if (!finished) return tl::unexpected(finished.error());
   return make_report(*plan, *finished);
+}
+
+void settle_signals() {
+  ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+Result<std::string> base_directory() {
+  Result<std::string> directory = channel_directory();
+  if (!directory) return directory;
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(*directory, error);
+  if (error) return tl::unexpected(cli::system_error(*directory, error.value()));
+  return absolute.string();
 }
 
 }  // namespace gantry::run

@@ -1,4 +1,5 @@
-#pragma once  // tools/gantry/run/run_once.hpp: one run of a pipeline, with all that surrounds it.
+#pragma once  // tools/gantry/run/run_once.hpp: one run of a pipeline, with all that
+              // surrounds it.
 
 #include "run/report/report.hpp"
 
@@ -7,7 +8,13 @@ namespace gantry::run {
 /// Runs the pipeline over `transport` in a directory of its own below `base` and reports. Nothing
 /// is left afterwards, whatever happened.
 [[nodiscard]] Result<RunReport> run_once(const Pipeline& pipeline, Transport transport,
-                                         const std::string& base, const SuperviseOptions& options,
+                                         const std::string& base, SuperviseOptions options,
                                          const cli::Interrupt& interrupt);
+
+/// What the parent may have set and what would disturb: ignored SIGCHLD loses exit statuses, and
+/// SIGPIPE ends us before we have cleaned up.
+void settle_signals();
+/// Where run directories are made. Absolute, because stages may change their working directory.
+[[nodiscard]] Result<std::string> base_directory();
 
 }  // namespace gantry::run

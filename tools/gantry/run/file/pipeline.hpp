@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "run/file/document.hpp"
+#include "run/file/substitute.hpp"
 
 namespace gantry::run {
 
@@ -11,6 +12,21 @@ struct Variable {
   std::string name;
   std::string value;
 };
+
+/// Another host, on which stages run.
+struct Host {
+  std::string name;
+  Position at;
+  std::string address;              ///< ADDRESS[:PORT] of its bridge.
+  std::vector<std::string> launch;  ///< Runs the command that follows it on that host.
+  Position launch_at;
+  std::string launcher;           ///< The file of launch; empty until locate_launchers().
+  std::string gantry = "gantry";  ///< The program there.
+  std::string directory;          ///< Where its stages are started; empty: where launch starts.
+};
+
+/// In place of the index of a host: the one on which `gantry run` was started.
+inline constexpr std::size_t kThisHost = static_cast<std::size_t>(-1);
 
 struct Stage {
   std::string name;
@@ -21,6 +37,8 @@ struct Stage {
   std::string program;  ///< The file to execute; empty until locate_programs().
   unsigned replicas = 1;
   std::vector<Variable> environment;  ///< Added to the runner's.
+  std::size_t host = kThisHost;       ///< Index of a host.
+  std::string host_name;              ///< Empty: kThisHost.
 };
 
 struct Channel {
@@ -37,16 +55,25 @@ struct Channel {
 struct Pipeline {
   Source source;
   std::string name;
+  std::vector<Host> hosts;
   std::vector<Stage> stages;
   std::vector<Channel> channels;
+  std::string text;                ///< What it was read from, for other hosts to read it, too.
+  std::vector<Setting> overrides;  ///< Likewise.
 };
 
+/// Whether some stage runs on that host.
+[[nodiscard]] bool is_used(const Pipeline& pipeline, std::size_t host);
+
 inline constexpr unsigned kMaxReplicas = 64;
+
+/// Whether some stage runs on another host.
+[[nodiscard]] bool has_hosts(const Pipeline& pipeline);
 
 /// "CHANNEL.i.j": the name of the link from replica i to replica j.
 [[nodiscard]] std::string link_name(std::string_view channel, unsigned from, unsigned to);
 
-/// "stage", or "stage.1" when the stage has several replicas.
+/// "stage", or "stage.1" when the stage has several replicas; "stage@host" on another host.
 [[nodiscard]] std::string process_label(const Stage& stage, unsigned replica);
 
 }  // namespace gantry::run

@@ -13,6 +13,7 @@
 #include "run/file/environment.hpp"
 #include "run/file/fields.hpp"
 #include "run/file/graph.hpp"
+#include "run/file/hosts.hpp"
 #include "run/file/settings.hpp"
 #include "suggest.hpp"
 
@@ -29,6 +30,7 @@ class Reader {
   Reader(const Source& source, const Node& document, const std::vector<Setting>& overrides)
       : overrides_(overrides), file_(source, "", Position{}, document) {
     pipeline_.source = source;
+    pipeline_.overrides = overrides;
   }
 
   Result<Pipeline> read();
@@ -40,6 +42,7 @@ class Reader {
   Result<void> read_command(const Fields& fields, Stage& stage) const;
   Result<void> read_shell(const Fields& fields, Stage& stage) const;
   Result<void> read_environment(const Fields& fields, Stage& stage) const;
+  Result<void> read_host(const Fields& fields, Stage& stage) const;
   Result<Variable> read_variable(const Fields& fields, const Entry& entry) const;
   Result<void> read_channels();
   Result<Channel> read_channel(const Entry& entry) const;
@@ -57,12 +60,16 @@ class Reader {
 };
 
 Result<Pipeline> Reader::read() {
-  if (const auto fine = file_.allow_only({"name", "settings", "stages", "channels"}); !fine)
+  if (const auto fine = file_.allow_only({"name", "settings", "hosts", "stages", "channels"});
+      !fine)
     return tl::unexpected(fine.error());
   auto settings = read_settings(source(), file_, overrides_);
   if (!settings) return tl::unexpected(settings.error());
   settings_ = std::move(*settings);
   if (const auto fine = read_name(); !fine) return tl::unexpected(fine.error());
+  auto hosts = read_hosts(source(), file_, settings_);
+  if (!hosts) return tl::unexpected(hosts.error());
+  pipeline_.hosts = std::move(*hosts);
   if (const auto fine = read_stages(); !fine) return tl::unexpected(fine.error());
   if (const auto fine = read_channels(); !fine) return tl::unexpected(fine.error());
   return std::move(pipeline_);
@@ -99,7 +106,8 @@ Result<Stage> Reader::read_stage(const Entry& entry) const {
   if (const auto fine = check_channel_name(entry.key); !fine)
     return tl::unexpected(source().error(entry.at, "stages." + entry.key, "is no name for a stage",
                                          to_string(fine.error())));
-  if (const auto fine = fields.allow_only({"command", "shell", "replicas", "environment"}); !fine)
+  if (const auto fine = fields.allow_only({"command", "shell", "replicas", "environment", "host"});
+      !fine)
     return tl::unexpected(fine.error());
   Stage stage;
   stage.name = entry.key;
@@ -111,6 +119,7 @@ Result<Stage> Reader::read_stage(const Entry& entry) const {
   if (const auto fine = is_shell ? read_shell(fields, stage) : read_command(fields, stage); !fine)
     return tl::unexpected(fine.error());
   if (const auto fine = read_environment(fields, stage); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = read_host(fields, stage); !fine) return tl::unexpected(fine.error());
   return stage;
 }
 
@@ -159,6 +168,24 @@ Result<void> Reader::read_environment(const Fields& fields, Stage& stage) const 
     if (!variable) return tl::unexpected(variable.error());
     stage.environment.push_back(std::move(*variable));
   }
+  return {};
+}
+
+Result<void> Reader::read_host(const Fields& fields, Stage& stage) const {
+  if (fields.find("host") == nullptr) return {};
+  const Result<Text> name = fields.text("host");
+  if (!name) return tl::unexpected(name.error());
+  const auto found = std::ranges::find(pipeline_.hosts, name->value, &Host::name);
+  if (found == pipeline_.hosts.end()) {
+    std::vector<std::string> known;
+    for (const Host& host : pipeline_.hosts) known.push_back(host.name);
+    return tl::unexpected(fields.error(
+        "host", name->at, fmt::format("there is no host '{}'", name->value),
+        known.empty() ? fmt::format("add [hosts.{}] with address = \"...\"", name->value)
+                      : cli::suggest(name->value, known)));
+  }
+  stage.host = static_cast<std::size_t>(found - pipeline_.hosts.begin());
+  stage.host_name = name->value;
   return {};
 }
 
@@ -290,7 +317,9 @@ Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
                                 const std::vector<Setting>& overrides) {
   const Result<Node> document = parse_document(text, source);
   if (!document) return tl::unexpected(document.error());
-  return Reader(source, *document, overrides).read();
+  Result<Pipeline> pipeline = Reader(source, *document, overrides).read();
+  if (pipeline) pipeline->text = text;
+  return pipeline;
 }
 
 Result<Pipeline> read_pipeline(const std::string& path, const std::vector<Setting>& overrides) {

@@ -1,7 +1,9 @@
 #pragma once  // tools/gantry/run/process/console.hpp: writes standard error without ever blocking
               // on it.
 
-#include <gantry/types.hpp>
+#include <unistd.h>
+
+#include "run/process/plan.hpp"
 
 namespace gantry::run {
 
@@ -10,13 +12,16 @@ namespace gantry::run {
 /// waits here, and wants_pause() asks the caller to take no more from the stages.
 class Console {
  public:
-  Console();
-  ~Console();  ///< Writes what waits, for at most a second, and erases the status line.
+  explicit Console(int stream = STDERR_FILENO);
+  virtual ~Console();  ///< Writes what waits, for at most a second, and erases the status line.
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
   [[nodiscard]] bool is_terminal() const noexcept { return is_terminal_; }
-  void line(std::string_view text);    ///< Above the status line.
+  virtual void line(std::string_view text);  ///< Above the status line.
+  /// A line that a stage wrote.
+  virtual void stage_line(ProcessId process, std::string_view label, bool errors,
+                          std::string_view text);
   void status(std::string_view text);  ///< The line that is drawn anew; only on a terminal.
   void flush() noexcept;               ///< Writes what can be written now.
   [[nodiscard]] bool wants_pause() const noexcept { return waiting_.size() > kPauseBytes; }
@@ -25,6 +30,8 @@ class Console {
  private:
   static constexpr Bytes kPauseBytes = 256 << 10;
   void erase_status();
+  [[nodiscard]] bool is_writable(int wait_ms) const noexcept;
+  const int stream_;
   std::string waiting_;
   std::string status_;
   bool is_terminal_ = false;

@@ -25,10 +25,11 @@ int descriptor_of(const Link& link, bool output) noexcept {
   return output ? link.pipe.write_end.get() : link.pipe.read_end.get();
 }
 
-StageEndpoint::Link describe(const Link& link, bool output) {
-  const Metrics& metrics = output ? link.sender : link.receiver;
-  return {link.address.empty() ? fmt::format("{}", descriptor_of(link, output)) : link.address,
-          metrics.descriptor()};
+/// The host on which a channel lies: its producer's. This one has no bridge, so that nobody has to
+/// reach it: what is sent from here to another host lies there.
+std::size_t owner_of(const Pipeline& pipeline, const Channel& channel) {
+  const std::size_t from = pipeline.stages[channel.from].host;
+  return from != kThisHost ? from : pipeline.stages[channel.to].host;
 }
 
 /// Of an end whose process has ended.
@@ -70,10 +71,10 @@ Result<Link> Plan::make_link(std::size_t channel, unsigned from, unsigned to) co
   link.channel = channel;
   link.from = {described.from, from};
   link.to = {described.to, to};
-  for (Metrics* metrics : {&link.sender, &link.receiver}) {
-    Result<Metrics> made = Metrics::create();
+  for (Counters* counters : {&link.sender, &link.receiver}) {
+    Result<Counters> made = Counters::create();
     if (!made) return tl::unexpected(made.error());
-    *metrics = std::move(*made);
+    *counters = std::move(*made);
   }
   const std::string name = link_name(described.name, from, to);
   if (transport_ == Transport::pipe) {
@@ -96,6 +97,16 @@ std::vector<ProcessId> Plan::processes() const {
     for (unsigned replica = 0; replica < pipeline_->stages[stage].replicas; ++replica)
       result.push_back({stage, replica});
   return result;
+}
+
+StageEndpoint::Link Plan::describe(const Link& link, bool output) const {
+  const Channel& channel = pipeline_->channels[link.channel];
+  const int counters = (output ? link.sender : link.receiver).descriptor();
+  if (link.address.empty()) return {fmt::format("{}", descriptor_of(link, output)), counters};
+  const std::size_t owner = owner_of(*pipeline_, channel);
+  const std::size_t host = pipeline_->stages[output ? channel.from : channel.to].host;
+  if (owner == host) return {link.address, counters};
+  return {fmt::format("{}@{}", link.address, placement_.bridges.at(owner)), counters};
 }
 
 std::vector<StageEndpoint> Plan::ends(ProcessId process) const {
@@ -122,11 +133,12 @@ Launch Plan::launch(ProcessId process) const {
       {kReplicaVariable, fmt::format("{}", process.replica)},
       {kReplicasVariable, fmt::format("{}", stage.replicas)},
       {kStageEndpointsVariable, encode_stage_endpoints(ends(process))}};
-  Launch launch{process_label(stage, process.replica),
+  Launch launch{"stage " + process_label(stage, process.replica),
                 stage.program,
                 stage.command,
                 stage_environment(stage, assigned),
-                {}};
+                {},
+                -1};
   for (const Link& link : links_) {
     const bool output = is_sender(link, process);
     if (!output && !is_receiver(link, process)) continue;

@@ -48,14 +48,29 @@ Result<std::string> find_program(const std::string& command, std::string_view pa
   return check_program(command);
 }
 
-Result<void> locate_programs(Pipeline& pipeline) {
+Result<void> locate_programs(Pipeline& pipeline, std::size_t host, const std::string& folder) {
   for (Stage& stage : pipeline.stages) {
-    auto program = find_program(stage.command.front(), stage_path(stage), pipeline.source.folder);
+    if (stage.host != host) continue;
+    auto program = find_program(stage.command.front(), stage_path(stage), folder);
     if (!program)
       return tl::unexpected(pipeline.source.error(
           stage.command_at, fmt::format("stages.{}.{}", stage.name, stage.command_key),
           program.error().message, program.error().hint));
     stage.program = std::move(*program);
+  }
+  return {};
+}
+
+Result<void> locate_launchers(Pipeline& pipeline) {
+  for (std::size_t index = 0; index < pipeline.hosts.size(); ++index) {
+    Host& host = pipeline.hosts[index];
+    if (!is_used(pipeline, index)) continue;
+    auto program = find_program(host.launch.front(), stage_path({}), pipeline.source.folder);
+    if (!program)
+      return tl::unexpected(pipeline.source.error(host.launch_at,
+                                                  fmt::format("hosts.{}.launch", host.name),
+                                                  program.error().message, program.error().hint));
+    host.launcher = std::move(*program);
   }
   return {};
 }

@@ -10,7 +10,11 @@ namespace gantry::run {
 [[nodiscard]] Result<std::string> find_program(const std::string& command, std::string_view path,
                                                const std::string& folder);
 
-/// Fills in every stage's program. Errors name the place of the command in the file.
-[[nodiscard]] Result<void> locate_programs(Pipeline& pipeline);
+/// Fills in the programs of the stages on `host`, where a leading "./" means `folder`. Errors name
+/// the place of the command in the file.
+[[nodiscard]] Result<void> locate_programs(Pipeline& pipeline, std::size_t host,
+                                           const std::string& folder);
+/// Looks for the launchers of the hosts that have stages, likewise.
+[[nodiscard]] Result<void> locate_launchers(Pipeline& pipeline);
 
 }  // namespace gantry::run

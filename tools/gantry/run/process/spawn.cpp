@@ -60,7 +60,7 @@ void reset_signals() noexcept {
 }
 
 void arrange_descriptors(const Launch& launch, const Preparation& prepared) noexcept {
-  ::dup2(prepared.nothing.get(), STDIN_FILENO);
+  ::dup2(launch.input >= 0 ? launch.input : prepared.nothing.get(), STDIN_FILENO);
   ::dup2(prepared.output.write_end.get(), STDOUT_FILENO);
   ::dup2(prepared.errors.write_end.get(), STDERR_FILENO);
   // Our descriptors close on exec anyway; this closes those with which the runner itself was
@@ -116,8 +116,8 @@ std::string hint_for(int why) {
 }
 
 Error spawn_error(const Launch& launch, int why) {
-  return cli::system_error(fmt::format("stage {}: cannot start {}", launch.label, launch.program),
-                           why, hint_for(why));
+  return cli::system_error(fmt::format("{}: cannot start {}", launch.label, launch.program), why,
+                           hint_for(why));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ struct Child {
   Descriptor errors;  ///< Its standard error, likewise.
 };
 
-/// Starts it with standard input from /dev/null, with signals and limits as a shell would give
+/// Starts it with standard input from the launch's, with signals and limits as a shell would give
 /// them, with no descriptor beyond the launch's, and with SIGKILL when this process dies. Errors
 /// name the label and why it could not be executed; then nothing is left of it.
 [[nodiscard]] Result<Child> spawn(const Launch& launch, const RaisedFileLimit& limit, Guard& guard);

@@ -27,6 +27,16 @@ Usage usage_of(const rusage& raw, StageProcess::Clock::duration wall) {
 
 }  // namespace
 
+void StageProcess::signal(int number) const noexcept {
+  if (!is_elsewhere()) ::kill(-child_.pid, number);
+}
+
+void StageProcess::note_end_elsewhere(Exit exit, const Usage& usage) noexcept {
+  exit_ = exit;
+  usage_ = usage;
+  running_ = false;
+}
+
 bool StageProcess::note_end() {
   siginfo_t info{};
   int result = 0;
@@ -42,7 +52,7 @@ bool StageProcess::note_end() {
 }
 
 void StageProcess::take(Stream stream, std::string_view line, Console& console) {
-  console.line(fmt::format("[{}] {}", label_, line));
+  console.stage_line(id_, label_, stream == Stream::errors, line);
   if (stream == Stream::output) return;
   last_errors_.emplace_back(line);
   if (last_errors_.size() > kLastLines) last_errors_.pop_front();
@@ -65,6 +75,7 @@ StageProcess::Read StageProcess::forward(Stream stream, Console& console) {
 }
 
 void StageProcess::forward_all(Console& console) {
+  if (is_elsewhere()) return;
   // Bounded: a pipe holds no more at a time, and its writer may fill it for ever.
   constexpr int kReads = 64;
   for (const Stream stream : {Stream::output, Stream::errors})
@@ -73,6 +84,7 @@ void StageProcess::forward_all(Console& console) {
 }
 
 Usage StageProcess::reap(Guard& guard, Deadline until) {
+  if (is_elsewhere()) return usage_;
   // The unreaped leader keeps the group's number from meaning anybody else.
   ::kill(-child_.pid, SIGKILL);
   guard.remove(child_.pid);

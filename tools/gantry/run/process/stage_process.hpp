@@ -26,10 +26,11 @@ struct Usage {
   Bytes max_rss_bytes = 0;
 };
 
-/// Cuts a stream into lines. Longer ones than kLongest are cut there.
+/// Cuts a stream into lines. Longer ones than `longest` are cut there.
 class LineCutter {
  public:
   static constexpr std::size_t kLongest = 4096;
+  explicit LineCutter(std::size_t longest = kLongest) noexcept : longest_(longest) {}
 
   /// Adds what was read; `take` gets every line that is whole by now.
   template <class Take>
@@ -38,6 +39,7 @@ class LineCutter {
   void finish(Take take);  ///< The rest, when the stream has ended.
 
  private:
+  std::size_t longest_;
   std::string rest_;
 };
 
@@ -48,6 +50,15 @@ class StageProcess {
 
   StageProcess(ProcessId id, std::string label, Child child)
       : id_(id), label_(std::move(label)), child_(std::move(child)), started_(Clock::now()) {}
+
+  /// One on another host: only what its agent tells of it is known here.
+  StageProcess(ProcessId id, std::string label) : StageProcess(id, std::move(label), Child{}) {}
+
+  [[nodiscard]] bool is_elsewhere() const noexcept { return child_.pid == 0; }
+  /// To all of its group, if that is here.
+  void signal(int number) const noexcept;
+  void take(Stream stream, std::string_view line, Console& console);
+  void note_end_elsewhere(Exit exit, const Usage& usage) noexcept;
 
   [[nodiscard]] ProcessId id() const noexcept { return id_; }
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
@@ -74,7 +85,6 @@ class StageProcess {
   Usage reap(Guard& guard, Deadline until);
 
  private:
-  void take(Stream stream, std::string_view line, Console& console);
   ProcessId id_;
   std::string label_;
   Child child_;
@@ -83,6 +93,7 @@ class StageProcess {
   bool running_ = true;
   bool ended_by_itself_ = false;
   Exit exit_;
+  Usage usage_;  // of one elsewhere
   LineCutter output_lines_;
   LineCutter error_lines_;
   std::deque<std::string> last_errors_;
@@ -94,8 +105,8 @@ void LineCutter::add(std::string_view text, Take take) {
   std::string_view left = rest_;
   while (!left.empty()) {
     const std::size_t end = left.find('\n');
-    if (end == std::string_view::npos && left.size() < kLongest) break;
-    const std::size_t length = std::min({end, left.size(), kLongest});
+    if (end == std::string_view::npos && left.size() < longest_) break;
+    const std::size_t length = std::min({end, left.size(), longest_});
     take(left.substr(0, length));
     left.remove_prefix(length == end ? length + 1 : length);
   }

@@ -3,6 +3,8 @@
 
 #include "interrupt.hpp"
 #include "run/process/guard.hpp"
+#include "run/process/host_job.hpp"
+#include "run/process/host_reporter.hpp"
 #include "run/process/plan.hpp"
 #include "run/process/stage_process.hpp"
 
@@ -11,6 +13,9 @@ namespace gantry::run {
 struct SuperviseOptions {
   std::chrono::nanoseconds connect_within{};  ///< The time for every stage to open all its ends.
   bool quiet = false;                         ///< Without progress.
+  std::string token;                          ///< Of the bridges, where stages are on other hosts.
+  HostReporter* reporter = nullptr;  ///< An agent: told all, in place of a person. Not owned.
+  int stop_descriptor = -1;          ///< An agent: readable, it interrupts the run.
 };
 
 struct ProcessUsage {
@@ -23,10 +28,11 @@ struct Finished {
   std::vector<ProcessUsage> processes;
 };
 
-/// Starts every process of the plan and waits until all have ended well. When one does not, or
-/// `interrupt` is raised, all others are stopped: SIGTERM, and SIGKILL half a second later. In any
-/// case no process of the run is left. Errors: the first failing stage's, after its last words;
-/// `interrupted`.
+/// Starts every process of the plan, those of other hosts by their agents, and waits until all have
+/// ended well. When one does not, or `interrupt` is raised, all others are stopped: SIGTERM, and
+/// SIGKILL half a second later. In any case no process of the run is left. Errors: a host's; the
+/// first failing stage's, after its last words; `interrupted`. An agent starts its own host's
+/// processes only, and has told its reporter all but an error that is no stage's.
 [[nodiscard]] Result<Finished> supervise(Plan& plan, const SuperviseOptions& options, Guard& guard,
                                          const RaisedFileLimit& file_limit,
                                          const cli::Interrupt& interrupt);

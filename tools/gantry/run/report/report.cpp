@@ -70,6 +70,7 @@ StageReport report_stage(const Plan& plan, std::size_t index, const Finished& fi
   const Stage& stage = plan.pipeline().stages[index];
   StageReport report;
   report.name = stage.name;
+  report.host = stage.host_name;
   report.replicas = stage.replicas;
   double lived_s = 0;
   for (const ProcessUsage& process : finished.processes) {

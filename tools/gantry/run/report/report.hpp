@@ -37,6 +37,7 @@ struct ChannelReport {
 /// One stage, all its replicas together.
 struct StageReport {
   std::string name;
+  std::string host;  ///< Empty: the one of gantry run.
   unsigned replicas = 1;
   double wall_s = 0;  ///< Of the longest replica.
   double user_s = 0;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "output.hpp"
 #include "run/report/report.hpp"
 
@@ -44,7 +46,9 @@ std::string channels_text(const RunReport& report) {
 }
 
 std::string stages_text(const RunReport& report) {
-  cli::Table table({{"stage", Align::left},
+  const bool has_hosts =
+      std::ranges::any_of(report.stages, [](const StageReport& one) { return !one.host.empty(); });
+  cli::Table table({{has_hosts ? "stage@host" : "stage", Align::left},
                     {"replicas", Align::right},
                     {"wall", Align::right},
                     {"CPU user", Align::right},
@@ -52,7 +56,8 @@ std::string stages_text(const RunReport& report) {
                     {"waiting", Align::right},
                     {"max memory", Align::right}});
   for (const StageReport& one : report.stages)
-    table.add({one.name, fmt::format("{}", one.replicas), fmt::format("{:.2f} s", one.wall_s),
+    table.add({one.host.empty() ? one.name : fmt::format("{}@{}", one.name, one.host),
+               fmt::format("{}", one.replicas), fmt::format("{:.2f} s", one.wall_s),
                fmt::format("{:.2f} s", one.user_s), fmt::format("{:.2f} s", one.system_s),
                fmt::format("{:.0f} %", one.waiting * 100), cli::format_bytes(one.max_rss_bytes)});
   return table.text();

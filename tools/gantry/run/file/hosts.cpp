@@ -1,0 +1,159 @@
+#include "run/file/hosts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <gantry/channel.hpp>
+
+#include "output.hpp"
+#include "run/file/settings.hpp"
+
+namespace gantry::run {
+namespace {
+
+constexpr const char* kHosts = "hosts";
+constexpr const char* kAddressHint = "write ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT";
+
+tl::unexpected<Error> no_address(std::string_view text) {
+  return tl::unexpected(
+      Error{Code::invalid_argument, fmt::format("'{}' is no address", text), kAddressHint});
+}
+
+// One that began with '-' would be an option to ssh.
+bool is_address(std::string_view host) {
+  return !host.empty() && host.front() != '-' && std::ranges::none_of(host, [](char letter) {
+    return static_cast<unsigned char>(letter) <= ' ' || letter == '@' || letter == '/' ||
+           letter == '[' || letter == ']';
+  });
+}
+
+/// One reading of one host.
+class HostReader {
+ public:
+  HostReader(const Source& source, const Entry& entry, const std::vector<Setting>& settings)
+      : source_(source),
+        entry_(entry),
+        settings_(settings),
+        fields_(source, fmt::format("{}.{}", kHosts, entry.key), entry.at, entry.value) {}
+
+  Result<Host> read();
+
+ private:
+  Result<void> read_address();
+  Result<void> read_launch();
+  Result<void> read_optional(const char* key, std::string& value);
+  Result<std::string> filled(const char* key, const Text& text) const {
+    return fill_in(source_, fmt::format("{}.{}.{}", kHosts, entry_.key, key), text, settings_);
+  }
+
+  const Source& source_;
+  const Entry& entry_;
+  const std::vector<Setting>& settings_;
+  Fields fields_;
+  Host host_;
+};
+
+Result<Host> HostReader::read() {
+  if (entry_.value.kind != Node::Kind::table)
+    return tl::unexpected(
+        Fields(source_, kHosts, entry_.at, entry_.value).wrong_type(entry_, "a table"));
+  if (const auto fine = check_channel_name(entry_.key); !fine)
+    return tl::unexpected(source_.error(entry_.at, fmt::format("{}.{}", kHosts, entry_.key),
+                                        "is no name for a host", to_string(fine.error())));
+  if (const auto fine = fields_.allow_only({"address", "launch", "directory", "gantry"}); !fine)
+    return tl::unexpected(fine.error());
+  host_.name = entry_.key;
+  host_.at = entry_.at;
+  if (const auto fine = read_address(); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = read_launch(); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = read_optional("directory", host_.directory); !fine)
+    return tl::unexpected(fine.error());
+  if (const auto fine = read_optional("gantry", host_.gantry); !fine)
+    return tl::unexpected(fine.error());
+  return std::move(host_);
+}
+
+Result<void> HostReader::read_address() {
+  const Result<Text> text = fields_.text("address");
+  if (!text) return tl::unexpected(text.error());
+  const Result<std::string> address = filled("address", *text);
+  if (!address) return tl::unexpected(address.error());
+  if (const auto parsed = parse_address(*address); !parsed)
+    return tl::unexpected(
+        fields_.error("address", text->at, parsed.error().message, parsed.error().hint));
+  host_.address = *address;
+  return {};
+}
+
+Result<void> HostReader::read_launch() {
+  if (fields_.find("launch") == nullptr) {
+    host_.launch = {"ssh", "-o", "BatchMode=yes", parse_address(host_.address)->host};
+    host_.launch_at = host_.at;
+    return {};
+  }
+  const auto words = fields_.texts("launch");
+  if (!words) return tl::unexpected(words.error());
+  host_.launch_at = words->front().at;
+  for (const Text& word : *words) {
+    auto one = filled("launch", word);
+    if (!one) return tl::unexpected(one.error());
+    host_.launch.push_back(std::move(*one));
+  }
+  if (host_.launch.front().empty())
+    return tl::unexpected(fields_.error("launch", host_.launch_at, "the program is empty"));
+  return {};
+}
+
+Result<void> HostReader::read_optional(const char* key, std::string& value) {
+  if (fields_.find(key) == nullptr) return {};
+  const Result<Text> text = fields_.text(key);
+  if (!text) return tl::unexpected(text.error());
+  auto given = filled(key, *text);
+  if (!given) return tl::unexpected(given.error());
+  if (given->empty()) return tl::unexpected(fields_.error(key, text->at, "is empty"));
+  value = std::move(*given);
+  return {};
+}
+
+}  // namespace
+
+std::string Address::text() const {
+  const bool is_bare = host.find(':') == std::string::npos;
+  return fmt::format("{}{}{}:{}", is_bare ? "" : "[", host, is_bare ? "" : "]", port);
+}
+
+Result<Address> parse_address(std::string_view text) {
+  Address address{std::string(text), {}};
+  const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string_view::npos;
+  const std::size_t colon = text.rfind(':');
+  const bool is_single = colon != std::string_view::npos && text.find(':') == colon;
+  if (bracket != std::string_view::npos) address.host = text.substr(1, bracket - 1);
+  if (bracket != std::string_view::npos && bracket + 1 < text.size()) {
+    if (colon != bracket + 1) return no_address(text);
+    address.port = text.substr(colon + 1);
+  } else if (bracket == std::string_view::npos && is_single) {
+    address.host = text.substr(0, colon);
+    address.port = text.substr(colon + 1);
+  }
+  const bool has_port = text.ends_with(':') || !address.port.empty();
+  constexpr std::uint64_t kLastPort = 65535;
+  if (!is_address(address.host) || (has_port && !cli::parse_number(address.port, 1, kLastPort)))
+    return no_address(text);
+  return address;
+}
+
+Result<std::vector<Host>> read_hosts(const Source& source, const Fields& file,
+                                     const std::vector<Setting>& settings) {
+  std::vector<Host> hosts;
+  const Result<const Entry*> table = file.find(kHosts, Node::Kind::table);
+  if (!table) return tl::unexpected(table.error());
+  if (*table == nullptr) return hosts;
+  for (const Entry& entry : (*table)->value.entries) {
+    Result<Host> host = HostReader(source, entry, settings).read();
+    if (!host) return tl::unexpected(host.error());
+    hosts.push_back(std::move(*host));
+  }
+  return hosts;
+}
+
+}  // namespace gantry::run
