@@ -99,8 +99,9 @@ TEST_F(FailingRun, SaysWhenAStageHadNoLastWords) {
 TEST_F(FailingRun, NamesAStageThatDoesNotConnectInTime) {
   const std::string error = error_of(with_sink("'{stage}', 'hold'"), {"--connect-within", "300ms"});
   // On a slow machine the source may not be in time either; then both stand in the line.
-  EXPECT_THAT(error, ContainsRegex("^gantry: stage .*"
-                                   "stage sink:? has not opened its input 'numbers' within 300 ms"));
+  EXPECT_THAT(error,
+              ContainsRegex("^gantry: stage .*"
+                            "stage sink:? has not opened its input 'numbers' within 300 ms"));
   EXPECT_THAT(error, HasSubstr("--connect-within allows more time"));
 }
 

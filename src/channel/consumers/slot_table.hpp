@@ -64,8 +64,8 @@ struct Slot {
 ///   I6  Whoever lets a slot go needed it until then, so freed() counts it once.
 class SlotTable {
  public:
-  /// Keeping larger blocks gains nothing.
-  static constexpr Bytes kLargestSpare = Bytes{256} << 10;
+  /// Larger ones are beyond what the caches of two CPUs hold of several places.
+  static constexpr Bytes kLargestSpare = Bytes{1} << 20;
 
   /// With `keeps` slots keep their blocks.
   explicit SlotTable(bool keeps) noexcept : keeps_(keeps) { GANTRY_CHECK_INVARIANTS(*this); }

@@ -31,7 +31,7 @@ Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, De
                              : fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
   };
   // What has been read since is the quickest place for a large message: one look finds it.
-  if (bytes > SlotTable::kLargestSpare || !consumers.may_send_unseen(bytes) || !ready())
+  if (core_.rotation.goes_back(bytes) || !consumers.may_send_unseen(bytes) || !ready())
     consumers.refresh();
   if (!ready()) {
     auto loans = lent == Lent::by_caller ? consumers.loans_in_the_way(needs_slot, bytes)

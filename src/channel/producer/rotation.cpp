@@ -13,7 +13,8 @@ std::size_t Rotation::class_of(Bytes size) noexcept {
 bool Rotation::is_possible(std::size_t choice, std::size_t of_class) const noexcept {
   if (choice == 0) return true;
   const unsigned places = choices()[choice];
-  return places > least_ && (Bytes{places} << of_class) <= most_bytes_;
+  return places < least_ ? places == 1
+                         : places > least_ && (Bytes{places} << of_class) <= most_bytes_;
 }
 
 unsigned Rotation::places(Bytes size) const noexcept {
@@ -98,7 +99,7 @@ Rotation::Told Rotation::tell(Bytes size, double ns_per_tick) const noexcept {
   if (size == 0 || size > SlotTable::kLargestSpare) return told;
   const std::size_t mine = class_of(size);
   told.is_measured = classes_[mine].is_measured;
-  told.is_short_of_memory = least_ < kMaxSlots && !is_possible(kChoices - 1, mine);
+  told.is_short_of_memory = least_ < kMaxSlots && !is_possible(kChoices - 1, mine);  // the most
   for (std::size_t choice = 0; choice < kChoices; ++choice)
     told.ns_per_kib[choice] = classes_[mine].costs[choice] * ns_per_tick;
   return told;

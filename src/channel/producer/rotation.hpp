@@ -2,6 +2,7 @@
               // turn.
 
 #include <array>
+#include <bit>
 
 #include "channel/consumers/slot_table.hpp"
 
@@ -22,7 +23,7 @@ namespace gantry {
 /// lock.
 class Rotation {
  public:
-  static constexpr unsigned kChoices = 4;
+  static constexpr unsigned kChoices = 5;
   static constexpr unsigned kSamples = 48;
   /// Messages of other sizes one after the other during a trial.
   static constexpr unsigned kMostOthers = 256;
@@ -32,11 +33,16 @@ class Rotation {
   /// Another number of places has to be that much quicker.
   static constexpr double kLeastGain = 1.05;
 
-  /// `least` places at least; more only as far as they take `most_bytes` in all.
+  /// `least` places, or a single one; more only as far as they take `most_bytes` in all.
   Rotation(unsigned least, Bytes most_bytes) noexcept : least_(least), most_bytes_(most_bytes) {}
 
   /// Places for a message of that size now.
   [[nodiscard]] unsigned places(Bytes size) const noexcept;
+  /// True if such a message goes where the latest one lay that was read, rather than on to the
+  /// next place: whoever sends it looks first for what was read.
+  [[nodiscard]] bool goes_back(Bytes size) const noexcept {
+    return size > SlotTable::kLargestSpare || places(size) < least_;
+  }
   /// The copy of that size, into one of places() in turn, took so long. True: a trial has ended,
   /// and places beyond most_places() need no memory any more.
   bool took(Bytes size, std::uint64_t ticks) noexcept;
@@ -51,12 +57,12 @@ class Rotation {
   };
   [[nodiscard]] Told tell(Bytes size, double ns_per_tick) const noexcept;
   [[nodiscard]] std::array<unsigned, kChoices> choices() const noexcept {
-    return {least_, 16, 32, kMaxSlots};
+    return {least_, 1, 16, 32, kMaxSlots};
   }
 
  private:
   static constexpr std::size_t kNobody = ~std::size_t{0};
-  static constexpr std::size_t kClasses = 20;  // up to 512 KiB
+  static constexpr std::size_t kClasses = std::bit_width(SlotTable::kLargestSpare - 1) + 1;
 
   struct Class {
     std::uint8_t chosen = 0;  // of choices()
