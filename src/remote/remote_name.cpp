@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <gantry/channel.hpp>
-#include <gantry/link/bridge.hpp>
 
 #include "base/result.hpp"
 
@@ -24,13 +23,14 @@ bool is_port(std::string_view text) {
 
 }  // namespace
 
-std::string HostPort::text() const {
+std::string BridgeAddress::text() const {
   const bool is_bare = host.find(':') == std::string::npos;
-  return is_bare ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
+  const std::string name = is_bare ? host : fmt::format("[{}]", host);
+  return port.empty() ? name : fmt::format("{}:{}", name, port);
 }
 
-Result<HostPort> parse_host(std::string_view text) {
-  HostPort parsed{std::string(text), std::to_string(kBridgePort)};
+Result<BridgeAddress> parse_bridge_address(std::string_view text) {
+  BridgeAddress parsed{std::string(text)};
   std::string_view port;
   bool has_port = false;
   if (text.starts_with('[')) {
@@ -49,12 +49,19 @@ Result<HostPort> parse_host(std::string_view text) {
   }
   if (has_port && !is_port(port)) return no_host(text, fmt::format("'{}' is no port", port));
   if (has_port) parsed.port = port;
-  if (parsed.host.empty() || parsed.host.size() > kLongestHost)
+  // One that began with '-' would be an option to what starts something there.
+  if (parsed.host.empty() || parsed.host.size() > kLongestHost || parsed.host.front() == '-')
     return no_host(text, "there is no host of that name");
   for (const char letter : parsed.host)
     if (static_cast<unsigned char>(letter) <= ' ' || letter == '@' || letter == '/' ||
         letter == '[' || letter == ']')
       return no_host(text, "there is no host of that name");
+  return parsed;
+}
+
+Result<HostPort> parse_host(std::string_view text) {
+  GANTRY_ASSIGN(HostPort parsed, parse_bridge_address(text));
+  if (parsed.port.empty()) parsed.port = std::to_string(kBridgePort);
   return parsed;
 }
 

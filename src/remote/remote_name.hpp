@@ -1,20 +1,15 @@
 #pragma once  // remote/remote_name.hpp: names of channels on other hosts.
 
-#include <gantry/types.hpp>
+#include <gantry/link/bridge.hpp>
 #include <optional>
 #include <string>
 
 namespace gantry {
 
 /// A host and a port, as getaddrinfo() takes them.
-struct HostPort {
-  std::string host;
-  std::string port;
-  [[nodiscard]] std::string text() const;  ///< "host:port", "[::1]:port".
-};
+using HostPort = BridgeAddress;
 
-/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. Errors:
-/// `invalid_argument`.
+/// parse_bridge_address(); the port is kBridgePort if none was given.
 [[nodiscard]] Result<HostPort> parse_host(std::string_view text);
 
 struct RemoteName {

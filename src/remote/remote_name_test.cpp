@@ -51,6 +51,15 @@ TEST(RemoteHost, OfIPv6StandsInBracketsIfAPortFollows) {
   EXPECT_EQ((HostPort{"camera", "80"}.text()), "camera:80");
 }
 
+TEST(RemoteHost, IsTheSameInTextWithoutAPort) {
+  for (const std::string text : {"camera", "[::1]", "camera:80", "[::1]:80"}) {
+    const auto parsed = parse_bridge_address(text);
+    ASSERT_TRUE(parsed) << text;
+    EXPECT_EQ(parsed->port, text.ends_with("80") ? "80" : "") << text;
+    EXPECT_EQ(parsed->text(), text);
+  }
+}
+
 TEST(RemoteHost, IsRefusedWithoutAWholePort) {
   for (const char* const port : {"", "65536", "-1", "+1", " 1", "1 ", "0x10", "http", "1.5",
                                  "4294967376", "99999999999999999999"}) {
@@ -62,8 +71,9 @@ TEST(RemoteHost, IsRefusedWithoutAWholePort) {
 }
 
 TEST(RemoteHost, IsRefusedWithoutAName) {
-  for (const char* const text : {"", ":80", "[]", "[]:80", " ", "a b", " a", "a ", "a\tb", "a\n",
-                                 "a/b", "a@b", "a]", "a[b", "x]:y:z", "[[::1]", "]"})
+  for (const char* const text :
+       {"", ":80", "[]", "[]:80", " ", "a b", " a", "a ", "a\tb", "a\n", "a/b", "a@b", "a]", "a[b",
+        "x]:y:z", "[[::1]", "]", "-oProxyCommand=x", "-"})
     expect_no_host(text);
   expect_no_host("a\0b"s);
 }

@@ -12,6 +12,17 @@ namespace gantry {
 /// The port of a bridge if none is given.
 inline constexpr unsigned kBridgePort = 4744;
 
+/// Where a bridge is.
+struct GANTRY_API BridgeAddress {
+  std::string host;                        ///< A name or an address, without brackets.
+  std::string port = {};                   ///< Empty: none was given.
+  [[nodiscard]] std::string text() const;  ///< "host:port", "[::1]:port"; without a port the host.
+};
+
+/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. Errors:
+/// `invalid_argument`.
+[[nodiscard]] GANTRY_API Result<BridgeAddress> parse_bridge_address(std::string_view text);
+
 /// Reads the secret of a bridge: the first line of a file that only its owner and root can read. 16
 /// to 64 bytes. Errors: `not_found`, `permission_denied` when others can read it,
 /// `invalid_argument`.

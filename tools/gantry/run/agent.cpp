@@ -12,7 +12,6 @@
 #include "commands.hpp"
 #include "errors.hpp"
 #include "output.hpp"
-#include "run/file/hosts.hpp"
 #include "run/process/leftovers.hpp"
 #include "run/process/programs.hpp"
 #include "run/process/run_directory.hpp"
@@ -53,7 +52,7 @@ class AgentBridge {
 
 Result<std::unique_ptr<AgentBridge>> AgentBridge::start(const Host& host, const std::string& token,
                                                         const std::string& directory) {
-  Result<Address> address = parse_address(host.address);
+  Result<BridgeAddress> address = parse_bridge_address(host.address);
   if (!address) return tl::unexpected(address.error());
   // Runs beside each other share a host, so each takes a port of its own.
   if (address->port.empty()) address->port = "0";

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <gantry/channel.hpp>
+#include <gantry/link/bridge.hpp>
 
 #include "output.hpp"
 #include "run/file/settings.hpp"
@@ -12,20 +12,6 @@ namespace gantry::run {
 namespace {
 
 constexpr const char* kHosts = "hosts";
-constexpr const char* kAddressHint = "write ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT";
-
-tl::unexpected<Error> no_address(std::string_view text) {
-  return tl::unexpected(
-      Error{Code::invalid_argument, fmt::format("'{}' is no address", text), kAddressHint});
-}
-
-// One that began with '-' would be an option to ssh.
-bool is_address(std::string_view host) {
-  return !host.empty() && host.front() != '-' && std::ranges::none_of(host, [](char letter) {
-    return static_cast<unsigned char>(letter) <= ' ' || letter == '@' || letter == '/' ||
-           letter == '[' || letter == ']';
-  });
-}
 
 /// One reading of one host.
 class HostReader {
@@ -78,7 +64,7 @@ Result<void> HostReader::read_address() {
   if (!text) return tl::unexpected(text.error());
   const Result<std::string> address = filled("address", *text);
   if (!address) return tl::unexpected(address.error());
-  if (const auto parsed = parse_address(*address); !parsed)
+  if (const auto parsed = parse_bridge_address(*address); !parsed)
     return tl::unexpected(
         fields_.error("address", text->at, parsed.error().message, parsed.error().hint));
   host_.address = *address;
@@ -87,7 +73,7 @@ Result<void> HostReader::read_address() {
 
 Result<void> HostReader::read_launch() {
   if (fields_.find("launch") == nullptr) {
-    host_.launch = {"ssh", "-o", "BatchMode=yes", parse_address(host_.address)->host};
+    host_.launch = {"ssh", "-o", "BatchMode=yes", parse_bridge_address(host_.address)->host};
     host_.launch_at = host_.at;
     return {};
   }
@@ -116,31 +102,6 @@ Result<void> HostReader::read_optional(const char* key, std::string& value) {
 }
 
 }  // namespace
-
-std::string Address::text() const {
-  const bool is_bare = host.find(':') == std::string::npos;
-  return fmt::format("{}{}{}:{}", is_bare ? "" : "[", host, is_bare ? "" : "]", port);
-}
-
-Result<Address> parse_address(std::string_view text) {
-  Address address{std::string(text), {}};
-  const std::size_t bracket = text.starts_with('[') ? text.find(']') : std::string_view::npos;
-  const std::size_t colon = text.rfind(':');
-  const bool is_single = colon != std::string_view::npos && text.find(':') == colon;
-  if (bracket != std::string_view::npos) address.host = text.substr(1, bracket - 1);
-  if (bracket != std::string_view::npos && bracket + 1 < text.size()) {
-    if (colon != bracket + 1) return no_address(text);
-    address.port = text.substr(colon + 1);
-  } else if (bracket == std::string_view::npos && is_single) {
-    address.host = text.substr(0, colon);
-    address.port = text.substr(colon + 1);
-  }
-  const bool has_port = text.ends_with(':') || !address.port.empty();
-  constexpr std::uint64_t kLastPort = 65535;
-  if (!is_address(address.host) || (has_port && !cli::parse_number(address.port, 1, kLastPort)))
-    return no_address(text);
-  return address;
-}
 
 Result<std::vector<Host>> read_hosts(const Source& source, const Fields& file,
                                      const std::vector<Setting>& settings) {

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <gantry/link/bridge.hpp>
 #include <gantry/runtime.hpp>
 
 #include "errors.hpp"
 #include "run/file/environment.hpp"
-#include "run/file/hosts.hpp"
 
 namespace gantry::run {
 namespace {
@@ -107,7 +107,7 @@ void RemoteHost::take(std::string_view line, const Plan& plan, Console& console,
   if (!has_greeted_) return take_greeting(line, plan, console);
   Result<HostRecord> record = decode_record(line, plan, host_);
   if (!record) return fail(record.error().message, record.error().hint);
-  Result<Address> address = parse_address(address_);
+  Result<BridgeAddress> address = parse_bridge_address(address_);
   switch (record->kind) {
     case HostRecord::Kind::ready:
       if (address->port.empty()) address->port = fmt::format("{}", record->port);
