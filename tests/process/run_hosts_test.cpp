@@ -127,6 +127,16 @@ TEST_F(RunHosts, AKilledRunTakesTheStagesOfAllHostsAlong) {
   EXPECT_TRUE(eventually([&] { return left().empty(); })) << testing::PrintToString(left());
 }
 
+// As behind ssh: nothing but the end of its standard input tells the agent.
+TEST_F(RunHosts, AKilledRunTakesStagesThatNobodyCanKillAlong) {
+  const std::string launch = "'setsid', '--wait', " + env("b");
+  Subprocess run(
+      scratch_.command(host("b", "127.0.0.2", launch) + on("", "b", "", RunScratch::kForEver)));
+  ASSERT_TRUE(run.wait_errors("[sink] flowing"));
+  run.signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return left().empty(); })) << testing::PrintToString(left());
+}
+
 TEST_F(RunHosts, AKilledAgentEndsTheRun) {
   Subprocess run(scratch_.command(both() + on("", "b", "c", RunScratch::kForEver)));
   ASSERT_TRUE(run.wait_errors("[sink@c] flowing"));

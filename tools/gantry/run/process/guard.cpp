@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <set>
+#include <string>
 
 #include "errors.hpp"
 #include "run/process/pipes.hpp"
@@ -15,6 +18,8 @@
 
 namespace gantry::run {
 namespace {
+
+constexpr const char* kName = "gantry-guard";
 
 /// The groups that are left when the runner's end of the pipe is closed.
 std::set<pid_t> read_orders(int orders) {
@@ -31,7 +36,7 @@ std::set<pid_t> read_orders(int orders) {
 
 /// The terminal must not end it with the runner, and it must not keep the caller's pipes open.
 void detach() {
-  ::prctl(PR_SET_NAME, "gantry-guard");
+  ::prctl(PR_SET_NAME, kName);
   ::setsid();
   sigset_t all;
   ::sigfillset(&all);
@@ -60,6 +65,12 @@ Result<Guard> Guard::start(const std::string& run_directory) {
   Guard guard(pid, std::move(pipe->write_end), open_pidfd(pid));
   if (!guard.exit_) return tl::unexpected(cli::system_error("pidfd_open", errno));
   return guard;
+}
+
+bool Guard::is_one(pid_t pid) {
+  std::string name;
+  std::getline(std::ifstream(fmt::format("/proc/{}/comm", pid)), name);
+  return name == kName;
 }
 
 Guard::Guard(Guard&& other) noexcept

@@ -19,6 +19,9 @@ class Guard {
   /// directory must outlive it, and is inherited.
   [[nodiscard]] static Result<Guard> start(const std::string& run_directory);
 
+  /// By the name that it gives itself, as any process may.
+  [[nodiscard]] static bool is_one(pid_t pid);
+
   Guard(Guard&& other) noexcept;
   Guard& operator=(Guard&&) = delete;
   ~Guard();

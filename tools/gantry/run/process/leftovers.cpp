@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "run/process/guard.hpp"
 #include "run/process/processes.hpp"
 
 namespace gantry::run {
@@ -17,6 +18,12 @@ std::vector<ProcessFacts> adopted(const std::vector<ProcessFacts>& strangers) {
     return std::ranges::count(strangers, child.pid, &ProcessFacts::pid) != 0;
   });
   return children;
+}
+
+/// The guard of a runner that was killed, an agent's for instance, ends by itself. It must not be
+/// killed while it removes that one's run directory. True: it has ended.
+bool has_cleaned_up(const ProcessFacts& child, Deadline until) {
+  return Guard::is_one(child.pid) && reap_child(child.pid, until) != 0;
 }
 
 }  // namespace
@@ -37,6 +44,8 @@ Leftovers end_leftovers(const std::vector<ProcessFacts>& strangers) {
   Leftovers found;
   for (auto children = adopted(strangers); !children.empty(); children = adopted(strangers)) {
     found.remain.clear();
+    std::erase_if(children,
+                  [&](const ProcessFacts& child) { return has_cleaned_up(child, until); });
     for (const ProcessFacts& child : children) ::kill(child.pid, SIGKILL);
     for (const ProcessFacts& child : children) {
       if (reap_child(child.pid, until) == 0)
