@@ -101,6 +101,8 @@ class FarSide {
   FarSide(const FarSide&) = delete;
   FarSide& operator=(const FarSide&) = delete;
   virtual ~FarSide() = default;
+  /// NAME@HOST:PORT.
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
   /// What became of the channel there, in place of an error that only says that this process's own
   /// relay is gone.
   [[nodiscard]] virtual Error reason(Error error) const = 0;

@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x33'52'42'47;  // "GBR3": the version is part of it
+constexpr std::uint32_t kMagic = 0x34'52'42'47;  // "GBR4": the version is part of it
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::string_view kCaller = "gantry caller";
@@ -45,7 +45,7 @@ std::vector<std::byte> RemoteRequest::encode() const {
 Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
   WordReader in(bytes);
   RemoteRequest request;
-  const auto role = in.number(1, static_cast<std::uint64_t>(RemoteRole::look));
+  const auto role = in.number(1, static_cast<std::uint64_t>(RemoteRole::call));
   request.role = static_cast<RemoteRole>(role);
   in.bytes(request.session);
   request.channel = in.text(kLongestName);

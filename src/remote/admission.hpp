@@ -19,6 +19,7 @@ enum class RemoteRole : std::uint8_t {
   deliver,      ///< A producer at the inbox of that name.
   publish,      ///< The producer that has the name.
   look,         ///< No end: it asks how all channels stand, and names none.
+  call,         ///< A client of the service of that name.
 };
 
 /// How long either may take to answer the other.

@@ -28,7 +28,7 @@ using Bytestring = std::vector<std::byte>;
 // Of a bridge whose nonce is all nines.
 Bytestring some_hello() {
   Bytestring hello(kHelloBytes, std::byte{9});
-  store_number(hello.data(), 0x33'52'42'47, 4);
+  store_number(hello.data(), 0x34'52'42'47, 4);
   return hello;
 }
 
@@ -304,7 +304,7 @@ TEST(RemoteRequest, ComesBackOrIsRefused) {
       changed[at] = static_cast<std::byte>(value);
       const auto request = RemoteRequest::decode(changed);
       if (request) {
-        EXPECT_TRUE(request->role >= RemoteRole::consume && request->role <= RemoteRole::look);
+        EXPECT_TRUE(request->role >= RemoteRole::consume && request->role <= RemoteRole::call);
         EXPECT_LE(request->when_slow, SlowConsumer::drop_oldest);
         EXPECT_TRUE(check_channel_name(request->channel));
         EXPECT_LE(request->slots, PayloadOptions::kMaxSlots);

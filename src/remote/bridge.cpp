@@ -8,6 +8,8 @@
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
+#include "remote/call_ends.hpp"
+#include "remote/calls_side.hpp"
 #include "remote/listing.hpp"
 #include "remote/receiving_side.hpp"
 #include "remote/sending_side.hpp"
@@ -30,6 +32,8 @@ std::string_view verb_of(RemoteRole role) noexcept {
       return "delivers to";
     case RemoteRole::look:
       return "looks at";
+    case RemoteRole::call:
+      return "calls";
     case RemoteRole::publish:
       break;
   }
@@ -235,7 +239,8 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
     auto side = open_end(request, Deadline::after(kOpeningSlice));
     if (side) return side;
     const Code code = side.error().code;
-    const bool is_full = request.role == RemoteRole::consume && code == Code::already_exists;
+    const bool is_full = (request.role == RemoteRole::consume && code == Code::already_exists) ||
+                         (request.role == RemoteRole::call && code == Code::busy);
     if (is_full && !place.passed()) {
       sleep_on({link.descriptor(), stop_.get()}, kOpeningSlice);
     } else if (code != Code::timed_out) {
@@ -260,6 +265,15 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_end(const RemoteRequest& 
     options.depth = request.depth;
     GANTRY_ASSIGN(Consumer consumer, Consumer::open(request.channel, options, deadline));
     return std::make_unique<SendingSide>(std::move(consumer));
+  }
+  if (request.role == RemoteRole::call) {
+    ClientOptions options{shared, {}};
+    options.slots = std::max(request.slots, 1u);
+    GANTRY_ASSIGN(Pool pool, Pool::create());
+    options.memory = pool;
+    GANTRY_ASSIGN(Client client, Client::connect(request.channel, options, engine_, deadline));
+    return std::make_unique<CallsSide>(
+        std::make_shared<CallsMade>(std::move(client), std::move(pool)));
   }
   ProducerOptions options{shared, {}};
   options.slots = std::max(request.slots, 1u);

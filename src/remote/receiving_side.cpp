@@ -26,16 +26,25 @@ bool is_full(const Error& error) noexcept {
 
 }  // namespace
 
-RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
+void ReceivingSide::begin() noexcept {
   acknowledged_ = heard_ = received_;
   assembler_ = {};
   ended_.reset();  // it is told again
+  is_done_ = false;
   speech_.clear();
+}
+
+void ReceivingSide::end_transfers() noexcept {
+  announced_.clear();
+  places_.clear();
+}
+
+RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
+  begin();
   auto done = guarded([&] { return work(link, stop); });
   const bool link_lives = link.state().has_value();
   if (!link_lives || !done || !is_finished_) link.close();  // I2: no transfer is under way
-  announced_.clear();
-  places_.clear();
+  end_transfers();
   if (refused_) return {RemoteEnd::Kind::over, *refused_};
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
   if (done) return {RemoteEnd::Kind::stopped, {Code::peer_gone, "this end was closed", {}}};
@@ -51,23 +60,30 @@ Result<void> ReceivingSide::work(Link& link, int stop) {
       return {};
     }
     GANTRY_ASSIGN(bool has_moved, hear(link));
-    GANTRY_ASSIGN(const bool has_begun, fetch(link));
-    GANTRY_ASSIGN(const bool has_published, publish(link));
-    has_moved |= has_begun || has_published;
-    if (refused_) {
-      speech_.say(say_error(RemoteKind::stopped, *refused_));
-      return speech_.flush(link).map([](bool) {});
-    }
-    GANTRY_ASSIGN(const bool has_ended, end_stream());
-    if (acknowledge(!has_moved) && offer_for_ != 0)
-      GANTRY_TRY(places_.offer(link, producer_.pool(), offer_for_, speech_));
-    GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
-    if (has_ended && speech_.is_empty()) return {};
-    has_moved |= has_said || link.poll();
+    GANTRY_ASSIGN(const bool has_stepped, step(link, !has_moved));
+    if (is_done_) return {};
+    has_moved |= has_stepped || link.poll();
     if (has_moved) continue;
     GANTRY_TRY(rest(link, stop));
     turn = kRemoteTurns - 1;
   }
+}
+
+Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
+  GANTRY_ASSIGN(const bool has_begun, fetch(link));
+  GANTRY_ASSIGN(const bool has_published, publish(link));
+  bool has_ended = false;
+  if (refused_) {
+    speech_.say(say_error(RemoteKind::stopped, *refused_));
+  } else {
+    GANTRY_ASSIGN(has_ended, end_stream());
+    const bool has_moved = has_begun || has_published;
+    if (acknowledge(is_idle && !has_moved) && offer_for_ != 0)
+      GANTRY_TRY(places_.offer(link, sink_->pool(), offer_for_, speech_));
+  }
+  GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
+  is_done_ = refused_ || (has_ended && speech_.is_empty());
+  return has_begun || has_published || has_said;
 }
 
 Result<bool> ReceivingSide::hear(Link& link) {
@@ -75,24 +91,29 @@ Result<bool> ReceivingSide::hear(Link& link) {
   for (;;) {
     GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
     if (!record) {
-      GANTRY_ASSIGN(const bool has_landed, places_.hear(link));
+      GANTRY_ASSIGN(const bool has_landed, take_landed(link));
       return has_heard || has_landed;
     }
     has_heard = true;
     WordReader in(*record);
     const auto kind = static_cast<RemoteKind>(in.number(1));
-    if (ended_) break;
-    if (kind == RemoteKind::message || kind == RemoteKind::more) {
-      GANTRY_ASSIGN(const bool is_whole, assembler_.take(kind == RemoteKind::message, in.rest()));
-      if (is_whole) GANTRY_TRY(note(assembler_.words()));
-    } else if (kind == RemoteKind::ended && !assembler_.has_begun()) {
-      ended_ = read_last_word(in);
-      if (!in.is_over()) break;
-    } else {
-      break;
-    }
+    GANTRY_ASSIGN(const bool is_known, take_record(kind, in));
+    if (!is_known) return fail(Code::peer_misbehaved, "it says what no sending side says");
   }
-  return fail(Code::peer_misbehaved, "it says what no sending side says");
+}
+
+Result<bool> ReceivingSide::take_record(RemoteKind kind, WordReader& in) {
+  if (ended_) return false;
+  if (kind == RemoteKind::message || kind == RemoteKind::more) {
+    GANTRY_ASSIGN(const bool is_whole, assembler_.take(kind == RemoteKind::message, in.rest()));
+    if (is_whole) GANTRY_TRY(note(assembler_.words()));
+  } else if (kind == RemoteKind::ended && !assembler_.has_begun()) {
+    ended_ = read_last_word(in);
+    return in.is_over();
+  } else {
+    return false;
+  }
+  return true;
 }
 
 Result<void> ReceivingSide::note(ConstByteSpan words) {
@@ -101,6 +122,7 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
   if (head.number != heard_ + 1 || announced_.size() >= SendingSide::kMostUnacknowledged)
     return fail(Code::peer_misbehaved,
                 fmt::format("it announces message {} behind {}", head.number, heard_));
+  GANTRY_TRY(sink_->check(head, rest));
   heard_ = head.number;
   Announced one;
   one.deadline_ns = deadline_after(head.time_left_ns);
@@ -119,16 +141,21 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
 Result<bool> ReceivingSide::fetch(Link& link) {
   bool has_begun = false;
   bool may_lend = true;  // I3
-  const std::size_t most = link.capabilities().max_transfers;
+  // A sending side on the same link puts one for each of its messages.
+  const std::size_t most = link.capabilities().max_transfers - SendingSide::kMostUnacknowledged;
   for (Announced& one : announced_) {
+    if (!one.has_place && !sink_->wants(one.head.info))
+      has_begun = one.has_place = one.is_dropped = true;
     if (one.has_place) {
-      may_lend &= static_cast<bool>(one.loan);
+      may_lend &= one.is_dropped || static_cast<bool>(one.loan);
       continue;
     }
     if (!one.head.has_payload && under_way(link) + one.head.parts.size() > most) return has_begun;
     GANTRY_ASSIGN(bool has_place, find_place(one, Deadline::now(), may_lend));
-    if (!has_place && &one == &announced_.front() && places_.withdraw_free()) {
-      refused_.reset();  // perhaps there is room now
+    const bool is_first = &one == &announced_.front();
+    if ((!has_place || one.trouble) && is_first && places_.withdraw_free()) {
+      one.trouble.reset();  // perhaps there is room now
+      one.has_place = false;
       GANTRY_ASSIGN(has_place, find_place(one, Deadline::now(), may_lend));
     }
     if (!has_place) return has_begun;
@@ -143,41 +170,38 @@ Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline, bool m
   if (one.head.has_payload) {
     one.has_place = true;
   } else if (one.head.is_plain() && may_lend) {
-    auto loan = producer_.loan(one.head.bytes, deadline);
+    auto loan = sink_->loan(one.head.info, one.head.bytes, deadline);
     if (!loan && is_full(loan.error()) && (is_fetching() || loan.error().code == Code::timed_out))
       return false;
-    if (!loan) {
-      refused_ = std::move(loan).error();
-      return false;
-    }
-    one.loan = *std::move(loan);
-    one.has_place = true;
+    if (loan)
+      one.loan = *std::move(loan);
+    else
+      one.trouble = std::move(loan).error();
   } else {
     auto blocks = find_blocks(one.head);
-    if (!blocks) {
-      // Memory that is in use comes back; if none is, there will never be more.
-      const bool may_come =
-          blocks.error().code == Code::out_of_memory && producer_.pool().report().live_bytes > 0;
-      if (!may_come) refused_ = std::move(blocks).error();
+    // Memory that is in use comes back; if none is, there will never be more.
+    if (!blocks && blocks.error().code == Code::out_of_memory &&
+        sink_->pool().report().live_bytes > 0)
       return false;
-    }
-    one.blocks = *std::move(blocks);
-    one.has_place = true;
+    if (blocks)
+      one.blocks = *std::move(blocks);
+    else
+      one.trouble = std::move(blocks).error();
   }
-  return true;
+  return one.has_place = true;
 }
 
 Result<std::vector<Block>> ReceivingSide::find_blocks(const RemoteHead& head) {
   std::vector<Block> blocks(head.parts.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (head.parts[i].bytes == 0) continue;
-    GANTRY_ASSIGN(blocks[i], producer_.pool().allocate(head.parts[i].bytes));
+    GANTRY_ASSIGN(blocks[i], sink_->pool().allocate(head.parts[i].bytes));
   }
   return blocks;
 }
 
 Result<void> ReceivingSide::begin_transfers(Link& link, Announced& one) {
-  if (one.head.has_payload) return {};
+  if (one.head.has_payload || one.trouble) return {};
   for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
     const RemoteHead::Part& part = one.head.parts[i];
     if (part.bytes == 0) continue;
@@ -239,40 +263,49 @@ Result<bool> ReceivingSide::publish(Link& link) {
 
 // False: there is no credit, or it was refused.
 Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
+  const bool was_lent = static_cast<bool>(one.loan);
+  if (!one.is_dropped && !one.trouble) {
+    auto sent = send(one, deadline);
+    const bool may_try_again = !was_lent || one.loan;
+    if (!sent && is_full(sent.error()) && may_try_again) return false;
+    if (!sent) one.trouble = std::move(sent).error();
+  }
+  if (one.trouble && !refuse(one)) return false;
+  const bool had_transfer = !one.is_dropped && !one.trouble && !one.head.has_payload;
+  if (had_transfer && one.head.parts.size() == 1) offer_for_ = one.head.bytes;
+  ++received_;
+  announced_.pop_front();
+  return true;
+}
+
+bool ReceivingSide::refuse(const Announced& one) {
+  auto told = sink_->refuse(one.head.info, *one.trouble);
+  if (!told) refused_ = std::move(told).error();
+  return told && *told;
+}
+
+Result<void> ReceivingSide::send(Announced& one, Deadline deadline) {
   SendOptions options;
   options.deadline = deadline;
   options.type = one.head.info.type;
   options.user = one.head.info.user;
   options.correlation = one.head.info.correlation;
   options.deadline_ns = one.deadline_ns;
-  Result<void> sent;
-  if (one.loan) {
-    sent = producer_.publish(std::move(one.loan), options);
-  } else if (one.head.is_plain() && one.head.has_payload) {
-    sent = producer_.send(ConstByteSpan(one.payload), options);
-  } else {
-    Draft draft;
-    ConstByteSpan rest = one.payload;
-    for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
-      const RemoteHead::Part& part = one.head.parts[i];
-      if (one.head.has_payload || part.bytes == 0) {
-        draft.copy(rest.first(part.bytes), part.tensor);
-        rest = rest.subspan(part.bytes);
-      } else {
-        draft.move(one.blocks[i].share(), part.bytes, part.tensor);
-      }
+  if (one.loan) return sink_->send(one.loan, options);
+  if (one.head.is_plain() && one.head.has_payload)
+    return sink_->send(ConstByteSpan(one.payload), options);
+  Draft draft;
+  ConstByteSpan rest = one.payload;
+  for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
+    const RemoteHead::Part& part = one.head.parts[i];
+    if (one.head.has_payload || part.bytes == 0) {
+      draft.copy(rest.first(part.bytes), part.tensor);
+      rest = rest.subspan(part.bytes);
+    } else {
+      draft.move(one.blocks[i].share(), part.bytes, part.tensor);
     }
-    sent = producer_.send(std::move(draft), options);
   }
-  if (sent) {
-    ++received_;
-    if (one.head.parts.size() == 1 && !one.head.has_payload) offer_for_ = one.head.bytes;
-    announced_.pop_front();
-    return true;
-  }
-  if (is_full(sent.error())) return false;
-  refused_ = std::move(sent).error();
-  return false;
+  return sink_->send(std::move(draft), options);
 }
 
 // True: this side is done as soon as what it says has been said.
@@ -280,7 +313,7 @@ Result<bool> ReceivingSide::end_stream() {
   if (!ended_ || !announced_.empty()) return false;
   if (is_finished_) return true;
   if (ended_->code == Code::closed) {
-    auto closed = producer_.close(Deadline::now());
+    auto closed = sink_->close(Deadline::now());
     if (!closed && closed.error().code == Code::timed_out) return false;
     if (!closed) {
       refused_ = std::move(closed).error();
@@ -304,17 +337,25 @@ bool ReceivingSide::acknowledge(bool is_idle) {
   return true;
 }
 
+bool ReceivingSide::waits_for_link(const Link& link) const {
+  return announced_.empty() ? !ended_ : is_coming(link);
+}
+
+std::chrono::milliseconds ReceivingSide::patience(const Link& link) const {
+  // the first one may besides wait for a credit
+  const bool is_fetched = is_fetching() && !is_under_way(link, announced_.front());
+  return waits_for_link(link) && !is_fetched ? kRemoteRest : kCreditRest;
+}
+
 // Nothing can be done now: waits for the link, or for the reader of the channel.
 Result<void> ReceivingSide::rest(Link& link, int stop) {
-  const bool waits_for_link = announced_.empty() ? !ended_ : is_coming(link);
-  if (waits_for_link) {  // the first one may besides wait for a credit
-    const bool is_fetched = is_fetching() && !is_under_way(link, announced_.front());
-    sleep_on({link.descriptor(), stop}, is_fetched ? kCreditRest : kRemoteRest);
+  if (waits_for_link(link)) {
+    sleep_on({link.descriptor(), stop}, patience(link));
     return {};
   }
   const Deadline soon = Deadline::after(kCreditRest);
   if (announced_.empty()) {
-    static_cast<void>(producer_.close(soon));
+    static_cast<void>(sink_->close(soon));
     return {};
   }
   Announced& next = announced_.front();

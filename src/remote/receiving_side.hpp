@@ -1,15 +1,14 @@
 #pragma once  // remote/receiving_side.hpp: from the sending side there into a channel of this host.
 
-#include <gantry/channel.hpp>
-
+#include "remote/message_flow.hpp"
 #include "remote/offered_places.hpp"
 #include "remote/session.hpp"
 
 namespace gantry {
 
-/// Fetches the payload of announced messages into memory of a producer, each straight into its
-/// place, and publishes them in their order. Several are fetched at a time, as many as the producer
-/// has credits and memory for.
+/// Fetches the payload of announced messages into memory of a sink, each straight into its place,
+/// and sends them there in their order. Several are fetched at a time, as many as the sink has
+/// credits and memory for.
 ///   I1  announced_ holds consecutive numbers from received_ + 1 on; those being fetched come
 ///   first.
 ///   I2  Memory that is being fetched into is not given back before its transfer has ended.
@@ -17,10 +16,31 @@ namespace gantry {
 ///   those that get theirs when they are published would wait for credits held behind them.
 class ReceivingSide final : public RemoteSide {
  public:
-  explicit ReceivingSide(Producer producer) : producer_(std::move(producer)) {}
+  explicit ReceivingSide(std::shared_ptr<MessageSink> sink) : sink_(std::move(sink)) {}
+  explicit ReceivingSide(Producer producer)
+      : ReceivingSide(std::make_shared<ProducerSink>(std::move(producer))) {}
   [[nodiscard]] RemoteEnd run(Link& link, std::uint64_t received, int stop) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return received_; }
-  [[nodiscard]] Producer& producer() noexcept { return producer_; }
+
+  // ---- its work in steps, where the link carries the other direction, too: CallsSide
+  void begin() noexcept;  ///< Over another link.
+  /// False: no sending side says that.
+  [[nodiscard]] Result<bool> take_record(RemoteKind kind, WordReader& in);
+  /// Takes in what has been put into offered places. True: there was something.
+  [[nodiscard]] Result<bool> take_landed(Link& link) { return places_.hear(link); }
+  /// Fetches, sends on and says what it can now. `is_idle`: there is nothing else to do; then it
+  /// acknowledges at once. True: there was something.
+  [[nodiscard]] Result<bool> step(Link& link, bool is_idle);
+  /// The session has come to its end, and the other side was told.
+  [[nodiscard]] bool is_done() const noexcept { return is_done_; }
+  /// Why, if is_done().
+  [[nodiscard]] const Error& why() const noexcept { return refused_ ? *refused_ : *ended_; }
+  /// The sending side's last word.
+  [[nodiscard]] const std::optional<Error>& ended() const noexcept { return ended_; }
+  /// How long it may sleep when only the link wakes it.
+  [[nodiscard]] std::chrono::milliseconds patience(const Link& link) const;
+  /// The link was closed, or all is done.
+  void end_transfers() noexcept;
 
  private:
   struct Announced {
@@ -30,6 +50,8 @@ class ReceivingSide final : public RemoteSide {
     std::vector<Block> blocks;
     std::vector<Ticket> transfers;
     bool has_place = false;
+    bool is_dropped = false;          // nobody wants it any more
+    std::optional<Error> trouble;     // why it cannot be taken in; told in its turn
     std::uint64_t offered_place = 0;  // it is being put there
     std::uint64_t deadline_ns = 0;
   };
@@ -45,8 +67,12 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] std::size_t under_way(const Link& link) const;
   [[nodiscard]] bool is_under_way(const Link& link, const Announced& one) const;
   [[nodiscard]] bool is_coming(const Link& link) const;
+  [[nodiscard]] bool waits_for_link(const Link& link) const;
   [[nodiscard]] Result<bool> publish(Link& link);
   [[nodiscard]] Result<bool> publish_one(Announced& one, Deadline deadline);
+  [[nodiscard]] Result<void> send(Announced& one, Deadline deadline);
+  /// False: it cannot be told now.
+  [[nodiscard]] bool refuse(const Announced& one);
   [[nodiscard]] Result<bool> end_stream();
   /// True: it was told.
   bool acknowledge(bool is_idle);
@@ -55,7 +81,7 @@ class ReceivingSide final : public RemoteSide {
     return !announced_.empty() && announced_.front().has_place;
   }
 
-  Producer producer_;
+  const std::shared_ptr<MessageSink> sink_;
   std::uint64_t received_ = 0;      // published
   std::uint64_t acknowledged_ = 0;  // told over the present link
   std::uint64_t heard_ = 0;         // announced over the present link
@@ -66,6 +92,7 @@ class ReceivingSide final : public RemoteSide {
   std::optional<Error> ended_;    // the sending side's last word
   std::optional<Error> refused_;  // why this host's channel takes no more
   bool is_finished_ = false;      // whoever reads the channel has received the end
+  bool is_done_ = false;
   RemoteSpeech speech_;
   std::array<std::byte, kMaxControlBytes> buffer_{};
 };

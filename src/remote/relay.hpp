@@ -45,13 +45,14 @@ class Relay final : public detail::FarSide {
 
   /// Calls the bridge and makes the folder.
   [[nodiscard]] static Result<std::shared_ptr<Relay>> make(Setup setup, Deadline deadline);
-  explicit Relay(Setup setup) : setup_(std::move(setup)) {}
+  explicit Relay(Setup setup) : setup_(std::move(setup)), text_(setup_.name.text()) {}
   ~Relay() override;
 
   [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
   /// Makes the side and starts the thread.
   [[nodiscard]] Result<void> start();
 
+  [[nodiscard]] const std::string& name() const noexcept override { return text_; }
   [[nodiscard]] Error reason(Error error) const override;
   [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
   [[nodiscard]] Result<void> finish(Deadline deadline) override;
@@ -63,6 +64,7 @@ class Relay final : public detail::FarSide {
   void end_thread() noexcept;
 
   const Setup setup_;
+  const std::string text_;  // of its name
   const ForkGuard fork_guard_;
   LinkDirectory directory_;
   std::optional<BridgeCall> call_;  // until the thread takes it

@@ -2,6 +2,8 @@
 
 #include "base/result.hpp"
 #include "channel/wire/far_sides.hpp"
+#include "remote/call_ends.hpp"
+#include "remote/calls_side.hpp"
 #include "remote/receiving_side.hpp"
 #include "remote/relay.hpp"
 #include "remote/sending_side.hpp"
@@ -52,6 +54,18 @@ Result<Producer> open_sending_end(const RemoteName& name, ProducerOptions option
   return producer;
 }
 
+// The server within this process, whose only client is the user's.
+Result<std::unique_ptr<RemoteSide>> serve_within(const std::string& channel, EndOptions options,
+                                                 const std::shared_ptr<Engine>& engine) {
+  ServerOptions within{{std::move(options)}, {}, {}, 1};
+  within.replies.slots = PayloadOptions::kMaxSlots;  // the client's calls, all of them
+  GANTRY_ASSIGN(Pool pool, Pool::create());
+  within.replies.memory = pool;
+  GANTRY_ASSIGN(Server server, Server::open(channel, within, engine));
+  return std::make_unique<CallsSide>(
+      std::make_shared<CallsTaken>(std::move(server), std::move(pool)));
+}
+
 }  // namespace
 
 Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions options,
@@ -87,6 +101,24 @@ Result<Producer> open_remote_producer(const RemoteName& name, ProducerOptions op
                                       std::shared_ptr<Engine> engine) {
   return open_sending_end(name, std::move(options), std::move(engine), RemoteRole::publish,
                           Deadline::never());
+}
+
+Result<Client> open_remote_client(const RemoteName& name, ClientOptions options,
+                                  std::shared_ptr<Engine> engine, Deadline deadline) {
+  Relay::Setup setup = setup_for(name, options, RemoteRole::call);
+  setup.request.slots = options.slots;
+  setup.make_side = [acceptor = options.acceptor, engine,
+                     channel = name.channel](const std::string& directory) {
+    return serve_within(channel, end_within(acceptor, directory), engine);
+  };
+  GANTRY_ASSIGN(auto relay, Relay::make(std::move(setup), deadline));
+  GANTRY_TRY(relay->start());
+  options.directory = relay->directory();
+  options.access = {};
+  auto client = Client::connect(name.channel, options, std::move(engine), deadline);
+  if (!client) return tl::unexpected(relay->reason(std::move(client).error()));
+  FarSides::attach(*client, std::move(relay));
+  return client;
 }
 
 }  // namespace gantry

@@ -167,6 +167,26 @@ std::vector<std::byte> say_error(RemoteKind kind, const Error& error) {
   return out.take();
 }
 
+MessageInfo info_of_call(CallKind kind, std::uint64_t number) noexcept {
+  MessageInfo info;
+  info.user = static_cast<std::uint64_t>(kind);
+  info.correlation = number;
+  return info;
+}
+
+std::vector<std::byte> encode_refusal(const Error& error) {
+  WordWriter out;
+  write_error(out, error);
+  return out.take();
+}
+
+Result<Error> decode_refusal(ConstByteSpan payload) {
+  WordReader in(payload);
+  Error error = read_error(in);
+  if (!in.is_over()) return fail(Code::peer_misbehaved, "it refuses a call without saying why");
+  return error;
+}
+
 std::vector<std::byte> say_place(const RemotePlace& place) {
   WordWriter out;
   out.number(static_cast<std::uint64_t>(RemoteKind::place), 1);

@@ -72,6 +72,19 @@ class HeadAssembler {
 [[nodiscard]] std::vector<std::byte> say_number(RemoteKind kind, std::uint64_t number);
 [[nodiscard]] std::vector<std::byte> say_error(RemoteKind kind, const Error& error);
 
+/// What a message of a session of calls is: its MessageInfo::user. Its correlation is the number of
+/// the call, which the caller counts from 1.
+enum class CallKind : std::uint8_t {
+  request = 1,  // caller
+  cancel,       // caller: nobody waits for the answer any more; no payload
+  reply,        // bridge
+  refusal,      // bridge: the payload is an error
+};
+[[nodiscard]] MessageInfo info_of_call(CallKind kind, std::uint64_t number) noexcept;
+[[nodiscard]] std::vector<std::byte> encode_refusal(const Error& error);
+/// Errors: `peer_misbehaved`.
+[[nodiscard]] Result<Error> decode_refusal(ConstByteSpan payload);
+
 /// Memory of the receiving side.
 struct RemotePlace {
   std::uint64_t number = 0;  // of all that it ever offered over a link, from 1

@@ -2,9 +2,13 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "remote/offered_places.hpp"
 
 namespace gantry {
 namespace {
+
+// The places that a receiving side on the same link offers, taken ones among them.
+constexpr std::size_t kOtherExports = SendingSide::kMostUnacknowledged + OfferedPlaces::kMost;
 
 std::uint64_t left_until(std::uint64_t deadline_ns) noexcept {
   if (deadline_ns == 0) return 0;
@@ -26,18 +30,27 @@ RemoteEnd SendingSide::run(Link& link, std::uint64_t received, int stop) {
       if (turn % kRemoteTurns == 0 && is_readable(stop)) return {};
       GANTRY_ASSIGN(bool has_moved, hear(link));
       if (answer_) return {};
-      GANTRY_ASSIGN(const bool has_taken, take_messages(link));
-      GANTRY_TRY(tell_end());
-      GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
-      has_moved |= has_taken || has_said || link.poll();
+      GANTRY_ASSIGN(const bool has_stepped, step(link));
+      has_moved |= has_stepped || link.poll();
       if (has_moved) continue;
-      rest(link, stop);
+      sleep_on({link.descriptor(), stop, event(link)}, kRemoteRest);
       turn = kRemoteTurns - 1;
     }
   });
   RemoteEnd end = end_over(link, done);
-  for (Unacknowledged& one : unacknowledged_) one.exports.clear();  // last: the end is told first
+  end_exports();  // last: the end is told first
   return end;
+}
+
+void SendingSide::end_exports() noexcept {
+  for (Unacknowledged& one : unacknowledged_) one.exports.clear();
+}
+
+Result<bool> SendingSide::step(Link& link) {
+  GANTRY_ASSIGN(const bool has_taken, take_messages(link));
+  GANTRY_TRY(tell_end());
+  GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
+  return has_taken || has_said;
 }
 
 RemoteEnd SendingSide::end_over(Link& link, const Result<void>& done) {
@@ -71,25 +84,29 @@ Result<bool> SendingSide::hear(Link& link) {
     has_heard = true;
     WordReader in(*record);
     const auto kind = static_cast<RemoteKind>(in.number(1));
-    if (kind == RemoteKind::received) {
-      const auto number = in.number();
-      if (!in.is_over()) break;
-      GANTRY_TRY(acknowledge(link, number));
-    } else if (kind == RemoteKind::place) {
-      GANTRY_TRY(note_place(in));
-    } else if (kind == RemoteKind::finished && has_told_end_ && ended_->code == Code::closed) {
-      answer_ = ended_;
-      return true;
-    } else if (kind == RemoteKind::stopped) {
-      const Error why = read_last_word(in);
-      if (!in.is_over() || why.code == Code::closed) break;  // it would count as `finished`
-      answer_ = why;
-      return true;
-    } else {
-      break;
-    }
+    GANTRY_ASSIGN(const bool is_known, take_record(link, kind, in));
+    if (!is_known) return fail(Code::peer_misbehaved, "it says what no receiving side says");
+    if (answer_) return true;
   }
-  return fail(Code::peer_misbehaved, "it says what no receiving side says");
+}
+
+Result<bool> SendingSide::take_record(const Link& link, RemoteKind kind, WordReader& in) {
+  if (kind == RemoteKind::received) {
+    const auto number = in.number();
+    if (!in.is_over()) return false;
+    GANTRY_TRY(acknowledge(link, number));
+  } else if (kind == RemoteKind::place) {
+    GANTRY_TRY(note_place(in));
+  } else if (kind == RemoteKind::finished && has_told_end_ && ended_->code == Code::closed) {
+    answer_ = ended_;
+  } else if (kind == RemoteKind::stopped) {
+    const Error why = read_last_word(in);
+    if (!in.is_over() || why.code == Code::closed) return false;  // it would count as `finished`
+    answer_ = why;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 Result<void> SendingSide::acknowledge(const Link& link, std::uint64_t number) {
@@ -131,7 +148,7 @@ Result<void> SendingSide::put_ahead(Link& link, Unacknowledged& one, RemoteHead&
 }
 
 bool SendingSide::takes_more(const Link& link) const {
-  std::size_t exports = kMaxSegments;  // of the next one
+  std::size_t exports = kMaxSegments + kOtherExports;  // of the next one
   for (const Unacknowledged& one : unacknowledged_) exports += one.exports.size();
   return !ended_ && unacknowledged_.size() < kMostUnacknowledged &&
          exports <= link.capabilities().max_exports;
@@ -140,7 +157,7 @@ bool SendingSide::takes_more(const Link& link) const {
 Result<bool> SendingSide::take_messages(Link& link) {
   bool has_taken = false;
   while (takes_more(link)) {
-    auto message = consumer_.receive(Deadline::now());
+    auto message = source_->take();
     if (!message && message.error().code == Code::timed_out) return has_taken;
     if (!message) {
       ended_ = std::move(message).error();
@@ -188,9 +205,8 @@ Result<void> SendingSide::tell_end() {
   return {};
 }
 
-void SendingSide::rest(const Link& link, int stop) {
-  const auto event = takes_more(link) ? consumer_.event_descriptor() : Result<int>(-1);
-  sleep_on({link.descriptor(), stop, event.value_or(-1)}, kRemoteRest);
+int SendingSide::event(const Link& link) {
+  return takes_more(link) ? source_->event_descriptor().value_or(-1) : -1;
 }
 
 }  // namespace gantry

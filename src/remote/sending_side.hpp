@@ -1,14 +1,13 @@
 #pragma once  // remote/sending_side.hpp: from a channel of this host to the receiving side there.
 
-#include <gantry/channel.hpp>
-
+#include "remote/message_flow.hpp"
 #include "remote/session.hpp"
 
 namespace gantry {
 
-/// Announces the messages of a consumer to the other side, which fetches their payload from where
-/// it lies in the producer's memory. Keeps each until it is in the other side's channel, so that
-/// another link can go on where one broke:
+/// Announces messages to the other side, which fetches their payload from where it lies in their
+/// sender's memory. Keeps each until it is in the other side's channel, so that another link can go
+/// on where one broke:
 ///   I1  unacknowledged_ holds consecutive numbers; the last one is last_number_.
 ///   I2  What the far end may read is exported over the present link, and belongs to one of them.
 class SendingSide final : public RemoteSide {
@@ -16,9 +15,24 @@ class SendingSide final : public RemoteSide {
   /// Messages that are not in the other side's channel yet.
   static constexpr std::size_t kMostUnacknowledged = 64;
 
-  explicit SendingSide(Consumer consumer) : consumer_(std::move(consumer)) {}
+  explicit SendingSide(std::shared_ptr<MessageSource> source) : source_(std::move(source)) {}
+  explicit SendingSide(Consumer consumer)
+      : SendingSide(std::make_shared<ConsumerSource>(std::move(consumer))) {}
   [[nodiscard]] RemoteEnd run(Link& link, std::uint64_t received, int stop) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return 0; }
+
+  // ---- its work in steps, where the link carries the other direction, too: CallsSide
+  [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received);
+  /// False: no receiving side says that.
+  [[nodiscard]] Result<bool> take_record(const Link& link, RemoteKind kind, WordReader& in);
+  /// Takes and says what it can now. True: that was something.
+  [[nodiscard]] Result<bool> step(Link& link);
+  /// Readable when there is more to take; -1: nothing more may be taken now.
+  [[nodiscard]] int event(const Link& link);
+  /// The other side's last word.
+  [[nodiscard]] const std::optional<Error>& answer() const noexcept { return answer_; }
+  /// The link has ended, or was closed.
+  void end_exports() noexcept;
 
  private:
   struct Unacknowledged {
@@ -31,7 +45,6 @@ class SendingSide final : public RemoteSide {
   static constexpr std::size_t kMostPlaces = 64;
 
   [[nodiscard]] RemoteEnd end_over(Link& link, const Result<void>& done);
-  [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received);
   [[nodiscard]] Result<bool> hear(Link& link);
   [[nodiscard]] bool takes_more(const Link& link) const;
   [[nodiscard]] Result<bool> take_messages(Link& link);
@@ -40,9 +53,8 @@ class SendingSide final : public RemoteSide {
   [[nodiscard]] Result<void> note_place(WordReader& in);
   [[nodiscard]] Result<void> acknowledge(const Link& link, std::uint64_t number);
   [[nodiscard]] Result<void> tell_end();
-  void rest(const Link& link, int stop);
 
-  Consumer consumer_;
+  const std::shared_ptr<MessageSource> source_;
   std::deque<Unacknowledged> unacknowledged_;
   std::uint64_t last_number_ = 0;
   std::deque<RemotePlace> places_;  // over the present link

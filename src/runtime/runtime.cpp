@@ -94,6 +94,8 @@ Result<Server> Runtime::server(std::string_view name, ServerOptions options) {
 Result<Client> Runtime::client(std::string_view server, ClientOptions options, Deadline deadline) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Client> {
     GANTRY_TRY(impl_->complete(options));
+    GANTRY_ASSIGN(const auto remote, parse_remote_name(server));
+    if (remote) return open_remote_client(*remote, std::move(options), default_engine(), deadline);
     return Client::connect(server, options, default_engine(), deadline);
   });
 }

@@ -32,6 +32,12 @@ void check_head(ConstByteSpan words) {
   require(head->encode().size() + rest.size() == words.size());
 }
 
+void check_refusal(ConstByteSpan words) {
+  const auto why = decode_refusal(words);
+  if (!why) return require(why.error().code == Code::peer_misbehaved);
+  require(why->code <= Code::build_failed && encode_refusal(*why).size() == words.size());
+}
+
 void check_place(ConstByteSpan words) {
   WordReader in(words);
   const auto place = read_place(in);
@@ -74,7 +80,7 @@ void check_request(ConstByteSpan words) {
   if (!request) return require(request.error().code == Code::peer_misbehaved);
   require(request->role == RemoteRole::look ? request->channel.empty()
                                             : check_channel_name(request->channel).has_value());
-  require(request->role >= RemoteRole::consume && request->role <= RemoteRole::look);
+  require(request->role >= RemoteRole::consume && request->role <= RemoteRole::call);
   require(request->slots <= PayloadOptions::kMaxSlots);
   require(std::ranges::equal(request->encode(), words));
 }
@@ -127,7 +133,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (which % 8 == 3) check_request(words);
   if (which % 8 == 4) check_answer(words);
   if (which % 8 == 6) check_listing(words);
-  if (which % 8 == 7) check_place(words);
+  if (which % 16 == 7) check_place(words);
+  if (which % 16 == 15) check_refusal(words);
   if (which % 8 == 5) check_name({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   return 0;
 }

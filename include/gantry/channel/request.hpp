@@ -13,6 +13,8 @@ struct CallOptions {
   Deadline deadline = Deadline::never();
   std::uint32_t type =
       0;  ///< MessageInfo::type of the request. MessageInfo::user is not free here.
+  /// How long to wait for room at the server's end, no longer than `deadline`.
+  Deadline room = Deadline::never();
 };
 
 /// A call in flight. Move-only; dropping it before its end cancels it. Used by its client's thread.
@@ -77,12 +79,18 @@ class GANTRY_API Client {
   /// passed deadline said `timed_out`. Then ask all of them.
   [[nodiscard]] Result<int> event_descriptor();
 
+  /// Looks for the server, waits for nothing. Errors: why no call can be made any more; those in
+  /// flight still have what was answered before.
+  [[nodiscard]] Result<void> check();
+
   /// After `peer_gone`: connects to the next server of the name. Calls in flight are over. After
   /// `system` or `out_of_memory` the same server is there, and the want must be mended first.
   [[nodiscard]] Result<void> reconnect(Deadline deadline = Deadline::never());
 
  private:
+  friend class FarSides;
   explicit Client(std::shared_ptr<class ClientLink> link) noexcept;
+  void attach(std::shared_ptr<detail::FarSide> far_side);
   std::shared_ptr<class ClientLink> link_;
 };
 
@@ -96,7 +104,8 @@ struct ReplyOptions {
 };
 
 /// A request in its server's hands. Move-only, used by one thread at a time, any thread; it may
-/// outlive its server. If it is dropped unanswered its client gets `aborted`.
+/// outlive its server. If it is dropped unanswered its client gets `aborted`, unless it does not
+/// wait any more.
 class GANTRY_API Request {
  public:
   Request() noexcept;

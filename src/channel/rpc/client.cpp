@@ -49,7 +49,7 @@ Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
                                                      std::shared_ptr<Engine> engine,
                                                      Deadline deadline) {
   auto link = std::make_shared<ClientLink>();
-  link->name_ = name;
+  link->name_ = link->label_ = name;
   link->options_ = options;
   GANTRY_ASSIGN(link->options_.acceptor, Acceptor::of(options));  // one for both directions
   link->engine_ = std::move(engine);
@@ -96,7 +96,7 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
 }
 
 Result<void> ClientLink::check_process() const {
-  return check_not_forked(fork_guard_, "server", name_);
+  return check_not_forked(fork_guard_, "server", label_);
 }
 
 void ClientLink::hang_up() noexcept {
@@ -104,17 +104,35 @@ void ClientLink::hang_up() noexcept {
   lose({Code::peer_gone, "was left by its client", ""});
   requests_->shut_down();
   replies_->shut_down();
+  far_side_.reset();
   GANTRY_STEP(client_hung_up);
 }
 
 void ClientLink::lose(const Error& why) {
   if (lost_) return;
-  lost_ =
-      Error{why.code,
-            fmt::format("server '{}' (process {}) {}", name_, requests_->called().pid, why.message),
-            why.hint};
+  Error told{
+      why.code,
+      fmt::format("server '{}' (process {}) {}", label_, requests_->called().pid, why.message),
+      why.hint};
+  lost_ = far_side_ ? far_side_->reason(std::move(told)) : std::move(told);
   if (settled_) ring(settled_.get());
 }
+
+// ---- a server of another host --------------------------------------------------------------
+
+void ClientLink::attach(std::shared_ptr<detail::FarSide> far_side) {
+  label_ = far_side->name();
+  far_side_ = std::move(far_side);
+}
+
+Result<std::shared_ptr<ClientLink>> ClientLink::again(Deadline deadline) const {
+  if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
+  auto next = make(name_, options_, engine_, deadline);
+  if (next && far_side_) (*next)->attach(far_side_);
+  return next;
+}
+
+// ---- a server that goes --------------------------------------------------------------------
 
 // A server that lives is not called gone: whoever connects anew for that would do so for ever. Its
 // own last word about it may lie in the other connection.
@@ -146,7 +164,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     const auto call = calls_.find(correlation);
     if (call == calls_.end())
       return fail(Code::invalid_argument,
-                  fmt::format("server '{}': call {} is over", name_, correlation));
+                  fmt::format("server '{}': call {} is over", label_, correlation));
     const bool more = watched_ && take_all();  // I3
     if (call->second.outcome || lost_) {
       Result<Message> outcome =
@@ -167,7 +185,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
       call->second.sleeps = true;
     if (watched_) set_timer();
     if (more && is_late) ring(settled_.get());  // there was more than could be taken: I3
-    return fail(Code::timed_out, fmt::format("server '{}': no reply in time", name_));
+    return fail(Code::timed_out, fmt::format("server '{}': no reply in time", label_));
   }
 }
 
@@ -184,7 +202,7 @@ Result<void> ClientLink::wait_once(Deadline deadline) {
     look_for_server();
     return {};
   }
-  return fail(Code::interrupted, fmt::format("server '{}': interrupted", name_));
+  return fail(Code::interrupted, fmt::format("server '{}': interrupted", label_));
 }
 
 // Replies that the server sent before it went count.
@@ -249,6 +267,15 @@ Result<int> ClientLink::event_descriptor() {
                                       settled_.get(), timer_.get()}));
   ring(settled_.get());  // what is there already counts: the loop begins with a look
   return watched_.get();
+}
+
+Result<void> ClientLink::check() {
+  GANTRY_TRY(check_process());
+  const bool more = take_all();
+  note_woken();
+  if (more && settled_) ring(settled_.get());  // I3
+  if (lost_) return tl::unexpected(*lost_);
+  return {};
 }
 
 void ClientLink::note_woken() noexcept {

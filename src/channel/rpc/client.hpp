@@ -26,9 +26,9 @@ class ClientLink {
                                                   std::shared_ptr<Engine> engine,
                                                   Deadline deadline);
   /// The same with the name's present server.
-  [[nodiscard]] Result<std::shared_ptr<ClientLink>> again(Deadline deadline) const {
-    return make(name_, options_, engine_, deadline);
-  }
+  [[nodiscard]] Result<std::shared_ptr<ClientLink>> again(Deadline deadline) const;
+  /// The server is on another host.
+  void attach(std::shared_ptr<detail::FarSide> far_side);
 
   /// Fails in a fork's copy.
   [[nodiscard]] Result<void> check_process() const;
@@ -42,7 +42,8 @@ class ClientLink {
   void cancel(std::uint64_t correlation) noexcept;
   [[nodiscard]] Result<int> event_descriptor();
   void note_woken() noexcept;
-  void hang_up() noexcept;  ///< Called when the client is dropped.
+  [[nodiscard]] Result<void> check();  ///< See Client.
+  void hang_up() noexcept;             ///< Called when the client is dropped.
 
  private:
   struct Call {
@@ -69,6 +70,8 @@ class ClientLink {
 
   ForkGuard fork_guard_;
   std::string name_;
+  std::string label_;  // in errors: the name, and the host if it is another one
+  std::shared_ptr<detail::FarSide> far_side_;  // null: the server is on this host
   ClientOptions options_;
   std::shared_ptr<Engine> engine_;
   Fd server_moves_;  // rung when the server comes or goes
@@ -89,10 +92,11 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   if (lost_) return tl::unexpected(*lost_);
   if (calls_.size() >= Client::kMaxCalls)
     return fail(Code::busy,
-                fmt::format("server '{}': {} calls are in flight", name_, calls_.size()),
+                fmt::format("server '{}': {} calls are in flight", label_, calls_.size()),
                 "wait for one of them");
   SendOptions sending;
-  sending.deadline = options.deadline;
+  sending.deadline =
+      options.room.left() < options.deadline.left() ? options.room : options.deadline;
   sending.type = options.type;
   sending.user = static_cast<std::uint64_t>(RpcKind::request);
   sending.correlation = ++last_;

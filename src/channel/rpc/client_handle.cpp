@@ -69,6 +69,14 @@ Result<void> Client::reconnect(Deadline deadline) {
   });
 }
 
+void Client::attach(std::shared_ptr<detail::FarSide> far_side) {
+  link_->attach(std::move(far_side));
+}
+
+Result<void> Client::check() {
+  return guarded_on(link_, "Client", [&] { return link_->check(); });
+}
+
 Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions& options) {
   return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
     GANTRY_ASSIGN(const std::uint64_t correlation,

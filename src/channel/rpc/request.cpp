@@ -11,7 +11,7 @@ namespace gantry {
 // The client is told; a client that has no room even for that would wait for ever.
 Request::Impl::~Impl() {
   if (!client_->check_process()) return;  // a fork's copy
-  if (!answered_) {
+  if (!answered_ && !is_unwanted() && !has_expired()) {
     const auto told =
         guarded([&] { return refuse({Code::aborted, "the server dropped the request", ""}); });
     if (!told && told.error().code == Code::timed_out)

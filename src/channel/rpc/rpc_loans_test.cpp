@@ -50,5 +50,24 @@ TEST_F(Calls, AReplyWaitsForALoanOfAnotherRequest) {
   EXPECT_TRUE(same(answer->bytes(), pattern(1000, 3)));
 }
 
+// A call has its deadline; whoever asks for room waits for that alone.
+TEST_F(Calls, RoomIsWaitedForNoLongerThanAsked) {
+  channel_.slots = 2;  // the client has introduced itself with one of them
+  std::optional<Server> server(open());
+  Client client = connect();
+  auto first = *client.call_async(pattern(1000, 1), {.deadline = soon()});
+  const auto full =
+      client.call_async(pattern(1000, 2), {.deadline = soon(), .room = Deadline::now()});
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, Code::timed_out) << full.error().message;
+  EXPECT_TRUE(client.check());
+  ASSERT_TRUE(server->next(soon())->reply(pattern(1000, 3)));
+  EXPECT_EQ(outcome(first), Code::closed);
+  server.reset();
+  const Deadline limit = soon();
+  while (client.check() && !limit.passed()) std::this_thread::yield();
+  EXPECT_EQ(client.check().error().code, Code::peer_gone);
+}
+
 }  // namespace
 }  // namespace gantry

@@ -1,6 +1,6 @@
 #pragma once  // channel/wire/far_sides.hpp: ends whose channel is on another host.
 
-#include <gantry/channel.hpp>
+#include <gantry/channel/request.hpp>
 
 #include "base/moved_from.hpp"
 
@@ -12,6 +12,10 @@ class FarSides {
   template <class End>
   static void attach(End& end, std::shared_ptr<detail::FarSide> far_side) noexcept {
     end.far_side_ = std::move(far_side);
+  }
+  /// The same; its errors name the server there.
+  static void attach(Client& client, std::shared_ptr<detail::FarSide> far_side) {
+    client.attach(std::move(far_side));
   }
 };
 
