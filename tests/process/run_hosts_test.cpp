@@ -130,9 +130,10 @@ TEST_F(RunHosts, AKilledRunTakesTheStagesOfAllHostsAlong) {
 // As behind ssh: nothing but the end of its standard input tells the agent.
 TEST_F(RunHosts, AKilledRunTakesStagesThatNobodyCanKillAlong) {
   const std::string launch = "'setsid', '--wait', " + env("b");
-  Subprocess run(
-      scratch_.command(host("b", "127.0.0.2", launch) + on("", "b", "", RunScratch::kForEver)));
-  ASSERT_TRUE(run.wait_errors("[sink] flowing"));
+  Subprocess run(scratch_.command(host("b", "127.0.0.2", launch) +
+                                  "[stages.stubborn]\ncommand = ['{stage}', 'stubborn']\n"
+                                  "host = 'b'\n"));
+  ASSERT_TRUE(run.wait_errors("[stubborn@b] holding"));
   run.signal(SIGKILL);
   EXPECT_TRUE(eventually([&] { return left().empty(); })) << testing::PrintToString(left());
 }
