@@ -93,14 +93,23 @@ Deadline deadline_of(std::uint64_t deadline_ns) noexcept {
 // ---- in the caller's process ---------------------------------------------------------------
 
 Result<Message> CallsTaken::take() {
-  auto request = server_->next(Deadline::now());
-  if (request) return begin(*std::move(request));
-  if (request.error().code != Code::timed_out) return tl::unexpected(std::move(request).error());
-  if (cancelled_.empty()) note_unwanted();
-  if (cancelled_.empty()) return tl::unexpected(std::move(request).error());
-  const std::uint64_t number = cancelled_.front();
-  cancelled_.pop_front();
-  return Message(ConstByteSpan(), info_of_call(CallKind::cancel, number));
+  Result<Request> request = fail(Code::timed_out, "no request yet");
+  if (next_) {
+    request = *std::exchange(next_, std::nullopt);
+  } else {
+    request = server_->next(Deadline::now());
+    if (!request && request.error().code != Code::timed_out)
+      return tl::unexpected(std::move(request).error());
+    if (!request || calls_.size() >= Client::kMaxCalls) note_unwanted();
+  }
+  if (!cancelled_.empty()) {  // I2
+    if (request) next_ = std::move(*request);
+    const std::uint64_t number = cancelled_.front();
+    cancelled_.pop_front();
+    return Message(ConstByteSpan(), info_of_call(CallKind::cancel, number));
+  }
+  if (!request) return tl::unexpected(std::move(request).error());
+  return begin(*std::move(request));
 }
 
 Message CallsTaken::begin(Request request) {
@@ -193,10 +202,7 @@ Result<Message> CallsMade::take() {
 
 // What was answered before the service was lost counts.
 void CallsMade::look() {
-  if (!lost_) {
-    auto lives = client_.check();
-    if (!lives) lost_ = std::move(lives).error();
-  }
+  note_lost();
   for (auto call = calls_.begin(); call != calls_.end();) {
     const auto next = std::next(call);
     if (call->second.pending.is_over()) {
@@ -207,10 +213,17 @@ void CallsMade::look() {
   }
 }
 
+void CallsMade::note_lost() {
+  if (lost_) return;
+  auto lives = client_.check();
+  if (!lives) lost_ = std::move(lives).error();
+}
+
 // The caller ends calls past their deadline, and those that are lost with the service.
 void CallsMade::settle(std::uint64_t number, Call call) {
   auto reply = call.pending.wait(Deadline::now());
   if (reply) return ready_.push_back(answer(number, *std::move(reply)));
+  note_lost();  // the wait may have found out
   const Error& why = reply.error();
   if (lost_ && why.code == lost_->code && why.message == lost_->message) return;
   if (why.code == Code::timed_out && call.deadline.passed()) return;

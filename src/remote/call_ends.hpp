@@ -26,6 +26,9 @@ class CallEnd : public MessageSource, public MessageSink {
 /// service there said.
 ///   I1  A call is in calls_ until it is answered, or its client does not wait for it any more; so
 ///       it is answered once.
+///   I2  A request goes out behind the cancellations that made room for it: the bridge takes as
+///   many
+///       calls as a client may have in flight, and no more.
 class CallsTaken final : public CallEnd {
  public:
   /// `pool` is the server's, for replies.
@@ -55,6 +58,7 @@ class CallsTaken final : public CallEnd {
 
   std::map<std::uint64_t, std::shared_ptr<Request>> calls_;  // I1
   std::deque<std::uint64_t> cancelled_;                      // not said yet
+  std::optional<Request> next_;                              // waits for cancelled_: I2
   std::uint64_t last_ = 0;
   std::optional<Server> server_;
 };
@@ -88,6 +92,7 @@ class CallsMade final : public CallEnd {
     Deadline deadline = Deadline::never();
   };
   void look();
+  void note_lost();
   void settle(std::uint64_t number, Call call);
   [[nodiscard]] Message answer(std::uint64_t number, Message reply);
   [[nodiscard]] bool has_room() const noexcept {

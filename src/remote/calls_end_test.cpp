@@ -47,6 +47,43 @@ TEST_F(RemoteCallsEnd, PastTheirDeadlineTheyAreOverAndNotServed) {
   expect_answer(endless, pattern(10, 4));
 }
 
+// The bridge has room for no more than the client: it must hear of the cancellation first.
+TEST_F(RemoteCallsEnd, ACancelledCallMakesRoomForTheNextOne) {
+  Server server = serve();
+  Client client = connect();
+  std::deque<PendingReply> calls;
+  std::deque<Request> requests;
+  const auto call = [&](std::uint64_t seed) {
+    calls.push_back(ask(client, pattern(4, seed)));
+    requests.push_back(server.next(soon()).value());
+    EXPECT_TRUE(same(requests.back().message().bytes(), pattern(4, seed))) << seed;
+  };
+  for (std::uint64_t i = 0; i < Client::kMaxCalls; ++i) call(i);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    calls.pop_front();
+    call(1000 + i);
+    requests.pop_front();
+  }
+  answer(requests.back(), pattern(10, 3));
+  expect_answer(calls.back(), pattern(10, 3));
+}
+
+// Whatever meets the loss first says what happened there; so does what comes behind a reconnect()
+// in vain.
+TEST_F(RemoteCallsEnd, ALoanNamesTheServerThatIsLost) {
+  auto server = std::optional(serve());
+  Client client = connect();
+  server.reset();
+  const Deadline limit = soon();
+  Result<Loan> loan = client.loan(100'000, soon());
+  while (loan && !limit.passed()) loan = client.loan(100'000, soon());
+  ASSERT_FALSE(loan);
+  EXPECT_EQ(loan.error().code, Code::peer_gone);
+  expect_names_it(loan.error());
+  EXPECT_FALSE(client.reconnect(Deadline::after(std::chrono::milliseconds(10))));
+  expect_names_it(client.check().error());
+}
+
 TEST_F(RemoteCallsEnd, TheServerHearsThatACallWasCancelled) {
   Server server = serve();
   Client client = connect();

@@ -136,11 +136,11 @@ Error Relay::reason(Error error) const {
 
 Result<void> Relay::reconnect(Deadline deadline) {
   end_thread();
+  GANTRY_TRY(connect(deadline));  // until then what ended the last session is the reason
   {
     const std::lock_guard lock(mutex_);
     over_.reset();
   }
-  GANTRY_TRY(connect(deadline));
   return start();
 }
 

@@ -151,6 +151,14 @@ Error ClientLink::not_sent(Error error) {
   return lost_ && (error.code == Code::peer_gone || error.code == lost_->code) ? *lost_ : error;
 }
 
+Result<Loan> ClientLink::loan(Bytes size, Deadline deadline) {
+  GANTRY_TRY(check_process());
+  if (lost_) return tl::unexpected(*lost_);
+  auto loan = requests_->loan(size, deadline);
+  if (!loan) return tl::unexpected(not_sent(std::move(loan).error()));
+  return loan;
+}
+
 // ---- waiting -------------------------------------------------------------------------------
 
 bool ClientLink::is_over(std::uint64_t correlation) const noexcept {

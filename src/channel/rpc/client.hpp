@@ -35,6 +35,7 @@ class ClientLink {
   /// `send` sends the request with the options it is given. Returns its correlation.
   template <class Send>
   [[nodiscard]] Result<std::uint64_t> begin(const CallOptions& options, Send send);
+  [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline);
   [[nodiscard]] Producer::Impl& requests() noexcept { return *requests_; }
 
   [[nodiscard]] Result<Message> wait(std::uint64_t correlation, Deadline deadline);

@@ -104,7 +104,7 @@ Result<PendingReply> Client::call_async(Draft draft, const CallOptions& options)
 }
 
 Result<Loan> Client::loan(Bytes size, Deadline deadline) {
-  return guarded_on(link_, "Client", [&] { return link_->requests().loan(size, deadline); });
+  return guarded_on(link_, "Client", [&] { return link_->loan(size, deadline); });
 }
 
 Result<PendingReply> Client::call_async(Loan loan, const CallOptions& options) {

@@ -46,8 +46,10 @@ void detach() {
   if (nothing > STDERR_FILENO) ::close(nothing);
 }
 
-[[noreturn]] void watch(Pipe pipe, const std::string& run_directory) {
+[[noreturn]] void watch(Pipe pipe, Pipe detached, const std::string& run_directory) {
   detach();
+  (void)!::write(detached.write_end.get(), "", 1);
+  detached = {};
   pipe.write_end.reset();
   for (const pid_t group : read_orders(pipe.read_end.get())) ::kill(-group, SIGKILL);
   remove_run_directory(run_directory);
@@ -59,9 +61,16 @@ void detach() {
 Result<Guard> Guard::start(const std::string& run_directory) {
   Result<Pipe> pipe = Pipe::create();
   if (!pipe) return tl::unexpected(pipe.error());
+  Result<Pipe> detached = Pipe::create();
+  if (!detached) return tl::unexpected(detached.error());
   const pid_t pid = ::fork();
   if (pid < 0) return tl::unexpected(cli::system_error("fork", errno));
-  if (pid == 0) watch(std::move(*pipe), run_directory);
+  if (pid == 0) watch(std::move(*pipe), std::move(*detached), run_directory);
+  // Until then who kills the runner's group kills the guard, too.
+  detached->write_end.reset();
+  char byte = 0;
+  while (::read(detached->read_end.get(), &byte, 1) < 0 && errno == EINTR) {
+  }
   Guard guard(pid, std::move(pipe->write_end), open_pidfd(pid));
   if (!guard.exit_) return tl::unexpected(cli::system_error("pidfd_open", errno));
   return guard;

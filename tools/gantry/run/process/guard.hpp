@@ -26,6 +26,7 @@ class Guard {
   Guard& operator=(Guard&&) = delete;
   ~Guard();
 
+  /// Also for the group's leader before it executes its program: it writes to a pipe, no more.
   void add(pid_t group) noexcept;
   /// Call it before the group's leader is reaped: afterwards its number may be another's.
   void remove(pid_t group) noexcept;

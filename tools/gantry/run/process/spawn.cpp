@@ -70,8 +70,10 @@ void arrange_descriptors(const Launch& launch, const Preparation& prepared) noex
 }
 
 [[noreturn]] void become(const Launch& launch, const Preparation& prepared,
-                         const RaisedFileLimit& limit, pid_t runner) noexcept {
+                         const RaisedFileLimit& limit, pid_t runner, Guard& guard) noexcept {
   ::setpgid(0, 0);
+  // Not by the runner, which may be killed before it gets to that.
+  guard.add(::getpid());
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != runner) ::_exit(EXIT_FAILURE);  // it died before the line above
   arrange_descriptors(launch, prepared);
@@ -128,9 +130,8 @@ Result<Child> spawn(const Launch& launch, const RaisedFileLimit& limit, Guard& g
   const pid_t runner = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return tl::unexpected(spawn_error(launch, errno));
-  if (pid == 0) become(launch, *prepared, limit, runner);
+  if (pid == 0) become(launch, *prepared, limit, runner, guard);
   ::setpgid(pid, pid);  // here too, so that the group exists whoever comes first
-  guard.add(pid);
   Descriptor exit = open_pidfd(pid);
   const int opened = errno;
   const int why = read_verdict(prepared->verdict);
