@@ -209,6 +209,28 @@ TEST_F(RemoteChannel, APublishedChannelsEndWasReceivedWhenCloseReturns) {
   reader.join();
 }
 
+// close() waits for a reader there. Who asked for that with a descriptor can end it.
+TEST_F(RemoteChannel, AnInterruptEndsTheWaitForTheLastReader) {
+  const Fd stop = make_event().value();
+  ProducerOptions options = here();
+  options.interrupt_descriptor = stop.get();
+  auto out = open_remote_producer(name("squares"), options, std::make_shared<test::PlainEngine>());
+  ASSERT_TRUE(out) << to_string(out.error());
+  ASSERT_TRUE(out->send(test::pattern(1000, 1)));
+  Error why;
+  std::thread closing([&] { why = out->close().error(); });
+  const auto has_arrived = [&] {
+    const auto channels = list_channels(there().directory);
+    return channels && channels->size() == 1 && channels->front().producer.messages == 1;
+  };
+  const Deadline limit = soon();
+  while (!has_arrived() && !limit.passed()) std::this_thread::yield();
+  EXPECT_TRUE(has_arrived());
+  ring(stop.get());
+  closing.join();
+  EXPECT_EQ(why.code, Code::interrupted) << why.message;
+}
+
 TEST_F(RemoteChannel, ANameThatIsTakenThereIsRefusedHere) {
   const auto there_first = test::make_producer("frames", there()).value();
   const auto out =

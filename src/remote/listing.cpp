@@ -26,8 +26,11 @@ void for_each_state(Status& channel, Use use) {
 std::vector<std::byte> encode_channel(const ChannelStatus& channel) {
   WordWriter out;
   out.text(channel.name, kLongestListedName);
-  out.number(static_cast<std::uint64_t>(channel.producer_pid), 4);
-  out.number(channel.producer_uid, 4);
+  // Of an inbox who receives there: see name_the_receiver().
+  const bool has_receiver = channel.is_inbox && !channel.consumers.empty();
+  const int pid = has_receiver ? channel.consumers.front().pid : channel.producer_pid;
+  out.number(static_cast<std::uint64_t>(pid), 4);
+  out.number(has_receiver ? channel.consumers.front().uid : channel.producer_uid, 4);
   out.number(static_cast<std::uint64_t>(channel.producer_state), 1);
   out.number(static_cast<std::uint64_t>(channel.age.count()));
   out.text(channel.silence, kLongestRemoteText);
@@ -65,6 +68,7 @@ Result<ChannelStatus> decode_channel(WordReader& in) {
   in.bytes(told);
   if (!in.is_fine()) return no_listing();
   GANTRY_TRY(decode_status(told, channel));
+  if (channel.is_inbox) name_the_receiver(channel);
   for_each_state(channel, [&in](ProcessState& state) { state = read_state(in); });
   if (!in.is_fine()) return no_listing();
   return channel;

@@ -115,6 +115,36 @@ TEST_F(RemoteListing, ABridgeListsTheChannelsOfItsHost) {
   EXPECT_EQ(channel.consumers[0].state, ProcessState::running);
 }
 
+// Each as that host's own list has it.
+TEST_F(RemoteListing, InboxesAndServicesAreListedBesideChannels) {
+  auto producer = test::make_producer("frames", there()).value();
+  const auto engine = std::make_shared<test::PlainEngine>();
+  InboxOptions inbox_options;
+  inbox_options.channel = test::consumer_options(there());
+  auto inbox = Inbox::open("parts", inbox_options).value();
+  auto sender = connect_remote_inbox(name("parts"), here(), engine, soon());
+  ASSERT_TRUE(sender) << to_string(sender.error());
+  auto service = Server::open("service", test::server_options(there()), engine).value();
+  const auto listed = list_remote_channels(bridge_->address(), {.token = kToken}, soon());
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  const auto own = list_channels(there().directory).value();
+  ASSERT_EQ(own.size(), 3u);
+  ASSERT_EQ(listed->size(), 3u);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ((*listed)[i].name, own[i].name);
+    EXPECT_EQ((*listed)[i].is_inbox, own[i].is_inbox);
+    EXPECT_EQ((*listed)[i].producer_pid, own[i].producer_pid);
+    EXPECT_EQ((*listed)[i].producer_state, own[i].producer_state);
+    EXPECT_EQ((*listed)[i].senders.size(), own[i].senders.size());
+    ASSERT_EQ((*listed)[i].consumers.size(), own[i].consumers.size());
+    for (std::size_t k = 0; k < own[i].consumers.size(); ++k) {
+      EXPECT_EQ((*listed)[i].consumers[k].pid, own[i].consumers[k].pid);
+      EXPECT_EQ((*listed)[i].consumers[k].uid, own[i].consumers[k].uid);
+      EXPECT_EQ((*listed)[i].consumers[k].state, ProcessState::running);
+    }
+  }
+}
+
 TEST_F(RemoteListing, NobodyLooksWithoutTheToken) {
   const auto listed =
       list_remote_channels(bridge_->address(), {.token = "another token of 24 c."}, soon());

@@ -10,6 +10,7 @@ namespace gantry {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenCalls{50};
+constexpr std::chrono::hours kLongestSleep{1};  // as far as poll(2) can count
 
 Error with_name(Error error, const RemoteName& name) {
   error.message = fmt::format("channel '{}': {}", name.text(), error.message);
@@ -68,6 +69,7 @@ Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options
 Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
   auto relay = std::make_shared<Relay>(std::move(setup));
   GANTRY_ASSIGN(relay->stop_, make_event());
+  GANTRY_ASSIGN(relay->ended_, make_event());
   GANTRY_TRY(relay->connect(deadline));
   GANTRY_ASSIGN(relay->directory_, LinkDirectory::make(relay->setup_.parent));
   return relay;
@@ -97,7 +99,7 @@ void Relay::run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept {
     const std::lock_guard lock(mutex_);
     over_ = with_name(std::move(why), setup_.name);
   }
-  changed_.notify_all();
+  ring(ended_.get());
   side.reset();  // only now: the user's end asks for the reason when it sees this one go
 }
 
@@ -140,21 +142,27 @@ Result<void> Relay::reconnect(Deadline deadline) {
   {
     const std::lock_guard lock(mutex_);
     over_.reset();
+    drain(ended_.get());
   }
   return start();
 }
 
 Result<void> Relay::finish(Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  const auto is_over = [this] { return over_.has_value(); };
-  if (deadline.is_never()) {
-    changed_.wait(lock, is_over);
-  } else if (!changed_.wait_for(lock, deadline.left(), is_over)) {
-    return fail(Code::timed_out,
-                fmt::format("channel '{}': not all of it has been received", setup_.name.text()));
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (over_ && over_->code == Code::closed) return {};
+      if (over_) return tl::unexpected(*over_);
+    }
+    if (is_readable(setup_.interrupt))
+      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", setup_.name.text()));
+    if (deadline.passed())
+      return fail(Code::timed_out,
+                  fmt::format("channel '{}': not all of it has been received", setup_.name.text()));
+    sleep_on({ended_.get(), setup_.interrupt},
+             std::chrono::ceil<std::chrono::milliseconds>(
+                 std::min<std::chrono::nanoseconds>(deadline.left(), kLongestSleep)));
   }
-  if (over_->code == Code::closed) return {};
-  return tl::unexpected(*over_);
 }
 
 void Relay::end_thread() noexcept {

@@ -1,6 +1,5 @@
 #pragma once  // remote/relay.hpp: the thread between an end of this process and a bridge.
 
-#include <condition_variable>
 #include <functional>
 #include <gantry/channel.hpp>
 #include <mutex>
@@ -69,10 +68,10 @@ class Relay final : public detail::FarSide {
   LinkDirectory directory_;
   std::optional<BridgeCall> call_;  // until the thread takes it
   Fd stop_;                         // an event
+  Fd ended_;                        // an event: over_ is there
   std::thread thread_;
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  mutable std::mutex mutex_;   // guards what follows
   std::optional<Error> over_;  // why the session is
 };
 

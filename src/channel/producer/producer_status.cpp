@@ -24,7 +24,7 @@ std::string explain_places(const Rotation& rotation, Bytes payload, double scale
       measured.push_back(
           fmt::format("{:.0f} ns a KiB into {}", told.ns_per_kib[i], rotation.choices()[i]));
   text += fmt::format(": copies took {}", fmt::join(measured, ", "));
-  if (told.is_short_of_memory) text += "; the memory is too small to try more";
+  if (told.is_short_of_memory) text += "; more would take more memory than they may";
   return text;
 }
 

@@ -172,7 +172,8 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     const auto call = calls_.find(correlation);
     if (call == calls_.end())
       return fail(Code::invalid_argument,
-                  fmt::format("server '{}': call {} is over", label_, correlation));
+                  fmt::format("server '{}': call {} was cancelled, or its outcome was taken",
+                              label_, correlation));
     const bool more = watched_ && take_all();  // I3
     if (call->second.outcome || lost_) {
       Result<Message> outcome =

@@ -5,22 +5,6 @@
 #include <algorithm>
 
 namespace gantry {
-namespace {
-
-// The owner of an inbox's name receives there, and produces nothing.
-void name_the_receiver(ChannelStatus& status) {
-  ConsumerStatus& receiver = status.consumers.emplace_back();
-  receiver.pid = std::exchange(status.producer_pid, 0);
-  receiver.uid = std::exchange(status.producer_uid, 0);
-  receiver.joined = status.age;
-  receiver.idle = status.age;
-  if (status.producer.messages != 0 &&
-      status.producer.idle_ns < static_cast<std::uint64_t>(status.age.count()))
-    receiver.idle = std::chrono::nanoseconds(static_cast<std::int64_t>(status.producer.idle_ns));
-  receiver.metrics = status.producer;
-}
-
-}  // namespace
 
 Inquiry::Inquiry(ChannelStatus status, Fd socket)
     : status_(std::move(status)), connection_(std::move(socket)) {

@@ -294,6 +294,18 @@ Result<void> decode_status(ConstByteSpan bytes, ChannelStatus& status) {
 
 // ---- packets -------------------------------------------------------------------------------
 
+void name_the_receiver(ChannelStatus& status) {
+  ConsumerStatus& receiver = status.consumers.emplace_back();
+  receiver.pid = std::exchange(status.producer_pid, 0);
+  receiver.uid = std::exchange(status.producer_uid, 0);
+  receiver.joined = status.age;
+  receiver.idle = status.age;
+  if (status.producer.messages != 0 &&
+      status.producer.idle_ns < static_cast<std::uint64_t>(status.age.count()))
+    receiver.idle = std::chrono::nanoseconds(static_cast<std::int64_t>(status.producer.idle_ns));
+  receiver.metrics = status.producer;
+}
+
 Result<void> send_status(int socket, ConstByteSpan answer) {
   WirePacket packet;
   packet.kind = PacketKind::status;
