@@ -13,8 +13,9 @@
 namespace gantry::test {
 namespace {
 
+using testing::AllOf;
+using testing::AnyOf;
 using testing::Combine;
-using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -99,9 +100,13 @@ TEST_F(FailingRun, SaysWhenAStageHadNoLastWords) {
 TEST_F(FailingRun, NamesAStageThatDoesNotConnectInTime) {
   const std::string error = error_of(with_sink("'{stage}', 'hold'"), {"--connect-within", "300ms"});
   // On a slow machine the source may not be in time either; then both stand in the line.
-  EXPECT_THAT(error,
-              ContainsRegex("^gantry: stage .*"
-                            "stage sink:? has not opened its input 'numbers' within 300 ms"));
+  const auto begins = [](const std::string& words) {
+    return StartsWith("gantry: stage " + words + " 'numbers' within 300 ms; ");
+  };
+  EXPECT_THAT(error, AnyOf(begins("sink: has not opened its input"),
+                           AllOf(begins("source: has not opened its output"),
+                                 HasSubstr("; stage sink has not opened its input 'numbers' "
+                                           "within 300 ms, too"))));
   EXPECT_THAT(error, HasSubstr("--connect-within allows more time"));
 }
 
