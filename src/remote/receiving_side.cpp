@@ -280,8 +280,9 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
 
 bool ReceivingSide::refuse(const Announced& one) {
   auto told = sink_->refuse(one.head.info, *one.trouble);
-  if (!told) refused_ = std::move(told).error();
-  return told && *told;
+  if (told) return *told;
+  refused_ = std::move(told).error();
+  return false;
 }
 
 Result<void> ReceivingSide::send(Announced& one, Deadline deadline) {
