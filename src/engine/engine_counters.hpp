@@ -14,14 +14,15 @@ class EngineCounters {
   void count(const Completion& completion) noexcept;
   /// As count(), where one thread at a time counts: without an atomic read-modify-write.
   void count_alone(const Completion& completion) noexcept {
-    const auto add = [](std::atomic<std::uint64_t>& to, std::uint64_t more) {
-      to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-    };
-    Path& path = paths_[static_cast<std::size_t>(completion.engine)];
-    add(path.moves, 1);
-    add(path.bytes, completion.bytes_done);
+    count_alone(completion.engine, completion.bytes_done);
     if (completion.outcome == Outcome::failed) add(failed_, 1);
     if (completion.cache == CacheUse::streaming) add(streamed_, 1);
+  }
+  /// The same of one that ended well, with stores that the cache keeps.
+  void count_alone(CopyEngine engine, Bytes bytes) noexcept {
+    Path& path = paths_[static_cast<std::size_t>(engine)];
+    add(path.moves, 1);
+    add(path.bytes, bytes);
   }
   /// Takes over what another has counted.
   void add(const EngineCounters& other) noexcept;
@@ -43,6 +44,9 @@ class EngineCounters {
     std::atomic<std::uint64_t> moves{0};
     std::atomic<std::uint64_t> bytes{0};
   };
+  static void add(std::atomic<std::uint64_t>& to, std::uint64_t more) noexcept {
+    to.store(to.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
   Path paths_[kCopyEngines];
   std::atomic<std::uint64_t> failed_{0};
   std::atomic<std::uint64_t> streamed_{0};

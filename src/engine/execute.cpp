@@ -125,11 +125,6 @@ void run(void* argument) noexcept {
   work.done = move.bytes;
 }
 
-void run_plain_copy(void* argument) noexcept {
-  const Move& move = *static_cast<const Move*>(argument);
-  std::memcpy(move.destination, move.source, move.bytes);
-}
-
 struct Touched {
   std::array<GuardedRange, 3> all{};
   std::size_t count = 0;
@@ -185,16 +180,6 @@ Executed slow_after_fault(const Move& whole, CacheUse cache, const Touched& rang
   }
 }
 
-// What most small moves are, without all that others need.
-Executed copy_plainly(const Move& move, CacheUse cache) noexcept {
-  const std::array<GuardedRange, 2> ranges{GuardedRange{move.source, move.bytes, false},
-                                           GuardedRange{move.destination, move.bytes, true}};
-  Fault fault;
-  if (catch_fault(ranges, run_plain_copy, const_cast<Move*>(&move), fault)) [[likely]]
-    return {move.bytes, Cause::none, 0, true, move.seed};
-  return slow_after_fault(move, cache, touched_by(move), fault);
-}
-
 }  // namespace
 
 bool is_sequential(const Move& move) noexcept {
@@ -216,9 +201,10 @@ Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept {
 
 Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
   if (move.bytes == 0) return {0, Cause::none, 0, true, move.seed};  // null is allowed then
-  if (catch_faults && move.kind == Move::Kind::copy && !move.may_overlap &&
-      cache != CacheUse::streaming) [[likely]]
-    return copy_plainly(move, cache);
+  const bool is_plain = move.kind == Move::Kind::copy && !move.may_overlap;
+  if (catch_faults && is_plain && cache != CacheUse::streaming &&
+      copy_guarded(move.destination, move.source, move.bytes)) [[likely]]
+    return {move.bytes, Cause::none, 0, true, move.seed};
   Work work{&move, cache};
   work.crc32c = move.seed;
   if (!catch_faults) {

@@ -34,4 +34,8 @@ struct Fault {
 bool catch_fault(std::span<const GuardedRange> ranges, void (*work)(void*) noexcept, void* argument,
                  Fault& fault) noexcept;
 
+/// As catch_fault() with a memcpy(), in a few instructions. False: some page of the ranges cannot
+/// be read or written; which one is found by doing it again.
+[[nodiscard]] bool copy_guarded(std::byte* to, const std::byte* from, Bytes bytes) noexcept;
+
 }  // namespace gantry

@@ -48,6 +48,11 @@ class LaneProgress {
   [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
     return static_cast<std::uint64_t>(ticket) <= ended();
   }
+  /// True if it ended, and no move of the lane ever failed: most often all there is to know.
+  [[nodiscard]] bool is_done(Ticket ticket) const noexcept {
+    // Relaxed: a failure is remembered before its ticket ends [E].
+    return has_ended(ticket) && failures_.load(std::memory_order_relaxed) == 0;
+  }
   /// `pending` also for a ticket that was never given.
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
 

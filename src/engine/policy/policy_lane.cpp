@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "engine/check.hpp"
 #include "engine/execute.hpp"
+#include "engine/fault_guard.hpp"
 
 namespace gantry {
 namespace {
@@ -17,6 +18,16 @@ std::uint64_t next_look(Deadline deadline) noexcept {
   const std::uint64_t left =
       deadline.is_never() ? kLookAgainNs : static_cast<std::uint64_t>(deadline.left().count());
   return monotonic_ns() + std::min(left, kLookAgainNs);
+}
+
+// As complete() of a copy that ended well.
+void note_copied(const Move& move) noexcept {
+  Completion& completion = *move.completion;
+  completion = {};
+  completion.outcome = Outcome::done;
+  completion.cache = CacheUse::reader_soon;
+  completion.bytes_done = move.bytes;
+  completion.crc32c = move.seed;
 }
 
 tl::unexpected<Error> fail_forked() {
@@ -41,20 +52,37 @@ PolicyLane::~PolicyLane() {
 
 // ---- submitting ----------------------------------------------------------------------------
 
+// What most small moves are: a copy while nothing is on its way. Ticket 0: it may have written some
+// of the destination, and nobody was told.
+inline Ticket PolicyLane::try_copy(const Move& move) noexcept {
+  if (!is_sound_copy(move) || !queue_.mutex.try_lock_briefly()) return Ticket{0};
+  Ticket ticket{0};
+  if (!closed_ && queue_.is_idle() && engine_->policy().cache_for(move) == CacheUse::reader_soon &&
+      copy_guarded(move.destination, move.source, move.bytes)) [[likely]] {
+    if (move.completion != nullptr) note_copied(move);
+    ticket = queue_.add_copied(move.bytes);
+  }
+  queue_.mutex.unlock_briefly();
+  return ticket;
+}
+
 Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode mode) {
   if (!engine_->is_ours()) [[unlikely]]
     return fail_forked();
   if (batch.size() == 1 && batch.front().bytes <= kUnitBytes &&
-      engine_->policy().is_small(batch.front().bytes, mode)) [[likely]]
-    return submit_small(batch.front(), mode);
+      engine_->policy().is_small(batch.front().bytes, mode)) [[likely]] {
+    if (const Ticket ticket = try_copy(batch.front()); ticket != Ticket{0}) [[likely]]
+      return ticket;
+    return slow_submit_small(batch.front(), mode);
+  }
   return slow_submit(batch, mode);
 }
 
-// The shortest way: nothing is on its way, and only the caller could gain.
-Result<Ticket> PolicyLane::submit_small(const Move& move, SubmitMode mode) {
-  if (!is_sound_copy(move)) GANTRY_TRY(check_move(move));
+// Only the caller could gain; a page that is missing is found here.
+Result<Ticket> PolicyLane::slow_submit_small(const Move& move, SubmitMode mode) {
+  GANTRY_TRY(check_move(move));
   if (!queue_.mutex.try_lock_briefly()) return slow_submit({&move, 1}, mode);
-  if (closed_ || !queue_.is_idle()) [[unlikely]] {
+  if (closed_ || !queue_.is_idle()) {
     queue_.mutex.unlock_briefly();
     return slow_submit({&move, 1}, mode);
   }
@@ -119,6 +147,12 @@ Outcome PolicyLane::outcome(Ticket ticket) const noexcept {
 }
 
 Outcome PolicyLane::wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) {
+  if (queue_.progress().is_done(ticket)) [[likely]]
+    return Outcome::done;
+  return slow_wait(ticket, deadline, waiting);
+}
+
+Outcome PolicyLane::slow_wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) {
   LaneProgress& progress = queue_.progress();
   if (progress.has_ended(ticket)) return progress.outcome(ticket);
   if (static_cast<std::uint64_t>(ticket) > queue_.given() || !engine_->is_ours())

@@ -29,7 +29,9 @@ class PolicyLane final : public Lane, private Watched {
   void drain() noexcept;  ///< Waits for the moves that it took.
 
  private:
-  [[nodiscard]] Result<Ticket> submit_small(const Move& move, SubmitMode mode);
+  [[nodiscard]] Ticket try_copy(const Move& move) noexcept;
+  [[nodiscard]] Result<Ticket> slow_submit_small(const Move& move, SubmitMode mode);
+  [[nodiscard]] Outcome slow_wait(Ticket ticket, Deadline deadline, WaitStrategy waiting);
   [[nodiscard]] Result<Ticket> slow_submit(std::span<const Move> batch, SubmitMode mode);
   [[nodiscard]] Result<void> make_room(RouteQueue::Lock& lock, std::size_t moves);
   [[nodiscard]] Result<void> be_watched();

@@ -14,9 +14,7 @@ RouteQueue::RouteQueue(PolicyEngine& engine, std::size_t depth)
 Ticket RouteQueue::add_over(const Completion& completion) noexcept {
   counters_.count_alone(completion);
   progress_.retire_at_once(completion.outcome);
-  started_ = given() + 1;
-  given_.store(started_, std::memory_order_relaxed);  // see given()
-  return Ticket{started_};
+  return take_ticket();
 }
 
 Ticket RouteQueue::add(std::span<const Move> batch, SubmitMode mode) noexcept {

@@ -35,6 +35,12 @@ class RouteQueue {
 
   /// Adds a move that is over already, to an idle lane.
   Ticket add_over(const Completion& completion) noexcept;
+  /// The same of a copy of `bytes` in the caller's thread that ended well.
+  Ticket add_copied(Bytes bytes) noexcept {
+    counters_.count_alone(CopyEngine::inline_, bytes);
+    progress_.retire_at_once(Outcome::done);
+    return take_ticket();
+  }
   Ticket add(std::span<const Move> batch, SubmitMode mode) noexcept;  ///< There must be room.
 
   /// Ends what is over and starts what can be started; returns how many ended. May let go of the
@@ -85,6 +91,11 @@ class RouteQueue {
     bool refused = false;  // by every engine
   };
 
+  Ticket take_ticket() noexcept {
+    started_ = given() + 1;
+    given_.store(started_, std::memory_order_relaxed);  // see given()
+    return Ticket{started_};
+  }
   [[nodiscard]] Entry& entry(std::uint64_t ticket) noexcept {
     return entries_[(ticket - 1) % entries_.size()];
   }
