@@ -1,8 +1,11 @@
 #include "engine/kernels.hpp"
+#include "base/clock.hpp"
 #include "base/sizes.hpp"
 
 #include <gantry/engine.hpp>
 
+#include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -21,9 +24,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Vectors = hn::ScalableTag<std::uint8_t>;
 
-// Memory answers several requests to different pages sooner than as many to one. So eight pages are
-// copied side by side, two cache lines of each in turn. Measured against 1, 2, 4 and 16 pages and 1
-// to 8 lines: docs/results/engine.md.
+// Some machines answer several requests to different pages sooner than as many to one: there eight
+// pages are copied side by side, two cache lines of each in turn. Others then take four times as
+// long. Measured against 1, 2, 4 and 16 pages and 1 to 8 lines: docs/results/engine.md.
 constexpr Bytes kPages = 8;
 constexpr Bytes kStep = 128;
 
@@ -51,10 +54,10 @@ HWY_INLINE void stream_pages(Vectors vectors, std::uint8_t* to, const std::uint8
 }
 
 // `to` is a multiple of 64, `bytes` of kStep.
-void StreamCopy(std::uint8_t* to, const std::uint8_t* from, Bytes bytes) {
+void StreamCopy(std::uint8_t* to, const std::uint8_t* from, Bytes bytes, bool side_by_side) {
   const Vectors vectors;
   Bytes at = 0;
-  for (; at + kPages * kSmallestPage <= bytes; at += kPages * kSmallestPage)
+  for (; side_by_side && at + kPages * kSmallestPage <= bytes; at += kPages * kSmallestPage)
     stream_pages(vectors, to + at, from + at);
   for (; at < bytes; at += kStep) stream_lines<kStep>(vectors, to + at, from + at);
   hwy::FlushStream();
@@ -94,6 +97,37 @@ Bytes head_of(const std::byte* destination) noexcept {
   return (kAlignment - address % kAlignment) % kAlignment;
 }
 
+/// Which way is quicker on this machine. The first large copies of the process are the trial, some
+/// pieces of them by each way. Any thread. Relaxed: an update that is lost costs a trial.
+class StreamWays {
+ public:
+  static constexpr Bytes kPiece = Bytes{256} << 10;
+
+  [[nodiscard]] bool is_over() const noexcept {
+    return trials_.load(std::memory_order_relaxed) >= kTrials;
+  }
+  [[nodiscard]] bool side_by_side() const noexcept {
+    return best_[1].load(std::memory_order_relaxed) <= best_[0].load(std::memory_order_relaxed);
+  }
+  /// `copy(side_by_side)` copies a piece.
+  template <class Copy>
+  void try_one(Copy copy) noexcept {
+    const unsigned way = trials_.fetch_add(1, std::memory_order_relaxed) % 2;
+    const std::uint64_t began = read_ticks();
+    copy(way == 1);
+    const std::uint64_t took = read_ticks() - began;
+    if (took < best_[way].load(std::memory_order_relaxed))
+      best_[way].store(took, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr unsigned kTrials = 12;
+  std::atomic<unsigned> trials_{0};
+  std::array<std::atomic<std::uint64_t>, 2> best_{~std::uint64_t{0}, ~std::uint64_t{0}};
+};
+
+StreamWays stream_ways;
+
 std::uint8_t* raw(std::byte* at) noexcept {
   return reinterpret_cast<std::uint8_t*>(at);
 }
@@ -114,10 +148,17 @@ void stream_copy(std::byte* destination, const std::byte* source, Bytes bytes) n
     return;
   }
   const Bytes head = head_of(destination);
-  const Bytes body = (bytes - head) / kGranule * kGranule;
+  const Bytes end = head + (bytes - head) / kGranule * kGranule;
   std::memcpy(destination, source, head);
-  HWY_DYNAMIC_DISPATCH(StreamCopy)(raw(destination + head), raw(source + head), body);
-  std::memcpy(destination + head + body, source + head + body, bytes - head - body);
+  Bytes at = head;
+  const auto copy = [&](Bytes size, bool side_by_side) {
+    HWY_DYNAMIC_DISPATCH(StreamCopy)(raw(destination + at), raw(source + at), size, side_by_side);
+    at += size;
+  };
+  while (end - at >= StreamWays::kPiece && !stream_ways.is_over())
+    stream_ways.try_one([&](bool side_by_side) { copy(StreamWays::kPiece, side_by_side); });
+  copy(end - at, stream_ways.side_by_side());
+  std::memcpy(destination + end, source + end, bytes - end);
 }
 
 void cached_fill(std::byte* destination, std::uint64_t pattern, Bytes bytes) noexcept {

@@ -33,6 +33,17 @@ TEST(Kernels, AStreamedCopyIsACopyAtEverySizeAndAlignmentAndWritesNothingElse) {
       }
 }
 
+// Of the first megabytes of a process pieces are copied by each way, which is the trial.
+TEST(Kernels, BothWaysOfTheTrialCopyEveryByte) {
+  const auto source = numbered((8 << 20) + 100);
+  for (int i = 0; i < 2; ++i) {
+    std::vector<std::byte> got(source.size(), std::byte{0xee}), expected = got;
+    std::copy(source.begin() + 7, source.end() - 20, expected.begin() + 3);
+    stream_copy(got.data() + 3, source.data() + 7, source.size() - 27);
+    ASSERT_TRUE(got == expected);
+  }
+}
+
 TEST(Kernels, FillsRepeatThePatternFromTheFront) {
   for (const std::uint64_t pattern : {0x0102'0304'0506'0708ull, 0x4242'4242'4242'4242ull})
     for (const Bytes size : kSizes)
