@@ -8,8 +8,10 @@ namespace gantry {
 // The sleeper S looks at a word W of the other side O (a ring's sequence, say) and sleeps on a
 // descriptor. O changes W and must ring the descriptor if S sleeps or is about to.
 //   S: intent odd [D1]; read W [D2]; nothing there: sleep        O: write W [D3]; read intent [D4]
-// All four are seq_cst. In their single order either D3 precedes D2 and S sees the change, or D1
-// precedes D4 and O rings. The ring is sticky (base/wake.hpp), so ringing early is harmless.
+// All four are seq_cst, or D3 is a release store with a seq_cst fence behind it
+// (ordered_store.hpp), which takes its place. In their single order either D3 precedes D2 and S
+// sees the change, or D1 precedes D4 and O rings. The ring is sticky (base/wake.hpp), so ringing
+// early is harmless.
 //   I1  The intent only grows: odd while S means to sleep, even otherwise. Each sleep has its own
 //       odd number, so O rings once a sleep however often it changes W.
 
@@ -36,7 +38,7 @@ class WaitFlag {
 /// O's memory of the sleep it has rung for. Any thread.
 class WakeFilter {
  public:
-  /// True once for each sleep. Call it after the word W was written with seq_cst [D3].
+  /// True once for each sleep. Call it after the word W was written [D3].
   [[nodiscard]] bool must_wake(const WaitFlag& sleeper) noexcept {
     const std::uint32_t intent = sleeper.read();
     if ((intent & 1u) == 0) return false;

@@ -198,6 +198,17 @@ class GANTRY_API Message {
     view_ = ConstByteSpan(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes);
     if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
   }
+  /// The same of a payload at the front of kInlineBytes, of which those up to `near` are copied if
+  /// it is no longer: copies of a known size take a few instructions. `bytes`: at most
+  /// kInlineBytes.
+  template <std::size_t near>
+  Message(std::integral_constant<std::size_t, near>, const std::byte* small, Bytes bytes,
+          const MessageInfo& info) noexcept
+      : info_(info), is_small_(true) {
+    view_ = ConstByteSpan(small_.data(), bytes);
+    std::memcpy(small_.data(), small, near);
+    if (bytes > near) std::memcpy(small_.data() + near, small + near, kInlineBytes - near);
+  }
   Message(Message&& other) noexcept { *this = std::move(other); }
   Message& operator=(Message&& other) noexcept;
   ~Message() { release(); }

@@ -116,8 +116,8 @@ Result<Message> ReceiveQueue::copy_small() {
     received.header.kind = received.header.count = 0;
   if ((received.header.kind & kExtra) != 0)
     std::memcpy(&received.extra, &record.extra, sizeof received.extra);
-  auto message = Result<Message>(
-      tl::in_place, ConstByteSpan(record.body).first(received.header.count), received.info());
+  auto message = Result<Message>(tl::in_place, std::integral_constant<std::size_t, kNearBytes>(),
+                                 record.body.data(), received.header.count, received.info());
   note_copied_out(received.header.count);
   if (!honest) [[unlikely]]
     message = tl::unexpected(core_.misbehaved("a small message that is none"));

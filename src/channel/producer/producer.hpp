@@ -71,6 +71,9 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }
 
+  /// The shortest way of a message, for the caller to try before any other. False: it did nothing.
+  [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
+
   void give_back(std::uint64_t token) noexcept override;
 
   Result<Region> make_ring() const override {
@@ -122,7 +125,6 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
                                                             const SendOptions& options, Lane& lane);
   [[nodiscard]] std::size_t send_small_ones(std::span<const ConstByteSpan> payloads,
                                             const SendOptions& options) noexcept;
-  [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);
   Result<void> send_queued(SendJob& job);
   [[nodiscard]] bool is_quick(const SendJob& job) const noexcept;

@@ -37,6 +37,8 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 }
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
+  if (impl_ != nullptr && impl_->try_send_small(payload, options)) [[likely]]
+    return {};
   return guarded_on(impl_, far_side_, "Producer", [&] { return impl_->send(payload, options); });
 }
 Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads,

@@ -44,8 +44,11 @@ class CpuCharge {
 
   /// `calls` is the caller's count of calls so far, which picks the sampled ones.
   CpuCharge(Meter& meter, Bytes bytes, std::uint64_t calls) noexcept {
-    const unsigned every = bytes >= kAlwaysBytes ? 1 : bytes >= kOftenBytes ? kOften : kEvery;
-    if (calls % every == 0) start(meter, every);
+    if (is_due(bytes, calls)) start(meter, every(bytes));
+  }
+  /// True if such a call is sampled.
+  [[nodiscard]] static bool is_due(Bytes bytes, std::uint64_t calls) noexcept {
+    return calls % every(bytes) == 0;
   }
   ~CpuCharge() {
     if (meter_ != nullptr) stop();
@@ -54,6 +57,9 @@ class CpuCharge {
   CpuCharge& operator=(const CpuCharge&) = delete;
 
  private:
+  [[nodiscard]] static unsigned every(Bytes bytes) noexcept {
+    return bytes >= kAlwaysBytes ? 1 : bytes >= kOftenBytes ? kOften : kEvery;
+  }
   void start(Meter& meter, unsigned weight) noexcept;
   void stop() noexcept;
   Meter* meter_ = nullptr;  // null: not sampled

@@ -43,7 +43,7 @@ struct MetricsPage {
     const auto index = static_cast<std::size_t>(engine);
     copies[index].add(1);
     copied_bytes[index].add(payload_bytes);
-    copy_ticks.add(ticks);
+    if (ticks != 0) copy_ticks.add(ticks);
   }
   void handoff(std::uint64_t ticks, std::uint64_t weight) noexcept {
     handoff_ticks.add(ticks * weight);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/assert.hpp"
+#include "sync/ordered_store.hpp"
 
 namespace gantry {
 
@@ -24,8 +25,8 @@ struct alignas(128) RingCell {             // two lines: processors fetch lines 
 //   I3  The writer overwrites the cell of s - cells only after `taken` reached s - cells.
 //   I4  The reader takes s only after s - 1.
 // Pairs. [P] publication: the record before its sequence. [T] taking: the record's reads before
-// `taken`. Both words are also one half of a sleep handshake (sync/wait_flag.hpp), hence seq_cst
-// stores; as a pair release/acquire would do.
+// `taken`. Both words are also one half of a sleep handshake (sync/wait_flag.hpp), hence the full
+// order behind their stores; as a pair release/acquire would do.
 
 /// The writer's role. A plain value over memory that outlives it; hold exactly one.
 template <class Record>
@@ -64,7 +65,7 @@ class RingWriter {
     const std::uint64_t next = published_ + 1;
     RingCell<Record>& cell = cells_[next & mask_];
     fill(cell.record);
-    cell.sequence.store(next, std::memory_order_seq_cst);  // [P]
+    store_then_order(cell.sequence, next);  // [P]
     published_ = next;
     return next;
   }
