@@ -39,9 +39,10 @@ bool Rotation::took(Bytes size, std::uint64_t ticks) noexcept {
       return false;
     }
     samples_[count_++] = static_cast<double>(ticks) * 1024 / static_cast<double>(size);
-    if (count_ < kSamples) return false;
-    std::ranges::nth_element(samples_, samples_.begin() + kSamples / 2);
-    costs_[tried_] = samples_[kSamples / 2];
+    if (count_ < samples(mine)) return false;
+    const auto seen = std::span(samples_).first(count_);
+    std::ranges::nth_element(seen, seen.begin() + count_ / 2);
+    costs_[tried_] = seen[count_ / 2];
     try_next();
     if (tried_ < kChoices) return false;
     end_trial();

@@ -1,6 +1,7 @@
 #pragma once  // channel/producer/rotation.hpp: into how many places a channel's payloads go in
               // turn.
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -24,17 +25,27 @@ namespace gantry {
 class Rotation {
  public:
   static constexpr unsigned kChoices = 5;
+  /// Copies of each number of places on trial; of large ones, which vary less, a third.
   static constexpr unsigned kSamples = 48;
+  [[nodiscard]] static constexpr unsigned samples(std::size_t of_class) noexcept {
+    return of_class < 18 ? kSamples : kSamples / 3;  // up to 128 KiB
+  }
   /// Messages of other sizes one after the other during a trial.
   static constexpr unsigned kMostOthers = 256;
-  static constexpr std::uint32_t kFirstIdle = 128;  // messages of a class before its first trial
+  /// Messages of a class before its first trial, fewer of large ones.
+  [[nodiscard]] static constexpr std::uint32_t first_idle(std::size_t of_class) noexcept {
+    return static_cast<std::uint32_t>(std::clamp<Bytes>(kFirstBytes >> of_class, 8, 128));
+  }
+  static constexpr Bytes kFirstBytes = Bytes{16} << 20;
   static constexpr std::uint32_t kLeastIdle = 8192;
   static constexpr std::uint32_t kMostIdle = 1 << 18;
   /// Another number of places has to be that much quicker.
   static constexpr double kLeastGain = 1.05;
 
   /// `least` places, or a single one; more only as far as they take `most_bytes` in all.
-  Rotation(unsigned least, Bytes most_bytes) noexcept : least_(least), most_bytes_(most_bytes) {}
+  Rotation(unsigned least, Bytes most_bytes) noexcept : least_(least), most_bytes_(most_bytes) {
+    for (std::size_t i = 0; i < kClasses; ++i) classes_[i].idle = first_idle(i);
+  }
 
   /// Places for a message of that size now.
   [[nodiscard]] unsigned places(Bytes size) const noexcept;
@@ -67,7 +78,7 @@ class Rotation {
   struct Class {
     std::uint8_t chosen = 0;  // of choices()
     bool is_measured = false;
-    std::uint32_t idle = kFirstIdle;  // messages until the next trial
+    std::uint32_t idle = 0;  // messages until the next trial
     std::uint32_t next_idle = kLeastIdle;
     std::array<double, kChoices> costs{};  // of the latest trial
   };

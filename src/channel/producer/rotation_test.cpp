@@ -29,7 +29,7 @@ class Traffic {
 };
 
 constexpr int kTrial =
-    Rotation::kFirstIdle + int{Rotation::kChoices} * (Rotation::kSamples + int{kMaxSlots});
+    int{Rotation::first_idle(0)} + int{Rotation::kChoices} * (Rotation::kSamples + int{kMaxSlots});
 
 TEST(Rotations, BeginWithTheLeast) {
   const Rotation rotation(8, kPlenty);
@@ -68,6 +68,16 @@ TEST(Rotations, MayEndInASinglePlace) {
   EXPECT_EQ(rotation.most_places(), 8u) << "of the other sizes";
 }
 
+// A large message is tried out within two hundred of them, a small one later.
+TEST(Rotations, LargeOnesAreTriedSooner) {
+  const std::map<unsigned, std::uint64_t> costs{{1, 70}, {8, 100}, {16, 90}, {32, 80}, {64, 80}};
+  for (const Bytes size : {Bytes{1} << 20, Bytes{1} << 10}) {
+    Rotation rotation(8, kPlenty);
+    Traffic(rotation, size).send(220, costs);
+    EXPECT_EQ(rotation.tell(size, 1).is_measured, size == 1 << 20);
+  }
+}
+
 // The largest that rests, and the first that does not.
 TEST(Rotations, MeasureUpToTheLargestSpare) {
   Rotation rotation(8, 16 * SlotTable::kLargestSpare);
@@ -84,7 +94,7 @@ TEST(Rotations, MeasureUpToTheLargestSpare) {
 TEST(Rotations, GiveUpATrialWhoseSizeIsNotSentAnyMore) {
   Rotation rotation(8, kPlenty);
   const std::map<unsigned, std::uint64_t> costs{{1, 120}, {8, 100}, {16, 90}, {32, 60}, {64, 80}};
-  Traffic(rotation, 1000).send(Rotation::kFirstIdle + 1, costs);
+  Traffic(rotation, 1000).send(int{Rotation::first_idle(10)} + 1, costs);
   Traffic(rotation, 4096).send(Rotation::kMostOthers + kTrial, costs);
   EXPECT_EQ(rotation.places(4096), 32u);
   EXPECT_FALSE(rotation.tell(1000, 1).is_measured);
