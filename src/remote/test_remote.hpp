@@ -42,6 +42,8 @@ class CutNetwork {
   [[nodiscard]] int cuts() const { return cuts_; }
   /// New connections are closed at once.
   void refuse(bool refuses) { refuses_ = refuses; }
+  /// Bytes that came from the far end.
+  [[nodiscard]] std::uint64_t passed() const { return passed_; }
 
  private:
   struct Pair {
@@ -86,6 +88,7 @@ class CutNetwork {
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return most == 0;
     if (counts && left >= 0) left_ = left - got;
+    if (counts) passed_ += static_cast<std::uint64_t>(got);
     return send_exactly(to, std::span(buffer).first(static_cast<std::size_t>(got)), soon())
         .has_value();
   }
@@ -105,6 +108,7 @@ class CutNetwork {
   std::atomic<bool> refuses_ = false;
   std::atomic<std::int64_t> left_ = -1;
   std::atomic<int> cuts_ = 0;
+  std::atomic<std::uint64_t> passed_ = 0;
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -8,6 +8,7 @@ namespace gantry::cli {
 void add_agent(CLI::App& app, int& exit_code);  // run/agent.cpp
 void add_bench(CLI::App& app, int& exit_code);
 void add_bridge(CLI::App& app, int& exit_code);
+void add_mirror(CLI::App& app, int& exit_code);
 void add_calibrate(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_get(CLI::App& app, int& exit_code);

@@ -122,6 +122,7 @@ int run_main(int argc, char** argv) {
   add_ls(app, exit_code);
   add_top(app, exit_code);
   add_bridge(app, exit_code);
+  add_mirror(app, exit_code);
   add_doctor(app, exit_code);
   add_calibrate(app, exit_code);
   add_bench(app, exit_code);

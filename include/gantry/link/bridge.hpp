@@ -1,6 +1,7 @@
 #pragma once  // gantry/link/bridge.hpp: by which other hosts reach the channels of this one.
 
 #include <functional>
+#include <gantry/channel/options.hpp>
 #include <gantry/channel/status.hpp>
 #include <gantry/engine.hpp>
 #include <gantry/types.hpp>
@@ -66,6 +67,50 @@ class GANTRY_API Bridge {
 
  private:
   explicit Bridge(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct MirrorOptions {
+  /// NAME@HOST[:PORT]: the channel there.
+  std::string name = {};
+  /// The consumer there: its policy, its depth, how its bridge is reached.
+  ConsumerOptions there = {};
+  /// The producer here, which has the name NAME. Set `consumers` for several readers.
+  ProducerOptions here = {};
+  /// serve() returns when this descriptor is readable. Not owned.
+  int interrupt_descriptor = -1;
+  /// serve() returns at the end of the first stream.
+  bool is_for_one_stream = false;
+  /// Told what happens, one line each, by the thread that is in serve().
+  std::function<void(const std::string& line)> on_event = {};
+};
+
+/// A channel of another host under its name here: each message crosses the network once, however
+/// many consumers of this host read it, and is read where it landed. Consumers join it as any
+/// channel of this host, with policies of their own; a consumer that blocks holds up the producer
+/// there. The stream's end reaches them as it was told: `closed`, or `peer_gone` when the producer
+/// there, its bridge or the network is gone. Then a mirror waits for the next producer there, and
+/// consumers rejoin() as those of any channel. Messages are numbered anew here.
+class GANTRY_API Mirror {
+ public:
+  /// Takes the name here. Errors: `invalid_argument` for a name that is of no other host and for
+  /// options, `already_exists` when a live process has the name here.
+  [[nodiscard]] static Result<Mirror> open(const MirrorOptions& options,
+                                           std::shared_ptr<Engine> engine);
+  Mirror(Mirror&&) noexcept;
+  Mirror& operator=(Mirror&&) noexcept;
+  ~Mirror();  ///< Consumers hear `peer_gone`, unless the stream has ended.
+
+  /// Serves until the interrupt descriptor is readable, or the first stream ends if there is to be
+  /// one; a bridge that was reached once is called again and again. Errors: those of a consumer
+  /// there; what ended that one stream but its regular end; `already_exists` when another process
+  /// took the name here between two streams.
+  [[nodiscard]] Result<void> serve();
+
+  class Impl;
+
+ private:
+  explicit Mirror(std::unique_ptr<Impl> impl) noexcept;
   std::unique_ptr<Impl> impl_;
 };
 
