@@ -231,6 +231,12 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
   return served;
 }
 
+// The place of a caller whose connection broke comes free when its patience is spent.
+bool Bridge::Impl::keeps_places() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(sessions_, [](const auto& session) { return session->waits; });
+}
+
 // Waits until there is a channel to join. Null: the caller has left, or was told why not.
 Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
                                                             const RemoteRequest& request) {
@@ -241,7 +247,7 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
     const Code code = side.error().code;
     const bool is_full = (request.role == RemoteRole::consume && code == Code::already_exists) ||
                          (request.role == RemoteRole::call && code == Code::busy);
-    if (is_full && !place.passed()) {
+    if (is_full && (!place.passed() || keeps_places())) {
       sleep_on({link.descriptor(), stop_.get()}, kOpeningSlice);
     } else if (code != Code::timed_out) {
       static_cast<void>(link.send_control(say_error(RemoteKind::stopped, side.error()),

@@ -65,6 +65,7 @@ class GANTRY_LOCAL Bridge::Impl {
                                                              Deadline deadline);
   [[nodiscard]] RemoteEnd carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
                                 std::uint64_t received);
+  [[nodiscard]] bool keeps_places();
   void note_finished(const SessionId& id);
   /// Null: `answer` says why not.
   [[nodiscard]] std::shared_ptr<Session> claim_waiting(const SessionId& id, RemoteAnswer& answer,

@@ -150,6 +150,25 @@ TEST_F(RemoteChannel, AConsumerThatLeavesIsToldToTheProducer) {
   EXPECT_EQ(sent.error().code, Code::peer_gone) << to_string(sent.error());
 }
 
+// As after kill -9: the bridge keeps the place for as long as its consumer may come back.
+TEST_F(RemoteChannel, ASuccessorWaitsForThePlaceOfOneThatIsGone) {
+  stop_bridge();
+  patience_ = std::chrono::milliseconds(1500);
+  start_bridge("127.0.0.1:0");
+  test::CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto gone = consume(name("frames", network.address())).value();
+  ASSERT_TRUE(out.send(pattern(5000, 1), {.deadline = soon()}));
+  expect_next(gone, 5000, 1);
+  network.refuse(true);
+  network.cut_after(0);
+  auto in = consume(name("frames"));
+  ASSERT_TRUE(in) << to_string(in.error());
+  ASSERT_TRUE(out.wait_for_consumer(soon(), 1));
+  ASSERT_TRUE(out.send(pattern(6000, 2), {.deadline = soon()}));
+  expect_next(*in, 6000, 2);
+}
+
 TEST_F(RemoteChannel, TheBridgesEndIsToldToBothEnds) {
   patience_ = std::chrono::milliseconds(100);
   stop_bridge();

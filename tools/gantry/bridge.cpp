@@ -58,6 +58,7 @@ void add_bridge(CLI::App& app, int& exit_code) {
       ->add_option("--token-file", options->token_file,
                    "The secret, 16 to 64 bytes; who knows it may use every channel of this user")
       ->type_name("FILE")
+      ->envname("GANTRY_TOKEN_FILE")
       ->required();
   add_parsed(*command, "--sessions", options->sessions, &parse_sessions, "NUMBER",
              "Ends of other hosts at a time (default 256)");
