@@ -156,6 +156,31 @@ TEST_F(Mirrors, TheNextProducerThereIsMirroredForReadersThatRejoin) {
   EXPECT_TRUE(same(message->bytes(), pattern(100, 3)));
 }
 
+TEST_F(Mirrors, WhenAllReadersHaveLeftTheSenderHearsItAndTheNextOnesAreServed) {
+  auto out = test::make_producer("frames", there()).value();
+  start_mirror(options());
+  {
+    Consumer in = reader();
+    ASSERT_TRUE(send(out, 5000, 1));
+    expect_next(in, 5000, 1);
+  }
+  Result<void> sent;
+  while (sent) sent = send(out, 100'000, 2);
+  EXPECT_EQ(sent.error().code, Code::peer_gone) << to_string(sent.error());
+  Consumer in = reader();
+  ASSERT_TRUE(out.wait_for_consumer(soon(), 1));
+  ASSERT_TRUE(send(out, 6000, 3));
+  // What was on its way when the readers left may come first.
+  auto message = in.receive(soon());
+  while (message && message->info().user == 2) {
+    EXPECT_TRUE(same(message->bytes(), pattern(100'000, 2)));
+    message->release();
+    message = in.receive(soon());
+  }
+  ASSERT_TRUE(message) << to_string(message.error());
+  EXPECT_TRUE(same(message->bytes(), pattern(6000, 3)));
+}
+
 TEST_F(Mirrors, OneForOneStreamEndsWithIt) {
   auto out = std::optional(test::make_producer("frames", there()).value());
   MirrorOptions with = options();
