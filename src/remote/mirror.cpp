@@ -43,7 +43,7 @@ class GANTRY_LOCAL Mirror::Impl {
   Result<void> serve() {
     for (bool was_reached = false;;) {
       GANTRY_TRY(take_name());
-      const auto end = serve_stream();
+      auto end = serve_stream();
       if (end) say("the stream has ended");
       if (end && options_.is_for_one_stream) return {};
       if (end) continue;
