@@ -112,12 +112,53 @@ class FarSide {
   [[nodiscard]] virtual Result<void> finish(Deadline deadline) = 0;
 };
 
+/// Whoever sent a message early. Private.
+class EarlySender {
+ public:
+  EarlySender() = default;
+  EarlySender(const EarlySender&) = delete;
+  EarlySender& operator=(const EarlySender&) = delete;
+  virtual ~EarlySender() = default;
+  virtual void land(std::uint64_t token, Bytes bytes, bool is_last) noexcept = 0;
+  virtual void give_up(std::uint64_t token, Bytes landed) noexcept = 0;
+};
+
 /// A temporary that owns the bytes which it would give as a payload.
 template <class Given>
 concept OwningTemporary =
     !std::is_lvalue_reference_v<Given> && std::is_convertible_v<Given, ConstByteSpan> &&
     !std::ranges::enable_borrowed_range<std::remove_cvref_t<Given>>;
 }  // namespace detail
+
+/// A message that its sender still fills, from the front on, while readers see what is there.
+/// Move-only; dropping it before all has landed gives the message up: its readers get `aborted`,
+/// and Consumer::receive() passes over it. Used by the thread of its producer. An empty one has 0
+/// bytes.
+class GANTRY_API Outgoing {
+ public:
+  Outgoing() noexcept = default;
+  Outgoing(Outgoing&&) noexcept;
+  Outgoing& operator=(Outgoing&&) noexcept;
+  ~Outgoing();
+
+  [[nodiscard]] Bytes size() const noexcept { return size_; }  ///< Size of the whole payload.
+  [[nodiscard]] Bytes landed() const noexcept { return landed_; }
+  /// Says that the first `bytes` of the payload, its segments in their order, are what they will
+  /// be: readers get them. When that is all of it, the message is sent. Errors:
+  /// `invalid_argument` for fewer than before, or for more than there are.
+  [[nodiscard]] Result<void> land(Bytes bytes);
+
+  // For Producer:
+  Outgoing(std::shared_ptr<detail::EarlySender> sender, std::uint64_t token, Bytes size) noexcept
+      : sender_(std::move(sender)), token_(token), size_(size) {}
+
+ private:
+  void give_up() noexcept;
+  std::shared_ptr<detail::EarlySender> sender_;  // null: it is done
+  std::uint64_t token_ = 0;
+  Bytes size_ = 0;
+  Bytes landed_ = 0;
+};
 
 /// The sending end. Used by one thread at a time. Dropping it without close() tells the consumers
 /// that the stream broke off: they get what was published, then `peer_gone`.
@@ -211,6 +252,12 @@ class GANTRY_API Producer {
   /// failure.
   [[nodiscard]] Result<void> publish(GANTRY_TAKES(unconsumed) Loan loan,
                                      const SendOptions& options = {});
+
+  /// Publishes a message whose bytes are still to come: its readers get it at once, and its bytes
+  /// as Outgoing::land() tells. Its parts are blocks of pool(). The message is the producer's only
+  /// one until it has landed or was given up: other sends and close() fail with `busy` meanwhile;
+  /// only loan() goes on. Errors: as send(), and `invalid_argument` for parts that are no blocks.
+  [[nodiscard]] Result<Outgoing> send_early(Draft draft, const SendOptions& options = {});
 
   /// The pool of this channel's payload: its blocks can be sent without a copy. After the first
   /// call the channel keeps no block for its next small message, so the whole budget is the

@@ -38,6 +38,7 @@ TEST_F(MovedFrom, AProducerRefuses) {
   REFUSED(out.wait(Ticket{1}, soon()));
   REFUSED(out.sent_descriptor());
   REFUSED(out.loan(10, soon()));
+  REFUSED(out.send_early(Draft().move(*moved.pool().allocate(100))));
   REFUSED(out.publish(Loan()));
   REFUSED(out.wait_for_consumer(soon()));
   REFUSED(out.close(soon()));

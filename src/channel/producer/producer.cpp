@@ -156,7 +156,7 @@ Producer::Impl::~Impl() {
 }
 
 Result<void> Producer::Impl::close(Deadline deadline) {
-  GANTRY_TRY(check_process());
+  GANTRY_TRY(ended_ ? check_process() : check_sends());
   GANTRY_TRY(stay_in_order(deadline));
   Lock held = core_.lock();
   if (!ended_) {
@@ -269,6 +269,14 @@ Result<void> Producer::Impl::check_open() const {
     return fail(Code::invalid_argument,
                 fmt::format("channel '{}': the stream was ended", core_.name));
   return {};
+}
+
+Result<void> Producer::Impl::check_sends() const {
+  GANTRY_TRY(check_open());
+  if (!sends_early_) return {};
+  return fail(Code::busy,
+              fmt::format("channel '{}': a message that was sent early has not landed", core_.name),
+              "say that all of it has landed, Outgoing::land(), or drop it");
 }
 
 // Nothing overtakes messages of send_async().

@@ -13,6 +13,7 @@ namespace gantry {
 /// of send_async(), the acceptor's. They share `core_.consumers`, under its lock. Of the first two
 /// only one sends at a time: the caller waits until the queue is idle, or queues up itself.
 class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
+                                          public detail::EarlySender,
                                           public ConsumerHost,
                                           public std::enable_shared_from_this<Producer::Impl> {
  public:
@@ -42,6 +43,9 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
     core_.consumers->slots().keep_no_more();
     return core_.pool;
   }
+  Result<Outgoing> send_early(std::vector<Draft::Part> parts, const SendOptions& options);
+  void land(std::uint64_t token, Bytes bytes, bool is_last) noexcept override;
+  void give_up(std::uint64_t token, Bytes landed) noexcept override;
   Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
 
@@ -110,6 +114,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   }
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<void> check_open() const;
+  [[nodiscard]] Result<void> check_sends() const;  ///< The same; nothing lands that was sent early.
   [[nodiscard]] Result<void> check_address(ConstByteSpan payload) const;
   [[nodiscard]] Result<void> stay_in_order(Deadline deadline);
   [[nodiscard]] bool is_queue_idle() const noexcept { return !queue_ || queue_->is_idle(); }
@@ -149,6 +154,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
+  bool sends_early_ = false;  // a message that was sent early has not landed yet
   Reach reach_ = Reach::listens;
   bool calling_ = false;             // under the lock: the inbox has not answered yet
   std::optional<Error> call_error_;  // under the lock: of the last call

@@ -39,6 +39,12 @@ struct ProducerCore {
     return error;
   }
 
+  /// Under the lock. Then wake those who hold it.
+  void tell_landed(const Slot& slot, std::uint64_t word) noexcept {
+    page().landing[consumers->slots().index_of(slot)].word.store(word,
+                                                                 std::memory_order_seq_cst);  // [L]
+  }
+
   std::string name;
   ProducerOptions options;
   SpinTime spin;

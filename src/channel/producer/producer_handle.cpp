@@ -83,6 +83,10 @@ Result<void> Producer::publish(Loan loan, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer",
                     [&] { return impl_->publish(std::move(loan), options); });
 }
+Result<Outgoing> Producer::send_early(Draft draft, const SendOptions& options) {
+  return guarded_on(impl_, far_side_, "Producer",
+                    [&] { return impl_->send_early(std::move(draft.parts()), options); });
+}
 Pool Producer::pool() const {
   GANTRY_ASSERT(impl_ != nullptr);  // there is no pool without a producer
   return impl_->shared_pool();
@@ -104,6 +108,45 @@ MetricsReport Producer::metrics() const {
 }
 ChannelExplanation Producer::explain(Bytes payload) const {
   return impl_ ? impl_->explain(payload) : ChannelExplanation();
+}
+
+// ---- a message that is sent early --------------------------------------------------------
+
+Outgoing::Outgoing(Outgoing&& other) noexcept
+    : sender_(std::move(other.sender_)),
+      token_(other.token_),
+      size_(std::exchange(other.size_, 0)),
+      landed_(std::exchange(other.landed_, 0)) {}
+
+Outgoing& Outgoing::operator=(Outgoing&& other) noexcept {
+  if (this == &other) return *this;
+  give_up();
+  sender_ = std::move(other.sender_);
+  token_ = other.token_;
+  size_ = std::exchange(other.size_, 0);
+  landed_ = std::exchange(other.landed_, 0);
+  return *this;
+}
+
+Outgoing::~Outgoing() {
+  give_up();
+}
+
+void Outgoing::give_up() noexcept {
+  if (sender_) sender_->give_up(token_, landed_);
+  sender_.reset();
+}
+
+Result<void> Outgoing::land(Bytes bytes) {
+  if (bytes < landed_ || bytes > size_)
+    return fail(Code::invalid_argument,
+                fmt::format("{} bytes landed, of a message of {} of which {} had landed", bytes,
+                            size_, landed_));
+  if (bytes == landed_ && bytes != size_) return {};
+  landed_ = bytes;
+  if (sender_) sender_->land(token_, bytes, bytes == size_);
+  if (bytes == size_) sender_.reset();
+  return {};
 }
 
 }  // namespace gantry

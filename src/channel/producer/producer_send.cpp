@@ -51,7 +51,7 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   if (loan.owner() != this)
     return fail(Code::invalid_argument,
                 fmt::format("channel '{}': that loan is empty or of another channel", core_.name));
-  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_sends());
   GANTRY_TRY(stay_in_order(options.deadline));
   const Lock held = core_.lock();
   GANTRY_TRY(gate_.check_consumers());
@@ -66,6 +66,40 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   core_.counters->message(slot.bytes);
   loan.forget();
   return {};
+}
+
+// ---- early ---------------------------------------------------------------------------------
+
+Result<Outgoing> Producer::Impl::send_early(std::vector<Draft::Part> parts,
+                                            const SendOptions& options) {
+  GANTRY_TRY(check_sends());
+  if (parts.empty())
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': an empty draft, sent early", core_.name));
+  GANTRY_TRY(stay_in_order(options.deadline));
+  Bytes size = 0;
+  for (const Draft::Part& part : parts) size += part.bytes.size();
+  SendOperation operation({core_, gate_, allocator_, cache_uses_, lent_here()}, parts, options,
+                          *lane_, nullptr);
+  GANTRY_ASSIGN(Slot* const slot, operation.run_early());
+  sends_early_ = true;
+  return Outgoing(shared_from_this(), core_.consumers->slots().index_of(*slot), size);
+}
+
+void Producer::Impl::land(std::uint64_t token, Bytes bytes, bool is_last) noexcept {
+  if (!fork_guard_.is_this()) return;  // a fork's copy
+  const Lock held = core_.lock();
+  Slot& slot = core_.consumers->slots()[token];
+  core_.tell_landed(slot, bytes);
+  GANTRY_STEP(landed_stored);
+  core_.consumers->wake_holders(slot);
+  if (!is_last) return;
+  core_.consumers->release(slot);
+  sends_early_ = false;
+}
+
+void Producer::Impl::give_up(std::uint64_t token, Bytes landed) noexcept {
+  land(token, landed | LandingWord::kAborted, true);
 }
 
 // ---- sending -------------------------------------------------------------------------------
@@ -83,7 +117,7 @@ void Producer::Impl::note_small_sent(Bytes bytes) noexcept {
 }
 
 bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
-  return !ended_ && fork_guard_.is_this() && is_queue_idle() && is_plain(options);
+  return !ended_ && !sends_early_ && fork_guard_.is_this() && is_queue_idle() && is_plain(options);
 }
 
 // A call whose CPU time is to be taken goes the other way.
@@ -135,7 +169,7 @@ std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> paylo
 }
 
 Result<void> Producer::Impl::slow_send_small(ConstByteSpan payload, const SendOptions& options) {
-  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_sends());
   GANTRY_TRY(stay_in_order(options.deadline));
   Lock held = core_.lock();
   GANTRY_TRY(gate_.await_room(held, false, 0, options.deadline, lent_here()));
@@ -163,7 +197,7 @@ Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& opti
   Draft::Part part;
   part.copied = part.bytes = payload;
   const CpuCharge charge(*core_.metrics.meter(), payload.size(), calls_++);
-  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_sends());
   if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
   if (auto sent = try_send_beside(payload, options, *lane_)) return *std::move(sent);
   return transmit({&part, 1}, options, *lane_);
@@ -219,13 +253,13 @@ Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOpti
   Bytes copied = 0;  // the rest takes no time
   for (const Draft::Part& part : parts) copied += part.copied.size();
   const CpuCharge charge(*core_.metrics.meter(), copied, calls_++);
-  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_sends());
   if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
   return transmit(parts, options, *lane_);
 }
 
 Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
-  GANTRY_TRY(check_open());
+  GANTRY_TRY(check_sends());
   GANTRY_TRY(check_address(job.payload));
   if (!queue_) {
     queue_ = std::make_unique<SendQueue>([this](SendJob& queued) { return send_queued(queued); },

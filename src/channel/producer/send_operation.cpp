@@ -48,9 +48,39 @@ Result<void> SendOperation::run() {
   mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
   choose_chunks();
   Lock held = core_.lock();
+  const auto result = with_slot(
+      held, [&] { return is_chunked() ? publish_then_copy(held) : copy_then_publish(held); });
+  if (slot_ == nullptr) return result;
+  finish();
+  GANTRY_STEP(sender_done);
+  return result;
+}
+
+Result<Slot*> SendOperation::run_early() {
+  const SendMode asked = options_.mode == SendMode::automatic ? core_.options.mode : options_.mode;
+  GANTRY_TRY(named(check_mode(asked)));
+  GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
+  const auto is_forwarded = [](const Draft::Part& part) { return part.forwarded != nullptr; };
+  if (packed_ != 0 || std::ranges::any_of(parts_, is_forwarded))
+    return tl::unexpected(
+        core_.named({Code::invalid_argument, "only blocks of its pool can be sent early",
+                     "allocate them from Producer::pool(): Draft::move()"}));
+  mode_ = SendMode::pipelined;
+  Lock held = core_.lock();
+  const auto result = with_slot(held, [&]() -> Result<void> {
+    publish_landing();
+    return {};
+  });
+  if (result) return slot_;
+  if (slot_ != nullptr) finish();
+  return tl::unexpected(result.error());
+}
+
+template <class Rest>
+Result<void> SendOperation::with_slot(Lock& held, Rest rest) {
   GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline, lent_));
   // Without heap, too, the slot goes back.
-  Result<void> result = guarded([&]() -> Result<void> {
+  auto result = guarded([&]() -> Result<void> {
     if (!has_memory()) {
       held.unlock();
       GANTRY_TRY(take_memory());
@@ -58,11 +88,9 @@ Result<void> SendOperation::run() {
     }
     GANTRY_STEP(memory_taken);
     GANTRY_TRY(place_parts(held));
-    return is_chunked() ? publish_then_copy(held) : copy_then_publish(held);
+    return rest();
   });
   if (!held.owns_lock()) held.lock();
-  finish();
-  GANTRY_STEP(sender_done);
   return result;
 }
 
@@ -216,16 +244,20 @@ Result<void> SendOperation::copy_then_publish(Lock& held) {
 }
 
 Result<void> SendOperation::publish_then_copy(Lock& held) {
+  publish_landing();
+  held.unlock();
+  auto copied = guarded([this] { return copy_parts(); });
+  if (!copied) abort();
+  return copied;
+}
+
+void SendOperation::publish_landing() {
   message_.header.kind |= kLanding;
   if (mode_ == SendMode::streamed) message_.header.kind |= kStreamed;
   const auto index = core_.consumers->slots().index_of(*slot_);
   core_.page().landing[index].begin(core_.consumers->published() + 1);
   GANTRY_STEP(landing_cleared);
   publish();
-  held.unlock();
-  auto copied = guarded([this] { return copy_parts(); });
-  if (!copied) abort();
-  return copied;
 }
 
 void SendOperation::publish() {
@@ -237,17 +269,14 @@ void SendOperation::publish() {
 void SendOperation::landed(Bytes bytes) {
   landed_ += bytes;
   const ProducerCore::Lock held = core_.lock();
-  const auto index = core_.consumers->slots().index_of(*slot_);
-  core_.page().landing[index].word.store(landed_, std::memory_order_seq_cst);  // [L]
+  core_.tell_landed(*slot_, landed_);
   GANTRY_STEP(landed_stored);
   core_.consumers->wake_holders(*slot_);
 }
 
 void SendOperation::abort() noexcept {
   const ProducerCore::Lock held = core_.lock();
-  const auto index = core_.consumers->slots().index_of(*slot_);
-  core_.page().landing[index].word.store(landed_ | LandingWord::kAborted,
-                                         std::memory_order_seq_cst);  // [L]
+  core_.tell_landed(*slot_, landed_ | LandingWord::kAborted);
   core_.consumers->wake_holders(*slot_);
   GANTRY_STEP(message_aborted);
 }

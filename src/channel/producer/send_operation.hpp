@@ -64,6 +64,8 @@ class SendOperation {
         second_(second) {}
 
   [[nodiscard]] Result<void> run();
+  /// Publishes blocks whose bytes are still to come. The slot stays the sender's.
+  [[nodiscard]] Result<Slot*> run_early();
 
  private:
   using Lock = ProducerCore::Lock;
@@ -90,6 +92,10 @@ class SendOperation {
   [[nodiscard]] Result<Place> place_of(Draft::Part& part, Bytes packed_at);
   void write_table(std::span<const Place> places);
 
+  /// Takes slot and memory, and does the rest under the lock. The slot goes back if that fails.
+  template <class Rest>
+  [[nodiscard]] Result<void> with_slot(Lock& held, Rest rest);
+
   // Under the lock, which they let go while they copy.
   [[nodiscard]] Result<void> copy_then_publish(Lock& held);
   [[nodiscard]] Result<void> publish_then_copy(Lock& held);
@@ -106,7 +112,8 @@ class SendOperation {
   void tell(const SharedCopy& copy, std::uint64_t& told);
   [[nodiscard]] Result<void> copy(Move move);
   [[nodiscard]] Result<void> await_window(std::uint64_t chunk);
-  void publish();  ///< Under the lock.
+  void publish_landing();  ///< Under the lock.
+  void publish();          ///< Under the lock.
   void landed(Bytes bytes);
   void abort() noexcept;
   void finish();  ///< Under the lock.
