@@ -7,7 +7,7 @@ namespace gantry {
 RemoteEnd CallsSide::run(Link& link, std::uint64_t received, int stop) {
   const auto done = guarded([&] { return work(link, received, stop); });
   RemoteEnd end = end_over(link, done);
-  in_.end_transfers();
+  in_.end_transfers(link);
   out_.end_exports();
   return end;
 }

@@ -38,10 +38,17 @@ class MessageSink {
                                           Deadline deadline) = 0;
   /// Memory for what does not go into a loan.
   [[nodiscard]] virtual Pool pool() = 0;
+  /// Takes back what readers have released, for `bytes` of memory. False: it has not got so much.
+  [[nodiscard]] virtual bool reclaim(Bytes) { return false; }
   /// A loan that is left behind by an error was not used.
   [[nodiscard]] virtual Result<void> send(Loan& loan, const SendOptions& options) = 0;
   [[nodiscard]] virtual Result<void> send(ConstByteSpan payload, const SendOptions& options) = 0;
   [[nodiscard]] virtual Result<void> send(Draft draft, const SendOptions& options) = 0;
+  /// Whether send_early() does anything.
+  [[nodiscard]] virtual bool takes_early() const noexcept { return false; }
+  [[nodiscard]] virtual Result<Outgoing> send_early(Draft, const SendOptions&) {
+    return tl::unexpected(Error{Code::unsupported, "nobody reads it as it lands", {}});
+  }
   /// Says that the message cannot be taken in to whom that concerns. False: there is no room for
   /// that now. Errors: they end the session.
   [[nodiscard]] virtual Result<bool> refuse(const MessageInfo& info, const Error& why) = 0;
@@ -69,6 +76,10 @@ class ProducerSink final : public MessageSink {
     return producer_.loan(size, deadline);
   }
   [[nodiscard]] Pool pool() override { return producer_.pool(); }
+  // A loan looks for it, a block of the pool does not.
+  [[nodiscard]] bool reclaim(Bytes bytes) override {
+    return producer_.loan(bytes, Deadline::now()).has_value();
+  }
   [[nodiscard]] Result<void> send(Loan& loan, const SendOptions& options) override {
     return producer_.publish(std::move(loan), options);
   }
@@ -77,6 +88,10 @@ class ProducerSink final : public MessageSink {
   }
   [[nodiscard]] Result<void> send(Draft draft, const SendOptions& options) override {
     return producer_.send(std::move(draft), options);
+  }
+  [[nodiscard]] bool takes_early() const noexcept override { return true; }
+  [[nodiscard]] Result<Outgoing> send_early(Draft draft, const SendOptions& options) override {
+    return producer_.send_early(std::move(draft), options);
   }
   [[nodiscard]] Result<bool> refuse(const MessageInfo&, const Error& why) override {
     return tl::unexpected(why);

@@ -19,11 +19,6 @@ std::uint64_t deadline_after(std::uint64_t left_ns) noexcept {
   return now + std::min(left_ns, ~std::uint64_t{0} - now);
 }
 
-bool is_full(const Error& error) noexcept {
-  return error.code == Code::timed_out || error.code == Code::busy ||
-         error.code == Code::out_of_memory;
-}
-
 }  // namespace
 
 void ReceivingSide::begin() noexcept {
@@ -34,7 +29,12 @@ void ReceivingSide::begin() noexcept {
   speech_.clear();
 }
 
-void ReceivingSide::end_transfers() noexcept {
+void ReceivingSide::end_transfers(const Link& link) noexcept {
+  if (!announced_.empty() && announced_.front().outgoing) {
+    begun_ = std::move(announced_.front());
+    static_cast<void>(begun_->outgoing->land(landed(link, *begun_)));
+    begun_->pieces.clear();
+  }
   announced_.clear();
   places_.clear();
 }
@@ -44,7 +44,8 @@ RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
   auto done = guarded([&] { return work(link, stop); });
   const bool link_lives = link.state().has_value();
   if (!link_lives || !done || !is_finished_) link.close();  // I2: no transfer is under way
-  end_transfers();
+  end_transfers(link);
+  if (done || link_lives) begun_.reset();
   if (refused_) return {RemoteEnd::Kind::over, *refused_};
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
   if (done) return {RemoteEnd::Kind::stopped, {Code::peer_gone, "this end was closed", {}}};
@@ -128,110 +129,12 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
   one.deadline_ns = deadline_after(head.time_left_ns);
   one.payload.assign(rest.begin(), rest.end());
   one.head = std::move(head);
-  if (places_.begin(one.head.place, one.head.bytes)) {
+  if (!begun_ && places_.begin(one.head.place, one.head.bytes)) {
     one.offered_place = one.head.place;
     one.has_place = true;
   }
   announced_.push_back(std::move(one));  // I1
   return {};
-}
-
-// ---- payload -------------------------------------------------------------------------------
-
-Result<bool> ReceivingSide::fetch(Link& link) {
-  bool has_begun = false;
-  bool may_lend = true;  // I3
-  // A sending side on the same link puts one for each of its messages.
-  const std::size_t most = link.capabilities().max_transfers - SendingSide::kMostUnacknowledged;
-  for (Announced& one : announced_) {
-    if (!one.has_place && !sink_->wants(one.head.info))
-      has_begun = one.has_place = one.is_dropped = true;
-    if (one.has_place) {
-      may_lend &= one.is_dropped || static_cast<bool>(one.loan);
-      continue;
-    }
-    if (!one.head.has_payload && under_way(link) + one.head.parts.size() > most) return has_begun;
-    GANTRY_ASSIGN(bool has_place, find_place(one, Deadline::now(), may_lend));
-    const bool is_first = &one == &announced_.front();
-    if ((!has_place || one.trouble) && is_first && places_.withdraw_free()) {
-      one.trouble.reset();  // perhaps there is room now
-      one.has_place = false;
-      GANTRY_ASSIGN(has_place, find_place(one, Deadline::now(), may_lend));
-    }
-    if (!has_place) return has_begun;
-    GANTRY_TRY(begin_transfers(link, one));
-    may_lend &= static_cast<bool>(one.loan);
-    has_begun = true;
-  }
-  return has_begun;
-}
-
-Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline, bool may_lend) {
-  if (one.head.has_payload) {
-    one.has_place = true;
-  } else if (one.head.is_plain() && may_lend) {
-    auto loan = sink_->loan(one.head.info, one.head.bytes, deadline);
-    if (!loan && is_full(loan.error()) && (is_fetching() || loan.error().code == Code::timed_out))
-      return false;
-    if (loan)
-      one.loan = *std::move(loan);
-    else
-      one.trouble = std::move(loan).error();
-  } else {
-    auto blocks = find_blocks(one.head);
-    // Memory that is in use comes back; if none is, there will never be more.
-    if (!blocks && blocks.error().code == Code::out_of_memory &&
-        sink_->pool().report().live_bytes > 0)
-      return false;
-    if (blocks)
-      one.blocks = *std::move(blocks);
-    else
-      one.trouble = std::move(blocks).error();
-  }
-  return one.has_place = true;
-}
-
-Result<std::vector<Block>> ReceivingSide::find_blocks(const RemoteHead& head) {
-  std::vector<Block> blocks(head.parts.size());
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (head.parts[i].bytes == 0) continue;
-    GANTRY_ASSIGN(blocks[i], sink_->pool().allocate(head.parts[i].bytes));
-  }
-  return blocks;
-}
-
-Result<void> ReceivingSide::begin_transfers(Link& link, Announced& one) {
-  if (one.head.has_payload || one.trouble) return {};
-  for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
-    const RemoteHead::Part& part = one.head.parts[i];
-    if (part.bytes == 0) continue;
-    Transfer transfer;
-    transfer.local = one.loan ? one.loan.bytes().data() : one.blocks[i].bytes().data();
-    transfer.remote = part.region;
-    transfer.row_bytes = part.bytes;
-    GANTRY_ASSIGN(const Ticket ticket, link.get(transfer));
-    one.transfers.push_back(ticket);
-  }
-  return {};
-}
-
-std::size_t ReceivingSide::under_way(const Link& link) const {
-  std::size_t count = 0;
-  for (const Announced& one : announced_)
-    for (const Ticket ticket : one.transfers)
-      count += link.outcome(ticket) == Outcome::pending ? 1 : 0;
-  return count;
-}
-
-bool ReceivingSide::is_under_way(const Link& link, const Announced& one) const {
-  if (one.offered_place != 0) return !places_.has_landed(one.offered_place);
-  return std::ranges::any_of(
-      one.transfers, [&](Ticket ticket) { return link.outcome(ticket) == Outcome::pending; });
-}
-
-bool ReceivingSide::is_coming(const Link& link) const {
-  return std::ranges::any_of(announced_,
-                             [&](const Announced& one) { return is_under_way(link, one); });
 }
 
 // ---- into the channel ----------------------------------------------------------------------
@@ -244,16 +147,11 @@ Result<bool> ReceivingSide::publish(Link& link) {
       if (!places_.has_landed(one.offered_place)) return has_published;
       one.blocks.push_back(places_.take(std::exchange(one.offered_place, 0)));
     }
-    for (const Ticket ticket : one.transfers) {
-      const Outcome outcome = link.outcome(ticket);
-      if (outcome == Outcome::pending) return has_published;
-      if (outcome == Outcome::failed) {
-        auto why = link.wait(ticket, Deadline::now());
-        if (!why && why.error().code == Code::not_found)
-          return fail(Code::peer_misbehaved, "it took back a message that was on its way");
-        if (!why) return tl::unexpected(std::move(why).error());
-      }
-    }
+    GANTRY_TRY(check_transfers(link, one));
+    const Bytes here = landed(link, one);
+    const bool is_here = one.pieces.empty() || here == one.head.bytes;
+    if (one.is_early && !one.is_dropped && !one.trouble) GANTRY_TRY(send_early(one, here));
+    if (!is_here) return has_published;
     GANTRY_ASSIGN(const bool is_published, publish_one(one, Deadline::now()));
     if (!is_published) return has_published;
     has_published = true;
@@ -261,10 +159,24 @@ Result<bool> ReceivingSide::publish(Link& link) {
   return has_published;
 }
 
+// If there is no credit now, perhaps there is when more has landed.
+Result<void> ReceivingSide::send_early(Announced& one, Bytes landed) {
+  if (!one.outgoing) {
+    auto outgoing = sink_->send_early(draft_of(one), options_of(one, Deadline::now()));
+    if (!outgoing && is_full(outgoing.error())) return {};
+    if (!outgoing) {
+      one.trouble = std::move(outgoing).error();
+      return {};
+    }
+    one.outgoing = *std::move(outgoing);
+  }
+  return one.outgoing->land(landed);
+}
+
 // False: there is no credit, or it was refused.
 Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   const bool was_lent = static_cast<bool>(one.loan);
-  if (!one.is_dropped && !one.trouble) {
+  if (!one.is_dropped && !one.trouble && !one.outgoing) {
     auto sent = send(one, deadline);
     const bool may_try_again = !was_lent || one.loan;
     if (!sent && is_full(sent.error()) && may_try_again) return false;
@@ -285,16 +197,17 @@ bool ReceivingSide::refuse(const Announced& one) {
   return false;
 }
 
-Result<void> ReceivingSide::send(Announced& one, Deadline deadline) {
+SendOptions ReceivingSide::options_of(const Announced& one, Deadline deadline) {
   SendOptions options;
   options.deadline = deadline;
   options.type = one.head.info.type;
   options.user = one.head.info.user;
   options.correlation = one.head.info.correlation;
   options.deadline_ns = one.deadline_ns;
-  if (one.loan) return sink_->send(one.loan, options);
-  if (one.head.is_plain() && one.head.has_payload)
-    return sink_->send(ConstByteSpan(one.payload), options);
+  return options;
+}
+
+Draft ReceivingSide::draft_of(const Announced& one) {
   Draft draft;
   ConstByteSpan rest = one.payload;
   for (std::size_t i = 0; i < one.head.parts.size(); ++i) {
@@ -306,7 +219,15 @@ Result<void> ReceivingSide::send(Announced& one, Deadline deadline) {
       draft.move(one.blocks[i].share(), part.bytes, part.tensor);
     }
   }
-  return sink_->send(std::move(draft), options);
+  return draft;
+}
+
+Result<void> ReceivingSide::send(Announced& one, Deadline deadline) {
+  const SendOptions options = options_of(one, deadline);
+  if (one.loan) return sink_->send(one.loan, options);
+  if (one.head.is_plain() && one.head.has_payload)
+    return sink_->send(ConstByteSpan(one.payload), options);
+  return sink_->send(draft_of(one), options);
 }
 
 // True: this side is done as soon as what it says has been said.
@@ -361,7 +282,7 @@ Result<void> ReceivingSide::rest(Link& link, int stop) {
   }
   Announced& next = announced_.front();
   if (next.has_place) return publish_one(next, soon).map([](bool) {});
-  if (!next.head.is_plain()) {
+  if (!next.head.is_plain() || next.is_early) {
     sleep_on({link.descriptor(), stop}, kCreditRest);
     return {};
   }

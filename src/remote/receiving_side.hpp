@@ -6,6 +6,12 @@
 
 namespace gantry {
 
+/// There is no credit or no memory now.
+[[nodiscard]] inline bool is_full(const Error& error) noexcept {
+  return error.code == Code::timed_out || error.code == Code::busy ||
+         error.code == Code::out_of_memory;
+}
+
 /// Fetches the payload of announced messages into memory of a sink, each straight into its place,
 /// and sends them there in their order. Several are fetched at a time, as many as the sink has
 /// credits and memory for.
@@ -14,6 +20,8 @@ namespace gantry {
 ///   I2  Memory that is being fetched into is not given back before its transfer has ended.
 ///   I3  A message has a loan, which holds a credit, only if all in front of it have one: else
 ///   those that get theirs when they are published would wait for credits held behind them.
+///   I4  Only the first message is sent on before it has landed. If its link breaks, it goes on
+///   where it stopped: begun_ is what readers see of message received_ + 1.
 class ReceivingSide final : public RemoteSide {
  public:
   explicit ReceivingSide(std::shared_ptr<MessageSink> sink) : sink_(std::move(sink)) {}
@@ -40,19 +48,25 @@ class ReceivingSide final : public RemoteSide {
   /// How long it may sleep when only the link wakes it.
   [[nodiscard]] std::chrono::milliseconds patience(const Link& link) const;
   /// The link was closed, or all is done.
-  void end_transfers() noexcept;
+  void end_transfers(const Link& link) noexcept;
 
  private:
+  struct Piece {
+    Ticket transfer;
+    Bytes end = 0;  // of the payload that has come with it and those before it
+  };
   struct Announced {
     RemoteHead head;
     std::vector<std::byte> payload;  // if it came with the head
     Loan loan;                       // of a plain one; else a block for each part that has bytes
     std::vector<Block> blocks;
-    std::vector<Ticket> transfers;
+    std::vector<Piece> pieces;
     bool has_place = false;
-    bool is_dropped = false;          // nobody wants it any more
-    std::optional<Error> trouble;     // why it cannot be taken in; told in its turn
-    std::uint64_t offered_place = 0;  // it is being put there
+    bool is_early = false;               // it is to be sent on before it has landed
+    std::optional<Outgoing> outgoing{};  // it was: I4
+    bool is_dropped = false;             // nobody wants it any more
+    std::optional<Error> trouble;        // why it cannot be taken in; told in its turn
+    std::uint64_t offered_place = 0;     // it is being put there
     std::uint64_t deadline_ns = 0;
   };
 
@@ -62,14 +76,22 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] Result<bool> fetch(Link& link);
   /// False: there is no credit or no memory now.
   [[nodiscard]] Result<bool> find_place(Announced& one, Deadline deadline, bool may_lend);
-  [[nodiscard]] Result<std::vector<Block>> find_blocks(const RemoteHead& head);
+  [[nodiscard]] bool is_for_early(const Announced& one) const noexcept;
+  [[nodiscard]] Result<void> find_blocks(Announced& one);
+  [[nodiscard]] Result<void> go_on(Announced& one);
   [[nodiscard]] Result<void> begin_transfers(Link& link, Announced& one);
   [[nodiscard]] std::size_t under_way(const Link& link) const;
   [[nodiscard]] bool is_under_way(const Link& link, const Announced& one) const;
   [[nodiscard]] bool is_coming(const Link& link) const;
   [[nodiscard]] bool waits_for_link(const Link& link) const;
   [[nodiscard]] Result<bool> publish(Link& link);
+  /// How much has landed, from the front.
+  [[nodiscard]] static Bytes landed(const Link& link, const Announced& one) noexcept;
+  [[nodiscard]] static Result<void> check_transfers(Link& link, const Announced& one);
+  [[nodiscard]] Result<void> send_early(Announced& one, Bytes landed);
   [[nodiscard]] Result<bool> publish_one(Announced& one, Deadline deadline);
+  [[nodiscard]] static SendOptions options_of(const Announced& one, Deadline deadline);
+  [[nodiscard]] static Draft draft_of(const Announced& one);
   [[nodiscard]] Result<void> send(Announced& one, Deadline deadline);
   /// False: it cannot be told now.
   [[nodiscard]] bool refuse(const Announced& one);
@@ -86,6 +108,7 @@ class ReceivingSide final : public RemoteSide {
   std::uint64_t acknowledged_ = 0;  // told over the present link
   std::uint64_t heard_ = 0;         // announced over the present link
   std::deque<Announced> announced_;
+  std::optional<Announced> begun_;  // I4
   OfferedPlaces places_;
   Bytes offer_for_ = 0;  // bytes of the last message that could have used an offered place
   HeadAssembler assembler_;

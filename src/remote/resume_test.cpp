@@ -57,6 +57,28 @@ TEST_F(RemoteResume, AProducerGoesOnWhereTheConnectionBroke) {
   EXPECT_GT(network.cuts(), 3);
 }
 
+// No connection brings the whole of a message.
+TEST_F(RemoteResume, AMessageLandsOverSeveralConnections) {
+  CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames", network.address())).value();
+  const auto payload = pattern(12 * kMiB + 3, 1);
+  network.cut_every(5 * kMiB);
+  ASSERT_TRUE(out.send(payload, {.deadline = soon()}));
+  auto incoming = in.receive_early(soon());
+  ASSERT_TRUE(incoming) << to_string(incoming.error());
+  for (Bytes taken = 0; taken < payload.size();) {
+    const auto chunk = incoming->next(soon());
+    ASSERT_TRUE(chunk) << to_string(chunk.error());
+    ASSERT_TRUE(same(*chunk, ConstByteSpan(payload).subspan(taken, chunk->size()))) << taken;
+    taken += chunk->size();
+  }
+  EXPECT_GE(network.cuts(), 2);
+  EXPECT_TRUE(same(incoming->whole(soon())->bytes(), payload));
+  ASSERT_TRUE(out.send(pattern(10, 2), {.deadline = soon()}));
+  EXPECT_TRUE(same(in.receive(soon())->bytes(), pattern(10, 2)));
+}
+
 TEST_F(RemoteResume, AConnectionThatStaysBrokenEndsTheChannelWithinItsPatience) {
   patience_ = std::chrono::milliseconds(300);
   stop_bridge();

@@ -2,6 +2,7 @@
               // a test says whatever it wants.
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -20,14 +21,7 @@ class SideAtWork {
  public:
   explicit SideAtWork(std::unique_ptr<RemoteSide> side, std::uint64_t received = 0)
       : side_(std::move(side)) {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-    link_ = make_stream_link(ends[0], {"mallory", std::chrono::milliseconds(0)}).value();
-    peer_ = make_stream_link(ends[1], {"victim", std::chrono::milliseconds(0)}).value();
-    thread_ = std::thread([this, received] {
-      end_ = side_->run(*link_, received, stop_.get());
-      ring(over_.get());
-    });
+    begin(received);
   }
   ~SideAtWork() {
     ring(stop_.get());
@@ -36,6 +30,14 @@ class SideAtWork {
   SideAtWork(const SideAtWork&) = delete;
   SideAtWork& operator=(const SideAtWork&) = delete;
 
+  /// Breaks the link, and lets the side go on over another one.
+  void break_link(std::uint64_t received = 0) {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    thread_.join();
+    EXPECT_EQ(end_.kind, RemoteEnd::Kind::broken) << to_string(end_.why);
+    drain(over_.get());
+    begin(received);
+  }
   [[nodiscard]] Link& peer() noexcept { return *peer_; }
   /// Says what the side takes; false when it listens no more.
   bool say(const Record& record) { return peer_->send_control(record, soon()).has_value(); }
@@ -67,7 +69,20 @@ class SideAtWork {
   void drop() { side_.reset(); }
 
  private:
+  void begin(std::uint64_t received) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    socket_.reset(::dup(ends[1]));
+    link_ = make_stream_link(ends[0], {"mallory", std::chrono::milliseconds(0)}).value();
+    peer_ = make_stream_link(ends[1], {"victim", std::chrono::milliseconds(0)}).value();
+    thread_ = std::thread([this, received] {
+      end_ = side_->run(*link_, received, stop_.get());
+      ring(over_.get());
+    });
+  }
+
   std::unique_ptr<RemoteSide> side_;
+  Fd socket_;  // of peer_
   std::unique_ptr<Link> link_;
   std::unique_ptr<Link> peer_;
   RemoteEnd end_;  // of the thread until over_ is readable

@@ -39,6 +39,11 @@ class CutNetwork {
     left_ = bytes;
     ring(wake_.get());
   }
+  /// The same, again and again.
+  void cut_every(std::int64_t bytes) {
+    every_ = bytes;
+    cut_after(bytes);
+  }
   [[nodiscard]] int cuts() const { return cuts_; }
   /// New connections are closed at once.
   void refuse(bool refuses) { refuses_ = refuses; }
@@ -94,7 +99,7 @@ class CutNetwork {
   }
 
   void cut() {
-    left_ = -1;
+    left_ = every_.load();
     if (pairs_.empty()) return;
     pairs_.clear();
     ++cuts_;
@@ -107,6 +112,7 @@ class CutNetwork {
   std::atomic<bool> is_over_ = false;
   std::atomic<bool> refuses_ = false;
   std::atomic<std::int64_t> left_ = -1;
+  std::atomic<std::int64_t> every_ = -1;
   std::atomic<int> cuts_ = 0;
   std::atomic<std::uint64_t> passed_ = 0;
   std::thread thread_;  // last: it uses all of the above
