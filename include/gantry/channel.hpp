@@ -344,7 +344,8 @@ class GANTRY_API Consumer {
   ~Consumer();
 
   /// Returns the next message, whole. Skips messages that their sender gave up half-way. Errors:
-  /// `closed` at the regular end, `peer_gone`, `timed_out`, `interrupted`, `peer_misbehaved`.
+  /// `closed` at the regular end, `peer_gone`, `timed_out`, `interrupted`, `peer_misbehaved`;
+  /// `invalid_argument` while a streamed message is half-way in a buffer of receive_into().
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
   /// Drops what is in `into`, waits for one message, then takes those that are there whole, as many
   /// as `into` has places for. Returns how many. Errors: as receive(), and `invalid_argument` for

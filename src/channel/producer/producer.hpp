@@ -78,6 +78,13 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   /// The shortest way of a message, for the caller to try before any other. False: it did nothing.
   [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
 
+  /// The same with a ticket, which is done.
+  [[nodiscard]] std::optional<Ticket> try_send_small_async(ConstByteSpan payload,
+                                                           const SendOptions& options) noexcept {
+    if (!queue_ || !queue_->is_prepared() || !try_send_small(payload, options)) return std::nullopt;
+    return queue_->give_done();
+  }
+
   void give_back(std::uint64_t token) noexcept override;
 
   Result<Region> make_ring() const override {

@@ -58,6 +58,8 @@ Result<void> Producer::send(Block block, const SendOptions& options) {
   });
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
+  if (impl_ != nullptr) [[likely]]
+    if (const auto sent = impl_->try_send_small_async(payload, options)) return *sent;
   return guarded_on(impl_, "Producer", [&] { return impl_->send_async({payload, {}, options}); });
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {

@@ -34,9 +34,16 @@ Result<Ticket> SendQueue::push_done(Result<void> result) {
   GANTRY_DEBUG_ASSERT(is_idle());
   GANTRY_TRY(prepare());
   // Relaxed: only this thread writes it.
+  if (!result) note_failure(given_.load(std::memory_order_relaxed) + 1, std::move(result).error());
+  return give_done();
+}
+
+Ticket SendQueue::give_done() noexcept {
+  GANTRY_DEBUG_ASSERT(is_idle());
+  // Relaxed: only this thread writes it.
   const std::uint64_t ticket = given_.load(std::memory_order_relaxed) + 1;
   ++done_by_caller_;
-  end(ticket, std::move(result));
+  note_ended(ticket);
   given_.store(ticket, std::memory_order_release);  // I2 [J]
   GANTRY_CHECK_INVARIANTS(*this);
   return Ticket{ticket};
@@ -96,19 +103,21 @@ void SendQueue::retire(Result<void> result) {
   const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
   GANTRY_DEBUG_ASSERT(ticket <= given_.load(std::memory_order_acquire));  // I4 [J]
   job_of(ticket).parts.clear();                                           // with whatever it holds
-  end(ticket, std::move(result));
+  if (!result) note_failure(ticket, std::move(result).error());
+  note_ended(ticket);
   if (handed_over_) handed_over_->fetch_sub(1, std::memory_order_relaxed);
 }
 
-void SendQueue::end(std::uint64_t ticket, Result<void> result) {
-  if (!result) {
-    const std::lock_guard lock(mutex_);
-    failures_[ticket] = std::move(result).error();
-    has_failures_.store(true, std::memory_order_relaxed);  // `ended_` carries it [E]
-    if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
-    GANTRY_DEBUG_ASSERT(failures_.size() <= kRememberedFailures &&
-                        failures_.rbegin()->first == ticket);  // I7
-  }
+void SendQueue::note_failure(std::uint64_t ticket, Error why) {
+  const std::lock_guard lock(mutex_);
+  failures_[ticket] = std::move(why);
+  has_failures_.store(true, std::memory_order_relaxed);  // `ended_` carries it [E]
+  if (failures_.size() > kRememberedFailures) failures_.erase(failures_.begin());
+  GANTRY_DEBUG_ASSERT(failures_.size() <= kRememberedFailures &&
+                      failures_.rbegin()->first == ticket);  // I7
+}
+
+void SendQueue::note_ended(std::uint64_t ticket) noexcept {
   ended_.store(ticket, std::memory_order_seq_cst);  // I1 [E] [W]
   GANTRY_STEP(job_ended);
   if (watched_.load(std::memory_order_seq_cst)) ring(retired_.get());  // [W]

@@ -31,7 +31,7 @@ struct SendJob {
 //   I1  `ended_` only grows; a job's buffer is not touched once its ticket has ended. [E]
 //   I2  A job lies in the cell of its ticket from before `given_` says so until `ended_` does;
 //       meanwhile nobody else writes the cell. [J] [E]
-//       A ticket of push_done() never has a job: `ended_` is ahead of `given_` for a moment, in
+//       A ticket of give_done() never has a job: `ended_` is ahead of `given_` for a moment, in
 //       which the thread finds nothing, and nobody else pushes.
 //   I3  The thread sleeps only after it said so and then saw no job; push() checks for that after
 //       it has added one. [S]
@@ -65,8 +65,11 @@ class SendQueue {
   [[nodiscard]] Result<Ticket> push(SendJob&& job);
   /// What a ticket needs: after it push_done() fails no more. Errors: `system`.
   [[nodiscard]] Result<void> prepare();
+  [[nodiscard]] bool is_prepared() const noexcept { return static_cast<bool>(retired_); }
   /// Gives a ticket for what the caller has done itself. The queue must be idle.
   [[nodiscard]] Result<Ticket> push_done(Result<void> result);
+  /// The same for what went well. The queue must be prepared besides.
+  [[nodiscard]] Ticket give_done() noexcept;
   [[nodiscard]] bool is_idle() const noexcept {
     return ended_.load(std::memory_order_acquire) == given_.load(std::memory_order_relaxed);  // [E]
   }
@@ -105,12 +108,13 @@ class SendQueue {
     return jobs_[ticket % Producer::kMaxUnsent];
   }
   [[nodiscard]] bool has_job() const noexcept {
-    // In this order: push_done() ends its own before it gives it, so what is given is ended, too.
+    // In this order: give_done() ends its own before it gives it, so what is given is ended, too.
     const std::uint64_t given = given_.load(std::memory_order_acquire);  // [J]
     return given > ended_.load(std::memory_order_relaxed);
   }
   void retire(Result<void> result);
-  void end(std::uint64_t ticket, Result<void> result);
+  void note_failure(std::uint64_t ticket, Error why);
+  void note_ended(std::uint64_t ticket) noexcept;
   [[nodiscard]] bool has_ended(Ticket ticket) const noexcept {
     return static_cast<std::uint64_t>(ticket) <= ended_.load(std::memory_order_acquire);  // [E]
   }
@@ -133,7 +137,7 @@ class SendQueue {
   std::chrono::nanoseconds spin_;  // of those that wait for the thread
   SpinTime idle_spin_;             // of the thread
   std::vector<int> cpus_;
-  std::uint32_t done_by_caller_ = 0;         // tickets of push_done()
+  std::uint32_t done_by_caller_ = 0;         // tickets of give_done()
   std::shared_ptr<HandedOver> handed_over_;  // null: the thread has a CPU of its own
   mutable std::mutex mutex_;                 // guards those below
   std::map<std::uint64_t, Error> failures_;
