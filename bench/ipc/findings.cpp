@@ -32,6 +32,11 @@ bool is_peer(std::string_view subject) {
          !subject.starts_with(kCpuSyncName) && !subject.ends_with("/loan");
 }
 
+/// Payload that is copied chunk by chunk into shared places, and nothing else.
+bool is_chunk_probe(std::string_view subject) {
+  return subject.starts_with("limit/chunks-into-");
+}
+
 /// The smallest of a case's rows of that metric among such subjects; null when there is none.
 const Row* best(const Report& report, const std::string& case_name, std::string_view metric,
                 bool (*is_of)(std::string_view)) {
@@ -69,12 +74,29 @@ void add_smallest(Ratios& ratios, const Report& report) {
 void add_limits(Ratios& ratios, const Report& report) {
   const std::string smallest = format_size(64);
   ratios.in_case(smallest, kTwoLinesName, kPingPongName, Bar::none());
-  ratios.in_case(smallest, kSyncName, kTwoLinesName, Bar::none());
+  if (const Row* const ours = best_copy(report, smallest))
+    ratios.of_rows(fmt::format("{}: {} / {}", smallest, ours->subject, kTwoLinesName), ours,
+                   report.find(smallest, kTwoLinesName, kLatencyP50), Bar::at_most(1.5));
+  for (const auto& [bytes, most] : {std::pair(4 * kKiB, 1.4), {64 * kKiB, 1.25}, {kMiB, 1.25}}) {
+    const std::string name = format_size(bytes);
+    const Row* const ours = best_copy(report, name);
+    const Row* const limit = best(report, name, kLatencyP50, is_chunk_probe);
+    if (ours == nullptr || limit == nullptr) continue;
+    ratios.of_rows(fmt::format("{}: {} / {}", name, ours->subject, limit->subject), ours, limit,
+                   Bar::at_most(most));
+  }
   for (const Bytes bytes : {64 * kKiB, kMiB, 16 * kMiB, 128 * kMiB}) {
     const std::string name = format_size(bytes);
     add_lead(ratios, name, best(report, name, kLatencyP50, is_peer),
              report.find(name, kLoanName, kLatencyP50), Bar::none());
   }
+}
+
+/// What it costs to be given a ticket.
+void add_async(Ratios& ratios, const Report& report) {
+  for (const Bytes bytes : {Bytes{64}, 4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 128 * kMiB})
+    ratios.in_case(format_size(bytes), "gantry/async", kSyncName,
+                   Bar::at_most(bytes <= 64 * kKiB ? 1.2 : 1.05));
 }
 
 void add_peers(Ratios& ratios, const Report& report) {
@@ -86,7 +108,7 @@ void add_peers(Ratios& ratios, const Report& report) {
   const auto row_at = [&](Bytes bytes, std::string_view subject) {
     return report.find(format_size(bytes), subject, kLatencyP50);
   };
-  add(64, copy_at(64), 1);
+  for (const Bytes bytes : {Bytes{64}, 4 * kKiB}) add(bytes, copy_at(bytes), 1);
   for (const Bytes bytes : {64 * kKiB, kMiB}) add(bytes, copy_at(bytes), 1.4);
   for (const Bytes bytes : {16 * kMiB, 128 * kMiB}) {
     add(bytes, row_at(bytes, kStreamed), 2.2);
@@ -185,6 +207,7 @@ void add_findings(Report& report, bool best_of_peers) {
     add_lead(ratios, name, measured.find(name, kCpuSyncName, kLatencyP50),
              measured.find(name, kSyncName, kLatencyP50), Bar::none());
   add_limits(ratios, measured);
+  add_async(ratios, measured);
   if (best_of_peers) add_peers(ratios, measured);
   add_baselines(ratios, measured);
   add_fan_out(ratios, measured);
