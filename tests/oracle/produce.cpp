@@ -81,6 +81,10 @@ class Sender {
 
   Result<void> send_by(Id id, const SendOptions& options) {
     const Bytes size = part_.scenario.size_of(id);
+    const std::uint64_t rare = Dice(part_.scenario.seed, 78, id.pack()).up_to(9);  // as `immutable`
+    if (rare == 0 && size > 0 && options.mode != SendMode::immutable)
+      return send_early(id, size, options);
+    if (rare == 1) return send_in_batch(id, size, options);
     const std::uint64_t way = size == 0 ? 0 : part_.dice.up_to(4);
     switch (options.mode == SendMode::immutable ? 0 : way) {
       case 1: {
@@ -101,6 +105,32 @@ class Sender {
         break;
     }
     return producer().send(payload_of(id, size), options);
+  }
+
+  // Filled while readers may see it.
+  Result<void> send_early(Id id, Bytes size, const SendOptions& options) {
+    auto block = producer().pool().allocate(size);
+    if (!block) return tl::unexpected(block.error());
+    const auto payload = payload_of(id, size);
+    auto outgoing = producer().send_early(Draft().move(block->share()), options);
+    if (!outgoing) return tl::unexpected(outgoing.error());
+    for (Bytes at = 0; at < size;) {
+      const Bytes some = part_.dice.between(1, size - at);
+      std::memcpy(block->bytes().data() + at, payload.data() + at, some);
+      at += some;
+      if (auto landed = outgoing->land(at); !landed) return landed;
+    }
+    return {};
+  }
+
+  // Of one, since all of a batch have the same options, and these say who they are.
+  Result<void> send_in_batch(Id id, Bytes size, const SendOptions& options) {
+    const auto payload = payload_of(id, size);
+    const std::array<ConstByteSpan, 1> batch{payload};
+    const auto sent = producer().send_batch(batch, options);
+    if (!sent) return tl::unexpected(sent.error());
+    if (*sent != 1) give_up(fmt::format("send_batch() of 1 says {}", *sent));
+    return {};
   }
 
   // Cut at random places; each part copied or moved, with a tensor or without.

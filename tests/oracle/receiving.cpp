@@ -120,7 +120,25 @@ std::optional<Message> Receiver::receive() {
   return std::move(*message);
 }
 
+// As many as are there.
+void Receiver::take_batch() {
+  std::array<Message, 4> batch;
+  const auto got = part_.timed("receive_batch()", draw_time(), [&](Deadline deadline) {
+    return consumer_->receive_batch(batch, deadline);
+  });
+  if (!got) return fail_call("receive_batch()", got.error());
+  if (*got == 0 || *got > batch.size()) give_up(fmt::format("receive_batch() says {}", *got));
+  for (Message& message : std::span(batch).first(*got)) {
+    const Id id = note(message.info(), true);
+    if (check_message(message, id, "receive_batch()") != part_.scenario.size_of(id))
+      give_up(fmt::format("receive_batch(): {} has another size", to_string(id)));
+    hold(std::move(message), id);
+  }
+}
+
 void Receiver::take_whole() {
+  const auto taken = log_->count.load(std::memory_order_relaxed);
+  if (consumer_ && Dice(part_.scenario.seed, 79, taken).chance(20)) return take_batch();
   if (auto message = receive()) {
     const Id id = Id::unpack(message->info().type);
     hold(std::move(*message), id);

@@ -36,6 +36,7 @@ class Receiver {
   std::chrono::nanoseconds draw_time();
   Result<Message> receive_from_either(Deadline deadline);
   void take_whole();
+  void take_batch();
   void take_early();
   void take_copied();
   void work_through(Incoming& incoming, Id id);
