@@ -103,6 +103,8 @@ class FarSide {
   virtual ~FarSide() = default;
   /// NAME@HOST:PORT.
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  /// The path that its payload takes, and why.
+  [[nodiscard]] virtual std::string path() const = 0;
   /// What became of the channel there, in place of an error that only says that this process's own
   /// relay is gone.
   [[nodiscard]] virtual Error reason(Error error) const = 0;

@@ -104,6 +104,8 @@ struct LinkCapabilities {
   bool one_sided = false;
   /// Local memory must be registered with the link's registrar, or the link does so each time.
   bool needs_registration = false;
+  /// Payload passes by the socket now, if it lies in memory that was exported for that.
+  bool pulls = false;
   Bytes max_transfer_bytes = 0;
   Bytes max_control_bytes = 0;    ///< Of one control message.
   std::size_t max_transfers = 0;  ///< Under way at a time; one more is `busy`.
@@ -220,6 +222,9 @@ struct LinkOptions {
   /// A peer of which nothing was heard for this long, although this end kept polling, is gone.
   /// Each end says something three times within it. 0: only the end of the connection counts.
   std::chrono::milliseconds stall_limit{10'000};
+  /// False: a link whose own way for payload is lost ends as if its connection had been cut,
+  /// instead of taking the socket from then on.
+  bool falls_back = true;
 };
 
 /// A link over any connected stream socket, which it takes over, also on failure. Both ends must be

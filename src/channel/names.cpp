@@ -18,6 +18,20 @@ std::string_view to_string(SendMode mode) noexcept {
   return "?";
 }
 
+std::string_view to_string(RemotePath path) noexcept {
+  switch (path) {
+    case RemotePath::automatic:
+      return "automatic";
+    case RemotePath::stream:
+      return "stream";
+    case RemotePath::fabric:
+      return "fabric";
+    case RemotePath::shared:
+      return "shared";
+  }
+  return "?";
+}
+
 std::string_view to_string(SlowConsumer policy) noexcept {
   switch (policy) {
     case SlowConsumer::block:

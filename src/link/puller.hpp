@@ -51,6 +51,8 @@ class Puller {
   /// false.
   [[nodiscard]] virtual std::vector<int> descriptors() const = 0;
   [[nodiscard]] virtual bool needs_calls() noexcept = 0;
+  /// Nothing goes this way any more.
+  [[nodiscard]] virtual bool is_lost() const noexcept { return false; }
 
   /// What the far end's puller must know first; empty: nothing.
   [[nodiscard]] virtual std::vector<std::byte> hello() { return {}; }

@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x34'52'42'47;  // "GBR4": the version is part of it
+constexpr std::uint32_t kMagic = 0x35'52'42'47;  // "GBR5": the version is part of it
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::string_view kCaller = "gantry caller";
@@ -29,6 +29,22 @@ Error told_by(const Error& error, std::string_view who) {
 
 }  // namespace
 
+std::string_view verb_of(RemoteRole role) noexcept {
+  switch (role) {
+    case RemoteRole::consume:
+      return "consumes";
+    case RemoteRole::deliver:
+      return "delivers to";
+    case RemoteRole::look:
+      return "looks at";
+    case RemoteRole::call:
+      return "calls";
+    case RemoteRole::publish:
+      break;
+  }
+  return "publishes";
+}
+
 std::vector<std::byte> RemoteRequest::encode() const {
   WordWriter out;
   out.number(static_cast<std::uint64_t>(role), 1);
@@ -39,6 +55,7 @@ std::vector<std::byte> RemoteRequest::encode() const {
   out.number(slots, 4);
   out.number(consumers, 4);
   out.number(received);
+  out.number(paths, 1);
   return out.take();
 }
 
@@ -55,10 +72,12 @@ Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
   request.slots = static_cast<unsigned>(in.number(4, PayloadOptions::kMaxSlots));
   request.consumers = static_cast<unsigned>(in.number(4, ProducerOptions::kMaxConsumers));
   request.received = in.number();
+  request.paths = static_cast<RemotePaths>(in.number(1, kAllPaths));
+  const bool offers = request.paths != 0 && (request.paths & ~kAllPaths) == 0;
   const bool is_named = request.role == RemoteRole::look
                             ? request.channel.empty()
                             : check_channel_name(request.channel).has_value();
-  if (!in.is_over() || role == 0 || !is_named)
+  if (!in.is_over() || role == 0 || !is_named || !offers)
     return fail(Code::peer_misbehaved, "a request that no end makes");
   return request;
 }
@@ -71,6 +90,7 @@ std::vector<std::byte> RemoteAnswer::encode() const {
   } else {
     out.bytes(session);
     out.number(received);
+    out.number(static_cast<std::uint64_t>(path), 1);
   }
   return out.take();
 }
@@ -83,6 +103,7 @@ Result<RemoteAnswer> RemoteAnswer::decode(ConstByteSpan bytes) {
   } else {
     in.bytes(answer.session);
     answer.received = in.number();
+    answer.path = static_cast<RemotePath>(in.number(1, static_cast<std::uint64_t>(kLastPath)));
   }
   if (!in.is_over()) return no_bridge();
   return answer;
@@ -122,6 +143,7 @@ Result<RemoteAnswer> call_bridge(int socket, std::string_view token, const Remot
                 "check the address: it is not your bridge, or somebody changes what it says");
   GANTRY_ASSIGN(RemoteAnswer answer, RemoteAnswer::decode(words));
   if (answer.refusal) return tl::unexpected(told_by(*answer.refusal, "bridge"));
+  if ((request.paths & bit_of(answer.path)) == 0) return no_bridge();
   return answer;
 }
 

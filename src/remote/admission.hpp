@@ -2,6 +2,7 @@
 
 #include <gantry/channel/options.hpp>
 
+#include "remote/path.hpp"
 #include "remote/token.hpp"
 #include "remote/words.hpp"
 
@@ -21,6 +22,7 @@ enum class RemoteRole : std::uint8_t {
   look,         ///< No end: it asks how all channels stand, and names none.
   call,         ///< A client of the service of that name.
 };
+[[nodiscard]] std::string_view verb_of(RemoteRole role) noexcept;  ///< "consumes"
 
 /// How long either may take to answer the other.
 inline constexpr std::chrono::seconds kAdmissionTime{5};
@@ -38,6 +40,7 @@ struct RemoteRequest {
   unsigned consumers = 1;
   /// The number of the last message that the caller has, when it goes on as the receiving side.
   std::uint64_t received = 0;
+  RemotePaths paths = bit_of(RemotePath::stream);  // what the caller takes
 
   static constexpr std::size_t kMostBytes = 256;
   [[nodiscard]] std::vector<std::byte> encode() const;
@@ -49,6 +52,7 @@ struct RemoteAnswer {
   std::optional<Error> refusal;
   SessionId session{};
   std::uint64_t received = 0;  ///< As in the request, by the bridge.
+  RemotePath path = RemotePath::stream;
 
   static constexpr std::size_t kMostBytes = 64 + 2 * kLongestRemoteText;
   [[nodiscard]] std::vector<std::byte> encode() const;

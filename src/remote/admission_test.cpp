@@ -28,7 +28,7 @@ using Bytestring = std::vector<std::byte>;
 // Of a bridge whose nonce is all nines.
 Bytestring some_hello() {
   Bytestring hello(kHelloBytes, std::byte{9});
-  store_number(hello.data(), 0x34'52'42'47, 4);
+  store_number(hello.data(), 0x35'52'42'47, 4);
   return hello;
 }
 
@@ -46,6 +46,7 @@ RemoteRequest some_request() {
   request.slots = 64;
   request.consumers = 32;
   request.received = std::uint64_t{1} << 40;
+  request.paths = bit_of(RemotePath::stream) | bit_of(RemotePath::shared);
   return request;
 }
 
@@ -58,6 +59,7 @@ void expect_equal(const RemoteRequest& left, const RemoteRequest& right) {
   EXPECT_EQ(left.slots, right.slots);
   EXPECT_EQ(left.consumers, right.consumers);
   EXPECT_EQ(left.received, right.received);
+  EXPECT_EQ(left.paths, right.paths);
 }
 
 class RemoteAdmission : public ::testing::Test {
@@ -129,11 +131,29 @@ TEST_F(RemoteAdmission, WithTheRightTokenBothLearnWhatTheOtherSays) {
   RemoteAnswer answer;
   answer.session[15] = std::byte{1};
   answer.received = 99;
+  answer.path = RemotePath::shared;
   EXPECT_TRUE(admission.answer(answer, soon()));
   caller.join();
   ASSERT_TRUE(answered) << to_string(answered.error());
   EXPECT_EQ(answered->session, answer.session);
   EXPECT_EQ(answered->received, 99u);
+  EXPECT_EQ(answered->path, RemotePath::shared);
+}
+
+TEST_F(RemoteAdmission, APathThatWasNotOfferedIsNoAnswer) {
+  for (const RemotePath path : {RemotePath::automatic, RemotePath::fabric}) {
+    connect();
+    Result<RemoteAnswer> answered;
+    std::jthread caller([&] { answered = call(kRight); });
+    Admission admission(bridge_.get(), kRight);
+    ASSERT_TRUE(admission.hear(soon()));
+    RemoteAnswer answer;
+    answer.path = path;
+    EXPECT_TRUE(admission.answer(answer, soon()));
+    caller.join();
+    ASSERT_FALSE(answered);
+    EXPECT_EQ(answered.error().code, Code::peer_misbehaved);
+  }
 }
 
 TEST_F(RemoteAdmission, ARefusalIsTheCallersError) {
@@ -323,7 +343,8 @@ TEST(RemoteRequest, ComesBackOrIsRefused) {
 TEST(RemoteAnswer, ComesBackOrIsRefused) {
   RemoteAnswer refusal;
   refusal.refusal = Error{Code::busy, "message", "hint"};
-  for (const RemoteAnswer& answer : {RemoteAnswer{{}, {std::byte{1}}, 77}, refusal}) {
+  for (const RemoteAnswer& answer :
+       {RemoteAnswer{{}, {std::byte{1}}, 77, RemotePath::shared}, refusal}) {
     auto words = answer.encode();
     const auto back = RemoteAnswer::decode(words).value();
     EXPECT_EQ(back.encode(), words);

@@ -24,20 +24,12 @@ constexpr std::chrono::milliseconds kPlaceTime{500};
 constexpr std::size_t kMostFinished = 1024;
 constexpr std::chrono::milliseconds kBetweenReaps{500};
 
-std::string_view verb_of(RemoteRole role) noexcept {
-  switch (role) {
-    case RemoteRole::consume:
-      return "consumes";
-    case RemoteRole::deliver:
-      return "delivers to";
-    case RemoteRole::look:
-      return "looks at";
-    case RemoteRole::call:
-      return "calls";
-    case RemoteRole::publish:
-      break;
-  }
-  return "publishes";
+void answer_path(RemotePaths offered, int socket, RemoteAnswer& answer) {
+  const auto taken = take_path(offered, socket);
+  if (taken)
+    answer.path = *taken;
+  else
+    answer.refusal = taken.error();
 }
 
 }  // namespace
@@ -216,7 +208,10 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
   const auto served = guarded([&]() -> Result<void> {
     RemoteAnswer welcome;
     welcome.session = session->id;
+    answer_path(request.paths, socket.get(), welcome);
     GANTRY_TRY(admission.answer(welcome, soon));
+    if (welcome.refusal) return tl::unexpected(*welcome.refusal);
+    session->path = welcome.path;
     GANTRY_ASSIGN(auto link, make_link(*session, std::move(socket)));
     GANTRY_ASSIGN(auto side, open_side(*link, request));
     if (side == nullptr) return {};
@@ -330,11 +325,13 @@ Result<void> Bridge::Impl::go_on(Fd socket, Admission& admission, const RemoteRe
   answer.session = request.session;
   std::uint64_t claim = 0;
   const std::shared_ptr<Session> session = claim_waiting(request.session, answer, claim);
+  if (session) answer_path(request.paths, socket.get(), answer);
   GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
   if (answer.refusal) return {};
   const std::lock_guard lock(mutex_);
   if (session->claim != claim) return {};  // a later connection came for it meanwhile
   session->next = std::move(socket);
+  session->path = answer.path;
   session->next_received = request.received;
   session->changed.notify_all();
   return {};
@@ -368,11 +365,13 @@ Result<std::unique_ptr<Link>> Bridge::Impl::make_link(Session& session, Fd socke
   const std::string peer = peer_address(socket.get());
   Fd copy(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy) return fail_errno("dup");
+  RemotePath path{};
   {
     const std::lock_guard lock(mutex_);
     session.socket = std::move(copy);
+    path = session.path;
   }
-  return link_over(std::move(socket), peer, options_.stall_limit);
+  return link_over(path, std::move(socket), engine_, {peer, options_.stall_limit});
 }
 
 // ---- the public face -----------------------------------------------------------------------

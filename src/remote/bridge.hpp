@@ -40,8 +40,9 @@ class GANTRY_LOCAL Bridge::Impl {
   /// A session that a later connection may go on with.
   struct Session {
     SessionId id{};
-    Fd socket;               // a copy of the present link's
-    std::optional<Fd> next;  // a socket that came for it
+    Fd socket;                             // a copy of the present link's
+    std::optional<Fd> next;                // a socket that came for it
+    RemotePath path = RemotePath::stream;  // of the next link
     std::uint64_t next_received = 0;
     std::uint64_t claim = 0;     // of the latest connection that came for it
     std::uint64_t received = 0;  // what the receiving side here has

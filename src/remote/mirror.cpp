@@ -72,6 +72,7 @@ class GANTRY_LOCAL Mirror::Impl {
     Relay::Setup setup;
     setup.name = name_;
     setup.options = options_.there.remote;
+    setup.engine = engine_;
     setup.request.role = RemoteRole::consume;
     setup.request.when_slow = options_.there.when_slow;
     setup.request.depth = options_.there.depth;

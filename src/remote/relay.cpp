@@ -42,16 +42,21 @@ Result<void> await_joined(Link& link, int interrupt, Deadline deadline) {
 }
 
 Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
-                        const RemoteRequest& request, int interrupt, Deadline deadline) {
+                        const std::shared_ptr<Engine>& engine, RemoteRequest request, int interrupt,
+                        Deadline deadline) {
   GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
   const auto within = [&](std::chrono::nanoseconds most) {
     return Deadline::after(std::min(most, deadline.left()));
   };
   GANTRY_ASSIGN(Fd socket, connect_tcp(name.where, interrupt, within(options.stall_limit)));
+  GANTRY_ASSIGN(request.paths, paths_to_offer(options.path, socket.get()));
   BridgeCall made;
   GANTRY_ASSIGN(made.answer,
                 call_bridge(socket.get(), token, request, interrupt, within(kAdmissionTime)));
-  GANTRY_ASSIGN(made.link, link_over(std::move(socket), name.where.text(), options.stall_limit));
+  const RemotePath path = made.answer.path;
+  GANTRY_ASSIGN(made.link, link_over(path, std::move(socket), engine,
+                                     {name.where.text(), options.stall_limit}));
+  GANTRY_TRY(await_path(path, *made.link, interrupt, within(kAdmissionTime)));
   if (request.session == SessionId{}) GANTRY_TRY(await_joined(*made.link, interrupt, deadline));
   return made;
 }
@@ -59,9 +64,10 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
 }  // namespace
 
 Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
-                            RemoteRequest request, int interrupt, Deadline deadline) {
+                            const std::shared_ptr<Engine>& engine, RemoteRequest request,
+                            int interrupt, Deadline deadline) {
   request.channel = name.channel;
-  auto made = call(name, options, request, interrupt, deadline);
+  auto made = call(name, options, engine, std::move(request), interrupt, deadline);
   if (!made) return tl::unexpected(with_name(std::move(made).error(), name));
   return made;
 }
@@ -76,9 +82,21 @@ Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
 }
 
 Result<void> Relay::connect(Deadline deadline) {
-  GANTRY_ASSIGN(call_,
-                call_for(setup_.name, setup_.options, setup_.request, setup_.interrupt, deadline));
+  GANTRY_ASSIGN(call_, make_call(setup_.request, setup_.interrupt, deadline));
   return {};
+}
+
+Result<BridgeCall> Relay::make_call(const RemoteRequest& request, int interrupt,
+                                    Deadline deadline) {
+  auto made = call_for(setup_.name, setup_.options, setup_.engine, request, interrupt, deadline);
+  const std::lock_guard lock(mutex_);
+  if (made) taken_ = made->answer.path;
+  return made;
+}
+
+std::string Relay::path() const {
+  const std::lock_guard lock(mutex_);
+  return path_text(setup_.options.path, taken_);
 }
 
 Result<void> Relay::start() {
@@ -114,14 +132,15 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
     const Deadline patience = Deadline::after(setup_.options.patience);
     for (;;) {
       again.received = side.received();
-      auto next = call_for(setup_.name, setup_.options, again, stop_.get(), patience);
+      auto next = make_call(again, stop_.get(), patience);
       if (next) {
         call = *std::move(next);
         received = call.answer.received;
         break;
       }
       const Code code = next.error().code;
-      if (code == Code::closed) return {RemoteEnd::Kind::over, std::move(next).error()};
+      if (code == Code::closed || code == Code::unsupported)
+        return {RemoteEnd::Kind::over, std::move(next).error()};
       const bool is_final = code == Code::interrupted || code == Code::permission_denied ||
                             code == Code::peer_misbehaved || code == Code::invalid_argument;
       if (is_final || patience.passed()) return end;

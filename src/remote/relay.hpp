@@ -22,6 +22,7 @@ struct BridgeCall {
 /// Calls the bridge; unless the session goes on, waits until it has opened its end. Errors: those
 /// of connect_tcp(), call_bridge() and of opening the end there, with `name` in front.
 [[nodiscard]] Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
+                                          const std::shared_ptr<Engine>& engine,
                                           RemoteRequest request, int interrupt, Deadline deadline);
 
 /// Works for an end of this process whose channel is on another host. The end is an ordinary one,
@@ -34,6 +35,7 @@ class Relay final : public detail::FarSide {
   struct Setup {
     RemoteName name;
     RemoteOptions options;
+    std::shared_ptr<Engine> engine;  // for the shared path
     RemoteRequest request;
     int interrupt = -1;
     std::string parent;  // the channel directory
@@ -52,12 +54,16 @@ class Relay final : public detail::FarSide {
   [[nodiscard]] Result<void> start();
 
   [[nodiscard]] const std::string& name() const noexcept override { return text_; }
+  [[nodiscard]] std::string path() const override;
   [[nodiscard]] Error reason(Error error) const override;
   [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
   [[nodiscard]] Result<void> finish(Deadline deadline) override;
 
  private:
   [[nodiscard]] Result<void> connect(Deadline deadline);
+  /// Calls, and notes the path.
+  [[nodiscard]] Result<BridgeCall> make_call(const RemoteRequest& request, int interrupt,
+                                             Deadline deadline);
   void run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept;
   [[nodiscard]] RemoteEnd carry(RemoteSide& side, BridgeCall call);
   void end_thread() noexcept;
@@ -73,6 +79,7 @@ class Relay final : public detail::FarSide {
 
   mutable std::mutex mutex_;   // guards what follows
   std::optional<Error> over_;  // why the session is
+  RemotePath taken_{};         // of the latest connection
 };
 
 }  // namespace gantry

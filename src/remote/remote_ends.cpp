@@ -19,8 +19,10 @@ EndOptions end_within(std::shared_ptr<Acceptor> acceptor, const std::string& dir
   return options;
 }
 
-Relay::Setup setup_for(const RemoteName& name, const EndOptions& options, RemoteRole role) {
+Relay::Setup setup_for(const RemoteName& name, const EndOptions& options,
+                       std::shared_ptr<Engine> engine, RemoteRole role) {
   Relay::Setup setup;
+  setup.engine = std::move(engine);
   setup.name = name;
   setup.options = options.remote;
   setup.request.role = role;
@@ -32,7 +34,7 @@ Relay::Setup setup_for(const RemoteName& name, const EndOptions& options, Remote
 Result<Producer> open_sending_end(const RemoteName& name, ProducerOptions options,
                                   std::shared_ptr<Engine> engine, RemoteRole role,
                                   Deadline deadline) {
-  Relay::Setup setup = setup_for(name, options, role);
+  Relay::Setup setup = setup_for(name, options, engine, role);
   setup.is_side_first = false;
   setup.request.slots = options.slots;
   setup.request.consumers = options.consumers;
@@ -70,7 +72,7 @@ Result<std::unique_ptr<RemoteSide>> serve_within(const std::string& channel, End
 
 Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions options,
                                       std::shared_ptr<Engine> engine, Deadline deadline) {
-  Relay::Setup setup = setup_for(name, options, RemoteRole::consume);
+  Relay::Setup setup = setup_for(name, options, engine, RemoteRole::consume);
   setup.request.when_slow = options.when_slow;
   setup.request.depth = options.depth;
   setup.make_side = [acceptor = options.acceptor, engine = std::move(engine),
@@ -105,7 +107,7 @@ Result<Producer> open_remote_producer(const RemoteName& name, ProducerOptions op
 
 Result<Client> open_remote_client(const RemoteName& name, ClientOptions options,
                                   std::shared_ptr<Engine> engine, Deadline deadline) {
-  Relay::Setup setup = setup_for(name, options, RemoteRole::call);
+  Relay::Setup setup = setup_for(name, options, engine, RemoteRole::call);
   setup.request.slots = options.slots;
   setup.make_side = [acceptor = options.acceptor, engine,
                      channel = name.channel](const std::string& directory) {

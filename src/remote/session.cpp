@@ -44,14 +44,6 @@ bool is_readable(int descriptor) noexcept {
   return ::poll(&entry, 1, 0) == 1;
 }
 
-Result<std::unique_ptr<Link>> link_over(Fd socket, const std::string& peer,
-                                        std::chrono::milliseconds stall_limit) {
-  auto link = make_stream_link(socket.release(), {peer, stall_limit});
-  if (!link && link.error().code == Code::invalid_argument)  // it is not connected any more
-    return fail(Code::peer_gone, fmt::format("link to {}: it closed the connection", peer));
-  return link;
-}
-
 RemoteEnd end_of_link(Error why) {
   const bool is_final = why.code == Code::peer_misbehaved || why.code == Code::closed;
   if (why.code == Code::closed) why.code = Code::peer_gone;  // the channel was not ended by that

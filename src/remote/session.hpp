@@ -64,10 +64,6 @@ class RemoteSpeech {
 void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
 [[nodiscard]] bool is_readable(int descriptor) noexcept;
 
-/// A link over a socket of TCP that was connected a moment ago. Errors: `peer_gone`, `system`.
-[[nodiscard]] Result<std::unique_ptr<Link>> link_over(Fd socket, const std::string& peer,
-                                                      std::chrono::milliseconds stall_limit);
-
 /// A link's end as a session's: who spoke nonsense or said good-bye does not come back.
 [[nodiscard]] RemoteEnd end_of_link(Error why);
 /// Tells the other side, as far as that goes without waiting, and ends the link.

@@ -53,11 +53,21 @@ TEST_F(Cli, WrongValuesAreToldTheRightOnes) {
       {{"put", "c", "--consumers", "33"}, "not a whole number from 1 to 32"},
       {{"put", "c", "--mode", "stramed"}, "did you mean 'streamed'?"},
       {{"get", "c", "--when-slow", "drop_oldes"}, "did you mean 'drop-oldest'?"},
+      {{"get", "c@127.0.0.1", "--path", "fabrc"}, "did you mean 'fabric'?"},
       {{"get", "c", "--users", "nobody-of-that-name"}, "there is no such user here"}};
   for (const auto& [arguments, why] : wrong) {
     const auto ended = run(gantry(arguments));
     EXPECT_EQ(ended.status, 2) << ended.errors;
     EXPECT_THAT(ended.errors, AllOf(IsOneLine(), HasSubstr(why)));
+  }
+}
+
+TEST_F(Cli, APathIsOfAnotherHostsChannel) {
+  for (const char* verb : {"put", "get", "mirror"}) {
+    const auto ended = run(gantry({verb, "c", "--path", "stream"}));
+    EXPECT_EQ(ended.status, 1) << verb;
+    EXPECT_THAT(ended.errors, AllOf(IsOneLine(), HasSubstr("'c' is a channel of this host"),
+                                    HasSubstr("NAME@HOST")));
   }
 }
 

@@ -51,6 +51,12 @@ Result<Value> named(std::string_view text, const std::array<Value, Size>& values
                               suggest(wanted, names)});
 }
 
+Result<std::optional<RemotePath>> parse_path(std::string_view text) {
+  constexpr std::array kPaths{RemotePath::automatic, RemotePath::stream, RemotePath::fabric,
+                              RemotePath::shared};
+  return named(text, kPaths).map([](RemotePath path) { return std::optional(path); });
+}
+
 }  // namespace
 
 void add_users(CLI::App& command, std::optional<Access>& access) {
@@ -68,6 +74,20 @@ Result<std::optional<SlowConsumer>> parse_when_slow(std::string_view text) {
   constexpr std::array kPolicies{SlowConsumer::block, SlowConsumer::drop_newest,
                                  SlowConsumer::drop_oldest, SlowConsumer::disconnect};
   return named(text, kPolicies).map([](SlowConsumer policy) { return std::optional(policy); });
+}
+
+void add_path(CLI::App& command, std::optional<RemotePath>& path) {
+  add_parsed(
+      command, "--path", path, &parse_path, "PATH",
+      "stream, fabric or shared: what payload of NAME@HOST must travel by (the best there is)");
+}
+
+Result<RemotePath> path_of(const std::string& name, const std::optional<RemotePath>& path) {
+  if (!path || name.find('@') != std::string::npos) return path.value_or(RemotePath::automatic);
+  return tl::unexpected(
+      Error{Code::invalid_argument,
+            fmt::format("--path: '{}' is a channel of this host, so nothing travels", name),
+            "name one of another host: NAME@HOST"});
 }
 
 }  // namespace gantry::cli

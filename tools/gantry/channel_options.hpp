@@ -9,6 +9,12 @@ namespace gantry::cli {
 /// Adds --users.
 void add_users(CLI::App& command, std::optional<Access>& access);
 
+/// Adds --path.
+void add_path(CLI::App& command, std::optional<RemotePath>& path);
+/// What --path says of a channel of that name. Errors: `invalid_argument` for one of this host.
+[[nodiscard]] Result<RemotePath> path_of(const std::string& name,
+                                         const std::optional<RemotePath>& path);
+
 /// "whole", "pipelined", ...: the names of SendMode. Errors: `invalid_argument`.
 [[nodiscard]] Result<SendMode> parse_send_mode(std::string_view text);
 /// "block", "drop-oldest", ...: the names of SlowConsumer, also with '-'. Errors:

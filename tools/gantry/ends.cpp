@@ -45,13 +45,16 @@ Result<Sender> Sender::open(const std::string& name, const SenderOptions& option
                             const Interrupt& interrupt) {
   const auto into = [&options](auto end) { return Sender(End(std::move(end)), options); };
   if (is_stage()) {
-    if (options.consumers || options.access)
-      return tl::unexpected(not_in_a_stage("--consumers, --users"));
+    if (options.consumers || options.access || options.path)
+      return tl::unexpected(not_in_a_stage("--consumers, --users, --path"));
     return stage_output(name, {interrupt.descriptor()}).map(into);
   }
+  const auto path = path_of(name, options.path);
+  if (!path) return tl::unexpected(path.error());
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
   ProducerOptions producer;
+  producer.remote.path = *path;
   producer.slots = options.slots;
   producer.consumers = options.consumers.value_or(1);
   producer.interrupt_descriptor = interrupt.descriptor();
@@ -119,13 +122,16 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
                                 Deadline deadline, const Interrupt& interrupt) {
   const auto into = [](auto end) { return Receiver(End(std::move(end))); };
   if (is_stage()) {
-    if (options.when_slow || options.access)
-      return tl::unexpected(not_in_a_stage("--when-slow, --users"));
+    if (options.when_slow || options.access || options.path)
+      return tl::unexpected(not_in_a_stage("--when-slow, --users, --path"));
     return stage_input(name, {interrupt.descriptor()}).map(into);
   }
+  const auto path = path_of(name, options.path);
+  if (!path) return tl::unexpected(path.error());
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
   ConsumerOptions consumer;
+  consumer.remote.path = *path;
   consumer.interrupt_descriptor = interrupt.descriptor();
   consumer.when_slow = options.when_slow.value_or(SlowConsumer::block);
   consumer.access = options.access.value_or(Access{});

@@ -18,6 +18,7 @@ struct SenderOptions {
   std::optional<unsigned> consumers;
   SendMode mode = SendMode::automatic;
   std::optional<Access> access;
+  std::optional<RemotePath> path;
 };
 
 /// A channel of its own; in a stage the end that `gantry run` gave this process under the name,
@@ -58,6 +59,7 @@ class Sender {
 struct ReceiverOptions {
   std::optional<SlowConsumer> when_slow;
   std::optional<Access> access;
+  std::optional<RemotePath> path;
 };
 
 class Receiver {

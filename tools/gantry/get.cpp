@@ -51,6 +51,7 @@ void add_get(CLI::App& app, int& exit_code) {
              "block, drop-newest, drop-oldest or disconnect: what the producer does when this end "
              "falls behind (block)");
   add_users(*command, options->end.access);
+  add_path(*command, options->end.path);
   command->footer(
       "Waits for the channel to appear; ends when its producer has.\n"
       "Example: gantry get photos | tar x");

@@ -15,15 +15,19 @@ struct MirrorCommand {
   MirrorOptions options;
   std::optional<SlowConsumer> when_slow;
   std::optional<Access> access;
+  std::optional<RemotePath> path;
   bool is_quiet = false;
 };
 
 Result<void> serve(MirrorCommand command) {
   auto interrupt = Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
+  const auto path = path_of(command.options.name, command.path);
+  if (!path) return tl::unexpected(path.error());
   auto runtime = Runtime::create();
   if (!runtime) return tl::unexpected(runtime.error());
   MirrorOptions& options = command.options;
+  options.there.remote.path = *path;
   options.there.when_slow = command.when_slow.value_or(options.there.when_slow);
   options.here.access = command.access.value_or(options.here.access);
   options.interrupt_descriptor = interrupt->descriptor();
@@ -57,6 +61,7 @@ void add_mirror(CLI::App& app, int& exit_code) {
              "block, drop-newest, drop-oldest or disconnect: what the producer there does when all "
              "readers here together fall behind (block)");
   add_users(*command, mirror->access);
+  add_path(*command, mirror->path);
   command->add_flag("--once", mirror->options.is_for_one_stream,
                     "End with the stream, instead of waiting for the next producer there");
   command->add_flag("--quiet", mirror->is_quiet, "Do not say what happens");

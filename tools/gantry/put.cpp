@@ -120,6 +120,7 @@ void add_put(CLI::App& app, int& exit_code) {
   add_parsed(*command, "--mode", options->end.mode, &parse_send_mode, "MODE",
              "automatic, whole, pipelined, streamed or immutable: when readers see a message");
   add_users(*command, options->end.access);
+  add_path(*command, options->end.path);
   command->footer(
       "Ends when a consumer has received everything.\n"
       "Example: tar c photos | gantry put photos");

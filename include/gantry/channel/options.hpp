@@ -80,6 +80,17 @@ struct ReceiveLimits {
 
 // ---- of an end -----------------------------------------------------------------------------
 
+/// How payload of another host's channel travels. Whichever but `automatic` is named must be had:
+/// else the end is not opened, with `unsupported`, and a session whose connection breaks goes on
+/// over that path alone.
+enum class RemotePath : std::uint8_t {
+  automatic,  ///< The best that both ends have: `shared` where it can be, else `stream`.
+  stream,     ///< Down the connection, received straight into its place.
+  fabric,     ///< Read by libfabric over a connection of its own, provider "tcp". Needs IPv4.
+  shared,     ///< Copied once, out of memory that both map. Both ends are on one kernel.
+};
+[[nodiscard]] GANTRY_API std::string_view to_string(RemotePath path) noexcept;
+
 /// For an end whose name is NAME@HOST[:PORT]: a channel of another host, reached by way of the
 /// bridge there (gantry/link/bridge.hpp).
 struct RemoteOptions {
@@ -90,6 +101,7 @@ struct RemoteOptions {
   std::chrono::milliseconds stall_limit{10'000};
   /// How long a connection that broke is tried again, with all that was on its way.
   std::chrono::milliseconds patience{5'000};
+  RemotePath path = RemotePath::automatic;
 };
 
 /// Options of every end: producers, consumers, inboxes, servers and clients.

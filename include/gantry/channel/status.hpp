@@ -145,6 +145,7 @@ struct GANTRY_API ChannelExplanation {
   std::vector<std::string> because;  ///< Why in that mode.
   Explanation path;                  ///< Which engine would copy it; no candidates if none.
   std::vector<std::string> waits;    ///< What a send() would wait for now; empty: nothing.
+  std::string link;  ///< Of another host's channel: the RemotePath in use, and why. Else empty.
 
   [[nodiscard]] std::string text() const;
 };
@@ -177,6 +178,7 @@ struct GANTRY_API ConsumerExplanation {
   std::string broken;  ///< Why this end trusts its producer no more; else empty.
   MetricsReport metrics;
   std::vector<ReceivedRegistration> registrars;  ///< One for each of ConsumerOptions::registrars.
+  std::string link;  ///< Of another host's channel: the RemotePath in use, and why. Else empty.
 
   [[nodiscard]] std::string text() const;
 };

@@ -77,7 +77,10 @@ MetricsReport Consumer::metrics() const {
   return impl_ ? impl_->metrics() : MetricsReport();
 }
 ConsumerExplanation Consumer::explain() const {
-  return impl_ ? impl_->explain() : ConsumerExplanation();
+  if (!impl_) return {};
+  ConsumerExplanation told = impl_->explain();
+  if (far_side_) told.link = far_side_->path();
+  return told;
 }
 
 }  // namespace gantry

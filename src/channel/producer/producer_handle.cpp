@@ -109,7 +109,10 @@ MetricsReport Producer::metrics() const {
   return impl_ ? impl_->metrics() : MetricsReport();
 }
 ChannelExplanation Producer::explain(Bytes payload) const {
-  return impl_ ? impl_->explain(payload) : ChannelExplanation();
+  if (!impl_) return {};
+  ChannelExplanation told = impl_->explain(payload);
+  if (far_side_) told.link = far_side_->path();
+  return told;
 }
 
 // ---- a message that is sent early --------------------------------------------------------

@@ -62,11 +62,16 @@ std::string registrar_line(const ReceivedRegistration& one) {
                      count_text(one.refused, "slab"), one.why);
 }
 
+std::string link_line(const std::string& link) {
+  return link.empty() ? "" : fmt::format("  goes between hosts by {}\n", link);
+}
+
 }  // namespace
 
 std::string ChannelExplanation::text() const {
   std::string text = fmt::format("channel '{}', producer {}: {} for a payload of {}\n", status.name,
                                  status.producer_pid, to_string(mode), bytes_text(payload));
+  text += link_line(link);
   for (const std::string& reason : because) text += fmt::format("  because {}\n", reason);
   if (path.candidates.empty() && path.reasons.empty())
     text += fmt::format("  copied by the {} engine\n",
@@ -98,6 +103,7 @@ std::string ConsumerExplanation::text() const {
       fmt::format("channel '{}', consumer: the producer, process {}, is {}{}\n", name, producer_pid,
                   producer_gone ? "gone" : to_string(producer_state),
                   producer_sleeps ? " and sleeps until a credit comes back" : "");
+  text += link_line(link);
   if (!broken.empty()) text += fmt::format("  broken: {}\n", broken);
   text +=
       fmt::format("  {} unread{}{}{}\n", count_text(unread, "message"),

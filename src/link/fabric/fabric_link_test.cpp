@@ -97,11 +97,12 @@ class FabricStranger : public testing::Test {
  protected:
   using Kind = LinkRecord::Kind;
   void SetUp() override { connect(); }
-  void connect() {
+  void connect(bool falls_back = true) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
     raw_.reset(ends[0]);
-    auto link = make_fabric_link(ends[1], "tcp", {.peer = "mallory", .stall_limit = {}});
+    auto link = make_fabric_link(ends[1], "tcp",
+                                 {.peer = "mallory", .stall_limit = {}, .falls_back = falls_back});
     if (!link && link.error().code == Code::unsupported) GTEST_SKIP() << link.error().message;
     link_ = *std::move(link);
     exported_ = *link_->export_memory(memory_, RemoteAccess::write);
@@ -118,6 +119,14 @@ class FabricStranger : public testing::Test {
   }
   void say_hello(ConstByteSpan words) {
     say({.kind = Kind::hello, .rows = 1, .row_bytes = words.size()}, words);
+  }
+  void say_where_nothing_listens(bool falls_back) {
+    do {
+      connect(falls_back);
+    } while (hello_[7] == std::byte{0xff});
+    hello_[7] = std::byte{0xff};                   // the end with the smaller secret connects
+    hello_[8 + 2] = hello_[8 + 3] = std::byte{0};  // port 0
+    say_hello(hello_);
   }
   void expect_ends() {
     while (link_->poll()) continue;
@@ -150,16 +159,22 @@ TEST_F(FabricStranger, AnInvitationThatIsNoneIsRefused) {
 }
 
 TEST_F(FabricStranger, WhereNothingListensNothingIsLostButTheWay) {
-  while (hello_[7] == std::byte{0xff}) connect();
-  hello_[7] = std::byte{0xff};                   // the end with the smaller secret connects
-  hello_[8 + 2] = hello_[8 + 3] = std::byte{0};  // port 0
-  say_hello(hello_);
+  say_where_nothing_listens(true);
   const Transfer transfer = Transfer::of(memory_, {1, 1000, RemoteAccess::read_write});
   for (const Deadline deadline = Deadline::after(std::chrono::seconds(60));
        link_->explain(transfer).text().find("lost") == std::string::npos && !deadline.passed();)
     link_->poll();
   EXPECT_NE(link_->explain(transfer).text().find("lost"), std::string::npos);
   EXPECT_TRUE(link_->state());
+}
+
+TEST_F(FabricStranger, ALinkThatMayNotFallBackEndsWithItsWay) {
+  say_where_nothing_listens(false);
+  const Deadline limit = Deadline::after(std::chrono::seconds(60));
+  while (link_->state() && !limit.passed()) link_->poll();
+  ASSERT_FALSE(link_->state());
+  EXPECT_EQ(link_->state().error().code, Code::peer_gone) << link_->state().error().message;
+  EXPECT_FALSE(link_->capabilities().pulls);
 }
 
 TEST_F(FabricStranger, PullsGoNowhereWithoutAConnection) {

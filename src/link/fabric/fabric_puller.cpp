@@ -40,6 +40,9 @@ class FabricPuller final : public Puller {
   [[nodiscard]] std::string about() const override;
   [[nodiscard]] std::vector<int> descriptors() const override { return endpoint_->descriptors(); }
   [[nodiscard]] bool needs_calls() noexcept override { return !endpoint_->may_sleep(); }
+  [[nodiscard]] bool is_lost() const noexcept override {
+    return endpoint_->phase() == FabricEndpoint::Phase::lost;
+  }
 
   [[nodiscard]] std::vector<std::byte> hello() override { return endpoint_->invitation(); }
   [[nodiscard]] Result<void> take_hello(ConstByteSpan hello) override {

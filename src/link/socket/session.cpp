@@ -26,6 +26,7 @@ SocketSession::SocketSession(Fd socket, Fd epoll, Fd ring, std::string peer,
       ring_(std::move(ring)),
       peer_(std::move(peer)),
       stall_limit_(options.stall_limit),
+      falls_back_(options.falls_back),
       transfers_(puller && puller->kind() == LinkKind::shared ? kTypicalShared : kTypicalStream),
       puller_(std::move(puller)),
       writer_(socket_.get()),
@@ -56,6 +57,11 @@ SocketSession::~SocketSession() {
 Cost SocketSession::cost() const {
   const std::lock_guard lock(mutex_);
   return transfers_.cost();
+}
+
+bool SocketSession::pulls() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return puller_ && puller_->suits(1, kLinkPieceBytes);
 }
 
 LinkReport SocketSession::report() const {

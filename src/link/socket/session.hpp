@@ -43,6 +43,7 @@ class SocketSession final : public detail::Exporter,
 
   [[nodiscard]] int descriptor() const noexcept { return epoll_.get(); }
   [[nodiscard]] Cost cost() const;
+  [[nodiscard]] bool pulls() const noexcept;
   [[nodiscard]] LinkExplanation explain(const Transfer& transfer) const;
   [[nodiscard]] LinkReport report() const;
 
@@ -132,6 +133,7 @@ class SocketSession final : public detail::Exporter,
   const Fd ring_;  // an event, for the thread that sleeps on the epoll
   const std::string peer_;
   const std::chrono::nanoseconds stall_limit_;
+  const bool falls_back_;
   const ForkGuard fork_guard_;
 
   mutable std::mutex mutex_;  // guards what follows

@@ -231,6 +231,9 @@ bool SocketSession::progress_some(Time now) {
   bool has_moved = flush();
   if (!failure_) has_moved |= read();
   if (puller_ && !failure_) has_moved |= end_pulls();
+  if (puller_ && !failure_ && !falls_back_ && puller_->is_lost())
+    fail_with({Code::peer_gone, "the connection that payload takes was lost",
+               "a firewall may keep it from standing; the stream path needs none"});
   if (!failure_ && has_moved) flush();
   if (!failure_) check_life(now);
   return has_moved;

@@ -30,6 +30,7 @@ class SocketLink final : public Link {
   [[nodiscard]] LinkCapabilities capabilities() const noexcept override {
     return {.one_sided = false,
             .needs_registration = false,
+            .pulls = session_->pulls(),
             .max_transfer_bytes = kMostBytes,
             .max_control_bytes = kMaxControlBytes,
             .max_transfers = Transfers::kMost,

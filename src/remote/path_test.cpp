@@ -1,0 +1,200 @@
+// The paths that payload of a channel between hosts may take: each byte, what is asked for and not
+// there, and connections that break.
+#include "remote/path.hpp"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include "remote/admission.hpp"
+#include "remote/test_remote.hpp"
+
+namespace gantry {
+namespace {
+
+using test::CutNetwork;
+using test::pattern;
+using test::same;
+using test::soon;
+using testing::HasSubstr;
+
+constexpr Bytes kPiece = kLinkPieceBytes;
+
+class RemotePathTest : public test::TwoHosts {
+ protected:
+  [[nodiscard]] ProducerOptions by(RemotePath path) const {
+    ProducerOptions options = here();
+    options.remote.path = path;
+    return options;
+  }
+  [[nodiscard]] Result<Consumer> consume_by(RemotePath path, const RemoteName& from) const {
+    return open_remote_consumer(from, test::consumer_options(by(path)),
+                                std::make_shared<test::PlainEngine>(), soon());
+  }
+  [[nodiscard]] Result<Producer> produce_by(RemotePath path, const RemoteName& to) const {
+    return open_remote_producer(to, by(path), std::make_shared<test::PlainEngine>());
+  }
+};
+
+/// Those that are in this build.
+class EachPath : public RemotePathTest, public testing::WithParamInterface<RemotePath> {
+ protected:
+  void SetUp() override {
+    RemotePathTest::SetUp();
+    if (IsSkipped() || GetParam() != RemotePath::fabric) return;
+    const Fd socket = connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+    if (auto able = paths_to_offer(GetParam(), socket.get()); !able)
+      GTEST_SKIP() << to_string(able.error());
+  }
+  /// Sends messages of one part, of several, and with rows, and compares each byte.
+  static void expect_all_arrives(Producer& out, Consumer& in) {
+    std::jthread sender([&] {
+      for (std::size_t i = 0; i < kSizes.size(); ++i)
+        ASSERT_TRUE(out.send(pattern(kSizes[i], i), {.deadline = soon()}));
+      for (const Bytes size : kSizes) ASSERT_TRUE(out.send(parts(size), {.deadline = soon()}));
+      const auto closed = out.close(soon());
+      EXPECT_TRUE(closed) << to_string(closed.error());
+    });
+    for (std::size_t i = 0; i < kSizes.size(); ++i) {
+      const auto message = in.receive(soon());
+      ASSERT_TRUE(message) << to_string(message.error());
+      ASSERT_TRUE(same(message->bytes(), pattern(kSizes[i], i))) << kSizes[i];
+    }
+    for (const Bytes size : kSizes) {
+      const auto message = in.receive(soon());
+      ASSERT_TRUE(message) << to_string(message.error());
+      ASSERT_EQ(message->segments(), 4u);
+      ASSERT_TRUE(same(message->segment(0).bytes, pattern(size, 1))) << size;
+      ASSERT_TRUE(message->segment(1).bytes.empty());
+      ASSERT_TRUE(same(message->segment(2).bytes, pattern(480, 2))) << size;
+      ASSERT_EQ(message->segment(2).tensor, rows());
+      ASSERT_TRUE(same(message->segment(3).bytes, pattern(2 * size, 3))) << size;
+    }
+    EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  }
+  /// Messages of up to 140 KB, while the connection is cut again and again.
+  template <class Cut>
+  static void expect_survives(Producer& out, Consumer& in, Cut cut) {
+    constexpr std::uint64_t kMessages = 60;
+    const auto size_of = [](std::uint64_t i) { return i % 5 == 0 ? 50 : 35'011 * (i % 5); };
+    std::jthread sender([&] {
+      for (std::uint64_t i = 0; i < kMessages; ++i)
+        ASSERT_TRUE(out.send(pattern(size_of(i), i), {.deadline = soon()}));
+      const auto closed = out.close(soon());
+      EXPECT_TRUE(closed) << to_string(closed.error());
+    });
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      if (i % 6 == 0) cut(i);
+      const auto message = in.receive(soon());
+      ASSERT_TRUE(message) << i << ": " << to_string(message.error());
+      ASSERT_TRUE(same(message->bytes(), pattern(size_of(i), i))) << i;
+    }
+    EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  }
+
+  static Tensor rows() {  // with gaps between them
+    Tensor tensor = Tensor::dense({}, std::array<std::int64_t, 2>{8, 50});
+    tensor.strides[0] = 60;
+    return tensor;
+  }
+  static Draft parts(Bytes size) {
+    static std::map<Bytes, std::array<std::vector<std::byte>, 3>> kept;
+    auto [found, is_new] = kept.try_emplace(size);
+    if (is_new) found->second = {pattern(size, 1), pattern(480, 2), pattern(2 * size, 3)};
+    const auto& [first, second, third] = found->second;
+    return Draft().copy(first).copy({}).copy(second, rows()).copy(third);
+  }
+
+  static inline const std::vector<Bytes> kSizes{
+      0, 1, 64, 65, 4000, 4033, 4096, 65536, kPiece, kPiece + 1, 3 * kPiece + 7};
+};
+
+TEST_P(EachPath, AConsumerGetsEachByteOfEachSizeAndPart) {
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume_by(GetParam(), name("frames"));
+  ASSERT_TRUE(in) << to_string(in.error());
+  EXPECT_THAT(in->explain().text(), HasSubstr(std::string(to_string(GetParam())) + ": it was"));
+  expect_all_arrives(out, *in);
+}
+
+TEST_P(EachPath, AProducerSendsEachByteOfEachSizeAndPart) {
+  auto out = produce_by(GetParam(), name("frames"));
+  ASSERT_TRUE(out) << to_string(out.error());
+  EXPECT_THAT(out->explain().text(), HasSubstr(std::string(to_string(GetParam())) + ": it was"));
+  auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
+  expect_all_arrives(*out, in);
+}
+
+TEST_P(EachPath, GoesOnWhereTheConnectionBroke) {
+  CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume_by(GetParam(), name("frames", network.address()));
+  ASSERT_TRUE(in) << to_string(in.error());
+  expect_survives(out, *in, [&](std::uint64_t i) {
+    network.cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
+  });
+  EXPECT_GT(network.cuts(), 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(RemotePath, EachPath,
+                         testing::Values(RemotePath::stream, RemotePath::fabric),
+                         [](const auto& path) { return std::string(to_string(path.param)); });
+
+class FabricPath : public EachPath {};
+INSTANTIATE_TEST_SUITE_P(RemotePath, FabricPath, testing::Values(RemotePath::fabric));
+
+TEST_P(FabricPath, PayloadPassesByTheConnection) {
+  CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume_by(GetParam(), name("frames", network.address())).value();
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    ASSERT_TRUE(out.send(pattern(kPiece, i), {.deadline = soon()}));
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << to_string(message.error());
+    ASSERT_TRUE(same(message->bytes(), pattern(kPiece, i)));
+  }
+  EXPECT_LT(network.passed(), kPiece);
+}
+
+// ---- what is not there ---------------------------------------------------------------------
+
+TEST_F(RemotePathTest, WithoutAWishItIsTheStreamBetweenHosts) {
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().text(), HasSubstr("stream: the hosts are joined by a network"));
+  EXPECT_EQ(out.explain().link, "");
+}
+
+TEST_F(RemotePathTest, SharingOverTcpIsRefusedAtOnce) {
+  auto out = test::make_producer("frames", there()).value();
+  const auto in = consume_by(RemotePath::shared, name("frames"));
+  ASSERT_FALSE(in);
+  EXPECT_EQ(in.error().code, Code::unsupported);
+  EXPECT_THAT(in.error().message, HasSubstr("path shared: the connection is no Unix socket"));
+  EXPECT_THAT(in.error().hint, HasSubstr("unix:/PATH"));
+}
+
+TEST_F(RemotePathTest, FabricOverIPv6IsRefusedAtOnce) {
+  stop_bridge();
+  if (!listen_tcp(parse_host("[::1]:0").value())) GTEST_SKIP() << "no IPv6 here";
+  start_bridge("[::1]:0");
+  const auto out = produce_by(RemotePath::fabric, name("frames"));
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, Code::unsupported);
+  EXPECT_THAT(out.error().message, HasSubstr("path fabric: libfabric needs a connection of IPv4"));
+  EXPECT_FALSE(out.error().hint.empty());
+}
+
+// A caller of another build may offer what the bridge has not.
+TEST_F(RemotePathTest, ABridgeRefusesWhatItHasNotWithItsReason) {
+  const Fd socket = connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+  RemoteRequest request;
+  request.channel = "frames";
+  request.paths = bit_of(RemotePath::shared);
+  const auto answer = call_bridge(socket.get(), test::kToken, request, -1, soon());
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::unsupported);
+  EXPECT_THAT(answer.error().message, HasSubstr("bridge: path shared: "));
+}
+
+}  // namespace
+}  // namespace gantry
