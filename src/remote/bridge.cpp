@@ -45,7 +45,7 @@ Result<std::unique_ptr<Bridge::Impl>> Bridge::Impl::make(const BridgeOptions& op
   BridgeOptions checked = options;
   GANTRY_ASSIGN(checked.directory, channel_directory(options.directory));
   GANTRY_ASSIGN(const HostPort where, parse_host(options.listen));
-  GANTRY_ASSIGN(Fd listener, listen_tcp(where));
+  GANTRY_ASSIGN(BridgeListener listener, BridgeListener::open(where));
   GANTRY_ASSIGN(Fd stop, make_event());
   std::unique_ptr<Impl> impl(
       new Impl(checked, std::move(engine), std::move(listener), std::move(stop)));
@@ -53,8 +53,8 @@ Result<std::unique_ptr<Bridge::Impl>> Bridge::Impl::make(const BridgeOptions& op
   return impl;
 }
 
-Bridge::Impl::Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine, Fd listener,
-                   Fd stop)
+Bridge::Impl::Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine,
+                   BridgeListener listener, Fd stop)
     : options_(options),
       engine_(std::move(engine)),
       listener_(std::move(listener)),

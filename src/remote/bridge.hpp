@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "remote/admission.hpp"
+#include "remote/bridge_socket.hpp"
 #include "remote/session.hpp"
-#include "remote/tcp.hpp"
 
 namespace gantry {
 
@@ -50,7 +50,8 @@ class GANTRY_LOCAL Bridge::Impl {
     std::condition_variable changed;
   };
 
-  explicit Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine, Fd listener, Fd stop);
+  explicit Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine,
+                BridgeListener listener, Fd stop);
   void take_connection(Fd socket);
   void drop_oldest_stranger();
   void reap();
@@ -82,7 +83,7 @@ class GANTRY_LOCAL Bridge::Impl {
   const BridgeOptions options_;
   const std::shared_ptr<Engine> engine_;
   std::shared_ptr<Acceptor> acceptor_;
-  Fd listener_;
+  BridgeListener listener_;
   Fd stop_;  // an event: readable from the end on
 
   std::mutex mutex_;  // guards what follows

@@ -2,10 +2,13 @@
 // there, and connections that break.
 #include "remote/path.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "remote/admission.hpp"
+#include "remote/bridge_socket.hpp"
 #include "remote/test_remote.hpp"
 
 namespace gantry {
@@ -35,13 +38,31 @@ class RemotePathTest : public test::TwoHosts {
   }
 };
 
-/// Those that are in this build.
+/// Cuts the connections of the bridge at a Unix socket. Returns how many there were.
+int cut_at(const std::string& path) {
+  int cuts = 0;
+  for (int socket = 0; socket < 1024; ++socket) {
+    int listens = 1;
+    socklen_t size = sizeof listens;
+    if (::getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens != 0 ||
+        own_address(socket) != path)
+      continue;
+    if (::shutdown(socket, SHUT_RDWR) == 0) ++cuts;
+  }
+  return cuts;
+}
+
+/// Those that are in this build; the shared one over a Unix socket.
 class EachPath : public RemotePathTest, public testing::WithParamInterface<RemotePath> {
  protected:
   void SetUp() override {
     RemotePathTest::SetUp();
-    if (IsSkipped() || GetParam() != RemotePath::fabric) return;
-    const Fd socket = connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+    if (IsSkipped()) return;
+    if (GetParam() == RemotePath::shared) {
+      stop_bridge();
+      start_bridge("unix:" + there_.path() + "/.bridge");
+    }
+    const Fd socket = connect_bridge(parse_host(bridge_->address()).value(), -1, soon()).value();
     if (auto able = paths_to_offer(GetParam(), socket.get()); !able)
       GTEST_SKIP() << to_string(able.error());
   }
@@ -125,18 +146,26 @@ TEST_P(EachPath, AProducerSendsEachByteOfEachSizeAndPart) {
 }
 
 TEST_P(EachPath, GoesOnWhereTheConnectionBroke) {
-  CutNetwork network(bridge_->address());
+  std::optional<CutNetwork> network;
+  if (GetParam() != RemotePath::shared) network.emplace(bridge_->address());
+  const std::string at = network ? network->address() : bridge_->address();
   auto out = test::make_producer("frames", there()).value();
-  auto in = consume_by(GetParam(), name("frames", network.address()));
+  auto in = consume_by(GetParam(), name("frames", at));
   ASSERT_TRUE(in) << to_string(in.error());
+  int cuts = 0;
   expect_survives(out, *in, [&](std::uint64_t i) {
-    network.cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
+    if (network)
+      network->cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
+    else
+      cuts += cut_at(at);
   });
-  EXPECT_GT(network.cuts(), 3);
+  EXPECT_GT(network ? network->cuts() : cuts, 3);
+  EXPECT_THAT(in->explain().text(), HasSubstr(std::string(to_string(GetParam())) + ": it was"));
 }
 
 INSTANTIATE_TEST_SUITE_P(RemotePath, EachPath,
-                         testing::Values(RemotePath::stream, RemotePath::fabric),
+                         testing::Values(RemotePath::stream, RemotePath::fabric,
+                                         RemotePath::shared),
                          [](const auto& path) { return std::string(to_string(path.param)); });
 
 class FabricPath : public EachPath {};
@@ -182,6 +211,52 @@ TEST_F(RemotePathTest, FabricOverIPv6IsRefusedAtOnce) {
   EXPECT_EQ(out.error().code, Code::unsupported);
   EXPECT_THAT(out.error().message, HasSubstr("path fabric: libfabric needs a connection of IPv4"));
   EXPECT_FALSE(out.error().hint.empty());
+}
+
+// ---- a bridge at a Unix socket -------------------------------------------------------------
+
+TEST_F(RemotePathTest, AtAUnixSocketMemoryIsSharedWithoutAWish) {
+  stop_bridge();
+  const std::string path = there_.path() + "/.bridge";
+  start_bridge("unix:" + path);
+  EXPECT_EQ(bridge_->address(), "unix:" + path);
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().text(), HasSubstr("shared: both ends are on one kernel"));
+  const auto listed = list_remote_channels(bridge_->address(), here().remote, soon());
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  EXPECT_EQ(listed->size(), 1u);
+  EXPECT_EQ(produce_by(RemotePath::fabric, name("other")).error().code, Code::unsupported);
+  stop_bridge();
+  EXPECT_NE(::access(path.c_str(), F_OK), 0) << "its file is still there";
+  const auto gone = consume(name("frames", "unix:" + path));
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::not_found);
+  EXPECT_THAT(gone.error().hint, HasSubstr("gantry bridge --listen unix:" + path));
+}
+
+TEST_F(RemotePathTest, AUnixSocketThatNobodyListensAtIsReplaced) {
+  const HostPort where = parse_host("unix:" + there_.path() + "/.bridge").value();
+  {
+    const BridgeListener first = BridgeListener::open(where).value();
+    const auto second = BridgeListener::open(where);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, Code::already_exists);
+    ASSERT_EQ(::link(where.path.c_str(), (where.path + "2").c_str()), 0);
+  }
+  ASSERT_EQ(::rename((where.path + "2").c_str(), where.path.c_str()), 0);  // as after kill -9
+  EXPECT_EQ(connect_bridge(where, -1, soon()).error().code, Code::not_found);
+  const BridgeListener next = BridgeListener::open(where).value();
+  EXPECT_TRUE(connect_bridge(where, -1, soon()));
+}
+
+TEST_F(RemotePathTest, AFileThatIsNoSocketStays) {
+  const std::string path = there_.path() + "/.file";
+  const Fd file(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  const auto listener = BridgeListener::open(parse_host("unix:" + path).value());
+  ASSERT_FALSE(listener);
+  EXPECT_EQ(listener.error().code, Code::already_exists);
+  EXPECT_EQ(::access(path.c_str(), F_OK), 0);
 }
 
 // A caller of another build may offer what the bridge has not.

@@ -4,7 +4,7 @@
 #include "base/event.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
-#include "remote/tcp.hpp"
+#include "remote/bridge_socket.hpp"
 
 namespace gantry {
 namespace {
@@ -48,7 +48,7 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   const auto within = [&](std::chrono::nanoseconds most) {
     return Deadline::after(std::min(most, deadline.left()));
   };
-  GANTRY_ASSIGN(Fd socket, connect_tcp(name.where, interrupt, within(options.stall_limit)));
+  GANTRY_ASSIGN(Fd socket, connect_bridge(name.where, interrupt, within(options.stall_limit)));
   GANTRY_ASSIGN(request.paths, paths_to_offer(options.path, socket.get()));
   BridgeCall made;
   GANTRY_ASSIGN(made.answer,

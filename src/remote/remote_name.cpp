@@ -1,5 +1,6 @@
 #include "remote/remote_name.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <gantry/channel.hpp>
 
@@ -8,11 +9,21 @@
 namespace gantry {
 namespace {
 
+constexpr std::string_view kUnix = "unix:";
 constexpr std::size_t kLongestHost = 253;  // of a name in the DNS
 
 tl::unexpected<Error> no_host(std::string_view text, std::string_view why) {
   return fail(Code::invalid_argument, fmt::format("host '{}': {}", text, why),
-              "write HOST, HOST:PORT or [ADDRESS]:PORT");
+              "write HOST, HOST:PORT, [ADDRESS]:PORT or unix:/PATH");
+}
+
+Result<BridgeAddress> parse_socket(std::string_view path) {
+  const bool is_plain = std::ranges::none_of(
+      path, [](unsigned char letter) { return letter < ' ' || letter == 127; });
+  if (is_plain && path.size() <= kLongestSocketPath)
+    return BridgeAddress{{}, {}, std::string(path)};
+  return fail(Code::invalid_argument, fmt::format("unix:{}: no path of a socket", path),
+              fmt::format("it has at most {} bytes and no control characters", kLongestSocketPath));
 }
 
 bool is_port(std::string_view text) {
@@ -24,12 +35,14 @@ bool is_port(std::string_view text) {
 }  // namespace
 
 std::string BridgeAddress::text() const {
+  if (!path.empty()) return fmt::format("{}{}", kUnix, path);
   const bool is_bare = host.find(':') == std::string::npos;
   const std::string name = is_bare ? host : fmt::format("[{}]", host);
   return port.empty() ? name : fmt::format("{}:{}", name, port);
 }
 
 Result<BridgeAddress> parse_bridge_address(std::string_view text) {
+  if (text.starts_with("unix:/")) return parse_socket(text.substr(kUnix.size()));
   BridgeAddress parsed{std::string(text)};
   std::string_view port;
   bool has_port = false;
@@ -61,7 +74,7 @@ Result<BridgeAddress> parse_bridge_address(std::string_view text) {
 
 Result<HostPort> parse_host(std::string_view text) {
   GANTRY_ASSIGN(HostPort parsed, parse_bridge_address(text));
-  if (parsed.port.empty()) parsed.port = std::to_string(kBridgePort);
+  if (parsed.path.empty() && parsed.port.empty()) parsed.port = std::to_string(kBridgePort);
   return parsed;
 }
 

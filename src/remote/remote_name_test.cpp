@@ -87,6 +87,22 @@ TEST(RemoteHost, IsAsLongAsANameMayBe) {
   expect_no_host(std::string(100'000, ':'));
 }
 
+TEST(RemoteHost, MayBeASocket) {
+  for (const std::string& path : {"/x"s, "/a b/@:80"s, "/"s + std::string(106, 'p')}) {
+    const auto parsed = parse_host("unix:" + path);
+    ASSERT_TRUE(parsed) << path;
+    EXPECT_EQ(parsed->path, path);
+    EXPECT_EQ(parsed->host + parsed->port, "");
+    EXPECT_EQ(parsed->text(), "unix:" + path);
+    EXPECT_EQ((*parse_remote_name("frames@unix:" + path))->text(), "frames@unix:" + path);
+  }
+  expect_host("unix", "unix", kUsualPort);
+  expect_host("unix:80", "unix", "80");
+  for (const std::string& text : {"unix:x"s, "unix:"s, "Unix:/x"s}) expect_no_host(text);
+  for (const std::string& path : {"/"s + std::string(107, 'p'), "/a\nb"s, "/a\0b"s})
+    EXPECT_EQ(parse_host("unix:" + path).error().code, Code::invalid_argument) << path;
+}
+
 TEST(RemoteName, IsOneOfThisHostWithoutAnAt) {
   for (const char* const name : {"frames", "", "a b", "a:80", "[::1]"}) {
     const auto parsed = parse_remote_name(name);

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <array>
 #include <memory>
@@ -61,14 +62,24 @@ Result<Fd> connect_one(const addrinfo& address, int interrupt, Deadline deadline
   return socket;
 }
 
+std::string text_of_unix(int socket, const sockaddr_storage& address, socklen_t size) {
+  const auto& name = reinterpret_cast<const sockaddr_un&>(address);
+  if (size > offsetof(sockaddr_un, sun_path) && name.sun_path[0] != '\0')
+    return HostPort{{}, {}, name.sun_path}.text();
+  const auto who = peer_of(socket);
+  return who && who->pid > 0 ? fmt::format("process {}", who->pid)
+                             : "a process of another namespace";
+}
+
 std::string text_of(int (*name_of)(int, sockaddr*, socklen_t*), int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
   auto* const words = reinterpret_cast<sockaddr*>(&address);
-  if (name_of(socket, words, &size) != 0 ||
-      ::getnameinfo(words, size, host.data(), host.size(), port.data(), port.size(),
+  if (name_of(socket, words, &size) != 0) return "?";
+  if (words->sa_family == AF_UNIX) return text_of_unix(socket, address, size);
+  if (::getnameinfo(words, size, host.data(), host.size(), port.data(), port.size(),
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "?";
   return HostPort{host.data(), port.data()}.text();

@@ -14,7 +14,8 @@ namespace gantry {
 /// `permission_denied`, `system`.
 [[nodiscard]] Result<Fd> listen_tcp(const HostPort& where);
 
-/// The address of a socket, this end's or the other one's; "?" if it has none any more.
+/// The address of a socket, this end's or the other one's; "?" if it has none any more. Of a Unix
+/// socket without a file the process at its other end.
 [[nodiscard]] std::string own_address(int socket);
 [[nodiscard]] std::string peer_address(int socket);
 

@@ -117,6 +117,7 @@ void check_name(std::string_view text) {
   require(again.has_value() && again->has_value());
   require((*again)->channel == (*name)->channel && (*again)->text() == (*name)->text());
   require((*again)->where.host == (*name)->where.host);
+  require((*again)->where.path == (*name)->where.path);
 }
 
 }  // namespace

@@ -51,8 +51,10 @@ Result<unsigned> parse_sessions(std::string_view text) {
 void add_bridge(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("bridge", "Let other hosts reach this one's channels");
   auto options = std::make_shared<BridgeCommand>();
-  command->add_option("--listen", options->listen, "An address of this host; 0.0.0.0 is all")
-      ->type_name("ADDRESS[:PORT]")
+  command
+      ->add_option("--listen", options->listen,
+                   "An address of this host (0.0.0.0: all), or a socket's path")
+      ->type_name("ADDRESS[:PORT]|unix:/PATH")
       ->required();
   command
       ->add_option("--token-file", options->token_file,

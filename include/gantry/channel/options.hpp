@@ -91,8 +91,8 @@ enum class RemotePath : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(RemotePath path) noexcept;
 
-/// For an end whose name is NAME@HOST[:PORT]: a channel of another host, reached by way of the
-/// bridge there (gantry/link/bridge.hpp).
+/// For an end whose name is NAME@HOST[:PORT] or NAME@unix:/PATH: a channel of another host, or of
+/// another namespace of this one, reached by way of the bridge there (gantry/link/bridge.hpp).
 struct RemoteOptions {
   /// The secret of that bridge, 16 to 64 bytes. Empty: the first line of the file that
   /// $GANTRY_TOKEN_FILE names.

@@ -15,13 +15,15 @@ inline constexpr unsigned kBridgePort = 4744;
 
 /// Where a bridge is.
 struct GANTRY_API BridgeAddress {
-  std::string host;                        ///< A name or an address, without brackets.
-  std::string port = {};                   ///< Empty: none was given.
-  [[nodiscard]] std::string text() const;  ///< "host:port", "[::1]:port"; without a port the host.
+  std::string host;       ///< A name or an address, without brackets.
+  std::string port = {};  ///< Empty: none was given.
+  std::string path = {};  ///< Of a Unix socket, which has no host; else empty.
+  /// "host:port", "[::1]:port"; without a port the host; "unix:/path".
+  [[nodiscard]] std::string text() const;
 };
 
-/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. Errors:
-/// `invalid_argument`.
+/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. Or unix:/PATH, a socket in
+/// a folder that both ends see, of at most 107 bytes. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<BridgeAddress> parse_bridge_address(std::string_view text);
 
 /// Reads the secret of a bridge: the first line of a file that only its owner and root can read. 16
@@ -30,8 +32,8 @@ struct GANTRY_API BridgeAddress {
 [[nodiscard]] GANTRY_API Result<std::string> read_bridge_token(const std::string& path);
 
 struct BridgeOptions {
-  /// ADDRESS[:PORT], an address of this host; "0.0.0.0" is all of them. Must be given: nothing
-  /// listens that was not told to.
+  /// ADDRESS[:PORT], an address of this host; "0.0.0.0" is all of them. Or unix:/PATH, for
+  /// processes of this kernel. Must be given: nothing listens that was not told to.
   std::string listen = {};
   /// Who knows it may use every channel that this process may use. 16 to 64 bytes.
   std::string token = {};
@@ -45,10 +47,11 @@ struct BridgeOptions {
   std::function<void(const std::string& line)> on_event = {};
 };
 
-/// A gateway: listens on TCP, lets in who proves to know the token, and connects each end of
+/// A gateway: listens, lets in who proves to know the token, and connects each end of
 /// another host to a channel of this one, as an end of its own. Payload goes straight from the
-/// sender's memory to the socket, and from the socket into the receiver's. Nothing is encrypted:
-/// whoever can read or change what travels between the hosts can do so here, too.
+/// sender's memory to the socket, and from the socket into the receiver's; or by another path: see
+/// RemotePath. Nothing is encrypted: whoever can read or change what travels between the hosts can
+/// do so here, too.
 class GANTRY_API Bridge {
  public:
   /// Listens. Errors: `invalid_argument`, `already_exists` when the port is taken, `not_found` when
@@ -59,7 +62,8 @@ class GANTRY_API Bridge {
   Bridge& operator=(Bridge&&) noexcept;
   ~Bridge();  ///< Ends every session.
 
-  [[nodiscard]] std::string address() const;  ///< "127.0.0.1:4744", with the port in use.
+  [[nodiscard]] std::string address()
+      const;  ///< "127.0.0.1:4744", with the port in use; "unix:/path".
   /// Serves until the interrupt descriptor is readable. Errors: `system`.
   [[nodiscard]] Result<void> serve();
 

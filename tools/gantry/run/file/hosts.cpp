@@ -64,9 +64,13 @@ Result<void> HostReader::read_address() {
   if (!text) return tl::unexpected(text.error());
   const Result<std::string> address = filled("address", *text);
   if (!address) return tl::unexpected(address.error());
-  if (const auto parsed = parse_bridge_address(*address); !parsed)
+  const auto parsed = parse_bridge_address(*address);
+  if (!parsed)
     return tl::unexpected(
         fields_.error("address", text->at, parsed.error().message, parsed.error().hint));
+  if (!parsed->path.empty())
+    return tl::unexpected(fields_.error("address", text->at, "a socket's path is no host",
+                                        "write HOST or HOST:PORT"));
   host_.address = *address;
   return {};
 }

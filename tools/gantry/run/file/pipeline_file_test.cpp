@@ -228,6 +228,8 @@ const Bad kBad[] = {
      "did you mean 'address'?"},
     {"HostPort", "[hosts.b]\naddress = 'x:99999'\n",
      "p.toml:2:11: hosts.b.address: host 'x:99999': '99999' is no port", "write HOST"},
+    {"HostThatIsASocket", "[hosts.b]\naddress = 'unix:/x'\n",
+     "p.toml:2:11: hosts.b.address: a socket's path is no host", "write HOST"},
     {"HostThatIsAnOption", "[hosts.b]\naddress = '-oProxyCommand=x'\n",
      "p.toml:2:11: hosts.b.address: host '-oProxyCommand=x': there is no host of that name", ""},
     {"HostLaunchesNothing", "[hosts.b]\naddress = 'x'\nlaunch = []\n",
