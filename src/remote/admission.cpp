@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x35'52'42'47;  // "GBR5": the version is part of it
+constexpr std::uint32_t kMagic = 0x36'52'42'47;  // "GBR6": the version is part of it
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::string_view kCaller = "gantry caller";

@@ -16,19 +16,26 @@ CallKind kind_of(std::uint64_t user) noexcept {
                                                                : CallKind{};
 }
 
-/// Holds what a message's bytes lie in.
+/// Holds what a message's bytes lie in. `of`: the message there whose bytes they are; null: none.
 class HeldBytes final : public detail::SlotOwner {
  public:
-  explicit HeldBytes(std::shared_ptr<const void> kept) : kept_(std::move(kept)) {}
+  HeldBytes(std::shared_ptr<const void> kept, const Message* of)
+      : kept_(std::move(kept)), of_(of) {}
   void give_back(std::uint64_t) noexcept override {}
+  [[nodiscard]] std::optional<detail::RegionSlice> where(std::uint64_t,
+                                                         ConstByteSpan bytes) const override {
+    if (of_ == nullptr || of_->owner() == nullptr) return std::nullopt;
+    return of_->owner()->where(of_->token(), bytes);
+  }
 
  private:
   const std::shared_ptr<const void> kept_;
+  const Message* const of_;
 };
 
-Message message_over(std::shared_ptr<const void> kept, std::vector<Segment> parts,
-                     const MessageInfo& info) {
-  Message message(std::make_shared<HeldBytes>(std::move(kept)), 0, parts.front().bytes, info);
+Message message_over(std::shared_ptr<const void> kept, const Message* of,
+                     std::vector<Segment> parts, const MessageInfo& info) {
+  Message message(std::make_shared<HeldBytes>(std::move(kept), of), 0, parts.front().bytes, info);
   if (parts.size() > 1 || parts.front().tensor)
     message.set_segments(std::make_unique<std::vector<Segment>>(std::move(parts)));
   return message;
@@ -43,7 +50,7 @@ std::vector<Segment> parts_of(const Message& message) {
 Message refusal_of(std::uint64_t number, const Error& why) {
   auto words = std::make_shared<const std::vector<std::byte>>(encode_refusal(why));
   const Segment part{*words, {}};
-  return message_over(words, {part}, info_of_call(CallKind::refusal, number));
+  return message_over(words, nullptr, {part}, info_of_call(CallKind::refusal, number));
 }
 
 /// Memory that is counted.
@@ -118,7 +125,7 @@ Message CallsTaken::begin(Request request) {
   MessageInfo info = info_of_call(CallKind::request, last_);
   info.type = kept->message().info().type;
   info.deadline_ns = kept->message().info().deadline_ns;
-  return message_over(kept, parts_of(kept->message()), info);
+  return message_over(kept, &kept->message(), parts_of(kept->message()), info);
 }
 
 // The bridge learns of a deadline from the request.
@@ -237,10 +244,10 @@ Message CallsMade::answer(std::uint64_t number, Message reply) {
   info.type = reply.info().type;
   const auto kept = std::make_shared<const Message>(std::move(reply));
   auto parts = parts_of(*kept);
-  std::shared_ptr<const void> owner = kept;
   if (!calls_.empty())
-    if (auto copy = copy_of(parts, copied_)) owner = std::move(copy);
-  return message_over(std::move(owner), std::move(parts), info);
+    if (auto copy = copy_of(parts, copied_))
+      return message_over(std::move(copy), nullptr, std::move(parts), info);
+  return message_over(kept, kept.get(), std::move(parts), info);
 }
 
 Result<void> CallsMade::check(const RemoteHead& head, ConstByteSpan) {

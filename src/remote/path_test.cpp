@@ -22,6 +22,33 @@ using testing::HasSubstr;
 
 constexpr Bytes kPiece = kLinkPieceBytes;
 
+/// Counts what it copies.
+class CountingEngine final : public test::PlainEngine {
+ public:
+  [[nodiscard]] Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
+    auto plain = test::PlainEngine::open_lane(options);
+    if (!plain) return plain;
+    return std::make_unique<CountingLane>(copied_);
+  }
+  [[nodiscard]] Bytes copied() const { return *copied_; }
+
+ private:
+  using Sum = std::shared_ptr<std::atomic<Bytes>>;
+  class CountingLane final : public test::PlainLane {
+   public:
+    explicit CountingLane(Sum sum) : sum_(std::move(sum)) {}
+    using Lane::submit;
+    Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override {
+      for (const Move& move : batch) *sum_ += move.bytes;
+      return PlainLane::submit(batch, mode);
+    }
+
+   private:
+    const Sum sum_;
+  };
+  const Sum copied_ = std::make_shared<std::atomic<Bytes>>(0);
+};
+
 class RemotePathTest : public test::TwoHosts {
  protected:
   [[nodiscard]] ProducerOptions by(RemotePath path) const {
@@ -182,6 +209,51 @@ TEST_P(FabricPath, PayloadPassesByTheConnection) {
     ASSERT_TRUE(same(message->bytes(), pattern(kPiece, i)));
   }
   EXPECT_LT(network.passed(), kPiece);
+}
+
+class SharedPath : public EachPath {};
+INSTANTIATE_TEST_SUITE_P(RemotePath, SharedPath, testing::Values(RemotePath::shared));
+
+TEST_P(SharedPath, AnEngineCopiesPayloadOnceAndTheSocketCarriesNone) {
+  const auto engine = std::make_shared<CountingEngine>();
+  auto out = test::make_producer("frames", there()).value();
+  auto in =
+      open_remote_consumer(name("frames"), test::consumer_options(by(GetParam())), engine, soon())
+          .value();
+  Bytes sent = 0;
+  for (const Bytes size : {Bytes{5000}, 10 * kPiece, kPiece + 7, kPiece, Bytes{70'000}}) {
+    ASSERT_TRUE(out.send(pattern(size, size), {.deadline = soon()}));
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << to_string(message.error());
+    ASSERT_TRUE(same(message->bytes(), pattern(size, size)));
+    sent += size;
+  }
+  ASSERT_TRUE(out.send(parts(kPiece), {.deadline = soon()}));
+  ASSERT_TRUE(in.receive(soon()));
+  EXPECT_EQ(engine->copied(), sent + 3 * kPiece + 480);
+}
+
+TEST_P(SharedPath, CallsAndAnswersPassByTheSocketToo) {
+  const auto engine = std::make_shared<CountingEngine>();
+  auto server =
+      Server::open("squares", test::server_options(there()), std::make_shared<test::PlainEngine>())
+          .value();
+  std::jthread serving([&] {
+    auto request = server.next(soon());
+    ASSERT_TRUE(request) << to_string(request.error());
+    EXPECT_TRUE(same(request->message().bytes(), pattern(2 * kPiece, 1)));
+    EXPECT_TRUE(request->reply(pattern(3 * kPiece, 2), {soon()}));
+  });
+  auto client =
+      open_remote_client(name("squares"), test::client_options(by(GetParam())), engine, soon());
+  ASSERT_TRUE(client) << to_string(client.error());
+  CallOptions options;
+  options.deadline = soon();
+  const auto reply = client->call(pattern(2 * kPiece, 1), options);
+  ASSERT_TRUE(reply) << to_string(reply.error());
+  EXPECT_TRUE(same(reply->bytes(), pattern(3 * kPiece, 2)));
+  // Here: the request into the memory of the relay's channel, and the answer out of the other's.
+  EXPECT_EQ(engine->copied(), 5 * kPiece);
 }
 
 // ---- what is not there ---------------------------------------------------------------------

@@ -117,7 +117,7 @@ Result<void> ReceivingSide::begin_transfers(Link& link, Announced& one) {
       Transfer transfer;
       transfer.local = (one.loan ? one.loan.bytes() : one.blocks[i].bytes()).data() + at;
       transfer.remote = part.region;
-      transfer.remote_offset = at;
+      transfer.remote_offset = part.offset + at;
       transfer.row_bytes = std::min(piece, part.bytes - at);
       end += transfer.row_bytes;
       if (end <= here) continue;

@@ -75,7 +75,10 @@ std::vector<std::byte> RemoteHead::encode() const {
   for (const Part& part : parts) {
     out.number(part.bytes);
     out.number(part.tensor ? 1 : 0, 1);
-    if (!has_payload && part.bytes > 0) out.bytes(part.region.encode());
+    if (!has_payload && part.bytes > 0) {
+      out.bytes(part.region.encode());
+      out.number(part.offset);
+    }
     if (part.tensor) write_tensor(out, *part.tensor);
   }
   return out.take();
@@ -104,9 +107,11 @@ Result<RemoteHead> RemoteHead::decode(ConstByteSpan words, ConstByteSpan& rest) 
     if (!head.has_payload && part.bytes > 0) {
       RemoteRegion::Encoded encoded{};
       in.bytes(encoded);
+      part.offset = in.number();
       if (!in.is_fine()) break;
       const auto region = RemoteRegion::decode(encoded);
-      if (!region || region->bytes != part.bytes || region->access == RemoteAccess::write)
+      if (!region || region->access == RemoteAccess::write || part.offset > region->bytes ||
+          part.bytes > region->bytes - part.offset)
         return no_head();
       part.region = *region;
     }

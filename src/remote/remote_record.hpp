@@ -24,8 +24,9 @@ enum class RemoteKind : std::uint8_t {
 struct RemoteHead {
   struct Part {
     Bytes bytes = 0;
-    RemoteRegion region;  // where the payload lies, unless it follows
+    RemoteRegion region;  // in which the payload lies, unless it follows
     std::optional<Tensor> tensor;
+    Bytes offset = 0;  // in the region
   };
   std::uint64_t number = 0;  // in its session, from 1
   MessageInfo info;

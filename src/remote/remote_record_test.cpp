@@ -26,7 +26,10 @@ RemoteHead some_head(std::size_t parts, bool has_payload, unsigned dimensions) {
   for (std::size_t i = 0; i < parts; ++i) {
     const Bytes bytes = i % 4 == 3 ? 0 : 8 + i % 5;
     RemoteHead::Part part{bytes, {}, {}};
-    if (!has_payload && bytes > 0) part.region = {i + 1, bytes, RemoteAccess::read};
+    if (!has_payload && bytes > 0) {
+      part.region = {i + 1, bytes + 3 * i, RemoteAccess::read};
+      part.offset = 2 * i;
+    }
     if (i % 2 == 0) part.tensor = test::bytes_tensor(dimensions, bytes);
     head.bytes += bytes;
     head.parts.push_back(part);
@@ -47,6 +50,7 @@ void expect_equal(const RemoteHead& left, const RemoteHead& right) {
   for (std::size_t i = 0; i < left.parts.size(); ++i) {
     EXPECT_EQ(left.parts[i].bytes, right.parts[i].bytes) << i;
     EXPECT_EQ(left.parts[i].region, right.parts[i].region) << i;
+    EXPECT_EQ(left.parts[i].offset, right.parts[i].offset) << i;
     EXPECT_EQ(left.parts[i].tensor, right.parts[i].tensor) << i;
   }
 }
@@ -161,18 +165,27 @@ TEST(RemoteHead, PartsWhoseSumWrapsAreRefused) {
   EXPECT_FALSE(RemoteHead::decode(head.encode(), rest));  // it does not follow
 }
 
-TEST(RemoteHead, NamesMemoryOfItsSizeThatMayBeRead) {
+TEST(RemoteHead, NamesMemoryInWhichItLiesThatMayBeRead) {
   RemoteHead head;
   head.parts.push_back({100, {1, 100, RemoteAccess::read}, {}});
   head.bytes = 100;
   ConstByteSpan rest;
-  ASSERT_TRUE(RemoteHead::decode(head.encode(), rest));
-  for (const RemoteRegion& region :
-       {RemoteRegion{1, 99, RemoteAccess::read}, RemoteRegion{1, 101, RemoteAccess::read},
-        RemoteRegion{1, 100, RemoteAccess::write}}) {
-    head.parts[0].region = region;
-    EXPECT_FALSE(RemoteHead::decode(head.encode(), rest)) << region.bytes;
-  }
+  const auto is_taken = [&](Bytes bytes, Bytes offset, RemoteAccess access = RemoteAccess::read) {
+    head.parts[0].region = {1, bytes, access};
+    head.parts[0].offset = offset;
+    return RemoteHead::decode(head.encode(), rest).has_value();
+  };
+  constexpr Bytes kMost = ~Bytes{0};
+  EXPECT_TRUE(is_taken(100, 0));
+  EXPECT_TRUE(is_taken(101, 0));
+  EXPECT_TRUE(is_taken(101, 1));
+  EXPECT_TRUE(is_taken(kMost, kMost - 100));
+  EXPECT_FALSE(is_taken(99, 0));
+  EXPECT_FALSE(is_taken(100, 0, RemoteAccess::write));
+  EXPECT_FALSE(is_taken(100, 1));
+  EXPECT_FALSE(is_taken(kMost, kMost - 99));
+  EXPECT_FALSE(is_taken(100, kMost));  // a sum that wraps
+  EXPECT_FALSE(is_taken(100, kMost - 99));
 }
 
 TEST(RemoteHead, TensorsThatDoNotFitTheirBytesAreRefused) {

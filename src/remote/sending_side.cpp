@@ -44,10 +44,12 @@ RemoteEnd SendingSide::run(Link& link, std::uint64_t received, int stop) {
 
 void SendingSide::end_exports() noexcept {
   for (Unacknowledged& one : unacknowledged_) one.exports.clear();
+  slabs_.clear();
 }
 
 Result<bool> SendingSide::step(Link& link) {
   GANTRY_ASSIGN(const bool has_taken, take_messages(link));
+  slabs_.sweep();
   GANTRY_TRY(tell_end());
   GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
   return has_taken || has_said;
@@ -148,7 +150,7 @@ Result<void> SendingSide::put_ahead(Link& link, Unacknowledged& one, RemoteHead&
 }
 
 bool SendingSide::takes_more(const Link& link) const {
-  std::size_t exports = kMaxSegments + kOtherExports;  // of the next one
+  std::size_t exports = slabs_.size() + kMaxSegments + kOtherExports;  // the next one's, too
   for (const Unacknowledged& one : unacknowledged_) exports += one.exports.size();
   return !ended_ && unacknowledged_.size() < kMostUnacknowledged &&
          exports <= link.capabilities().max_exports;
@@ -179,12 +181,8 @@ Result<void> SendingSide::announce(Link& link, Unacknowledged& one) {
   for (std::size_t i = 0; i < one.message.segments(); ++i) {
     const Segment segment = one.message.segment(i);
     RemoteHead::Part part{segment.bytes.size(), {}, segment.tensor};
-    if (!head.has_payload && part.bytes > 0) {
-      GANTRY_ASSIGN(Export exported,
-                    link.export_memory(as_memory(segment.bytes), RemoteAccess::read));
-      part.region = exported.remote();
-      one.exports.push_back(std::move(exported));
-    }
+    if (!head.has_payload && part.bytes > 0)
+      GANTRY_TRY(export_part(link, one, segment.bytes, part));
     head.bytes += part.bytes;
     head.parts.push_back(part);
   }
@@ -195,6 +193,23 @@ Result<void> SendingSide::announce(Link& link, Unacknowledged& one) {
     words.insert(words.end(), bytes.begin(), bytes.end());
   }
   for (auto& piece : cut_for_link(words)) speech_.say(std::move(piece));
+  return {};
+}
+
+// Over a stream nothing is gained by more rights than a message needs.
+Result<void> SendingSide::export_part(Link& link, Unacknowledged& one, ConstByteSpan bytes,
+                                      RemoteHead::Part& part) {
+  if (link.kind() != LinkKind::stream) {
+    GANTRY_ASSIGN(const auto place, slabs_.find(link, one.message, bytes));
+    if (place) {
+      part.region = place->region;
+      part.offset = place->offset;
+      return {};
+    }
+  }
+  GANTRY_ASSIGN(Export exported, link.export_memory(as_memory(bytes), RemoteAccess::read));
+  part.region = exported.remote();
+  one.exports.push_back(std::move(exported));
   return {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once  // remote/sending_side.hpp: from a channel of this host to the receiving side there.
 
+#include "remote/exported_slabs.hpp"
 #include "remote/message_flow.hpp"
 #include "remote/session.hpp"
 
@@ -9,7 +10,8 @@ namespace gantry {
 /// sender's memory. Keeps each until it is in the other side's channel, so that another link can go
 /// on where one broke:
 ///   I1  unacknowledged_ holds consecutive numbers; the last one is last_number_.
-///   I2  What the far end may read is exported over the present link, and belongs to one of them.
+///   I2  What the far end may read is exported over the present link, and belongs to one of them:
+///       over a stream its bytes, else the slab in which it lies.
 class SendingSide final : public RemoteSide {
  public:
   /// Messages that are not in the other side's channel yet.
@@ -49,6 +51,8 @@ class SendingSide final : public RemoteSide {
   [[nodiscard]] bool takes_more(const Link& link) const;
   [[nodiscard]] Result<bool> take_messages(Link& link);
   [[nodiscard]] Result<void> announce(Link& link, Unacknowledged& one);
+  [[nodiscard]] Result<void> export_part(Link& link, Unacknowledged& one, ConstByteSpan bytes,
+                                         RemoteHead::Part& part);
   [[nodiscard]] Result<void> put_ahead(Link& link, Unacknowledged& one, RemoteHead& head);
   [[nodiscard]] Result<void> note_place(WordReader& in);
   [[nodiscard]] Result<void> acknowledge(const Link& link, std::uint64_t number);
@@ -56,6 +60,7 @@ class SendingSide final : public RemoteSide {
 
   const std::shared_ptr<MessageSource> source_;
   std::deque<Unacknowledged> unacknowledged_;
+  ExportedSlabs slabs_;
   std::uint64_t last_number_ = 0;
   std::deque<RemotePlace> places_;  // over the present link
   std::optional<Error> ended_;      // why the consumer has no more

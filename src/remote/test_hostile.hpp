@@ -19,8 +19,10 @@ using Record = std::vector<std::byte>;
 /// Runs a side in a thread of its own until its work over this link has ended.
 class SideAtWork {
  public:
-  explicit SideAtWork(std::unique_ptr<RemoteSide> side, std::uint64_t received = 0)
-      : side_(std::move(side)) {
+  using MakeLink = Result<std::unique_ptr<Link>> (*)(int socket, const LinkOptions& options);
+  explicit SideAtWork(std::unique_ptr<RemoteSide> side, std::uint64_t received = 0,
+                      MakeLink make_link = make_stream_link)
+      : side_(std::move(side)), make_link_(make_link) {
     begin(received);
   }
   ~SideAtWork() {
@@ -73,8 +75,8 @@ class SideAtWork {
     std::array<int, 2> ends{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
     socket_.reset(::dup(ends[1]));
-    link_ = make_stream_link(ends[0], {"mallory", std::chrono::milliseconds(0)}).value();
-    peer_ = make_stream_link(ends[1], {"victim", std::chrono::milliseconds(0)}).value();
+    link_ = make_link_(ends[0], {"mallory", std::chrono::milliseconds(0)}).value();
+    peer_ = make_link_(ends[1], {"victim", std::chrono::milliseconds(0)}).value();
     thread_ = std::thread([this, received] {
       end_ = side_->run(*link_, received, stop_.get());
       ring(over_.get());
@@ -82,6 +84,7 @@ class SideAtWork {
   }
 
   std::unique_ptr<RemoteSide> side_;
+  const MakeLink make_link_;
   Fd socket_;  // of peer_
   std::unique_ptr<Link> link_;
   std::unique_ptr<Link> peer_;

@@ -21,7 +21,8 @@ inline bool is_consistent(const RemoteHead& head, Bytes payload) {
     sum += part.bytes;
     if (part.tensor && !part.tensor->fits(part.bytes)) return false;
     if (!head.has_payload && part.bytes > 0 &&
-        (part.region.bytes != part.bytes || part.region.access == RemoteAccess::write))
+        (part.offset > part.region.bytes || part.bytes > part.region.bytes - part.offset ||
+         part.region.access == RemoteAccess::write))
       return false;
   }
   if (head.place != 0 && (head.parts.size() != 1 || head.bytes == 0 || head.has_payload))

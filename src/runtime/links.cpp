@@ -34,7 +34,7 @@ std::vector<EngineStatus> links() {
   // Who may come in from another host is shown by the token of its bridge.
   const auto able = check_token(std::string(kLeastTokenBytes, '-'));
   if (able)
-    all.push_back({"bridge", true, "channels of other hosts as NAME@HOST, over stream links", {}});
+    all.push_back({"bridge", true, "channels of other hosts as NAME@HOST, or NAME@unix:/PATH", {}});
   else
     all.push_back({"bridge", false, able.error().message, able.error().hint});
   return all;

@@ -25,7 +25,8 @@ void check_head(ConstByteSpan words) {
     sum += part.bytes;
     require(!part.tensor || part.tensor->fits(part.bytes));
     require(head->has_payload || part.bytes == 0 ||
-            (part.region.bytes == part.bytes && part.region.access != RemoteAccess::write));
+            (part.offset <= part.region.bytes && part.bytes <= part.region.bytes - part.offset &&
+             part.region.access != RemoteAccess::write));
   }
   require(sum == head->bytes && rest.size() == (head->has_payload ? sum : 0));
   require(head->place == 0 || (head->parts.size() == 1 && sum != 0 && !head->has_payload));

@@ -51,10 +51,21 @@ Result<void> MappedPuller::import(const LinkRecord& record, ReceivedFd descripto
   if (!descriptor) return fail(Code::peer_misbehaved, "a shared region without a descriptor");
   if (regions_.size() >= kMostRegions || has(record.key))
     return fail(Code::peer_misbehaved, "it shares more regions than there can be, or one twice");
+  if (record.row_bytes > kMostMappedBytes || mapped_bytes_ > kMostMappedBytes - record.row_bytes)
+    return fail(Code::peer_misbehaved,
+                fmt::format("it shares more than {} bytes at a time", kMostMappedBytes));
   GANTRY_ASSIGN(Region region, Region::import(descriptor.take().release(), record.row_bytes));
   region.close_descriptor();
+  mapped_bytes_ += region.size();
   regions_.emplace(record.key, std::make_shared<const Region>(std::move(region)));
   return {};
+}
+
+void MappedPuller::forget(std::uint64_t key) noexcept {
+  const auto found = regions_.find(key);
+  if (found == regions_.end()) return;
+  mapped_bytes_ -= found->second->size();
+  regions_.erase(found);
 }
 
 Puller::Begun MappedPuller::begin(const Job& job, const RowCursor& to, const Source& source) {

@@ -13,6 +13,8 @@ namespace gantry {
 /// Regions come as sealed descriptors, which are mapped read-only.
 class MappedPuller final : public Puller {
  public:
+  static constexpr Bytes kMostMappedBytes = Bytes{1} << 40;  // of the far end's, at a time
+
   [[nodiscard]] static Result<std::unique_ptr<Puller>> make(std::shared_ptr<Engine> engine);
 
   [[nodiscard]] LinkKind kind() const noexcept override { return LinkKind::shared; }
@@ -26,7 +28,7 @@ class MappedPuller final : public Puller {
                                            int descriptor) override;
   void unshare(std::uint64_t) noexcept override {}
   [[nodiscard]] Result<void> import(const LinkRecord& record, ReceivedFd descriptor) override;
-  void forget(std::uint64_t key) noexcept override { regions_.erase(key); }
+  void forget(std::uint64_t key) noexcept override;
   [[nodiscard]] bool has(std::uint64_t key) const noexcept override {
     return regions_.contains(key);
   }
@@ -60,6 +62,7 @@ class MappedPuller final : public Puller {
   const int event_;  // the lane's
   const bool moves_itself_;
   std::unordered_map<std::uint64_t, std::shared_ptr<const Region>> regions_;
+  Bytes mapped_bytes_ = 0;  // of regions_
   std::deque<Copy> jobs_;
 };
 
