@@ -54,7 +54,9 @@ TEST_F(Cli, WrongValuesAreToldTheRightOnes) {
       {{"put", "c", "--mode", "stramed"}, "did you mean 'streamed'?"},
       {{"get", "c", "--when-slow", "drop_oldes"}, "did you mean 'drop-oldest'?"},
       {{"get", "c@127.0.0.1", "--path", "fabrc"}, "did you mean 'fabric'?"},
-      {{"get", "c", "--users", "nobody-of-that-name"}, "there is no such user here"}};
+      {{"get", "c", "--users", "nobody-of-that-name"}, "there is no such user here"},
+      {{"put", "c", "--patience", "25h"}, "it is 0 s to 24 h"},
+      {{"get", "c", "--stall-limit", "999ms"}, "it is 1 s to 24 h"}};
   for (const auto& [arguments, why] : wrong) {
     const auto ended = run(gantry(arguments));
     EXPECT_EQ(ended.status, 2) << ended.errors;

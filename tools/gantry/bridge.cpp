@@ -4,6 +4,7 @@
 #include <gantry/link/bridge.hpp>
 #include <gantry/runtime.hpp>
 
+#include "channel_options.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
@@ -16,6 +17,7 @@ struct BridgeCommand {
   std::string listen;
   std::string token_file;
   unsigned sessions = BridgeOptions{}.sessions;
+  RemoteTimes remote;
   bool is_quiet = false;
 };
 
@@ -30,6 +32,7 @@ Result<void> serve(const BridgeCommand& command) {
   options.listen = command.listen;
   options.token = *token;
   options.sessions = command.sessions;
+  command.remote.set(options);
   options.interrupt_descriptor = interrupt->descriptor();
   if (!command.is_quiet) options.on_event = [](const std::string& line) { note(line); };
   auto bridge = Bridge::open(options, runtime->default_engine());
@@ -64,6 +67,7 @@ void add_bridge(CLI::App& app, int& exit_code) {
       ->required();
   add_parsed(*command, "--sessions", options->sessions, &parse_sessions, "NUMBER",
              "Ends of other hosts at a time (default 256)");
+  add_remote_times(*command, options->remote);
   command->add_flag("--quiet", options->is_quiet, "Do not say who comes and goes");
   command->footer(
       "Runs until it is interrupted. Another host then takes channel NAME of this host as\n"

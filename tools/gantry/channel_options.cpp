@@ -35,6 +35,29 @@ Result<std::optional<Access>> parse_users(std::string_view text) {
   }
 }
 
+using Milliseconds = std::chrono::milliseconds;
+
+Result<std::optional<Milliseconds>> parse_remote_time(std::string_view text,
+                                                      std::chrono::seconds least) {
+  constexpr std::chrono::hours kMost{24};
+  const auto time = parse_time(text);
+  if (!time) return tl::unexpected(time.error());
+  if (*time >= least && *time <= kMost) return std::chrono::ceil<Milliseconds>(*time);
+  return tl::unexpected(
+      Error{Code::invalid_argument,
+            fmt::format("'{}': it is {} s to {} h", text, least.count(), kMost.count()),
+            {}});
+}
+
+Result<std::optional<Milliseconds>> parse_patience(std::string_view text) {
+  return parse_remote_time(text, std::chrono::seconds(0));
+}
+
+// Whoever is well says so several times in that time.
+Result<std::optional<Milliseconds>> parse_stall_limit(std::string_view text) {
+  return parse_remote_time(text, std::chrono::seconds(1));
+}
+
 /// The value whose name is `text`, where '-' stands for '_'.
 template <class Value, std::size_t Size>
 Result<Value> named(std::string_view text, const std::array<Value, Size>& values) {
@@ -62,6 +85,13 @@ Result<std::optional<RemotePath>> parse_path(std::string_view text) {
 void add_users(CLI::App& command, std::optional<Access>& access) {
   add_parsed(command, "--users", access, &parse_users, "NAME,...",
              "Other users who may be at the other end; GANTRY_DIR must let them pass (mode 711)");
+}
+
+void add_remote_times(CLI::App& command, RemoteTimes& times) {
+  add_parsed(command, "--patience", times.patience, &parse_patience, "SECONDS",
+             "Go on when a broken connection to another host comes back in that time (default 5)");
+  add_parsed(command, "--stall-limit", times.stall_limit, &parse_stall_limit, "SECONDS",
+             "Take another host of which nothing is heard for that long for gone (default 10)");
 }
 
 Result<SendMode> parse_send_mode(std::string_view text) {

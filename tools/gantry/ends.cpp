@@ -45,8 +45,9 @@ Result<Sender> Sender::open(const std::string& name, const SenderOptions& option
                             const Interrupt& interrupt) {
   const auto into = [&options](auto end) { return Sender(End(std::move(end)), options); };
   if (is_stage()) {
-    if (options.consumers || options.access || options.path)
-      return tl::unexpected(not_in_a_stage("--consumers, --users, --path"));
+    if (options.consumers || options.access || options.path || options.remote.are_given())
+      return tl::unexpected(
+          not_in_a_stage("--consumers, --users, --path, --patience, --stall-limit"));
     return stage_output(name, {interrupt.descriptor()}).map(into);
   }
   const auto path = path_of(name, options.path);
@@ -59,6 +60,7 @@ Result<Sender> Sender::open(const std::string& name, const SenderOptions& option
   producer.consumers = options.consumers.value_or(1);
   producer.interrupt_descriptor = interrupt.descriptor();
   producer.access = options.access.value_or(Access{});
+  options.remote.set(producer.remote);
   return runtime->producer(name, producer).map(into);
 }
 
@@ -122,8 +124,9 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
                                 Deadline deadline, const Interrupt& interrupt) {
   const auto into = [](auto end) { return Receiver(End(std::move(end))); };
   if (is_stage()) {
-    if (options.when_slow || options.access || options.path)
-      return tl::unexpected(not_in_a_stage("--when-slow, --users, --path"));
+    if (options.when_slow || options.access || options.path || options.remote.are_given())
+      return tl::unexpected(
+          not_in_a_stage("--when-slow, --users, --path, --patience, --stall-limit"));
     return stage_input(name, {interrupt.descriptor()}).map(into);
   }
   const auto path = path_of(name, options.path);
@@ -135,6 +138,7 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
   consumer.interrupt_descriptor = interrupt.descriptor();
   consumer.when_slow = options.when_slow.value_or(SlowConsumer::block);
   consumer.access = options.access.value_or(Access{});
+  options.remote.set(consumer.remote);
   const WaitNotice notice([&name] {
     const std::string near = near_channel(name);
     return fmt::format("channel '{}' in {}: waiting for its producer{}{}", name,

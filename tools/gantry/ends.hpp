@@ -19,6 +19,7 @@ struct SenderOptions {
   SendMode mode = SendMode::automatic;
   std::optional<Access> access;
   std::optional<RemotePath> path;
+  RemoteTimes remote;
 };
 
 /// A channel of its own; in a stage the end that `gantry run` gave this process under the name,
@@ -60,6 +61,7 @@ struct ReceiverOptions {
   std::optional<SlowConsumer> when_slow;
   std::optional<Access> access;
   std::optional<RemotePath> path;
+  RemoteTimes remote;
 };
 
 class Receiver {

@@ -52,6 +52,7 @@ void add_get(CLI::App& app, int& exit_code) {
              "falls behind (block)");
   add_users(*command, options->end.access);
   add_path(*command, options->end.path);
+  add_remote_times(*command, options->end.remote);
   command->footer(
       "Waits for the channel to appear; ends when its producer has.\n"
       "Example: gantry get photos | tar x");

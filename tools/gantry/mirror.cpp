@@ -16,6 +16,7 @@ struct MirrorCommand {
   std::optional<SlowConsumer> when_slow;
   std::optional<Access> access;
   std::optional<RemotePath> path;
+  RemoteTimes remote;
   bool is_quiet = false;
 };
 
@@ -29,6 +30,7 @@ Result<void> serve(MirrorCommand command) {
   MirrorOptions& options = command.options;
   options.there.remote.path = *path;
   options.there.when_slow = command.when_slow.value_or(options.there.when_slow);
+  command.remote.set(options.there.remote);
   options.here.access = command.access.value_or(options.here.access);
   options.interrupt_descriptor = interrupt->descriptor();
   if (!command.is_quiet) options.on_event = [](const std::string& line) { note(line); };
@@ -62,6 +64,7 @@ void add_mirror(CLI::App& app, int& exit_code) {
              "readers here together fall behind (block)");
   add_users(*command, mirror->access);
   add_path(*command, mirror->path);
+  add_remote_times(*command, mirror->remote);
   command->add_flag("--once", mirror->options.is_for_one_stream,
                     "End with the stream, instead of waiting for the next producer there");
   command->add_flag("--quiet", mirror->is_quiet, "Do not say what happens");

@@ -121,6 +121,7 @@ void add_put(CLI::App& app, int& exit_code) {
              "automatic, whole, pipelined, streamed or immutable: when readers see a message");
   add_users(*command, options->end.access);
   add_path(*command, options->end.path);
+  add_remote_times(*command, options->end.remote);
   command->footer(
       "Ends when a consumer has received everything.\n"
       "Example: tar c photos | gantry put photos");
