@@ -12,6 +12,7 @@
 #include "remote/calls_side.hpp"
 #include "remote/listing.hpp"
 #include "remote/receiving_side.hpp"
+#include "remote/remote_step.hpp"
 #include "remote/sending_side.hpp"
 
 namespace gantry {
@@ -156,7 +157,7 @@ void Bridge::Impl::serve_connection(Connection& connection) noexcept {
 }
 
 Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
-  const std::string caller = peer_address(connection.socket.get());
+  std::string caller = peer_address(connection.socket.get());
   const auto of_caller = [&](Error error) {
     error.message = fmt::format("{}: {}", caller, error.message);
     return error;
@@ -172,9 +173,11 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
     --strangers_;
     socket = std::move(connection.socket);
   }
+  GANTRY_REMOTE_STEP(caller_admitted);
   if (request->role == RemoteRole::look) return show(socket.get(), admission);
   const bool is_new = request->session == SessionId{};
-  if (is_new) say(fmt::format("{} {} '{}'", caller, verb_of(request->role), request->channel));
+  caller += fmt::format(" {} '{}'", verb_of(request->role), request->channel);
+  if (is_new) say(caller);
   auto served = is_new ? serve_session(std::move(socket), admission, *request)
                        : go_on(std::move(socket), admission, *request);
   if (!served) return tl::unexpected(of_caller(std::move(served).error()));
@@ -204,6 +207,7 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
     const Nonce random = make_nonce();
     std::copy_n(random.begin(), session->id.size(), session->id.begin());
     sessions_.push_back(session);  // I1
+    GANTRY_REMOTE_STEP(session_stored);
   }
   const auto served = guarded([&]() -> Result<void> {
     RemoteAnswer welcome;
@@ -212,16 +216,20 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
     GANTRY_TRY(admission.answer(welcome, soon));
     if (welcome.refusal) return tl::unexpected(*welcome.refusal);
     session->path = welcome.path;
+    GANTRY_REMOTE_STEP(session_welcomed);
     GANTRY_ASSIGN(auto link, make_link(*session, std::move(socket)));
     GANTRY_ASSIGN(auto side, open_side(*link, request));
     if (side == nullptr) return {};
+    GANTRY_REMOTE_STEP(end_opened);
     GANTRY_TRY(link->send_control(say_number(RemoteKind::joined, 0), soon));
+    GANTRY_REMOTE_STEP(session_joined);
     RemoteEnd end = carry(*session, *side, std::move(link), 0);
     if (end.why.code == Code::closed) return {};
     return tl::unexpected(std::move(end.why));
   });
   const std::lock_guard lock(mutex_);
   std::erase(sessions_, session);
+  GANTRY_REMOTE_STEP(session_erased);
   if (served) note_finished(session->id);
   return served;
 }
@@ -291,11 +299,13 @@ RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_pt
   for (;;) {
     RemoteEnd end = side.run(*link, received, stop_.get());
     if (end.kind != RemoteEnd::Kind::broken) return end;
+    GANTRY_REMOTE_STEP(session_broken);
     do {
       auto socket = await_next(session, side.received(), received);
       if (!socket) return end;
       auto next = make_link(session, *std::move(socket));
       link = next ? *std::move(next) : nullptr;  // null: that one broke, too
+      GANTRY_REMOTE_STEP(session_went_on);
     } while (link == nullptr);
   }
 }
@@ -328,12 +338,14 @@ Result<void> Bridge::Impl::go_on(Fd socket, Admission& admission, const RemoteRe
   if (session) answer_path(request.paths, socket.get(), answer);
   GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
   if (answer.refusal) return {};
+  GANTRY_REMOTE_STEP(session_claimed);
   const std::lock_guard lock(mutex_);
   if (session->claim != claim) return {};  // a later connection came for it meanwhile
   session->next = std::move(socket);
   session->path = answer.path;
   session->next_received = request.received;
   session->changed.notify_all();
+  GANTRY_REMOTE_STEP(link_handed_over);
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/result.hpp"
 #include "remote/receiving_side.hpp"
+#include "remote/remote_step.hpp"
 #include "remote/sending_side.hpp"
 
 // Where payload goes, and how it gets there.
@@ -74,6 +75,7 @@ Result<bool> ReceivingSide::find_place(Announced& one, Deadline deadline, bool m
       return false;
     if (!found) one.trouble = std::move(found).error();
   }
+  GANTRY_REMOTE_STEP(place_found);
   return one.has_place = true;
 }
 
@@ -123,6 +125,7 @@ Result<void> ReceivingSide::begin_transfers(Link& link, Announced& one) {
       if (end <= here) continue;
       GANTRY_ASSIGN(const Ticket ticket, link.get(transfer));
       one.pieces.push_back({ticket, end});
+      GANTRY_REMOTE_STEP(get_begun);
     }
   }
   return {};

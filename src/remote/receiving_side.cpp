@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "remote/remote_step.hpp"
 #include "remote/sending_side.hpp"
 
 namespace gantry {
@@ -79,8 +80,10 @@ Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
   } else {
     GANTRY_ASSIGN(has_ended, end_stream());
     const bool has_moved = has_begun || has_published;
-    if (acknowledge(is_idle && !has_moved) && offer_for_ != 0)
+    if (acknowledge(is_idle && !has_moved) && offer_for_ != 0) {
       GANTRY_TRY(places_.offer(link, sink_->pool(), offer_for_, speech_));
+      GANTRY_REMOTE_STEP(place_offered);
+    }
   }
   GANTRY_ASSIGN(const bool has_said, speech_.flush(link));
   is_done_ = refused_ || (has_ended && speech_.is_empty());
@@ -110,6 +113,7 @@ Result<bool> ReceivingSide::take_record(RemoteKind kind, WordReader& in) {
     if (is_whole) GANTRY_TRY(note(assembler_.words()));
   } else if (kind == RemoteKind::ended && !assembler_.has_begun()) {
     ended_ = read_last_word(in);
+    GANTRY_REMOTE_STEP(end_heard);
     return in.is_over();
   } else {
     return false;
@@ -134,6 +138,7 @@ Result<void> ReceivingSide::note(ConstByteSpan words) {
     one.has_place = true;
   }
   announced_.push_back(std::move(one));  // I1
+  GANTRY_REMOTE_STEP(announcement_heard);
   return {};
 }
 
@@ -146,12 +151,14 @@ Result<bool> ReceivingSide::publish(Link& link) {
     if (one.offered_place != 0) {
       if (!places_.has_landed(one.offered_place)) return has_published;
       one.blocks.push_back(places_.take(std::exchange(one.offered_place, 0)));
+      GANTRY_REMOTE_STEP(message_landed);
     }
     GANTRY_TRY(check_transfers(link, one));
     const Bytes here = landed(link, one);
     const bool is_here = one.pieces.empty() || here == one.head.bytes;
     if (one.is_early && !one.is_dropped && !one.trouble) GANTRY_TRY(send_early(one, here));
     if (!is_here) return has_published;
+    if (!one.pieces.empty()) GANTRY_REMOTE_STEP(get_ended);
     GANTRY_ASSIGN(const bool is_published, publish_one(one, Deadline::now()));
     if (!is_published) return has_published;
     has_published = true;
@@ -169,6 +176,7 @@ Result<void> ReceivingSide::send_early(Announced& one, Bytes landed) {
       return {};
     }
     one.outgoing = *std::move(outgoing);
+    GANTRY_REMOTE_STEP(message_sent_early);
   }
   return one.outgoing->land(landed);
 }
@@ -185,6 +193,7 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   if (one.trouble && !refuse(one)) return false;
   const bool had_transfer = !one.is_dropped && !one.trouble && !one.head.has_payload;
   if (had_transfer && one.head.parts.size() == 1) offer_for_ = one.head.bytes;
+  GANTRY_REMOTE_STEP(message_passed_on);
   ++received_;
   announced_.pop_front();
   return true;
@@ -244,6 +253,7 @@ Result<bool> ReceivingSide::end_stream() {
     }
     acknowledge(true);
     speech_.say(say_number(RemoteKind::finished, received_));
+    GANTRY_REMOTE_STEP(finish_said);
   } else {
     speech_.say(say_error(RemoteKind::stopped, *ended_));
   }
@@ -256,6 +266,7 @@ bool ReceivingSide::acknowledge(bool is_idle) {
   if (owed == 0 || (owed < kMostOwed && !is_idle)) return false;
   acknowledged_ = received_;
   speech_.say(say_number(RemoteKind::received, received_));
+  GANTRY_REMOTE_STEP(receipt_said);
   return true;
 }
 

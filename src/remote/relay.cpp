@@ -5,6 +5,7 @@
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
 #include "remote/bridge_socket.hpp"
+#include "remote/remote_step.hpp"
 
 namespace gantry {
 namespace {
@@ -83,6 +84,7 @@ Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
 
 Result<void> Relay::connect(Deadline deadline) {
   GANTRY_ASSIGN(call_, make_call(setup_.request, setup_.interrupt, deadline));
+  GANTRY_REMOTE_STEP(bridge_called);
   return {};
 }
 
@@ -103,6 +105,7 @@ Result<void> Relay::start() {
   GANTRY_ASSIGN(auto side, setup_.make_side(directory_.path()));
   drain(stop_.get());
   auto work = [this, side = std::move(side), call = std::move(*call_)]() mutable {
+    GANTRY_REMOTE_STEP(relay_started);
     run(std::move(side), std::move(call));
   };
   call_.reset();
@@ -117,6 +120,7 @@ void Relay::run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept {
     const std::lock_guard lock(mutex_);
     over_ = with_name(std::move(why), setup_.name);
   }
+  GANTRY_REMOTE_STEP(relay_ended);
   ring(ended_.get());
   side.reset();  // only now: the user's end asks for the reason when it sees this one go
 }
@@ -129,6 +133,7 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
     RemoteEnd end = side.run(*call.link, received, stop_.get());
     call.link.reset();
     if (end.kind != RemoteEnd::Kind::broken) return end;
+    GANTRY_REMOTE_STEP(link_broken);
     const Deadline patience = Deadline::after(setup_.options.patience);
     for (;;) {
       again.received = side.received();
@@ -136,6 +141,7 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
       if (next) {
         call = *std::move(next);
         received = call.answer.received;
+        GANTRY_REMOTE_STEP(link_renewed);
         break;
       }
       const Code code = next.error().code;

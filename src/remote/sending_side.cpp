@@ -3,6 +3,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "remote/offered_places.hpp"
+#include "remote/remote_step.hpp"
 
 namespace gantry {
 namespace {
@@ -74,7 +75,10 @@ Result<void> SendingSide::begin(Link& link, std::uint64_t received) {
   places_.clear();
   for (Unacknowledged& one : unacknowledged_) one.put.reset();
   GANTRY_TRY(acknowledge(link, received));
-  for (Unacknowledged& one : unacknowledged_) GANTRY_TRY(announce(link, one));
+  for (Unacknowledged& one : unacknowledged_) {
+    GANTRY_TRY(announce(link, one));
+    GANTRY_REMOTE_STEP(announced_again);
+  }
   return {};
 }
 
@@ -120,7 +124,9 @@ Result<void> SendingSide::acknowledge(const Link& link, std::uint64_t number) {
     const auto& put = unacknowledged_.front().put;
     if (put && link.outcome(*put) == Outcome::pending)
       return fail(Code::peer_misbehaved, "it has received a message that is still on its way");
+    GANTRY_REMOTE_STEP(message_acknowledged);
     unacknowledged_.pop_front();  // I1
+    GANTRY_REMOTE_STEP(message_dropped);
   }
   return {};
 }
@@ -133,6 +139,7 @@ Result<void> SendingSide::note_place(WordReader& in) {
   if (places_.size() >= kMostPlaces)
     return fail(Code::peer_misbehaved, "it offers more places than allowed");
   places_.push_back(place);
+  GANTRY_REMOTE_STEP(place_noted);
   return {};
 }
 
@@ -146,6 +153,7 @@ Result<void> SendingSide::put_ahead(Link& link, Unacknowledged& one, RemoteHead&
   one.put = *put;
   head.place = place.number;
   places_.pop_front();
+  GANTRY_REMOTE_STEP(message_put_ahead);
   return {};
 }
 
@@ -168,6 +176,7 @@ Result<bool> SendingSide::take_messages(Link& link) {
     has_taken = true;
     unacknowledged_.push_back({++last_number_, *std::move(message), {}, {}});
     GANTRY_TRY(announce(link, unacknowledged_.back()));
+    GANTRY_REMOTE_STEP(message_announced);
   }
   return has_taken;
 }
@@ -217,6 +226,7 @@ Result<void> SendingSide::tell_end() {
   if (!ended_ || has_told_end_ || !unacknowledged_.empty()) return {};
   has_told_end_ = true;
   speech_.say(say_error(RemoteKind::ended, *ended_));
+  GANTRY_REMOTE_STEP(end_told);
   return {};
 }
 

@@ -79,6 +79,7 @@ class Transfer:
         self.program = program
         self.scenario = self.rng.choice(sorted(SCENARIOS))
         self.message_bytes = self.rng.choice([1000, 3000, 65_536, 300_000, 1 << 20])
+        self.bytes = self.rng.choice([8000, 1_600_000, 8_000_000])
         self.patience_s = 5
         self.stall_s = 10
         self.parts = {}
@@ -115,7 +116,7 @@ class Transfer:
             os.mkdir(f"{self.folder}/{host}", 0o700)
         with open(f"{self.folder}/token", "w", opener=lambda p, f: os.open(p, f, 0o600)) as file:
             file.write(TOKEN + "\n")
-        self.sent = self.rng.randbytes(8 * self.rng.choice([1000, 200_000, 1_000_000]))
+        self.sent = self.rng.randbytes(self.bytes)
         for role in SCENARIOS[self.scenario]:
             self.start_one(*role.split())
 
