@@ -112,6 +112,11 @@ class FarSide {
   [[nodiscard]] virtual Result<void> reconnect(Deadline deadline) = 0;
   /// Waits until the end of the stream was received there.
   [[nodiscard]] virtual Result<void> finish(Deadline deadline) = 0;
+  /// Waits for a message in place of the relay's thread. True: one has come, or something like it.
+  /// False: wait as for any other.
+  [[nodiscard]] virtual bool receive(Deadline deadline) = 0;
+  /// A message of `bytes` was published, and may be sent now.
+  virtual void has_sent(Bytes bytes) noexcept = 0;
 };
 
 /// Whoever sent a message early. Private.

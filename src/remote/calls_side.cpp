@@ -4,31 +4,27 @@
 
 namespace gantry {
 
-RemoteEnd CallsSide::run(Link& link, std::uint64_t received, int stop) {
-  const auto done = guarded([&] { return work(link, received, stop); });
+RemoteEnd CallsSide::end(Link& link, const Result<void>& done) {
   RemoteEnd end = end_over(link, done);
   in_.end_transfers(link);
   out_.end_exports();
   return end;
 }
 
+Result<void> CallsSide::begin(Link& link, std::uint64_t received) {
+  GANTRY_TRY(in_.begin(link, 0));
+  return out_.begin(link, received);
+}
+
 // Answers are sent on and acknowledged before the next request goes out, so that the service has
 // room for its answer.
-Result<void> CallsSide::work(Link& link, std::uint64_t received, int stop) {
-  in_.begin();
-  GANTRY_TRY(out_.begin(link, received));
-  for (unsigned turn = 0;; ++turn) {
-    if (turn % kRemoteTurns == 0 && is_readable(stop)) return {};
-    GANTRY_ASSIGN(bool has_moved, hear(link));
-    if (is_over()) return {};
-    GANTRY_ASSIGN(const bool has_received, in_.step(link, true));
-    if (is_over()) return {};
-    GANTRY_ASSIGN(const bool has_sent, out_.step(link));
-    has_moved |= has_received || has_sent || link.poll();
-    if (has_moved) continue;
-    sleep_on({link.descriptor(), stop, out_.event(link)}, in_.patience(link));
-    turn = kRemoteTurns - 1;
-  }
+Result<RemoteSide::Turn> CallsSide::turn(Link& link) {
+  GANTRY_ASSIGN(const bool has_heard, hear(link));
+  if (is_over()) return Turn::over;
+  GANTRY_ASSIGN(const bool has_received, in_.step(link, true));
+  if (is_over()) return Turn::over;
+  GANTRY_ASSIGN(const bool has_sent, out_.step(link));
+  return has_heard || has_received || has_sent || link.poll() ? Turn::moved : Turn::idle;
 }
 
 Result<bool> CallsSide::hear(Link& link) {

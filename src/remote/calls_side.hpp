@@ -12,11 +12,16 @@ namespace gantry {
 class CallsSide final : public RemoteSide {
  public:
   explicit CallsSide(const std::shared_ptr<CallEnd>& end) : out_(end), in_(end) {}
-  [[nodiscard]] RemoteEnd run(Link& link, std::uint64_t received, int stop) override;
+  [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received) override;
+  [[nodiscard]] Result<Turn> turn(Link& link) override;
+  [[nodiscard]] std::chrono::milliseconds patience(const Link& link) const override {
+    return in_.patience(link);
+  }
+  [[nodiscard]] int event(const Link& link) override { return out_.event(link); }
+  [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return in_.received(); }
 
  private:
-  [[nodiscard]] Result<void> work(Link& link, std::uint64_t received, int stop);
   [[nodiscard]] Result<bool> hear(Link& link);
   [[nodiscard]] RemoteEnd end_over(Link& link, const Result<void>& done);
   [[nodiscard]] bool is_over() const noexcept { return out_.answer() || in_.is_done(); }

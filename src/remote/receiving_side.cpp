@@ -22,12 +22,13 @@ std::uint64_t deadline_after(std::uint64_t left_ns) noexcept {
 
 }  // namespace
 
-void ReceivingSide::begin() noexcept {
+Result<void> ReceivingSide::begin(Link&, std::uint64_t) {
   acknowledged_ = heard_ = received_;
   assembler_ = {};
   ended_.reset();  // it is told again
   is_done_ = false;
   speech_.clear();
+  return {};
 }
 
 void ReceivingSide::end_transfers(const Link& link) noexcept {
@@ -40,9 +41,11 @@ void ReceivingSide::end_transfers(const Link& link) noexcept {
   places_.clear();
 }
 
-RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
-  begin();
-  auto done = guarded([&] { return work(link, stop); });
+RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
+  if (done && !is_done_) {
+    const Error why{Code::peer_gone, "the consumer has left", {}};
+    static_cast<void>(link.send_control(say_error(RemoteKind::stopped, why), Deadline::now()));
+  }
   const bool link_lives = link.state().has_value();
   if (!link_lives || !done || !is_finished_) link.close();  // I2: no transfer is under way
   end_transfers(link);
@@ -50,25 +53,15 @@ RemoteEnd ReceivingSide::run(Link& link, std::uint64_t, int stop) {
   if (refused_) return {RemoteEnd::Kind::over, *refused_};
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
   if (done) return {RemoteEnd::Kind::stopped, {Code::peer_gone, "this end was closed", {}}};
-  if (link_lives) return {RemoteEnd::Kind::over, std::move(done).error()};
-  return end_of_link(std::move(done).error());
+  if (link_lives) return {RemoteEnd::Kind::over, done.error()};
+  return end_of_link(done.error());
 }
 
-Result<void> ReceivingSide::work(Link& link, int stop) {
-  for (unsigned turn = 0;; ++turn) {
-    if (turn % kRemoteTurns == 0 && is_readable(stop)) {
-      const Error why{Code::peer_gone, "the consumer has left", {}};
-      static_cast<void>(link.send_control(say_error(RemoteKind::stopped, why), Deadline::now()));
-      return {};
-    }
-    GANTRY_ASSIGN(bool has_moved, hear(link));
-    GANTRY_ASSIGN(const bool has_stepped, step(link, !has_moved));
-    if (is_done_) return {};
-    has_moved |= has_stepped || link.poll();
-    if (has_moved) continue;
-    GANTRY_TRY(rest(link, stop));
-    turn = kRemoteTurns - 1;
-  }
+Result<RemoteSide::Turn> ReceivingSide::turn(Link& link) {
+  GANTRY_ASSIGN(const bool has_heard, hear(link));
+  GANTRY_ASSIGN(const bool has_stepped, step(link, !has_heard));
+  if (is_done_) return Turn::over;
+  return has_heard || has_stepped || link.poll() ? Turn::moved : Turn::idle;
 }
 
 Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
@@ -194,6 +187,7 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   const bool had_transfer = !one.is_dropped && !one.trouble && !one.head.has_payload;
   if (had_transfer && one.head.parts.size() == 1) offer_for_ = one.head.bytes;
   GANTRY_REMOTE_STEP(message_passed_on);
+  was_small_ = one.head.has_payload;
   ++received_;
   announced_.pop_front();
   return true;
@@ -280,25 +274,20 @@ std::chrono::milliseconds ReceivingSide::patience(const Link& link) const {
   return waits_for_link(link) && !is_fetched ? kRemoteRest : kCreditRest;
 }
 
-// Nothing can be done now: waits for the link, or for the reader of the channel.
-Result<void> ReceivingSide::rest(Link& link, int stop) {
-  if (waits_for_link(link)) {
-    sleep_on({link.descriptor(), stop}, patience(link));
-    return {};
-  }
+// Nothing can be done now but to wait for the link, or for the reader of the channel.
+Result<bool> ReceivingSide::linger(Link& link) {
+  if (waits_for_link(link)) return false;
   const Deadline soon = Deadline::after(kCreditRest);
   if (announced_.empty()) {
     static_cast<void>(sink_->close(soon));
-    return {};
+    return true;
   }
   Announced& next = announced_.front();
-  if (next.has_place) return publish_one(next, soon).map([](bool) {});
-  if (!next.head.is_plain() || next.is_early) {
-    sleep_on({link.descriptor(), stop}, kCreditRest);
-    return {};
-  }
+  if (next.has_place) return publish_one(next, soon).map([](bool) { return true; });
+  if (!next.head.is_plain() || next.is_early) return false;
   GANTRY_ASSIGN(const bool has_place, find_place(next, soon, true));
-  return has_place ? begin_transfers(link, next) : Result<void>();
+  if (has_place) GANTRY_TRY(begin_transfers(link, next));
+  return true;
 }
 
 }  // namespace gantry

@@ -27,11 +27,19 @@ class ReceivingSide final : public RemoteSide {
   explicit ReceivingSide(std::shared_ptr<MessageSink> sink) : sink_(std::move(sink)) {}
   explicit ReceivingSide(Producer producer)
       : ReceivingSide(std::make_shared<ProducerSink>(std::move(producer))) {}
-  [[nodiscard]] RemoteEnd run(Link& link, std::uint64_t received, int stop) override;
+  [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received) override;
+  [[nodiscard]] Result<Turn> turn(Link& link) override;
+  [[nodiscard]] Result<bool> linger(Link& link) override;
+  [[nodiscard]] std::chrono::milliseconds patience(const Link& link) const override;
+  [[nodiscard]] bool waits_for_link(const Link& link) const override;
+  /// Not before a large message, which is fetched while the reader works on the last one.
+  [[nodiscard]] bool may_rest() const noexcept override {
+    return was_small_ && announced_.empty() && speech_.is_empty() && !ended_ && !refused_;
+  }
+  [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return received_; }
 
   // ---- its work in steps, where the link carries the other direction, too: CallsSide
-  void begin() noexcept;  ///< Over another link.
   /// False: no sending side says that.
   [[nodiscard]] Result<bool> take_record(RemoteKind kind, WordReader& in);
   /// Takes in what has been put into offered places. True: there was something.
@@ -45,8 +53,6 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] const Error& why() const noexcept { return refused_ ? *refused_ : *ended_; }
   /// The sending side's last word.
   [[nodiscard]] const std::optional<Error>& ended() const noexcept { return ended_; }
-  /// How long it may sleep when only the link wakes it.
-  [[nodiscard]] std::chrono::milliseconds patience(const Link& link) const;
   /// The link was closed, or all is done.
   void end_transfers(const Link& link) noexcept;
 
@@ -70,7 +76,6 @@ class ReceivingSide final : public RemoteSide {
     std::uint64_t deadline_ns = 0;
   };
 
-  [[nodiscard]] Result<void> work(Link& link, int stop);
   [[nodiscard]] Result<bool> hear(Link& link);
   [[nodiscard]] Result<void> note(ConstByteSpan words);
   [[nodiscard]] Result<bool> fetch(Link& link);
@@ -83,7 +88,6 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] std::size_t under_way(const Link& link) const;
   [[nodiscard]] bool is_under_way(const Link& link, const Announced& one) const;
   [[nodiscard]] bool is_coming(const Link& link) const;
-  [[nodiscard]] bool waits_for_link(const Link& link) const;
   [[nodiscard]] Result<bool> publish(Link& link);
   /// How much has landed, from the front.
   [[nodiscard]] static Bytes landed(const Link& link, const Announced& one) noexcept;
@@ -98,7 +102,6 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] Result<bool> end_stream();
   /// True: it was told.
   bool acknowledge(bool is_idle);
-  [[nodiscard]] Result<void> rest(Link& link, int stop);
   [[nodiscard]] bool is_fetching() const noexcept {
     return !announced_.empty() && announced_.front().has_place;
   }
@@ -111,6 +114,7 @@ class ReceivingSide final : public RemoteSide {
   std::optional<Announced> begun_;  // I4
   OfferedPlaces places_;
   Bytes offer_for_ = 0;  // bytes of the last message that could have used an offered place
+  bool was_small_ = true;  // the last message: its payload came with the head
   HeadAssembler assembler_;
   std::optional<Error> ended_;    // the sending side's last word
   std::optional<Error> refused_;  // why this host's channel takes no more

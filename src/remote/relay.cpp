@@ -74,13 +74,22 @@ Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options
 }
 
 Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
-  auto relay = std::make_shared<Relay>(std::move(setup));
-  GANTRY_ASSIGN(relay->stop_, make_event());
-  GANTRY_ASSIGN(relay->ended_, make_event());
+  GANTRY_ASSIGN(Fd stop, make_event());
+  GANTRY_ASSIGN(Fd ended, make_event());
+  GANTRY_ASSIGN(Fd turns, make_event());
+  auto relay = std::make_shared<Relay>(std::move(setup), std::move(stop), std::move(ended),
+                                       std::move(turns));
   GANTRY_TRY(relay->connect(deadline));
   GANTRY_ASSIGN(relay->directory_, LinkDirectory::make(relay->setup_.parent));
   return relay;
 }
+
+Relay::Relay(Setup setup, Fd stop, Fd ended, Fd turns)
+    : setup_(std::move(setup)),
+      text_(setup_.name.text()),
+      stop_(std::move(stop)),
+      ended_(std::move(ended)),
+      turns_(stop_.get(), std::move(turns), setup_.spin) {}
 
 Result<void> Relay::connect(Deadline deadline) {
   GANTRY_ASSIGN(call_, make_call(setup_.request, setup_.interrupt, deadline));
@@ -130,8 +139,7 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
   again.session = call.answer.session;
   std::uint64_t received = 0;
   for (;;) {
-    RemoteEnd end = side.run(*call.link, received, stop_.get());
-    call.link.reset();
+    RemoteEnd end = turns_.run(side, std::move(call.link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
     GANTRY_REMOTE_STEP(link_broken);
     const Deadline patience = Deadline::after(setup_.options.patience);

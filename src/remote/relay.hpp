@@ -9,7 +9,7 @@
 #include "remote/admission.hpp"
 #include "remote/link_directory.hpp"
 #include "remote/remote_name.hpp"
-#include "remote/session.hpp"
+#include "remote/shared_turns.hpp"
 
 namespace gantry {
 
@@ -38,6 +38,7 @@ class Relay final : public detail::FarSide {
     std::shared_ptr<Engine> engine;  // for the shared path
     RemoteRequest request;
     int interrupt = -1;
+    std::chrono::nanoseconds spin{};  // of the user's end
     std::string parent;  // the channel directory
     MakeSide make_side;
     /// It is made before the user's end (a relay's producer), else after it (a relay's consumer).
@@ -46,7 +47,7 @@ class Relay final : public detail::FarSide {
 
   /// Calls the bridge and makes the folder.
   [[nodiscard]] static Result<std::shared_ptr<Relay>> make(Setup setup, Deadline deadline);
-  explicit Relay(Setup setup) : setup_(std::move(setup)), text_(setup_.name.text()) {}
+  Relay(Setup setup, Fd stop, Fd ended, Fd turns);
   ~Relay() override;
 
   [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
@@ -58,6 +59,12 @@ class Relay final : public detail::FarSide {
   [[nodiscard]] Error reason(Error error) const override;
   [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
   [[nodiscard]] Result<void> finish(Deadline deadline) override;
+  [[nodiscard]] bool receive(Deadline deadline) override {
+    return fork_guard_.is_this() && turns_.receive(deadline, setup_.interrupt);
+  }
+  void has_sent(Bytes bytes) noexcept override {
+    if (fork_guard_.is_this()) turns_.has_sent(bytes <= kMaxControlBytes);
+  }
 
  private:
   [[nodiscard]] Result<void> connect(Deadline deadline);
@@ -73,8 +80,9 @@ class Relay final : public detail::FarSide {
   const ForkGuard fork_guard_;
   LinkDirectory directory_;
   std::optional<BridgeCall> call_;  // until the thread takes it
-  Fd stop_;                         // an event
-  Fd ended_;                        // an event: over_ is there
+  const Fd stop_;                   // an event
+  const Fd ended_;                  // an event: over_ is there
+  SharedTurns turns_;
   std::thread thread_;
 
   mutable std::mutex mutex_;   // guards what follows

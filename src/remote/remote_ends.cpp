@@ -27,6 +27,7 @@ Relay::Setup setup_for(const RemoteName& name, const EndOptions& options,
   setup.options = options.remote;
   setup.request.role = role;
   setup.interrupt = options.interrupt_descriptor;
+  setup.spin = options.spin;
   setup.parent = options.directory;
   return setup;
 }

@@ -11,6 +11,9 @@ namespace {
 // The places that a receiving side on the same link offers, taken ones among them.
 constexpr std::size_t kOtherExports = SendingSide::kMostUnacknowledged + OfferedPlaces::kMost;
 
+// Messages that may wait for a millisecond to be given up: fewer than the slots that most have.
+constexpr std::size_t kMostAtRest = 1;
+
 std::uint64_t left_until(std::uint64_t deadline_ns) noexcept {
   if (deadline_ns == 0) return 0;
   const std::uint64_t now = monotonic_ns();
@@ -24,20 +27,14 @@ ByteSpan as_memory(ConstByteSpan bytes) noexcept {
 
 }  // namespace
 
-RemoteEnd SendingSide::run(Link& link, std::uint64_t received, int stop) {
-  const auto done = guarded([&]() -> Result<void> {
-    GANTRY_TRY(begin(link, received));
-    for (unsigned turn = 0;; ++turn) {
-      if (turn % kRemoteTurns == 0 && is_readable(stop)) return {};
-      GANTRY_ASSIGN(bool has_moved, hear(link));
-      if (answer_) return {};
-      GANTRY_ASSIGN(const bool has_stepped, step(link));
-      has_moved |= has_stepped || link.poll();
-      if (has_moved) continue;
-      sleep_on({link.descriptor(), stop, event(link)}, kRemoteRest);
-      turn = kRemoteTurns - 1;
-    }
-  });
+Result<RemoteSide::Turn> SendingSide::turn(Link& link) {
+  GANTRY_ASSIGN(const bool has_heard, hear(link));
+  if (answer_) return Turn::over;
+  GANTRY_ASSIGN(const bool has_stepped, step(link));
+  return has_heard || has_stepped || link.poll() ? Turn::moved : Turn::idle;
+}
+
+RemoteEnd SendingSide::end(Link& link, const Result<void>& done) {
   RemoteEnd end = end_over(link, done);
   end_exports();  // last: the end is told first
   return end;
@@ -46,6 +43,12 @@ RemoteEnd SendingSide::run(Link& link, std::uint64_t received, int stop) {
 void SendingSide::end_exports() noexcept {
   for (Unacknowledged& one : unacknowledged_) one.exports.clear();
   slabs_.clear();
+}
+
+bool SendingSide::may_rest() const noexcept {
+  const auto is_small = [](const Unacknowledged& one) { return one.exports.empty(); };
+  return unacknowledged_.size() <= kMostAtRest &&
+         std::ranges::all_of(unacknowledged_, is_small) && speech_.is_empty() && !ended_;
 }
 
 Result<bool> SendingSide::step(Link& link) {

@@ -20,17 +20,20 @@ class SendingSide final : public RemoteSide {
   explicit SendingSide(std::shared_ptr<MessageSource> source) : source_(std::move(source)) {}
   explicit SendingSide(Consumer consumer)
       : SendingSide(std::make_shared<ConsumerSource>(std::move(consumer))) {}
-  [[nodiscard]] RemoteEnd run(Link& link, std::uint64_t received, int stop) override;
+  [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received) override;
+  [[nodiscard]] Result<Turn> turn(Link& link) override;
+  /// Readable when there is more to take; -1: nothing more may be taken now.
+  [[nodiscard]] int event(const Link& link) override;
+  /// Few slots wait for an acknowledgement, and no payload is to be sent.
+  [[nodiscard]] bool may_rest() const noexcept override;
+  [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return 0; }
 
   // ---- its work in steps, where the link carries the other direction, too: CallsSide
-  [[nodiscard]] Result<void> begin(Link& link, std::uint64_t received);
   /// False: no receiving side says that.
   [[nodiscard]] Result<bool> take_record(const Link& link, RemoteKind kind, WordReader& in);
   /// Takes and says what it can now. True: that was something.
   [[nodiscard]] Result<bool> step(Link& link);
-  /// Readable when there is more to take; -1: nothing more may be taken now.
-  [[nodiscard]] int event(const Link& link);
   /// The other side's last word.
   [[nodiscard]] const std::optional<Error>& answer() const noexcept { return answer_; }
   /// The link has ended, or was closed.

@@ -25,17 +25,39 @@ inline constexpr std::chrono::milliseconds kRemoteRest{200};
 /// Turns of a side's work between looks at whether it shall stop.
 inline constexpr unsigned kRemoteTurns = 64;
 
-/// A side of a session: works over one link until that ends, and may go on over another.
+/// A side of a session: works over one link until that ends, and may go on over another. One thread
+/// at a time, any thread: SharedTurns.
 class RemoteSide {
  public:
+  enum class Turn : std::uint8_t {
+    moved,  ///< Calling again at once may be worth it.
+    idle,
+    over,  ///< The session is; end() says how.
+  };
+
   RemoteSide() = default;
   RemoteSide(const RemoteSide&) = delete;
   RemoteSide& operator=(const RemoteSide&) = delete;
   virtual ~RemoteSide() = default;
 
-  /// `received`: of the sending side, what the other side has by now. `stop`: ends it when it is
-  /// readable.
-  [[nodiscard]] virtual RemoteEnd run(Link& link, std::uint64_t received, int stop) = 0;
+  /// From here on it works over this link. `received`: of the sending side, what the other side has
+  /// by now.
+  [[nodiscard]] virtual Result<void> begin(Link& link, std::uint64_t received) = 0;
+  /// Does what can be done now, and waits for nothing. An error is the end of the work.
+  [[nodiscard]] virtual Result<Turn> turn(Link& link) = 0;
+  /// After an idle turn: waits a little for what no descriptor tells. False: there is no such thing.
+  [[nodiscard]] virtual Result<bool> linger(Link&) { return false; }
+  /// Else it may sleep that long on the link's descriptor and this one (-1: none).
+  [[nodiscard]] virtual std::chrono::milliseconds patience(const Link&) const {
+    return kRemoteRest;
+  }
+  [[nodiscard]] virtual int event(const Link&) { return -1; }
+  /// All that comes next comes over the link.
+  [[nodiscard]] virtual bool waits_for_link(const Link&) const { return true; }
+  /// Nothing suffers if nobody takes a turn for a millisecond.
+  [[nodiscard]] virtual bool may_rest() const noexcept { return false; }
+  /// `done`: no error means that a turn was over, or else that this end's owner wants no more.
+  [[nodiscard]] virtual RemoteEnd end(Link& link, const Result<void>& done) = 0;
   /// The number of the last message that is in this side's channel; 0 at the sending side.
   [[nodiscard]] virtual std::uint64_t received() const noexcept = 0;
 };

@@ -9,7 +9,7 @@
 #include "base/event.hpp"
 #include "channel/test_support.hpp"
 #include "remote/remote_record.hpp"
-#include "remote/session.hpp"
+#include "remote/shared_turns.hpp"
 #include "remote/test_record.hpp"
 
 namespace gantry::test {
@@ -78,7 +78,7 @@ class SideAtWork {
     link_ = make_link_(ends[0], {"mallory", std::chrono::milliseconds(0)}).value();
     peer_ = make_link_(ends[1], {"victim", std::chrono::milliseconds(0)}).value();
     thread_ = std::thread([this, received] {
-      end_ = side_->run(*link_, received, stop_.get());
+      end_ = SharedTurns(stop_.get()).run(*side_, link_, received);
       ring(over_.get());
     });
   }
@@ -86,7 +86,7 @@ class SideAtWork {
   std::unique_ptr<RemoteSide> side_;
   const MakeLink make_link_;
   Fd socket_;  // of peer_
-  std::unique_ptr<Link> link_;
+  std::shared_ptr<Link> link_;
   std::unique_ptr<Link> peer_;
   RemoteEnd end_;  // of the thread until over_ is readable
   const Fd stop_ = make_event().value();

@@ -26,7 +26,10 @@ Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& op
 }
 
 Result<Message> Consumer::receive(Deadline deadline) {
-  return guarded_on(impl_, far_side_, "Consumer", [&] { return impl_->receive(deadline); });
+  return guarded_on(impl_, far_side_, "Consumer", [&] {
+    while (far_side_ && !impl_->has_something() && far_side_->receive(deadline)) continue;
+    return impl_->receive(deadline);
+  });
 }
 
 Result<std::size_t> Consumer::receive_batch(std::span<Message> into, Deadline deadline) {

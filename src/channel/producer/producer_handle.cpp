@@ -7,6 +7,19 @@
 
 // The producer as its users see it.
 namespace gantry {
+namespace {
+
+constexpr Bytes kUnsure = ~Bytes{0};  // it may be large
+
+// To be told once a message of `bytes` was published.
+template <class Sent>
+Sent told(Sent sent, detail::FarSide* far_side, Bytes bytes) noexcept {
+  if (sent && far_side != nullptr) [[unlikely]]
+    far_side->has_sent(bytes);
+  return sent;
+}
+
+}  // namespace
 
 Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Producer::Producer(Producer&&) noexcept = default;
@@ -38,33 +51,45 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
   if (impl_ != nullptr && impl_->try_send_small(payload, options)) [[likely]]
-    return {};
-  return guarded_on(impl_, far_side_, "Producer", [&] { return impl_->send(payload, options); });
+    return told(Result<void>(), far_side_.get(), payload.size());
+  return guarded_on(impl_, far_side_, "Producer", [&] {
+    return told(impl_->send(payload, options), far_side_.get(), payload.size());
+  });
 }
 Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads,
                                          const SendOptions& options) {
-  return guarded_on(impl_, far_side_, "Producer",
-                    [&] { return impl_->send_batch(payloads, options); });
+  return guarded_on(impl_, far_side_, "Producer", [&] {
+    return told(impl_->send_batch(payloads, options), far_side_.get(), kUnsure);
+  });
 }
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
-  return guarded_on(impl_, far_side_, "Producer",
-                    [&] { return impl_->send(std::move(draft.parts()), options); });
+  return guarded_on(impl_, far_side_, "Producer", [&] {
+    return told(impl_->send(std::move(draft.parts()), options), far_side_.get(), kUnsure);
+  });
 }
 Result<void> Producer::send(Block block, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
     Draft draft;
     draft.move(std::move(block));
-    return impl_->send(std::move(draft.parts()), options);
+    return told(impl_->send(std::move(draft.parts()), options), far_side_.get(), kUnsure);
   });
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
   if (impl_ != nullptr) [[likely]]
-    if (const auto sent = impl_->try_send_small_async(payload, options)) return *sent;
-  return guarded_on(impl_, "Producer", [&] { return impl_->send_async({payload, {}, options}); });
+    if (const auto sent = impl_->try_send_small_async(payload, options)) {
+      if (far_side_) [[unlikely]]
+        far_side_->has_sent(payload.size());
+      return *sent;
+    }
+  return guarded_on(impl_, "Producer", [&] {
+    return told(impl_->send_async({payload, {}, options}), far_side_.get(), kUnsure);
+  });
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
-  return guarded_on(impl_, "Producer",
-                    [&] { return impl_->send_async({{}, std::move(draft.parts()), options}); });
+  return guarded_on(impl_, "Producer", [&] {
+    return told(impl_->send_async({{}, std::move(draft.parts()), options}), far_side_.get(),
+                kUnsure);
+  });
 }
 Outcome Producer::outcome(Ticket ticket) const noexcept {
   return impl_ ? impl_->outcome(ticket) : Outcome::failed;
@@ -82,12 +107,14 @@ Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
   return guarded_on(impl_, far_side_, "Producer", [&] { return impl_->loan(size, deadline); });
 }
 Result<void> Producer::publish(Loan loan, const SendOptions& options) {
-  return guarded_on(impl_, far_side_, "Producer",
-                    [&] { return impl_->publish(std::move(loan), options); });
+  return guarded_on(impl_, far_side_, "Producer", [&] {
+    return told(impl_->publish(std::move(loan), options), far_side_.get(), kUnsure);
+  });
 }
 Result<Outgoing> Producer::send_early(Draft draft, const SendOptions& options) {
-  return guarded_on(impl_, far_side_, "Producer",
-                    [&] { return impl_->send_early(std::move(draft.parts()), options); });
+  return guarded_on(impl_, far_side_, "Producer", [&] {
+    return told(impl_->send_early(std::move(draft.parts()), options), far_side_.get(), kUnsure);
+  });
 }
 Pool Producer::pool() const {
   GANTRY_ASSERT(impl_ != nullptr);  // there is no pool without a producer
