@@ -95,7 +95,7 @@ bool SharedTurns::receive(Deadline deadline, int interrupt) noexcept {
   const bool has_received = drive(lock, deadline, interrupt);
   is_driven_ = false;
   const bool may_rest = has_received && side_ != nullptr && side_->may_rest();
-  if (is_to_ring_ || !may_rest) ring(ring_.get());  // I3, I4
+  if (std::exchange(is_to_ring_, false) || !may_rest) ring(ring_.get());  // I3, I4
   GANTRY_CHECK_INVARIANTS(*this);
   return has_received;
 }
