@@ -113,7 +113,7 @@ class ReceivingSide final : public RemoteSide {
   std::deque<Announced> announced_;
   std::optional<Announced> begun_;  // I4
   OfferedPlaces places_;
-  Bytes offer_for_ = 0;  // bytes of the last message that could have used an offered place
+  Bytes offer_for_ = 0;    // bytes of the last message that could have used an offered place
   bool was_small_ = true;  // the last message: its payload came with the head
   HeadAssembler assembler_;
   std::optional<Error> ended_;    // the sending side's last word

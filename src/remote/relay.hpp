@@ -39,7 +39,7 @@ class Relay final : public detail::FarSide {
     RemoteRequest request;
     int interrupt = -1;
     std::chrono::nanoseconds spin{};  // of the user's end
-    std::string parent;  // the channel directory
+    std::string parent;               // the channel directory
     MakeSide make_side;
     /// It is made before the user's end (a relay's producer), else after it (a relay's consumer).
     bool is_side_first = true;

@@ -47,8 +47,8 @@ void SendingSide::end_exports() noexcept {
 
 bool SendingSide::may_rest() const noexcept {
   const auto is_small = [](const Unacknowledged& one) { return one.exports.empty(); };
-  return unacknowledged_.size() <= kMostAtRest &&
-         std::ranges::all_of(unacknowledged_, is_small) && speech_.is_empty() && !ended_;
+  return unacknowledged_.size() <= kMostAtRest && std::ranges::all_of(unacknowledged_, is_small) &&
+         speech_.is_empty() && !ended_;
 }
 
 Result<bool> SendingSide::step(Link& link) {

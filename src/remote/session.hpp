@@ -45,7 +45,8 @@ class RemoteSide {
   [[nodiscard]] virtual Result<void> begin(Link& link, std::uint64_t received) = 0;
   /// Does what can be done now, and waits for nothing. An error is the end of the work.
   [[nodiscard]] virtual Result<Turn> turn(Link& link) = 0;
-  /// After an idle turn: waits a little for what no descriptor tells. False: there is no such thing.
+  /// After an idle turn: waits a little for what no descriptor tells. False: there is no such
+  /// thing.
   [[nodiscard]] virtual Result<bool> linger(Link&) { return false; }
   /// Else it may sleep that long on the link's descriptor and this one (-1: none).
   [[nodiscard]] virtual std::chrono::milliseconds patience(const Link&) const {

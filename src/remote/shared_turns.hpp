@@ -47,7 +47,7 @@ class SharedTurns {
 
   const int stop_;
   const Fd ring_;
-  SpinTime spin_;                    // of the thread that receives
+  SpinTime spin_;                     // of the thread that receives
   std::atomic<bool> is_sent_{false};  // [S]: there may be something to send
   std::atomic<bool> rests_{false};    // [S]: run() does not sleep on what the side waits for
 

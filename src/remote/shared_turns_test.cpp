@@ -19,7 +19,8 @@ class CountingSide final : public RemoteSide {
  public:
   Result<void> begin(Link&, std::uint64_t) override { return {}; }
   Result<Turn> turn(Link& link) override {
-    const bool is_new = turns_by_.exchange(std::this_thread::get_id()) != std::this_thread::get_id();
+    const bool is_new =
+        turns_by_.exchange(std::this_thread::get_id()) != std::this_thread::get_id();
     if (is_new) ring(turned_.get());
     if (given_.exchange(0) != 0) {
       EXPECT_TRUE(link.send_control(std::as_bytes(std::span("sent")), Deadline::now()));
