@@ -70,7 +70,7 @@ arm64: ## Cross-build for arm64 and pass its tests under qemu-user: docs/platfor
 bench: build ## Measure channels against the other ways between two processes
 	@$(gantry) bench ipc
 
-bench-peers: ## The same with Open MPI, UCX, iceoryx, ZeroMQ, nng and Boost, which it installs
+bench-peers: ## The same with Open MPI, UCX, iceoryx, ZeroMQ, nng and Boost; installs all that --peers knows
 	@tools/setup build peers
 	@tools/configure release -DGANTRY_TESTS=OFF
 	@cmake --build --preset release -j $(JOBS)

@@ -45,6 +45,15 @@ pkg_check_modules(PEER_ZMQ libzmq)
 gantry_peer(zeromq NEEDS PEER_ZMQ_FOUND
   INCLUDES ${PEER_ZMQ_INCLUDE_DIRS} LIBRARIES ${PEER_ZMQ_LINK_LIBRARIES})
 
+pkg_check_modules(PEER_FABRIC libfabric)
+gantry_peer(libfabric NEEDS PEER_FABRIC_FOUND
+  INCLUDES ${PEER_FABRIC_INCLUDE_DIRS} LIBRARIES ${PEER_FABRIC_LINK_LIBRARIES})
+
+pkg_check_modules(PEER_HIREDIS hiredis)
+find_program(PEER_REDIS_SERVER redis-server)
+gantry_peer(redis NEEDS PEER_HIREDIS_FOUND PEER_REDIS_SERVER
+  INCLUDES ${PEER_HIREDIS_INCLUDE_DIRS} LIBRARIES ${PEER_HIREDIS_LINK_LIBRARIES})
+
 find_package(nng CONFIG QUIET)
 gantry_peer(nng NEEDS nng_FOUND LIBRARIES nng::nng)
 

@@ -16,6 +16,8 @@ namespace {
 constexpr Bytes kSmallest = 64;
 constexpr Bytes kPayloadCounts = Bytes{64} << 10;  // below, headers are most of what crosses
 
+constexpr Bytes kLarge = Bytes{1} << 20;
+
 /// The quickest of other systems in a case; null when there is none.
 const Row* best_tcp_peer(const Report& report, const std::string& case_name) {
   const Row* best = nullptr;
@@ -26,13 +28,48 @@ const Row* best_tcp_peer(const Report& report, const std::string& case_name) {
   return best;
 }
 
-void add_speeds(Ratios& ratios, const Report& report, const std::string& name) {
-  const Row* const peer = best_tcp_peer(report, name);
+/// Speeds in one case; what is wanted is wanted of a channel, not of a bare link.
+class Speeds {
+ public:
+  Speeds(Ratios& ratios, const Report& report, std::string name, const char* ours)
+      : ratios_(ratios), report_(report), name_(std::move(name)), ours_(ours) {}
+
+  void beside_limit(double share) {
+    ratios_.in_case(name_, ours_, kIntoPlaceName, bar(Bar::at_least(share)), kThroughput);
+    ratios_.of_rows(fmt::format("{}: CPU a GB of {} / {}", name_, ours_, kIntoPlaceName),
+                    report_.find(name_, ours_, kCpuPerGb),
+                    report_.find(name_, kIntoPlaceName, kCpuPerGb), bar(Bar::at_most(1.1)));
+  }
+  void beside_peer(const Row* peer, double share) {
+    if (peer == nullptr) return;
+    ratios_.of_rows(fmt::format("{}: {} of {} / {}", name_, kThroughput, ours_, peer->subject),
+                    report_.find(name_, ours_, kThroughput), peer, bar(Bar::at_least(share)));
+  }
+  void beside_peers(Bytes bytes, bool is_unlimited) {
+    if (bytes < kPayloadCounts) return;
+    beside_peer(best_tcp_peer(report_, name_), 1);
+    if (bytes < kLarge || !is_unlimited) return;
+    for (const char* const copying : {kZeromqTcpName, kNngTcpName})
+      beside_peer(report_.find(name_, copying, kThroughput), 1.3);
+  }
+
+ private:
+  [[nodiscard]] Bar bar(Bar wanted) const {
+    return ours_ == kStreamName ? std::move(wanted) : Bar::none();
+  }
+
+  Ratios& ratios_;
+  const Report& report_;
+  std::string name_;
+  std::string_view ours_;
+};
+
+void add_case(Ratios& ratios, const Report& report, const Rate& rate, std::string_view question,
+              Bytes bytes) {
   for (const char* const ours : {kStreamName, kLinkPutName}) {
-    ratios.in_case(name, ours, kIntoPlaceName, Bar::none(), kThroughput);
-    if (peer == nullptr) continue;
-    ratios.of_rows(fmt::format("{}: {} of {} / {}", name, kThroughput, ours, peer->subject),
-                   report.find(name, ours, kThroughput), peer, Bar::none());
+    Speeds speeds(ratios, report, link_case_name(rate, question, bytes), ours);
+    if (question == kOneWay && bytes >= kLarge) speeds.beside_limit(rate.is_limited() ? 0.95 : 0.9);
+    speeds.beside_peers(bytes, question == kOneWay && !rate.is_limited());
   }
 }
 
@@ -42,10 +79,11 @@ void add_link_findings(Report& report, const Settings& settings) {
   Ratios ratios(report);
   for (const Rate& rate : settings.rates) {
     const std::string smallest = link_case_name(rate, kRoundTrip, kSmallest);
-    for (const char* const ours : {kStreamName, kLinkPutName})
-      ratios.in_case(smallest, ours, kTcpPingPongName, Bar::none());
-    for (const Bytes bytes : settings.common.sizes)
-      add_speeds(ratios, report, link_case_name(rate, kOneWay, bytes));
+    ratios.in_case(smallest, kStreamName, kTcpPingPongName, Bar::at_most(1.2));
+    ratios.in_case(smallest, kLinkPutName, kTcpPingPongName, Bar::none());
+    for (const std::string_view question : kLinkQuestions)
+      for (const Bytes bytes : settings.common.sizes)
+        add_case(ratios, report, rate, question, bytes);
   }
 }
 

@@ -3,12 +3,17 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <fstream>
 
 #include "../support/system/numbers.hpp"
@@ -18,17 +23,12 @@ namespace gantry::bench {
 namespace {
 
 constexpr std::array kHosts = {Host::asking, Host::answering};
-constexpr std::array kInterfaces = {"gantry0", "gantry1"};     // of the two hosts, in their order
 constexpr std::array kAddresses = {"192.0.2.1", "192.0.2.2"};  // RFC 5737: in no real network
+constexpr const char* kInterface = "gantry0";                  // on either host
 constexpr const char* kLoopback = "127.0.0.1";
 // More than the largest packet that the kernel hands on in one piece, and little beside a message.
 constexpr const char* kBurst = "256kb";
 constexpr const char* kQueueing = "50ms";  // longer waits are drops
-
-template <class Each>
-auto of(Host host, const Each& each) {
-  return each[static_cast<std::size_t>(host)];
-}
 
 Descriptor present_space() {
   return Descriptor(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
@@ -84,6 +84,31 @@ Result<Descriptor> bound_socket(sockaddr_in& address) {
   return socket;
 }
 
+/// A /sys lists the interfaces of the namespace that it was mounted in. UCX looks there; where this
+/// is not allowed, it alone is lost.
+void show_interfaces() {
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0)
+    return;
+  static_cast<void>(::mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr));
+}
+
+/// Until the interface of the namespace that this thread is in says that it runs: the kernel takes
+/// its time to say so, and UCX takes no other.
+Result<void> await_running() {
+  constexpr int kTries = 5000;
+  constexpr timespec kTry{0, 1'000'000};
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  for (int i = 0; i < kTries; ++i) {
+    ifreq asked{};
+    std::strcpy(asked.ifr_name, kInterface);
+    if (::ioctl(socket.get(), SIOCGIFFLAGS, &asked) != 0)
+      return Unexpected(system_error(kInterface));
+    if ((asked.ifr_flags & IFF_RUNNING) != 0) return {};
+    ::nanosleep(&kTry, nullptr);
+  }
+  return Unexpected({Code::system, fmt::format("interface '{}' does not run", kInterface), ""});
+}
+
 void send_at_once(const Descriptor& socket) {
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -120,24 +145,33 @@ Network Network::over_loopback() {
 }
 
 Result<void> Network::join_hosts() const {
-  const std::string far =
-      fmt::format("/proc/{}/fd/{}", ::getpid(), space_of(Host::answering).get());
-  const std::vector<std::string> pair = {
-      "ip",   "link", "add",  of(Host::asking, kInterfaces),    "type",
-      "veth", "peer", "name", of(Host::answering, kInterfaces), "netns",
-      far};
+  const std::vector<std::string> pair = {"ip",
+                                         "link",
+                                         "add",
+                                         kInterface,
+                                         "type",
+                                         "veth",
+                                         "peer",
+                                         "name",
+                                         kInterface,
+                                         "netns",
+                                         path_of(Host::answering)};
   for (const Host host : kHosts) {
     const auto visit = Visit::begin(home_, space_of(host));
     if (!visit) return Unexpected(visit.error());
-    const std::string interface = of(host, kInterfaces);
     Result<void> done;
     if (host == Host::asking) done = run_command(pair);
     if (done)
       done = run_command(
-          {"ip", "address", "add", fmt::format("{}/24", of(host, kAddresses)), "dev", interface});
-    for (const std::string& one : {interface, std::string("lo")})
+          {"ip", "address", "add", fmt::format("{}/24", address(host)), "dev", kInterface});
+    for (const char* const one : {kInterface, "lo"})
       if (done) done = run_command({"ip", "link", "set", one, "up"});
     if (!done) return done;
+  }
+  for (const Host host : kHosts) {
+    const auto visit = Visit::begin(home_, space_of(host));
+    if (!visit) return Unexpected(visit.error());
+    if (auto runs = await_running(); !runs) return runs;
   }
   return {};
 }
@@ -148,12 +182,27 @@ std::string Network::text() const {
 }
 
 const char* Network::address(Host host) const noexcept {
-  return is_loopback() ? kLoopback : of(host, kAddresses);
+  return is_loopback() ? kLoopback : kAddresses[static_cast<std::size_t>(host)];
+}
+
+const char* Network::interface() const noexcept {
+  return is_loopback() ? "lo" : kInterface;
+}
+
+std::string Network::path_of(Host host) const {
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), space_of(host).get());
+}
+
+std::vector<std::string> Network::words_at(Host host) const {
+  if (is_loopback()) return {};
+  return {"nsenter", "--net=" + path_of(host)};
 }
 
 Result<void> Network::enter(Host host) const {
-  if (is_loopback() || ::setns(space_of(host).get(), CLONE_NEWNET) == 0) return {};
-  return Unexpected(system_error("setns"));
+  if (is_loopback()) return {};
+  if (::setns(space_of(host).get(), CLONE_NEWNET) != 0) return Unexpected(system_error("setns"));
+  show_interfaces();
+  return {};
 }
 
 Result<TcpPair> Network::connect() const {
@@ -194,7 +243,7 @@ Result<std::string> Network::free_endpoint(Host host) const {
 Result<std::uint64_t> Network::received_bytes() const {
   const auto visit = Visit::begin(home_, space_of(Host::answering));
   if (!visit) return Unexpected(visit.error());
-  const std::string name = is_loopback() ? "lo" : of(Host::answering, kInterfaces);
+  const std::string name = interface();
   std::ifstream lines("/proc/thread-self/net/dev");  // of the namespace that this thread is in
   for (std::string word; lines >> word;) {
     std::uint64_t bytes = 0;
@@ -216,7 +265,7 @@ Result<void> Network::limit(const Rate& rate) const {
 Result<void> Network::limit_host(Host host, const Rate& rate) const {
   const auto visit = Visit::begin(home_, space_of(host));
   if (!visit) return Unexpected(visit.error());
-  std::vector<std::string> words = {"tc", "qdisc", "replace", "dev", of(host, kInterfaces), "root"};
+  std::vector<std::string> words = {"tc", "qdisc", "replace", "dev", kInterface, "root"};
   if (rate.is_limited())
     words.insert(words.end(), {"tbf", "rate", fmt::format("{}bit", rate.bits_per_second), "burst",
                                kBurst, "latency", kQueueing});

@@ -39,8 +39,12 @@ class Network {
   [[nodiscard]] bool is_loopback() const noexcept { return !home_.is_open(); }
   [[nodiscard]] std::string text() const;
   [[nodiscard]] const char* address(Host host) const noexcept;
+  [[nodiscard]] const char* interface() const noexcept;  ///< Its name, on either host.
+  /// What stands before a program's words so that it runs there; this process outlives its start.
+  [[nodiscard]] std::vector<std::string> words_at(Host host) const;
 
-  /// Takes the calling thread, and whom it starts later, to that host for good.
+  /// Takes the calling thread, and whom it starts later, to that host for good. Its mounts are its
+  /// own then.
   [[nodiscard]] Result<void> enter(Host host) const;
   /// Connects both hosts, with TCP_NODELAY at both ends.
   [[nodiscard]] Result<TcpPair> connect() const;
@@ -57,6 +61,7 @@ class Network {
   [[nodiscard]] const Descriptor& space_of(Host host) const noexcept {
     return spaces_[static_cast<std::size_t>(host)];
   }
+  [[nodiscard]] std::string path_of(Host host) const;
   [[nodiscard]] Result<void> join_hosts() const;
   [[nodiscard]] Result<void> limit_host(Host host, const Rate& rate) const;
 

@@ -30,6 +30,16 @@ std::string network_of(const json& document) {
   return {};
 }
 
+/// Each of the other systems is measured, or was not built, and the report says so.
+void expect_all_peers(const json& document) {
+  const auto metrics = grouped(document, "subject", "metric");
+  for (const char* peer : {"zeromq-tcp", "nng-tcp", "openmpi-tcp", "ucx-tcp", "libfabric-tcp",
+                           "redis/get", "redis/set"}) {
+    if (metrics.contains(peer) && !is_skipped(document, peer)) continue;
+    EXPECT_THAT(reason_of(document, peer), HasSubstr("tools/setup peers")) << peer;
+  }
+}
+
 TEST_F(BenchLink, QuickJsonIsOneDocumentOfTheContract) {
   const json document = over_loopback({"--quick", "--sizes", "64,1M"});
   expect_contract(document, name_);
@@ -86,12 +96,8 @@ TEST_F(BenchLink, RatesNeedNamespaces) {
 }
 
 TEST_F(BenchLink, PeersAreMeasuredOrSkippedWithTheReason) {
-  const json document = over_loopback({"--peers", "--sizes", "4K", "--cases", "round-trip"});
-  const auto metrics = grouped(document, "subject", "metric");
-  for (const char* peer : {"zeromq-tcp", "nng-tcp"}) {
-    if (metrics.contains(peer)) continue;
-    EXPECT_THAT(reason_of(document, peer), HasSubstr("tools/setup peers")) << peer;
-  }
+  const json document = over_loopback({"--peers", "--sizes", "4K"});
+  expect_all_peers(document);
 }
 
 /// Whether this process may make namespaces and has what fills them.
@@ -113,6 +119,49 @@ TEST_F(BenchLink, WithRightsItRunsBetweenNamespaces) {
   EXPECT_THAT(network_of(document), HasSubstr("two network namespaces"));
   EXPECT_EQ(subjects_by_case(document, "wire_bytes")["unlimited/round-trip/64 KiB"].size(), 3u);
 }
+
+TEST_F(BenchLink, PeersCrossTheWireWithSeveralInFlight) {
+  if (!can_make_namespaces()) GTEST_SKIP() << "no right to make namespaces, or no iproute2";
+  const json document =
+      document_of({"--peers", "--sizes", "1M", "--rates", "unlimited", "--cases", "throughput"});
+  expect_all_peers(document);
+  for (const json& result : document.at("results")) {
+    if (result.at("metric") != "wire_bytes") continue;
+    EXPECT_GE(result.at("value").get<double>(), 1) << result;
+  }
+}
+
+/// What a peer brings with it, mpirun with its daemons or a server, ends with the run.
+class BenchLinkPeer : public BenchLink, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void run_until(int signal) {
+    const std::string family = GetParam();
+    const auto program_name = "gantry-peer-" + family;
+    if (!std::filesystem::exists(std::filesystem::path(GANTRY_BENCH_PROGRAMS) / program_name))
+      GTEST_SKIP() << program_name << " was not built";
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // orphans come to us
+    const std::string subject = family == "openmpi" ? "openmpi-tcp" : family;
+    auto program = start(
+        {"--rates", "unlimited", "--subjects", subject, "--sizes", "64K", "--rounds", "1000"});
+    ASSERT_TRUE(program.wait_for("(1/1000)"));
+    program.signal(signal);
+    program.wait();
+    while (::waitpid(-1, nullptr, 0) > 0) {
+    }
+  }
+};
+
+TEST_P(BenchLinkPeer, InterruptedLeavesNoProcess) {
+  run_until(SIGINT);
+}
+
+TEST_P(BenchLinkPeer, KilledLeavesNoProcess) {
+  run_until(SIGKILL);
+  clear_temporary();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BenchLinkPeer, ::testing::Values("openmpi", "redis"),
+                         [](const auto& family) { return std::string(family.param); });
 
 /// A run with all its processes there.
 class BenchLinkRunning : public BenchLink {

@@ -12,6 +12,8 @@ inline constexpr const char* kStreamName = "gantry/stream";
 inline constexpr const char* kLinkPutName = "gantry/link-put";
 inline constexpr const char* kIntoPlaceName = "limit/recv-into-place";
 inline constexpr const char* kTcpPingPongName = "limit/tcp-ping-pong";
+inline constexpr const char* kZeromqTcpName = "zeromq-tcp";
+inline constexpr const char* kNngTcpName = "nng-tcp";
 
 // The network outlives what these give.
 SubjectKind stream_channel(const Network& network);   ///< A channel by NAME@HOST, over a bridge.

@@ -65,9 +65,9 @@ Subjects make_iceoryx(const std::string& program, const std::string& variant, co
 
 Subjects make_openmpi(const std::string&, const std::string& variant, const Case& what,
                       const Wrapper& wrapper) {
-  return make_mpi(what,
-                  {"btl", "vader,self", "pml", "ob1", "btl_vader_single_copy_mechanism", variant},
-                  wrapper);
+  return make_mpi(what, {.settings = {"btl", "vader,self", "pml", "ob1",
+                                      "btl_vader_single_copy_mechanism", variant},
+                         .wrapper = wrapper});
 }
 
 struct Entry {

@@ -1,6 +1,7 @@
 #include "mpirun.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "../support/system/cpus.hpp"
 
@@ -79,33 +81,48 @@ class MpiJob final : public Subject {
   std::string log_;
 };
 
+/// How mpirun starts its daemon on the reader's host: by this file, to which it says that host's
+/// name and a command of the shell.
+std::vector<std::string> words_of_agent(const Case& what, const MpiHosts& hosts) {
+  const std::string file = what.directory + "/agent";
+  std::ofstream(file) << fmt::format("shift\nexec {} sh -c \"$*\"\n",
+                                     fmt::join(hosts.answering_words, " "));
+  return {"--mca", "plm_rsh_agent", "sh " + file};
+}
+
 std::vector<std::string> words_of_mpirun(const Case& what, const std::string& shared,
-                                         const std::vector<std::string>& settings) {
-  std::vector<std::string> words = {"mpirun",
-                                    "--allow-run-as-root",
-                                    "--bind-to",
-                                    "none",
-                                    "--host",
-                                    fmt::format("localhost:{}", what.readers + 1),
-                                    "--mca",
-                                    "orte_tmpdir_base",
-                                    what.directory,
-                                    "--mca",
-                                    "btl_vader_backing_directory",
-                                    shared,
-                                    "--mca",
-                                    "mpi_yield_when_idle",
-                                    what.crowded ? "1" : "0"};
-  for (std::size_t i = 0; i + 1 < settings.size(); i += 2)
-    words.insert(words.end(), {"--mca", settings[i], settings[i + 1]});
+                                         const MpiLaunch& launch) {
+  std::vector<std::string> words;
+  if (launch.hosts) words = launch.hosts->asking_words;
+  words.insert(words.end(),
+               {"mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "orte_tmpdir_base",
+                what.directory, "--mca", "btl_vader_backing_directory", shared, "--mca",
+                "mpi_yield_when_idle", what.crowded ? "1" : "0"});
+  if (launch.hosts)
+    for (std::string& word : words_of_agent(what, *launch.hosts)) words.push_back(std::move(word));
+  for (std::size_t i = 0; i + 1 < launch.settings.size(); i += 2)
+    words.insert(words.end(), {"--mca", launch.settings[i], launch.settings[i + 1]});
+  return words;
+}
+
+/// That of one rank.
+std::vector<std::string> words_of_rank(const Assignment& told, const MpiLaunch& launch) {
+  const bool asks = told.post.asks();
+  const std::string host = launch.hosts
+                               ? (asks ? launch.hosts->asking : launch.hosts->answering) + ":1"
+                               : fmt::format("localhost:{}", told.what.readers + 1);
+  std::vector<std::string> words;
+  if (!asks) words.emplace_back(":");
+  words.insert(words.end(), {"-n", "1", "--host", host});
+  if (asks) words.insert(words.end(), launch.wrapper.begin(), launch.wrapper.end());
+  words.push_back(peer_path("gantry-peer-openmpi"));
+  for (std::string& word : told.words()) words.push_back(std::move(word));
   return words;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_mpi(const Case& size,
-                                          const std::vector<std::string>& settings,
-                                          const std::vector<std::string>& wrapper) {
+Result<std::unique_ptr<Subject>> make_mpi(const Case& size, const MpiLaunch& launch) {
   Case what = size;
   what.directory += "/XXXXXX";
   if (::mkdtemp(what.directory.data()) == nullptr) return Unexpected(system_error(what.directory));
@@ -120,18 +137,14 @@ Result<std::unique_ptr<Subject>> make_mpi(const Case& size,
   }
   std::string shared = "/dev/shm/gantry-bench-XXXXXX";  // the only names there are within it
   if (::mkdtemp(shared.data()) == nullptr) return Unexpected(system_error(shared));
-  Kept kept{.words = words_of_mpirun(what, shared, settings),
+  Kept kept{.words = words_of_mpirun(what, shared, launch),
             .log = what.directory + "/log",
             .grace = std::chrono::seconds(1),  // it ends when its ranks do
             .leftovers = {shared, what.directory}};
   for (int reader = Post::kAsks; reader < static_cast<int>(what.readers); ++reader) {
     Assignment told{.variant = "mpi", .cpus = *cpus, .what = what};
     told.post = {reader, reader == Post::kAsks ? pair->requester : reader_cpu(*pair, reader)};
-    if (reader != Post::kAsks) kept.words.push_back(":");
-    kept.words.insert(kept.words.end(), {"-n", "1"});
-    if (reader == Post::kAsks) kept.words.insert(kept.words.end(), wrapper.begin(), wrapper.end());
-    kept.words.push_back(peer_path("gantry-peer-openmpi"));
-    for (std::string& word : told.words()) kept.words.push_back(std::move(word));
+    for (std::string& word : words_of_rank(told, launch)) kept.words.push_back(std::move(word));
   }
   auto guard = ProgramGuard::start(kept);
   if (!guard) return Unexpected(guard.error());

@@ -4,10 +4,21 @@
 
 namespace gantry::bench {
 
-/// Ranks that mpirun starts, rank 0 the requester. Its `settings` are pairs for --mca. `wrapper`:
-/// words before the requester's own.
-[[nodiscard]] Result<std::unique_ptr<Subject>> make_mpi(const Case& what,
-                                                        const std::vector<std::string>& settings,
-                                                        const std::vector<std::string>& wrapper);
+/// Where one reader's rank runs: on another host than the requester's.
+struct MpiHosts {
+  std::string asking;  ///< Addresses.
+  std::string answering;
+  std::vector<std::string> asking_words{};  ///< What starts a program there, before its own.
+  std::vector<std::string> answering_words{};
+};
+
+struct MpiLaunch {
+  std::vector<std::string> settings{};  ///< Pairs for --mca.
+  std::vector<std::string> wrapper{};   ///< Words before the requester's own.
+  std::optional<MpiHosts> hosts{};      ///< None: all ranks here.
+};
+
+/// Ranks that mpirun starts, rank 0 the requester.
+[[nodiscard]] Result<std::unique_ptr<Subject>> make_mpi(const Case& what, const MpiLaunch& launch);
 
 }  // namespace gantry::bench

@@ -1,5 +1,5 @@
-// Open MPI between processes that one mpirun started, over shared memory. With one reader: sends to
-// receives that were posted before, each piece read as soon as it has come. With several:
+// Open MPI between processes that one mpirun started, over shared memory or TCP. With one reader:
+// sends to receives that were posted before, each piece read as soon as it has come. With several:
 // MPI_Bcast.
 
 #include <mpi.h>

@@ -3,21 +3,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
-#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 
 #include "../support/trips/assignment.hpp"
 
 namespace gantry::bench {
 namespace {
-
-constexpr int kTries = 4000;  // of 5 ms
-constexpr int kTryMs = 5;
 
 /// Chunks for answers, and for requests of two subjects: those in flight, one that a publisher
 /// keeps, one that is being filled. RouDi takes all that memory at once.
@@ -54,21 +49,6 @@ std::vector<std::string> leftovers(const Case& what) {
   return files;
 }
 
-bool says(const std::string& log, const char* words) {
-  std::ostringstream text;
-  text << std::ifstream(log).rdbuf();
-  return text.str().find(words) != std::string::npos;
-}
-
-Result<void> await_ready(const ProgramGuard& guard, const std::string& log) {
-  for (int i = 0; i < kTries; ++i) {
-    if (says(log, "ready for clients")) return {};
-    pollfd ended{guard.descriptor(), POLLIN, 0};
-    if (::poll(&ended, 1, kTryMs) > 0) break;
-  }
-  return Unexpected({Code::system, "iox-roudi: " + last_words(log), ""});
-}
-
 }  // namespace
 
 Result<std::shared_ptr<ProgramGuard>> find_or_start_roudi(const Case& what,
@@ -84,7 +64,8 @@ Result<std::shared_ptr<ProgramGuard>> find_or_start_roudi(const Case& what,
       {.words = {"iox-roudi", "-c", file, "-m", "off"}, .log = log, .leftovers = leftovers(what)});
   if (!guard) return Unexpected(guard.error());
   auto roudi = std::make_shared<ProgramGuard>(std::move(*guard));
-  if (auto ready = await_ready(*roudi, log); !ready) return Unexpected(ready.error());
+  if (auto ready = await_saying(*roudi, log, "ready for clients"); !ready)
+    return Unexpected({Code::system, "iox-roudi: " + ready.error().message, ""});
   shared = roudi;
   return roudi;
 }

@@ -1,5 +1,5 @@
-// UCX: tagged messages between two processes over shared memory; receives are posted before the
-// messages come. Variants differ in the transports that UCX may use.
+// UCX: tagged messages between two processes over shared memory or TCP; receives are posted before
+// the messages come. Variants differ in the transports that UCX may use.
 
 #include <ucp/api/ucp.h>
 
@@ -17,6 +17,14 @@ constexpr ucp_tag_t kWhole = ~ucp_tag_t{0};  // the tag must be the same in ever
 Result<void> checked(const char* what, ucs_status_t status) {
   if (status == UCS_OK) return {};
   return Unexpected(peer_error(what, ucs_status_string(status)));
+}
+
+/// A variant is "posix", "cma" or the network interface for TCP.
+void set_paths(ucp_config_t* config, const std::string& variant) {
+  const bool is_local = variant == "posix" || variant == "cma";
+  if (!is_local) ucp_config_modify(config, "NET_DEVICES", variant.c_str());
+  const char* const local = variant == "cma" ? "posix,cma,self" : "posix,self";
+  ucp_config_modify(config, "TLS", is_local ? local : "tcp");
 }
 
 /// One worker and its connections.
@@ -68,8 +76,7 @@ class Worker {
     ucp_config_t* config = nullptr;
     if (auto read = checked("ucp_config_read", ucp_config_read(nullptr, nullptr, &config)); !read)
       return read;
-    const bool with_cma = told.variant == "cma";
-    ucp_config_modify(config, "TLS", with_cma ? "posix,cma,self" : "posix,self");
+    set_paths(config, told.variant);
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_TAG;

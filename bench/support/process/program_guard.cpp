@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace gantry::bench {
 namespace {
@@ -135,6 +136,20 @@ ProgramGuard::~ProgramGuard() {
 bool ProgramGuard::has_ended() const noexcept {
   pollfd ended{process_.get(), POLLIN, 0};
   return ::poll(&ended, 1, 0) > 0;
+}
+
+Result<void> await_saying(const ProgramGuard& guard, const std::string& log,
+                          const std::string& words) {
+  constexpr int kTries = 4000;
+  constexpr int kTryMs = 5;
+  for (int i = 0; i < kTries; ++i) {
+    std::ostringstream text;
+    text << std::ifstream(log).rdbuf();
+    if (text.str().find(words) != std::string::npos) return {};
+    pollfd ended{guard.descriptor(), POLLIN, 0};
+    if (::poll(&ended, 1, kTryMs) > 0) break;
+  }
+  return Unexpected({Code::system, last_words(log), ""});
 }
 
 std::string last_words(const std::string& log) {

@@ -44,6 +44,11 @@ class ProgramGuard {
   Descriptor process_;
 };
 
+/// Waits until `log` has `words` in it. Errors: `system` with its last words when the program ends
+/// before, or says nothing for 20 s.
+[[nodiscard]] Result<void> await_saying(const ProgramGuard& guard, const std::string& log,
+                                        const std::string& words);
+
 /// The last line of a log that is not empty; "" when there is none.
 [[nodiscard]] std::string last_words(const std::string& log);
 
