@@ -1,4 +1,6 @@
 // gantry agent: runs one host's stages of a pipeline, for the `gantry run` at its standard input.
+#include "agent.hpp"
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include "output.hpp"
 #include "run/process/leftovers.hpp"
 #include "run/process/programs.hpp"
+#include "run/process/rank_hosts.hpp"
 #include "run/process/run_directory.hpp"
 #include "run_once.hpp"
 
@@ -150,6 +153,8 @@ Result<void> serve_run(HostReporter& reporter, const cli::Interrupt& interrupt) 
   return run_stages(*job, *directory, *guard, file_limit, interrupt, reporter);
 }
 
+}  // namespace
+
 Result<void> run_agent() {
   if (::isatty(STDIN_FILENO) == 1)
     return tl::unexpected(Error{Code::invalid_argument, "agent: is started by gantry run alone",
@@ -168,7 +173,6 @@ Result<void> run_agent() {
   return {};
 }
 
-}  // namespace
 }  // namespace gantry::run
 
 namespace gantry::cli {
@@ -176,8 +180,11 @@ namespace gantry::cli {
 void add_agent(CLI::App& app, int& exit_code) {
   CLI::App* const command =
       app.add_subcommand("agent", "Started by gantry run: runs its stages on this host");
-  command->callback([&exit_code] {
-    const auto done = run::run_agent();
+  auto rank = std::make_shared<std::string>();
+  command->add_option("--reach", *rank, "Speaks to the one that waits there as a rank of mpirun")
+      ->type_name("ADDRESS:PORT");
+  command->callback([rank, &exit_code] {
+    const auto done = rank->empty() ? run::run_agent() : run::reach_rank(*rank);
     exit_code = done ? 0 : fail(done.error());
   });
 }

@@ -3,12 +3,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "agent.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
 #include "options.hpp"
 #include "output.hpp"
 #include "run/file/pipeline_file.hpp"
 #include "run/process/programs.hpp"
+#include "run/process/rank_hosts.hpp"
+#include "run/process/ranks.hpp"
 #include "run/process/run_directory.hpp"
 #include "run/report/compare.hpp"
 #include "run_once.hpp"
@@ -120,11 +123,21 @@ Result<std::optional<Transport>> parse_compared(std::string_view text) {
 
 // ---- all of it -------------------------------------------------------------------------------
 
+/// What the other ranks of `mpirun -n COUNT gantry run FILE` do: they need no file.
+Result<void> serve_as_rank(const Arguments& arguments) {
+  const Result<bool> is_host = wait_as_rank(arguments.connect_within);
+  if (!is_host) return tl::unexpected(is_host.error());
+  return *is_host ? run_agent() : Result<void>{};
+}
+
 Result<void> run(const Arguments& arguments) {
   settle_signals();
   if (auto fine = keep_standard_streams(); !fine) return fine;
-  const Result<Job> job = prepare(arguments);
+  if (own_rank().value_or(0) != 0) return serve_as_rank(arguments);
+  Result<Job> job = prepare(arguments);
+  const auto met = meet_ranks(job ? &job->pipeline : nullptr);  // the others wait for it
   if (!job) return tl::unexpected(job.error());
+  if (!met) return tl::unexpected(met.error());
   const Result<cli::Interrupt> interrupt = cli::Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
   sweep_run_directories(job->base, *interrupt);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <gantry/channel.hpp>
 #include <gantry/link/bridge.hpp>
 
@@ -12,6 +13,7 @@ namespace gantry::run {
 namespace {
 
 constexpr const char* kHosts = "hosts";
+constexpr unsigned kMostRanks = 1u << 20;
 
 /// One reading of one host.
 class HostReader {
@@ -27,6 +29,7 @@ class HostReader {
  private:
   Result<void> read_address();
   Result<void> read_launch();
+  Result<void> read_rank();
   Result<void> read_optional(const char* key, std::string& value);
   Result<std::string> filled(const char* key, const Text& text) const {
     return fill_in(source_, fmt::format("{}.{}.{}", kHosts, entry_.key, key), text, settings_);
@@ -46,7 +49,8 @@ Result<Host> HostReader::read() {
   if (const auto fine = check_channel_name(entry_.key); !fine)
     return tl::unexpected(source_.error(entry_.at, fmt::format("{}.{}", kHosts, entry_.key),
                                         "is no name for a host", to_string(fine.error())));
-  if (const auto fine = fields_.allow_only({"address", "launch", "directory", "gantry"}); !fine)
+  if (const auto fine = fields_.allow_only({"address", "launch", "rank", "directory", "gantry"});
+      !fine)
     return tl::unexpected(fine.error());
   host_.name = entry_.key;
   host_.at = entry_.at;
@@ -76,6 +80,10 @@ Result<void> HostReader::read_address() {
 }
 
 Result<void> HostReader::read_launch() {
+  const auto rank = fields_.number("rank", 1, kMostRanks, 0);
+  if (!rank) return tl::unexpected(rank.error());
+  host_.rank = *rank;
+  if (host_.rank != 0) return read_rank();
   if (fields_.find("launch") == nullptr) {
     host_.launch = {"ssh", "-o", "BatchMode=yes", parse_bridge_address(host_.address)->host};
     host_.launch_at = host_.at;
@@ -91,6 +99,18 @@ Result<void> HostReader::read_launch() {
   }
   if (host_.launch.front().empty())
     return tl::unexpected(fields_.error("launch", host_.launch_at, "the program is empty"));
+  return {};
+}
+
+/// meet_ranks() adds where it waits.
+Result<void> HostReader::read_rank() {
+  host_.launch_at = host_.at;
+  if (const Entry* const launch = fields_.find("launch"))
+    return tl::unexpected(
+        fields_.error("launch", launch->at, "stands beside rank", "leave one of them out"));
+  std::error_code error;
+  host_.launch = {std::filesystem::read_symlink("/proc/self/exe", error).string(), "agent",
+                  "--reach"};
   return {};
 }
 

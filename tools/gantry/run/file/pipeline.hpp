@@ -20,7 +20,9 @@ struct Host {
   std::string address;              ///< ADDRESS[:PORT] of its bridge.
   std::vector<std::string> launch;  ///< Runs the command that follows it on that host.
   Position launch_at;
-  std::string launcher;           ///< The file of launch; empty until locate_launchers().
+  unsigned rank = 0;     ///< In place of launch: that rank of the job of `gantry run`; 0: none.
+  std::string secret;    ///< What that rank wants to hear first; from meet_ranks().
+  std::string launcher;  ///< The file of launch; empty until locate_launchers().
   std::string gantry = "gantry";  ///< The program there.
   std::string directory;          ///< Where its stages are started; empty: where launch starts.
 };

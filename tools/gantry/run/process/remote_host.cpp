@@ -20,6 +20,7 @@ constexpr unsigned kMostStrangeLines = 100;
 Launch launch_agent(const Host& host, int input) {
   Launch launch{
       "host " + host.name, host.launcher, host.launch, stage_environment({}, {}), {}, input};
+  if (host.rank != 0) return launch;  // the agent waits there
   launch.arguments.push_back(host.gantry);
   launch.arguments.emplace_back("agent");
   return launch;
@@ -54,7 +55,9 @@ Result<RemoteHost> RemoteHost::start(const Pipeline& pipeline, std::size_t host,
   Result<Child> child = spawn(launch, file_limit, guard);
   if (!child) return tl::unexpected(child.error());
   RemoteHost started(pipeline, host, std::move(*child), std::move(input->write_end));
-  if (const auto told = started.tell(*line); !told) started.fail(told.error().message, {});
+  const std::string& secret = pipeline.hosts[host].secret;
+  const std::string first = secret.empty() ? *line : secret + "\n" + *line;
+  if (const auto told = started.tell(first); !told) started.fail(told.error().message, {});
   return started;
 }
 
