@@ -14,7 +14,6 @@
 #include "remote/receiving_side.hpp"
 #include "remote/remote_step.hpp"
 #include "remote/sending_side.hpp"
-#include "remote/shared_turns.hpp"
 
 namespace gantry {
 namespace {
@@ -297,9 +296,8 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_end(const RemoteRequest& 
 
 RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
                               std::uint64_t received) {
-  SharedTurns turns(stop_.get());
   for (;;) {
-    RemoteEnd end = turns.run(side, std::move(link), received);
+    RemoteEnd end = SharedTurns(stop_.get()).run(side, std::move(link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
     GANTRY_REMOTE_STEP(session_broken);
     do {

@@ -10,7 +10,7 @@
 
 #include "remote/admission.hpp"
 #include "remote/bridge_socket.hpp"
-#include "remote/session.hpp"
+#include "remote/shared_turns.hpp"
 
 namespace gantry {
 
