@@ -182,4 +182,12 @@ Result<void> Admission::answer(const RemoteAnswer& answer, Deadline deadline) {
   return send_exactly(socket_, out.take(), deadline);
 }
 
+void answer_path(RemotePaths offered, int socket, RemoteAnswer& answer) {
+  const auto taken = take_path(offered, socket);
+  if (taken)
+    answer.path = *taken;
+  else
+    answer.refusal = taken.error();
+}
+
 }  // namespace gantry

@@ -85,4 +85,7 @@ class Admission {
   Nonce callers_{};
 };
 
+/// Takes the best path that both ends have, or refuses.
+void answer_path(RemotePaths offered, int socket, RemoteAnswer& answer);
+
 }  // namespace gantry

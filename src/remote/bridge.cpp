@@ -22,16 +22,7 @@ namespace {
 constexpr std::chrono::milliseconds kOpeningSlice{50};
 // A channel may be full because of a consumer that is leaving, or of a call that was given up.
 constexpr std::chrono::milliseconds kPlaceTime{500};
-constexpr std::size_t kMostFinished = 1024;
 constexpr std::chrono::milliseconds kBetweenReaps{500};
-
-void answer_path(RemotePaths offered, int socket, RemoteAnswer& answer) {
-  const auto taken = take_path(offered, socket);
-  if (taken)
-    answer.path = *taken;
-  else
-    answer.refusal = taken.error();
-}
 
 }  // namespace
 
@@ -320,12 +311,6 @@ std::optional<Fd> Bridge::Impl::await_next(Session& session, std::uint64_t recei
   session.waits = false;
   received_there = session.next_received;
   return std::exchange(session.next, std::nullopt);
-}
-
-// The last word of a session may be lost with its link; its caller then asks.
-void Bridge::Impl::note_finished(const SessionId& id) {
-  finished_.push_back(id);
-  if (finished_.size() > kMostFinished) finished_.pop_front();
 }
 
 // The caller may know of a broken link before this end does; then the old one is given up, and the

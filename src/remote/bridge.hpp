@@ -31,6 +31,7 @@ class GANTRY_LOCAL Bridge::Impl {
   [[nodiscard]] Result<void> serve();
 
  private:
+  static constexpr std::size_t kMostFinished = 1024;
   struct Connection {
     Fd socket;
     std::thread thread;
@@ -68,7 +69,11 @@ class GANTRY_LOCAL Bridge::Impl {
   [[nodiscard]] RemoteEnd carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
                                 std::uint64_t received);
   [[nodiscard]] bool keeps_places();
-  void note_finished(const SessionId& id);
+  /// The last word of a session may be lost with its link; its caller then asks.
+  void note_finished(const SessionId& id) {
+    finished_.push_back(id);
+    if (finished_.size() > kMostFinished) finished_.pop_front();
+  }
   /// Null: `answer` says why not.
   [[nodiscard]] std::shared_ptr<Session> claim_waiting(const SessionId& id, RemoteAnswer& answer,
                                                        std::uint64_t& claim);

@@ -1,10 +1,7 @@
 #include <gmock/gmock.h>
 
-#include <functional>
-
-#include "remote/receiving_side.hpp"
 #include "remote/sending_side.hpp"
-#include "remote/test_hostile.hpp"
+#include "remote/test_hostile_sender.hpp"
 
 // Whoever sends into a channel of this host speaks by hand. Whatever it says, its session ends with
 // one clear error at most, and the consumer here gets whole messages, in their order, or that
@@ -13,79 +10,13 @@ namespace gantry {
 namespace {
 
 using test::head_of;
+using test::HostileSender;
+using test::kBudget;
 using test::pattern;
 using test::record_of;
 using test::same;
 using test::SideAtWork;
 using test::soon;
-
-constexpr Bytes kBudget = 4 * kMiB;
-
-class HostileSender : public ::testing::Test {
- protected:
-  void SetUp() override { open(); }
-
-  void open(unsigned slots = 8, Bytes budget = kBudget) {
-    side_.reset();
-    in_.reset();
-    ProducerOptions options = test::options_in(scratch_);
-    options.pool.budget_bytes = budget;
-    options.slots = slots;
-    auto out = test::make_producer("frames", options).value();
-    in_ = Consumer::open("frames", test::consumer_options(options), soon()).value();
-    side_.emplace(std::make_unique<ReceivingSide>(std::move(out)));
-  }
-
-  [[nodiscard]] Export shared(ConstByteSpan bytes, RemoteAccess access = RemoteAccess::read) {
-    return side_->peer()
-        .export_memory({const_cast<std::byte*>(bytes.data()), bytes.size()}, access)  // NOLINT
-        .value();
-  }
-  void expect_next(ConstByteSpan bytes) {
-    const auto message = in_->receive(soon());
-    ASSERT_TRUE(message) << to_string(message.error());
-    EXPECT_TRUE(same(message->bytes(), bytes));
-  }
-  /// As expect_next(), of a message of several parts; what the side fetches meanwhile is served.
-  void serve_next(std::initializer_list<ConstByteSpan> parts) {
-    auto message = in_->receive(Deadline::now());
-    for (const Deadline deadline = soon(); !message && !deadline.passed();) {
-      side_->peer().poll();
-      message = in_->receive(Deadline::now());
-    }
-    ASSERT_TRUE(message) << to_string(message.error());
-    ASSERT_EQ(message->segments(), parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      EXPECT_TRUE(same(message->segment(i).bytes, parts.begin()[i]));
-  }
-  /// The session ends so, and the consumer gets at most `before`, the first messages, unharmed.
-  void expect_ends_by(Code code, const std::vector<std::vector<std::byte>>& before = {}) {
-    const RemoteEnd end = side_->end();
-    EXPECT_EQ(end.kind, RemoteEnd::Kind::over);
-    EXPECT_EQ(end.why.code, code) << to_string(end.why);
-    EXPECT_FALSE(end.why.message.empty());
-    side_->drop();
-    std::size_t got = 0;
-    Result<Message> message;
-    while ((message = in_->receive(soon()))) {
-      ASSERT_LT(got, before.size());
-      EXPECT_TRUE(same(message->bytes(), before[got++]));
-    }
-    EXPECT_EQ(message.error().code, Code::peer_gone) << to_string(message.error());
-  }
-  /// A fresh session, which ends by what is said after one honest message.
-  void expect_refused(const std::function<void()>& say) {
-    open();
-    const auto first = pattern(100, 7);
-    side_->say(head_of(1, 100), first);
-    say();
-    expect_ends_by(Code::peer_misbehaved, {first});
-  }
-
-  const test::ScratchDirectory scratch_;
-  std::optional<Consumer> in_;
-  std::optional<SideAtWork> side_;
-};
 
 TEST_F(HostileSender, WhatItMaySayIsDone) {
   const auto small = pattern(3000, 1);
@@ -102,93 +33,6 @@ TEST_F(HostileSender, WhatItMaySayIsDone) {
   EXPECT_EQ(in_->receive(soon()).error().code, Code::closed);
 }
 
-// ---- read as it lands ----------------------------------------------------------------------
-
-TEST_F(HostileSender, ALargeMessageIsReadAsItLands) {
-  open(8, 64 * kMiB);
-  const auto payload = pattern(40 * kMiB + 5, 1);  // more than a turn takes in
-  const Export exported = shared(payload);
-  side_->say(head_of(1, {exported.remote()}));
-  auto incoming = in_->receive_early(soon());  // of which no byte was served
-  ASSERT_TRUE(incoming) << to_string(incoming.error());
-  EXPECT_EQ(incoming->size(), payload.size());
-  EXPECT_EQ(incoming->landed(), 0u);
-  std::vector<std::byte> got;
-  std::size_t chunks = 0;
-  for (const Deadline deadline = soon(); got.size() < payload.size() && !deadline.passed();) {
-    side_->peer().poll();
-    const auto chunk = incoming->next(Deadline::now());
-    if (!chunk) continue;
-    ++chunks;
-    got.insert(got.end(), chunk->begin(), chunk->end());
-  }
-  EXPECT_TRUE(same(got, payload));
-  EXPECT_GT(chunks, 1u);
-}
-
-TEST_F(HostileSender, WhatReadersSeeGoesOnOverTheNextLink) {
-  open(8, 64 * kMiB);
-  const auto payload = pattern(40 * kMiB, 1), next = pattern(100, 2);
-  auto exported = std::optional(shared(payload));
-  side_->say(head_of(1, {exported->remote()}));
-  auto incoming = in_->receive_early(soon());
-  ASSERT_TRUE(incoming) << to_string(incoming.error());
-  for (const Deadline deadline = soon(); incoming->landed() < kMiB && !deadline.passed();)
-    side_->peer().poll();
-  ASSERT_LT(incoming->landed(), payload.size());
-  side_->break_link();
-  // What has landed is not fetched again: here it is something else.
-  auto rest = payload;
-  std::fill_n(rest.begin(), kMiB, std::byte{0xee});
-  exported = shared(rest);
-  side_->say(head_of(1, {exported->remote()}));
-  side_->say(head_of(2, next.size()), next);
-  for (const Deadline deadline = soon(); incoming->landed() < payload.size() && !deadline.passed();)
-    side_->peer().poll();
-  const auto message = incoming->whole(soon());
-  ASSERT_TRUE(message) << to_string(message.error());
-  EXPECT_TRUE(same(message->bytes(), payload));
-  EXPECT_EQ(message->sequence(), 1u);
-  expect_next(next);
-}
-
-TEST_F(HostileSender, WhatReadersSeeIsNotAnnouncedAnewAsSomethingElse) {
-  const auto payload = pattern(3 * kMiB, 1), other = pattern(3 * kMiB - 1, 2);
-  const auto begin = [&] {
-    open();
-    const Export exported = shared(payload);
-    side_->say(head_of(1, {exported.remote()}));
-    ASSERT_TRUE(in_->receive_early(soon()));  // and dropped
-    side_->break_link();
-  };
-  begin();
-  const Export exported = shared(other);
-  side_->say(head_of(1, {exported.remote()}));
-  expect_ends_by(Code::peer_misbehaved);
-  begin();
-  side_->say(head_of(1, 100), pattern(100, 3));
-  expect_ends_by(Code::peer_misbehaved);
-}
-
-TEST_F(HostileSender, WhatStopsLandingIsGivenUp) {
-  open(8, 64 * kMiB);
-  const auto payload = pattern(40 * kMiB, 1);
-  auto exported = std::optional(shared(payload));
-  side_->say(head_of(1, {exported->remote()}));
-  auto incoming = in_->receive_early(soon());
-  ASSERT_TRUE(incoming);
-  for (const Deadline deadline = soon(); incoming->landed() < kMiB && !deadline.passed();)
-    side_->peer().poll();
-  exported.reset();
-  EXPECT_EQ(side_->end().why.code, Code::peer_misbehaved);
-  const auto prefix = incoming->wait_for(kMiB, soon());
-  ASSERT_TRUE(prefix);
-  EXPECT_TRUE(same(*prefix, ConstByteSpan(payload).first(prefix->size())));
-  EXPECT_EQ(incoming->whole(soon()).error().code, Code::aborted);
-  side_->drop();
-  EXPECT_EQ(in_->receive(soon()).error().code, Code::peer_gone);
-}
-
 // Memory that holds a credit must not wait behind a message that gets its credit last.
 TEST_F(HostileSender, LaterMessagesTakeNoCreditFromEarlierOnes) {
   open(2);
@@ -198,16 +42,6 @@ TEST_F(HostileSender, LaterMessagesTakeNoCreditFromEarlierOnes) {
   for (std::uint64_t i = 2; i <= 4; ++i) side_->say(head_of(i, {third.remote()}));
   serve_next({one, two});
   for (int i = 0; i < 3; ++i) serve_next({large});
-}
-
-TEST_F(HostileSender, WhatReadersReleaseIsRoomForPartsToo) {
-  open(8, 3 * kMiB);
-  const auto part = pattern(900'000, 1);
-  const Export one = shared(part), two = shared(part);
-  for (std::uint64_t i = 1; i <= 6; ++i) {
-    side_->say(head_of(i, {one.remote(), two.remote()}));
-    serve_next({part, part});
-  }
 }
 
 TEST_F(HostileSender, OfferedPlacesLeaveRoomForALargerMessage) {

@@ -39,7 +39,7 @@ Result<void> SharedTurns::work(Lock& lock) {
     if (turn % kRemoteTurns == 0 && is_readable(stop_)) return {};
     rest(lock);
     if (end_) return *end_;
-    if (is_driven_) return {};  // I2: it is to stop
+    if (is_driven_) return {};                         // I2: it is to stop
     is_sent_.store(false, std::memory_order_seq_cst);  // [S]; the turn looks for it
     GANTRY_ASSIGN(const Turn taken, side_->turn(*link_));
     if (taken == Turn::over) return {};
