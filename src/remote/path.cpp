@@ -72,7 +72,7 @@ std::string path_text(RemotePath wanted, RemotePath taken) {
   if (wanted == RemotePath::automatic && taken == RemotePath::shared)
     why = "both ends are on one kernel";
   else if (wanted == RemotePath::automatic)
-    why = "the hosts are joined by a network, and libfabric's TCP is no quicker";
+    why = "the hosts are joined by a network, and fabric is taken when it is asked for";
   return fmt::format("{}: {}", to_string(taken), why);
 }
 
