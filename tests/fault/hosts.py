@@ -170,7 +170,8 @@ class Transfer:
         end = time.monotonic() + HUNG_S
         while os.path.getsize(f"{self.folder}/got") == 0:
             if time.monotonic() > end:
-                self.trouble.append("nothing arrives")
+                said = {what: part.said for what, part in self.parts.items()}
+                self.trouble.append(f"nothing arrives: {said}")
                 return False
             time.sleep(0.002)
         return True
