@@ -29,26 +29,35 @@ Result<std::size_t> Consumer::Impl::receive_batch(std::span<Message> into, Deadl
   if (into.empty())
     return fail(Code::invalid_argument, "receive_batch() was given no place for a message",
                 "pass a span of at least one Message");
-  for (Message& one : into) one = Message();  // the producer may wait for them
+  GANTRY_TRY(check_process());
+  for (Message& one : into) one.release();  // the producer may wait for them
+  std::size_t taken = take_what_is_there(into);
+  if (taken != 0) return taken;
   GANTRY_ASSIGN(into.front(), receive(deadline));
+  return 1 + take_what_is_there(into.subspan(1));
+}
+
+// The whole batch is asked for at once.
+std::size_t Consumer::Impl::take_what_is_there(std::span<Message> into) noexcept {
   const CpuCharge charge(*core_.metrics.meter(), last_bytes_ * into.size(), calls_++);
-  std::size_t taken = 1;
-  for (; taken < into.size(); ++taken)
-    if (!take_what_is_there(into[taken])) break;
+  const std::uint64_t asked = read_ticks();
+  std::size_t taken = 0;
+  while (taken < into.size() && take_if_there(into[taken], asked)) ++taken;
   return taken;
 }
 
 // False: nothing, or a trouble that the next call meets again and tells.
-bool Consumer::Impl::take_what_is_there(Message& into) noexcept {
+bool Consumer::Impl::take_if_there(Message& into, std::uint64_t asked) noexcept {
   try {
-    const std::uint64_t asked = read_ticks();
-    Result<Message> message = tl::unexpected(Error{});
-    if (queue_.next_is_small())
-      message = take_small(asked, false);
-    else if (queue_.next_is_beside() || queue_.next_is_block())
-      message = take_whole(asked, false);
-    else if (look_now(Wanted::whole).value_or(false))
-      message = hand_out(asked);
+    const bool is_small = queue_.next_is_small();
+    if (is_small || queue_.next_is_beside()) {
+      if (!(is_small ? queue_.copy_small_to(into) : queue_.copy_beside_to(into))) return false;
+      note_received(into.info(), into.bytes().size(), asked, false, false);
+      return true;
+    }
+    const bool is_block = queue_.next_is_block();
+    if (!is_block && !look_now(Wanted::whole).value_or(false)) return false;
+    auto message = is_block ? take_whole(asked, false) : hand_out(asked);
     if (message) into = std::move(*message);
     return message.has_value();
   } catch (const std::bad_alloc&) {

@@ -77,7 +77,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] Result<bool> look_now(Wanted wanted);
   Result<void> await_pending(Deadline deadline);
   Result<Message> take_whole(std::uint64_t asked, bool waited);
-  [[nodiscard]] bool take_what_is_there(Message& into) noexcept;
+  [[nodiscard]] std::size_t take_what_is_there(std::span<Message> into) noexcept;
+  [[nodiscard]] bool take_if_there(Message& into, std::uint64_t asked) noexcept;
   Result<Message> take_small(std::uint64_t asked, bool waited);
   Result<Message> hand_out(std::uint64_t asked);
   /// `slept` false: it came within microseconds of `asked`.

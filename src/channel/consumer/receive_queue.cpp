@@ -13,6 +13,26 @@ namespace {
 constexpr int kBusyTurns = 500;   // a microsecond or two
 constexpr int kQuickTurns = 128;  // some more
 
+/// How a message is made: as a result, or in the place of one that is empty.
+struct AsResult {
+  using Made = Result<Message>;
+  template <class... Args>
+  Made operator()(Args&&... args) const {
+    return Made(tl::in_place, std::forward<Args>(args)...);
+  }
+};
+struct InPlace {
+  using Made = Result<void>;
+  template <class... Args>
+  Made operator()(Args&&... args) const {
+    static_assert(std::is_nothrow_constructible_v<Message, Args...>);
+    std::destroy_at(place);
+    std::construct_at(place, std::forward<Args>(args)...);
+    return {};
+  }
+  Message* place;
+};
+
 ReceivedRecord copy_of_small(const MessageRecord& record) {
   ReceivedRecord received{};
   received.header = record.header;
@@ -107,7 +127,8 @@ Error ReceiveQueue::ending_error() {
 
 // ---- taking ----------------------------------------------------------------------------------
 
-Result<Message> ReceiveQueue::copy_small() {
+template <class Make>
+auto ReceiveQueue::make_small(Make make) -> typename Make::Made {
   const MessageRecord& record = ring_->next();
   ReceivedRecord received;  // NOLINT: copied first, then checked, then used
   std::memcpy(&received.header, &record.header, sizeof received.header);
@@ -116,12 +137,20 @@ Result<Message> ReceiveQueue::copy_small() {
     received.header.kind = received.header.count = 0;
   if ((received.header.kind & kExtra) != 0)
     std::memcpy(&received.extra, &record.extra, sizeof received.extra);
-  auto message = Result<Message>(tl::in_place, std::integral_constant<std::size_t, kNearBytes>(),
-                                 record.body.data(), received.header.count, received.info());
+  auto message = make(std::integral_constant<std::size_t, kNearBytes>(), record.body.data(),
+                      Bytes{received.header.count}, received.info());
   note_copied_out(received.header.count);
   if (!honest) [[unlikely]]
     message = tl::unexpected(core_.misbehaved("a small message that is none"));
   return message;
+}
+
+Result<Message> ReceiveQueue::copy_small() {
+  return make_small(AsResult());
+}
+
+Result<void> ReceiveQueue::copy_small_to(Message& into) {
+  return make_small(InPlace{&into});
 }
 
 void ReceiveQueue::note_copied_out(Bytes bytes) noexcept {
@@ -139,7 +168,8 @@ void ReceiveQueue::note_copied_out(Bytes bytes) noexcept {
 
 // What it says of itself is read once: the producer can write it any time. So it can the payload,
 // of which this end has a copy that stays.
-Result<Message> ReceiveQueue::copy_of_beside(const MessageRecord& record) {
+template <class Make>
+auto ReceiveQueue::make_of_beside(const MessageRecord& record, Make make) -> typename Make::Made {
   ReceivedRecord received{};
   BesidePlace place;  // NOLINT: copied
   std::memcpy(&received.header, &record.header, sizeof received.header);
@@ -152,13 +182,19 @@ Result<Message> ReceiveQueue::copy_of_beside(const MessageRecord& record) {
   if (!copies_) copies_ = std::make_shared<CopiedPayloads>();
   const CopiedPayloads::Copy copy =
       copies_->copy(ConstByteSpan(ring_page_->beside[place.place]).first(place.bytes));
-  return Result<Message>(tl::in_place, copies_, copy.token, copy.bytes, received.info());
+  return make(copies_, copy.token, copy.bytes, received.info());
 }
 
 Result<Message> ReceiveQueue::copy_beside() {
-  GANTRY_ASSIGN(auto message, copy_of_beside(ring_->next()));
-  note_copied_out(message.bytes().size());
+  auto message = make_of_beside(ring_->next(), AsResult());
+  if (message) note_copied_out(message->bytes().size());
   return message;
+}
+
+Result<void> ReceiveQueue::copy_beside_to(Message& into) {
+  GANTRY_TRY(make_of_beside(ring_->next(), InPlace{&into}));
+  note_copied_out(into.bytes().size());
+  return {};
 }
 
 // Needs a message in the ring. It becomes the pending one.
@@ -223,7 +259,7 @@ Result<void> ReceiveQueue::claim_next() {
   if (!claimed) return {};
   try {
     if (is_beside(record.header)) {  // left by the one before; nothing is written there any more
-      GANTRY_ASSIGN(auto message, copy_of_beside(record));
+      GANTRY_ASSIGN(auto message, make_of_beside(record, AsResult()));
       small->message.fill(std::move(message));
       pending_ = std::move(small);
       return {};

@@ -29,9 +29,13 @@ class GANTRY_LOCAL ReceiveQueue {
   }
   /// Needs next_is_small(). Error: `peer_misbehaved`.
   Result<Message> copy_small();
+  /// The same, built in the place of `into`, which is empty: to move a message takes as long as to
+  /// copy it out.
+  [[nodiscard]] Result<void> copy_small_to(Message& into);
   [[nodiscard]] bool next_is_beside() const noexcept { return next_is(PayloadLocation::beside); }
   /// Needs next_is_beside(). Copies it into private memory. Error: `peer_misbehaved`.
   Result<Message> copy_beside();
+  [[nodiscard]] Result<void> copy_beside_to(Message& into);  ///< As copy_small_to().
   /// Polls the next cell for some microseconds, unless a message is pending.
   void watch_closely() const noexcept;
 
@@ -90,7 +94,11 @@ class GANTRY_LOCAL ReceiveQueue {
   [[nodiscard]] bool is_ending() const noexcept {
     return ring_page_->end.load(std::memory_order_relaxed) != 0;
   }
-  [[nodiscard]] Result<Message> copy_of_beside(const MessageRecord& record);
+  // `Make` makes a message of its constructor's arguments; see their definitions.
+  template <class Make>
+  [[nodiscard]] auto make_small(Make make) -> typename Make::Made;
+  template <class Make>
+  [[nodiscard]] auto make_of_beside(const MessageRecord& record, Make make) -> typename Make::Made;
   void note_copied_out(Bytes bytes) noexcept;
   Result<void> take_next();
   Result<void> claim_next();
