@@ -157,12 +157,15 @@ Producer::Impl::~Impl() {
 
 Result<void> Producer::Impl::close(Deadline deadline) {
   GANTRY_TRY(ended_ ? check_process() : check_sends());
-  GANTRY_TRY(stay_in_order(deadline));
-  Lock held = core_.lock();
-  if (!ended_) {
-    ended_ = true;
-    core_.consumers->end_stream();
+  ended_ = true;  // first: whatever comes of the wait, nothing more is accepted
+  if (!is_queue_idle()) queue_->request_end();
+  if (auto sent = stay_in_order(deadline); !sent) {
+    if (sent.error().code == Code::timed_out)
+      sent.error().hint = "they still go, then the end of the stream: close() again waits for that";
+    return sent;
   }
+  Lock held = core_.lock();
+  core_.consumers->end_stream();
   auto waited = gate_.wait_until(
       held, deadline, [this] { return core_.consumers->all_taken(); },
       [this] { return not_taken(); });
@@ -283,8 +286,11 @@ Result<void> Producer::Impl::check_sends() const {
 Result<void> Producer::Impl::stay_in_order(Deadline deadline) {
   if (is_queue_idle()) return {};
   auto waited = queue_->wait_until_idle(deadline, core_.options.interrupt_descriptor);
-  if (!waited) return tl::unexpected(core_.named(std::move(waited).error()));
-  return {};
+  if (waited) return {};
+  if (waited.error().code == Code::timed_out)
+    waited.error().message =
+        count_text(queue_->unsent(), "message") + " of send_async() not sent in time";
+  return tl::unexpected(core_.named(std::move(waited).error()));
 }
 
 }  // namespace gantry

@@ -169,7 +169,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   Fd called_life_;
   int told_event_ = -1;
   std::string engine_name_;
-  std::unique_ptr<SendQueue> queue_;      // made by the first send_async()
+  std::unique_ptr<SendQueue> queue_;      // made by the first send_async(), under the lock
   Bytes quick_up_to_ = 0;                 // what send_async() copies itself; set with it
   std::unique_ptr<SecondCopier> second_;  // null: there is to be none
 

@@ -16,7 +16,8 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
   const CpuCharge charge(*core_.metrics.meter(), size, calls_++);
   GANTRY_TRY(check_open());
   if (size == 0)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", core_.name));
+    return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", core_.name),
+                "send() an empty payload instead");
   GANTRY_TRY(stay_in_order(deadline));
   Lock held = core_.lock();
   GANTRY_ASSIGN(Slot* const slot, gate_.await_slot(held, size, deadline, lent_here()));
@@ -262,8 +263,15 @@ Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   GANTRY_TRY(check_sends());
   GANTRY_TRY(check_address(job.payload));
   if (!queue_) {
-    queue_ = std::make_unique<SendQueue>([this](SendJob& queued) { return send_queued(queued); },
-                                         core_.options.spin, core_.options.progress_cpus);
+    const auto end_stream = [this] {
+      const Lock held = core_.lock();
+      core_.consumers->end_stream();
+    };
+    auto queue =
+        std::make_unique<SendQueue>([this](SendJob& queued) { return send_queued(queued); },
+                                    core_.options.spin, core_.options.progress_cpus, end_stream);
+    const Lock held = core_.lock();  // explain() may be on another thread
+    queue_ = std::move(queue);
     quick_up_to_ = quick_up_to(SendQueue::is_without_cpu(core_.options.progress_cpus));
   }
   // First: a message that is sent must have its ticket.

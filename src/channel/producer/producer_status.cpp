@@ -116,6 +116,10 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   if (!fork_guard_.is_this()) return told;
   const Lock held = core_.lock();
   told.waits = core_.consumers->obstacles(!in_ring, payload);
+  if (const std::uint64_t unsent = queue_ ? queue_->unsent() : 0; unsent != 0)
+    told.waits.insert(told.waits.begin(),
+                      fmt::format("for {} of send_async(), which {} before it",
+                                  count_text(unsent, "message"), unsent == 1 ? "is" : "are"));
   if (!in_ring && (told.mode == SendMode::whole || told.mode == SendMode::pipelined))
     if (auto places = explain_places(core_.rotation, payload, ns_per_tick(core_.counters->start));
         !places.empty())

@@ -231,5 +231,57 @@ TEST_F(SendAtOnce, DraftsToo) {
   EXPECT_TRUE(out.wait(*moved, soon()));
 }
 
+/// Twelve messages, of which none can be sent before a consumer joins: eight have a slot each.
+class Waiting : public SendAtOnce {
+ protected:
+  Waiting() {
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      payloads_.push_back(pattern(100, i));
+      tickets_.push_back(*out_.send_async(payloads_.back()));
+    }
+  }
+  void expect_all(Consumer& in) {
+    for (const auto& payload : payloads_) expect(in, payload);
+    EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+    for (const Ticket ticket : tickets_) EXPECT_TRUE(out_.wait(ticket, soon()));
+  }
+  Producer out_ = producer();
+  std::vector<std::vector<std::byte>> payloads_;
+  std::vector<Ticket> tickets_;
+};
+
+TEST_F(Waiting, ACloseThatTimesOutEndsTheStreamBehindThem) {
+  const auto closed = out_.close(Deadline::now());
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(to_string(closed.error()),
+            "channel 'frames': 4 messages of send_async() not sent in time; they still go, then "
+            "the end of the stream: close() again waits for that");
+  const auto more = pattern(100, 99);
+  EXPECT_EQ(out_.send(more).error().code, Code::invalid_argument);
+  EXPECT_EQ(out_.send_async(more).error().code, Code::invalid_argument);
+  Consumer in = consumer();
+  expect_all(in);
+  EXPECT_TRUE(out_.close(soon()));
+}
+
+TEST_F(Waiting, ACloseInTimeComesBehindThem) {
+  std::thread closer([&] { EXPECT_TRUE(out_.close(soon())); });
+  Consumer in = consumer();
+  for (const auto& payload : payloads_) expect(in, payload);
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  closer.join();
+}
+
+TEST_F(Waiting, ExplainSaysThatTheyComeFirst) {
+  EXPECT_NE(out_.explain(100).text().find(
+                "a send would wait for 4 messages of send_async(), which are before it"),
+            std::string::npos)
+      << out_.explain(100).text();
+  Consumer in = consumer();
+  for (const auto& payload : payloads_) expect(in, payload);
+  ASSERT_TRUE(out_.wait(tickets_.back(), soon()));
+  EXPECT_EQ(out_.explain(100).text().find("send_async"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gantry

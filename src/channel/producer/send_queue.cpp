@@ -89,6 +89,7 @@ void SendQueue::serve() {
       continue;
     }
     if (is_stopping()) return;
+    if (ending_.exchange(false, std::memory_order_relaxed)) at_end_();  // I9
     const auto news = [&] { return pushed_.load(std::memory_order_seq_cst) != seen; };
     const SpinTime::Wait wait(idle_spin_);
     if (poll_for(idle_spin_.now(), Deadline::never(), news)) continue;
@@ -184,8 +185,17 @@ void SendQueue::note_woken() noexcept {
   drain(retired_.get());
 }
 
+void SendQueue::request_end() noexcept {
+  ending_.store(true, std::memory_order_relaxed);
+  ring_thread();
+}
+
 void SendQueue::request_stop() noexcept {
   stopping_.store(true, std::memory_order_relaxed);
+  ring_thread();
+}
+
+void SendQueue::ring_thread() noexcept {
   pushed_.fetch_add(1, std::memory_order_seq_cst);
   futex_wake(pushed_);
 }

@@ -1,6 +1,7 @@
 #pragma once  // channel/producer/send_queue.hpp: messages that a thread sends in the background, in
               // order.
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <gantry/channel.hpp>
@@ -40,6 +41,7 @@ struct SendJob {
 //   I6  Once a ticket was given there is an event to wait on, and a thread, unless all has ended.
 //   I7  Failures are remembered of tickets that ended, the last kRememberedFailures.
 //   I8  Between two calls `watched_` says whether the event descriptor was asked for.
+//   I9  After request_end() the thread calls `at_end_` once nothing is left, unless it is stopped.
 
 /// The progress thread of a producer. The first push() starts it. It polls for a while after every
 /// job, since waking it costs the caller more than anything else here; then it sleeps. Where it
@@ -48,9 +50,13 @@ class SendQueue {
  public:
   using Execute = std::function<Result<void>(SendJob&)>;
 
-  /// `execute` runs on the progress thread; it must return soon after stop() was called.
-  SendQueue(Execute execute, std::chrono::nanoseconds spin, std::vector<int> cpus) noexcept
+  /// `execute` and `at_end` run on the progress thread; they must return soon after stop() was
+  /// called.
+  SendQueue(
+      Execute execute, std::chrono::nanoseconds spin, std::vector<int> cpus,
+      std::function<void()> at_end = [] {}) noexcept
       : execute_(std::move(execute)),
+        at_end_(std::move(at_end)),
         spin_(spin),
         idle_spin_(idle_spin(spin, cpus)),
         cpus_(std::move(cpus)) {}
@@ -73,6 +79,11 @@ class SendQueue {
   [[nodiscard]] bool is_idle() const noexcept {
     return ended_.load(std::memory_order_acquire) == given_.load(std::memory_order_relaxed);  // [E]
   }
+  /// Tickets that have not ended. Any thread.
+  [[nodiscard]] std::uint64_t unsent() const noexcept {
+    const std::uint64_t ended = ended_.load(std::memory_order_acquire);  // [E]
+    return std::max(given_.load(std::memory_order_acquire), ended) - ended;
+  }
   [[nodiscard]] bool is_stopping() const noexcept {
     return stopping_.load(std::memory_order_relaxed);  // a request, no data comes with it
   }
@@ -83,6 +94,8 @@ class SendQueue {
   void note_woken() noexcept;
   /// Waits for everything that was pushed, whatever the outcome.
   [[nodiscard]] Result<void> wait_until_idle(Deadline deadline, int interrupt);
+  /// Has `at_end` called behind what was pushed. Nothing may be pushed any more.
+  void request_end() noexcept;
   /// Jobs that have not begun fail as `closed`.
   void request_stop() noexcept;
   void stop() noexcept;
@@ -104,6 +117,7 @@ class SendQueue {
   }
 
   void serve();
+  void ring_thread() noexcept;
   [[nodiscard]] SendJob& job_of(std::uint64_t ticket) noexcept {
     return jobs_[ticket % Producer::kMaxUnsent];
   }
@@ -134,8 +148,10 @@ class SendQueue {
 
   std::array<SendJob, Producer::kMaxUnsent> jobs_;
   Execute execute_;
-  std::chrono::nanoseconds spin_;  // of those that wait for the thread
-  SpinTime idle_spin_;             // of the thread
+  std::function<void()> at_end_;
+  std::atomic<bool> ending_{false};  // requested and not yet done; `pushed_` carries it
+  std::chrono::nanoseconds spin_;    // of those that wait for the thread
+  SpinTime idle_spin_;               // of the thread
   std::vector<int> cpus_;
   std::uint32_t done_by_caller_ = 0;         // tickets of give_done()
   std::shared_ptr<HandedOver> handed_over_;  // null: the thread has a CPU of its own
