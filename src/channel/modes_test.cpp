@@ -285,6 +285,20 @@ TEST_F(Landing, AStreamTakesAWindowOfMemoryAndNoMore) {
   EXPECT_TRUE(out_.wait(*ticket, soon()));
 }
 
+TEST_F(Landing, WhatAReaderGatheredIsCountedWhileItIsHeld) {
+  const auto payload = pattern(kMiB, 1);
+  std::thread sender(
+      [&] { EXPECT_TRUE(out_.send(payload, {.deadline = soon(), .mode = SendMode::streamed})); });
+  auto message = in_.receive(soon());
+  sender.join();
+  ASSERT_TRUE(message);
+  EXPECT_EQ(in_.explain().gathered_bytes, kMiB);
+  EXPECT_NE(in_.explain().text().find("1 MiB gathered here from streamed messages"),
+            std::string::npos);
+  message->release();
+  EXPECT_EQ(in_.explain().gathered_bytes, 0u);
+}
+
 TEST_F(Landing, WhatIsSentBehindTheBackKeepsItsOrder) {
   const auto large = pattern(2 * kMiB, 1);
   std::vector<Ticket> tickets;

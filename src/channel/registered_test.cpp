@@ -210,6 +210,9 @@ TEST_F(Registered, WhoWasNotNamedIsRefused) {
   EXPECT_EQ(refused.error().code, Code::invalid_argument);
   EXPECT_THAT(refused.error().hint, HasSubstr("ConsumerOptions::registrars"));
   EXPECT_EQ(in_child([&] { return message.key_for(*first_) ? 1 : 0; }), 0) << "a fork's copy";
+  const auto of_copy = exchange(out, in, 10, 2).key_for(*other);
+  ASSERT_TRUE(of_copy) << "a private copy knows no registrars";
+  EXPECT_FALSE(*of_copy);
 }
 
 TEST_F(Registered, WithoutRegistrarsNothingIsRegistered) {

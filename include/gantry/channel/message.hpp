@@ -235,10 +235,11 @@ class GANTRY_API Message {
   /// The key by which an operation of `registrar`'s device names segment(`index`): its slab is
   /// registered whole, so this looks nothing up. Nothing: the bytes are a private copy that no
   /// registrar knows (streamed, or up to PayloadOptions::cell_bytes), or there are none; use their
-  /// address. The device must be done before the message is released. `index` must be below
-  /// segments(). Any thread. Errors: why the registrar refused the slab, and then the address
-  /// serves, too; `invalid_argument` for one that ConsumerOptions::registrars does not name, and in
-  /// a fork()ed child.
+  /// address. Such bytes know no registrars, so the answer is the same for one that was not named.
+  /// The device must be done before the message is released. `index` must be below segments(). Any
+  /// thread. Errors, of bytes in a slab: why the registrar refused it, and then the address serves,
+  /// too; `invalid_argument` for one that ConsumerOptions::registrars does not name, and in a
+  /// fork()ed child.
   [[nodiscard]] Result<std::optional<DeviceKey>> key_for(const Registrar& registrar,
                                                          std::size_t index = 0) const;
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }

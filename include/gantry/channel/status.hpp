@@ -170,9 +170,10 @@ struct GANTRY_API ConsumerExplanation {
   bool landing = false;          ///< The next message is taken and has not landed whole.
   bool producer_gone = false;    ///< It left or died; what it published can still be received.
   bool ended = false;            ///< The stream ends with the unread messages.
-  bool producer_sleeps = false;  ///< It waits for a credit.
+  bool producer_sleeps = false;  ///< It waits for a credit, or for a message that it passed on.
   std::vector<HeldSlot> held;    ///< Unreleased messages, the oldest first.
   std::size_t copies_held = 0;   ///< Unreleased messages besides, copied out: they hold no slot.
+  Bytes gathered_bytes = 0;      ///< Private memory of streamed messages that were received whole.
   Bytes mapped_bytes = 0;        ///< Mapped memory of the producer.
   std::chrono::nanoseconds spin{};
   std::string broken;  ///< Why this end trusts its producer no more; else empty.

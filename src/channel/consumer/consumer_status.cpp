@@ -40,6 +40,7 @@ ConsumerExplanation Consumer::Impl::explain() const {
   told.producer_sleeps = (core_.page().producer_sleeps.read() & 1u) != 0;
   told.held = payloads_.held(scale);
   told.copies_held = queue_.copies_held();
+  told.gathered_bytes = payloads_.gathered_bytes();
   told.mapped_bytes = payloads_.mapped_bytes();
   told.registrars = payloads_.registrations();
   told.spin = spin_.now();

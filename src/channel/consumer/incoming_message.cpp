@@ -165,8 +165,10 @@ Result<Bytes> IncomingMessage::begin_copy(ByteSpan destination) {
   const Bytes from = copied_from_.value_or(taken_);
   const Bytes rest = total_ - from;
   if (rest > destination.size())
-    return fail(Code::invalid_argument, fmt::format("{} has {} bytes left, the buffer {}", name(),
-                                                    rest, destination.size()));
+    return fail(
+        Code::invalid_argument,
+        fmt::format("{} has {} bytes left, the buffer {}", name(), rest, destination.size()),
+        "pass a larger buffer, or receive() the message where it lies");
   if (copied_from_ && destination.data() != copied_to_) GANTRY_TRY(seek(from));
   copied_from_ = from;
   copied_to_ = destination.data();

@@ -123,6 +123,11 @@ Result<SenderQuota::Charge> SenderQuota::take(Expense expense, std::uint64_t amo
   return Charge(shared_from_this(), expense, amount);
 }
 
+std::uint64_t SenderQuota::used(Expense expense) const {
+  const std::lock_guard lock(all_->mutex_);
+  return used_[at(expense)];
+}
+
 void SenderQuota::give(Expense expense, std::uint64_t amount) noexcept {
   const std::lock_guard lock(all_->mutex_);
   ReceiveQuota::Bound& bound = all_->bounds_[at(expense)];

@@ -69,6 +69,7 @@ class SenderQuota : public std::enable_shared_from_this<SenderQuota> {
   };
   /// Error: `too_large`, which says what to raise.
   [[nodiscard]] Result<Charge> take(Expense expense, std::uint64_t amount);
+  [[nodiscard]] std::uint64_t used(Expense expense) const;
 
  private:
   void give(Expense expense, std::uint64_t amount) noexcept;

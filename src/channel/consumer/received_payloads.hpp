@@ -47,6 +47,8 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
     return quota_->take(Expense::gathered_bytes, bytes);
   }
 
+  [[nodiscard]] Bytes gathered_bytes() const { return quota_->used(Expense::gathered_bytes); }
+
   void give_back(std::uint64_t token) noexcept override;
   [[nodiscard]] std::optional<detail::RegionSlice> where(std::uint64_t token,
                                                          ConstByteSpan bytes) const override;

@@ -99,10 +99,12 @@ std::string ChannelExplanation::text() const {
 }
 
 std::string ConsumerExplanation::text() const {
-  std::string text =
-      fmt::format("channel '{}', consumer: the producer, process {}, is {}{}\n", name, producer_pid,
-                  producer_gone ? "gone" : to_string(producer_state),
-                  producer_sleeps ? " and sleeps until a credit comes back" : "");
+  std::string text = fmt::format(
+      "channel '{}', consumer: the producer, process {}, is {}{}\n", name, producer_pid,
+      producer_gone ? "gone" : to_string(producer_state),
+      producer_sleeps ? " and waits for what comes back: a credit, or a message that was "
+                        "passed on"
+                      : "");
   text += link_line(link);
   if (!broken.empty()) text += fmt::format("  broken: {}\n", broken);
   text +=
@@ -111,8 +113,10 @@ std::string ConsumerExplanation::text() const {
                   landing ? ", and one on its way in" : "", ended ? "; the stream ends there" : "");
   text += fmt::format("  {}{}\n", held_text(held),
                       copies_held == 0 ? ""
-                                       : fmt::format("; besides {} that were copied out",
+                                       : fmt::format("; besides {} copied out",
                                                      count_text(copies_held, "message")));
+  if (gathered_bytes != 0)
+    text += fmt::format("  {} gathered here from streamed messages\n", bytes_text(gathered_bytes));
   if (metrics.messages == 0)
     text += "  nothing received\n";
   else
