@@ -15,6 +15,7 @@
 namespace gantry {
 namespace {
 
+constexpr const char* kAnew = "`gantry calibrate` measures anew";
 constexpr const char* kHint = "set XDG_CACHE_HOME to a folder of yours";
 
 std::string variable(const char* name) {
@@ -126,9 +127,11 @@ CalibrationStore::Found CalibrationStore::load() const {
     GANTRY_ASSIGN(const std::string text, read_all(file.get(), path_));
     auto read = read_calibration(text);
     if (!read)
-      return fail(Code::invalid_argument, fmt::format("{}: {}", path_, read.error().message));
+      return fail(Code::invalid_argument, fmt::format("{}: {}", path_, read.error().message),
+                  kAnew);
     if (read->machine != machine_)
-      return fail(Code::invalid_argument, fmt::format("{}: it is of another machine", path_));
+      return fail(Code::invalid_argument, fmt::format("{}: it is of another machine", path_),
+                  kAnew);
     return read;
   }();
   if (found) return {*found, {}};

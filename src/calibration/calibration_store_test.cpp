@@ -113,7 +113,7 @@ TEST_F(Stores, IgnoreWhatMakesNoSense) {
   const CalibrationStore store(kMachine);
   ASSERT_TRUE(store.save(stored_sample()));
   std::ofstream(store.path()) << "gantry-calibration 1\nrubbish\n";
-  expect_ignored("line 2 makes no sense");
+  expect_ignored("line 2 makes no sense; `gantry calibrate` measures anew");
   std::ofstream(store.path()) << std::string(100'000, 'x');
   expect_ignored("100000 bytes are too many");
   std::ofstream(store.path(), std::ios::trunc).flush();

@@ -95,6 +95,7 @@ TEST_F(Calibrate, IgnoresADamagedFileAndReplacesIt) {
   EXPECT_EQ(calibration["source"], "defaults");
   EXPECT_THAT(calibration["note"].get<std::string>(), HasSubstr(file + ": line 2"));
   EXPECT_THAT(run(cached({"doctor"})).output, HasSubstr("line 2 makes no sense"));
+  EXPECT_THAT(run(cached({"doctor"})).output, HasSubstr(file + " (not used: see the note)"));
   ASSERT_EQ(run(calibrate({"--quick"})).status, 0);
   EXPECT_EQ(doctor()["calibration"]["note"], "");
 }

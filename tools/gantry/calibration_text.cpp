@@ -75,9 +75,11 @@ std::string calibration_facts_text(const CalibrationStatus& status) {
                                  ? "defaults: nothing was measured (gantry calibrate)"
                                  : std::string(to_string(calibration.source));
   table.add({"source", source});
-  table.add({"kept in", status.kept           ? status.path
-                        : status.path.empty() ? "nowhere"
-                                              : status.path + " (not there)"});
+  table.add({"kept in", status.kept ? status.path
+                        : status.path.empty()
+                            ? "nowhere"
+                            : status.path + (status.note.empty() ? " (not there)"
+                                                                 : " (not used: see the note)")});
   if (!status.note.empty()) table.add({"note", status.note});
   table.add({"streaming stores", streaming_text(calibration)});
   table.add({"share of the cache", format_bytes(calibration.cache_share)});
@@ -119,9 +121,10 @@ std::string break_even_text(const Calibration& calibration) {
     for (const SubmitMode use : kUses) {
       const auto from = break_even(calibration, costs.engine, use);
       const std::string_view when = use == SubmitMode::synchronous ? "awaited" : "queued";
-      text += from ? fmt::format("{} beats inline from {} when {}\n", costs.engine,
-                                 format_bytes(*from), when)
-                   : fmt::format("{} never beats inline when {}\n", costs.engine, when);
+      text +=
+          from ? fmt::format("{} beats inline from {} when {}, of the sizes that were measured\n",
+                             costs.engine, format_bytes(*from), when)
+               : fmt::format("{} never beats inline when {}\n", costs.engine, when);
     }
   }
   return text;

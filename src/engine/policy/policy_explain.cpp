@@ -47,7 +47,8 @@ std::string Policy::why(std::size_t engine, const Verdict& verdict, const Move& 
   const Member& member = members_[engine];
   if (!verdict.possible) return fmt::format("does not take it (a {})", to_string(move.kind));
   std::string text;
-  if (verdict.shares_cpu) append(text, "no CPU is free for its worker: twice the time");
+  if (verdict.shares_cpu)
+    append(text, "no CPU is free for its worker at this moment: twice the time");
   if (verdict.ahead_ns > 0)
     append(text, fmt::format("{} until what is ahead has been done", human_time(verdict.ahead_ns)));
   if (verdict.pages_ns > 0)
@@ -74,7 +75,7 @@ void Policy::add_reasons(Explanation& explanation, const Move& move, const Situa
             : fmt::format("below {} no engine gains on {}, {}", human_bytes(from), first,
                           to_string(use)));
   } else if (chosen == 0 && std::ranges::any_of(verdicts, &Verdict::shares_cpu)) {
-    reasons.push_back("no CPU is free for a copy thread");
+    reasons.push_back("no CPU is free for a copy thread at this moment");
   } else if (chosen == 0) {
     reasons.push_back(
         use == SubmitMode::synchronous
