@@ -73,7 +73,9 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
                        [&](const auto& kind) { return kind.takes(what); });
   });
   if (!is_any && report.skipped.empty())
-    return Unexpected({Code::invalid_argument, "no subject can be part of any case of these sizes",
+    return Unexpected({Code::invalid_argument,
+                       cases.empty() ? "the --cases chosen have none of these --sizes"
+                                     : "none of the --subjects chosen is part of these --cases",
                        "see bench/README.md for what --cases, --sizes and --subjects go together"});
   for (const Case& what : cases)  // before anything is measured
     if (auto fit = fitting(what, kinds, report.machine.memory_free_bytes, report); !fit)

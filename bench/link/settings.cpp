@@ -57,6 +57,7 @@ Manual manual(Settings& settings) {
       .sizes = "64,4K,64K,1M,16M,64M",
       .quick_sizes = "64,64K,1M,16M",
       .rounds = 5,
+      .has_peers = true,
       .own = {option_into(settings.rates, "--rates",
                           "What the wire lets pass, in bits a second: unlimited, 10G, 500M",
                           "unlimited,10G,1G", "unlimited,10G", parse_rates),

@@ -55,8 +55,8 @@ std::vector<Contest> contests_of(const Settings& settings) {
   add(kBlocks, block_contests);
   add(kScaling, scaling_contests);
   add(kTouch, touch_contests);
-  add(kTransfers, uring_contests);
-  add(kTransfers, fabric_contests);
+  if (settings.has_registrar("uring")) add(kTransfers, uring_contests);
+  if (settings.has_registrar("fabric-tcp")) add(kTransfers, fabric_contests);
   return all;
 }
 
@@ -75,6 +75,9 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
   const auto kept = keep_usable(settings, plan, report);
   if (!kept) return Unexpected(kept.error());
   const auto contests = contests_of(settings);
+  if (contests.empty() && report.skipped.empty())
+    return Unexpected({Code::invalid_argument, "none of the --parts is of these --registrar",
+                       "transfers are of uring and fabric-tcp"});
   std::size_t steps = 0;
   for (const Contest& contest : contests) steps += contest.rounds;
   Progress progress("bench " + report.bench, steps);

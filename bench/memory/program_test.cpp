@@ -83,7 +83,7 @@ TEST_F(BenchMemory, ATouchedRegionIsUsedWithoutAFault) {
 }
 
 TEST_F(BenchMemory, TransfersAreThereOrHaveAReason) {
-  const json document = part("transfers", {"--registrar", "page-lock"});
+  const json document = part("transfers", {"--registrar", "uring,fabric-tcp"});
   expect_contract(document, name_);
   EXPECT_FALSE(document.at("results").empty() && document.at("skipped").empty());
   for (const auto& [name, subjects] : subjects_by_case(document, "latency_p50")) {

@@ -51,7 +51,10 @@ Manual manual(Settings& settings) {
       .notes =
           "All subjects of a case take turns, each in a process of its own. One byte of every\n"
           "block is written and its key asked for inside the timed part. There are no --peers:\n"
-          "malloc and lru-cache, which this is compared with, are always there.\n\n"
+          "malloc and lru-cache, which this is compared with, are always there. --sizes,\n"
+          "--patterns and --threads are of the part blocks; transfers have sizes of their own, "
+          "and\n"
+          "are of uring and fabric-tcp.\n\n"
           "Example: gantry bench memory --registrar uring --sizes 8K,1M --json > memory.json",
       .sizes = "2K,8K,64K,1M,8M,64M,256M",
       .quick_sizes = "2K,8K,1M",
@@ -63,6 +66,10 @@ Manual manual(Settings& settings) {
 
 bool Settings::has_part(std::string_view part) const noexcept {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+bool Settings::has_registrar(std::string_view registrar) const noexcept {
+  return std::find(registrars.begin(), registrars.end(), registrar) != registrars.end();
 }
 
 bool Settings::has_pattern(std::string_view pattern) const noexcept {

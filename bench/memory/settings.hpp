@@ -19,6 +19,7 @@ struct Settings {
   std::string directory;  ///< For files.
 
   [[nodiscard]] bool has_part(std::string_view part) const noexcept;
+  [[nodiscard]] bool has_registrar(std::string_view registrar) const noexcept;
   [[nodiscard]] bool has_pattern(std::string_view pattern) const noexcept;
 };
 

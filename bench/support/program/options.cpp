@@ -70,13 +70,19 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv,
   app.add_flag("--quick", quick,
                fmt::format("{} rounds of {}", manual.quick_rounds, manual.quick_sizes));
   std::string how;
-  app.add_option("--peers", how, "Compare with other systems too, those installed; full: all sizes")
-      ->expected(0, 1)
-      ->check(CLI::IsMember({"", "full"}));
+  const CLI::Option* const peers =
+      manual.has_peers
+          ? app.add_option("--peers", how,
+                           "Compare with other systems too, those installed; full: all sizes")
+                ->expected(0, 1)
+                ->check(CLI::IsMember({"", "full"}))
+          : nullptr;
   std::vector<std::string> texts(manual.own.size());
   for (std::size_t i = 0; i < texts.size(); ++i)
     app.add_option(manual.own[i].name, texts[i],
-                   fmt::format("{} (default {})", manual.own[i].help, manual.own[i].value));
+                   manual.own[i].value.empty()
+                       ? manual.own[i].help
+                       : fmt::format("{} (default {})", manual.own[i].help, manual.own[i].value));
   for (const OwnFlag& flag : manual.flags) app.add_flag(flag.name, *flag.given, flag.help);
   app.add_flag("--json", options.json, "One JSON document on standard output");
   try {
@@ -88,7 +94,7 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv,
         wrong_usage(bench, wrong.what(), fmt::format("see {} --help", command)));
   }
   options.bench = bench;
-  options.peers = app.count("--peers") > 0;
+  options.peers = peers != nullptr && peers->count() > 0;
   options.peers_full = how == "full";
   const bool sizes_given = app.count("--sizes") > 0;
   const auto parsed = parse_sizes(sizes_given ? sizes : default_sizes(manual, options, quick));

@@ -50,6 +50,7 @@ struct Manual {
   unsigned rounds = 7;
   unsigned quick_rounds = 3;
   std::string sized = "Message";  ///< What has the sizes.
+  bool has_peers = false;         ///< --peers is among its options.
   std::vector<OwnOption> own{};
   std::vector<OwnFlag> flags{};
 };

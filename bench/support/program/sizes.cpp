@@ -18,7 +18,7 @@ constexpr std::string_view kUnits = "KMG";
 
 Error bad_size(std::string_view text, std::string_view why) {
   return {Code::invalid_argument, fmt::format("size '{}': {}", text, why),
-          "write sizes like 64,64K,16M"};
+          "write whole numbers of B, K, M or G (powers of 1024), like 64,64K,16M"};
 }
 
 /// The power of two a suffix stands for; nothing for one that is not known.
