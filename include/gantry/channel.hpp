@@ -340,7 +340,9 @@ class GANTRY_API Incoming {
 /// The receiving end. Used by one thread at a time; any thread may release messages.
 class GANTRY_API Consumer {
  public:
-  /// Joins the channel and waits until `deadline` for its producer to appear. Errors: `timed_out`,
+  /// Joins the channel and waits until `deadline` for its producer to appear. One that has appeared
+  /// is given 200 ms to answer, also behind the deadline: to leave half-way would look to it as if
+  /// its consumer had come and gone. Errors: `timed_out`,
   /// `already_exists` when the channel has all its consumers, `busy` when former consumers of this
   /// user still hold too many of its messages, `permission_denied`, `peer_misbehaved`, `peer_gone`
   /// when producers end as soon as they are found.

@@ -105,6 +105,17 @@ TEST_F(Admission, JoiningAndLeavingLeavesNothing) {
   expect_served(out);
 }
 
+// To leave in the middle of coming would cost its producer the stream.
+TEST_F(Admission, AProducerThatIsThereIsJoinedWithoutTimeToLookForIt) {
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    auto out = *make_producer("frames", options_);
+    auto in = Consumer::open("frames", consumer_options(options_), Deadline::now());
+    ASSERT_TRUE(in) << to_string(in.error());
+    ASSERT_TRUE(out.send(pattern(1000, i), soon()));
+    EXPECT_TRUE(same(in->receive(soon())->bytes(), pattern(1000, i)));
+  }
+}
+
 // With messages in hand, which it releases later.
 TEST_F(Admission, LeavingWithMessagesInHandLeavesNothing) {
   auto out = *make_producer("frames", options_);

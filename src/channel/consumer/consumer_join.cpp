@@ -9,6 +9,9 @@ namespace gantry {
 namespace {
 
 constexpr std::chrono::seconds kHandshakeTime{5};
+// A producer that has let a consumer in loses it, and perhaps its stream with it, if that leaves in
+// the middle of its coming.
+constexpr std::chrono::milliseconds kLeastHandshakeTime{200};
 
 // A producer that is stopped must not keep its consumer from being interrupted.
 Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
@@ -56,8 +59,8 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   for (int attempt = 1;; ++attempt) {
     GANTRY_ASSIGN(Fd socket, find_producer(impl->core_.options.directory, impl->name(),
                                            options.interrupt_descriptor, deadline));
-    const Deadline patience =
-        Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kHandshakeTime));
+    const Deadline patience = Deadline::after(std::clamp<std::chrono::nanoseconds>(
+        deadline.left(), kLeastHandshakeTime, kHandshakeTime));
     auto joined = impl->join(Connection(std::move(socket)), patience);
     if (joined) return impl;
     Error& error = joined.error();
