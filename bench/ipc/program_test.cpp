@@ -56,6 +56,14 @@ TEST_F(BenchIpc, OnlySubjectsThatAreNamedTakePart) {
               UnorderedElementsAre("pipe", "pipe/polled", "gantry/loan"));
 }
 
+TEST_F(BenchIpc, WhatDoesNotGoTogetherIsSaid) {
+  const auto errors = [&](const Words& arguments) { return run(arguments).errors; };
+  EXPECT_THAT(errors({"--cases", "computing", "--sizes", "64"}),
+              HasSubstr("the --cases chosen have none of these --sizes"));
+  EXPECT_THAT(errors({"--cases", "hand-off", "--sizes", "64", "--subjects", "gantry/sync"}),
+              HasSubstr("none of the --subjects chosen is part of these --cases"));
+}
+
 TEST_F(BenchIpc, SeveralInFlightAndSeveralReadersAreCasesOfTheirOwn) {
   auto metrics = grouped(document_of({"--sizes", "64", "--subjects", "cpu-sync,unix-socket",
                                       "--cases", "in-flight,fan-out"}),

@@ -96,6 +96,12 @@ TEST_F(BenchMemory, TransfersAreThereOrHaveAReason) {
   }
 }
 
+TEST_F(BenchMemory, TransfersAreOfTheRegistrarsThatWereChosen) {
+  const Ended ended = run({"--parts", "transfers", "--registrar", "page-lock"});
+  EXPECT_NE(ended.status, 0);
+  EXPECT_THAT(ended.errors, HasSubstr("none of the --parts is of these --registrar"));
+}
+
 TEST_F(BenchMemory, MoreThanTheMachineHoldsIsSkippedWithTheReason) {
   const json document =
       document_of({"--touch", "65536G", "--parts", "touch", "--registrar", "page-lock"});

@@ -55,7 +55,7 @@ TEST_P(WrongUsage, IsOneLineAndStatus2) {
 
 INSTANTIATE_TEST_SUITE_P(OfAll, WrongUsage,
                          ::testing::ValuesIn(of_every_bench({
-                             {"", {"--sizes", "64x"}, {"unknown unit"}},
+                             {"", {"--sizes", "64x"}, {"unknown unit", "B, K, M or G"}},
                              {"", {"--sizes", "64,64T"}, {"unknown unit"}},
                              {"", {"--sizes", ""}, {"not a number"}},
                              {"", {"--sizes"}, {"--sizes"}},
@@ -75,6 +75,8 @@ const std::vector<Call> kWrong = {
     {"link", {"--rates", "10"}, {"'10' is no rate"}},
     {"link", {"--rates", "unlimited,0G"}, {"'0G' is no rate"}},
     {"link", {"--rates", ""}, {"'' is no rate"}},
+    {"engine", {"--peers"}, {"not expected: --peers"}},
+    {"memory", {"--peers"}, {"not expected: --peers"}},
     {"memory", {"--threads", "0"}, {"not a number of threads"}},
     {"memory", {"--threads", "1,,2"}, {"not a number of threads"}},
     {"memory", {"--registrar", "scsi"}, {"there are: page-lock"}},
