@@ -277,7 +277,8 @@ class GANTRY_API Producer {
 
   /// Ends the stream, then waits until every consumer has received all of it. Waits for a first
   /// consumer if none has joined, also when nothing was sent: the end of the stream is told to it,
-  /// which would else wait for a producer. The stream counts as ended also after an error.
+  /// which would else wait for a producer. The stream counts as ended also after an error: what
+  /// send_async() took still goes, then the end.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
 
   [[nodiscard]] MetricsReport metrics() const;
