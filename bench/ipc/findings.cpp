@@ -93,7 +93,7 @@ void add_limits(Ratios& ratios, const Report& report) {
 }
 
 /// What it costs to be given a ticket.
-void add_async(Ratios& ratios, const Report& report) {
+void add_async(Ratios& ratios) {
   for (const Bytes bytes : {Bytes{64}, 4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 128 * kMiB})
     ratios.in_case(format_size(bytes), "gantry/async", kSyncName,
                    Bar::at_most(bytes <= 64 * kKiB ? 1.2 : 1.05));
@@ -207,7 +207,7 @@ void add_findings(Report& report, bool best_of_peers) {
     add_lead(ratios, name, measured.find(name, kCpuSyncName, kLatencyP50),
              measured.find(name, kSyncName, kLatencyP50), Bar::none());
   add_limits(ratios, measured);
-  add_async(ratios, measured);
+  add_async(ratios);
   if (best_of_peers) add_peers(ratios, measured);
   add_baselines(ratios, measured);
   add_fan_out(ratios, measured);
