@@ -108,5 +108,32 @@ TEST_F(EarlyLanding, WhatReadersReleaseIsRoomForPartsToo) {
   }
 }
 
+// Its turn is idle, since the link has ended without a word.
+TEST(ReceivingSideTest, WhatWasOnItsWayOverADeadLinkGoesNowhere) {
+  const test::ScratchDirectory scratch;
+  const ProducerOptions options = test::options_in(scratch);
+  auto in_options = test::consumer_options(options);
+  auto out = test::make_producer("frames", options).value();
+  auto in = Consumer::open("frames", in_options, soon()).value();
+  ReceivingSide side(std::move(out));
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  auto link = make_stream_link(ends[0], {"mallory", std::chrono::milliseconds(0)}).value();
+  auto peer = make_stream_link(ends[1], {"victim", std::chrono::milliseconds(0)}).value();
+  auto payload = pattern(100'000, 1);
+  const Export exported = peer->export_memory(payload, RemoteAccess::read).value();
+  ASSERT_TRUE(side.begin(*link, 0));
+  for (const auto& piece : cut_for_link(head_of(1, {exported.remote()}).encode()))
+    ASSERT_TRUE(peer->send_control(piece, soon()));
+  for (const Deadline deadline = soon(); side.may_rest() && !deadline.passed();)
+    ASSERT_TRUE(side.turn(*link));
+  ASSERT_FALSE(side.may_rest());  // it fetches, and nobody serves that
+  link->close();
+  const auto lingered = side.linger(*link);
+  EXPECT_TRUE(lingered && !*lingered);
+  EXPECT_EQ(side.received(), 0u);
+  EXPECT_EQ(in.receive(Deadline::now()).error().code, Code::timed_out);
+}
+
 }  // namespace
 }  // namespace gantry

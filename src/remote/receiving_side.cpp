@@ -276,7 +276,8 @@ std::chrono::milliseconds ReceivingSide::patience(const Link& link) const {
 
 // Nothing can be done now but to wait for the link, or for the reader of the channel.
 Result<bool> ReceivingSide::linger(Link& link) {
-  if (waits_for_link(link)) return false;
+  // What was under way over a link that has ended did not land.
+  if (waits_for_link(link) || !link.state()) return false;
   const Deadline soon = Deadline::after(kCreditRest);
   if (announced_.empty()) {
     static_cast<void>(sink_->close(soon));

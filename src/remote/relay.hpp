@@ -59,8 +59,8 @@ class Relay final : public detail::FarSide {
   [[nodiscard]] Error reason(Error error) const override;
   [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
   [[nodiscard]] Result<void> finish(Deadline deadline) override;
-  [[nodiscard]] bool receive(Deadline deadline) override {
-    return fork_guard_.is_this() && turns_.receive(deadline, setup_.interrupt);
+  [[nodiscard]] bool receive(Deadline deadline, const std::function<bool()>& is_there) override {
+    return fork_guard_.is_this() && turns_.receive(deadline, setup_.interrupt, is_there);
   }
   void has_sent(Bytes bytes) noexcept override {
     if (fork_guard_.is_this()) turns_.has_sent(bytes <= kMaxControlBytes);

@@ -46,9 +46,9 @@ void SendingSide::end_exports() noexcept {
 }
 
 bool SendingSide::may_rest() const noexcept {
-  const auto is_small = [](const Unacknowledged& one) { return one.exports.empty(); };
-  return unacknowledged_.size() <= kMostAtRest && std::ranges::all_of(unacknowledged_, is_small) &&
-         speech_.is_empty() && !ended_;
+  return unacknowledged_.size() <= kMostAtRest &&
+         std::ranges::all_of(unacknowledged_, &Unacknowledged::is_small) && speech_.is_empty() &&
+         !ended_;
 }
 
 Result<bool> SendingSide::step(Link& link) {
@@ -177,7 +177,7 @@ Result<bool> SendingSide::take_messages(Link& link) {
       return has_taken;
     }
     has_taken = true;
-    unacknowledged_.push_back({++last_number_, *std::move(message), {}, {}});
+    unacknowledged_.push_back({++last_number_, *std::move(message), {}, {}, false});
     GANTRY_TRY(announce(link, unacknowledged_.back()));
     GANTRY_REMOTE_STEP(message_announced);
   }
@@ -189,7 +189,7 @@ Result<void> SendingSide::announce(Link& link, Unacknowledged& one) {
   head.number = one.number;
   head.info = one.message.info();
   head.time_left_ns = left_until(head.info.deadline_ns);
-  head.has_payload = RemoteHead::travels_with_head(one.message);
+  one.is_small = head.has_payload = RemoteHead::travels_with_head(one.message);
   for (std::size_t i = 0; i < one.message.segments(); ++i) {
     const Segment segment = one.message.segment(i);
     RemoteHead::Part part{segment.bytes.size(), {}, segment.tensor};

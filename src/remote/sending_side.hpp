@@ -45,6 +45,7 @@ class SendingSide final : public RemoteSide {
     Message message;
     std::vector<Export> exports;
     std::optional<Ticket> put;  // into an offered place
+    bool is_small = false;      // it travels with its announcement
   };
   /// Places that the receiving side has offered and that no message has taken.
   static constexpr std::size_t kMostPlaces = 64;

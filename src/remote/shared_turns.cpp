@@ -86,10 +86,12 @@ void SharedTurns::rest(Lock& lock) {
 
 // ---- users' threads ------------------------------------------------------------------------
 
-bool SharedTurns::receive(Deadline deadline, int interrupt) noexcept {
+bool SharedTurns::receive(Deadline deadline, int interrupt,
+                          const std::function<bool()>& is_there) noexcept {
   if (!ring_ || deadline.passed()) return false;
   Lock lock(mutex_, std::try_to_lock);
   if (!lock || side_ == nullptr || end_ || !side_->may_rest()) return false;
+  if (is_there()) return true;  // I5
   ++drives_;
   is_driven_ = true;  // I2
   if (is_at_link_) ring(ring_.get());

@@ -1,6 +1,7 @@
 #pragma once  // remote/shared_turns.hpp: the turns of a side, by its own thread or its user's.
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -17,6 +18,7 @@ namespace gantry {
 ///   I3  Nobody else takes one after end_ is set; run() was rung then.
 ///   I4  run() sleeps on all that the side waits for, or for kRest at most; longer only while
 ///       is_driven_, and then whoever ends that rings.
+///   I5  Who drives has looked for a message under the lock, behind the last turn of run().
 class SharedTurns {
  public:
   /// `stop`: ends run() when it is readable. `ring`: an event of this object's alone; without one
@@ -27,9 +29,11 @@ class SharedTurns {
   /// The thread of the side.
   [[nodiscard]] RemoteEnd run(RemoteSide& side, std::shared_ptr<Link> link, std::uint64_t received);
 
-  /// A thread that waits for what the side receives; one at a time. True: something was received.
-  /// False: it is to be waited for as any other channel's message.
-  [[nodiscard]] bool receive(Deadline deadline, int interrupt) noexcept;
+  /// A thread that waits for what the side receives; one at a time. `is_there` says whether it has
+  /// come already: run() may have received it just before. True: something was received. False: it
+  /// is to be waited for as any other channel's message.
+  [[nodiscard]] bool receive(Deadline deadline, int interrupt,
+                             const std::function<bool()>& is_there) noexcept;
   /// A thread that has given the side something to send. `is_small`: it costs little to send.
   void has_sent(bool is_small) noexcept;
 

@@ -81,7 +81,7 @@ class SharedTurnsTest : public ::testing::Test {
     std::jthread user([this] {
       user_ = std::this_thread::get_id();
       // Its own thread may be in the middle of a turn; whoever is told so may ask again here.
-      while (!(has_received_ = turns_.receive(soon(), interrupt_.get())) &&
+      while (!(has_received_ = turns_.receive(soon(), interrupt_.get(), [] { return false; })) &&
              side_.turns_by_ != user_.load() && !is_readable(over_.get())) {
       }
     });
@@ -124,6 +124,18 @@ TEST_F(SharedTurnsTest, WhatComesWhenNobodyWaitsIsReceived) {
   EXPECT_EQ(side_.received_by_.load(), thread_.get_id());
 }
 
+// It came between the user's last look and its turn.
+TEST_F(SharedTurnsTest, WhatHasComeAlreadyIsNotWaitedFor) {
+  say();
+  await(side_.received_event_.get());
+  const Deadline deadline = soon();
+  bool has_received = false;
+  while (!has_received && !deadline.passed())  // its own thread may be in the middle of a turn
+    has_received = turns_.receive(deadline, interrupt_.get(), [] { return true; });
+  EXPECT_TRUE(has_received);
+  EXPECT_FALSE(deadline.passed());
+}
+
 TEST_F(SharedTurnsTest, AnInterruptGivesTheTurnsBack) {
   std::jthread user = begin_to_receive();
   ring(interrupt_.get());
@@ -141,12 +153,12 @@ TEST_F(SharedTurnsTest, AnEndThatAUserFindsEndsTheWork) {
   user.join();
   EXPECT_FALSE(has_received_);
   EXPECT_EQ(end_.kind, RemoteEnd::Kind::broken);
-  EXPECT_FALSE(turns_.receive(soon(), -1));  // there is no side any more
+  EXPECT_FALSE(turns_.receive(soon(), -1, [] { return false; }));  // there is no side any more
 }
 
 TEST_F(SharedTurnsTest, NobodyDrivesASideThatMustNotRest) {
   side_.may_rest_ = false;
-  EXPECT_FALSE(turns_.receive(soon(), -1));
+  EXPECT_FALSE(turns_.receive(soon(), -1, [] { return false; }));
   say();
   await(side_.received_event_.get());
   EXPECT_EQ(side_.received_by_.load(), thread_.get_id());

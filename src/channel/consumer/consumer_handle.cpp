@@ -27,7 +27,8 @@ Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& op
 
 Result<Message> Consumer::receive(Deadline deadline) {
   return guarded_on(impl_, far_side_, "Consumer", [&] {
-    while (far_side_ && !impl_->has_something() && far_side_->receive(deadline)) continue;
+    const auto is_there = [this] { return impl_->has_something(); };
+    while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
     return impl_->receive(deadline);
   });
 }
