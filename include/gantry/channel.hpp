@@ -2,6 +2,8 @@
               // counters.
 
 #include <array>
+#include <functional>
+#include <gantry/channel/early_message.hpp>
 #include <gantry/channel/message.hpp>
 #include <gantry/channel/options.hpp>
 #include <gantry/engine.hpp>
@@ -112,22 +114,11 @@ class FarSide {
   [[nodiscard]] virtual Result<void> reconnect(Deadline deadline) = 0;
   /// Waits until the end of the stream was received there.
   [[nodiscard]] virtual Result<void> finish(Deadline deadline) = 0;
-  /// Waits for a message in place of the relay's thread. True: one has come, or something like it.
-  /// False: wait as for any other.
-  [[nodiscard]] virtual bool receive(Deadline deadline) = 0;
+  /// Waits for a message in place of the relay's thread, unless `is_there`. True: one has come, or
+  /// something like it. False: wait as for any other.
+  [[nodiscard]] virtual bool receive(Deadline deadline, const std::function<bool()>& is_there) = 0;
   /// A message of `bytes` was published, and may be sent now.
   virtual void has_sent(Bytes bytes) noexcept = 0;
-};
-
-/// Whoever sent a message early. Private.
-class EarlySender {
- public:
-  EarlySender() = default;
-  EarlySender(const EarlySender&) = delete;
-  EarlySender& operator=(const EarlySender&) = delete;
-  virtual ~EarlySender() = default;
-  virtual void land(std::uint64_t token, Bytes bytes, bool is_last) noexcept = 0;
-  virtual void give_up(std::uint64_t token, Bytes landed) noexcept = 0;
 };
 
 /// A temporary that owns the bytes which it would give as a payload.
@@ -136,36 +127,6 @@ concept OwningTemporary =
     !std::is_lvalue_reference_v<Given> && std::is_convertible_v<Given, ConstByteSpan> &&
     !std::ranges::enable_borrowed_range<std::remove_cvref_t<Given>>;
 }  // namespace detail
-
-/// A message that its sender still fills, from the front on, while readers see what is there.
-/// Move-only; dropping it before all has landed gives the message up: its readers get `aborted`,
-/// and Consumer::receive() passes over it. Used by the thread of its producer. An empty one has 0
-/// bytes.
-class GANTRY_API Outgoing {
- public:
-  Outgoing() noexcept = default;
-  Outgoing(Outgoing&&) noexcept;
-  Outgoing& operator=(Outgoing&&) noexcept;
-  ~Outgoing();
-
-  [[nodiscard]] Bytes size() const noexcept { return size_; }  ///< Size of the whole payload.
-  [[nodiscard]] Bytes landed() const noexcept { return landed_; }
-  /// Says that the first `bytes` of the payload, its segments in their order, are what they will
-  /// be: readers get them. When that is all of it, the message is sent. Errors:
-  /// `invalid_argument` for fewer than before, or for more than there are.
-  [[nodiscard]] Result<void> land(Bytes bytes);
-
-  // For Producer:
-  Outgoing(std::shared_ptr<detail::EarlySender> sender, std::uint64_t token, Bytes size) noexcept
-      : sender_(std::move(sender)), token_(token), size_(size) {}
-
- private:
-  void give_up() noexcept;
-  std::shared_ptr<detail::EarlySender> sender_;  // null: it is done
-  std::uint64_t token_ = 0;
-  Bytes size_ = 0;
-  Bytes landed_ = 0;
-};
 
 /// The sending end. Used by one thread at a time. Dropping it without close() tells the consumers
 /// that the stream broke off: they get what was published, then `peer_gone`.
@@ -261,10 +222,11 @@ class GANTRY_API Producer {
                                      const SendOptions& options = {});
 
   /// Publishes a message whose bytes are still to come: its readers get it at once, and its bytes
-  /// as Outgoing::land() tells. Its parts are blocks of pool(). The message is the producer's only
-  /// one until it has landed or was given up: other sends and close() fail with `busy` meanwhile;
-  /// only loan() goes on. Errors: as send(), and `invalid_argument` for parts that are no blocks.
-  [[nodiscard]] Result<Outgoing> send_early(Draft draft, const SendOptions& options = {});
+  /// as EarlyMessage::land() tells. Its parts are blocks of pool(). The message is the producer's
+  /// only one until it has landed or was given up: other sends and close() fail with `busy`
+  /// meanwhile; only loan() goes on. Errors: as send(), and `invalid_argument` for parts that are
+  /// no blocks.
+  [[nodiscard]] Result<EarlyMessage> send_early(Draft draft, const SendOptions& options = {});
 
   /// The pool of this channel's payload: its blocks can be sent without a copy. After the first
   /// call the channel keeps no block for its next small message, so the whole budget is the

@@ -147,7 +147,7 @@ TEST_F(Early, WhatIsDroppedIsGivenUp) {
   auto incoming = in_.receive_early(soon());
   fill(block, payload, 0, 600);
   ASSERT_TRUE(outgoing->land(600));
-  *outgoing = Outgoing();
+  *outgoing = EarlyMessage();
   EXPECT_TRUE(same(*incoming->next(soon()), ConstByteSpan(payload).first(600)));
   EXPECT_EQ(incoming->next(soon()).error().code, Code::aborted);
   // Another one that nobody has looked at; receive() passes over it.

@@ -46,7 +46,7 @@ class MessageSink {
   [[nodiscard]] virtual Result<void> send(Draft draft, const SendOptions& options) = 0;
   /// Whether send_early() does anything.
   [[nodiscard]] virtual bool takes_early() const noexcept { return false; }
-  [[nodiscard]] virtual Result<Outgoing> send_early(Draft, const SendOptions&) {
+  [[nodiscard]] virtual Result<EarlyMessage> send_early(Draft, const SendOptions&) {
     return tl::unexpected(Error{Code::unsupported, "nobody reads it as it lands", {}});
   }
   /// Says that the message cannot be taken in to whom that concerns. False: there is no room for
@@ -90,7 +90,7 @@ class ProducerSink final : public MessageSink {
     return producer_.send(std::move(draft), options);
   }
   [[nodiscard]] bool takes_early() const noexcept override { return true; }
-  [[nodiscard]] Result<Outgoing> send_early(Draft draft, const SendOptions& options) override {
+  [[nodiscard]] Result<EarlyMessage> send_early(Draft draft, const SendOptions& options) override {
     return producer_.send_early(std::move(draft), options);
   }
   [[nodiscard]] Result<bool> refuse(const MessageInfo&, const Error& why) override {

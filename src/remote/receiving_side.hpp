@@ -68,11 +68,11 @@ class ReceivingSide final : public RemoteSide {
     std::vector<Block> blocks;
     std::vector<Piece> pieces;
     bool has_place = false;
-    bool is_early = false;               // it is to be sent on before it has landed
-    std::optional<Outgoing> outgoing{};  // it was: I4
-    bool is_dropped = false;             // nobody wants it any more
-    std::optional<Error> trouble;        // why it cannot be taken in; told in its turn
-    std::uint64_t offered_place = 0;     // it is being put there
+    bool is_early = false;                   // it is to be sent on before it has landed
+    std::optional<EarlyMessage> outgoing{};  // it was: I4
+    bool is_dropped = false;                 // nobody wants it any more
+    std::optional<Error> trouble;            // why it cannot be taken in; told in its turn
+    std::uint64_t offered_place = 0;         // it is being put there
     std::uint64_t deadline_ns = 0;
   };
 

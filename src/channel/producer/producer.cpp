@@ -279,7 +279,7 @@ Result<void> Producer::Impl::check_sends() const {
   if (!sends_early_) return {};
   return fail(Code::busy,
               fmt::format("channel '{}': a message that was sent early has not landed", core_.name),
-              "say that all of it has landed, Outgoing::land(), or drop it");
+              "say that all of it has landed, EarlyMessage::land(), or drop it");
 }
 
 // Nothing overtakes messages of send_async().

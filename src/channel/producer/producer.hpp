@@ -43,11 +43,13 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
     core_.consumers->slots().keep_no_more();
     return core_.pool;
   }
-  Result<Outgoing> send_early(std::vector<Draft::Part> parts, const SendOptions& options);
+  Result<EarlyMessage> send_early(std::vector<Draft::Part> parts, const SendOptions& options);
   void land(std::uint64_t token, Bytes bytes, bool is_last) noexcept override;
   void give_up(std::uint64_t token, Bytes landed) noexcept override;
   Result<void> wait_for_consumer(Deadline deadline, unsigned count);
   Result<void> close(Deadline deadline);
+
+  [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
 
   // ---- a producer that calls an inbox: producer_call.cpp
 
@@ -119,7 +121,6 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] CreditGate::Lent lent_here() const noexcept {
     return reach_ == Reach::answers ? CreditGate::Lent::by_others : CreditGate::Lent::by_caller;
   }
-  [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<void> check_open() const;
   [[nodiscard]] Result<void> check_sends() const;  ///< The same; nothing lands that was sent early.
   [[nodiscard]] Result<void> check_address(ConstByteSpan payload) const;

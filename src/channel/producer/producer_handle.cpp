@@ -111,7 +111,7 @@ Result<void> Producer::publish(Loan loan, const SendOptions& options) {
     return told(impl_->publish(std::move(loan), options), far_side_.get(), kUnsure);
   });
 }
-Result<Outgoing> Producer::send_early(Draft draft, const SendOptions& options) {
+Result<EarlyMessage> Producer::send_early(Draft draft, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&] {
     return told(impl_->send_early(std::move(draft.parts()), options), far_side_.get(), kUnsure);
   });
@@ -122,6 +122,7 @@ Pool Producer::pool() const {
 }
 Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
   return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
+    GANTRY_TRY(impl_->check_process());
     if (far_side_ && impl_->is_alone()) GANTRY_TRY(far_side_->reconnect(deadline));
     return impl_->wait_for_consumer(deadline, count);
   });
@@ -140,45 +141,6 @@ ChannelExplanation Producer::explain(Bytes payload) const {
   ChannelExplanation told = impl_->explain(payload);
   if (far_side_) told.link = far_side_->path();
   return told;
-}
-
-// ---- a message that is sent early --------------------------------------------------------
-
-Outgoing::Outgoing(Outgoing&& other) noexcept
-    : sender_(std::move(other.sender_)),
-      token_(other.token_),
-      size_(std::exchange(other.size_, 0)),
-      landed_(std::exchange(other.landed_, 0)) {}
-
-Outgoing& Outgoing::operator=(Outgoing&& other) noexcept {
-  if (this == &other) return *this;
-  give_up();
-  sender_ = std::move(other.sender_);
-  token_ = other.token_;
-  size_ = std::exchange(other.size_, 0);
-  landed_ = std::exchange(other.landed_, 0);
-  return *this;
-}
-
-Outgoing::~Outgoing() {
-  give_up();
-}
-
-void Outgoing::give_up() noexcept {
-  if (sender_) sender_->give_up(token_, landed_);
-  sender_.reset();
-}
-
-Result<void> Outgoing::land(Bytes bytes) {
-  if (bytes < landed_ || bytes > size_)
-    return fail(Code::invalid_argument,
-                fmt::format("{} bytes landed, of a message of {} of which {} had landed", bytes,
-                            size_, landed_));
-  if (bytes == landed_ && bytes != size_) return {};
-  landed_ = bytes;
-  if (sender_) sender_->land(token_, bytes, bytes == size_);
-  if (bytes == size_) sender_.reset();
-  return {};
 }
 
 }  // namespace gantry

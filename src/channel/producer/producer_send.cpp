@@ -71,8 +71,8 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
 
 // ---- early ---------------------------------------------------------------------------------
 
-Result<Outgoing> Producer::Impl::send_early(std::vector<Draft::Part> parts,
-                                            const SendOptions& options) {
+Result<EarlyMessage> Producer::Impl::send_early(std::vector<Draft::Part> parts,
+                                                const SendOptions& options) {
   GANTRY_TRY(check_sends());
   if (parts.empty())
     return fail(Code::invalid_argument,
@@ -84,7 +84,7 @@ Result<Outgoing> Producer::Impl::send_early(std::vector<Draft::Part> parts,
                           *lane_, nullptr);
   GANTRY_ASSIGN(Slot* const slot, operation.run_early());
   sends_early_ = true;
-  return Outgoing(shared_from_this(), core_.consumers->slots().index_of(*slot), size);
+  return EarlyMessage(shared_from_this(), core_.consumers->slots().index_of(*slot), size);
 }
 
 void Producer::Impl::land(std::uint64_t token, Bytes bytes, bool is_last) noexcept {

@@ -42,6 +42,13 @@ struct SendPath {
   CreditGate::Lent lent;
 };
 
+[[nodiscard]] constexpr Bytes round_up(Bytes size, Bytes to) noexcept {
+  return (size + to - 1) / to * to;
+}
+[[nodiscard]] inline bool is_copied(const Draft::Part& part) noexcept {
+  return !part.moved && (!part.forwarded || part.copied.data() != nullptr);
+}
+
 /// Executes a copy and waits for it. Errors: `invalid_argument` when its source cannot be read.
 [[nodiscard]] Result<Completion> copy_by(Lane& lane, Move move);
 [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes);
