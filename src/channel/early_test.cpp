@@ -103,6 +103,28 @@ TEST_F(Early, SegmentsAndTensorsLandInTheirOrder) {
   EXPECT_TRUE(same(message->segment(1).bytes, second));
 }
 
+// What a batch does not return is nobody's yet.
+TEST_F(Early, ABatchLeavesToTheNextReaderWhatStillLands) {
+  const auto before = pattern(50, 15);
+  const auto payload = pattern(100'000, 16);
+  ASSERT_TRUE(out_.send(before, soon()));
+  Block block = block_of(payload.size());
+  auto early = out_.send_early(Draft().move(block.share()), {.deadline = soon()});
+  ASSERT_TRUE(early) << early.error().message;
+  {
+    Consumer leaving = std::move(in_);
+    std::array<Message, 4> batch;
+    ASSERT_EQ(leaving.receive_batch(batch, soon()).value(), 1u);
+    EXPECT_TRUE(same(batch[0].bytes(), before));
+  }
+  fill(block, payload, 0, payload.size());
+  ASSERT_TRUE(early->land(payload.size()));
+  Consumer next = *Consumer::open("frames", consumer_options(options_), soon());
+  const auto message = next.receive(soon());
+  ASSERT_TRUE(message) << message.error().message;
+  EXPECT_TRUE(same(message->bytes(), payload));
+}
+
 TEST_F(Early, NothingElseGoesUntilItHasLanded) {
   const auto payload = pattern(100'000, 5);
   Block block = block_of(payload.size());

@@ -56,7 +56,7 @@ bool Consumer::Impl::take_if_there(Message& into, std::uint64_t asked) noexcept 
       return true;
     }
     const bool is_block = queue_.next_is_block();
-    if (!is_block && !look_now(Wanted::whole).value_or(false)) return false;
+    if (!is_block && !look_now(Wanted::there).value_or(false)) return false;
     auto message = is_block ? take_whole(asked, false) : hand_out(asked);
     if (message) into = std::move(*message);
     return message.has_value();

@@ -84,7 +84,10 @@ void ReceiveQueue::watch_closely() const noexcept {
 Result<bool> ReceiveQueue::look(Wanted wanted) {
   for (std::size_t given_up = 0; given_up <= kCells; ++given_up) {  // more than a ring: next time
     if (core_.broken) return tl::unexpected(*core_.broken);
-    if (!pending_ && is_there()) GANTRY_TRY(take_next());
+    if (!pending_ && is_there()) {
+      if (wanted == Wanted::there && is_on_its_way()) return false;
+      GANTRY_TRY(take_next());
+    }
     if (!pending_) break;
     if (wanted == Wanted::early) return true;
     GANTRY_ASSIGN(const bool whole, pending_->message.try_whole());

@@ -11,8 +11,9 @@ namespace gantry {
 /// end. Never waits for a message; whoever dies is given a moment to be dead. The receiving thread.
 class GANTRY_LOCAL ReceiveQueue {
  public:
-  /// A message that is all there, or any that is visible.
-  enum class Wanted { whole, early };
+  /// A message that is all there; any that is visible; or one that is all there, while one that is
+  /// still on its way stays in the ring, from which whoever comes next gets it if this end leaves.
+  enum class Wanted { whole, early, there };
 
   explicit ReceiveQueue(ConsumerCore& core) noexcept : core_(core) {}
 
@@ -88,6 +89,10 @@ class GANTRY_LOCAL ReceiveQueue {
   [[nodiscard]] bool next_is(PayloadLocation where) const noexcept {
     return !pending_ && !must_claim_ && !core_.broken && ring_->ready() &&
            (ring_->next().header.kind & ~kExtra) == static_cast<std::uint8_t>(where);
+  }
+  /// Of the next message in the ring.
+  [[nodiscard]] bool is_on_its_way() const noexcept {
+    return !must_claim_ && (ring_->next().header.kind & kLanding) != 0;
   }
   [[nodiscard]] bool at_end() const noexcept;
   /// There will be no more than there is. Relaxed: [F] of credit_gate.hpp.
