@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
+#include <thread>
+
 #include "pipeline_suite.hpp"
 
 // How memory meets the device, and what explain() says of it.
@@ -11,19 +13,21 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Counts what is registered; refuses when told to.
+/// Counts what is registered; refuses, or takes its time, when told to.
 class CountingRegistrar final : public Registrar {
  public:
-  explicit CountingRegistrar(bool refuses)
-      : Registrar("counting", RegistrarOptions{}), refuses_(refuses) {}
+  explicit CountingRegistrar(bool refuses, std::chrono::milliseconds takes = {})
+      : Registrar("counting", RegistrarOptions{}), refuses_(refuses), takes_(takes) {}
 
  private:
   Result<Keys> do_register(ByteSpan, DeviceAccess) override {
+    std::this_thread::sleep_for(takes_);
     if (refuses_) return fail(Code::out_of_memory, "no more locks");
     return Keys{};
   }
   int do_unregister(const Keys&, ByteSpan) noexcept override { return 0; }
   const bool refuses_;
+  const std::chrono::milliseconds takes_;
 };
 
 /// The CPU, which says of itself that registered memory is quicker.
@@ -33,6 +37,7 @@ class PayingDevice final : public Device {
       : facts_(inner_->facts()), registrar_(std::move(registrar)) {
     facts_.registering_pays = true;
     facts_.unified_memory = false;
+    facts_.in_place_alignment = 0;
   }
   const DeviceFacts& facts() const noexcept override { return facts_; }
   Result<DeviceMemory> memory() const override { return inner_->memory(); }
@@ -124,6 +129,43 @@ TEST_F(PipelineStaging, IsInPlaceWhenTheMemoryIsUsedOftenEnough) {
   EXPECT_GE(registrar_->report().peak_bytes, kSteps * 8);
 }
 
+// What a ring and registering cost is weighed against what the driver does with plain memory.
+TEST_F(PipelineStaging, IsDirectWhereRegisteringTakesLongerThanTheJob) {
+  constexpr std::uint64_t kMany = 12'000'000;
+  const Words x = random_words(kMany, 3), y = random_words(kMany, 4);
+  Words z(kMany);
+  const auto registrar = std::make_shared<CountingRegistrar>(false, std::chrono::milliseconds(300));
+  PayingDevice slow(registrar);
+  const auto report = run_pipeline(slow,
+                                   PipelineJob(pipeline_source(), "weigh", kMany)
+                                       .input(std::span(x))
+                                       .input(std::span(y))
+                                       .output(std::span(z))
+                                       .count(),
+                                   {});
+  ASSERT_TRUE(report) << to_string(report.error());
+  for (std::uint64_t i = 0; i < kMany; ++i) ASSERT_EQ(z[i], x[i] + 3 * y[i]) << i;
+  EXPECT_EQ(report->plan.staging[0], Staging::direct) << report->explain().text();
+  EXPECT_EQ(report->plan.staging[2], Staging::direct);
+  EXPECT_THAT(report->plan.reasons, Contains(HasSubstr("registered in place")));  // weighed
+  EXPECT_EQ(registrar->report().registrations, 0u);
+  EXPECT_LT(registrar->report().peak_bytes, kMany * 4);
+}
+
+// Of a job that is over before a ring is made there is nothing to weigh.
+TEST_F(PipelineStaging, IsDirectInAShortJob) {
+  const PipelineJob few = PipelineJob(pipeline_source(), "weigh", 50'000)
+                              .input(std::span(x_).first(50'000))
+                              .input(std::span(y_).first(50'000))
+                              .output(std::span(z_).first(50'000))
+                              .count();
+  const auto report = run_pipeline(device_, few, {});
+  ASSERT_TRUE(report) << to_string(report.error());
+  for (std::uint64_t i = 0; i < 50'000; ++i) ASSERT_EQ(z_[i], x_[i] + 3 * y_[i]) << i;
+  EXPECT_EQ(report->plan.staging[0], Staging::direct) << report->explain().text();
+  EXPECT_EQ(registrar_->report().made, 0u);
+}
+
 TEST_F(PipelineStaging, ByHandIsAsAskedFor) {
   PipelineOptions options;
   options.staging = Staging::direct;
@@ -171,10 +213,11 @@ TEST_F(PipelineStaging, MemoryInPlaceOfTheJobsCanBeRegisteredAlready) {
 TEST_F(PipelineStaging, ARefusalIsAReasonUnlessItWasAskedFor) {
   registrar_ = std::make_shared<CountingRegistrar>(true);
   PayingDevice refusing(registrar_);
-  const auto report = run_pipeline(refusing, job(), {});
+  PipelineOptions options;
+  options.uses = 2;  // so that a ring is tried
+  const auto report = run_pipeline(refusing, job(), options);
   ASSERT_TRUE(report) << to_string(report.error());
   EXPECT_THAT(report->explain().text(), HasSubstr("no more locks"));
-  PipelineOptions options;
   options.mode = PipelineMode::overlapped_pinned;
   const auto asked = run_pipeline(refusing, job(), options);
   ASSERT_FALSE(asked);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <span>
 
 namespace gantry {
 namespace {
@@ -38,30 +41,39 @@ double time_of(const Stream& stream, double steps) noexcept {
   return ns(stream.start) + stream.ns_per_step * steps;
 }
 
+/// The host's copies into a ring, the device's three streams, the host's copies out of a ring.
+struct Streams {
+  Stream stage_in, copy_in, compute, copy_out, stage_out;
+
+  [[nodiscard]] std::array<double, 5> times(std::uint64_t chunk) const noexcept {
+    const auto steps = static_cast<double>(chunk);
+    return {time_of(stage_in, steps), time_of(copy_in, steps), time_of(compute, steps),
+            time_of(copy_out, steps), time_of(stage_out, steps)};
+  }
+};
+
 // Predicts a run in chunks of that many steps: one passes all streams, the others follow in the
 // longest; before that the slots are made.
-double predict(const PlanInput& input, const PipelinePlan& plan, double overhead_ns, unsigned depth,
+double predict(const PlanInput& input, const Streams& streams, double overhead_ns, unsigned depth,
                std::uint64_t chunk) noexcept {
   const auto size = static_cast<double>(chunk);
-  const double times[] = {time_of(plan.copy_in, size), time_of(plan.compute, size),
-                          time_of(plan.copy_out, size)};
-  const double longest = *std::max_element(std::begin(times), std::end(times));
+  const std::array<double, 5> times = streams.times(chunk);
+  const double longest = *std::max_element(times.begin(), times.end());
   const double chunks = std::ceil(static_cast<double>(input.steps) / size);
   const double slot =
       size * static_cast<double>(input.step_bytes) + static_cast<double>(input.fixed_bytes);
   const double making = std::min<double>(depth, chunks) * slot * input.making_ns_per_byte;
-  return making + times[0] + times[1] + times[2] + 3 * overhead_ns +
+  return making + std::accumulate(times.begin(), times.end(), 3 * overhead_ns) +
          (chunks - 1) * (longest + overhead_ns);
 }
 
 // A slot for each noticeable stream, for each side that is staged, and one to spare, which hides
 // the time in which a slot is handed back.
-unsigned depth_for(const PlanInput& input, const PipelinePlan& plan, std::uint64_t chunk) noexcept {
-  const auto size = static_cast<double>(chunk);
-  const double times[] = {time_of(plan.copy_in, size), time_of(plan.compute, size),
-                          time_of(plan.copy_out, size)};
-  const double longest = *std::max_element(std::begin(times), std::end(times));
-  const auto felt = std::count_if(std::begin(times), std::end(times),
+unsigned depth_for(const PlanInput& input, const Streams& streams, std::uint64_t chunk) noexcept {
+  const std::array<double, 5> all = streams.times(chunk);
+  const auto times = std::span(all).subspan(1, 3);  // the device's
+  const double longest = *std::max_element(times.begin(), times.end());
+  const auto felt = std::count_if(times.begin(), times.end(),
                                   [&](double time) { return time > kFeltShare * longest; });
   return std::min(kMostDepth, static_cast<unsigned>(felt) + (input.is_staged_in ? 1 : 0) +
                                   (input.is_staged_out ? 1 : 0) + 1);
@@ -70,6 +82,12 @@ unsigned depth_for(const PlanInput& input, const PipelinePlan& plan, std::uint64
 std::string stream_text(std::string_view name, const Stream& stream, Bytes step_bytes) {
   return fmt::format("{} {:.1f} us + {:.3f} ns a step of {} bytes", name, ns(stream.start) / 1e3,
                      stream.ns_per_step, step_bytes);
+}
+
+// Of a ring; nothing where there is none.
+std::string stages_text(const Streams& streams) {
+  const double in = streams.stage_in.ns_per_step, out = streams.stage_out.ns_per_step;
+  return in == 0 && out == 0 ? "" : fmt::format("the ring {:.3f} and {:.3f} ns a step; ", in, out);
 }
 
 }  // namespace
@@ -83,19 +101,26 @@ std::uint64_t most_steps(const PlanInput& input, unsigned depth) noexcept {
 
 ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small,
                               const MeasuredChunk& large, PipelinePlan& plan) {
-  plan.copy_in = line_of(small.steps, small.copy_in, large.steps, large.copy_in);
-  plan.compute = line_of(small.steps, small.compute, large.steps, large.compute);
-  plan.copy_out = line_of(small.steps, small.copy_out, large.steps, large.copy_out);
-  const double overhead =
-      std::max(0.0, ns(small.all - small.copy_in - small.compute - small.copy_out)) / 3;
-  unsigned depth = depth_for(input, plan, large.steps);
+  const auto line = [&](std::chrono::nanoseconds MeasuredChunk::* part) {
+    return line_of(small.steps, small.*part, large.steps, large.*part);
+  };
+  const Streams streams{line(&MeasuredChunk::stage_in), line(&MeasuredChunk::copy_in),
+                        line(&MeasuredChunk::compute), line(&MeasuredChunk::copy_out),
+                        line(&MeasuredChunk::stage_out)};
+  plan.copy_in = streams.copy_in;
+  plan.compute = streams.compute;
+  plan.copy_out = streams.copy_out;
+  const double overhead = std::max(0.0, ns(small.all - small.copy_in - small.compute -
+                                           small.copy_out - small.stage_in - small.stage_out)) /
+                          3;
+  unsigned depth = depth_for(input, streams, large.steps);
   const std::uint64_t most = most_steps(input, depth);
   std::uint64_t best = std::min(most, input.steps);
-  double least = predict(input, plan, overhead, depth, best);
+  double least = predict(input, streams, overhead, depth, best);
   // From large to small, so that of equals the larger is taken.
   for (std::uint64_t chunk = best; chunk > std::min(input.fewest, most);) {
     chunk = std::max<std::uint64_t>(1, chunk - chunk / 4 - (chunk < 4 ? 1 : 0));
-    const double time = predict(input, plan, overhead, depth, chunk);
+    const double time = predict(input, streams, overhead, depth, chunk);
     if (time < least * 0.995) least = time, best = chunk;
     if (chunk == 1) break;
   }
@@ -106,9 +131,9 @@ ChunkChoice choose_by_measure(const PlanInput& input, const MeasuredChunk& small
   depth = static_cast<unsigned>(std::min<std::uint64_t>(depth, chunks));
   plan.predicted = time_from(least);
   plan.reasons.push_back(
-      fmt::format("measured: {}; {}; {}; {:.1f} us of the host's own for each chunk, "
+      fmt::format("measured: {}{}; {}; {}; {:.1f} us of the host's own for each chunk, "
                   "{:.3f} ns to make a byte of a slot",
-                  stream_text("copy-in", plan.copy_in, input.step_bytes),
+                  stages_text(streams), stream_text("copy-in", plan.copy_in, input.step_bytes),
                   stream_text("compute", plan.compute, input.step_bytes),
                   stream_text("copy-out", plan.copy_out, input.step_bytes), overhead / 1e3,
                   input.making_ns_per_byte));

@@ -12,6 +12,8 @@ struct MeasuredChunk {
   std::uint64_t steps = 0;
   std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};
   std::chrono::nanoseconds all{};  ///< As the host saw it, from the first call to the results.
+  /// The host's own copies, to and from a ring.
+  std::chrono::nanoseconds stage_in{}, stage_out{};
 };
 
 /// What the choice depends on, besides the measurement.

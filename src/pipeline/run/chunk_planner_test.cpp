@@ -106,6 +106,26 @@ TEST(ChunkPlanner, SlotsTakeNoMoreThanTheDeviceHas) {
   EXPECT_EQ(choose(input, 1, 1, 1, 1000).chunk_steps, 1u);
 }
 
+// The host's copies of a ring are a stream like the device's: the longest one sets the pace.
+TEST(ChunkPlanner, TheRingsCopiesCountInThePrediction) {
+  const auto predicted = [](double stage_in, double stage_out) {
+    MeasuredChunk small = chunk(1000, 1, 1, 1, 0), large = chunk(9000, 1, 1, 1, 0);
+    for (MeasuredChunk* one : {&small, &large}) {
+      const auto steps = static_cast<double>(one->steps);
+      one->stage_in = nanoseconds(static_cast<std::int64_t>(stage_in * steps));
+      one->stage_out = nanoseconds(static_cast<std::int64_t>(stage_out * steps));
+      one->all += one->stage_in + one->stage_out;
+    }
+    PipelinePlan plan;
+    static_cast<void>(choose_by_measure(million(), small, large, plan));
+    return static_cast<double>(plan.predicted.count());
+  };
+  const double bare = predicted(0, 0);
+  EXPECT_LT(predicted(0.5, 0.5), bare * 1.1);
+  EXPECT_NEAR(predicted(10, 1) / bare, 10, 1);
+  EXPECT_NEAR(predicted(1, 10) / bare, 10, 1);
+}
+
 // Of as many steps as can be counted, too: they need no bytes.
 TEST(ChunkPlanner, ChunksAreOfOneSizeAndNeverMoreThanTheJob) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "pipeline/job/extents.hpp"
 #include "pipeline/run/pipeline_run.hpp"
@@ -13,6 +14,9 @@ constexpr std::uint64_t kFewestSteps = 64;  // steps that make a measurement wor
 constexpr std::chrono::nanoseconds kTelling = std::chrono::microseconds(150);
 constexpr std::chrono::nanoseconds kShortJob = std::chrono::milliseconds(1);
 constexpr unsigned kGrowth = 8;
+// Making rings, to measure them, takes some 5 ms of a GPU's driver.
+constexpr std::chrono::nanoseconds kWorthRings = std::chrono::milliseconds(20);
+constexpr Bytes kTrialBytes = Bytes{8} << 20;
 constexpr Bytes kUnifiedBytes = Bytes{16} << 20;
 
 std::chrono::nanoseconds longest(const MeasuredChunk& chunk) noexcept {
@@ -20,8 +24,27 @@ std::chrono::nanoseconds longest(const MeasuredChunk& chunk) noexcept {
 }
 
 MeasuredChunk least_of(const MeasuredChunk& one, const MeasuredChunk& other) noexcept {
-  return {one.steps, std::min(one.copy_in, other.copy_in), std::min(one.compute, other.compute),
-          std::min(one.copy_out, other.copy_out), std::min(one.all, other.all)};
+  return {one.steps,
+          std::min(one.copy_in, other.copy_in),
+          std::min(one.compute, other.compute),
+          std::min(one.copy_out, other.copy_out),
+          std::min(one.all, other.all),
+          std::min(one.stage_in, other.stage_in),
+          std::min(one.stage_out, other.stage_out)};
+}
+
+MeasuredChunk without_ring(MeasuredChunk chunk) noexcept {
+  chunk.all -= chunk.stage_in + chunk.stage_out;
+  chunk.stage_in = chunk.stage_out = {};
+  return chunk;
+}
+
+double in_ms(std::chrono::nanoseconds time) noexcept {
+  return static_cast<double>(time.count()) / 1e6;
+}
+
+void put(std::span<RunArray* const> arrays, Staging staging) noexcept {
+  for (RunArray* array : arrays) array->staging = staging;
 }
 
 }  // namespace
@@ -128,22 +151,60 @@ Result<MeasuredChunk> PipelineRun::probe(ChunkRing& ring, std::uint64_t steps) {
   probe_failure_ = executor_->run_one_by_one(ring, steps);
   if (probe_failure_) return named(probe_failure_->error, probe_failure_->chunk);
   const ChunkTimes& times = executor_->last_times();
-  return MeasuredChunk{steps, times.copy_in.span(), times.compute.span(), times.copy_out.span(),
-                       Clock::now() - begin};
+  MeasuredChunk measured{steps, times.copy_in.span(), times.compute.span(), times.copy_out.span(),
+                         Clock::now() - begin};
+  // Where the host computes, its copies and its kernels take turns; that is in `all`.
+  if (device_.facts().unified_memory) return measured;
+  measured.stage_in = times.stage_in.span();
+  measured.stage_out = times.stage_out.span();
+  return measured;
 }
 
-Result<ChunkRing> PipelineRun::probe_ring(std::uint64_t steps, double& making_ns_per_byte) {
+Result<ChunkRing> PipelineRun::probe_ring(std::uint64_t steps, Measured& measured) {
+  const auto registering = [this] {
+    return registering_.registrar ? registering_.registrar->report().time
+                                  : std::chrono::nanoseconds{};
+  };
+  const auto per_byte = [](std::chrono::nanoseconds time, Bytes bytes) {
+    return static_cast<double>(time.count()) / static_cast<double>(std::max<Bytes>(bytes, 1));
+  };
   const auto begin = Clock::now();
+  const std::chrono::nanoseconds registered = registering();
   ChunkChoice one{steps, 1};
   GANTRY_ASSIGN(ChunkRing ring, make_ring(one));
-  making_ns_per_byte = static_cast<double>((Clock::now() - begin).count()) /
-                       static_cast<double>(std::max<Bytes>(ring.device_bytes(), 1));
+  // A ring that the device computes on has no memory of the device.
+  const bool is_of_host = ring.device_bytes() == 0 && !device_.facts().unified_memory;
+  measured.making_ns_per_byte =
+      per_byte(Clock::now() - begin, is_of_host ? ring.host_bytes() : ring.device_bytes());
+  measured.why_plain = ring.why_plain();
+  measured.registering_ns_per_byte = per_byte(registering() - registered, ring.host_bytes());
   return ring;
 }
 
-// Runs the first chunks, one at a time and each larger than the one before, until they tell
-// something. The first shows nothing, since all is cold.
+// What a ring costs is measured where the caller's memory as it is would take long; but of memory
+// that will be used again it is always.
 Result<ChunkChoice> PipelineRun::measure() {
+  const std::vector<RunArray*> arrays = free_to_choose(arrays_, options_, registering_);
+  std::optional<Way> direct;
+  if (!arrays.empty() && options_.uses <= 1) {
+    put(arrays, Staging::direct);
+    GANTRY_ASSIGN(direct, direct_way());
+    if (direct->time < kWorthRings) {
+      report_.plan = std::move(direct->plan);
+      report_.plan.reasons.emplace_back("the job is too short to measure a ring");
+      return direct->choice;
+    }
+    put(arrays, Staging::ring);
+  }
+  Measured measured;
+  GANTRY_ASSIGN(const auto short_job, measure_chunks(measured));
+  if (short_job) return *short_job;
+  return choose_way(arrays, measured, std::move(direct));
+}
+
+// Runs the next chunks, one at a time and each larger than the one before, until they tell
+// something. The first shows nothing, since all is cold. A choice: there is too little to measure.
+Result<std::optional<ChunkChoice>> PipelineRun::measure_chunks(Measured& measured) {
   constexpr Bytes kFirstBytes = Bytes{64} << 10;
   constexpr std::uint64_t kFirstSteps = 4096;  // where steps have no bytes
   GANTRY_ASSIGN(PlanInput input, plan_input());
@@ -153,9 +214,7 @@ Result<ChunkChoice> PipelineRun::measure() {
       in_grains(std::max<std::uint64_t>(1, std::min(by_size, input.steps / 256)));
   const std::uint64_t most = in_grains(std::min(
       {std::max<std::uint64_t>(input.steps / 32, first), 64 * first, most_steps(input, 1)}));
-  const auto before = registering_.registrar ? registering_.registrar->report() : RegistrarReport{};
-  double making = 0;
-  GANTRY_ASSIGN(ChunkRing ring, probe_ring(std::min(first, most), making));
+  GANTRY_ASSIGN(ChunkRing ring, probe_ring(std::min(first, most), measured));
   GANTRY_ASSIGN(const MeasuredChunk cold, probe(ring, ring.chunk_steps()));
   const std::chrono::duration<double, std::nano> all =
       cold.all * (static_cast<double>(input.steps) / static_cast<double>(cold.steps));
@@ -164,27 +223,88 @@ Result<ChunkChoice> PipelineRun::measure() {
     GANTRY_ASSIGN(input, plan_input());
     return default_chunks(input, report_.plan);
   }
-  GANTRY_ASSIGN(MeasuredChunk small, probe(ring, ring.chunk_steps()));
+  GANTRY_ASSIGN(measured.small, probe(ring, ring.chunk_steps()));
   GANTRY_ASSIGN(const MeasuredChunk again, probe(ring, ring.chunk_steps()));
-  small = least_of(small, again);
-  MeasuredChunk large = small;
-  while (longest(large) < kTelling && large.steps < most) {
-    if (large.steps > small.steps) small = large;
+  measured.large = measured.small = least_of(measured.small, again);
+  while (longest(measured.large) < kTelling && measured.large.steps < most) {
+    if (measured.large.steps > measured.small.steps) measured.small = measured.large;
     ring = {};  // both might not fit
-    GANTRY_ASSIGN(ring, probe_ring(std::min(large.steps * kGrowth, most), making));
-    if (ring.chunk_steps() <= large.steps) break;  // no more memory
-    GANTRY_ASSIGN(large, probe(ring, ring.chunk_steps()));
+    GANTRY_ASSIGN(ring, probe_ring(std::min(measured.large.steps * kGrowth, most), measured));
+    if (ring.chunk_steps() <= measured.large.steps) break;  // no more memory
+    GANTRY_ASSIGN(measured.large, probe(ring, ring.chunk_steps()));
   }
-  if (registering_.registrar != nullptr && ring.host_bytes() != 0) {
-    const auto after = registering_.registrar->report();
-    const double each = static_cast<double>((after.time - before.time).count()) /
-                        static_cast<double>(ring.host_bytes());
-    GANTRY_TRY(reconsider(arrays_, options_, each, registering_, report_.plan));
+  return std::nullopt;
+}
+
+// The plan for what was measured. The arrays are labelled `staging`, and not registered yet.
+Result<PipelineRun::Way> PipelineRun::measured_way(const Measured& measured, Staging staging) {
+  Way way{staging, report_.plan, {}, {}};
+  GANTRY_ASSIGN(PlanInput input, plan_input());
+  input.making_ns_per_byte = measured.making_ns_per_byte;
+  way.choice = choose_by_measure(input, measured.small, measured.large, way.plan);
+  way.time = way.plan.predicted;
+  return way;
+}
+
+// Memory as it is: only a trial tells what the driver does with it. The first is cold. Both are
+// chunks as they would be then, so that nothing is lost by them.
+Result<PipelineRun::Way> PipelineRun::direct_way() {
+  GANTRY_ASSIGN(const PlanInput before, plan_input());
+  const std::uint64_t by_size = kTrialBytes / std::max<Bytes>(before.step_bytes, 1);
+  const std::uint64_t steps = in_grains(
+      std::clamp<std::uint64_t>(before.steps / 16, 1, std::max<std::uint64_t>(by_size, 1)));
+  Measured unused;
+  GANTRY_ASSIGN(ChunkRing ring, probe_ring(std::min(steps, most_steps(before, 1)), unused));
+  GANTRY_TRY(probe(ring, ring.chunk_steps()));
+  GANTRY_ASSIGN(const MeasuredChunk chunk, probe(ring, ring.chunk_steps()));
+  Way way{Staging::direct, report_.plan, {}, {}};
+  const auto rate = [&](std::chrono::nanoseconds time) {
+    return PipelinePlan::Stream{
+        {}, static_cast<double>(time.count()) / static_cast<double>(chunk.steps)};
+  };
+  way.plan.copy_in = rate(chunk.copy_in);
+  way.plan.compute = rate(chunk.compute);
+  way.plan.copy_out = rate(chunk.copy_out);
+  way.plan.reasons.push_back(fmt::format(
+      "measured: a trial chunk of {} steps as they are, {:.2f} ms", chunk.steps, in_ms(chunk.all)));
+  GANTRY_ASSIGN(const PlanInput input, plan_input());
+  way.choice = default_chunks(input, way.plan);
+  const double all = rate(chunk.all).ns_per_step * static_cast<double>(input.steps);
+  way.time = way.plan.predicted = std::chrono::nanoseconds(static_cast<std::int64_t>(all));
+  return way;
+}
+
+// By way of a ring; from the caller's memory, once it is registered; or as it is (`direct`, if that
+// was tried).
+Result<ChunkChoice> PipelineRun::choose_way(std::span<RunArray* const> arrays,
+                                            const Measured& measured, std::optional<Way> direct) {
+  GANTRY_ASSIGN(Way best, measured_way(measured, Staging::ring));
+  std::string times = fmt::format("by way of a ring {:.2f} ms", in_ms(best.time));
+  // Of about equal ones the later is taken: it leaves the host's CPUs more to others.
+  const auto weigh = [&](Way way, std::string_view name) {
+    times += fmt::format(", {} {:.2f} ms", name, in_ms(way.time));
+    if (in_ms(way.time) < 1.05 * in_ms(best.time)) best = std::move(way);
+  };
+  if (!arrays.empty()) {
+    put(arrays, Staging::in_place);
+    Measured bare = measured;
+    for (MeasuredChunk* chunk : {&bare.small, &bare.large}) *chunk = without_ring(*chunk);
+    GANTRY_ASSIGN(Way in_place, measured_way(bare, Staging::in_place));
+    const double registering = measured.registering_ns_per_byte *
+                               static_cast<double>(bytes_of(arrays)) /
+                               static_cast<double>(std::max<std::uint64_t>(options_.uses, 1));
+    in_place.time += std::chrono::nanoseconds(static_cast<std::int64_t>(registering));
+    weigh(std::move(in_place), "registered in place");
+    if (direct) weigh(*std::move(direct), "as it is");
+    best.plan.reasons.push_back(
+        fmt::format("the caller's memory, of {} uses: {}", options_.uses, times));
   }
-  ring = {};
-  GANTRY_ASSIGN(input, plan_input());
-  input.making_ns_per_byte = making;
-  return choose_by_measure(input, small, large, report_.plan);
+  put(arrays, best.staging);
+  if (best.staging == Staging::direct && !measured.why_plain.empty())
+    best.plan.reasons.push_back(not_registered(measured.why_plain));
+  report_.plan = std::move(best.plan);
+  if (best.staging == Staging::in_place) register_all(arrays, registering_, report_.plan);
+  return best.choice;
 }
 
 }  // namespace gantry

@@ -129,6 +129,10 @@ Result<void> PipelineRun::flow(ChunkChoice choice) {
   return {};
 }
 
+std::string PipelineRun::not_registered(std::string_view why) {
+  return fmt::format("the ring is not registered: {}", why);
+}
+
 void PipelineRun::finish(const ChunkRing& ring) {
   PipelinePlan& plan = report_.plan;
   plan.chunk_steps = ring.chunk_steps();
@@ -136,8 +140,7 @@ void PipelineRun::finish(const ChunkRing& ring) {
   plan.chunks = executor_->chunks_done();
   plan.device_bytes = std::max(plan.device_bytes, ring.device_bytes());
   plan.ring_bytes = ring.host_bytes();
-  if (!ring.why_plain().empty())
-    plan.reasons.push_back(fmt::format("the ring is not registered: {}", ring.why_plain()));
+  if (!ring.why_plain().empty()) plan.reasons.push_back(not_registered(ring.why_plain()));
 }
 
 // A chunk whose results may have landed on its own input cannot be computed again; nor can one

@@ -1,6 +1,8 @@
 #pragma once  // pipeline/run/pipeline_run.hpp: one run of a job, from its check to its report.
 
 #include <memory>
+#include <optional>
+#include <span>
 
 #include "pipeline/run/chunk_executor.hpp"
 #include "pipeline/run/chunk_planner.hpp"
@@ -44,7 +46,25 @@ class PipelineRun {
   [[nodiscard]] ChunkChoice choose_shared();
   [[nodiscard]] bool is_all_shared() const noexcept;
   [[nodiscard]] std::uint64_t in_grains(std::uint64_t steps) const noexcept;
-  [[nodiscard]] Result<ChunkRing> probe_ring(std::uint64_t steps, double& making_ns_per_byte);
+  struct Measured {
+    MeasuredChunk small, large;
+    double making_ns_per_byte = 0;       ///< Of the last ring.
+    double registering_ns_per_byte = 0;  ///< Of its host memory.
+    std::string why_plain;               ///< Why that is not registered.
+  };
+  /// One way for the caller's memory to the device, its plan, and the time it is predicted to take.
+  struct Way {
+    Staging staging;
+    PipelinePlan plan;
+    ChunkChoice choice;
+    std::chrono::nanoseconds time;
+  };
+  [[nodiscard]] Result<ChunkChoice> choose_way(std::span<RunArray* const> arrays,
+                                               const Measured& measured, std::optional<Way> direct);
+  [[nodiscard]] Result<std::optional<ChunkChoice>> measure_chunks(Measured& measured);
+  [[nodiscard]] Result<Way> measured_way(const Measured& measured, Staging staging);
+  [[nodiscard]] Result<Way> direct_way();
+  [[nodiscard]] Result<ChunkRing> probe_ring(std::uint64_t steps, Measured& measured);
   /// Runs the next steps as one chunk, timed.
   [[nodiscard]] Result<MeasuredChunk> probe(ChunkRing& ring, std::uint64_t steps);
 
@@ -53,6 +73,7 @@ class PipelineRun {
   [[nodiscard]] bool may_retry(const ChunkFailure& failure, const ChunkChoice& choice) const;
   [[nodiscard]] tl::unexpected<Error> named(Error error, const Chunk& chunk) const;
   void finish(const ChunkRing& ring);
+  [[nodiscard]] static std::string not_registered(std::string_view why);
 
   Device& device_;
   const PipelineJob& job_;

@@ -139,15 +139,6 @@ Result<void> bind_edges(RunArray& array, std::uint64_t steps, const EdgeReader& 
   return {};
 }
 
-double copy_ns_per_byte() {
-  constexpr Bytes kSample = Bytes{4} << 20;
-  const std::vector<std::byte> from(kSample, std::byte{1});
-  std::vector<std::byte> to(kSample);
-  const auto begin = Clock::now();
-  std::ranges::copy(from, to.begin());
-  return static_cast<double>((Clock::now() - begin).count()) / static_cast<double>(kSample);
-}
-
 }  // namespace
 
 Result<Registering> make_registering(Device& device, const PipelineOptions& options) {
@@ -201,31 +192,32 @@ Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const Pipeline
   return arrays;
 }
 
-Result<void> reconsider(std::vector<RunArray>& arrays, const PipelineOptions& options,
-                        double ns_per_byte, Registering& registering, PipelinePlan& plan) {
-  const bool is_free = options.mode == PipelineMode::automatic &&
-                       options.staging == Staging::automatic && registering.registrar != nullptr;
-  if (!is_free) return {};
-  // A ring costs the host a copy of each byte, each time; registering costs once.
-  const double copy_ns = copy_ns_per_byte();
-  const double each_use =
-      ns_per_byte / static_cast<double>(std::max<std::uint64_t>(options.uses, 1));
-  const bool is_better = each_use < copy_ns;
-  plan.reasons.push_back(fmt::format(
-      "registering costs {:.3f} ns a byte, {:.3f} for each of {} uses, the ring's copy {:.3f}: "
-      "{}",
-      ns_per_byte, each_use, options.uses, copy_ns,
-      is_better ? "memory is registered in place" : "memory goes by way of a ring"));
-  if (!is_better) return {};
-  for (RunArray& array : arrays) {
-    if (array.staging != Staging::ring || !is_memory(*array.argument) ||
-        array.argument->kind == Kind::reduction)
-      continue;
-    if (auto made = register_in_place(array, registering); !made)
+std::vector<RunArray*> free_to_choose(std::span<RunArray> arrays, const PipelineOptions& options,
+                                      const Registering& registering) {
+  std::vector<RunArray*> chosen;
+  if (options.mode != PipelineMode::automatic || options.staging != Staging::automatic ||
+      registering.registrar == nullptr)
+    return chosen;
+  for (RunArray& array : arrays)
+    if (array.staging == Staging::ring && is_memory(*array.argument) &&
+        array.argument->kind != Kind::reduction)
+      chosen.push_back(&array);
+  return chosen;
+}
+
+Bytes bytes_of(std::span<RunArray* const> arrays) noexcept {
+  Bytes bytes = 0;
+  for (const RunArray* array : arrays) bytes += memory_of(*array->argument).size();
+  return bytes;
+}
+
+void register_all(std::span<RunArray* const> arrays, Registering& registering, PipelinePlan& plan) {
+  for (RunArray* array : arrays)
+    if (auto made = register_in_place(*array, registering); !made) {
+      array->staging = Staging::ring;
       plan.reasons.push_back(
           fmt::format("memory stays with the ring: {}", to_string(made.error())));
-  }
-  return {};
+    }
 }
 
 }  // namespace gantry

@@ -23,10 +23,14 @@ struct Registering {
     const PipelineJob& job, const PipelineOptions& options, const DeviceFacts& facts,
     const ZeroCopy& zero_copy, Registering& registering, FileLane* files, PipelinePlan& plan);
 
-/// Once the rates are known: memory that was staged by a ring is registered in place if that is
-/// better for as many uses as were promised. `ns_per_byte`: time of registering.
-[[nodiscard]] Result<void> reconsider(std::vector<RunArray>& arrays, const PipelineOptions& options,
-                                      double ns_per_byte, Registering& registering,
-                                      PipelinePlan& plan);
+/// The arrays that bind_arrays() gave a ring because nobody had said how, and that may go in place
+/// or as they are instead.
+[[nodiscard]] std::vector<RunArray*> free_to_choose(std::span<RunArray> arrays,
+                                                    const PipelineOptions& options,
+                                                    const Registering& registering);
+/// Their memory.
+[[nodiscard]] Bytes bytes_of(std::span<RunArray* const> arrays) noexcept;
+/// Registers them in place; those that cannot be get the ring.
+void register_all(std::span<RunArray* const> arrays, Registering& registering, PipelinePlan& plan);
 
 }  // namespace gantry
