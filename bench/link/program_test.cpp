@@ -48,11 +48,11 @@ TEST_F(BenchLink, QuickJsonIsOneDocumentOfTheContract) {
   auto subjects = grouped(document, "case", "subject");
   EXPECT_EQ(subjects.size(), 3u);
   EXPECT_THAT(subjects["unlimited/round-trip/64 B"],
-              UnorderedElementsAre("gantry/stream", "gantry/link-put", "limit/recv-into-place",
-                                   "limit/tcp-ping-pong"));
+              UnorderedElementsAre("gantry/stream", "gantry/stream-block", "gantry/link-put",
+                                   "limit/recv-into-place", "limit/tcp-ping-pong"));
   for (const char* name : {"unlimited/round-trip/1 MiB", "unlimited/throughput/1 MiB"})
-    EXPECT_THAT(subjects[name],
-                UnorderedElementsAre("gantry/stream", "gantry/link-put", "limit/recv-into-place"))
+    EXPECT_THAT(subjects[name], UnorderedElementsAre("gantry/stream", "gantry/stream-block",
+                                                     "gantry/link-put", "limit/recv-into-place"))
         << name;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <gantry/gantry.hpp>
+#include <map>
 
 #include "../support/system/cpus.hpp"
 #include "bridge_process.hpp"
@@ -18,9 +19,12 @@ constexpr const char* kRequests = "requests";
 constexpr const char* kReplies = "replies";
 constexpr std::chrono::seconds kMeeting{30};  // all ends are being started; more is a fault
 
+enum class From { memory, block };
+
 class StreamRequester final : public Requester {
  public:
-  static Result<std::unique_ptr<Requester>> open(const std::string& directory, int bridge) {
+  static Result<std::unique_ptr<Requester>> open(const std::string& directory, From from,
+                                                 int bridge) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
     auto out = runtime->producer(kRequests);
@@ -30,10 +34,22 @@ class StreamRequester final : public Requester {
     if (auto met = out->wait_for_consumer(Deadline::after(kMeeting), 1); !met)
       return Unexpected(met.error());
     return std::unique_ptr<Requester>(
-        new StreamRequester(std::move(*runtime), std::move(*out), std::move(*in), bridge));
+        new StreamRequester(std::move(*runtime), std::move(*out), std::move(*in), from, bridge));
   }
 
-  Result<void> send(const Payload& payload) override { return out_.send(payload.bytes()); }
+  Result<void> prepare(const Payload& payload) override {
+    if (from_ == From::memory) return {};
+    is_prepared_ = true;
+    return bring_up_to_date(payload);
+  }
+
+  Result<void> send(const Payload& payload) override {
+    if (from_ == From::memory) return out_.send(payload.bytes());
+    if (!is_prepared_)
+      if (auto brought = bring_up_to_date(payload); !brought) return brought;
+    is_prepared_ = false;
+    return out_.send(Draft().move(blocks_.at(payload.bytes().data()).share()));
+  }
 
   Result<std::uint64_t> receive() override {
     const auto reply = in_.receive();
@@ -48,13 +64,34 @@ class StreamRequester final : public Requester {
   [[nodiscard]] std::vector<int> helpers() const override { return {bridge_}; }
 
  private:
-  StreamRequester(Runtime runtime, Producer out, Consumer in, int bridge)
-      : runtime_(std::move(runtime)), out_(std::move(out)), in_(std::move(in)), bridge_(bridge) {}
+  StreamRequester(Runtime runtime, Producer out, Consumer in, From from, int bridge)
+      : runtime_(std::move(runtime)),
+        out_(std::move(out)),
+        in_(std::move(in)),
+        from_(from),
+        bridge_(bridge) {}
+
+  /// A payload's block gets what was changed: its producer would have changed it there.
+  Result<void> bring_up_to_date(const Payload& payload) {
+    const ConstByteSpan bytes = payload.bytes();
+    if (const auto found = blocks_.find(bytes.data()); found != blocks_.end()) {
+      payload.bring_up_to_date(found->second.bytes());
+      return {};
+    }
+    auto block = out_.pool().allocate(bytes.size());
+    if (!block) return Unexpected(block.error());
+    std::memcpy(block->bytes().data(), bytes.data(), bytes.size());
+    blocks_.emplace(bytes.data(), std::move(*block));
+    return {};
+  }
 
   Runtime runtime_;
   Producer out_;
   Consumer in_;
+  From from_;
   int bridge_;
+  std::map<const std::byte*, Block> blocks_;  // of each payload
+  bool is_prepared_ = false;
 };
 
 class StreamResponder final : public Responder {
@@ -95,11 +132,12 @@ class StreamResponder final : public Responder {
 /// Each host has a folder of its own for its channels.
 class StreamChannel final : public Subject {
  public:
-  StreamChannel(std::string here, std::string there, std::shared_ptr<BridgeProcess> bridge)
-      : here_(std::move(here)), there_(std::move(there)), bridge_(std::move(bridge)) {}
+  StreamChannel(std::string here, std::string there, From from,
+                std::shared_ptr<BridgeProcess> bridge)
+      : here_(std::move(here)), there_(std::move(there)), from_(from), bridge_(std::move(bridge)) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
-    return StreamRequester::open(here_, bridge_->pid());
+    return StreamRequester::open(here_, from_, bridge_->pid());
   }
   Result<std::unique_ptr<Responder>> open_responder(int) override {
     return StreamResponder::open(there_, *bridge_);
@@ -109,6 +147,7 @@ class StreamChannel final : public Subject {
  private:
   std::string here_;
   std::string there_;
+  From from_;
   std::shared_ptr<BridgeProcess> bridge_;
 };
 
@@ -130,7 +169,8 @@ Result<int> bridge_cpu() {
   return spare == allowed->end() ? pair->requester : *spare;
 }
 
-Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, const Case& what) {
+Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, const Case& what,
+                                                     From from) {
   auto here = own_folder(what);
   auto there = own_folder(what);
   const auto cpu = bridge_cpu();
@@ -139,17 +179,26 @@ Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, con
   if (!cpu) return Unexpected(cpu.error());
   auto bridge = BridgeProcess::start(network, *here, *cpu);
   if (!bridge) return Unexpected(bridge.error());
-  return std::make_unique<StreamChannel>(std::move(*here), std::move(*there),
+  return std::make_unique<StreamChannel>(std::move(*here), std::move(*there), from,
                                          std::make_shared<BridgeProcess>(std::move(*bridge)));
+}
+
+SubjectKind kind(const char* name, const Network& network, From from, unsigned buffers) {
+  return {.name = name,
+          .make = [&network,
+                   from](const Case& what) { return make_stream_channel(network, what, from); },
+          .buffers = buffers,
+          .most_in_flight = kLinkInFlight};
 }
 
 }  // namespace
 
 SubjectKind stream_channel(const Network& network) {
-  return {.name = kStreamName,
-          .make = [&network](const Case& what) { return make_stream_channel(network, what); },
-          .buffers = 3,
-          .most_in_flight = kLinkInFlight};
+  return kind(kStreamName, network, From::memory, 3);
+}
+
+SubjectKind stream_channel_of_blocks(const Network& network) {
+  return kind(kStreamBlockName, network, From::block, 3);
 }
 
 }  // namespace gantry::bench

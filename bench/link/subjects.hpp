@@ -9,6 +9,7 @@ namespace gantry::bench {
 
 inline constexpr unsigned kLinkInFlight = 4;  ///< Messages that may be unanswered at once.
 inline constexpr const char* kStreamName = "gantry/stream";
+inline constexpr const char* kStreamBlockName = "gantry/stream-block";
 inline constexpr const char* kLinkPutName = "gantry/link-put";
 inline constexpr const char* kIntoPlaceName = "limit/recv-into-place";
 inline constexpr const char* kTcpPingPongName = "limit/tcp-ping-pong";
@@ -16,7 +17,10 @@ inline constexpr const char* kZeromqTcpName = "zeromq-tcp";
 inline constexpr const char* kNngTcpName = "nng-tcp";
 
 // The network outlives what these give.
-SubjectKind stream_channel(const Network& network);   ///< A channel by NAME@HOST, over a bridge.
+SubjectKind stream_channel(const Network& network);  ///< A channel by NAME@HOST, over a bridge.
+/// The same; the message is a block of the channel's pool, which the producer changes and sends
+/// again.
+SubjectKind stream_channel_of_blocks(const Network& network);
 SubjectKind link_put(const Network& network);         ///< A bare link: put with a signal.
 SubjectKind recv_into_place(const Network& network);  ///< Limit: a socket, a header, one buffer.
 SubjectKind tcp_ping_pong(const Network& network);    ///< Limit: 64 B, both ends polling.

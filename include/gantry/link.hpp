@@ -219,8 +219,8 @@ class GANTRY_API Link {
 struct LinkOptions {
   /// For errors: "host-b:4711". Empty: what the socket knows of the peer.
   std::string peer = {};
-  /// A peer of which nothing was heard for this long, although this end kept polling, is gone.
-  /// Each end says something three times within it. 0: only the end of the connection counts.
+  /// A peer of which nothing was heard for this long, although this end polled, is gone. Each end
+  /// says something 3 times within its own, and every 0.3 s. 0: only the connection's end counts.
   std::chrono::milliseconds stall_limit{10'000};
   /// False: a link whose own way for payload is lost ends as if its connection had been cut,
   /// instead of taking the socket from then on.

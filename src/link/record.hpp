@@ -1,6 +1,7 @@
 #pragma once  // link/record.hpp: what the two ends of a socket link say to each other.
 
 #include <array>
+#include <chrono>
 #include <gantry/link.hpp>
 #include <optional>
 
@@ -17,6 +18,9 @@ enum class LinkStatus : std::uint8_t {
 };
 inline constexpr std::uint8_t kLastStatus = static_cast<std::uint8_t>(LinkStatus::broke_rules);
 
+/// The two ends need not have the same stall limit: of 1 s or more each hears the other in time.
+inline constexpr std::chrono::milliseconds kLongestBeat{300};
+
 /// The head of everything on the wire. docs/formats/link.md says what each kind uses.
 struct LinkRecord {
   enum class Kind : std::uint8_t {
@@ -31,7 +35,7 @@ struct LinkRecord {
     hello,       // payload follows: for the far end's puller
     share,       // a region that may be pulled from; perhaps a descriptor comes along
     unshare,
-    alive,  // nothing else to say
+    alive,  // nothing else to say for kLongestBeat, or a third of the stall limit if that is less
     bye,
   };
   static constexpr std::size_t kBytes = 96;

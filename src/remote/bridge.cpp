@@ -24,6 +24,11 @@ constexpr std::chrono::milliseconds kOpeningSlice{50};
 constexpr std::chrono::milliseconds kPlaceTime{500};
 constexpr std::chrono::milliseconds kBetweenReaps{500};
 
+Error bridge_ended() {
+  return {Code::peer_gone, "the bridge there was ended by its user",
+          "start it again: gantry bridge"};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Bridge::Impl>> Bridge::Impl::make(const BridgeOptions& options,
@@ -166,12 +171,16 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
   }
   GANTRY_REMOTE_STEP(caller_admitted);
   if (request->role == RemoteRole::look) return show(socket.get(), admission);
-  const bool is_new = request->session == SessionId{};
   caller += fmt::format(" {} '{}'", verb_of(request->role), request->channel);
-  if (is_new) say(caller);
-  auto served = is_new ? serve_session(std::move(socket), admission, *request)
-                       : go_on(std::move(socket), admission, *request);
+  if (request->session != SessionId{}) {
+    auto went_on = go_on(std::move(socket), admission, *request);
+    if (!went_on) return tl::unexpected(of_caller(std::move(went_on).error()));
+    return {};
+  }
+  say(caller);
+  auto served = serve_session(std::move(socket), admission, *request);
   if (!served) return tl::unexpected(of_caller(std::move(served).error()));
+  say(caller + ": has left");
   return {};
 }
 
@@ -193,7 +202,9 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
       RemoteAnswer refused;
       refused.refusal = Error{Code::busy, fmt::format("it has {} sessions", sessions_.size()),
                               "start it with more: --sessions"};
-      return admission.answer(refused, soon);
+      GANTRY_TRY(admission.answer(refused, soon));
+      refused.refusal->message = "refused: " + refused.refusal->message;
+      return tl::unexpected(*std::move(refused.refusal));
     }
     const Nonce random = make_nonce();
     std::copy_n(random.begin(), session->id.size(), session->id.begin());
@@ -211,6 +222,7 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
     GANTRY_ASSIGN(auto link, make_link(*session, std::move(socket)));
     GANTRY_ASSIGN(auto side, open_side(*link, request));
     if (side == nullptr) return {};
+    side->say_when_stopped(bridge_ended());
     GANTRY_REMOTE_STEP(end_opened);
     GANTRY_TRY(link->send_control(say_number(RemoteKind::joined, 0), soon));
     GANTRY_REMOTE_STEP(session_joined);
@@ -250,7 +262,11 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
       return nullptr;
     }
     link.poll();
-    if (!link.state() || is_readable(stop_.get())) return nullptr;
+    if (!link.state()) return nullptr;
+    if (is_readable(stop_.get())) {
+      end_session(link, RemoteKind::stopped, bridge_ended());
+      return nullptr;
+    }
   }
 }
 

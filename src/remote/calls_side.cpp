@@ -53,7 +53,7 @@ Result<bool> CallsSide::hear(Link& link) {
 RemoteEnd CallsSide::end_over(Link& link, const Result<void>& done) {
   const bool link_lives = link.state().has_value();
   if (done && !is_over()) {
-    const Error why{Code::peer_gone, "the other end was closed", {}};
+    const Error why = stopped_or("the other end was closed");
     return {RemoteEnd::Kind::stopped, end_session(link, RemoteKind::stopped, why).why};
   }
   if (!done && link_lives) return end_session(link, RemoteKind::stopped, done.error());

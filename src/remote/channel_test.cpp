@@ -1,4 +1,6 @@
 // Channels between hosts, end to end: a bridge in this process, every byte compared.
+#include <gmock/gmock.h>
+
 #include "base/socket.hpp"
 #include "remote/test_remote.hpp"
 
@@ -8,6 +10,7 @@ namespace {
 using test::pattern;
 using test::same;
 using test::soon;
+using testing::HasSubstr;
 using RemoteChannel = test::TwoHosts;
 
 constexpr Bytes kMiB = Bytes{1} << 20;
@@ -181,7 +184,38 @@ TEST_F(RemoteChannel, TheBridgesEndIsToldToBothEnds) {
   const auto gone = in.receive(soon());
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Code::peer_gone) << to_string(gone.error());
+  EXPECT_THAT(gone.error().message, HasSubstr("the bridge there was ended by its user"));
   EXPECT_EQ(out.send(pattern(10, 1), {.deadline = soon()}).error().code, Code::peer_gone);
+}
+
+TEST_F(RemoteChannel, TheBridgesEndIsToldToWhoWaitsForAChannel) {
+  std::thread ends_it([this] {
+    while (!has_said("consumes 'nothing'")) std::this_thread::yield();
+    ring(interrupt_.get());
+    serving_.join();
+    bridge_.reset();
+  });
+  const auto in = consume(name("nothing"));
+  ends_it.join();
+  ASSERT_FALSE(in);
+  EXPECT_EQ(in.error().code, Code::peer_gone) << to_string(in.error());
+  EXPECT_THAT(in.error().message, HasSubstr("the bridge there was ended by its user"));
+}
+
+// Each end says that it lives often enough for whoever is less patient.
+TEST_F(RemoteChannel, AnImpatientEndWaitsForAChannelAtAPatientBridge) {
+  stall_limit_ = std::chrono::milliseconds(700);  // of this end; the bridge's is a minute
+  std::optional<Producer> out;
+  std::thread appears_later([&] {
+    std::this_thread::sleep_for(3 * stall_limit_);  // the time is what is tested
+    out = test::make_producer("frames", there()).value();
+  });
+  auto in = consume(name("frames"));
+  appears_later.join();
+  ASSERT_TRUE(in) << to_string(in.error());
+  const auto sent = pattern(10'000, 1);
+  ASSERT_TRUE(out->send(sent, {.deadline = soon()}));
+  EXPECT_TRUE(same(in->receive(soon())->bytes(), sent));
 }
 
 TEST_F(RemoteChannel, AChannelThatDoesNotComeIsATimeOut) {
@@ -189,6 +223,16 @@ TEST_F(RemoteChannel, AChannelThatDoesNotComeIsATimeOut) {
       test::TwoHosts::consume(name("nothing"), Deadline::after(std::chrono::milliseconds(50)));
   ASSERT_FALSE(in);
   EXPECT_EQ(in.error().code, Code::timed_out);
+  EXPECT_THAT(in.error().message, HasSubstr("nobody produces that channel"));
+}
+
+TEST_F(RemoteChannel, ATimeOutNamesTheHostToo) {
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames")).value();
+  const auto none = in.receive(Deadline::after(std::chrono::milliseconds(10)));
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::timed_out);
+  EXPECT_THAT(none.error().message, HasSubstr("channel 'frames@127.0.0.1:"));
 }
 
 // ---- the other direction -------------------------------------------------------------------

@@ -114,7 +114,11 @@ Result<std::vector<ChannelStatus>> list_remote_channels(std::string_view host,
     set_up_tcp(socket.get());
     RemoteRequest request;
     request.role = RemoteRole::look;
-    GANTRY_TRY(call_bridge(socket.get(), token, request, interrupt, deadline));
+    auto called = call_bridge(socket.get(), token, request, interrupt, deadline);
+    if (!called) {
+      called.error().message = fmt::format("{}: {}", where.text(), called.error().message);
+      return tl::unexpected(std::move(called).error());
+    }
     std::array<std::byte, kLengthBytes> size_bytes{};
     GANTRY_TRY(receive_exactly(socket.get(), size_bytes, interrupt, deadline));
     const auto size = load_number(size_bytes.data(), kLengthBytes);

@@ -51,7 +51,7 @@ class GANTRY_LOCAL Mirror::Impl {
       if (why.code == Code::interrupted || is_readable(options_.interrupt_descriptor)) return {};
       was_reached |= was_joined_;
       if (options_.is_for_one_stream || !is_passing(why) || !was_reached) return end;
-      say(why.message);
+      if (std::exchange(said_, why.message) != why.message) say_of_link(why);
       sleep_on({options_.interrupt_descriptor}, kBeforeNextCall);
     }
   }
@@ -85,9 +85,18 @@ class GANTRY_LOCAL Mirror::Impl {
     };
     GANTRY_ASSIGN(const auto relay, Relay::make(std::move(setup), Deadline::never()));
     was_joined_ = true;
+    said_.clear();
     say("mirrored as '" + name_.channel + "'");
     GANTRY_TRY(relay->start());
     return relay->finish(Deadline::never());
+  }
+
+  // The name stands before it already.
+  void say_of_link(const Error& why) const {
+    const std::string prefix = "channel '" + name_.text() + "': ";
+    const bool is_named = why.message.starts_with(prefix);
+    say((is_named ? why.message.substr(prefix.size()) : why.message) +
+        "; called again until it answers");
   }
 
   void say(const std::string& what) const {
@@ -99,6 +108,7 @@ class GANTRY_LOCAL Mirror::Impl {
   const std::shared_ptr<Engine> engine_;
   std::optional<Producer> producer_;
   bool was_joined_ = false;  // by the last session
+  std::string said_;         // why it is not joined
 };
 
 Mirror::Mirror(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}

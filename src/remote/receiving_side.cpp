@@ -43,7 +43,7 @@ void ReceivingSide::end_transfers(const Link& link) noexcept {
 
 RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
   if (done && !is_done_) {
-    const Error why{Code::peer_gone, "the consumer has left", {}};
+    const Error why = stopped_or("the consumer has left");
     static_cast<void>(link.send_control(say_error(RemoteKind::stopped, why), Deadline::now()));
   }
   const bool link_lives = link.state().has_value();
@@ -52,7 +52,7 @@ RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
   if (done || link_lives) begun_.reset();
   if (refused_) return {RemoteEnd::Kind::over, *refused_};
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
-  if (done) return {RemoteEnd::Kind::stopped, {Code::peer_gone, "this end was closed", {}}};
+  if (done) return {RemoteEnd::Kind::stopped, stopped_or("this end was closed")};
   if (link_lives) return {RemoteEnd::Kind::over, done.error()};
   return end_of_link(done.error());
 }

@@ -18,8 +18,19 @@ Error with_name(Error error, const RemoteName& name) {
   return error;
 }
 
+std::string_view whom_it_lacks(RemoteRole role) noexcept {
+  switch (role) {
+    case RemoteRole::call:
+      return "there is no such service";
+    case RemoteRole::deliver:
+      return "there is no such inbox";
+    default:
+      return "nobody produces that channel";
+  }
+}
+
 // The bridge says when its end is open, or why it is not.
-Result<void> await_joined(Link& link, int interrupt, Deadline deadline) {
+Result<void> await_joined(Link& link, RemoteRole role, int interrupt, Deadline deadline) {
   std::array<std::byte, kMaxControlBytes> buffer{};
   for (;;) {
     GANTRY_ASSIGN(const auto record, next_record(link, buffer));
@@ -33,8 +44,8 @@ Result<void> await_joined(Link& link, int interrupt, Deadline deadline) {
     }
     if (is_readable(interrupt)) return fail(Code::interrupted, "interrupted");
     if (deadline.passed())
-      return fail(Code::timed_out, "there is no such channel on that host yet",
-                  "start its producer there; gantry ls lists what there is");
+      return fail(Code::timed_out, fmt::format("{} on that host yet", whom_it_lacks(role)),
+                  "start it there; gantry ls @HOST lists what there is");
     if (!link.poll())
       sleep_on({link.descriptor(), interrupt},
                std::chrono::ceil<std::chrono::milliseconds>(
@@ -58,7 +69,8 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   GANTRY_ASSIGN(made.link, link_over(path, std::move(socket), engine,
                                      {name.where.text(), options.stall_limit}));
   GANTRY_TRY(await_path(path, *made.link, interrupt, within(kAdmissionTime)));
-  if (request.session == SessionId{}) GANTRY_TRY(await_joined(*made.link, interrupt, deadline));
+  if (request.session == SessionId{})
+    GANTRY_TRY(await_joined(*made.link, request.role, interrupt, deadline));
   return made;
 }
 
@@ -163,7 +175,11 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
   }
 }
 
+// The end is one of this process, and of another host's channel to its user.
 Error Relay::reason(Error error) const {
+  const std::string here = fmt::format("channel '{}'", setup_.name.channel);
+  if (error.message.starts_with(here))
+    error.message = fmt::format("channel '{}'", text_) + error.message.substr(here.size());
   if (error.code != Code::peer_gone) return error;
   const std::lock_guard lock(mutex_);
   return over_ && over_->code != Code::closed ? *over_ : error;

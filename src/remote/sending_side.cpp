@@ -65,7 +65,7 @@ RemoteEnd SendingSide::end_over(Link& link, const Result<void>& done) {
     return {RemoteEnd::Kind::over, *answer_};
   }
   if (done) {
-    const Error why{Code::peer_gone, "the other end was closed", {}};
+    const Error why = stopped_or("the other end was closed");
     return {RemoteEnd::Kind::stopped, end_session(link, RemoteKind::ended, why).why};
   }
   if (link.state()) return end_session(link, RemoteKind::ended, done.error());

@@ -40,6 +40,9 @@ class RemoteSide {
   RemoteSide& operator=(const RemoteSide&) = delete;
   virtual ~RemoteSide() = default;
 
+  /// What the other side hears when this end's owner wants no more.
+  void say_when_stopped(Error why) { stopped_ = std::move(why); }
+
   /// From here on it works over this link. `received`: of the sending side, what the other side has
   /// by now.
   [[nodiscard]] virtual Result<void> begin(Link& link, std::uint64_t received) = 0;
@@ -61,6 +64,15 @@ class RemoteSide {
   [[nodiscard]] virtual RemoteEnd end(Link& link, const Result<void>& done) = 0;
   /// The number of the last message that is in this side's channel; 0 at the sending side.
   [[nodiscard]] virtual std::uint64_t received() const noexcept = 0;
+
+ protected:
+  /// `otherwise`: unless say_when_stopped() was called.
+  [[nodiscard]] Error stopped_or(std::string_view otherwise) const {
+    return stopped_ ? *stopped_ : Error{Code::peer_gone, std::string(otherwise), {}};
+  }
+
+ private:
+  std::optional<Error> stopped_;
 };
 
 /// Records that wait for room in a link's queue of control messages.

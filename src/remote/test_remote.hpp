@@ -153,6 +153,11 @@ class TwoHosts : public ::testing::Test {
     bridge_.reset();
   }
 
+  [[nodiscard]] bool has_said(std::string_view what) {
+    const std::lock_guard lock(mutex_);
+    return said_.find(what) != std::string::npos;
+  }
+
   [[nodiscard]] RemoteName name(const std::string& channel, const std::string& host = {}) const {
     return parse_remote_name(channel + "@" + (host.empty() ? bridge_->address() : host))
         .value()

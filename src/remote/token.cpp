@@ -19,14 +19,20 @@ namespace gantry {
 namespace {
 
 constexpr const char* kTokenVariable = "GANTRY_TOKEN_FILE";
-constexpr const char* kMakeToken = "make one: (umask 077; head -c 32 /dev/urandom | base64 >FILE)";
+constexpr const char* kMakeToken =
+    "make one where the bridge runs: (umask 077; head -c 32 /dev/urandom | base64 >FILE); "
+    "elsewhere "
+    "copy that file";
 
 }  // namespace
 
 Result<std::string> read_bridge_token(const std::string& path) {
   return guarded([&]() -> Result<std::string> {
     const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (!file) return fail_errno(fmt::format("token file '{}'", path), errno, kMakeToken);
+    if (!file)
+      return fail_errno(
+          fmt::format("token file '{}'", path), errno,
+          errno == EACCES ? "chown or chmod it for this user, or run as its owner" : kMakeToken);
     struct stat facts{};
     if (::fstat(file.get(), &facts) != 0) return fail_errno(fmt::format("token file '{}'", path));
     if (!S_ISREG(facts.st_mode))
@@ -41,7 +47,7 @@ Result<std::string> read_bridge_token(const std::string& path) {
     const auto size = ::read(file.get(), text.data(), text.size());
     if (size < 0) return fail_errno(fmt::format("token file '{}'", path));
     std::string token(text.data(), static_cast<std::size_t>(size));
-    token.resize(std::min(token.find('\n'), token.size()));
+    token.resize(std::min(token.find_first_of("\r\n"), token.size()));
     if (auto checked = check_token(token); !checked) {
       Error error = std::move(checked).error();
       error.message = fmt::format("token file '{}': {}", path, error.message);

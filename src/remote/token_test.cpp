@@ -53,7 +53,7 @@ TEST_F(TokenFile, HoldsTheTokenInItsFirstLine) {
 
 TEST_F(TokenFile, HoldsSixteenTo64Bytes) {
   for (const std::size_t size : {16u, 17u, 63u, 64u})
-    for (const char* const end : {"", "\n"}) {
+    for (const char* const end : {"", "\n", "\r\n"}) {
       write(std::string(size, 't') + end);
       EXPECT_EQ(read_bridge_token(path_).value().size(), size) << size;
     }

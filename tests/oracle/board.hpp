@@ -78,6 +78,9 @@ struct Board {
 /// In memory that all scenarios share: how long the machine stood still.
 struct Pulse {
   std::atomic<std::uint64_t> stalled_ns{0};
+  std::atomic<std::uint64_t> beats{0};
+  /// Returns when what came before this call has been noticed.
+  void await_beat() const noexcept;
 };
 
 }  // namespace gantry::oracle

@@ -96,6 +96,12 @@ class Conductor {
                        [](const Actor& actor) { return actor.has_finished; });
   }
 
+  [[nodiscard]] bool is_hung() const {
+    const std::uint64_t stalled =
+        pulse_.stalled_ns.load(std::memory_order_relaxed) - stalled_before_ns_;
+    return now_ns() - started_ns_ > kHungNs + stalled;
+  }
+
   void step() {
     for (unsigned i = 0; i < actors_.size(); ++i) {
       Actor& actor = actors_[i];
@@ -109,7 +115,10 @@ class Conductor {
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) note_end(pid, status);
     tell_who_is_over();
-    if (now_ns() - started_ns_ > kHungNs) report_hang();
+    if (is_hung()) {
+      pulse_.await_beat();
+      if (is_hung()) report_hang();
+    }
     sleep_us(300);
   }
 
@@ -220,6 +229,7 @@ class Conductor {
   std::vector<Actor> actors_;
   std::vector<Blow> blows_;
   std::uint64_t started_ns_ = now_ns();
+  std::uint64_t stalled_before_ns_ = pulse_.stalled_ns.load(std::memory_order_relaxed);
 };
 
 }  // namespace

@@ -94,6 +94,7 @@ Options read_options(int count, char** words) {
     sleep_us(kBeatNs / 1000);
     const std::uint64_t now = now_ns();
     if (now - last > kLateNs) pulse.stalled_ns.fetch_add(now - last, std::memory_order_relaxed);
+    pulse.beats.fetch_add(1, std::memory_order_release);
     last = now;
   }
 }

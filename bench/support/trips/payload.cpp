@@ -31,12 +31,23 @@ void Payload::rewrite() noexcept {
     std::memcpy(at, &value, kWordBytes);
   }
   sum_ += step * words_;
+  is_all_new_ = true;
 }
 
 void Payload::change() noexcept {
-  put(0, random());
-  put(words_ - 1, random());
-  put(random() % words_, random());
+  changed_ = {0, words_ - 1, random() % words_};
+  for (const Bytes word : changed_) put(word, random());
+  is_all_new_ = false;
+}
+
+void Payload::bring_up_to_date(ByteSpan copy) const noexcept {
+  const std::byte* const from = buffer_.bytes().data();
+  if (is_all_new_) {
+    std::memcpy(copy.data(), from, copy.size());
+    return;
+  }
+  for (const Bytes word : changed_)
+    std::memcpy(copy.data() + word * kWordBytes, from + word * kWordBytes, kWordBytes);
 }
 
 std::uint64_t Payload::random() noexcept {  // xorshift64: a few cycles, no state to fetch

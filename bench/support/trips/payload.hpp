@@ -1,6 +1,8 @@
 #pragma once  // bench/support/trips/payload.hpp: what is sent, and how the other side proves it
               // read it.
 
+#include <array>
+
 #include "../system/buffer.hpp"
 
 namespace gantry::bench {
@@ -16,6 +18,8 @@ class Payload {
   void rewrite() noexcept;
   /// New values for the first, the last and one random word only.
   void change() noexcept;
+  /// Makes a copy, equal until the last of these two was called, equal again.
+  void bring_up_to_date(ByteSpan copy) const noexcept;
 
   [[nodiscard]] ConstByteSpan bytes() const noexcept { return buffer_.bytes(); }
   [[nodiscard]] std::uint64_t checksum() const noexcept { return sum_; }  ///< Kept up to date.
@@ -28,6 +32,8 @@ class Payload {
   Bytes words_;
   std::uint64_t state_ = 0x9e3779b97f4a7c15;  // any value but 0
   std::uint64_t sum_ = 0;
+  std::array<Bytes, 3> changed_{};  // words
+  bool is_all_new_ = false;
 };
 
 }  // namespace gantry::bench

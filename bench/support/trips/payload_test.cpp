@@ -70,5 +70,16 @@ TEST(Payload, RewritesEveryWordAndKnowsTheSum) {
   }
 }
 
+TEST(Payload, BringsACopyUpToDate) {
+  Payload payload(4096);
+  std::vector<std::byte> copy(payload.bytes().begin(), payload.bytes().end());
+  for (int i = 0; i < 20; ++i) {
+    i % 3 == 0 ? payload.rewrite() : payload.change();
+    EXPECT_NE(std::memcmp(payload.bytes().data(), copy.data(), copy.size()), 0) << i;
+    payload.bring_up_to_date(copy);
+    EXPECT_EQ(std::memcmp(payload.bytes().data(), copy.data(), copy.size()), 0) << i;
+  }
+}
+
 }  // namespace
 }  // namespace gantry::bench

@@ -101,6 +101,11 @@ Result<void> check_channel_name(std::string_view name) {
   if (name.front() == '.')
     return fail(Code::invalid_argument, fmt::format("channel name '{}': begins with '.'", name),
                 hint);
+  if (name.find('@') != std::string_view::npos)
+    return fail(
+        Code::invalid_argument,
+        fmt::format("channel name '{}': an end of this kind is opened on its own host", name),
+        "open it there by the name alone; ends of other hosts reach it as NAME@HOST");
   const auto bad = std::find_if_not(name.begin(), name.end(), allowed);
   if (bad != name.end())
     return fail(Code::invalid_argument,

@@ -18,6 +18,8 @@ TEST(ChannelName, AllowsPlainNamesOnly) {
     EXPECT_TRUE(check_channel_name(good)) << good;
   for (const char* bad : {"", ".hidden", "a/b", "a b", "..", "\xc3\xa9", "a\n"})
     EXPECT_EQ(check_channel_name(bad).error().code, Code::invalid_argument) << bad;
+  EXPECT_THAT(check_channel_name("in@10.0.0.2").error().message,
+              testing::HasSubstr("is opened on its own host"));
   EXPECT_TRUE(check_channel_name(std::string(64, 'x')));
   EXPECT_FALSE(check_channel_name(std::string(65, 'x')));
   EXPECT_THAT(check_channel_name("a/b").error().message, HasSubstr("'/'"));

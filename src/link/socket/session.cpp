@@ -26,6 +26,7 @@ SocketSession::SocketSession(Fd socket, Fd epoll, Fd ring, std::string peer,
       ring_(std::move(ring)),
       peer_(std::move(peer)),
       stall_limit_(options.stall_limit),
+      beat_(std::min<std::chrono::nanoseconds>(stall_limit_ / 3, kLongestBeat)),
       falls_back_(options.falls_back),
       transfers_(puller && puller->kind() == LinkKind::shared ? kTypicalShared : kTypicalStream),
       puller_(std::move(puller)),
@@ -204,7 +205,7 @@ bool SocketSession::wait_until(std::unique_lock<std::mutex>& lock, Deadline dead
 
 void SocketSession::sleep(std::unique_lock<std::mutex>& lock, Deadline deadline) {
   constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(1);
-  const auto until_life = stall_limit_.count() > 0 ? stall_limit_ / 6 : kLongest;
+  const auto until_life = stall_limit_.count() > 0 ? beat_ / 2 : kLongest;
   const auto most = std::min({deadline.left(), until_life, kLongest});
   if (has_sleeper_) {
     changed_.wait_for(lock, most);

@@ -133,6 +133,7 @@ class SocketSession final : public detail::Exporter,
   const Fd ring_;  // an event, for the thread that sleeps on the epoll
   const std::string peer_;
   const std::chrono::nanoseconds stall_limit_;
+  const std::chrono::nanoseconds beat_;  // after which it says that it lives
   const bool falls_back_;
   const ForkGuard fork_guard_;
 

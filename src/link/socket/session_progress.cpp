@@ -247,7 +247,7 @@ void SocketSession::check_life(Time now) {
          fmt::format("nothing was heard of it for {} ms; the connection is still open",
                      std::chrono::duration_cast<std::chrono::milliseconds>(stall_limit_).count()),
          "its host or the network is down, or the process there does not call its link"});
-  if (now - said_ < stall_limit_ / 3 || !writer_.is_idle()) return;
+  if (now - said_ < beat_ || !writer_.is_idle()) return;
   writer_.add(LinkRecord{LinkRecord::Kind::alive});
   flush();
 }

@@ -20,11 +20,6 @@ double ns(std::chrono::nanoseconds time) noexcept {
   return static_cast<double>(time.count());
 }
 
-std::chrono::nanoseconds time_from(double ns) noexcept {
-  constexpr double kMost = 1e18;  // limit for 64 bits: 30 years
-  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMost)));
-}
-
 // The line through both points. If a large chunk took no longer than a small one, start and rate
 // are unknown: half of each.
 Stream line_of(std::uint64_t small_steps, std::chrono::nanoseconds small, std::uint64_t large_steps,
@@ -91,6 +86,11 @@ std::string stages_text(const Streams& streams) {
 }
 
 }  // namespace
+
+std::chrono::nanoseconds time_from(double ns) noexcept {
+  constexpr double kMost = 1e18;  // limit for 64 bits: 30 years
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(ns, kMost)));
+}
 
 std::uint64_t most_steps(const PlanInput& input, unsigned depth) noexcept {
   const Bytes each = input.device_bytes / std::max(depth, 1u);

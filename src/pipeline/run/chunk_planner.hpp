@@ -16,6 +16,9 @@ struct MeasuredChunk {
   std::chrono::nanoseconds stage_in{}, stage_out{};
 };
 
+/// As far as 64 bits count.
+[[nodiscard]] std::chrono::nanoseconds time_from(double ns) noexcept;
+
 /// What the choice depends on, besides the measurement.
 struct PlanInput {
   std::uint64_t steps = 0;        ///< Steps that are left.

@@ -270,7 +270,7 @@ Result<PipelineRun::Way> PipelineRun::direct_way() {
   GANTRY_ASSIGN(const PlanInput input, plan_input());
   way.choice = default_chunks(input, way.plan);
   const double all = rate(chunk.all).ns_per_step * static_cast<double>(input.steps);
-  way.time = way.plan.predicted = std::chrono::nanoseconds(static_cast<std::int64_t>(all));
+  way.time = way.plan.predicted = time_from(all);
   return way;
 }
 
@@ -293,7 +293,7 @@ Result<ChunkChoice> PipelineRun::choose_way(std::span<RunArray* const> arrays,
     const double registering = measured.registering_ns_per_byte *
                                static_cast<double>(bytes_of(arrays)) /
                                static_cast<double>(std::max<std::uint64_t>(options_.uses, 1));
-    in_place.time += std::chrono::nanoseconds(static_cast<std::int64_t>(registering));
+    in_place.time += time_from(registering);
     weigh(std::move(in_place), "registered in place");
     if (direct) weigh(*std::move(direct), "as it is");
     best.plan.reasons.push_back(
