@@ -102,6 +102,9 @@ function(gantry_backend name)
   gantry_compile_in_units(${name})
 endfunction()
 
+# The tests labelled concurrency: all that the preset tsan builds.
+add_custom_target(gantry_concurrency_tests)
+
 # gantry_test(NAME files... [PUBLIC] [LIBRARIES ...] [LABELS ...] [LOCK name]): one Google Test
 # program per module; with PUBLIC it sees the library as users do. Of tests with the same lock one
 # runs at a time.
@@ -126,6 +129,9 @@ function(gantry_test name)
   # A quarter of their compilation; but GCC takes more pointers for null then.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1 -Wno-null-dereference>)
   gantry_compile_in_units(${name})
+  if("concurrency" IN_LIST arg_LABELS)
+    add_dependencies(gantry_concurrency_tests ${name})
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300 ${lock}

@@ -79,7 +79,7 @@ TEST_F(BenchLink, EveryByteOfPayloadCrossesTheWire) {
     EXPECT_GE(result.at("value").get<double>(), 1) << result;
     ++counted;
   }
-  EXPECT_EQ(counted, 6u) << "three subjects of two cases";
+  EXPECT_EQ(counted, 8u) << "four subjects of two cases";
 }
 
 TEST_F(BenchLink, ACaseThatIsNamedTakesAllSizes) {
@@ -117,7 +117,7 @@ TEST_F(BenchLink, WithRightsItRunsBetweenNamespaces) {
   if (!can_make_namespaces()) GTEST_SKIP() << "no right to make namespaces, or no iproute2";
   const json document = document_of({"--sizes", "64K", "--rates", "unlimited"});
   EXPECT_THAT(network_of(document), HasSubstr("two network namespaces"));
-  EXPECT_EQ(subjects_by_case(document, "wire_bytes")["unlimited/round-trip/64 KiB"].size(), 3u);
+  EXPECT_EQ(subjects_by_case(document, "wire_bytes")["unlimited/round-trip/64 KiB"].size(), 4u);
 }
 
 TEST_F(BenchLink, PeersCrossTheWireWithSeveralInFlight) {

@@ -54,6 +54,9 @@ RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
   if (done) return {RemoteEnd::Kind::stopped, stopped_or("this end was closed")};
   if (link_lives) return {RemoteEnd::Kind::over, done.error()};
+  // Its last word may have come with the end of the link.
+  const bool is_told = ended_ && ended_->code != Code::closed;
+  if (is_told && done.error().code == Code::closed) return {RemoteEnd::Kind::over, *ended_};
   return end_of_link(done.error());
 }
 

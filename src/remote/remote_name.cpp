@@ -60,9 +60,9 @@ Result<BridgeAddress> parse_bridge_address(std::string_view text) {
     port = text.substr(colon + 1);
     has_port = true;
   }
-  if (text.starts_with(kUnix))
-    return no_host(text, "a Unix socket's path begins with /: unix:/PATH");
-  if (has_port && !is_port(port)) return no_host(text, fmt::format("'{}' is no port", port));
+  if (has_port && !is_port(port))
+    return no_host(text, parsed.host == "unix" ? "a Unix socket's path begins with /"
+                                               : fmt::format("'{}' is no port", port));
   if (has_port) parsed.port = port;
   // One that began with '-' would be an option to what starts something there.
   if (parsed.host.empty() || parsed.host.size() > kLongestHost || parsed.host.front() == '-')

@@ -43,7 +43,7 @@ TEST_F(TokenFile, HoldsTheTokenInItsFirstLine) {
     write(token + rest);
     const auto read = read_bridge_token(path_);
     ASSERT_TRUE(read) << to_string(read.error());
-    EXPECT_EQ(*read, *rest == '\r' ? token + '\r' : token);
+    EXPECT_EQ(*read, token);
   }
   write(token + '\n' + std::string(100'000, 'x'));
   EXPECT_EQ(read_bridge_token(path_).value(), token);

@@ -13,21 +13,21 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Counts what is registered; refuses, or takes its time, when told to.
+/// Counts what is registered; refuses, or takes its time for each byte, when told to.
 class CountingRegistrar final : public Registrar {
  public:
-  explicit CountingRegistrar(bool refuses, std::chrono::milliseconds takes = {})
-      : Registrar("counting", RegistrarOptions{}), refuses_(refuses), takes_(takes) {}
+  explicit CountingRegistrar(bool refuses, std::chrono::nanoseconds of_each_byte = {})
+      : Registrar("counting", RegistrarOptions{}), refuses_(refuses), of_each_byte_(of_each_byte) {}
 
  private:
-  Result<Keys> do_register(ByteSpan, DeviceAccess) override {
-    std::this_thread::sleep_for(takes_);
+  Result<Keys> do_register(ByteSpan memory, DeviceAccess) override {
+    std::this_thread::sleep_for(of_each_byte_ * memory.size());
     if (refuses_) return fail(Code::out_of_memory, "no more locks");
     return Keys{};
   }
   int do_unregister(const Keys&, ByteSpan) noexcept override { return 0; }
   const bool refuses_;
-  const std::chrono::milliseconds takes_;
+  const std::chrono::nanoseconds of_each_byte_;
 };
 
 /// The CPU, which says of itself that registered memory is quicker.
@@ -131,10 +131,10 @@ TEST_F(PipelineStaging, IsInPlaceWhenTheMemoryIsUsedOftenEnough) {
 
 // What a ring and registering cost is weighed against what the driver does with plain memory.
 TEST_F(PipelineStaging, IsDirectWhereRegisteringTakesLongerThanTheJob) {
-  constexpr std::uint64_t kMany = 12'000'000;
+  constexpr std::uint64_t kMany = 16'000'000;
   const Words x = random_words(kMany, 3), y = random_words(kMany, 4);
   Words z(kMany);
-  const auto registrar = std::make_shared<CountingRegistrar>(false, std::chrono::milliseconds(300));
+  const auto registrar = std::make_shared<CountingRegistrar>(false, std::chrono::nanoseconds(250));
   PayingDevice slow(registrar);
   const auto report = run_pipeline(slow,
                                    PipelineJob(pipeline_source(), "weigh", kMany)
