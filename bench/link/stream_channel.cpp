@@ -183,22 +183,22 @@ Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, con
                                          std::make_shared<BridgeProcess>(std::move(*bridge)));
 }
 
-SubjectKind kind(const char* name, const Network& network, From from, unsigned buffers) {
+SubjectKind kind(const char* name, const Network& network, From from) {
   return {.name = name,
           .make = [&network,
                    from](const Case& what) { return make_stream_channel(network, what, from); },
-          .buffers = buffers,
+          .buffers = 3,
           .most_in_flight = kLinkInFlight};
 }
 
 }  // namespace
 
 SubjectKind stream_channel(const Network& network) {
-  return kind(kStreamName, network, From::memory, 3);
+  return kind(kStreamName, network, From::memory);
 }
 
 SubjectKind stream_channel_of_blocks(const Network& network) {
-  return kind(kStreamBlockName, network, From::block, 3);
+  return kind(kStreamBlockName, network, From::block);
 }
 
 }  // namespace gantry::bench

@@ -181,6 +181,8 @@ Result<void> Bridge::Impl::show(int socket, Admission& admission) const {
   return send_listing(socket, options_.directory, soon);
 }
 
+// ---- the public face -----------------------------------------------------------------------
+
 Bridge::Bridge(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Bridge::Bridge(Bridge&&) noexcept = default;
 Bridge& Bridge::operator=(Bridge&&) noexcept = default;

@@ -218,6 +218,4 @@ Result<std::unique_ptr<Link>> Bridge::Impl::make_link(Session& session, Fd socke
   return link_over(path, std::move(socket), engine_, {peer, options_.stall_limit});
 }
 
-// ---- the public face -----------------------------------------------------------------------
-
 }  // namespace gantry

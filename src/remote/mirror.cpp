@@ -51,7 +51,8 @@ class GANTRY_LOCAL Mirror::Impl {
       if (why.code == Code::interrupted || is_readable(options_.interrupt_descriptor)) return {};
       was_reached |= was_joined_;
       if (options_.is_for_one_stream || !is_passing(why) || !was_reached) return end;
-      if (std::exchange(said_, why.message) != why.message) say_of_link(why);
+      if (std::exchange(told_, why.message) != why.message)  // which names the channel
+        tell(why.message + "; called again until it answers");
       sleep_on({options_.interrupt_descriptor}, kBeforeNextCall);
     }
   }
@@ -85,22 +86,15 @@ class GANTRY_LOCAL Mirror::Impl {
     };
     GANTRY_ASSIGN(const auto relay, Relay::make(std::move(setup), Deadline::never()));
     was_joined_ = true;
-    said_.clear();
+    told_.clear();
     say("mirrored as '" + name_.channel + "'");
     GANTRY_TRY(relay->start());
     return relay->finish(Deadline::never());
   }
 
-  // The name stands before it already.
-  void say_of_link(const Error& why) const {
-    const std::string prefix = "channel '" + name_.text() + "': ";
-    const bool is_named = why.message.starts_with(prefix);
-    say((is_named ? why.message.substr(prefix.size()) : why.message) +
-        "; called again until it answers");
-  }
-
-  void say(const std::string& what) const {
-    if (options_.on_event) options_.on_event(name_.text() + ": " + what);
+  void say(const std::string& what) const { tell(name_.text() + ": " + what); }
+  void tell(const std::string& line) const {
+    if (options_.on_event) options_.on_event(line);
   }
 
   const RemoteName name_;
@@ -108,7 +102,7 @@ class GANTRY_LOCAL Mirror::Impl {
   const std::shared_ptr<Engine> engine_;
   std::optional<Producer> producer_;
   bool was_joined_ = false;  // by the last session
-  std::string said_;         // why it is not joined
+  std::string told_;         // why it is not joined
 };
 
 Mirror::Mirror(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}

@@ -21,8 +21,7 @@ namespace {
 constexpr const char* kTokenVariable = "GANTRY_TOKEN_FILE";
 constexpr const char* kMakeToken =
     "make one where the bridge runs: (umask 077; head -c 32 /dev/urandom | base64 >FILE); "
-    "elsewhere "
-    "copy that file";
+    "elsewhere copy that file";
 
 }  // namespace
 

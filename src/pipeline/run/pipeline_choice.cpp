@@ -173,9 +173,8 @@ Result<ChunkRing> PipelineRun::probe_ring(std::uint64_t steps, Measured& measure
   ChunkChoice one{steps, 1};
   GANTRY_ASSIGN(ChunkRing ring, make_ring(one));
   // A ring that the device computes on has no memory of the device.
-  const bool is_of_host = ring.device_bytes() == 0 && !device_.facts().unified_memory;
-  measured.making_ns_per_byte =
-      per_byte(Clock::now() - begin, is_of_host ? ring.host_bytes() : ring.device_bytes());
+  const Bytes made = ring.device_bytes() != 0 ? ring.device_bytes() : ring.host_bytes();
+  measured.making_ns_per_byte = per_byte(Clock::now() - begin, made);
   measured.why_plain = ring.why_plain();
   measured.registering_ns_per_byte = per_byte(registering() - registered, ring.host_bytes());
   return ring;
