@@ -1,6 +1,7 @@
 #include "remote/calls_side.hpp"
 
 #include "base/result.hpp"
+#include "link/turn.hpp"
 
 namespace gantry {
 
@@ -19,12 +20,13 @@ Result<void> CallsSide::begin(Link& link, std::uint64_t received) {
 // Answers are sent on and acknowledged before the next request goes out, so that the service has
 // room for its answer.
 Result<RemoteSide::Turn> CallsSide::turn(Link& link) {
+  const LinkTurn turn(link);
   GANTRY_ASSIGN(const bool has_heard, hear(link));
   if (is_over()) return Turn::over;
   GANTRY_ASSIGN(const bool has_received, in_.step(link, true));
   if (is_over()) return Turn::over;
   GANTRY_ASSIGN(const bool has_sent, out_.step(link));
-  return has_heard || has_received || has_sent || link.poll() ? Turn::moved : Turn::idle;
+  return has_heard || has_received || has_sent || turn.has_moved() ? Turn::moved : Turn::idle;
 }
 
 Result<bool> CallsSide::hear(Link& link) {

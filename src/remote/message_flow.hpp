@@ -14,8 +14,8 @@ class MessageSource {
   MessageSource& operator=(const MessageSource&) = delete;
   virtual ~MessageSource() = default;
 
-  /// Returns the next message, and waits for nothing. Errors: `timed_out` for now; any other says
-  /// why there will be none any more.
+  /// Returns the next message, and waits for nothing. Errors: `timed_out`: no more in this turn;
+  /// any other says why there will be none any more.
   [[nodiscard]] virtual Result<Message> take() = 0;
   /// Readable when take() may have something.
   [[nodiscard]] virtual Result<int> event_descriptor() = 0;
@@ -55,15 +55,29 @@ class MessageSink {
   [[nodiscard]] virtual Result<void> close(Deadline deadline) = 0;
 };
 
-/// What comes out of a channel of this host.
+/// What comes out of a channel of this host. A look at an empty channel asks the system twice, so
+/// none follows a batch that was not full.
 class ConsumerSource final : public MessageSource {
  public:
   explicit ConsumerSource(Consumer consumer) : consumer_(std::move(consumer)) {}
-  [[nodiscard]] Result<Message> take() override { return consumer_.receive(Deadline::now()); }
+  [[nodiscard]] Result<Message> take() override {
+    if (next_ < taken_) return std::move(batch_[next_++]);
+    if (std::exchange(is_empty_, false)) return tl::unexpected(Error{Code::timed_out, {}, {}});
+    next_ = taken_ = 0;
+    auto taken = consumer_.receive_batch(batch_, Deadline::now());
+    if (!taken) return tl::unexpected(std::move(taken).error());
+    taken_ = *taken;
+    is_empty_ = taken_ < batch_.size();
+    return std::move(batch_[next_++]);
+  }
   [[nodiscard]] Result<int> event_descriptor() override { return consumer_.event_descriptor(); }
 
  private:
   Consumer consumer_;
+  std::array<Message, 4> batch_;
+  std::size_t taken_ = 0;
+  std::size_t next_ = 0;
+  bool is_empty_ = false;  // as far as the last batch saw
 };
 
 /// What goes into a channel of this host. A message that cannot be taken in ends the session.

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "link/turn.hpp"
 #include "remote/remote_step.hpp"
 #include "remote/sending_side.hpp"
 
@@ -61,10 +62,11 @@ RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
 }
 
 Result<RemoteSide::Turn> ReceivingSide::turn(Link& link) {
+  const LinkTurn turn(link);
   GANTRY_ASSIGN(const bool has_heard, hear(link));
   GANTRY_ASSIGN(const bool has_stepped, step(link, !has_heard));
   if (is_done_) return Turn::over;
-  return has_heard || has_stepped || link.poll() ? Turn::moved : Turn::idle;
+  return has_heard || has_stepped || turn.has_moved() ? Turn::moved : Turn::idle;
 }
 
 Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
@@ -76,7 +78,9 @@ Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
   } else {
     GANTRY_ASSIGN(has_ended, end_stream());
     const bool has_moved = has_begun || has_published;
-    if (acknowledge(is_idle && !has_moved) && offer_for_ != 0) {
+    // Behind a payload this end has to say that it landed, in the same call.
+    const bool is_free = has_published && !was_small_;
+    if (acknowledge((is_idle && !has_moved) || is_free) && offer_for_ != 0) {
       GANTRY_TRY(places_.offer(link, sink_->pool(), offer_for_, speech_));
       GANTRY_REMOTE_STEP(place_offered);
     }

@@ -2,6 +2,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "link/turn.hpp"
 #include "remote/offered_places.hpp"
 #include "remote/remote_step.hpp"
 
@@ -28,10 +29,11 @@ ByteSpan as_memory(ConstByteSpan bytes) noexcept {
 }  // namespace
 
 Result<RemoteSide::Turn> SendingSide::turn(Link& link) {
+  const LinkTurn turn(link);
   GANTRY_ASSIGN(const bool has_heard, hear(link));
   if (answer_) return Turn::over;
   GANTRY_ASSIGN(const bool has_stepped, step(link));
-  return has_heard || has_stepped || link.poll() ? Turn::moved : Turn::idle;
+  return has_heard || has_stepped || turn.has_moved() ? Turn::moved : Turn::idle;
 }
 
 RemoteEnd SendingSide::end(Link& link, const Result<void>& done) {

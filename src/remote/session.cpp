@@ -32,11 +32,14 @@ Error read_last_word(WordReader& in) {
   return error;
 }
 
-void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept {
+unsigned sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept {
   std::array<pollfd, 4> entries{};
   std::size_t count = 0;
   for (const int descriptor : descriptors) entries[count++] = {descriptor, POLLIN, 0};
-  ::poll(entries.data(), count, static_cast<int>(most.count()));
+  if (::poll(entries.data(), count, static_cast<int>(most.count())) <= 0) return 0;
+  unsigned readable = 0;
+  for (std::size_t i = 0; i < count; ++i) readable |= entries[i].revents != 0 ? 1u << i : 0u;
+  return readable;
 }
 
 bool is_readable(int descriptor) noexcept {

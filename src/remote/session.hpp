@@ -95,8 +95,9 @@ class RemoteSpeech {
 /// try again because of it.
 [[nodiscard]] Error read_last_word(WordReader& in);
 
-/// Sleeps until one of the descriptors (-1: none) is readable, or for at most `most`.
-void sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
+/// Sleeps until one of the descriptors (-1: none) is readable, or for at most `most`. Returns which
+/// are, a bit for each in their order.
+unsigned sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
 [[nodiscard]] bool is_readable(int descriptor) noexcept;
 
 /// A link's end as a session's: who spoke nonsense or said good-bye does not come back.

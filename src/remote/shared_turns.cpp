@@ -45,22 +45,23 @@ Result<void> SharedTurns::work(Lock& lock) {
     if (taken == Turn::over) return {};
     if (taken == Turn::moved) continue;
     GANTRY_ASSIGN(const bool has_lingered, side_->linger(*link_));
-    if (!has_lingered) sleep(lock);
-    turn = kRemoteTurns - 1;
+    if (!has_lingered && sleep(lock)) return {};
+    if (has_lingered) turn = kRemoteTurns - 1;
   }
 }
 
 // Sleeps on all that the side waits for, unless others take its turns.
-void SharedTurns::sleep(Lock& lock) {
-  if (drives_ != seen_drives_ && side_->may_rest()) return;  // rest() follows
+bool SharedTurns::sleep(Lock& lock) {
+  if (drives_ != seen_drives_ && side_->may_rest()) return false;  // rest() follows
   const int event = side_->event(*link_);
   const auto patience = side_->patience(*link_);
   is_at_link_ = true;
   lock.unlock();
-  sleep_on({link_->descriptor(), event, stop_, ring_.get()}, patience);
-  if (ring_) drain(ring_.get());
+  const unsigned readable = sleep_on({link_->descriptor(), event, stop_, ring_.get()}, patience);
+  if ((readable & 1u << 3) != 0) drain(ring_.get());
   lock.lock();
   is_at_link_ = false;
+  return (readable & 1u << 2) != 0;
 }
 
 // Returns when it is up to run() to take turns. Whoever has just driven may do so again.
@@ -74,8 +75,9 @@ void SharedTurns::rest(Lock& lock) {
     rests_.store(true, std::memory_order_seq_cst);  // [S]
     lock.unlock();
     // What is sent by now is seen to by its sender, or here: one of both sees the other's word.
-    if (!is_sent_.load(std::memory_order_seq_cst)) sleep_on({stop_, ring_.get()}, most);  // [S]
-    drain(ring_.get());
+    const bool must_look = is_sent_.load(std::memory_order_seq_cst);  // [S]
+    const unsigned readable = must_look ? 0 : sleep_on({stop_, ring_.get()}, most);
+    if ((readable & 1u << 1) != 0) drain(ring_.get());
     rests_.store(false, std::memory_order_seq_cst);
     lock.lock();
     is_to_ring_ = false;
@@ -117,13 +119,14 @@ bool SharedTurns::drive(Lock& lock, Deadline deadline, int interrupt) {
     if (!polls) {
       const auto most = std::min<std::chrono::nanoseconds>(deadline.left(), kRemoteRest);
       lock.unlock();
-      sleep_on({link->descriptor(), interrupt}, std::chrono::ceil<std::chrono::milliseconds>(most));
+      const unsigned readable = sleep_on({link->descriptor(), interrupt},
+                                         std::chrono::ceil<std::chrono::milliseconds>(most));
       lock.lock();
-      if (link_ != link || end_) return false;
+      if (link_ != link || end_ || (readable & 1u << 1) != 0) return false;
     } else if (*taken == Turn::idle) {
       ::sched_yield();  // the far end may need this CPU
     }
-    if ((!polls || turn % kRemoteTurns == 0) && is_readable(interrupt)) return false;
+    if (turn % kRemoteTurns == 0 && is_readable(interrupt)) return false;
   }
 }
 

@@ -42,7 +42,8 @@ class SharedTurns {
   using Turn = RemoteSide::Turn;
 
   [[nodiscard]] Result<void> work(Lock& lock);
-  void sleep(Lock& lock);
+  /// True: it is to stop.
+  [[nodiscard]] bool sleep(Lock& lock);
   void rest(Lock& lock);
   [[nodiscard]] bool drive(Lock& lock, Deadline deadline, int interrupt);
   /// A turn in a user's thread. Nothing: that was the last one.

@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::size_t kReceivedParts = 64;
 constexpr Bytes kScratchBytes = Bytes{16} << 10;
+// Of payload that goes on for longer the socket tells when so much has come: fewer wakes, and the
+// next part is still received while this one is copied (docs/results/link.md).
+constexpr Bytes kGatheredBytes = Bytes{256} << 10;
 
 // Where bytes go that nobody gets. Threads may write here at once: nobody reads it.
 std::byte* scratch() noexcept {
@@ -50,6 +53,14 @@ Result<RecordReader::Got> RecordReader::receive(std::span<iovec> parts) {
   }
 }
 
+// Where the system refuses, each part is told.
+void RecordReader::gather() noexcept {
+  const bool gathers = payload_left_ >= kGatheredBytes;
+  if (std::exchange(gathers_, gathers) == gathers) return;
+  const int least = gathers ? static_cast<int>(kGatheredBytes) : 1;
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 Result<RecordReader::Step> RecordReader::parse() {
   head_got_ = 0;
   GANTRY_ASSIGN(record_, LinkRecord::decode(head_));
@@ -59,6 +70,7 @@ Result<RecordReader::Step> RecordReader::parse() {
 Result<RecordReader::Step> RecordReader::step(Bytes& budget) {
   const Bytes payload = payload_left_;
   if (payload == 0 && head_got_ == head_.size()) return parse();
+  if (is_drained_) return Step::blocked;
   std::array<iovec, kReceivedParts + 1> parts;  // NOLINT: as many as are used
   std::size_t used = 0;
   if (is_dropped_ && payload > 0)
@@ -67,13 +79,18 @@ Result<RecordReader::Step> RecordReader::step(Bytes& budget) {
     used = rows_.fill(std::span(parts).first(kReceivedParts), payload);
   Bytes described = 0;
   for (std::size_t i = 0; i < used; ++i) described += parts[i].iov_len;
-  if (described == payload) parts[used++] = rest_of_head();  // the next record, in the same call
+  if (described == payload) {  // the next record, in the same call
+    parts[used++] = rest_of_head();
+    described += parts[used - 1].iov_len;
+  }
   GANTRY_ASSIGN(const Got got, receive(std::span(parts).first(used)));
   if (got.step != Step::moved) return got.step;
+  is_drained_ = got.bytes < described;
   budget -= std::min(budget, got.bytes);
   const Bytes placed = std::min(got.bytes, payload);
   if (!is_dropped_) rows_.advance(placed);
   payload_left_ -= placed;
+  gather();
   head_got_ += got.bytes - placed;
   if (payload > 0) return payload_left_ == 0 ? Step::payload_done : Step::moved;
   return head_got_ == head_.size() ? parse() : Result<Step>(Step::moved);

@@ -27,6 +27,9 @@ class RecordReader {
   /// when payload's place is not there.
   [[nodiscard]] Result<Step> step(Bytes& budget);
 
+  /// What step() found the socket to hold is forgotten.
+  void look_again() noexcept { is_drained_ = false; }
+
   [[nodiscard]] const LinkRecord& record() const noexcept { return record_; }
   [[nodiscard]] ReceivedFds take_descriptors() noexcept { return std::move(fds_); }
 
@@ -49,6 +52,7 @@ class RecordReader {
   };
   [[nodiscard]] Result<Got> receive(std::span<iovec> parts);
   [[nodiscard]] Result<Step> parse();
+  void gather() noexcept;
   [[nodiscard]] iovec rest_of_head() noexcept {
     return {head_.data() + head_got_, head_.size() - head_got_};
   }
@@ -62,6 +66,8 @@ class RecordReader {
   Bytes payload_left_ = 0;
   bool is_dropped_ = false;
   ReceivedFds fds_;
+  bool gathers_ = false;     // the socket is readable when much has come, and not before
+  bool is_drained_ = false;  // the last call got less than it had room for
 };
 
 }  // namespace gantry

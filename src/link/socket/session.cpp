@@ -191,6 +191,7 @@ template <class IsSo>
 bool SocketSession::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline, IsSo is_so) {
   for (;;) {
     if (is_so()) return true;
+    if (is_in_turn_ && (failure_ || deadline.passed())) return false;
     const bool has_moved = progress();
     if (is_so()) return true;
     if (failure_ || deadline.passed()) return false;
@@ -301,6 +302,21 @@ bool SocketSession::poll() {
   const std::lock_guard lock(mutex_);
   const bool has_moved = progress();
   return std::exchange(has_moved_, false) || has_moved;
+}
+
+bool SocketSession::begin_turn() {
+  if (!fork_guard_.is_this()) return false;
+  const std::lock_guard lock(mutex_);
+  is_in_turn_ = true;  // answers to what comes in now go out with what is said to it
+  const bool has_moved = progress();
+  return std::exchange(has_moved_, false) || has_moved;
+}
+
+void SocketSession::end_turn() noexcept {
+  if (!fork_guard_.is_this()) return;
+  const std::lock_guard lock(mutex_);
+  is_in_turn_ = false;
+  if (!failure_) flush_now();
 }
 
 }  // namespace gantry

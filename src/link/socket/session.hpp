@@ -59,6 +59,8 @@ class SocketSession final : public detail::Exporter,
   [[nodiscard]] Result<std::uint64_t> receive_signal(Deadline deadline);
 
   [[nodiscard]] bool poll();
+  [[nodiscard]] bool begin_turn();  ///< LinkInTurns.
+  void end_turn() noexcept;
   [[nodiscard]] Result<void> state() const;
   void close() noexcept;
 
@@ -94,7 +96,8 @@ class SocketSession final : public detail::Exporter,
   bool or_fail(Work work) noexcept;
   bool progress();
   bool progress_some(Time now);
-  bool flush() noexcept;
+  bool flush() noexcept;  ///< Not within a turn.
+  bool flush_now() noexcept;
   bool flush_some();
   [[nodiscard]] bool begin_frame();
   [[nodiscard]] static LinkRecord piece_of(const Unsent& unsent, Bytes& payload);
@@ -141,6 +144,7 @@ class SocketSession final : public detail::Exporter,
   std::condition_variable changed_;
   bool has_sleeper_ = false;  // a thread sleeps on the epoll
   bool has_moved_ = false;    // since the last poll()
+  bool is_in_turn_ = false;   // LinkInTurns
   std::optional<Error> failure_;
   Exports exports_;
   Transfers transfers_;

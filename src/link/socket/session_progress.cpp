@@ -26,6 +26,10 @@ bool SocketSession::or_fail(Work work) noexcept {
 }
 
 bool SocketSession::flush() noexcept {
+  return !is_in_turn_ && flush_now();
+}
+
+bool SocketSession::flush_now() noexcept {
   return or_fail([this] { return flush_some(); });
 }
 
@@ -149,7 +153,9 @@ void SocketSession::send_done(Ticket ticket, LinkStatus status) {
 
 bool SocketSession::read() {
   bool has_moved = false;
+  reader_.look_again();
   for (Bytes budget = kBudget; budget > 0 && !failure_;) {
+    if (is_write_over_) reader_.look_again();  // all that came before the connection was cut
     const auto step = reader_.step(budget);
     if (step && *step == RecordReader::Step::blocked) {
       if (is_write_over_)
@@ -228,7 +234,7 @@ bool SocketSession::progress() {
 }
 
 bool SocketSession::progress_some(Time now) {
-  bool has_moved = flush();
+  bool has_moved = flush_now();
   if (!failure_) has_moved |= read();
   if (puller_ && !failure_) has_moved |= end_pulls();
   if (puller_ && !failure_ && !falls_back_ && puller_->is_lost())

@@ -10,6 +10,7 @@
 #include "link/socket/mapped_puller.hpp"
 #include "link/socket/session.hpp"
 #include "link/socket/socket_link.hpp"
+#include "link/turn.hpp"
 
 namespace gantry {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr Bytes kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 /// What a user holds. The session may outlive it by the exports.
-class SocketLink final : public Link {
+class SocketLink final : public Link, public LinkInTurns {
  public:
   explicit SocketLink(std::shared_ptr<SocketSession> session) noexcept
       : session_(std::move(session)) {}
@@ -72,6 +73,8 @@ class SocketLink final : public Link {
     return guarded([&] { return session_->receive_signal(deadline); });
   }
   bool poll() override { return session_->poll(); }
+  [[nodiscard]] bool begin_turn() override { return session_->begin_turn(); }
+  void end_turn() noexcept override { session_->end_turn(); }
   [[nodiscard]] int descriptor() const noexcept override { return session_->descriptor(); }
   [[nodiscard]] Result<void> state() const override { return session_->state(); }
   void close() noexcept override { session_->close(); }

@@ -1,0 +1,43 @@
+#pragma once  // link/turn.hpp: one turn of a loop that serves a link.
+
+#include <gantry/link.hpp>
+
+namespace gantry {
+
+/// A link that works in turns.
+class LinkInTurns {
+ public:
+  LinkInTurns() = default;
+  LinkInTurns(const LinkInTurns&) = delete;
+  LinkInTurns& operator=(const LinkInTurns&) = delete;
+
+  /// As Link::poll(). Until end_turn() calls that may not wait neither send nor receive: they queue
+  /// what is to go out, and hand out what has come in.
+  [[nodiscard]] virtual bool begin_turn() = 0;
+  virtual void end_turn() noexcept = 0;
+
+ protected:
+  ~LinkInTurns() = default;
+};
+
+/// Looks at the socket once, at its beginning, and sends what was said within it in one go, at its
+/// end. One at a time for a link.
+class LinkTurn {
+ public:
+  explicit LinkTurn(Link& link)
+      : link_(dynamic_cast<LinkInTurns*>(&link)),
+        has_moved_(link_ != nullptr ? link_->begin_turn() : link.poll()) {}
+  ~LinkTurn() {
+    if (link_ != nullptr) link_->end_turn();
+  }
+  LinkTurn(const LinkTurn&) = delete;
+  LinkTurn& operator=(const LinkTurn&) = delete;
+
+  [[nodiscard]] bool has_moved() const noexcept { return has_moved_; }
+
+ private:
+  LinkInTurns* const link_;
+  const bool has_moved_;
+};
+
+}  // namespace gantry
