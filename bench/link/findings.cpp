@@ -66,7 +66,7 @@ class Speeds {
 
 void add_case(Ratios& ratios, const Report& report, const Rate& rate, std::string_view question,
               Bytes bytes) {
-  for (const char* const ours : {kStreamName, kStreamBlockName, kLinkPutName}) {
+  for (const char* const ours : {kStreamName, kStreamBlockName, kFabricName, kLinkPutName}) {
     Speeds speeds(ratios, report, link_case_name(rate, question, bytes), ours);
     if (question == kOneWay && bytes >= kLarge) speeds.beside_limit(rate.is_limited() ? 0.95 : 0.9);
     speeds.beside_peers(bytes, question == kOneWay && !rate.is_limited());

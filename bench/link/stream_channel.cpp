@@ -20,6 +20,10 @@ constexpr const char* kReplies = "replies";
 constexpr std::chrono::seconds kMeeting{30};  // all ends are being started; more is a fault
 
 enum class From { memory, block };
+struct Way {
+  From from = From::memory;
+  RemotePath path = RemotePath::stream;
+};
 
 class StreamRequester final : public Requester {
  public:
@@ -97,11 +101,12 @@ class StreamRequester final : public Requester {
 class StreamResponder final : public Responder {
  public:
   static Result<std::unique_ptr<Responder>> open(const std::string& directory,
-                                                 const BridgeProcess& bridge) {
+                                                 const BridgeProcess& bridge, RemotePath path) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
     EndOptions options;
     options.remote.token = bridge.token();
+    options.remote.path = path;
     const auto there = [&](const char* name) { return name + ("@" + bridge.address()); };
     auto in = runtime->consumer(there(kRequests), {options}, Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
@@ -132,22 +137,21 @@ class StreamResponder final : public Responder {
 /// Each host has a folder of its own for its channels.
 class StreamChannel final : public Subject {
  public:
-  StreamChannel(std::string here, std::string there, From from,
-                std::shared_ptr<BridgeProcess> bridge)
-      : here_(std::move(here)), there_(std::move(there)), from_(from), bridge_(std::move(bridge)) {}
+  StreamChannel(std::string here, std::string there, Way way, std::shared_ptr<BridgeProcess> bridge)
+      : here_(std::move(here)), there_(std::move(there)), way_(way), bridge_(std::move(bridge)) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
-    return StreamRequester::open(here_, from_, bridge_->pid());
+    return StreamRequester::open(here_, way_.from, bridge_->pid());
   }
   Result<std::unique_ptr<Responder>> open_responder(int) override {
-    return StreamResponder::open(there_, *bridge_);
+    return StreamResponder::open(there_, *bridge_, way_.path);
   }
   [[nodiscard]] std::shared_ptr<void> company() const override { return bridge_; }
 
  private:
   std::string here_;
   std::string there_;
-  From from_;
+  Way way_;
   std::shared_ptr<BridgeProcess> bridge_;
 };
 
@@ -170,7 +174,7 @@ Result<int> bridge_cpu() {
 }
 
 Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, const Case& what,
-                                                     From from) {
+                                                     Way way) {
   auto here = own_folder(what);
   auto there = own_folder(what);
   const auto cpu = bridge_cpu();
@@ -179,26 +183,30 @@ Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, con
   if (!cpu) return Unexpected(cpu.error());
   auto bridge = BridgeProcess::start(network, *here, *cpu);
   if (!bridge) return Unexpected(bridge.error());
-  return std::make_unique<StreamChannel>(std::move(*here), std::move(*there), from,
+  return std::make_unique<StreamChannel>(std::move(*here), std::move(*there), way,
                                          std::make_shared<BridgeProcess>(std::move(*bridge)));
 }
 
-SubjectKind kind(const char* name, const Network& network, From from) {
-  return {.name = name,
-          .make = [&network,
-                   from](const Case& what) { return make_stream_channel(network, what, from); },
-          .buffers = 3,
-          .most_in_flight = kLinkInFlight};
+SubjectKind kind(const char* name, const Network& network, Way way) {
+  return {
+      .name = name,
+      .make = [&network, way](const Case& what) { return make_stream_channel(network, what, way); },
+      .buffers = 3,
+      .most_in_flight = kLinkInFlight};
 }
 
 }  // namespace
 
 SubjectKind stream_channel(const Network& network) {
-  return kind(kStreamName, network, From::memory);
+  return kind(kStreamName, network, {});
 }
 
 SubjectKind stream_channel_of_blocks(const Network& network) {
-  return kind(kStreamBlockName, network, From::block);
+  return kind(kStreamBlockName, network, {.from = From::block});
+}
+
+SubjectKind fabric_channel(const Network& network) {
+  return kind(kFabricName, network, {.path = RemotePath::fabric});
 }
 
 }  // namespace gantry::bench
