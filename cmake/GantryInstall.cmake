@@ -29,6 +29,9 @@ endif()
 if(GANTRY_HAVE_SODIUM)
   string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libsodium")
 endif()
+if(GANTRY_HAVE_OPENSSL)
+  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libssl, libcrypto")
+endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE gantry_pc_prefix)

@@ -32,9 +32,10 @@ Result<void> serve_bridge(Link& link, const Network& network, const BridgeOption
 
 }  // namespace
 
-Result<BridgeProcess> BridgeProcess::start(const Network& network, std::string directory, int cpu) {
+Result<BridgeProcess> BridgeProcess::start(const Network& network, std::string directory, int cpu,
+                                           const char* scheme) {
   BridgeOptions options;
-  options.listen = fmt::format("{}:0", network.address(Host::asking));
+  options.listen = fmt::format("{}{}:0", scheme, network.address(Host::asking));
   options.token = make_token();
   options.directory = std::move(directory);
   auto child = Child::start("the bridge", cpu, [&network, options](Link& link) mutable {

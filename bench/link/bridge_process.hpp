@@ -8,9 +8,9 @@ namespace gantry::bench {
 /// A bridge on the asking host, to the channels in one folder. Ends when it is dropped.
 class BridgeProcess {
  public:
-  /// It runs on that CPU and listens before this returns.
+  /// It runs on that CPU and listens before this returns. `scheme`: "tls:", or nothing.
   [[nodiscard]] static Result<BridgeProcess> start(const Network& network, std::string directory,
-                                                   int cpu);
+                                                   int cpu, const char* scheme);
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   [[nodiscard]] const std::string& token() const noexcept { return token_; }

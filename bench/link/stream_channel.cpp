@@ -23,6 +23,7 @@ enum class From { memory, block };
 struct Way {
   From from = From::memory;
   RemotePath path = RemotePath::stream;
+  const char* scheme = "";  // of the bridge's address
 };
 
 class StreamRequester final : public Requester {
@@ -181,7 +182,7 @@ Result<std::unique_ptr<Subject>> make_stream_channel(const Network& network, con
   if (!here) return Unexpected(here.error());
   if (!there) return Unexpected(there.error());
   if (!cpu) return Unexpected(cpu.error());
-  auto bridge = BridgeProcess::start(network, *here, *cpu);
+  auto bridge = BridgeProcess::start(network, *here, *cpu, way.scheme);
   if (!bridge) return Unexpected(bridge.error());
   return std::make_unique<StreamChannel>(std::move(*here), std::move(*there), way,
                                          std::make_shared<BridgeProcess>(std::move(*bridge)));
@@ -207,6 +208,10 @@ SubjectKind stream_channel_of_blocks(const Network& network) {
 
 SubjectKind fabric_channel(const Network& network) {
   return kind(kFabricName, network, {.path = RemotePath::fabric});
+}
+
+SubjectKind encrypted_channel(const Network& network) {
+  return kind(kTlsName, network, {.scheme = "tls:"});
 }
 
 }  // namespace gantry::bench

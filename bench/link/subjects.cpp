@@ -6,14 +6,14 @@ namespace gantry::bench {
 
 std::vector<SubjectKind> own_link_subjects(const Network& network) {
   std::vector<SubjectKind> all;
-  for (const auto& make : {stream_channel, stream_channel_of_blocks, fabric_channel, link_put,
-                           recv_into_place, tcp_ping_pong})
+  for (const auto& make : {stream_channel, stream_channel_of_blocks, fabric_channel,
+                           encrypted_channel, link_put, recv_into_place, tcp_ping_pong})
     all.push_back(placed(make(network), network));
   return all;
 }
 
 std::vector<std::string> own_link_names() {
-  return {kStreamName,  kStreamBlockName, kFabricName,
+  return {kStreamName,  kStreamBlockName, kFabricName,     kTlsName,
           kLinkPutName, kIntoPlaceName,   kTcpPingPongName};
 }
 

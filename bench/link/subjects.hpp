@@ -11,6 +11,7 @@ inline constexpr unsigned kLinkInFlight = 4;  ///< Messages that may be unanswer
 inline constexpr const char* kStreamName = "gantry/stream";
 inline constexpr const char* kStreamBlockName = "gantry/stream-block";
 inline constexpr const char* kFabricName = "gantry/fabric-tcp";
+inline constexpr const char* kTlsName = "gantry/stream-tls";
 inline constexpr const char* kLinkPutName = "gantry/link-put";
 inline constexpr const char* kIntoPlaceName = "limit/recv-into-place";
 inline constexpr const char* kTcpPingPongName = "limit/tcp-ping-pong";
@@ -24,6 +25,8 @@ SubjectKind stream_channel(const Network& network);  ///< A channel by NAME@HOST
 SubjectKind stream_channel_of_blocks(const Network& network);
 /// The same as stream_channel(), over the path fabric; skipped where libfabric is not.
 SubjectKind fabric_channel(const Network& network);
+/// The same as stream_channel(), over TLS; skipped where OpenSSL is not.
+SubjectKind encrypted_channel(const Network& network);
 SubjectKind link_put(const Network& network);         ///< A bare link: put with a signal.
 SubjectKind recv_into_place(const Network& network);  ///< Limit: a socket, a header, one buffer.
 SubjectKind tcp_ping_pong(const Network& network);    ///< Limit: 64 B, both ends polling.

@@ -8,7 +8,8 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x36'52'42'47;  // "GBR6": the version is part of it
+constexpr std::uint32_t kMagic = 0x36'52'42'47;          // "GBR6": the version is part of it
+constexpr std::uint32_t kEncryptsMagic = 0x53'4c'54'47;  // "GTLS"
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
 constexpr std::string_view kCaller = "gantry caller";
@@ -114,7 +115,11 @@ Result<RemoteAnswer> call_bridge(int socket, std::string_view token, const Remot
   std::array<std::byte, kMagicBytes + sizeof(Nonce)> hello{};
   GANTRY_TRY(receive_exactly(socket, hello, interrupt, deadline));
   WordReader in(hello);
-  if (in.number(kMagicBytes) != kMagic) return no_bridge();
+  const auto magic = in.number(kMagicBytes);
+  if (magic == kEncryptsMagic)
+    return fail(Code::peer_misbehaved, "the bridge there encrypts",
+                "write tls: in front of its host: NAME@tls:HOST");
+  if (magic != kMagic) return no_bridge();
   Nonce bridges;
   in.bytes(bridges);
   const Nonce own = make_nonce();
@@ -145,6 +150,13 @@ Result<RemoteAnswer> call_bridge(int socket, std::string_view token, const Remot
   if (answer.refusal) return tl::unexpected(told_by(*answer.refusal, "bridge"));
   if ((request.paths & bit_of(answer.path)) == 0) return no_bridge();
   return answer;
+}
+
+void say_encrypts(int socket) {
+  WordWriter hello;
+  hello.number(kEncryptsMagic, kMagicBytes);
+  hello.bytes(Nonce{});
+  static_cast<void>(send_exactly(socket, hello.take(), Deadline::now()));
 }
 
 Result<RemoteRequest> Admission::hear(Deadline deadline) {
@@ -182,8 +194,8 @@ Result<void> Admission::answer(const RemoteAnswer& answer, Deadline deadline) {
   return send_exactly(socket_, out.take(), deadline);
 }
 
-void answer_path(RemotePaths offered, int socket, RemoteAnswer& answer) {
-  const auto taken = take_path(offered, socket);
+void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer& answer) {
+  const auto taken = take_path(offered, connection);
   if (taken)
     answer.path = *taken;
   else

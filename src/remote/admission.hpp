@@ -8,6 +8,7 @@
 
 namespace gantry {
 
+// Over TLS if both want that (TlsSession); then:
 // bridge -> caller  a nonce
 // caller -> bridge  a nonce, a proof of knowing the token that covers both nonces and the request
 // bridge -> caller  a proof that covers the same and the answer
@@ -85,7 +86,11 @@ class Admission {
   Nonce callers_{};
 };
 
+/// What a bridge that encrypts says, in place of its nonce, to a caller that does not and so waits
+/// for it.
+void say_encrypts(int socket);
+
 /// Takes the best path that both ends have, or refuses.
-void answer_path(RemotePaths offered, int socket, RemoteAnswer& answer);
+void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer& answer);
 
 }  // namespace gantry

@@ -14,11 +14,13 @@
 #include "remote/receiving_side.hpp"
 #include "remote/remote_step.hpp"
 #include "remote/sending_side.hpp"
+#include "remote/tls.hpp"
 
 namespace gantry {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenReaps{500};
+constexpr std::chrono::seconds kSilence{2};
 
 }  // namespace
 
@@ -144,13 +146,19 @@ void Bridge::Impl::serve_connection(Connection& connection) noexcept {
 }
 
 Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
-  std::string caller = peer_address(connection.socket.get());
+  const std::string peer = peer_address(connection.socket.get());
+  std::string caller = peer;
   const auto of_caller = [&](Error error) {
     error.message = fmt::format("{}: {}", caller, error.message);
     return error;
   };
+  const Deadline soon = Deadline::after(kAdmissionTime);
+  if (listener_.is_encrypted()) {
+    auto encrypted = encrypt(connection, soon);
+    if (!encrypted) return tl::unexpected(of_caller(std::move(encrypted).error()));
+  }
   Admission admission(connection.socket.get(), options_.token);
-  auto request = admission.hear(Deadline::after(kAdmissionTime));
+  auto request = admission.hear(soon);
   if (!request) return tl::unexpected(of_caller(std::move(request).error()));
   Fd socket;
   {
@@ -164,14 +172,24 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
   if (request->role == RemoteRole::look) return show(socket.get(), admission);
   caller += fmt::format(" {} '{}'", verb_of(request->role), request->channel);
   if (request->session != SessionId{}) {
-    auto went_on = go_on(std::move(socket), admission, *request);
+    auto went_on = go_on(std::move(socket), peer, admission, *request);
     if (!went_on) return tl::unexpected(of_caller(std::move(went_on).error()));
     return {};
   }
   say(caller);
-  auto served = serve_session(std::move(socket), admission, *request);
+  auto served = serve_session(std::move(socket), peer, admission, *request);
   if (!served) return tl::unexpected(of_caller(std::move(served).error()));
   say(caller + ": has left");
+  return {};
+}
+
+// A caller that speaks TLS says something at once.
+Result<void> Bridge::Impl::encrypt(Connection& connection, Deadline deadline) {
+  const int socket = connection.socket.get();
+  if (!await_socket(socket, POLLIN, -1, Deadline::after(kSilence))) say_encrypts(socket);
+  GANTRY_ASSIGN(auto session, TlsSession::as_bridge(socket, options_.token, deadline));
+  const std::lock_guard lock(mutex_);  // whoever drops it as a stranger takes its socket
+  GANTRY_ASSIGN(connection.socket, std::move(session).carry(std::move(connection.socket)));
   return {};
 }
 

@@ -27,7 +27,7 @@ class GANTRY_LOCAL Bridge::Impl {
   [[nodiscard]] static Result<std::unique_ptr<Impl>> make(const BridgeOptions& options,
                                                           std::shared_ptr<Engine> engine);
   ~Impl();
-  [[nodiscard]] std::string address() const { return own_address(listener_.get()); }
+  [[nodiscard]] std::string address() const { return listener_.address(); }
   [[nodiscard]] Result<void> serve();
 
  private:
@@ -42,6 +42,7 @@ class GANTRY_LOCAL Bridge::Impl {
   struct Session {
     SessionId id{};
     Fd socket;                             // a copy of the present link's
+    std::string peer;                      // of the next link
     std::optional<Fd> next;                // a socket that came for it
     RemotePath path = RemotePath::stream;  // of the next link
     std::uint64_t next_received = 0;
@@ -59,9 +60,13 @@ class GANTRY_LOCAL Bridge::Impl {
   void serve_connection(Connection& connection) noexcept;
   [[nodiscard]] Result<void> admit_and_serve(Connection& connection);
   [[nodiscard]] Result<void> show(int socket, Admission& admission) const;
-  [[nodiscard]] Result<void> serve_session(Fd socket, Admission& admission,
+  /// The connection's socket, under whatever it is encrypted with. Errors: those of
+  /// TlsSession::as_bridge().
+  [[nodiscard]] Result<void> encrypt(Connection& connection, Deadline deadline);
+  [[nodiscard]] Result<void> serve_session(Fd socket, const std::string& peer, Admission& admission,
                                            const RemoteRequest& request);
-  [[nodiscard]] Result<void> go_on(Fd socket, Admission& admission, const RemoteRequest& request);
+  [[nodiscard]] Result<void> go_on(Fd socket, const std::string& peer, Admission& admission,
+                                   const RemoteRequest& request);
   [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_side(Link& link,
                                                               const RemoteRequest& request);
   [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_end(const RemoteRequest& request,

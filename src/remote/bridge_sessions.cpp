@@ -23,10 +23,11 @@ Error bridge_ended() {
 
 }  // namespace
 
-Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
+Result<void> Bridge::Impl::serve_session(Fd socket, const std::string& peer, Admission& admission,
                                          const RemoteRequest& request) {
   const Deadline soon = Deadline::after(kAdmissionTime);
   auto session = std::make_shared<Session>();
+  session->peer = peer;
   {
     const std::lock_guard lock(mutex_);
     if (sessions_.size() >= options_.sessions) {
@@ -45,7 +46,7 @@ Result<void> Bridge::Impl::serve_session(Fd socket, Admission& admission,
   const auto served = guarded([&]() -> Result<void> {
     RemoteAnswer welcome;
     welcome.session = session->id;
-    answer_path(request.paths, socket.get(), welcome);
+    answer_path(request.paths, {socket.get(), listener_.is_encrypted()}, welcome);
     GANTRY_TRY(admission.answer(welcome, soon));
     if (welcome.refusal) return tl::unexpected(*welcome.refusal);
     session->path = welcome.path;
@@ -162,18 +163,20 @@ std::optional<Fd> Bridge::Impl::await_next(Session& session, std::uint64_t recei
 
 // The caller may know of a broken link before this end does; then the old one is given up, and the
 // caller asks again.
-Result<void> Bridge::Impl::go_on(Fd socket, Admission& admission, const RemoteRequest& request) {
+Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& admission,
+                                 const RemoteRequest& request) {
   RemoteAnswer answer;
   answer.session = request.session;
   std::uint64_t claim = 0;
   const std::shared_ptr<Session> session = claim_waiting(request.session, answer, claim);
-  if (session) answer_path(request.paths, socket.get(), answer);
+  if (session) answer_path(request.paths, {socket.get(), listener_.is_encrypted()}, answer);
   GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
   if (answer.refusal) return {};
   GANTRY_REMOTE_STEP(session_claimed);
   const std::lock_guard lock(mutex_);
   if (session->claim != claim) return {};  // a later connection came for it meanwhile
   session->next = std::move(socket);
+  session->peer = peer;
   session->path = answer.path;
   session->next_received = request.received;
   session->changed.notify_all();
@@ -206,12 +209,13 @@ std::shared_ptr<Bridge::Impl::Session> Bridge::Impl::claim_waiting(const Session
 }
 
 Result<std::unique_ptr<Link>> Bridge::Impl::make_link(Session& session, Fd socket) {
-  const std::string peer = peer_address(socket.get());
   Fd copy(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!copy) return fail_errno("dup");
   RemotePath path{};
+  std::string peer;
   {
     const std::lock_guard lock(mutex_);
+    peer = session.peer;
     session.socket = std::move(copy);
     path = session.path;
   }

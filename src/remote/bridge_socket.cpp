@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/result.hpp"
+#include "remote/tls.hpp"
 
 namespace gantry {
 namespace {
@@ -45,7 +46,7 @@ Result<Fd> lock_folder_of(const std::string& path) {
 }
 
 Result<void> remove_stale(const std::string& path) {
-  struct stat facts{};
+  struct stat facts {};
   if (::lstat(path.c_str(), &facts) != 0) return {};
   GANTRY_ASSIGN(const Fd socket, make_socket());
   const bool is_socket = S_ISSOCK(facts.st_mode);
@@ -60,7 +61,20 @@ Result<void> remove_stale(const std::string& path) {
 
 }  // namespace
 
-Result<Fd> connect_bridge(const HostPort& where, int interrupt, Deadline deadline) {
+Result<Fd> connect_bridge(const HostPort& where, std::string_view token, int interrupt,
+                          Deadline deadline) {
+  if (where.is_encrypted) {
+    GANTRY_TRY(check_tls());
+    auto socket = connect_tcp(where, interrupt, deadline);
+    if (!socket && socket.error().code == Code::not_found)
+      socket.error().hint =
+          "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE";
+    if (!socket) return socket;
+    auto session = TlsSession::as_caller(socket->get(), token, interrupt, deadline);
+    if (session) return std::move(*session).carry(*std::move(socket));
+    session.error().message = fmt::format("{}: {}", where.text(), session.error().message);
+    return tl::unexpected(std::move(session).error());
+  }
   if (where.path.empty()) return connect_tcp(where, interrupt, deadline);
   GANTRY_ASSIGN(Fd socket, make_socket());
   if (connects(socket, where.path)) return socket;
@@ -74,6 +88,8 @@ Result<Fd> connect_bridge(const HostPort& where, int interrupt, Deadline deadlin
 
 Result<BridgeListener> BridgeListener::open(const HostPort& where) {
   BridgeListener listener;
+  if (where.is_encrypted) GANTRY_TRY(check_tls());
+  listener.is_encrypted_ = where.is_encrypted;
   if (where.path.empty()) {
     GANTRY_ASSIGN(listener.socket_, listen_tcp(where));
     return listener;
@@ -97,7 +113,7 @@ Result<void> BridgeListener::listen_at_path() {
 
 // Another bridge may have the path by now.
 BridgeListener::~BridgeListener() {
-  struct stat facts{};
+  struct stat facts {};
   if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_dev == file_.st_dev &&
       facts.st_ino == file_.st_ino)
     ::unlink(path_.c_str());

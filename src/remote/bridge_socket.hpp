@@ -6,9 +6,11 @@
 
 namespace gantry {
 
-/// Connects to a bridge by TCP or at its Unix socket. Errors: as connect_tcp(); `permission_denied`
-/// when this user may not write to the socket's file.
-[[nodiscard]] Result<Fd> connect_bridge(const HostPort& where, int interrupt, Deadline deadline);
+/// Connects to a bridge by TCP, with TLS under its token where that is asked for, or at its Unix
+/// socket. Errors: as connect_tcp(); TlsSession's; `permission_denied` when this user may not write
+/// to the socket's file.
+[[nodiscard]] Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
+                                        int interrupt, Deadline deadline);
 
 /// A listening socket of either kind. The file of a Unix socket goes with it, and is made anew
 /// where one is left that nobody listens at. Its mode is the umask's: who may write to it and knows
@@ -21,18 +23,25 @@ class BridgeListener {
   BridgeListener(BridgeListener&& other) noexcept
       : socket_(std::move(other.socket_)),
         path_(std::exchange(other.path_, {})),
-        file_(other.file_) {}
+        file_(other.file_),
+        is_encrypted_(other.is_encrypted_) {}
   BridgeListener& operator=(BridgeListener&&) = delete;
   ~BridgeListener();
 
   [[nodiscard]] int get() const noexcept { return socket_.get(); }
+  [[nodiscard]] bool is_encrypted() const noexcept { return is_encrypted_; }
+  /// With the port in use.
+  [[nodiscard]] std::string address() const {
+    return (is_encrypted_ ? "tls:" : "") + own_address(socket_.get());
+  }
 
  private:
   [[nodiscard]] Result<void> listen_at_path();
 
   Fd socket_;
-  std::string path_;    // of a Unix socket's file
-  struct stat file_{};  // as it was made
+  std::string path_;     // of a Unix socket's file
+  struct stat file_ {};  // as it was made
+  bool is_encrypted_ = false;
 };
 
 }  // namespace gantry

@@ -9,6 +9,7 @@ namespace gantry {
 namespace {
 
 using test::CutNetwork;
+using test::kMiB;
 using test::pattern;
 using test::RemoteCalls;
 using test::same;

@@ -7,13 +7,12 @@
 namespace gantry {
 namespace {
 
+using test::kMiB;
 using test::pattern;
 using test::same;
 using test::soon;
 using testing::HasSubstr;
 using RemoteChannel = test::TwoHosts;
-
-constexpr Bytes kMiB = Bytes{1} << 20;
 
 // At the edges: inline in a record, in the head of an announcement, a piece of a link.
 const std::vector<Bytes> kSizes{0,    1,     64,       65,   4000,     4020,         4025,    4026,

@@ -28,7 +28,11 @@ Result<void> try_fabric() {
   return make_fabric_link(ends[0], kProvider).map([](const auto&) {});
 }
 
-Result<void> check_path(RemotePath path, int socket) {
+Result<void> check_path(RemotePath path, BridgeConnection connection) {
+  const int socket = connection.socket;
+  if (path != RemotePath::stream && connection.is_encrypted)
+    return fail(Code::unsupported, "payload would travel beside what is encrypted",
+                "take the path stream; or leave out tls: at both ends");
   if (path == RemotePath::shared && !is_of(socket, AF_UNIX))
     return fail(Code::unsupported, "the connection is no Unix socket, so memory cannot be shared",
                 "have the bridge listen at unix:/PATH in a folder that both ends see; or take the "
@@ -40,8 +44,8 @@ Result<void> check_path(RemotePath path, int socket) {
   return try_fabric();
 }
 
-Result<void> check_named(RemotePath path, int socket) {
-  auto able = check_path(path, socket);
+Result<void> check_named(RemotePath path, BridgeConnection connection) {
+  auto able = check_path(path, connection);
   if (!able)
     able.error().message = fmt::format("path {}: {}", to_string(path), able.error().message);
   return able;
@@ -49,30 +53,31 @@ Result<void> check_named(RemotePath path, int socket) {
 
 }  // namespace
 
-Result<RemotePaths> paths_to_offer(RemotePath wanted, int socket) {
+Result<RemotePaths> paths_to_offer(RemotePath wanted, BridgeConnection connection) {
   if (wanted != RemotePath::automatic)
-    return check_named(wanted, socket).map([wanted] { return bit_of(wanted); });
+    return check_named(wanted, connection).map([wanted] { return bit_of(wanted); });
   RemotePaths offered = bit_of(RemotePath::stream);
-  if (check_path(RemotePath::shared, socket)) offered |= bit_of(RemotePath::shared);
+  if (check_path(RemotePath::shared, connection)) offered |= bit_of(RemotePath::shared);
   return offered;
 }
 
-Result<RemotePath> take_path(RemotePaths offered, int socket) {
+Result<RemotePath> take_path(RemotePaths offered, BridgeConnection connection) {
   Result<void> able = fail(Code::unsupported, "it was offered no path");
   for (const RemotePath path : {RemotePath::shared, RemotePath::fabric, RemotePath::stream}) {
     if ((offered & bit_of(path)) == 0) continue;
-    able = check_named(path, socket);
+    able = check_named(path, connection);
     if (able) return path;
   }
   return tl::unexpected(std::move(able).error());
 }
 
-std::string path_text(RemotePath wanted, RemotePath taken) {
+std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted) {
   std::string_view why = "it was asked for";
   if (wanted == RemotePath::automatic && taken == RemotePath::shared)
     why = "both ends are on one kernel";
   else if (wanted == RemotePath::automatic)
     why = "the hosts are joined by a network, and fabric is taken when it is asked for";
+  if (is_encrypted) why = "encrypted (TLS 1.3), so that payload goes down the connection";
   return fmt::format("{}: {}", to_string(taken), why);
 }
 

@@ -18,13 +18,19 @@ inline constexpr RemotePath kLastPath = RemotePath::shared;
 inline constexpr RemotePaths kAllPaths =
     bit_of(RemotePath::stream) | bit_of(RemotePath::fabric) | bit_of(RemotePath::shared);
 
+/// A caller's and its bridge's.
+struct BridgeConnection {
+  int socket = -1;
+  bool is_encrypted = false;  // then payload has to go down the socket
+};
+
 /// What a caller takes over its connection to the bridge. Errors: `unsupported` when the path that
 /// it wants cannot be had there.
-[[nodiscard]] Result<RemotePaths> paths_to_offer(RemotePath wanted, int socket);
+[[nodiscard]] Result<RemotePaths> paths_to_offer(RemotePath wanted, BridgeConnection connection);
 /// The best of what was offered that the bridge has, too. Errors: `unsupported`: none.
-[[nodiscard]] Result<RemotePath> take_path(RemotePaths offered, int socket);
+[[nodiscard]] Result<RemotePath> take_path(RemotePaths offered, BridgeConnection connection);
 /// Which one is used, and why, for people.
-[[nodiscard]] std::string path_text(RemotePath wanted, RemotePath taken);
+[[nodiscard]] std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted);
 
 /// The link of that path over a socket that was connected a moment ago. Errors: `peer_gone`,
 /// `system`, `unsupported`.

@@ -60,8 +60,10 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   const auto within = [&](std::chrono::nanoseconds most) {
     return Deadline::after(std::min(most, deadline.left()));
   };
-  GANTRY_ASSIGN(Fd socket, connect_bridge(name.where, interrupt, within(options.stall_limit)));
-  GANTRY_ASSIGN(request.paths, paths_to_offer(options.path, socket.get()));
+  GANTRY_ASSIGN(Fd socket,
+                connect_bridge(name.where, token, interrupt, within(options.stall_limit)));
+  GANTRY_ASSIGN(request.paths,
+                paths_to_offer(options.path, {socket.get(), name.where.is_encrypted}));
   BridgeCall made;
   GANTRY_ASSIGN(made.answer,
                 call_bridge(socket.get(), token, request, interrupt, within(kAdmissionTime)));
@@ -119,7 +121,7 @@ Result<BridgeCall> Relay::make_call(const RemoteRequest& request, int interrupt,
 
 std::string Relay::path() const {
   const std::lock_guard lock(mutex_);
-  return path_text(setup_.options.path, taken_);
+  return path_text(setup_.options.path, taken_, setup_.name.where.is_encrypted);
 }
 
 Result<void> Relay::start() {

@@ -10,18 +10,19 @@ namespace gantry {
 namespace {
 
 constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kTls = "tls:";
 constexpr std::size_t kLongestHost = 253;  // of a name in the DNS
 
 tl::unexpected<Error> no_host(std::string_view text, std::string_view why) {
   return fail(Code::invalid_argument, fmt::format("host '{}': {}", text, why),
-              "write HOST, HOST:PORT, [ADDRESS]:PORT or unix:/PATH");
+              "write HOST, HOST:PORT, [ADDRESS]:PORT, one of them behind tls:, or unix:/PATH");
 }
 
 Result<BridgeAddress> parse_socket(std::string_view path) {
   const bool is_plain = std::ranges::none_of(
       path, [](unsigned char letter) { return letter < ' ' || letter == 127; });
   if (is_plain && path.size() <= kLongestSocketPath)
-    return BridgeAddress{{}, {}, std::string(path)};
+    return BridgeAddress{{}, {}, std::string(path), false};
   return fail(Code::invalid_argument, fmt::format("unix:{}: no path of a socket", path),
               fmt::format("it has at most {} bytes and no control characters", kLongestSocketPath));
 }
@@ -37,12 +38,22 @@ bool is_port(std::string_view text) {
 std::string BridgeAddress::text() const {
   if (!path.empty()) return fmt::format("{}{}", kUnix, path);
   const bool is_bare = host.find(':') == std::string::npos;
-  const std::string name = is_bare ? host : fmt::format("[{}]", host);
+  const std::string_view before = is_encrypted ? kTls : std::string_view();
+  const std::string name = fmt::format("{}{}", before, is_bare ? host : fmt::format("[{}]", host));
   return port.empty() ? name : fmt::format("{}:{}", name, port);
 }
 
 Result<BridgeAddress> parse_bridge_address(std::string_view text) {
   if (text.starts_with("unix:/")) return parse_socket(text.substr(kUnix.size()));
+  if (text.starts_with(kTls) && !is_port(text.substr(kTls.size()))) {  // else a host of that name
+    const std::string_view host = text.substr(kTls.size());
+    if (host.starts_with(kTls) || host.starts_with("unix:/"))
+      return no_host(text, "tls: stands before a host");
+    return parse_bridge_address(host).map([](BridgeAddress parsed) {
+      parsed.is_encrypted = true;
+      return parsed;
+    });
+  }
   BridgeAddress parsed{std::string(text)};
   std::string_view port;
   bool has_port = false;

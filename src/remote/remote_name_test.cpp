@@ -87,6 +87,23 @@ TEST(RemoteHost, IsAsLongAsANameMayBe) {
   expect_no_host(std::string(100'000, ':'));
 }
 
+TEST(RemoteHost, MayBeReachedByTls) {
+  for (const std::string text : {"tls:camera:80", "tls:[::1]:80", "tls:unix:80"}) {
+    const auto parsed = parse_host(text);
+    ASSERT_TRUE(parsed) << text;
+    EXPECT_TRUE(parsed->is_encrypted) << text;
+    EXPECT_EQ(parsed->port, "80");
+    EXPECT_EQ(parsed->text(), text);
+    EXPECT_EQ((*parse_remote_name("frames@" + text))->text(), "frames@" + text);
+  }
+  EXPECT_EQ(parse_host("tls:camera")->text(), "tls:camera:" + kUsualPort);
+  EXPECT_FALSE(parse_host("tls:80")->is_encrypted) << "a host of that name";
+  expect_host("tls:80", "tls", "80");
+  expect_host("tls", "tls", kUsualPort);
+  for (const std::string& text : {"tls:"s, "tls:tls:a"s, "tls:unix:/x"s, "tls: a"s, "tls:a:http"s})
+    EXPECT_EQ(parse_host(text).error().code, Code::invalid_argument) << text;
+}
+
 TEST(RemoteHost, MayBeASocket) {
   for (const std::string& path : {"/x"s, "/a b/@:80"s, "/"s + std::string(106, 'p')}) {
     const auto parsed = parse_host("unix:" + path);

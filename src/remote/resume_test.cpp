@@ -5,6 +5,7 @@ namespace gantry {
 namespace {
 
 using test::CutNetwork;
+using test::kMiB;
 using test::pattern;
 using test::same;
 using test::soon;

@@ -31,25 +31,12 @@ Result<Addresses> look_up(const HostPort& where, int flags) {
               "check the name; an address works without a name server");
 }
 
-/// Waits until the socket can be read or written. Errors: `timed_out`, `interrupted`, `system`.
-Result<void> await(int socket, short events, int interrupt, Deadline deadline) {
-  for (;;) {
-    std::array<pollfd, 2> entries{pollfd{socket, events, 0}, pollfd{interrupt, POLLIN, 0}};
-    const int ready = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
-    if (ready < 0 && errno != EINTR) return fail_errno("poll");
-    if (ready < 0) continue;
-    if (entries[1].revents != 0) return fail(Code::interrupted, "interrupted");
-    if (entries[0].revents != 0) return {};
-    if (deadline.passed()) return fail(Code::timed_out, "no answer in time");
-  }
-}
-
 Result<Fd> connect_one(const addrinfo& address, int interrupt, Deadline deadline) {
   Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return fail_errno("socket");
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return fail_errno("connect");
-    GANTRY_TRY(await(socket.get(), POLLOUT, interrupt, deadline));
+    GANTRY_TRY(await_socket(socket.get(), POLLOUT, interrupt, deadline));
     int error = 0;
     socklen_t size = sizeof error;
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -86,6 +73,18 @@ std::string text_of(int (*name_of)(int, sockaddr*, socklen_t*), int socket) {
 }
 
 }  // namespace
+
+Result<void> await_socket(int socket, short events, int interrupt, Deadline deadline) {
+  for (;;) {
+    std::array<pollfd, 2> entries{pollfd{socket, events, 0}, pollfd{interrupt, POLLIN, 0}};
+    const int ready = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+    if (ready < 0 && errno != EINTR) return fail_errno("poll");
+    if (ready < 0) continue;
+    if (entries[1].revents != 0) return fail(Code::interrupted, "interrupted");
+    if (entries[0].revents != 0) return {};
+    if (deadline.passed()) return fail(Code::timed_out, "no answer in time");
+  }
+}
 
 void set_up_tcp(int socket) noexcept {
   const int on = 1;
@@ -141,7 +140,7 @@ Result<void> send_exactly(int socket, ConstByteSpan bytes, Deadline deadline) {
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      GANTRY_TRY(await(socket, POLLOUT, -1, deadline));
+      GANTRY_TRY(await_socket(socket, POLLOUT, -1, deadline));
     } else if (errno == EPIPE || errno == ECONNRESET) {
       return fail(Code::peer_gone, "it closed the connection");
     } else if (errno != EINTR) {
@@ -159,7 +158,7 @@ Result<void> receive_exactly(int socket, ByteSpan into, int interrupt, Deadline 
     } else if (got == 0 || errno == ECONNRESET) {
       return fail(Code::peer_gone, "it closed the connection");
     } else if (errno == EAGAIN) {
-      GANTRY_TRY(await(socket, POLLIN, interrupt, deadline));
+      GANTRY_TRY(await_socket(socket, POLLIN, interrupt, deadline));
     } else if (errno != EINTR) {
       return fail_errno("recv");
     }

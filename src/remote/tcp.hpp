@@ -22,6 +22,10 @@ namespace gantry {
 /// What every connection of TCP needs: small records go at once.
 void set_up_tcp(int socket) noexcept;
 
+/// Waits until the socket can be read or written (poll(2)'s events). Errors: `timed_out`,
+/// `interrupted`, `system`.
+[[nodiscard]] Result<void> await_socket(int socket, short events, int interrupt, Deadline deadline);
+
 /// Sends all, or receives so many bytes, within the deadline, whatever the socket's mode. Errors:
 /// `peer_gone`, `timed_out`, `interrupted`, `system`.
 [[nodiscard]] Result<void> send_exactly(int socket, ConstByteSpan bytes, Deadline deadline);

@@ -16,6 +16,7 @@
 namespace gantry::test {
 
 inline constexpr const char* kToken = "a token of 24 characters";
+inline constexpr Bytes kMiB = Bytes{1} << 20;
 
 /// Passes bytes on between callers and one address, until it is cut.
 class CutNetwork {
@@ -45,6 +46,12 @@ class CutNetwork {
     cut_after(bytes);
   }
   [[nodiscard]] int cuts() const { return cuts_; }
+  /// One bit of the byte behind the next `bytes` that come from the far end arrives changed.
+  void change_after(std::int64_t bytes) { until_changed_ = bytes; }
+  /// What has come from the far end, while nothing does.
+  [[nodiscard]] const std::vector<std::byte>& seen() const { return seen_; }
+  void see() { sees_ = true; }
+  [[nodiscard]] int changes() const { return changes_; }
   /// New connections are closed at once.
   void refuse(bool refuses) { refuses_ = refuses; }
   /// Bytes that came from the far end.
@@ -93,9 +100,21 @@ class CutNetwork {
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return most == 0;
     if (counts && left >= 0) left_ = left - got;
-    if (counts) passed_ += static_cast<std::uint64_t>(got);
+    if (counts) look_at(std::span(buffer).first(static_cast<std::size_t>(got)));
     return send_exactly(to, std::span(buffer).first(static_cast<std::size_t>(got)), soon())
         .has_value();
+  }
+
+  void look_at(ByteSpan bytes) {
+    passed_ += bytes.size();
+    if (sees_) seen_.insert(seen_.end(), bytes.begin(), bytes.end());
+    const std::int64_t at = until_changed_;
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    if (at >= 0 && at < size) {
+      bytes[static_cast<std::size_t>(at)] ^= std::byte{0x10};
+      ++changes_;
+    }
+    if (at >= 0) until_changed_ = std::max<std::int64_t>(at - size, -1);
   }
 
   void cut() {
@@ -115,6 +134,10 @@ class CutNetwork {
   std::atomic<std::int64_t> every_ = -1;
   std::atomic<int> cuts_ = 0;
   std::atomic<std::uint64_t> passed_ = 0;
+  std::atomic<bool> sees_ = false;
+  std::vector<std::byte> seen_;
+  std::atomic<std::int64_t> until_changed_ = -1;
+  std::atomic<int> changes_ = 0;
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "remote/tls.hpp"
 #include "remote/token.hpp"
 
 namespace gantry {
@@ -37,6 +38,10 @@ std::vector<EngineStatus> links() {
     all.push_back({"bridge", true, "channels of other hosts as NAME@HOST, or NAME@unix:/PATH", {}});
   else
     all.push_back({"bridge", false, able.error().message, able.error().hint});
+  if (const auto encrypts = check_tls(); encrypts)
+    all.push_back({"tls", true, "NAME@tls:HOST: OpenSSL, TLS 1.3 under the bridge's token", {}});
+  else
+    all.push_back({"tls", false, encrypts.error().message, encrypts.error().hint});
   return all;
 }
 

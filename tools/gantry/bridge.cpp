@@ -37,7 +37,10 @@ Result<void> serve(const BridgeCommand& command) {
   if (!command.is_quiet) options.on_event = [](const std::string& line) { note(line); };
   auto bridge = Bridge::open(options, runtime->default_engine());
   if (!bridge) return tl::unexpected(bridge.error());
-  note("bridge: listening on " + bridge->address() + "; nothing that travels is encrypted");
+  const std::string address = bridge->address();
+  const bool is_encrypted = address.starts_with("tls:");
+  note(fmt::format("bridge: listening on {}; {} that travels is encrypted", address,
+                   is_encrypted ? "all" : "nothing"));
   auto served = bridge->serve();
   if (!served) return served;
   return tl::unexpected(Error{Code::interrupted, "interrupted", {}});
@@ -55,9 +58,10 @@ void add_bridge(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("bridge", "Let other hosts reach this one's channels");
   auto options = std::make_shared<BridgeCommand>();
   command
-      ->add_option("--listen", options->listen,
-                   "An address of this host (0.0.0.0: all), or a socket's path")
-      ->type_name("ADDRESS[:PORT]|unix:/PATH")
+      ->add_option(
+          "--listen", options->listen,
+          "An address of this host (0.0.0.0: all); behind tls: it encrypts; or a socket's path")
+      ->type_name("[tls:]ADDRESS[:PORT]|unix:/PATH")
       ->required();
   command
       ->add_option("--token-file", options->token_file,
@@ -71,7 +75,8 @@ void add_bridge(CLI::App& app, int& exit_code) {
   command->add_flag("--quiet", options->is_quiet, "Do not say who comes and goes");
   command->footer(
       "Runs until it is interrupted. Another host then takes channel NAME of this host as\n"
-      "NAME@HOST, with the same token in the file that $GANTRY_TOKEN_FILE names.\n"
+      "NAME@HOST, with the same token in the file that $GANTRY_TOKEN_FILE names; NAME@tls:HOST\n"
+      "of a bridge that encrypts (TLS 1.3 under the token).\n"
       "Example: gantry bridge --listen 10.0.0.2 --token-file ~/.gantry-token");
   command->callback([options, &exit_code] {
     const auto done = serve(*options);

@@ -18,12 +18,16 @@ struct GANTRY_API BridgeAddress {
   std::string host;       ///< A name or an address, without brackets.
   std::string port = {};  ///< Empty: none was given.
   std::string path = {};  ///< Of a Unix socket, which has no host; else empty.
-  /// "host:port", "[::1]:port"; without a port the host; "unix:/path".
+  /// What travels is encrypted, and both ends know that nobody changes it: TLS 1.3 under the
+  /// bridge's token. Payload takes the path stream, and costs a copy more and a thread at each end.
+  bool is_encrypted = false;
+  /// "host:port", "[::1]:port"; without a port the host; "tls:host:port"; "unix:/path".
   [[nodiscard]] std::string text() const;
 };
 
-/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. Or unix:/PATH, a socket in
-/// a folder that both ends see, of at most 107 bytes. Errors: `invalid_argument`.
+/// HOST[:PORT]; an address of IPv6 stands in brackets if a port follows. tls:HOST[:PORT] if what
+/// travels is to be encrypted. Or unix:/PATH, a socket in a folder that both ends see, of at most
+/// 107 bytes. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<BridgeAddress> parse_bridge_address(std::string_view text);
 
 /// Reads the secret of a bridge: the first line of a file that only its owner and root can read. 16
@@ -32,8 +36,9 @@ struct GANTRY_API BridgeAddress {
 [[nodiscard]] GANTRY_API Result<std::string> read_bridge_token(const std::string& path);
 
 struct BridgeOptions {
-  /// ADDRESS[:PORT], an address of this host; "0.0.0.0" is all of them. Or unix:/PATH, for
-  /// processes of this kernel. Must be given: nothing listens that was not told to.
+  /// ADDRESS[:PORT], an address of this host; "0.0.0.0" is all of them. With tls: in front for
+  /// callers that encrypt, and no others. Or unix:/PATH, for processes of this kernel. Must be
+  /// given: nothing listens that was not told to.
   std::string listen = {};
   /// Who knows it may use every channel that this process may use. 16 to 64 bytes.
   std::string token = {};
@@ -50,12 +55,13 @@ struct BridgeOptions {
 /// A gateway: listens, lets in who proves to know the token, and connects each end of
 /// another host to a channel of this one, as an end of its own. Payload goes straight from the
 /// sender's memory to the socket, and from the socket into the receiver's; or by another path: see
-/// RemotePath. Nothing is encrypted: whoever can read or change what travels between the hosts can
-/// do so here, too.
+/// RemotePath. Unless it listens at tls:ADDRESS nothing is encrypted: whoever can read or change
+/// what travels between the hosts can do so here, too.
 class GANTRY_API Bridge {
  public:
   /// Listens. Errors: `invalid_argument`, `already_exists` when the port is taken, `not_found` when
-  /// this host has no such address, `permission_denied`, `unsupported` without libsodium.
+  /// this host has no such address, `permission_denied`, `unsupported` without libsodium, or without
+  /// OpenSSL where it is to encrypt.
   [[nodiscard]] static Result<Bridge> open(const BridgeOptions& options,
                                            std::shared_ptr<Engine> engine);
   Bridge(Bridge&&) noexcept;
@@ -63,7 +69,7 @@ class GANTRY_API Bridge {
   ~Bridge();  ///< Ends every session.
 
   [[nodiscard]] std::string address()
-      const;  ///< "127.0.0.1:4744", with the port in use; "unix:/path".
+      const;  ///< "127.0.0.1:4744", with the port in use; "tls:..."; "unix:/path".
   /// Serves until the interrupt descriptor is readable. Errors: `system`.
   [[nodiscard]] Result<void> serve();
 

@@ -63,6 +63,7 @@ Result<void> add_launcher(const Pipeline& pipeline, Host& host,
   words >> port >> host.secret;
   BridgeAddress address = *parse_bridge_address(host.address);
   address.port = port;
+  address.is_encrypted = false;  // that is its bridge
   host.launch.push_back(address.text());
   return {};
 }
