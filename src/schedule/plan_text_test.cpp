@@ -1,0 +1,125 @@
+// The text of plans: what is read, and what each wrong line is told.
+#include <gmock/gmock.h>
+
+#include "schedule/plan.hpp"
+
+namespace gantry {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(PlanText, SaysAllThatAPlanIs) {
+  const std::string text = R"(gantry-plan 1
+about  two ranks; # is no remark here
+ranks 2   # behind a sign
+lanes 3
+
+tensor a 4 3 bf16
+  tensor b_1 3 2 bf16
+tensor c 4 2 bf16
+given a@0 1:4,0:3 = A -1,0 + X.0 0,5
+)";
+  EXPECT_THAT(parse_plan(text).error().message, HasSubstr("a term that is none"));
+  const std::string fine = R"(gantry-plan 1
+about two ranks; # is no remark here
+ranks 2   # behind a sign
+lanes 3
+
+tensor a 4 3 bf16
+  tensor b_1 3 2 bf16
+tensor c 4 2 bf16
+given a@0 1:4,0:3 = A -1,0 + X0 0,5
+wanted c@1 0:4,0:2 = A*B 0,0 0:3
+wanted c@0 0:0,0:2 = 0
+put 0/2 a@0 1:4,0:3 to a@1 1:4,0:3
+get 1/0 a@0 1:4,0:3 to a@1 1:4,0:3 after 0
+copy 0/0 a@0 0:1,0:3 to a@0 1:2,0:3
+gemm 1/1 a@1 0:4,0:3 by b_1@1 0:3,0:2 to c@1 0:4,0:2 adding after 0 1
+reduce 1/1 a@1 0:1,0:3 to a@1 1:2,0:3
+fill 1/1 c@1 0:4,0:2
+signal 1/1 to 0 after 3
+barrier 0/0
+)";
+  const auto plan = parse_plan(fine);
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  EXPECT_EQ(plan->about, "two ranks; # is no remark here");
+  EXPECT_EQ(plan->ranks, 2u);
+  EXPECT_EQ(plan->lanes, 3u);
+  ASSERT_EQ(plan->tensors.size(), 3u);
+  EXPECT_EQ(plan->tensors[1].name, "b_1");
+  EXPECT_EQ(plan->tensors[1].type, (DataType{DataType::bfloat, 16, 1}));
+  ASSERT_EQ(plan->given.size(), 1u);
+  EXPECT_EQ(plan->given[0].place.rect, (PlanRect{1, 0, 3, 3}));
+  EXPECT_EQ(plan->given[0].sum[0], (PlanTerm{"A", "", -1, 0, 0, 0}));
+  EXPECT_EQ(plan->given[0].sum[1], (PlanTerm{"X0", "", 0, 5, 0, 0}));
+  EXPECT_EQ(plan->wanted[0].sum[0], (PlanTerm{"A", "B", 0, 0, 0, 3}));
+  EXPECT_TRUE(plan->wanted[1].sum.empty());
+  ASSERT_EQ(plan->steps.size(), 8u);
+  EXPECT_EQ(plan->steps[0].verb, PlanVerb::put);
+  EXPECT_EQ(plan->steps[0].lane, 2u);
+  EXPECT_EQ(plan->steps[1].from.rank, 0u);
+  EXPECT_TRUE(plan->steps[3].adds);
+  EXPECT_EQ(plan->steps[3].after, (std::vector<unsigned>{0, 1}));
+  EXPECT_EQ(plan->steps[3].other.rect, (PlanRect{0, 0, 3, 2}));
+  EXPECT_FALSE(plan->steps[4].adds);
+  EXPECT_EQ(plan->steps[6].to.rank, 0u);
+  EXPECT_EQ(to_text(*parse_plan(to_text(*plan))), to_text(*plan));
+  EXPECT_EQ(name_of_step(*plan, 3), "step 3 (gemm, rank 1)");
+  EXPECT_EQ(name_of_step(*plan, 9), "step 9");
+}
+
+TEST(PlanText, SaysOfEachWrongLineWhatIsWrong) {
+  for (const auto& [line, what] : std::vector<std::pair<std::string, std::string>>{
+           {"ranks", "'' is no number"},
+           {"ranks two", "'two' is no number"},
+           {"ranks -1", "'-1' is no number"},
+           {"ranks 2 3", "'3' is too much"},
+           {"ranks 99999999999", "is no number"},
+           {"rank 2", "'rank' is nothing that a plan says"},
+           {"tensor x 4 4 f8", "'f8' is no type"},
+           {"tensor x 4", "'' is no number"},
+           {"given y@0 0:1,0:1 = 0", "there is no tensor 'y'"},
+           {"given a 0:1,0:1 = 0", "there is no '@' in 'a'"},
+           {"given a@0 0:1 = 0", "there is no ',' in '0:1'"},
+           {"given a@0 0,0 = 0", "there is no ':' in '0'"},
+           {"given a@0 1:0,0:1 = 0", "'1:0' goes from nowhere to nowhere"},
+           {"given a@0 -1:1,0:1 = 0", "goes from nowhere"},
+           {"given a@0 0:1,0:1", "'=' is missing"},
+           {"given a@0 0:1,0:1 = A", "there is no ',' in ''"},
+           {"given a@0 0:1,0:1 = A* 0,0 0:1", "half a product"},
+           {"given a@0 0:1,0:1 = A*B 0,0", "there is no ':' in ''"},
+           {"given a@0 0:1,0:1 = A 0,0 B 0,0", "'B 0,0' is too much"},
+           {"put 0 a@0 0:1,0:1 to a@1 0:1,0:1", "there is no '/' in '0'"},
+           {"put 0/0 a@0 0:1,0:1 a@1 0:1,0:1", "'a@1' where 'to' belongs"},
+           {"gemm 0/0 a@0 0:1,0:1 to a@0 0:1,0:1", "'to' where 'by' belongs"},
+           {"fill 0/0 a@0 0:1,0:1 adding", "'adding' is too much"},
+           {"fill 0/0 a@0 0:1,0:1 after", "'' is no number"},
+           {"fill 0/0 a@0 0:1,0:1 after x", "'x' is no number"},
+           {"signal 0/0 1", "'1' where 'to' belongs"},
+           {"barrier 0/0 to 1", "'to 1' is too much"},
+           {"ranks\t2", "control character"}}) {
+    const auto plan = parse_plan("gantry-plan 1\ntensor a 4 4 f32\n" + line + "\n");
+    ASSERT_FALSE(plan) << line;
+    EXPECT_EQ(plan.error().code, Code::invalid_argument) << line;
+    EXPECT_THAT(plan.error().message, StartsWith("line 3: ")) << line;
+    EXPECT_THAT(plan.error().message, HasSubstr(what)) << line;
+  }
+}
+
+TEST(PlanText, IsOfOneVersion) {
+  for (const std::string text : {"", "gantry-plan 2\n", "gantry-plan 1 \n", "\ngantry-plan 1\n",
+                                 "plan\n", " gantry-plan 1\n"})
+    EXPECT_THAT(parse_plan(text).error().message, HasSubstr("plan")) << text;
+  EXPECT_TRUE(parse_plan("gantry-plan 1"));
+  EXPECT_THAT(parse_plan("gantry-plan 1\nranks 0\n").error().message, HasSubstr("0 ranks"));
+  EXPECT_THAT(parse_plan("gantry-plan 1\nranks 4097\n").error().message, HasSubstr("4097 ranks"));
+  EXPECT_THAT(parse_plan("gantry-plan 1\nlanes 65\n").error().message, HasSubstr("65 lanes"));
+  EXPECT_THAT(parse_plan("gantry-plan 1\ntensor a 1 1 f32\ntensor a 1 1 f32\n").error().message,
+              HasSubstr("two tensors a"));
+  EXPECT_THAT(parse_plan("gantry-plan 1\ntensor 1a 1 1 f32\n").error().message,
+              HasSubstr("'1a' is no name"));
+}
+
+}  // namespace
+}  // namespace gantry
