@@ -15,6 +15,8 @@ class LinkInTurns {
   /// what is to go out, and hand out what has come in.
   [[nodiscard]] virtual bool begin_turn() = 0;
   virtual void end_turn() noexcept = 0;
+  /// A message or another small record waits for the socket, perhaps behind a piece of payload.
+  [[nodiscard]] virtual bool has_words_left() const noexcept = 0;
 
  protected:
   ~LinkInTurns() = default;

@@ -173,6 +173,10 @@ Result<RemoteRequest> Admission::hear(Deadline deadline) {
   in.bytes(callers_);
   in.bytes(proof);
   const auto size = in.number(kSizeBytes);
+  const bool encrypts = head[0] == std::byte{0x16} && head[1] == std::byte{0x03};  // RFC 8446, 5.1
+  if (encrypts)
+    return fail(Code::peer_misbehaved,
+                "a caller that encrypts (tls:HOST), which this bridge does not");
   if (!speaks || size > RemoteRequest::kMostBytes)
     return fail(Code::peer_misbehaved, "a caller that speaks another protocol or version");
   std::vector<std::byte> asked(static_cast<std::size_t>(size));

@@ -20,7 +20,7 @@ namespace gantry {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenReaps{500};
-constexpr std::chrono::seconds kSilence{2};
+constexpr std::chrono::seconds kSilence{1};
 
 }  // namespace
 
@@ -61,6 +61,7 @@ Bridge::Impl::~Impl() {
   for (Connection& connection : connections_) {
     if (connection.thread.joinable()) connection.thread.join();
   }
+  carriers_->await_end();
 }
 
 // ---- connections ---------------------------------------------------------------------------
@@ -186,10 +187,17 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
 // A caller that speaks TLS says something at once.
 Result<void> Bridge::Impl::encrypt(Connection& connection, Deadline deadline) {
   const int socket = connection.socket.get();
-  if (!await_socket(socket, POLLIN, -1, Deadline::after(kSilence))) say_encrypts(socket);
-  GANTRY_ASSIGN(auto session, TlsSession::as_bridge(socket, options_.token, deadline));
+  const bool is_silent = !await_socket(socket, POLLIN, -1, Deadline::after(kSilence));
+  if (is_silent) say_encrypts(socket);
+  auto session = TlsSession::as_bridge(socket, options_.token, deadline);
+  if (!session && is_silent)
+    return fail(session.error().code, "a caller that does not encrypt: it has to say tls:HOST");
+  if (!session && session.error().code == Code::permission_denied)
+    return fail(Code::permission_denied, "a caller with another token, or somebody on the way");
+  if (!session) return tl::unexpected(std::move(session).error());
   const std::lock_guard lock(mutex_);  // whoever drops it as a stranger takes its socket
-  GANTRY_ASSIGN(connection.socket, std::move(session).carry(std::move(connection.socket)));
+  GANTRY_ASSIGN(connection.socket,
+                std::move(*session).carry(std::move(connection.socket), carriers_));
   return {};
 }
 

@@ -92,6 +92,7 @@ class GANTRY_LOCAL Bridge::Impl {
 
   const BridgeOptions options_;
   const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<TlsCarriers> carriers_ = std::make_shared<TlsCarriers>();
   std::shared_ptr<Acceptor> acceptor_;
   BridgeListener listener_;
   Fd stop_;  // an event: readable from the end on

@@ -138,6 +138,7 @@ RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_pt
   for (;;) {
     RemoteEnd end = SharedTurns(stop_.get()).run(side, std::move(link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
+    say(fmt::format("a connection broke: {}", end.why.message));
     GANTRY_REMOTE_STEP(session_broken);
     do {
       auto socket = await_next(session, side.received(), received);

@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "base/result.hpp"
-#include "remote/tls.hpp"
 
 namespace gantry {
 namespace {
@@ -61,17 +60,14 @@ Result<void> remove_stale(const std::string& path) {
 
 }  // namespace
 
-Result<Fd> connect_bridge(const HostPort& where, std::string_view token, int interrupt,
+Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
+                          const std::shared_ptr<TlsCarriers>& carriers, int interrupt,
                           Deadline deadline) {
   if (where.is_encrypted) {
     GANTRY_TRY(check_tls());
-    auto socket = connect_tcp(where, interrupt, deadline);
-    if (!socket && socket.error().code == Code::not_found)
-      socket.error().hint =
-          "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE";
-    if (!socket) return socket;
-    auto session = TlsSession::as_caller(socket->get(), token, interrupt, deadline);
-    if (session) return std::move(*session).carry(*std::move(socket));
+    GANTRY_ASSIGN(Fd socket, connect_tcp(where, interrupt, deadline));
+    auto session = TlsSession::as_caller(socket.get(), token, interrupt, deadline);
+    if (session) return std::move(*session).carry(std::move(socket), carriers);
     session.error().message = fmt::format("{}: {}", where.text(), session.error().message);
     return tl::unexpected(std::move(session).error());
   }

@@ -3,14 +3,16 @@
 #include <sys/stat.h>
 
 #include "remote/tcp.hpp"
+#include "remote/tls.hpp"
 
 namespace gantry {
 
-/// Connects to a bridge by TCP, with TLS under its token where that is asked for, or at its Unix
-/// socket. Errors: as connect_tcp(); TlsSession's; `permission_denied` when this user may not write
-/// to the socket's file.
+/// Connects to a bridge by TCP, with TLS under its token where that is asked for (by a thread of
+/// `carriers`), or at its Unix socket. Errors: as connect_tcp(); TlsSession's; `permission_denied`
+/// when this user may not write to the socket's file.
 [[nodiscard]] Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
-                                        int interrupt, Deadline deadline);
+                                        const std::shared_ptr<TlsCarriers>& carriers, int interrupt,
+                                        Deadline deadline);
 
 /// A listening socket of either kind. The file of a Unix socket goes with it, and is made anew
 /// where one is left that nobody listens at. Its mode is the umask's: who may write to it and knows

@@ -110,7 +110,8 @@ Result<std::vector<ChannelStatus>> list_remote_channels(std::string_view host,
   return guarded([&]() -> Result<std::vector<ChannelStatus>> {
     GANTRY_ASSIGN(const HostPort where, parse_host(host));
     GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
-    GANTRY_ASSIGN(const Fd socket, connect_bridge(where, token, interrupt, deadline));
+    GANTRY_ASSIGN(const Fd socket, connect_bridge(where, token, std::make_shared<TlsCarriers>(),
+                                                  interrupt, deadline));
     set_up_tcp(socket.get());
     RemoteRequest request;
     request.role = RemoteRole::look;

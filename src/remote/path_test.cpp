@@ -89,8 +89,9 @@ class EachPath : public RemotePathTest, public testing::WithParamInterface<Remot
       stop_bridge();
       start_bridge("unix:" + there_.path() + "/.bridge");
     }
-    const Fd socket =
-        connect_bridge(parse_host(bridge_->address()).value(), test::kToken, -1, soon()).value();
+    const Fd socket = connect_bridge(parse_host(bridge_->address()).value(), test::kToken,
+                                     std::make_shared<TlsCarriers>(), -1, soon())
+                          .value();
     if (auto able = paths_to_offer(GetParam(), {socket.get()}); !able)
       GTEST_SKIP() << to_string(able.error());
   }
@@ -318,9 +319,11 @@ TEST_F(RemotePathTest, AUnixSocketThatNobodyListensAtIsReplaced) {
     ASSERT_EQ(::link(where.path.c_str(), (where.path + "2").c_str()), 0);
   }
   ASSERT_EQ(::rename((where.path + "2").c_str(), where.path.c_str()), 0);  // as after kill -9
-  EXPECT_EQ(connect_bridge(where, test::kToken, -1, soon()).error().code, Code::not_found);
+  EXPECT_EQ(
+      connect_bridge(where, test::kToken, std::make_shared<TlsCarriers>(), -1, soon()).error().code,
+      Code::not_found);
   const BridgeListener next = BridgeListener::open(where).value();
-  EXPECT_TRUE(connect_bridge(where, test::kToken, -1, soon()));
+  EXPECT_TRUE(connect_bridge(where, test::kToken, std::make_shared<TlsCarriers>(), -1, soon()));
 }
 
 TEST_F(RemotePathTest, AFileThatIsNoSocketStays) {

@@ -45,7 +45,7 @@ void ReceivingSide::end_transfers(const Link& link) noexcept {
 RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
   if (done && !is_done_) {
     const Error why = stopped_or("the consumer has left");
-    static_cast<void>(link.send_control(say_error(RemoteKind::stopped, why), Deadline::now()));
+    say_last(link, say_error(RemoteKind::stopped, why));
   }
   const bool link_lives = link.state().has_value();
   if (!link_lives || !done || !is_finished_) link.close();  // I2: no transfer is under way
@@ -55,9 +55,8 @@ RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
   if (is_finished_) return {RemoteEnd::Kind::over, *ended_};
   if (done) return {RemoteEnd::Kind::stopped, stopped_or("this end was closed")};
   if (link_lives) return {RemoteEnd::Kind::over, done.error()};
-  // Its last word may have come with the end of the link.
-  const bool is_told = ended_ && ended_->code != Code::closed;
-  if (is_told && done.error().code == Code::closed) return {RemoteEnd::Kind::over, *ended_};
+  // Its last word may have come with the end of the link, and it does not come back behind that.
+  if (ended_ && ended_->code != Code::closed) return {RemoteEnd::Kind::over, *ended_};
   return end_of_link(done.error());
 }
 

@@ -54,14 +54,15 @@ Result<void> await_joined(Link& link, RemoteRole role, int interrupt, Deadline d
 }
 
 Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
-                        const std::shared_ptr<Engine>& engine, RemoteRequest request, int interrupt,
-                        Deadline deadline) {
+                        const std::shared_ptr<Engine>& engine,
+                        const std::shared_ptr<TlsCarriers>& carriers, RemoteRequest request,
+                        int interrupt, Deadline deadline) {
   GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
   const auto within = [&](std::chrono::nanoseconds most) {
     return Deadline::after(std::min(most, deadline.left()));
   };
-  GANTRY_ASSIGN(Fd socket,
-                connect_bridge(name.where, token, interrupt, within(options.stall_limit)));
+  GANTRY_ASSIGN(Fd socket, connect_bridge(name.where, token, carriers, interrupt,
+                                          within(options.stall_limit)));
   GANTRY_ASSIGN(request.paths,
                 paths_to_offer(options.path, {socket.get(), name.where.is_encrypted}));
   BridgeCall made;
@@ -79,10 +80,11 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
 }  // namespace
 
 Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
-                            const std::shared_ptr<Engine>& engine, RemoteRequest request,
+                            const std::shared_ptr<Engine>& engine,
+                            const std::shared_ptr<TlsCarriers>& carriers, RemoteRequest request,
                             int interrupt, Deadline deadline) {
   request.channel = name.channel;
-  auto made = call(name, options, engine, std::move(request), interrupt, deadline);
+  auto made = call(name, options, engine, carriers, std::move(request), interrupt, deadline);
   if (!made) return tl::unexpected(with_name(std::move(made).error(), name));
   return made;
 }
@@ -113,7 +115,8 @@ Result<void> Relay::connect(Deadline deadline) {
 
 Result<BridgeCall> Relay::make_call(const RemoteRequest& request, int interrupt,
                                     Deadline deadline) {
-  auto made = call_for(setup_.name, setup_.options, setup_.engine, request, interrupt, deadline);
+  auto made =
+      call_for(setup_.name, setup_.options, setup_.engine, carriers_, request, interrupt, deadline);
   const std::lock_guard lock(mutex_);
   if (made) taken_ = made->answer.path;
   return made;
@@ -169,8 +172,10 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
       const Code code = next.error().code;
       if (code == Code::closed || code == Code::unsupported)
         return {RemoteEnd::Kind::over, std::move(next).error()};
-      const bool is_final = code == Code::interrupted || code == Code::permission_denied ||
-                            code == Code::peer_misbehaved || code == Code::invalid_argument;
+      // Over TLS a byte that was changed on the way looks like another token, or like no bridge.
+      const bool is_refused = code == Code::permission_denied || code == Code::peer_misbehaved;
+      const bool is_final = code == Code::interrupted || code == Code::invalid_argument ||
+                            (is_refused && !setup_.name.where.is_encrypted);
       if (is_final || patience.passed()) return end;
       sleep_on({stop_.get()}, kBetweenCalls);
     }
@@ -232,6 +237,8 @@ Relay::~Relay() {
   if (!setup_.is_side_first && thread_.joinable())
     static_cast<void>(finish(Deadline::after(setup_.options.patience)));
   end_thread();
+  call_.reset();
+  carriers_->await_end();
 }
 
 }  // namespace gantry

@@ -10,6 +10,7 @@
 #include "remote/link_directory.hpp"
 #include "remote/remote_name.hpp"
 #include "remote/shared_turns.hpp"
+#include "remote/tls.hpp"
 
 namespace gantry {
 
@@ -23,6 +24,7 @@ struct BridgeCall {
 /// of connect_tcp(), call_bridge() and of opening the end there, with `name` in front.
 [[nodiscard]] Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
                                           const std::shared_ptr<Engine>& engine,
+                                          const std::shared_ptr<TlsCarriers>& carriers,
                                           RemoteRequest request, int interrupt, Deadline deadline);
 
 /// Works for an end of this process whose channel is on another host. The end is an ordinary one,
@@ -78,6 +80,7 @@ class Relay final : public detail::FarSide {
   const Setup setup_;
   const std::string text_;  // of its name
   const ForkGuard fork_guard_;
+  const std::shared_ptr<TlsCarriers> carriers_ = std::make_shared<TlsCarriers>();
   LinkDirectory directory_;
   std::optional<BridgeCall> call_;  // until the thread takes it
   const Fd stop_;                   // an event

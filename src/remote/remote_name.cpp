@@ -47,8 +47,10 @@ Result<BridgeAddress> parse_bridge_address(std::string_view text) {
   if (text.starts_with("unix:/")) return parse_socket(text.substr(kUnix.size()));
   if (text.starts_with(kTls) && !is_port(text.substr(kTls.size()))) {  // else a host of that name
     const std::string_view host = text.substr(kTls.size());
-    if (host.starts_with(kTls) || host.starts_with("unix:/"))
-      return no_host(text, "tls: stands before a host");
+    if (host.starts_with("unix:/"))
+      return no_host(text, "a Unix socket stays on this machine, and is reached without tls:");
+    if (host.starts_with(kTls) || host.starts_with('/') || host.empty())
+      return no_host(text, "tls: stands before a host, as in tls:camera");
     return parse_bridge_address(host).map([](BridgeAddress parsed) {
       parsed.is_encrypted = true;
       return parsed;

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "base/result.hpp"
+#include "link/turn.hpp"
 
 namespace gantry {
 
@@ -53,8 +54,19 @@ RemoteEnd end_of_link(Error why) {
   return {is_final ? RemoteEnd::Kind::over : RemoteEnd::Kind::broken, std::move(why)};
 }
 
+// Behind a piece of payload it takes a moment where little goes into the socket at a time.
+void say_last(Link& link, ConstByteSpan record) noexcept {
+  constexpr std::chrono::milliseconds kMost{500};
+  constexpr std::chrono::milliseconds kLook{10};
+  static_cast<void>(link.send_control(record, Deadline::now()));
+  const auto* const words = dynamic_cast<const LinkInTurns*>(&link);
+  for (const Deadline deadline = Deadline::after(kMost);
+       words != nullptr && words->has_words_left() && !deadline.passed();)
+    if (!link.poll()) sleep_on({link.descriptor()}, kLook);
+}
+
 RemoteEnd end_session(Link& link, RemoteKind kind, Error why) {
-  static_cast<void>(link.send_control(say_error(kind, why), Deadline::now()));
+  say_last(link, say_error(kind, why));
   link.close();
   return {RemoteEnd::Kind::over, std::move(why)};
 }

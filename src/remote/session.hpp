@@ -102,7 +102,9 @@ unsigned sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseco
 
 /// A link's end as a session's: who spoke nonsense or said good-bye does not come back.
 [[nodiscard]] RemoteEnd end_of_link(Error why);
-/// Tells the other side, as far as that goes without waiting, and ends the link.
+/// Says a last word, and waits for half a second at most until it has gone.
+void say_last(Link& link, ConstByteSpan record) noexcept;
+/// Tells the other side, as far as that goes, and ends the link.
 RemoteEnd end_session(Link& link, RemoteKind kind, Error why);
 
 }  // namespace gantry

@@ -104,7 +104,9 @@ Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline) 
   return fail(is_late ? Code::timed_out : Code::not_found,
               fmt::format("{}: {}", where.text(), last.message),
               is_late ? "the host is down, or something on the way drops what is sent"
-                      : "start a bridge there: gantry bridge --listen ADDRESS --token-file FILE");
+              : where.is_encrypted
+                  ? "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE"
+                  : "start a bridge there: gantry bridge --listen ADDRESS --token-file FILE");
 }
 
 Result<Fd> listen_tcp(const HostPort& where) {

@@ -120,6 +120,8 @@ class CutNetwork {
   void cut() {
     left_ = every_.load();
     if (pairs_.empty()) return;
+    for (const Pair& pair : pairs_)  // of which a fork may have copies
+      for (const Fd* const end : {&pair.near, &pair.far}) ::shutdown(end->get(), SHUT_RDWR);
     pairs_.clear();
     ++cuts_;
   }

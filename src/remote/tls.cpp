@@ -66,7 +66,8 @@ int find_key(SSL* ssl, const unsigned char* id, std::size_t length,
   return 1;  // null: nobody's
 }
 
-// Never at a process's end: a thread may still speak then.
+// Not cleaned up at a process's end, when a thread may still speak; unless the program has begun to
+// use OpenSSL itself before.
 bool is_ready() noexcept {
   return ::OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr) == 1;
 }
@@ -100,7 +101,11 @@ tl::unexpected<Error> refusal() {
   if (is_one_of({SSL_R_BINDER_DOES_NOT_VERIFY, SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER,
                  SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE, SSL_R_TLSV1_ALERT_DECRYPT_ERROR}))
     return fail(Code::permission_denied, "the other end has another token",
-                "use the token that the bridge was started with (--token-file)");
+                "use the token that the bridge was started with (--token-file); or somebody on the "
+                "way changes what is said");
+  if (is_one_of({SSL_R_CERTIFICATE_VERIFY_FAILED, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM}))
+    return fail(Code::peer_misbehaved, "the other end speaks TLS, but not under a token",
+                "it is no end of Gantry's; check host and port");
   const char* const text = ::ERR_reason_error_string(error);
   return fail(Code::peer_gone, fmt::format("TLS: {}", text != nullptr ? text : "broken"),
               "it was changed on the way, or the other end is no bridge");
@@ -155,20 +160,28 @@ Result<TlsSession> TlsSession::as_bridge(int socket, std::string_view token, Dea
   return TlsSession(std::move(impl));
 }
 
-Result<Fd> TlsSession::carry(Fd socket) && {
+Result<Fd> TlsSession::carry(Fd socket, std::shared_ptr<TlsCarriers> carriers) && {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
     return fail_errno("socketpair");
   Fd given(ends[0]);
-  auto work = [impl = std::move(impl_), there = std::move(socket), here = Fd(ends[1])]() mutable {
+  carriers->begin();
+  auto work = [impl = std::move(impl_), there = std::move(socket), here = Fd(ends[1]),
+               carriers]() mutable {
     static_cast<void>(guarded([&]() -> Result<void> {
       impl->wire.socket = there.get();
       TlsCarrier(impl->ssl.get(), impl->wire, here.get()).run();
       return {};
     }));
+    there.reset();  // all is said when its sender hears that this is over
+    carriers->end();
   };
-  GANTRY_ASSIGN(std::thread thread, start_thread("a thread for TLS", std::move(work)));
-  thread.detach();  // it ends with the connection, and uses nothing but its own
+  auto thread = start_thread("a thread for TLS", std::move(work));
+  if (!thread) {
+    carriers->end();
+    return tl::unexpected(std::move(thread).error());
+  }
+  thread->detach();  // it ends with the connection, and uses nothing but its own
   return given;
 }
 
@@ -186,7 +199,7 @@ Result<TlsSession> TlsSession::as_caller(int, std::string_view, int, Deadline) {
 Result<TlsSession> TlsSession::as_bridge(int, std::string_view, Deadline) {
   return tl::unexpected(check_tls().error());
 }
-Result<Fd> TlsSession::carry(Fd) && {
+Result<Fd> TlsSession::carry(Fd, std::shared_ptr<TlsCarriers>) && {
   return tl::unexpected(check_tls().error());
 }
 

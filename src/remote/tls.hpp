@@ -1,6 +1,8 @@
 #pragma once  // remote/tls.hpp: connections that nobody on the way can read or change.
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "base/fd.hpp"
@@ -10,6 +12,34 @@ namespace gantry {
 
 /// Errors: `unsupported` in a build without OpenSSL.
 [[nodiscard]] Result<void> check_tls();
+
+/// The threads that carry somebody's connections: they pass on what was said last when he has
+/// closed his ends already.
+class TlsCarriers {
+ public:
+  void begin() noexcept {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void end() noexcept {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    changed_.notify_all();
+  }
+  /// Call it when all of their ends here are closed, before the process ends. Waits for a second or
+  /// two at most.
+  void await_end() noexcept {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kMost, [this] { return count_ == 0; });
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kMost{2'500};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  unsigned count_ = 0;
+};
 
 /// TLS 1.3 (RFC 8446) under a key made of the bridge's token (an external pre-shared key, with a
 /// Diffie-Hellman exchange): each end knows that the other has the token, and neither needs a
@@ -29,8 +59,9 @@ class TlsSession {
 
   /// Returns a socket of this process; a thread of its own passes on what goes in and out, until
   /// either end closes. What was sent before an end closed is passed on, unless the other end takes
-  /// nothing for a second. A byte that was changed on the way ends the connection.
-  [[nodiscard]] Result<Fd> carry(Fd socket) &&;
+  /// nothing for a second: `carriers` waits for that. A byte that was changed on the way ends the
+  /// connection.
+  [[nodiscard]] Result<Fd> carry(Fd socket, std::shared_ptr<TlsCarriers> carriers) &&;
 
  private:
   struct Impl;

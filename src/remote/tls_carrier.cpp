@@ -11,9 +11,16 @@
 namespace gantry {
 namespace {
 
-constexpr std::chrono::seconds kLastWords{1};
+constexpr std::chrono::seconds kLastWords{1};    // in which nothing of them goes
+constexpr std::chrono::seconds kMostEnding{10};  // for all of them
 
 }  // namespace
+
+// Closing alone would not end a socket of which a fork has a copy.
+TlsCarrier::~TlsCarrier() {
+  ::shutdown(there_.socket, SHUT_RDWR);
+  ::shutdown(here_.socket, SHUT_RDWR);
+}
 
 void TlsCarrier::run() {
   for (;;) {
@@ -22,7 +29,11 @@ void TlsCarrier::run() {
     take_in();
     const bool is_said = here_.is_over && out_.is_empty() && wire_.is_flushed();
     if (is_said || wire_.is_cut || (there_.is_over && in_.is_empty())) return end();
-    if (!has_moved_ && !sleep()) return;
+    const bool is_ending = here_.is_over || here_.has_hung_up;
+    if (!is_ending) ends_by_ = Deadline::after(kMostEnding);
+    if (!is_ending || has_moved_) last_words_ = Deadline::after(kLastWords);
+    if (is_ending && (ends_by_.passed() || last_words_.passed())) return;
+    if (!has_moved_) sleep(is_ending ? last_words_ : Deadline::never());
   }
 }
 
@@ -35,7 +46,8 @@ void TlsCarrier::send_out() {
   }
   for (std::size_t sent = 0; !out_.is_empty(); out_.at += sent) {
     if (::SSL_write_ex(ssl_, out_.rest(), out_.left(), &sent) != 1) {
-      wire_.is_cut |= !may_go_on();
+      const int why = why_not();
+      wire_.is_cut |= why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE;
       break;
     }
     has_moved_ = true;
@@ -49,8 +61,9 @@ void TlsCarrier::take_in() {
     for (std::size_t got = 0; in_.end < kTlsBufferBytes; in_.end += got) {
       if (::SSL_read_ex(ssl_, in_.bytes.data() + in_.end, kTlsBufferBytes - in_.end, &got) == 1)
         continue;
-      there_.is_over = !may_go_on();
-      there_.may_have_more = false;
+      const int why = why_not();
+      there_.is_over = why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE;
+      there_.may_have_more = why == SSL_ERROR_WANT_WRITE;  // what has come is looked at behind that
       break;
     }
   }
@@ -68,24 +81,20 @@ void TlsCarrier::take_in() {
   }
 }
 
-bool TlsCarrier::may_go_on() noexcept {
+int TlsCarrier::why_not() noexcept {
   const int why = ::SSL_get_error(ssl_, 0);
   ::ERR_clear_error();
-  return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
+  return why;
 }
 
-bool TlsCarrier::sleep() {
-  const bool is_ending = here_.is_over || here_.has_hung_up;
-  if (!is_ending) last_words_ = Deadline::after(kLastWords);
+void TlsCarrier::sleep(Deadline deadline) {
   const bool is_wanted = in_.is_empty() && !there_.is_over && !is_deaf_;
   const bool gives_more = out_.is_empty() && !here_.is_over;
   std::array<pollfd, 2> entries{entry_of(there_, is_wanted, !wire_.is_flushed()),
                                 entry_of(here_, gives_more, !in_.is_empty())};
-  const auto most = is_ending ? last_words_ : Deadline::never();
-  ::poll(entries.data(), entries.size(), poll_timeout_ms(most));
+  ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
   note(entries[0], there_);
   note(entries[1], here_);
-  return !is_ending || !last_words_.passed();
 }
 
 pollfd TlsCarrier::entry_of(const End& end, bool reads, bool writes) noexcept {

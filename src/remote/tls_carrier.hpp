@@ -10,11 +10,14 @@
 namespace gantry {
 
 /// Passes on what goes in and out, until either end closes. What was sent before an end closed is
-/// passed on, unless the other one takes nothing for a second.
+/// passed on, unless the other one takes nothing of it for a second, or not all of it in ten.
 class TlsCarrier {
  public:
   TlsCarrier(ssl_st* ssl, TlsWire& wire, int here)
       : ssl_(ssl), wire_(wire), here_{.socket = here}, there_{.socket = wire.socket} {}
+  ~TlsCarrier();
+  TlsCarrier(const TlsCarrier&) = delete;
+  TlsCarrier& operator=(const TlsCarrier&) = delete;
   void run();
 
  private:
@@ -41,9 +44,8 @@ class TlsCarrier {
   void send_out();
   void take_in();
   /// After a call that did nothing.
-  [[nodiscard]] bool may_go_on() noexcept;
-  /// False: what is left cannot be said in time.
-  [[nodiscard]] bool sleep();
+  [[nodiscard]] int why_not() noexcept;
+  void sleep(Deadline deadline);
   [[nodiscard]] static pollfd entry_of(const End& end, bool reads, bool writes) noexcept;
   static void note(const pollfd& entry, End& end) noexcept;
   void end() noexcept;
@@ -56,7 +58,8 @@ class TlsCarrier {
   Parcel in_;
   bool is_deaf_ = false;  // nobody here takes anything any more
   bool has_moved_ = false;
-  Deadline last_words_ = Deadline::never();
+  Deadline last_words_ = Deadline::never();  // in which more of them has to go
+  Deadline ends_by_ = Deadline::never();
 };
 
 }  // namespace gantry

@@ -1,11 +1,14 @@
 // Channels between hosts over TLS: what arrives, what shows on the way, who is turned away.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 
-#include "remote/calls_side.hpp"
-#include "remote/relay.hpp"
+#include "base/test_fork.hpp"
+#include "remote/admission.hpp"
 #include "remote/test_remote.hpp"
 #include "remote/tls.hpp"
 
@@ -123,6 +126,7 @@ TEST_F(RemoteTls, AChangedByteIsNeverDelivered) {
   EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
   sender.join();
   EXPECT_GT(network.changes(), 3);
+  EXPECT_TRUE(has_said("a connection broke"));
 }
 
 TEST_F(RemoteTls, AConsumerGoesOnWhereTheConnectionBroke) {
@@ -145,6 +149,42 @@ TEST_F(RemoteTls, AConsumerGoesOnWhereTheConnectionBroke) {
   EXPECT_GT(network.cuts(), 3);
 }
 
+// A child that was forked has copies of all sockets.
+TEST_F(RemoteTls, ADeadPeerIsNoticedBesideAFork) {
+  if (const char* const why = no_busy_fork()) GTEST_SKIP() << why;
+  CutNetwork network(plain_address());
+  patience_ = std::chrono::milliseconds(300);
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(through(network)).value();
+  ASSERT_TRUE(out.send(pattern(100, 1), {.deadline = soon()}));
+  ASSERT_TRUE(in.receive(soon()));
+  const pid_t child = ::fork();
+  while (child == 0) ::pause();
+  network.refuse(true);
+  network.cut_after(0);
+  const auto gone = in.receive(Deadline::after(std::chrono::seconds(20)));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::peer_gone) << "within the stall limit of 60 s";
+}
+
+// While it calls again, too: what looks like another token may be a changed byte.
+TEST_F(RemoteTls, AChangedHandshakeIsTriedAgain) {
+  CutNetwork network(plain_address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(through(network)).value();
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    network.change_after(static_cast<std::int64_t>(i * 41));  // of the next handshake
+    network.cut_after(0);
+    ASSERT_TRUE(out.send(pattern(5000, i), {.deadline = soon()}));
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
+    EXPECT_TRUE(same(message->bytes(), pattern(5000, i))) << i;
+  }
+  EXPECT_GT(network.changes(), 5);
+}
+
 TEST_F(RemoteTls, WhoHasAnotherTokenIsTurnedAway) {
   auto out = test::make_producer("frames", there()).value();
   ProducerOptions options = here();
@@ -156,7 +196,7 @@ TEST_F(RemoteTls, WhoHasAnotherTokenIsTurnedAway) {
   EXPECT_THAT(in.error().message, HasSubstr("another token"));
   EXPECT_THAT(in.error().hint, HasSubstr("--token-file"));
   EXPECT_TRUE(consume(name("frames"))) << "the bridge serves on";
-  EXPECT_TRUE(has_said("another token"));
+  EXPECT_TRUE(has_said("a caller with another token"));
 }
 
 TEST_F(RemoteTls, AnEndThatDoesNotEncryptIsToldSo) {
@@ -166,6 +206,7 @@ TEST_F(RemoteTls, AnEndThatDoesNotEncryptIsToldSo) {
   EXPECT_THAT(in.error().message, HasSubstr("the bridge there encrypts"));
   EXPECT_THAT(in.error().hint, HasSubstr("NAME@tls:HOST"));
   EXPECT_TRUE(consume(name("frames")));
+  EXPECT_TRUE(has_said("a caller that does not encrypt"));
   stop_bridge();
   start_bridge("127.0.0.1:0");
   const auto other = consume(name("frames", "tls:" + bridge_->address()));
@@ -173,6 +214,7 @@ TEST_F(RemoteTls, AnEndThatDoesNotEncryptIsToldSo) {
   EXPECT_THAT(other.error().message, HasSubstr("does not encrypt"));
   EXPECT_THAT(other.error().hint, HasSubstr("tls:"));
   EXPECT_TRUE(consume(name("frames")));
+  EXPECT_TRUE(has_said("a caller that encrypts"));
 }
 
 TEST_F(RemoteTls, PayloadTakesNoOtherWay) {
@@ -190,7 +232,8 @@ TEST_F(RemoteTls, PayloadTakesNoOtherWay) {
   const HostPort where = parse_host(bridge_->address()).value();
   Fd tcp = connect_tcp(where, -1, soon()).value();
   auto session = TlsSession::as_caller(tcp.get(), test::kToken, -1, soon()).value();
-  const Fd socket = std::move(session).carry(std::move(tcp)).value();
+  const Fd socket =
+      std::move(session).carry(std::move(tcp), std::make_shared<TlsCarriers>()).value();
   RemoteRequest request;
   request.channel = "frames";
   request.paths = bit_of(RemotePath::shared) | bit_of(RemotePath::fabric);

@@ -1,4 +1,11 @@
-// Processes of one kernel that share a folder and no other name.
+// Programs on two hosts: processes of one kernel that share a folder and no other name, and what a
+// bridge that ends says to them.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -37,6 +44,50 @@ TEST_F(Cli, NamespacesReachEachOtherByASocketAndShareMemory) {
   const Ended refused = run(getting);
   EXPECT_EQ(refused.status, 1);
   EXPECT_THAT(refused.errors, ::testing::AllOf(IsOneLine(), ::testing::HasSubstr("path fabric")));
+}
+
+/// One that nobody listens on now.
+unsigned free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const words = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(::bind(socket, words, size), 0);
+  EXPECT_EQ(::getsockname(socket, words, &size), 0);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+// Its last words are on their way through a thread when the process ends.
+TEST_F(Cli, ABridgeThatEncryptsSaysWhyItEnds) {
+  const ScratchDirectory here;
+  const std::string token = here.path() + "/.token";
+  std::ofstream(token) << "a token of 24 characters\n";
+  std::filesystem::permissions(token, std::filesystem::perms::owner_read);
+  const std::string bytes = random_bytes(1 << 20);
+  for (int round = 0; round < 8; ++round) {
+    const std::string address = "tls:127.0.0.1:" + std::to_string(free_port());
+    Subprocess bridge(gantry({"bridge", "--listen", address, "--token-file", token}));
+    ASSERT_TRUE(bridge.wait_errors("listening on " + address + "; all"));
+    Command put = gantry({"put", "c"});
+    put.keep_input = true;
+    Subprocess putting(put);
+    putting.write_input(bytes);
+    Command get = gantry({"get", "c@" + address});
+    get.env.front().second = here.path();
+    get.env.emplace_back("GANTRY_TOKEN_FILE", token);
+    Subprocess getting(get);
+    ASSERT_TRUE(getting.wait_output(bytes.substr(0, 1000)));
+    for (int i = 0; i < 40; ++i) putting.write_input(bytes);
+    ASSERT_TRUE(getting.wait_output(bytes.substr(bytes.size() - 1000)));
+    bridge.signal(SIGINT);
+    const Ended got = getting.wait().value_or(Ended{});
+    EXPECT_EQ(got.status, 1);
+    EXPECT_THAT(got.errors, ::testing::HasSubstr("the bridge there was ended by its user"));
+    EXPECT_EQ(bridge.wait().value_or(Ended{}).status, 130);
+  }
 }
 
 }  // namespace

@@ -22,6 +22,10 @@ class RecordWriter {
     return head_sent_ == head_.size() && payload_left_ + blank_ == 0;
   }
   [[nodiscard]] std::size_t small() const noexcept { return small_.size(); }
+  /// What was added is not all gone.
+  [[nodiscard]] bool has_words_left() const noexcept {
+    return !small_.empty() || head_sent_ < head_.size();
+  }
   /// Takes the small records. True if the frame took the record with payload, too; `record` may be
   /// null.
   bool begin_frame(const LinkRecord* record, const RowCursor& payload, Bytes payload_bytes);

@@ -312,6 +312,11 @@ bool SocketSession::begin_turn() {
   return std::exchange(has_moved_, false) || has_moved;
 }
 
+bool SocketSession::has_words_left() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !failure_ && writer_.has_words_left();
+}
+
 void SocketSession::end_turn() noexcept {
   if (!fork_guard_.is_this()) return;
   const std::lock_guard lock(mutex_);

@@ -125,6 +125,10 @@ Result<void> HostReader::read_optional(const char* key, std::string& value) {
   return {};
 }
 
+bool encrypts(const Host& host) {
+  return parse_bridge_address(host.address)->is_encrypted;
+}
+
 }  // namespace
 
 Result<std::vector<Host>> read_hosts(const Source& source, const Fields& file,
@@ -136,6 +140,13 @@ Result<std::vector<Host>> read_hosts(const Source& source, const Fields& file,
   for (const Entry& entry : (*table)->value.entries) {
     Result<Host> host = HostReader(source, entry, settings).read();
     if (!host) return tl::unexpected(host.error());
+    // A channel lies on one of its hosts, whose address alone counts then.
+    if (!hosts.empty() && encrypts(*host) != encrypts(hosts.front()))
+      return tl::unexpected(
+          source.error(host->at, fmt::format("{}.{}.address", kHosts, host->name),
+                       fmt::format("'{}' where {} has '{}': all hosts encrypt, or none",
+                                   host->address, hosts.front().name, hosts.front().address),
+                       "put tls: in front of each address"));
     hosts.push_back(std::move(*host));
   }
   return hosts;
