@@ -45,7 +45,7 @@ Result<Fd> lock_folder_of(const std::string& path) {
 }
 
 Result<void> remove_stale(const std::string& path) {
-  struct stat facts {};
+  struct stat facts{};
   if (::lstat(path.c_str(), &facts) != 0) return {};
   GANTRY_ASSIGN(const Fd socket, make_socket());
   const bool is_socket = S_ISSOCK(facts.st_mode);
@@ -109,7 +109,7 @@ Result<void> BridgeListener::listen_at_path() {
 
 // Another bridge may have the path by now.
 BridgeListener::~BridgeListener() {
-  struct stat facts {};
+  struct stat facts{};
   if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_dev == file_.st_dev &&
       facts.st_ino == file_.st_ino)
     ::unlink(path_.c_str());

@@ -41,8 +41,8 @@ class BridgeListener {
   [[nodiscard]] Result<void> listen_at_path();
 
   Fd socket_;
-  std::string path_;     // of a Unix socket's file
-  struct stat file_ {};  // as it was made
+  std::string path_;    // of a Unix socket's file
+  struct stat file_{};  // as it was made
   bool is_encrypted_ = false;
 };
 

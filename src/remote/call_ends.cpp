@@ -56,7 +56,7 @@ Message refusal_of(std::uint64_t number, const Error& why) {
 /// Memory that is counted.
 struct Copy {
   Copy(Bytes size, std::shared_ptr<Bytes> sum)
-      : bytes(new (std::nothrow) std::byte[size]), size_(size), sum_(std::move(sum)) {
+      : bytes(new(std::nothrow) std::byte[size]), size_(size), sum_(std::move(sum)) {
     *sum_ += size_;
   }
   ~Copy() { *sum_ -= size_; }

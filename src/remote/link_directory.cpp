@@ -27,7 +27,7 @@ void sweep(const std::string& parent) {
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string path = entry->path().string();
-    struct stat facts {};
+    struct stat facts{};
     if (!entry->path().filename().string().starts_with(kLinkPrefix) ||
         ::lstat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode) ||
         facts.st_uid != ::geteuid())

@@ -32,7 +32,7 @@ Result<std::string> read_bridge_token(const std::string& path) {
       return fail_errno(
           fmt::format("token file '{}'", path), errno,
           errno == EACCES ? "chown or chmod it for this user, or run as its owner" : kMakeToken);
-    struct stat facts {};
+    struct stat facts{};
     if (::fstat(file.get(), &facts) != 0) return fail_errno(fmt::format("token file '{}'", path));
     if (!S_ISREG(facts.st_mode))
       return fail(Code::invalid_argument, fmt::format("token file '{}' is no file", path),

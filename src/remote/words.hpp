@@ -53,8 +53,7 @@ class WordReader {
     if (size > rest_.size()) refuse();
     std::string value(reinterpret_cast<const char*>(rest_.data()), is_fine_ ? size : 0);
     rest_ = rest_.subspan(is_fine_ ? size : 0);
-    std::ranges::replace_if(
-        value, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+    std::ranges::replace_if(value, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
     return value;
   }
   [[nodiscard]] ConstByteSpan rest() const noexcept { return rest_; }

@@ -60,8 +60,8 @@ struct BridgeOptions {
 class GANTRY_API Bridge {
  public:
   /// Listens. Errors: `invalid_argument`, `already_exists` when the port is taken, `not_found` when
-  /// this host has no such address, `permission_denied`, `unsupported` without libsodium, or without
-  /// OpenSSL where it is to encrypt.
+  /// this host has no such address, `permission_denied`, `unsupported` without libsodium, or
+  /// without OpenSSL where it is to encrypt.
   [[nodiscard]] static Result<Bridge> open(const BridgeOptions& options,
                                            std::shared_ptr<Engine> engine);
   Bridge(Bridge&&) noexcept;
