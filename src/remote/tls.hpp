@@ -61,7 +61,7 @@ class TlsSession {
   /// either end closes. What was sent before an end closed is passed on, unless the other end takes
   /// nothing for a second: `carriers` waits for that. A byte that was changed on the way ends the
   /// connection.
-  [[nodiscard]] Result<Fd> carry(Fd socket, std::shared_ptr<TlsCarriers> carriers) &&;
+  [[nodiscard]] Result<Fd> carry(Fd socket, const std::shared_ptr<TlsCarriers>& carriers) &&;
 
  private:
   struct Impl;
