@@ -5,9 +5,11 @@ namespace gantry {
 namespace {
 
 using test::CutNetwork;
+using test::expect_stream;
 using test::kMiB;
 using test::pattern;
 using test::same;
+using test::size_of_some;
 using test::soon;
 using RemoteResume = test::TwoHosts;
 
@@ -16,21 +18,9 @@ TEST_F(RemoteResume, AConsumerGoesOnWhereTheConnectionBroke) {
   CutNetwork network(bridge_->address());
   auto out = test::make_producer("frames", there()).value();
   auto in = consume(name("frames", network.address())).value();
-  constexpr std::uint64_t kMessages = 120;
-  std::jthread sender([&] {
-    for (std::uint64_t i = 0; i < kMessages; ++i)
-      ASSERT_TRUE(out.send(pattern(i % 3 == 0 ? 50 : 20'011 * (i % 7), i), {.deadline = soon()}));
-    const auto closed = out.close(soon());
-    EXPECT_TRUE(closed) << to_string(closed.error());
-  });
-  for (std::uint64_t i = 0; i < kMessages; ++i) {
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 120, size_of_some, [&](std::uint64_t i) {
     if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 7919 * i % 100'000));
-    const auto message = in.receive(soon());
-    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
-    ASSERT_TRUE(same(message->bytes(), pattern(i % 3 == 0 ? 50 : 20'011 * (i % 7), i))) << i;
-  }
-  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
-  sender.join();
+  }));
   EXPECT_GT(network.cuts(), 5);
 }
 
@@ -40,21 +30,10 @@ TEST_F(RemoteResume, AProducerGoesOnWhereTheConnectionBroke) {
                                   std::make_shared<test::PlainEngine>())
                  .value();
   auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
-  constexpr std::uint64_t kMessages = 60;
-  std::jthread sender([&] {
-    for (std::uint64_t i = 0; i < kMessages; ++i)
-      ASSERT_TRUE(out.send(pattern(30'011 * (i % 5), i), {.deadline = soon()}));
-    const auto closed = out.close(soon());
-    EXPECT_TRUE(closed) << to_string(closed.error());
-  });
-  for (std::uint64_t i = 0; i < kMessages; ++i) {
+  const auto size = [](std::uint64_t i) { return Bytes{30'011} * (i % 5); };
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 60, size, [&](std::uint64_t i) {
     if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
-    const auto message = in.receive(soon());
-    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
-    ASSERT_TRUE(same(message->bytes(), pattern(30'011 * (i % 5), i))) << i;
-  }
-  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
-  sender.join();
+  }));
   EXPECT_GT(network.cuts(), 3);
 }
 

@@ -143,6 +143,28 @@ class CutNetwork {
   std::thread thread_;  // last: it uses all of the above
 };
 
+/// A stream of so many messages, message i of `size(i)` bytes: each arrives once, whole, in order,
+/// and then the end. `before(i)` is called before message i is received.
+template <class Size, class Before>
+void expect_stream(Producer& out, Consumer& in, std::uint64_t messages, Size size, Before before) {
+  std::jthread sender([&] {
+    for (std::uint64_t i = 0; i < messages; ++i)
+      ASSERT_TRUE(out.send(pattern(size(i), i), {.deadline = soon()}));
+    const auto closed = out.close(soon());
+    EXPECT_TRUE(closed) << to_string(closed.error());
+  });
+  for (std::uint64_t i = 0; i < messages; ++i) {
+    before(i);
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
+    ASSERT_TRUE(same(message->bytes(), pattern(size(i), i))) << i;
+  }
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+}
+inline Bytes size_of_some(std::uint64_t i) {
+  return i % 3 == 0 ? 50 : 20'011 * (i % 7);
+}
+
 /// Two channel directories, as if on two hosts: "there" with a bridge, and "here".
 class TwoHosts : public ::testing::Test {
  protected:

@@ -173,7 +173,8 @@ Result<Fd> TlsSession::carry(Fd socket, const std::shared_ptr<TlsCarriers>& carr
       TlsCarrier(impl->ssl.get(), impl->wire, here.get()).run();
       return {};
     }));
-    there.reset();  // all is said when its sender hears that this is over
+    impl.reset();  // all is done and said when its sender hears that this is over
+    there.reset();
     carriers->end();
   };
   auto thread = start_thread("a thread for TLS", std::move(work));

@@ -16,9 +16,11 @@ namespace gantry {
 namespace {
 
 using test::CutNetwork;
+using test::expect_stream;
 using test::kMiB;
 using test::pattern;
 using test::same;
+using test::size_of_some;
 using test::soon;
 using testing::HasSubstr;
 
@@ -72,16 +74,8 @@ TEST_F(RemoteTls, EachByteArrivesInBothDirections) {
 TEST_F(RemoteTls, AStreamArrivesInOrder) {
   auto out = produce(name("frames")).value();
   auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
-  std::jthread sender([&] {
-    for (std::uint64_t i = 0; i < 60; ++i)
-      ASSERT_TRUE(out.send(pattern(700'000 + 13 * i, i), {.deadline = soon()}));
-    EXPECT_TRUE(out.close(soon()));
-  });
-  for (std::uint64_t i = 0; i < 60; ++i) {
-    const auto message = in.receive(soon());
-    ASSERT_TRUE(message) << to_string(message.error());
-    ASSERT_TRUE(same(message->bytes(), pattern(700'000 + 13 * i, i))) << i;
-  }
+  const auto size = [](std::uint64_t i) { return Bytes{700'000} + 13 * i; };
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 60, size, [](std::uint64_t) {}));
 }
 
 TEST_F(RemoteTls, NothingOfAMessageShowsOnTheWay) {
@@ -111,20 +105,9 @@ TEST_F(RemoteTls, AChangedByteIsNeverDelivered) {
   CutNetwork network(plain_address());
   auto out = test::make_producer("frames", there()).value();
   auto in = consume(through(network)).value();
-  constexpr std::uint64_t kMessages = 60;
-  std::jthread sender([&] {
-    for (std::uint64_t i = 0; i < kMessages; ++i)
-      ASSERT_TRUE(out.send(pattern(i % 3 == 0 ? 50 : 20'011 * (i % 7), i), {.deadline = soon()}));
-    EXPECT_TRUE(out.close(soon()));
-  });
-  for (std::uint64_t i = 0; i < kMessages; ++i) {
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 60, size_of_some, [&](std::uint64_t i) {
     if (i % 6 == 0) network.change_after(static_cast<std::int64_t>(1 + 7919 * i % 50'000));
-    const auto message = in.receive(soon());
-    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
-    ASSERT_TRUE(same(message->bytes(), pattern(i % 3 == 0 ? 50 : 20'011 * (i % 7), i))) << i;
-  }
-  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
-  sender.join();
+  }));
   EXPECT_GT(network.changes(), 3);
   EXPECT_TRUE(has_said("a connection broke"));
 }
@@ -133,19 +116,9 @@ TEST_F(RemoteTls, AConsumerGoesOnWhereTheConnectionBroke) {
   CutNetwork network(plain_address());
   auto out = test::make_producer("frames", there()).value();
   auto in = consume(through(network)).value();
-  std::jthread sender([&] {
-    for (std::uint64_t i = 0; i < 60; ++i)
-      ASSERT_TRUE(out.send(pattern(20'011 * (i % 7), i), {.deadline = soon()}));
-    EXPECT_TRUE(out.close(soon()));
-  });
-  for (std::uint64_t i = 0; i < 60; ++i) {
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 60, size_of_some, [&](std::uint64_t i) {
     if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 7919 * i % 100'000));
-    const auto message = in.receive(soon());
-    ASSERT_TRUE(message) << i << ": " << to_string(message.error());
-    ASSERT_TRUE(same(message->bytes(), pattern(20'011 * (i % 7), i))) << i;
-  }
-  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
-  sender.join();
+  }));
   EXPECT_GT(network.cuts(), 3);
 }
 
