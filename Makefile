@@ -58,7 +58,7 @@ soak: ## Random scenarios in which every byte is compared: SECONDS of them, from
 	@cmake --build build/release --target channel_oracle -j $(JOBS)
 	@build/release/tests/channel_oracle --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
 
-fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for each of eight targets
+fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for each of its targets
 	@tools/setup build test fuzz
 	@[ -e build/fuzz/build.ninja ] || tools/configure fuzz -DGANTRY_TESTS=ON
 	@tools/fuzz $(SECONDS)
