@@ -160,6 +160,24 @@ inline Plan scatter_plan(Random& random) {
   return plan;
 }
 
+/// An element of a whole matrix: any number, always the same.
+inline std::int64_t cell(const std::string& matrix, std::int64_t row, std::int64_t col) {
+  Random random(std::hash<std::string>()(matrix) ^ static_cast<std::uint64_t>(row * 1009 + col));
+  return pick(random, -99, 99);
+}
+/// What element (i, j) of the value's place is.
+inline std::int64_t evaluate(const PlanValue& value, std::int64_t i, std::int64_t j) {
+  const std::int64_t row = value.place.rect.row + i;
+  const std::int64_t col = value.place.rect.col + j;
+  std::int64_t sum = 0;
+  for (const PlanTerm& term : value.sum) {
+    if (term.right.empty()) sum += cell(term.left, row + term.row, col + term.col);
+    for (std::int64_t k = term.first; k < term.last && !term.right.empty(); ++k)
+      sum += cell(term.left, row + term.row, k) * cell(term.right, k, col + term.col);
+  }
+  return sum;
+}
+
 /// Runs plans on numbers, one step at a time, in any order that lanes, `after` and barriers leave.
 class PlanRunner {
  public:
@@ -210,22 +228,6 @@ class PlanRunner {
     const auto col = place.rect.col + j;
     return memory_[place.rank * plan_.tensors.size() + place.tensor]
                   [static_cast<std::size_t>(row * tensor.cols + col)];
-  }
-  /// Any number, always the same.
-  static std::int64_t cell(const std::string& matrix, std::int64_t row, std::int64_t col) {
-    Random random(std::hash<std::string>()(matrix) ^ static_cast<std::uint64_t>(row * 1009 + col));
-    return pick(random, -99, 99);
-  }
-  std::int64_t evaluate(const PlanValue& value, std::int64_t i, std::int64_t j) const {
-    const std::int64_t row = value.place.rect.row + i;
-    const std::int64_t col = value.place.rect.col + j;
-    std::int64_t sum = 0;
-    for (const PlanTerm& term : value.sum) {
-      if (term.right.empty()) sum += cell(term.left, row + term.row, col + term.col);
-      for (std::int64_t k = term.first; k < term.last && !term.right.empty(); ++k)
-        sum += cell(term.left, row + term.row, k) * cell(term.right, k, col + term.col);
-    }
-    return sum;
   }
   void store(const PlanValue& value) {
     for (std::int64_t i = 0; i < value.place.rect.rows; ++i)

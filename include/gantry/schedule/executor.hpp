@@ -1,0 +1,76 @@
+#pragma once  // gantry/schedule/executor.hpp: runs a plan together with the other ranks of a group.
+
+#include <gantry/gemm.hpp>
+#include <gantry/memory.hpp>
+#include <gantry/schedule/group.hpp>
+#include <gantry/schedule/plan.hpp>
+
+namespace gantry {
+
+/// Where a rank's tensor lies.
+struct PlanMemory {
+  std::byte* data = nullptr;  ///< Null: this rank has none, and no step may touch it.
+  /// From the beginning of one row to that of the next; 0: rows without gaps.
+  Bytes stride = 0;
+  /// The region in which it lies, if any: ranks of one machine then copy from it directly.
+  const Region* region = nullptr;
+};
+
+/// Memory for all tensors that a rank's steps touch, in one region.
+struct GANTRY_API PlanBuffers {
+  std::unique_ptr<Region> region;
+  std::vector<PlanMemory> tensors;  ///< By Plan::tensors.
+  /// Rows have no gaps; each tensor begins at a cache line. Errors: `invalid_argument`,
+  /// `too_large`, `out_of_memory`.
+  [[nodiscard]] static Result<PlanBuffers> make(const Plan& plan, unsigned rank);
+};
+
+struct PlanRun {
+  std::chrono::nanoseconds elapsed{};
+  std::chrono::nanoseconds computing{};  ///< Of that, products, copies and sums took so long.
+  std::uint64_t steps = 0;
+  Bytes sent = 0;      ///< By puts of this rank, and by gets of others from it.
+  Bytes received = 0;  ///< Into this rank.
+  /// Signals that belong to no step of this run; none unless a rank misbehaves.
+  std::uint64_t dropped_signals = 0;
+};
+
+struct PlanExecutorOptions {
+  PlanLimits limits{};
+  /// Products. Null: open_gemm() without options, if the plan has any.
+  std::shared_ptr<GemmLibrary> gemm = {};
+};
+
+/// One rank's part in a plan. Move-only. A thread of its own computes; the calling one serves the
+/// links. Memory and group must outlive it.
+class GANTRY_API PlanExecutor {
+ public:
+  /// Every rank calls it, with the same plan. Errors: those of check_plan(); `invalid_argument` for
+  /// memory that is missing, for a group of another size, and when ranks have different plans;
+  /// `unsupported` without a library for its products; the group's end.
+  [[nodiscard]] static Result<PlanExecutor> prepare(Group& group, const Plan& plan,
+                                                    std::span<const PlanMemory> memory,
+                                                    const PlanExecutorOptions& options = {},
+                                                    Deadline deadline = Deadline::never());
+  PlanExecutor(PlanExecutor&&) noexcept;
+  PlanExecutor& operator=(PlanExecutor&&) noexcept;
+  ~PlanExecutor();
+
+  /// Every rank calls it. What the plan says is given must lie there, and nobody may touch the
+  /// plan's memory until it returns. It returns when this rank's part is over: all its steps, and
+  /// all transfers of others to and from its memory. No byte lands there later, also after an
+  /// error; then the contents are undefined. Errors: which rank failed, at which step, and why, the
+  /// same at all ranks: `peer_gone`, `timed_out` (then others fail, too), `interrupted`,
+  /// `peer_misbehaved`, those of a product.
+  [[nodiscard]] Result<PlanRun> run(Deadline deadline = Deadline::never());
+
+  [[nodiscard]] const PlanFacts& facts() const noexcept;
+
+  class Impl;
+
+ private:
+  explicit PlanExecutor(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gantry

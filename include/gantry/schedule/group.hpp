@@ -1,0 +1,70 @@
+#pragma once  // gantry/schedule/group.hpp: processes that run plans together.
+
+#include <gantry/link.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gantry {
+
+struct GroupOptions {
+  unsigned rank = 0;   ///< Of this process, from 0.
+  unsigned ranks = 1;  ///< 1 to 256.
+  /// The same at all ranks. Without addresses it is how processes of one machine and one user find
+  /// each other; two groups at a time need two names.
+  std::string name = {};
+  /// Of each rank: HOST:PORT, at which it listens while the group forms. Empty: by name.
+  std::vector<std::string> addresses = {};
+  /// Whoever knows it may be a rank; for addresses. 16 to 64 bytes. Empty: what $GANTRY_TOKEN_FILE
+  /// holds. What travels is not encrypted.
+  std::string token = {};
+  std::string directory = {};  ///< For names; by the rule of channel_directory().
+  /// All have joined within this, or none has.
+  std::chrono::milliseconds patience{10'000};
+  /// A rank of which nothing was heard for this long while the others run a plan is gone.
+  std::chrono::milliseconds stall_limit{10'000};
+  /// join() and runs end as `interrupted` when this descriptor is readable. Not owned.
+  int interrupt_descriptor = -1;
+};
+
+/// Ranks, each of which has a link to each other one. Move-only. The ranks' calls that concern all
+/// of them (PlanExecutor's) have to be the same, in the same order. One thread at a time. When one
+/// of them fails, at any rank, the group is broken: every call says why, and the ranks that are
+/// left may join a new one.
+class GANTRY_API Group {
+ public:
+  /// Waits for the others. `engine` copies between ranks of one machine. Errors:
+  /// `invalid_argument`; `timed_out`, with the ranks that have not come; `already_exists` when
+  /// another process is that rank, or has that address; `permission_denied` for another token, or
+  /// another user's group; `peer_gone` when a rank died meanwhile; `interrupted`, `unsupported`.
+  [[nodiscard]] static Result<Group> join(const GroupOptions& options,
+                                          std::shared_ptr<Engine> engine);
+  /// A group over links that stand already: one to each rank, none at the place of this one. All
+  /// ranks have to make theirs. Errors: as above.
+  [[nodiscard]] static Result<Group> over(const GroupOptions& options,
+                                          std::vector<std::unique_ptr<Link>> links);
+  Group(Group&&) noexcept;
+  Group& operator=(Group&&) noexcept;
+  ~Group();  ///< As leave().
+
+  [[nodiscard]] unsigned rank() const noexcept;
+  [[nodiscard]] unsigned ranks() const noexcept;
+  [[nodiscard]] const std::string& name() const noexcept;
+  /// A number that no other group has, the same at all ranks.
+  [[nodiscard]] std::uint64_t epoch() const noexcept;
+  /// The way to a rank: "shared, process 17"; of this rank: "this one".
+  [[nodiscard]] std::string explain(unsigned rank) const;
+  /// Nothing, or why the group is broken.
+  [[nodiscard]] Result<void> state() const;
+  /// Ends the links. Ranks that still wait for this one hear `peer_gone`.
+  void leave() noexcept;
+
+  class Impl;
+  [[nodiscard]] Impl& impl() noexcept { return *impl_; }
+
+ private:
+  explicit Group(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,308 @@
+#include "group/group.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "base/result.hpp"
+#include "base/socket.hpp"
+#include "link/turn.hpp"
+#include "remote/words.hpp"
+
+namespace gantry {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLastWords{100};
+
+Error as_rank_gone(unsigned peer, const Error& error) {
+  if (error.code == Code::closed)
+    return {Code::peer_gone, fmt::format("rank {} left the group", peer), ""};
+  return {error.code == Code::timed_out ? Code::peer_gone : error.code,
+          fmt::format("rank {}: {}", peer, error.message), error.hint};
+}
+
+}  // namespace
+
+// ---- messages --------------------------------------------------------------------------------
+
+std::vector<std::byte> RankMessage::encode() const {
+  WordWriter out;
+  out.number(static_cast<std::uint64_t>(kind));
+  out.number(operation);
+  out.number(word);
+  out.bytes(payload);
+  return out.take();
+}
+
+Result<RankMessage> RankMessage::decode(ConstByteSpan bytes) {
+  WordReader in(bytes);
+  RankMessage message;
+  const auto kind = in.number(8, static_cast<std::uint64_t>(Kind::failed));
+  message.kind = static_cast<Kind>(kind);
+  message.operation = in.number();
+  message.word = in.number();
+  if (!in.is_fine() || kind == 0 || in.rest().size() > kMostPayload)
+    return fail(Code::peer_misbehaved,
+                fmt::format("a message of {} bytes that is none of a rank's", bytes.size()));
+  message.payload.assign(in.rest().begin(), in.rest().end());
+  return message;
+}
+
+RankMessage RankMessage::of_failure(std::uint64_t operation, const Error& error) {
+  WordWriter out;
+  out.text(error.message, kMostPayload / 2);
+  out.text(error.hint, kMostPayload / 4);
+  return {Kind::failed, operation, static_cast<std::uint64_t>(error.code), out.take()};
+}
+
+Error RankMessage::failure() const {
+  WordReader in(payload);
+  Error error;
+  error.code = word <= static_cast<std::uint64_t>(Code::build_failed) ? static_cast<Code>(word)
+                                                                      : Code::peer_gone;
+  error.message = in.text(kMostPayload / 2);
+  error.hint = in.text(kMostPayload / 4);
+  return error;
+}
+
+// ---- the ranks' links ------------------------------------------------------------------------
+
+std::string title_of(const GroupOptions& options) {
+  return fmt::format("group '{}', rank {}", options.name, options.rank);
+}
+
+Result<void> check_options(const GroupOptions& options) {
+  const auto wrong = [&](const std::string& what, std::string hint = {}) {
+    return fail(Code::invalid_argument, title_of(options) + ": " + what, std::move(hint));
+  };
+  if (options.ranks == 0 || options.ranks > kMostGroupRanks)
+    return wrong(fmt::format("{} ranks; 1 to {}", options.ranks, kMostGroupRanks));
+  if (options.rank >= options.ranks)
+    return wrong(fmt::format("there are {} ranks", options.ranks), "ranks are counted from 0");
+  if (!options.addresses.empty() && options.addresses.size() != options.ranks)
+    return wrong(fmt::format("{} addresses for {} ranks", options.addresses.size(), options.ranks),
+                 "one for each rank, in their order");
+  if (options.patience.count() <= 0) return wrong("no patience: nobody could join in time");
+  return {};
+}
+
+Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links)
+    : options_(std::move(options)), links_(std::move(links)), messages_(options_.ranks) {
+  std::random_device random;
+  epoch_ = std::uint64_t{random()} << 32 | random();
+}
+
+Error Group::Impl::error_of(unsigned peer) const {
+  const auto state = links_[peer]->state();
+  return state ? Error{Code::peer_gone, fmt::format("rank {} is gone", peer), ""}
+               : as_rank_gone(peer, state.error());
+}
+
+Result<void> Group::Impl::say(unsigned peer, const RankMessage& message) {
+  if (failure_) return tl::unexpected(*failure_);
+  const auto sent = links_[peer]->send_control(message.encode(), Deadline::after(kLastWords));
+  if (sent) return {};
+  return tl::unexpected(as_rank_gone(peer, sent.error()));
+}
+
+Result<void> Group::Impl::say_to_all(const RankMessage& message) {
+  for (unsigned peer = 0; peer < ranks(); ++peer)
+    if (peer != rank()) GANTRY_TRY(say(peer, message));
+  return {};
+}
+
+Result<void> Group::Impl::listen(unsigned peer) {
+  std::array<std::byte, RankMessage::kHeadBytes + RankMessage::kMostPayload> bytes{};
+  for (;;) {
+    const auto size = links_[peer]->receive_control(bytes, Deadline::now());
+    if (!size && size.error().code == Code::timed_out && links_[peer]->state()) return {};
+    if (!size) return tl::unexpected(as_rank_gone(peer, size.error()));
+    auto message = RankMessage::decode(std::span(bytes).first(*size));
+    if (!message) return tl::unexpected(as_rank_gone(peer, message.error()));
+    if (message->kind == RankMessage::Kind::failed) {
+      has_been_told_ = true;
+      return tl::unexpected(message->failure());
+    }
+    if (messages_[peer].size() >= kMostGroupMessages)
+      return fail(Code::peer_misbehaved,
+                  fmt::format("rank {}: {} messages that belong to no call of this rank", peer,
+                              messages_[peer].size()));
+    messages_[peer].push_back(std::move(*message));
+  }
+}
+
+Result<std::optional<RankMessage>> Group::Impl::take(unsigned peer, RankMessage::Kind kind) {
+  auto& waiting = messages_[peer];
+  while (!waiting.empty() && waiting.front().operation < operation_) waiting.pop_front();
+  if (waiting.empty() || waiting.front().operation > operation_) return std::nullopt;
+  if (waiting.front().kind != kind)
+    return fail(Code::invalid_argument,
+                fmt::format("ranks {} and {} make different calls", rank(), peer),
+                "every rank prepares and runs the same plans in the same order");
+  RankMessage message = std::move(waiting.front());
+  waiting.pop_front();
+  return message;
+}
+
+Result<void> Group::Impl::check_interrupt() const {
+  pollfd entry{options_.interrupt_descriptor, POLLIN, 0};
+  if (entry.fd >= 0 && ::poll(&entry, 1, 0) == 1)
+    return fail(Code::interrupted, fmt::format("rank {} was interrupted", rank()));
+  return {};
+}
+
+Result<bool> Group::Impl::serve() {
+  bool has_moved = false;
+  for (unsigned peer = 0; peer < ranks(); ++peer) {
+    if (peer == rank()) continue;
+    const LinkTurn turn(*links_[peer]);
+    has_moved = has_moved || turn.has_moved();
+    GANTRY_TRY(listen(peer));
+  }
+  GANTRY_TRY(check_interrupt());
+  return has_moved;
+}
+
+void Group::Impl::sleep(int descriptor, Deadline deadline) noexcept {
+  std::array<pollfd, kMostGroupRanks + 2> entries;
+  nfds_t count = 0;
+  for (const auto& link : links_)
+    if (link && link->state()) entries[count++] = {link->descriptor(), POLLIN, 0};
+  if (descriptor >= 0) entries[count++] = {descriptor, POLLIN, 0};
+  if (options_.interrupt_descriptor >= 0)
+    entries[count++] = {options_.interrupt_descriptor, POLLIN, 0};
+  const auto most = std::min<std::chrono::nanoseconds>(deadline.left(), kGroupBeat);
+  ::poll(entries.data(), count, poll_timeout_ms(Deadline::after(most)));
+}
+
+Result<void> Group::Impl::meet(Deadline deadline) {
+  const RankMessage joined{RankMessage::Kind::joined, 0, rank() == 0 ? epoch_ : 0};
+  GANTRY_TRY(say_to_all(joined));
+  std::vector<bool> is_here(ranks());
+  is_here[rank()] = true;
+  for (;;) {
+    GANTRY_ASSIGN(const bool has_moved, serve());
+    for (unsigned peer = 0; peer < ranks(); ++peer) {
+      if (is_here[peer]) continue;
+      GANTRY_ASSIGN(const auto message, take(peer, RankMessage::Kind::joined));
+      if (!message) continue;
+      is_here[peer] = true;
+      if (peer == 0) epoch_ = message->word;
+    }
+    const auto missing = std::ranges::find(is_here, false);
+    if (missing == is_here.end()) return {};
+    if (deadline.passed())
+      return fail(Code::timed_out, fmt::format("{}: rank {} did not come to the end of joining",
+                                               title_of(options_), missing - is_here.begin()));
+    if (!has_moved) sleep(-1, deadline);
+  }
+}
+
+// ---- its end ---------------------------------------------------------------------------------
+
+// Until what was said to them is out; a rank that takes nothing in is not waited for.
+void Group::Impl::flush_last_words() noexcept {
+  const Deadline deadline = Deadline::after(kLastWords);
+  const auto has_words = [](const std::unique_ptr<Link>& link) {
+    const auto* const turns = dynamic_cast<const LinkInTurns*>(link.get());
+    return turns != nullptr && turns->has_words_left();
+  };
+  while (std::ranges::any_of(links_, has_words) && !deadline.passed()) {
+    bool has_moved = false;
+    for (const auto& link : links_)
+      if (link) has_moved = link->poll() || has_moved;
+    if (!has_moved) sleep(-1, deadline);
+  }
+}
+
+Error Group::Impl::break_with(const Error& error) noexcept {
+  if (failure_) return *failure_;
+  failure_ = error;
+  const auto told = guarded([&]() -> Result<void> {
+    const auto encoded = RankMessage::of_failure(operation_, error).encode();
+    for (const auto& link : links_)
+      if (link) static_cast<void>(link->send_control(encoded, Deadline::now()));
+    return {};
+  });
+  static_cast<void>(told);  // out of memory: they learn it from the links' end
+  flush_last_words();
+  for (const auto& link : links_)
+    if (link) link->close();
+  return *failure_;
+}
+
+void Group::Impl::leave() noexcept {
+  if (!failure_) failure_ = Error{Code::closed, "this rank left the group", ""};
+  for (const auto& link : links_)
+    if (link) link->close();
+}
+
+// ---- the public face -------------------------------------------------------------------------
+
+Group::Group(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
+Result<Group> Group::over(const GroupOptions& options, Links links) {
+  return guarded([&]() -> Result<Group> {
+    GANTRY_TRY(check_options(options));
+    if (links.size() != options.ranks)
+      return fail(
+          Code::invalid_argument,
+          fmt::format("{}: {} links for {} ranks", title_of(options), links.size(), options.ranks));
+    for (unsigned peer = 0; peer < options.ranks; ++peer)
+      if ((links[peer] == nullptr) != (peer == options.rank))
+        return fail(Code::invalid_argument, fmt::format("{}: {} link to rank {}", title_of(options),
+                                                        peer == options.rank ? "a" : "no", peer));
+    auto impl = std::make_unique<Impl>(options, std::move(links));
+    if (auto met = impl->meet(Deadline::after(options.patience)); !met)
+      return tl::unexpected(impl->break_with(met.error()));
+    return Group(std::move(impl));
+  });
+}
+
+Result<Group> Group::join(const GroupOptions& options, std::shared_ptr<Engine> engine) {
+  return guarded([&]() -> Result<Group> {
+    GANTRY_TRY(check_options(options));
+    const Deadline deadline = Deadline::after(options.patience);
+    if (options.ranks == 1) return over(options, Links(1));
+    GANTRY_ASSIGN(Links links, options.addresses.empty() ? join_by_name(options, engine, deadline)
+                                                         : join_by_address(options, deadline));
+    return over(options, std::move(links));
+  });
+}
+
+unsigned Group::rank() const noexcept {
+  return impl_->rank();
+}
+unsigned Group::ranks() const noexcept {
+  return impl_->ranks();
+}
+const std::string& Group::name() const noexcept {
+  return impl_->options().name;
+}
+std::uint64_t Group::epoch() const noexcept {
+  return impl_->epoch();
+}
+
+std::string Group::explain(unsigned rank) const {
+  if (rank >= ranks()) return fmt::format("there are {} ranks", ranks());
+  if (rank == impl_->rank()) return "this one";
+  const Link& link = impl_->link(rank);
+  return fmt::format("{}, {}", to_string(link.kind()), link.peer());
+}
+
+Result<void> Group::state() const {
+  if (impl_->failure()) return tl::unexpected(*impl_->failure());
+  return {};
+}
+
+void Group::leave() noexcept {
+  impl_->leave();
+}
+
+}  // namespace gantry

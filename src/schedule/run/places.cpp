@@ -1,0 +1,260 @@
+#include "schedule/run/places.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/result.hpp"
+#include "remote/words.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr unsigned kBitsOfByte = 8;
+constexpr Bytes kBellBytes = 8;
+constexpr std::size_t kEntryBytes = 4 + RemoteRegion::kEncodedBytes + 2 * 8;
+constexpr std::size_t kEntriesOfMessage = (RankMessage::kMostPayload - 4) / kEntryBytes;
+
+Bytes element_bytes(const PlanTensor& tensor) noexcept {
+  return tensor.type.bits / kBitsOfByte;
+}
+
+Bytes row_bytes_of(const PlanTensor& tensor) noexcept {
+  return static_cast<Bytes>(tensor.cols) * element_bytes(tensor);
+}
+
+template <class Visit>
+void visit_places(const PlanStep& step, Visit visit) {
+  if (step.verb == PlanVerb::signal || step.verb == PlanVerb::barrier) return;
+  visit(step.to);
+  if (step.verb == PlanVerb::fill) return;
+  visit(step.from);
+  if (step.verb == PlanVerb::gemm) visit(step.other);
+}
+
+/// Which tensors of a rank the steps touch; `by`: only transfers of that rank.
+std::vector<bool> touched(const Plan& plan, unsigned rank, std::optional<unsigned> by = {}) {
+  std::vector<bool> is_touched(plan.tensors.size());
+  for (const PlanStep& step : plan.steps) {
+    if (by && step.rank != *by) continue;
+    visit_places(step, [&](const PlanPlace& place) {
+      if (place.rank == rank) is_touched[place.tensor] = true;
+    });
+  }
+  return is_touched;
+}
+
+}  // namespace
+
+// FNV-1a, 64 bit, of the plan's text, which is the same wherever the plan is.
+std::uint64_t hash_of(const Plan& plan) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : to_text(plan)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+Result<PlanPlaces> PlanPlaces::of(const Plan& plan, unsigned rank,
+                                  std::span<const PlanMemory> memory) {
+  PlanPlaces places(plan);
+  places.rank_ = rank;
+  places.memory_.assign(memory.begin(), memory.end());
+  places.memory_.resize(plan.tensors.size());
+  const auto needed = touched(plan, rank);
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    PlanMemory& own = places.memory_[i];
+    const PlanTensor& tensor = plan.tensors[i];
+    const auto wrong = [&](const char* why, std::string hint) {
+      return fail(Code::invalid_argument,
+                  fmt::format("rank {}, tensor {}: {}", rank, tensor.name, why), std::move(hint));
+    };
+    if (needed[i] && own.data == nullptr && tensor.rows * tensor.cols > 0)
+      return wrong("no memory, and the plan has steps on it", "PlanBuffers::make() makes some");
+    if (own.stride == 0) own.stride = row_bytes_of(tensor);
+    if (own.stride < row_bytes_of(tensor) || own.stride % element_bytes(tensor) != 0)
+      return wrong("its stride is no row's length",
+                   fmt::format("at least {} bytes, a multiple of {}", row_bytes_of(tensor),
+                               element_bytes(tensor)));
+    if (reinterpret_cast<std::uintptr_t>(own.data) % element_bytes(tensor) != 0)
+      return wrong("its elements are not aligned", "begin at a multiple of their size");
+  }
+  places.remote_.assign(plan.ranks, std::vector<std::optional<Remote>>(plan.tensors.size() + 1));
+  places.expected_.resize(plan.ranks);
+  places.heard_.resize(plan.ranks);
+  places.bell_ = std::make_unique<std::byte[]>(kBellBytes);
+  return places;
+}
+
+// ---- who may reach what ----------------------------------------------------------------------
+
+// The other rank reaches what its own transfers name. What this rank puts out of a region goes
+// quickest if that is exported whole.
+Result<std::vector<std::pair<unsigned, PlanPlaces::Remote>>> PlanPlaces::export_to(Link& link,
+                                                                                   unsigned peer) {
+  std::vector<std::pair<unsigned, Remote>> entries;
+  std::vector<std::pair<const Region*, RemoteRegion>> regions;
+  const auto theirs = touched(*plan_, rank_, peer);
+  const auto ours = touched(*plan_, rank_, rank_);
+  for (unsigned i = 0; i < plan_->tensors.size(); ++i) {
+    const PlanMemory& own = memory_[i];
+    const PlanTensor& tensor = plan_->tensors[i];
+    const Bytes bytes =
+        tensor.rows == 0 ? 0
+                         : static_cast<Bytes>(tensor.rows - 1) * own.stride + row_bytes_of(tensor);
+    if (own.data == nullptr || bytes == 0 || (!theirs[i] && (!ours[i] || own.region == nullptr)))
+      continue;
+    if (own.region == nullptr) {
+      GANTRY_ASSIGN(Export made, link.export_memory({own.data, bytes}, RemoteAccess::read_write));
+      entries.push_back({i, {made.remote(), 0, own.stride}});
+      exports_.push_back(std::move(made));
+      continue;
+    }
+    auto known =
+        std::ranges::find(regions, own.region, [](const auto& pair) { return pair.first; });
+    if (known == regions.end()) {
+      GANTRY_ASSIGN(Export made, link.export_region(*own.region, RemoteAccess::read_write));
+      regions.emplace_back(own.region, made.remote());
+      known = regions.end() - 1;
+      exports_.push_back(std::move(made));
+    }
+    if (!theirs[i]) continue;
+    entries.push_back(
+        {i, {known->second, static_cast<Bytes>(own.data - own.region->data()), own.stride}});
+  }
+  GANTRY_ASSIGN(Export bell, link.export_memory({bell_.get(), kBellBytes}, RemoteAccess::write));
+  entries.push_back({static_cast<unsigned>(plan_->tensors.size()), {bell.remote(), 0, 0}});
+  exports_.push_back(std::move(bell));
+  return entries;
+}
+
+Result<void> PlanPlaces::tell(Group::Impl& group, unsigned peer, std::uint64_t plan_hash) {
+  GANTRY_ASSIGN(const auto entries, export_to(group.link(peer), peer));
+  for (std::size_t first = 0; first < entries.size(); first += kEntriesOfMessage) {
+    WordWriter out;
+    out.number(entries.size(), 4);
+    const std::size_t last = std::min(first + kEntriesOfMessage, entries.size());
+    for (std::size_t i = first; i < last; ++i) {
+      out.number(entries[i].first, 4);
+      out.bytes(entries[i].second.region.encode());
+      out.number(entries[i].second.offset);
+      out.number(entries[i].second.stride);
+    }
+    GANTRY_TRY(
+        group.say(peer, {RankMessage::Kind::prepare, group.operation(), plan_hash, out.take()}));
+  }
+  return {};
+}
+
+// The far end's word is bounded here; its link refuses what is not exported.
+Result<void> PlanPlaces::hear(unsigned peer, const RankMessage& message) {
+  const auto misbehaved = [&] {
+    return fail(Code::peer_misbehaved, fmt::format("rank {}: it names memory that is none", peer));
+  };
+  WordReader in(message.payload);
+  expected_[peer] = in.number(4, plan_->tensors.size() + 1);
+  if (expected_[peer] == 0) return misbehaved();
+  while (in.is_fine() && !in.rest().empty()) {
+    const auto tensor = in.number(4, plan_->tensors.size());
+    RemoteRegion::Encoded encoded{};
+    in.bytes(encoded);
+    const auto region = RemoteRegion::decode(encoded);
+    Remote place;
+    place.offset = in.number();
+    place.stride = in.number();
+    if (!in.is_fine() || !region || place.offset > region->bytes ||
+        ++heard_[peer] > expected_[peer])
+      return misbehaved();
+    place.region = *region;
+    remote_[peer][tensor] = place;
+  }
+  return in.is_fine() ? Result<void>{} : misbehaved();
+}
+
+// Every place that this rank's transfers name is known.
+Result<void> PlanPlaces::check_heard() const {
+  for (const PlanStep& step : plan_->steps) {
+    if (step.rank != rank_ || (step.verb != PlanVerb::put && step.verb != PlanVerb::get)) continue;
+    const PlanPlace& theirs = step.verb == PlanVerb::put ? step.to : step.from;
+    if (theirs.rect.rows > 0 && theirs.rect.cols > 0 && !remote_[theirs.rank][theirs.tensor])
+      return fail(Code::peer_misbehaved,
+                  fmt::format("rank {} does not say where its tensor {} is", theirs.rank,
+                              plan_->tensors[theirs.tensor].name));
+  }
+  for (unsigned peer = 0; peer < remote_.size(); ++peer)
+    if (peer != rank_ && !remote_[peer].back())
+      return fail(Code::peer_misbehaved, fmt::format("rank {} has no bell", peer));
+  return {};
+}
+
+Result<void> PlanPlaces::exchange(Group::Impl& group, std::uint64_t plan_hash, Deadline deadline) {
+  for (unsigned peer = 0; peer < group.ranks(); ++peer)
+    if (peer != rank_) GANTRY_TRY(tell(group, peer, plan_hash));
+  for (;;) {
+    GANTRY_ASSIGN(const bool has_moved, group.serve());
+    std::optional<unsigned> missing;
+    for (unsigned peer = 0; peer < group.ranks(); ++peer) {
+      if (peer == rank_) continue;
+      while (expected_[peer] == 0 || heard_[peer] < expected_[peer]) {
+        GANTRY_ASSIGN(const auto message, group.take(peer, RankMessage::Kind::prepare));
+        if (!message) break;
+        if (message->word != plan_hash)
+          return fail(Code::invalid_argument,
+                      fmt::format("ranks {} and {} have different plans", rank_, peer),
+                      "every rank prepares the same one");
+        GANTRY_TRY(hear(peer, *message));
+      }
+      if (expected_[peer] == 0 || heard_[peer] < expected_[peer]) missing = peer;
+    }
+    if (!missing) return check_heard();
+    if (deadline.passed())
+      return fail(Code::timed_out,
+                  fmt::format("rank {} did not prepare the plan in time", *missing));
+    if (!has_moved) group.sleep(-1, deadline);
+  }
+}
+
+// ---- places of steps -------------------------------------------------------------------------
+
+LocalRect PlanPlaces::local(const PlanPlace& place) const noexcept {
+  const PlanMemory& own = memory_[place.tensor];
+  const Bytes element = element_bytes(plan_->tensors[place.tensor]);
+  return {own.data == nullptr ? nullptr
+                              : own.data + static_cast<Bytes>(place.rect.row) * own.stride +
+                                    static_cast<Bytes>(place.rect.col) * element,
+          static_cast<Bytes>(place.rect.rows), static_cast<Bytes>(place.rect.cols) * element,
+          own.stride};
+}
+
+Transfer PlanPlaces::bell(unsigned peer, std::uint64_t signal) const noexcept {
+  Transfer transfer;
+  transfer.local = bell_.get();
+  transfer.remote = remote_[peer].back()->region;
+  transfer.signal = signal;
+  return transfer;
+}
+
+Transfer PlanPlaces::transfer(const PlanStep& step, std::uint64_t signal) const noexcept {
+  const bool is_put = step.verb == PlanVerb::put;
+  const PlanPlace& theirs = is_put ? step.to : step.from;
+  const LocalRect here = local(is_put ? step.from : step.to);
+  if (here.rows == 0 || here.row_bytes == 0) return bell(theirs.rank, signal);
+  const Remote& there = *remote_[theirs.rank][theirs.tensor];
+  const Bytes element = element_bytes(plan_->tensors[theirs.tensor]);
+  Transfer transfer;
+  transfer.local = here.data;
+  transfer.remote = there.region;
+  transfer.remote_offset = there.offset + static_cast<Bytes>(theirs.rect.row) * there.stride +
+                           static_cast<Bytes>(theirs.rect.col) * element;
+  transfer.rows = here.rows;
+  transfer.row_bytes = here.row_bytes;
+  transfer.local_stride = here.stride;
+  transfer.remote_stride = there.stride;
+  if (here.stride == here.row_bytes && there.stride == here.row_bytes) {
+    transfer.row_bytes *= transfer.rows;
+    transfer.local_stride = transfer.remote_stride = transfer.row_bytes;
+    transfer.rows = 1;
+  }
+  transfer.signal = signal;
+  return transfer;
+}
+
+}  // namespace gantry

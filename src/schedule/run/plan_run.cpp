@@ -1,0 +1,291 @@
+#include "schedule/run/plan_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/assert.hpp"
+#include "base/result.hpp"
+#include "link/turn.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kUnderWay = 64;  // transfers of a link, so that answers come between them
+constexpr unsigned kStepBits = 32;
+
+}  // namespace
+
+PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, ComputeThread* compute)
+    : prepared_(prepared),
+      script_(prepared.script),
+      group_(group),
+      compute_(compute),
+      has_ended_(script_.items().size()),
+      has_come_(prepared.plan.steps.size()),
+      peers_(group.ranks()),
+      items_left_(script_.items().size()),
+      arrivals_left_(script_.arrivals()),
+      peers_left_(group.ranks() - 1) {
+  for (const auto& item : script_.items()) awaits_.push_back(item.awaits);
+  for (std::uint32_t step = 0; step < prepared.plan.steps.size(); ++step)
+    if (script_.comes(step)) ++peers_[prepared.plan.steps[step].rank].arrivals_left;
+}
+
+std::uint64_t PlanRunLoop::signal_of(std::uint32_t step) const noexcept {
+  return group_.operation() << kStepBits | step;
+}
+
+// ---- steps -----------------------------------------------------------------------------------
+
+void PlanRunLoop::count_down(std::uint32_t item) {
+  GANTRY_ASSERT(awaits_[item] > 0);  // I1
+  if (--awaits_[item] == 0) ready_.push_back(item);
+}
+
+// Those that wait for its hand-over, or for its end.
+void PlanRunLoop::settle(std::uint32_t item, bool has_ended) {
+  for (const auto& next : script_.items()[item].next)
+    if (next.at_hand_over != has_ended) count_down(next.item);
+  if (!has_ended) return;
+  has_ended_[item] = true;
+  --items_left_;
+  ++run_.steps;
+}
+
+void PlanRunLoop::run_ready() {
+  while (!ready_.empty()) {
+    const std::uint32_t item = ready_.front();
+    ready_.pop_front();
+    hand_over(item);
+  }
+}
+
+void PlanRunLoop::hand_over(std::uint32_t item) {
+  const auto& what = script_.items()[item];
+  switch (what.queue) {
+    case Queue::compute:
+      if (compute_->does_at_once(what.step)) {
+        settle(item, false);
+        settle(item, true);
+        return;
+      }
+      compute_->push(item, what.step);
+      break;
+    case Queue::out:
+    case Queue::in:
+      queue(item);
+      break;
+    case Queue::meet:
+      for (unsigned peer = 0; peer < peers_.size(); ++peer)
+        if (peer != script_.rank())
+          peers_[peer].waiting.push_back(
+              {prepared_.places.bell(peer, signal_of(what.step)), false, {}});
+      settle(item, true);
+      break;
+    case Queue::met:
+      settle(item, true);
+  }
+  settle(item, false);
+}
+
+void PlanRunLoop::queue(std::uint32_t item) {
+  const auto& what = script_.items()[item];
+  const PlanStep& step = prepared_.plan.steps[what.step];
+  const std::uint64_t signal = signal_of(what.step);
+  const bool moves = step.verb != PlanVerb::signal;
+  Queued queued{
+      moves ? prepared_.places.transfer(step, signal) : prepared_.places.bell(what.peer, signal),
+      step.verb == PlanVerb::get, item};
+  const Bytes bytes = queued.transfer.rows * queued.transfer.row_bytes;
+  queued.is_get = queued.is_get && bytes > 0;
+  (step.verb == PlanVerb::get ? run_.received : run_.sent) += bytes;
+  peers_[what.peer].waiting.push_back(std::move(queued));
+}
+
+// ---- the links -------------------------------------------------------------------------------
+
+Error PlanRunLoop::told(unsigned peer, Error error) const {
+  if (group_.has_been_told()) return error;
+  error.message = fmt::format("{}; rank {} {}", error.message, script_.rank(),
+                              peer == script_.rank() ? "was at work" : what_it_waits_for());
+  return error;
+}
+
+Result<void> PlanRunLoop::hear_ready(unsigned peer) {
+  if (peers_[peer].is_ready) return {};
+  GANTRY_ASSIGN(const auto message, group_.take(peer, RankMessage::Kind::ready));
+  if (!message) return {};
+  if (message->word != prepared_.hash)
+    return fail(Code::invalid_argument,
+                fmt::format("ranks {} and {} run different plans", script_.rank(), peer),
+                "every rank runs the same plans in the same order");
+  peers_[peer].is_ready = true;
+  --peers_left_;
+  return {};
+}
+
+void PlanRunLoop::hear_signals(unsigned peer) {
+  for (;;) {
+    const auto signal = group_.link(peer).receive_signal(Deadline::now());
+    if (!signal) return;  // what ended the link is told by listen()
+    const auto step = static_cast<std::uint32_t>(*signal);
+    const bool is_ours = *signal == signal_of(step) && step < has_come_.size() &&
+                         script_.comes(step) && prepared_.plan.steps[step].rank == peer &&
+                         !has_come_[step];
+    if (!is_ours) {
+      ++run_.dropped_signals;
+      continue;
+    }
+    has_come_[step] = true;
+    --arrivals_left_;
+    --peers_[peer].arrivals_left;
+    const PlanStep& what = prepared_.plan.steps[step];
+    const PlanTensor& tensor = prepared_.plan.tensors[what.to.tensor];
+    const Bytes bytes =
+        static_cast<Bytes>(what.to.rect.rows * what.to.rect.cols) * (tensor.type.bits / 8);
+    if (what.verb == PlanVerb::put) run_.received += bytes;
+    if (what.verb == PlanVerb::get) run_.sent += bytes;
+    for (const std::uint32_t item : script_.waiting_for(step)) count_down(item);
+  }
+}
+
+Result<void> PlanRunLoop::end_transfers(unsigned peer) {
+  auto& under_way = peers_[peer].under_way;
+  Link& link = group_.link(peer);
+  for (auto at = under_way.begin(); at != under_way.end();) {
+    const Outcome outcome = link.outcome(at->ticket);
+    if (outcome == Outcome::failed) {
+      auto why = link.wait(at->ticket, Deadline::now());
+      return why ? fail(Code::system, "a transfer failed") : why;
+    }
+    if (outcome == Outcome::pending) {
+      ++at;
+      continue;
+    }
+    if (at->item) settle(*at->item, true);
+    at = under_way.erase(at);
+  }
+  return {};
+}
+
+Result<void> PlanRunLoop::send_waiting(unsigned peer) {
+  Peer& to = peers_[peer];
+  Link& link = group_.link(peer);
+  while (to.is_ready && !to.waiting.empty() && to.under_way.size() < kUnderWay) {  // I2
+    const Queued& next = to.waiting.front();
+    const auto ticket = next.is_get ? link.get(next.transfer) : link.put(next.transfer);
+    if (!ticket && ticket.error().code == Code::busy) return {};
+    if (!ticket) return tl::unexpected(ticket.error());
+    to.under_way.push_back({*ticket, next.item});
+    to.waiting.pop_front();
+  }
+  return {};
+}
+
+Result<void> PlanRunLoop::turn_with(unsigned peer, bool has_moved) {
+  if (!has_moved) return send_waiting(peer);
+  hear_signals(peer);
+  auto heard = group_.listen(peer);
+  GANTRY_TRY(hear_ready(peer));
+  GANTRY_TRY(end_transfers(peer));
+  run_ready();
+  // A rank whose part is over may leave.
+  if (!heard && (needs(peer) || group_.has_been_told())) return heard;
+  return send_waiting(peer);
+}
+
+bool PlanRunLoop::needs(unsigned peer) const noexcept {
+  const Peer& other = peers_[peer];
+  return !other.is_ready || other.arrivals_left > 0 || !other.waiting.empty() ||
+         !other.under_way.empty();
+}
+
+Result<bool> PlanRunLoop::end_computing() {
+  if (compute_ == nullptr) return false;
+  ended_.clear();
+  compute_->take_ended(ended_);
+  for (const auto& one : ended_) {
+    if (one.error) {
+      Error error = *one.error;
+      error.message =
+          fmt::format("rank {}: {}: {}", script_.rank(),
+                      name_of_step(prepared_.plan, script_.items()[one.item].step), error.message);
+      return tl::unexpected(std::move(error));
+    }
+    settle(one.item, true);
+  }
+  run_ready();
+  return !ended_.empty();
+}
+
+Result<bool> PlanRunLoop::turn() {
+  GANTRY_ASSIGN(bool has_moved, end_computing());
+  for (unsigned peer = 0; peer < peers_.size(); ++peer) {
+    if (peer == script_.rank()) continue;
+    const LinkTurn turn(group_.link(peer));
+    // A link that has ended moves no more.
+    const bool looks = turn.has_moved() || !group_.link(peer).state();
+    has_moved = has_moved || turn.has_moved();
+    if (auto done = turn_with(peer, looks); !done)
+      return tl::unexpected(told(peer, std::move(done).error()));
+  }
+  run_ready();
+  return has_moved;
+}
+
+// ---- the run ---------------------------------------------------------------------------------
+
+bool PlanRunLoop::is_over() const noexcept {
+  if (items_left_ > 0 || arrivals_left_ > 0 || peers_left_ > 0) return false;
+  return std::ranges::all_of(
+      peers_, [](const Peer& peer) { return peer.waiting.empty() && peer.under_way.empty(); });
+}
+
+std::string PlanRunLoop::what_it_waits_for() const {
+  const Plan& plan = prepared_.plan;
+  for (std::uint32_t step = 0; step < plan.steps.size(); ++step)
+    if (script_.comes(step) && !has_come_[step])
+      return fmt::format("waited for {}", name_of_step(plan, step));
+  for (std::uint32_t item = 0; item < has_ended_.size(); ++item)
+    if (!has_ended_[item])
+      return fmt::format("had not ended {}", name_of_step(plan, script_.items()[item].step));
+  return "waited for the others to begin";
+}
+
+Result<void> PlanRunLoop::announce() {
+  for (unsigned peer = 0; peer < peers_.size(); ++peer) {
+    if (peer == script_.rank()) continue;
+    auto said = group_.say(peer, {RankMessage::Kind::ready, group_.operation(), prepared_.hash});
+    if (!said) return tl::unexpected(told(peer, std::move(said).error()));
+  }
+  return {};
+}
+
+Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
+  const auto began = Deadline::Clock::now();
+  GANTRY_TRY(announce());
+  for (std::uint32_t item = 0; item < awaits_.size(); ++item)
+    if (awaits_[item] == 0) ready_.push_back(item);
+  run_ready();
+  for (bool is_first = true;; is_first = false) {
+    // What had been said before this run began moves nothing now.
+    if (is_first)
+      for (unsigned peer = 0; peer < peers_.size(); ++peer)
+        if (peer != script_.rank())
+          if (auto done = turn_with(peer, true); !done)
+            return tl::unexpected(told(peer, std::move(done).error()));
+    GANTRY_ASSIGN(const bool has_moved, turn());
+    if (is_over()) break;
+    GANTRY_TRY(group_.check_interrupt());
+    if (deadline.passed())
+      return fail(Code::timed_out,
+                  fmt::format("rank {} {} when time was up", script_.rank(), what_it_waits_for()));
+    if (!has_moved) group_.sleep(compute_ != nullptr ? compute_->descriptor() : -1, deadline);
+  }
+  run_.elapsed = Deadline::Clock::now() - began;
+  if (compute_ != nullptr) run_.computing = compute_->take_busy_time();
+  return run_;
+}
+
+}  // namespace gantry

@@ -1,0 +1,107 @@
+#pragma once  // schedule/run/test_ranks.hpp: a group within one process, and what its plans leave.
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <functional>
+#include <gantry/schedule/executor.hpp>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "engine/inline/inline_engine.hpp"
+#include "schedule/test_plans.hpp"
+
+namespace gantry::test {
+
+/// A socket of each rank to each other one.
+inline std::vector<std::vector<Fd>> socket_mesh(unsigned ranks) {
+  std::vector<std::vector<Fd>> mesh(ranks);
+  for (auto& row : mesh) row.resize(ranks);
+  for (unsigned one = 0; one < ranks; ++one)
+    for (unsigned other = one + 1; other < ranks; ++other) {
+      std::array<int, 2> ends{};
+      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+      mesh[one][other] = Fd(ends[0]);
+      mesh[other][one] = Fd(ends[1]);
+    }
+  return mesh;
+}
+
+enum class Via : std::uint8_t { stream, shared };
+
+inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
+                                std::chrono::milliseconds stall_limit = std::chrono::seconds(60)) {
+  std::vector<std::unique_ptr<Link>> links(sockets.size());
+  for (unsigned peer = 0; peer < sockets.size(); ++peer) {
+    if (peer == rank) continue;
+    const LinkOptions options{.peer = "rank " + std::to_string(peer), .stall_limit = stall_limit};
+    auto link = via == Via::stream ? make_stream_link(sockets[peer].release(), options)
+                                   : make_shared_link(sockets[peer].release(),
+                                                      make_inline_engine().value(), options);
+    if (!link) return tl::unexpected(link.error());
+    links[peer] = std::move(*link);
+  }
+  GroupOptions options;
+  options.rank = rank;
+  options.ranks = static_cast<unsigned>(sockets.size());
+  options.name = "test";
+  options.stall_limit = stall_limit;
+  options.patience = std::chrono::seconds(60);
+  return Group::over(options, std::move(links));
+}
+
+/// Runs `body` at each rank, in a thread of its own.
+inline void at_all_ranks(unsigned ranks, Via via, const std::function<void(Group&)>& body) {
+  auto mesh = socket_mesh(ranks);
+  std::vector<std::thread> threads;
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      auto group = group_over(std::move(mesh[rank]), rank, via);
+      ASSERT_TRUE(group) << to_string(group.error());
+      body(*group);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// A rank's element of a tensor of kPlanType.
+inline std::int64_t& element(const Plan& plan, const PlanBuffers& buffers, unsigned tensor,
+                             std::int64_t row, std::int64_t col) {
+  auto* const cells = reinterpret_cast<std::int64_t*>(buffers.tensors[tensor].data);
+  return cells[row * plan.tensors[tensor].cols + col];
+}
+
+template <class Visit>
+void visit_elements(const Plan& plan, const PlanBuffers& buffers, const PlanValue& value,
+                    Visit visit) {
+  const PlanRect& rect = value.place.rect;
+  for (std::int64_t i = 0; i < rect.rows; ++i)
+    for (std::int64_t j = 0; j < rect.cols; ++j)
+      visit(element(plan, buffers, value.place.tensor, rect.row + i, rect.col + j),
+            evaluate(value, i, j));
+}
+
+/// Leftovers everywhere, then what the plan says is given.
+inline void store_given(const Plan& plan, const PlanBuffers& buffers, unsigned rank,
+                        std::int64_t leftover) {
+  for (unsigned tensor = 0; tensor < plan.tensors.size(); ++tensor)
+    for (std::int64_t i = 0; i < plan.tensors[tensor].rows; ++i)
+      for (std::int64_t j = 0; j < plan.tensors[tensor].cols; ++j)
+        if (buffers.tensors[tensor].data != nullptr)
+          element(plan, buffers, tensor, i, j) = leftover;
+  for (const PlanValue& value : plan.given)
+    if (value.place.rank == rank)
+      visit_elements(plan, buffers, value, [](std::int64_t& cell, std::int64_t is) { cell = is; });
+}
+
+/// Elements of the rank that are not what is wanted.
+inline std::size_t wrong_elements(const Plan& plan, const PlanBuffers& buffers, unsigned rank) {
+  std::size_t wrong = 0;
+  for (const PlanValue& value : plan.wanted)
+    if (value.place.rank == rank)
+      visit_elements(plan, buffers, value, [&wrong](const std::int64_t& cell, std::int64_t is) {
+        wrong += cell == is ? 0 : 1;
+      });
+  return wrong;
+}
+
+}  // namespace gantry::test
