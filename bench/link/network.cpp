@@ -17,7 +17,8 @@
 #include <fstream>
 
 #include "../support/system/numbers.hpp"
-#include "command.hpp"
+#include "../support/system/command.hpp"
+#include "../support/system/net_space.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -29,42 +30,6 @@ constexpr const char* kLoopback = "127.0.0.1";
 // More than the largest packet that the kernel hands on in one piece, and little beside a message.
 constexpr const char* kBurst = "256kb";
 constexpr const char* kQueueing = "50ms";  // longer waits are drops
-
-Descriptor present_space() {
-  return Descriptor(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
-}
-
-/// The calling thread is in another namespace for as long as this lives.
-class Visit {
- public:
-  static Result<Visit> begin(const Descriptor& home, const Descriptor& there) {
-    if (!home.is_open()) return Visit(-1);
-    if (::setns(there.get(), CLONE_NEWNET) != 0) return Unexpected(system_error("setns"));
-    return Visit(home.get());
-  }
-  Visit(Visit&& other) noexcept : home_(std::exchange(other.home_, -1)) {}
-  Visit& operator=(Visit&&) = delete;
-  ~Visit() {  // whoever stays abroad would measure something else
-    if (home_ >= 0 && ::setns(home_, CLONE_NEWNET) != 0) std::abort();
-  }
-
- private:
-  explicit Visit(int home) noexcept : home_(home) {}
-  int home_;
-};
-
-/// A new namespace; the calling thread is in `home` again.
-Result<Descriptor> make_space(const Descriptor& home) {
-  if (::unshare(CLONE_NEWNET) != 0) {
-    if (errno != EPERM) return Unexpected(system_error("a network namespace"));
-    return Unexpected({Code::permission_denied, "no right to make network namespaces", ""});
-  }
-  Descriptor made = present_space();
-  const int number = errno;
-  if (::setns(home.get(), CLONE_NEWNET) != 0) std::abort();  // see ~Visit()
-  if (!made.is_open()) return Unexpected(system_error("a network namespace", number));
-  return made;
-}
 
 sockaddr_in address_of(const char* host) {
   sockaddr_in address{};
@@ -190,7 +155,7 @@ const char* Network::interface() const noexcept {
 }
 
 std::string Network::path_of(Host host) const {
-  return fmt::format("/proc/{}/fd/{}", ::getpid(), space_of(host).get());
+  return path_of_space(space_of(host));
 }
 
 std::vector<std::string> Network::words_at(Host host) const {

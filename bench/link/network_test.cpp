@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "command.hpp"
+#include "../support/system/command.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -1,9 +1,9 @@
-#pragma once  // bench/link/command.hpp: short programs of the system, run to their end.
+#pragma once  // bench/support/system/command.hpp: short programs of the system, run to their end.
 
 #include <string>
 #include <vector>
 
-#include "../support/system/posix.hpp"
+#include "posix.hpp"
 
 namespace gantry::bench {
 

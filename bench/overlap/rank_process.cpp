@@ -1,0 +1,216 @@
+#include "rank_process.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <gantry/schedule/executor.hpp>
+#include <map>
+#include <optional>
+
+#include "../support/report/series.hpp"
+#include "../support/system/cpus.hpp"
+#include "values.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};  // of a piece of work, and of joining
+
+/// A rank, from the inside.
+class RankBody {
+ public:
+  RankBody(unsigned rank, std::span<const Work> work, Group group,
+           std::shared_ptr<GemmLibrary> gemm)
+      : rank_(rank), work_(work), group_(std::move(group)), gemm_(std::move(gemm)) {}
+
+  /// Command: the number of the work, and how often. The times of one time are one answer.
+  Result<Answer> obey(const Command& command) {
+    const Work& work = work_[command.warmups];
+    return std::holds_alternative<PlanWork>(work)
+               ? run_plan(std::get<PlanWork>(work).plan, command.warmups)
+               : run_product(std::get<ProductWork>(work));
+  }
+
+ private:
+  struct Prepared {
+    std::size_t work = 0;
+    PlanBuffers buffers;
+    PlanExecutor executor;
+  };
+
+  Result<Answer> run_plan(const Plan& plan, std::size_t number) {
+    if (!prepared_ || prepared_->work != number)
+      if (auto made = prepare(plan, number); !made) return Unexpected(made.error());
+    const Wanted* wanted = nullptr;
+    if (auto found = wanted_of(plan); found)
+      wanted = *found;
+    else
+      return Unexpected(found.error());
+    store_given(plan, prepared_->buffers, rank_);
+    // So that all begin at once.
+    if (auto met = meeting_->run(Deadline::after(kPatience)); !met) return Unexpected(met.error());
+    const auto cpu = process_cpu_time();
+    const auto run = prepared_->executor.run(Deadline::after(kPatience));
+    if (!run) return Unexpected(run.error());
+    Answer answer{.kind = Answer::Kind::measured};
+    answer.p50_ns = Stopwatch::ns(run->elapsed);
+    answer.cpu_ns = Stopwatch::ns(process_cpu_time() - cpu);
+    if (auto right = wanted->compare(plan, prepared_->buffers); !right)
+      return Unexpected(right.error());
+    return answer;
+  }
+
+  Result<void> prepare(const Plan& plan, std::size_t number) {
+    prepared_.reset();
+    auto buffers = PlanBuffers::make(plan, rank_);
+    if (!buffers) return Unexpected(buffers.error());
+    auto executor = PlanExecutor::prepare(group_, plan, buffers->tensors, {.gemm = gemm_},
+                                          Deadline::after(kPatience));
+    if (!executor) return Unexpected(executor.error());
+    prepared_.emplace(Prepared{number, std::move(*buffers), std::move(*executor)});
+    if (meeting_) return {};
+    Plan meeting{.ranks = group_.ranks(), .about = "all begin at once"};
+    for (unsigned rank = 0; rank < group_.ranks(); ++rank)
+      meeting.steps.push_back({PlanVerb::barrier, rank, 0, {}, {}, {}, false, {}});
+    auto made = PlanExecutor::prepare(group_, meeting, {}, {}, Deadline::after(kPatience));
+    if (!made) return Unexpected(made.error());
+    meeting_.emplace(std::move(*made));
+    return {};
+  }
+
+  /// The same for all plans of one operator.
+  Result<const Wanted*> wanted_of(const Plan& plan) {
+    Plan key{.ranks = plan.ranks, .lanes = 1};
+    key.tensors = plan.tensors;
+    key.tensors.resize(std::min<std::size_t>(key.tensors.size(), kOwnTensors));
+    key.wanted = plan.wanted;
+    const auto [at, is_new] = wanted_.try_emplace(to_text(key));
+    if (is_new) {
+      auto made = Wanted::of(plan, rank_, *gemm_);
+      if (!made) return Unexpected(made.error());
+      at->second = std::move(*made);
+    }
+    return &at->second;
+  }
+
+  Result<Answer> run_product(const ProductWork& work) {
+    const auto floats = [](std::int64_t rows, std::int64_t cols) {
+      return std::vector<float>(static_cast<std::size_t>(rows * cols), 1.0F);
+    };
+    const auto a = floats(work.m, work.k);
+    const auto b = floats(work.k, work.n);
+    auto c = floats(work.m, work.n);
+    const Stopwatch watch;
+    auto done = gemm_->multiply({.type = {DataType::floating, 32, 1},
+                                 .m = work.m,
+                                 .n = work.n,
+                                 .k = work.k,
+                                 .a = reinterpret_cast<const std::byte*>(a.data()),
+                                 .a_stride = work.k,
+                                 .b = reinterpret_cast<const std::byte*>(b.data()),
+                                 .b_stride = work.n,
+                                 .c = reinterpret_cast<std::byte*>(c.data()),
+                                 .c_stride = work.n,
+                                 .adds = work.adds});
+    if (!done) return Unexpected(done.error());
+    const Spent spent = watch.spent();
+    Answer answer{.kind = Answer::Kind::measured};
+    answer.p50_ns = spent.wall_ns;
+    answer.cpu_ns = spent.caller_ns + spent.helper_ns;
+    return answer;
+  }
+
+  static constexpr std::size_t kOwnTensors = 3;  // a, b and c; scratch differs by schedule
+
+  const unsigned rank_;
+  const std::span<const Work> work_;
+  Group group_;
+  std::shared_ptr<GemmLibrary> gemm_;
+  std::optional<Prepared> prepared_;
+  std::optional<PlanExecutor> meeting_;
+  std::map<std::string, Wanted> wanted_;
+};
+
+Result<RankBody> open_rank(const RankNetwork& network, unsigned rank, unsigned ranks,
+                           const std::string& token, std::span<const Work> work) {
+  const auto cpus = allowed_cpus();
+  if (auto entered = network.enter(rank); !entered) return Unexpected(entered.error());
+  GroupOptions options;
+  options.rank = rank;
+  options.ranks = ranks;
+  options.name = "bench-overlap";
+  options.token = token;
+  options.patience = kPatience;
+  for (unsigned peer = 0; peer < ranks; ++peer)
+    options.addresses.push_back(network.endpoint(peer));
+  auto group = Group::join(options, nullptr);
+  if (!group) return Unexpected(group.error());
+  auto gemm = open_gemm();
+  if (!gemm) return Unexpected(gemm.error());
+  return RankBody(rank, work, std::move(*group), std::move(*gemm));
+}
+
+}  // namespace
+
+Result<Ranks> Ranks::start(const RankNetwork& network, unsigned ranks, const std::string& token,
+                           std::span<const Work> work, int interrupt_descriptor) {
+  Ranks made(interrupt_descriptor);
+  made.work_ = work;
+  const auto cpus = allowed_cpus();
+  if (!cpus) return Unexpected(cpus.error());
+  for (unsigned rank = 0; rank < ranks; ++rank) {
+    auto child = Child::start(
+        fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()],
+        [&, rank](Link& link) {
+          // All may run on all: whoever has work to do does it.
+          static_cast<void>(pin(*cpus));
+          auto body = open_rank(network, rank, ranks, token, work);
+          if (!body) {
+            link.send(Answer::failure(to_string(body.error())));
+            return;
+          }
+          obey_commands(link, [&](const Command& command) { return body->obey(command); });
+        });
+    if (!child) return Unexpected(child.error());
+    made.children_.push_back(std::move(*child));
+  }
+  for (unsigned rank = 0; rank < ranks; ++rank)
+    if (auto ready = made.answer_of(rank); !ready) return Unexpected(ready.error());
+  return made;
+}
+
+Result<Answer> Ranks::answer_of(unsigned rank) {
+  Child& child = children_[rank];
+  std::array<pollfd, 2> entries{pollfd{child.link().descriptor(), POLLIN, 0},
+                                pollfd{interrupt_descriptor_, POLLIN, 0}};
+  const auto patience = std::chrono::milliseconds(2 * kPatience).count();
+  if (::poll(entries.data(), entries.size(), static_cast<int>(patience)) == 0)
+    return Unexpected({Code::timed_out, child.role() + " says nothing", ""});
+  if (entries[1].revents != 0) return Unexpected({Code::interrupted, "interrupted", ""});
+  const auto answer = child.link().receive<Answer>();
+  if (!answer) return Unexpected({Code::peer_gone, child.role() + " is gone", ""});
+  if (answer->kind == Answer::Kind::failed)
+    return Unexpected(
+        {Code::system, fmt::format("{}: {}", child.role(), answer->text.data()), ""});
+  return *answer;
+}
+
+Result<std::vector<WorkTimes>> Ranks::run(std::size_t work, unsigned times) {
+  const bool is_alone = std::holds_alternative<ProductWork>(work_[work]);
+  const auto ranks = is_alone ? 1u : static_cast<unsigned>(children_.size());
+  std::vector<WorkTimes> taken;
+  for (unsigned i = 0; i < times; ++i) {
+    for (unsigned rank = 0; rank < ranks; ++rank)
+      children_[rank].link().send(Command{.warmups = work, .trips = 1});
+    WorkTimes& sum = taken.emplace_back();
+    for (unsigned rank = 0; rank < ranks; ++rank) {
+      const auto answer = answer_of(rank);
+      if (!answer) return Unexpected(answer.error());
+      sum.seconds = std::max(sum.seconds, answer->p50_ns * 1e-9);
+      sum.cpu_seconds += answer->cpu_ns * 1e-9;
+    }
+  }
+  return taken;
+}
+
+}  // namespace gantry::bench

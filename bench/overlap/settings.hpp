@@ -1,0 +1,24 @@
+#pragma once  // bench/overlap/settings.hpp: what a run of this benchmark was asked for.
+
+#include <gantry/schedule/cost.hpp>
+#include <gantry/schedule/overlap.hpp>
+#include <string>
+#include <vector>
+
+#include "../support/program/options.hpp"
+
+namespace gantry::bench {
+
+struct Settings {
+  Options common;
+  std::vector<Topology> topologies;
+  std::vector<double> ratios;  ///< Of the time of communication to that of the product.
+  OverlapOperator op;
+  bool all = false;  ///< Every point of the space, and not only those on its axes.
+};
+
+[[nodiscard]] std::string_view name_of(Topology topology) noexcept;  ///< "mesh", "switch"
+
+[[nodiscard]] Manual manual(Settings& settings);
+
+}  // namespace gantry::bench
