@@ -1,0 +1,126 @@
+// Costs as text and as fitted.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "schedule/cost/costs.hpp"
+
+namespace gantry {
+namespace {
+
+ScheduleCosts some_costs() {
+  ScheduleCosts costs;
+  costs.name = "here";
+  costs.product = {1234.5, 1e11 / 3, 1.5, 2.25, 17, 3e9};
+  costs.copy = {10, 5e9};
+  costs.reduce = {20, 4e9};
+  costs.topology = Topology::switched;
+  costs.link = {6000, 0.1};
+  costs.links = {{0, 1, {1, 2}}, {1, 0, {3, 4.5e-2}}};
+  costs.port_bytes_per_s = 7e8;
+  costs.cpus = 2.5;
+  costs.cpu_s_per_byte = 1e-10;
+  costs.beside_transfers = 1.1;
+  return costs;
+}
+
+TEST(ScheduleCosts, ReadBackToTheBit) {
+  for (const ScheduleCosts& costs :
+       {some_costs(), ScheduleCosts{}, *published_costs("published/mi300x-8")}) {
+    const auto read = parse_costs(to_text(costs));
+    ASSERT_TRUE(read) << to_string(read.error());
+    EXPECT_EQ(*read, costs);
+  }
+}
+
+/// The first line that begins so becomes another one.
+std::string changed(const std::string& key, const std::string& line) {
+  std::string text = to_text(some_costs());
+  const std::size_t at = text.find("\n" + key) + 1;
+  text.replace(at, text.find('\n', at) - at, line);
+  return text;
+}
+
+TEST(ScheduleCosts, RefusesWhatIsNone) {
+  const auto said = [](const std::string& text) {
+    const auto read = parse_costs(text);
+    return read ? std::string("read") : to_string(read.error());
+  };
+  EXPECT_EQ(said(""), "no costs; they begin with 'gantry-costs 1'");
+  EXPECT_EQ(said("gantry-costs 2\n"),
+            "line 1: no costs of this version; the first line is 'gantry-costs 1'");
+  EXPECT_EQ(said("gantry-costs 1\n"), "'product-start-ns' is missing");
+  EXPECT_EQ(said(changed("cpus", "cpus")), "line 17: 'cpus' has one value");
+  EXPECT_EQ(said(changed("cpus", "cpus many")), "line 17: 'many' is no number here");
+  EXPECT_EQ(said(changed("cpus", "cpus 1 2")), "line 17: 'cpus' has one value");
+  EXPECT_EQ(said(changed("cpus", "cpus nan")), "CPUs is nan; 0 to 1000000");
+  EXPECT_EQ(said(changed("cpus", "cpus -1")), "CPUs is -1; 0 to 1000000");
+  EXPECT_EQ(said(changed("cpus", "gpus 1")), "line 17: 'gpus' is nothing that costs say");
+  EXPECT_EQ(said(changed("cpus", "copy-start-ns 1")),
+            "line 17: 'copy-start-ns' stands there twice");
+  EXPECT_EQ(said(changed("topology", "topology ring")),
+            "line 3: 'ring' is no topology; mesh or switch");
+  EXPECT_EQ(said(changed("link-bytes-per-s", "link-bytes-per-s 0")),
+            "rate of a link is 0; 0.001 to 1e+30");
+  EXPECT_EQ(said(changed("link-bytes-per-s", "link-bytes-per-s inf")),
+            "rate of a link is inf; 0.001 to 1e+30");
+  EXPECT_EQ(said(changed("link 0", "link 0 1 1")),
+            "line 20: a link has two ranks, a start and a rate");
+  EXPECT_EQ(said(changed("link 0", "link 1 0 1 1")), "line 21: link 1 0 stands there twice");
+  EXPECT_EQ(said(changed("link 0", "link 2 2 1 1")), "a link from rank 2 to itself");
+  EXPECT_EQ(said(changed("link 0", "link 0 99999 1 1")), "line 20: a link beyond 4096 ranks");
+  EXPECT_EQ(said(changed("name", "name a\tb")), "line 2: a character that is not printable ASCII");
+  EXPECT_EQ(to_string(published_costs("mine").error()),
+            "there are no costs 'mine'; published/mi300x-8, or a file");
+}
+
+TEST(ScheduleCosts, AProductTakesWhatTheFormulaSays) {
+  const ProductCosts costs{2000, 1e9, 10, 20, 30, 4e6};
+  EXPECT_DOUBLE_EQ(seconds_of_product(costs, 100, 200, 300, false, 4),
+                   2e-6 + 2 * 100 * 200 * 300 / 1e9 * 1.1 * 1.1 * 1.1);
+  EXPECT_DOUBLE_EQ(seconds_of_product(costs, 100, 200, 300, true, 4),
+                   2e-6 + 2 * 100 * 200 * 300 / 1e9 * 1.1 * 1.1 * 1.1 + 2 * 100 * 200 * 4 / 4e6);
+  EXPECT_DOUBLE_EQ(seconds_of_product(costs, 100, 0, 300, true, 4), 2e-6);
+}
+
+TEST(ScheduleCosts, AFitFindsWhatMadeTheSamples) {
+  const ProductCosts truth{5000, 2e11, 24, 6, 90, 8e9};
+  std::mt19937_64 random(3);
+  std::vector<ProductSample> samples;
+  for (int i = 0; i < 60; ++i) {
+    const auto size = [&] { return std::int64_t{1} << (4 + random() % 8); };
+    ProductSample one{size(), size(), size(), i % 3 == 0, 0};
+    one.seconds = seconds_of_product(truth, static_cast<double>(one.m), static_cast<double>(one.n),
+                                     static_cast<double>(one.k), one.adds, 4);
+    samples.push_back(one);
+  }
+  const auto fit = fit_products(samples, 4);
+  ASSERT_TRUE(fit) << to_string(fit.error());
+  EXPECT_LT(fit->error, 0.01);
+  for (const ProductSample& one : samples)
+    EXPECT_NEAR(
+        seconds_of_product(fit->costs, static_cast<double>(one.m), static_cast<double>(one.n),
+                           static_cast<double>(one.k), one.adds, 4) /
+            one.seconds,
+        1, 0.05);
+  EXPECT_NEAR(fit->costs.flops_per_s / truth.flops_per_s, 1, 0.05);
+}
+
+TEST(ScheduleCosts, AFitRefusesSamplesThatSayNothing) {
+  const ProductSample good{4, 4, 4, false, 1e-6};
+  const auto refused = [&](std::vector<ProductSample> samples) {
+    const auto fit = fit_products(samples, 4);
+    return fit ? std::string() : fit.error().message;
+  };
+  EXPECT_EQ(refused({good, good, good}), "3 measured products");
+  ProductSample bad = good;
+  bad.seconds = 0;
+  EXPECT_EQ(refused({good, good, good, bad}), "a product of 4 x 4 x 4 in 0 s");
+  bad.seconds = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(refused({good, good, good, bad}), "");
+  EXPECT_EQ(refused({good, good, good, good}), "");  // one size: some rate explains it
+}
+
+}  // namespace
+}  // namespace gantry
