@@ -16,9 +16,9 @@
 #include <ctime>
 #include <fstream>
 
-#include "../support/system/numbers.hpp"
 #include "../support/system/command.hpp"
 #include "../support/system/net_space.hpp"
+#include "../support/system/numbers.hpp"
 
 namespace gantry::bench {
 namespace {

@@ -28,8 +28,17 @@ std::string link_to(unsigned rank) {
 
 std::vector<std::string> veth(const std::string& here, const std::string& there,
                               const Descriptor& space) {
-  return {"ip",   "link", "add", here,    "type", "veth",
-          "peer", "name", there, "netns", path_of_space(space)};
+  return {"ip",
+          "link",
+          "add",
+          here,
+          "type",
+          "veth",
+          "peer",
+          "name",
+          there,
+          "netns",
+          path_of_space(space)};
 }
 
 }  // namespace
@@ -90,10 +99,9 @@ Result<void> RankNetwork::join_switch() const {
                                 {"ip", "link", "set", port, "master", "sw"},
                                 {"ip", "link", "set", port, "up"}});
     if (made)
-      made = run_in(hosts_[rank],
-                    {{"ip", "link", "set", "lo", "up"},
-                     {"ip", "address", "add", address_of(rank) + "/24", "dev", "sw"},
-                     {"ip", "link", "set", "sw", "up"}});
+      made = run_in(hosts_[rank], {{"ip", "link", "set", "lo", "up"},
+                                   {"ip", "address", "add", address_of(rank) + "/24", "dev", "sw"},
+                                   {"ip", "link", "set", "sw", "up"}});
     if (!made) return made;
   }
   return {};
@@ -119,7 +127,7 @@ std::vector<std::string> RankNetwork::interfaces_of(unsigned rank) const {
 Result<void> RankNetwork::limit(double bytes_per_second) const {
   const auto rate = fmt::format("{:.0f}bit", bytes_per_second * 8);
   const auto limited = [&](const std::string& interface) {
-    return std::vector<std::string>{"tc",   "qdisc", "replace", "dev",   interface, "root",  "tbf",
+    return std::vector<std::string>{"tc",   "qdisc", "replace", "dev",  interface, "root",   "tbf",
                                     "rate", rate,    "burst",   kBurst, "latency", kQueueing};
   };
   for (unsigned rank = 0; rank < ranks_; ++rank) {

@@ -52,7 +52,8 @@ class RankBody {
     const auto cpu = process_cpu_time();
     const auto run = prepared_->executor.run(Deadline::after(kPatience));
     if (!run) return Unexpected(run.error());
-    Answer answer{.kind = Answer::Kind::measured};
+    Answer answer;
+    answer.kind = Answer::Kind::measured;
     answer.p50_ns = Stopwatch::ns(run->elapsed);
     answer.cpu_ns = Stopwatch::ns(process_cpu_time() - cpu);
     if (auto right = wanted->compare(plan, prepared_->buffers); !right)
@@ -114,7 +115,8 @@ class RankBody {
                                  .adds = work.adds});
     if (!done) return Unexpected(done.error());
     const Spent spent = watch.spent();
-    Answer answer{.kind = Answer::Kind::measured};
+    Answer answer;
+    answer.kind = Answer::Kind::measured;
     answer.p50_ns = spent.wall_ns;
     answer.cpu_ns = spent.caller_ns + spent.helper_ns;
     return answer;
@@ -141,8 +143,7 @@ Result<RankBody> open_rank(const RankNetwork& network, unsigned rank, unsigned r
   options.name = "bench-overlap";
   options.token = token;
   options.patience = kPatience;
-  for (unsigned peer = 0; peer < ranks; ++peer)
-    options.addresses.push_back(network.endpoint(peer));
+  for (unsigned peer = 0; peer < ranks; ++peer) options.addresses.push_back(network.endpoint(peer));
   auto group = Group::join(options, nullptr);
   if (!group) return Unexpected(group.error());
   auto gemm = open_gemm();
@@ -160,8 +161,7 @@ Result<Ranks> Ranks::start(const RankNetwork& network, unsigned ranks, const std
   if (!cpus) return Unexpected(cpus.error());
   for (unsigned rank = 0; rank < ranks; ++rank) {
     auto child = Child::start(
-        fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()],
-        [&, rank](Link& link) {
+        fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()], [&, rank](Link& link) {
           // All may run on all: whoever has work to do does it.
           static_cast<void>(pin(*cpus));
           auto body = open_rank(network, rank, ranks, token, work);
@@ -190,8 +190,7 @@ Result<Answer> Ranks::answer_of(unsigned rank) {
   const auto answer = child.link().receive<Answer>();
   if (!answer) return Unexpected({Code::peer_gone, child.role() + " is gone", ""});
   if (answer->kind == Answer::Kind::failed)
-    return Unexpected(
-        {Code::system, fmt::format("{}: {}", child.role(), answer->text.data()), ""});
+    return Unexpected({Code::system, fmt::format("{}: {}", child.role(), answer->text.data()), ""});
   return *answer;
 }
 

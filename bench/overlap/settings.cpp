@@ -83,32 +83,34 @@ Manual manual(Settings& settings) {
       .description =
           "Times a sharded product over ranks in network namespaces, whose links are rated so that "
           "communication takes as much of the product's time as is asked for: every way of "
-          "overlapping the two, next to doing one after the other, and to the longer of them alone.",
+          "overlapping the two, next to doing one after the other, and to the longer of them "
+          "alone.",
       .notes =
           "Needs root and iproute2. Elements are whole numbers of f32; every result is compared.\n"
           "All subjects have one library for products, and all ranks share this machine's CPUs.\n\n"
           "Example: gantry bench overlap --quick\n"
           "Example: gantry bench overlap --ranks 2 --topologies mesh --ratios 1 --all --json",
-      .sizes = "1",
-      .quick_sizes = "1",
+      .sizes = "8",
+      .quick_sizes = "8",
       .rounds = 5,
       .quick_rounds = 3,
       .own = {option_into(settings.topologies, "--topologies", "Of mesh, switch", "all", "all",
                           parse_topologies),
-              option_into(settings.ratios, "--ratios",
-                          "Communication's time to the product's", "0.25,0.5,1,2", "0.5,1",
-                          parse_ratios),
+              option_into(settings.ratios, "--ratios", "Communication's time to the product's",
+                          "0.25,0.5,1,2", "0.5,1", parse_ratios),
               {"--ranks", "Ranks", "4", "4",
                take(parse_ranks, [&settings](unsigned ranks) { settings.op.ranks = ranks; })},
               {"--operator", "all-gather-gemm, gemm-reduce-scatter or all-to-all-gemm",
                "all-gather-gemm", "all-gather-gemm",
-               take(parse_overlap_kind, [&settings](OverlapKind kind) { settings.op.kind = kind; })},
+               take(parse_overlap_kind,
+                    [&settings](OverlapKind kind) { settings.op.kind = kind; })},
               {"--sides", "M x N x K of the whole product", "2048x2048x2048", "1024x2048x1024",
-               take(parse_sides, [&settings](const Sides& sides) {
-                 settings.op.m = sides.m;
-                 settings.op.n = sides.n;
-                 settings.op.k = sides.k;
-               })}},
+               take(parse_sides,
+                    [&settings](const Sides& sides) {
+                      settings.op.m = sides.m;
+                      settings.op.n = sides.n;
+                      settings.op.k = sides.k;
+                    })}},
       .flags = {{"--all", "Every schedule of the space", &settings.all}}};
 }
 

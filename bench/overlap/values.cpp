@@ -99,11 +99,11 @@ Result<void> Wanted::compare(const Plan& plan, const PlanBuffers& buffers) const
       const float* const should = block.values.data() + i * block.place.rect.cols;
       for (std::int64_t j = 0; j < block.place.rect.cols; ++j)
         if (is[j] != should[j])
-          return Unexpected({Code::system,
-                             fmt::format("wrong result: row {}, column {} is {} and should be {}",
-                                         block.place.rect.row + i, block.place.rect.col + j, is[j],
-                                         should[j]),
-                             ""});
+          return Unexpected(
+              {Code::system,
+               fmt::format("wrong result: row {}, column {} is {} and should be {}",
+                           block.place.rect.row + i, block.place.rect.col + j, is[j], should[j]),
+               ""});
     }
   return {};
 }

@@ -11,6 +11,7 @@ inline constexpr std::size_t kMostSteps = std::size_t{1} << 20;
 inline constexpr std::size_t kMostTensors = 256;
 inline constexpr std::int64_t kMostRows = std::int64_t{1} << 40;
 inline constexpr std::size_t kLongestName = 64;
+inline constexpr unsigned kBitsOfByte = 8;
 
 [[nodiscard]] std::string text_of(const PlanRect& rect);  ///< "0:16,0:32"
 /// "a@1 0:16,0:32". The tensor must exist.

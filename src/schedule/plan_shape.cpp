@@ -10,8 +10,6 @@
 namespace gantry {
 namespace {
 
-constexpr unsigned kBitsOfByte = 8;
-
 bool is_name(std::string_view text) noexcept {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   return !text.empty() && text.size() <= kLongestName && is_letter(text.front()) &&

@@ -9,8 +9,6 @@
 namespace gantry {
 namespace {
 
-constexpr unsigned kBitsOfByte = 8;
-
 bool moves(const PlanStep& step) noexcept {
   return step.verb == PlanVerb::put || step.verb == PlanVerb::get;
 }

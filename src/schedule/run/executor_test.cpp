@@ -78,6 +78,14 @@ TEST_P(PlanExecution, EveryVerbDoesWhatItSays) {
   run_everywhere(*plan, GetParam(), 20);
 }
 
+TEST_P(PlanExecution, APlanMayHaveNoTensors) {
+  const auto plan = parse_plan(
+      "gantry-plan 1\nranks 2\nbarrier 0/0\nbarrier 1/0\nsignal 0/0 to 1\nbarrier 0/0\n"
+      "barrier 1/0 after 2\n");
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  run_everywhere(*plan, GetParam(), 20);
+}
+
 INSTANTIATE_TEST_SUITE_P(Links, PlanExecution, testing::Values(Via::stream, Via::shared),
                          [](const auto& of) {
                            return of.param == Via::stream ? "stream" : "shared";

@@ -10,7 +10,6 @@
 namespace gantry {
 namespace {
 
-constexpr unsigned kBitsOfByte = 8;
 constexpr Bytes kBellBytes = 8;
 constexpr std::size_t kEntryBytes = 4 + RemoteRegion::kEncodedBytes + 2 * 8;
 constexpr std::size_t kEntriesOfMessage = (RankMessage::kMostPayload - 4) / kEntryBytes;

@@ -14,6 +14,11 @@ namespace {
 constexpr std::size_t kUnderWay = 64;  // transfers of a link, so that answers come between them
 constexpr unsigned kStepBits = 32;
 
+Bytes bytes_of(const Plan& plan, const PlanStep& transfer) noexcept {
+  return static_cast<Bytes>(transfer.to.rect.rows * transfer.to.rect.cols) *
+         (plan.tensors[transfer.to.tensor].type.bits / kBitsOfByte);
+}
+
 }  // namespace
 
 PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, ComputeThread* compute)
@@ -141,11 +146,8 @@ void PlanRunLoop::hear_signals(unsigned peer) {
     --arrivals_left_;
     --peers_[peer].arrivals_left;
     const PlanStep& what = prepared_.plan.steps[step];
-    const PlanTensor& tensor = prepared_.plan.tensors[what.to.tensor];
-    const Bytes bytes =
-        static_cast<Bytes>(what.to.rect.rows * what.to.rect.cols) * (tensor.type.bits / 8);
-    if (what.verb == PlanVerb::put) run_.received += bytes;
-    if (what.verb == PlanVerb::get) run_.sent += bytes;
+    if (what.verb == PlanVerb::put) run_.received += bytes_of(prepared_.plan, what);
+    if (what.verb == PlanVerb::get) run_.sent += bytes_of(prepared_.plan, what);
     for (const std::uint32_t item : script_.waiting_for(step)) count_down(item);
   }
 }

@@ -7,8 +7,6 @@
 namespace gantry {
 namespace {
 
-constexpr unsigned kBitsOfByte = 8;
-
 Result<void> check_rows(const OverlapOperator& op) {
   if (op.split.empty()) return {};
   if (op.kind != OverlapKind::all_to_all_gemm)

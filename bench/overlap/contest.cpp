@@ -1,0 +1,187 @@
+#include "contest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+
+#include "../support/report/statistics.hpp"
+#include "../support/run/rounds.hpp"
+#include "../support/system/cpus.hpp"
+#include "measured_costs.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr Schedule kSerialSchedule{};
+constexpr Schedule kRingOfShards{.pattern = SchedulePattern::ring};
+constexpr double kNs = 1e9;
+
+bool is_on_axes(const Schedule& schedule) {
+  const auto chunks = schedule.chunks;
+  return (chunks == 1 || chunks == 2 || chunks == 4 || chunks == 8) &&
+         schedule.path == SchedulePath::put && schedule.start == ScheduleStart::own_first &&
+         (schedule.shape == ScheduleShape::rows || chunks == 4);
+}
+
+double median_of(std::vector<WorkTimes> times, double WorkTimes::* what) {
+  std::vector<double> figures;
+  for (const WorkTimes& one : times) figures.push_back(one.*what);
+  return summarize(figures).value;
+}
+
+/// Bytes that the busiest link, or port, carries in one direction.
+double busiest_bytes(const Plan& plan, Topology topology) {
+  std::vector<double> pairs(std::size_t{plan.ranks} * plan.ranks);
+  std::vector<double> into(plan.ranks);
+  std::vector<double> out(plan.ranks);
+  for (const PlanStep& step : plan.steps) {
+    if (step.verb != PlanVerb::put && step.verb != PlanVerb::get) continue;
+    const double bytes = static_cast<double>(step.to.rect.rows * step.to.rect.cols) *
+                         plan.tensors[step.to.tensor].type.bits / 8;
+    pairs[step.from.rank * plan.ranks + step.to.rank] += bytes;
+    into[step.to.rank] += bytes;
+    out[step.from.rank] += bytes;
+  }
+  if (topology == Topology::mesh) return std::ranges::max(pairs);
+  return std::max(std::ranges::max(into), std::ranges::max(out));
+}
+
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+/// The ranks of one topology and what they can do.
+class Contest {
+ public:
+  Contest(const Settings& settings, Topology topology, const std::vector<Schedule>& schedules,
+          Report& report, int interrupt_descriptor)
+      : settings_(settings),
+        topology_(topology),
+        schedules_(schedules),
+        report_(report),
+        interrupt_descriptor_(interrupt_descriptor) {}
+
+  Result<void> begin() {
+    for (const Schedule& schedule : schedules_) {
+      auto plan = make_plan(settings_.op, schedule);
+      if (!plan) return Unexpected(plan.error());
+      plans_.push_back(std::move(*plan));
+    }
+    auto network = RankNetwork::make(settings_.op.ranks, topology_);
+    if (!network) return Unexpected(network.error());
+    network_.emplace(std::move(*network));
+    for (const Plan& plan : plans_) work_.push_back(PlanWork{plan});
+    product_alone_ = work_.size();
+    work_.push_back(PlanWork{products_of(plans_.front())});
+    transfer_alone_ = work_.size();
+    work_.push_back(PlanWork{transfers_of(plans_.front())});
+    costs_from_ = add_cost_work(settings_.op, work_);
+    auto ranks =
+        Ranks::start(*network_, settings_.op.ranks, random_token(), work_, interrupt_descriptor_);
+    if (!ranks) return Unexpected(ranks.error());
+    ranks_.emplace(std::move(*ranks));
+    auto costs = measure_product_costs(settings_.op, *ranks_, work_, costs_from_);
+    if (!costs) return Unexpected(costs.error());
+    costs_ = std::move(*costs);
+    costs_.topology = topology_;
+    const auto cpus = allowed_cpus();
+    costs_.cpus = cpus ? static_cast<double>(cpus->size()) : 1;
+    return {};
+  }
+
+  Result<void> run_case(double ratio, Progress& progress) {
+    const auto alone = ranks_->run(product_alone_, settings_.common.rounds + 1);
+    if (!alone) return Unexpected(alone.error());
+    const double product_s = median_of(*alone, &WorkTimes::seconds);
+    const double rate = busiest_bytes(plans_.front(), topology_) / (ratio * product_s);
+    if (auto limited = network_->limit(rate); !limited) return limited;
+    if (auto measured = measure_link_costs(*ranks_, costs_from_, rate, costs_); !measured)
+      return measured;
+    const std::string name = fmt::format("{}-{} {}", name_of(topology_), settings_.op.ranks, ratio);
+    report_.chosen.push_back({name, "links", fmt::format("{:.1f} MB/s each way", rate / 1e6)});
+    Rounds rounds{.name = name,
+                  .count = settings_.common.rounds,
+                  .interrupt_descriptor = interrupt_descriptor_};
+    rounds.failed = [](std::size_t, const Error& error) -> Result<void> {
+      return Unexpected(error);
+    };
+    add_entrant(rounds, std::string(kProductAlone), product_alone_);
+    add_entrant(rounds, std::string(kTransferAlone), transfer_alone_);
+    for (std::size_t i = 0; i < schedules_.size(); ++i)
+      add_entrant(rounds, subject_of(schedules_[i]), i);
+    if (auto ran = run_rounds(rounds, progress, report_); !ran) return ran;
+    return predict(name);
+  }
+
+ private:
+  void add_entrant(Rounds& rounds, std::string subject, std::size_t work) {
+    rounds.entrants.push_back({std::move(subject), [this, work](Series& series) -> Result<void> {
+                                 const auto sent = network_->sent_bytes();
+                                 const auto times = ranks_->run(work, 1);
+                                 if (!times) return Unexpected(times.error());
+                                 const auto after = network_->sent_bytes();
+                                 series.add(kLatencyP50, "ns", times->front().seconds * kNs);
+                                 series.add(kCpu, "ns", times->front().cpu_seconds * kNs);
+                                 if (sent && after)
+                                   series.add(kWireBytes, "B", static_cast<double>(*after - *sent));
+                                 return {};
+                               }});
+  }
+
+  Result<void> predict(const std::string& name) {
+    for (std::size_t i = 0; i < schedules_.size(); ++i) {
+      const auto simulated = simulate(plans_[i], costs_);
+      if (!simulated) return Unexpected(simulated.error());
+      double ns = simulated->seconds * kNs;
+      report_.rows.push_back(
+          {name, subject_of(schedules_[i]), 0, kPredicted, "ns", summarize({&ns, 1})});
+    }
+    return {};
+  }
+
+  const Settings& settings_;
+  const Topology topology_;
+  const std::vector<Schedule>& schedules_;
+  Report& report_;
+  const int interrupt_descriptor_;
+  std::vector<Plan> plans_;
+  std::vector<Work> work_;
+  std::size_t product_alone_ = 0;
+  std::size_t transfer_alone_ = 0;
+  std::size_t costs_from_ = 0;
+  std::optional<RankNetwork> network_;
+  std::optional<Ranks> ranks_;
+  ScheduleCosts costs_;
+};
+
+}  // namespace
+
+std::string subject_of(const Schedule& schedule) {
+  if (schedule == kSerialSchedule) return std::string(kSerial);
+  if (schedule == kRingOfShards) return std::string(kRing);
+  return to_string(schedule);
+}
+
+Result<std::vector<Schedule>> contestants(const Settings& settings) {
+  const auto space = schedules_of(settings.op);
+  if (!space) return Unexpected(space.error());
+  std::vector<Schedule> taken = {kSerialSchedule, kRingOfShards};
+  for (const Schedule& schedule : *space)
+    if (std::ranges::find(taken, schedule) == taken.end() && (settings.all || is_on_axes(schedule)))
+      taken.push_back(schedule);
+  return taken;
+}
+
+Result<void> measure_topology(const Settings& settings, Topology topology,
+                              const std::vector<Schedule>& schedules, Progress& progress,
+                              int interrupt_descriptor, Report& report) {
+  Contest contest(settings, topology, schedules, report, interrupt_descriptor);
+  if (auto begun = contest.begin(); !begun) return begun;
+  for (const double ratio : settings.ratios)
+    if (auto ran = contest.run_case(ratio, progress); !ran) return ran;
+  return {};
+}
+
+}  // namespace gantry::bench
