@@ -112,8 +112,10 @@ void PlanRunLoop::queue(std::uint32_t item) {
 
 Error PlanRunLoop::told(unsigned peer, Error error) const {
   if (group_.has_been_told()) return error;
+  // Whoever notices the link's end first, it is that rank's.
+  if (!group_.link(peer).state()) error = group_.error_of(peer);
   error.message = fmt::format("{}; rank {} {}", error.message, script_.rank(),
-                              peer == script_.rank() ? "was at work" : what_it_waits_for());
+                              what_it_waits_for());
   return error;
 }
 
@@ -189,11 +191,12 @@ Result<void> PlanRunLoop::turn_with(unsigned peer, bool has_moved) {
   if (!has_moved) return send_waiting(peer);
   hear_signals(peer);
   auto heard = group_.listen(peer);
+  if (group_.has_been_told()) return heard;
   GANTRY_TRY(hear_ready(peer));
   GANTRY_TRY(end_transfers(peer));
   run_ready();
   // A rank whose part is over may leave.
-  if (!heard && (needs(peer) || group_.has_been_told())) return heard;
+  if (!heard && needs(peer)) return heard;
   return send_waiting(peer);
 }
 
