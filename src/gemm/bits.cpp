@@ -14,9 +14,12 @@ struct Shape {
   std::int64_t n;
   std::int64_t k;
 };
-// Odd sides, as well as such that libraries cut into blocks; a k that they cut, too.
-constexpr std::array kShapes = {Shape{64, 64, 64}, Shape{61, 53, 71}, Shape{37, 31, 1031}};
-constexpr std::array<std::int64_t, 5> kPieces = {1, 3, 8, 17, 32};  // rows or columns
+// Between them they refute what OpenBLAS 0.3.21 and oneDNN 2.6.3 do not grant at other shapes.
+constexpr std::array kShapes = {Shape{26, 19, 1031}, Shape{97, 97, 97}, Shape{128, 8, 512}};
+// Sizes of the tiles in which libraries compute, and their parts.
+constexpr std::array<std::int64_t, 12> kGrains = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 60};
+// The sizes of pieces in grains, one after another and then again from the first.
+constexpr std::array<std::array<std::int64_t, 2>, 3> kCuts = {{{1, 1}, {2, 1}, {3, 3}}};
 
 /// A product of random numbers with two results to compare.
 class Trial {
@@ -32,23 +35,32 @@ class Trial {
         pieces_(whole_.size()) {}
 
   Result<void> multiply_whole() { return multiply(whole_, {0, shape_.m}, {0, shape_.n}); }
-
-  /// Multiplies pieces of so many rows and columns, and compares with the whole.
-  Result<bool> agrees(std::int64_t rows, std::int64_t cols) {
-    std::ranges::fill(pieces_, std::byte{0xff});
-    for (std::int64_t row = 0; row < shape_.m; row += rows)
-      for (std::int64_t col = 0; col < shape_.n; col += cols)
-        GANTRY_TRY(multiply(pieces_, {row, std::min(rows, shape_.m - row)},
-                            {col, std::min(cols, shape_.n - col)}));
+  Result<bool> repeats() {
+    spoil();
+    GANTRY_TRY(multiply(pieces_, {0, shape_.m}, {0, shape_.n}));
     return pieces_ == whole_;
   }
-  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+
+  /// True if pieces of so many rows, or columns, have the bits of the whole.
+  Result<bool> keeps(bool is_by_rows, const std::array<std::int64_t, 2>& sizes) {
+    spoil();
+    const std::int64_t end = is_by_rows ? shape_.m : shape_.n;
+    std::int64_t first = 0;
+    for (std::size_t i = 0; first < end; first += sizes[i++ % 2]) {
+      const Part part{first, std::min(sizes[i % 2], end - first)};
+      GANTRY_TRY(is_by_rows ? multiply(pieces_, part, {0, shape_.n})
+                            : multiply(pieces_, {0, shape_.m}, part));
+    }
+    return pieces_ == whole_;
+  }
 
  private:
   struct Part {
     std::int64_t first;
     std::int64_t count;
   };
+
+  void spoil() { std::ranges::fill(pieces_, std::byte{0xff}); }
 
   static std::vector<std::byte> random(std::int64_t count, Element element);
 
@@ -67,7 +79,7 @@ class Trial {
   }
 
   GemmLibrary& library_;
-  const DataType& type_;
+  DataType type_;
   std::int64_t element_bytes_;
   Shape shape_;
   std::vector<std::byte> a_;
@@ -107,20 +119,34 @@ std::vector<std::byte> Trial::random(std::int64_t count, Element element) {
   return bytes;
 }
 
-Result<void> probe(Trial& trial, GemmBits& bits) {
-  const auto [m, n, k] = trial.shape();
-  GANTRY_TRY(trial.multiply_whole());
-  GANTRY_ASSIGN(const bool repeats, trial.agrees(m, n));
-  bits.repeats = bits.repeats && repeats;
-  for (const std::int64_t piece : kPieces) {
-    if (bits.rows_keep) {
-      GANTRY_ASSIGN(bits.rows_keep, trial.agrees(piece, n));
+Result<bool> keeps_all(std::vector<Trial>& trials, bool is_by_rows, std::int64_t grain) {
+  for (Trial& trial : trials)
+    for (const auto& [one, other] : kCuts) {
+      GANTRY_ASSIGN(const bool keeps, trial.keeps(is_by_rows, {one * grain, other * grain}));
+      if (!keeps) return false;
     }
-    if (bits.columns_keep) {
-      GANTRY_ASSIGN(bits.columns_keep, trial.agrees(m, piece));
-    }
+  return true;
+}
+
+Result<std::int64_t> least_grain(std::vector<Trial>& trials, bool is_by_rows) {
+  for (const std::int64_t grain : kGrains) {
+    GANTRY_ASSIGN(const bool keeps, keeps_all(trials, is_by_rows, grain));
+    if (keeps) return grain;
   }
-  return {};
+  return 0;
+}
+
+Result<GemmBits> probe(std::vector<Trial>& trials) {
+  GemmBits bits{.repeats = true};
+  for (Trial& trial : trials) {
+    GANTRY_TRY(trial.multiply_whole());
+    GANTRY_ASSIGN(const bool repeats, trial.repeats());
+    bits.repeats = bits.repeats && repeats;
+  }
+  if (!bits.repeats) return bits;
+  GANTRY_ASSIGN(bits.row_grain, least_grain(trials, true));
+  GANTRY_ASSIGN(bits.column_grain, least_grain(trials, false));
+  return bits;
 }
 
 }  // namespace
@@ -130,12 +156,9 @@ Result<GemmBits> probe_gemm(GemmLibrary& library, const DataType& type) {
   if (!element || !library.takes(type))
     return fail(Code::unsupported, fmt::format("gemm: {} does not multiply {}",
                                                library.facts().library, text_of(type)));
-  GemmBits bits{true, true, true};
-  for (const Shape& shape : kShapes) {
-    Trial trial(library, type, *element, shape);
-    GANTRY_TRY(probe(trial, bits));
-  }
-  return bits;
+  std::vector<Trial> trials;
+  for (const Shape& shape : kShapes) trials.emplace_back(library, type, *element, shape);
+  return probe(trials);
 }
 
 }  // namespace gantry

@@ -117,21 +117,24 @@ class BlockedProduct {
     for (std::int64_t strip = 0; strip < rows; strip += kTileRows)
       for (std::int64_t p = 0; p < depth; ++p)
         for (std::int64_t i = strip; i < strip + kTileRows; ++i)
-          *to++ = i < rows ? Type::load(product_.a +
-                                        ((row + i) * product_.a_stride + first + p) * Type::kBytes)
-                           : Sum{};
+          *to++ = i < rows ? load(product_.a, product_.a_stride, row + i, first + p) : Sum{};
   }
 
   void pack_b(std::int64_t first, std::int64_t depth, std::int64_t col, std::int64_t cols) {
     Sum* to = b_.data();
     for (std::int64_t strip = 0; strip < cols; strip += kTileCols)
-      for (std::int64_t p = 0; p < depth; ++p)
-        for (std::int64_t j = strip; j < strip + kTileCols; ++j)
-          *to++ = j < cols ? Type::load(product_.b +
-                                        ((first + p) * product_.b_stride + col + j) * Type::kBytes)
-                           : Sum{};
+      for (std::int64_t p = 0; p < depth; ++p, to += kTileCols) {
+        const std::int64_t count = std::min(kTileCols, cols - strip);
+        for (std::int64_t j = 0; j < count; ++j)
+          to[j] = load(product_.b, product_.b_stride, first + p, col + strip + j);
+        std::fill(to + count, to + kTileCols, Sum{});
+      }
   }
 
+  static Sum load(const std::byte* matrix, std::int64_t stride, std::int64_t row,
+                  std::int64_t col) noexcept {
+    return Type::load(matrix + (row * stride + col) * Type::kBytes);
+  }
   std::byte* c_at(std::int64_t row, std::int64_t col) const noexcept {
     return product_.c + (row * product_.c_stride + col) * Type::kBytes;
   }

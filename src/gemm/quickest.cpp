@@ -64,8 +64,8 @@ class QuickestGemm final : public GemmLibrary {
  public:
   using Choices = std::array<Choice, kAllElements.size()>;
 
-  explicit QuickestGemm(Choices choices) : choices_(std::move(choices)) {
-    facts_ = choice_for(Element::f32).library->facts();
+  explicit QuickestGemm(Choices choices)
+      : choices_(std::move(choices)), facts_(choice_for(Element::f32).library->facts()) {
     facts_.why = "quickest here at 192 x 192 x 192";
     for (const Element element : kAllElements)
       facts_.why += fmt::format("; {}: {}", to_string(element), choice_for(element).why);

@@ -163,14 +163,17 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   EXPECT_EQ(document["file_io"][0]["name"], "io_uring");
   EXPECT_EQ(document["file_io"][1]["usable"], true);  // "pread"
   EXPECT_EQ(document["links"][0]["name"], "stream");
+  EXPECT_EQ(document["gemm"][0]["name"], "openblas");
+  EXPECT_EQ(document["gemm"][2]["usable"], true);  // "builtin"
   for (const auto& feature : document["kernel_features"])
     EXPECT_EQ(feature["usable"] == true, feature["mend"] == "") << feature;
   EXPECT_EQ(document["kernel_features"][0]["name"], "memfd_create");
   EXPECT_EQ(document["kernel_features"][0]["usable"], true);
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
-  for (const char* word : {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory",
-                           "huge pages", "REGISTRAR", "page-lock", "DEVICE", "FILE I/O", "LINK"})
+  for (const char* word :
+       {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory", "huge pages", "REGISTRAR",
+        "page-lock", "DEVICE", "FILE I/O", "LINK", "GEMM"})
     EXPECT_THAT(text.output, HasSubstr(word));
 }
 

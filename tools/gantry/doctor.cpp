@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <gantry/channel/status.hpp>
+#include <gantry/gemm.hpp>
 #include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
 #include <limits>
@@ -39,6 +40,7 @@ struct Diagnosis {
   std::vector<EngineStatus> devices;
   std::vector<EngineStatus> file_ios;
   std::vector<EngineStatus> links;
+  std::vector<EngineStatus> gemm_libraries;
   std::vector<EngineStatus> kernel;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
@@ -91,6 +93,7 @@ Result<Diagnosis> diagnose() {
                    runtime->devices(),
                    file_ios(),
                    links(),
+                   list_gemm_libraries(),
                    kernel_features(),
                    runtime->calibration(),
                    explained_choices(*runtime),
@@ -162,6 +165,7 @@ std::string as_json(const Diagnosis& found) {
               {"devices", statuses_json(found.devices)},
               {"file_io", statuses_json(found.file_ios)},
               {"links", statuses_json(found.links)},
+              {"gemm", statuses_json(found.gemm_libraries)},
               {"kernel_features", statuses_json(found.kernel)},
               {"calibration", calibration_json(found.calibration)},
               {"choices", choices_json(found.choices)}}
@@ -270,6 +274,7 @@ std::string as_text(const Diagnosis& found) {
          statuses_text("REGISTRAR", found.registrars) + "\n" +
          statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
          "\n" + statuses_text("LINK", found.links) + "\n" +
+         statuses_text("GEMM", found.gemm_libraries) + "\n" +
          statuses_text("KERNEL FEATURE", found.kernel) + "\n" + policy_text(found);
 }
 
@@ -285,7 +290,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
   auto* const command =
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
-                         "registrars, devices, ways to files, links and features of the kernel "
+                         "registrars, devices, ways to files, links, libraries for products of "
+                         "matrices and features of the kernel "
                          "work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
