@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "base/result.hpp"
-#include "schedule/space/split.hpp"
+#include "schedule/space/space.hpp"
 
 // All points of the space, and what a user forbids.
 namespace gantry {
@@ -10,22 +11,6 @@ namespace {
 
 constexpr unsigned kMostChunksOfSpace = 16;
 constexpr unsigned kMostRanksToCompare = 8;  // plan by plan; with more it would take seconds
-
-/// Every combination of the axes, serial first.
-std::vector<Schedule> all_of(unsigned ranks) {
-  std::vector<Schedule> all;
-  const unsigned last = ranks > kMostChunksOfSpace ? kMostChunksOfSpace + 1 : kMostChunksOfSpace;
-  for (const auto path : {SchedulePath::put, SchedulePath::get}) all.push_back({.path = path});
-  for (const auto pattern : {SchedulePattern::ring, SchedulePattern::at_once})
-    for (const auto shape : {ScheduleShape::rows, ScheduleShape::depth})
-      for (const auto start : {ScheduleStart::even, ScheduleStart::own_first})
-        for (const auto grain : {ScheduleGrain::per_step, ScheduleGrain::per_piece})
-          for (unsigned chunks = 1; chunks <= last; ++chunks)
-            for (const auto path : {SchedulePath::put, SchedulePath::get})
-              all.push_back({pattern, shape, start, grain,
-                             chunks > kMostChunksOfSpace ? ranks : chunks, path});
-  return all;
-}
 
 bool copies(const OperatorSplit& split) noexcept {
   const Schedule& schedule = split.schedule();
@@ -50,14 +35,6 @@ bool splits(const OperatorSplit& split, ScheduleShape what) noexcept {
           schedule.pattern == SchedulePattern::at_once);
 }
 
-bool allows(const ScheduleConstraints& constraints, const OperatorSplit& split) noexcept {
-  if (constraints.at_most != ~Bytes{0} && split.memory() > constraints.at_most) return false;
-  if (constraints.no_split && splits(split, *constraints.no_split)) return false;
-  if (constraints.same_place && copies(split)) return false;
-  return !constraints.replicated ||
-         (split.op().kind == OverlapKind::all_gather_gemm && !split.is_staged());
-}
-
 /// Where there are fewer rows or columns than chunks, decisions that differ may come to the same.
 Result<void> drop_same_plans(const OverlapOperator& op, std::vector<Schedule>& all) {
   std::set<std::string> seen;
@@ -74,11 +51,7 @@ Result<void> drop_same_plans(const OverlapOperator& op, std::vector<Schedule>& a
 Result<std::vector<Schedule>> list(const OverlapOperator& op,
                                    const ScheduleConstraints& constraints) {
   GANTRY_ASSIGN(OperatorSplit split, OperatorSplit::of(op, {}));
-  std::vector<Schedule> all = all_of(op.ranks);
-  for (Schedule& schedule : all) schedule = split.canonical(schedule);
-  std::ranges::sort(all);
-  const auto same = std::ranges::unique(all);
-  all.erase(same.begin(), same.end());
+  std::vector<Schedule> all = points_of(split);
   std::erase_if(all, [&](const Schedule& schedule) {
     split.cut(schedule);
     return !allows(constraints, split);
@@ -88,6 +61,38 @@ Result<std::vector<Schedule>> list(const OverlapOperator& op,
 }
 
 }  // namespace
+
+std::vector<Schedule> points_of(const OperatorSplit& split) {
+  const unsigned ranks = split.op().ranks;
+  const unsigned last = ranks > kMostChunksOfSpace ? kMostChunksOfSpace + 1 : kMostChunksOfSpace;
+  std::vector<Schedule> all;
+  all.reserve(std::size_t{2} + 16 * std::size_t{last} * 2);
+  const auto add = [&](const Schedule& one) {
+    const Schedule same = split.canonical(one);
+    const bool is_last = one.chunks > kMostChunksOfSpace && same.chunks > kMostChunksOfSpace;
+    if (same == one || (is_last && same.pattern == one.pattern && same.grain == one.grain &&
+                        same.start == one.start))
+      all.push_back(same);
+  };
+  for (const auto path : {SchedulePath::put, SchedulePath::get}) add({.path = path});
+  for (const auto pattern : {SchedulePattern::ring, SchedulePattern::at_once})
+    for (const auto shape : {ScheduleShape::rows, ScheduleShape::depth})
+      for (const auto start : {ScheduleStart::even, ScheduleStart::own_first})
+        for (const auto grain : {ScheduleGrain::per_step, ScheduleGrain::per_piece})
+          for (unsigned chunks = 1; chunks <= last; ++chunks)
+            for (const auto path : {SchedulePath::put, SchedulePath::get})
+              add({pattern, shape, start, grain, chunks > kMostChunksOfSpace ? ranks : chunks,
+                   path});
+  return all;
+}
+
+bool allows(const ScheduleConstraints& constraints, const OperatorSplit& split) noexcept {
+  if (constraints.at_most != ~Bytes{0} && split.memory() > constraints.at_most) return false;
+  if (constraints.no_split && splits(split, *constraints.no_split)) return false;
+  if (constraints.same_place && copies(split)) return false;
+  return !constraints.replicated ||
+         (split.op().kind == OverlapKind::all_gather_gemm && !split.is_staged());
+}
 
 Result<std::vector<Schedule>> schedules_of(const OverlapOperator& op,
                                            const ScheduleConstraints& constraints) {

@@ -46,6 +46,8 @@ class OperatorSplit {
       unsigned rank) const noexcept;                              ///< Of B, that a rank multiplies.
   [[nodiscard]] SizeSpan depth_of(unsigned rank) const noexcept;  ///< That a rank multiplies.
 
+  [[nodiscard]] std::int64_t largest_block() const noexcept { return largest_block_; }
+
   /// Pieces of the block; none if it is empty.
   [[nodiscard]] unsigned pieces(unsigned from, unsigned to) const noexcept;
   /// One of them, from the block's first row.

@@ -1,0 +1,63 @@
+#pragma once  // gantry/schedule/choice.hpp: which schedule an operator gets, and why.
+
+#include <gantry/schedule/cost.hpp>
+#include <gantry/schedule/overlap.hpp>
+#include <string>
+#include <vector>
+
+namespace gantry {
+
+/// A rule leaves schedules out before anything is simulated.
+struct ChoiceRule {
+  std::string_view name;
+  std::string_view reason;
+};
+/// All rules, in the order in which they are asked.
+[[nodiscard]] GANTRY_API std::span<const ChoiceRule> choice_rules() noexcept;
+
+struct ChoiceOptions {
+  ScheduleConstraints constraints{};
+  std::vector<std::string> without{};  ///< Names of rules that are not asked.
+  bool rules_only = false;             ///< Nothing is simulated.
+  double least_gain = 0.03;            ///< Below this part of serial's time it is serial.
+  unsigned most_simulated = 12;        ///< Of several the nearest by the rules' estimate.
+};
+
+/// A schedule that was thought of.
+struct ChoiceCandidate {
+  Schedule schedule;
+  std::string_view pruned_by{};  ///< A rule's name; "estimate" if others promised more; empty:
+                                 ///< simulated.
+  double estimated_s = 0;        ///< By closed forms; 0 if a rule left it out.
+  double predicted_s = 0;        ///< In virtual time; 0 if not simulated.
+  ScheduleLosses losses{};
+};
+
+struct Choice {
+  Schedule schedule;
+  double predicted_s = 0;  ///< Of rules_only the estimate.
+  double serial_s = 0;
+  std::string decided{};  ///< What decided; one line.
+  std::vector<ChoiceCandidate> candidates{};
+};
+
+/// Picks a schedule by rules and estimates, then by simulation of what is left. Every rank that
+/// calls it with the same arguments gets the same. Of equals it takes serial, then the simpler.
+/// Errors: `invalid_argument`, `too_large`; `unsupported` if no schedule keeps to the constraints.
+[[nodiscard]] GANTRY_API Result<Choice> choose(const OverlapOperator& op,
+                                               const ScheduleCosts& costs,
+                                               const ChoiceOptions& options = {});
+
+struct Searched {
+  Schedule schedule;
+  double predicted_s = 0;
+  unsigned evaluated = 0;  ///< Schedules that were simulated.
+  std::size_t space = 0;   ///< Schedules that there are.
+};
+/// Goes from the rules' choice along one axis after the other while that helps; it simulates at
+/// most a tenth of the space, and at least four schedules. Errors: as choose().
+[[nodiscard]] GANTRY_API Result<Searched> search(const OverlapOperator& op,
+                                                 const ScheduleCosts& costs,
+                                                 const ScheduleConstraints& constraints = {});
+
+}  // namespace gantry
