@@ -66,4 +66,30 @@ class GANTRY_API CollectiveProgram {
 /// parse_collective(), with the file's name; the kernel's.
 [[nodiscard]] GANTRY_API Result<CollectiveProgram> load_collective(const std::string& what);
 
+/// Sizes at which one way to do a collective gives way to the next. What stands here is assumed,
+/// not measured: a calibration knows better.
+struct CollectiveThresholds {
+  Bytes eager = Bytes{64} << 10;   ///< Up to this many in a transfer: put at once.
+  Bytes direct = Bytes{64} << 10;  ///< Up to this many that a rank would send in one step.
+  Bytes at_once = Bytes{1} << 20;  ///< Up to this many of the whole: each with each. A mesh of
+                                   ///< links, of which a ring uses one a rank: as much as can be.
+  Bytes chunk = Bytes{256} << 10;  ///< What a ring or a chain hands on at a time.
+  std::int64_t most_chunks = 16;
+};
+
+struct CollectiveChoice {
+  std::string program;
+  std::string variant;
+  std::int64_t chunks = 1;
+  std::string reason;  ///< One line.
+};
+
+/// Which program to take for `bytes` in `ranks` ranks: of "all-gather", "reduce-scatter",
+/// "all-reduce", "all-to-all", "all-to-all-counts" and "broadcast". The same answer everywhere.
+/// `bytes`: those of the program's `size` elements. Errors: `not_found`; `invalid_argument`: no
+/// ranks.
+[[nodiscard]] GANTRY_API Result<CollectiveChoice> pick_collective(
+    std::string_view collective, unsigned ranks, Bytes bytes,
+    const CollectiveThresholds& thresholds = {});
+
 }  // namespace gantry
