@@ -188,6 +188,12 @@ class PlanRunner {
         for (std::int64_t& cell : cells) cell = pick(random, -1000, 1000);  // left over
       }
     for (const PlanValue& value : plan.given) store(value);
+    std::map<std::pair<unsigned, unsigned>, unsigned> last;  // of each rank's lane
+    for (unsigned i = 0; i < plan.steps.size(); ++i) {
+      const auto lane = std::pair(plan.steps[i].rank, plan.steps[i].lane);
+      const auto [at, is_first] = last.try_emplace(lane, i);
+      previous_.push_back(is_first ? i : std::exchange(at->second, i));
+    }
   }
   /// False: steps are left that never may begin.
   bool run() {
@@ -197,7 +203,7 @@ class PlanRunner {
     while (!left.empty()) {
       std::vector<unsigned> ready;
       for (const unsigned i : left)
-        if (may_begin(i, left, is_done)) ready.push_back(i);
+        if (may_begin(i, is_done)) ready.push_back(i);
       std::vector<unsigned> next;
       if (auto barriers = whole_turn(ready, left); !barriers.empty()) next = std::move(barriers);
       std::erase_if(ready, [&](unsigned i) { return plan_.steps[i].verb == PlanVerb::barrier; });
@@ -234,15 +240,10 @@ class PlanRunner {
       for (std::int64_t j = 0; j < value.place.rect.cols; ++j)
         at(value.place, i, j) = evaluate(value, i, j);
   }
-  bool may_begin(unsigned i, const std::vector<unsigned>& left, const std::vector<bool>& is_done) {
-    const PlanStep& step = plan_.steps[i];
-    for (const unsigned awaited : step.after)
+  bool may_begin(unsigned i, const std::vector<bool>& is_done) {
+    for (const unsigned awaited : plan_.steps[i].after)
       if (!is_done[awaited]) return false;
-    for (const unsigned earlier : left)
-      if (earlier < i && plan_.steps[earlier].rank == step.rank &&
-          plan_.steps[earlier].lane == step.lane)
-        return false;
-    return true;
+    return previous_[i] == i || is_done[previous_[i]];
   }
   /// The next barrier of every rank, if all have come to it.
   std::vector<unsigned> whole_turn(const std::vector<unsigned>& ready,
@@ -277,6 +278,7 @@ class PlanRunner {
   const Plan& plan_;
   Random& random_;
   std::vector<std::vector<std::int64_t>> memory_;  // of each rank's tensors
+  std::vector<unsigned> previous_;  // of each step: the one before it in its lane, or itself
 };
 
 }  // namespace gantry::test

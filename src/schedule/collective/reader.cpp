@@ -1,0 +1,268 @@
+#include "schedule/collective/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/result.hpp"
+
+namespace gantry::collective {
+namespace {
+
+constexpr std::string_view kMagic = "gantry-collective 1";
+
+tl::unexpected<Error> wrong(std::string what, std::string hint = {}) {
+  return fail(Code::invalid_argument, std::move(what), std::move(hint));
+}
+
+bool is_program_name(std::string_view text) noexcept {
+  const auto is_fine = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !text.empty() && text.size() <= kLongestName && is_fine(text.front()) &&
+         std::ranges::all_of(text, [&](char c) { return is_fine(c) || c == '-'; });
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  return text.substr(0, text.find_last_not_of(' ') + 1);
+}
+
+// What stands behind a word at the beginning of a line; nothing if it does not stand there.
+std::optional<std::string_view> behind(std::string_view line, std::string_view word) {
+  line = trimmed(line);
+  if (!line.starts_with(word)) return std::nullopt;
+  line.remove_prefix(word.size());
+  if (!line.empty() && line.front() != ' ') return std::nullopt;
+  return trimmed(line);
+}
+
+}  // namespace
+
+Reader::Reader() {
+  for (const auto& [name, slot] : {std::pair("ranks", kRanks), std::pair("size", kSize),
+                                   std::pair("chunks", kChunks), std::pair("root", kRoot)})
+    static_cast<void>(scopes_.declare(name, {Symbol::variable, slot}));  // none is there yet
+}
+
+Result<Script> Reader::read(std::string_view text) {
+  if (text.size() > kLongestProgram)
+    return fail(Code::too_large,
+                fmt::format("a program of {} bytes, beyond {}", text.size(), kLongestProgram));
+  const auto read_all = [&]() -> Result<void> {
+    while (!text.empty()) {
+      ++line_;
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      GANTRY_TRY(read_line(text.substr(0, end)));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return finish();
+  };
+  auto done = read_all();
+  if (done) return std::move(script_);
+  Error error = std::move(done).error();
+  error.message = fmt::format("line {}: {}", std::max(line_, 1u), error.message);
+  return tl::unexpected(std::move(error));
+}
+
+Result<void> Reader::read_line(std::string_view line) {
+  if (line.size() > kLongestLine)
+    return wrong(fmt::format("{} characters, beyond {}", line.size(), kLongestLine));
+  if (!has_magic_) return read_magic(line);
+  if (const auto about = behind(line, "about")) return read_about(*about);
+  const std::string_view code = line.substr(0, std::min(line.find('#'), line.size()));
+  if (const auto name = behind(code, "name")) {
+    if (!script_.name.empty()) return wrong("it has a name already");
+    if (!is_program_name(*name))
+      return wrong(fmt::format("'{}' is no name of a program", *name),
+                   "small letters, digits and '-'");
+    script_.name = *name;
+    return {};
+  }
+  GANTRY_ASSIGN(Tokens tokens, Tokens::of(code));
+  if (tokens.is_over()) return {};
+  GANTRY_TRY(read_statement(tokens));
+  return tokens.expect_end();
+}
+
+Result<void> Reader::read_magic(std::string_view line) {
+  has_magic_ = line == kMagic;
+  if (has_magic_) return {};
+  return wrong("no collective of this version", fmt::format("its first line is '{}'", kMagic));
+}
+
+Result<void> Reader::read_about(std::string_view line) {
+  for (const char c : line)
+    if (static_cast<unsigned char>(c) < ' ' || c == 127) return wrong("it has a control character");
+  if (!script_.about.empty()) script_.about += ' ';
+  script_.about += line;
+  return {};
+}
+
+Result<void> Reader::finish() {
+  if (!has_magic_) return read_magic({});
+  if (!open_.empty()) {
+    line_ = open_.back().statement.line;
+    return wrong("its end is missing");
+  }
+  for (const Label& label : script_.labels)
+    if (!label.has_step) {
+      line_ = label.line;
+      return wrong(fmt::format("no step is labelled '{}'", label.name));
+    }
+  if (script_.name.empty()) return wrong("the program has no name", "name my-collective");
+  return {};
+}
+
+Result<void> Reader::read_statement(Tokens& tokens) {
+  const std::string_view word = tokens.peek().text;
+  const auto is = [&](std::string_view keyword) { return word == keyword && tokens.passes(word); };
+  if (is("variants")) return read_variants(tokens);
+  if (is("lanes")) return read_number(tokens, StatementKind::lanes);
+  if (is("counts")) return read_number(tokens, StatementKind::counts);
+  if (is("require")) return read_number(tokens, StatementKind::require);
+  if (is("tensor")) return read_tensor(tokens);
+  if (is("let")) return read_let(tokens);
+  if (is("for")) return read_for(tokens);
+  if (is("if")) return read_if(tokens);
+  if (is("else")) return read_else();
+  if (is("end")) return read_end();
+  if (is("given")) return read_value(tokens, StatementKind::given);
+  if (is("wanted")) return read_value(tokens, StatementKind::wanted);
+  return read_step(tokens);
+}
+
+Result<void> Reader::expect_no_block(std::string_view what) const {
+  if (open_.empty()) return {};
+  return wrong(fmt::format("'{}' within a for or an if", what));
+}
+
+Result<void> Reader::add(Statement statement) {
+  if (++statements_ > kMostStatements)
+    return fail(Code::too_large, fmt::format("more than {} statements", kMostStatements));
+  statement.line = line_;
+  auto& into = open_.empty()               ? script_.statements
+               : open_.back().is_otherwise ? open_.back().statement.otherwise
+                                           : open_.back().statement.body;
+  into.push_back(std::move(statement));
+  return {};
+}
+
+Result<void> Reader::open(Statement statement) {
+  if (open_.size() == kDeepestBlock)
+    return wrong(fmt::format("more than {} blocks within each other", kDeepestBlock));
+  statement.line = line_;
+  open_.push_back({std::move(statement)});
+  return {};
+}
+
+// ---- declarations ----------------------------------------------------------------------------
+
+Result<void> Reader::read_variants(Tokens& tokens) {
+  GANTRY_TRY(expect_no_block("variants"));
+  if (!script_.variants.empty()) return wrong("it has variants already");
+  GANTRY_TRY(scopes_.declare("variant", {Symbol::variable, kVariant}));
+  do {
+    if (script_.variants.size() == kMostVariants)
+      return wrong(fmt::format("more than {} variants", kMostVariants));
+    GANTRY_ASSIGN(const std::string_view name, tokens.name("variant"));
+    const auto index = static_cast<std::uint32_t>(script_.variants.size());
+    GANTRY_TRY(scopes_.declare(name, {Symbol::constant, index}));
+    script_.variants.emplace_back(name);
+  } while (tokens.passes(","));
+  return {};
+}
+
+Result<void> Reader::read_tensor(Tokens& tokens) {
+  GANTRY_TRY(expect_no_block("tensor"));
+  TensorForm tensor;
+  GANTRY_ASSIGN(tensor.name, tokens.name("tensor"));
+  if (std::ranges::find(script_.tensors, tensor.name, &TensorForm::name) != script_.tensors.end())
+    return wrong(fmt::format("there is a tensor '{}' already", tensor.name));
+  if (script_.tensors.size() == kMostTensors)
+    return wrong(fmt::format("more than {} tensors", kMostTensors));
+  GANTRY_ASSIGN(tensor.rows, expressions_.read(tokens));
+  GANTRY_TRY(tokens.expect(","));
+  GANTRY_ASSIGN(tensor.cols, expressions_.read(tokens));
+  const auto index = static_cast<std::uint32_t>(script_.tensors.size());
+  script_.tensors.push_back(std::move(tensor));
+  return add({.kind = StatementKind::tensor, .index = index});
+}
+
+Result<void> Reader::read_number(Tokens& tokens, StatementKind kind) {
+  if (kind != StatementKind::require) {
+    const bool is_lanes = kind == StatementKind::lanes;
+    const std::string_view what = is_lanes ? "lanes" : "counts";
+    GANTRY_TRY(expect_no_block(what));
+    if (std::exchange(is_lanes ? has_lanes_ : has_counts_, true))
+      return wrong(fmt::format("it says its {} already", what));
+  }
+  GANTRY_ASSIGN(const ExprId number, expressions_.read(tokens));
+  return add({.kind = kind, .a = number});
+}
+
+Result<void> Reader::read_let(Tokens& tokens) {
+  GANTRY_ASSIGN(const std::string_view name, tokens.name("value"));
+  if (tokens.passes("(")) return read_function(tokens, name);
+  GANTRY_TRY(tokens.expect("="));
+  GANTRY_ASSIGN(const ExprId value, expressions_.read(tokens));
+  const std::uint32_t slot = script_.slots++;
+  GANTRY_TRY(scopes_.declare(name, {Symbol::variable, slot}));
+  return add({.kind = StatementKind::let, .index = slot, .a = value});
+}
+
+Result<void> Reader::read_function(Tokens& tokens, std::string_view name) {
+  if (++statements_ > kMostStatements)
+    return fail(Code::too_large, fmt::format("more than {} statements", kMostStatements));
+  Function function;
+  scopes_.open();
+  do {
+    if (function.parameters.size() == kMostParameters)
+      return wrong(fmt::format("more than {} parameters", kMostParameters));
+    GANTRY_ASSIGN(const std::string_view parameter, tokens.name("parameter"));
+    GANTRY_TRY(scopes_.declare(parameter, {Symbol::variable, script_.slots}));
+    function.parameters.push_back(script_.slots++);
+  } while (tokens.passes(","));
+  GANTRY_TRY(tokens.expect(")"));
+  GANTRY_TRY(tokens.expect("="));
+  GANTRY_ASSIGN(function.body, expressions_.read(tokens));
+  scopes_.close();
+  const auto index = static_cast<std::uint32_t>(script_.functions.size());
+  script_.functions.push_back(std::move(function));
+  return scopes_.declare(name, {Symbol::function, index});
+}
+
+// ---- blocks ----------------------------------------------------------------------------------
+
+Result<void> Reader::read_for(Tokens& tokens) {
+  GANTRY_ASSIGN(const Over over, expressions_.read_over(tokens));
+  return open(
+      {.kind = StatementKind::loop, .index = over.slot, .a = over.span.first, .b = over.span.end});
+}
+
+Result<void> Reader::read_if(Tokens& tokens) {
+  GANTRY_ASSIGN(const ExprId condition, expressions_.read(tokens));
+  scopes_.open();
+  return open({.kind = StatementKind::branch, .a = condition});
+}
+
+Result<void> Reader::read_else() {
+  if (open_.empty() || open_.back().is_otherwise ||
+      open_.back().statement.kind != StatementKind::branch)
+    return wrong("an else without an if");
+  open_.back().is_otherwise = true;
+  scopes_.close();
+  scopes_.open();
+  return {};
+}
+
+Result<void> Reader::read_end() {
+  if (open_.empty()) return wrong("an end of nothing");
+  scopes_.close();
+  Statement done = std::move(open_.back().statement);
+  open_.pop_back();
+  const unsigned line = std::exchange(line_, done.line);
+  auto added = add(std::move(done));
+  line_ = line;
+  return added;
+}
+
+}  // namespace gantry::collective
