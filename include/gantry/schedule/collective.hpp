@@ -28,8 +28,8 @@ struct CollectiveShape {
 [[nodiscard]] GANTRY_API Result<CollectiveProgram> parse_collective(std::string_view text);
 
 /// The plan for a shape. It is not checked yet: check_plan() proves that it comes to what it wants.
-/// Time and memory are bounded, whatever the program. Errors: `invalid_argument`: "line 7: what";
-/// `too_large`.
+/// Time and memory are bounded, whatever the program. Errors: `invalid_argument`: "line 7: what",
+/// or, of steps whose shapes do not fit, as check_plan() says it; `too_large`.
 [[nodiscard]] GANTRY_API Result<Plan> expand(const CollectiveProgram& program,
                                              const CollectiveShape& shape);
 
