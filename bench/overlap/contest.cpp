@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <gantry/schedule/choice.hpp>
 #include <random>
 
 #include "../support/report/statistics.hpp"
@@ -64,19 +65,26 @@ class Contest {
         interrupt_descriptor_(interrupt_descriptor) {}
 
   Result<void> begin() {
-    for (const Schedule& schedule : schedules_) {
+    // All of the space: any of it may be chosen.
+    auto space = schedules_of(settings_.op);
+    if (!space) return Unexpected(space.error());
+    for (const Schedule& schedule : schedules_)
+      if (std::ranges::find(*space, schedule) == space->end()) space->push_back(schedule);
+    space_ = std::move(*space);
+    for (const Schedule& schedule : space_) {
       auto plan = make_plan(settings_.op, schedule);
       if (!plan) return Unexpected(plan.error());
       plans_.push_back(std::move(*plan));
     }
+    serial_ = index_of(kSerialSchedule);
     auto network = RankNetwork::make(settings_.op.ranks, topology_);
     if (!network) return Unexpected(network.error());
     network_.emplace(std::move(*network));
     for (const Plan& plan : plans_) work_.push_back(PlanWork{plan});
     product_alone_ = work_.size();
-    work_.push_back(PlanWork{products_of(plans_.front())});
+    work_.push_back(PlanWork{products_of(plans_[serial_])});
     transfer_alone_ = work_.size();
-    work_.push_back(PlanWork{transfers_of(plans_.front())});
+    work_.push_back(PlanWork{transfers_of(plans_[serial_])});
     costs_from_ = add_cost_work(settings_.op, work_);
     auto ranks =
         Ranks::start(*network_, settings_.op.ranks, random_token(), work_, interrupt_descriptor_);
@@ -95,7 +103,7 @@ class Contest {
     const auto alone = ranks_->run(product_alone_, settings_.common.rounds + 1);
     if (!alone) return Unexpected(alone.error());
     const double product_s = median_of(*alone, &WorkTimes::seconds);
-    const double rate = busiest_bytes(plans_.front(), topology_) / (ratio * product_s);
+    const double rate = busiest_bytes(plans_[serial_], topology_) / (ratio * product_s);
     if (auto limited = network_->limit(rate); !limited) return limited;
     if (auto measured = measure_link_costs(*ranks_, costs_from_, rate, costs_); !measured)
       return measured;
@@ -109,10 +117,19 @@ class Contest {
     };
     add_entrant(rounds, std::string(kProductAlone), product_alone_);
     add_entrant(rounds, std::string(kTransferAlone), transfer_alone_);
-    for (std::size_t i = 0; i < schedules_.size(); ++i)
-      add_entrant(rounds, subject_of(schedules_[i]), i);
+    std::vector<Schedule> measured = schedules_;
+    const auto choice = choose(settings_.op, costs_);
+    if (!choice) return Unexpected(choice.error());
+    const auto chosen = canonical(settings_.op, choice->schedule);
+    if (!chosen) return Unexpected(chosen.error());
+    if (std::ranges::find(measured, *chosen) == measured.end()) measured.push_back(*chosen);
+    for (const Schedule& schedule : measured)
+      add_entrant(rounds, subject_of(schedule), index_of(schedule));
     if (auto ran = run_rounds(rounds, progress, report_); !ran) return ran;
-    return predict(name);
+    report_.chosen.push_back(
+        {name, std::string(kChosen), fmt::format("{}: {}", to_string(*chosen), choice->decided)});
+    copy_rows(name, subject_of(*chosen), kChosen);
+    return predict(name, measured);
   }
 
  private:
@@ -130,15 +147,27 @@ class Contest {
                                }});
   }
 
-  Result<void> predict(const std::string& name) {
-    for (std::size_t i = 0; i < schedules_.size(); ++i) {
-      const auto simulated = simulate(plans_[i], costs_);
+  Result<void> predict(const std::string& name, const std::vector<Schedule>& measured) {
+    for (const Schedule& schedule : measured) {
+      const auto simulated = simulate(plans_[index_of(schedule)], costs_);
       if (!simulated) return Unexpected(simulated.error());
       double ns = simulated->seconds * kNs;
       report_.rows.push_back(
-          {name, subject_of(schedules_[i]), 0, kPredicted, "ns", summarize({&ns, 1})});
+          {name, subject_of(schedule), 0, kPredicted, "ns", summarize({&ns, 1})});
     }
     return {};
+  }
+  [[nodiscard]] std::size_t index_of(const Schedule& schedule) const {
+    return static_cast<std::size_t>(std::ranges::find(space_, schedule) - space_.begin());
+  }
+  void copy_rows(const std::string& name, const std::string& from, std::string_view to) {
+    std::vector<Row> copies;
+    for (const Row& row : report_.rows)
+      if (row.case_name == name && row.subject == from) copies.push_back(row);
+    for (Row& row : copies) {
+      row.subject = to;
+      report_.rows.push_back(std::move(row));
+    }
   }
 
   const Settings& settings_;
@@ -146,8 +175,10 @@ class Contest {
   const std::vector<Schedule>& schedules_;
   Report& report_;
   const int interrupt_descriptor_;
-  std::vector<Plan> plans_;
-  std::vector<Work> work_;
+  std::vector<Schedule> space_;
+  std::vector<Plan> plans_;  // of the space
+  std::vector<Work> work_;   // these, then the limits and what costs are measured by
+  std::size_t serial_ = 0;
   std::size_t product_alone_ = 0;
   std::size_t transfer_alone_ = 0;
   std::size_t costs_from_ = 0;

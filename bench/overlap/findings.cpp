@@ -18,7 +18,8 @@ bool is_limit(std::string_view subject) {
 std::vector<const Row*> times_of(const Report& report, const std::string& case_name) {
   std::vector<const Row*> rows;
   for (const Row& row : report.rows)
-    if (row.case_name == case_name && row.metric == kLatencyP50 && !is_limit(row.subject))
+    if (row.case_name == case_name && row.metric == kLatencyP50 && !is_limit(row.subject) &&
+        row.subject != kChosen)
       rows.push_back(&row);
   return rows;
 }
@@ -83,7 +84,7 @@ void add_overlap_findings(Report& report, const Settings& settings) {
       for (const Row* row : times_of(report, name))
         if (best == nullptr || row->summary.value < best->summary.value) best = row;
       if (best == nullptr) continue;
-      const Row fastest = *best;
+      const Row fastest = *best;  // rows move
       ratios.of_rows(fmt::format("{}: serial / best ({})", name, fastest.subject),
                      report.find(name, kSerial, kLatencyP50), &fastest,
                      Bar::at_least(least_against_serial(ratio, settings.op.ranks, topology)));
@@ -92,6 +93,10 @@ void add_overlap_findings(Report& report, const Settings& settings) {
                      Bar::at_least(least_against_ring(ratio, settings.op.ranks, topology)));
       ratios.of_rows(fmt::format("{}: ideal / best", name), report.find(name, kIdeal, kLatencyP50),
                      &fastest, Bar::at_least(0.72));
+      const Row* const chosen = report.find(name, kChosen, kLatencyP50);
+      ratios.of_rows(name + ": chosen / best", chosen, &fastest, Bar::at_most(1.02));
+      ratios.of_rows(name + ": serial / chosen", report.find(name, kSerial, kLatencyP50), chosen,
+                     Bar::at_least(0.97));
       add_errors(report, name, ratios);
     }
 }

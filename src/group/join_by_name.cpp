@@ -52,19 +52,15 @@ Result<std::array<Fd, 2>> make_pair() {
   return std::array<Fd, 2>{Fd(ends[0]), Fd(ends[1])};
 }
 
-std::string missing_ranks(const std::vector<Fd>& members) {
-  std::string text;
-  for (std::size_t rank = 1; rank < members.size(); ++rank)
-    if (!members[rank]) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  return text;
-}
-
 // ---- rank 0 ----------------------------------------------------------------------------------
 
 class Leader {
  public:
   Leader(const GroupOptions& options, Claim claim)
-      : options_(options), claim_(std::move(claim)), members_(options.ranks) {}
+      : options_(options),
+        claim_(std::move(claim)),
+        members_(options.ranks),
+        has_come_(options.ranks) {}
 
   Result<std::vector<Fd>> gather(Deadline deadline) {
     while (present_ + 1 < options_.ranks) {
@@ -87,10 +83,21 @@ class Leader {
     if (ready > 0 && entries.front().revents != 0)
       return fail(Code::interrupted, title_of(options_) + ": interrupted while the others join");
     if (ready > 0 || !deadline.passed()) return {};
-    return fail(
-        Code::timed_out,
-        fmt::format("{}: ranks {} have not joined", title_of(options_), missing_ranks(members_)),
-        "start them, or allow more time");
+    return fail(Code::timed_out,
+                fmt::format("{}: ranks {} have not joined", title_of(options_), missing()),
+                "start them, or allow more time");
+  }
+
+  // Those that never came; if there are none, those that came and left.
+  std::string missing() const {
+    std::string never;
+    std::string left;
+    for (unsigned rank = 1; rank < options_.ranks; ++rank) {
+      if (members_[rank]) continue;
+      std::string& list = has_come_[rank] ? left : never;
+      list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
+    }
+    return never.empty() ? left : never;
   }
 
   // Nothing of another user's is read.
@@ -123,8 +130,13 @@ class Leader {
     else if (rank == 0 || rank >= options_.ranks || members_[rank])
       refuse(caller, fmt::format("another process is rank {} already", rank));
     else
-      ++present_, members_[rank] = std::move(caller);
+      take_in(static_cast<unsigned>(rank), std::move(caller));
     return false;
+  }
+  void take_in(unsigned rank, Fd caller) {
+    ++present_;
+    has_come_[rank] = true;
+    members_[rank] = std::move(caller);
   }
   static void refuse(const Fd& caller, const std::string& why) {
     WordWriter out;
@@ -177,6 +189,7 @@ class Leader {
   const Claim claim_;
   std::vector<Fd> callers_;
   std::vector<Fd> members_;  // by rank; rank 0's place stays empty
+  std::vector<bool> has_come_;
   unsigned present_ = 0;
 };
 

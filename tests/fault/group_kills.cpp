@@ -96,8 +96,8 @@ class Rank {
     if (!group) broken("joining: " + to_string(group.error()));
     const Plan plan = plan_of(settings_, generation_);
     const auto buffers = PlanBuffers::make(plan, rank_).value();
-    auto executor = PlanExecutor::prepare(*group, plan, buffers.tensors, {},
-                                          Deadline::after(kPatience));
+    auto executor =
+        PlanExecutor::prepare(*group, plan, buffers.tensors, {}, Deadline::after(kPatience));
     if (!executor) return executor.error();
     for (std::uint64_t run = 0;; ++run) {
       test::store_given(plan, buffers, rank_, -7);

@@ -1,0 +1,293 @@
+// Ranks that find each other, all or none; threads of this process are the ranks.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <future>
+#include <thread>
+
+#include "base/event.hpp"
+#include "base/socket.hpp"
+#include "channel/test_support.hpp"
+#include "engine/inline/inline_engine.hpp"
+#include "group/group.hpp"
+
+namespace gantry {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLong{60'000};
+constexpr milliseconds kShort{200};
+constexpr const char* kToken = "a token of a test, 16 bytes or more";
+
+using Outcomes = std::vector<Result<Group>>;
+
+/// All at the same time.
+Outcomes join_all(const std::vector<GroupOptions>& options) {
+  Outcomes outcomes;
+  for (std::size_t i = 0; i < options.size(); ++i)
+    outcomes.emplace_back(tl::unexpected(Error{Code::system, "not run", ""}));
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < options.size(); ++i)
+    threads.emplace_back(
+        [&, i] { outcomes[i] = Group::join(options[i], make_inline_engine().value()); });
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+class Groups : public testing::Test {
+ protected:
+  std::vector<GroupOptions> by_name(unsigned ranks) const {
+    std::vector<GroupOptions> all(ranks);
+    for (unsigned rank = 0; rank < ranks; ++rank) {
+      all[rank].rank = rank;
+      all[rank].ranks = ranks;
+      all[rank].name = "test";
+      all[rank].directory = folder_.path();
+      all[rank].patience = kLong;
+    }
+    return all;
+  }
+  std::vector<GroupOptions> by_address(unsigned ranks) const {
+    auto all = by_name(ranks);
+    std::vector<std::string> addresses;
+    for (unsigned rank = 0; rank < ranks; ++rank) addresses.push_back(free_endpoint());
+    for (GroupOptions& options : all) {
+      options.addresses = addresses;
+      options.token = kToken;
+    }
+    return all;
+  }
+  static std::string free_endpoint() {
+    const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const at = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(socket.get(), at, size), 0);
+    EXPECT_EQ(::getsockname(socket.get(), at, &size), 0);
+    return fmt::format("127.0.0.1:{}", ::ntohs(address.sin_port));
+  }
+
+  const test::ScratchDirectory folder_;
+};
+
+void expect_all_joined(Outcomes& outcomes, std::string_view kind) {
+  for (unsigned rank = 0; rank < outcomes.size(); ++rank) {
+    ASSERT_TRUE(outcomes[rank]) << rank << ": " << to_string(outcomes[rank].error());
+    EXPECT_EQ(outcomes[rank]->rank(), rank);
+    EXPECT_EQ(outcomes[rank]->ranks(), outcomes.size());
+    EXPECT_EQ(outcomes[rank]->epoch(), outcomes[0]->epoch());
+    for (unsigned peer = 0; peer < outcomes.size(); ++peer)
+      EXPECT_EQ(outcomes[rank]->explain(peer).starts_with(rank == peer ? "this" : kind), true)
+          << outcomes[rank]->explain(peer);
+  }
+  // Each link leads to the rank that it says: a word from each to each.
+  for (unsigned rank = 0; rank < outcomes.size(); ++rank)
+    for (unsigned peer = 0; peer < outcomes.size(); ++peer) {
+      if (peer == rank) continue;
+      std::array<std::byte, 8> word{};
+      word[0] = static_cast<std::byte>(rank * 16 + peer);
+      ASSERT_TRUE(outcomes[rank]->impl().link(peer).send_control(word));
+      std::array<std::byte, 8> heard{};
+      ASSERT_TRUE(outcomes[peer]->impl().link(rank).receive_control(heard, Deadline::after(kLong)));
+      EXPECT_EQ(heard, word);
+    }
+}
+
+TEST_F(Groups, FormByName) {
+  auto outcomes = join_all(by_name(5));
+  expect_all_joined(outcomes, "shared");
+}
+
+TEST_F(Groups, FormByNameOfMoreRanksThanAPacketHasDescriptors) {
+  auto outcomes = join_all(by_name(20));
+  expect_all_joined(outcomes, "shared");
+}
+
+TEST_F(Groups, FormByAddress) {
+  auto outcomes = join_all(by_address(4));
+  expect_all_joined(outcomes, "stream");
+}
+
+TEST_F(Groups, OfOneRankIsThere) {
+  const auto outcome = Group::join(by_name(1)[0], nullptr);
+  ASSERT_TRUE(outcome) << to_string(outcome.error());
+  EXPECT_TRUE(outcome->state());
+}
+
+TEST_F(Groups, SayWhoHasNotCome) {
+  for (auto options : {by_name(4), by_address(4)}) {
+    options.erase(options.begin() + 2);
+    for (GroupOptions& one : options) one.patience = kShort;
+    const auto began = Deadline::Clock::now();
+    const auto outcomes = join_all(options);
+    EXPECT_GE(Deadline::Clock::now() - began, kShort);
+    ASSERT_FALSE(outcomes[0]);
+    EXPECT_EQ(outcomes[0].error().code, Code::timed_out);
+    EXPECT_NE(outcomes[0].error().message.find("ranks 2"), std::string::npos)
+        << outcomes[0].error().message;
+    for (const auto& outcome : outcomes) ASSERT_FALSE(outcome);
+  }
+}
+
+TEST_F(Groups, RefuseOneOfAnotherSize) {
+  auto options = by_name(2);
+  options[0].patience = kShort;
+  options[1].ranks = 3;
+  const auto outcomes = join_all(options);
+  ASSERT_FALSE(outcomes[1]);
+  EXPECT_EQ(outcomes[1].error().code, Code::invalid_argument);
+  EXPECT_NE(outcomes[1].error().message.find("2 ranks at rank 0, and 3 there"), std::string::npos)
+      << outcomes[1].error().message;
+}
+
+TEST_F(Groups, RefuseASecondProcessOfARank) {
+  const auto options = by_name(3);
+  const auto join = [](const GroupOptions& one) {
+    return std::async(std::launch::async,
+                      [&one] { return Group::join(one, make_inline_engine().value()); });
+  };
+  auto first = join(options[0]);
+  std::array<std::future<Result<Group>>, 2> both = {join(options[1]), join(options[1])};
+  // The group cannot form before rank 2 comes, so one of them has been refused by then.
+  const auto is_done = [](auto& one) {
+    return one.wait_for(milliseconds(1)) == std::future_status::ready;
+  };
+  std::size_t loser = 0;
+  while (!is_done(both[loser])) loser = 1 - loser;
+  const auto refused = both[loser].get();
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("another process is rank 1 already"), std::string::npos)
+      << refused.error().message;
+  auto last = join(options[2]);
+  // Kept until all have theirs: who leaves at once breaks it for the others.
+  const auto winner = both[1 - loser].get();
+  const auto rank0 = first.get();
+  const auto rank2 = last.get();
+  EXPECT_TRUE(winner) << to_string(winner.error());
+  EXPECT_TRUE(rank0) << to_string(rank0.error());
+  EXPECT_TRUE(rank2) << to_string(rank2.error());
+}
+
+TEST_F(Groups, WhoKnowsAnotherTokenIsNoRank) {
+  auto options = by_address(2);
+  for (GroupOptions& one : options) one.patience = milliseconds(1000);
+  options[1].token = "another token, of 16 bytes or more";
+  const auto outcomes = join_all(options);
+  ASSERT_FALSE(outcomes[0]);
+  EXPECT_EQ(outcomes[0].error().code, Code::timed_out);
+  ASSERT_FALSE(outcomes[1]);
+  EXPECT_EQ(outcomes[1].error().code, Code::permission_denied) << outcomes[1].error().message;
+}
+
+TEST_F(Groups, StrangersDoNotHoldThemUp) {
+  const auto options = by_address(2);
+  std::vector<Fd> strangers;
+  std::thread calls([&] {
+    const auto port = options[0].addresses[0].substr(options[0].addresses[0].find(':') + 1);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    address.sin_port = ::htons(static_cast<std::uint16_t>(std::stoi(port)));
+    while (strangers.size() < 20) {
+      Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+        continue;                                           // rank 0 does not listen yet
+      const std::string words(strangers.size() * 10, 'x');  // none, some, and too many
+      static_cast<void>(::send(socket.get(), words.data(), words.size(), MSG_NOSIGNAL));
+      strangers.push_back(std::move(socket));
+    }
+  });
+  Result<Group> first = tl::unexpected(Error{});
+  std::thread rank0([&] { first = Group::join(options[0], nullptr); });
+  calls.join();
+  const auto second = Group::join(options[1], nullptr);
+  rank0.join();
+  EXPECT_TRUE(first) << to_string(first.error());
+  EXPECT_TRUE(second) << to_string(second.error());
+}
+
+TEST_F(Groups, JoiningIsInterrupted) {
+  const Fd event = make_event().value();
+  ring(event.get());
+  for (auto options : {by_name(3), by_address(3)})
+    for (GroupOptions& one : options) {
+      one.interrupt_descriptor = event.get();
+      const auto outcome = Group::join(one, make_inline_engine().value());
+      ASSERT_FALSE(outcome);
+      EXPECT_EQ(outcome.error().code, Code::interrupted) << outcome.error().message;
+    }
+}
+
+TEST_F(Groups, OptionsThatCannotWorkAreRefused) {
+  const auto refused = [](const GroupOptions& options) {
+    const auto outcome = Group::join(options, make_inline_engine().value());
+    return outcome ? std::string() : std::string(to_string(outcome.error().code));
+  };
+  auto options = by_name(2)[0];
+  options.rank = 2;
+  EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
+  options = by_name(2)[0];
+  options.ranks = kMostGroupRanks + 1;
+  EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
+  options = by_name(2)[0];
+  options.ranks = 0;
+  EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
+  options = by_name(2)[0];
+  options.name = "a/b";
+  EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
+  options = by_address(2)[0];
+  options.addresses.pop_back();
+  EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
+  options = by_address(2)[0];
+  options.token = "short";
+  EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
+}
+
+TEST_F(Groups, ALeftGroupSaysSo) {
+  auto outcomes = join_all(by_name(2));
+  ASSERT_TRUE(outcomes[0] && outcomes[1]);
+  outcomes[0]->leave();
+  EXPECT_EQ(outcomes[0]->state().error().code, Code::closed);
+}
+
+// ---- messages --------------------------------------------------------------------------------
+
+TEST(RankMessages, SurviveBeingWritten) {
+  const RankMessage message{RankMessage::Kind::prepare, 7, ~std::uint64_t{0},
+                            std::vector<std::byte>(RankMessage::kMostPayload, std::byte{3})};
+  const auto read = RankMessage::decode(message.encode());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->kind, message.kind);
+  EXPECT_EQ(read->operation, message.operation);
+  EXPECT_EQ(read->word, message.word);
+  EXPECT_EQ(read->payload, message.payload);
+}
+
+TEST(RankMessages, OfNobodysAreRefused) {
+  auto bytes = RankMessage{RankMessage::Kind::ready, 1, 2}.encode();
+  EXPECT_FALSE(RankMessage::decode(std::span(bytes).first(bytes.size() - 1)));
+  for (const int kind : {0, 5, 255}) {
+    bytes[0] = static_cast<std::byte>(kind);
+    EXPECT_FALSE(RankMessage::decode(bytes)) << kind;
+  }
+  bytes[0] = std::byte{1};
+  bytes.resize(RankMessage::kHeadBytes + RankMessage::kMostPayload + 1);
+  EXPECT_FALSE(RankMessage::decode(bytes));
+}
+
+TEST(RankMessages, CarryAnErrorWithoutItsControlCharacters) {
+  const Error error{Code::peer_gone, "rank 2: \x1b[2J gone", "restart it"};
+  const auto read = RankMessage::decode(RankMessage::of_failure(3, error).encode());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->failure().code, Code::peer_gone);
+  EXPECT_EQ(read->failure().message, "rank 2: ?[2J gone");
+  EXPECT_EQ(read->failure().hint, "restart it");
+}
+
+}  // namespace
+}  // namespace gantry
