@@ -139,12 +139,15 @@ Result<std::optional<RankMessage>> Group::Impl::take(unsigned peer, RankMessage:
   while (!waiting.empty() && waiting.front().operation < operation_) waiting.pop_front();
   if (waiting.empty() || waiting.front().operation > operation_) return std::nullopt;
   if (waiting.front().kind != kind)
-    return fail(Code::invalid_argument,
-                fmt::format("ranks {} and {} make different calls", rank(), peer),
+    return fail(Code::invalid_argument, pair_with(peer) + " make different calls",
                 "every rank prepares and runs the same plans in the same order");
   RankMessage message = std::move(waiting.front());
   waiting.pop_front();
   return message;
+}
+
+std::string Group::Impl::pair_with(unsigned peer) const {
+  return fmt::format("ranks {} and {}", std::min(rank(), peer), std::max(rank(), peer));
 }
 
 Result<void> Group::Impl::check_interrupt() const {

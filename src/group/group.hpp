@@ -59,6 +59,9 @@ class Group::Impl {
 
   /// All ranks are there and agree on the epoch.
   [[nodiscard]] Result<void> meet(Deadline deadline);
+  /// "ranks 0 and 2": the same at both.
+  [[nodiscard]] std::string pair_with(unsigned peer) const;
+
   /// The next of the common calls begins.
   void begin_operation() noexcept { ++operation_; }
   [[nodiscard]] std::uint64_t operation() const noexcept { return operation_; }

@@ -196,8 +196,7 @@ Result<void> PlanPlaces::exchange(Group::Impl& group, std::uint64_t plan_hash, D
         GANTRY_ASSIGN(const auto message, group.take(peer, RankMessage::Kind::prepare));
         if (!message) break;
         if (message->word != plan_hash)
-          return fail(Code::invalid_argument,
-                      fmt::format("ranks {} and {} have different plans", rank_, peer),
+          return fail(Code::invalid_argument, group.pair_with(peer) + " have different plans",
                       "every rank prepares the same one");
         GANTRY_TRY(hear(peer, *message));
       }

@@ -123,8 +123,7 @@ Result<void> PlanRunLoop::hear_ready(unsigned peer) {
   GANTRY_ASSIGN(const auto message, group_.take(peer, RankMessage::Kind::ready));
   if (!message) return {};
   if (message->word != prepared_.hash)
-    return fail(Code::invalid_argument,
-                fmt::format("ranks {} and {} run different plans", script_.rank(), peer),
+    return fail(Code::invalid_argument, group_.pair_with(peer) + " run different plans",
                 "every rank runs the same plans in the same order");
   peers_[peer].is_ready = true;
   --peers_left_;

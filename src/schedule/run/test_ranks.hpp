@@ -30,7 +30,8 @@ inline std::vector<std::vector<Fd>> socket_mesh(unsigned ranks) {
 enum class Via : std::uint8_t { stream, shared };
 
 inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
-                                std::chrono::milliseconds stall_limit = std::chrono::seconds(60)) {
+                                std::chrono::milliseconds stall_limit = std::chrono::seconds(60),
+                                int interrupt_descriptor = -1) {
   std::vector<std::unique_ptr<Link>> links(sockets.size());
   for (unsigned peer = 0; peer < sockets.size(); ++peer) {
     if (peer == rank) continue;
@@ -46,6 +47,7 @@ inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
   options.ranks = static_cast<unsigned>(sockets.size());
   options.name = "test";
   options.stall_limit = stall_limit;
+  options.interrupt_descriptor = interrupt_descriptor;
   options.patience = std::chrono::seconds(60);
   return Group::over(options, std::move(links));
 }
