@@ -1,6 +1,7 @@
 // Each library that is installed here, on each type, against sums in three loops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <thread>
 
@@ -152,6 +153,53 @@ TEST(GemmOfIntegers, WrapsAround) {
   }
 }
 
+/// Memory that ends where nothing may be read.
+class AtTheEdge {
+ public:
+  explicit AtTheEdge(std::int64_t bytes)
+      : room_((static_cast<std::size_t>(bytes) / kPage + 1) * kPage),
+        size_(static_cast<std::size_t>(bytes)),
+        memory_(::mmap(nullptr, room_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                       -1, 0)) {
+    EXPECT_NE(memory_, MAP_FAILED);
+    EXPECT_EQ(::mprotect(static_cast<std::byte*>(memory_) + room_, kPage, PROT_NONE), 0);
+  }
+  AtTheEdge(const AtTheEdge&) = delete;
+  AtTheEdge& operator=(const AtTheEdge&) = delete;
+  ~AtTheEdge() { ::munmap(memory_, room_ + kPage); }
+  std::byte* data() { return static_cast<std::byte*>(memory_) + room_ - size_; }
+
+ private:
+  static constexpr std::size_t kPage = std::size_t{64} << 10;  // of any machine
+  std::size_t room_;
+  std::size_t size_;
+  void* memory_;
+};
+
+TEST_P(Products, ReadNothingBehindTheirMatrices) {
+  const auto bytes = static_cast<std::int64_t>(bytes_of(element()));
+  for (const auto& [m, n, k] : {Shape{1, 1, 1}, Shape{5, 9, 7}, Shape{65, 257, 31}}) {
+    AtTheEdge a(m * k * bytes);
+    AtTheEdge b(k * n * bytes);
+    AtTheEdge c(m * n * bytes);
+    for (std::int64_t i = 0; i < m * k; ++i) test::put_number(a.data() + i * bytes, element(), 1);
+    for (std::int64_t i = 0; i < k * n; ++i) test::put_number(b.data() + i * bytes, element(), 2);
+    ASSERT_TRUE(library_->multiply({.type = type_of(element()),
+                                    .m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .a = a.data(),
+                                    .a_stride = k,
+                                    .b = b.data(),
+                                    .b_stride = n,
+                                    .c = c.data(),
+                                    .c_stride = n,
+                                    .adds = true}));
+    for (std::int64_t i = 0; i < m * n; ++i)
+      ASSERT_EQ(test::number_at(c.data() + i * bytes, element()), 2.0 * static_cast<double>(k));
+  }
+}
+
 TEST_P(Products, OfSeveralThreadsDoNotMix) {
   constexpr int kTimes = 20;
   const auto work = [&](int seed, bool& is_right) {
@@ -203,6 +251,7 @@ TEST_P(Products, WithBadArgumentsAreRefusedAndTouchNothing) {
   EXPECT_THAT(refusal([](Gemm& one) { one.c_stride = -9; }), HasSubstr("a stride of -9"));
   EXPECT_THAT(refusal([](Gemm& one) { one.a += 1; }), HasSubstr("a is misaligned"));
   EXPECT_THAT(refusal([](Gemm& one) { one.c_stride = kHuge; }), HasSubstr("beyond all memory"));
+  EXPECT_THAT(refusal([](Gemm& one) { one.c_stride = kHuge / 2; }), HasSubstr("beyond all"));
   EXPECT_THAT(refusal([](Gemm& one) { one.k = one.a_stride = kHuge; }), HasSubstr("beyond all"));
   EXPECT_THAT(refusal([](Gemm& one) { one.type = {DataType::unsigned_int, 8, 1}; }),
               HasSubstr("does not multiply code 1, 8 bits, 1 lanes"));

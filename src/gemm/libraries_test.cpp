@@ -78,14 +78,21 @@ TEST(GemmLibraries, ThatAreOpenedSayWhatTheyAre) {
   }
 }
 
-TEST(GemmLibraries, WithOneThreadStartNoOthers) {
+// 0: the process has as many threads as before.
+int status_after_products() {
   const std::size_t before = threads_here();
   for (const std::string name : {"openblas", "onednn", "builtin"}) {
     const auto opened = open_gemm({.library = name});
     if (!opened) continue;
-    EXPECT_GT(measure_gemm(**opened, Element::f32), 0) << name;  // large enough to be shared out
-    EXPECT_EQ(threads_here(), before) << name;
+    if (measure_gemm(**opened, Element::f32) <= 0) return 1;  // large enough to be shared out
+    if (threads_here() != before) return 2;
   }
+  return 0;
+}
+
+TEST(GemmLibraries, WithOneThreadStartNoOthers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has not loaded them
+  EXPECT_EXIT(std::exit(status_after_products()), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(GemmLibraries, OpenBlasHasOneNumberOfThreads) {

@@ -70,7 +70,8 @@ void end_pool(const OpenBlas& api) {
 // With OpenMP the number is one of each calling thread, which compute() takes care of.
 unsigned hold_to(const OpenBlas& api, unsigned threads) {
   if (api.get_parallel() == kByOpenMp) return threads;
-  api.set_threads(static_cast<int>(threads));
+  // Setting it brings back a pool that was ended, whatever the number.
+  if (api.get_threads() != static_cast<int>(threads)) api.set_threads(static_cast<int>(threads));
   return static_cast<unsigned>(std::max(api.get_threads(), 1));
 }
 
