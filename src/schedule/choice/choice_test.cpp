@@ -261,6 +261,12 @@ TEST(Choice, OfEqualsItIsTheSimpler) {
   EXPECT_TRUE(is_simpler({.path = SchedulePath::get}, {.pattern = SchedulePattern::ring}));
   EXPECT_TRUE(is_simpler(*parse_schedule("ring depth even step 2 put"),
                          *parse_schedule("ring rows even step 3 put")));
+  const Schedule ring{.pattern = SchedulePattern::ring};
+  EXPECT_TRUE(is_better({}, 1, ring, 1));
+  EXPECT_TRUE(is_better({}, 1 + 1e-12, ring, 1));
+  EXPECT_FALSE(is_better({}, 1 + 1e-6, ring, 1));
+  EXPECT_FALSE(is_better(ring, 1, {}, 1));
+  EXPECT_TRUE(is_better(ring, 1 - 1e-6, {}, 1));
   const OverlapOperator op{.kind = OverlapKind::all_gather_gemm,
                            .m = 4096,
                            .n = 4096,
