@@ -62,7 +62,7 @@ TEST_F(Cli, AWrongNumberIsToldTheRightOnes) {
 }
 
 TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
-  for (const char* name : {"run", "put", "get", "ls", "doctor", "calibrate", "bench"}) {
+  for (const char* name : {"run", "put", "get", "ls", "doctor", "calibrate", "bench", "plan"}) {
     const auto ended = run(gantry({name, "--help"}));
     EXPECT_EQ(ended.status, 0) << name;
     EXPECT_THAT(ended.output, HasSubstr("Example: ")) << name;

@@ -13,6 +13,7 @@ void add_calibrate(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_get(CLI::App& app, int& exit_code);
 void add_ls(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);  // plan/plan.cpp
 void add_put(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);  // run/run.cpp
 void add_top(CLI::App& app, int& exit_code);

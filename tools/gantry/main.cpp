@@ -116,6 +116,7 @@ int run_main(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("gantry {}", version()));
   app.footer("Example: head -c 1G /dev/zero | gantry put zeros & gantry get zeros | wc -c");
   add_run(app, exit_code);
+  add_plan(app, exit_code);
   add_agent(app, exit_code);
   add_put(app, exit_code);
   add_get(app, exit_code);

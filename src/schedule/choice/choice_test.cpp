@@ -99,6 +99,58 @@ TEST(Choice, IsNearTheBestOfTheWholeSpace) {
   EXPECT_LE(searched.worst, 1.10);
 }
 
+// Between powers of two as well, which the rules leave out.
+TEST(Choice, TheSearchGoesOnFromWhereTheRulesBegin) {
+  ChoiceRandom random(6);
+  int beyond = 0;
+  for (int i = 0; i < 10; ++i) {
+    const OverlapOperator op = large_operator(random);
+    const ScheduleCosts costs = balanced_costs(op, 1, Topology::mesh);
+    const auto choice = choose(op, costs, {.most_simulated = 1000});
+    const auto found = search(op, costs);
+    beyond += found->predicted_s < choice->predicted_s;
+  }
+  EXPECT_GT(beyond, 0);
+}
+
+TEST(Choice, TakesSerialBelowTheLeastGain) {
+  const OverlapOperator op{.kind = OverlapKind::all_to_all_gemm,
+                           .m = 262'144,
+                           .n = 28'672,
+                           .k = 8192,
+                           .type = kHalf,
+                           .ranks = 8};
+  const ScheduleCosts costs = *published_costs("published/mi300x-8");
+  const auto eager = choose(op, costs, {.least_gain = 0});
+  EXPECT_LT(eager->predicted_s, eager->serial_s);
+  EXPECT_GT(eager->predicted_s, eager->serial_s * 0.97);
+  const auto choice = choose(op, costs);
+  EXPECT_EQ(choice->schedule, Schedule{});
+  EXPECT_EQ(choice->predicted_s, choice->serial_s);
+  EXPECT_EQ(choice->decided.substr(0, 39), "serial: the best of the others gains 2.");
+}
+
+TEST(Choice, EstimatesCountCopiesAndSums) {
+  const OverlapOperator op{.kind = OverlapKind::gemm_reduce_scatter,
+                           .m = 8192,
+                           .n = 8192,
+                           .k = 8192,
+                           .type = kHalf,
+                           .ranks = 4};
+  ScheduleCosts costs = balanced_costs(op, 0.1, Topology::mesh);
+  const auto estimate = [&](const char* text) {
+    const Schedule schedule = *parse_schedule(text);
+    return Estimator(*OperatorSplit::of(op, schedule), costs).seconds_of_schedule(schedule);
+  };
+  const double staged = estimate("at-once rows even step 4 put");
+  const double pieces = estimate("at-once rows even piece 4 put");
+  costs.copy.bytes_per_s /= 2;
+  EXPECT_GT(estimate("at-once rows even step 4 put"), staged);
+  EXPECT_EQ(estimate("at-once rows even piece 4 put"), pieces);
+  costs.reduce.bytes_per_s /= 2;
+  EXPECT_GT(estimate("at-once rows even piece 4 put"), pieces);
+}
+
 TEST(Choice, IsSerialWhereNothingIsGained) {
   OverlapOperator op{.kind = OverlapKind::all_gather_gemm,
                      .m = 4096,
@@ -209,6 +261,12 @@ TEST(Choice, OfEqualsItIsTheSimpler) {
   EXPECT_TRUE(is_simpler({.path = SchedulePath::get}, {.pattern = SchedulePattern::ring}));
   EXPECT_TRUE(is_simpler(*parse_schedule("ring depth even step 2 put"),
                          *parse_schedule("ring rows even step 3 put")));
+  const Schedule ring{.pattern = SchedulePattern::ring};
+  EXPECT_TRUE(is_better({}, 1, ring, 1));
+  EXPECT_TRUE(is_better({}, 1 + 1e-12, ring, 1));
+  EXPECT_FALSE(is_better({}, 1 + 1e-6, ring, 1));
+  EXPECT_FALSE(is_better(ring, 1, {}, 1));
+  EXPECT_TRUE(is_better(ring, 1 - 1e-6, {}, 1));
   const OverlapOperator op{.kind = OverlapKind::all_gather_gemm,
                            .m = 4096,
                            .n = 4096,

@@ -7,14 +7,6 @@
 namespace gantry {
 namespace {
 
-constexpr double kSame = 1e-9;  // of two times: relative
-
-/// The better of two, of which times were found in the same way.
-bool is_better(const Schedule& one, double seconds, const Schedule& other, double others) {
-  if (seconds < others * (1 - kSame)) return true;
-  return seconds <= others * (1 + kSame) && is_simpler(one, other);
-}
-
 class Chooser {
  public:
   Chooser(const OverlapOperator& op, const ScheduleCosts& costs, const ChoiceOptions& options)

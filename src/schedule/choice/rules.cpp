@@ -118,4 +118,10 @@ bool is_simpler(const Schedule& one, const Schedule& other) noexcept {
   return rank(one) < rank(other);
 }
 
+bool is_better(const Schedule& one, double seconds, const Schedule& other, double others) noexcept {
+  constexpr double kRounding = 1e-9;
+  if (seconds < others * (1 - kRounding)) return true;
+  return seconds <= others * (1 + kRounding) && is_simpler(one, other);
+}
+
 }  // namespace gantry

@@ -22,5 +22,8 @@ struct PruningRule {
                                                                  const ChoiceOptions& options);
 /// Of two that take the same time. Serial is the simplest.
 [[nodiscard]] bool is_simpler(const Schedule& one, const Schedule& other) noexcept;
+/// The shorter; of those that take the same time but for rounding, the simpler.
+[[nodiscard]] bool is_better(const Schedule& one, double seconds, const Schedule& other,
+                             double others) noexcept;
 
 }  // namespace gantry

@@ -27,12 +27,12 @@ class Outbound {
       for (unsigned rank = 0; rank < ranks_; ++rank)
         if (!is_even_ || is_idle(rank)) multiply_block(rank, rank);
     }
-    for (const Arrival& one : arrivals_) add_up(one);
+    for (const PartSum& one : arrivals_) add_up(one);
   }
 
  private:
   using Steps = PlanDraft::Steps;
-  struct Arrival {
+  struct PartSum {
     unsigned from, to;
     PlanRect piece;  // of the block
     unsigned transfer;
@@ -141,7 +141,7 @@ class Outbound {
         draft_.move(from, arrival(rank, to, to, piece), {draft_.last_computed(rank)});
     arrivals_.push_back({rank, to, piece, transfer});
   }
-  void add_up(const Arrival& one) {
+  void add_up(const PartSum& one) {
     draft_.reduce(result(one.to, one.to, one.piece), arrival(one.from, one.to, one.to, one.piece),
                   {one.transfer});
   }
@@ -181,7 +181,7 @@ class Outbound {
   const unsigned steps_;
   const bool is_even_;
   std::vector<std::int64_t> staged_rows_;  // of each rank, so far
-  std::vector<Arrival> arrivals_;
+  std::vector<PartSum> arrivals_;
 };
 
 }  // namespace

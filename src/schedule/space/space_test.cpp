@@ -289,7 +289,7 @@ TEST(ScheduleSpace, RefusesSentencesThatAreNone) {
         "gantry-schedule 1 all-gather-gemm  ring rows own-first piece 4 put",
         "gantry-schedule 1 gather ring rows own-first piece 4 put"}) {
     const auto read = parse_sentence(text);
-    EXPECT_FALSE(read) << text;
+    ASSERT_FALSE(read) << text;
     EXPECT_EQ(read.error().code, Code::invalid_argument) << text;
     EXPECT_EQ(read.error().message.find('\n'), std::string::npos);
   }

@@ -1,0 +1,176 @@
+#include "plan/inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+
+#include "errors.hpp"
+
+namespace gantry::cli {
+namespace {
+
+constexpr std::string_view kOperatorMagic = "gantry-operator 1";
+constexpr std::size_t kLargestFile = std::size_t{256} << 20;
+
+struct NamedType {
+  std::string_view name;
+  DataType type;
+};
+constexpr std::array<NamedType, 6> kTypes{{{"f64", {DataType::floating, 64, 1}},
+                                           {"f32", {DataType::floating, 32, 1}},
+                                           {"f16", {DataType::floating, 16, 1}},
+                                           {"bf16", {DataType::bfloat, 16, 1}},
+                                           {"i32", {DataType::signed_int, 32, 1}},
+                                           {"i64", {DataType::signed_int, 64, 1}}}};
+
+tl::unexpected<Error> wrong(std::string message, std::string hint = {}) {
+  return tl::unexpected(Error{Code::invalid_argument, std::move(message), std::move(hint)});
+}
+
+/// The same error, behind the name of the file.
+Error of_file(const std::string& path, Error error) {
+  error.message = fmt::format("{}: {}", path, error.message);
+  return error;
+}
+
+template <class Number>
+bool read_number(std::string_view word, Number& number) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
+Result<DataType> type_of(const std::string& name) {
+  for (const NamedType& one : kTypes)
+    if (one.name == name) return one.type;
+  return wrong(fmt::format("type '{}': there is no such type", name),
+               "f64, f32, f16, bf16, i32 or i64");
+}
+
+std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> words;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    if (end > 0) words.push_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return words;
+}
+
+/// A line of an operator's file.
+bool take_words(const std::vector<std::string_view>& words, OperatorInput& input) {
+  if (words[0] == "split") {
+    for (std::size_t i = 1; i < words.size(); ++i)
+      if (!read_number(words[i], input.split.emplace_back())) return false;
+    return true;
+  }
+  if (words.size() != 2) return false;
+  if (words[0] == "operator") return input.kind = words[1], true;
+  if (words[0] == "type") return input.type = words[1], true;
+  if (words[0] == "m") return read_number(words[1], input.m.emplace());
+  if (words[0] == "n") return read_number(words[1], input.n.emplace());
+  if (words[0] == "k") return read_number(words[1], input.k.emplace());
+  if (words[0] == "ranks") return read_number(words[1], input.ranks.emplace());
+  return false;
+}
+
+Result<OperatorInput> read_operator_file(const std::string& path) {
+  const auto text = read_text(path);
+  if (!text) return tl::unexpected(text.error());
+  OperatorInput input;
+  std::string_view rest = *text;
+  for (unsigned number = 1; !rest.empty() || number == 1; ++number) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (number == 1 && line != kOperatorMagic)
+      return wrong(fmt::format("{}: no operator", path),
+                   fmt::format("its first line is '{}'", kOperatorMagic));
+    const auto words = words_of(line.substr(0, line.find('#')));
+    if (number == 1 || words.empty() || take_words(words, input)) continue;
+    return wrong(
+        fmt::format("{}: line {}: '{}' is nothing that an operator says", path, number, line),
+        "operator KIND, m, n, k, ranks, type, or split with rows");
+  }
+  return input;
+}
+
+}  // namespace
+
+Result<std::string> read_text(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             &std::fclose);
+  if (!file) return tl::unexpected(system_error(path, errno));
+  std::string text;
+  std::array<char, 1 << 16> block{};
+  while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
+    text.append(block.data(), got);
+    if (text.size() > kLargestFile)
+      return tl::unexpected(
+          Error{Code::too_large, fmt::format("{}: larger than 256 MiB", path), {}});
+  }
+  if (std::ferror(file.get()) != 0) return tl::unexpected(system_error(path, errno));
+  return text;
+}
+
+Result<Plan> read_plan(const std::string& path) {
+  const auto text = read_text(path);
+  if (!text) return tl::unexpected(text.error());
+  return parse_plan(*text).map_error([&](Error error) { return of_file(path, std::move(error)); });
+}
+
+Result<ScheduleCosts> read_costs(const std::string& name) {
+  if (name.starts_with("published/")) return published_costs(name);
+  const auto text = read_text(name);
+  if (!text) return tl::unexpected(text.error());
+  return parse_costs(*text).map_error([&](Error error) { return of_file(name, std::move(error)); });
+}
+
+void OperatorInput::add_to(CLI::App& command) {
+  auto* const from = command.add_option("FILE", file, "An operator as a file, instead of options");
+  command.add_option("--operator", kind, "all-gather-gemm, gemm-reduce-scatter or all-to-all-gemm")
+      ->type_name("KIND")
+      ->excludes(from);
+  for (const auto& [name, size, what] :
+       {std::tuple{"--m", &m, "Rows of A"}, std::tuple{"--n", &n, "Columns of B"},
+        std::tuple{"--k", &k, "Columns of A"}})
+    command.add_option(name, *size, what)->type_name("NUMBER")->excludes(from);
+  command.add_option("--ranks", ranks, "How many share the product")
+      ->type_name("NUMBER")
+      ->excludes(from);
+  command.add_option("--type", type, "f64, f32, f16, bf16, i32 or i64 (default bf16)")
+      ->type_name("TYPE")
+      ->excludes(from);
+}
+
+Result<OverlapOperator> OperatorInput::read() const {
+  if (!file.empty()) {
+    const auto input = read_operator_file(file);
+    if (!input) return tl::unexpected(input.error());
+    return input->read().map_error([&](Error error) { return of_file(file, std::move(error)); });
+  }
+  if (kind.empty() || !m || !n || !k || !ranks)
+    return wrong("an operator has a kind, m, n, k and ranks",
+                 "--operator all-gather-gemm --m 8192 --n 8192 --k 8192 --ranks 8");
+  OverlapOperator op{.m = *m, .n = *n, .k = *k, .ranks = *ranks, .split = split};
+  const auto known = parse_overlap_kind(kind);
+  if (!known) return tl::unexpected(known.error());
+  op.kind = *known;
+  const auto element = type_of(type.empty() ? "bf16" : type);
+  if (!element) return tl::unexpected(element.error());
+  op.type = *element;
+  return op;
+}
+
+std::string text_of(const OverlapOperator& op) {
+  std::string_view type = "?";
+  for (const NamedType& one : kTypes)
+    if (one.type == op.type) type = one.name;
+  return fmt::format("{} of {} x {} x {} {} on {} ranks", to_string(op.kind), op.m, op.n, op.k,
+                     type, op.ranks);
+}
+
+}  // namespace gantry::cli
