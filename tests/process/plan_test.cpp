@@ -67,6 +67,17 @@ TEST_F(PlanCli, APlanIsMadeCheckedSimulatedAndDrawn) {
   EXPECT_THAT(one.output, ::testing::Not(HasSubstr("2 to 3 |")));
 }
 
+TEST_F(PlanCli, APictureEndsSomewhere) {
+  const auto made = plan({"make", "--schedule",
+                          "gantry-schedule 1 all-gather-gemm at-once rows own-first piece 1 put",
+                          "--m", "90", "--n", "90", "--k", "4", "--ranks", "9"});
+  ASSERT_EQ(made.status, 0) << made.errors;
+  const auto shown = plan({"show", file("nine", made.output), "--costs", kPublished});
+  EXPECT_THAT(shown.output, HasSubstr("\n17 more rows; --rank shows those of one rank\n"));
+  EXPECT_THAT(shown.output, HasSubstr("rank 7 |"));
+  EXPECT_THAT(shown.output, ::testing::Not(HasSubstr("7 to 0 |")));
+}
+
 TEST_F(PlanCli, AnOperatorIsExplainedAndSearched) {
   const std::vector<std::string> large{
       "--operator", "all-gather-gemm", "--m",     "131072", "--n",     "16384",

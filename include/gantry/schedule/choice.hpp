@@ -26,10 +26,11 @@ struct ChoiceOptions {
 /// A schedule that was thought of.
 struct ChoiceCandidate {
   Schedule schedule;
-  std::string_view pruned_by{};  ///< A rule's name; "estimate" if others promised more; empty:
-                                 ///< simulated.
-  double estimated_s = 0;        ///< By closed forms; 0 if a rule left it out.
-  double predicted_s = 0;        ///< In virtual time; 0 if not simulated.
+  /// A rule's name; "estimate" if others promised more; "too-large" for a plan of too many steps;
+  /// empty: none, it was simulated.
+  std::string_view pruned_by{};
+  double estimated_s = 0;  ///< By closed forms; 0 if a rule left it out.
+  double predicted_s = 0;  ///< In virtual time; 0 if not simulated.
   ScheduleLosses losses{};
 };
 

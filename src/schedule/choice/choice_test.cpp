@@ -216,6 +216,7 @@ TEST(Choice, EachRuleCanBeSwitchedOff) {
   for (const ChoiceRule& rule : choice_rules()) {
     ScheduleCosts costs = balanced_costs(op, 1, Topology::mesh);
     if (rule.name == "nothing-to-hide") costs = balanced_costs(op, 0.001, Topology::mesh);
+    if (rule.name == "many-steps") continue;  // below
     if (rule.name == "nothing-to-hide") costs.link.start_ns = 0;
     const auto pruned = [&](const ChoiceOptions& options) {
       const auto choice = choose(op, costs, options);
@@ -232,6 +233,25 @@ TEST(Choice, EachRuleCanBeSwitchedOff) {
   for (const ChoiceCandidate& one : open->candidates) EXPECT_TRUE(one.pruned_by.empty());
   EXPECT_EQ(to_string(choose(op, costs, {.without = {"luck"}}).error()).substr(0, 24),
             "there is no rule 'luck';");
+}
+
+TEST(Choice, HundredsOfRanksLeaveOutPlansThatAreTooLarge) {
+  const OverlapOperator op{.kind = OverlapKind::all_gather_gemm,
+                           .m = 1'000'000,
+                           .n = 40'000,
+                           .k = 4000,
+                           .type = kHalf,
+                           .ranks = 300};
+  ScheduleCosts costs = balanced_costs(op, 1, Topology::mesh);
+  costs.product = {0, 1e12, 0, 0, 0, 1e30};  // the finer the better
+  costs.link.start_ns = 0;
+  const auto few = choose(op, costs, {.rules_only = true});
+  ASSERT_TRUE(few) << to_string(few.error());
+  EXPECT_EQ(few->schedule.chunks, 1u);
+  // At once in 16 chunks: over a million steps.
+  const auto all = choose(op, costs, {.without = {"many-steps"}, .most_simulated = 1});
+  ASSERT_TRUE(all) << to_string(all.error());
+  EXPECT_GE(std::ranges::count(all->candidates, "too-large", &ChoiceCandidate::pruned_by), 1);
 }
 
 TEST(Choice, KeepsToConstraints) {

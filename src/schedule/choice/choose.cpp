@@ -62,8 +62,13 @@ class Chooser {
       }
       Simulated times = serial_;
       if (!is_serial) {
-        GANTRY_ASSIGN(const Plan plan, make_plan(op_, one->schedule));
-        GANTRY_ASSIGN(times, simulate(plan, costs_));
+        const auto plan = make_plan(op_, one->schedule);
+        if (!plan && plan.error().code == Code::too_large) {
+          one->pruned_by = "too-large";
+          continue;
+        }
+        if (!plan) return tl::unexpected(plan.error());
+        GANTRY_ASSIGN(times, simulate(*plan, costs_));
         ++simulated_;
       }
       one->predicted_s = times.seconds;

@@ -7,7 +7,7 @@
 namespace gantry {
 namespace {
 
-constexpr unsigned kBitsOfAByte = 8;
+constexpr double kBitsOfAByte = 8;
 
 bool is_ring(const Schedule& schedule) noexcept {
   return schedule.pattern == SchedulePattern::ring;
@@ -33,7 +33,7 @@ Estimator::Estimator(const OperatorSplit& split, const ScheduleCosts& costs) noe
       block_(static_cast<double>(split.largest_block())),
       depth_(static_cast<double>(split.depth_of(split.op().ranks - 1).size)),
       moved_(static_cast<double>(split.moved_columns())),
-      bytes_(static_cast<double>(Bytes{split.op().type.bits} / kBitsOfAByte)),
+      bytes_(split.op().type.bits / kBitsOfAByte),
       comes_in_(split.comes_in()),
       is_exchange_(split.op().kind == OverlapKind::all_to_all_gemm) {
   std::int64_t rows = 0;

@@ -40,6 +40,12 @@ bool is_thin(const Estimator& estimator, const ChoiceOptions&, const Schedule& o
   return estimator.decomposition(one) > kHalfSpeed;
 }
 
+/// About as many as a simulation takes a tenth of a second for.
+bool has_many_steps(const Estimator& estimator, const ChoiceOptions&, const Schedule& one) {
+  constexpr std::uint64_t kMany = std::uint64_t{1} << 17;
+  return std::uint64_t{estimator.ranks()} * estimator.ranks() * one.chunks > kMany;
+}
+
 constexpr std::array kRules = {
     PruningRule{{"nothing-to-hide", "the shorter of product and transfers is not worth hiding"},
                 hides_nothing},
@@ -50,6 +56,7 @@ constexpr std::array kRules = {
                 lies_between},
     PruningRule{{"all-start", "a piece takes less on its link than its start"}, is_all_start},
     PruningRule{{"thin-pieces", "products in such pieces take over twice as long"}, is_thin},
+    PruningRule{{"many-steps", "its plan has over 2^17 steps"}, has_many_steps},
 };
 constexpr auto kPublicRules = [] {
   std::array<ChoiceRule, kRules.size()> rules{};

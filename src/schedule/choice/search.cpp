@@ -91,8 +91,10 @@ class Searcher {
     GANTRY_ASSIGN(OperatorSplit split, OperatorSplit::of(op_, schedule));
     const bool is_allowed = allows(constraints_, split);
     if (!is_allowed) return {};
-    GANTRY_ASSIGN(const Plan plan, make_plan(op_, schedule));
-    GANTRY_ASSIGN(const Simulated times, simulate(plan, costs_));
+    const auto plan = make_plan(op_, schedule);
+    if (!plan && plan.error().code == Code::too_large && !seen_.empty()) return {};
+    if (!plan) return tl::unexpected(plan.error());
+    GANTRY_ASSIGN(const Simulated times, simulate(*plan, costs_));
     const bool is_first = seen_.empty();
     seen_.emplace(schedule, times.seconds);
     const bool is_shorter =

@@ -1,6 +1,7 @@
 #include "schedule/cost/work_graph.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "base/result.hpp"
 #include "schedule/cost/costs.hpp"
@@ -24,6 +25,8 @@ class GraphMaker {
   Result<WorkGraph> make() {
     graph_.shares_transfers =
         costs_.topology == Topology::switched || (costs_.cpus > 0 && costs_.cpu_s_per_byte > 0);
+    for (const LinkCosts& link : costs_.links)
+      differing_.try_emplace({link.from, link.to}, link.costs);
     find_links();
     for (const PlanStep& step : plan_.steps) graph_.work.push_back(work_of(step));
     GANTRY_TRY(join_barriers());
@@ -33,9 +36,8 @@ class GraphMaker {
 
  private:
   [[nodiscard]] TransferCosts costs_of_link(std::pair<unsigned, unsigned> ends) const {
-    for (const LinkCosts& link : costs_.links)
-      if (link.from == ends.first && link.to == ends.second) return link.costs;
-    return costs_.link;
+    const auto at = differing_.find(ends);
+    return at == differing_.end() ? costs_.link : at->second;
   }
   void find_links() {
     std::vector<std::pair<unsigned, unsigned>> pairs;
@@ -151,6 +153,7 @@ class GraphMaker {
   const Plan& plan_;
   const ScheduleCosts& costs_;
   WorkGraph graph_;
+  std::map<std::pair<unsigned, unsigned>, TransferCosts> differing_;
   std::vector<std::size_t> first_link_;  // of each rank that something leaves, and the end
 };
 

@@ -47,6 +47,7 @@ std::string pruned_text(const Choice& choice) {
   };
   for (const ChoiceRule& rule : choice_rules()) add(rule.name, rule.reason);
   add("estimate", "others are nearer by closed forms");
+  add("too-large", "a plan of more steps than are allowed");
   return table.text();
 }
 

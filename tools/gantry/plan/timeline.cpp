@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 #include <vector>
 
 namespace gantry::cli {
@@ -74,36 +76,47 @@ class Row {
   std::vector<std::map<char, double>> shares_;
 };
 
+/// Rows by whose they are; what a rank computes stands before its links.
+using Key = std::tuple<unsigned, bool, unsigned>;
+Key key_of(const Resource& resource) noexcept {
+  return {resource.first, resource.first != resource.second, resource.second};
+}
+
+bool is_shown(const PlanStep& step, const TimelineOptions& options) {
+  const Resource resource = resource_of(step);
+  return sign_of(step.verb) != 0 &&
+         (!options.rank || resource.first == *options.rank || resource.second == *options.rank);
+}
+
+std::string name_of(const Key& key) {
+  const auto [rank, is_link, peer] = key;
+  return is_link ? fmt::format("{} to {}", rank, peer) : fmt::format("rank {}", rank);
+}
+
 }  // namespace
 
 std::string timeline_text(const Plan& plan, const Simulated& times,
                           const TimelineOptions& options) {
-  std::map<std::pair<unsigned, Resource>, Row> rows;  // by whose row it is
+  std::set<Key> keys;
+  for (const PlanStep& step : plan.steps)
+    if (is_shown(step, options)) keys.insert(key_of(resource_of(step)));
+  std::map<Key, Row> rows;
+  for (const Key& key : keys)
+    if (rows.size() < options.most_rows) rows.try_emplace(key, options.columns);
   const double scale = times.seconds > 0 ? static_cast<double>(options.columns) / times.seconds : 0;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const char sign = sign_of(plan.steps[i].verb);
-    const Resource resource = resource_of(plan.steps[i]);
-    const bool is_asked =
-        !options.rank || resource.first == *options.rank || resource.second == *options.rank;
-    if (sign == 0 || !is_asked) continue;
-    rows.try_emplace(
-            {resource.first, {resource.first == resource.second ? 0u : 1u, resource.second}},
-            options.columns)
-        .first->second.add(sign, times.steps[i].begin_s * scale, times.steps[i].end_s * scale);
+    const PlanStep& step = plan.steps[i];
+    const auto row = rows.find(key_of(resource_of(step)));
+    if (row == rows.end() || !is_shown(step, options)) continue;
+    row->second.add(sign_of(step.verb), times.steps[i].begin_s * scale,
+                    times.steps[i].end_s * scale);
   }
   std::string text;
-  std::size_t shown = 0;
-  for (const auto& [whose, row] : rows) {
-    if (shown++ == options.most_rows) break;
-    const bool computes = whose.second.first == 0;
-    text += fmt::format("{:>12} |{}|\n",
-                        computes ? fmt::format("rank {}", whose.first)
-                                 : fmt::format("{} to {}", whose.first, whose.second.second),
-                        row.text());
-  }
-  if (rows.size() > options.most_rows)
-    text += fmt::format("{} more rows; --rank shows those of one rank\n",
-                        rows.size() - options.most_rows);
+  for (const auto& [key, row] : rows)
+    text += fmt::format("{:>12} |{}|\n", name_of(key), row.text());
+  if (keys.size() > rows.size())
+    text +=
+        fmt::format("{} more rows; --rank shows those of one rank\n", keys.size() - rows.size());
   return text;
 }
 
