@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <gantry/schedule/choice.hpp>
 #include <random>
+#include <sstream>
 
 #include "../support/report/statistics.hpp"
 #include "../support/run/rounds.hpp"
-#include "../support/system/cpus.hpp"
-#include "measured_costs.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -46,6 +46,11 @@ double busiest_bytes(const Plan& plan, Topology topology) {
   }
   if (topology == Topology::mesh) return std::ranges::max(pairs);
   return std::max(std::ranges::max(into), std::ranges::max(out));
+}
+
+std::string one_line(std::string text) {
+  std::ranges::replace(text, '\n', ';');
+  return text;
 }
 
 std::string random_token() {
@@ -85,17 +90,15 @@ class Contest {
     work_.push_back(PlanWork{products_of(plans_[serial_])});
     transfer_alone_ = work_.size();
     work_.push_back(PlanWork{transfers_of(plans_[serial_])});
-    costs_from_ = add_cost_work(settings_.op, work_);
+    auto folder = ScratchDirectory::create();
+    if (!folder) return Unexpected(folder.error());
+    folder_.emplace(std::move(*folder));
+    costs_ = work_.size();
+    work_.push_back(CostsWork{settings_.op, folder_->path() + "/costs"});
     auto ranks =
         Ranks::start(*network_, settings_.op.ranks, random_token(), work_, interrupt_descriptor_);
     if (!ranks) return Unexpected(ranks.error());
     ranks_.emplace(std::move(*ranks));
-    auto costs = measure_product_costs(settings_.op, *ranks_, work_, costs_from_);
-    if (!costs) return Unexpected(costs.error());
-    costs_ = std::move(*costs);
-    costs_.topology = topology_;
-    const auto cpus = allowed_cpus();
-    costs_.cpus = cpus ? static_cast<double>(cpus->size()) : 1;
     return {};
   }
 
@@ -105,10 +108,11 @@ class Contest {
     const double product_s = median_of(*alone, &WorkTimes::seconds);
     const double rate = busiest_bytes(plans_[serial_], topology_) / (ratio * product_s);
     if (auto limited = network_->limit(rate); !limited) return limited;
-    if (auto measured = measure_link_costs(*ranks_, costs_from_, rate, costs_); !measured)
-      return measured;
+    const auto costs = measured_costs();
+    if (!costs) return Unexpected(costs.error());
     const std::string name = fmt::format("{}-{} {}", name_of(topology_), settings_.op.ranks, ratio);
     report_.chosen.push_back({name, "links", fmt::format("{:.1f} MB/s each way", rate / 1e6)});
+    report_.chosen.push_back({name, "costs", one_line(to_text(*costs))});
     Rounds rounds{.name = name,
                   .count = settings_.common.rounds,
                   .interrupt_descriptor = interrupt_descriptor_};
@@ -118,7 +122,7 @@ class Contest {
     add_entrant(rounds, std::string(kProductAlone), product_alone_);
     add_entrant(rounds, std::string(kTransferAlone), transfer_alone_);
     std::vector<Schedule> measured = schedules_;
-    const auto choice = choose(settings_.op, costs_);
+    const auto choice = choose(settings_.op, *costs);
     if (!choice) return Unexpected(choice.error());
     const auto chosen = canonical(settings_.op, choice->schedule);
     if (!chosen) return Unexpected(chosen.error());
@@ -129,7 +133,7 @@ class Contest {
     report_.chosen.push_back(
         {name, std::string(kChosen), fmt::format("{}: {}", to_string(*chosen), choice->decided)});
     copy_rows(name, subject_of(*chosen), kChosen);
-    return predict(name, measured);
+    return predict(name, measured, *costs);
   }
 
  private:
@@ -147,9 +151,19 @@ class Contest {
                                }});
   }
 
-  Result<void> predict(const std::string& name, const std::vector<Schedule>& measured) {
+  /// At the rate that the links have now.
+  Result<ScheduleCosts> measured_costs() {
+    if (const auto done = ranks_->run(costs_, 1); !done) return Unexpected(done.error());
+    std::ifstream file(std::get<CostsWork>(work_[costs_]).file);
+    std::stringstream text;
+    text << file.rdbuf();
+    return parse_costs(text.str());
+  }
+
+  Result<void> predict(const std::string& name, const std::vector<Schedule>& measured,
+                       const ScheduleCosts& costs) {
     for (const Schedule& schedule : measured) {
-      const auto simulated = simulate(plans_[index_of(schedule)], costs_);
+      const auto simulated = simulate(plans_[index_of(schedule)], costs);
       if (!simulated) return Unexpected(simulated.error());
       double ns = simulated->seconds * kNs;
       report_.rows.push_back(
@@ -181,10 +195,10 @@ class Contest {
   std::size_t serial_ = 0;
   std::size_t product_alone_ = 0;
   std::size_t transfer_alone_ = 0;
-  std::size_t costs_from_ = 0;
+  std::size_t costs_ = 0;
+  std::optional<ScratchDirectory> folder_;
   std::optional<RankNetwork> network_;
   std::optional<Ranks> ranks_;
-  ScheduleCosts costs_;
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include <gantry/schedule/executor.hpp>
+#include <fstream>
+#include <gantry/schedule/product.hpp>
 #include <map>
 #include <optional>
 
@@ -28,7 +29,7 @@ class RankBody {
     const Work& work = work_[command.warmups];
     return std::holds_alternative<PlanWork>(work)
                ? run_plan(std::get<PlanWork>(work).plan, command.warmups)
-               : run_product(std::get<ProductWork>(work));
+               : measure(std::get<CostsWork>(work));
   }
 
  private:
@@ -94,31 +95,13 @@ class RankBody {
     return &at->second;
   }
 
-  Result<Answer> run_product(const ProductWork& work) {
-    const auto floats = [](std::int64_t rows, std::int64_t cols) {
-      return std::vector<float>(static_cast<std::size_t>(rows * cols), 1.0F);
-    };
-    const auto a = floats(work.m, work.k);
-    const auto b = floats(work.k, work.n);
-    auto c = floats(work.m, work.n);
-    const Stopwatch watch;
-    auto done = gemm_->multiply({.type = {DataType::floating, 32, 1},
-                                 .m = work.m,
-                                 .n = work.n,
-                                 .k = work.k,
-                                 .a = reinterpret_cast<const std::byte*>(a.data()),
-                                 .a_stride = work.k,
-                                 .b = reinterpret_cast<const std::byte*>(b.data()),
-                                 .b_stride = work.n,
-                                 .c = reinterpret_cast<std::byte*>(c.data()),
-                                 .c_stride = work.n,
-                                 .adds = work.adds});
-    if (!done) return Unexpected(done.error());
-    const Spent spent = watch.spent();
+  Result<Answer> measure(const CostsWork& work) {
+    const auto costs = measure_costs(group_, work.op, gemm_, Deadline::after(kPatience));
+    if (!costs) return Unexpected(costs.error());
+    if (rank_ == 0 && !(std::ofstream(work.file) << to_text(*costs)).flush())
+      return Unexpected(system_error(work.file));
     Answer answer;
     answer.kind = Answer::Kind::measured;
-    answer.p50_ns = spent.wall_ns;
-    answer.cpu_ns = spent.caller_ns + spent.helper_ns;
     return answer;
   }
 
@@ -195,8 +178,7 @@ Result<Answer> Ranks::answer_of(unsigned rank) {
 }
 
 Result<std::vector<WorkTimes>> Ranks::run(std::size_t work, unsigned times) {
-  const bool is_alone = std::holds_alternative<ProductWork>(work_[work]);
-  const auto ranks = is_alone ? 1u : static_cast<unsigned>(children_.size());
+  const auto ranks = static_cast<unsigned>(children_.size());
   std::vector<WorkTimes> taken;
   for (unsigned i = 0; i < times; ++i) {
     for (unsigned rank = 0; rank < ranks; ++rank)

@@ -24,9 +24,8 @@ class Ranks {
                                            const std::string& token, std::span<const Work> work,
                                            int interrupt_descriptor);
 
-  [[nodiscard]] std::size_t size() const noexcept { return children_.size(); }
   /// Has all ranks do that work so many times, each time checking what it leaves; the times of each
-  /// time. Products are done by rank 0 alone. Errors: `interrupted`; those of a rank, in one line.
+  /// time. Errors: `interrupted`; those of a rank, in one line.
   [[nodiscard]] Result<std::vector<WorkTimes>> run(std::size_t work, unsigned times);
 
  private:

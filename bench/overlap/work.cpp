@@ -60,18 +60,4 @@ Plan transfers_of(const Plan& plan) {
   return part;
 }
 
-Plan round_of_puts(unsigned ranks, std::int64_t elements, unsigned count) {
-  Plan plan{.ranks = ranks, .lanes = 1, .about = "puts to the next rank"};
-  plan.tensors = {{"x", 1, elements, {DataType::floating, 32, 1}},
-                  {"y", 1, elements, {DataType::floating, 32, 1}}};
-  const PlanRect all{0, 0, 1, elements};
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    plan.given.push_back({{rank, 0, all}, {{fmt::format("X{}", rank)}}});
-    for (unsigned i = 0; i < count; ++i)
-      plan.steps.push_back(
-          {PlanVerb::put, rank, 0, {(rank + 1) % ranks, 1, all}, {rank, 0, all}, {}, false, {}});
-  }
-  return plan;
-}
-
 }  // namespace gantry::bench

@@ -5,12 +5,10 @@
 
 namespace gantry::bench {
 
-/// A product of one rank alone.
-struct ProductWork {
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  bool adds = false;
+/// All ranks measure what they cost; rank 0 writes that to a file.
+struct CostsWork {
+  OverlapOperator op;
+  std::string file;
 };
 
 /// A plan that all ranks run.
@@ -18,13 +16,11 @@ struct PlanWork {
   Plan plan;
 };
 
-using Work = std::variant<PlanWork, ProductWork>;
+using Work = std::variant<PlanWork, CostsWork>;
 
 /// Only the products of a plan: each has its operands.
 [[nodiscard]] Plan products_of(const Plan& plan);
 /// Only its transfers: each has what it sends.
 [[nodiscard]] Plan transfers_of(const Plan& plan);
-/// `bytes` from each rank to the next one, `count` times, one after another.
-[[nodiscard]] Plan round_of_puts(unsigned ranks, std::int64_t elements, unsigned count);
 
 }  // namespace gantry::bench

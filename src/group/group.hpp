@@ -20,6 +20,7 @@ struct RankMessage {
     joined = 1,  // word: the epoch, of rank 0
     prepare,     // word: the plan's hash; payload: places in the sender's memory
     ready,       // word: the plan's hash; the sender's memory may be written and read
+    text,        // payload: what all ranks are to agree on, of rank 0
     failed,      // word: a Code; payload: message and hint, as the first rank said it
   };
   static constexpr std::size_t kHeadBytes = 24;  // before the payload

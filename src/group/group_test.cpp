@@ -271,7 +271,7 @@ TEST(RankMessages, SurviveBeingWritten) {
 TEST(RankMessages, OfNobodysAreRefused) {
   auto bytes = RankMessage{RankMessage::Kind::ready, 1, 2}.encode();
   EXPECT_FALSE(RankMessage::decode(std::span(bytes).first(bytes.size() - 1)));
-  for (const int kind : {0, 5, 255}) {
+  for (const int kind : {0, 6, 255}) {
     bytes[0] = static_cast<std::byte>(kind);
     EXPECT_FALSE(RankMessage::decode(bytes)) << kind;
   }

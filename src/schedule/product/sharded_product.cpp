@@ -1,0 +1,167 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <gantry/schedule/product.hpp>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "schedule/plan.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr const char* kLogVariable = "GANTRY_SCHEDULE_LOG";
+
+// The tensors of make_plan().
+constexpr unsigned kA = 0;
+constexpr unsigned kB = 1;
+constexpr unsigned kC = 2;
+
+std::string log_of(const ShardedProductOptions& options) {
+  const char* const named = std::getenv(kLogVariable);
+  return options.log.empty() && named != nullptr ? named : options.log;
+}
+
+Result<Choice> choice_of(Group& group, const OverlapOperator& op,
+                         const ShardedProductOptions& options, Deadline deadline) {
+  if (options.schedule) {
+    Choice asked;
+    asked.schedule = *options.schedule;
+    asked.decided = "it was asked for";
+    return asked;
+  }
+  ScheduleCosts costs;
+  if (options.costs) {
+    costs = *options.costs;
+  } else {
+    GANTRY_ASSIGN(costs, measure_costs(group, op, options.gemm, deadline));
+  }
+  return choose(op, costs, options.choice);
+}
+
+}  // namespace
+
+class ShardedProduct::Impl {
+ public:
+  Impl(Group& ranks, const OverlapOperator& what, Choice taken, Plan made, PlanBuffers memory,
+       PlanExecutor prepared, std::string path)
+      : rank(ranks.rank()),
+        op(what),
+        choice(std::move(taken)),
+        plan(std::move(made)),
+        buffers(std::move(memory)),
+        executor(std::move(prepared)),
+        log(std::move(path)) {}
+
+  /// The smallest rectangle that holds all of `values` that lie in that tensor of this rank.
+  [[nodiscard]] MatrixPart part(const std::vector<PlanValue>& values, unsigned tensor) const {
+    std::optional<PlanRect> all;
+    for (const PlanValue& value : values) {
+      const PlanRect& rect = value.place.rect;
+      if (value.place.rank != rank || value.place.tensor != tensor) continue;
+      if (rect.rows == 0 || rect.cols == 0) continue;
+      if (!all) {
+        all = rect;
+        continue;
+      }
+      const std::int64_t end_row = std::max(all->row + all->rows, rect.row + rect.rows);
+      const std::int64_t end_col = std::max(all->col + all->cols, rect.col + rect.cols);
+      all->row = std::min(all->row, rect.row);
+      all->col = std::min(all->col, rect.col);
+      all->rows = end_row - all->row;
+      all->cols = end_col - all->col;
+    }
+    if (!all) return {};
+    const PlanTensor& matrix = plan.tensors[tensor];
+    const Bytes element = matrix.type.bits / kBitsOfByte;
+    const Bytes stride = static_cast<Bytes>(matrix.cols) * element;
+    return {buffers.tensors[tensor].data + static_cast<Bytes>(all->row) * stride +
+                static_cast<Bytes>(all->col) * element,
+            all->rows, all->cols, stride};
+  }
+
+  // One write(2) of one line: lines of several processes do not mix.
+  void note(const PlanRun& run) const noexcept {
+    if (log.empty() || rank != 0) return;
+    const auto noted = guarded([&]() -> Result<void> {
+      const Fd file(::open(log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+      if (!file) return fail_errno(log);
+      const std::string line = fmt::format(
+          "gantry-schedule-log 1 ranks={} m={} n={} k={} type={}{} predicted_s={:.6g} "
+          "serial_s={:.6g} measured_s={:.6g} {}\n",
+          op.ranks, op.m, op.n, op.k, op.type.code == DataType::bfloat ? "bf" : "f", op.type.bits,
+          choice.predicted_s, choice.serial_s, std::chrono::duration<double>(run.elapsed).count(),
+          to_string(ScheduleSentence{op.kind, choice.schedule}));
+      if (::write(file.get(), line.data(), line.size()) < 0) return fail_errno(log);
+      return {};
+    });
+    static_cast<void>(noted);  // a log that cannot be written costs nobody a product
+  }
+
+  const unsigned rank;
+  const OverlapOperator op;
+  const Choice choice;
+  const Plan plan;
+  const PlanBuffers buffers;
+  PlanExecutor executor;
+  const std::string log;
+};
+
+ShardedProduct::ShardedProduct(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+ShardedProduct::ShardedProduct(ShardedProduct&&) noexcept = default;
+ShardedProduct& ShardedProduct::operator=(ShardedProduct&&) noexcept = default;
+ShardedProduct::~ShardedProduct() = default;
+
+Result<ShardedProduct> ShardedProduct::prepare(Group& group, const OverlapOperator& op,
+                                               const ShardedProductOptions& options,
+                                               Deadline deadline) {
+  return guarded([&]() -> Result<ShardedProduct> {
+    ShardedProductOptions with = options;
+    if (with.gemm == nullptr) {
+      GANTRY_ASSIGN(with.gemm, open_gemm());
+    }
+    GANTRY_ASSIGN(Choice choice, choice_of(group, op, with, deadline));
+    GANTRY_ASSIGN(Plan plan, make_plan(op, choice.schedule));
+    GANTRY_ASSIGN(PlanBuffers buffers, PlanBuffers::make(plan, group.rank()));
+    GANTRY_ASSIGN(PlanExecutor executor,
+                  PlanExecutor::prepare(
+                      group, plan, buffers.tensors,
+                      {.limits = {with.choice.constraints.at_most}, .gemm = with.gemm}, deadline));
+    return ShardedProduct(std::make_unique<Impl>(group, op, std::move(choice), std::move(plan),
+                                                 std::move(buffers), std::move(executor),
+                                                 log_of(with)));
+  });
+}
+
+MatrixPart ShardedProduct::a() const {
+  return impl_->part(impl_->plan.given, kA);
+}
+MatrixPart ShardedProduct::b() const {
+  return impl_->part(impl_->plan.given, kB);
+}
+MatrixPart ShardedProduct::c() const {
+  return impl_->part(impl_->plan.wanted, kC);
+}
+const Choice& ShardedProduct::choice() const noexcept {
+  return impl_->choice;
+}
+
+std::string ShardedProduct::explain() const {
+  const Choice& choice = impl_->choice;
+  std::string text = to_string(ScheduleSentence{impl_->op.kind, choice.schedule});
+  if (choice.predicted_s > 0)
+    text += fmt::format("\npredicted {:.3g} ms, serial {:.3g} ms", choice.predicted_s * 1e3,
+                        choice.serial_s * 1e3);
+  return text + "\n" + choice.decided;
+}
+
+Result<PlanRun> ShardedProduct::run(Deadline deadline) {
+  auto run = impl_->executor.run(deadline);
+  if (run) impl_->note(*run);
+  return run;
+}
+
+}  // namespace gantry
