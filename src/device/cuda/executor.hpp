@@ -31,8 +31,6 @@ class StreamExecutor final : public Executor {
 
  private:
   [[nodiscard]] Status enqueue(const Operation& operation) const noexcept;
-  [[nodiscard]] Status enqueue_rows(const Operation& operation) const noexcept;
-  [[nodiscard]] Status enqueue_row(const Operation& operation, Bytes row) const noexcept;
 
   const ContextPointer context_;
   const OwnedStream stream_;

@@ -8,7 +8,6 @@
 namespace gantry::cuda {
 
 inline constexpr Status kSuccess = 0;
-inline constexpr Status kInvalidValue = 1;
 inline constexpr Status kOutOfMemory = 2;
 inline constexpr Status kNoDevice = 100;
 inline constexpr Status kNotFound = 500;

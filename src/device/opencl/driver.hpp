@@ -34,9 +34,6 @@ namespace gantry::opencl {
   X(clEnqueueWriteBuffer) \
   X(clEnqueueReadBuffer) \
   X(clEnqueueCopyBuffer) \
-  X(clEnqueueWriteBufferRect) \
-  X(clEnqueueReadBufferRect) \
-  X(clEnqueueCopyBufferRect) \
   X(clEnqueueFillBuffer) \
   X(clEnqueueNDRangeKernel) \
   X(clEnqueueMigrateMemObjects) \
