@@ -11,7 +11,6 @@
 #include <gantry/engine.hpp>
 #include <gantry/engine/file_io.hpp>
 #include <gantry/engine/policy.hpp>
-#include <gantry/gemm.hpp>
 #include <gantry/link.hpp>
 #include <gantry/memory.hpp>
 #include <gantry/memory/allocator.hpp>
