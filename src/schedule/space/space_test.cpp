@@ -125,7 +125,7 @@ TEST(ScheduleSpace, EveryPointGivesWhatIsWanted) {
     const auto schedules = schedules_of(op);
     ASSERT_TRUE(schedules) << to_string(schedules.error());
     const auto truth = defined(op);
-    for (int i = 0; i < 32; ++i) {
+    for (int i = 0; i < 80; ++i) {
       const Schedule schedule = (*schedules)[static_cast<std::size_t>(
           pick(random, 0, static_cast<std::int64_t>(schedules->size()) - 1))];
       const auto plan = make_plan(op, schedule);
