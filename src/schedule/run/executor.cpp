@@ -105,6 +105,7 @@ Result<PlanExecutor> PlanExecutor::prepare(Group& group, const Plan& plan,
                                            const PlanExecutorOptions& options, Deadline deadline) {
   return guarded([&]() -> Result<PlanExecutor> {
     Group::Impl& ranks = group.impl();
+    const auto held = ranks.hold();
     if (ranks.failure()) return tl::unexpected(*ranks.failure());
     const auto make = [&]() -> Result<PlanExecutor> {
       if (plan.ranks != ranks.ranks())
@@ -128,6 +129,7 @@ Result<PlanExecutor> PlanExecutor::prepare(Group& group, const Plan& plan,
 Result<PlanRun> PlanExecutor::run(Deadline deadline) {
   return guarded([&]() -> Result<PlanRun> {
     Group::Impl& group = impl_->group;
+    const auto held = group.hold();
     if (group.failure()) return tl::unexpected(*group.failure());
     group.begin_operation();
     auto run = PlanRunLoop(impl_->prepared, group, impl_->compute.get()).go(deadline);
