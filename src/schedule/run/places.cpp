@@ -197,7 +197,8 @@ Result<void> PlanPlaces::exchange(Group::Impl& group, std::uint64_t plan_hash, D
         if (!message) break;
         if (message->word != plan_hash)
           return fail(Code::invalid_argument,
-                      fmt::format("ranks {} and {} have different plans", rank_, peer),
+                      fmt::format("ranks {} and {} have different plans; rank {} has {}", rank_,
+                                  peer, rank_, plan_->about.empty() ? "another" : plan_->about),
                       "every rank prepares the same one");
         GANTRY_TRY(hear(peer, *message));
       }
