@@ -35,7 +35,8 @@ struct Commanded {
 };
 [[nodiscard]] Commanded commanded(const Command& command) noexcept;
 
-/// One trip: a barrier, then the collective; its time in ns.
+/// One trip: a barrier, then the collective, whose time in ns it gives, then a barrier again:
+/// nobody compares, and takes a CPU, while another one is at it.
 using Trip = std::function<Result<double>()>;
 /// Trips of which the first one does not count, each on new data, each compared.
 struct Trips {

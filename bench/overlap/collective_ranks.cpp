@@ -59,7 +59,10 @@ class CollectiveBody {
     const Stopwatch watch;
     const auto run = collective_->run(Deadline::after(kCollectivePatience));
     if (!run) return Unexpected(run.error());
-    return watch.spent().wall_ns;
+    const double ns = watch.spent().wall_ns;
+    if (auto met = meeting_->run(Deadline::after(kCollectivePatience)); !met)
+      return Unexpected(met.error());
+    return ns;
   }
 
   Result<void> prepare(const RankView& view, std::uint64_t number, const Commanded& told) {
@@ -186,7 +189,7 @@ Result<CollectiveRanks> CollectiveRanks::start(unsigned ranks, RankPath path,
   for (unsigned rank = 0; rank < ranks; ++rank) {
     auto child = Child::start(
         fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()], [&, rank](Link& link) {
-          static_cast<void>(pin(*cpus));  // all may run on all
+          if (cpus->size() < ranks) static_cast<void>(pin(*cpus));  // all may run on all
           GroupOptions options = *common;
           options.rank = rank;
           auto body = open_body(options, network);

@@ -39,7 +39,7 @@ std::vector<std::string> mpirun_words(unsigned ranks, const std::vector<std::str
   std::vector<std::string> words = {"mpirun",
                                     "--allow-run-as-root",
                                     "--bind-to",
-                                    "none",
+                                    is_crowded ? "none" : "core",
                                     "--oversubscribe",
                                     "-n",
                                     std::to_string(ranks),

@@ -46,6 +46,7 @@ class MpiRank {
                          const Stopwatch watch;
                          const int status = call(view);
                          const double ns = watch.spent().wall_ns;
+                         MPI_Barrier(MPI_COMM_WORLD);
                          if (status == MPI_SUCCESS) return ns;
                          return Unexpected({Code::system, "Open MPI: a collective failed", ""});
                        }},
