@@ -12,7 +12,9 @@ namespace {
 
 constexpr Bytes kBellBytes = 8;
 constexpr std::size_t kEntryBytes = 4 + RemoteRegion::kEncodedBytes + 2 * 8;
-constexpr std::size_t kEntriesOfMessage = (RankMessage::kMostPayload - 4) / kEntryBytes;
+constexpr std::size_t kMostAbout = 160;  // of what a plan says of itself
+constexpr std::size_t kEntriesOfMessage =
+    (RankMessage::kMostPayload - 4 - 2 - kMostAbout) / kEntryBytes;
 
 Bytes element_bytes(const PlanTensor& tensor) noexcept {
   return tensor.type.bits / kBitsOfByte;
@@ -147,6 +149,7 @@ Result<void> PlanPlaces::tell(Group::Impl& group, unsigned peer, std::uint64_t p
   for (std::size_t first = 0; first < entries.size(); first += kEntriesOfMessage) {
     WordWriter out;
     out.number(entries.size(), 4);
+    out.text(plan_->about, kMostAbout);
     const std::size_t last = std::min(first + kEntriesOfMessage, entries.size());
     for (std::size_t i = first; i < last; ++i) {
       out.number(entries[i].first, 4);
@@ -167,6 +170,7 @@ Result<void> PlanPlaces::hear(unsigned peer, const RankMessage& message) {
   };
   WordReader in(message.payload);
   expected_[peer] = in.number(4, plan_->tensors.size() + 1);
+  static_cast<void>(in.text(kMostAbout));
   if (expected_[peer] == 0) return misbehaved();
   while (in.is_fine() && !in.rest().empty()) {
     const auto tensor = in.number(4, plan_->tensors.size());
@@ -183,6 +187,20 @@ Result<void> PlanPlaces::hear(unsigned peer, const RankMessage& message) {
     remote_[peer][tensor] = place;
   }
   return in.is_fine() ? Result<void>{} : misbehaved();
+}
+
+// The same at both ranks.
+Error PlanPlaces::difference(const Group::Impl& group, unsigned peer,
+                             const RankMessage& message) const {
+  WordReader in(message.payload);
+  static_cast<void>(in.number(4));
+  const std::string theirs = in.text(kMostAbout);
+  const std::string own = plan_->about.substr(0, kMostAbout);
+  const bool is_first = rank_ < peer;
+  return {Code::invalid_argument,
+          fmt::format("{} have different plans: '{}' and '{}'", group.pair_with(peer),
+                      is_first ? own : theirs, is_first ? theirs : own),
+          "every rank prepares the same one"};
 }
 
 // Every place that this rank's transfers name is known.
@@ -212,9 +230,7 @@ Result<void> PlanPlaces::exchange(Group::Impl& group, std::uint64_t plan_hash, D
       while (expected_[peer] == 0 || heard_[peer] < expected_[peer]) {
         GANTRY_ASSIGN(const auto message, group.take(peer, RankMessage::Kind::prepare));
         if (!message) break;
-        if (message->word != plan_hash)
-          return fail(Code::invalid_argument, group.pair_with(peer) + " have different plans",
-                      "every rank prepares the same one");
+        if (message->word != plan_hash) return tl::unexpected(difference(group, peer, *message));
         GANTRY_TRY(hear(peer, *message));
       }
       if (expected_[peer] == 0 || heard_[peer] < expected_[peer]) missing = peer;

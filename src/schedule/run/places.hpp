@@ -44,6 +44,8 @@ class PlanPlaces {
   [[nodiscard]] Result<std::vector<std::pair<unsigned, Remote>>> export_to(Link& link,
                                                                            unsigned peer);
   [[nodiscard]] Result<void> hear(unsigned peer, const RankMessage& message);
+  [[nodiscard]] Error difference(const Group::Impl& group, unsigned peer,
+                                 const RankMessage& message) const;
   [[nodiscard]] Result<void> check_heard() const;
 
   const Plan* plan_;
