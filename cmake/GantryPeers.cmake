@@ -1,4 +1,4 @@
-# What gantry-bench-ipc and gantry-bench-link compare with: one program for each library that is
+# What gantry-bench-ipc, -link and -overlap compare with: one program for each library that is
 # installed. Those that are not are left out; `gantry bench ipc --peers` says so then.
 option(GANTRY_PEERS "Build the programs of --peers whose libraries are installed" ON)
 
@@ -20,7 +20,7 @@ function(gantry_peer name)
   set_target_properties(gantry-peer-${name} PROPERTIES
     INSTALL_RPATH $ORIGIN/../../${CMAKE_INSTALL_LIBDIR})
   install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry OPTIONAL)
-  foreach(bench gantry-bench-ipc gantry-bench-link)
+  foreach(bench gantry-bench-ipc gantry-bench-link gantry-bench-overlap)
     add_dependencies(${bench} gantry-peer-${name})
   endforeach()
 endfunction()
@@ -35,6 +35,13 @@ gantry_peer(openmpi NEEDS PEER_MPI_FOUND PEER_MPIRUN
   INCLUDES ${PEER_MPI_INCLUDE_DIRS} LIBRARIES ${PEER_MPI_LINK_LIBRARIES})
 if(TARGET gantry-peer-openmpi)
   target_compile_definitions(gantry-peer-openmpi PRIVATE OMPI_SKIP_MPICXX)  # its C interface only
+endif()
+
+gantry_peer(openmpi_collectives NEEDS PEER_MPI_FOUND PEER_MPIRUN
+  INCLUDES ${PEER_MPI_INCLUDE_DIRS} LIBRARIES ${PEER_MPI_LINK_LIBRARIES})
+if(TARGET gantry-peer-openmpi_collectives)
+  target_sources(gantry-peer-openmpi_collectives PRIVATE overlap/collective_data.cpp)
+  target_compile_definitions(gantry-peer-openmpi_collectives PRIVATE OMPI_SKIP_MPICXX)
 endif()
 
 pkg_check_modules(PEER_UCX ucx)

@@ -4,16 +4,14 @@
 
 #include "../support/program/program.hpp"
 #include "../support/report/findings.hpp"
+#include "collective_contest.hpp"
 #include "contest.hpp"
 #include "findings.hpp"
 
 namespace gantry::bench {
 namespace {
 
-Result<Report> measure(Settings& settings, int interrupt_descriptor) {
-  auto begun = pinned_report(settings.common.bench);
-  if (!begun) return begun;
-  Report& report = *begun;
+Result<void> measure_schedules(const Settings& settings, int interrupt_descriptor, Report& report) {
   const auto schedules = contestants(settings);
   if (!schedules) return Unexpected(schedules.error());
   const std::size_t cases = settings.topologies.size() * settings.ratios.size();
@@ -22,13 +20,37 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
     if (auto done = measure_topology(settings, topology, *schedules, progress, interrupt_descriptor,
                                      report);
         !done)
-      return Unexpected(done.error());
+      return done;
   add_overlap_findings(report, settings);
+  return {};
+}
+
+Result<void> measure_all_collectives(const Settings& settings, int interrupt_descriptor,
+                                     Report& report) {
+  Progress progress("bench overlap", cases_of_collectives(settings) * settings.common.rounds);
+  if (auto done = measure_collectives(settings, progress, interrupt_descriptor, report); !done)
+    return done;
+  add_collective_findings(report, settings);
+  return {};
+}
+
+Result<Report> measure(Settings& settings, int interrupt_descriptor) {
+  auto begun = pinned_report(settings.common.bench);
+  if (!begun) return begun;
+  Report& report = *begun;
+  for (const std::string& which : settings.cases) {
+    const auto done = which == "collectives"
+                          ? measure_all_collectives(settings, interrupt_descriptor, report)
+                          : measure_schedules(settings, interrupt_descriptor, report);
+    if (!done) return Unexpected(done.error());
+  }
   return begun;
 }
 
 std::string readable(const Settings& settings, const Report& report) {
-  std::string text =
+  if (settings.cases == std::vector<std::string>{"collectives"})
+    return to_table(report, kOpenMpi) + findings_text(report);
+  const std::string text =
       fmt::format("{} of {} x {} x {} over {} ranks, f32\n", to_string(settings.op.kind),
                   settings.op.m, settings.op.n, settings.op.k, settings.op.ranks);
   return text + to_table(report, kSerial) + findings_text(report);

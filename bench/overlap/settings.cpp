@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "../support/program/choices.hpp"
@@ -20,6 +21,35 @@ Result<std::vector<Topology>> parse_topologies(const std::string& text) {
   for (const std::string& word : *words)
     topologies.push_back(word == "mesh" ? Topology::mesh : Topology::switched);
   return topologies;
+}
+
+/// Words that name values of an enumeration, from its first one to `last`.
+template <class Enum>
+Result<std::vector<Enum>> parse_values(const std::string& text, std::string_view what, Enum last,
+                                       std::string_view (*name)(Enum)) {
+  std::vector<std::string> known;
+  for (int value = 0; value <= static_cast<int>(last); ++value)
+    known.emplace_back(name(static_cast<Enum>(value)));
+  const auto words = chosen(text, what, known);
+  if (!words) return Unexpected(words.error());
+  std::vector<Enum> values;
+  for (const std::string& word : *words)
+    values.push_back(static_cast<Enum>(std::ranges::find(known, word) - known.begin()));
+  return values;
+}
+
+Result<std::vector<RankPath>> parse_paths(const std::string& text) {
+  return parse_values<RankPath>(text, "path", RankPath::veth,
+                                [](RankPath path) { return name_of(path); });
+}
+
+Result<std::vector<CollectiveKind>> parse_collectives(const std::string& text) {
+  return parse_values<CollectiveKind>(text, "collective", CollectiveKind::broadcast,
+                                      [](CollectiveKind kind) { return to_string(kind); });
+}
+
+Result<std::vector<std::string>> parse_cases(const std::string& text) {
+  return chosen(text, "case", {"schedules", "collectives"});
 }
 
 Result<std::vector<double>> parse_ratios(const std::string& text) {
@@ -86,15 +116,27 @@ Manual manual(Settings& settings) {
           "overlapping the two, next to doing one after the other, and to the longer of them "
           "alone.",
       .notes =
-          "Needs root and iproute2. Elements are whole numbers of f32; every result is compared.\n"
+          "Schedules and veth need root and iproute2. Elements are whole numbers of f32; every "
+          "result "
+          "is compared.\n"
+          "Collectives are run by 2 and 4 ranks, with --peers next to Open MPI's.\n"
           "All subjects have one library for products, and all ranks share this machine's CPUs.\n\n"
           "Example: gantry bench overlap --quick\n"
+          "Example: gantry bench overlap --cases collectives --peers --paths shared\n"
           "Example: gantry bench overlap --ranks 2 --topologies mesh --ratios 1 --all --json",
-      .sizes = "8",
-      .quick_sizes = "8",
+      .sizes = "1K,64K,1M,16M,64M",
+      .quick_sizes = "64K,4M",
       .rounds = 5,
       .quick_rounds = 3,
-      .own = {option_into(settings.topologies, "--topologies", "Of mesh, switch", "all", "all",
+      .sized = "A collective's tensor",
+      .has_peers = true,
+      .own = {option_into(settings.cases, "--cases", "Of schedules, collectives", "schedules",
+                          "schedules", parse_cases),
+              option_into(settings.paths, "--paths", "Of collectives: shared, loopback, veth",
+                          "all", "shared", parse_paths),
+              option_into(settings.collectives, "--collectives", "Of collectives: which", "all",
+                          "all", parse_collectives),
+              option_into(settings.topologies, "--topologies", "Of mesh, switch", "all", "all",
                           parse_topologies),
               option_into(settings.ratios, "--ratios", "Communication's time to the product's",
                           "0.25,0.5,1,2", "0.5,1", parse_ratios),

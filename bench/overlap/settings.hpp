@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../support/program/options.hpp"
+#include "collective_ranks.hpp"
 
 namespace gantry::bench {
 
@@ -14,6 +15,9 @@ struct Settings {
   std::vector<Topology> topologies;
   std::vector<double> ratios;  ///< Of the time of communication to that of the product.
   OverlapOperator op;
+  std::vector<std::string> cases;  ///< Of "schedules" and "collectives".
+  std::vector<RankPath> paths;     ///< Of collectives.
+  std::vector<CollectiveKind> collectives;
   bool all = false;  ///< Every point of the space, and not only those on its axes.
 };
 

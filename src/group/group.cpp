@@ -6,8 +6,10 @@
 #include <array>
 #include <random>
 
+#include "base/block_signals.hpp"
 #include "base/result.hpp"
 #include "base/socket.hpp"
+#include "base/worker_thread.hpp"
 #include "link/turn.hpp"
 #include "remote/words.hpp"
 
@@ -93,6 +95,34 @@ Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links
     : options_(std::move(options)), links_(std::move(links)), messages_(options_.ranks) {
   std::random_device random;
   epoch_ = std::uint64_t{random()} << 32 | random();
+}
+
+Group::Impl::~Impl() {
+  if (keeper_.joinable()) {
+    {
+      const std::lock_guard lock(keeper_mutex_);
+      keeper_is_over_ = true;
+    }
+    keeper_wake_.notify_all();
+    keeper_.join();
+  }
+  leave();
+}
+
+Result<void> Group::Impl::keep_alive() {
+  const BlockSignals blocked;
+  GANTRY_ASSIGN(keeper_, start_thread("a group's thread", [this] { poll_while_idle(); }));
+  return {};
+}
+
+void Group::Impl::poll_while_idle() noexcept {
+  std::unique_lock lock(keeper_mutex_);
+  while (!keeper_wake_.wait_for(lock, kGroupBeat, [this] { return keeper_is_over_; })) {
+    const std::unique_lock held(held_, std::try_to_lock);
+    if (!held) continue;  // whoever holds them polls them
+    for (const auto& link : links_)
+      if (link) static_cast<void>(link->poll());
+  }
 }
 
 Error Group::Impl::error_of(unsigned peer) const {
@@ -232,15 +262,19 @@ Error Group::Impl::break_with(const Error& error) noexcept {
   });
   static_cast<void>(told);  // out of memory: they learn it from the links' end
   flush_last_words();
-  for (const auto& link : links_)
-    if (link) link->close();
+  close_links();
   return *failure_;
 }
 
-void Group::Impl::leave() noexcept {
-  if (!failure_) failure_ = Error{Code::closed, "this rank left the group", ""};
+void Group::Impl::close_links() noexcept {
   for (const auto& link : links_)
     if (link) link->close();
+}
+
+void Group::Impl::leave() noexcept {
+  const auto held = hold();
+  if (!failure_) failure_ = Error{Code::closed, "this rank left the group", ""};
+  close_links();
 }
 
 // ---- the public face -------------------------------------------------------------------------
@@ -264,6 +298,7 @@ Result<Group> Group::over(const GroupOptions& options, Links links) {
     auto impl = std::make_unique<Impl>(options, std::move(links));
     if (auto met = impl->meet(Deadline::after(options.patience)); !met)
       return tl::unexpected(impl->break_with(met.error()));
+    GANTRY_TRY(impl->keep_alive());
     return Group(std::move(impl));
   });
 }

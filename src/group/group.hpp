@@ -1,8 +1,11 @@
 #pragma once  // group/group.hpp: what a group is made of.
 
+#include <condition_variable>
 #include <deque>
 #include <gantry/schedule/group.hpp>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace gantry {
@@ -39,12 +42,14 @@ struct RankMessage {
   [[nodiscard]] Error failure() const;
 };
 
-/// The ranks' links and what came by them. One thread at a time.
+/// The ranks' links and what came by them. Whoever calls the links holds them meanwhile; while
+/// nobody does, a thread polls them, so that a rank that is at work elsewhere is not taken for
+/// dead.
 class Group::Impl {
  public:
   /// `links`: null at this rank's place.
   Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links);
-  ~Impl() { leave(); }
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -57,6 +62,11 @@ class Group::Impl {
   [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
   /// Another rank said what has failed.
   [[nodiscard]] bool has_been_told() const noexcept { return has_been_told_; }
+
+  /// For a common call, from its beginning to its end.
+  [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(held_); }
+  /// Starts the thread. Errors: `system`, `out_of_memory`.
+  [[nodiscard]] Result<void> keep_alive();
 
   /// All ranks are there and agree on the epoch.
   [[nodiscard]] Result<void> meet(Deadline deadline);
@@ -93,6 +103,8 @@ class Group::Impl {
 
  private:
   void flush_last_words() noexcept;
+  void poll_while_idle() noexcept;
+  void close_links() noexcept;
 
   const GroupOptions options_;
   std::vector<std::unique_ptr<Link>> links_;  // none at this rank's place
@@ -101,6 +113,12 @@ class Group::Impl {
   std::uint64_t operation_ = 0;
   std::optional<Error> failure_;
   bool has_been_told_ = false;
+
+  std::mutex held_;  // guards the links' progress
+  std::mutex keeper_mutex_;
+  std::condition_variable keeper_wake_;
+  bool keeper_is_over_ = false;
+  std::thread keeper_;
 };
 
 /// Errors: `invalid_argument`.

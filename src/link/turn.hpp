@@ -1,6 +1,7 @@
 #pragma once  // link/turn.hpp: one turn of a loop that serves a link.
 
 #include <gantry/link.hpp>
+#include <utility>
 
 namespace gantry {
 
@@ -14,7 +15,9 @@ class LinkInTurns {
   /// As Link::poll(). Until end_turn() calls that may not wait neither send nor receive: they queue
   /// what is to go out, and hand out what has come in.
   [[nodiscard]] virtual bool begin_turn() = 0;
-  virtual void end_turn() noexcept = 0;
+  /// True: something has come up meanwhile that calls hand out, such as the signal of a get whose
+  /// last bytes have just been sent. The next turn says so, too.
+  virtual bool end_turn() noexcept = 0;
   /// A message or another small record waits for the socket, perhaps behind a piece of payload.
   [[nodiscard]] virtual bool has_words_left() const noexcept = 0;
 
@@ -29,16 +32,19 @@ class LinkTurn {
   explicit LinkTurn(Link& link)
       : link_(dynamic_cast<LinkInTurns*>(&link)),
         has_moved_(link_ != nullptr ? link_->begin_turn() : link.poll()) {}
-  ~LinkTurn() {
-    if (link_ != nullptr) link_->end_turn();
-  }
+  ~LinkTurn() { static_cast<void>(end()); }
   LinkTurn(const LinkTurn&) = delete;
   LinkTurn& operator=(const LinkTurn&) = delete;
 
   [[nodiscard]] bool has_moved() const noexcept { return has_moved_; }
+  /// Ends it before its scope does. True: as LinkInTurns::end_turn(); a loop does not sleep then.
+  [[nodiscard]] bool end() noexcept {
+    LinkInTurns* const link = std::exchange(link_, nullptr);
+    return link != nullptr && link->end_turn();
+  }
 
  private:
-  LinkInTurns* const link_;
+  LinkInTurns* link_;
   const bool has_moved_;
 };
 

@@ -79,6 +79,30 @@ TEST_P(LinkTurns, ThatAPutHasLandedIsToldWithTheAnswerToIt) {
   EXPECT_TRUE(a_->receive_control(into, Deadline::now()));
 }
 
+// A loop that slept now would sleep on: nothing more comes.
+TEST_P(LinkTurns, ASignalThatComesUpAsOneEndsIsTold) {
+  if (b_->capabilities().pulls) GTEST_SKIP() << "whoever gets sends it";
+  auto there = some_bytes(1000, 4);
+  std::vector<std::byte> here(there.size());
+  const auto exported = *b_->export_memory(there, RemoteAccess::read);
+  Transfer get = Transfer::of(here, exported.remote(), 0, 5);
+  get.local = here.data();
+  const auto ticket = a_->get(get).value();
+  while (a_->poll()) continue;
+  {
+    LinkTurn turn(*b_);
+    EXPECT_TRUE(turn.has_moved());
+    EXPECT_EQ(b_->receive_signal(Deadline::now()).error().code, Code::timed_out);
+    EXPECT_TRUE(turn.end());
+    EXPECT_FALSE(turn.end());
+  }
+  const LinkTurn next(*b_);
+  EXPECT_TRUE(next.has_moved());
+  EXPECT_EQ(b_->receive_signal(Deadline::now()).value(), 5u);
+  EXPECT_TRUE(finish(*a_, ticket));
+  EXPECT_TRUE(are_equal(here, there));
+}
+
 TEST_P(LinkTurns, ALinkThatEndedWithinOneStaysEnded) {
   {
     const LinkTurn turn(*a_);

@@ -16,13 +16,14 @@ struct PlanMemory {
   const Region* region = nullptr;
 };
 
-/// Memory for all tensors that a rank's steps touch, in one region.
+/// Memory for the tensors that a rank's steps touch, in one region.
 struct GANTRY_API PlanBuffers {
   std::unique_ptr<Region> region;
   std::vector<PlanMemory> tensors;  ///< By Plan::tensors.
-  /// Rows have no gaps; each tensor begins at a cache line. Errors: `invalid_argument`,
-  /// `too_large`, `out_of_memory`.
-  [[nodiscard]] static Result<PlanBuffers> make(const Plan& plan, unsigned rank);
+  /// Rows have no gaps; each tensor begins at a cache line. `own`: by tensor; where there is some
+  /// it is taken as it is. Errors: `invalid_argument`, `too_large`, `out_of_memory`.
+  [[nodiscard]] static Result<PlanBuffers> make(const Plan& plan, unsigned rank,
+                                                std::span<const PlanMemory> own = {});
 };
 
 struct PlanRun {

@@ -21,14 +21,16 @@ struct GroupOptions {
   std::string directory = {};  ///< For names; by the rule of channel_directory().
   /// All have joined within this, or none has.
   std::chrono::milliseconds patience{10'000};
-  /// A rank of which nothing was heard for this long while the others run a plan is gone.
+  /// A rank of which nothing was heard for this long is gone: its host vanished, or it is stopped.
+  /// One that is at work elsewhere is not.
   std::chrono::milliseconds stall_limit{10'000};
   /// join() and runs end as `interrupted` when this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
 };
 
 /// Ranks, each of which has a link to each other one. Move-only. The ranks' calls that concern all
-/// of them (PlanExecutor's) have to be the same, in the same order. One thread at a time. When one
+/// of them (PlanExecutor's) have to be the same, in the same order. One thread at a time; a thread
+/// of the group says that this rank lives while none of them is under way. When one
 /// of them fails, at any rank, the group is broken: every call says why, and the ranks that are
 /// left may join a new one.
 class GANTRY_API Group {

@@ -317,11 +317,12 @@ bool SocketSession::has_words_left() const noexcept {
   return !failure_ && writer_.has_words_left();
 }
 
-void SocketSession::end_turn() noexcept {
-  if (!fork_guard_.is_this()) return;
+bool SocketSession::end_turn() noexcept {
+  if (!fork_guard_.is_this()) return false;
   const std::lock_guard lock(mutex_);
   is_in_turn_ = false;
   if (!failure_) flush_now();
+  return has_moved_;
 }
 
 }  // namespace gantry

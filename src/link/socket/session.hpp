@@ -60,7 +60,7 @@ class SocketSession final : public detail::Exporter,
 
   [[nodiscard]] bool poll();
   [[nodiscard]] bool begin_turn();  ///< LinkInTurns.
-  void end_turn() noexcept;
+  bool end_turn() noexcept;
   [[nodiscard]] bool has_words_left() const noexcept;
   [[nodiscard]] Result<void> state() const;
   void close() noexcept;

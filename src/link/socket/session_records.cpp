@@ -185,7 +185,8 @@ Result<void> SocketSession::take_signal(const std::optional<std::uint64_t>& sign
   if (!signal) return {};
   if (signals_.size() >= kMaxLinkSignals) return broken("more signals than allowed");
   signals_.push_back(*signal);
-  wake_all();  // an answer may end in any thread's call
+  has_moved_ = true;  // an answer may end in any thread's call, also as it only sends
+  wake_all();
   return {};
 }
 

@@ -74,7 +74,7 @@ class SocketLink final : public Link, public LinkInTurns {
   }
   bool poll() override { return session_->poll(); }
   [[nodiscard]] bool begin_turn() override { return session_->begin_turn(); }
-  void end_turn() noexcept override { session_->end_turn(); }
+  bool end_turn() noexcept override { return session_->end_turn(); }
   [[nodiscard]] bool has_words_left() const noexcept override { return session_->has_words_left(); }
   [[nodiscard]] int descriptor() const noexcept override { return session_->descriptor(); }
   [[nodiscard]] Result<void> state() const override { return session_->state(); }

@@ -222,6 +222,7 @@ class Measurement {
 
 /// What rank 0 says.
 Result<std::string> agree_on(Group::Impl& group, const std::string& text, Deadline deadline) {
+  const auto held = group.hold();
   group.begin_operation();
   if (group.rank() == 0) {
     const auto bytes = std::as_bytes(std::span(text));
@@ -263,6 +264,7 @@ Result<ScheduleCosts> measure_costs(Group& group, const OverlapOperator& op,
     };
     auto costs = measure();
     if (costs) return costs;
+    const auto held = ranks.hold();
     return tl::unexpected(ranks.break_with(costs.error()));
   });
 }

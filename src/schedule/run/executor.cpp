@@ -39,15 +39,19 @@ Result<std::shared_ptr<GemmLibrary>> library_for(const Plan& plan, unsigned rank
 
 // ---- memory ----------------------------------------------------------------------------------
 
-Result<PlanBuffers> PlanBuffers::make(const Plan& plan, unsigned rank) {
+Result<PlanBuffers> PlanBuffers::make(const Plan& plan, unsigned rank,
+                                      std::span<const PlanMemory> own) {
   return guarded([&]() -> Result<PlanBuffers> {
     if (rank >= plan.ranks)
       return fail(Code::invalid_argument, fmt::format("rank {} of {}", rank, plan.ranks));
     GANTRY_TRY(check_plan(plan));  // so that the sizes are sound
     std::vector<std::optional<Bytes>> offsets(plan.tensors.size());
     Bytes size = 0;
+    const auto has_own = [&](unsigned tensor) {
+      return tensor < own.size() && own[tensor].data != nullptr;
+    };
     const auto take = [&](const PlanPlace& place) {
-      if (place.rank != rank || offsets[place.tensor]) return;
+      if (place.rank != rank || offsets[place.tensor] || has_own(place.tensor)) return;
       const PlanTensor& tensor = plan.tensors[place.tensor];
       offsets[place.tensor] = size;
       const Bytes bytes = static_cast<Bytes>(tensor.rows) * static_cast<Bytes>(tensor.cols) *
@@ -65,9 +69,11 @@ Result<PlanBuffers> PlanBuffers::make(const Plan& plan, unsigned rank) {
     PlanBuffers made;
     GANTRY_ASSIGN(Region region, Region::create(std::max(size, kLine), "gantry-plan"));
     made.region = std::make_unique<Region>(std::move(region));
-    for (const auto& offset : offsets)
+    for (unsigned i = 0; i < offsets.size(); ++i)
       made.tensors.push_back(
-          offset ? PlanMemory{made.region->data() + *offset, 0, made.region.get()} : PlanMemory{});
+          has_own(i)   ? own[i]
+          : offsets[i] ? PlanMemory{made.region->data() + *offsets[i], 0, made.region.get()}
+                       : PlanMemory{});
     return made;
   });
 }
@@ -105,6 +111,7 @@ Result<PlanExecutor> PlanExecutor::prepare(Group& group, const Plan& plan,
                                            const PlanExecutorOptions& options, Deadline deadline) {
   return guarded([&]() -> Result<PlanExecutor> {
     Group::Impl& ranks = group.impl();
+    const auto held = ranks.hold();
     if (ranks.failure()) return tl::unexpected(*ranks.failure());
     const auto make = [&]() -> Result<PlanExecutor> {
       if (plan.ranks != ranks.ranks())
@@ -128,6 +135,7 @@ Result<PlanExecutor> PlanExecutor::prepare(Group& group, const Plan& plan,
 Result<PlanRun> PlanExecutor::run(Deadline deadline) {
   return guarded([&]() -> Result<PlanRun> {
     Group::Impl& group = impl_->group;
+    const auto held = group.hold();
     if (group.failure()) return tl::unexpected(*group.failure());
     group.begin_operation();
     auto run = PlanRunLoop(impl_->prepared, group, impl_->compute.get()).go(deadline);

@@ -103,6 +103,42 @@ TEST(PlanFailures, MemoryThatNobodyGave) {
   EXPECT_NE(error.find("rank 1, tensor b: no memory"), std::string::npos) << error;
 }
 
+TEST(PlanFailures, MemoryBeyondItsRegion) {
+  const auto error = error_at_both(
+      [](Group& group) -> Result<void> {
+        auto buffers = PlanBuffers::make(a_plan(), group.rank()).value();
+        const auto region = Region::create(4096, "another").value();
+        if (group.rank() == 1) buffers.tensors[1] = {region.data() + 4096 - 8, 0, &region};
+        auto executor = PlanExecutor::prepare(group, a_plan(), buffers.tensors);
+        if (!executor) return tl::unexpected(executor.error());
+        return {};
+      },
+      Code::invalid_argument);
+  EXPECT_NE(error.find("rank 1, tensor b: it does not lie in its region"), std::string::npos)
+      << error;
+}
+
+// Each says that it lives, also while it is at work elsewhere.
+TEST(PlanFailures, ARankThatIsBusyForLongerThanTheStallLimitIsNotGone) {
+  constexpr milliseconds kStall{250};
+  auto mesh = test::socket_mesh(2);
+  std::vector<std::thread> threads;
+  for (unsigned rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      auto group = test::group_over(std::move(mesh[rank]), rank, Via::stream, kStall).value();
+      const Plan plan = a_plan();
+      auto buffers = PlanBuffers::make(plan, rank).value();
+      auto executor = PlanExecutor::prepare(group, plan, buffers.tensors).value();
+      test::store_given(plan, buffers, rank, 0);
+      const auto until = Deadline::after(4 * kStall);
+      while (rank == 0 && !until.passed()) continue;  // its own work
+      const auto run = executor.run();
+      ASSERT_TRUE(run) << to_string(run.error());
+      EXPECT_EQ(test::wrong_elements(plan, buffers, rank), 0u);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(PlanFailures, RanksThatMakeDifferentCalls) {
   static_cast<void>(error_at_both(
       [](Group& group) -> Result<void> {

@@ -22,6 +22,21 @@ Bytes row_bytes_of(const PlanTensor& tensor) noexcept {
   return static_cast<Bytes>(tensor.cols) * element_bytes(tensor);
 }
 
+Bytes extent_of(const PlanMemory& memory, const PlanTensor& tensor) noexcept {
+  return tensor.rows == 0
+             ? 0
+             : static_cast<Bytes>(tensor.rows - 1) * memory.stride + row_bytes_of(tensor);
+}
+
+bool is_within(const PlanMemory& memory, const PlanTensor& tensor) noexcept {
+  if (memory.region == nullptr || memory.data == nullptr) return true;
+  const auto first = reinterpret_cast<std::uintptr_t>(memory.data);
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.region->data());
+  const Bytes size = memory.region->size();
+  const Bytes extent = extent_of(memory, tensor);
+  return first >= begin && first - begin <= size && extent <= size - (first - begin);
+}
+
 template <class Visit>
 void visit_places(const PlanStep& step, Visit visit) {
   if (step.verb == PlanVerb::signal || step.verb == PlanVerb::barrier) return;
@@ -73,6 +88,8 @@ Result<PlanPlaces> PlanPlaces::of(const Plan& plan, unsigned rank,
       return wrong("its stride is no row's length",
                    fmt::format("at least {} bytes, a multiple of {}", row_bytes_of(tensor),
                                element_bytes(tensor)));
+    if (!is_within(own, tensor))
+      return wrong("it does not lie in its region", "PlanMemory::region holds all of it");
     if (reinterpret_cast<std::uintptr_t>(own.data) % element_bytes(tensor) != 0)
       return wrong("its elements are not aligned", "begin at a multiple of their size");
   }

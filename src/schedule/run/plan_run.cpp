@@ -226,12 +226,13 @@ Result<bool> PlanRunLoop::turn() {
   GANTRY_ASSIGN(bool has_moved, end_computing());
   for (unsigned peer = 0; peer < peers_.size(); ++peer) {
     if (peer == script_.rank()) continue;
-    const LinkTurn turn(group_.link(peer));
+    LinkTurn turn(group_.link(peer));
     // A link that has ended moves no more.
     const bool looks = turn.has_moved() || !group_.link(peer).state();
     has_moved = has_moved || turn.has_moved();
     if (auto done = turn_with(peer, looks); !done)
       return tl::unexpected(told(peer, std::move(done).error()));
+    has_moved = turn.end() || has_moved;
   }
   run_ready();
   return has_moved;

@@ -1,0 +1,102 @@
+#include "mpi_ranks.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cstring>
+
+#include "../peers/external.hpp"
+#include "../support/system/cpus.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr int kArrivalMs = 30'000;
+
+Result<Descriptor> listen_for_ranks(const std::string& path, unsigned ranks) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Unexpected({Code::invalid_argument, path + ": too long for a socket", "set TMPDIR"});
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address);
+  if (::bind(socket.get(), name, sizeof address) != 0 ||
+      ::listen(socket.get(), static_cast<int>(ranks)) != 0)
+    return Unexpected(system_error(path));
+  return socket;
+}
+
+std::vector<std::string> mpirun_words(unsigned ranks, const std::vector<std::string>& settings,
+                                      const std::string& directory, const std::string& shared,
+                                      const std::string& door) {
+  const auto cpus = allowed_cpus();
+  const bool is_crowded = !cpus || cpus->size() < ranks;
+  std::vector<std::string> words = {"mpirun",
+                                    "--allow-run-as-root",
+                                    "--bind-to",
+                                    is_crowded ? "none" : "core",
+                                    "--oversubscribe",
+                                    "-n",
+                                    std::to_string(ranks),
+                                    "--mca",
+                                    "orte_tmpdir_base",
+                                    directory,
+                                    "--mca",
+                                    "btl_vader_backing_directory",
+                                    shared,
+                                    "--mca",
+                                    "mpi_yield_when_idle",
+                                    is_crowded ? "1" : "0"};
+  for (std::size_t i = 0; i + 1 < settings.size(); i += 2)
+    words.insert(words.end(), {"--mca", settings[i], settings[i + 1]});
+  words.insert(words.end(), {peer_path(kMpiProgram), door});
+  return words;
+}
+
+}  // namespace
+
+Result<MpiRanks> MpiRanks::start(unsigned ranks, const std::vector<std::string>& settings,
+                                 const std::string& directory) {
+  std::string own = directory + "/mpi-XXXXXX";
+  if (::mkdtemp(own.data()) == nullptr) return Unexpected(system_error(own));
+  std::string shared = "/dev/shm/gantry-bench-XXXXXX";  // the only names there are within it
+  if (::mkdtemp(shared.data()) == nullptr) return Unexpected(system_error(shared));
+  const std::string door_path = own + "/door";
+  const auto door = listen_for_ranks(door_path, ranks);
+  if (!door) return Unexpected(door.error());
+  const std::string log = own + "/log";
+  auto guard = ProgramGuard::start({.words = mpirun_words(ranks, settings, own, shared, door_path),
+                                    .log = log,
+                                    .grace = std::chrono::seconds(1),  // it ends when its ranks do
+                                    .leftovers = {shared, own}});
+  if (!guard) return Unexpected(guard.error());
+  MpiRanks made(std::move(*guard));
+  std::vector<std::optional<Link>> links(ranks);
+  for (unsigned come = 0; come < ranks; ++come) {
+    std::array<pollfd, 2> sources = {
+        {{door->get(), POLLIN, 0}, {made.guard_.descriptor(), POLLIN, 0}}};
+    if (::poll(sources.data(), sources.size(), kArrivalMs) == 0)
+      return Unexpected({Code::timed_out, "mpirun: not all ranks came in 30 s", ""});
+    const int rank =
+        (sources[0].revents & POLLIN) != 0 ? ::accept(door->get(), nullptr, nullptr) : -1;
+    if (rank < 0) return Unexpected({Code::system, "mpirun ended: " + last_words(log), ""});
+    Link link = Link::inherited(rank);
+    const auto told = link.receive<Command>();
+    const auto ready = link.receive<Answer>();
+    if (!told || !ready || told->trips >= ranks)
+      return Unexpected({Code::system, "a rank of Open MPI did not start: " + last_words(log), ""});
+    links[told->trips].emplace(std::move(link));
+  }
+  for (auto& link : links) {
+    if (!link) return Unexpected({Code::system, "two ranks of Open MPI have one number", ""});
+    made.links_.push_back(std::move(*link));
+  }
+  return made;
+}
+
+}  // namespace gantry::bench
