@@ -16,13 +16,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr gantry::Schedule kSerial{.pattern = gantry::SchedulePattern::serial};
 
-/// Ranks wait for each other while one of them measures or compares. So long may that take, on a
-/// machine of some gigaflops a second.
-std::chrono::milliseconds stall_limit(const Sides& sides) {
-  const std::int64_t flops = 4 * sides.rows * sides.hidden * sides.inner;
-  return std::chrono::seconds(10 + flops / 1'000'000'000);
-}
-
 double median_ms(std::vector<double> seconds) {
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
   std::nth_element(seconds.begin(), middle, seconds.end());
@@ -71,7 +64,6 @@ Result<void> Rank::join() {
   options.name = name_;
   options.addresses = options_.addresses;
   options.patience = std::chrono::seconds(30);
-  options.stall_limit = stall_limit(options_.sides);
   options.interrupt_descriptor = interrupt_;
   auto group = gantry::Group::join(options, runtime->default_engine());
   if (!group) return failed(group);
