@@ -1,0 +1,34 @@
+#pragma once  // options.hpp: the command line.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tensor_parallel {
+
+/// X is rows x hidden, the weights of the layers are hidden x inner and inner x hidden.
+struct Sides {
+  std::int64_t rows = 256;
+  std::int64_t hidden = 1024;
+  std::int64_t inner = 4096;
+};
+
+enum class Activation : std::uint8_t { relu, gelu };
+
+struct Options {
+  unsigned ranks = 2;
+  std::optional<unsigned> rank{};  ///< None: starts all ranks, as processes.
+  std::string name{};              ///< Of the group; empty: nobody asked for one.
+  std::vector<std::string> addresses{};
+  Sides sides{};
+  bool chooses = true;  ///< Otherwise the serial schedule alone.
+  Activation activation = Activation::relu;
+  unsigned turns = 15;  ///< Of each schedule.
+};
+
+/// Answers --help and what is wrong (one line on standard error); then it is an exit status.
+[[nodiscard]] std::variant<Options, int> parse_options(int argc, const char* const* argv);
+
+}  // namespace tensor_parallel
