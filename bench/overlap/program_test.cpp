@@ -21,8 +21,7 @@ class BenchOverlap : public RunningBenchTest {
       GTEST_SKIP() << to_string(network.error());
   }
   [[nodiscard]] json small(Words arguments) const {
-    arguments.insert(arguments.end(),
-                     {"--ranks", "2", "--rounds", "1", "--sides", "96x64x80", "--ratios", "1"});
+    arguments.insert(arguments.end(), {"--ranks", "2", "--sides", "96x64x80", "--ratios", "1"});
     return document_of(std::move(arguments));
   }
 };

@@ -111,9 +111,9 @@ void PlanRunLoop::queue(std::uint32_t item) {
 // ---- the links -------------------------------------------------------------------------------
 
 Error PlanRunLoop::told(unsigned peer, Error error) const {
-  if (group_.has_been_told()) return error;
+  if (group_.has_been_told() || group_.link(peer).state()) return error;
   // Whoever notices the link's end first, it is that rank's.
-  if (!group_.link(peer).state()) error = group_.error_of(peer);
+  error = group_.error_of(peer);
   error.message = fmt::format("{}; rank {} {}", error.message, script_.rank(), what_it_waits_for());
   return error;
 }
