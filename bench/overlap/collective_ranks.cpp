@@ -91,7 +91,7 @@ class CollectiveBody {
   static std::int64_t chunks_of(const CollectiveWay& way, const RankView& view) {
     if (!way.program.ends_with("ring") && !way.program.ends_with("chain")) return 0;
     const auto picked = pick_collective(to_string(view.kind), view.ranks, view.size * kFloatBytes,
-                                        {.direct = 0, .at_once = 0});
+                                        {.direct = 0, .at_once = 0, .moved_at_once = 0});
     return picked ? picked->chunks : 0;
   }
 

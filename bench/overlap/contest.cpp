@@ -25,7 +25,7 @@ bool is_on_axes(const Schedule& schedule) {
          (schedule.shape == ScheduleShape::rows || chunks == 4);
 }
 
-double median_of(std::vector<WorkTimes> times, double WorkTimes::* what) {
+double median_of(const std::vector<WorkTimes>& times, double WorkTimes::* what) {
   std::vector<double> figures;
   for (const WorkTimes& one : times) figures.push_back(one.*what);
   return summarize(figures).value;

@@ -73,7 +73,8 @@ struct CollectiveThresholds {
   Bytes direct = Bytes{64} << 10;  ///< Up to this many that a rank would send in one step.
   Bytes at_once = Bytes{1} << 20;  ///< Up to this many of the whole: each with each. A mesh of
                                    ///< links, of which a ring uses one a rank: as much as can be.
-  Bytes chunk = Bytes{256} << 10;  ///< What a ring or a chain hands on at a time.
+  Bytes moved_at_once = Bytes{1} << 20;  ///< The same where nothing is added on the way.
+  Bytes chunk = Bytes{256} << 10;        ///< What a ring or a chain hands on at a time.
   std::int64_t most_chunks = 16;
 };
 

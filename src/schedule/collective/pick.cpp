@@ -32,8 +32,8 @@ constexpr std::string_view kRing =
     "each byte goes over each link once; starts are hidden in chunks";
 constexpr std::string_view kOnly = "there is one way";
 constexpr Way kWays[] = {
-    {"all-gather", "all-gather-at-once", Measure::whole, &CollectiveThresholds::at_once, false,
-     kAtOnce},
+    {"all-gather", "all-gather-at-once", Measure::whole, &CollectiveThresholds::moved_at_once,
+     false, kAtOnce},
     {"all-gather", "all-gather-ring", Measure::whole, kAlways, true, kRing},
     {"reduce-scatter", "reduce-scatter-at-once", Measure::whole, &CollectiveThresholds::at_once,
      false, kAtOnce},
@@ -45,7 +45,7 @@ constexpr Way kWays[] = {
     {"all-reduce", "all-reduce-ring", Measure::whole, kAlways, true, kRing},
     {"all-to-all", "all-to-all", Measure::whole, kAlways, false, kOnly},
     {"all-to-all-counts", "all-to-all-counts", Measure::whole, kAlways, false, kOnly},
-    {"broadcast", "broadcast-at-once", Measure::to_all, &CollectiveThresholds::at_once, false,
+    {"broadcast", "broadcast-at-once", Measure::to_all, &CollectiveThresholds::moved_at_once, false,
      "the root's link is not full: one step"},
     {"broadcast", "broadcast-chain", Measure::whole, kAlways, true, kRing},
 };

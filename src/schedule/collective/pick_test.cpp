@@ -7,8 +7,12 @@
 namespace gantry {
 namespace {
 
-constexpr CollectiveThresholds kSizes{
-    .eager = 100, .direct = 300, .at_once = 1000, .chunk = 250, .most_chunks = 4};
+constexpr CollectiveThresholds kSizes{.eager = 100,
+                                      .direct = 300,
+                                      .at_once = 1000,
+                                      .moved_at_once = 900,
+                                      .chunk = 250,
+                                      .most_chunks = 4};
 
 std::string picked(std::string_view collective, unsigned ranks, Bytes bytes) {
   const auto choice = pick_collective(collective, ranks, bytes, kSizes);
@@ -26,13 +30,13 @@ TEST(PickCollective, GoesFromOneStepToRings) {
   EXPECT_EQ(picked("all-reduce", 4, 2000), "all-reduce-ring rendezvous 2");
   EXPECT_EQ(picked("all-reduce", 4, 1 << 30), "all-reduce-ring rendezvous 4");
   EXPECT_EQ(picked("all-reduce", 20, 2000), "all-reduce-ring eager 1");
-  EXPECT_EQ(picked("all-gather", 4, 1000), "all-gather-at-once rendezvous 1");
-  EXPECT_EQ(picked("all-gather", 4, 1001), "all-gather-ring rendezvous 1");
+  EXPECT_EQ(picked("all-gather", 4, 900), "all-gather-at-once rendezvous 1");
+  EXPECT_EQ(picked("all-gather", 4, 901), "all-gather-ring rendezvous 1");
   EXPECT_EQ(picked("reduce-scatter", 2, 200), "reduce-scatter-at-once eager 1");
   EXPECT_EQ(picked("reduce-scatter", 2, 1001), "reduce-scatter-ring rendezvous 2");
-  EXPECT_EQ(picked("broadcast", 5, 250), "broadcast-at-once rendezvous 1");
-  EXPECT_EQ(picked("broadcast", 5, 251), "broadcast-chain rendezvous 1");
-  EXPECT_EQ(picked("broadcast", 2, 1000), "broadcast-at-once rendezvous 1");
+  EXPECT_EQ(picked("broadcast", 5, 225), "broadcast-at-once rendezvous 1");
+  EXPECT_EQ(picked("broadcast", 5, 226), "broadcast-chain rendezvous 1");
+  EXPECT_EQ(picked("broadcast", 2, 900), "broadcast-at-once rendezvous 1");
   EXPECT_EQ(picked("all-to-all", 4, 400), "all-to-all eager 1");
   EXPECT_EQ(picked("all-to-all-counts", 4, 404), "all-to-all-counts rendezvous 1");
 }
@@ -43,7 +47,7 @@ TEST(PickCollective, TakesAnySizeAndAnyThresholds) {
   EXPECT_EQ(picked("all-reduce", 4096, kAll), "all-reduce-ring rendezvous 4");
   EXPECT_EQ(picked("all-reduce", 3, kAll / 2 + 2), "all-reduce-ring rendezvous 4")
       << "what a rank would send to all is beyond all numbers";
-  const auto choice = pick_collective("all-gather", 2, 4, {0, 0, 0, 0, 0});
+  const auto choice = pick_collective("all-gather", 2, 4, {0, 0, 0, 0, 0, 0});
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->program, "all-gather-ring");
   EXPECT_EQ(choice->chunks, 1);

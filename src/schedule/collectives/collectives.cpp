@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/result.hpp"
 #include "group/group.hpp"
@@ -172,8 +173,12 @@ std::string_view to_string(CollectiveKind kind) noexcept {
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
-CollectiveThresholds collective_thresholds(LinkKind) noexcept {
-  return {};
+// On shared memory who gets copies at once, and needs nobody's answer to begin; what is not added
+// is copied once, straight from where it is.
+CollectiveThresholds collective_thresholds(LinkKind kind) noexcept {
+  if (kind != LinkKind::shared) return {};
+  return {
+      .eager = 0, .direct = Bytes{256} << 10, .moved_at_once = std::numeric_limits<Bytes>::max()};
 }
 
 // ---- a prepared one --------------------------------------------------------------------------

@@ -11,8 +11,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a wake-up of the thread costs, in bytes of a sum.
-constexpr Bytes kAtOnceBytes = 32 << 10;
+// What it takes to wake the thread, and to be woken by it, in bytes of a sum. A link waits no
+// longer for that than for any wake-up.
+constexpr Bytes kAtOnceBytes = 256 << 10;
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace gantry {
 namespace {
 
 constexpr Bytes kBellBytes = 8;
-constexpr std::size_t kEntryBytes = 4 + RemoteRegion::kEncodedBytes + 2 * 8;
+constexpr std::size_t kEntryBytes = 4 + RemoteRegion::kEncodedBytes + std::size_t{2} * 8;
 constexpr std::size_t kMostAbout = 160;  // of what a plan says of itself
 constexpr std::size_t kEntriesOfMessage =
     (RankMessage::kMostPayload - 4 - 2 - kMostAbout) / kEntryBytes;

@@ -1,10 +1,12 @@
 #include "schedule/run/plan_run.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "base/assert.hpp"
+#include "base/cpu.hpp"
 #include "base/result.hpp"
 #include "link/turn.hpp"
 
@@ -13,10 +15,19 @@ namespace {
 
 constexpr std::size_t kUnderWay = 64;  // transfers of a link, so that answers come between them
 constexpr unsigned kStepBits = 32;
+// What it takes to wake a rank that sleeps.
+constexpr std::chrono::microseconds kPollFor{50};
 
 Bytes bytes_of(const Plan& plan, const PlanStep& transfer) noexcept {
   return static_cast<Bytes>(transfer.to.rect.rows * transfer.to.rect.cols) *
          (plan.tensors[transfer.to.tensor].type.bits / kBitsOfByte);
+}
+
+// Ranks of one machine, each of which has a CPU: who polls takes it from none of them.
+bool has_cpu_to_poll(Group::Impl& group) noexcept {
+  for (unsigned peer = 0; peer < group.ranks(); ++peer)
+    if (peer != group.rank() && group.link(peer).kind() != LinkKind::shared) return false;
+  return static_cast<long>(group.ranks()) <= ::sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 }  // namespace
@@ -31,7 +42,8 @@ PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, Compu
       peers_(group.ranks()),
       items_left_(script_.items().size()),
       arrivals_left_(script_.arrivals()),
-      peers_left_(group.ranks() - 1) {
+      peers_left_(group.ranks() - 1),
+      polls_(has_cpu_to_poll(group)) {
   for (const auto& item : script_.items()) awaits_.push_back(item.awaits);
   for (std::uint32_t step = 0; step < prepared.plan.steps.size(); ++step)
     if (script_.comes(step)) ++peers_[prepared.plan.steps[step].rank].arrivals_left;
@@ -105,7 +117,7 @@ void PlanRunLoop::queue(std::uint32_t item) {
   const Bytes bytes = queued.transfer.rows * queued.transfer.row_bytes;
   queued.is_get = queued.is_get && bytes > 0;
   (step.verb == PlanVerb::get ? run_.received : run_.sent) += bytes;
-  peers_[what.peer].waiting.push_back(std::move(queued));
+  peers_[what.peer].waiting.push_back(queued);
 }
 
 // ---- the links -------------------------------------------------------------------------------
@@ -266,8 +278,14 @@ Result<void> PlanRunLoop::announce() {
   return {};
 }
 
+void PlanRunLoop::wait_for_news(Deadline deadline) {
+  if (polls_ && Deadline::Clock::now() - moved_at_ < kPollFor) return cpu_relax();
+  group_.sleep(compute_ != nullptr ? compute_->descriptor() : -1, deadline);
+}
+
 Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
   const auto began = Deadline::Clock::now();
+  moved_at_ = began;
   GANTRY_TRY(announce());
   for (std::uint32_t item = 0; item < awaits_.size(); ++item)
     if (awaits_[item] == 0) ready_.push_back(item);
@@ -285,7 +303,8 @@ Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
     if (deadline.passed())
       return fail(Code::timed_out,
                   fmt::format("rank {} {} when time was up", script_.rank(), what_it_waits_for()));
-    if (!has_moved) group_.sleep(compute_ != nullptr ? compute_->descriptor() : -1, deadline);
+    if (!has_moved) wait_for_news(deadline);
+    if (has_moved && polls_) moved_at_ = Deadline::Clock::now();
   }
   run_.elapsed = Deadline::Clock::now() - began;
   if (compute_ != nullptr) run_.computing = compute_->take_busy_time();

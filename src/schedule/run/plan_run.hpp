@@ -63,6 +63,7 @@ class PlanRunLoop {
   [[nodiscard]] std::uint64_t signal_of(std::uint32_t step) const noexcept;
   [[nodiscard]] bool needs(unsigned peer) const noexcept;
   [[nodiscard]] bool is_over() const noexcept;
+  void wait_for_news(Deadline deadline);
   [[nodiscard]] std::string what_it_waits_for() const;
   [[nodiscard]] Error told(unsigned peer, Error error) const;
 
@@ -79,6 +80,8 @@ class PlanRunLoop {
   std::size_t items_left_ = 0;
   std::uint32_t arrivals_left_ = 0;
   unsigned peers_left_ = 0;  // that are not ready
+  const bool polls_;         // a while, before it sleeps
+  Deadline::Clock::time_point moved_at_{};
   PlanRun run_;
 };
 
