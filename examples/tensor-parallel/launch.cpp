@@ -17,7 +17,6 @@
 namespace tensor_parallel {
 namespace {
 
-using gantry::Code;
 using gantry::Deadline;
 using gantry::Result;
 

@@ -25,9 +25,8 @@ float value_at(Matrix matrix, std::int64_t row, std::int64_t col) noexcept {
   const auto place = (static_cast<std::uint64_t>(matrix) << 2 * kSideBits) +
                      (static_cast<std::uint64_t>(row) << kSideBits) +
                      static_cast<std::uint64_t>(col);
-  const int most = matrix == Matrix::x ? 2 : 1;
-  const auto values = static_cast<std::uint64_t>(2 * most + 1);
-  return static_cast<float>(static_cast<int>(mix(place) % values) - most);
+  const std::uint64_t most = matrix == Matrix::x ? 2 : 1;
+  return static_cast<float>(mix(place) % (2 * most + 1)) - static_cast<float>(most);
 }
 
 void fill(const gantry::MatrixPart& part, Matrix matrix, std::int64_t row, std::int64_t col) {
