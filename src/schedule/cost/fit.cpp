@@ -86,6 +86,7 @@ Solution solve(const std::vector<Row>& rows) {
 /// Steps of a knee that are tried, by factor and as they are.
 constexpr std::array kFactors = {0.5, 0.8, 0.95, 0.99, 1.01, 1.05, 1.25, 2.0};
 constexpr std::array kFirst = {0.0, 1.0, 8.0, 64.0, 512.0};
+constexpr double kMostKnee = 1e6;  // noise of tiny products would drive it on for ever
 
 }  // namespace
 
@@ -107,6 +108,7 @@ Result<ProductFit> fit_products(std::span<const ProductSample> samples, Bytes by
       for (std::size_t i = 0; i < knees.size(); ++i) {
         const double from = knees[i];
         const auto attempt = [&](double knee) {
+          if (knee > kMostKnee) return;
           std::array<double, 3> changed = knees;
           changed[i] = knee;
           Solution one = solve(rows_of(samples, changed, bytes));

@@ -14,7 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr unsigned kTimes = 3;  // of each; the least counts, since others may run beside it
+constexpr unsigned kTimes = 3;  // of transfers, the least of which counts
+constexpr double kLeastSeconds = 5e-3;
+constexpr std::size_t kFewestSamples = 4;
 constexpr std::int64_t kSmallBytes = 64;
 constexpr std::int64_t kLargeBytes = std::int64_t{1} << 20;
 constexpr unsigned kSmallPuts = 32;
@@ -78,12 +80,18 @@ class Measurement {
   }
 
  private:
+  /// Pieces of the rank's whole product, one after another.
   struct Shape {
     std::int64_t m, n, k;
-    bool adds;
+    bool adds;  // pieces of the depth; else of the rows
+    std::int64_t pieces;
+  };
+  struct Matrices {
+    // Words, so that they are aligned for any type; zeros are numbers of every type.
+    std::vector<std::uint64_t> a, b, c;
   };
 
-  /// As schedules cut them: by rows, and by depth.
+  /// As schedules cut them.
   [[nodiscard]] std::vector<Shape> shapes() const {
     const auto part = [this](std::int64_t side) {
       return std::max<std::int64_t>(1, side / static_cast<std::int64_t>(op_.ranks));
@@ -94,56 +102,75 @@ class Measurement {
     const std::int64_t k = kind == OverlapKind::gemm_reduce_scatter ? part(op_.k) : op_.k;
     std::vector<Shape> all;
     for (const std::int64_t cut : {1, 4, 16, 64}) {
-      all.push_back({std::max<std::int64_t>(1, m / cut), n, k, false});
-      all.push_back({part(m), n, std::max<std::int64_t>(1, k / cut), true});
+      const std::int64_t rows = std::min(std::max<std::int64_t>(m, 1), cut);
+      const std::int64_t depths = std::min(std::max<std::int64_t>(k, 1), cut);
+      all.push_back({m / rows, n, k, false, rows});
+      all.push_back({part(m), n, k / depths, true, depths});
     }
     return all;
   }
 
-  Result<double> time_product(const Shape& shape) {
-    const auto element = static_cast<std::int64_t>(op_.type.bits / kBitsOfByte);
-    const auto bytes = [&](std::int64_t rows, std::int64_t cols) {
-      return static_cast<std::size_t>(std::max<std::int64_t>(1, rows * cols) * element);
+  [[nodiscard]] Matrices matrices_for(const Shape& whole) const {
+    const auto words = [&](std::int64_t rows, std::int64_t cols) {
+      const auto bytes = static_cast<std::size_t>(rows * cols) * (op_.type.bits / kBitsOfByte);
+      return std::vector<std::uint64_t>(bytes / kWordBytes + 1);
     };
-    // Words, so that they are aligned for any type; zeros are numbers of every type.
-    const auto make = [](std::size_t size) { return std::vector<std::uint64_t>(size / 8 + 1); };
-    const auto a = make(bytes(shape.m, shape.k));
-    const auto b = make(bytes(shape.k, shape.n));
-    auto c = make(bytes(shape.m, shape.n));
-    Gemm product{.type = op_.type, .m = shape.m, .n = shape.n, .k = shape.k, .adds = shape.adds};
-    product.a = reinterpret_cast<const std::byte*>(a.data());
-    product.b = reinterpret_cast<const std::byte*>(b.data());
-    product.c = reinterpret_cast<std::byte*>(c.data());
-    product.a_stride = shape.k;
-    product.b_stride = product.c_stride = shape.n;
-    double least = 0;
-    for (unsigned i = 0; i < kTimes; ++i) {
-      const auto began = Clock::now();
-      GANTRY_TRY(gemm_->multiply(product));
-      const double took = seconds_since(began);
-      least = i == 0 ? took : std::min(least, took);
-    }
-    return least;
+    const std::int64_t m = std::max(whole.m, shapes()[1].m);
+    return {words(m, whole.k), words(whole.k, whole.n), words(m, whole.n)};
   }
 
-  /// Rank 0 by itself, then all at the same time.
+  /// One piece's time, on the mean: beside the others a lucky one says nothing.
+  Result<double> time_product(Matrices& memory, const Shape& shape) {
+    const auto element = static_cast<std::int64_t>(op_.type.bits / kBitsOfByte);
+    const std::int64_t depth = shapes().front().k;
+    Gemm product{.type = op_.type, .m = shape.m, .n = shape.n, .k = shape.k, .adds = shape.adds};
+    product.a_stride = depth;
+    product.b_stride = product.c_stride = shape.n;
+    const auto multiply = [&](std::int64_t piece) {
+      const std::int64_t row = shape.adds ? 0 : piece * shape.m;
+      const std::int64_t col = shape.adds ? piece * shape.k : 0;
+      const auto at = [&](auto& words, std::int64_t index) {
+        return reinterpret_cast<std::byte*>(words.data()) + index * element;
+      };
+      product.a = at(memory.a, row * depth + col);
+      product.b = at(memory.b, col * shape.n);
+      product.c = at(memory.c, row * shape.n);
+      return gemm_->multiply(product);
+    };
+    GANTRY_TRY(multiply(0));  // a library's first product is slow
+    const auto began = Clock::now();
+    std::int64_t count = 0;
+    do {
+      for (std::int64_t piece = 0; piece < shape.pieces; ++piece) GANTRY_TRY(multiply(piece));
+      count += shape.pieces;
+    } while (seconds_since(began) < kLeastSeconds);
+    return seconds_since(began) / static_cast<double>(count);
+  }
+
+  /// The whole by rank 0 alone; then all shapes by all ranks at the same time, as they will be: who
+  /// shares caches and CPUs pays for that most with small pieces.
   Result<void> measure_products() {
+    const auto all = shapes();
+    Matrices memory = matrices_for(all.front());
+    double alone = 0;
+    if (group_.rank() == 0) {
+      GANTRY_ASSIGN(alone, time_product(memory, all.front()));
+    }
     std::vector<ProductSample> samples;
-    if (group_.rank() == 0)
-      for (const Shape& shape : shapes()) {
-        if (shape.m * shape.n * shape.k == 0) continue;
-        GANTRY_ASSIGN(const double seconds, time_product(shape));
+    for (const Shape& shape : all) {
+      GANTRY_TRY(meet());
+      GANTRY_ASSIGN(const double seconds, time_product(memory, shape));
+      if (shape.m * shape.n * shape.k > 0)
         samples.push_back({shape.m, shape.n, shape.k, shape.adds, seconds});
-      }
-    GANTRY_TRY(meet());
-    const Shape whole = shapes().front();
-    GANTRY_ASSIGN(const double beside, time_product(whole));
-    GANTRY_TRY(meet());
-    if (samples.size() < 4) return {};
+    }
+    if (group_.rank() != 0 || samples.size() < kFewestSamples) return {};
+    const double slower = samples.front().seconds / alone;
+    if (slower > kSharedFrom && group_.ranks() > 1) {
+      costs_.cpus = std::max(1.0, group_.ranks() / slower);
+      for (ProductSample& sample : samples) sample.seconds /= slower;
+    }
     GANTRY_ASSIGN(const ProductFit fit, fit_products(samples, op_.type.bits / kBitsOfByte));
     costs_.product = fit.costs;
-    const double slower = beside / samples.front().seconds;
-    if (slower > kSharedFrom) costs_.cpus = group_.ranks() / slower;
     return {};
   }
 
