@@ -107,6 +107,24 @@ TEST(ScheduleCosts, AFitFindsWhatMadeTheSamples) {
   EXPECT_NEAR(fit->costs.flops_per_s / truth.flops_per_s, 1, 0.05);
 }
 
+// Times of tiny products are mostly noise; whatever they are, what is made of them reads back.
+TEST(ScheduleCosts, AFitOfNoiseStaysWithinWhatCostsMayBe) {
+  std::mt19937_64 random(5);
+  std::uniform_real_distribution<double> noise(1e-7, 1e-4);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<ProductSample> samples;
+    for (const std::int64_t m : {1, 2, 3})
+      for (const std::int64_t k : {1, 2}) samples.push_back({m, 1, k, k == 1, noise(random)});
+    const auto fit = fit_products(samples, 4);
+    if (!fit) continue;  // nothing explains them
+    ScheduleCosts costs;
+    costs.product = fit->costs;
+    const auto read = parse_costs(to_text(costs));
+    ASSERT_TRUE(read) << to_string(read.error());
+    EXPECT_EQ(*read, costs);
+  }
+}
+
 TEST(ScheduleCosts, AFitRefusesSamplesThatSayNothing) {
   const ProductSample good{4, 4, 4, false, 1e-6};
   const auto refused = [&](std::vector<ProductSample> samples) {
