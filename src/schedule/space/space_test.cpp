@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/test_effort.hpp"
 #include "schedule/test_plans.hpp"
 
 namespace gantry {
@@ -120,7 +121,7 @@ void expect_given(const OverlapOperator& op, const Plan& plan) {
 
 TEST(ScheduleSpace, EveryPointGivesWhatIsWanted) {
   Random random(7);
-  for (int cases = 0; cases < 10'000;) {
+  for (int cases = 0; cases < 10'000 / kTestStride;) {
     const OverlapOperator op = some_operator(random);
     const auto schedules = schedules_of(op);
     ASSERT_TRUE(schedules) << to_string(schedules.error());
