@@ -45,7 +45,7 @@ struct RankMessage {
 /// The ranks' links and what came by them. Whoever calls the links holds them meanwhile; while
 /// nobody does, a thread polls them, so that a rank that is at work elsewhere is not taken for
 /// dead.
-class Group::Impl {
+class GANTRY_LOCAL Group::Impl {
  public:
   /// `links`: null at this rank's place.
   Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links);
