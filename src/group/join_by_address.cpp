@@ -26,7 +26,7 @@ constexpr std::string_view kCallee = "gantry group callee";
 constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::milliseconds kRetry{20};
 constexpr std::size_t kGreetingBytes = 8 + sizeof(Nonce);
-constexpr std::size_t kHelloBytes = 4 * 8 + sizeof(Nonce) + sizeof(Proof);
+constexpr std::size_t kHelloBytes = std::size_t{4} * 8 + sizeof(Nonce) + sizeof(Proof);
 
 /// What both ends know of the group before they meet; the proofs cover it.
 std::vector<std::byte> said_by(const GroupOptions& options, std::uint64_t caller,

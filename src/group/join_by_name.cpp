@@ -36,7 +36,7 @@ std::vector<std::byte> hello_of(const GroupOptions& options) {
 /// The folder of groups' names. A name of a group is none of a channel.
 Result<std::string> group_directory(const GroupOptions& options) {
   GANTRY_ASSIGN(const std::string channels, channel_directory(options.directory));
-  const std::string path = channels + "/groups";
+  std::string path = channels + "/groups";
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(path);
   struct stat facts{};
   if (::lstat(path.c_str(), &facts) != 0) return fail_errno(path);
