@@ -41,8 +41,13 @@ class Chooser {
         open.push_back(&one);
       }
     }
-    std::ranges::stable_sort(open, [](const auto* one, const auto* other) {
-      return is_better(one->schedule, one->estimated_s, other->schedule, other->estimated_s);
+    // Of equals the first: they are elements of one vector. (libstdc++ 12's stable_sort() calls
+    // what C++17 deprecated.)
+    std::ranges::sort(open, [](const auto* one, const auto* other) {
+      if (is_better(one->schedule, one->estimated_s, other->schedule, other->estimated_s))
+        return true;
+      return !is_better(other->schedule, other->estimated_s, one->schedule, one->estimated_s) &&
+             one < other;
     });
     return open;
   }

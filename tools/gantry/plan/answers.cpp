@@ -30,8 +30,8 @@ std::vector<const ChoiceCandidate*> by_time(const Choice& choice) {
   std::vector<const ChoiceCandidate*> all;
   for (const ChoiceCandidate& one : choice.candidates)
     if (one.pruned_by.empty()) all.push_back(&one);
-  std::ranges::stable_sort(all, {}, [](const ChoiceCandidate* one) {
-    return one->predicted_s > 0 ? one->predicted_s : one->estimated_s;
+  std::ranges::sort(all, {}, [](const ChoiceCandidate* one) {  // of equals, as they are listed
+    return std::pair(one->predicted_s > 0 ? one->predicted_s : one->estimated_s, one);
   });
   return all;
 }
