@@ -157,7 +157,7 @@ Result<std::uint64_t> RankNetwork::sent_bytes() const {
       sum += bytes;
     }
   }
-  return sum;
+  return Result<std::uint64_t>(tl::in_place, sum);
 }
 
 }  // namespace gantry::bench
