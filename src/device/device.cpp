@@ -69,6 +69,10 @@ ByteSpan DeviceBuffer::host() const noexcept {
   return state_ == nullptr ? ByteSpan() : state_->host;
 }
 
+Result<Program> Device::gemm_program() {
+  return fail(Code::unsupported, fmt::format("{}: has no library of products", facts().name));
+}
+
 // NOLINTNEXTLINE(performance-unnecessary-value-param): as in devices that keep it
 Result<DeviceBuffer> Device::over(ByteSpan, KeepAlive) {
   return fail(Code::unsupported,

@@ -70,7 +70,10 @@ struct Operation {
   std::shared_ptr<BufferState> from;
   Bytes to_offset = 0;
   Bytes from_offset = 0;
-  Bytes size = 0;
+  Bytes size = 0;  ///< Of each row.
+  Bytes rows = 1;
+  Bytes to_stride = 0;  ///< Of copies of more than one row.
+  Bytes from_stride = 0;
   const std::byte* host_from = nullptr;
   std::byte* host_to = nullptr;
   std::byte value{};
@@ -90,7 +93,8 @@ struct Operation {
   std::optional<Error> result;  ///< Once done: the error, if any.
 
   [[nodiscard]] bool is_empty() const noexcept {
-    return kind == Kind::record || (kind == Kind::launch ? range.count() == 0 : size == 0);
+    return kind == Kind::record ||
+           (kind == Kind::launch ? range.count() == 0 : size == 0 || rows == 0);
   }
   /// Frees what it holds, except its event.
   void release() noexcept {

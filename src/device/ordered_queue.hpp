@@ -90,6 +90,15 @@ class OrderedQueue final : public DeviceQueue {
   [[nodiscard]] Result<DeviceEvent> copy(const DeviceBuffer& to, Bytes to_offset,
                                          const DeviceBuffer& from, Bytes from_offset,
                                          Bytes size) override;
+  [[nodiscard]] Result<DeviceEvent> copy_in_rows(const DeviceBuffer& to, Bytes offset,
+                                                 ConstByteSpan from, const CopyRows& rows,
+                                                 KeepAlive keep) override;
+  [[nodiscard]] Result<DeviceEvent> copy_out_rows(const DeviceBuffer& from, Bytes offset,
+                                                  ByteSpan to, const CopyRows& rows,
+                                                  KeepAlive keep) override;
+  [[nodiscard]] Result<DeviceEvent> copy_rows(const DeviceBuffer& to, Bytes to_offset,
+                                              const DeviceBuffer& from, Bytes from_offset,
+                                              const CopyRows& rows) override;
   [[nodiscard]] Result<DeviceEvent> fill(const DeviceBuffer& to, Bytes offset, Bytes size,
                                          std::byte value) override;
   [[nodiscard]] Result<DeviceEvent> launch(const Kernel& kernel,

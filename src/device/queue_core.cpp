@@ -13,6 +13,9 @@ DeviceTiming::Time now() noexcept {
 std::string describe(const Operation& operation) {
   if (operation.kind == Operation::Kind::launch && operation.kernel != nullptr)
     return fmt::format("launch of '{}'", operation.kernel->name);
+  if (operation.rows != 1)
+    return fmt::format("{} of {} rows of {} bytes", to_string(operation.kind), operation.rows,
+                       operation.size);
   return fmt::format("{} of {} bytes", to_string(operation.kind), operation.size);
 }
 

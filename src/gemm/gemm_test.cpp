@@ -251,6 +251,7 @@ TEST_P(Products, WithBadArgumentsAreRefusedAndTouchNothing) {
   EXPECT_THAT(refusal([](Gemm& one) { one.c_stride = -9; }), HasSubstr("a stride of -9"));
   EXPECT_THAT(refusal([](Gemm& one) { one.a += 1; }), HasSubstr("a is misaligned"));
   EXPECT_THAT(refusal([](Gemm& one) { one.c_stride = kHuge; }), HasSubstr("beyond all memory"));
+  EXPECT_THAT(refusal([](Gemm& one) { one.c_stride = kHuge / 2; }), HasSubstr("beyond all"));
   EXPECT_THAT(refusal([](Gemm& one) { one.k = one.a_stride = kHuge; }), HasSubstr("beyond all"));
   EXPECT_THAT(refusal([](Gemm& one) { one.type = {DataType::unsigned_int, 8, 1}; }),
               HasSubstr("does not multiply code 1, 8 bits, 1 lanes"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "base/half_float.hpp"
 #include "gemm/checked.hpp"
@@ -77,6 +79,8 @@ class Guarded {
     words_.resize(static_cast<std::size_t>(bytes + 7) / 8, 0xa5a5a5a5a5a5a5a5u);
   }
 
+  /// All of it, guards and gaps included; the first element lies kMargin bytes on.
+  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words_)); }
   std::byte* data() { return reinterpret_cast<std::byte*>(words_.data()) + kMargin; }
   std::byte* at(std::int64_t row, std::int64_t col) {
     return data() + (row * stride_ + col) * size();

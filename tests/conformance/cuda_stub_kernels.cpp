@@ -121,6 +121,16 @@ void rows(const Launch& launch) {
   });
 }
 
+void copy_words(const Launch& launch) {
+  constexpr std::size_t kWords = 4;  // of a thread
+  const auto* from = launch.pointer<Word>(0);
+  auto* to = launch.pointer<Word>(1);
+  const auto count = launch.value<Long>(2);
+  for_each(launch, [&](std::size_t i, std::size_t) {
+    if (i < count) std::copy_n(from + i * kWords, kWords, to + i * kWords);
+  });
+}
+
 void total(const Launch& launch) {
   const auto* x = launch.pointer<Word>(0);
   auto* part = launch.pointer<Long>(1);
@@ -166,6 +176,9 @@ const std::map<std::string, StubKernel>& kernels() {
       {"stencil", {{8, 8, 8, 4, 4, 4}, {0, 1}, stencil}},
       {"rows", {{8, 8, 8, 8, 8, 4, 4}, {0, 1, 2, 3}, rows}},
       {"total", {{8, 8, 8, 4}, {0, 1}, total}},
+      {"copy_words", {{8, 8, 8}, {0, 1}, copy_words}},
+      {"i32", {{8, 8, 8, 32, 48}, {0, 1, 2}, multiply_i32}},
+      {"i64", {{8, 8, 8, 32, 48}, {0, 1, 2}, multiply_i64}},
       {"vector_add", {{8, 8, 8, 8}, {0, 1, 2}, vector_add}},
   };
   return all;

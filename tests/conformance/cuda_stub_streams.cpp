@@ -79,6 +79,19 @@ struct StreamObject {
   std::shared_ptr<Line> line = std::make_shared<Line>();
 };
 
+struct RowsSide {
+  std::size_t x, y;
+  int type;  // 1: the host's, 2: the device's
+  void* host;
+  std::uint64_t device;
+  void* array;
+  std::size_t pitch;
+};
+struct RowsCopy {
+  RowsSide from, to;
+  std::size_t width, height;
+};
+
 struct EventState {
   std::uint64_t asked = 0;  // records
   std::uint64_t done = 0;
@@ -141,6 +154,31 @@ int cuMemcpyDtoDAsync_v2(std::uint64_t to, std::uint64_t from, std::size_t bytes
   }
   return transfer("cuMemcpyDtoDAsync_v2", to, bytes, stream,
                   [=] { std::memcpy(host(to), host(from), bytes); });
+}
+// Within the device it takes no pitch but such as cuMemAllocPitch() returns.
+int cuMemcpy2DAsync_v2(const RowsCopy* rows, StreamObject* stream) {
+  const RowsCopy copy = *rows;
+  constexpr std::size_t kPitch = 512;
+  const bool has_pitch = copy.from.pitch % kPitch == 0 && copy.to.pitch % kPitch == 0;
+  const bool is_within = copy.from.type == 2 && copy.to.type == 2;
+  if (is_within && !has_pitch) return kInvalidValue;
+  if (copy.from.pitch < copy.width || copy.to.pitch < copy.width) return kInvalidValue;
+  const auto extent = [&](const RowsSide& side) {
+    return (copy.height - 1) * side.pitch + copy.width;
+  };
+  if (is_within) {
+    const std::lock_guard lock(stub().mutex);
+    if (!is_memory(copy.from.device, extent(copy.from))) return kInvalidValue;
+  }
+  const RowsSide& device = copy.to.type == 2 ? copy.to : copy.from;
+  return transfer("cuMemcpy2DAsync_v2", device.device, extent(device), stream, [copy] {
+    auto* const to =
+        static_cast<std::byte*>(copy.to.type == 2 ? host(copy.to.device) : copy.to.host);
+    const auto* const from = static_cast<const std::byte*>(
+        copy.from.type == 2 ? host(copy.from.device) : copy.from.host);
+    for (std::size_t row = 0; row < copy.height; ++row)
+      std::memcpy(to + row * copy.to.pitch, from + row * copy.from.pitch, copy.width);
+  });
 }
 int cuMemsetD8Async(std::uint64_t to, unsigned char value, std::size_t bytes,
                     StreamObject* stream) {

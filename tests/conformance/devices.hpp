@@ -34,6 +34,7 @@ inline CudaDeviceOptions cuda_stub_options(Bytes memory_bytes) {
   return {.memory_bytes = memory_bytes,
           .library = GANTRY_CUDA_STUB,
           .compiler = GANTRY_NVRTC_STUB,
+          .products = GANTRY_CUDA_STUB,
           .registrar = [](int device) {
             return make_cuda_registrar({.device = device, .library = GANTRY_CUDA_STUB});
           }};

@@ -32,7 +32,7 @@ inline void fill(ByteSpan to, std::uint64_t seed) {
     std::memcpy(to.data() + at, bytes.data(), std::min(bytes.size(), to.size() - at));
 }
 inline bool are_equal(ConstByteSpan one, ConstByteSpan other) {
-  return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size()) == 0;
+  return std::ranges::equal(one, other);
 }
 
 class LinkConformance : public testing::TestWithParam<LinkCase> {

@@ -222,6 +222,36 @@ TEST_P(LinkTransfers, SignalsComeInTheOrderOfThePuts) {
   for (std::uint64_t i = 0; i < 200; ++i) ASSERT_EQ(b_->receive_signal(patience()), i);
 }
 
+// What is shared may take another way than what is not, and than a signal alone.
+TEST_P(LinkTransfers, SignalsOfEveryWayComeInTheOrderOfThePuts) {
+  constexpr Bytes kEach = 150'000;
+  constexpr std::uint64_t kPuts = 24;
+  const std::vector<std::byte> plain = some_bytes(kEach, 5);
+  const auto source_of = [&](std::uint64_t i) {
+    return i % 3 == 0   ? ConstByteSpan(here(0, kEach))
+           : i % 3 == 1 ? ConstByteSpan()
+                        : ConstByteSpan(plain);
+  };
+  std::vector<Ticket> tickets;
+  for (std::uint64_t i = 0; i < kPuts; ++i) {
+    const auto ticket = a_->put(Transfer::of(source_of(i), exported_there_.remote(), i * kEach, i));
+    ASSERT_TRUE(ticket);
+    tickets.push_back(*ticket);
+  }
+  for (std::uint64_t i = 0; i < kPuts; ++i) {
+    std::optional<std::uint64_t> signal;
+    ASSERT_TRUE(pump_until([&] {
+      const auto one = b_->receive_signal(Deadline::now());
+      if (one) signal = *one;
+      return signal.has_value();
+    }));
+    ASSERT_EQ(signal, i);
+    const ConstByteSpan sent = source_of(i);
+    ASSERT_TRUE(are_equal(sent, bytes_of(there_).subspan(i * kEach, sent.size()))) << i;
+  }
+  for (const Ticket ticket : tickets) ASSERT_TRUE(finish(*a_, ticket));
+}
+
 TEST_P(LinkTransfers, LargeOnesInBothDirectionsAtOnceDoNotBlockEachOther) {
   const auto back = *a_->export_region(here_, RemoteAccess::read_write);
   Region more = region(kRoom);

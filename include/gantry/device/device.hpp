@@ -108,6 +108,17 @@ class GANTRY_API DeviceEvent {
 enum class QueueRole : std::uint8_t { copy_in, compute, copy_out };
 [[nodiscard]] GANTRY_API std::string_view to_string(QueueRole role) noexcept;
 
+/// Rows of equal length on both sides of a copy, such as those of a rectangle within a matrix. A
+/// stride is the distance from the beginning of a row to that of the next; with more than one row
+/// it is at least as long as a row. What lies between rows is not touched.
+struct CopyRows {
+  Bytes rows = 0;
+  Bytes row_bytes = 0;
+  Bytes to_stride = 0;
+  Bytes from_stride = 0;
+  [[nodiscard]] bool is_empty() const noexcept { return rows == 0 || row_bytes == 0; }
+};
+
 /// Keeps host memory alive for as long as an operation can touch it, also after abandon().
 using KeepAlive = std::shared_ptr<const void>;
 
@@ -149,6 +160,23 @@ class GANTRY_API DeviceQueue {
   [[nodiscard]] virtual Result<DeviceEvent> copy(const DeviceBuffer& to, Bytes to_offset,
                                                  const DeviceBuffer& from, Bytes from_offset,
                                                  Bytes size) = 0;
+
+  /// Copies rows from the host, where the first one begins at the beginning of `from`, to `to`,
+  /// from byte `offset` on. A queue that has nothing better copies row by row; then rows before one
+  /// that is refused may be queued.
+  [[nodiscard]] virtual Result<DeviceEvent> copy_in_rows(const DeviceBuffer& to, Bytes offset,
+                                                         ConstByteSpan from, const CopyRows& rows,
+                                                         KeepAlive keep = {});
+  /// Copies rows from the device to the host.
+  [[nodiscard]] virtual Result<DeviceEvent> copy_out_rows(const DeviceBuffer& from, Bytes offset,
+                                                          ByteSpan to, const CopyRows& rows,
+                                                          KeepAlive keep = {});
+  /// Copies rows within the device. Within one buffer both strides are the same, and no row
+  /// overlaps another.
+  [[nodiscard]] virtual Result<DeviceEvent> copy_rows(const DeviceBuffer& to, Bytes to_offset,
+                                                      const DeviceBuffer& from, Bytes from_offset,
+                                                      const CopyRows& rows);
+
   [[nodiscard]] virtual Result<DeviceEvent> fill(const DeviceBuffer& to, Bytes offset, Bytes size,
                                                  std::byte value) = 0;
   [[nodiscard]] virtual Result<DeviceEvent> launch(const Kernel& kernel,
@@ -207,6 +235,10 @@ class GANTRY_API Device {
   /// nothing in this device's languages, or there is no compiler), `build_failed` (the message is
   /// the compiler's log, with lines), `device_lost`.
   [[nodiscard]] virtual Result<Program> build(const ProgramSource& source) = 0;
+  /// The device's own library of matrix products, as a program with a kernel for each type that it
+  /// takes ("f32"); its log is the library's name and version. Internal: gantry/gemm/device.hpp is
+  /// the way to products. Errors: `unsupported`, with what to install.
+  [[nodiscard]] virtual Result<Program> gemm_program();
   /// Page-locks host memory so that this device copies it quickest; for pools and for memory in
   /// place. Errors: `unsupported`.
   [[nodiscard]] virtual Result<std::shared_ptr<Registrar>> registrar() = 0;

@@ -159,6 +159,26 @@ class Launch {
   std::optional<Error> failure_;
 };
 
+Move move_of(const Operation& operation, Bytes row) {
+  const Bytes size = operation.size;
+  const Bytes to_row = row * operation.to_stride;
+  const Bytes from_row = row * operation.from_stride;
+  const auto to = [&] { return operation.to->memory.subspan(operation.to_offset + to_row, size); };
+  const auto from = [&] {
+    return operation.from->memory.subspan(operation.from_offset + from_row, size);
+  };
+  switch (operation.kind) {
+    case Operation::Kind::copy_in:
+      return Move::copy(to(), {operation.host_from + from_row, size});
+    case Operation::Kind::copy_out:
+      return Move::copy({operation.host_to + to_row, size}, from());
+    case Operation::Kind::copy:
+      return Move::copy(to(), from());
+    default:
+      return Move::fill(to(), operation.value);
+  }
+}
+
 Error why(const Completion& completion) {
   const bool is_read = completion.cause == Cause::unreadable;
   if (is_read || completion.cause == Cause::unwritable)
@@ -192,35 +212,21 @@ void CpuExecutor::begin(const std::shared_ptr<Operation>& operation,
 }
 
 Result<void> CpuExecutor::execute(const Operation& operation) {
-  const Bytes size = operation.size;
-  const auto to = [&] { return operation.to->memory.subspan(operation.to_offset, size); };
-  const auto from = [&] { return operation.from->memory.subspan(operation.from_offset, size); };
-  switch (operation.kind) {
-    case Operation::Kind::copy_in:
-      return move(Move::copy(to(), {operation.host_from, size}));
-    case Operation::Kind::copy_out:
-      return move(Move::copy({operation.host_to, size}, from()));
-    case Operation::Kind::copy:
-      return move(Move::copy(to(), from()));
-    case Operation::Kind::fill:
-      return move(Move::fill(to(), operation.value));
-    case Operation::Kind::launch:
-      return launch(operation);
-    case Operation::Kind::record:
-      break;
-  }
-  return {};
-}
-
-Result<void> CpuExecutor::move(const Move& move) {
-  if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
-  if (move.bytes < kWorthHandingOver) return move_now(move);
+  if (operation.kind == Operation::Kind::record) return {};
+  if (operation.kind == Operation::Kind::launch) return launch(operation);
+  if (operation.rows * operation.size < kWorthHandingOver) return move_rows(operation);
   Result<void> moved;
-  team_->run_beside([&] { moved = guarded([&] { return move_now(move); }); });
+  team_->run_beside([&] { moved = guarded([&] { return move_rows(operation); }); });
   return moved;
 }
 
+Result<void> CpuExecutor::move_rows(const Operation& operation) {
+  for (Bytes row = 0; row < operation.rows; ++row) GANTRY_TRY(move_now(move_of(operation, row)));
+  return {};
+}
+
 Result<void> CpuExecutor::move_now(const Move& move) {
+  if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
   if (lane_ == nullptr) {
     if (move.reads())
       std::memcpy(move.destination, move.source, move.bytes);

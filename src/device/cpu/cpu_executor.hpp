@@ -28,7 +28,7 @@ class CpuExecutor final : public Executor {
 
  private:
   [[nodiscard]] Result<void> execute(const Operation& operation);
-  [[nodiscard]] Result<void> move(const Move& move);
+  [[nodiscard]] Result<void> move_rows(const Operation& operation);
   [[nodiscard]] Result<void> move_now(const Move& move);
   [[nodiscard]] Result<void> launch(const Operation& operation);
 

@@ -1,11 +1,10 @@
 #include "device/cuda/compiler.hpp"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <sstream>
 
 #include "base/result.hpp"
+#include "device/cuda/symbols.hpp"
 
 namespace gantry::cuda {
 namespace {
@@ -38,13 +37,7 @@ struct Nvrtc {
   const char* (*error_string)(Answer answer) = nullptr;
 };
 
-template <class Function>
-bool find(void* library, const char* name, Function& function) noexcept {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
-std::optional<Nvrtc> load_one(const char* path) {
+std::optional<Nvrtc> load_nvrtc(const char* path) {
   void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return std::nullopt;
   Nvrtc nvrtc;
@@ -54,14 +47,6 @@ std::optional<Nvrtc> load_one(const char* path) {
 #undef GANTRY_NVRTC_FIND
   if (!find(library, "nvrtcGetErrorString", nvrtc.error_string)) return std::nullopt;
   return nvrtc;
-}
-
-// Stays loaded.
-std::optional<Nvrtc> load_compiler(const char* path) {
-  if (path != nullptr) return load_one(path);
-  for (const char* const* name = kCompilers; *name != nullptr; ++name)
-    if (auto found = load_one(*name)) return found;
-  return std::nullopt;
 }
 
 /// Compiles code for the device itself if the compiler knows it: it loads at once, and by drivers
@@ -136,7 +121,7 @@ class Compilation {
 
 Result<Compiled> compile(const char* library, std::string_view device, const ProgramSource& source,
                          int capability) {
-  const auto nvrtc = load_compiler(library);
+  const auto nvrtc = load_first(library, kCompilers, load_nvrtc);
   if (!nvrtc)
     return fail(Code::unsupported,
                 fmt::format("{}: program '{}': no compiler: {} cannot be opened", device,
@@ -164,7 +149,7 @@ Result<Compiled> compile(const char* library, std::string_view device, const Pro
 std::optional<std::string> compiler_version(const char* library) {
   int major = 0;
   int minor = 0;
-  const auto nvrtc = load_compiler(library);
+  const auto nvrtc = load_first(library, kCompilers, load_nvrtc);
   if (!nvrtc || nvrtc->version(&major, &minor) != kDone) return std::nullopt;
   return fmt::format("NVRTC {}.{}", major, minor);
 }

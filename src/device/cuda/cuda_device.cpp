@@ -83,6 +83,14 @@ class CudaDevice final : public Device {
       return built;
     });
   }
+  Result<Program> gemm_program() override {
+    return guarded([&]() -> Result<Program> {
+      GANTRY_TRY(context_->core->state());
+      auto made = product_program(context_, options_.products);
+      if (!made) return lost_or(tl::unexpected(std::move(made).error()));
+      return made;
+    });
+  }
   Result<std::shared_ptr<Registrar>> registrar() override {
     if (options_.registrar) return options_.registrar(options_.index);
     return fail(Code::unsupported,

@@ -12,6 +12,7 @@ struct CudaDeviceOptions {
                                          ///< memory.
   const char* library = "libcuda.so.1";  ///< Tests use others.
   const char* compiler = nullptr;        ///< Null: the newest NVRTC there is.
+  const char* products = nullptr;        ///< Null: the newest cuBLAS there is.
   /// The result of registrar(), for the device of that number; null: it has none.
   std::function<Result<std::shared_ptr<Registrar>>(int index)> registrar = {};
 };

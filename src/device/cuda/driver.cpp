@@ -1,21 +1,14 @@
 #include "device/cuda/driver.hpp"
 
-#include <dlfcn.h>
-
 #include "base/result.hpp"
 #include "device/cuda/status.hpp"
+#include "device/cuda/symbols.hpp"
 
 namespace gantry::cuda {
 namespace {
 
 constexpr const char* kInstallDriver =
     "install the NVIDIA driver (apt install nvidia-driver), or give the container its devices";
-
-template <class Function>
-bool find(void* library, const char* name, Function& function) noexcept {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
 
 tl::unexpected<Error> missing(const char* name) {
   return fail(Code::unsupported, fmt::format("cuda: the driver has no {}", name),

@@ -34,6 +34,26 @@ enum class Attribute : int {
 /// For cuFuncGetAttribute() and cuFuncSetAttribute().
 enum class FunctionAttribute : int { max_threads_per_block = 0, static_shared = 1, dynamic = 8 };
 
+enum class MemoryType : int { host = 1, device = 2 };
+
+/// CUDA_MEMCPY2D of the second version: one side of a copy of rows, twice, and its shape.
+struct RowsSide {
+  std::size_t x_bytes = 0;
+  std::size_t y = 0;
+  MemoryType type = MemoryType::device;
+  const void* host = nullptr;  // written to where it is the destination
+  Address device = 0;
+  void* array = nullptr;
+  std::size_t pitch_bytes = 0;
+};
+struct RowsCopy {
+  RowsSide from;
+  RowsSide to;
+  std::size_t width_bytes = 0;
+  std::size_t height = 0;
+};
+static_assert(sizeof(RowsCopy) == 128);
+
 /// For cuModuleLoadDataEx(): where its compiler writes to.
 enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
 
@@ -60,6 +80,7 @@ enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
   X(copy_in, "cuMemcpyHtoDAsync_v2", (Address to, const void* from, std::size_t bytes, StreamHandle stream)) \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void* to, Address from, std::size_t bytes, StreamHandle stream)) \
   X(copy, "cuMemcpyDtoDAsync_v2", (Address to, Address from, std::size_t bytes, StreamHandle stream)) \
+  X(copy_rows, "cuMemcpy2DAsync_v2", (const RowsCopy* copy, StreamHandle stream)) \
   X(fill, "cuMemsetD8Async", (Address to, unsigned char value, std::size_t bytes, StreamHandle stream)) \
   X(stream_create, "cuStreamCreate", (StreamHandle* stream, unsigned flags)) \
   X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle stream)) \

@@ -1,6 +1,7 @@
 #pragma once  // device/cuda/executor.hpp: gives operations to a stream.
 
 #include "device/cuda/completer.hpp"
+#include "device/cuda/cublas.hpp"
 #include "device/memory_budget.hpp"
 
 namespace gantry::cuda {
@@ -20,7 +21,8 @@ class StreamExecutor final : public Executor {
                  std::unique_ptr<Completer> completer) noexcept
       : context_(std::move(context)),
         stream_(std::move(stream)),
-        completer_(std::move(completer)) {}
+        completer_(std::move(completer)),
+        products_(context_) {}
 
   // Enough that the device never waits for the host between two; few, since an operation that it
   // was given cannot be cancelled.
@@ -30,11 +32,14 @@ class StreamExecutor final : public Executor {
              bool follows) noexcept override;
 
  private:
-  [[nodiscard]] Status enqueue(const Operation& operation) const noexcept;
+  [[nodiscard]] Status enqueue(const Operation& operation) noexcept;
+  [[nodiscard]] Status enqueue_rows(const Operation& operation) const noexcept;
+  [[nodiscard]] Status enqueue_row(const Operation& operation, Bytes row) const noexcept;
 
   const ContextPointer context_;
   const OwnedStream stream_;
   const std::unique_ptr<Completer> completer_;
+  Products products_;
   bool is_inside_ = false;    // the queue's thread has the context current
   bool was_refused_ = false;  // the operation before was, while some have not ended
 };

@@ -46,7 +46,7 @@ Code code_of(Status status) noexcept {
     case 221:  // no compiler for PTX
     case 222:  // PTX too new
       return Code::build_failed;
-    case 801:  // not supported
+    case kNotSupported:
       return Code::unsupported;
     case 3:    // not initialised
     case 4:    // deinitialised: the process is ending

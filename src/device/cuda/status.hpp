@@ -8,9 +8,12 @@
 namespace gantry::cuda {
 
 inline constexpr Status kSuccess = 0;
+inline constexpr Status kInvalidValue = 1;
 inline constexpr Status kOutOfMemory = 2;
 inline constexpr Status kNoDevice = 100;
 inline constexpr Status kNotFound = 500;
+inline constexpr Status kLaunchFailed = 719;
+inline constexpr Status kNotSupported = 801;
 
 /// "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered (700)".
 [[nodiscard]] std::string name_of(const Driver& driver, Status status);

@@ -34,6 +34,9 @@ namespace gantry::opencl {
   X(clEnqueueWriteBuffer) \
   X(clEnqueueReadBuffer) \
   X(clEnqueueCopyBuffer) \
+  X(clEnqueueWriteBufferRect) \
+  X(clEnqueueReadBufferRect) \
+  X(clEnqueueCopyBufferRect) \
   X(clEnqueueFillBuffer) \
   X(clEnqueueNDRangeKernel) \
   X(clEnqueueMigrateMemObjects) \

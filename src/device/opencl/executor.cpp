@@ -43,6 +43,16 @@ bool is_there(const BufferState& buffer, Bytes offset, const std::byte* host) {
   return view != nullptr && view->begin + offset == host;
 }
 
+// Of rows whose stride is the same on both sides.
+Bytes extent_of(const Operation& operation) noexcept {
+  return (operation.rows - 1) * operation.to_stride + operation.size;
+}
+
+// OpenCL counts where a rectangle begins in rows and bytes.
+std::array<std::size_t, 3> origin_of(Bytes offset, Bytes stride) noexcept {
+  return {offset % stride, offset / stride, 0};
+}
+
 /// Passes what the device's answer needs to the thread on which the driver calls us.
 struct Answer {
   std::shared_ptr<const Context> context;
@@ -154,6 +164,7 @@ void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
 cl_int CommandExecutor::enqueue(const Operation& operation, Waits waits, cl_event* event) const {
   const Driver& driver = context_->driver;
   cl_command_queue queue = queue_.get();
+  if (operation.rows != 1) return enqueue_rows(operation, waits, event);
   switch (operation.kind) {
     case Operation::Kind::copy_in:
       if (is_there(*operation.to, operation.to_offset, operation.host_from))
@@ -181,6 +192,40 @@ cl_int CommandExecutor::enqueue(const Operation& operation, Waits waits, cl_even
       break;
   }
   return CL_INVALID_OPERATION;
+}
+
+cl_int CommandExecutor::enqueue_rows(const Operation& operation, Waits waits,
+                                     cl_event* event) const {
+  const Driver& driver = context_->driver;
+  cl_command_queue queue = queue_.get();
+  const std::array<std::size_t, 3> region{operation.size, operation.rows, 1};
+  const std::array<std::size_t, 3> none{};
+  const Bytes to_stride = operation.to_stride;
+  const Bytes from_stride = operation.from_stride;
+  const auto to = origin_of(operation.to_offset, to_stride);
+  const auto from = origin_of(operation.from_offset, from_stride);
+  switch (operation.kind) {
+    case Operation::Kind::copy_in:
+      if (to_stride == from_stride &&
+          is_there(*operation.to, operation.to_offset, operation.host_from))
+        return share(*operation.to, operation.to_offset, extent_of(operation), waits, event);
+      return driver.clEnqueueWriteBufferRect(
+          queue, object_of(operation.to), CL_FALSE, to.data(), none.data(), region.data(),
+          to_stride, 0, from_stride, 0, operation.host_from, waits.count, waits.events, event);
+    case Operation::Kind::copy_out:
+      if (to_stride == from_stride &&
+          is_there(*operation.from, operation.from_offset, operation.host_to))
+        return share(*operation.from, operation.from_offset, extent_of(operation), waits, event);
+      return driver.clEnqueueReadBufferRect(queue, object_of(operation.from), CL_FALSE, from.data(),
+                                            none.data(), region.data(), from_stride, 0, to_stride,
+                                            0, operation.host_to, waits.count, waits.events, event);
+    case Operation::Kind::copy:
+      return driver.clEnqueueCopyBufferRect(
+          queue, object_of(operation.from), object_of(operation.to), from.data(), to.data(),
+          region.data(), from_stride, 0, to_stride, 0, waits.count, waits.events, event);
+    default:
+      return CL_INVALID_OPERATION;
+  }
 }
 
 cl_int CommandExecutor::share(const BufferState& view, Bytes offset, Bytes size, Waits waits,

@@ -73,6 +73,7 @@ class CommandExecutor final : public Executor {
     const cl_event* events = nullptr;
   };
   [[nodiscard]] cl_int enqueue(const Operation& operation, Waits waits, cl_event* event) const;
+  [[nodiscard]] cl_int enqueue_rows(const Operation& operation, Waits waits, cl_event* event) const;
   [[nodiscard]] cl_int launch(const Operation& operation, Waits waits, cl_event* event) const;
   /// Makes what the host wrote in the caller's memory visible to the device, or the reverse.
   [[nodiscard]] cl_int share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
