@@ -76,6 +76,12 @@ std::string title_of(const GroupOptions& options) {
   return fmt::format("group '{}', rank {}", options.name, options.rank);
 }
 
+std::string not_joined(const std::vector<unsigned>& ranks) {
+  const bool is_one = ranks.size() == 1;
+  return fmt::format("rank{} {} {} not joined", is_one ? "" : "s", fmt::join(ranks, ", "),
+                     is_one ? "has" : "have");
+}
+
 Result<void> check_options(const GroupOptions& options) {
   const auto wrong = [&](const std::string& what, std::string hint = {}) {
     return fail(Code::invalid_argument, title_of(options) + ": " + what, std::move(hint));
@@ -91,8 +97,12 @@ Result<void> check_options(const GroupOptions& options) {
   return {};
 }
 
-Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links)
-    : options_(std::move(options)), links_(std::move(links)), messages_(options_.ranks) {
+Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links,
+                  std::unique_ptr<RankReport> report)
+    : options_(std::move(options)),
+      report_(std::move(report)),
+      links_(std::move(links)),
+      messages_(options_.ranks) {
   std::random_device random;
   epoch_ = std::uint64_t{random()} << 32 | random();
 }
@@ -135,6 +145,7 @@ Result<void> Group::Impl::say(unsigned peer, const RankMessage& message) {
   if (failure_) return tl::unexpected(*failure_);
   const auto sent = links_[peer]->send_control(message.encode(), Deadline::after(kLastWords));
   if (sent) return {};
+  GANTRY_TRY(listen(peer));  // why, if it said so before it left
   return tl::unexpected(as_rank_gone(peer, sent.error()));
 }
 
@@ -146,15 +157,15 @@ Result<void> Group::Impl::say_to_all(const RankMessage& message) {
 
 Result<void> Group::Impl::listen(unsigned peer) {
   std::array<std::byte, RankMessage::kHeadBytes + RankMessage::kMostPayload> bytes{};
-  for (;;) {
+  while (!told_) {
     const auto size = links_[peer]->receive_control(bytes, Deadline::now());
     if (!size && size.error().code == Code::timed_out && links_[peer]->state()) return {};
     if (!size) return tl::unexpected(as_rank_gone(peer, size.error()));
     auto message = RankMessage::decode(std::span(bytes).first(*size));
     if (!message) return tl::unexpected(as_rank_gone(peer, message.error()));
     if (message->kind == RankMessage::Kind::failed) {
-      has_been_told_ = true;
-      return tl::unexpected(message->failure());
+      told_ = message->failure();
+      break;
     }
     if (messages_[peer].size() >= kMostGroupMessages)
       return fail(Code::peer_misbehaved,
@@ -162,6 +173,7 @@ Result<void> Group::Impl::listen(unsigned peer) {
                               messages_[peer].size()));
     messages_[peer].push_back(std::move(*message));
   }
+  return tl::unexpected(*told_);
 }
 
 Result<std::optional<RankMessage>> Group::Impl::take(unsigned peer, RankMessage::Kind kind) {
@@ -226,10 +238,11 @@ Result<void> Group::Impl::meet(Deadline deadline) {
       if (peer == 0) epoch_ = message->word;
     }
     const auto missing = std::ranges::find(is_here, false);
-    if (missing == is_here.end()) return {};
+    if (missing == is_here.end()) return report_->joined(epoch_), Result<void>{};
     if (deadline.passed())
       return fail(Code::timed_out, fmt::format("{}: rank {} did not come to the end of joining",
                                                title_of(options_), missing - is_here.begin()));
+    report_->show_missing(std::array{static_cast<unsigned>(missing - is_here.begin())});
     if (!has_moved) sleep(-1, deadline);
   }
 }
@@ -254,6 +267,7 @@ void Group::Impl::flush_last_words() noexcept {
 Error Group::Impl::break_with(const Error& error) noexcept {
   if (failure_) return *failure_;
   failure_ = error;
+  report_->broke(error.message);
   const auto told = guarded([&]() -> Result<void> {
     const auto encoded = RankMessage::of_failure(operation_, error).encode();
     for (const auto& link : links_)
@@ -273,7 +287,10 @@ void Group::Impl::close_links() noexcept {
 
 void Group::Impl::leave() noexcept {
   const auto held = hold();
-  if (!failure_) failure_ = Error{Code::closed, "this rank left the group", ""};
+  if (!failure_) {
+    failure_ = Error{Code::closed, "this rank left the group", ""};
+    report_->broke(failure_->message);
+  }
   close_links();
 }
 
@@ -283,6 +300,21 @@ Group::Group(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
+
+Result<Group> Group::Impl::form(const GroupOptions& options, Links links,
+                                std::unique_ptr<RankReport> report) {
+  auto impl = std::make_unique<Impl>(options, std::move(links), std::move(report));
+  if (auto met = impl->meet(Deadline::after(options.patience)); !met) {
+    Error error = impl->break_with(met.error());
+    // It may have joined, and failed in what came next.
+    if (impl->has_been_told())
+      error.message = fmt::format("{}: another rank failed before all had joined: {}",
+                                  title_of(options), error.message);
+    return tl::unexpected(std::move(error));
+  }
+  GANTRY_TRY(impl->keep_alive());
+  return Group(std::move(impl));
+}
 
 Result<Group> Group::over(const GroupOptions& options, Links links) {
   return guarded([&]() -> Result<Group> {
@@ -295,11 +327,7 @@ Result<Group> Group::over(const GroupOptions& options, Links links) {
       if ((links[peer] == nullptr) != (peer == options.rank))
         return fail(Code::invalid_argument, fmt::format("{}: {} link to rank {}", title_of(options),
                                                         peer == options.rank ? "a" : "no", peer));
-    auto impl = std::make_unique<Impl>(options, std::move(links));
-    if (auto met = impl->meet(Deadline::after(options.patience)); !met)
-      return tl::unexpected(impl->break_with(met.error()));
-    GANTRY_TRY(impl->keep_alive());
-    return Group(std::move(impl));
+    return Impl::form(options, std::move(links), std::make_unique<RankReport>(options));
   });
 }
 
@@ -307,11 +335,20 @@ Result<Group> Group::join(const GroupOptions& options, std::shared_ptr<Engine> e
   return guarded([&]() -> Result<Group> {
     GANTRY_TRY(check_options(options));
     const Deadline deadline = Deadline::after(options.patience);
-    if (options.ranks == 1) return over(options, Links(1));
-    GANTRY_ASSIGN(Links links, options.addresses.empty() ? join_by_name(options, engine, deadline)
-                                                         : join_by_address(options, deadline));
-    return over(options, std::move(links));
+    auto report = std::make_unique<RankReport>(options);
+    Links links(1);
+    if (options.ranks > 1) {
+      GANTRY_ASSIGN(links, options.addresses.empty()
+                               ? join_by_name(options, engine, deadline, *report)
+                               : join_by_address(options, deadline, *report));
+    }
+    return Impl::form(options, std::move(links), std::move(report));
   });
+}
+
+Result<Group> Group::join(std::shared_ptr<Engine> engine) {
+  GANTRY_ASSIGN(const GroupOptions options, GroupOptions::of_launcher());
+  return join(options, std::move(engine));
 }
 
 unsigned Group::rank() const noexcept {

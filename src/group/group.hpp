@@ -8,12 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "group/rank_page.hpp"
+
 namespace gantry {
 
-inline constexpr unsigned kMostGroupRanks = 256;
 inline constexpr std::size_t kMostGroupMessages = 256;  // of a rank, that nobody has taken
 inline constexpr std::size_t kMostGroupCallers = 512;   // that have not said who they are
-inline constexpr std::uint64_t kGroupMagic = 0x31'70'75'6f'72'67'79'67;  // "gygroup1"
+inline constexpr std::uint64_t kGroupMagic = 0x32'70'75'6f'72'67'79'67;  // "gygroup2"
 /// Longer than any wait of a loop that serves links, which have to be polled within their beat.
 inline constexpr std::chrono::milliseconds kGroupBeat{50};
 
@@ -22,8 +23,8 @@ struct RankMessage {
   enum class Kind : std::uint8_t {
     joined = 1,  // word: the epoch, of rank 0
     prepare,     // word: the plan's hash; payload: places in the sender's memory
-    ready,       // word: the plan's hash; the sender's memory may be written and read
-    text,        // payload: what all ranks are to agree on, of rank 0
+    ready,       // word: of its PreparedPlan; the sender's memory may be written and read
+    text,        // payload: what all ranks are to agree on, of rank 0 or of each
     failed,      // word: a Code; payload: message and hint, as the first rank said it
   };
   static constexpr std::size_t kHeadBytes = 24;  // before the payload
@@ -48,7 +49,8 @@ struct RankMessage {
 class GANTRY_LOCAL Group::Impl {
  public:
   /// `links`: null at this rank's place.
-  Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links);
+  Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links,
+       std::unique_ptr<RankReport> report);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -60,8 +62,15 @@ class GANTRY_LOCAL Group::Impl {
   [[nodiscard]] Link& link(unsigned peer) noexcept { return *links_[peer]; }
   [[nodiscard]] const Link& link(unsigned peer) const noexcept { return *links_[peer]; }
   [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
+  /// What others see of this rank. Of whoever holds the links.
+  [[nodiscard]] RankReport& report() noexcept { return *report_; }
   /// Another rank said what has failed.
-  [[nodiscard]] bool has_been_told() const noexcept { return has_been_told_; }
+  [[nodiscard]] bool has_been_told() const noexcept { return told_.has_value(); }
+
+  /// The group, when all ranks are there. Errors: as Group::over().
+  [[nodiscard]] static Result<Group> form(const GroupOptions& options,
+                                          std::vector<std::unique_ptr<Link>> links,
+                                          std::unique_ptr<RankReport> report);
 
   /// For a common call, from its beginning to its end.
   [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(held_); }
@@ -81,7 +90,7 @@ class GANTRY_LOCAL Group::Impl {
   [[nodiscard]] Result<void> say(unsigned peer, const RankMessage& message);
   [[nodiscard]] Result<void> say_to_all(const RankMessage& message);
   /// Takes in what `peer` said, after its link was polled. Errors: that rank's failure, or another
-  /// one's of which it tells; `peer_misbehaved`.
+  /// one's of which it tells, from then on each time; `peer_misbehaved`.
   [[nodiscard]] Result<void> listen(unsigned peer);
   /// The next message of the call that this rank is in; older ones are dropped. Errors:
   /// `invalid_argument` when that rank makes another call.
@@ -107,12 +116,13 @@ class GANTRY_LOCAL Group::Impl {
   void close_links() noexcept;
 
   const GroupOptions options_;
+  const std::unique_ptr<RankReport> report_;
   std::vector<std::unique_ptr<Link>> links_;  // none at this rank's place
   std::vector<std::deque<RankMessage>> messages_;
   std::uint64_t epoch_ = 0;
   std::uint64_t operation_ = 0;
   std::optional<Error> failure_;
-  bool has_been_told_ = false;
+  std::optional<Error> told_;  // by another rank: what has failed
 
   std::mutex held_;  // guards the links' progress
   std::mutex keeper_mutex_;
@@ -124,11 +134,17 @@ class GANTRY_LOCAL Group::Impl {
 /// Errors: `invalid_argument`.
 [[nodiscard]] Result<void> check_options(const GroupOptions& options);
 [[nodiscard]] std::string title_of(const GroupOptions& options);  ///< "group 'x', rank 2"
+/// "rank 2 has not joined", "ranks 1, 3 have not joined".
+[[nodiscard]] std::string not_joined(const std::vector<unsigned>& ranks);
 
 using Links = std::vector<std::unique_ptr<Link>>;
 /// Links to all other ranks. Errors: as Group::join().
 [[nodiscard]] Result<Links> join_by_name(const GroupOptions& options,
-                                         const std::shared_ptr<Engine>& engine, Deadline deadline);
-[[nodiscard]] Result<Links> join_by_address(const GroupOptions& options, Deadline deadline);
+                                         const std::shared_ptr<Engine>& engine, Deadline deadline,
+                                         RankReport& report);
+[[nodiscard]] Result<Links> join_by_address(const GroupOptions& options, Deadline deadline,
+                                            RankReport& report);
+/// The folder of groups' names, which none of a channel is, and of ranks' pages.
+[[nodiscard]] Result<std::string> group_directory(const GroupOptions& options);
 
 }  // namespace gantry

@@ -128,7 +128,7 @@ TEST_F(Groups, SayWhoHasNotCome) {
     EXPECT_GE(Deadline::Clock::now() - began, kShort);
     ASSERT_FALSE(outcomes[0]);
     EXPECT_EQ(outcomes[0].error().code, Code::timed_out);
-    EXPECT_NE(outcomes[0].error().message.find("ranks 2"), std::string::npos)
+    EXPECT_NE(outcomes[0].error().message.find("rank 2 has not joined"), std::string::npos)
         << outcomes[0].error().message;
     for (const auto& outcome : outcomes) ASSERT_FALSE(outcome);
   }
@@ -141,7 +141,8 @@ TEST_F(Groups, RefuseOneOfAnotherSize) {
   const auto outcomes = join_all(options);
   ASSERT_FALSE(outcomes[1]);
   EXPECT_EQ(outcomes[1].error().code, Code::invalid_argument);
-  EXPECT_NE(outcomes[1].error().message.find("2 ranks at rank 0, and 3 there"), std::string::npos)
+  EXPECT_NE(outcomes[1].error().message.find("2 ranks at rank 0, and 3 at rank 1"),
+            std::string::npos)
       << outcomes[1].error().message;
 }
 
@@ -161,6 +162,7 @@ TEST_F(Groups, RefuseASecondProcessOfARank) {
   while (!is_done(both[loser])) loser = 1 - loser;
   const auto refused = both[loser].get();
   ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::already_exists);
   EXPECT_NE(refused.error().message.find("another process is rank 1 already"), std::string::npos)
       << refused.error().message;
   auto last = join(options[2]);
@@ -253,6 +255,28 @@ TEST_F(Groups, ALeftGroupSaysSo) {
   ASSERT_TRUE(outcomes[0] && outcomes[1]);
   outcomes[0]->leave();
   EXPECT_EQ(outcomes[0]->state().error().code, Code::closed);
+}
+
+TEST_F(Groups, OneThatFailedBeforeAllHadJoinedIsNamedAsThat) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+  std::thread hasty([socket = ends[0]] {  // rank 0, which goes on to a collective that fails
+    const auto link = make_stream_link(socket, {.peer = "rank 1"}).value();
+    const Error error{Code::invalid_argument, "rank 0, all-reduce: no memory", "give some"};
+    ASSERT_TRUE(link->send_control(RankMessage::of_failure(0, error).encode()));
+    std::array<std::byte, 4096> bytes{};
+    while (link->receive_control(bytes, Deadline::after(kLong))) continue;
+  });
+  std::vector<std::unique_ptr<Link>> links(2);
+  links[0] = make_stream_link(ends[1], {.peer = "rank 0"}).value();
+  const auto outcome = Group::over(by_name(2)[1], std::move(links));
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, Code::invalid_argument);
+  EXPECT_EQ(outcome.error().message,
+            "group 'test', rank 1: another rank failed before all had joined: rank 0, all-reduce: "
+            "no memory");
+  EXPECT_EQ(outcome.error().hint, "give some");
+  hasty.join();
 }
 
 // ---- messages --------------------------------------------------------------------------------

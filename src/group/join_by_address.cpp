@@ -43,8 +43,12 @@ std::vector<std::byte> said_by(const GroupOptions& options, std::uint64_t caller
 /// Turns of all ranks, one after another, in bounded time each.
 class Joiner {
  public:
-  Joiner(const GroupOptions& options, std::string token, Deadline deadline)
-      : options_(options), token_(std::move(token)), deadline_(deadline), sockets_(options.ranks) {}
+  Joiner(const GroupOptions& options, std::string token, Deadline deadline, RankReport& report)
+      : options_(options),
+        report_(report),
+        token_(std::move(token)),
+        deadline_(deadline),
+        sockets_(options.ranks) {}
 
   Result<std::vector<Fd>> join() {
     GANTRY_ASSIGN(const HostPort own, parse_host(options_.addresses[options_.rank]));
@@ -52,7 +56,7 @@ class Joiner {
       return fail(Code::unsupported, title_of(options_) + ": an address must be HOST:PORT");
     GANTRY_ASSIGN(listener_, listen_tcp(own));
     for (unsigned callee = 0; callee < options_.rank; ++callee) GANTRY_TRY(call(callee));
-    while (missing_after_own() > 0) GANTRY_TRY(take_one());
+    while (!missing_after_own().empty()) GANTRY_TRY(take_one());
     return std::move(sockets_);
   }
 
@@ -64,14 +68,16 @@ class Joiner {
     Deadline until = Deadline::now();
   };
 
-  [[nodiscard]] std::size_t missing_after_own() const {
-    return static_cast<std::size_t>(std::count_if(sockets_.begin() + options_.rank + 1,
-                                                  sockets_.end(),
-                                                  [](const Fd& socket) { return !socket; }));
+  [[nodiscard]] std::vector<unsigned> missing_after_own() const {
+    std::vector<unsigned> missing;
+    for (unsigned peer = options_.rank + 1; peer < options_.ranks; ++peer)
+      if (!sockets_[peer]) missing.push_back(peer);
+    return missing;
   }
 
   // Until the rank there listens.
   Result<void> call(unsigned callee) {
+    report_.show_missing(std::array{callee});
     GANTRY_ASSIGN(const HostPort there, parse_host(options_.addresses[callee]));
     for (;;) {
       auto socket = connect_tcp(there, options_.interrupt_descriptor, deadline_);
@@ -129,6 +135,7 @@ class Joiner {
 
   // ---- those after this rank
   Result<void> take_one() {
+    report_.show_missing(missing_after_own());
     std::vector<pollfd> entries{{options_.interrupt_descriptor, POLLIN, 0},
                                 {listener_.get(), POLLIN, 0}};
     Deadline next = deadline_;
@@ -142,14 +149,11 @@ class Joiner {
       return fail(Code::interrupted, title_of(options_) + ": interrupted while the others join");
     accept_callers();
     std::erase_if(callers_, [this](Caller& caller) { return !hear(caller); });
-    return deadline_.passed() && missing_after_own() > 0 ? fail_late() : Result<void>{};
+    return deadline_.passed() && !missing_after_own().empty() ? fail_late() : Result<void>{};
   }
   Result<void> fail_late() const {
-    std::string missing;
-    for (unsigned peer = options_.rank + 1; peer < options_.ranks; ++peer)
-      if (!sockets_[peer]) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", peer);
     return fail(Code::timed_out,
-                fmt::format("{}: ranks {} have not joined", title_of(options_), missing),
+                fmt::format("{}: {}", title_of(options_), not_joined(missing_after_own())),
                 "start them, with this token, or allow more time");
   }
 
@@ -206,6 +210,7 @@ class Joiner {
   }
 
   const GroupOptions& options_;
+  RankReport& report_;
   const std::string token_;
   const Deadline deadline_;
   Fd listener_;
@@ -215,9 +220,15 @@ class Joiner {
 
 }  // namespace
 
-Result<Links> join_by_address(const GroupOptions& options, Deadline deadline) {
-  GANTRY_ASSIGN(std::string token, token_or_file(options.token));
-  GANTRY_ASSIGN(auto sockets, Joiner(options, std::move(token), deadline).join());
+Result<Links> join_by_address(const GroupOptions& options, Deadline deadline, RankReport& report) {
+  auto token = token_or_file(options.token);
+  if (!token && options.token.empty() && token.error().code == Code::permission_denied)
+    return fail(Code::permission_denied,
+                title_of(options) + ": ranks that find each other by addresses need a token",
+                "set GroupOptions::token, or name a file of the same bytes for all ranks in "
+                "$GANTRY_TOKEN_FILE: (umask 077; head -c 32 /dev/urandom | base64 >FILE)");
+  if (!token) return tl::unexpected(std::move(token).error());
+  GANTRY_ASSIGN(auto sockets, Joiner(options, std::move(*token), deadline, report).join());
   Links links(options.ranks);
   for (unsigned peer = 0; peer < options.ranks; ++peer) {
     if (peer == options.rank) continue;

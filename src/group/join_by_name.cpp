@@ -33,18 +33,6 @@ std::vector<std::byte> hello_of(const GroupOptions& options) {
   return out.take();
 }
 
-/// The folder of groups' names. A name of a group is none of a channel.
-Result<std::string> group_directory(const GroupOptions& options) {
-  GANTRY_ASSIGN(const std::string channels, channel_directory(options.directory));
-  std::string path = channels + "/groups";
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(path);
-  struct stat facts{};
-  if (::lstat(path.c_str(), &facts) != 0) return fail_errno(path);
-  if (!S_ISDIR(facts.st_mode) || (facts.st_uid != ::geteuid() && facts.st_uid != 0))
-    return fail(Code::permission_denied, path + ": no folder of this user", "remove it");
-  return path;
-}
-
 Result<std::array<Fd, 2>> make_pair() {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
@@ -56,9 +44,10 @@ Result<std::array<Fd, 2>> make_pair() {
 
 class Leader {
  public:
-  Leader(const GroupOptions& options, Claim claim)
+  Leader(const GroupOptions& options, Claim claim, RankReport& report)
       : options_(options),
         claim_(std::move(claim)),
+        report_(report),
         members_(options.ranks),
         has_come_(options.ranks) {}
 
@@ -74,6 +63,7 @@ class Leader {
 
  private:
   Result<void> await(Deadline deadline) const {
+    report_.show_missing(missing());
     std::vector<pollfd> entries{{options_.interrupt_descriptor, POLLIN, 0},
                                 {claim_.listener(), POLLIN, 0}};
     for (const Fd& caller : callers_) entries.push_back({caller.get(), POLLIN, 0});
@@ -84,19 +74,17 @@ class Leader {
       return fail(Code::interrupted, title_of(options_) + ": interrupted while the others join");
     if (ready > 0 || !deadline.passed()) return {};
     return fail(Code::timed_out,
-                fmt::format("{}: ranks {} have not joined", title_of(options_), missing()),
+                fmt::format("{}: {}{}{}", title_of(options_), not_joined(missing()),
+                            turned_away_.empty() ? "" : "; one was turned away: ", turned_away_),
                 "start them, or allow more time");
   }
 
   // Those that never came; if there are none, those that came and left.
-  std::string missing() const {
-    std::string never;
-    std::string left;
-    for (unsigned rank = 1; rank < options_.ranks; ++rank) {
-      if (members_[rank]) continue;
-      std::string& list = has_come_[rank] ? left : never;
-      list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
-    }
+  std::vector<unsigned> missing() const {
+    std::vector<unsigned> never;
+    std::vector<unsigned> left;
+    for (unsigned rank = 1; rank < options_.ranks; ++rank)
+      if (!members_[rank]) (has_come_[rank] ? left : never).push_back(rank);
     return never.empty() ? left : never;
   }
 
@@ -123,12 +111,13 @@ class Leader {
     const auto ranks = in.number();
     const auto rank = in.number();
     if (!in.is_fine() || !speaks)
-      refuse(caller, "this is a group of another version");
+      refuse(caller, Code::invalid_argument, "this is a group of another version");
     else if (ranks != options_.ranks)
-      refuse(caller,
-             fmt::format("the group has {} ranks at rank 0, and {} there", options_.ranks, ranks));
+      refuse(caller, Code::invalid_argument,
+             fmt::format("the group has {} ranks at rank 0, and {} at rank {}", options_.ranks,
+                         ranks, rank));
     else if (rank == 0 || rank >= options_.ranks || members_[rank])
-      refuse(caller, fmt::format("another process is rank {} already", rank));
+      refuse(caller, Code::already_exists, fmt::format("another process is rank {} already", rank));
     else
       take_in(static_cast<unsigned>(rank), std::move(caller));
     return false;
@@ -138,9 +127,11 @@ class Leader {
     has_come_[rank] = true;
     members_[rank] = std::move(caller);
   }
-  static void refuse(const Fd& caller, const std::string& why) {
+  void refuse(const Fd& caller, Code code, const std::string& why) {
+    turned_away_ = why;
     WordWriter out;
     out.number(static_cast<std::uint64_t>(Word::refused), 1);
+    out.number(static_cast<std::uint64_t>(code), 1);
     out.text(why, kMostText);
     static_cast<void>(send_packet(caller.get(), out.take()));
   }
@@ -187,9 +178,11 @@ class Leader {
 
   const GroupOptions& options_;
   const Claim claim_;
+  RankReport& report_;
   std::vector<Fd> callers_;
   std::vector<Fd> members_;  // by rank; rank 0's place stays empty
   std::vector<bool> has_come_;
+  std::string turned_away_;  // why the last one was
   unsigned present_ = 0;
 };
 
@@ -220,15 +213,24 @@ Result<void> await_packet(const GroupOptions& options, int socket, Deadline dead
   }
 }
 
+tl::unexpected<Error> refused(const GroupOptions& options, WordReader& in) {
+  const bool is_taken = in.number(1) == static_cast<std::uint64_t>(Code::already_exists);
+  return fail(is_taken ? Code::already_exists : Code::invalid_argument,
+              title_of(options) + ": " + in.text(kMostText));
+}
+
 Result<std::vector<Fd>> call_leader(const GroupOptions& options, const std::string& directory,
-                                    Deadline deadline) {
+                                    Deadline deadline, RankReport& report) {
+  report.show_missing(std::array{0u});
   auto leader =
       find_producer(directory, options.name, options.interrupt_descriptor, deadline, "rank 0");
   if (!leader && leader.error().code == Code::timed_out)
     return fail(Code::timed_out, title_of(options) + ": rank 0 has not come",
-                "start it, with the same name and directory, or allow more time");
+                "start it, with the same name and directory, or allow more time; or the group has "
+                "formed without this process");
   if (!leader) return tl::unexpected(leader.error());
   GANTRY_TRY(send_packet(leader->get(), hello_of(options)));
+  report.show({});  // it knows whom it waits for
   std::vector<Fd> sockets(options.ranks);
   const auto is_missing = [&](const Fd& socket) {
     return !socket && &socket != &sockets[options.rank];
@@ -240,8 +242,7 @@ Result<std::vector<Fd>> call_leader(const GroupOptions& options, const std::stri
     if (packet.size == 0)
       return fail(Code::peer_gone, title_of(options) + ": rank 0 is gone, or gave up joining");
     WordReader in(ConstByteSpan(bytes).first(packet.size));
-    if (in.number(1) == static_cast<std::uint64_t>(Word::refused))
-      return fail(Code::invalid_argument, title_of(options) + ": " + in.text(kMostText));
+    if (in.number(1) == static_cast<std::uint64_t>(Word::refused)) return refused(options, in);
     GANTRY_TRY(take_links(in, packet, sockets));
   }
   return sockets;
@@ -249,17 +250,33 @@ Result<std::vector<Fd>> call_leader(const GroupOptions& options, const std::stri
 
 }  // namespace
 
+Result<std::string> group_directory(const GroupOptions& options) {
+  GANTRY_ASSIGN(const std::string channels, channel_directory(options.directory));
+  std::string path = channels + "/groups";
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return fail_errno(path);
+  struct stat facts{};
+  if (::lstat(path.c_str(), &facts) != 0) return fail_errno(path);
+  if (!S_ISDIR(facts.st_mode) || (facts.st_uid != ::geteuid() && facts.st_uid != 0))
+    return fail(Code::permission_denied, path + ": no folder of this user", "remove it");
+  return path;
+}
+
 Result<Links> join_by_name(const GroupOptions& options, const std::shared_ptr<Engine>& engine,
-                           Deadline deadline) {
+                           Deadline deadline, RankReport& report) {
   if (engine == nullptr) return fail(Code::invalid_argument, title_of(options) + ": no engine");
   GANTRY_TRY(check_channel_name(options.name));  // the same rule
   GANTRY_ASSIGN(const std::string directory, group_directory(options));
   std::vector<Fd> sockets;
   if (options.rank == 0) {
-    GANTRY_ASSIGN(Claim claim, Claim::take(directory, options.name, options.interrupt_descriptor));
-    GANTRY_ASSIGN(sockets, Leader(options, std::move(claim)).gather(deadline));
+    auto claim = Claim::take(directory, options.name, options.interrupt_descriptor);
+    if (!claim && claim.error().code == Code::already_exists)
+      return fail(Code::already_exists,
+                  title_of(options) + ": another process is rank 0 of a group of that name",
+                  "choose another name, or end that process");
+    if (!claim) return tl::unexpected(std::move(claim).error());
+    GANTRY_ASSIGN(sockets, Leader(options, std::move(*claim), report).gather(deadline));
   } else {
-    GANTRY_ASSIGN(sockets, call_leader(options, directory, deadline));
+    GANTRY_ASSIGN(sockets, call_leader(options, directory, deadline, report));
   }
   Links links(options.ranks);
   for (unsigned peer = 0; peer < options.ranks; ++peer) {

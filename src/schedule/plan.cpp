@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/result.hpp"
+
 namespace gantry {
 
 std::string_view to_string(PlanVerb verb) noexcept {
@@ -44,6 +46,40 @@ std::string text_of(const PlanTerm& term) {
   if (term.right.empty()) return fmt::format("{} {},{}", term.left, term.row, term.col);
   return fmt::format("{}*{} {},{} {}:{}", term.left, term.right, term.row, term.col, term.first,
                      term.last);
+}
+
+// ---- first lines -----------------------------------------------------------------------------
+
+Result<void> check_line_end(std::string_view line) {
+  if (!line.ends_with('\r')) return {};
+  return fail(Code::invalid_argument, "it ends in a carriage return",
+              "lines end in a line feed alone");
+}
+
+Error wrong_first_line(std::string_view what, std::string_view line, std::string_view magic) {
+  struct Other {
+    std::string_view magic, is, hint;
+  };
+  constexpr Other kOthers[] = {
+      {"gantry-plan ", "this is a plan", ""},
+      {"gantry-collective ", "this is a collective", "`gantry plan expand` makes a plan of it"},
+      {"gantry-costs ", "these are costs", ""},
+      {"gantry-operator ", "this is an operator", "`gantry plan explain` chooses a schedule of it"},
+      {"gantry-schedule ", "this is a schedule", "`gantry plan make` makes a plan of it"},
+  };
+  if (auto ended = check_line_end(line); !ended) return std::move(ended).error();
+  const auto wrong = [](std::string message, std::string_view hint = {}) {
+    return Error{Code::invalid_argument, std::move(message), std::string(hint)};
+  };
+  if (line.empty()) return wrong(fmt::format("it is empty where '{}' belongs", magic));
+  if (line.ends_with(magic) && line.find_first_not_of(' ') == line.size() - magic.size())
+    return wrong(fmt::format("blanks stand in front of '{}'", magic));
+  const std::string_view kind = magic.substr(0, magic.find(' ') + 1);
+  for (const Other& other : kOthers)
+    if (line.starts_with(other.magic) && other.magic != kind)
+      return wrong(fmt::format("{}, no {}", other.is, what), what == "plan" ? other.hint : "");
+  return wrong(fmt::format("no {} of this version", what),
+               fmt::format("the first line is '{}'", magic));
 }
 
 // ---- types of elements -----------------------------------------------------------------------

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "base/result.hpp"
@@ -12,10 +14,16 @@
 namespace gantry {
 namespace {
 
+// So many cost as much as a tile.
+constexpr std::size_t kReadersALook = 8;
+constexpr std::size_t kTermsALook = 16;
+
+constexpr std::ptrdiff_t kTermsSaid = 8;  // of a sum, in an error
+
 /// A rectangle of what a step reads, and what it is.
 struct Piece {
   PlanRect rect;
-  Terms terms;
+  SharedTerms terms;
 };
 
 /// Takes the steps' parts in their order, on what is known of the elements.
@@ -23,7 +31,8 @@ struct Piece {
 ///       comes before that step or behind it, or the plan is refused.
 class Follower {
  public:
-  Follower(const Plan& plan, StepOrder order) : plan_(plan), order_(std::move(order)) {}
+  Follower(const Plan& plan, StepOrder order, const CheckBudget& budget)
+      : plan_(plan), order_(std::move(order)), budget_(budget) {}
 
   [[nodiscard]] Result<void> run() {
     for (const PlanValue& value : plan_.given) GANTRY_TRY(give(value));
@@ -50,20 +59,24 @@ class Follower {
     if (is_new) names_.push_back(matrix);
     return at->second;
   }
-  [[nodiscard]] Result<Terms> terms_of(const PlanValue& value) {
+  [[nodiscard]] Result<SharedTerms> share(Terms terms) {
+    GANTRY_TRY(budget_.take_terms(terms.size()));
+    return std::make_shared<const Terms>(std::move(terms));
+  }
+  [[nodiscard]] Result<SharedTerms> terms_of(const PlanValue& value) {
+    const auto wrong = [&](Error error) {
+      error.message = text_of(plan_, value.place) + ": " + error.message;
+      return tl::unexpected(std::move(error));
+    };
+    if (auto taken = budget_.take_terms(value.sum.size()); !taken)
+      return wrong(std::move(taken).error());
     Terms terms;
-    for (const PlanTerm& one : value.sum) {
-      const Term term{number_of(one.left),
-                      one.right.empty() ? Term::kNone : number_of(one.right),
-                      one.row,
-                      one.col,
-                      one.first,
-                      one.last};
-      if (!add_terms(terms, {term}))
-        return fail(Code::invalid_argument,
-                    fmt::format("{}: {} counts twice", text_of(plan_, value.place), text_of(one)));
-    }
-    return terms;
+    for (const PlanTerm& one : value.sum)
+      terms.push_back({number_of(one.left), one.right.empty() ? Term::kNone : number_of(one.right),
+                       one.row, one.col, one.first, one.last});
+    auto sum = joined(std::move(terms));
+    if (sum) return std::make_shared<const Terms>(*std::move(sum));
+    return wrong({Code::invalid_argument, text_of_term(sum.error()) + " counts twice", {}});
   }
   [[nodiscard]] std::string text_of_term(const Term& term) const {
     return text_of(PlanTerm{names_[term.left], term.is_product() ? names_[term.right] : "",
@@ -74,8 +87,8 @@ class Follower {
   }
 
   [[nodiscard]] Result<void> give(const PlanValue& value) {
-    GANTRY_ASSIGN(const Terms terms, terms_of(value));
-    return tiles_of(value.place).each(value.place.rect, [&](Tile& tile) -> Result<void> {
+    GANTRY_ASSIGN(const SharedTerms terms, terms_of(value));
+    return tiles_of(value.place).each(value.place.rect, budget_, [&](Tile& tile) -> Result<void> {
       if (tile.value)
         return fail(Code::invalid_argument,
                     fmt::format("{} is given twice", text_of_part(value.place, tile.rect)));
@@ -99,6 +112,7 @@ class Follower {
     if (!tile.value)
       return fail(Code::invalid_argument,
                   fmt::format("nothing has been written to {}", text_of_part(place, tile.rect)));
+    GANTRY_TRY(budget_.take_looks(tile.readers.size() / kReadersALook));
     std::erase_if(tile.readers,
                   [&](std::uint32_t earlier) { return order_.is_before(earlier, step_); });
     tile.readers.push_back(step_);
@@ -107,6 +121,7 @@ class Follower {
   [[nodiscard]] Result<void> note_write(const PlanPlace& place, Tile& tile) {
     if (tile.writer != Tile::kNobody && !order_.is_before(tile.writer, step_))
       return race(place, tile, tile.writer, "write");
+    GANTRY_TRY(budget_.take_looks(tile.readers.size() / kReadersALook));
     for (const std::uint32_t reader : tile.readers)
       if (!order_.is_before(reader, step_)) return race(place, tile, reader, "read");
     tile.writer = step_;
@@ -118,27 +133,33 @@ class Follower {
 
   [[nodiscard]] Result<std::vector<Piece>> read(const PlanPlace& place) {
     std::vector<Piece> pieces;
-    auto done = tiles_of(place).each(place.rect, [&](Tile& tile) -> Result<void> {
+    auto done = tiles_of(place).each(place.rect, budget_, [&](Tile& tile) -> Result<void> {
       GANTRY_TRY(note_read(place, tile));
-      pieces.push_back({tile.rect, *tile.value});
+      pieces.push_back({tile.rect, tile.value});
       return {};
     });
     if (!done) return tl::unexpected(std::move(done).error());
     return pieces;
   }
   [[nodiscard]] Result<void> write(const PlanPlace& place, const PlanRect& rect,
-                                   const Terms& terms) {
-    return tiles_of(place).each(rect, [&](Tile& tile) -> Result<void> {
+                                   const SharedTerms& terms) {
+    return tiles_of(place).each(rect, budget_, [&](Tile& tile) -> Result<void> {
       GANTRY_TRY(note_write(place, tile));
       tile.value = terms;
       return {};
     });
   }
-  [[nodiscard]] Result<void> add(const PlanPlace& place, const PlanRect& rect, const Terms& terms) {
-    return tiles_of(place).each(rect, [&](Tile& tile) -> Result<void> {
+  [[nodiscard]] Result<void> add(const PlanPlace& place, const PlanRect& rect, const Terms& more) {
+    return tiles_of(place).each(rect, budget_, [&](Tile& tile) -> Result<void> {
       GANTRY_TRY(note_read(place, tile));
       GANTRY_TRY(note_write(place, tile));
-      if (add_terms(*tile.value, terms)) return {};
+      Terms both;
+      both.reserve(tile.value->size() + more.size());
+      std::ranges::merge(*tile.value, more, std::back_inserter(both));
+      if (auto sum = joined(std::move(both))) {
+        GANTRY_ASSIGN(tile.value, share(*std::move(sum)));
+        return {};
+      }
       return fail(Code::invalid_argument,
                   fmt::format("some of what is added to {} is there already",
                               text_of_part(place, tile.rect)));
@@ -155,7 +176,7 @@ class Follower {
       case PlanVerb::gemm:
         return multiply(step);
       case PlanVerb::fill:
-        return write(step.to, step.to.rect, {});
+        return write(step.to, step.to.rect, zero_);
       case PlanVerb::signal:
       case PlanVerb::barrier:
         break;
@@ -170,8 +191,11 @@ class Follower {
     for (const Piece& piece : pieces) {
       const PlanRect rect{piece.rect.row + down, piece.rect.col + across, piece.rect.rows,
                           piece.rect.cols};
-      const Terms terms = shifted(piece.terms, -down, -across);
-      GANTRY_TRY(step.verb == PlanVerb::reduce ? add(step.to, rect, terms)
+      SharedTerms terms = piece.terms;
+      if (down != 0 || across != 0) {
+        GANTRY_ASSIGN(terms, share(shifted(*piece.terms, -down, -across)));
+      }
+      GANTRY_TRY(step.verb == PlanVerb::reduce ? add(step.to, rect, *terms)
                                                : write(step.to, rect, terms));
     }
     return {};
@@ -180,9 +204,12 @@ class Follower {
   [[nodiscard]] Result<void> multiply(const PlanStep& step) {
     GANTRY_ASSIGN(const auto lefts, read(step.from));
     GANTRY_ASSIGN(const auto rights, read(step.other));
-    if (!step.adds) GANTRY_TRY(write(step.to, step.to.rect, {}));
+    if (!step.adds) GANTRY_TRY(write(step.to, step.to.rect, zero_));
     for (const Piece& left : lefts)
-      for (const Piece& right : rights) GANTRY_TRY(multiply(step, left, right));
+      for (const Piece& right : rights) {
+        GANTRY_TRY(budget_.take_looks(1));
+        GANTRY_TRY(multiply(step, left, right));
+      }
     return {};
   }
   [[nodiscard]] Result<void> multiply(const PlanStep& step, const Piece& left, const Piece& right) {
@@ -191,13 +218,13 @@ class Follower {
         std::max(left.rect.col - step.from.rect.col, right.rect.row - step.other.rect.row);
     const std::int64_t last = std::min(left.rect.col + left.rect.cols - step.from.rect.col,
                                        right.rect.row + right.rect.rows - step.other.rect.row);
-    if (first >= last || left.terms.empty() || right.terms.empty()) return {};
+    if (first >= last || left.terms->empty() || right.terms->empty()) return {};
     for (const Piece* const factor : {&left, &right})
-      if (factor->terms.size() != 1 || factor->terms[0].is_product())
+      if (factor->terms->size() != 1 || factor->terms->front().is_product())
         return fail(Code::unsupported, "a factor is itself a product or a sum",
                     "end the plan in front of it; what it wants is given to the next one");
-    const Term& a = left.terms[0];
-    const Term& b = right.terms[0];
+    const Term& a = left.terms->front();
+    const Term& b = right.terms->front();
     const std::int64_t k = step.from.rect.col + first + a.col;
     if (const std::int64_t other = step.other.rect.row + first + b.row; k != other)
       return fail(Code::invalid_argument, fmt::format("column {} of {} meets row {} of {}", k,
@@ -215,29 +242,36 @@ class Follower {
   }
 
   [[nodiscard]] Result<void> compare(const PlanValue& value) {
-    GANTRY_ASSIGN(const Terms wanted, terms_of(value));
-    return tiles_of(value.place).each(value.place.rect, [&](const Tile& tile) -> Result<void> {
-      const std::string where = text_of_part(value.place, tile.rect);
-      if (!tile.value)
-        return fail(Code::invalid_argument, fmt::format("nothing is written to {}", where));
-      if (*tile.value == wanted) return {};
-      for (const Term& term : wanted)
-        if (std::ranges::find(*tile.value, term) == tile.value->end())
-          return fail(Code::invalid_argument,
-                      fmt::format("{} is wanted to have {}; it has {}", where, text_of_term(term),
-                                  text_of_sum(*tile.value)));
-      return fail(Code::invalid_argument,
-                  fmt::format("{} has more than is wanted: {}", where, text_of_sum(*tile.value)));
-    });
+    GANTRY_ASSIGN(const SharedTerms wanted, terms_of(value));
+    return tiles_of(value.place)
+        .each(value.place.rect, budget_, [&](const Tile& tile) -> Result<void> {
+          GANTRY_TRY(budget_.take_looks(wanted->size() / kTermsALook));
+          if (tile.value && *tile.value == *wanted) return {};
+          const std::string where = text_of_part(value.place, tile.rect);
+          if (!tile.value)
+            return fail(Code::invalid_argument, fmt::format("nothing is written to {}", where));
+          for (const Term& term : *wanted)
+            if (!std::ranges::binary_search(*tile.value, term))
+              return fail(Code::invalid_argument,
+                          fmt::format("{} is wanted to have {}; it has {}", where,
+                                      text_of_term(term), text_of_sum(*tile.value)));
+          return fail(Code::invalid_argument, fmt::format("{} has more than is wanted: {}", where,
+                                                          text_of_sum(*tile.value)));
+        });
   }
   [[nodiscard]] std::string text_of_sum(const Terms& terms) const {
     std::string text;
-    for (const Term& term : terms) text += (text.empty() ? "" : " + ") + text_of_term(term);
+    for (const Term& term : terms | std::views::take(kTermsSaid))
+      text += (text.empty() ? "" : " + ") + text_of_term(term);
+    if (std::ssize(terms) > kTermsSaid)
+      text += fmt::format(" + {} more", std::ssize(terms) - kTermsSaid);
     return text.empty() ? "0" : text;
   }
 
   const Plan& plan_;
   const StepOrder order_;
+  CheckBudget budget_;
+  const SharedTerms zero_ = std::make_shared<const Terms>();
   std::map<std::pair<unsigned, unsigned>, Tiles> tiles_;  // of a rank's tensor
   std::map<std::string, std::uint32_t> matrices_;
   std::vector<std::string> names_;  // of matrices, by number
@@ -246,7 +280,8 @@ class Follower {
 
 }  // namespace
 
-Result<PlanFacts> check_plan(const Plan& plan, const PlanLimits& limits) {
+Result<PlanFacts> check_plan(const Plan& plan, const PlanLimits& limits,
+                             const CheckBudget& budget) {
   return guarded([&]() -> Result<PlanFacts> {
     GANTRY_TRY(check_shape(plan));
     GANTRY_ASSIGN(PlanFacts facts, facts_of(plan));
@@ -255,9 +290,13 @@ Result<PlanFacts> check_plan(const Plan& plan, const PlanLimits& limits) {
         return fail(Code::too_large, fmt::format("rank {} needs {} bytes of tensors, beyond {}",
                                                  rank, facts.memory[rank], limits.memory));
     GANTRY_ASSIGN(StepOrder order, StepOrder::of(plan));
-    GANTRY_TRY(Follower(plan, std::move(order)).run());
+    GANTRY_TRY(Follower(plan, std::move(order), budget).run());
     return facts;
   });
+}
+
+Result<PlanFacts> check_plan(const Plan& plan, const PlanLimits& limits) {
+  return check_plan(plan, limits, CheckBudget());
 }
 
 }  // namespace gantry

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "schedule/plan.hpp"
+#include "schedule/tiles.hpp"
 
 namespace gantry {
 namespace {
@@ -190,6 +191,85 @@ TEST(PlanCheck, FollowsThousandsOfSteps) {
             std::to_string(i + 1) + ",0:8 to a@7 " + std::to_string(i) + ":" +
             std::to_string(i + 1) + ",0:8\n";
   EXPECT_EQ(refusal(text).message, "it passed");
+}
+
+// ---- what it may cost ------------------------------------------------------------------------
+
+/// Rows are copied one by one, then columns: a rectangle for each element.
+Plan crossing_plan(int sides) {
+  const std::string all = "0:" + std::to_string(sides);
+  const std::string size = std::to_string(sides) + " " + std::to_string(sides);
+  std::string text = "gantry-plan 1\ntensor a " + size + " f32\ntensor b " + size +
+                     " f32\ngiven a@0 " + all + "," + all + " = A 0,0\n";
+  for (const bool is_row : {true, false})
+    for (int i = 0; i < sides; ++i) {
+      const std::string one = std::to_string(i) + ":" + std::to_string(i + 1);
+      const std::string rect = is_row ? one + "," + all : all + "," + one;
+      text += "copy 0/0 a@0 " + rect + " to b@0 " + rect + "\n";
+    }
+  return parse_plan(text).value();
+}
+
+TEST(PlanCheck, EndsWhereTilesAreTooMany) {
+  const Plan plan = crossing_plan(30);
+  EXPECT_TRUE(check_plan(plan, {}, CheckBudget()));
+  const auto checked = check_plan(plan, {}, {.tiles = 900});
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, Code::too_large);
+  EXPECT_THAT(checked.error().message,
+              HasSubstr("step 44 (copy, rank 0): the plan's tensors are cut into too many"));
+}
+
+TEST(PlanCheck, EndsWhereItLooksTooOften) {
+  const auto checked = check_plan(crossing_plan(30), {}, {.looks = 1000});
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, Code::too_large);
+  EXPECT_THAT(checked.error().message, HasSubstr("(copy, rank 0): the plan takes too long"));
+}
+
+TEST(PlanCheck, EndsWhereSumsHaveTooManyTerms) {
+  const auto text_with = [](std::size_t count) {
+    std::string text = "gantry-plan 1\ntensor a 4 4 f32\ngiven a@0 0:4,0:4 = X 0,0";
+    for (std::size_t i = 1; i < count; ++i) text += " + X" + std::to_string(i) + " 0,0";
+    return text + "\n";
+  };
+  EXPECT_EQ(refusal(text_with(kMostTermsOfSum)).message, "it passed");
+  const Error error = refusal(text_with(kMostTermsOfSum + 1));
+  EXPECT_EQ(error.code, Code::too_large);
+  EXPECT_EQ(error.message, "a@0 0:4,0:4: a sum of 8193 terms, beyond 8192");
+  // A sum that grows step by step.
+  const auto plan = parse_plan(
+      "gantry-plan 1\ntensor a 2 2 f32\ntensor b 2 2 f32\ngiven a@0 0:2,0:2 = X 0,0 + Y 0,0\n"
+      "given b@0 0:2,0:2 = Z 0,0\nreduce 0/0 a@0 0:2,0:2 to b@0 0:2,0:2\n");
+  const auto checked = check_plan(plan.value(), {}, {.terms = 5});
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, Code::too_large);
+  EXPECT_EQ(checked.error().message,
+            "step 0 (reduce, rank 0): the plan's sums have too many terms");
+}
+
+TEST(PlanCheck, SaysNoMoreOfALongSumThanALine) {
+  std::string sum = "X 0,0";
+  for (int i = 0; i < 1000; ++i) sum += " + X" + std::to_string(i) + " 0,0";
+  const Error error = refusal("gantry-plan 1\ntensor a 4 4 f32\ngiven a@0 0:4,0:4 = " + sum +
+                              "\nwanted a@0 0:4,0:4 = Y 0,0\n");
+  EXPECT_THAT(error.message, HasSubstr("it has X 0,0 + X0 0,0"));
+  EXPECT_THAT(error.message, HasSubstr(" + 993 more"));
+  EXPECT_LT(error.message.size(), 200u);
+}
+
+TEST(PlanCheck, EndsWhereWaitsAreTooMany) {
+  Plan plan{.ranks = 64, .lanes = 64};
+  PlanStep signal{};
+  signal.verb = PlanVerb::signal;
+  signal.to.rank = 1;
+  plan.steps.assign(1024, signal);
+  for (unsigned i = 1; i < 1024; ++i)
+    for (unsigned turn = 0; turn < 300; ++turn) plan.steps[i].after.push_back(i - 1);
+  const auto checked = check_plan(plan);
+  ASSERT_FALSE(checked);
+  EXPECT_EQ(checked.error().code, Code::too_large);
+  EXPECT_THAT(checked.error().message, HasSubstr("steps that wait for 307923 others in all"));
 }
 
 }  // namespace

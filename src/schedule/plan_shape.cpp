@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -27,7 +28,7 @@ Result<void> check_tensors(const Plan& plan) {
     return fail(Code::too_large,
                 fmt::format("{} tensors, beyond {}", plan.tensors.size(), kMostTensors));
   for (const PlanTensor& tensor : plan.tensors) {
-    if (!is_name(tensor.name)) return wrong(fmt::format("'{}' is no name", tensor.name));
+    if (!is_name(tensor.name)) return wrong(quote(tensor.name) + " is no name");
     if (!names.insert(tensor.name).second)
       return wrong(fmt::format("there are two tensors {}", tensor.name));
     if (tensor.rows < 0 || tensor.cols < 0 || tensor.rows > kMostRows || tensor.cols > kMostRows)
@@ -62,8 +63,8 @@ Result<void> check_value(const Plan& plan, const PlanValue& value) {
     const auto is_far = [](std::int64_t at) { return at < -kMostRows || at > kMostRows; };
     if (!has_names || is_far(term.row) || is_far(term.col) || is_far(term.first) ||
         is_far(term.last) || (!term.right.empty() && term.first >= term.last))
-      return wrong(
-          fmt::format("{}: a term that is none: {}", text_of(plan, value.place), text_of(term)));
+      return wrong(fmt::format("{}: a term that is none: {}", text_of(plan, value.place),
+                               quote(text_of(term))));
   }
   return {};
 }

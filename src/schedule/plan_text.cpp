@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/plan_shape.hpp"
+#include "schedule/quote.hpp"
 
 // Plans as text: docs/formats/plan.md.
 namespace gantry {
@@ -19,7 +20,7 @@ Result<Number> number_of(std::string_view word) {
   Number value{};
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size() || word.empty())
-    return fail(Code::invalid_argument, fmt::format("'{}' is no number here", word));
+    return fail(Code::invalid_argument, quote(word) + " is no number here");
   return value;
 }
 
@@ -49,7 +50,7 @@ class Words {
     Words ahead = *this;
     return fail(Code::invalid_argument,
                 is_over() ? fmt::format("'{}' is missing", word)
-                          : fmt::format("'{}' where '{}' belongs", ahead.next(), word));
+                          : fmt::format("{} where '{}' belongs", quote(ahead.next()), word));
   }
   template <class Number>
   [[nodiscard]] Result<Number> number() {
@@ -67,7 +68,7 @@ class Words {
 Result<std::pair<std::string_view, std::string_view>> halves(std::string_view word, char sign) {
   const std::size_t at = word.find(sign);
   if (at == std::string_view::npos)
-    return fail(Code::invalid_argument, fmt::format("there is no '{}' in '{}'", sign, word));
+    return fail(Code::invalid_argument, fmt::format("there is no '{}' in {}", sign, quote(word)));
   return std::pair(word.substr(0, at), word.substr(at + 1));
 }
 
@@ -97,11 +98,11 @@ class Reader {
   static Result<void> read_magic(std::string_view line, bool& has_magic) {
     has_magic = line == kMagic;
     if (has_magic) return {};
-    return fail(Code::invalid_argument, "no plan of this version",
-                fmt::format("its first line is '{}'", kMagic));
+    return tl::unexpected(wrong_first_line("plan", line, kMagic));
   }
 
   Result<void> read_line(std::string_view line) {
+    GANTRY_TRY(check_line_end(line));
     for (const char c : line)
       if (static_cast<unsigned char>(c) < ' ' || c == 127)
         return fail(Code::invalid_argument, "it has a control character");
@@ -113,7 +114,7 @@ class Reader {
     if (words.is_over()) return {};
     GANTRY_TRY(read_statement(words));
     if (words.is_over()) return {};
-    return fail(Code::invalid_argument, fmt::format("'{}' is too much", words.rest()));
+    return fail(Code::invalid_argument, quote(words.rest()) + " is too much");
   }
 
   Result<void> read_statement(Words& words) {
@@ -126,7 +127,7 @@ class Reader {
     for (unsigned i = 0; i <= static_cast<unsigned>(PlanVerb::barrier); ++i)
       if (verb == to_string(static_cast<PlanVerb>(i)))
         return read_step(words, static_cast<PlanVerb>(i));
-    return fail(Code::invalid_argument, fmt::format("'{}' is nothing that a plan says", verb));
+    return fail(Code::invalid_argument, quote(verb) + " is nothing that a plan says");
   }
   static Result<void> read_into(Words& words, unsigned& into) {
     GANTRY_ASSIGN(into, words.number<unsigned>());
@@ -141,7 +142,7 @@ class Reader {
     const std::string_view type = words.next();
     const auto known = plan_type(type);
     if (!known)
-      return fail(Code::invalid_argument, fmt::format("'{}' is no type", type),
+      return fail(Code::invalid_argument, quote(type) + " is no type",
                   "f64, f32, f16, bf16, i32 or i64");
     tensor.type = *known;
     plan_.tensors.push_back(std::move(tensor));
@@ -153,7 +154,7 @@ class Reader {
     GANTRY_ASSIGN(const auto first, number_of<std::int64_t>(ends.first));
     GANTRY_ASSIGN(const auto last, number_of<std::int64_t>(ends.second));
     if (first < 0 || last < first || last > kMostRows)
-      return fail(Code::invalid_argument, fmt::format("'{}' goes from nowhere to nowhere", word));
+      return fail(Code::invalid_argument, quote(word) + " goes from nowhere to nowhere");
     return std::pair(first, last);
   }
   Result<PlanPlace> read_place(Words& words) {
@@ -161,7 +162,7 @@ class Reader {
     GANTRY_ASSIGN(const auto owner, halves(words.next(), '@'));
     const auto tensor = std::ranges::find(plan_.tensors, owner.first, &PlanTensor::name);
     if (tensor == plan_.tensors.end())
-      return fail(Code::invalid_argument, fmt::format("there is no tensor '{}'", owner.first),
+      return fail(Code::invalid_argument, "there is no tensor " + quote(owner.first),
                   "a tensor's line stands before those that use it");
     place.tensor = static_cast<unsigned>(tensor - plan_.tensors.begin());
     GANTRY_ASSIGN(place.rank, number_of<unsigned>(owner.second));
@@ -195,8 +196,7 @@ class Reader {
     GANTRY_ASSIGN(term.row, number_of<std::int64_t>(offsets.first));
     GANTRY_ASSIGN(term.col, number_of<std::int64_t>(offsets.second));
     if (times == std::string_view::npos) return term;
-    if (term.right.empty())
-      return fail(Code::invalid_argument, fmt::format("'{}' is half a product", name));
+    if (term.right.empty()) return fail(Code::invalid_argument, quote(name) + " is half a product");
     GANTRY_ASSIGN(const auto sum, read_span(words.next()));
     term.first = sum.first;
     term.last = sum.second;

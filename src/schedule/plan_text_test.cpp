@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "schedule/plan.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -100,6 +101,14 @@ TEST(PlanText, IsOfOneVersion) {
   for (const std::string text : {"", "gantry-plan 2\n", "gantry-plan 1 \n", "\ngantry-plan 1\n",
                                  "plan\n", " gantry-plan 1\n"})
     EXPECT_THAT(parse_plan(text).error().message, HasSubstr("plan")) << text;
+  const auto refusal = [](const char* text) { return to_string(parse_plan(text).error()); };
+  EXPECT_EQ(refusal("gantry-plan 1\r\n"),
+            "line 1: it ends in a carriage return; lines end in a line feed alone");
+  EXPECT_EQ(refusal("gantry-plan 1\nranks 2\r\n"),
+            "line 2: it ends in a carriage return; lines end in a line feed alone");
+  EXPECT_EQ(refusal("gantry-collective 1\n"),
+            "line 1: this is a collective, no plan; `gantry plan expand` makes a plan of it");
+  EXPECT_EQ(refusal(" gantry-plan 1\n"), "line 1: blanks stand in front of 'gantry-plan 1'");
   EXPECT_TRUE(parse_plan("gantry-plan 1"));
   EXPECT_THAT(parse_plan("gantry-plan 1\ntensor a 4 3 f32\ngiven a@0 1:4,0:3 = A -1,0 + X.0 0,5\n")
                   .error()
@@ -112,6 +121,24 @@ TEST(PlanText, IsOfOneVersion) {
               HasSubstr("two tensors a"));
   EXPECT_THAT(parse_plan("gantry-plan 1\ntensor 1a 1 1 f32\n").error().message,
               HasSubstr("'1a' is no name"));
+}
+
+TEST(PlanText, QuotesNoMoreThanTheBeginningOfAWord) {
+  const std::string word(1 << 20, 'x');
+  for (const std::string& line :
+       {word, "ranks " + word, "ranks 1 " + word, "tensor " + word + " 1 1 f32",
+        "tensor a 1 1 " + word, "given a@0 " + word, "given " + word + "@0 0:1,0:1 = 0",
+        "given a@0 " + word + ":1,0:1 = 0", "given a@0 0:1,0:1 " + word,
+        "given a@0 0:1,0:1 = " + word + " 0,0", "given a@0 0:1,0:1 = " + word + "* 0,0",
+        "put " + word}) {
+    const Error error = parse_plan("gantry-plan 1\ntensor a 4 4 f32\n" + line + "\n").error();
+    EXPECT_LT(error.message.size(), 200u) << line.substr(0, 30);
+    EXPECT_LT(error.hint.size(), 200u) << line.substr(0, 30);
+  }
+  EXPECT_EQ(quote(std::string(64, 'x')), "'" + std::string(64, 'x') + "'");
+  EXPECT_EQ(quote(std::string(65, 'x')), "'" + std::string(64, 'x') + "...' (65 bytes)");
+  const std::string two_bytes = std::string(63, 'x') + "\u00e4\u00e4";
+  EXPECT_EQ(quote(two_bytes), "'" + std::string(63, 'x') + "...' (67 bytes)");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::size_t kMostWords = std::size_t{1} << 28;  // of seen_
+constexpr std::size_t kMostComparisons = std::size_t{1} << 30;  // of words of seen_
 
 // Whether a rank learns that a step of another one has ended.
 bool is_heard_by(const PlanStep& step, unsigned rank) noexcept {
@@ -32,13 +32,20 @@ bool is_heard_by(const PlanStep& step, unsigned rank) noexcept {
 Result<StepOrder> StepOrder::of(const Plan& plan) {
   StepOrder order;
   order.chains_ = std::size_t{plan.ranks} * plan.lanes;
-  if (plan.steps.size() * order.chains_ > kMostWords)
+  if (plan.steps.size() * order.chains_ > kMostStepsInLanes)  // words of seen_
     return fail(Code::too_large,
                 fmt::format("a plan of {} steps in {} lanes", plan.steps.size(), order.chains_),
-                fmt::format("steps times lanes may be {}", kMostWords));
+                fmt::format("steps times lanes may be {}", kMostStepsInLanes));
   GANTRY_TRY(order.join_barriers(plan));
   GANTRY_TRY(order.make_edges(plan));
   GANTRY_TRY(order.sort(plan));
+  std::size_t edges = 0;
+  for (const auto& before : order.before_) edges += before.size();
+  if (edges > kMostComparisons / order.chains_)
+    return fail(
+        Code::too_large,
+        fmt::format("steps that wait for {} others in all, in {} lanes", edges, order.chains_),
+        fmt::format("waits times lanes may be {}", kMostComparisons));
   order.look_back();
   return order;
 }

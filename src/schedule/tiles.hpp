@@ -1,7 +1,9 @@
 #pragma once  // schedule/tiles.hpp: what the elements of a tensor are, rectangle by rectangle.
 
 #include <map>
+#include <memory>
 
+#include "base/result.hpp"
 #include "schedule/plan.hpp"
 
 namespace gantry {
@@ -27,9 +29,23 @@ struct Term {
 
 /// Terms in their order; those of a product that go on where another one ends are one.
 using Terms = std::vector<Term>;
+/// Tiles share what they have in common. Null: never written.
+using SharedTerms = std::shared_ptr<const Terms>;
 
-/// Adds what is not there yet. False: some of it counts already.
-[[nodiscard]] bool add_terms(Terms& to, const Terms& more);
+/// What a check may still do, so that no plan costs more than this.
+struct CheckBudget {
+  std::size_t tiles = kMostTiles;
+  std::size_t looks = kMostLooks;      // at a tile, at those who read it, at a pair of factors
+  std::size_t terms = kMostTermsMade;  // that sums are made of
+
+  [[nodiscard]] Result<void> take_tiles(std::size_t count);
+  [[nodiscard]] Result<void> take_looks(std::size_t count);
+  /// For one sum of so many.
+  [[nodiscard]] Result<void> take_terms(std::size_t count);
+};
+
+/// The terms in their order, joined where they go on. One that counts twice: that one instead.
+[[nodiscard]] tl::expected<Terms, Term> joined(Terms terms);
 /// As seen from a corner that lies so much further on.
 [[nodiscard]] Terms shifted(Terms terms, std::int64_t rows, std::int64_t cols);
 
@@ -41,7 +57,7 @@ using Terms = std::vector<Term>;
 struct Tile {
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
   PlanRect rect;
-  std::optional<Terms> value;            // nothing: never written
+  SharedTerms value{};
   std::uint32_t writer = kNobody;        // the latest step that wrote
   std::vector<std::uint32_t> readers{};  // steps that have read since
 };
@@ -56,18 +72,17 @@ class Tiles {
   }
   /// Cuts along the borders of `rect`, which lies within, and calls `what` with each tile in it.
   template <class What>
-  [[nodiscard]] Result<void> each(const PlanRect& rect, What what) {
+  [[nodiscard]] Result<void> each(const PlanRect& rect, CheckBudget& budget, What what) {
     if (is_empty(rect)) return {};
-    cut_rows(rect.row);
-    cut_rows(rect.row + rect.rows);
-    const auto end = bands_.lower_bound(rect.row + rect.rows);
-    for (auto band = bands_.lower_bound(rect.row); band != end; ++band) {
-      cut_cols(band->second, rect.col);
-      cut_cols(band->second, rect.col + rect.cols);
-      const auto last = band->second.lower_bound(rect.col + rect.cols);
-      for (auto tile = band->second.lower_bound(rect.col); tile != last; ++tile) {
-        auto done = what(tile->second);
-        if (!done) return done;
+    GANTRY_ASSIGN(auto band, cut_rows(rect.row, budget));
+    GANTRY_TRY(cut_rows(rect.row + rect.rows, budget));
+    const std::int64_t end = rect.col + rect.cols;
+    for (; band != bands_.end() && band->first < rect.row + rect.rows; ++band) {
+      GANTRY_ASSIGN(auto tile, cut_cols(band->second, rect.col, budget));
+      for (; tile != band->second.end() && tile->first < end; ++tile) {
+        GANTRY_TRY(cut_tile(band->second, tile, end, budget));
+        GANTRY_TRY(budget.take_looks(1));
+        GANTRY_TRY(what(tile->second));
       }
     }
     return {};
@@ -75,11 +90,22 @@ class Tiles {
 
  private:
   using Band = std::map<std::int64_t, Tile>;  // by the first column
+  using Bands = std::map<std::int64_t, Band>;
 
-  void cut_rows(std::int64_t row);
-  static void cut_cols(Band& band, std::int64_t col);
+  /// The band that begins there.
+  [[nodiscard]] Result<Bands::iterator> cut_rows(std::int64_t row, CheckBudget& budget);
+  /// The tile that begins there.
+  [[nodiscard]] static Result<Band::iterator> cut_cols(Band& band, std::int64_t col,
+                                                       CheckBudget& budget);
+  /// Ends the tile there, if it goes on.
+  [[nodiscard]] static Result<void> cut_tile(Band& band, Band::iterator tile, std::int64_t col,
+                                             CheckBudget& budget);
 
-  std::map<std::int64_t, Band> bands_;  // by the first row
+  Bands bands_;  // by the first row
 };
+
+/// check_plan() with another budget than usual.
+[[nodiscard]] Result<PlanFacts> check_plan(const Plan& plan, const PlanLimits& limits,
+                                           const CheckBudget& budget);
 
 }  // namespace gantry

@@ -20,7 +20,8 @@ struct ChoiceOptions {
   std::vector<std::string> without{};  ///< Names of rules that are not asked.
   bool rules_only = false;             ///< Nothing is simulated.
   double least_gain = 0.03;            ///< Below this part of serial's time it is serial.
-  unsigned most_simulated = 12;        ///< Of several the nearest by the rules' estimate.
+  /// Of several the nearest by the rules' estimate. 0: as rules_only.
+  unsigned most_simulated = 12;
 };
 
 /// A schedule that was thought of.
@@ -34,17 +35,29 @@ struct ChoiceCandidate {
   ScheduleLosses losses{};
 };
 
+/// A schedule that was run.
+struct MeasuredSchedule {
+  Schedule schedule;
+  double seconds = 0;  ///< The slowest rank's median.
+};
+
 struct Choice {
   Schedule schedule;
-  double predicted_s = 0;  ///< Of rules_only the estimate.
+  bool is_simulated = false;  ///< Or both times are estimates.
+  double predicted_s = 0;
   double serial_s = 0;
   std::string decided{};  ///< What decided; one line.
   std::vector<ChoiceCandidate> candidates{};
+  /// The chosen first (the quickest, or serial where nothing is 3 % quicker), those that soon
+  /// dropped out last; nothing unless a group ran some: ShardedProductOptions::measure_best.
+  std::vector<MeasuredSchedule> measured{};
 };
 
 /// Picks a schedule by rules and estimates, then by simulation of what is left. Every rank that
 /// calls it with the same arguments gets the same. Of equals it takes serial, then the simpler.
-/// Errors: `invalid_argument`, `too_large`; `unsupported` if no schedule keeps to the constraints.
+/// Errors: `invalid_argument`; `too_large` beyond about 500 ranks, where no plan can be proved;
+/// `unsupported`
+/// if no schedule keeps to the constraints.
 [[nodiscard]] GANTRY_API Result<Choice> choose(const OverlapOperator& op,
                                                const ScheduleCosts& costs,
                                                const ChoiceOptions& options = {});
@@ -52,11 +65,15 @@ struct Choice {
 struct Searched {
   Schedule schedule;
   double predicted_s = 0;
+  /// False: no plan of so many ranks is small enough to be proved, so make_plan() makes none of
+  /// this schedule; its time is that of a plan that nobody has checked.
+  bool is_provable = true;
   unsigned evaluated = 0;  ///< Schedules that were simulated.
   std::size_t space = 0;   ///< Schedules that there are.
 };
 /// Goes from the rules' choice along one axis after the other while that helps; it simulates at
-/// most a tenth of the space, and at least four schedules. Errors: as choose().
+/// most a tenth of the space, 2^24 steps in all, and at least four schedules. Errors: as choose();
+/// `too_large` beyond about a thousand ranks.
 [[nodiscard]] GANTRY_API Result<Searched> search(const OverlapOperator& op,
                                                  const ScheduleCosts& costs,
                                                  const ScheduleConstraints& constraints = {});

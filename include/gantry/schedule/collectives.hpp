@@ -51,7 +51,8 @@ struct CollectiveOptions {
 };
 
 /// Thresholds that were measured on groups of one machine, by shared links and by streams.
-[[nodiscard]] GANTRY_API CollectiveThresholds collective_thresholds(LinkKind kind) noexcept;
+[[nodiscard]] GANTRY_API CollectiveThresholds collective_thresholds(LinkKind kind,
+                                                                    unsigned ranks) noexcept;
 
 /// A collective that is ready to be run, any number of times, on the same memory: a program,
 /// expanded, proved, and known at all ranks. Move-only. The group must outlive it.

@@ -51,8 +51,12 @@ struct ScheduleCosts {
   std::vector<LinkCosts> links{};  ///< Those that differ.
   double port_bytes_per_s = 1e10;  ///< Of a switch: of each port and direction.
   double cpus = 0;                 ///< All ranks share as many; 0: each has what it needs.
-  double cpu_s_per_byte = 0;       ///< Of a transfer, at each end; where CPUs are shared.
-  double beside_transfers = 1;     ///< Products take so many times as long beside transfers.
+  // CPU time of a transfer at each end: where CPUs are shared it takes them from what computes. No
+  // transfer takes less time than either end's CPU.
+  double cpu_s_per_byte = 0;
+  double cpu_s_per_transfer = 0;
+  double cpu_s_per_row = 0;     ///< Of an end where its rows do not lie side by side.
+  double beside_transfers = 1;  ///< Products take so many times as long beside transfers.
   friend bool operator==(const ScheduleCosts&, const ScheduleCosts&) = default;
 };
 

@@ -7,6 +7,10 @@
 
 namespace gantry {
 
+class Device;
+class DeviceBuffer;
+class DeviceGemmLibrary;
+
 /// Where a rank's tensor lies.
 struct PlanMemory {
   std::byte* data = nullptr;  ///< Null: this rank has none, and no step may touch it.
@@ -14,6 +18,9 @@ struct PlanMemory {
   Bytes stride = 0;
   /// The region in which it lies, if any: ranks of one machine then copy from it directly.
   const Region* region = nullptr;
+  /// Instead: it lies in the memory of PlanExecutorOptions::device, from the first byte on, and
+  /// only products touch it. What is given lies there before a run, what is wanted after it.
+  const DeviceBuffer* buffer = nullptr;
 };
 
 /// Memory for the tensors that a rank's steps touch, in one region.
@@ -40,6 +47,11 @@ struct PlanExecutorOptions {
   PlanLimits limits{};
   /// Products. Null: open_gemm() without options, if the plan has any.
   std::shared_ptr<GemmLibrary> gemm = {};
+  /// Computes the products instead. They are queued as soon as
+  /// what they need has come, with the copies of what lies in the host's memory; a part that was
+  /// copied is used until the host writes it. Ranks need not have the same.
+  std::shared_ptr<Device> device = {};
+  std::shared_ptr<DeviceGemmLibrary> device_gemm = {};  ///< Null: open_gemm(device).
 };
 
 /// One rank's part in a plan. Move-only. A thread of its own computes; the calling one serves the
@@ -60,8 +72,9 @@ class GANTRY_API PlanExecutor {
   /// Every rank calls it. What the plan says is given must lie there, and nobody may touch the
   /// plan's memory until it returns. It returns when this rank's part is over: all its steps, and
   /// all transfers of others to and from its memory. No byte lands there later, also after an
-  /// error; then the contents are undefined. Errors: which rank failed, at which step, and why, the
-  /// same at all ranks: `peer_gone`, `timed_out` (then others fail, too), `interrupted`,
+  /// error; then the contents are undefined. (Only a device that was given up by
+  /// Device::abandon() may end a copy later.) Errors: which rank failed, at which step, and why,
+  /// the same at all ranks: `peer_gone`, `timed_out` (then others fail, too), `interrupted`,
   /// `peer_misbehaved`, those of a product.
   [[nodiscard]] Result<PlanRun> run(Deadline deadline = Deadline::never());
 

@@ -7,9 +7,21 @@
 
 namespace gantry {
 
-struct GroupOptions {
+/// What `gantry run` sets for each process of a stage with `ranks`: docs/formats/pipeline-file.md
+inline constexpr const char* kGroupVariable = "GANTRY_GROUP";
+inline constexpr const char* kRankVariable = "GANTRY_RANK";
+inline constexpr const char* kRanksVariable = "GANTRY_RANKS";
+inline constexpr const char* kJoinWithinVariable = "GANTRY_JOIN_WITHIN_MS";
+
+inline constexpr unsigned kMostGroupRanks = 256;
+
+struct GANTRY_API GroupOptions {
+  /// Those of the rank as which `gantry run` started this process. Errors: `not_found` when it did
+  /// not; `invalid_argument` when somebody else has set its variables.
+  [[nodiscard]] static Result<GroupOptions> of_launcher();
+
   unsigned rank = 0;   ///< Of this process, from 0.
-  unsigned ranks = 1;  ///< 1 to 256.
+  unsigned ranks = 1;  ///< 1 to kMostGroupRanks.
   /// The same at all ranks. Without addresses it is how processes of one machine and one user find
   /// each other; two groups at a time need two names.
   std::string name = {};
@@ -41,6 +53,8 @@ class GANTRY_API Group {
   /// another user's group; `peer_gone` when a rank died meanwhile; `interrupted`, `unsupported`.
   [[nodiscard]] static Result<Group> join(const GroupOptions& options,
                                           std::shared_ptr<Engine> engine);
+  /// As the rank as which `gantry run` started this process: with GroupOptions::of_launcher().
+  [[nodiscard]] static Result<Group> join(std::shared_ptr<Engine> engine);
   /// A group over links that stand already: one to each rank, none at the place of this one. All
   /// ranks have to make theirs. Errors: as above.
   [[nodiscard]] static Result<Group> over(const GroupOptions& options,

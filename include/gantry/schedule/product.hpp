@@ -18,9 +18,14 @@ struct ShardedProductOptions {
   std::optional<ScheduleCosts> costs{};  ///< None: measure_costs() finds them.
   std::optional<Schedule> schedule{};    ///< This one; nothing is measured or chosen.
   ChoiceOptions choice{};
-  std::shared_ptr<GemmLibrary> gemm{};  ///< Null: open_gemm() without options.
-  /// Each run appends a line: operator, sentence, what was predicted, what it took. Empty: the file
-  /// that $GANTRY_SCHEDULE_LOG names, if it does.
+  /// prepare() runs so many of the schedules that promise most, and serial, a few times each, and
+  /// takes the quickest. 0: what is predicted decides.
+  unsigned measure_best = 4;
+  std::shared_ptr<GemmLibrary> gemm{};               ///< Null: open_gemm() without options.
+  std::shared_ptr<Device> device{};                  ///< As PlanExecutorOptions::device.
+  std::shared_ptr<DeviceGemmLibrary> device_gemm{};  ///< Null: open_gemm(device).
+  /// Each run appends a line: operator, sentence, what was predicted, what it took; prepare() one
+  /// for each schedule that it ran. Empty: the file that $GANTRY_SCHEDULE_LOG names, if it does.
   std::string log{};
 };
 
@@ -36,7 +41,8 @@ struct MatrixPart {
 /// checked and prepared once, run as often as wanted. Move-only; the group must outlive it.
 class GANTRY_API ShardedProduct {
  public:
-  /// Every rank calls it, with the same operator and options. Errors: those of measure_costs(),
+  /// Every rank calls it, with the same operator and options. Unless a schedule is given it runs
+  /// the product some dozens of times to find one. Errors: those of measure_costs(),
   /// choose(), make_plan() and PlanExecutor::prepare().
   [[nodiscard]] static Result<ShardedProduct> prepare(Group& group, const OverlapOperator& op,
                                                       const ShardedProductOptions& options = {},

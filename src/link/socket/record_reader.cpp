@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <memory>
+
 #include "base/result.hpp"
 #include "base/rights.hpp"
 
@@ -14,10 +16,11 @@ constexpr Bytes kScratchBytes = Bytes{16} << 10;
 // next part is still received while this one is copied (docs/results/link.md).
 constexpr Bytes kGatheredBytes = Bytes{256} << 10;
 
-// Where bytes go that nobody gets. Threads may write here at once: nobody reads it.
-std::byte* scratch() noexcept {
-  thread_local std::array<std::byte, kScratchBytes> bytes;
-  return bytes.data();
+// Where bytes go that nobody gets. On the heap: what is thread_local in this library has to fit
+// into the 1.6 KiB that the loader keeps for libraries that come late, as with an extension.
+std::byte* scratch() {
+  thread_local const auto bytes = std::make_unique<std::byte[]>(kScratchBytes);
+  return bytes.get();
 }
 
 }  // namespace

@@ -98,6 +98,8 @@ void SocketSession::withdraw(std::uint64_t key) noexcept {
     put_status_ = LinkStatus::withdrawn;
   }
   if (puller_) puller_->finish_puts_to(key);
+  for (Unsent& unsent : unsent_)  // what the far end was not told yet takes the socket
+    if (unsent.pulled && unsent.pulled->source_key == key) unsent.pulled.reset();
   if (frame_ == Frame::answer && answers_.front().key == key && !answer_is_gone_) {
     writer_.blank_payload();
     answer_is_gone_ = true;
@@ -152,9 +154,17 @@ bool SocketSession::begin_pulled(const Transfer& transfer, Ticket ticket, bool i
                                 transfer.row_bytes, transfer.remote_stride};
     return puller_->begin(job, local_rows(transfer), source) == Puller::Begun::yes;
   }
+  const auto record = pulled_put(transfer, ticket);
+  if (!record) return false;
+  unsent_.push_back({ticket, transfer, local_rows(transfer), 0, true, record});
+  return true;
+}
+
+// Nothing: its memory is not shared.
+std::optional<LinkRecord> SocketSession::pulled_put(const Transfer& transfer, Ticket ticket) {
   const auto extent = extent_of(transfer.rows, transfer.row_bytes, transfer.local_stride);
   const auto place = exports_.shared_place({transfer.local, extent.value_or(kSizeOfAll)});
-  if (!place) return false;
+  if (!place) return {};
   LinkRecord record{LinkRecord::Kind::put_pulled};
   record.ticket = static_cast<std::uint64_t>(ticket);
   record.key = transfer.remote.key;
@@ -167,9 +177,7 @@ bool SocketSession::begin_pulled(const Transfer& transfer, Ticket ticket, bool i
   record.source_key = place->key;
   record.source_offset = place->offset;
   record.source_stride = transfer.local_stride;
-  writer_.add(record);
-  transfers_.find(ticket)->is_sent = true;
-  return true;
+  return record;
 }
 
 Outcome SocketSession::outcome(Ticket ticket) const {

@@ -74,6 +74,7 @@ class SocketSession final : public detail::Exporter,
     RowCursor rows;
     Bytes done = 0;
     bool is_put = true;
+    std::optional<LinkRecord> pulled = {};  // all that goes out of a put that the far end pulls
   };
   /// What the far end has asked for.
   struct Answer {
@@ -81,6 +82,12 @@ class SocketSession final : public detail::Exporter,
     std::uint64_t key = 0;
     RowCursor rows;
     std::optional<std::uint64_t> signal;
+  };
+  /// A put of the far end's that has come in, behind one that is still being pulled.
+  struct IncomingPut {
+    Ticket ticket{};
+    std::optional<std::uint64_t> signal;
+    bool has_ended = false;
   };
   enum class Frame : std::uint8_t { none, small, transfer, answer };
 
@@ -91,6 +98,7 @@ class SocketSession final : public detail::Exporter,
   void wake_all() noexcept;
   [[nodiscard]] tl::unexpected<Error> ended() const { return tl::unexpected<Error>(*failure_); }
   [[nodiscard]] bool begin_pulled(const Transfer& transfer, Ticket ticket, bool is_put);
+  [[nodiscard]] std::optional<LinkRecord> pulled_put(const Transfer& transfer, Ticket ticket);
 
   // session_progress.cpp
   template <class Work>
@@ -101,6 +109,7 @@ class SocketSession final : public detail::Exporter,
   bool flush_now() noexcept;
   bool flush_some();
   [[nodiscard]] bool begin_frame();
+  void send_pulled_puts();
   [[nodiscard]] static LinkRecord piece_of(const Unsent& unsent, Bytes& payload);
   void end_frame();
   void end_answer();
@@ -130,6 +139,8 @@ class SocketSession final : public detail::Exporter,
   [[nodiscard]] Result<void> take_bye(const LinkRecord& record);
   [[nodiscard]] Result<std::byte*> reach(const LinkRecord& record, RemoteAccess wanted);
   [[nodiscard]] Result<void> take_signal(const std::optional<std::uint64_t>& signal);
+  [[nodiscard]] Result<void> take_put_signal(const std::optional<std::uint64_t>& signal);
+  [[nodiscard]] Result<void> end_incoming(Ticket ticket, bool is_well);
   [[nodiscard]] Result<void> end_payload();
 
   Fd socket_;
@@ -168,7 +179,8 @@ class SocketSession final : public detail::Exporter,
   std::vector<std::byte> control_;          // being received
   std::deque<std::vector<std::byte>> controls_;
   std::deque<std::uint64_t> signals_;
-  std::size_t controls_out_ = 0;  // sent and not known to be taken
+  std::deque<IncomingPut> incoming_;  // in their order, from the first that is being pulled on
+  std::size_t controls_out_ = 0;      // sent and not known to be taken
   std::size_t signals_out_ = 0;
   std::size_t controls_taken_ = 0;  // since the peer was told
   std::size_t signals_taken_ = 0;

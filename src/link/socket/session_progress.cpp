@@ -58,8 +58,17 @@ bool SocketSession::flush_some() {
   return has_moved;
 }
 
+// Those whose turn it is among the puts.
+void SocketSession::send_pulled_puts() {
+  for (; !unsent_.empty() && unsent_.front().pulled; unsent_.pop_front()) {
+    writer_.add(*unsent_.front().pulled);
+    if (auto* const one = transfers_.find(unsent_.front().ticket)) one->is_sent = true;
+  }
+}
+
 // False: there is nothing to send.
 bool SocketSession::begin_frame() {
+  send_pulled_puts();
   const bool is_answer = !answers_.empty() && (unsent_.empty() || !was_answer_);
   if (!is_answer && unsent_.empty() && writer_.small() == 0) return false;
   LinkRecord record;
@@ -160,7 +169,7 @@ bool SocketSession::read() {
     if (step && *step == RecordReader::Step::blocked) {
       if (is_write_over_)
         fail_with({Code::peer_gone, "the connection was cut",
-                   "the process there died, or lost its link"});
+                   "the process there died, lost its link, or took this one for gone"});
       return has_moved;
     }
     has_moved = true;
@@ -200,9 +209,8 @@ void SocketSession::end_pull(const Puller::Job& job) {
   if (is_well) landed_.pulled_bytes += job.bytes;
   if (job.is_put) {
     send_done(job.ticket, job.status);
-    if (!is_well) return;
-    landed_.landed_bytes += job.bytes;
-    if (auto taken = take_signal(job.signal); !taken) fail_with(std::move(taken).error());
+    if (is_well) landed_.landed_bytes += job.bytes;
+    if (auto taken = end_incoming(job.ticket, is_well); !taken) fail_with(std::move(taken).error());
     return;
   }
   if (is_well && job.signal) {

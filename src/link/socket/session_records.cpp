@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/result.hpp"
 #include "link/socket/session.hpp"
 
@@ -103,7 +105,10 @@ Result<void> SocketSession::take_put_pulled(const LinkRecord& record) {
   if (begun == Puller::Begun::beyond)
     return broken(
         fmt::format("a put out of memory that it does not share (key {:#x})", record.source_key));
-  if (begun == Puller::Begun::no) send_done(ticket, LinkStatus::lost);
+  if (begun == Puller::Begun::no)
+    send_done(ticket, LinkStatus::lost);
+  else
+    incoming_.push_back({ticket, signal_of(record)});
   return {};
 }
 
@@ -190,6 +195,27 @@ Result<void> SocketSession::take_signal(const std::optional<std::uint64_t>& sign
   return {};
 }
 
+// Behind what is still being pulled: signals are raised in the order of the puts.
+Result<void> SocketSession::take_put_signal(const std::optional<std::uint64_t>& signal) {
+  if (incoming_.empty() || !signal) return take_signal(signal);
+  if (signals_.size() + incoming_.size() >= kMaxLinkSignals + 2 * Transfers::kMost)
+    return broken("more signals than allowed");
+  incoming_.push_back({{}, signal, true});
+  return {};
+}
+
+Result<void> SocketSession::end_incoming(Ticket ticket, bool is_well) {
+  const auto ended = std::ranges::find_if(
+      incoming_, [&](const IncomingPut& put) { return !put.has_ended && put.ticket == ticket; });
+  if (ended != incoming_.end()) {
+    ended->has_ended = true;
+    if (!is_well) ended->signal.reset();
+  }
+  for (; !incoming_.empty() && incoming_.front().has_ended; incoming_.pop_front())
+    GANTRY_TRY(take_signal(incoming_.front().signal));
+  return {};
+}
+
 Result<void> SocketSession::end_payload() {
   has_payload_ = false;
   const LinkRecord& record = reader_.record();
@@ -204,7 +230,7 @@ Result<void> SocketSession::end_payload() {
   if (!record.is_last) return {};
   const LinkStatus status = std::exchange(put_status_, LinkStatus::ok);
   send_done(Ticket{record.ticket}, status);
-  return status == LinkStatus::ok ? take_signal(signal_of(record)) : Result<void>();
+  return status == LinkStatus::ok ? take_put_signal(signal_of(record)) : Result<void>();
 }
 
 }  // namespace gantry

@@ -205,6 +205,26 @@ TEST(Choice, SaysWhatItThoughtOfEach) {
   EXPECT_GT(choice->serial_s / choice->predicted_s, 1.45);
 }
 
+// A schedule whose time nobody knows is none that is chosen for it.
+TEST(Choice, WithNothingSimulatedTheRulesDecide) {
+  const OverlapOperator op{.kind = OverlapKind::all_gather_gemm,
+                           .m = 8192,
+                           .n = 8192,
+                           .k = 8192,
+                           .type = kHalf,
+                           .ranks = 4};
+  const ScheduleCosts costs = balanced_costs(op, 1, Topology::mesh);
+  const auto rules = choose(op, costs, {.rules_only = true});
+  const auto none = choose(op, costs, {.most_simulated = 0});
+  ASSERT_TRUE(none) << to_string(none.error());
+  EXPECT_GT(none->predicted_s, 0);
+  EXPECT_EQ(none->predicted_s, rules->predicted_s);
+  EXPECT_EQ(none->schedule, rules->schedule);
+  EXPECT_EQ(none->decided, rules->decided);
+  EXPECT_FALSE(none->is_simulated);
+  EXPECT_TRUE(choose(op, costs, {.most_simulated = 1})->is_simulated);
+}
+
 TEST(Choice, EachRuleCanBeSwitchedOff) {
   const OverlapOperator op{.kind = OverlapKind::all_gather_gemm,
                            .m = 1024,
@@ -248,10 +268,34 @@ TEST(Choice, HundredsOfRanksLeaveOutPlansThatAreTooLarge) {
   const auto few = choose(op, costs, {.rules_only = true});
   ASSERT_TRUE(few) << to_string(few.error());
   EXPECT_EQ(few->schedule.chunks, 1u);
-  // At once in 16 chunks: over a million steps.
-  const auto all = choose(op, costs, {.without = {"many-steps"}, .most_simulated = 1});
+  // What rules leave has too many pieces to be proved.
+  const auto one = choose(op, costs, {.most_simulated = 1});
+  ASSERT_TRUE(one) << to_string(one.error());
+  EXPECT_TRUE(make_plan(op, one->schedule)) << to_string(one->schedule);
+  const auto all =
+      choose(op, costs, {.without = {"many-steps", "ring-on-mesh"}, .most_simulated = 1});
   ASSERT_TRUE(all) << to_string(all.error());
   EXPECT_GE(std::ranges::count(all->candidates, "too-large", &ChoiceCandidate::pruned_by), 1);
+  EXPECT_GT(all->predicted_s, 0);
+  EXPECT_TRUE(make_plan(op, all->schedule)) << to_string(all->schedule);
+}
+
+TEST(Choice, SaysWhatCannotBeKeptTo) {
+  const OverlapOperator op{
+      .kind = OverlapKind::gemm_reduce_scatter, .m = 8, .n = 8, .k = 8, .ranks = 2};
+  const ScheduleCosts costs;
+  const auto refused = [&](const ScheduleConstraints& constraints) {
+    return choose(op, costs, {.constraints = constraints}).error();
+  };
+  EXPECT_EQ(refused({.replicated = true}).message, "replicated is for all-gather-gemm only");
+  EXPECT_EQ(search(op, costs, {.replicated = true}).error().code, Code::invalid_argument);
+  const std::string least = refused({.at_most = 10}).message;
+  Bytes bytes = ~Bytes{0};
+  const auto all = *schedules_of(op);
+  for (const Schedule& one : all) bytes = std::min(bytes, *memory_of(op, one));
+  EXPECT_EQ(least, "no schedule keeps to the constraints: the least of them needs " +
+                       std::to_string(bytes) + " bytes a rank");
+  EXPECT_TRUE(choose(op, costs, {.constraints = {.at_most = bytes}}));
 }
 
 TEST(Choice, KeepsToConstraints) {
@@ -274,6 +318,36 @@ TEST(Choice, KeepsToConstraints) {
   ScheduleCosts bad = costs;
   bad.link.bytes_per_s = -1;
   EXPECT_EQ(choose(op, bad, {.rules_only = true}).error().code, Code::invalid_argument);
+}
+
+// Below what those take that people write by hand only arrivals in turns of one place are left.
+TEST(Choice, ASearchFindsAPlanWhereNoFixedScheduleFits) {
+  const OverlapOperator op{.kind = OverlapKind::gemm_reduce_scatter,
+                           .m = 4096,
+                           .n = 4096,
+                           .k = 4096,
+                           .type = kHalf,
+                           .ranks = 4};
+  Bytes least_fixed = ~Bytes{0};
+  for (const char* const text :
+       {"serial put", "serial get", "ring rows own-first piece 1 put",
+        "ring rows own-first piece 4 put", "at-once rows own-first piece 1 put",
+        "at-once rows even piece 4 put", "at-once rows own-first step 4 put",
+        "at-once depth even step 4 put", "at-once depth own-first piece 4 get"})
+    least_fixed = std::min(least_fixed, *memory_of(op, *parse_schedule(text)));
+  const Bytes at_most = least_fixed - 1;
+  const ScheduleCosts costs = balanced_costs(op, 1, Topology::mesh);
+  const auto found = search(op, costs, {.at_most = at_most});
+  ASSERT_TRUE(found) << to_string(found.error());
+  EXPECT_LE(found->evaluated, found->space / 10);
+  const Plan plan = *make_plan(op, found->schedule);
+  const auto facts = check_plan(plan, {at_most});
+  ASSERT_TRUE(facts) << to_string(facts.error());
+  EXPECT_LE(*std::ranges::max_element(facts->memory), at_most);
+  EXPECT_EQ(simulate(plan, costs)->seconds, found->predicted_s);
+  const auto choice = choose(op, costs, {.constraints = {.at_most = at_most}});
+  ASSERT_TRUE(choice) << to_string(choice.error());
+  EXPECT_LE(*memory_of(op, choice->schedule), at_most);
 }
 
 TEST(Choice, OfEqualsItIsTheSimpler) {

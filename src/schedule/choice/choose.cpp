@@ -3,6 +3,7 @@
 #include "base/result.hpp"
 #include "schedule/choice/rules.hpp"
 #include "schedule/cost/costs.hpp"
+#include "schedule/space/space.hpp"
 
 namespace gantry {
 namespace {
@@ -10,7 +11,9 @@ namespace {
 class Chooser {
  public:
   Chooser(const OverlapOperator& op, const ScheduleCosts& costs, const ChoiceOptions& options)
-      : op_(op), costs_(costs), options_(options) {}
+      : op_(op), costs_(costs), options_(options) {
+    choice_.is_simulated = !options.rules_only && options.most_simulated > 0;
+  }
 
   Result<Choice> choose() {
     GANTRY_TRY(check_costs(costs_));
@@ -20,11 +23,11 @@ class Chooser {
     space_ = choice_.candidates.size();
     choice_.serial_s = estimator.seconds_of_schedule({});
     by_estimate_ = open_candidates();
-    if (!options_.rules_only) {
+    if (choice_.is_simulated) {
       GANTRY_TRY(simulate_serial());
       GANTRY_TRY(simulate_nearest());
     }
-    decide();
+    GANTRY_TRY(decide());
     return std::move(choice_);
   }
 
@@ -52,9 +55,12 @@ class Chooser {
     return open;
   }
 
+  // Others are compared with it, even where it cannot be proved.
   Result<void> simulate_serial() {
-    GANTRY_ASSIGN(const Plan plan, make_plan(op_, {}));
-    GANTRY_ASSIGN(serial_, simulate(plan, costs_));
+    auto plan = make_plan(op_, {});
+    if (!plan && plan.error().code == Code::too_large) plan = draft_plan(op_, {});
+    if (!plan) return tl::unexpected(plan.error());
+    GANTRY_ASSIGN(serial_, simulate(*plan, costs_));
     choice_.serial_s = serial_.seconds;
     return {};
   }
@@ -65,14 +71,15 @@ class Chooser {
         one->pruned_by = "estimate";
         continue;
       }
+      const auto plan = make_plan(op_, one->schedule);
+      if (!plan && plan.error().code == Code::too_large) {
+        one->pruned_by = "too-large";
+        too_large_ = plan.error();
+        continue;
+      }
+      if (!plan) return tl::unexpected(plan.error());
       Simulated times = serial_;
       if (!is_serial) {
-        const auto plan = make_plan(op_, one->schedule);
-        if (!plan && plan.error().code == Code::too_large) {
-          one->pruned_by = "too-large";
-          continue;
-        }
-        if (!plan) return tl::unexpected(plan.error());
         GANTRY_ASSIGN(times, simulate(*plan, costs_));
         ++simulated_;
       }
@@ -83,32 +90,38 @@ class Chooser {
   }
 
   [[nodiscard]] double seconds_of_candidate(const ChoiceCandidate& one) const {
-    return options_.rules_only ? one.estimated_s : one.predicted_s;
+    return choice_.is_simulated ? one.predicted_s : one.estimated_s;
   }
 
-  void decide() {
-    const ChoiceCandidate* best = by_estimate_.front();  // one of which a time is known
+  Result<void> decide() {
+    const ChoiceCandidate* best = nullptr;
     const ChoiceCandidate* serial = nullptr;
     for (const ChoiceCandidate& one : choice_.candidates) {
       if (!one.pruned_by.empty()) continue;
       if (one.schedule == Schedule{}) serial = &one;
-      if (is_better(one.schedule, seconds_of_candidate(one), best->schedule,
-                    seconds_of_candidate(*best)))
+      if (best == nullptr || is_better(one.schedule, seconds_of_candidate(one), best->schedule,
+                                       seconds_of_candidate(*best)))
         best = &one;
     }
+    if (best == nullptr)
+      return fail(too_large_.code,
+                  fmt::format("{} ranks: no schedule makes a plan that can be proved: {}",
+                              op_.ranks, too_large_.message),
+                  "ask for fewer ranks; a search says what such a plan would take");
     const double gain = 1 - seconds_of_candidate(*best) / std::max(choice_.serial_s, 1e-300);
     const bool is_serial = serial != nullptr && (best == serial || gain < options_.least_gain);
     if (is_serial) best = serial;
     choice_.schedule = best->schedule;
     choice_.predicted_s = seconds_of_candidate(*best);
     say_why(is_serial, gain);
+    return {};
   }
   void say_why(bool is_serial, double gain) {
-    const std::string how = options_.rules_only
-                                ? fmt::format("estimates of {} schedules that rules left of {}",
-                                              by_estimate_.size(), space_)
-                                : fmt::format("{} schedules simulated, of {} that rules left of {}",
-                                              simulated_ + 1, by_estimate_.size(), space_);
+    const std::string how = choice_.is_simulated
+                                ? fmt::format("{} schedules simulated, of {} that rules left of {}",
+                                              simulated_ + 1, by_estimate_.size(), space_)
+                                : fmt::format("estimates of {} schedules that rules left of {}",
+                                              by_estimate_.size(), space_);
     if (!is_serial) {
       choice_.decided = fmt::format("{}: {:.2f} of serial's time; {}", to_string(choice_.schedule),
                                     1 - gain, how);
@@ -136,6 +149,7 @@ class Chooser {
   std::vector<ChoiceCandidate*> by_estimate_;
   Simulated serial_;
   unsigned simulated_ = 0;
+  Error too_large_;  // of the last one that was
   std::size_t space_ = 0;
 };
 

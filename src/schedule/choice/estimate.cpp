@@ -124,7 +124,8 @@ double Estimator::links_s(const Schedule& schedule) const noexcept {
   const double bytes = block_ * moved_ * bytes_;
   const double starts = steps_of(schedule) * link_start_s();
   const double peers = ranks_ - 1;
-  const double link = bytes / costs_.link.bytes_per_s;
+  const double link =
+      std::max(bytes / costs_.link.bytes_per_s, steps_of(schedule) * cpu_of_piece_s(schedule));
   if (costs_.topology == Topology::mesh)
     return is_ring(schedule) ? peers * (starts + link) : starts + link;
   const double port = bytes / costs_.port_bytes_per_s;
@@ -132,11 +133,19 @@ double Estimator::links_s(const Schedule& schedule) const noexcept {
   return starts + std::max(link, peers * port);
 }
 
+// Columns lie apart at both ends.
+double Estimator::cpu_of_piece_s(const Schedule& schedule) const noexcept {
+  const double steps = steps_of(schedule);
+  const double rows = is_deep(schedule) && steps > 1 ? block_ : 0;
+  return cpu_s_of_transfer(costs_, block_ * moved_ * bytes_ / steps, rows);
+}
+
 // Products and transfers of all ranks on CPUs that they share.
-double Estimator::on_cpus(double products, double seconds) const noexcept {
+double Estimator::on_cpus(const Schedule& schedule, double products,
+                          double seconds) const noexcept {
   if (costs_.cpus <= 0) return seconds;
-  const double moved = ranks_ * (ranks_ - 1) * block_ * moved_ * bytes_;
-  const double work = ranks_ * products + 2 * moved * costs_.cpu_s_per_byte;
+  const double pieces = ranks_ * (ranks_ - 1) * steps_of(schedule);
+  const double work = ranks_ * products + 2 * pieces * cpu_of_piece_s(schedule);
   return std::max(seconds, work / costs_.cpus);
 }
 
@@ -147,7 +156,7 @@ double Estimator::seconds_of_schedule(const Schedule& schedule) const noexcept {
   const double links = links_s(schedule);
   if (is_serial(schedule)) {
     const double share = costs_.cpus > 0 ? std::max(1.0, ranks_ / costs_.cpus) : 1;
-    return on_cpus(products, products * share + copies + links);
+    return on_cpus(schedule, products, products * share + copies + links);
   }
   const double beside = std::min(products, links) * (costs_.beside_transfers - 1);
   const double steps = steps_of(schedule);
@@ -157,7 +166,7 @@ double Estimator::seconds_of_schedule(const Schedule& schedule) const noexcept {
   const bool waits_first =
       comes_in_ && starts_even(schedule) && by_step(schedule) && !is_ring(schedule);
   const double head = waits_first ? links / steps : comes_in_ ? 0 : links / steps / ranks_;
-  return on_cpus(products,
+  return on_cpus(schedule, products,
                  std::max(products + copies + beside + head, links + tail + copies / steps));
 }
 

@@ -33,7 +33,10 @@ class Estimator {
   [[nodiscard]] double products_s(const Schedule& schedule) const noexcept;
   [[nodiscard]] double copies_s(const Schedule& schedule) const noexcept;
   [[nodiscard]] double links_s(const Schedule& schedule) const noexcept;
-  [[nodiscard]] double on_cpus(double products, double beside) const noexcept;
+  /// At one end, of one piece.
+  [[nodiscard]] double cpu_of_piece_s(const Schedule& schedule) const noexcept;
+  [[nodiscard]] double on_cpus(const Schedule& schedule, double products,
+                               double seconds) const noexcept;
 
   const ScheduleCosts& costs_;
   double ranks_;

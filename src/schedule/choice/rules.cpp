@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 #include "schedule/space/space.hpp"
 
 namespace gantry {
@@ -73,11 +74,27 @@ Result<std::uint32_t> asked_rules(const ChoiceOptions& options) {
     for (const PruningRule& one : kRules)
       all += fmt::format("{}{}", all.empty() ? "" : ", ", one.rule.name);
     if (rule == kRules.end())
-      return fail(Code::invalid_argument, fmt::format("there is no rule '{}'", name),
-                  "one of " + all);
+      return fail(Code::invalid_argument, "there is no rule " + quote(name), "one of " + all);
     asked &= ~(1u << (rule - kRules.begin()));
   }
   return asked;
+}
+
+/// Why nothing is left.
+Error no_candidates(OperatorSplit& split, const ScheduleConstraints& constraints) {
+  if (constraints.replicated && split.op().kind != OverlapKind::all_gather_gemm)
+    return {Code::invalid_argument, "replicated is for all-gather-gemm only", {}};
+  ScheduleConstraints but_memory = constraints;
+  but_memory.at_most = ~Bytes{0};
+  Bytes least = ~Bytes{0};
+  for (const Schedule& schedule : points_of(split)) {
+    split.cut(schedule);
+    if (allows(but_memory, split)) least = std::min(least, split.memory());
+  }
+  std::string message = "no schedule keeps to the constraints";
+  if (least != ~Bytes{0})
+    message += fmt::format(": the least of them needs {} bytes a rank", least);
+  return {Code::unsupported, message, "allow more memory, or what must not be split"};
 }
 
 }  // namespace
@@ -113,8 +130,7 @@ Result<std::vector<ChoiceCandidate>> candidates_of(OperatorSplit& split, const E
       one.estimated_s = estimator.seconds_of_schedule(schedule);
   }
   if (!candidates.empty()) return candidates;
-  return fail(Code::unsupported, "no schedule keeps to the constraints",
-              "allow more memory, or what must not be split");
+  return tl::unexpected(no_candidates(split, options.constraints));
 }
 
 bool is_simpler(const Schedule& one, const Schedule& other) noexcept {

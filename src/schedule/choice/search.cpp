@@ -17,25 +17,36 @@ class Searcher {
 
   Result<Searched> search() {
     constexpr std::size_t kShare = 10;
-    constexpr std::size_t kFewest = 4;
     GANTRY_ASSIGN(const Choice first,
                   choose(op_, costs_, {.constraints = constraints_, .rules_only = true}));
     GANTRY_ASSIGN(const OperatorSplit split, OperatorSplit::of(op_, {}));
     result_.space = points_of(split).size();
     most_ = std::max(kFewest, result_.space / kShare);
-    GANTRY_TRY(evaluate({}));
-    GANTRY_TRY(evaluate(first.schedule));
-    GANTRY_TRY(evaluate_nearest(first));
-    Schedule from;
-    do {
-      from = result_.schedule;
-      GANTRY_TRY(go_along_axes(split));
-    } while (from != result_.schedule && seen_.size() < most_);
+    GANTRY_TRY(go_from(first, split));
+    result_.is_provable = !seen_.empty();
+    if (seen_.empty()) GANTRY_TRY(go_from(first, split));
+    if (seen_.empty()) return tl::unexpected(too_large_);
     result_.evaluated = static_cast<unsigned>(seen_.size());
     return result_;
   }
 
  private:
+  Result<void> go_from(const Choice& first, const OperatorSplit& split) {
+    GANTRY_TRY(evaluate({}));
+    GANTRY_TRY(evaluate(first.schedule));
+    GANTRY_TRY(evaluate_nearest(first));
+    if (seen_.empty()) return {};
+    Schedule from;
+    do {
+      from = result_.schedule;
+      GANTRY_TRY(go_along_axes(split));
+    } while (from != result_.schedule && !is_spent());
+    return {};
+  }
+  [[nodiscard]] bool is_spent() const noexcept {
+    return seen_.size() >= most_ || (seen_.size() >= kFewest && steps_ >= kMostStepsInAll);
+  }
+
   /// The nearest by estimate of each pattern and shape: a start in each part of the space.
   Result<void> evaluate_nearest(const Choice& first) {
     for (const auto pattern : {SchedulePattern::ring, SchedulePattern::at_once})
@@ -87,13 +98,15 @@ class Searcher {
   }
 
   Result<void> evaluate(const Schedule& schedule) {
-    if (seen_.contains(schedule) || seen_.size() >= most_) return {};
+    if (seen_.contains(schedule) || is_spent()) return {};
     GANTRY_ASSIGN(OperatorSplit split, OperatorSplit::of(op_, schedule));
     const bool is_allowed = allows(constraints_, split);
     if (!is_allowed) return {};
-    const auto plan = make_plan(op_, schedule);
-    if (!plan && plan.error().code == Code::too_large && !seen_.empty()) return {};
+    const auto plan = result_.is_provable ? make_plan(op_, schedule) : draft_plan(op_, schedule);
+    if (!plan && plan.error().code == Code::too_large)
+      return too_large_ = plan.error(), Result<void>{};
     if (!plan) return tl::unexpected(plan.error());
+    steps_ += plan->steps.size();
     GANTRY_ASSIGN(const Simulated times, simulate(*plan, costs_));
     const bool is_first = seen_.empty();
     seen_.emplace(schedule, times.seconds);
@@ -107,12 +120,16 @@ class Searcher {
   }
 
   static constexpr unsigned kMost = 16;  // chunks of the space
+  static constexpr std::size_t kFewest = 4;
+  static constexpr std::size_t kMostStepsInAll = std::size_t{1} << 24;  // seconds
 
   const OverlapOperator& op_;
   const ScheduleCosts& costs_;
   const ScheduleConstraints& constraints_;
   Searched result_;
   std::size_t most_ = 0;
+  std::size_t steps_ = 0;  // simulated
+  Error too_large_;        // of the last plan that was
   std::map<Schedule, double> seen_;
 };
 

@@ -6,6 +6,7 @@
 #include "schedule/collective/expander.hpp"
 #include "schedule/collective/reader.hpp"
 #include "schedule/plan_shape.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 Result<void> check_collective_shape(const collective::Script& script,
                                     const CollectiveShape& shape) {
   const auto wrong = [&](std::string what, std::string hint = {}) {
-    return fail(Code::invalid_argument, fmt::format("{}: {}", script.name, what), std::move(hint));
+    return fail(Code::invalid_argument, std::move(what), std::move(hint));
   };
   if (shape.ranks == 0 || shape.ranks > kMostRanks)
     return wrong(fmt::format("a group of {} ranks; 1 to {}", shape.ranks, kMostRanks));
@@ -29,15 +30,16 @@ Result<void> check_collective_shape(const collective::Script& script,
     if (count < 0 || count > kMostRows) return wrong(fmt::format("a count of {}", count));
   if (!shape.variant.empty() &&
       std::ranges::find(script.variants, shape.variant) == script.variants.end())
-    return wrong(fmt::format("there is no variant '{}'", shape.variant),
+    return wrong("there is no variant " + quote(shape.variant),
                  script.variants.empty() ? "it has none"
                                          : fmt::format("{}", fmt::join(script.variants, ", ")));
   return {};
 }
 
 std::string about_of(const collective::Script& script, const CollectiveShape& shape) {
-  std::string text = fmt::format("{}: ranks {}, size {}, chunks {}, root {}", script.name,
-                                 shape.ranks, shape.size, shape.chunks, shape.root);
+  std::string text =
+      fmt::format("{}: ranks {}, size {} {}, chunks {}, root {}", script.name, shape.ranks,
+                  shape.size, name_of(shape.type), shape.chunks, shape.root);
   if (!script.variants.empty())
     text += fmt::format(", {}", shape.variant.empty() ? script.variants.front() : shape.variant);
   return text;

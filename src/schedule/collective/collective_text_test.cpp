@@ -106,7 +106,7 @@ tensor y variant == second, variant == first
   EXPECT_EQ(plan->tensors[1].rows, 1);
   EXPECT_EQ(plan->tensors[1].cols, 0);
   EXPECT_EQ(plan->lanes, 2u);
-  EXPECT_EQ(plan->about, "takes-all: ranks 3, size 4, chunks 5, root 2, second");
+  EXPECT_EQ(plan->about, "takes-all: ranks 3, size 4 f32, chunks 5, root 2, second");
   const auto program = parse_collective("gantry-collective 1\nabout a # b\nabout c\nname n-1 # no");
   ASSERT_TRUE(program) << to_string(program.error());
   EXPECT_EQ(program->about(), "a # b c");
@@ -142,7 +142,7 @@ barrier 1
                               {.ranks = 2, .size = 2});
   ASSERT_TRUE(made) << to_string(made.error());
   EXPECT_EQ(to_text(*made), R"(gantry-plan 1
-about everything: ranks 2, size 2, chunks 1, root 0
+about everything: ranks 2, size 2 f32, chunks 1, root 0
 ranks 2
 lanes 2
 tensor a 2 2 f32
@@ -183,7 +183,7 @@ constexpr WrongLine kWrongLines[] = {
     {"let a = 1 < 2 < 3", "two comparisons in a row"},
     {"let a = (1", "')' is missing"},
     {"let a = 1)", "')' is too much"},
-    {"let a = 9223372036854775808", "9223372036854775808 is beyond all numbers"},
+    {"let a = 9223372036854775808", "'9223372036854775808' is beyond all numbers"},
     {"let a = 1 & 2", "'&' means nothing here"},
     {"let a = \t1", "it has a byte 0x09"},
     {"let a = \xc3\xa4", "it has a byte 0xc3"},
@@ -237,6 +237,8 @@ TEST(CollectiveText, SaysOfEachWrongLineWhatIsWrong) {
   const auto refusal = [](std::string_view text) { return parse_collective(text).error().message; };
   EXPECT_EQ(refusal(""), "line 1: no collective of this version");
   EXPECT_EQ(refusal("gantry-collective 2\n"), "line 1: no collective of this version");
+  EXPECT_EQ(refusal("gantry-collective 1\r\n"), "line 1: it ends in a carriage return");
+  EXPECT_EQ(refusal("gantry-plan 1\n"), "line 1: this is a plan, no collective");
   EXPECT_EQ(refusal("gantry-collective 1\n"), "line 1: the program has no name");
   EXPECT_EQ(refusal("gantry-collective 1\nname A\n"), "line 2: 'A' is no name of a program");
   EXPECT_EQ(refusal("gantry-collective 1\nabout \x1b[2J\n"), "line 2: it has a control character");
@@ -244,8 +246,8 @@ TEST(CollectiveText, SaysOfEachWrongLineWhatIsWrong) {
 
 TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {
   for (const auto& [line, what] : std::vector<std::pair<std::string, std::string>>{
-           {"let a = size / (ranks - 3)", "7 / 0"},
-           {"let a = size % 0", "7 % 0"},
+           {"let a = size / (ranks - 3)", "7 / 0: division by zero"},
+           {"let a = size % 0", "7 % 0: division by zero"},
            {"let a = 9223372036854775807 + 1", "9223372036854775807 + 1 is beyond all numbers"},
            {"let a = -9223372036854775807 - 2", "-9223372036854775807 - 2 is beyond all numbers"},
            {"let a = 4294967296 * 4294967296", "4294967296 * 4294967296 is beyond"},
@@ -255,7 +257,7 @@ TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {
            {"let a = counts[0]", "counts[0] where there are 0 counts"},
            {"let a = min(i in 3:3, i)", "the least or greatest of nothing: 3:3"},
            {"counts ranks", "0 counts where it takes 3"},
-           {"require size > 7", "test requires what does not hold for 3 ranks and size 7"},
+           {"require size > 7", "it requires what does not hold for 3 ranks and size 7"},
            {"lanes 0", "lanes 0: 1 to 64"},
            {"lanes 65", "lanes 65: 1 to 64"},
            {"tensor y 1, -1", "tensor y of 1 x -1"},
@@ -266,8 +268,8 @@ TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {
            {"given x@0[5:4] = X", "5:4 of x"},
            {"given x@0[-1:4] = X", "-1:4 of x"},
            {"given x@0 = X[-1]", "X[-1] names no matrix"},
-           {"fill x@0 lane 1", "lane 1: 0 to 0"},
-           {"fill x@0 lane -1", "lane -1: 0 to 0"},
+           {"fill x@0 lane 1", "lane 1: the program has lane 0 only"},
+           {"fill x@0 lane -1", "lane -1: the program has lane 0 only"},
            {"copy x@0[0:1] to x@0[3:3]", "it moves something to an empty place"},
            {"a: fill x@0\nfor i in 0:1\na: fill x@1\nend", "there is a a already"},
            {"for i in 0:2\na[i / 2,i]: fill x@0\nend\nfill x@0 after a[1,1]",
@@ -284,7 +286,7 @@ TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {
 
 TEST(CollectiveText, RefusesShapesThatAreNone) {
   for (const auto& [shape, what] : std::vector<std::pair<CollectiveShape, std::string>>{
-           {{.ranks = 0}, "test: a group of 0 ranks; 1 to 4096"},
+           {{.ranks = 0}, "a group of 0 ranks; 1 to 4096"},
            {{.ranks = 4097}, "a group of 4097 ranks"},
            {{.size = -1}, "size -1; 0 to"},
            {{.size = (std::int64_t{1} << 40) + 1}, "size 1099511627777"},
@@ -292,7 +294,7 @@ TEST(CollectiveText, RefusesShapesThatAreNone) {
            {{.chunks = 0}, "0 chunks; 1 to 65536"},
            {{.chunks = 65537}, "65537 chunks"},
            {{.ranks = 2, .root = 2}, "root 2 of a group of 2"},
-           {{.counts = {1}}, "test takes no counts"},
+           {{.counts = {1}}, "it takes no counts"},
            {{.counts = {-1}}, "a count of -1"},
            {{.variant = "fast"}, "there is no variant 'fast'; it has none"}})
     EXPECT_THAT(told("let a = 1", shape), HasSubstr(what));
@@ -342,6 +344,14 @@ TEST(CollectiveText, EndsWithALineWhateverItIsGiven) {
   std::string chain = "let f0(n) = n\n";
   for (int i = 1; i < 1000; ++i) chain += fmt::format("let f{}(n) = f{}(n)\n", i, i - 1);
   EXPECT_THAT(told(chain), HasSubstr("nested too deep"));
+}
+
+TEST(CollectiveText, QuotesNoMoreThanTheBeginningOfAWord) {
+  const std::string digits(4000, '9');
+  for (const std::string& line : {"name " + std::string(4000, 'x'), "let a = " + digits})
+    EXPECT_LT(parse_collective("gantry-collective 1\n" + line + "\n").error().message.size(), 200u)
+        << line.substr(0, 30);
+  EXPECT_LT(load_collective(std::string(1 << 20, 'x')).error().message.size(), 200u);
 }
 
 }  // namespace

@@ -137,7 +137,9 @@ Number Evaluator::arithmetic(Op op, Number a, Number b) {
 
 // Rounded down, so that what is left has the divisor's sign: (r - 1) % ranks is the one before.
 Number Evaluator::quotient(Op op, Number a, Number b) {
-  if (b == 0) return fail_with(Code::invalid_argument, fmt::format("{} {} 0", a, sign_of(op)));
+  if (b == 0)
+    return fail_with(Code::invalid_argument,
+                     fmt::format("{} {} 0: division by zero", a, sign_of(op)));
   if (a == std::numeric_limits<Number>::min() && b == -1)
     return op == Op::modulo ? 0 : arithmetic(Op::subtract, 0, a);
   const Number rest = a % b;

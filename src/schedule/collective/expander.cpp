@@ -41,8 +41,7 @@ Result<Plan> Expander::run() {
     error.message = fmt::format("line {}: {}", line_, error.message);
     return tl::unexpected(std::move(error));
   }
-  if (!has_counts_ && !shape_.counts.empty())
-    return wrong(fmt::format("{} takes no counts", script_.name));
+  if (!has_counts_ && !shape_.counts.empty()) return wrong("it takes no counts");
   return std::move(plan_);
 }
 
@@ -71,8 +70,8 @@ Result<void> Expander::run_one(const Statement& statement) {
     case StatementKind::require: {
       GANTRY_ASSIGN(const Number holds, number(statement.a));
       if (holds != 0) return {};
-      return wrong(fmt::format("{} requires what does not hold for {} ranks and size {}",
-                               script_.name, shape_.ranks, shape_.size));
+      return wrong(fmt::format("it requires what does not hold for {} ranks and size {}",
+                               shape_.ranks, shape_.size));
     }
     case StatementKind::lanes:
       return set_lanes(statement.a);
@@ -132,6 +131,15 @@ Result<unsigned> Expander::bounded(ExprId id, std::string_view what, Number leas
 Result<void> Expander::set_lanes(ExprId lanes) {
   GANTRY_ASSIGN(plan_.lanes, bounded(lanes, "lanes", 1, kMostLanes));
   return {};
+}
+
+Result<unsigned> Expander::lane_of(ExprId id) {
+  GANTRY_ASSIGN(const Number lane, number(id));
+  if (lane >= 0 && lane < Number{plan_.lanes}) return static_cast<unsigned>(lane);
+  const std::string lanes =
+      plan_.lanes == 1 ? "lane 0 only" : fmt::format("lanes 0 to {}", plan_.lanes - 1);
+  return wrong(fmt::format("lane {}: the program has {}", lane, lanes),
+               "declare more: a line 'lanes N' in front of the steps");
 }
 
 Result<void> Expander::check_counts(ExprId counts) {
@@ -250,7 +258,7 @@ Result<PlanStep> Expander::step_of(const StepForm& form) {
   step.verb = form.verb;
   step.adds = form.adds;
   if (form.lane != kNoExpr) {
-    GANTRY_ASSIGN(step.lane, bounded(form.lane, "lane", 0, Number{plan_.lanes} - 1));
+    GANTRY_ASSIGN(step.lane, lane_of(form.lane));
   }
   if (form.rank != kNoExpr) {
     GANTRY_ASSIGN(step.rank, bounded(form.rank, "rank", 0, Number{shape_.ranks} - 1));

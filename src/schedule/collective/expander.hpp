@@ -55,6 +55,7 @@ class Expander {
   [[nodiscard]] std::string text_of_key(const LabelKey& key) const;
 
   [[nodiscard]] Result<Number> number(ExprId id);
+  [[nodiscard]] Result<unsigned> lane_of(ExprId id);
   [[nodiscard]] Result<unsigned> bounded(ExprId id, std::string_view what, Number least,
                                          Number most);
   [[nodiscard]] Result<PlanPlace> place_of(const PlaceForm& form);

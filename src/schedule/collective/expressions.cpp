@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry::collective {
 namespace {
@@ -101,9 +102,9 @@ Result<ExprId> ExpressionReader::read_primary(Tokens& tokens) {
   if (next.text == "counts") return read_counts(tokens);
   if (next.text == "min" || next.text == "max" || next.text == "sum") return read_builtin(tokens);
   if (next.kind == TokenKind::word && !is_keyword(next.text)) return read_name(tokens);
-  return fail(Code::invalid_argument,
-              tokens.is_over() ? "an expression is missing"
-                               : fmt::format("'{}' where an expression belongs", next.text));
+  return fail(Code::invalid_argument, tokens.is_over()
+                                          ? "an expression is missing"
+                                          : quote(next.text) + " where an expression belongs");
 }
 
 Result<ExprId> ExpressionReader::read_counts(Tokens& tokens) {

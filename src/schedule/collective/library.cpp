@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "schedule/collective/builtin.hpp"
 #include "schedule/collective/script.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -101,7 +102,7 @@ Result<CollectiveProgram> load_collective(const std::string& what) {
       if (program.name() == what) return program;
       names.push_back(program.name());
     }
-    return fail(Code::not_found, fmt::format("there is no collective '{}'", what),
+    return fail(Code::not_found, "there is no collective " + quote(what),
                 fmt::format("{}; or the path of a file", fmt::join(names, ", ")));
   });
 }

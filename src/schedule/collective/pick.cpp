@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -91,7 +92,7 @@ Result<CollectiveChoice> pick_collective(std::string_view collective, unsigned r
       if (way.up_to == kAlways || measured(way.measure, ranks, bytes) <= thresholds.*way.up_to)
         return choice_of(way, ranks, bytes, thresholds);
     }
-    return fail(Code::not_found, fmt::format("there is no collective '{}'", collective),
+    return fail(Code::not_found, "there is no collective " + quote(collective),
                 "all-gather, reduce-scatter, all-reduce, all-to-all, all-to-all-counts, broadcast");
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry::collective {
 namespace {
@@ -67,13 +68,13 @@ Result<void> Reader::read_line(std::string_view line) {
   if (line.size() > kLongestLine)
     return wrong(fmt::format("{} characters, beyond {}", line.size(), kLongestLine));
   if (!has_magic_) return read_magic(line);
+  GANTRY_TRY(check_line_end(line));
   if (const auto about = behind(line, "about")) return read_about(*about);
   const std::string_view code = line.substr(0, std::min(line.find('#'), line.size()));
   if (const auto name = behind(code, "name")) {
     if (!script_.name.empty()) return wrong("it has a name already");
     if (!is_program_name(*name))
-      return wrong(fmt::format("'{}' is no name of a program", *name),
-                   "small letters, digits and '-'");
+      return wrong(quote(*name) + " is no name of a program", "small letters, digits and '-'");
     script_.name = *name;
     return {};
   }
@@ -86,7 +87,9 @@ Result<void> Reader::read_line(std::string_view line) {
 Result<void> Reader::read_magic(std::string_view line) {
   has_magic_ = line == kMagic;
   if (has_magic_) return {};
-  return wrong("no collective of this version", fmt::format("its first line is '{}'", kMagic));
+  if (line_ == 0)
+    return wrong("no collective of this version", fmt::format("the first line is '{}'", kMagic));
+  return tl::unexpected(wrong_first_line("collective", line, kMagic));
 }
 
 Result<void> Reader::read_about(std::string_view line) {

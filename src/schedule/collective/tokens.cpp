@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry::collective {
 namespace {
@@ -37,7 +38,7 @@ Result<Token> number_at(std::string_view text) {
   Token token{TokenKind::number, front_of(text, is_digit)};
   const char* const end = token.text.data() + token.text.size();
   if (std::from_chars(token.text.data(), end, token.value).ec != std::errc())
-    return fail(Code::invalid_argument, fmt::format("{} is beyond all numbers", token.text));
+    return fail(Code::invalid_argument, quote(token.text) + " is beyond all numbers");
   return token;
 }
 
@@ -88,7 +89,7 @@ Result<void> Tokens::expect(std::string_view text) {
   if (passes(text)) return {};
   return fail(Code::invalid_argument,
               is_over() ? fmt::format("'{}' is missing", text)
-                        : fmt::format("'{}' where '{}' belongs", peek().text, text));
+                        : fmt::format("{} where '{}' belongs", quote(peek().text), text));
 }
 
 Result<std::string_view> Tokens::name(std::string_view of_what) {
@@ -96,13 +97,13 @@ Result<std::string_view> Tokens::name(std::string_view of_what) {
   if (token.kind == TokenKind::end)
     return fail(Code::invalid_argument, fmt::format("the name of {} is missing", of_what));
   if (token.kind != TokenKind::word || is_keyword(token.text))
-    return fail(Code::invalid_argument, fmt::format("'{}' names no {}", token.text, of_what));
+    return fail(Code::invalid_argument, fmt::format("{} names no {}", quote(token.text), of_what));
   return token.text;
 }
 
 Result<void> Tokens::expect_end() const {
   if (is_over()) return {};
-  return fail(Code::invalid_argument, fmt::format("'{}' is too much", peek().text));
+  return fail(Code::invalid_argument, quote(peek().text) + " is too much");
 }
 
 }  // namespace gantry::collective

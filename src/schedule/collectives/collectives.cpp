@@ -121,28 +121,23 @@ Result<CollectiveChoice> choose_program(Group::Impl& group, const CollectiveCall
                                         const CollectiveOptions& options) {
   CollectiveChoice choice{.program = options.program, .variant = {}, .reason = "it was asked for"};
   if (options.program.empty()) {
-    GANTRY_ASSIGN(
-        choice,
-        pick_collective(name_of_programs(call), shape.ranks,
-                        static_cast<Bytes>(shape.size) * element_bytes_of(call.tensor),
-                        options.thresholds.value_or(collective_thresholds(kind_of_links(group)))));
+    GANTRY_ASSIGN(choice,
+                  pick_collective(name_of_programs(call), shape.ranks,
+                                  static_cast<Bytes>(shape.size) * element_bytes_of(call.tensor),
+                                  options.thresholds.value_or(
+                                      collective_thresholds(kind_of_links(group), group.ranks()))));
   }
   if (!options.variant.empty()) choice.variant = options.variant;
   if (options.chunks != 0) choice.chunks = options.chunks;
   return choice;
 }
 
-Result<Plan> plan_for(const CollectiveChoice& choice, CollectiveShape shape,
-                      const CollectiveMeaning& meaning) {
-  GANTRY_ASSIGN(const CollectiveProgram program, load_collective(choice.program));
+Result<Plan> plan_for(const CollectiveChoice& choice, const CollectiveProgram& program,
+                      CollectiveShape shape, const CollectiveMeaning& meaning) {
   shape.variant = choice.variant;
   shape.chunks = choice.chunks;
   GANTRY_ASSIGN(Plan plan, expand(program, shape));
-  if (auto checked = check_meaning(plan, meaning); !checked) {
-    Error error = std::move(checked).error();
-    error.message = fmt::format("{}: {}", program.name(), error.message);
-    return tl::unexpected(std::move(error));
-  }
+  GANTRY_TRY(check_meaning(plan, meaning));
   return plan;
 }
 
@@ -175,10 +170,19 @@ std::string_view to_string(CollectiveKind kind) noexcept {
 
 // On shared memory who gets copies at once, and needs nobody's answer to begin; what is not added
 // is copied once, straight from where it is.
-CollectiveThresholds collective_thresholds(LinkKind kind) noexcept {
-  if (kind != LinkKind::shared) return {};
-  return {
-      .eager = 0, .direct = Bytes{256} << 10, .moved_at_once = std::numeric_limits<Bytes>::max()};
+CollectiveThresholds collective_thresholds(LinkKind kind, unsigned ranks) noexcept {
+  CollectiveThresholds sizes;
+  // Of two ranks a ring sends no more than each with each, and adds while the next chunk comes.
+  sizes.at_once = ranks == 2 ? Bytes{512} << 10 : Bytes{16} << 20;
+  if (kind == LinkKind::shared) {
+    sizes.eager = 0;
+    sizes.direct = Bytes{256} << 10;
+    sizes.moved_at_once = std::numeric_limits<Bytes>::max();
+  } else {
+    sizes.eager = Bytes{1} << 20;
+    sizes.moved_at_once = Bytes{32} << 20;
+  }
+  return sizes;
 }
 
 // ---- a prepared one --------------------------------------------------------------------------
@@ -205,8 +209,16 @@ Result<Collective> Collective::prepare(Group& group, const CollectiveCall& call,
       const CollectiveMeaning meaning = meaning_of(call.kind, shape);
       GANTRY_TRY(check_room(call, meaning));
       GANTRY_ASSIGN(impl->choice, choose_program(ranks, call, shape, options));
-      GANTRY_ASSIGN(const Plan plan, plan_for(impl->choice, shape, meaning));
-      GANTRY_ASSIGN(impl->buffers, PlanBuffers::make(plan, ranks.rank(), memory_of(plan, call)));
+      GANTRY_ASSIGN(const CollectiveProgram program, load_collective(impl->choice.program));
+      const auto of_program = [&](Error error) {  // a file's path, if it is one
+        error.message = fmt::format("{}: {}", impl->choice.program, error.message);
+        return error;
+      };
+      GANTRY_ASSIGN(const Plan plan,
+                    plan_for(impl->choice, program, shape, meaning).map_error(of_program));
+      GANTRY_ASSIGN(
+          impl->buffers,  // proves the plan
+          PlanBuffers::make(plan, ranks.rank(), memory_of(plan, call)).map_error(of_program));
       GANTRY_ASSIGN(impl->executor,
                     PlanExecutor::prepare(group, plan, impl->buffers.tensors, {}, deadline));
       return Collective(std::move(impl));

@@ -117,7 +117,8 @@ class Said {
         return one.rank == other.rank && one.first == other.first + ahead;
       };
       if (!std::ranges::equal(sources, meant.sources, is_meant))
-        return wrong(fmt::format("rank {}: element {} is to be another sum", meant.rank, at));
+        return wrong(fmt::format("rank {}: element {} is {} and should be {}", meant.rank, at,
+                                 text_of(sources, 0), text_of(meant.sources, ahead)));
       at = end;
     }
     return {};
@@ -128,6 +129,18 @@ class Said {
   }
 
  private:
+  /// "x@0[5] + x@1[5]": the element that is so many behind the first ones.
+  [[nodiscard]] static std::string text_of(const std::vector<MeantSpan::Source>& sources,
+                                           std::int64_t behind) {
+    constexpr std::size_t kMost = 8;
+    std::string text = sources.empty() ? "0" : "";
+    for (std::size_t i = 0; i < std::min(sources.size(), kMost); ++i)
+      text += fmt::format("{}{}@{}[{}]", i == 0 ? "" : " + ", kCollectiveTensor, sources[i].rank,
+                          sources[i].first + behind);
+    if (sources.size() > kMost) text += fmt::format(" + {} more", sources.size() - kMost);
+    return text;
+  }
+
   /// Columns of a row of a matrix, and where the first one was given.
   struct Span {
     std::int64_t first = 0;

@@ -67,15 +67,18 @@ Changed sum() {
 TEST(Meaning, WhatIsWantedIsNeitherLessNorAnotherSum) {
   Changed less = sum();
   less.plan.wanted.front().sum.pop_back();
-  EXPECT_EQ(less.error(), "rank 0: element 0 is to be another sum");
+  EXPECT_EQ(less.error(),
+            "rank 0: element 0 is x@0[0] + x@1[0] and should be x@0[0] + x@1[0] + x@2[0]");
   Changed twice = sum();
   twice.plan.wanted.back().sum[1] = twice.plan.wanted.back().sum[0];
-  EXPECT_EQ(twice.error(), "rank 2: element 0 is to be another sum");
+  EXPECT_EQ(twice.error(),
+            "rank 2: element 0 is x@0[0] + x@0[0] + x@2[0] and should be x@0[0] + x@1[0] + x@2[0]");
   Changed shifted = sum();
   PlanValue& part = shifted.plan.wanted.front();
   part.place.rect.cols = 7;
   part.sum[2].col = 1;
-  EXPECT_EQ(shifted.error(), "rank 0: element 0 is to be another sum");
+  EXPECT_EQ(shifted.error(),
+            "rank 0: element 0 is x@0[0] + x@1[0] + x@2[1] and should be x@0[0] + x@1[0] + x@2[0]");
   Changed shorter = sum();
   shorter.plan.wanted[1].place.rect.cols = 7;
   EXPECT_EQ(shorter.error(), "rank 1: nothing known is wanted at element 7");

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -44,6 +45,8 @@ Result<void> check_costs(const ScheduleCosts& costs) {
   GANTRY_TRY(in_range("CPUs", costs.cpus, 0, 1e6));
   if (costs.cpus > 0) GANTRY_TRY(in_range("CPUs", costs.cpus, kLeast, 1e6));
   GANTRY_TRY(in_range("CPU time of a byte", costs.cpu_s_per_byte, 0, 1));
+  GANTRY_TRY(in_range("CPU time of a transfer", costs.cpu_s_per_transfer, 0, 1000));
+  GANTRY_TRY(in_range("CPU time of a row", costs.cpu_s_per_row, 0, 1000));
   return in_range("the slow-down of products", costs.beside_transfers, 1, 1000);
 }
 
@@ -62,7 +65,7 @@ double seconds_of_product(const ProductCosts& costs, double m, double n, double 
 Result<ScheduleCosts> published_costs(std::string_view name) {
   return guarded([&]() -> Result<ScheduleCosts> {
     if (name != "published/mi300x-8")
-      return fail(Code::not_found, fmt::format("there are no costs '{}'", name),
+      return fail(Code::not_found, "there are no costs " + quote(name),
                   "published/mi300x-8, or a file");
     ScheduleCosts costs;
     costs.name = name;

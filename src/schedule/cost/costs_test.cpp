@@ -22,6 +22,8 @@ ScheduleCosts some_costs() {
   costs.cpus = 2.5;
   costs.cpu_s_per_byte = 1e-10;
   costs.beside_transfers = 1.1;
+  costs.cpu_s_per_transfer = 2e-6;
+  costs.cpu_s_per_row = 3e-7;
   return costs;
 }
 
@@ -66,13 +68,29 @@ TEST(ScheduleCosts, RefusesWhatIsNone) {
   EXPECT_EQ(said(changed("link-bytes-per-s", "link-bytes-per-s inf")),
             "rate of a link is inf; 0.001 to 1e+30");
   EXPECT_EQ(said(changed("link 0", "link 0 1 1")),
-            "line 20: a link has two ranks, a start and a rate");
-  EXPECT_EQ(said(changed("link 0", "link 1 0 1 1")), "line 21: link 1 0 stands there twice");
+            "line 22: a link has two ranks, a start and a rate");
+  EXPECT_EQ(said(changed("link 0", "link 1 0 1 1")), "line 23: link 1 0 stands there twice");
   EXPECT_EQ(said(changed("link 0", "link 2 2 1 1")), "a link from rank 2 to itself");
-  EXPECT_EQ(said(changed("link 0", "link 0 99999 1 1")), "line 20: a link beyond 4096 ranks");
+  EXPECT_EQ(said(changed("link 0", "link 0 99999 1 1")), "line 22: a link beyond 4096 ranks");
   EXPECT_EQ(said(changed("name", "name a\tb")), "line 2: a character that is not printable ASCII");
   EXPECT_EQ(to_string(published_costs("mine").error()),
             "there are no costs 'mine'; published/mi300x-8, or a file");
+}
+
+TEST(ScheduleCosts, TextsOfBeforeHaveNoCpuTimeOfRows) {
+  std::string text = to_text(some_costs());
+  for (const char* const key : {"\ncpu-s-per-transfer", "\ncpu-s-per-row"}) {
+    const std::size_t at = text.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    text.erase(at, text.find('\n', at + 1) - at);
+  }
+  const auto read = parse_costs(text);
+  ASSERT_TRUE(read) << to_string(read.error());
+  ScheduleCosts before = some_costs();
+  before.cpu_s_per_transfer = before.cpu_s_per_row = 0;
+  EXPECT_EQ(*read, before);
+  EXPECT_EQ(to_string(parse_costs(changed("cpu-s-per-row", "cpu-s-per-row -1")).error()),
+            "CPU time of a row is -1; 0 to 1000");
 }
 
 TEST(ScheduleCosts, AProductTakesWhatTheFormulaSays) {
@@ -107,6 +125,36 @@ TEST(ScheduleCosts, AFitFindsWhatMadeTheSamples) {
   EXPECT_NEAR(fit->costs.flops_per_s / truth.flops_per_s, 1, 0.05);
 }
 
+// All have the same n; adding takes no time, as far as noise tells.
+TEST(ScheduleCosts, AFitSaysNothingOfWhatSamplesDoNotTell) {
+  const ProductCosts truth{5000, 2e11, 24, 0, 90, 1e30};
+  std::mt19937_64 random(4);
+  std::uniform_real_distribution<double> noise(0.98, 1.02);
+  std::vector<ProductSample> samples;
+  for (const std::int64_t m : {16, 64, 256, 1024})
+    for (const std::int64_t k : {32, 256, 2048})
+      for (const bool adds : {false, true}) {
+        ProductSample one{m, 512, k, adds, 0};
+        one.seconds =
+            noise(random) * (adds ? 0.99 : 1) *
+            seconds_of_product(truth, static_cast<double>(m), 512, static_cast<double>(k), adds, 4);
+        samples.push_back(one);
+      }
+  const auto fit = fit_products(samples, 4);
+  ASSERT_TRUE(fit) << to_string(fit.error());
+  EXPECT_LT(fit->error, 0.05);
+  EXPECT_EQ(fit->costs.n_knee, 0);
+  // Its traffic is a hundredth of the product for which that is most.
+  double most = 0;
+  for (const ProductSample& one : samples)
+    if (one.adds)
+      most = std::max(most, 2 * static_cast<double>(one.m) * 512 * 4 /
+                                fit->costs.adding_bytes_per_s / one.seconds);
+  EXPECT_DOUBLE_EQ(most, 0.01);
+  std::erase_if(samples, [](const ProductSample& one) { return one.adds; });
+  EXPECT_EQ(fit_products(samples, 4)->costs.adding_bytes_per_s, ProductCosts{}.adding_bytes_per_s);
+}
+
 // Times of tiny products are mostly noise; whatever they are, what is made of them reads back.
 TEST(ScheduleCosts, AFitOfNoiseStaysWithinWhatCostsMayBe) {
   std::mt19937_64 random(5);
@@ -138,6 +186,15 @@ TEST(ScheduleCosts, AFitRefusesSamplesThatSayNothing) {
   bad.seconds = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(refused({good, good, good, bad}), "");
   EXPECT_EQ(refused({good, good, good, good}), "");  // one size: some rate explains it
+}
+
+TEST(ScheduleCosts, QuoteNoMoreThanTheBeginningOfAWord) {
+  const std::string word(1 << 20, 'x');
+  for (const std::string& line : {word, word + " 1", "topology " + word, "cpus " + word,
+                                  "link " + word + " 1 1 1", word + " 1 2"})
+    EXPECT_LT(parse_costs("gantry-costs 1\n" + line + "\n").error().message.size(), 200u)
+        << line.substr(0, 30);
+  EXPECT_LT(published_costs(word).error().message.size(), 200u);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/result.hpp"
 #include "schedule/cost/costs.hpp"
 #include "schedule/plan.hpp"
+#include "schedule/quote.hpp"
 
 // Costs as text: docs/formats/costs.md.
 namespace gantry {
@@ -21,6 +22,7 @@ constexpr std::size_t kLongestWord = 256;
 struct Field {
   std::string_view key;
   double& (*of)(ScheduleCosts&);
+  bool is_later = false;  // texts of before do not have it
 };
 constexpr std::array kFields = {
     Field{"product-start-ns", [](auto& c) -> double& { return c.product.start_ns; }},
@@ -39,6 +41,8 @@ constexpr std::array kFields = {
     Field{"cpus", [](auto& c) -> double& { return c.cpus; }},
     Field{"cpu-s-per-byte", [](auto& c) -> double& { return c.cpu_s_per_byte; }},
     Field{"beside-transfers", [](auto& c) -> double& { return c.beside_transfers; }},
+    Field{"cpu-s-per-transfer", [](auto& c) -> double& { return c.cpu_s_per_transfer; }, true},
+    Field{"cpu-s-per-row", [](auto& c) -> double& { return c.cpu_s_per_row; }, true},
 };
 
 template <class Number>
@@ -46,7 +50,7 @@ Result<Number> number_of(std::string_view word) {
   Number value{};
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error == std::errc() && end == word.data() + word.size() && !word.empty()) return value;
-  return fail(Code::invalid_argument, fmt::format("'{}' is no number here", word));
+  return fail(Code::invalid_argument, quote(word) + " is no number here");
 }
 
 std::vector<std::string_view> words_of(std::string_view line) {
@@ -74,7 +78,7 @@ class CostsReader {
     if (seen_.empty())
       return fail(Code::invalid_argument, "no costs", fmt::format("they begin with '{}'", kMagic));
     for (const Field& field : kFields)
-      if (!seen_.contains(field.key))
+      if (!field.is_later && !seen_.contains(field.key))
         return fail(Code::invalid_argument, fmt::format("'{}' is missing", field.key));
     GANTRY_TRY(check_costs(costs_));
     return std::move(costs_);
@@ -83,12 +87,11 @@ class CostsReader {
  private:
   Result<void> read_line(std::string_view line, bool is_first) {
     if (is_first) {
-      if (line != kMagic)
-        return fail(Code::invalid_argument, "no costs of this version",
-                    fmt::format("the first line is '{}'", kMagic));
+      if (line != kMagic) return tl::unexpected(wrong_first_line("costs", line, kMagic));
       seen_.insert(kMagic);
       return {};
     }
+    GANTRY_TRY(check_line_end(line));
     if (std::ranges::any_of(line, [](char c) { return c < ' ' || c > '~'; }))
       return fail(Code::invalid_argument, "a character that is not printable ASCII");
     const auto words = words_of(line.substr(0, line.find('#')));
@@ -96,10 +99,9 @@ class CostsReader {
   }
   Result<void> read_words(const std::vector<std::string_view>& words) {
     if (words[0] == "link") return read_link(words);
-    if (words.size() != 2)
-      return fail(Code::invalid_argument, fmt::format("'{}' has one value", words[0]));
+    if (words.size() != 2) return fail(Code::invalid_argument, quote(words[0]) + " has one value");
     if (!seen_.insert(words[0]).second)
-      return fail(Code::invalid_argument, fmt::format("'{}' stands there twice", words[0]));
+      return fail(Code::invalid_argument, quote(words[0]) + " stands there twice");
     if (words[0] == "name") {
       if (words[1].size() > kLongestWord) return fail(Code::invalid_argument, "a name too long");
       costs_.name = words[1];
@@ -111,12 +113,11 @@ class CostsReader {
       GANTRY_ASSIGN(field.of(costs_), number_of<double>(words[1]));
       return {};
     }
-    return fail(Code::invalid_argument, fmt::format("'{}' is nothing that costs say", words[0]));
+    return fail(Code::invalid_argument, quote(words[0]) + " is nothing that costs say");
   }
   Result<void> read_topology(std::string_view word) {
     if (word != "mesh" && word != "switch")
-      return fail(Code::invalid_argument, fmt::format("'{}' is no topology", word),
-                  "mesh or switch");
+      return fail(Code::invalid_argument, quote(word) + " is no topology", "mesh or switch");
     costs_.topology = word == "mesh" ? Topology::mesh : Topology::switched;
     return {};
   }

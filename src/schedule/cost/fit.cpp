@@ -88,6 +88,32 @@ constexpr std::array kFactors = {0.5, 0.8, 0.95, 0.99, 1.01, 1.05, 1.25, 2.0};
 constexpr std::array kFirst = {0.0, 1.0, 8.0, 64.0, 512.0};
 constexpr double kMostKnee = 1e6;  // noise of tiny products would drive it on for ever
 
+/// Which sides differ among the samples. The knee of one that does not is a factor of the rate, and
+/// would be whatever the others leave.
+std::array<bool, 3> sides_that_differ(std::span<const ProductSample> samples) {
+  std::array<bool, 3> differ{};
+  for (const ProductSample& one : samples) {
+    differ[0] = differ[0] || one.m != samples.front().m;
+    differ[1] = differ[1] || one.n != samples.front().n;
+    differ[2] = differ[2] || one.k != samples.front().k;
+  }
+  return differ;
+}
+
+/// A rate of adding that nobody could tell from a higher one: it takes a hundredth of each product
+/// that adds, at most. Without such products nothing is known, and it stays what it is by default.
+double most_adding_bytes_per_s(std::span<const ProductSample> samples, Bytes bytes) {
+  constexpr double kUnseen = 0.01;
+  double most = 0;
+  for (const ProductSample& one : samples) {
+    if (!one.adds) continue;
+    const double traffic =
+        2 * static_cast<double>(one.m) * static_cast<double>(one.n) * static_cast<double>(bytes);
+    most = std::max(most, traffic / (kUnseen * one.seconds));
+  }
+  return most > 0 ? most : ProductCosts{}.adding_bytes_per_s;
+}
+
 }  // namespace
 
 Result<ProductFit> fit_products(std::span<const ProductSample> samples, Bytes bytes) {
@@ -102,10 +128,12 @@ Result<ProductFit> fit_products(std::span<const ProductSample> samples, Bytes by
                                                       one.n, one.k, one.seconds));
   return guarded([&]() -> Result<ProductFit> {
     std::array<double, 3> knees{};
+    const std::array<bool, 3> differ = sides_that_differ(samples);
     Solution best = solve(rows_of(samples, knees, bytes));
     for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
       const double before = best.error;
       for (std::size_t i = 0; i < knees.size(); ++i) {
+        if (!differ[i]) continue;
         const double from = knees[i];
         const auto attempt = [&](double knee) {
           if (knee > kMostKnee) return;
@@ -122,11 +150,12 @@ Result<ProductFit> fit_products(std::span<const ProductSample> samples, Bytes by
     if (!std::isfinite(best.error))
       return fail(Code::invalid_argument, "no costs explain what was measured",
                   "measure products of several sizes");
-    const auto rate = [](double time) { return time > 0 ? 1 / time : 1e30; };
     const double error = std::sqrt(best.error / static_cast<double>(samples.size()));
-    return ProductFit{{best.values[0] * kNsPerS, rate(best.values[1]), knees[0], knees[1], knees[2],
-                       rate(best.values[2])},
-                      error};
+    const double most = most_adding_bytes_per_s(samples, bytes);
+    const double adding = best.values[2] > 0 ? std::min(most, 1 / best.values[2]) : most;
+    return ProductFit{
+        {best.values[0] * kNsPerS, 1 / best.values[1], knees[0], knees[1], knees[2], adding},
+        error};
   });
 }
 

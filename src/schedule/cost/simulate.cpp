@@ -50,7 +50,8 @@ struct Resource {
 };
 
 /// Two clocks: real time, and CPU time, which passes more slowly while more CPUs are wanted than
-/// there are. What uses CPUs ends by the second one, so that a change touches nothing but its pace.
+/// there are. What computes ends by the second one, so that a change touches nothing but its pace.
+/// Transfers keep their rate: who serves links sleeps most of the time, and gets a CPU at once.
 ///   I1  A step begins when all that it waits for has ended and its resource is free, and not
 ///   later. I2  Nothing depends on addresses or hashes.
 class Simulator {
@@ -60,7 +61,6 @@ class Simulator {
         costs_(costs),
         graph_(std::move(graph)),
         shares_cpus_(costs.cpus > 0),
-        cpus_of_byte_(shares_cpus_ ? 2 * costs.cpu_s_per_byte : 0),  // both ends
         resources_(plan.ranks + graph_.links.size()),
         next_(plan.steps.size(), kNoStep),
         arrived_(graph_.barriers.size()),
@@ -109,7 +109,8 @@ class Simulator {
     drop_void(cpu_);
     if (real_.empty() && cpu_.empty()) return false;
     const double pace = pace_of_cpus();
-    const double cpu_at = cpu_.empty() ? 0 : now_ + std::max(0.0, cpu_.top().at - cpu_now_) / pace;
+    const double due = cpu_.empty() ? 0 : std::max(0.0, cpu_.top().at - cpu_now_);
+    const double cpu_at = due > 0 ? now_ + due / pace : now_;  // never, at no pace
     const bool takes_real = cpu_.empty() || (!real_.empty() && real_.top().at <= cpu_at);
     Events& events = takes_real ? real_ : cpu_;
     const Event event = events.top();
@@ -133,12 +134,13 @@ class Simulator {
     return resources_[work.resource].version != event.version;
   }
   [[nodiscard]] double pace_of_cpus() const noexcept {
-    const double wanted = computing_ + cpus_of_byte_ * std::max(0.0, flowing_bytes_per_s_);
-    return shares_cpus_ && wanted > costs_.cpus ? costs_.cpus / wanted : 1;
+    if (!shares_cpus_) return 1;
+    // Transfers alone may want all; then one of them ends next.
+    const double left = flows_ == 0 ? costs_.cpus : std::max(0.0, costs_.cpus - flowing_cpus_);
+    return computing_ > left ? left / computing_ : 1;
   }
-  [[nodiscard]] bool uses_cpu(const Work& work, const Resource& resource) const noexcept {
-    return shares_cpus_ &&
-           (work.kind == WorkKind::compute || (resource.is_flowing && cpus_of_byte_ > 0));
+  [[nodiscard]] bool uses_cpu(const Work& work) const noexcept {
+    return shares_cpus_ && work.kind == WorkKind::compute;
   }
 
   // ---- what begins -------------------------------------------------------------------------
@@ -180,7 +182,7 @@ class Simulator {
       ++computing_;
       resource.rate = product_rate(step);
     }
-    resource.since = clock_of(work, resource);
+    resource.since = clock_of(work);
     schedule(resource);
   }
   /// A product that begins or goes on beside transfers is slower.
@@ -209,28 +211,31 @@ class Simulator {
   [[nodiscard]] const LinkOfPlan& link_of(const Work& work) const {
     return graph_.links[work.resource - plan_.ranks];
   }
-  [[nodiscard]] double clock_of(const Work& work, const Resource& resource) const noexcept {
-    return uses_cpu(work, resource) ? cpu_now_ : now_;
+  [[nodiscard]] double clock_of(const Work& work) const noexcept {
+    return uses_cpu(work) ? cpu_now_ : now_;
   }
   void schedule(Resource& resource) {
     const Work& work = graph_.work[resource.current];
-    (uses_cpu(work, resource) ? cpu_ : real_)
+    (uses_cpu(work) ? cpu_ : real_)
         .push(
             {resource.since + resource.left / resource.rate, resource.current, ++resource.version});
   }
   void change_rate(Resource& resource, double rate) {
     if (rate == resource.rate) return;
-    const double clock = clock_of(graph_.work[resource.current], resource);
+    const Work& work = graph_.work[resource.current];
+    const double clock = clock_of(work);
     resource.left = std::max(0.0, resource.left - (clock - resource.since) * resource.rate);
     resource.since = clock;
-    if (resource.is_flowing) flowing_bytes_per_s_ += rate - resource.rate;
+    if (resource.is_flowing) flowing_cpus_ += (rate - resource.rate) * work.cpus_of_byte;
     resource.rate = rate;
     schedule(resource);
   }
-  [[nodiscard]] double flow_rate(const LinkOfPlan& link) const {
-    if (costs_.topology == Topology::mesh) return link.costs.bytes_per_s;
-    const unsigned most = std::max(out_[link.from], in_[link.to]);
-    return std::min(link.costs.bytes_per_s, costs_.port_bytes_per_s / most);
+  [[nodiscard]] double flow_rate(const Work& work) const {
+    const LinkOfPlan& link = link_of(work);
+    const double most = std::min(link.costs.bytes_per_s, work.most_bytes_per_s);
+    if (costs_.topology == Topology::mesh) return most;
+    const unsigned sharing = std::max(out_[link.from], in_[link.to]);
+    return std::min(most, costs_.port_bytes_per_s / sharing);
   }
   /// The start is over; its bytes flow, and take their share.
   void begin_flow(Resource& resource, const Work& work) {
@@ -239,18 +244,19 @@ class Simulator {
     ++in_[link.to];
     resource.is_flowing = true;
     resource.left = work.bytes;
-    resource.rate = flow_rate(link);
-    resource.since = clock_of(work, resource);
-    if (flows_++ == 0) flowing_bytes_per_s_ = 0;  // rounding does not add up
-    flowing_bytes_per_s_ += resource.rate;
+    resource.rate = flow_rate(work);
+    resource.since = clock_of(work);
+    if (flows_++ == 0) flowing_cpus_ = 0;  // rounding does not add up
+    flowing_cpus_ += resource.rate * work.cpus_of_byte;
     schedule(resource);
     share_ports(link);
   }
-  void end_flow(Resource& resource, const LinkOfPlan& link) {
+  void end_flow(Resource& resource, const Work& work) {
+    const LinkOfPlan& link = link_of(work);
     --out_[link.from];
     --in_[link.to];
     --flows_;
-    flowing_bytes_per_s_ -= resource.rate;
+    flowing_cpus_ -= resource.rate * work.cpus_of_byte;
     resource.is_flowing = false;
     share_ports(link);
   }
@@ -259,7 +265,7 @@ class Simulator {
     for (const auto* const links : {&links_out_[changed.from], &links_in_[changed.to]})
       for (const unsigned one : *links) {
         Resource& resource = resources_[plan_.ranks + one];
-        if (resource.is_flowing) change_rate(resource, flow_rate(graph_.links[one]));
+        if (resource.is_flowing) change_rate(resource, flow_rate(graph_.work[resource.current]));
       }
   }
 
@@ -290,7 +296,7 @@ class Simulator {
   }
   void end_transfer(Resource& resource, const Work& work) {
     const LinkOfPlan& link = link_of(work);
-    if (resource.is_flowing) end_flow(resource, link);
+    if (resource.is_flowing) end_flow(resource, work);
     leave(link.from);
     leave(link.to);
     double& end = result_.ranks[link.to].end_s;
@@ -321,7 +327,6 @@ class Simulator {
   const ScheduleCosts& costs_;
   WorkGraph graph_;
   const bool shares_cpus_;
-  const double cpus_of_byte_;
   double now_ = 0;
   double cpu_now_ = 0;
   Events real_;
@@ -335,7 +340,7 @@ class Simulator {
   std::vector<std::vector<unsigned>> links_out_, links_in_;  // of each rank's ports
   unsigned computing_ = 0;
   unsigned flows_ = 0;
-  double flowing_bytes_per_s_ = 0;
+  double flowing_cpus_ = 0;  // what all flows want at full pace
   std::size_t ended_ = 0;
   Simulated result_;
 };

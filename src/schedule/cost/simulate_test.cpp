@@ -150,8 +150,45 @@ TEST(Simulate, TransfersTakeCpuWhereItIsShared) {
   // While it starts a transfer takes none.
   costs.link.start_ns = 4e9;
   const Simulated both = times(plan_of(gemm(0, 10) + put(2, 3, 10)), costs);
-  EXPECT_DOUBLE_EQ(both.steps[0].end_s, 4 + 12);
+  EXPECT_DOUBLE_EQ(both.steps[1].end_s, 4 + 10);  // and goes first then
   EXPECT_DOUBLE_EQ(both.seconds, 20);
+  // Two compute on one CPU; a transfer of half of it keeps its rate.
+  costs.link.start_ns = 0;
+  costs.cpu_s_per_byte = 0.25;
+  const Simulated three = times(plan_of(gemm(0, 10) + gemm(1, 10) + put(2, 3, 10)), costs);
+  EXPECT_DOUBLE_EQ(three.steps[2].end_s, 10);
+  EXPECT_DOUBLE_EQ(three.seconds, 25);
+}
+
+TEST(Simulate, RowsThatLieApartTakeCpuAtTheirEnd) {
+  ScheduleCosts costs = unit_costs();
+  costs.cpu_s_per_row = 0.5;
+  costs.cpus = 1;
+  const auto moved = [](const char* from, const char* to) {
+    return gemm(0, 100) + "put 2/1 t@2 " + from + " to u@3 " + to + "\n";
+  };
+  // All columns: side by side. Of 5 rows apart each end takes 2.5 s.
+  EXPECT_DOUBLE_EQ(seconds(moved("0:5,0:64", "0:5,0:64"), costs), 640);
+  EXPECT_DOUBLE_EQ(seconds(moved("0:5,0:1", "0:5,0:1"), costs), 105);
+  EXPECT_DOUBLE_EQ(seconds(moved("0:1,0:5", "0:1,0:5"), costs), 100);
+  costs.cpu_s_per_transfer = 3;  // and 3 s for itself
+  EXPECT_DOUBLE_EQ(seconds(moved("0:5,0:1", "0:5,0:1"), costs), 111);
+  EXPECT_DOUBLE_EQ(seconds(moved("0:1,0:5", "0:1,0:5"), costs), 106);
+  // A copy moves nothing between ranks.
+  EXPECT_DOUBLE_EQ(seconds("copy 0/0 t@0 0:5,0:1 to u@0 0:5,0:1\n", costs), 5);
+}
+
+TEST(Simulate, ATransferTakesNoLessThanTheCpuOfAnEnd) {
+  ScheduleCosts costs = unit_costs();
+  costs.cpu_s_per_row = 4;
+  const std::string rows = put(0, 1, 10);  // 5 rows of 2 bytes
+  EXPECT_DOUBLE_EQ(seconds(rows, costs), 20);
+  costs.cpus = 8;
+  EXPECT_DOUBLE_EQ(seconds(rows, costs), 20);
+  costs.topology = Topology::switched;
+  EXPECT_DOUBLE_EQ(seconds(rows + put(0, 2, 10, "", 2), costs), 20);
+  costs.cpus = 1;  // both ends share it
+  EXPECT_DOUBLE_EQ(seconds(rows, costs), 40);
 }
 
 TEST(Simulate, ProductsAreSlowerBesideTransfers) {

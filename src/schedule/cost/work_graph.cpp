@@ -1,6 +1,7 @@
 #include "schedule/cost/work_graph.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/result.hpp"
@@ -13,6 +14,11 @@ namespace {
 bool moves(const PlanStep& step) noexcept {
   return step.verb == PlanVerb::put || step.verb == PlanVerb::get;
 }
+/// How often an end begins a row anew.
+double rows_at(const Plan& plan, const PlanPlace& place) noexcept {
+  const bool is_strided = place.rect.rows > 1 && place.rect.cols < plan.tensors[place.tensor].cols;
+  return is_strided ? static_cast<double>(place.rect.rows) : 0;
+}
 /// From whom to whom bytes, or a word, go.
 std::pair<unsigned, unsigned> ends_of(const PlanStep& step) noexcept {
   return {step.verb == PlanVerb::get ? step.from.rank : step.rank, step.to.rank};
@@ -24,7 +30,7 @@ class GraphMaker {
 
   Result<WorkGraph> make() {
     graph_.shares_transfers =
-        costs_.topology == Topology::switched || (costs_.cpus > 0 && costs_.cpu_s_per_byte > 0);
+        costs_.topology == Topology::switched || (costs_.cpus > 0 && transfers_take_cpu(costs_));
     for (const LinkCosts& link : costs_.links)
       differing_.try_emplace({link.from, link.to}, link.costs);
     find_links();
@@ -73,7 +79,7 @@ class GraphMaker {
     const auto rows = static_cast<double>(step.to.rect.rows);
     const auto cols = static_cast<double>(step.to.rect.cols);
     const double all = rows * cols * static_cast<double>(bytes);
-    if (moves(step)) return transfer_of(link_of(ends_of(step)), all);
+    if (moves(step)) return transfer_of(step, all);
     double alone = 0;
     if (step.verb == PlanVerb::gemm)
       alone = seconds_of_product(costs_.product, rows, cols,
@@ -82,14 +88,22 @@ class GraphMaker {
       alone = seconds_of(step.verb == PlanVerb::reduce ? costs_.reduce : costs_.copy, all);
     return {.kind = WorkKind::compute, .resource = step.rank, .alone_s = alone};
   }
-  [[nodiscard]] Work transfer_of(unsigned link, double bytes) const {
+  [[nodiscard]] Work transfer_of(const PlanStep& step, double bytes) const {
+    const unsigned link = link_of(ends_of(step));
     Work work{.kind = WorkKind::transfer, .resource = plan_.ranks + link};
     const TransferCosts& costs = graph_.links[link].costs;
-    if (graph_.shares_transfers) {
-      work.alone_s = costs.start_ns / kNsPerS;
+    const double from_s = cpu_s_of_transfer(costs_, bytes, rows_at(plan_, step.from));
+    const double to_s = cpu_s_of_transfer(costs_, bytes, rows_at(plan_, step.to));
+    double slower_s = std::max(from_s, to_s);
+    if (costs_.cpus > 0) slower_s = std::max(slower_s, (from_s + to_s) / costs_.cpus);
+    work.alone_s = costs.start_ns / kNsPerS;
+    if (!graph_.shares_transfers) {
+      work.alone_s += std::max(bytes / costs.bytes_per_s, slower_s);
+    } else if (bytes > 0) {
       work.bytes = bytes;
-    } else {
-      work.alone_s = seconds_of(costs, bytes);
+      work.cpus_of_byte = (from_s + to_s) / bytes;
+      work.most_bytes_per_s =
+          slower_s > 0 ? bytes / slower_s : std::numeric_limits<double>::infinity();
     }
     return work;
   }

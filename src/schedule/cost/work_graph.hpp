@@ -12,9 +12,11 @@ enum class WorkKind : std::uint8_t { compute, transfer, word, barrier };
 /// A step, as far as its time goes.
 struct Work {
   WorkKind kind = WorkKind::compute;
-  unsigned resource = 0;  ///< Of compute its rank; of a transfer ranks + its link.
-  double alone_s = 0;     ///< Beside nothing; of a transfer on a shared port without its bytes.
-  double bytes = 0;       ///< Of a transfer on a shared port, or with CPU time.
+  unsigned resource = 0;    ///< Of compute its rank; of a transfer ranks + its link.
+  double alone_s = 0;       ///< Beside nothing; of a transfer on a shared port without its bytes.
+  double bytes = 0;         ///< Of a transfer on a shared port, or with CPU time.
+  double cpus_of_byte = 0;  ///< CPU time of one of them, at both ends.
+  double most_bytes_per_s = 0;  ///< As many as the slower end's CPU lets pass.
 };
 
 /// A directed pair of ranks between which something moves.

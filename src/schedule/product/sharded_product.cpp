@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <gantry/gemm/device.hpp>
 #include <gantry/schedule/product.hpp>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
 #include "schedule/plan.hpp"
+#include "schedule/product/contest.hpp"
 
 namespace gantry {
 namespace {
@@ -25,6 +27,19 @@ std::string log_of(const ShardedProductOptions& options) {
   return options.log.empty() && named != nullptr ? named : options.log;
 }
 
+Result<void> open_libraries(ShardedProductOptions& options) {
+  if (options.device != nullptr && options.device_gemm == nullptr) {
+    GANTRY_ASSIGN(options.device_gemm, open_gemm(options.device));
+  }
+  if (options.gemm != nullptr) return {};
+  if (options.device == nullptr) {
+    GANTRY_ASSIGN(options.gemm, open_gemm());
+  } else {  // costs are measured by it, with the copies to the device and back
+    GANTRY_ASSIGN(options.gemm, make_host_gemm(options.device, options.device_gemm));
+  }
+  return {};
+}
+
 Result<Choice> choice_of(Group& group, const OverlapOperator& op,
                          const ShardedProductOptions& options, Deadline deadline) {
   if (options.schedule) {
@@ -39,7 +54,36 @@ Result<Choice> choice_of(Group& group, const OverlapOperator& op,
   } else {
     GANTRY_ASSIGN(costs, measure_costs(group, op, options.gemm, deadline));
   }
-  return choose(op, costs, options.choice);
+  GANTRY_ASSIGN(Choice choice, choose(op, costs, options.choice));
+  if (options.measure_best == 0) return choice;
+  return choose_by_running(group, op, std::move(choice), options, deadline);
+}
+
+/// A line of the log. One write(2): lines of several processes do not mix.
+void note(const std::string& log, const OverlapOperator& op, double predicted_s, double serial_s,
+          std::string_view key, double seconds, const Schedule& schedule) noexcept {
+  if (log.empty()) return;
+  const auto noted = guarded([&]() -> Result<void> {
+    const Fd file(::open(log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+    if (!file) return fail_errno(log);
+    const std::string line = fmt::format(
+        "gantry-schedule-log 1 ranks={} m={} n={} k={} type={}{} predicted_s={:.6g} "
+        "serial_s={:.6g} {}={:.6g} {}\n",
+        op.ranks, op.m, op.n, op.k, op.type.code == DataType::bfloat ? "bf" : "f", op.type.bits,
+        predicted_s, serial_s, key, seconds, to_string(ScheduleSentence{op.kind, schedule}));
+    if (::write(file.get(), line.data(), line.size()) < 0) return fail_errno(log);
+    return {};
+  });
+  static_cast<void>(noted);  // a log that cannot be written costs nobody a product
+}
+
+void note_contest(const std::string& log, const OverlapOperator& op, const Choice& choice) {
+  for (const MeasuredSchedule& one : choice.measured) {
+    const auto known =
+        std::ranges::find(choice.candidates, one.schedule, &ChoiceCandidate::schedule);
+    const double predicted_s = known == choice.candidates.end() ? 0 : known->predicted_s;
+    note(log, op, predicted_s, choice.serial_s, "tried_s", one.seconds, one.schedule);
+  }
 }
 
 }  // namespace
@@ -83,22 +127,10 @@ class ShardedProduct::Impl {
             all->rows, all->cols, stride};
   }
 
-  // One write(2) of one line: lines of several processes do not mix.
-  void note(const PlanRun& run) const noexcept {
-    if (log.empty() || rank != 0) return;
-    const auto noted = guarded([&]() -> Result<void> {
-      const Fd file(::open(log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
-      if (!file) return fail_errno(log);
-      const std::string line = fmt::format(
-          "gantry-schedule-log 1 ranks={} m={} n={} k={} type={}{} predicted_s={:.6g} "
-          "serial_s={:.6g} measured_s={:.6g} {}\n",
-          op.ranks, op.m, op.n, op.k, op.type.code == DataType::bfloat ? "bf" : "f", op.type.bits,
-          choice.predicted_s, choice.serial_s, std::chrono::duration<double>(run.elapsed).count(),
-          to_string(ScheduleSentence{op.kind, choice.schedule}));
-      if (::write(file.get(), line.data(), line.size()) < 0) return fail_errno(log);
-      return {};
-    });
-    static_cast<void>(noted);  // a log that cannot be written costs nobody a product
+  void note_run(const PlanRun& run) const noexcept {
+    if (rank != 0) return;
+    note(log, op, choice.predicted_s, choice.serial_s, "measured_s",
+         std::chrono::duration<double>(run.elapsed).count(), choice.schedule);
   }
 
   const unsigned rank;
@@ -118,21 +150,29 @@ ShardedProduct::~ShardedProduct() = default;
 Result<ShardedProduct> ShardedProduct::prepare(Group& group, const OverlapOperator& op,
                                                const ShardedProductOptions& options,
                                                Deadline deadline) {
-  return guarded([&]() -> Result<ShardedProduct> {
+  const auto make = [&]() -> Result<ShardedProduct> {
     ShardedProductOptions with = options;
-    if (with.gemm == nullptr) {
-      GANTRY_ASSIGN(with.gemm, open_gemm());
-    }
+    GANTRY_TRY(open_libraries(with));
     GANTRY_ASSIGN(Choice choice, choice_of(group, op, with, deadline));
+    if (group.rank() == 0) note_contest(log_of(with), op, choice);
     GANTRY_ASSIGN(Plan plan, make_plan(op, choice.schedule));
     GANTRY_ASSIGN(PlanBuffers buffers, PlanBuffers::make(plan, group.rank()));
-    GANTRY_ASSIGN(PlanExecutor executor,
-                  PlanExecutor::prepare(
-                      group, plan, buffers.tensors,
-                      {.limits = {with.choice.constraints.at_most}, .gemm = with.gemm}, deadline));
+    GANTRY_ASSIGN(PlanExecutor executor, PlanExecutor::prepare(group, plan, buffers.tensors,
+                                                               executor_options(with), deadline));
     return ShardedProduct(std::make_unique<Impl>(group, op, std::move(choice), std::move(plan),
                                                  std::move(buffers), std::move(executor),
                                                  log_of(with)));
+  };
+  return guarded([&]() -> Result<ShardedProduct> {
+    Group::Impl& ranks = group.impl();
+    if (ranks.failure()) return tl::unexpected(*ranks.failure());
+    auto made = make();
+    if (made || ranks.failure()) return made;
+    // What fails here alone, the others would wait for.
+    Error error = std::move(made).error();
+    error.message = fmt::format("rank {}: {}", group.rank(), error.message);
+    const auto held = ranks.hold();
+    return tl::unexpected(ranks.break_with(error));
   });
 }
 
@@ -160,7 +200,7 @@ std::string ShardedProduct::explain() const {
 
 Result<PlanRun> ShardedProduct::run(Deadline deadline) {
   auto run = impl_->executor.run(deadline);
-  if (run) impl_->note(*run);
+  if (run) impl_->note_run(*run);
   return run;
 }
 

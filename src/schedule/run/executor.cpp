@@ -12,11 +12,17 @@ namespace {
 
 constexpr Bytes kLine = 64;
 
-bool computes(const Plan& plan, unsigned rank) {
-  return std::ranges::any_of(plan.steps, [&](const PlanStep& step) {
-    return step.rank == rank && (step.verb == PlanVerb::gemm || step.verb == PlanVerb::copy ||
-                                 step.verb == PlanVerb::reduce || step.verb == PlanVerb::fill);
-  });
+bool is_product(const PlanStep& step) noexcept {
+  return step.verb == PlanVerb::gemm;
+}
+bool is_of_host(const PlanStep& step) noexcept {
+  return step.verb == PlanVerb::copy || step.verb == PlanVerb::reduce ||
+         step.verb == PlanVerb::fill;
+}
+
+bool has_any(const Plan& plan, unsigned rank, bool (*is_one)(const PlanStep&)) {
+  return std::ranges::any_of(
+      plan.steps, [&](const PlanStep& step) { return step.rank == rank && is_one(step); });
 }
 
 Result<std::shared_ptr<GemmLibrary>> library_for(const Plan& plan, unsigned rank,
@@ -48,7 +54,7 @@ Result<PlanBuffers> PlanBuffers::make(const Plan& plan, unsigned rank,
     std::vector<std::optional<Bytes>> offsets(plan.tensors.size());
     Bytes size = 0;
     const auto has_own = [&](unsigned tensor) {
-      return tensor < own.size() && own[tensor].data != nullptr;
+      return tensor < own.size() && (own[tensor].data != nullptr || own[tensor].buffer != nullptr);
     };
     const auto take = [&](const PlanPlace& place) {
       if (place.rank != rank || offsets[place.tensor] || has_own(place.tensor)) return;
@@ -86,19 +92,47 @@ class PlanExecutor::Impl {
       : group(ranks), prepared(std::move(what)), facts(std::move(costs)) {}
 
   Result<void> begin(const PlanExecutorOptions& options, Deadline deadline) {
-    GANTRY_ASSIGN(gemm, library_for(prepared.plan, group.rank(), options));
-    if (computes(prepared.plan, group.rank())) {
-      GANTRY_ASSIGN(compute, ComputeThread::start(prepared.plan, prepared.places, gemm.get()));
+    const Plan& plan = prepared.plan;
+    const unsigned rank = group.rank();
+    const bool multiplies = has_any(plan, rank, is_product);
+    if (options.device == nullptr)
+      for (unsigned tensor = 0; tensor < plan.tensors.size(); ++tensor)
+        if (prepared.places.memory(tensor).buffer != nullptr)
+          return fail(Code::invalid_argument,
+                      fmt::format("rank {}, tensor {}: it lies on a device, and products are "
+                                  "computed by the host",
+                                  rank, plan.tensors[tensor].name),
+                      "PlanExecutorOptions::device");
+    if (multiplies || has_any(plan, rank, is_of_host)) {
+      GANTRY_ASSIGN(computing.ended, EndedSteps::make());
+    }
+    if (multiplies && options.device != nullptr) {
+      GANTRY_ASSIGN(computing.device,
+                    DeviceSteps::start(plan, rank, prepared.places, options.device,
+                                       options.device_gemm, *computing.ended));
+    } else {
+      GANTRY_ASSIGN(gemm, library_for(plan, rank, options));
+    }
+    if (has_any(plan, rank, is_of_host) || (multiplies && !computing.device)) {
+      GANTRY_ASSIGN(computing.host,
+                    HostSteps::start(plan, prepared.places, gemm.get(), *computing.ended));
     }
     group.begin_operation();
+    prepared.operation = group.operation();
+    show_plan();
+    group.report().enter(RankPage::State::preparing, prepared.operation);
     return prepared.places.exchange(group, prepared.hash, deadline);
+  }
+
+  void show_plan() {
+    group.report().plan(prepared.hash, prepared.plan.about, prepared.script.items().size());
   }
 
   Group::Impl& group;
   PreparedPlan prepared;
   const PlanFacts facts;
   std::shared_ptr<GemmLibrary> gemm;
-  std::unique_ptr<ComputeThread> compute;
+  RankComputing computing;
 };
 
 PlanExecutor::PlanExecutor(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -118,7 +152,9 @@ Result<PlanExecutor> PlanExecutor::prepare(Group& group, const Plan& plan,
         return fail(Code::invalid_argument,
                     fmt::format("a plan for {} ranks in a group of {}", plan.ranks, ranks.ranks()));
       GANTRY_ASSIGN(PlanFacts facts, check_plan(plan, options.limits));
-      PreparedPlan prepared{plan, hash_of(plan), RankScript(plan, ranks.rank()), PlanPlaces(plan)};
+      PreparedPlan prepared{plan, hash_of(plan),
+                            RankScript(plan, ranks.rank(), options.device != nullptr),
+                            PlanPlaces(plan)};
       auto impl = std::make_unique<Impl>(ranks, std::move(prepared), std::move(facts));
       // The places look into the plan where it stays.
       GANTRY_ASSIGN(impl->prepared.places,
@@ -127,6 +163,7 @@ Result<PlanExecutor> PlanExecutor::prepare(Group& group, const Plan& plan,
       return PlanExecutor(std::move(impl));
     };
     auto made = make();
+    if (made) ranks.report().enter(RankPage::State::idle);
     if (made) return made;
     return tl::unexpected(ranks.break_with(made.error()));
   });
@@ -138,10 +175,14 @@ Result<PlanRun> PlanExecutor::run(Deadline deadline) {
     const auto held = group.hold();
     if (group.failure()) return tl::unexpected(*group.failure());
     group.begin_operation();
-    auto run = PlanRunLoop(impl_->prepared, group, impl_->compute.get()).go(deadline);
+    if (group.report().plan_hash() != impl_->prepared.hash) impl_->show_plan();
+    group.report().begin_run(group.operation());
+    auto run =
+        guarded([&] { return PlanRunLoop(impl_->prepared, group, impl_->computing).go(deadline); });
+    if (run) group.report().enter(RankPage::State::idle);
     if (run) return run;
     const Error first = group.break_with(run.error());
-    if (impl_->compute) impl_->compute->cancel();
+    impl_->computing.cancel();
     return tl::unexpected(first);
   });
 }

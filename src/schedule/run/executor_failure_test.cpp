@@ -25,12 +25,20 @@ Plan a_plan(std::int64_t cols = 8) {
   return parse_plan(text).value();
 }
 
+std::vector<std::int64_t> all_of(const Plan& plan, const PlanBuffers& buffers) {
+  std::vector<std::int64_t> all;
+  for (unsigned tensor = 0; tensor < plan.tensors.size(); ++tensor)
+    for (std::int64_t i = 0; i < plan.tensors[tensor].rows; ++i)
+      for (std::int64_t j = 0; j < plan.tensors[tensor].cols; ++j)
+        if (buffers.tensors[tensor].data != nullptr)
+          all.push_back(test::element(plan, buffers, tensor, i, j));
+  return all;
+}
+
 /// Both ranks do it, and hear the same error.
 std::string error_at_both(const std::function<Result<void>(Group&)>& act, Code code) {
   std::array<std::string, 2> errors;
-  std::barrier both_joined(2);
   test::at_all_ranks(2, Via::stream, [&](Group& group) {
-    both_joined.arrive_and_wait();  // what fails from here on fails for both
     const auto done = act(group);
     ASSERT_FALSE(done) << "rank " << group.rank();
     EXPECT_EQ(done.error().code, code) << done.error().message;
@@ -40,6 +48,10 @@ std::string error_at_both(const std::function<Result<void>(Group&)>& act, Code c
   });
   EXPECT_EQ(errors[0], errors[1]);
   return errors[0];
+}
+
+Result<void> prepare(Group& group, const Plan& plan, std::span<const PlanMemory> memory) {
+  return PlanExecutor::prepare(group, plan, memory).map([](const PlanExecutor&) {});
 }
 
 Result<void> prepare_and_run(Group& group, const Plan& plan, Deadline deadline) {
@@ -67,13 +79,9 @@ TEST(PlanFailures, RanksWithDifferentPlans) {
 TEST(PlanFailures, APlanForAnotherGroup) {
   Plan plan = a_plan();
   plan.ranks = 3;
-  const auto error = error_at_both(
-      [&](Group& group) -> Result<void> {
-        auto executor = PlanExecutor::prepare(group, plan, {});
-        if (!executor) return tl::unexpected(executor.error());
-        return {};
-      },
-      Code::invalid_argument);
+  const auto error =
+      error_at_both([&](Group& group) -> Result<void> { return prepare(group, plan, {}); },
+                    Code::invalid_argument);
   EXPECT_NE(error.find("a plan for 3 ranks in a group of 2"), std::string::npos) << error;
 }
 
@@ -83,9 +91,7 @@ TEST(PlanFailures, APlanThatDoesNotPassTheCheck) {
   static_cast<void>(error_at_both(
       [&](Group& group) -> Result<void> {
         auto buffers = PlanBuffers::make(a_plan(), group.rank()).value();
-        auto executor = PlanExecutor::prepare(group, plan, buffers.tensors);
-        if (!executor) return tl::unexpected(executor.error());
-        return {};
+        return prepare(group, plan, buffers.tensors);
       },
       Code::invalid_argument));
 }
@@ -95,9 +101,7 @@ TEST(PlanFailures, MemoryThatNobodyGave) {
       [](Group& group) -> Result<void> {
         auto buffers = PlanBuffers::make(a_plan(), group.rank()).value();
         if (group.rank() == 1) buffers.tensors[1] = {};
-        auto executor = PlanExecutor::prepare(group, a_plan(), buffers.tensors);
-        if (!executor) return tl::unexpected(executor.error());
-        return {};
+        return prepare(group, a_plan(), buffers.tensors);
       },
       Code::invalid_argument);
   EXPECT_NE(error.find("rank 1, tensor b: no memory"), std::string::npos) << error;
@@ -109,9 +113,7 @@ TEST(PlanFailures, MemoryBeyondItsRegion) {
         auto buffers = PlanBuffers::make(a_plan(), group.rank()).value();
         const auto region = Region::create(4096, "another").value();
         if (group.rank() == 1) buffers.tensors[1] = {region.data() + 4096 - 8, 0, &region};
-        auto executor = PlanExecutor::prepare(group, a_plan(), buffers.tensors);
-        if (!executor) return tl::unexpected(executor.error());
-        return {};
+        return prepare(group, a_plan(), buffers.tensors);
       },
       Code::invalid_argument);
   EXPECT_NE(error.find("rank 1, tensor b: it does not lie in its region"), std::string::npos)
@@ -154,6 +156,46 @@ TEST(PlanFailures, RanksThatMakeDifferentCalls) {
         return another ? Result<void>{} : tl::unexpected(another.error());
       },
       Code::invalid_argument));
+}
+
+// Both know both plans.
+TEST(PlanFailures, RanksThatRunTwoPlansInAnotherOrder) {
+  const auto error = error_at_both(
+      [](Group& group) -> Result<void> {
+        std::vector<PlanBuffers> buffers;
+        std::vector<PlanExecutor> executors;
+        for (const std::int64_t cols : {8, 9}) {
+          const Plan plan = a_plan(cols);
+          buffers.push_back(PlanBuffers::make(plan, group.rank()).value());
+          executors.push_back(PlanExecutor::prepare(group, plan, buffers.back().tensors).value());
+        }
+        auto run = executors[group.rank()].run(Deadline::after(milliseconds(20'000)));
+        return run ? Result<void>{} : tl::unexpected(run.error());
+      },
+      Code::invalid_argument);
+  EXPECT_EQ(error, "ranks 0 and 1 run different plans");
+}
+
+// One text, two pairs of tensors: a rank must not write into what the other one does not mean.
+TEST(PlanFailures, RanksThatRunThePreparedOfOneTextInAnotherOrder) {
+  const auto error = error_at_both(
+      [](Group& group) -> Result<void> {
+        const Plan plan = a_plan();
+        std::vector<PlanBuffers> buffers;
+        std::vector<PlanExecutor> executors;
+        for (unsigned i = 0; i < 2; ++i) {
+          buffers.push_back(PlanBuffers::make(plan, group.rank()).value());
+          test::store_given(plan, buffers.back(), group.rank(), -1);
+          executors.push_back(PlanExecutor::prepare(group, plan, buffers.back().tensors).value());
+        }
+        const std::vector<std::int64_t> before[] = {all_of(plan, buffers[0]),
+                                                    all_of(plan, buffers[1])};
+        auto run = executors[group.rank()].run(Deadline::after(milliseconds(20'000)));
+        for (unsigned i = 0; i < 2; ++i) EXPECT_EQ(all_of(plan, buffers[i]), before[i]);
+        return run ? Result<void>{} : tl::unexpected(run.error());
+      },
+      Code::invalid_argument);
+  EXPECT_EQ(error, "ranks 0 and 1 run the same plan as prepared by different calls");
 }
 
 TEST(PlanFailures, ARankThatDoesNotRunIsNamedWhenTimeIsUp) {
@@ -215,6 +257,80 @@ TEST(PlanFailures, ARankThatLeavesBeforeItsPart) {
     ASSERT_FALSE(run);
     EXPECT_EQ(run.error().code, Code::peer_gone);
     EXPECT_EQ(run.error().message, "rank 0 left the group; rank 1 waited for step 0 (put, rank 0)");
+  });
+}
+
+// What failed first was said before the links ended, and is heard by who begins after that.
+// Also by who passes over it once, to take in what came before.
+TEST(PlanFailures, WhatAnotherSaidIsHeardEachTime) {
+  test::at_all_ranks(2, Via::shared, [&](Group& group) {
+    const auto held = group.impl().hold();
+    if (group.rank() == 1) {
+      static_cast<void>(group.impl().break_with({Code::interrupted, "rank 1 gives up", ""}));
+      return;
+    }
+    Result<bool> heard = false;
+    while (heard) heard = group.impl().serve();
+    for (int again = 0; again < 3; ++again) {
+      ASSERT_FALSE(heard);
+      EXPECT_EQ(heard.error().message, "rank 1 gives up") << again;
+      heard = group.impl().serve();
+    }
+  });
+}
+
+/// Polls, as the group's thread does while nobody calls, until that rank's link has ended.
+void await_end_of_link(Group& group, unsigned peer) {
+  const auto held = group.impl().hold();
+  while (group.impl().link(peer).state()) {
+    group.impl().link(peer).poll();
+    std::this_thread::yield();
+  }
+}
+
+TEST(PlanFailures, ARankThatBeginsLateHearsWhatFailedFirst) {
+  const Plan plan =
+      parse_plan("gantry-plan 1\nranks 3\nbarrier 0/0\nbarrier 1/0\nbarrier 2/0\n").value();
+  std::barrier all_prepared(3);
+  std::barrier has_failed(2);
+  test::at_all_ranks(3, Via::stream, [&](Group& group) {
+    auto executor = PlanExecutor::prepare(group, plan, {}).value();
+    all_prepared.arrive_and_wait();
+    if (group.rank() == 2) {
+      static_cast<void>(group.impl().break_with({Code::interrupted, "rank 2 gives up", ""}));
+      return;
+    }
+    if (group.rank() == 0) {
+      has_failed.arrive_and_wait();
+      await_end_of_link(group, 2);
+    }
+    const auto run = executor.run();
+    if (group.rank() == 1) has_failed.arrive_and_wait();
+    ASSERT_FALSE(run);
+    EXPECT_EQ(run.error().code, Code::interrupted);
+    EXPECT_EQ(run.error().message, "rank 2 gives up");
+  });
+}
+
+// The same, of one that failed while it prepared.
+TEST(PlanFailures, ARankThatPreparesLateHearsWhatFailedFirst) {
+  const Plan plan =
+      parse_plan("gantry-plan 1\nranks 3\nbarrier 0/0\nbarrier 1/0\nbarrier 2/0\n").value();
+  Plan other = plan;
+  other.steps.pop_back();
+  other.ranks = 2;
+  std::barrier has_failed(3);
+  test::at_all_ranks(3, Via::shared, [&](Group& group) {
+    if (group.rank() == 2) {
+      has_failed.arrive_and_wait();
+      await_end_of_link(group, 0);
+    }
+    const auto made = PlanExecutor::prepare(group, group.rank() == 0 ? other : plan, {});
+    if (group.rank() != 2) has_failed.arrive_and_wait();
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, Code::invalid_argument) << to_string(made.error());
+    EXPECT_NE(made.error().message.find("a plan for 2 ranks"), std::string::npos)
+        << to_string(made.error());
   });
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <gantry/device/device.hpp>
 
 #include "base/result.hpp"
 #include "remote/words.hpp"
@@ -60,6 +62,18 @@ std::vector<bool> touched(const Plan& plan, unsigned rank, std::optional<unsigne
   return is_touched;
 }
 
+/// Which tensors of a rank others than products touch.
+std::vector<bool> moved(const Plan& plan, unsigned rank) {
+  std::vector<bool> is_moved(plan.tensors.size());
+  for (const PlanStep& step : plan.steps) {
+    if (step.verb == PlanVerb::gemm) continue;
+    visit_places(step, [&](const PlanPlace& place) {
+      if (place.rank == rank) is_moved[place.tensor] = true;
+    });
+  }
+  return is_moved;
+}
+
 }  // namespace
 
 // FNV-1a, 64 bit, of the plan's text, which is the same wherever the plan is.
@@ -76,6 +90,7 @@ Result<PlanPlaces> PlanPlaces::of(const Plan& plan, unsigned rank,
   places.memory_.assign(memory.begin(), memory.end());
   places.memory_.resize(plan.tensors.size());
   const auto needed = touched(plan, rank);
+  const auto is_moved = moved(plan, rank);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     PlanMemory& own = places.memory_[i];
     const PlanTensor& tensor = plan.tensors[i];
@@ -83,16 +98,22 @@ Result<PlanPlaces> PlanPlaces::of(const Plan& plan, unsigned rank,
       return fail(Code::invalid_argument,
                   fmt::format("rank {}, tensor {}: {}", rank, tensor.name, why), std::move(hint));
     };
-    if (needed[i] && own.data == nullptr && tensor.rows * tensor.cols > 0)
+    if (own.buffer != nullptr && (own.data != nullptr || is_moved[i]))
+      return wrong("it lies on the device, and not only products touch it",
+                   "the host's memory is for what moves");
+    const bool is_empty = tensor.rows * tensor.cols == 0;
+    if (needed[i] && own.data == nullptr && own.buffer == nullptr && !is_empty)
       return wrong("no memory, and the plan has steps on it", "PlanBuffers::make() makes some");
     if (own.stride == 0) own.stride = row_bytes_of(tensor);
     if (own.stride < row_bytes_of(tensor) || own.stride % element_bytes(tensor) != 0)
       return wrong("its stride is no row's length",
                    fmt::format("at least {} bytes, a multiple of {}", row_bytes_of(tensor),
                                element_bytes(tensor)));
+    if (own.buffer != nullptr && own.buffer->size() < extent_of(own, tensor))
+      return wrong("its buffer is too small", "rows and their gaps lie in it");
     if (!is_within(own, tensor))
       return wrong("it does not lie in its region", "PlanMemory::region holds all of it");
-    if (reinterpret_cast<std::uintptr_t>(own.data) % element_bytes(tensor) != 0)
+    if (!is_empty && reinterpret_cast<std::uintptr_t>(own.data) % element_bytes(tensor) != 0)
       return wrong("its elements are not aligned", "begin at a multiple of their size");
   }
   places.remote_.assign(plan.ranks, std::vector<std::optional<Remote>>(plan.tensors.size() + 1));
@@ -197,6 +218,11 @@ Error PlanPlaces::difference(const Group::Impl& group, unsigned peer,
   const std::string theirs = in.text(kMostAbout);
   const std::string own = plan_->about.substr(0, kMostAbout);
   const bool is_first = rank_ < peer;
+  if (own == theirs)
+    return {Code::invalid_argument,
+            fmt::format("{} have different plans, both of which are called '{}'",
+                        group.pair_with(peer), own),
+            "compare sizes, types, splits, options and the versions of the program"};
   return {Code::invalid_argument,
           fmt::format("{} have different plans: '{}' and '{}'", group.pair_with(peer),
                       is_first ? own : theirs, is_first ? theirs : own),
@@ -220,6 +246,8 @@ Result<void> PlanPlaces::check_heard() const {
 }
 
 Result<void> PlanPlaces::exchange(Group::Impl& group, std::uint64_t plan_hash, Deadline deadline) {
+  // What failed while this rank was elsewhere is heard before a link says that it has ended.
+  GANTRY_TRY(group.serve());
   for (unsigned peer = 0; peer < group.ranks(); ++peer)
     if (peer != rank_) GANTRY_TRY(tell(group, peer, plan_hash));
   for (;;) {
@@ -239,7 +267,9 @@ Result<void> PlanPlaces::exchange(Group::Impl& group, std::uint64_t plan_hash, D
     if (deadline.passed())
       return fail(Code::timed_out,
                   fmt::format("rank {} did not prepare the plan in time", *missing));
-    if (!has_moved) group.sleep(-1, deadline);
+    if (has_moved) continue;
+    group.report().show_missing(std::array{*missing});
+    group.sleep(-1, deadline);
   }
 }
 

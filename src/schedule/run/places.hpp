@@ -29,6 +29,8 @@ class PlanPlaces {
                                       Deadline deadline);
 
   [[nodiscard]] LocalRect local(const PlanPlace& place) const noexcept;
+  /// Its stride is never 0.
+  [[nodiscard]] const PlanMemory& memory(unsigned tensor) const noexcept { return memory_[tensor]; }
   /// What a put or a get of this rank asks of the link to the other one.
   [[nodiscard]] Transfer transfer(const PlanStep& step, std::uint64_t signal) const noexcept;
   /// A transfer of no bytes, for its signal.

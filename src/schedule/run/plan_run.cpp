@@ -32,16 +32,29 @@ bool has_cpu_to_poll(Group::Impl& group) noexcept {
 
 }  // namespace
 
-PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, ComputeThread* compute)
+void RankComputing::cancel() noexcept {
+  if (device) device->cancel();
+  if (host) host->thread().cancel();
+  if (ended) ended->forget();
+}
+
+std::chrono::nanoseconds RankComputing::take_busy_time() noexcept {
+  std::chrono::nanoseconds sum{};
+  if (device) sum += device->thread().take_busy_time();
+  if (host) sum += host->thread().take_busy_time();
+  return sum;
+}
+
+PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, RankComputing& computing)
     : prepared_(prepared),
       script_(prepared.script),
       group_(group),
-      compute_(compute),
+      computing_(computing),
       has_ended_(script_.items().size()),
       has_come_(prepared.plan.steps.size()),
       peers_(group.ranks()),
       items_left_(script_.items().size()),
-      arrivals_left_(script_.arrivals()),
+      arrivals_left_(static_cast<std::uint32_t>(script_.arrivals().size())),
       peers_left_(group.ranks() - 1),
       polls_(has_cpu_to_poll(group)) {
   for (const auto& item : script_.items()) awaits_.push_back(item.awaits);
@@ -80,14 +93,20 @@ void PlanRunLoop::run_ready() {
 
 void PlanRunLoop::hand_over(std::uint32_t item) {
   const auto& what = script_.items()[item];
+  RankPageStep shown = page_step(what.step);
+  shown.kind = static_cast<std::uint8_t>(RankPage::Kind::moves);
+  group_.report().hand_over(shown);
   switch (what.queue) {
     case Queue::compute:
-      if (compute_->does_at_once(what.step)) {
+      if (computing_.host->does_at_once(what.step)) {
         settle(item, false);
         settle(item, true);
         return;
       }
-      compute_->push(item, what.step);
+      computing_.host->push(item, what.step);
+      break;
+    case Queue::device:
+      computing_.device->push(item, what.step);
       break;
     case Queue::out:
     case Queue::in:
@@ -134,9 +153,14 @@ Result<void> PlanRunLoop::hear_ready(unsigned peer) {
   if (peers_[peer].is_ready) return {};
   GANTRY_ASSIGN(const auto message, group_.take(peer, RankMessage::Kind::ready));
   if (!message) return {};
-  if (message->word != prepared_.hash)
-    return fail(Code::invalid_argument, group_.pair_with(peer) + " run different plans",
-                "every rank runs the same plans in the same order");
+  if (message->word != prepared_.word()) {
+    const bool is_same_text = (message->word ^ prepared_.hash) <= group_.operation();
+    return fail(
+        Code::invalid_argument,
+        group_.pair_with(peer) + (is_same_text ? " run the same plan as prepared by different calls"
+                                               : " run different plans"),
+        "every rank runs what it prepared in the same order");
+  }
   peers_[peer].is_ready = true;
   --peers_left_;
   return {};
@@ -217,9 +241,9 @@ bool PlanRunLoop::needs(unsigned peer) const noexcept {
 }
 
 Result<bool> PlanRunLoop::end_computing() {
-  if (compute_ == nullptr) return false;
+  if (computing_.ended == nullptr) return false;
   ended_.clear();
-  compute_->take_ended(ended_);
+  computing_.ended->take(ended_);
   for (const auto& one : ended_) {
     if (one.error) {
       Error error = *one.error;
@@ -272,7 +296,7 @@ std::string PlanRunLoop::what_it_waits_for() const {
 Result<void> PlanRunLoop::announce() {
   for (unsigned peer = 0; peer < peers_.size(); ++peer) {
     if (peer == script_.rank()) continue;
-    auto said = group_.say(peer, {RankMessage::Kind::ready, group_.operation(), prepared_.hash});
+    auto said = group_.say(peer, {RankMessage::Kind::ready, group_.operation(), prepared_.word()});
     if (!said) return tl::unexpected(told(peer, std::move(said).error()));
   }
   return {};
@@ -280,7 +304,8 @@ Result<void> PlanRunLoop::announce() {
 
 void PlanRunLoop::wait_for_news(Deadline deadline) {
   if (polls_ && Deadline::Clock::now() - moved_at_ < kPollFor) return cpu_relax();
-  group_.sleep(compute_ != nullptr ? compute_->descriptor() : -1, deadline);
+  if (!is_shown_) show();
+  group_.sleep(computing_.ended != nullptr ? computing_.ended->descriptor() : -1, deadline);
 }
 
 Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
@@ -298,6 +323,8 @@ Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
           if (auto done = turn_with(peer, true); !done)
             return tl::unexpected(told(peer, std::move(done).error()));
     GANTRY_ASSIGN(const bool has_moved, turn());
+    if (has_moved) group_.report().count_ended(run_.steps);
+    is_shown_ = is_shown_ && !has_moved;
     if (is_over()) break;
     GANTRY_TRY(group_.check_interrupt());
     if (deadline.passed())
@@ -307,7 +334,7 @@ Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
     if (has_moved && polls_) moved_at_ = Deadline::Clock::now();
   }
   run_.elapsed = Deadline::Clock::now() - began;
-  if (compute_ != nullptr) run_.computing = compute_->take_busy_time();
+  run_.computing = computing_.take_busy_time();
   return run_;
 }
 

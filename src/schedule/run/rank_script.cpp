@@ -2,8 +2,9 @@
 
 namespace gantry {
 
-RankScript::RankScript(const Plan& plan, unsigned rank)
+RankScript::RankScript(const Plan& plan, unsigned rank, bool has_device)
     : rank_(rank),
+      has_device_(has_device),
       item_of_step_(plan.steps.size()),
       comes_(plan.steps.size()),
       waiting_(plan.steps.size()) {
@@ -30,6 +31,9 @@ void RankScript::add_items(const Plan& plan) {
         items_.push_back({i, Queue::met, 0, 1});
         items_[item_of_step_[i]].next.push_back({item_of_step_[i] + 1, false});
         break;
+      case PlanVerb::gemm:
+        items_.push_back({i, has_device_ ? Queue::device : Queue::compute});
+        break;
       default:
         items_.push_back({i, Queue::compute});
     }
@@ -50,7 +54,7 @@ void RankScript::add_arrivals(const Plan& plan) {
     const bool is_from_us = step.verb == PlanVerb::get && step.from.rank == rank_;
     const bool is_barrier = step.verb == PlanVerb::barrier;
     comes_[i] = is_to_us || is_from_us || is_barrier;
-    arrivals_ += comes_[i] ? 1 : 0;
+    if (comes_[i]) arrivals_.push_back(i);
     if (!is_barrier) continue;
     const std::uint32_t end = own_barriers[turns[step.rank]++];  // the check saw that it has one
     item_of_step_[i] = end - 1;
@@ -67,9 +71,9 @@ std::uint32_t RankScript::end_of(std::uint32_t step) const noexcept {
 void RankScript::wait_for_own(std::uint32_t earlier_step, std::uint32_t item) {
   Item& later = items_[item];
   Item& earlier = items_[end_of(earlier_step)];
-  const bool is_in_order =
-      earlier.queue == later.queue && (earlier.queue == Queue::compute ||
-                                       (earlier.queue == Queue::out && earlier.peer == later.peer));
+  const bool is_in_order = earlier.queue == later.queue &&
+                           (earlier.queue == Queue::compute || earlier.queue == Queue::device ||
+                            (earlier.queue == Queue::out && earlier.peer == later.peer));
   earlier.next.push_back({item, is_in_order});
   ++later.awaits;
 }
@@ -77,12 +81,18 @@ void RankScript::wait_for_own(std::uint32_t earlier_step, std::uint32_t item) {
 void RankScript::add_waits(const Plan& plan) {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::vector<std::uint32_t> last_of_lane(plan.lanes, kNone);
+  std::uint32_t last_on_device = kNone;
   for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& step = plan.steps[i];
     if (step.rank != rank_) continue;
     const std::uint32_t item = item_of_step_[i];
     if (last_of_lane[step.lane] != kNone) wait_for_own(last_of_lane[step.lane], item);
     last_of_lane[step.lane] = i;
+    // What crosses between host and device was found for products in this order.
+    if (items_[item].queue == Queue::device) {
+      if (last_on_device != kNone) wait_for_own(last_on_device, item);
+      last_on_device = i;
+    }
     for (const unsigned awaited : step.after) {
       const PlanStep& earlier = plan.steps[awaited];
       if (earlier.rank == rank_ || earlier.verb == PlanVerb::barrier) {

@@ -15,6 +15,7 @@ class RankScript {
  public:
   enum class Queue : std::uint8_t {
     compute,  // gemm, copy, reduce, fill
+    device,   // gemm, where a device computes them
     out,      // put, signal
     in,       // get
     meet,     // a barrier's beginning: all others are told
@@ -33,13 +34,14 @@ class RankScript {
     std::vector<Next> next = {};
   };
 
-  RankScript(const Plan& plan, unsigned rank);
+  RankScript(const Plan& plan, unsigned rank, bool has_device = false);
 
   [[nodiscard]] unsigned rank() const noexcept { return rank_; }
   [[nodiscard]] const std::vector<Item>& items() const noexcept { return items_; }
   /// Whether a step of another rank tells this one that it has ended.
   [[nodiscard]] bool comes(std::uint32_t step) const noexcept { return comes_[step]; }
-  [[nodiscard]] std::uint32_t arrivals() const noexcept { return arrivals_; }
+  /// Those steps, in the order of the plan.
+  [[nodiscard]] const std::vector<std::uint32_t>& arrivals() const noexcept { return arrivals_; }
   /// The items that wait for such a step.
   [[nodiscard]] const std::vector<std::uint32_t>& waiting_for(std::uint32_t step) const noexcept {
     return waiting_[step];
@@ -53,12 +55,13 @@ class RankScript {
   [[nodiscard]] std::uint32_t end_of(std::uint32_t step) const noexcept;
 
   unsigned rank_;
+  bool has_device_;
   std::vector<Item> items_;
   // Of own steps, the first of it; of others' barriers, this rank's of the same turn.
   std::vector<std::uint32_t> item_of_step_;
   std::vector<bool> comes_;
   std::vector<std::vector<std::uint32_t>> waiting_;  // of each step of the plan
-  std::uint32_t arrivals_ = 0;
+  std::vector<std::uint32_t> arrivals_;
 };
 
 }  // namespace gantry

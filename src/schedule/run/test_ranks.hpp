@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <barrier>
 #include <functional>
 #include <gantry/schedule/executor.hpp>
 #include <thread>
 
 #include "base/fd.hpp"
 #include "engine/inline/inline_engine.hpp"
+#include "engine/thread/thread_engine.hpp"
 #include "schedule/test_plans.hpp"
 
 namespace gantry::test {
@@ -27,7 +29,19 @@ inline std::vector<std::vector<Fd>> socket_mesh(unsigned ranks) {
   return mesh;
 }
 
-enum class Via : std::uint8_t { stream, shared };
+/// `threaded`: shared, and copies go on while the ranks do something else.
+enum class Via : std::uint8_t { stream, shared, threaded };
+
+inline std::string name_of(Via via) {
+  return via == Via::stream ? "stream" : via == Via::shared ? "shared" : "threaded";
+}
+
+inline Result<std::unique_ptr<Link>> link_over(Fd socket, Via via, const LinkOptions& options) {
+  if (via == Via::stream) return make_stream_link(socket.release(), options);
+  auto engine = via == Via::shared ? make_inline_engine() : make_thread_engine({});
+  if (!engine) return tl::unexpected(engine.error());
+  return make_shared_link(socket.release(), *std::move(engine), options);
+}
 
 inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
                                 std::chrono::milliseconds stall_limit = std::chrono::seconds(60),
@@ -36,9 +50,7 @@ inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
   for (unsigned peer = 0; peer < sockets.size(); ++peer) {
     if (peer == rank) continue;
     const LinkOptions options{.peer = "rank " + std::to_string(peer), .stall_limit = stall_limit};
-    auto link = via == Via::stream ? make_stream_link(sockets[peer].release(), options)
-                                   : make_shared_link(sockets[peer].release(),
-                                                      make_inline_engine().value(), options);
+    auto link = link_over(std::move(sockets[peer]), via, options);
     if (!link) return tl::unexpected(link.error());
     links[peer] = std::move(*link);
   }
@@ -52,13 +64,16 @@ inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
   return Group::over(options, std::move(links));
 }
 
-/// Runs `body` at each rank, in a thread of its own.
+/// Runs `body` at each rank, in a thread of its own, once all have joined: a rank that is still
+/// joining would hear from its join what another did first.
 inline void at_all_ranks(unsigned ranks, Via via, const std::function<void(Group&)>& body) {
   auto mesh = socket_mesh(ranks);
+  std::barrier all_joined(static_cast<std::ptrdiff_t>(ranks));
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       auto group = group_over(std::move(mesh[rank]), rank, via);
+      all_joined.arrive_and_wait();
       ASSERT_TRUE(group) << to_string(group.error());
       body(*group);
     });

@@ -1,10 +1,21 @@
 #include "schedule/space/draft.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace gantry {
 namespace {
+
+std::string about_of(const OperatorSplit& split) {
+  const OverlapOperator& op = split.op();
+  std::string text = fmt::format("{} of {} x {} x {} {}: {}", to_string(op.kind), op.m, op.n, op.k,
+                                 name_of(op.type), to_string(split.schedule()));
+  if (!op.split.empty()) text += fmt::format(", split {}", fmt::join(op.split, " "));
+  return text;
+}
 
 bool is_empty(const PlanRect& rect) noexcept {
   return rect.rows == 0 || rect.cols == 0;
@@ -12,18 +23,19 @@ bool is_empty(const PlanRect& rect) noexcept {
 
 }  // namespace
 
-PlanDraft::PlanDraft(const OperatorSplit& split, bool one_peer_at_a_time)
+PlanDraft::PlanDraft(const OperatorSplit& split, bool one_peer_at_a_time, unsigned most_lanes)
     : computed_(split.op().ranks, kNone),
       path_(split.schedule().path),
-      one_peer_at_a_time_(one_peer_at_a_time) {
+      one_peer_at_a_time_(one_peer_at_a_time),
+      most_lanes_(most_lanes) {
   plan_.ranks = split.op().ranks;
   plan_.tensors = split.tensors();
-  plan_.about = to_string(ScheduleSentence{split.op().kind, split.schedule()});
+  plan_.about = about_of(split);
 }
 
 unsigned PlanDraft::lane_of(unsigned rank, unsigned peer) {
   const unsigned distance = (peer + plan_.ranks - rank) % plan_.ranks;
-  const unsigned lane = one_peer_at_a_time_ ? 1 : 1 + (distance - 1) % (kMostLanes - 1);
+  const unsigned lane = one_peer_at_a_time_ ? 1 : 1 + (distance - 1) % (most_lanes_ - 1);
   plan_.lanes = std::max(plan_.lanes, lane + 1);
   return lane;
 }
@@ -38,7 +50,8 @@ void PlanDraft::compute(PlanStep step) {
   computed_[rank] = add(std::move(step));
 }
 
-unsigned PlanDraft::move(const PlanPlace& from, const PlanPlace& to, const Steps& after) {
+unsigned PlanDraft::move(const PlanPlace& from, const PlanPlace& to, const Steps& after,
+                         unsigned is_free) {
   if (is_empty(from.rect)) return kNone;
   if (path_ == SchedulePath::put)
     return add({PlanVerb::put, from.rank, lane_of(from.rank, to.rank), to, from, {}, false, after});
@@ -53,6 +66,7 @@ unsigned PlanDraft::move(const PlanPlace& from, const PlanPlace& to, const Steps
                   false,
                   after})};
   }
+  if (is_free != kNone) heard.push_back(is_free);
   return add({PlanVerb::get, to.rank, lane_of(to.rank, from.rank), to, from, {}, false, heard});
 }
 

@@ -13,11 +13,14 @@ class PlanDraft {
   static constexpr unsigned kNone = ~0u;
   using Steps = std::vector<unsigned>;
 
-  PlanDraft(const OperatorSplit& split, bool one_peer_at_a_time);
+  /// `most_lanes`: of a rank, at least two.
+  PlanDraft(const OperatorSplit& split, bool one_peer_at_a_time, unsigned most_lanes);
 
   /// Moves a rectangle to another rank by the schedule's path, behind steps that its owner hears
-  /// of. Returns what whoever has it then waits for; kNone if there is nothing to move.
-  unsigned move(const PlanPlace& from, const PlanPlace& to, const Steps& after);
+  /// of; a get behind `is_free`, too, a step of whoever gets it. Returns what whoever has it then
+  /// waits for; kNone if there is nothing to move.
+  unsigned move(const PlanPlace& from, const PlanPlace& to, const Steps& after,
+                unsigned is_free = kNone);
   /// `to` = `from` * `other`, or adds that. Zero where there is no depth.
   void multiply(const PlanPlace& to, const PlanPlace& from, const PlanPlace& other, bool adds,
                 Steps after);
@@ -38,6 +41,7 @@ class PlanDraft {
   std::vector<unsigned> computed_;  // of each rank: its last step in lane 0
   SchedulePath path_;
   bool one_peer_at_a_time_;
+  unsigned most_lanes_;
 };
 
 /// The third verb: in which order pieces move and are multiplied. Of operators whose A moves:

@@ -149,29 +149,52 @@ class Outbound {
   /// Sums go from neighbour to neighbour; each adds its own part. Rank q begins with the rows of
   /// the rank before it and ends with its own.
   void pass_around() {
-    std::vector<unsigned> arrived(std::size_t{ranks_} * steps_, PlanDraft::kNone);  // at each rank
+    const std::size_t places = std::size_t{ranks_} * steps_;
+    std::vector<unsigned> arrived(places, PlanDraft::kNone);  // at each rank
+    std::vector<unsigned> read(places, PlanDraft::kNone);  // what had arrived last: by which step
     for (unsigned round = 0; round < ranks_; ++round) {
-      std::vector<unsigned> sent(arrived.size(), PlanDraft::kNone);
-      for (unsigned step = 0; step < steps_; ++step)
-        for (unsigned rank = 0; rank < ranks_; ++rank)
-          take_turn(rank, round, step, arrived[std::size_t{rank} * steps_ + step],
-                    sent[std::size_t{(rank + 1) % ranks_} * steps_ + step]);
+      std::vector<unsigned> sent(places, PlanDraft::kNone);
+      for (unsigned step = 0; step < steps_; ++step) {
+        for (unsigned rank = 0; rank < ranks_; ++rank) {
+          const std::size_t at = std::size_t{rank} * steps_ + step;
+          take_turn(rank, round, step, arrived[at], read[at]);
+        }
+        for (unsigned rank = 0; rank < ranks_; ++rank) {
+          const std::size_t next = std::size_t{(rank + 1) % ranks_} * steps_ + step;
+          sent[next] = pass_on(rank, round, step, read[next]);
+        }
+      }
       arrived = std::move(sent);
     }
   }
-  void take_turn(unsigned rank, unsigned round, unsigned step, unsigned arrived, unsigned& sent) {
-    const unsigned to = (rank + 2 * ranks_ - 1 - round) % ranks_;
+  [[nodiscard]] unsigned rows_in_turn(unsigned rank, unsigned round) const {
+    return (rank + 2 * ranks_ - 1 - round) % ranks_;
+  }
+  /// Where a piece that is passed on arrives.
+  [[nodiscard]] PlanPlace passed(unsigned rank, unsigned to, unsigned at, unsigned step) const {
+    PlanRect piece = split_.piece(rank, to, step);
+    if (!split_.reuses_arrivals()) return arrival(rank, to, at, piece);
+    if (schedule_.shape == ScheduleShape::rows) piece.row = step * split_.reused_rows();
+    return {at, PlanDraft::kArrivals, piece};
+  }
+  void take_turn(unsigned rank, unsigned round, unsigned step, unsigned arrived, unsigned& read) {
+    const unsigned to = rows_in_turn(rank, round);
     if (step >= split_.pieces(rank, to)) return;
     const PlanRect piece = split_.piece(rank, to, step);
     const bool is_whole = schedule_.grain == ScheduleGrain::per_step || (to == rank && !is_even_);
     if (!is_whole) multiply(result(rank, to, piece));
     if (is_whole && step == 0) multiply_block(rank, to);
-    if (round > 0)
-      draft_.reduce(result(rank, to, piece), arrival(rank, to, rank, piece), {arrived});
-    if (to == rank) return;
-    const unsigned next = (rank + 1) % ranks_;
-    sent = draft_.move(result(rank, to, piece), arrival(rank, to, next, piece),
-                       {draft_.last_computed(rank)});
+    if (round == 0) return;
+    draft_.reduce(result(rank, to, piece), passed(rank, to, rank, step), {arrived});
+    read = draft_.last_computed(rank);
+  }
+  /// `read`: the next rank's step that frees the place.
+  unsigned pass_on(unsigned rank, unsigned round, unsigned step, unsigned read) {
+    const unsigned to = rows_in_turn(rank, round);
+    if (step >= split_.pieces(rank, to) || to == rank) return PlanDraft::kNone;
+    return draft_.move(result(rank, to, split_.piece(rank, to, step)),
+                       passed(rank, to, (rank + 1) % ranks_, step), {draft_.last_computed(rank)},
+                       split_.reuses_arrivals() ? read : PlanDraft::kNone);
   }
 
   const OperatorSplit& split_;

@@ -10,4 +10,7 @@ namespace gantry {
 [[nodiscard]] bool allows(const ScheduleConstraints& constraints,
                           const OperatorSplit& split) noexcept;
 
+/// As make_plan(), but that the plan may be too large to be proved.
+[[nodiscard]] Result<Plan> draft_plan(const OverlapOperator& op, const Schedule& schedule);
+
 }  // namespace gantry

@@ -259,6 +259,45 @@ TEST(ScheduleSpace, RefusesOperatorsThatAreNone) {
             Code::too_large);
 }
 
+// What make_plan() makes, check_plan() has room for.
+TEST(ScheduleSpace, RefusesPlansThatAreTooLargeToBeProved) {
+  const OverlapOperator op{.m = 8192, .n = 512, .k = 512, .type = kPlanType, .ranks = 512};
+  const auto refused = make_plan(op, *parse_schedule("at-once rows even piece 1 put"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::too_large);
+  EXPECT_NE(refused.error().message.find(" steps for 512 ranks, which cannot be proved"),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().hint.find("fewer chunks"), std::string::npos);
+}
+
+// Peers share lanes, as few as two of a rank, so that they can.
+TEST(ScheduleSpace, GivesLargePlansAsManyLanesAsCanBeProved) {
+  const OverlapOperator op{.m = 4096, .n = 64, .k = 64, .type = kPlanType, .ranks = 64};
+  for (const auto& [schedule, lanes] : {std::pair("at-once rows even piece 4 put", 64u),
+                                        std::pair("at-once rows even piece 16 put", 32u),
+                                        std::pair("at-once rows even piece 16 get", 32u)}) {
+    const auto made = make_plan(op, *parse_schedule(schedule));
+    ASSERT_TRUE(made) << to_string(made.error());
+    EXPECT_EQ(made->lanes, lanes) << schedule << ": " << made->steps.size();
+  }
+  const auto shared = make_plan(op, *parse_schedule("at-once rows even piece 16 put"));
+  const auto facts = check_plan(*shared);
+  EXPECT_TRUE(facts) << to_string(facts.error());
+}
+
+// So that ranks which prepare other sizes read of it.
+TEST(ScheduleSpace, APlanSaysOfWhatItIs) {
+  OverlapOperator op{.m = 200, .n = 100, .k = 300, .ranks = 2};
+  const auto about = [&](const char* text) { return make_plan(op, *parse_schedule(text))->about; };
+  EXPECT_EQ(about("ring rows own-first piece 1 put"),
+            "all-gather-gemm of 200 x 100 x 300 f32: ring rows own-first piece 1 put");
+  op.kind = OverlapKind::all_to_all_gemm;
+  op.split = {50, 60, 70, 20};
+  EXPECT_EQ(about("serial get"),
+            "all-to-all-gemm of 200 x 100 x 300 f32: serial get, split 50 60 70 20");
+}
+
 // ---- text
 // ----------------------------------------------------------------------------------------
 
@@ -294,6 +333,23 @@ TEST(ScheduleSpace, RefusesSentencesThatAreNone) {
     EXPECT_EQ(read.error().code, Code::invalid_argument) << text;
     EXPECT_EQ(read.error().message.find('\n'), std::string::npos);
   }
+}
+
+TEST(ScheduleSpace, SentencesAreQuotedAtTheirBeginning) {
+  const std::string word(1 << 20, 'x');
+  for (const std::string& text :
+       {word, "serial " + word, "serial put " + word, "ring rows even step " + word})
+    EXPECT_LT(parse_schedule(text).error().message.size(), 200u) << text.substr(0, 30);
+  EXPECT_LT(parse_overlap_kind(word).error().message.size(), 200u);
+}
+
+TEST(ScheduleSpace, ASentenceIsNoSchedule) {
+  const auto read =
+      parse_schedule("gantry-schedule 1 all-gather-gemm ring rows own-first piece 2 put");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "a whole sentence where a schedule belongs");
+  EXPECT_EQ(read.error().hint,
+            "parse_sentence() reads it; or leave 'gantry-schedule 1 OPERATOR' out");
 }
 
 }  // namespace

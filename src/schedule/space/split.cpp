@@ -61,7 +61,8 @@ Result<OperatorSplit> OperatorSplit::of(const OverlapOperator& op, const Schedul
     return fail(Code::invalid_argument, fmt::format("{} chunks", schedule.chunks),
                 fmt::format("1 to {}", kMostChunks));
   if (std::size_t{op.ranks} * (op.ranks - 1) > kMostSteps)
-    return fail(Code::too_large, fmt::format("{} ranks: over {} transfers", op.ranks, kMostSteps));
+    return fail(Code::too_large, fmt::format("{} ranks: over {} transfers", op.ranks, kMostSteps),
+                "ask for fewer ranks");
   OperatorSplit split(op, schedule);
   split.find_blocks();
   split.cut(schedule);
@@ -186,6 +187,17 @@ bool OperatorSplit::is_uneven() const noexcept {
          std::ranges::any_of(blocks_, [](const RowBlock& block) { return block.rows < kSmall; });
 }
 
+bool OperatorSplit::reuses_arrivals() const noexcept {
+  return !comes_in() && schedule_.pattern == SchedulePattern::ring &&
+         schedule_.path == SchedulePath::get;
+}
+
+std::int64_t OperatorSplit::reused_rows() const noexcept {
+  if (schedule_.shape == ScheduleShape::depth) return largest_block_;
+  const std::int64_t pieces = std::max(1u, steps());
+  return (largest_block_ + pieces - 1) / pieces;
+}
+
 std::int64_t OperatorSplit::arrival_of(unsigned from, unsigned to) const noexcept {
   if (schedule_.pattern == SchedulePattern::ring) return block(from, to).place;
   const unsigned distance = (to + op_.ranks - from) % op_.ranks;
@@ -208,7 +220,10 @@ std::vector<PlanTensor> OperatorSplit::tensors() const {
                                  {"c", places, width, op_.type}};
   if (has_arrivals()) {
     const bool is_ring = schedule_.pattern == SchedulePattern::ring;
-    const std::int64_t slots = is_ring ? op_.m : largest_block_ * (ranks - 1);
+    const bool is_deep = schedule_.shape == ScheduleShape::depth;
+    const std::int64_t slots = reuses_arrivals() ? reused_rows() * (is_deep ? 1 : steps())
+                               : is_ring         ? op_.m
+                                                 : largest_block_ * (ranks - 1);
     all.push_back({"x", comes_in() ? places : slots, moved_columns(), op_.type});
   }
   if (is_staged()) {

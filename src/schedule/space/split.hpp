@@ -59,6 +59,11 @@ class OperatorSplit {
   [[nodiscard]] bool is_staged() const noexcept;
   /// What moves has a place of its own where it arrives: a tensor behind `c`.
   [[nodiscard]] bool has_arrivals() const noexcept;
+  /// Pieces of a step arrive in the same place, one round after another: who gets them knows when
+  /// it is free.
+  [[nodiscard]] bool reuses_arrivals() const noexcept;
+  /// Rows of such a place: those of the largest piece.
+  [[nodiscard]] std::int64_t reused_rows() const noexcept;
   /// At which row of it a piece's rows arrive: those of gemm_reduce_scatter.
   [[nodiscard]] std::int64_t arrival_of(unsigned from, unsigned to) const noexcept;
 

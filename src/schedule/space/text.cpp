@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/result.hpp"
+#include "schedule/quote.hpp"
 #include "schedule/space/split.hpp"
 
 // Schedules as sentences of words, apart by one space.
@@ -64,7 +65,7 @@ Result<void> read(std::string_view& text, const Words& words, Value& value) {
   }
   return fail(Code::invalid_argument,
               next.empty() ? std::string("a word of the schedule is missing")
-                           : fmt::format("'{}' is no word of a schedule here", next),
+                           : quote(next) + " is no word of a schedule here",
               "one of " + all);
 }
 
@@ -74,12 +75,15 @@ Result<void> read_chunks(std::string_view& text, unsigned& chunks) {
   if (error == std::errc() && end == word.data() + word.size() && chunks >= 1 &&
       chunks <= kMostChunks)
     return {};
-  return fail(Code::invalid_argument, fmt::format("'{}' chunks", word),
+  return fail(Code::invalid_argument, quote(word) + " chunks",
               fmt::format("a whole number from 1 to {}", kMostChunks));
 }
 
 Result<Schedule> read_schedule(std::string_view text) {
   const std::string_view whole = text;
+  if (text.starts_with(kMagic))
+    return fail(Code::invalid_argument, "a whole sentence where a schedule belongs",
+                fmt::format("parse_sentence() reads it; or leave '{} OPERATOR' out", kMagic));
   Schedule schedule;
   GANTRY_TRY(read(text, kPatterns, schedule.pattern));
   if (schedule.pattern != SchedulePattern::serial) {
@@ -89,9 +93,9 @@ Result<Schedule> read_schedule(std::string_view text) {
     GANTRY_TRY(read_chunks(text, schedule.chunks));
   }
   GANTRY_TRY(read(text, kPaths, schedule.path));
-  if (!text.empty()) return fail(Code::invalid_argument, fmt::format("'{}' is too much", text));
+  if (!text.empty()) return fail(Code::invalid_argument, quote(text) + " is too much");
   if (to_string(schedule) == whole) return schedule;
-  return fail(Code::invalid_argument, fmt::format("'{}' is no schedule as it is written", whole),
+  return fail(Code::invalid_argument, quote(whole) + " is no schedule as it is written",
               fmt::format("'{}'", to_string(schedule)));
 }
 
@@ -106,7 +110,7 @@ Result<OverlapKind> parse_overlap_kind(std::string_view text) {
     OverlapKind kind{};
     GANTRY_TRY(read(text, kKinds, kind));
     if (text.empty()) return kind;
-    return fail(Code::invalid_argument, fmt::format("'{}' is too much", text));
+    return fail(Code::invalid_argument, quote(text) + " is too much");
   });
 }
 

@@ -1,0 +1,254 @@
+#include "schedule/product/contest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <tuple>
+
+#include "base/result.hpp"
+#include "group/group.hpp"
+#include "schedule/plan.hpp"
+#include "schedule/product/agreement.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kMostFinalists = 64;
+constexpr std::size_t kOperands = 3;  // a, b and c, which all plans of an operator have
+// A round more for whoever takes little time, whose noise is large.
+constexpr unsigned kFewestRounds = 3;
+constexpr unsigned kMostRounds = 51;
+constexpr double kSecondsOfOne = 0.4;
+constexpr double kNear = 1.1;  // what noise of so few rounds may hide
+constexpr double kWorthLeavingSerial = 1.03;
+
+double seconds_of_candidate(const ChoiceCandidate& one) noexcept {
+  return one.predicted_s > 0 ? one.predicted_s : one.estimated_s;
+}
+
+auto kind_of(const Schedule& one) noexcept {
+  return std::tuple(one.pattern, one.shape, one.grain);
+}
+
+unsigned rounds_for(double seconds) noexcept {
+  const double wanted = kSecondsOfOne / std::max(seconds, 1e-9);
+  return static_cast<unsigned>(std::clamp<double>(wanted, kFewestRounds, kMostRounds)) | 1;
+}
+
+double median_of(std::vector<double> times) {
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+/// One of them, ready to run.
+struct Finalist {
+  Schedule schedule;
+  PlanBuffers buffers;
+  PlanExecutor executor;
+  std::vector<double> rounds_s{};  // of the slowest rank in each
+  double seconds = 0;              // their median
+  bool is_out = false;
+};
+
+class ScheduleContest {
+ public:
+  ScheduleContest(Group& group, const OverlapOperator& op, const ShardedProductOptions& options,
+                  Deadline deadline)
+      : group_(group), op_(op), options_(options), deadline_(deadline) {}
+
+  /// Errors: `too_large` if not all have room beside each other.
+  Result<void> add(const Schedule& schedule) {
+    GANTRY_ASSIGN(const Plan plan, make_plan(op_, schedule));
+    // The operands are everybody's, what lies between is each one's own.
+    std::span<const PlanMemory> own;
+    if (!finalists_.empty()) own = std::span(finalists_.front().buffers.tensors).first(kOperands);
+    GANTRY_ASSIGN(PlanBuffers buffers, PlanBuffers::make(plan, group_.rank(), own));
+    GANTRY_ASSIGN(PlanExecutor executor,
+                  PlanExecutor::prepare(group_, plan, buffers.tensors, executor_options(options_),
+                                        deadline_));
+    finalists_.push_back({schedule, std::move(buffers), std::move(executor)});
+    return {};
+  }
+
+  /// Those that are not out, in turns.
+  Result<void> run(unsigned rounds) {
+    std::vector<Finalist*> in;
+    for (Finalist& one : finalists_)
+      if (!one.is_out) in.push_back(&one);
+    for (Finalist* const one : in)
+      if (one->rounds_s.empty()) GANTRY_TRY(time(*one));  // makes pages, and does not count
+    for (unsigned round = 0; round < rounds; ++round)
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        Finalist& one = *in[(i + round) % in.size()];
+        GANTRY_ASSIGN(const double seconds, time(one));
+        one.rounds_s.push_back(seconds);
+      }
+    for (Finalist* const one : in) one->seconds = median_of(one->rounds_s);
+    return {};
+  }
+
+  [[nodiscard]] const Finalist& quickest() const {
+    return *std::ranges::min_element(finalists_, {}, &Finalist::seconds);
+  }
+  /// All but those that come near the quickest, and serial, which the last word is about.
+  void drop_slow() {
+    const double most = quickest().seconds * kNear;
+    for (Finalist& one : finalists_) one.is_out = one.seconds > most && one.schedule != Schedule{};
+  }
+  [[nodiscard]] bool knows(const Schedule& schedule) const {
+    return std::ranges::find(finalists_, schedule, &Finalist::schedule) != finalists_.end();
+  }
+  /// What is chosen first, which is the quickest, or serial if nothing is clearly quicker; those
+  /// that are out, whose turns were others, last.
+  [[nodiscard]] std::vector<MeasuredSchedule> measured() const {
+    std::vector<const Finalist*> order;
+    for (const Finalist& one : finalists_) order.push_back(&one);
+    const auto seconds = [](const Finalist* one) {
+      return one->schedule == Schedule{} ? one->seconds / kWorthLeavingSerial : one->seconds;
+    };
+    std::ranges::sort(order, {}, [&](const Finalist* one) {
+      return std::tuple(one->is_out, seconds(one), one->schedule);
+    });
+    std::vector<MeasuredSchedule> all;
+    for (const Finalist* const one : order) all.push_back({one->schedule, one->seconds});
+    return all;
+  }
+
+ private:
+  /// Of the slowest rank, which is not always the same one; all hear it.
+  Result<double> time(Finalist& one) {
+    GANTRY_TRY(meeting_.wait(deadline_));
+    GANTRY_ASSIGN(const PlanRun run, one.executor.run(deadline_));
+    return slowest_of(group_, std::chrono::duration<double>(run.elapsed).count(), deadline_);
+  }
+
+  Group& group_;
+  const OverlapOperator& op_;
+  const ShardedProductOptions& options_;
+  const Deadline deadline_;
+  Meeting meeting_{group_};
+  std::deque<Finalist> finalists_;  // executors know where their memory is
+};
+
+/// As many, from the first on, as have room beside each other.
+Result<void> keep_to_memory(const OverlapOperator& op, Bytes at_most,
+                            std::vector<Schedule>& schedules) {
+  if (at_most == ~Bytes{0}) return {};
+  Bytes all = 0;
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    GANTRY_ASSIGN(const Plan plan, make_plan(op, schedules[i]));
+    for (std::size_t tensor = i == 0 ? 0 : kOperands; tensor < plan.tensors.size(); ++tensor) {
+      const PlanTensor& what = plan.tensors[tensor];
+      all += static_cast<Bytes>(what.rows) * static_cast<Bytes>(what.cols) *
+             (what.type.bits / kBitsOfByte);
+    }
+    if (all > at_most) {
+      schedules.resize(i);
+      break;
+    }
+  }
+  return {};
+}
+
+/// The same with half and twice as many chunks, if no rule leaves that out.
+std::vector<Schedule> neighbours(const Choice& choice, const Schedule& at) {
+  std::vector<Schedule> all;
+  for (const unsigned chunks : {at.chunks / 2, at.chunks * 2})
+    for (const ChoiceCandidate& one : choice.candidates) {
+      Schedule wanted = at;
+      wanted.chunks = chunks;
+      if (one.schedule == wanted && one.estimated_s > 0) all.push_back(wanted);
+    }
+  return all;
+}
+
+void take_first(Choice& choice, unsigned rounds) {
+  const MeasuredSchedule& best = choice.measured.front();
+  const auto& quickest = *std::ranges::min_element(choice.measured, {}, &MeasuredSchedule::seconds);
+  std::string serial;
+  for (const MeasuredSchedule& one : choice.measured)
+    if (one.schedule == Schedule{} && best.schedule != Schedule{})
+      serial = fmt::format(", serial {:.3g} ms", one.seconds * 1e3);
+  const std::string before = best.schedule == choice.schedule
+                                 ? "as predicted"
+                                 : "predicted was " + to_string(choice.schedule);
+  choice.decided = fmt::format(
+      "{}: {:.3g} ms{}, {} of {} that were run in {} rounds; {}", to_string(best.schedule),
+      best.seconds * 1e3, serial,
+      quickest.schedule == best.schedule ? "the quickest" : "hardly slower than the quickest",
+      choice.measured.size(), rounds, before);
+  choice.schedule = best.schedule;
+  for (const ChoiceCandidate& one : choice.candidates)
+    if (one.schedule == best.schedule) choice.predicted_s = seconds_of_candidate(one);
+}
+
+}  // namespace
+
+PlanExecutorOptions executor_options(const ShardedProductOptions& options) {
+  return {.limits = {options.choice.constraints.at_most},
+          .gemm = options.gemm,
+          .device = options.device,
+          .device_gemm = options.device_gemm};
+}
+
+std::vector<Schedule> finalists(const Choice& choice, unsigned count) {
+  constexpr double kWorthARun = 1.3;  // predictions err by less
+  std::vector<const ChoiceCandidate*> open;
+  bool has_serial = false;
+  for (const ChoiceCandidate& one : choice.candidates) {
+    if (!one.pruned_by.empty()) continue;
+    if (one.schedule == Schedule{})
+      has_serial = true;
+    else if (one.schedule != choice.schedule)
+      open.push_back(&one);
+  }
+  std::ranges::sort(open, {}, [](const ChoiceCandidate* one) {
+    return std::pair(seconds_of_candidate(*one), one);
+  });
+  std::vector<Schedule> taken{choice.schedule};
+  if (has_serial && choice.schedule != Schedule{}) taken.emplace_back();
+  const std::size_t most = std::min<std::size_t>(count + (has_serial ? 1 : 0), kMostFinalists);
+  for (const bool any : {false, true})
+    for (const ChoiceCandidate* one : open) {
+      if (taken.size() >= most || seconds_of_candidate(*one) > kWorthARun * choice.predicted_s)
+        break;
+      const auto is_known = [&](const Schedule& other) {
+        return any ? other == one->schedule : kind_of(other) == kind_of(one->schedule);
+      };
+      if (std::ranges::none_of(taken, is_known)) taken.push_back(one->schedule);
+    }
+  if (taken.size() == 1) taken.clear();
+  return taken;
+}
+
+Result<Choice> choose_by_running(Group& group, const OverlapOperator& op, Choice choice,
+                                 const ShardedProductOptions& options, Deadline deadline) {
+  std::vector<Schedule> schedules = finalists(choice, options.measure_best);
+  GANTRY_TRY(keep_to_memory(op, options.choice.constraints.at_most, schedules));
+  if (schedules.size() < 2) return choice;
+  Group::Impl& ranks = group.impl();
+  const unsigned rounds = rounds_for(choice.serial_s);
+  const auto measure = [&]() -> Result<std::vector<MeasuredSchedule>> {
+    ScheduleContest contest(group, op, options, deadline);
+    for (const Schedule& one : schedules) GANTRY_TRY(contest.add(one));
+    GANTRY_TRY(contest.run(rounds));
+    // Once more those that are near, and what may be a little better.
+    contest.drop_slow();
+    if (options.choice.constraints.at_most == ~Bytes{0})
+      for (const Schedule& one : neighbours(choice, contest.quickest().schedule))
+        if (!contest.knows(one)) GANTRY_TRY(contest.add(one));
+    GANTRY_TRY(contest.run(rounds));
+    return contest.measured();
+  };
+  auto measured = measure();
+  if (!measured) {
+    const auto held = ranks.hold();
+    return tl::unexpected(ranks.break_with(measured.error()));
+  }
+  choice.measured = std::move(*measured);
+  take_first(choice, 2 * rounds);
+  return choice;
+}
+
+}  // namespace gantry
