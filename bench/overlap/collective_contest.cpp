@@ -1,23 +1,20 @@
 #include "collective_contest.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <stdlib.h>
 
 #include <algorithm>
 #include <array>
 
-#include "../peers/external.hpp"
 #include "../support/program/sizes.hpp"
 #include "../support/report/findings.hpp"
 #include "../support/run/rounds.hpp"
-#include "mpi_ranks.hpp"
+#include "rank_answers.hpp"
 
 namespace gantry::bench {
 namespace {
 
 constexpr std::array kRankCounts = {2u, 4u};
-constexpr int kAnswerMs = 120'000;
 constexpr Bytes kBytesOfTurn = Bytes{16} << 20;
 constexpr Bytes kMostTrips = 40;
 constexpr Bytes kMostDirect = Bytes{1} << 20;  // beyond it takes too long, and much memory
@@ -30,32 +27,6 @@ std::string case_of(RankPath path, unsigned ranks, CollectiveKind kind, Bytes by
 
 std::string subject_of_way(const CollectiveWay& way) {
   return way.program.empty() ? std::string(kPicked) : way.program + " " + way.variant;
-}
-
-struct CollectiveTimes {
-  double ns = 0;      // of the slowest rank
-  double cpu_ns = 0;  // of all
-};
-
-/// `links`: all ranks of one subject.
-Result<CollectiveTimes> ask_all(const std::vector<Link*>& links, const Command& command,
-                                int interrupt_descriptor) {
-  for (Link* const link : links) link->send(command);
-  CollectiveTimes times;
-  for (Link* const link : links) {
-    std::array<pollfd, 2> entries = {
-        {{link->descriptor(), POLLIN, 0}, {interrupt_descriptor, POLLIN, 0}}};
-    if (::poll(entries.data(), entries.size(), kAnswerMs) == 0)
-      return Unexpected({Code::timed_out, "a rank says nothing", ""});
-    if (entries[1].revents != 0) return Unexpected({Code::interrupted, "interrupted", ""});
-    const auto answer = link->receive<Answer>();
-    if (!answer) return Unexpected({Code::peer_gone, "a rank is gone", ""});
-    if (answer->kind == Answer::Kind::failed)
-      return Unexpected({Code::system, answer->text.data(), ""});
-    times.ns = std::max(times.ns, answer->p50_ns);
-    times.cpu_ns += answer->cpu_ns;
-  }
-  return times;
 }
 
 /// All cases of one path and number of ranks.
@@ -105,23 +76,14 @@ class CollectiveContest {
   }
 
  private:
-  // No peer goes into our namespaces.
   void start_mpi(const std::string& directory) {
-    const std::string who = fmt::format("{} at {}-{}", kOpenMpi, name_of(path_), ranks_);
-    if (path_ == RankPath::veth) {
-      report_.skipped.push_back({who, "its launcher has to reach its ranks; see loopback"});
-      return;
-    }
-    if (auto lack = lack_of_peer(kMpiProgram, "libopenmpi-dev, openmpi-bin")) {
-      report_.skipped.push_back({who, *lack});
-      return;
-    }
-    const std::vector<std::string> over_tcp = {
-        "btl", "self,tcp", "pml", "ob1", "coll", "^sm,han", "btl_tcp_if_include", "lo"};
-    auto made = MpiRanks::start(
-        ranks_, path_ == RankPath::loopback ? over_tcp : std::vector<std::string>{}, directory);
+    MpiJob job{.program = kMpiCollectives, .ranks = ranks_};
+    if (path_ == RankPath::loopback) job.interfaces = {"btl_tcp_if_include", "lo"};
+    if (network_) job.network = &*network_;
+    auto made = MpiRanks::start(job, directory);
     if (!made) {
-      report_.skipped.push_back({who, to_string(made.error())});
+      report_.skipped.push_back(
+          {fmt::format("{} at {}-{}", kOpenMpi, name_of(path_), ranks_), to_string(made.error())});
       return;
     }
     mpi_.emplace(std::move(*made));
@@ -132,7 +94,7 @@ class CollectiveContest {
                    const Command& command) {
     rounds.entrants.push_back(
         {std::move(subject), [this, &links, command](Series& series) -> Result<void> {
-           const auto times = ask_all(links, command, interrupt_descriptor_);
+           const auto times = ask_ranks(links, command, interrupt_descriptor_);
            if (!times) return Unexpected(times.error());
            series.add(kLatencyP50, "ns", times->ns);
            series.add(kCpuTime, "ns", times->cpu_ns);

@@ -2,11 +2,10 @@
 
 #include "../support/report/progress.hpp"
 #include "../support/report/report.hpp"
+#include "mpi_ranks.hpp"
 #include "settings.hpp"
 
 namespace gantry::bench {
-
-inline constexpr std::string_view kOpenMpi = "openmpi";
 
 /// Each path, number of ranks, collective and size is a case, in which each program, what is picked
 /// of them, and Open MPI take turns. Errors: `interrupted`; those of our ranks.

@@ -202,13 +202,7 @@ Result<CollectiveRanks> CollectiveRanks::start(unsigned ranks, RankPath path,
     if (!child) return Unexpected(child.error());
     made.children_.push_back(std::move(*child));
   }
-  for (Child& child : made.children_) {
-    const auto ready = child.link().receive<Answer>();
-    if (!ready) return Unexpected({Code::peer_gone, child.role() + " is gone", ""});
-    if (ready->kind == Answer::Kind::failed)
-      return Unexpected(
-          {Code::system, fmt::format("{}: {}", child.role(), ready->text.data()), ""});
-  }
+  if (auto ready = await_ready(made.children_); !ready) return Unexpected(ready.error());
   return made;
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <optional>
 
 #include "../support/report/findings.hpp"
 #include "contest.hpp"
+#include "mpi_ranks.hpp"
+#include "validation.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -19,7 +21,7 @@ std::vector<const Row*> times_of(const Report& report, const std::string& case_n
   std::vector<const Row*> rows;
   for (const Row& row : report.rows)
     if (row.case_name == case_name && row.metric == kLatencyP50 && !is_limit(row.subject) &&
-        row.subject != kChosen)
+        row.subject != kChosen && row.subject != kByCosts)
       rows.push_back(&row);
   return rows;
 }
@@ -42,22 +44,12 @@ void add_ideal(Report& report, const std::string& case_name) {
 }
 
 void add_errors(Report& report, const std::string& case_name, Ratios& ratios) {
-  std::vector<double> errors;
-  const Row* picked = nullptr;
-  double least = 0;
-  for (const Row* row : times_of(report, case_name)) {
-    const Row* const predicted = report.find(case_name, row->subject, kPredicted);
-    if (predicted == nullptr) continue;
-    errors.push_back(std::abs(predicted->summary.value / row->summary.value - 1));
-    if (picked == nullptr || predicted->summary.value < least) picked = row;
-    if (picked == row) least = predicted->summary.value;
-  }
+  const PredictionErrors errors = errors_of(report, case_name);
   if (errors.empty()) return;
-  std::ranges::sort(errors);
-  ratios.figure(case_name + ": median error of the prediction", errors[errors.size() / 2],
-                Bar::at_most(0.1));
-  ratios.figure(case_name + ": 90th percentile of it", errors[errors.size() * 9 / 10],
-                Bar::at_most(0.2));
+  ratios.figure(case_name + ": median error of the prediction", median_error(errors),
+                Bar::at_most(kMostMedianError));
+  ratios.figure(case_name + ": 90th percentile of it", error_90(errors),
+                Bar::at_most(kMostError90));
 }
 
 double least_against_serial(double ratio, unsigned ranks, Topology topology) {
@@ -78,13 +70,18 @@ void add_overlap_findings(Report& report, const Settings& settings) {
   Ratios ratios(report);
   for (const Topology topology : settings.topologies)
     for (const double ratio : settings.ratios) {
-      const std::string name = fmt::format("{}-{} {}", name_of(topology), settings.op.ranks, ratio);
+      const std::string name = case_name(settings, topology, ratio);
       add_ideal(report, name);
       const Row* best = nullptr;
+      const Row* mpi = nullptr;
       for (const Row* row : times_of(report, name))
-        if (best == nullptr || row->summary.value < best->summary.value) best = row;
+        if (row->subject.starts_with(kOpenMpi)) {
+          if (mpi == nullptr || row->summary.value < mpi->summary.value) mpi = row;
+        } else if (best == nullptr || row->summary.value < best->summary.value)
+          best = row;
       if (best == nullptr) continue;
       const Row fastest = *best;  // rows move
+      const std::optional<Row> peer = mpi == nullptr ? std::nullopt : std::optional(*mpi);
       ratios.of_rows(fmt::format("{}: serial / best ({})", name, fastest.subject),
                      report.find(name, kSerial, kLatencyP50), &fastest,
                      Bar::at_least(least_against_serial(ratio, settings.op.ranks, topology)));
@@ -97,6 +94,11 @@ void add_overlap_findings(Report& report, const Settings& settings) {
       ratios.of_rows(name + ": chosen / best", chosen, &fastest, Bar::at_most(1.02));
       ratios.of_rows(name + ": serial / chosen", report.find(name, kSerial, kLatencyP50), chosen,
                      Bar::at_least(0.97));
+      if (peer)
+        ratios.of_rows(fmt::format("{}: {} / chosen", name, peer->subject), &*peer, chosen,
+                       Bar::at_least(1));
+      ratios.of_rows(name + ": chosen-by-costs / best", report.find(name, kByCosts, kLatencyP50),
+                     &fastest, Bar::none());
       add_errors(report, name, ratios);
     }
 }

@@ -31,8 +31,8 @@ TEST_F(BenchOverlap, JsonIsOneDocumentWithAllSubjects) {
     const json document = small({"--topologies", topology});
     EXPECT_EQ(document.at("bench"), "overlap");
     auto subjects = grouped(document, "case", "subject")[fmt::format("{}-2 1", topology)];
-    for (const char* const name :
-         {"serial", "ring", "chosen", "limit/product-alone", "limit/transfer-alone", "limit/ideal"})
+    for (const char* const name : {"serial", "ring", "chosen", "chosen-by-costs",
+                                   "limit/product-alone", "limit/transfer-alone", "limit/ideal"})
       EXPECT_EQ(subjects.count(name), 1u) << name;
     EXPECT_GT(subjects.size(), 10u);
   }
@@ -47,6 +47,39 @@ TEST_F(BenchOverlap, EveryOperatorComesOutRight) {
     EXPECT_TRUE(metrics.at("serial").contains("share_of_ideal")) << kind;
     EXPECT_TRUE(metrics.at("serial").contains("wire_bytes")) << kind;
   }
+}
+
+// In the same namespaces, and its results are compared like ours.
+TEST_F(BenchOverlap, OpenMpiTakesPartOrIsSkippedWithTheReason) {
+  for (const char* const kind : {"all-gather-gemm", "gemm-reduce-scatter", "all-to-all-gemm"}) {
+    const json document = small({"--topologies", "mesh", "--peers", "--operator", kind});
+    auto subjects = grouped(document, "case", "subject")["mesh-2 1"];
+    const bool is_built = subjects.contains("openmpi");
+    for (const char* const name : {"openmpi in 4 chunks", "openmpi in 16 chunks"})
+      EXPECT_EQ(subjects.contains(name), is_built) << name;
+    EXPECT_EQ(reason_of(document, "openmpi at mesh-2").empty(), is_built);
+    if (!is_built) continue;
+    for (const json& result : document.at("results")) {
+      if (result.at("subject") != "openmpi" || result.at("metric") != "wire_bytes") continue;
+      EXPECT_GT(result.at("value"), 96 * 64 * 4 / 2) << "through the rated links";
+    }
+  }
+}
+
+TEST_F(BenchOverlap, SimulatedFiguresStandBesideAValidationOrNotAtAll) {
+  const json document = document_of(
+      {"--cases", "simulated", "--topologies", "mesh", "--sides", "96x64x80", "--ratios", "1"});
+  auto cases = grouped(document, "case", "subject");
+  for (const char* const name :
+       {"validation mesh-2 1", "validation mesh-3 1", "validation mesh-4 1"})
+    EXPECT_TRUE(cases[name].contains("serial")) << name;
+  bool holds = true;
+  for (const json& finding : document.at("findings"))
+    if (finding.contains("met")) holds = holds && finding.at("met").get<bool>();
+  const std::string simulated = "simulated/published/mi300x-8 all-gather-gemm 131072x16384x16384";
+  EXPECT_EQ(cases.count(simulated), holds ? 1u : 0u);
+  const std::string skipped = document.at("skipped").dump();
+  EXPECT_EQ(skipped.find("withheld: predictions for ") == std::string::npos, holds) << skipped;
 }
 
 TEST_F(BenchOverlap, WordsThatAreNoneAreRefused) {

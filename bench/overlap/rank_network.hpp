@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "../support/system/posix.hpp"
+#include "../support/system/net_space.hpp"
 
 namespace gantry::bench {
 
@@ -17,6 +17,10 @@ class RankNetwork {
 
   /// Takes the calling thread, and whom it starts later, to that rank's host for good.
   [[nodiscard]] Result<void> enter(unsigned rank) const;
+  /// By which other programs find that rank's host while this lives.
+  [[nodiscard]] std::string path_of(unsigned rank) const { return path_of_space(hosts_[rank]); }
+  /// That of a rank that has its address.
+  [[nodiscard]] std::string device() const;
   /// "10.77.0.1:4800", the same from everywhere.
   [[nodiscard]] std::string endpoint(unsigned rank) const;
   /// Each link, or port, carries no more in either direction. Errors: those of `tc`.

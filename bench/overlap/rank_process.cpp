@@ -1,7 +1,6 @@
 #include "rank_process.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <fstream>
 #include <gantry/schedule/product.hpp>
@@ -98,8 +97,21 @@ class RankBody {
   Result<Answer> measure(const CostsWork& work) {
     const auto costs = measure_costs(group_, work.op, gemm_, Deadline::after(kPatience));
     if (!costs) return Unexpected(costs.error());
-    if (rank_ == 0 && !(std::ofstream(work.file) << to_text(*costs)).flush())
-      return Unexpected(system_error(work.file));
+    ShardedProductOptions options;
+    options.costs = *costs;
+    options.gemm = gemm_;
+    const auto product =
+        ShardedProduct::prepare(group_, work.op, options, Deadline::after(kPatience));
+    if (!product) return Unexpected(product.error());
+    const Choice& choice = product->choice();
+    if (rank_ == 0 && !(std::ofstream(work.costs_file) << to_text(*costs)).flush())
+      return Unexpected(system_error(work.costs_file));
+    std::string text = to_string(choice.schedule) + "\n" + choice.decided;
+    for (const MeasuredSchedule& one : choice.measured)
+      text += fmt::format("; {} {:.3g} ms", to_string(one.schedule), one.seconds * 1e3);
+    text += "\n";
+    if (rank_ == 0 && !(std::ofstream(work.choice_file) << text).flush())
+      return Unexpected(system_error(work.choice_file));
     Answer answer;
     answer.kind = Answer::Kind::measured;
     return answer;
@@ -157,39 +169,26 @@ Result<Ranks> Ranks::start(const RankNetwork& network, unsigned ranks, const std
     if (!child) return Unexpected(child.error());
     made.children_.push_back(std::move(*child));
   }
+  const auto links = made.links();
   for (unsigned rank = 0; rank < ranks; ++rank)
-    if (auto ready = made.answer_of(rank); !ready) return Unexpected(ready.error());
+    if (auto ready = answer_of_rank(links, rank, interrupt_descriptor); !ready)
+      return Unexpected(ready.error());
   return made;
 }
 
-Result<Answer> Ranks::answer_of(unsigned rank) {
-  Child& child = children_[rank];
-  std::array<pollfd, 2> entries{pollfd{child.link().descriptor(), POLLIN, 0},
-                                pollfd{interrupt_descriptor_, POLLIN, 0}};
-  const auto patience = std::chrono::milliseconds(2 * kPatience).count();
-  if (::poll(entries.data(), entries.size(), static_cast<int>(patience)) == 0)
-    return Unexpected({Code::timed_out, child.role() + " says nothing", ""});
-  if (entries[1].revents != 0) return Unexpected({Code::interrupted, "interrupted", ""});
-  const auto answer = child.link().receive<Answer>();
-  if (!answer) return Unexpected({Code::peer_gone, child.role() + " is gone", ""});
-  if (answer->kind == Answer::Kind::failed)
-    return Unexpected({Code::system, fmt::format("{}: {}", child.role(), answer->text.data()), ""});
-  return *answer;
+std::vector<Link*> Ranks::links() {
+  std::vector<Link*> links;
+  for (Child& child : children_) links.push_back(&child.link());
+  return links;
 }
 
-Result<std::vector<WorkTimes>> Ranks::run(std::size_t work, unsigned times) {
-  const auto ranks = static_cast<unsigned>(children_.size());
-  std::vector<WorkTimes> taken;
+Result<std::vector<RankTimes>> Ranks::run(std::size_t work, unsigned times) {
+  std::vector<RankTimes> taken;
   for (unsigned i = 0; i < times; ++i) {
-    for (unsigned rank = 0; rank < ranks; ++rank)
-      children_[rank].link().send(Command{.warmups = work, .trips = 1});
-    WorkTimes& sum = taken.emplace_back();
-    for (unsigned rank = 0; rank < ranks; ++rank) {
-      const auto answer = answer_of(rank);
-      if (!answer) return Unexpected(answer.error());
-      sum.seconds = std::max(sum.seconds, answer->p50_ns * 1e-9);
-      sum.cpu_seconds += answer->cpu_ns * 1e-9;
-    }
+    const auto once =
+        ask_ranks(links(), Command{.warmups = work, .trips = 1}, interrupt_descriptor_);
+    if (!once) return Unexpected(once.error());
+    taken.push_back(*once);
   }
   return taken;
 }

@@ -5,16 +5,11 @@
 #include <vector>
 
 #include "../support/process/child.hpp"
+#include "rank_answers.hpp"
 #include "rank_network.hpp"
 #include "work.hpp"
 
 namespace gantry::bench {
-
-/// What all ranks took for one piece of work.
-struct WorkTimes {
-  double seconds = 0;      ///< Of the slowest rank.
-  double cpu_seconds = 0;  ///< Of all processes.
-};
 
 /// One process a rank, in its host, which know all work beforehand.
 class Ranks {
@@ -26,11 +21,12 @@ class Ranks {
 
   /// Has all ranks do that work so many times, each time checking what it leaves; the times of each
   /// time. Errors: `interrupted`; those of a rank, in one line.
-  [[nodiscard]] Result<std::vector<WorkTimes>> run(std::size_t work, unsigned times);
+  [[nodiscard]] Result<std::vector<RankTimes>> run(std::size_t work, unsigned times);
 
  private:
   explicit Ranks(int interrupt_descriptor) : interrupt_descriptor_(interrupt_descriptor) {}
-  [[nodiscard]] Result<Answer> answer_of(unsigned rank);
+
+  [[nodiscard]] std::vector<Link*> links();
 
   int interrupt_descriptor_;
   std::span<const Work> work_;

@@ -49,7 +49,15 @@ Result<std::vector<CollectiveKind>> parse_collectives(const std::string& text) {
 }
 
 Result<std::vector<std::string>> parse_cases(const std::string& text) {
-  return chosen(text, "case", {"schedules", "collectives"});
+  return chosen(text, "case", {"schedules", "simulated", "collectives", "executor", "devices"});
+}
+
+Result<std::vector<std::string>> parse_devices(const std::string& text) {
+  return words_of(text);
+}
+
+Result<std::vector<std::string>> parse_types(const std::string& text) {
+  return chosen(text, "type", {"f32", "bf16"});
 }
 
 Result<std::vector<double>> parse_ratios(const std::string& text) {
@@ -130,12 +138,17 @@ Manual manual(Settings& settings) {
       .quick_rounds = 3,
       .sized = "A collective's tensor",
       .has_peers = true,
-      .own = {option_into(settings.cases, "--cases", "Of schedules, collectives", "schedules",
+      .own = {option_into(settings.cases, "--cases",
+                          "Of schedules, simulated, collectives, executor, devices", "schedules",
                           "schedules", parse_cases),
               option_into(settings.paths, "--paths", "Of collectives: shared, loopback, veth",
                           "all", "shared", parse_paths),
               option_into(settings.collectives, "--collectives", "Of collectives: which", "all",
                           "all", parse_collectives),
+              option_into(settings.devices, "--devices", "Of devices: names for open_device()",
+                          "cuda", "cuda", parse_devices),
+              option_into(settings.types, "--types", "Of devices: f32, bf16", "all", "all",
+                          parse_types),
               option_into(settings.topologies, "--topologies", "Of mesh, switch", "all", "all",
                           parse_topologies),
               option_into(settings.ratios, "--ratios", "Communication's time to the product's",

@@ -15,10 +15,14 @@ struct Settings {
   std::vector<Topology> topologies;
   std::vector<double> ratios;  ///< Of the time of communication to that of the product.
   OverlapOperator op;
-  std::vector<std::string> cases;  ///< Of "schedules" and "collectives".
+  /// Of "schedules", "simulated", "collectives", "executor" and "devices".
+  std::vector<std::string> cases;
+  std::vector<std::string> devices;
+  std::vector<std::string> types;  ///< Of elements, on devices.
   std::vector<RankPath> paths;     ///< Of collectives.
   std::vector<CollectiveKind> collectives;
-  bool all = false;  ///< Every point of the space, and not only those on its axes.
+  std::string prefix{};  ///< Of cases' names.
+  bool all = false;      ///< Every point of the space, and not only those on its axes.
 };
 
 [[nodiscard]] std::string_view name_of(Topology topology) noexcept;  ///< "mesh", "switch"

@@ -5,10 +5,12 @@
 
 namespace gantry::bench {
 
-/// All ranks measure what they cost; rank 0 writes that to a file.
+/// All ranks measure what they cost, and prepare a product by that; rank 0 writes costs, and in
+/// another file the schedule that was chosen and, in the second line, why.
 struct CostsWork {
   OverlapOperator op;
-  std::string file;
+  std::string costs_file;
+  std::string choice_file;
 };
 
 /// A plan that all ranks run.

@@ -1,15 +1,13 @@
-// Open MPI's collectives: a rank that one mpirun started. It connects to the benchmark's socket,
-// says which rank it is, and does what it is told there. Between commands it sleeps.
-//   usage: gantry-peer-openmpi_collectives SOCKET
+// Open MPI's collectives, as a rank that one mpirun started.
+//   usage: gantry-peer-openmpi_collectives SOCKET NAMESPACES
 #include <mpi.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
-#include <cstring>
-#include <map>
+#include <span>
+#include <vector>
 
 #include "../overlap/collective_data.hpp"
 #include "../support/report/series.hpp"
+#include "mpi_rank.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -22,14 +20,7 @@ struct Memory {
 
 class MpiRank {
  public:
-  MpiRank() {
-    int number = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &number);
-    rank_ = static_cast<unsigned>(number);
-    MPI_Comm_size(MPI_COMM_WORLD, &number);
-    ranks_ = static_cast<unsigned>(number);
-  }
-  [[nodiscard]] unsigned rank() const noexcept { return rank_; }
+  explicit MpiRank(const MpiWorld& world) : rank_(world.rank), ranks_(world.ranks) {}
 
   Result<Answer> obey(const Command& command) {
     const Commanded told = commanded(command);
@@ -75,33 +66,19 @@ class MpiRank {
     return MPI_Bcast(x, size, MPI_FLOAT, 0, MPI_COMM_WORLD);
   }
 
-  unsigned rank_ = 0;
-  unsigned ranks_ = 1;
+  unsigned rank_;
+  unsigned ranks_;
   Memory memory_;
 };
-
-int serve(const char* path) {
-  const int socket = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (std::strlen(path) >= sizeof address.sun_path) return 1;
-  std::strcpy(address.sun_path, path);
-  if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return 1;
-  MPI_Init(nullptr, nullptr);
-  {
-    MpiRank body;
-    const std::uint64_t rank = body.rank();
-    Link link = Link::inherited(socket);
-    if (link.send(Command{.trips = rank}))
-      obey_commands(link, [&](const Command& command) { return body.obey(command); });
-  }
-  MPI_Finalize();
-  return 0;
-}
 
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
-  return argc == 2 ? gantry::bench::serve(argv[1]) : 2;
+  using namespace gantry::bench;
+  if (argc != 3) return 2;
+  return serve_as_mpi_rank(argv[1], argv[2], [](const MpiWorld& world) -> gantry::Result<Obey> {
+    return Obey(
+        [rank = MpiRank(world)](const Command& command) mutable { return rank.obey(command); });
+  });
 }

@@ -111,4 +111,15 @@ bool Child::was_killed() const noexcept {
   return WIFSIGNALED(status_);
 }
 
+Result<void> await_ready(std::vector<Child>& children) {
+  for (Child& child : children) {
+    const auto ready = child.link().receive<Answer>();
+    if (!ready) return Unexpected({Code::peer_gone, child.role() + " is gone", ""});
+    if (ready->kind == Answer::Kind::failed)
+      return Unexpected(
+          {Code::system, fmt::format("{}: {}", child.role(), ready->text.data()), ""});
+  }
+  return {};
+}
+
 }  // namespace gantry::bench

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <vector>
 
 #include "link.hpp"
 
@@ -45,5 +46,8 @@ class Child {
   Descriptor process_;  // a pidfd: readable once it has ended
   Link link_;
 };
+
+/// Waits for the first word of each. Errors: `peer_gone`; `system` with what one says has failed.
+[[nodiscard]] Result<void> await_ready(std::vector<Child>& children);
 
 }  // namespace gantry::bench

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sizes.hpp"
+#include "tools/command_line/unknown_option.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -90,8 +91,10 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv,
   } catch (const CLI::CallForHelp& help) {
     return tl::unexpected<int>(show_help(app, help, bench));
   } catch (const CLI::ParseError& wrong) {
+    const auto [option, near] = cli::unknown_option(app, app);
     return tl::unexpected<int>(
-        wrong_usage(bench, wrong.what(), fmt::format("see {} --help", command)));
+        wrong_usage(bench, option.empty() ? wrong.what() : option + ": there is no such option",
+                    near.empty() ? fmt::format("see {} --help", command) : near));
   }
   options.bench = bench;
   options.peers = peers != nullptr && peers->count() > 0;
