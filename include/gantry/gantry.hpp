@@ -1,4 +1,4 @@
-#pragma once  // gantry/gantry.hpp: everything at once.
+#pragma once  // gantry/gantry.hpp: all but gemm, schedule/* and queues of work.
 
 #include <gantry/channel.hpp>
 #include <gantry/channel/async.hpp>

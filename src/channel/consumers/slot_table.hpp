@@ -19,7 +19,8 @@ inline constexpr std::uint64_t kBacklogBit = std::uint64_t{1} << 62;
 inline constexpr std::uint64_t kHistoryBit = std::uint64_t{1} << 61;  // kept for late joiners
 static_assert(kMaxConsumers < 61);
 
-/// What a message holds for its consumers.
+/// What a message holds for its consumers. Its sender fills `block`, `spare` and `table` without
+/// the lock while only it needs the slot; all else changes under the lock alone.
 struct Slot {
   std::uint64_t number = 0;     // of the message, once published
   std::uint64_t consumers = 0;  // who still needs it; a slot is free exactly when nobody does

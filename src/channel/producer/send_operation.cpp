@@ -77,6 +77,7 @@ Result<void> SendOperation::with_slot(Lock& held, Rest rest) {
       held.unlock();
       GANTRY_TRY(take_memory());
       held.lock();
+      slot_->sealed = std::move(sealed_);  // others look under the lock at what is lent
     }
     GANTRY_STEP(memory_taken);
     GANTRY_TRY(place_parts(held));
@@ -147,7 +148,7 @@ bool SendOperation::has_memory() noexcept {
 
 Result<void> SendOperation::take_memory() {
   if (mode_ == SendMode::immutable) {
-    GANTRY_ASSIGN(slot_->sealed, copy_sealed());
+    GANTRY_ASSIGN(sealed_, copy_sealed());
   } else if (packed_ > 0) {
     GANTRY_TRY(memory_.fill(*slot_, memory_bytes(), options_.deadline, lent_));
   }

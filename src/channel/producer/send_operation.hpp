@@ -141,6 +141,7 @@ class SendOperation {
   Bytes chunk_bytes_ = 0;   // pipelined and streamed
   Bytes window_bytes_ = 0;  // streamed
   Slot* slot_ = nullptr;
+  std::shared_ptr<const Region> sealed_;  // immutable: all of it, on its way to the slot
   RecordToSend message_;
   CopyEngine engine_ = CopyEngine::inline_;  // of the newest copy
   LastCopy last_copy_;                       // the same, for display

@@ -1,0 +1,185 @@
+"""gantry bench python: an array to another Python process, read there whole, its checksum back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+from typing import Any
+
+os.environ["GANTRY_DIR"] = tempfile.mkdtemp(prefix="gantry-bench-")
+
+import numpy as np
+import peers
+import subjects
+import workers
+from sharing import sharing
+from subjects import Subject
+
+SUBJECTS: dict[str, type[Subject]] = {
+    kind.name: kind
+    for kind in (subjects.GantrySend, subjects.GantryLoan, subjects.GantryMove,
+                 subjects.GantryQueue, peers.Queue, peers.Pipe, peers.SharedMemory,
+                 peers.TorchQueue, peers.ZeroMq, peers.Mpi, peers.Cpp, peers.CppLoan, peers.Flags)
+}  # fmt: skip
+
+SIZES = {64: 1000, 64 << 10: 400, 1 << 20: 100, 16 << 20: 10, 128 << 20: 2}  # trips in a round
+TOLD = {
+    "threads": "a thread counts beside one that receives 16 MiB after 16 MiB, by beside a process that does",
+    "asyncio": "receive_async() of 64 KiB, as a part of the rate of receive()",
+}
+UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def size_of(text: str) -> int:
+    number = text.rstrip("KMGiB")
+    return int(number) * UNITS[text[len(number) :]]
+
+
+def name_of(nbytes: int) -> str:
+    for unit in ("GiB", "MiB", "KiB"):
+        if nbytes % UNITS[unit] == 0:
+            return f"{nbytes // UNITS[unit]} {unit}"
+    return f"{nbytes} B"
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser("gantry bench python", description=__doc__,
+                                     epilog="Example: gantry bench python --quick --peers")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="three short rounds")
+    parser.add_argument("--rounds", type=int, help="rounds in which all take turns (7; quick: 3)")
+    parser.add_argument("--sizes", help="bytes of the payload: 64,64KiB,1MiB,16MiB,128MiB")
+    parser.add_argument("--peers", action="store_true", help="what other ways Python has, too")
+    parser.add_argument("--subjects", help="only these: " + ", ".join(SUBJECTS))
+    parser.add_argument("--cases", default="latency,objects,sharing", help="of latency, objects, sharing")
+    parser.add_argument("--workers", action="store_true", help="also items a second through a "
+                        "queue to 1, 2 and 4 workers, with --peers beside multiprocessing's")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+    return parser.parse_args()
+
+
+def chosen(given: argparse.Namespace) -> list[str]:
+    if not given.subjects:
+        return [name for name in SUBJECTS if given.peers or name.startswith("gantry/")]
+    names = str(given.subjects).split(",")
+    for name in names:
+        if name not in SUBJECTS:
+            sys.exit(f"gantry: bench python: no subject '{name}'; there are {', '.join(SUBJECTS)}")
+    return names
+
+
+def measure(
+    case: str, nbytes: int, names: list[str], rounds: int, quick: bool
+) -> list[dict[str, Any]]:
+    """All subjects of one size, which take turns."""
+    objects = case == "objects"
+    allowed = sorted(os.sched_getaffinity(0))
+    trips = SIZES.get(nbytes, max(2, min(1000, (100 << 20) // nbytes)))
+    trips = max(2, trips // 4) if quick else trips
+    names = [name for name in names if SUBJECTS[name].least <= nbytes
+             and (SUBJECTS[name].takes_objects or not objects)]  # fmt: skip
+    if not names:
+        return []
+    entrants = [
+        SUBJECTS[name](nbytes, allowed[-1], number, objects) for number, name in enumerate(names)
+    ]
+    os.sched_setaffinity(0, {allowed[0]})
+    random = np.random.default_rng(1)
+    series: dict[str, list[tuple[float, float, float]]] = {name: [] for name in names}
+    try:
+        for entrant in entrants:
+            entrant.start()
+            entrant.round(2, random)  # warms up
+        for turn in range(rounds):
+            for entrant in entrants[turn % len(names) :] + entrants[: turn % len(names)]:
+                series[entrant.name].append(entrant.round(trips, random))
+    finally:
+        for entrant in entrants:
+            entrant.stop()
+        os.sched_setaffinity(0, set(allowed))
+    return [
+        {"case": case, "subject": name, "bytes": nbytes, "metric": metric, "unit": unit,
+         "value": statistics.median(values), "min": min(values), "max": max(values),
+         "rounds": rounds}
+        for name, rows in series.items()
+        for metric, unit, values in zip(("latency_p50", "latency_p99", "cpu_per_gb"),
+                                        ("ns", "ns", "s/GB"), zip(*rows))
+    ]  # fmt: skip
+
+
+def findings(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How the peers compare with gantry/send, gantry/loan and gantry/Queue."""
+    p50 = {(r["case"], r["subject"], r["bytes"]): r["value"]
+           for r in results if r["metric"] == "latency_p50"}  # fmt: skip
+    return [
+        {"case": case, "what": f"{peer} / {own}", "bytes": nbytes,
+         "ratio": round(value / p50[case, own, nbytes], 2)}
+        for (case, peer, nbytes), value in p50.items() if not peer.startswith("gantry/")
+        for own in ("gantry/send", "gantry/loan", "gantry/Queue") if (case, own, nbytes) in p50
+    ]  # fmt: skip
+
+
+def show(case: str, nbytes: int, rows: list[dict[str, Any]], rounds: int) -> None:
+    what = "an object with " if case == "objects" else ""
+    print(f"{what}{name_of(nbytes)}, {rounds} rounds: us (min to max), 99th percentile, CPU s/GB")
+    for p50, p99, cpu in zip(rows[::3], rows[1::3], rows[2::3]):
+        low, middle, high = (p50[key] / 1e3 for key in ("min", "value", "max"))
+        print(f"  {p50['subject']:22} {middle:10.1f} ({low:.1f} to {high:.1f})"
+              f" {p99['value'] / 1e3:10.1f} {cpu['value']:8.2f}", flush=True)  # fmt: skip
+
+
+def machine() -> dict[str, Any]:
+    with open("/proc/cpuinfo") as lines:
+        model = next((line.split(": ")[1].strip() for line in lines if "model name" in line), "?")
+    return {"cpu_model": model, "cpus": os.cpu_count(), "kernel": platform.release(),
+            "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
+
+
+def main() -> int:
+    given = options()
+    names = chosen(given)
+    skipped = [{"subject": name, "reason": why} for name in names
+               if (why := SUBJECTS[name].lack())]  # fmt: skip
+    for it in skipped:
+        names.remove(it["subject"])
+    sizes = [size_of(s) for s in given.sizes.split(",")] if given.sizes else list(SIZES)
+    rounds = given.rounds or (3 if given.quick else 7)
+    results: list[dict[str, Any]] = []
+    for case in ("latency", "objects"):
+        for nbytes in sizes if case in given.cases.split(",") else []:
+            rows = measure(case, nbytes, names, rounds, given.quick)
+            results += rows
+            if not given.json:
+                show(case, nbytes, rows, rounds)
+    for skip in skipped if not given.json else []:
+        print(f"{skip['subject']}: skipped: {skip['reason']}")
+    for it in sharing(rounds, given.quick) if "sharing" in given.cases.split(",") else []:
+        results.append(it)
+        if not given.json:
+            print(f"{TOLD[it['case']]}: {it['value']:.2f} ({it['min']:.2f} to {it['max']:.2f})")
+    if given.workers:
+        kinds = list(workers.KINDS)[: 2 if given.peers else 1]
+        rates = workers.measure(kinds, rounds, given.quick)
+        results += rates
+        for r in rates if not given.json else []:
+            print(f"{name_of(r['bytes'])}, {r['case']}: {r['subject']:22} {r['value']:10.0f} items/s"
+                  f" ({r['min']:.0f} to {r['max']:.0f})")  # fmt: skip
+    if given.json:
+        print(json.dumps({"bench": "python", "machine": machine(), "results": results,
+                          "skipped": skipped, "findings": findings(results)}, indent=1))  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        code = 130
+    finally:
+        shutil.rmtree(os.environ["GANTRY_DIR"], True)
+    sys.exit(code)

@@ -1,0 +1,64 @@
+"""Items through a queue to several workers, each of which reads them whole and sends a checksum."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+from subjects import FORK, checksum
+
+import gantry
+
+KINDS = {"gantry/Queue": gantry.Queue, "multiprocessing.Queue": FORK.Queue}
+SIZES = {64: 2000, 1 << 20: 200}  # items in a round
+WORKERS = (1, 2, 4)
+
+
+def work(calls: Any, results: Any) -> None:
+    while (item := calls.get()) is not None:
+        results.put(checksum(item))
+        del item
+
+
+def turn(calls: Any, results: Any, payload: Any, count: int) -> float:
+    """The seconds that `count` items take, at most 32 of them under way."""
+    expected, began = checksum(payload), time.perf_counter()
+    for number in range(count):
+        calls.put(payload)
+        if number >= 32 and results.get() != expected:
+            raise SystemExit("gantry: bench python: a wrong checksum")
+    for _ in range(min(count, 32)):
+        results.get()
+    return time.perf_counter() - began
+
+
+def measure(kinds: list[str], rounds: int, quick: bool) -> list[dict[str, Any]]:
+    """Items a second, by size and workers."""
+    found = []
+    for nbytes, items in SIZES.items():
+        payload = np.arange(nbytes // 8, dtype="u8")
+        for workers in WORKERS:
+            for name in kinds:
+                calls, results = KINDS[name](), KINDS[name]()
+                processes = [FORK.Process(target=work, args=(calls, results), daemon=True)
+                             for _ in range(workers)]  # fmt: skip
+                for process in processes:
+                    process.start()
+                count = items // 4 if quick else items
+                turn(calls, results, payload, 40)
+                rates = [count / turn(calls, results, payload, count) for _ in range(rounds)]
+                for _ in processes:
+                    calls.put(None)
+                for process in processes:
+                    process.join()
+                for queue in (calls, results):
+                    queue.close()
+                    queue.join_thread()
+                found.append(
+                    {"case": f"workers-{workers}", "subject": name, "bytes": nbytes,
+                     "metric": "items", "unit": "1/s", "value": statistics.median(rates),
+                     "min": min(rates), "max": max(rates), "rounds": rounds}
+                )  # fmt: skip
+    return found

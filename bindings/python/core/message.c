@@ -1,0 +1,195 @@
+// A received message. Its memory goes back to its sender with the last Memory that lies in it.
+
+#include "core.h"
+
+void held_release(Held* held) {
+  if (held != NULL && --held->owners == 0) PyMem_Free(held);
+}
+
+PyObject* message_new(gantry_message* handle, Held* held) {
+  Message* const message = (Message*)PyType_GenericAlloc(message_type, 0);
+  if (message == NULL) {
+    gantry_free(handle);
+    return NULL;
+  }
+  message->handle = handle;
+  message->held = held;
+  if (held != NULL) {
+    ++held->owners;
+    ++held->messages;
+  }
+  message->info.size = sizeof message->info;
+  const gantry_code code = gantry_message_get_info(handle, &message->info);
+  if (code == GANTRY_OK) return (PyObject*)message;
+  Py_DECREF(message);
+  return raise_code(code);
+}
+
+static void message_dealloc(PyObject* self) {
+  Message* const message = (Message*)self;
+  gantry_free(message->handle);
+  if (message->held != NULL) --message->held->messages;
+  held_release(message->held);
+  dealloc_object(self);
+}
+
+static PyObject* adopt(Message* message, Memory* memory) {
+  if (memory == NULL) return NULL;
+  memory->owner = Py_NewRef((PyObject*)message);
+  ++message->memories;
+  return (PyObject*)memory;
+}
+
+/// Whether a peer's description stays within its bytes, also as a copy, which elements that overlap
+/// could make larger than any memory. The library has looked at the bytes alone; so do we.
+static int fits(const gantry_tensor* tensor, size_t bytes) {
+  const uint64_t bits = (uint64_t)tensor->type_bits * tensor->type_lanes;
+  if (tensor->dimensions > GANTRY_MAX_DIMENSIONS || bits == 0) return 0;
+  const uint64_t most = (uint64_t)PY_SSIZE_T_MAX / bits;  // so that no product of Python's wraps
+  unsigned __int128 last = 0, elements = 1;
+  int empty = 0;
+  for (uint32_t i = 0; i < tensor->dimensions; ++i) {
+    const int64_t length = tensor->shape[i], stride = tensor->strides[i];
+    if (length < 0 || stride < 0 || (uint64_t)stride > most) return 0;
+    empty |= length == 0;
+    if (length == 0) continue;
+    elements *= (uint64_t)length;
+    last += (unsigned __int128)(length - 1) * (uint64_t)stride;
+    if (elements > most) return 0;
+  }
+  if (empty) return 1;
+  if (last >= most) return 0;
+  const uint64_t reach = (uint64_t)(last + 1 > elements ? last + 1 : elements);
+  return (reach * bits + 7) / 8 <= bytes;
+}
+
+/// The tensor of a segment, or NULL: it has none. -1 and an exception if it does not fit.
+static int tensor_in(gantry_segment* segment, const gantry_tensor** tensor) {
+  *tensor = segment->has_tensor ? &segment->tensor : NULL;
+  if (*tensor == NULL || fits(*tensor, segment->bytes)) return 0;
+  raise_own(GANTRY_PEER_MISBEHAVED, "this message: its tensor is larger than its bytes",
+            "message.data has the bytes");
+  return -1;
+}
+
+/// segment(index, raw): as what the sender said that it is, or as plain bytes.
+static PyObject* message_segment(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  Message* const message = (Message*)self;
+  if (count != 2) return PyErr_Format(PyExc_TypeError, "segment(index, raw)");
+  const size_t index = PyLong_AsSize_t(arguments[0]);
+  if (PyErr_Occurred()) return NULL;
+  const int raw = PyObject_IsTrue(arguments[1]);
+  gantry_segment segment = {.size = sizeof segment};
+  const gantry_code code = gantry_message_segment(message->handle, index, &segment);
+  if (code != GANTRY_OK) return raise_code(code);
+  const gantry_tensor* tensor = NULL;
+  if (!raw && tensor_in(&segment, &tensor) != 0) return NULL;
+  Memory* const memory = memory_new((void*)(uintptr_t)segment.data, segment.bytes, tensor);
+  if (memory != NULL) memory->readonly = 1;
+  return adopt(message, memory);
+}
+
+static PyObject* message_view(PyObject* self, PyObject* number) {
+  Message* const message = (Message*)self;
+  const size_t index = PyLong_AsSize_t(number);
+  if (PyErr_Occurred()) return NULL;
+  gantry_segment segment = {.size = sizeof segment};
+  gantry_view* view = NULL;
+  void* data = NULL;
+  gantry_code code = gantry_message_segment(message->handle, index, &segment);
+  if (code != GANTRY_OK) return raise_code(code);
+  const gantry_tensor* tensor = NULL;
+  if (tensor_in(&segment, &tensor) != 0) return NULL;
+  PyThreadState* const state = PyEval_SaveThread();  // it may copy up to 64 KiB
+  code = gantry_message_view(message->handle, index, &view, &data);
+  PyEval_RestoreThread(state);
+  if (code != GANTRY_OK) return raise_code(code);
+  Memory* const memory = memory_new(data, segment.bytes, tensor);
+  if (memory == NULL)
+    gantry_free(view);
+  else
+    memory->handle = view;
+  return adopt(message, memory);
+}
+
+// ---- answers to requests
+
+/// reply(values, timeout, type)
+static PyObject* message_reply(PyObject* self, PyObject* arguments) {
+  PyObject *values, *seconds;
+  gantry_send_options options = {.size = sizeof options};
+  if (!PyArg_ParseTuple(arguments, "OOI", &values, &seconds, &options.type)) return NULL;
+  int64_t left = timeout_of(seconds);
+  if (left == -2) return NULL;
+  Parts* const parts = parts_of(values);
+  if (parts == NULL) return NULL;
+  gantry_code code;
+  for (;;) {  // in slices: a request has no interrupt descriptor of its own
+    const int64_t slice = left < 0 || left > 50000000 ? 50000000 : left;
+    PyThreadState* const state = PyEval_SaveThread();
+    code = gantry_reply(((Message*)self)->handle, parts->parts, parts->count, slice, &options);
+    PyEval_RestoreThread(state);
+    if (left > 0) left -= slice;
+    if ((code != GANTRY_TIMED_OUT && code != GANTRY_INTERRUPTED) || left == 0) break;
+    if (PyErr_CheckSignals()) {
+      code = -1;
+      break;
+    }
+  }
+  Py_DECREF(parts);
+  if (code != GANTRY_OK) return raise_code(code);
+  Py_RETURN_NONE;
+}
+
+static PyObject* message_refuse(PyObject* self, PyObject* arguments) {
+  int code;
+  const char *words, *hint;
+  if (!PyArg_ParseTuple(arguments, "iss", &code, &words, &hint)) return NULL;
+  const gantry_code done = gantry_refuse(((Message*)self)->handle, code, words, hint);
+  if (done != GANTRY_OK) return raise_code(done);
+  Py_RETURN_NONE;
+}
+
+static PyObject* message_wants_reply(PyObject* self, PyObject* unused) {
+  (void)unused;
+  gantry_message_info info = {.size = sizeof info};
+  const gantry_code code = gantry_message_get_info(((Message*)self)->handle, &info);
+  return code != GANTRY_OK ? raise_code(code) : PyBool_FromLong(info.wants_reply);
+}
+
+/// Of an item: acknowledges it.
+static PyObject* message_done(PyObject* self, PyObject* unused) {
+  (void)unused;
+  const gantry_code code = gantry_done(((Message*)self)->handle);
+  if (code != GANTRY_OK) return raise_code(code);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef message_methods[] = {{"segment", FASTCALL(message_segment), METH_FASTCALL, NULL},
+                                        {"view", message_view, METH_O, NULL},
+                                        {"done", message_done, METH_NOARGS, NULL},
+                                        {"reply", message_reply, METH_VARARGS, NULL},
+                                        {"refuse", message_refuse, METH_VARARGS, NULL},
+                                        {"wants_reply", message_wants_reply, METH_NOARGS, NULL},
+                                        {0}};
+#define FIELD(name, type)                                                                    \
+  {#name, type, (Py_ssize_t)(offsetof(Message, info) + offsetof(gantry_message_info, name)), \
+   READONLY, NULL}
+static PyMemberDef message_members[] = {FIELD(sequence, T_ULONGLONG),
+                                        FIELD(user, T_ULONGLONG),
+                                        FIELD(correlation, T_ULONGLONG),
+                                        FIELD(deadline_ns, T_ULONGLONG),
+                                        FIELD(bytes, T_ULONGLONG),
+                                        FIELD(sender, T_ULONGLONG),
+                                        FIELD(type, T_UINT),
+                                        FIELD(segments, T_UINT),
+                                        FIELD(sender_uid, T_UINT),
+                                        FIELD(sender_pid, T_INT),
+                                        FIELD(tries, T_UINT),
+                                        {0}};
+static PyType_Slot message_slots[] = {{Py_tp_dealloc, message_dealloc},
+                                      {Py_tp_methods, message_methods},
+                                      {Py_tp_members, message_members},
+                                      {0, NULL}};
+PyType_Spec message_spec = {"gantry._core.Message", sizeof(Message), 0,
+                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, message_slots};

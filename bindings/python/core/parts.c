@@ -1,0 +1,133 @@
+// What is sent: objects as parts of a message, and what keeps their memory meanwhile.
+
+#include "core.h"
+
+struct Kept {  // of one part
+  Py_buffer buffer;
+  PyObject* object;
+  gantry_tensor tensor;
+};
+
+static void parts_dealloc(PyObject* self) {
+  Parts* const parts = (Parts*)self;
+  for (size_t i = 0; i < parts->count; ++i) {
+    if (parts->kept[i].buffer.obj != NULL) PyBuffer_Release(&parts->kept[i].buffer);
+    Py_XDECREF(parts->kept[i].object);
+  }
+  PyMem_Free(parts->parts);
+  dealloc_object(self);
+}
+
+static int add_message(gantry_part* part, Message* message) {
+  if (message->memories == 0) {
+    part->message = message->handle;
+    return 0;
+  }
+  raise_own(GANTRY_BUSY, "this message: there are arrays that lie in it",
+            "let go of them first, or send one of them");
+  return -1;
+}
+
+static int add_memory(gantry_part* part, struct Kept* kept, Memory* memory) {
+  if (memory->has_tensor) {
+    kept->tensor = memory->tensor;
+    part->tensor = &kept->tensor;
+  }
+  if (!tensor_is_dense(&memory->tensor, &part->bytes)) {
+    raise_own(GANTRY_INVALID_ARGUMENT, "this memory: it has gaps", "send its bytes");
+    return -1;
+  }
+  if (memory->is_block && part->bytes > 0)
+    part->block = memory->handle;
+  else
+    part->data = memory->data;
+  return 0;
+}
+
+static int add_buffer(gantry_part* part, struct Kept* kept, PyObject* object) {
+  if (PyObject_GetBuffer(object, &kept->buffer, PyBUF_FULL_RO) != 0) {
+    kept->buffer.obj = NULL;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    raise_own(GANTRY_INVALID_ARGUMENT, "this object: it does not show its memory",
+              "array.view('int64') for dates, or pickles=True for any object");
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return -1;
+  }
+  const int has_tensor = tensor_of_buffer(&kept->buffer, &kept->tensor);
+  if (has_tensor < 0) return -1;
+  if (!PyBuffer_IsContiguous(&kept->buffer, 'A')) {
+    raise_own(GANTRY_INVALID_ARGUMENT, "an array that is not contiguous",
+              "numpy.ascontiguousarray(array)");
+    return -1;
+  }
+  part->bytes = (size_t)kept->buffer.len;
+  part->data = part->bytes == 0 ? NULL : kept->buffer.buf;
+  part->tensor = has_tensor ? &kept->tensor : NULL;
+  return 0;
+}
+
+static void refuse_type(PyObject* object) {
+  PyObject* const name = PyType_GetName(Py_TYPE(object));
+  PyObject* const text =
+      name == NULL ? NULL : PyUnicode_FromFormat("%U: neither bytes, an array nor a tensor", name);
+  Py_XDECREF(name);
+  if (text == NULL) return;
+  raise_own(GANTRY_INVALID_ARGUMENT, PyUnicode_AsUTF8AndSize(text, NULL),
+            "text.encode() for text; pickles=True at both ends for any object");
+  Py_DECREF(text);
+}
+
+static int add(Parts* parts, size_t index, PyObject* object) {
+  gantry_part* const part = &parts->parts[index];
+  struct Kept* const kept = &parts->kept[index];
+  part->size = sizeof *part;
+  if (Py_IS_TYPE(object, message_type)) {
+    kept->object = Py_NewRef(object);
+    parts->forwards = 1;
+    return add_message(part, (Message*)object);
+  }
+  if (PyObject_CheckBuffer(object) && !Py_IS_TYPE(object, memory_type)) {
+    const int added = add_buffer(part, kept, object);
+    parts->bytes += part->bytes;
+    return added;
+  }
+  if (Py_IS_TYPE(object, memory_type))
+    kept->object = Py_NewRef(object);
+  else if (PyObject_HasAttrString(object, "__dlpack__"))
+    kept->object = (PyObject*)memory_of_dlpack(object);
+  else
+    refuse_type(object);
+  if (kept->object == NULL || add_memory(part, kept, (Memory*)kept->object) != 0) return -1;
+  if (part->block == NULL) parts->bytes += part->bytes;
+  return 0;
+}
+
+/// Of a tuple, each; else of the one object.
+Parts* parts_of(PyObject* values) {
+  const size_t count = PyTuple_Check(values) ? (size_t)PyTuple_Size(values) : 1;
+  if (count > GANTRY_MAX_PARTS)
+    return (Parts*)raise_own(GANTRY_TOO_LARGE, "more than 64 parts", "send fewer at a time");
+  Parts* const parts = (Parts*)PyType_GenericAlloc(parts_type, 0);
+  if (parts == NULL) return NULL;
+  parts->parts = PyMem_Calloc(count + 1, sizeof *parts->parts + sizeof *parts->kept);
+  if (parts->parts == NULL) {
+    Py_DECREF(parts);
+    return (Parts*)PyErr_NoMemory();
+  }
+  parts->kept = (struct Kept*)(parts->parts + count + 1);
+  parts->count = count;
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* const value = PyTuple_Check(values) ? PyTuple_GetItem(values, (Py_ssize_t)i) : values;
+    if (add(parts, i, value) == 0) continue;
+    Py_DECREF(parts);
+    return NULL;
+  }
+  return parts;
+}
+
+static PyType_Slot parts_slots[] = {{Py_tp_dealloc, parts_dealloc}, {0, NULL}};
+PyType_Spec parts_spec = {"gantry._core.Parts", sizeof(Parts), 0,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, parts_slots};

@@ -1,0 +1,280 @@
+// The sending end: of a channel, to an inbox or a server, of a stage. And calls.
+
+#include "core.h"
+
+enum { kQuickBytes = 16384 };  // copied without letting other threads run
+
+static gantry_code open_kind(const struct Opening* it, int64_t timeout_ns, gantry_producer** made) {
+  switch (it->kind[0]) {
+    case 'i':
+      return gantry_producer_connect(it->runtime, it->name, it->options, timeout_ns, made);
+    case 's':
+      return gantry_client_connect(it->runtime, it->name, it->options, timeout_ns, made);
+    case 'q':
+      return gantry_queue_put_end(it->runtime, it->name, it->options, timeout_ns, made);
+    case 'g':
+      return gantry_stage_output(it->runtime, it->name, made);
+    default:
+      return gantry_producer_open(it->runtime, it->name, it->options, made);
+  }
+}
+
+static gantry_code open_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)handle;
+  struct Opening* const it = arguments;
+  gantry_producer* made = NULL;
+  const gantry_code code = open_kind(it, timeout_ns, &made);
+  it->made = made;
+  return code;
+}
+
+static int read_options(PyObject* given, void* into) {
+  gantry_producer_options* const options = into;
+  static char* words[] = {"mode",    "slots",           "consumers",    "history", "copy_threads",
+                          "spin_ns", "bytes_in_flight", "budget_bytes", "pool",    NULL};
+  PyObject *none = PyTuple_New(0), *pool = NULL;
+  const int parsed = none != NULL &&
+                     PyArg_ParseTupleAndKeywords(none, given, "|$IIIIILKKO!", words, &options->mode,
+                                                 &options->slots, &options->consumers,
+                                                 &options->history, &options->copy_threads,
+                                                 &options->spin_ns, &options->bytes_in_flight,
+                                                 &options->budget_bytes, pool_type, &pool);
+  Py_XDECREF(none);
+  if (pool != NULL) options->pool = ((Pool*)pool)->handle;
+  return parsed;
+}
+
+static PyObject* producer_open(PyObject* self, PyObject* arguments) {
+  gantry_producer_options options = {.size = sizeof options};
+  struct Opening it = {.options = &options,
+                       .interrupt_descriptor = &options.interrupt_descriptor};
+  return end_open((End*)self, arguments, &it, read_options, open_step);
+}
+
+// ---- send(values, timeout, type, user)
+
+struct Sending {
+  Parts* parts;
+  gantry_send_options options;
+  int64_t timeout_ns;
+  uint64_t ticket;
+};
+
+static gantry_code send_step(void* handle, void* arguments, int64_t timeout_ns) {
+  struct Sending* const it = arguments;
+  return gantry_send(handle, it->parts->parts, it->parts->count, timeout_ns, &it->options);
+}
+
+static gantry_code send_async_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)timeout_ns;
+  struct Sending* const it = arguments;
+  return gantry_send_async(handle, it->parts->parts, it->parts->count, it->timeout_ns, &it->options,
+                           &it->ticket);
+}
+
+static int read_sending(PyObject* const* arguments, Py_ssize_t count, struct Sending* it) {
+  if (count != 4) {
+    PyErr_SetString(PyExc_TypeError, "(values, timeout, type, user)");
+    return -1;
+  }
+  it->options = (gantry_send_options){.size = sizeof it->options};
+  it->timeout_ns = timeout_of(arguments[1]);
+  const unsigned long type = PyLong_AsUnsignedLong(arguments[2]);
+  it->options.user = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(arguments[3]);
+  if (PyErr_Occurred()) return -1;
+  if (type > UINT32_MAX) {
+    raise_own(GANTRY_INVALID_ARGUMENT, "type: it has more than 32 bits", "user= has 64");
+    return -1;
+  }
+  it->options.type = (uint32_t)type;
+  it->parts = parts_of(arguments[0]);
+  return it->parts == NULL ? -1 : 0;
+}
+
+static PyObject* producer_send(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  struct Sending it;
+  if (read_sending(arguments, count, &it) != 0) return NULL;
+  const int flags = it.parts->forwards ? kOnce : it.parts->bytes <= kQuickBytes ? kQuick : 0;
+  const gantry_code code = end_run((End*)self, send_step, &it, it.timeout_ns, flags);
+  Py_DECREF(it.parts);
+  if (code != GANTRY_OK) return raise_code(code);
+  Py_RETURN_NONE;
+}
+
+/// Returns the ticket, and what must be kept until that has ended.
+static PyObject* producer_send_async(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  struct Sending it;
+  if (read_sending(arguments, count, &it) != 0) return NULL;
+  const gantry_code code = end_run((End*)self, send_async_step, &it, 0, kOnce);
+  if (code == GANTRY_OK) return Py_BuildValue("(KN)", it.ticket, it.parts);
+  Py_DECREF(it.parts);
+  return raise_code(code);
+}
+
+struct Ticket {
+  uint64_t number;
+};
+
+static gantry_code ticket_step(void* handle, void* arguments, int64_t timeout_ns) {
+  return gantry_ticket_wait(handle, ((struct Ticket*)arguments)->number, timeout_ns);
+}
+
+static PyObject* producer_ticket_wait(PyObject* self, PyObject* arguments) {
+  struct Ticket ticket = {0};
+  PyObject* seconds;
+  if (!PyArg_ParseTuple(arguments, "KO", &ticket.number, &seconds)) return NULL;
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  const gantry_code code = end_run((End*)self, ticket_step, &ticket, timeout_ns, kQuick);
+  if (code != GANTRY_OK) return raise_code(code);
+  Py_RETURN_NONE;
+}
+
+// ---- the rest
+
+static gantry_code wait_step(void* handle, void* arguments, int64_t timeout_ns) {
+  return gantry_producer_wait_for_consumers(handle, *(unsigned*)arguments, timeout_ns);
+}
+
+static PyObject* producer_wait_for_consumers(PyObject* self, PyObject* arguments) {
+  unsigned count;
+  PyObject* seconds;
+  if (!PyArg_ParseTuple(arguments, "IO", &count, &seconds)) return NULL;
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  const gantry_code code = end_run((End*)self, wait_step, &count, timeout_ns, kLong);
+  if (code != GANTRY_OK) return raise_code(code);
+  Py_RETURN_NONE;
+}
+
+static gantry_code finish_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)arguments;
+  return gantry_producer_close(handle, timeout_ns);
+}
+
+static PyObject* producer_finish(PyObject* self, PyObject* seconds) {
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  const gantry_code code = end_run((End*)self, finish_step, NULL, timeout_ns, kLong);
+  if (code != GANTRY_OK) return raise_code(code);
+  Py_RETURN_NONE;
+}
+
+static gantry_code pool_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)timeout_ns;
+  return gantry_producer_pool(handle, arguments);
+}
+
+static PyObject* producer_pool(PyObject* self, PyObject* unused) {
+  (void)unused;
+  gantry_pool* pool = NULL;
+  const gantry_code code = end_run((End*)self, pool_step, &pool, 0, kQuick);
+  return code != GANTRY_OK ? raise_code(code) : pool_new(pool);
+}
+
+static gantry_code descriptor_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)timeout_ns;
+  return gantry_producer_descriptor(handle, arguments);
+}
+
+static PyObject* producer_descriptor(PyObject* self, PyObject* unused) {
+  (void)unused;
+  int descriptor = -1;
+  const gantry_code code = end_run((End*)self, descriptor_step, &descriptor, 0, kQuick);
+  return code != GANTRY_OK ? raise_code(code) : PyLong_FromLong(descriptor);
+}
+
+// ---- calls
+
+typedef struct Call {
+  PyObject_HEAD End* client;
+  gantry_call* handle;
+} Call;
+
+struct Beginning {
+  struct Sending sending;
+  gantry_call* call;
+};
+
+static gantry_code begin_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)timeout_ns;
+  struct Beginning* const it = arguments;
+  return gantry_call_begin(handle, it->sending.parts->parts, it->sending.parts->count,
+                           it->sending.timeout_ns, &it->sending.options, &it->call);
+}
+
+/// begin_call(values, timeout, type, 0)
+static PyObject* producer_begin_call(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  struct Beginning it = {.call = NULL};
+  if (read_sending(arguments, count, &it.sending) != 0) return NULL;
+  const gantry_code code = end_run((End*)self, begin_step, &it, it.sending.timeout_ns, kOnce);
+  Py_DECREF(it.sending.parts);
+  if (code != GANTRY_OK) return raise_code(code);
+  Call* const call = (Call*)PyType_GenericAlloc(call_type, 0);
+  if (call == NULL) {
+    end_doom((End*)self, it.call);
+    return NULL;
+  }
+  call->client = (End*)Py_NewRef(self);
+  call->handle = it.call;
+  return (PyObject*)call;
+}
+
+struct Awaiting {
+  gantry_call* call;
+  gantry_message* reply;
+  int is_over;
+};
+
+static gantry_code reply_step(void* handle, void* arguments, int64_t timeout_ns) {
+  (void)handle;
+  struct Awaiting* const it = arguments;
+  if (it->is_over) return GANTRY_TIMED_OUT;  // at its deadline, in an earlier step
+  return gantry_call_wait(it->call, timeout_ns, &it->reply, &it->is_over);
+}
+
+/// wait(timeout): the reply; None if the call goes on.
+static PyObject* call_wait(PyObject* self, PyObject* seconds) {
+  Call* const call = (Call*)self;
+  struct Awaiting it = {call->handle, NULL, 0};
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  const gantry_code code = end_run(call->client, reply_step, &it, timeout_ns, kQuick);
+  if (code == GANTRY_TIMED_OUT && !it.is_over) Py_RETURN_NONE;
+  return code != GANTRY_OK ? raise_code(code) : message_new(it.reply, NULL);
+}
+
+static void call_dealloc(PyObject* self) {
+  Call* const call = (Call*)self;
+  if (call->handle != NULL) end_doom(call->client, call->handle);
+  Py_XDECREF((PyObject*)call->client);
+  dealloc_object(self);
+}
+
+static PyMethodDef call_methods[] = {{"wait", call_wait, METH_O, NULL}, {0}};
+static PyType_Slot call_slots[] = {
+    {Py_tp_dealloc, call_dealloc}, {Py_tp_methods, call_methods}, {0, NULL}};
+PyType_Spec call_spec = {"gantry._core.Call", sizeof(Call), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, call_slots};
+
+static PyMethodDef producer_methods[] = {
+    {"open", producer_open, METH_VARARGS, NULL},
+    {"send", FASTCALL(producer_send), METH_FASTCALL, NULL},
+    {"send_async", FASTCALL(producer_send_async), METH_FASTCALL, NULL},
+    {"ticket_wait", producer_ticket_wait, METH_VARARGS, NULL},
+    {"wait_for_consumers", producer_wait_for_consumers, METH_VARARGS, NULL},
+    {"finish", producer_finish, METH_O, NULL},
+    {"ask", queue_ask, METH_VARARGS, NULL},
+    {"pool", producer_pool, METH_NOARGS, NULL},
+    {"descriptor", producer_descriptor, METH_NOARGS, NULL},
+    {"begin_call", FASTCALL(producer_begin_call), METH_FASTCALL, NULL},
+    {"close", end_close_now, METH_NOARGS, NULL},
+    {0}};
+static PyGetSetDef producer_getset[] = {{"is_open", end_is_open, NULL, NULL, NULL}, {0}};
+static PyType_Slot producer_slots[] = {{Py_tp_new, end_new},
+                                       {Py_tp_dealloc, end_dealloc},
+                                       {Py_tp_methods, producer_methods},
+                                       {Py_tp_getset, producer_getset},
+                                       {0, NULL}};
+PyType_Spec producer_spec = {"gantry._core.Producer", sizeof(End), 0, Py_TPFLAGS_DEFAULT,
+                             producer_slots};

@@ -1,0 +1,131 @@
+// A queue of work, as its owner has it, and what its ends do besides sending and receiving.
+
+#include "core.h"
+
+typedef struct Queue {
+  PyObject_HEAD gantry_queue* handle;  // NULL: closed
+} Queue;
+
+static gantry_queue* open_queue(PyObject* arguments) {
+  PyObject* runtime;
+  const char* name;
+  gantry_queue_options options = {.size = sizeof options};
+  if (!PyArg_ParseTuple(arguments, "OsIIKK", &runtime, &name, &options.members, &options.slots,
+                        &options.most_copied, &options.most_items))
+    return NULL;
+  gantry_runtime* const finder = runtime_of(runtime);
+  if (finder == NULL) return NULL;
+  gantry_queue* queue = NULL;
+  PyThreadState* const state = PyEval_SaveThread();
+  const gantry_code code = gantry_queue_open(finder, name, &options, &queue);
+  PyEval_RestoreThread(state);
+  if (code != GANTRY_OK) raise_code(code);
+  return queue;
+}
+
+/// Queue(runtime, name, members, slots, most_copied, most_items)
+static PyObject* queue_make(PyTypeObject* type, PyObject* arguments, PyObject* words) {
+  (void)words;
+  gantry_queue* const handle = open_queue(arguments);
+  if (handle == NULL) return NULL;
+  Queue* const queue = (Queue*)PyType_GenericAlloc(type, 0);
+  if (queue == NULL)
+    gantry_free(handle);
+  else
+    queue->handle = handle;
+  return (PyObject*)queue;
+}
+
+/// Ends the queue: its ends hear that it is gone. In a child of fork() it does nothing.
+static PyObject* queue_close(PyObject* self, PyObject* unused) {
+  (void)unused;
+  Queue* const queue = (Queue*)self;
+  gantry_queue* const handle = queue->handle;
+  queue->handle = NULL;
+  PyThreadState* const state = PyEval_SaveThread();  // it waits for the queue's thread
+  gantry_free(handle);
+  PyEval_RestoreThread(state);
+  Py_RETURN_NONE;
+}
+
+static void queue_dealloc(PyObject* self) {
+  gantry_free(((Queue*)self)->handle);
+  dealloc_object(self);
+}
+
+static PyMethodDef queue_methods[] = {{"close", queue_close, METH_NOARGS, NULL}, {0}};
+static PyType_Slot queue_slots[] = {{Py_tp_new, queue_make},
+                                    {Py_tp_dealloc, queue_dealloc},
+                                    {Py_tp_methods, queue_methods},
+                                    {0, NULL}};
+PyType_Spec queue_spec = {"gantry._core.Queue", sizeof(Queue), 0, Py_TPFLAGS_DEFAULT, queue_slots};
+
+// ---- get(timeout)
+
+static gantry_code get_step(void* handle, void* arguments, int64_t timeout_ns) {
+  return gantry_receive(handle, timeout_ns, arguments);
+}
+
+static gantry_code withdraw_step(void* handle, void* arguments, int64_t timeout_ns) {
+  return gantry_queue_withdraw(handle, timeout_ns, arguments);
+}
+
+/// After an exception: what has been handed out is for the next get.
+static void leave_line(End* end) {
+  PyObject *type, *value, *trace;
+  gantry_message* none = NULL;
+  PyErr_Fetch(&type, &value, &trace);
+  if (end_run(end, withdraw_step, &none, 0, kQuick) == -1) PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
+PyObject* queue_get(PyObject* self, PyObject* seconds) {
+  End* const end = (End*)self;
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  gantry_message* message = NULL;
+  gantry_code code = end_run(end, get_step, &message, timeout_ns, kQuick);
+  if (code == GANTRY_TIMED_OUT) code = end_run(end, withdraw_step, &message, -1, kLong);
+  if (code == GANTRY_OK) return message_new(message, end->held);
+  if (code == GANTRY_TIMED_OUT) Py_RETURN_NONE;
+  if (code == -1) leave_line(end);
+  return raise_code(code);
+}
+
+// ---- ask(question, timeout)
+
+struct Asking {
+  unsigned question;
+  gantry_queue_report report;
+};
+
+static gantry_code ask_step(void* handle, void* arguments, int64_t timeout_ns) {
+  struct Asking* const it = arguments;
+  return gantry_queue_ask(handle, it->question, timeout_ns, &it->report);
+}
+
+/// After an exception: the next place is another's, and so is one that was granted meanwhile.
+static void leave_places(End* end) {
+  PyObject *type, *value, *trace;
+  struct Asking place = {.question = GANTRY_QUEUE_PLACE};
+  PyErr_Fetch(&type, &value, &trace);
+  gantry_code code = end_run(end, ask_step, &place, 0, kLong);
+  place.question = GANTRY_QUEUE_PLACE_BACK;
+  if (code == GANTRY_OK) code = end_run(end, ask_step, &place, 0, kLong);
+  if (code == -1) PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
+/// Of a report: how many items wait, and how many are in hand; else None.
+PyObject* queue_ask(PyObject* self, PyObject* arguments) {
+  struct Asking it = {.report = {.size = sizeof it.report}};
+  PyObject* seconds;
+  if (!PyArg_ParseTuple(arguments, "IO", &it.question, &seconds)) return NULL;
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  const gantry_code code = end_run((End*)self, ask_step, &it, timeout_ns, kLong);
+  if (code == -1 && it.question == GANTRY_QUEUE_PLACE) leave_places((End*)self);
+  if (code != GANTRY_OK) return raise_code(code);
+  if (it.question != GANTRY_QUEUE_REPORT) Py_RETURN_NONE;
+  return Py_BuildValue("(KK)", it.report.waiting_items, it.report.in_hand);
+}

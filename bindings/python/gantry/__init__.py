@@ -1,0 +1,43 @@
+"""Gantry moves big buffers between processes while your code keeps computing.
+
+Producer sends; Consumer receives; Inbox has many senders; rpc has calls; pipe() is for children;
+Group is for ranks that compute together.
+"""
+
+from . import errors, rpc
+from ._core import version as _version
+from .errors import (
+    Aborted,
+    AlreadyExists,
+    Busy,
+    Closed,
+    Error,
+    Interrupted,
+    InvalidArgument,
+    NotFound,
+    OutOfMemory,
+    PeerGone,
+    PeerMisbehaved,
+    PermissionDenied,
+    SystemRefused,
+    TimedOut,
+    TooLarge,
+    Unsupported,
+)
+from .executor import ProcessPoolExecutor
+from .groups import Collective, Group
+from .message import Message
+from .pipes import PipeReader, PipeWriter, pipe
+from .queues import JoinableQueue, Queue, SimpleQueue
+from .receiving import Consumer, Inbox, stage_input
+from .runtime import Runtime
+from .sending import Producer, stage_output
+
+__version__ = _version()
+__all__ = [
+    "Aborted", "AlreadyExists", "Busy", "Closed", "Collective", "Consumer", "Error", "Group",
+    "Inbox", "Interrupted", "InvalidArgument", "JoinableQueue", "Message", "NotFound",
+    "OutOfMemory", "PeerGone", "PeerMisbehaved", "PermissionDenied", "PipeReader", "PipeWriter",
+    "ProcessPoolExecutor", "Producer", "Queue", "Runtime", "SimpleQueue", "SystemRefused",
+    "TimedOut", "TooLarge", "Unsupported", "errors", "pipe", "rpc", "stage_input", "stage_output",
+]  # fmt: skip

@@ -1,0 +1,34 @@
+"""What sending and receiving ends have in common."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TypeVar
+
+from ._core import Consumer, Group, Producer
+
+Self = TypeVar("Self", bound="End")
+
+
+class End:
+    name: str
+    _core: Producer | Consumer | Group
+
+    def close(self) -> None:
+        """From any thread: waits of others end."""
+        self._core.close()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "open" if self._core.is_open else "closed"
+        return f"<gantry.{type(self).__name__.strip('_')} {self.name}, {state}>"

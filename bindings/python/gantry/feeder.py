@@ -1,0 +1,90 @@
+"""What a queue's put() could not hand over at once, and the thread that hands it over later."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from multiprocessing import util
+from traceback import print_exception
+from typing import Any
+
+from .errors import Closed, PeerGone
+
+
+class Feeder:
+    """Sends in the order of append(). The thread lives only while there is something to send, and
+    only it keeps what it sends by: a queue that is dropped goes at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards all that follows
+        self._waiting: deque[Any] = deque()
+        self._thread: threading.Thread | None = None
+        self._at_end: Callable[[], None] | None = None
+        self._exit: util.Finalize | None = None
+        self.joins_at_exit = True
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._thread is None
+
+    def append(
+        self, parts: Any, send: Callable[[Any], None],
+        fail: Callable[[Exception], None] = print_exception,
+    ) -> None:  # fmt: skip
+        """Keeps a copy: the caller may change what it has put. `fail`: it could not be sent."""
+        kept = tuple(bytes(p) for p in parts) if isinstance(parts, tuple) else bytes(parts)
+        with self._lock:
+            self._waiting.append((kept, fail))
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(
+                target=self._run, args=(send,), name="QueueFeederThread", daemon=True
+            )
+            self._exit = util.Finalize(self, self._join_at_exit, exitpriority=-5)
+        self._thread.start()
+
+    def _run(self, send: Callable[[Any], None]) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    at_end, self._at_end = self._at_end, None
+                    if self._exit is not None:
+                        self._exit.cancel()
+                    break
+                parts, fail = self._waiting[0]
+            try:
+                send(parts)
+            except (Closed, PeerGone) as error:  # nobody takes anything any more
+                util.info("gantry: queue: %s", error)
+                with self._lock:
+                    self._waiting.clear()
+                continue
+            except Exception as error:  # what is behind it may well go
+                fail(error)
+            with self._lock:
+                if self._waiting:
+                    self._waiting.popleft()
+        if at_end is not None:
+            at_end()
+
+    def then(self, at_end: Callable[[], None]) -> None:
+        """Calls it when all has been sent, maybe on the feeder's thread."""
+        with self._lock:
+            if self._thread is not None:
+                self._at_end = at_end
+                return
+        at_end()
+
+    def join(self) -> None:
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _join_at_exit(self) -> None:
+        if self.joins_at_exit:
+            self.join()

@@ -1,0 +1,154 @@
+"""A received message, and its bytes as whatever they are wanted as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from . import _core, pickles
+from .errors import InvalidArgument, PermissionDenied
+
+if TYPE_CHECKING:
+    import numpy
+
+
+_view_of: Callable[[Any], memoryview] = memoryview  # of what mypy does not know to be a buffer
+
+
+def _import_asarray(view: memoryview) -> numpy.ndarray[Any, Any]:
+    global _asarray
+    _asarray = import_module("numpy").asarray
+    return _asarray(view)
+
+
+# Imported by the first array: programs without NumPy have none.
+_asarray: Callable[[memoryview], numpy.ndarray[Any, Any]] = _import_asarray
+
+
+def as_array(memory: _core.Memory) -> numpy.ndarray[Any, Any]:
+    try:
+        return _asarray(_view_of(memory))  # of the memory itself NumPy would make an object
+    except BufferError as error:
+        raise InvalidArgument(f"this message: {error}", "message.data has the bytes") from None
+
+
+def as_torch(memory: _core.Memory) -> Any:
+    dlpack = import_module("torch.utils.dlpack")
+    return dlpack.from_dlpack(memory.dlpack(False))  # the form that all versions know
+
+
+class Message:
+    """What was received. Its memory is the sender's, and is read-only.
+
+    It goes back to the sender when this and every array, tensor and memoryview of it are gone, in
+    whatever thread they were.
+    """
+
+    __slots__ = ("_core", "_pickles")
+
+    def __init__(self, core: _core.Message, allow_pickles: bool) -> None:
+        self._core = core
+        self._pickles = allow_pickles
+
+    # What the sender said of it.
+    @property
+    def sequence(self) -> int:
+        """Its number in its channel, from 1."""
+        return self._core.sequence
+
+    @property
+    def type(self) -> int:
+        return self._core.type
+
+    @property
+    def user(self) -> int:
+        return self._core.user
+
+    @property
+    def sender(self) -> int:
+        """The number of the sender at this inbox or server, from 1; else 0."""
+        return self._core.sender
+
+    @property
+    def sender_uid(self) -> int:
+        return self._core.sender_uid
+
+    @property
+    def sender_pid(self) -> int:
+        return self._core.sender_pid
+
+    @property
+    def nbytes(self) -> int:
+        return self._core.bytes
+
+    def __len__(self) -> int:
+        """The number of segments."""
+        return self._core.segments
+
+    # What it holds. `index` is the segment's.
+    @property
+    def data(self) -> memoryview:
+        """The bytes of the first segment."""
+        return _view_of(self._core.segment(0, True))
+
+    def segment(self, index: int) -> memoryview:
+        return _view_of(self._core.segment(index, True))
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.segment(index) for index in range(len(self)))
+
+    @property
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """The first segment as a read-only ndarray where the sender wrote."""
+        core = self._core
+        return as_array(core.segment(0, False) if core.segments else self._nothing())
+
+    def arrays(self, index: int) -> numpy.ndarray[Any, Any]:
+        return as_array(self._core.segment(index, False) if len(self) else self._nothing())
+
+    def private(self, index: int = 0) -> numpy.ndarray[Any, Any]:
+        """A writable ndarray. Pages that are written become this process's own copies."""
+        return as_array(self._core.view(index))
+
+    def torch(self, index: int = 0, *, private: bool = False) -> Any:
+        """A tensor. Torch has no read-only ones: to write to this one ends the process by SIGSEGV,
+        unless it is `private`, which copies the pages that are written."""
+        memory = self._core.view(index) if private else self._core.segment(index, False)
+        return as_torch(memory)
+
+    def object(self) -> Any:
+        """What the sender gave to send(). Objects come if the consumer was opened with
+        pickles=True: unpickling runs what the sender wants."""
+        if self._core.type != pickles.TYPE:
+            return self.array if len(self) else None
+        if not self._pickles:
+            raise PermissionDenied(
+                "this message: it is a pickled object, and this end takes none",
+                "open it with pickles=True if you trust every sender with this process",
+            )
+        return pickles.loads([self.segment(index) for index in range(len(self))])
+
+    # DLPack: numpy.from_dlpack(message), torch.from_dlpack(message)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if copy or (dl_device is not None and dl_device[0] != 1):
+            raise BufferError("a message is memory of the host, and is not copied")
+        versioned = max_version is not None and max_version[0] >= 1
+        return self._core.segment(0, False).dlpack(versioned)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __repr__(self) -> str:
+        return f"<gantry.Message {self.sequence}: {len(self)} segments, {self.nbytes} bytes>"
+
+    @staticmethod
+    def _nothing() -> Any:
+        return b""

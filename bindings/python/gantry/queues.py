@@ -1,0 +1,297 @@
+"""gantry.Queue: a drop-in for the queues of multiprocessing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from multiprocessing import context, util
+from multiprocessing.connection import Connection
+from queue import Empty, Full
+from traceback import print_exception
+from types import GenericAlias
+from typing import Any
+
+from . import _core, pickles
+from .errors import InvalidArgument, PeerGone, TimedOut
+from .feeder import Feeder
+from .queue_home import SLOTS, Home
+from .runtime import Runtime, shared
+
+REPORT, PLACE, TASK_DONE, ALL_FINISHED, ALL_DONE, PLACE_BACK = range(6)  # as gantry/queue.h has them
+_MOST_HELD = SLOTS - 8  # beyond it what is got is copied, so that there is room for more
+_BRIEFLY = 0.002  # for room in a ring that is emptied all the time
+_TURN = 0.02  # of a thread that waits for a place while the feeder sends
+
+_all: weakref.WeakSet[Queue] = weakref.WeakSet()
+
+
+class Queue:
+    """As multiprocessing.Queue, JoinableQueue and SimpleQueue: for the process that makes it and
+    its children of any start method, which get it by fork or as an argument.
+
+    Arrays of 4 KiB or more are got without a copy, and are read-only. With `redeliver` an item
+    whose process dies or leaves before it calls task_done() for it goes to another one. Objects
+    are pickled: all processes that have a queue trust each other.
+    """
+
+    def __init__(
+        self, maxsize: int = 0, *, ctx: Any = None, redeliver: bool = False,
+        runtime: Runtime | None = None,
+    ) -> None:  # fmt: skip
+        self._maxsize = max(maxsize, 0)
+        self._redeliver = redeliver
+        home = Home(runtime or shared(), self._maxsize)
+        self._place: tuple[str, Runtime, Connection] = (home.name, home.runtime, home.lifeline)
+        self._retire: util.Finalize | None = util.Finalize(self, home.retire, exitpriority=-20)
+        self._reset()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        context.assert_spawning(self)
+        return self._maxsize, self._redeliver, self._place
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._maxsize, self._redeliver, self._place = state
+        self._retire = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._closed = False
+        self._opening = threading.Lock()
+        self._placing = threading.Lock()
+        self._ends: dict[str, Any] = {}
+        self._getting: _core.Consumer | None = None
+        self._putting: _core.Producer | None = None
+        self._in_hand: deque[_core.Message] = deque()
+        self._feeder = Feeder()
+        _all.add(self)
+
+    # Putting.
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        try:
+            parts = pickles.dumps_item(obj)
+        except Exception as error:
+            self._on_queue_feeder_error(error, obj)
+            return
+        if self._maxsize:
+            self._put_at_place(parts, 0 if not block else timeout)
+        else:
+            self._put_parts(parts)
+
+    def _put_at_place(self, parts: Any, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + max(timeout, 0)
+        # A thread that waits for a place has the end: no other may have one and need the end.
+        if not self._placing.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+            raise Full
+        try:
+            self._take_place(deadline)
+            try:
+                self._put_parts(parts)
+            except BaseException:
+                self._give_place_back()
+                raise
+        finally:
+            self._placing.release()
+
+    def _put_parts(self, parts: Any, fail: Callable[[Exception], None] = print_exception) -> None:
+        if self._feeder.is_idle:
+            end = self._putting or self._open_putting()
+            try:
+                end.send(parts, _BRIEFLY, 0, 0)
+                return
+            except TimedOut:
+                pass
+        self._feeder.append(parts, self._send, fail)
+
+    def _take_place(self, deadline: float | None) -> None:
+        end = self._putting or self._open_putting()
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            feeds = not self._feeder.is_idle  # what has places, and needs the end
+            try:
+                end.ask(PLACE, min(left or _TURN, _TURN) if feeds and left != 0 else left)
+                return
+            except TimedOut:
+                if not feeds or left == 0:
+                    raise Full from None
+            time.sleep(_BRIEFLY)
+
+    def _give_place_back(self) -> None:
+        if self._putting is not None:
+            with contextlib.suppress(PeerGone):
+                self._putting.ask(PLACE_BACK, None)
+
+    def _send(self, parts: Any) -> None:
+        """What waits in the feeder."""
+        try:
+            (self._putting or self._open_putting()).send(parts, None, 0, 0)
+        except Exception:
+            if self._maxsize:
+                self._give_place_back()
+            raise
+
+    def put_nowait(self, obj: Any) -> None:
+        self.put(obj, False)
+
+    @staticmethod
+    def _on_queue_feeder_error(e: BaseException, obj: Any) -> None:
+        """What put() does with an object that cannot be pickled."""
+        print_exception(e)
+
+    # Getting.
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if not block:
+            timeout = 0
+        elif timeout is not None and timeout < 0:
+            timeout = 0
+        core = self._take(timeout)
+        if core is None:
+            raise Empty
+        if not self._redeliver:
+            return self._load(core)
+        try:
+            item = self._load(core)
+        except BaseException:
+            core.done()  # nobody else could read it either, and task_done() is for what was got
+            raise
+        self._in_hand.append(core)
+        return item
+
+    def _take(self, timeout: float | None) -> _core.Message | None:
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        end = self._getting or self._open_getting()
+        try:
+            return end.get(timeout)
+        except TimedOut:  # another thread waits for the next item
+            return None
+
+    def _load(self, core: _core.Message) -> Any:
+        held = self._getting.held if self._getting is not None else 0
+        return pickles.loads_item(core, held > _MOST_HELD)
+
+    def get_nowait(self) -> Any:
+        return self.get(False)
+
+    # What is in it.
+    def qsize(self) -> int:
+        size = 0
+        for _ in range(3):
+            here = len(self._feeder)
+            report = self._asking("ask").ask(REPORT, None)
+            assert report is not None
+            size = report[0] + here  # rather one too many than to miss what is on its way
+            if here == len(self._feeder):
+                break
+        return size
+
+    def empty(self) -> bool:
+        return self.qsize() == 0
+
+    def full(self) -> bool:
+        return 0 < self._maxsize <= self.qsize()
+
+    def task_done(self) -> None:
+        """One item has been worked on. With `redeliver`: the oldest that this process has in hand,
+        which nobody else gets from now on."""
+        if self._redeliver:
+            if not self._in_hand:
+                raise ValueError("task_done() called too many times")
+            self._in_hand.popleft().done()
+            return
+        try:
+            self._asking("ask").ask(TASK_DONE, None)
+        except InvalidArgument:
+            raise ValueError("task_done() called too many times") from None
+
+    def join(self) -> None:
+        """Waits until task_done() was called for each item that was put."""
+        while not self._feeder.is_idle:
+            self._feeder.join()
+            time.sleep(0)
+        self._asking("join").ask(ALL_DONE if self._redeliver else ALL_FINISHED, None)
+
+    # The end of it.
+    def close(self) -> None:
+        """This process neither puts nor gets any more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._feeder.then(self._drop)
+
+    def _drop(self) -> None:
+        self._in_hand.clear()
+        self._getting = self._putting = None
+        for end in [*self._ends.values()]:
+            end.close()
+        self._ends.clear()
+        if self._retire is not None:
+            self._retire()
+        else:
+            self._place[2].close()
+
+    def join_thread(self) -> None:
+        """Waits until all that was put has left this process."""
+        assert self._closed, f"Queue {self!r} not closed"
+        self._feeder.join()
+
+    def cancel_join_thread(self) -> None:
+        self._feeder.joins_at_exit = False
+
+    # Its ends, each opened where it is first used.
+    def _open_putting(self) -> _core.Producer:
+        name, runtime, _ = self._place
+        with self._opening:
+            if self._putting is None:
+                end = self._ends["put"] = _core.Producer()
+                end.open(runtime._core, "queue", name, None, {"slots": SLOTS})
+                self._putting = end
+            return self._putting
+
+    def _open_getting(self) -> _core.Consumer:
+        self._getting = self._asking("get", "queue, done by hand" if self._redeliver else "queue")
+        return self._getting
+
+    def _asking(self, role: str, kind: str = "queue") -> _core.Consumer:
+        """Threads that wait for different things do not wait for each other."""
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        with self._opening:
+            end: _core.Consumer | None = self._ends.get(role)
+            if end is None:
+                name, runtime, _ = self._place
+                end = _core.Consumer()
+                end.open(runtime._core, kind, name, None, {})
+                self._ends[role] = end
+            return end
+
+    __class_getitem__ = classmethod(GenericAlias)
+
+
+JoinableQueue = Queue
+
+
+class SimpleQueue(Queue):
+    """A Queue whose put() raises what pickling raises."""
+
+    def __init__(self, *, ctx: Any = None, redeliver: bool = False) -> None:
+        super().__init__(ctx=ctx, redeliver=redeliver)
+
+    @staticmethod
+    def _on_queue_feeder_error(e: BaseException, obj: Any) -> None:
+        raise e
+
+
+def _forget() -> None:
+    for queue in list(_all):
+        queue._retire = None
+        queue._reset()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,119 @@
+"""The receiving ends."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from . import _core
+from .ends import End
+from .errors import Closed, InvalidArgument, TimedOut
+from .message import Message
+from .readiness import Readiness
+from .runtime import Runtime, shared
+
+WHEN_SLOW = ("block", "drop_newest", "disconnect", "drop_oldest")
+Received = TypeVar("Received", bound=Message)
+
+
+class ReceivingEnd(End, Generic[Received]):
+    _kind = "channel"
+
+    def __init__(
+        self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
+        timeout: float | None = None, when_slow: str = "block", **options: int,
+    ) -> None:  # fmt: skip
+        if when_slow not in WHEN_SLOW:
+            raise InvalidArgument(f"when_slow: '{when_slow}'", "one of " + ", ".join(WHEN_SLOW))
+        self.name = name
+        self._pickles = pickles
+        self._core: _core.Consumer = _core.Consumer()
+        self._readiness = Readiness(self._core.descriptor)
+        if when_slow != "block":
+            options["when_slow"] = WHEN_SLOW.index(when_slow)
+        self._core.open((runtime or shared())._core, self._kind, name, timeout, options)
+
+    def _made(self, core: _core.Message) -> Received:
+        raise NotImplementedError
+
+    def receive(self, timeout: float | None = None) -> Received:
+        core = self._core.receive(timeout)
+        if core is None:
+            raise TimedOut(f"{self.name}: no message within {timeout} s")
+        return self._made(core)
+
+    async def receive_async(self, timeout: float | None = None) -> Received:
+        core = await self._readiness.until(lambda: self._core.receive(0), timeout)
+        if core is None:
+            raise TimedOut(f"{self.name}: no message within {timeout} s")
+        return self._made(core)
+
+    def __iter__(self) -> Messages[Received]:
+        """Until the stream ends."""
+        return Messages(self)
+
+    def __aiter__(self) -> Messages[Received]:
+        return Messages(self)
+
+    def fileno(self) -> int:
+        """Readable when receive(0) may have an answer."""
+        return self._core.descriptor()
+
+    def close(self) -> None:
+        """Messages stay valid. From any thread: waits of others end."""
+        super().close()
+
+
+class Messages(Generic[Received]):
+    """Not a generator, which would hold each message until it is asked for the next."""
+
+    def __init__(self, end: ReceivingEnd[Received]) -> None:
+        self._end = end
+
+    def __iter__(self) -> Messages[Received]:
+        return self
+
+    def __next__(self) -> Received:
+        try:
+            return self._end.receive()
+        except Closed:
+            raise StopIteration from None
+
+    async def __anext__(self) -> Received:
+        try:
+            return await self._end.receive_async()
+        except Closed:
+            raise StopAsyncIteration from None
+
+
+class Consumer(ReceivingEnd[Message]):
+    """Joins a channel, and waits for its producer to appear.
+
+    `pickles`: whether senders are trusted to send objects, which run code of theirs here.
+    `options`: depth, senders, spin_ns, as gantry_consumer_options has them.
+    """
+
+    def _made(self, core: _core.Message) -> Message:
+        return Message(core, self._pickles)
+
+    def receive_into(self, buffer: Any, timeout: float | None = None) -> int:
+        """Copies the next message into a writable buffer; returns its size."""
+        return self._core.receive_into(buffer, timeout)
+
+    def rejoin(self, timeout: float | None = None) -> None:
+        """After PeerGone: joins the name's next producer."""
+        self._core.rejoin(timeout)
+
+
+class Inbox(Consumer):
+    """Takes the name; any number of producers connect to it."""
+
+    _kind = "inbox"
+
+
+class _StageInput(Consumer):
+    _kind = "gantry run"
+
+
+def stage_input(name: str, *, pickles: bool = False) -> Consumer:
+    """The input `name` of this stage of `gantry run`."""
+    return _StageInput(name, pickles=pickles)

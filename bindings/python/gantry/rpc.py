@@ -1,0 +1,104 @@
+"""Calls: one server, any number of clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from . import _core
+from .ends import End
+from .errors import Aborted, Error
+from .message import Message
+from .readiness import Readiness
+from .receiving import ReceivingEnd
+from .runtime import Runtime, shared
+from .sending import give
+
+
+class Request(Message):
+    """A message that somebody waits for an answer to. Dropped, it fails with Aborted there."""
+
+    __slots__ = ()
+
+    def reply(self, value: Any, *, timeout: float | None = 0, type: int = 0) -> None:
+        """Answers, once. TimedOut: the client has no room at present."""
+        give(value, self._pickles, type, lambda v, tag: self._core.reply(v, timeout, tag))
+
+    def refuse(self, why: str, hint: str = "", kind: type[Error] = Aborted) -> None:
+        """Fails the client's call with an exception of that kind."""
+        self._core.refuse(kind.code, why, hint)
+
+    @property
+    def wants_reply(self) -> bool:
+        """False once it is answered, cancelled, or past its deadline."""
+        return self._core.wants_reply()
+
+
+class Server(ReceivingEnd[Request]):
+    """Takes the name; `for request in server: request.reply(...)`."""
+
+    _kind = "server"
+
+    def _made(self, core: _core.Message) -> Request:
+        return Request(core, self._pickles)
+
+    def serve(self, answer: Callable[[Request], Any]) -> None:
+        """Answers every request by what `answer` returns, or by what it raises, for ever. A client
+        that has no room for a second, or that is gone, does without."""
+        for request in self:
+            try:
+                request.reply(answer(request), timeout=1)
+            except Exception as error:
+                with suppress(Error):
+                    if isinstance(error, Error):
+                        request.refuse(error.message, error.hint, type(error))
+                    else:
+                        request.refuse(f"{type(error).__name__}: {error}")
+            del request
+
+
+class Client(End):
+    """Calls a server; waits for it to appear.
+
+    Replies are messages in the server's memory, which has eight places for each client: copy what
+    you keep.
+    """
+
+    def __init__(
+        self, server: str, *, runtime: Runtime | None = None, pickles: bool = False,
+        timeout: float | None = None, **options: int,
+    ) -> None:  # fmt: skip
+        self.name = server
+        self._pickles = pickles
+        self._core: _core.Producer = _core.Producer()
+        self._readiness = Readiness(self._core.descriptor)
+        # A call that had to wait for room would keep the loop from taking the replies that make it.
+        self._room = asyncio.Semaphore(options.get("slots", 8))
+        self._core.open((runtime or shared())._core, "server", server, timeout, options)
+
+    def call(self, value: Any, *, timeout: float | None = None, type: int = 0) -> Message:
+        call = self._begin(value, timeout, type)
+        reply = call.wait(None)
+        assert reply is not None
+        return Message(reply, self._pickles)
+
+    async def call_async(
+        self, value: Any, *, timeout: float | None = None, type: int = 0
+    ) -> Message:
+        """Any number of tasks may do so. Cancelled, it tells the server."""
+        async with self._room:
+            call = self._begin(value, timeout, type)
+            reply = await self._readiness.until(lambda: call.wait(0))
+        assert reply is not None
+        return Message(reply, self._pickles)
+
+    def reconnect(self, timeout: float | None = None) -> None:
+        """After PeerGone: to the name's next server."""
+        self._core.wait_for_consumers(1, timeout)
+
+    def _begin(self, value: Any, timeout: float | None, tag: int) -> _core.Call:
+        return give(
+            value, self._pickles, tag, lambda v, type: self._core.begin_call(v, timeout, type, 0)
+        )

@@ -1,0 +1,256 @@
+"""The sending end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from . import _core, pickles
+from .ends import End
+from .errors import InvalidArgument, TimedOut, Unsupported
+from .message import Message
+from .readiness import Readiness
+from .runtime import Runtime, shared
+
+if TYPE_CHECKING:
+    import numpy
+    import numpy.typing
+Given = TypeVar("Given")
+
+
+def give(value: Any, allow_pickles: bool, type: int, send: Callable[[Any, int], Given]) -> Given:
+    """Gives `value` to `send`, and its pickle if it is refused but may be pickled."""
+    if isinstance(value, Message):
+        return send(value._core, type)
+    try:
+        if not isinstance(value, tuple):  # which _core takes for several parts
+            return send(value, type)
+        if not allow_pickles:
+            raise InvalidArgument("tuple: neither bytes, an array nor a tensor",
+                                  "send_parts(*values), or pickles=True at both ends")  # fmt: skip
+    except InvalidArgument:
+        if not allow_pickles:
+            raise
+    return send(pickles.dumps(value), pickles.TYPE)
+
+
+class Producer(End):
+    """Sends to a channel's consumers, or (`connect`) to an inbox.
+
+    `options`: slots, consumers, history, copy_threads, spin_ns, bytes_in_flight, budget_bytes,
+    mode, as gantry_producer_options has them. `pickles`: whether any object may be sent.
+    """
+
+    _kind = "channel"
+
+    def __init__(
+        self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
+        timeout: float | None = None, **options: int,
+    ) -> None:  # fmt: skip
+        self._pickles = pickles
+        self._open(name, runtime, timeout, options)
+
+    def _open(
+        self, name: str, runtime: Runtime | None, timeout: float | None, options: dict[str, int]
+    ) -> None:
+        self.name = name
+        self._core: _core.Producer = _core.Producer()
+        self._pool: _core.Pool | None = None
+        self._has_pool = True
+        self._numpy_handler: object = None
+        self._in_flight: dict[int, _core.Parts] = {}  # tickets, and what they read from
+        self._readiness = Readiness(self._core.descriptor)
+        self._core.open((runtime or shared())._core, self._kind, name, timeout, options)
+
+    @classmethod
+    def connect(cls, inbox: str, *, timeout: float | None = None, **options: Any) -> Producer:
+        """To an inbox; waits for it to appear."""
+        return _InboxProducer(inbox, timeout=timeout, **options)
+
+    def wait_for_consumers(self, count: int = 1, timeout: float | None = None) -> None:
+        self._core.wait_for_consumers(count, timeout)
+
+    # Sending.
+    def send(
+        self, value: Any, *, timeout: float | None = None, type: int = 0, user: int = 0
+    ) -> None:
+        """Sends bytes, an array, a tensor, a received message (without a copy), or an object if
+        pickles are allowed. It is yours again on return."""
+        if self._pickles or isinstance(value, (Message, tuple)):
+            give(value, self._pickles, type, lambda v, tag: self._core.send(v, timeout, tag, user))
+        else:
+            self._core.send(value, timeout, type, user)
+
+    def send_parts(
+        self, *values: Any, timeout: float | None = None, type: int = 0, user: int = 0
+    ) -> None:
+        """Sends several values as segments of one message."""
+        parts = tuple(v._core if isinstance(v, Message) else v for v in values)
+        self._core.send(parts, timeout, type, user)
+
+    def move(
+        self,
+        array: numpy.ndarray[Any, Any],
+        *,
+        timeout: float | None = None,
+        type: int = 0,
+        user: int = 0,
+    ) -> None:
+        """Sends an array that was made within born_here(), without a copy. It turns read-only:
+        its readers look at the same memory. Other writable views of it must not be used."""
+        pool = self._own_pool()
+        block = None if pool is None else pool.find(array)
+        if block is None:
+            raise InvalidArgument(
+                "move: the array does not lie in this end's pool",
+                "make it in `with producer.born_here():` (from 32 KiB on), or send() it",
+            )
+        block.describe(array)
+        frozen = []
+        owner: Any = array
+        while getattr(owner, "flags", None) is not None and hasattr(owner.flags, "writeable"):
+            if owner.flags.writeable:
+                owner.flags.writeable = False
+                frozen.append(owner)
+            owner = owner.base
+        try:
+            self._core.send(block, timeout, type, user)
+        except BaseException:
+            for owner in reversed(frozen):
+                owner.flags.writeable = True
+            raise
+
+    async def send_async(
+        self, value: Any, *, timeout: float | None = None, type: int = 0, user: int = 0
+    ) -> None:
+        """As send(), while the loop goes on. The value must not change until this returns."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ticket, parts = give(
+            value, self._pickles, type,
+            lambda v, tag: self._core.send_async(v, timeout, tag, user),
+        )  # fmt: skip
+        self._in_flight[ticket] = parts
+
+        def ask() -> bool | None:
+            if ticket not in self._in_flight:
+                return True
+            try:
+                self._core.ticket_wait(ticket, 0)
+            except TimedOut:
+                if deadline is None or time.monotonic() < deadline + 0.01:
+                    return None  # of this wait, not of the message
+                del self._in_flight[ticket]
+                raise
+            except BaseException:
+                del self._in_flight[ticket]
+                raise
+            del self._in_flight[ticket]
+            return True
+
+        late = None if timeout is None else timeout + 0.02
+        if not await self._readiness.until(ask, late):
+            raise TimedOut(f"channel {self.name}: the message was not sent in time")
+
+    # Memory of the channel's.
+    @contextmanager
+    def loan(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: numpy.typing.DTypeLike = "uint8",
+        *,
+        timeout: float | None = None,
+        type: int = 0,
+        user: int = 0,
+    ) -> Iterator[numpy.ndarray[Any, Any]]:
+        """An array where the readers will see it: published at the end of the `with`, dropped on
+        an exception. It turns read-only then."""
+        import numpy
+
+        kind = numpy.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else shape
+        count = 1
+        for length in shape:
+            count *= length
+        nbytes = count * kind.itemsize
+        pool = self._own_pool() if nbytes > 0 and not kind.hasobject else None
+        if pool is None:
+            array = numpy.empty(shape, kind)  # an output without a pool copies
+            yield array
+            self._core.send(array, timeout, type, user)
+        else:
+            block = pool.allocate(nbytes)
+            array = numpy.ndarray(shape, kind, cast(Any, block))
+            yield array
+            block.describe(array)
+            array.flags.writeable = False
+            self._core.send(block, timeout, type, user)
+        array.flags.writeable = False
+
+    @contextmanager
+    def born_here(self) -> Iterator[None]:
+        """NumPy arrays of 32 KiB or more that are made within lie in the channel's pool, so that
+        move() sends them without a copy. In this context (thread, task) only."""
+        pool = self._own_pool()
+        if pool is None:
+            raise Unsupported(f"{self.name}: this output has no pool", "send() copies")
+        if self._numpy_handler is None:
+            self._numpy_handler = _core.numpy_handler(pool)
+        before = _core.set_numpy_handler(self._numpy_handler)
+        try:
+            yield
+        finally:
+            _core.set_numpy_handler(before)
+
+    def _own_pool(self) -> _core.Pool | None:
+        if self._pool is None and self._has_pool:
+            try:
+                self._pool = self._core.pool()
+            except Unsupported:
+                self._has_pool = False
+        return self._pool
+
+    # The end.
+    def fileno(self) -> int:
+        """Readable when a send_async() may have ended."""
+        return self._core.descriptor()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Ends the stream, and waits until all of it has been received."""
+        if not self._core.is_open:
+            return
+        try:
+            self._core.finish(timeout)
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Leaves at once: consumers hear that the stream broke off. From any thread."""
+        self._core.close()
+        self._in_flight.clear()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.drop()
+
+
+class _InboxProducer(Producer):
+    _kind = "inbox"
+
+
+class _StageOutput(Producer):
+    _kind = "gantry run"
+
+
+def stage_output(name: str, *, pickles: bool = False) -> Producer:
+    """The output `name` of this stage of `gantry run`."""
+    return _StageOutput(name, pickles=pickles)

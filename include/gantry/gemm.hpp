@@ -1,0 +1,88 @@
+#pragma once  // gantry/gemm.hpp: products of matrices, by the library that is quickest here.
+
+#include <gantry/channel/message.hpp>
+#include <gantry/engine.hpp>
+#include <gantry/types.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gantry {
+
+/// c = a * b, or c += a * b if `adds`. Row-major in host memory; a is m x k, b is k x n, c is m x
+/// n. A stride counts elements from the beginning of a row to that of the next. What lies between
+/// the rows of c is not touched. c overlaps neither a nor b. Sides may be 0: with k = 0 the product
+/// is 0, with m or n = 0 nothing is done. Pointers of empty matrices may be null, and their strides
+/// are ignored.
+struct Gemm {
+  DataType type;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  const std::byte* a = nullptr;
+  std::int64_t a_stride = 0;
+  const std::byte* b = nullptr;
+  std::int64_t b_stride = 0;
+  std::byte* c = nullptr;
+  std::int64_t c_stride = 0;
+  bool adds = false;
+};
+
+struct GemmFacts {
+  std::string library;   ///< "openblas", "onednn" or "builtin".
+  std::string version;   ///< In the library's words.
+  std::string core;      ///< The kernels that it chose for this CPU, in its words.
+  unsigned threads = 1;  ///< That one product may use.
+  std::string why;       ///< Why this one: it was asked for, or what was measured. One line.
+};
+
+/// Computes products. Any thread may call, several at a time.
+class GANTRY_API GemmLibrary {
+ public:
+  GemmLibrary() = default;
+  GemmLibrary(const GemmLibrary&) = delete;
+  GemmLibrary& operator=(const GemmLibrary&) = delete;
+  virtual ~GemmLibrary();
+
+  [[nodiscard]] virtual const GemmFacts& facts() const noexcept = 0;
+  [[nodiscard]] virtual bool takes(const DataType& type) const noexcept = 0;
+  /// Computes in the calling thread, and in the library's own if facts().threads > 1. f16 and bf16
+  /// are summed as f32 and rounded once; integers wrap around. Errors: `invalid_argument` (a null
+  /// or misaligned pointer, a stride shorter than a row, a negative or impossible size),
+  /// `unsupported` (a type that it does not take), `out_of_memory`, `system` (the library failed).
+  [[nodiscard]] virtual Result<void> multiply(const Gemm& product) = 0;
+};
+
+struct GemmOptions {
+  /// "openblas": f64, f32. "onednn": f32. "builtin": these, f16, bf16, i32, i64. Empty: for each
+  /// type the quickest one that takes it. That is measured when it is first asked for in the
+  /// process, and remembered.
+  std::string library = {};
+  /// That one product may use, from 1 to 1024; what the library made of it is in facts(). OpenBLAS
+  /// has one number for the process, which holds for a program's own calls of it, too.
+  unsigned threads = 1;
+};
+
+/// Loads a library, which stays loaded; the first product that it computes is slow, too. Errors:
+/// `not_found` (no such name), `unsupported` (not installed, with what to install), `busy`
+/// (OpenBLAS is open with another number of threads), `invalid_argument`.
+[[nodiscard]] GANTRY_API Result<std::shared_ptr<GemmLibrary>> open_gemm(
+    const GemmOptions& options = {});
+
+/// Lists the libraries by name: usable here, or why not and how to mend that. Loads them, which
+/// takes some hundredths of a second, and measures nothing.
+[[nodiscard]] GANTRY_API std::vector<EngineStatus> list_gemm_libraries();
+
+/// What becomes of the bits of a product that is cut into pieces. Seen on products of several
+/// shapes: what is refuted is certain, what is granted means that no difference was seen. A grain
+/// of g: pieces that begin at multiples of g give the bits of the whole; 1: any pieces do; 0: none
+/// of the grains that were tried does.
+struct GemmBits {
+  bool repeats = false;           ///< The same product twice gives the same bits.
+  std::int64_t row_grain = 0;     ///< Of pieces of rows of a, and so of c.
+  std::int64_t column_grain = 0;  ///< Of pieces of columns of b, and so of c.
+};
+/// Multiplies for some hundredths of a second at most. Errors: those of multiply().
+[[nodiscard]] GANTRY_API Result<GemmBits> probe_gemm(GemmLibrary& library, const DataType& type);
+
+}  // namespace gantry

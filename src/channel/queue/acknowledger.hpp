@@ -1,0 +1,110 @@
+#pragma once  // channel/queue/acknowledger.hpp: how a member and its items tell the queue.
+
+#include <gantry/channel/work_queue.hpp>
+#include <mutex>
+#include <vector>
+
+#include "base/fork_error.hpp"
+#include "base/result.hpp"
+#include "channel/queue/queue_protocol.hpp"
+
+namespace gantry {
+
+/// The member's connection to the queue's inbox. Items tell through it, from any thread: what
+/// cannot be told at once is told by whoever uses the connection.
+class GANTRY_LOCAL WorkItem::Acknowledger {
+ public:
+  explicit Acknowledger(Producer producer) : producer_(std::move(producer)) {}
+
+  [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
+
+  /// Errors: `peer_gone`.
+  Result<void> tell(ToQueue what, std::uint64_t number) {
+    if (!is_ours()) return belongs_to_parent("this item");
+    {
+      const std::lock_guard lock(list_mutex_);
+      if (is_over_)
+        return fail(Code::peer_gone, "the item's member, or its queue, has gone",
+                    "keep the member until its items are done");
+      list_.push_back({what, number});
+    }
+    tell_all();
+    const std::lock_guard lock(list_mutex_);
+    if (is_over_) return fail(Code::peer_gone, "the queue has gone");
+    return {};
+  }
+
+  /// Sends something else, with the connection to itself.
+  template <class Send>
+  auto use(Send send) {
+    auto sent = [&] {
+      const std::lock_guard lock(producer_mutex_);
+      return send(producer_);
+    }();
+    tell_all();
+    return sent;
+  }
+
+  /// The member goes: so does its connection, and the queue takes back what is left.
+  void leave() noexcept {
+    tell_all();
+    {
+      const std::lock_guard lock(list_mutex_);
+      is_over_ = true;
+    }
+    const std::lock_guard lock(producer_mutex_);
+    const Producer gone = std::move(producer_);
+  }
+
+ private:
+  struct Told {
+    ToQueue what;
+    std::uint64_t number;
+  };
+
+  void tell_all() {
+    while (has_something()) {
+      const std::unique_lock lock(producer_mutex_, std::try_to_lock);
+      if (!lock || !tell_once()) return;
+    }
+  }
+  bool has_something() {
+    const std::lock_guard lock(list_mutex_);
+    return !list_.empty() && !is_over_;
+  }
+  // False: there is no room, or nobody.
+  bool tell_once() {
+    std::vector<Told> list;
+    {
+      const std::lock_guard lock(list_mutex_);
+      list.swap(list_);
+    }
+    constexpr std::byte kWord{};
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto sent =
+          producer_.send({&kWord, 1}, {.deadline = Deadline::after(kPatience),
+                                       .user = list[i].number,
+                                       .correlation = static_cast<std::uint64_t>(list[i].what)});
+      if (sent) continue;
+      const std::lock_guard lock(list_mutex_);
+      if (sent.error().code == Code::timed_out || sent.error().code == Code::interrupted)
+        list_.insert(list_.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), list.end());
+      else
+        is_over_ = true;
+      return false;
+    }
+    return true;
+  }
+
+  // For room in a ring that is emptied all the time.
+  static constexpr std::chrono::seconds kPatience{1};
+
+  const ForkGuard fork_guard_;
+  std::mutex list_mutex_;
+  std::vector<Told> list_;
+  bool is_over_ = false;
+  std::mutex producer_mutex_;
+  Producer producer_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,47 @@
+#pragma once  // channel/queue/known_members.hpp: which connection is which member's.
+
+#include <gantry/channel/inbox.hpp>
+#include <unordered_map>
+
+namespace gantry {
+
+/// Who has said hello; its connection tells when it goes. Used by one thread.
+class KnownMembers {
+ public:
+  using Member = std::uint64_t;
+
+  void meet(const Sender& sender, Member member) {
+    const Known known{member, sender.pid, sender.uid};
+    if (member == 0 || known_.contains(member) || by_sender_.contains(sender.id)) return;
+    by_sender_.emplace(sender.id, known);
+    known_.emplace(member, known);
+  }
+  /// Who that was; 0: it had not said hello.
+  Member part(const Sender& sender) {
+    const auto known = by_sender_.extract(sender.id);
+    if (!known) return 0;
+    known_.erase(known.mapped().member);
+    return known.mapped().member;
+  }
+  [[nodiscard]] Member member_of(const Sender& sender) const {
+    const auto known = by_sender_.find(sender.id);
+    return known == by_sender_.end() ? 0 : known->second.member;
+  }
+  [[nodiscard]] bool has(Member member) const { return known_.contains(member); }
+  /// Whether the process at the other end of another connection is the member's, which is known.
+  [[nodiscard]] bool is_of(const Sender& sender, Member member) const {
+    const Known& known = known_.at(member);
+    return sender.pid == known.pid && sender.uid == known.uid;
+  }
+
+ private:
+  struct Known {
+    Member member = 0;
+    int pid = 0;
+    unsigned uid = 0;
+  };
+  std::unordered_map<std::uint64_t, Known> by_sender_;
+  std::unordered_map<Member, Known> known_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,113 @@
+#include "channel/queue/work_ledger.hpp"
+
+#include "base/assert.hpp"
+
+namespace gantry {
+
+WorkPayload::WorkPayload(Message message, bool to_copy)
+    : message_(std::make_shared<Message>(std::move(message))) {
+  const std::size_t count = message_->segments() - 1;
+  Bytes bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Segment segment = message_->segment(i);
+    Draft::Part& part = parts_.emplace_back();
+    part.forwarded = message_;
+    part.bytes = segment.bytes;
+    part.tensor = segment.tensor;
+    bytes += segment.bytes.size();
+  }
+  if (!to_copy || bytes > WorkQueueOptions::kMostCopied) return;
+  copy_.reserve(bytes + 1);  // the bytes stay where they are, and an empty one has an address
+  for (Draft::Part& part : parts_) {
+    const auto first = copy_.size();
+    copy_.insert(copy_.end(), part.bytes.begin(), part.bytes.end());
+    part.bytes = part.copied = {copy_.data() + first, part.bytes.size()};
+    part.forwarded.reset();
+  }
+  message_.reset();
+}
+
+Draft WorkPayload::draft() const {
+  Draft draft;
+  for (const Draft::Part& own : parts_) {
+    Draft::Part& part = draft.parts().emplace_back();
+    part.copied = own.copied;
+    part.forwarded = own.forwarded;
+    part.bytes = own.bytes;
+    part.tensor = own.tensor;
+  }
+  return draft;
+}
+
+void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
+  copied_ += payload->is_copied() ? 1 : 0;
+  waiting_.insert(waiting_.end(), {++put_, 0, std::move(payload)});
+}
+
+WorkLedger::Item WorkLedger::hand_to(Member member) {
+  GANTRY_ASSERT(!waiting_.empty());
+  Item item = std::move(waiting_.extract(waiting_.begin()).value());
+  if (item.tries++ != 0) ++redelivered_;
+  const bool is_new = hands_[member].emplace(item.number, item).second;
+  GANTRY_ASSERT(is_new);  // I1
+  ++in_hand_;
+  return item;
+}
+
+void WorkLedger::acknowledge(Member member, std::uint64_t number) {
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return;
+  const auto held = hands->second.find(number);
+  if (held == hands->second.end()) return;
+  forget(held->second);
+  hands->second.erase(held);
+  --in_hand_;
+  ++acknowledged_;
+}
+
+void WorkLedger::return_item(Item item) {
+  if (most_tries_ != 0 && item.tries >= most_tries_) {
+    ++dropped_;
+    return forget(item);
+  }
+  const bool is_new = waiting_.insert(std::move(item)).second;
+  GANTRY_ASSERT(is_new);  // I1
+}
+
+void WorkLedger::take_back(Member member, std::uint64_t number) {
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return;
+  if (auto held = hands->second.extract(number)) {
+    --in_hand_;
+    return_item(std::move(held.mapped()));
+  }
+}
+
+void WorkLedger::not_delivered(Member member, std::uint64_t number) {
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return;
+  if (auto held = hands->second.extract(number)) {
+    --in_hand_;
+    Item item = std::move(held.mapped());
+    if (--item.tries != 0) --redelivered_;
+    waiting_.insert(std::move(item));
+  }
+}
+
+void WorkLedger::take_all_back(Member member) {
+  auto hands = hands_.extract(member);
+  if (!hands) return;
+  in_hand_ -= hands.mapped().size();
+  for (auto& [number, item] : hands.mapped()) return_item(std::move(item));
+}
+
+void WorkLedger::report_to(WorkQueueReport& report) const {
+  report.waiting_items = waiting_.size();
+  report.in_hand = in_hand_;
+  report.put = put_;
+  report.acknowledged = acknowledged_;
+  report.redelivered = redelivered_;
+  report.dropped = dropped_;
+}
+
+}  // namespace gantry

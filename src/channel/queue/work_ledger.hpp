@@ -1,0 +1,79 @@
+#pragma once  // channel/queue/work_ledger.hpp: which item is whose.
+
+#include <deque>
+#include <gantry/channel/work_queue.hpp>
+#include <map>
+#include <set>
+
+namespace gantry {
+
+/// An item's bytes: with whoever put it, or copied.
+class WorkPayload {
+ public:
+  /// Without its last segment. Copies it if it is `to_copy` and worth it.
+  WorkPayload(Message message, bool to_copy);
+  /// A part of a message for each segment, which may be made again.
+  [[nodiscard]] Draft draft() const;
+  [[nodiscard]] bool is_copied() const noexcept { return message_ == nullptr; }
+
+ private:
+  std::shared_ptr<Message> message_;  // null: copied
+  std::vector<std::byte> copy_;
+  std::vector<Draft::Part> parts_;  // their bytes lie in one of these
+};
+
+/// Items and who has them. Knows nothing of channels. Used by one thread.
+//   I1  An item is in exactly one place: waiting_, or the hands of one member.
+//   I2  It leaves for good only when its holder acknowledges it, or after most_tries.
+//   I3  What comes back goes in front of what was never out, in the order of its number.
+class WorkLedger {
+ public:
+  using Member = std::uint64_t;
+  struct Item {
+    std::uint64_t number = 0;
+    unsigned tries = 0;
+    std::shared_ptr<const WorkPayload> payload;
+  };
+
+  explicit WorkLedger(unsigned most_tries) noexcept : most_tries_(most_tries) {}
+
+  void put(std::shared_ptr<const WorkPayload> payload);
+  [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
+  [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
+  /// The first that waits, which is in the member's hands from now on. There is one.
+  [[nodiscard]] Item hand_to(Member member);
+  /// Ignores what that member does not hold.
+  void acknowledge(Member member, std::uint64_t number);
+  void take_back(Member member, std::uint64_t number);
+  void take_all_back(Member member);
+  /// As take_back() of what never arrived: it does not count as a try.
+  void not_delivered(Member member, std::uint64_t number);
+
+  [[nodiscard]] std::size_t copied() const noexcept { return copied_; }
+  [[nodiscard]] bool is_empty() const noexcept { return waiting_.empty() && in_hand_ == 0; }
+  void drop_put() noexcept { ++dropped_; }
+  void report_to(WorkQueueReport& report) const;
+
+ private:
+  void return_item(Item item);
+  void forget(const Item& item) noexcept { copied_ -= item.payload->is_copied() ? 1 : 0; }
+
+  struct ByNumber {
+    bool operator()(const Item& one, const Item& other) const noexcept {
+      return one.number < other.number;
+    }
+  };
+  using Hands = std::map<std::uint64_t, Item>;
+
+  const unsigned most_tries_;
+  std::set<Item, ByNumber> waiting_;
+  std::map<Member, Hands> hands_;
+  std::size_t in_hand_ = 0;
+  std::size_t copied_ = 0;
+  std::uint64_t put_ = 0;
+  std::uint64_t acknowledged_ = 0;
+  std::uint64_t redelivered_ = 0;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace gantry

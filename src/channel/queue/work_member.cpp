@@ -1,0 +1,290 @@
+#include <sys/random.h>
+
+#include "base/disown.hpp"
+#include "base/moved_from.hpp"
+#include "channel/queue/acknowledger.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::chrono::seconds kPatience{1};  // for room in a ring that is emptied all the time
+
+Result<std::uint64_t> make_identity() {
+  std::uint64_t identity = 0;
+  while (identity == 0)
+    if (::getrandom(&identity, sizeof identity, 0) != sizeof identity)
+      return fail_errno("getrandom");
+  return identity;
+}
+
+ClientOptions client_options(const WorkMemberOptions& options) {
+  const EndOptions& end = options;
+  const PayloadOptions& payload = options;
+  ClientOptions client;
+  static_cast<EndOptions&>(client) = end;
+  static_cast<PayloadOptions&>(client) = payload;
+  client.memory.reset();  // its requests are a word
+  client.pool = {};
+  client.metrics_descriptor = -1;
+  client.receive = options.receive;
+  return client;
+}
+
+ProducerOptions producer_options(const WorkMemberOptions& options) {
+  const EndOptions& end = options;
+  const PayloadOptions& payload = options;
+  ProducerOptions producer;
+  static_cast<EndOptions&>(producer) = end;
+  static_cast<PayloadOptions&>(producer) = payload;
+  return producer;
+}
+
+}  // namespace
+
+// ---- a member ------------------------------------------------------------------------------
+
+class GANTRY_LOCAL WorkMember::Impl {
+ public:
+  Impl(std::string_view name, const WorkMemberOptions& options, std::shared_ptr<Engine> engine,
+       Producer producer, std::uint64_t identity)
+      : name_(name),
+        options_(options),
+        engine_(std::move(engine)),
+        acknowledger_(std::make_shared<WorkItem::Acknowledger>(std::move(producer))),
+        identity_(identity) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    item_.pending.reset();
+    place_.pending.reset();
+    other_.pending.reset();
+    acknowledger_->leave();
+  }
+
+  Result<void> put(Draft draft, Deadline deadline);
+  Result<WorkItem> get(Deadline deadline);
+  Result<WorkItem> withdraw(Deadline deadline);
+  Result<void> reserve(Deadline deadline);
+  Result<void> give_place_back();
+  Result<Message> ask(WorkQuestion question, Deadline deadline);
+  Result<int> event_descriptor();
+  [[nodiscard]] bool is_ours() const noexcept { return acknowledger_->is_ours(); }
+  Pool pool() {
+    return acknowledger_->use([](Producer& producer) { return producer.pool(); });
+  }
+
+ private:
+  /// What the member has asked for and has no answer to.
+  struct Asked {
+    WorkQuestion question = WorkQuestion::item;
+    std::optional<PendingReply> pending;
+    bool has_left = false;  // the line
+  };
+  Result<void> join(Deadline deadline);
+  Result<Message> await(Asked& asked, Deadline deadline);
+  Result<Message> leave(Asked& asked, Deadline deadline);
+  Result<WorkItem> open_item(Message message);
+
+  const std::string name_;
+  const WorkMemberOptions options_;
+  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<WorkItem::Acknowledger> acknowledger_;
+  const std::uint64_t identity_;
+  std::optional<Client> client_;
+  Asked item_{WorkQuestion::item, {}, false};
+  Asked place_{WorkQuestion::place, {}, false};
+  Asked other_{WorkQuestion::report, {}, false};
+};
+
+Result<void> WorkMember::Impl::put(Draft draft, Deadline deadline) {
+  if (!is_ours()) return belongs_to_parent("this member");
+  if (draft.parts().empty()) draft.copy(ConstByteSpan());
+  draft.copy(ConstByteSpan());
+  return acknowledger_->use([&](Producer& producer) {
+    return producer.send(
+        std::move(draft),
+        {.deadline = deadline, .correlation = static_cast<std::uint64_t>(ToQueue::item)});
+  });
+}
+
+// Where the queue is, it answers at once: a passed deadline is no reason not to have asked.
+Result<void> WorkMember::Impl::join(Deadline deadline) {
+  if (client_) return {};
+  if (deadline.left() < kPatience) deadline = Deadline::after(kPatience);
+  constexpr std::byte kWord{};
+  GANTRY_TRY(acknowledger_->use([&](Producer& producer) {
+    return producer.send({&kWord, 1}, {.deadline = deadline,
+                                       .user = identity_,
+                                       .correlation = static_cast<std::uint64_t>(ToQueue::hello)});
+  }));
+  GANTRY_ASSIGN(client_, Client::connect(name_, client_options(options_), engine_, deadline));
+  return {};
+}
+
+Result<Message> WorkMember::Impl::await(Asked& asked, Deadline deadline) {
+  if (!is_ours()) return belongs_to_parent("this member");
+  GANTRY_TRY(join(deadline));
+  for (;;) {
+    if (!asked.pending) {
+      const QueueRequest request{identity_, asked.question};
+      GANTRY_ASSIGN(asked.pending,
+                    client_->call_async(std::as_bytes(std::span(&request, 1)), {.room = deadline}));
+      asked.has_left = false;
+    }
+    auto reply = asked.pending->wait(deadline);
+    if (!reply && !asked.pending->is_over()) return reply;
+    asked.pending.reset();
+    const bool had_left = std::exchange(asked.has_left, false);
+    if (reply || reply.error().code != Code::not_found || !had_left) return reply;
+  }
+}
+
+// `timed_out` also when the queue has confirmed that nothing came.
+Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
+  if (!is_ours()) return belongs_to_parent("this member");
+  const auto nothing_came = [&] {
+    return fail(Code::timed_out, fmt::format("queue '{}': nothing came in time", name_));
+  };
+  if (!asked.pending) return nothing_came();
+  if (!asked.has_left)
+    GANTRY_TRY(acknowledger_->tell(ToQueue::left_line, static_cast<std::uint64_t>(asked.question)));
+  asked.has_left = true;
+  if (deadline.passed()) return nothing_came();
+  auto reply = asked.pending->wait(deadline);
+  if (!reply && !asked.pending->is_over()) return reply;
+  asked.pending.reset();
+  asked.has_left = false;
+  if (!reply && reply.error().code == Code::not_found) return nothing_came();
+  return reply;
+}
+
+Result<WorkItem> WorkMember::Impl::get(Deadline deadline) {
+  GANTRY_ASSIGN(Message reply, await(item_, deadline));
+  return open_item(std::move(reply));
+}
+
+Result<WorkItem> WorkMember::Impl::withdraw(Deadline deadline) {
+  GANTRY_ASSIGN(Message reply, leave(item_, deadline));
+  return open_item(std::move(reply));
+}
+
+Result<void> WorkMember::Impl::reserve(Deadline deadline) {
+  auto granted = await(place_, deadline);
+  if (!granted && granted.error().code == Code::timed_out)
+    granted = leave(place_, Deadline::never());  // the queue answers at once
+  if (!granted) return tl::unexpected(std::move(granted).error());
+  return {};
+}
+
+Result<void> WorkMember::Impl::give_place_back() {
+  if (!is_ours()) return belongs_to_parent("this member");
+  return acknowledger_->tell(ToQueue::place_back, 0);
+}
+
+Result<Message> WorkMember::Impl::ask(WorkQuestion question, Deadline deadline) {
+  if (other_.question != question) other_ = {question, {}, false};
+  return await(other_, deadline);
+}
+
+Result<WorkItem> WorkMember::Impl::open_item(Message message) {
+  ItemHeader header;
+  const Segment last = message.segment(message.segments() - 1);
+  if (message.segments() < 2 || last.bytes.size() != sizeof header)
+    return fail(Code::peer_misbehaved, fmt::format("queue '{}': what came is no item", name_));
+  std::memcpy(&header, last.bytes.data(), sizeof header);
+  WorkItem item;
+  item.message_ = std::move(message);
+  item.number_ = header.number;
+  item.tries_ = static_cast<unsigned>(std::max<std::uint64_t>(header.tries, 1));
+  if (options_.acknowledge == Acknowledge::by_hand)
+    item.acknowledger_ = acknowledger_;
+  else
+    static_cast<void>(acknowledger_->tell(ToQueue::acknowledged, item.number_));
+  return item;
+}
+
+Result<int> WorkMember::Impl::event_descriptor() {
+  if (client_) return client_->event_descriptor();
+  return fail(Code::invalid_argument, fmt::format("queue '{}': nothing was asked for", name_),
+              "call get() with a passed deadline first");
+}
+
+WorkMember::WorkMember(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+WorkMember::WorkMember(WorkMember&&) noexcept = default;
+WorkMember& WorkMember::operator=(WorkMember&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+WorkMember::~WorkMember() {
+  if (impl_ && !impl_->is_ours()) disown(std::move(impl_));  // its locks may be held for ever
+}
+
+Result<WorkMember> WorkMember::connect(std::string_view name, const WorkMemberOptions& options,
+                                       std::shared_ptr<Engine> engine, Deadline deadline) {
+  return guarded([&]() -> Result<WorkMember> {
+    GANTRY_ASSIGN(const std::uint64_t identity, make_identity());
+    GANTRY_ASSIGN(auto producer,
+                  Producer::connect(put_name(name), producer_options(options), engine, deadline));
+    return WorkMember(
+        std::make_unique<Impl>(name, options, std::move(engine), std::move(producer), identity));
+  });
+}
+
+Result<void> WorkMember::put(ConstByteSpan payload, Deadline deadline) {
+  return guarded_on(impl_, "WorkMember",
+                    [&] { return impl_->put(Draft().copy(payload), deadline); });
+}
+Result<void> WorkMember::put(Draft draft, Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->put(std::move(draft), deadline); });
+}
+Pool WorkMember::pool() const {
+  return impl_->pool();
+}
+Result<WorkItem> WorkMember::get(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->get(deadline); });
+}
+Result<WorkItem> WorkMember::withdraw(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(deadline); });
+}
+Result<void> WorkMember::reserve(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->reserve(deadline); });
+}
+Result<void> WorkMember::give_place_back() {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->give_place_back(); });
+}
+Result<WorkQueueReport> WorkMember::report(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&]() -> Result<WorkQueueReport> {
+    GANTRY_ASSIGN(const Message reply, impl_->ask(WorkQuestion::report, deadline));
+    WorkQueueReport report;
+    if (reply.bytes().size() != sizeof report)
+      return fail(Code::peer_misbehaved, "queue: what came is no report");
+    std::memcpy(&report, reply.bytes().data(), sizeof report);
+    return report;
+  });
+}
+
+namespace {
+Result<void> without_payload(Result<Message> reply) {
+  if (!reply) return tl::unexpected(std::move(reply).error());
+  return {};
+}
+}  // namespace
+
+Result<void> WorkMember::task_done(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember",
+                    [&] { return without_payload(impl_->ask(WorkQuestion::finished, deadline)); });
+}
+Result<void> WorkMember::wait_until_finished(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] {
+    return without_payload(impl_->ask(WorkQuestion::all_finished, deadline));
+  });
+}
+Result<void> WorkMember::wait_until_done(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember",
+                    [&] { return without_payload(impl_->ask(WorkQuestion::all_done, deadline)); });
+}
+Result<int> WorkMember::event_descriptor() {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->event_descriptor(); });
+}
+
+}  // namespace gantry

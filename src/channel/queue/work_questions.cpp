@@ -1,0 +1,96 @@
+#include "channel/queue/work_questions.hpp"
+
+#include "base/assert.hpp"
+
+namespace gantry {
+
+// It is a record in the ring, which takes no slot of the client's.
+static_assert(sizeof(WorkQueueReport) <= Message::kInlineBytes);
+
+void deliver(WorkLedger& ledger, WaitingLine::Waiting& asking) {
+  const WorkLedger::Item item = ledger.hand_to(asking.member);
+  const ItemHeader header{item.number, item.tries};
+  Draft draft = item.payload->draft();
+  draft.copy(std::as_bytes(std::span(&header, 1)));
+  const auto replied = asking.request.reply(std::move(draft));
+  if (replied) return;
+  ledger.not_delivered(asking.member, item.number);
+  if (replied.error().code == Code::timed_out)
+    // In few words: where nothing else has room, a record still does.
+    static_cast<void>(asking.request.refuse({Code::busy, "too many items held: drop some", {}}));
+}
+
+void WorkQuestions::take(Member member, WorkQuestion question, Request request) {
+  switch (question) {
+    case WorkQuestion::place:
+      return placing_.join(member, std::move(request));
+    case WorkQuestion::all_done:
+      return all_done_.join(member, std::move(request));
+    case WorkQuestion::all_finished:
+      return all_finished_.join(member, std::move(request));
+    case WorkQuestion::report:
+    case WorkQuestion::finished:
+      asked_.push_back({question, std::move(request)});
+      return;
+    case WorkQuestion::item:
+      break;
+  }
+  static_cast<void>(request.refuse({Code::invalid_argument, "no member asks like that", {}}));
+}
+
+void WorkQuestions::note_put(Member member) {
+  ++unfinished_;
+  take_place_back(member);
+}
+
+void WorkQuestions::take_place_back(Member member) {
+  const auto granted = granted_.find(member);
+  if (granted == granted_.end()) return;
+  --granted_to_all_;
+  if (--granted->second == 0) granted_.erase(granted);
+}
+
+void WorkQuestions::note_departure(Member member) {
+  const auto granted = granted_.extract(member);
+  if (granted) granted_to_all_ -= granted.mapped();
+}
+
+void WorkQuestions::grant_places() {
+  auto& line = placing_.members();
+  while (!line.empty() && (most_items_ == 0 || ledger_.waiting() + granted_to_all_ < most_items_)) {
+    WaitingLine::Waiting next = std::move(line.front());
+    line.pop_front();
+    if (next.request.is_cancelled() || !answer(next.request)) continue;
+    ++granted_[next.member];
+    ++granted_to_all_;
+    GANTRY_ASSERT(most_items_ == 0 || granted_to_all_ <= most_items_);  // I1
+  }
+}
+
+void WorkQuestions::answer_one(Asked& asked, const WorkQueueReport& report) {
+  if (asked.question == WorkQuestion::report) {
+    static_cast<void>(asked.request.reply(std::as_bytes(std::span(&report, 1))));
+  } else if (unfinished_ == 0) {
+    static_cast<void>(
+        asked.request.refuse({Code::invalid_argument, "queue: more was finished than put", {}}));
+  } else {
+    --unfinished_;
+    static_cast<void>(answer(asked.request));
+  }
+}
+
+void WorkQuestions::answer_all(const WorkQueueReport& report) {
+  grant_places();
+  for (Asked& asked : asked_) answer_one(asked, report);
+  asked_.clear();
+  if (unfinished_ == 0) all_finished_.answer_all();
+  if (ledger_.is_empty()) all_done_.answer_all();
+}
+
+void WorkQuestions::refuse_all(const Error& why) {
+  for (WaitingLine* line : {&placing_, &all_done_, &all_finished_}) line->refuse_all(why);
+  for (Asked& asked : asked_) static_cast<void>(asked.request.refuse(why));
+  asked_.clear();
+}
+
+}  // namespace gantry

@@ -1,0 +1,58 @@
+#pragma once  // channel/queue/work_questions.hpp: what members ask their queue besides items.
+
+#include <unordered_map>
+#include <vector>
+
+#include "channel/queue/queue_protocol.hpp"
+#include "channel/queue/waiting_line.hpp"
+#include "channel/queue/work_ledger.hpp"
+
+namespace gantry {
+
+/// Places of a queue that holds only so many items, who waits for the end of the work, and reports.
+/// Used by the dispatcher.
+///   I1  Items that wait and places that are granted are at most most_items, but for items that
+///       came back.
+///   I2  A place is granted until its member puts an item, gives it back or goes.
+class WorkQuestions {
+ public:
+  using Member = WorkLedger::Member;
+  WorkQuestions(const WorkLedger& ledger, std::size_t most_items) noexcept
+      : ledger_(ledger), most_items_(most_items) {}
+
+  void take(Member member, WorkQuestion question, Request request);
+  void note_put(Member member);
+  void take_place_back(Member member);
+  void note_departure(Member member);
+  void leave_place(Member member) { placing_.leave(member); }
+  /// Everything that was put before the questions were asked has been taken in.
+  void answer_all(const WorkQueueReport& report);
+  void refuse_all(const Error& why);
+  [[nodiscard]] bool has_some() const noexcept {
+    return !placing_.is_empty() || !asked_.empty() || !all_done_.is_empty() ||
+           !all_finished_.is_empty();
+  }
+
+ private:
+  struct Asked {
+    WorkQuestion question = WorkQuestion::report;
+    Request request;
+  };
+  void grant_places();
+  void answer_one(Asked& asked, const WorkQueueReport& report);
+
+  const WorkLedger& ledger_;
+  const std::size_t most_items_;  // 0: any number
+  std::unordered_map<Member, std::size_t> granted_;
+  std::size_t granted_to_all_ = 0;
+  std::uint64_t unfinished_ = 0;  // items put, less those that somebody finished
+  WaitingLine placing_;
+  WaitingLine all_done_;
+  WaitingLine all_finished_;
+  std::vector<Asked> asked_;
+};
+
+/// Answers with the first item that waits, which is in the member's hands then, if it has room.
+void deliver(WorkLedger& ledger, WaitingLine::Waiting& asking);
+
+}  // namespace gantry

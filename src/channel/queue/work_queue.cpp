@@ -1,0 +1,399 @@
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <thread>
+
+#include "base/disown.hpp"
+#include "base/event.hpp"
+#include "base/fork_error.hpp"
+#include "base/moved_from.hpp"
+#include "base/worker_thread.hpp"
+#include "channel/queue/known_members.hpp"
+#include "channel/queue/queue_protocol.hpp"
+#include "channel/queue/waiting_line.hpp"
+#include "channel/queue/work_ledger.hpp"
+#include "channel/queue/work_questions.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kMostName = 60;
+constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are handed out
+constexpr std::uint64_t kTurnsOfReport = 64;
+constexpr std::uint64_t kTurnsOfQuestion = 16;  // while items come without end
+
+}  // namespace
+
+/// The dispatcher: one thread has all but the counters and the wish to finish.
+class GANTRY_LOCAL WorkQueue::Impl {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<Impl>> make(std::string_view name,
+                                                          const WorkQueueOptions& options,
+                                                          std::shared_ptr<Engine> engine);
+  Impl(std::string_view name, const WorkQueueOptions& options)
+      : name_(name),
+        options_(options),
+        ledger_(options.most_tries),
+        questions_(ledger_, options.most_items) {}
+  ~Impl() { stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void finish() noexcept;
+  [[nodiscard]] Result<void> wait_until_done(Deadline deadline);
+  [[nodiscard]] WorkQueueReport report() const;
+  void stop() noexcept;
+  [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
+
+ private:
+  using Member = WorkLedger::Member;
+  struct Wishes {
+    bool finish = false;
+    bool stop = false;
+  };
+
+  [[nodiscard]] Result<void> open(std::shared_ptr<Engine> engine);
+  [[nodiscard]] Result<void> watch(int descriptor);
+  void run();
+  [[nodiscard]] Result<void> serve();
+  [[nodiscard]] Result<bool> look();
+  [[nodiscard]] Result<bool> take_message();
+  [[nodiscard]] Result<bool> take_request();
+  void take(Inbox::Delivery delivery);
+  void part(const Departure& departure);
+  void hand_out();
+  void answer(bool has_all, bool must);  // has all that was sent before
+  void leave_lines();
+  [[nodiscard]] bool is_rung(int timeout_ms) const;  // -1: waits for ever
+  [[nodiscard]] WorkQueueReport make_report() const;
+  void publish_report();
+  [[nodiscard]] Wishes wishes_now() const;
+
+  const ForkGuard fork_guard_;
+  const std::string name_;
+  const WorkQueueOptions options_;
+  Fd stop_event_;
+  Fd epoll_;
+  std::optional<Inbox> inbox_;    // what is put, and said
+  std::optional<Server> server_;  // who asks
+  std::thread thread_;
+
+  // The thread's.
+  WorkLedger ledger_;
+  KnownMembers known_;
+  WaitingLine asking_;
+  WorkQuestions questions_;
+  std::vector<std::pair<Member, WorkQuestion>> leaving_;  // lines, when they have been taken in
+  bool is_closed_ = false;                                // what is put from now on is dropped
+
+  mutable std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  WorkQueueReport report_;
+  std::uint64_t reports_ = 0;
+  Wishes wishes_;
+  std::optional<Error> why_ended_;
+};
+
+Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view name,
+                                                               const WorkQueueOptions& options,
+                                                               std::shared_ptr<Engine> engine) {
+  if (name.size() > kMostName)
+    return fail(Code::invalid_argument,
+                fmt::format("queue '{}': its name has {} characters", name, name.size()),
+                fmt::format("use at most {}", kMostName));
+  if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
+    return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
+                fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));
+  auto impl = std::make_shared<Impl>(name, options);
+  GANTRY_TRY(impl->open(std::move(engine)));
+  GANTRY_ASSIGN(impl->thread_, start_thread(fmt::format("the thread of queue '{}'", name),
+                                            [queue = impl.get()] { queue->run(); }));
+  return impl;
+}
+
+Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
+  GANTRY_ASSIGN(stop_event_, make_event());
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return fail_errno("epoll_create1");
+  ConsumerOptions ends = options_.channel;
+  ends.interrupt_descriptor = stop_event_.get();
+  ends.metrics_descriptor = -1;
+  GANTRY_ASSIGN(inbox_,
+                Inbox::open(put_name(name_),
+                            {.channel = ends,
+                             .producers = options_.members,
+                             .total = options_.total,
+                             .on_departure = [this](const Departure& gone) { part(gone); }}));
+  ServerOptions served;
+  served.channel = ends;
+  served.channel.metrics_descriptor = options_.channel.metrics_descriptor;
+  served.replies = options_.replies;
+  served.total = options_.total;
+  served.clients = options_.members;
+  GANTRY_ASSIGN(server_, Server::open(name_, served, std::move(engine)));
+  GANTRY_ASSIGN(const int puts, inbox_->event_descriptor());
+  GANTRY_ASSIGN(const int asks, server_->event_descriptor());
+  for (const int descriptor : {stop_event_.get(), puts, asks}) GANTRY_TRY(watch(descriptor));
+  return {};
+}
+
+Result<void> WorkQueue::Impl::watch(int descriptor) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = descriptor;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
+    return fail_errno("epoll_ctl");
+  return {};
+}
+
+// ---- the thread ----------------------------------------------------------------------------
+
+void WorkQueue::Impl::run() {
+  const auto ran = guarded([&] { return serve(); });
+  const Error ended{Code::peer_gone, fmt::format("queue '{}': it has ended", name_), {}};
+  asking_.refuse_all(ended);
+  questions_.refuse_all(ended);
+  const std::lock_guard lock(mutex_);
+  why_ended_ =
+      ran ? Error{Code::closed, fmt::format("queue '{}': it was dropped", name_), {}} : ran.error();
+  changed_.notify_all();
+}
+
+Result<void> WorkQueue::Impl::serve() {
+  for (std::uint64_t turn = 1;; ++turn) {
+    drain(stop_event_.get());  // before the wishes are read: who has one rings afterwards
+    const Wishes wishes = wishes_now();
+    if (wishes.stop) return {};
+    std::size_t found = 0;
+    for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
+      GANTRY_ASSIGN(finds, look());
+    }
+    // What was put before finish() lay there when this turn began.
+    if (wishes.finish && found < kLooksOfTurn) is_closed_ = true;
+    hand_out();
+    if (questions_.has_some() || !leaving_.empty())
+      answer(found < kLooksOfTurn && !is_rung(0), turn % kTurnsOfQuestion == 0);
+    const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
+    if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
+    if (is_over)
+      asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
+    if (found != 0) continue;
+    static_cast<void>(is_rung(-1));
+  }
+}
+
+void WorkQueue::Impl::answer(bool has_all, bool must) {
+  if (has_all || must) questions_.answer_all(make_report());
+  if (has_all) leave_lines();  // with nothing: there was none for them
+}
+
+bool WorkQueue::Impl::is_rung(int timeout_ms) const {
+  epoll_event event{};
+  return ::epoll_wait(epoll_.get(), &event, 1, timeout_ms) > 0;
+}
+
+Result<bool> WorkQueue::Impl::look() {
+  GANTRY_ASSIGN(const bool has_message, take_message());
+  GANTRY_ASSIGN(const bool has_request, take_request());
+  return has_message || has_request;
+}
+
+Result<bool> WorkQueue::Impl::take_message() {
+  auto delivery = inbox_->receive(Deadline::now());
+  if (delivery) {
+    take(std::move(*delivery));
+    return true;
+  }
+  if (delivery.error().code == Code::timed_out || delivery.error().code == Code::interrupted)
+    return false;
+  return tl::unexpected(std::move(delivery).error());
+}
+
+Result<bool> WorkQueue::Impl::take_request() {
+  auto request = server_->next(Deadline::now());
+  if (!request) {
+    if (request.error().code == Code::timed_out || request.error().code == Code::interrupted)
+      return false;
+    return tl::unexpected(std::move(request).error());
+  }
+  QueueRequest asked;
+  const ConstByteSpan bytes = request->message().bytes();
+  if (bytes.size() == sizeof asked) std::memcpy(&asked, bytes.data(), sizeof asked);
+  if (asked.member == 0)
+    static_cast<void>(request->refuse(
+        {Code::invalid_argument, fmt::format("queue '{}': no member asks like that", name_), {}}));
+  else if (asked.question == WorkQuestion::item)
+    asking_.join(asked.member, std::move(*request));
+  else
+    questions_.take(asked.member, asked.question, std::move(*request));
+  return true;
+}
+
+// Nothing of what a member says reaches beyond what it holds itself.
+void WorkQueue::Impl::take(Inbox::Delivery delivery) {
+  const MessageInfo info = delivery.message.info();
+  const Member member = known_.member_of(delivery.sender);
+  switch (static_cast<ToQueue>(info.correlation)) {
+    case ToQueue::item:
+      if (delivery.message.segments() < 2) return;  // not one of our members
+      questions_.note_put(member);
+      if (is_closed_) return ledger_.drop_put();
+      return ledger_.put(std::make_shared<WorkPayload>(std::move(delivery.message),
+                                                       ledger_.copied() < options_.most_copied));
+    case ToQueue::hello:
+      return known_.meet(delivery.sender, info.user);
+    case ToQueue::acknowledged:
+      return ledger_.acknowledge(member, info.user);
+    case ToQueue::given_back:
+      return ledger_.take_back(member, info.user);
+    case ToQueue::left_line:
+      leaving_.emplace_back(member, static_cast<WorkQuestion>(info.user));
+      return;
+    case ToQueue::place_back:
+      questions_.take_place_back(member);
+  }
+}
+
+void WorkQueue::Impl::part(const Departure& departure) {
+  const Member member = known_.part(departure.sender);
+  ledger_.take_all_back(member);
+  questions_.note_departure(member);
+}
+
+void WorkQueue::Impl::hand_out() {
+  auto& line = asking_.members();
+  for (auto asking = line.begin(); asking != line.end() && ledger_.has_waiting();) {
+    if (asking->request.is_cancelled()) {
+      asking = line.erase(asking);
+      continue;
+    }
+    if (!known_.has(asking->member)) {  // its hello is still on its way
+      ++asking;
+      continue;
+    }
+    if (known_.is_of(asking->request.sender(), asking->member))
+      deliver(ledger_, *asking);
+    else
+      static_cast<void>(
+          asking->request.refuse({Code::permission_denied,
+                                  fmt::format("queue '{}': this is another's place", name_),
+                                  {}}));
+    asking = line.erase(asking);
+  }
+}
+
+// A request is published before the word that its member does not wait for it any more.
+void WorkQueue::Impl::leave_lines() {
+  for (const auto& [member, question] : leaving_) {
+    if (question == WorkQuestion::item) asking_.leave(member);
+    if (question == WorkQuestion::place) questions_.leave_place(member);
+  }
+  leaving_.clear();
+}
+
+WorkQueueReport WorkQueue::Impl::make_report() const {
+  WorkQueueReport report;
+  ledger_.report_to(report);
+  report.members = inbox_->senders().size();
+  report.waiting_workers = asking_.size();
+  return report;
+}
+
+void WorkQueue::Impl::publish_report() {
+  const WorkQueueReport report = make_report();
+  const std::lock_guard lock(mutex_);
+  report_ = report;
+  ++reports_;
+  changed_.notify_all();
+}
+
+WorkQueue::Impl::Wishes WorkQueue::Impl::wishes_now() const {
+  const std::lock_guard lock(mutex_);
+  return wishes_;
+}
+
+// ---- as others see it ----------------------------------------------------------------------
+
+void WorkQueue::Impl::finish() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.finish = true;
+  }
+  ring(stop_event_.get());
+}
+
+void WorkQueue::Impl::stop() noexcept {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.stop = true;
+  }
+  ring(stop_event_.get());
+  thread_.join();
+}
+
+WorkQueueReport WorkQueue::Impl::report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+// A report may be of before what was put just now: the thread is asked for a new one.
+Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t before = reports_;
+  ring(stop_event_.get());
+  const auto is_over = [&] {
+    return why_ended_ || (reports_ > before + 1 && report_.waiting_items + report_.in_hand == 0);
+  };
+  while (!is_over()) {
+    if (deadline.passed())
+      return fail(
+          Code::timed_out,
+          fmt::format("queue '{}': the deadline passed with {} items waiting and {} in hand", name_,
+                      report_.waiting_items, report_.in_hand));
+    if (reports_ <= before + 1) ring(stop_event_.get());
+    if (deadline.is_never())
+      changed_.wait(lock);
+    else
+      changed_.wait_for(lock, deadline.left());
+  }
+  if (why_ended_) return tl::unexpected(*why_ended_);
+  return {};
+}
+
+// ---- the handle ----------------------------------------------------------------------------
+
+WorkQueue::WorkQueue(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+WorkQueue::WorkQueue(WorkQueue&&) noexcept = default;
+WorkQueue& WorkQueue::operator=(WorkQueue&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+// A child's copy is left as it is: its thread and who held its locks stayed with the parent.
+WorkQueue::~WorkQueue() {
+  if (impl_ && !impl_->is_ours()) disown(std::move(impl_));
+}
+
+Result<WorkQueue> WorkQueue::open(std::string_view name, const WorkQueueOptions& options,
+                                  std::shared_ptr<Engine> engine) {
+  return guarded([&]() -> Result<WorkQueue> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+    return WorkQueue(std::move(impl));
+  });
+}
+
+void WorkQueue::finish() noexcept {
+  if (impl_ && impl_->is_ours()) impl_->finish();
+}
+Result<void> WorkQueue::wait_until_done(Deadline deadline) {
+  return guarded_on(impl_, "WorkQueue", [&]() -> Result<void> {
+    if (!impl_->is_ours()) return belongs_to_parent("this queue");
+    return impl_->wait_until_done(deadline);
+  });
+}
+WorkQueueReport WorkQueue::report() const {
+  return impl_ && impl_->is_ours() ? impl_->report() : WorkQueueReport();
+}
+
+}  // namespace gantry

@@ -1,0 +1,292 @@
+#include <gmock/gmock.h>
+#include <poll.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "base/test_effort.hpp"
+#include "channel/queue/test_queue.hpp"
+
+// A queue of work between threads: each item once, whole, in order; what comes back.
+namespace gantry {
+namespace {
+
+using test::pattern;
+using test::same;
+using test::soon;
+
+using WorkQueues = test::Queues;
+
+TEST_F(WorkQueues, EachItemComesOutWholeAndInOrder) {
+  WorkQueue queue = open();
+  WorkMember member = join();
+  const std::vector<std::size_t> sizes = {0, 1, 64, 65, 4096, 4097, 65'536, 65'537, 3'000'000};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    ASSERT_TRUE(member.put(pattern(sizes[i], i), soon()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    auto item = member.get(soon());
+    ASSERT_TRUE(item) << to_string(item.error());
+    EXPECT_EQ(item->segments(), 1u);
+    EXPECT_TRUE(same(item->bytes(), pattern(sizes[i], i))) << sizes[i];
+    EXPECT_EQ(item->number(), i + 1);
+    EXPECT_EQ(item->tries(), 1u);
+  }
+  EXPECT_EQ(get_code(member), Code::timed_out);
+}
+
+TEST_F(WorkQueues, SegmentsAndTheirTensorsStayWhatTheyWere) {
+  WorkQueue queue = open();
+  WorkMember member = join();
+  const std::vector<std::int64_t> shape = {2, 3};
+  const Tensor tensor = Tensor::dense({DataType::floating, 32, 1}, shape);
+  for (const std::size_t large : {std::size_t{24}, std::size_t{2'000'000}}) {
+    const auto first = pattern(24, 1);
+    const auto second = pattern(large, 2);
+    auto block = member.pool().allocate(24);
+    ASSERT_TRUE(block);
+    std::ranges::copy(first, block->bytes().begin());
+    ASSERT_TRUE(member.put(Draft().move(std::move(*block), tensor).copy(second), soon()));
+    auto item = member.get(soon());
+    ASSERT_TRUE(item) << to_string(item.error());
+    ASSERT_EQ(item->segments(), 2u);
+    EXPECT_EQ(item->segment(0).tensor, tensor);
+    EXPECT_TRUE(same(item->segment(0).bytes.first(24), first));
+    EXPECT_FALSE(item->segment(1).tensor);
+    EXPECT_TRUE(same(item->segment(1).bytes, second));
+    EXPECT_TRUE(item->segment(2).bytes.empty());
+  }
+}
+
+// Four put, four get: every item reaches exactly one, with its bytes.
+TEST_F(WorkQueues, EachItemReachesExactlyOneOfMany) {
+  constexpr int kMembers = 4;
+  constexpr int kItems = 400 / kTestStride;  // of each
+  for (const Acknowledge acknowledge : {Acknowledge::on_get, Acknowledge::by_hand}) {
+    WorkQueue queue = open();
+    std::vector<std::thread> threads;
+    std::mutex mutex;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, int> seen;
+    std::atomic<int> putting = kMembers;
+    for (std::uint32_t who = 0; who < kMembers; ++who) {
+      threads.emplace_back([&, who] {
+        WorkMember member = join();
+        for (std::uint32_t i = 0; i < kItems; ++i) {
+          auto bytes = pattern(i % 7 == 0 ? 100'000 : 12 + i, who * 1000 + i);
+          std::memcpy(bytes.data(), &who, 4), std::memcpy(bytes.data() + 4, &i, 4);
+          ASSERT_TRUE(member.put(bytes, soon()));
+        }
+        if (--putting == 0) queue.finish();
+        ASSERT_TRUE(queue.wait_until_done(soon()));
+      });
+      threads.emplace_back([&] {
+        WorkMember member = join(acknowledge);
+        for (;;) {
+          auto item = member.get(soon());
+          if (!item) {
+            ASSERT_EQ(item.error().code, Code::closed) << to_string(item.error());
+            return;
+          }
+          std::uint32_t by = 0, i = 0;
+          ASSERT_GE(item->bytes().size(), 8u);
+          std::memcpy(&by, item->bytes().data(), 4), std::memcpy(&i, item->bytes().data() + 4, 4);
+          auto wanted = pattern(i % 7 == 0 ? 100'000 : 12 + i, by * 1000 + i);
+          std::memcpy(wanted.data(), &by, 4), std::memcpy(wanted.data() + 4, &i, 4);
+          ASSERT_TRUE(same(item->bytes(), wanted));
+          if (acknowledge == Acknowledge::by_hand) {
+            ASSERT_TRUE(item->done());
+          }
+          const std::lock_guard lock(mutex);
+          ++seen[{by, i}];
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(kMembers * kItems));
+    for (const auto& [item, times] : seen) ASSERT_EQ(times, 1) << item.first << ", " << item.second;
+    const WorkQueueReport report = queue.report();
+    EXPECT_EQ(report.put, seen.size());
+    EXPECT_EQ(report.acknowledged, seen.size());
+    EXPECT_EQ(report.dropped + report.redelivered + report.in_hand + report.waiting_items, 0u);
+  }
+}
+
+// Those who ask are served in the order in which they asked.
+TEST_F(WorkQueues, WorkersAreServedInTurn) {
+  WorkQueue queue = open();
+  WorkMember first = join(), second = join(), putting = join();
+  EXPECT_EQ(get_code(first), Code::timed_out);
+  EXPECT_EQ(get_code(first, Deadline::after(std::chrono::milliseconds(1))), Code::timed_out);
+  while (queue.report().waiting_workers < 1) EXPECT_EQ(get_code(first), Code::timed_out);
+  EXPECT_EQ(get_code(second), Code::timed_out);
+  while (queue.report().waiting_workers < 2) EXPECT_EQ(get_code(second), Code::timed_out);
+  for (std::uint8_t i = 1; i <= 2; ++i) {
+    const auto byte = static_cast<std::byte>(i);
+    ASSERT_TRUE(putting.put({&byte, 1}, soon()));
+  }
+  EXPECT_EQ(second.get(soon())->number(), 2u);
+  EXPECT_EQ(first.get(soon())->number(), 1u);
+}
+
+TEST_F(WorkQueues, WhatIsNotAcknowledgedGoesToAnother) {
+  WorkQueue queue = open();
+  WorkMember putting = join();
+  const auto small = pattern(40, 1), large = pattern(900'000, 2);
+  ASSERT_TRUE(putting.put(small, soon()));
+  ASSERT_TRUE(putting.put(large, soon()));
+  {
+    WorkMember leaves = join(Acknowledge::by_hand);
+    auto one = leaves.get(soon());
+    auto other = leaves.get(soon());
+    ASSERT_TRUE(one && other);
+    ASSERT_TRUE(one->done());
+    EXPECT_EQ(one->done().error().code, Code::invalid_argument);
+  }  // with the other in hand
+  WorkMember stays = join(Acknowledge::by_hand);
+  {
+    auto again = stays.get(soon());
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->number(), 2u);
+    EXPECT_EQ(again->tries(), 2u);
+    EXPECT_TRUE(same(again->bytes(), large));
+  }  // given back
+  auto third = stays.get(soon());
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->tries(), 3u);
+  EXPECT_TRUE(same(third->bytes(), large));
+  ASSERT_TRUE(third->done());
+  queue.finish();
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+  EXPECT_EQ(queue.report().redelivered, 2u);
+  EXPECT_EQ(queue.report().acknowledged, 2u);
+}
+
+TEST_F(WorkQueues, AnItemThatNobodyFinishesIsDropped) {
+  WorkQueue queue = open({.most_tries = 2});
+  WorkMember member = join(Acknowledge::by_hand);
+  ASSERT_TRUE(member.put(pattern(10, 1), soon()));
+  for (unsigned i = 1; i <= 2; ++i) EXPECT_EQ(member.get(soon())->tries(), i);
+  queue.finish();
+  EXPECT_EQ(get_code(member, soon()), Code::closed);
+  EXPECT_EQ(queue.report().dropped, 1u);
+}
+
+TEST_F(WorkQueues, APutterWaitsWhenItsSlotsAreFull) {
+  WorkQueue queue = open({.most_copied = 2});
+  WorkMember putting = join(Acknowledge::on_get, 3), working = join();
+  int put = 0;
+  while (putting.put(pattern(10, static_cast<std::uint64_t>(put)),
+                     Deadline::after(std::chrono::milliseconds(200))))
+    ++put;
+  EXPECT_EQ(put, 2 + 3);
+  for (int i = 0; i < put; ++i)
+    EXPECT_TRUE(same(working.get(soon())->bytes(), pattern(10, static_cast<std::uint64_t>(i))));
+  EXPECT_TRUE(putting.put(pattern(10, 9), soon()));
+  EXPECT_TRUE(same(working.get(soon())->bytes(), pattern(10, 9)));
+}
+
+TEST_F(WorkQueues, WhatWasPutBeforeTheEndComesOutAndWhatComesAfterIsCounted) {
+  WorkQueue queue = open();
+  WorkMember member = join();
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(member.put(pattern(200, i), soon()));
+  queue.finish();
+  for (std::uint64_t i = 0; i < 5; ++i)
+    EXPECT_TRUE(same(member.get(soon())->bytes(), pattern(200, i)));
+  EXPECT_EQ(get_code(member, soon()), Code::closed);
+  ASSERT_TRUE(member.put(pattern(200, 9), soon()));
+  while (queue.report().dropped == 0) EXPECT_EQ(get_code(member, soon()), Code::closed);
+  EXPECT_EQ(queue.report().put, 5u);
+}
+
+TEST_F(WorkQueues, AMemberThatHoldsTooMuchIsToldSo) {
+  WorkQueueOptions options;
+  options.replies.slots = 2;
+  WorkQueue queue = open(options);
+  WorkMember member = join();
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(member.put(pattern(100, i), soon()));
+  auto one = member.get(soon());
+  auto other = member.get(soon());
+  ASSERT_TRUE(one && other);
+  const auto third = member.get(soon());
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, Code::busy) << to_string(third.error());
+  EXPECT_THAT(third.error().message, testing::HasSubstr("drop some"));
+  *one = {};
+  EXPECT_TRUE(same(member.get(soon())->bytes(), pattern(100, 2)));
+}
+
+TEST_F(WorkQueues, ItsDescriptorTellsOfAnItem) {
+  WorkQueue queue = open();
+  WorkMember putting = join(), working = join();
+  EXPECT_EQ(working.event_descriptor().error().code, Code::invalid_argument);
+  EXPECT_EQ(get_code(working), Code::timed_out);
+  const auto descriptor = working.event_descriptor();
+  ASSERT_TRUE(descriptor);
+  ASSERT_TRUE(putting.put(pattern(10, 1), soon()));
+  for (;;) {
+    pollfd entry{*descriptor, POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, 60'000), 1);
+    auto item = working.get(Deadline::now());
+    if (!item) continue;
+    EXPECT_TRUE(same(item->bytes(), pattern(10, 1)));
+    break;
+  }
+}
+
+TEST_F(WorkQueues, WhenTheQueueGoesItsMembersHearOfIt) {
+  std::optional<WorkQueue> queue = open();
+  WorkMember member = join(Acknowledge::by_hand);
+  ASSERT_TRUE(member.put(pattern(10, 1), soon()));
+  auto item = member.get(soon());
+  ASSERT_TRUE(item);
+  EXPECT_EQ(get_code(member), Code::timed_out);
+  queue.reset();
+  EXPECT_EQ(get_code(member, soon()), Code::peer_gone);
+  Result<void> put;
+  for (int i = 0; put && i < 100; ++i) put = member.put(pattern(10, 2), soon());
+  EXPECT_EQ(put.error().code, Code::peer_gone);
+  EXPECT_TRUE(same(item->bytes(), pattern(10, 1)));
+}
+
+TEST_F(WorkQueues, RefuseWhatIsNoNameAndASecondOne) {
+  EXPECT_EQ(
+      WorkQueue::open(std::string(61, 'x'), {}, std::make_shared<test::PlainEngine>()).error().code,
+      Code::invalid_argument);
+  WorkQueue queue = open();
+  WorkQueueOptions options;
+  options.channel.directory = directory_.path();
+  EXPECT_EQ(WorkQueue::open("jobs", options, std::make_shared<test::PlainEngine>()).error().code,
+            Code::already_exists);
+}
+
+// One that speaks the protocol, and claims what is another's.
+TEST_F(WorkQueues, AStrangerGetsNothingAndTakesNothing) {
+  WorkQueue queue = open();
+  WorkMember member = join(Acknowledge::by_hand);
+  ASSERT_TRUE(member.put(pattern(10, 1), soon()));
+  auto item = member.get(soon());
+  ASSERT_TRUE(item);
+  ProducerOptions options;
+  options.directory = directory_.path();
+  auto stranger =
+      Producer::connect("jobs.put", options, std::make_shared<test::PlainEngine>(), soon());
+  ASSERT_TRUE(stranger);
+  for (std::uint64_t kind = 0; kind < 6; ++kind)
+    for (const std::uint64_t user : {std::uint64_t{0}, item->number(), std::uint64_t{77}})
+      ASSERT_TRUE(stranger->send(pattern(8, kind), {.user = user, .correlation = kind}));
+  ClientOptions asking;
+  asking.directory = directory_.path();
+  auto client = Client::connect("jobs", asking, std::make_shared<test::PlainEngine>(), soon());
+  ASSERT_TRUE(client);
+  EXPECT_EQ(client->call(pattern(3, 1), {.deadline = soon()}).error().code, Code::invalid_argument);
+  while (queue.report().members < 2) std::this_thread::yield();
+  EXPECT_EQ(queue.report().in_hand, 1u);
+  EXPECT_EQ(queue.report().put, 1u);
+  ASSERT_TRUE(item->done());
+  queue.finish();
+  EXPECT_TRUE(queue.wait_until_done(soon()));
+  EXPECT_EQ(queue.report().acknowledged, 1u);
+}
+
+}  // namespace
+}  // namespace gantry
