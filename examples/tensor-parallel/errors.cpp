@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 namespace tensor_parallel {
@@ -14,10 +15,10 @@ tl::unexpected<gantry::Error> fail_errno(const std::string& what) {
   return fail(gantry::Code::system, what + ": " + std::strerror(errno));
 }
 
-std::string line_of(const gantry::Error& error) {
+void complain(const gantry::Error& error) {
   std::string line = gantry::to_string(error);
   std::replace(line.begin(), line.end(), '\n', ' ');
-  return line;
+  std::fprintf(stderr, "tensor_parallel: %s\n", line.c_str());
 }
 
 int status_of(const gantry::Error& error) noexcept {

@@ -1,6 +1,5 @@
 #pragma once  // errors.hpp: one-line errors, and the exit status that goes with them.
 
-#include <cstdio>
 #include <gantry/types.hpp>
 
 namespace tensor_parallel {
@@ -15,8 +14,8 @@ inline constexpr int kInterrupted = 130;  // as a shell says it of SIGINT
 /// "what: why", of the errno that a call left.
 [[nodiscard]] tl::unexpected<gantry::Error> fail_errno(const std::string& what);
 
-/// "message; hint" without line breaks.
-[[nodiscard]] std::string line_of(const gantry::Error& error);
+/// "message; hint" without line breaks, on standard error.
+void complain(const gantry::Error& error);
 [[nodiscard]] int status_of(const gantry::Error& error) noexcept;
 
 template <class T>

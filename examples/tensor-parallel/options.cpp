@@ -15,7 +15,6 @@ using gantry::Result;
 
 constexpr std::int64_t kLongestSide = 1 << 20;
 constexpr std::int64_t kMostElements = 1 << 28;  // of a matrix: 1 GiB
-constexpr unsigned kMostRanks = 256;
 constexpr unsigned kMostTurns = 10'000;
 
 /// "256x1024x4096"
@@ -40,24 +39,27 @@ Result<Sides> parse_sides(const std::string& text) {
   return Sides{rows, hidden, inner};
 }
 
-Result<void> check(Options& options, bool has_ranks) {
-  if (!options.addresses.empty()) {
-    const auto count = static_cast<unsigned>(options.addresses.size());
-    if (has_ranks && options.ranks != count)
-      return fail(Code::invalid_argument, "--addresses: " + std::to_string(count) + " for " +
-                                              std::to_string(options.ranks) +
-                                              " ranks; one for each, in their order");
-    options.ranks = count;
+/// Without --rank it is the one as which `gantry run` started this process.
+Result<gantry::GroupOptions> group_of(const CLI::App& app, gantry::GroupOptions given) {
+  if (app.count("--rank") == 0) {
+    for (const char* other : {"--ranks", "--name", "--addresses"})
+      if (app.count(other) > 0)
+        return fail(Code::invalid_argument, std::string(other) + ": stands without --rank");
+    return gantry::GroupOptions::of_launcher();
   }
-  if (options.rank && *options.rank >= options.ranks)
-    return fail(Code::invalid_argument, "--rank: there are " + std::to_string(options.ranks) +
+  if (!given.addresses.empty()) {
+    const auto count = static_cast<unsigned>(given.addresses.size());
+    if (app.count("--ranks") > 0 && given.ranks != count)
+      return fail(Code::invalid_argument, "--addresses: " + std::to_string(count) + " for " +
+                                              std::to_string(given.ranks) +
+                                              " ranks; one for each, in their order");
+    given.ranks = count;
+  }
+  if (given.rank >= given.ranks)
+    return fail(Code::invalid_argument, "--rank: there are " + std::to_string(given.ranks) +
                                             " ranks, and they are counted from 0");
-  return {};
-}
-
-int complain(const std::string& line) {
-  std::fprintf(stderr, "tensor_parallel: %s\n", line.c_str());
-  return kMisused;
+  given.patience = std::chrono::seconds(30);
+  return given;
 }
 
 struct Words {
@@ -67,13 +69,14 @@ struct Words {
 };
 
 void describe(CLI::App& app, Options& options, Words& words) {
-  app.add_option("--ranks", options.ranks, "how many processes share the layers")
-      ->check(CLI::Range(1u, kMostRanks))
+  app.add_option("--rank", options.group.rank,
+                 "be this one, from 0; without it the one as which gantry run started this");
+  app.add_option("--ranks", options.group.ranks, "how many processes share the layers")
+      ->check(CLI::Range(1u, gantry::kMostGroupRanks))
       ->capture_default_str();
-  app.add_option("--rank", options.rank,
-                 "be this one, from 0; without it all ranks are started here");
-  app.add_option("--name", options.name, "the group's, the same at all ranks of a machine");
-  app.add_option("--addresses", options.addresses,
+  app.add_option("--name", options.group.name, "the group's, the same at all ranks of a machine")
+      ->capture_default_str();
+  app.add_option("--addresses", options.group.addresses,
                  "HOST:PORT of each rank, with commas between; the token is in the file that "
                  "$GANTRY_TOKEN_FILE names")
       ->delimiter(',');
@@ -89,6 +92,11 @@ void describe(CLI::App& app, Options& options, Words& words) {
       ->capture_default_str();
 }
 
+int misused(const gantry::Error& error) {
+  complain(error);
+  return kMisused;
+}
+
 }  // namespace
 
 std::variant<Options, int> parse_options(int argc, const char* const* argv) {
@@ -97,6 +105,8 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
       "column-parallel, the second one row-parallel. The result is compared with one rank's own.",
       "tensor_parallel");
   Options options;
+  options.group.ranks = 2;
+  options.group.name = "tensor-parallel";
   Words words;
   describe(app, options, words);
   try {
@@ -104,15 +114,16 @@ std::variant<Options, int> parse_options(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return complain(error.what());
+    return misused({Code::invalid_argument, error.what(), ""});
   }
   options.chooses = words.schedule == "auto";
   options.activation = words.activation == "relu" ? Activation::relu : Activation::gelu;
   const auto sides = parse_sides(words.sides);
-  if (!sides) return complain(line_of(sides.error()));
+  if (!sides) return misused(sides.error());
   options.sides = *sides;
-  if (const auto fits = check(options, app.count("--ranks") > 0); !fits)
-    return complain(line_of(fits.error()));
+  auto group = group_of(app, options.group);
+  if (!group) return misused(group.error());
+  options.group = std::move(*group);
   return options;
 }
 

@@ -1,7 +1,7 @@
 #pragma once  // options.hpp: the command line.
 
 #include <cstdint>
-#include <optional>
+#include <gantry/schedule/group.hpp>
 #include <string>
 #include <variant>
 #include <vector>
@@ -18,10 +18,7 @@ struct Sides {
 enum class Activation : std::uint8_t { relu, gelu };
 
 struct Options {
-  unsigned ranks = 2;
-  std::optional<unsigned> rank{};  ///< None: starts all ranks, as processes.
-  std::string name{};              ///< Of the group; empty: nobody asked for one.
-  std::vector<std::string> addresses{};
+  gantry::GroupOptions group{};  ///< Of --rank, or of `gantry run`.
   Sides sides{};
   bool chooses = true;  ///< Otherwise the serial schedule alone.
   Activation activation = Activation::relu;

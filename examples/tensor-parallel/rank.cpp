@@ -58,14 +58,7 @@ Result<void> Rank::join() {
   if (!gemm) return failed(gemm);
   gemm_ = std::move(*gemm);
 
-  gantry::GroupOptions options;
-  options.rank = rank_;
-  options.ranks = options_.ranks;
-  options.name = name_;
-  options.addresses = options_.addresses;
-  options.patience = std::chrono::seconds(30);
-  options.interrupt_descriptor = interrupt_;
-  auto group = gantry::Group::join(options, runtime->default_engine());
+  auto group = gantry::Group::join(options_.group, runtime->default_engine());
   if (!group) return failed(group);
   group_.emplace(std::move(*group));
   return {};
@@ -112,9 +105,9 @@ Result<void> Rank::take_turns() {
 }
 
 Result<void> Rank::check() {
-  const std::int64_t first = share(options_.sides.rows, rank_, options_.ranks);
+  const std::int64_t first = share(options_.sides.rows, rank_, group_->ranks());
   for (const Subject& subject : subjects_) {
-    auto same = compare(subject.layers.result(), first, options_, *gemm_, interrupt_);
+    auto same = compare(subject.layers.result(), first, options_, *gemm_);
     if (same) continue;
     same.error().message =
         "rank " + std::to_string(rank_) + ", " + subject.name + ": " + same.error().message;
@@ -126,9 +119,9 @@ Result<void> Rank::check() {
 void Rank::print_plans() const {
   const auto [rows, hidden, inner] = options_.sides;
   const gantry::GemmFacts& facts = gemm_->facts();
-  std::printf("%u ranks%s%s; X %lld x %lld, inner %lld; %s %s\n", options_.ranks,
-              options_.ranks > 1 ? ", rank 1: " : "",
-              options_.ranks > 1 ? group_->explain(1).c_str() : "", static_cast<long long>(rows),
+  std::printf("%u ranks%s%s; X %lld x %lld, inner %lld; %s %s\n", group_->ranks(),
+              group_->ranks() > 1 ? ", rank 1: " : "",
+              group_->ranks() > 1 ? group_->explain(1).c_str() : "", static_cast<long long>(rows),
               static_cast<long long>(hidden), static_cast<long long>(inner), facts.library.c_str(),
               facts.core.c_str());
   const Layers& layers = subjects_.back().layers;

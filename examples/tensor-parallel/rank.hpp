@@ -10,9 +10,7 @@ namespace tensor_parallel {
 /// others hear of it.
 class Rank {
  public:
-  /// `interrupt_descriptor`: not owned; -1: none.
-  Rank(const Options& options, unsigned rank, std::string name, int interrupt_descriptor)
-      : options_(options), rank_(rank), name_(std::move(name)), interrupt_(interrupt_descriptor) {}
+  explicit Rank(const Options& options) : options_(options), rank_(options.group.rank) {}
 
   /// Joins, prepares, times both schedules in turns, and compares what they leave. Rank 0 prints.
   /// Errors: those of the group, which are the same at all ranks; a wrong result.
@@ -39,8 +37,6 @@ class Rank {
 
   const Options& options_;
   const unsigned rank_;
-  const std::string name_;
-  const int interrupt_;
   std::shared_ptr<gantry::GemmLibrary> gemm_;
   std::optional<gantry::Group> group_;  // outlives what follows
   std::optional<gantry::PlanExecutor> meeting_;

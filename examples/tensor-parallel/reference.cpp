@@ -107,10 +107,11 @@ class Reference {
 }  // namespace
 
 Result<void> compare(const MatrixPart& result, std::int64_t first_row, const Options& options,
-                     gantry::GemmLibrary& gemm, int interrupt_descriptor) {
+                     gantry::GemmLibrary& gemm) {
   Reference reference(options, gemm);
   for (std::int64_t row = 0; row < result.rows; row += kSliceRows) {
-    if (is_interrupted(interrupt_descriptor)) return fail(Code::interrupted, "interrupted");
+    if (is_interrupted(options.group.interrupt_descriptor))
+      return fail(Code::interrupted, "interrupted");
     MatrixPart slice = result;
     slice.data += static_cast<gantry::Bytes>(row) * result.stride;
     slice.rows = std::min(kSliceRows, result.rows - row);

@@ -13,7 +13,6 @@ namespace tensor_parallel {
 /// the sum of their magnitudes (u = 2^-24). Errors: an element that differs; `too_large` if a sum
 /// with relu may leave the whole numbers of f32; `interrupted`.
 [[nodiscard]] gantry::Result<void> compare(const gantry::MatrixPart& result, std::int64_t first_row,
-                                           const Options& options, gantry::GemmLibrary& gemm,
-                                           int interrupt_descriptor);
+                                           const Options& options, gantry::GemmLibrary& gemm);
 
 }  // namespace tensor_parallel
