@@ -20,7 +20,7 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan soak fuzz arm64 bench bench-peers check install clean
+.PHONY: help setup build demo test tsan soak fuzz arm64 bench bench-peers check install packages clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ build: ## Build the library and the program: build/release/bin/gantry
 demo: ## Run the main job: examples/vision over channels and over pipes; its picture in out/
 	@tools/setup build demo
 	@[ -e build/release/build.ninja ] || tools/configure release -DGANTRY_TESTS=OFF
-	@cmake --build --preset release -j $(JOBS) --target gantry gantry_cli
+	@cmake --build --preset release -j $(JOBS) --target gantry gantry_c gantry_cli
 	@DESTDIR= cmake --install build/release --prefix $(demo_prefix) >build/install.log
 	@cmake --log-level=NOTICE -G Ninja -S examples/vision -B build/vision \
 	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=$(CURDIR)/$(demo_prefix)
@@ -82,6 +82,9 @@ check: ## Format, layers, lint
 
 install: build ## Install to PREFIX (/usr/local), below DESTDIR when set
 	@cmake --install build/release --prefix $(PREFIX)
+
+packages: build ## Make Debian packages in build/release/packages: libraries, program, python3-gantry
+	@cd build/release && cpack
 
 clean: ## Remove build/
 	@rm -rf build

@@ -1,12 +1,18 @@
 # What `cmake --install` puts where, and how other projects find it: find_package(gantry) gives
-# gantry::gantry, pkg-config gives gantry.pc. Both stay right when the installed tree is moved.
+# gantry::gantry, and with COMPONENTS c also gantry::c; pkg-config gives gantry.pc and gantry-c.pc. All
+# stay right when the installed tree is moved.
 include(CMakePackageConfigHelpers)
 
 set(gantry_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gantry)
-install(TARGETS gantry EXPORT gantry-targets)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
+set(in_library LIBRARY COMPONENT library NAMELINK_COMPONENT development)
+install(TARGETS gantry EXPORT gantry-targets ${in_library})
+install(TARGETS gantry_c EXPORT gantry-c-targets ${in_library})
 install(DIRECTORY include/gantry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
+install(FILES docs/gantry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(EXPORT gantry-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
+install(EXPORT gantry-c-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
 
 configure_package_config_file(cmake/gantry-config.cmake.in gantry-config.cmake
                               INSTALL_DESTINATION ${gantry_cmake_dir})
@@ -22,6 +28,9 @@ if(BUILD_SHARED_LIBS)
 endif()
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
 set(gantry_pc_libs_${gantry_pc_kind} "-pthread ${gantry_pc_dl}")
+if(NOT BUILD_SHARED_LIBS)
+  string(APPEND gantry_pc_libs_PUBLIC " -lstdc++ -lm")  # a linker for C does not add them by itself
+endif()
 set(gantry_pc_requires_${gantry_pc_kind} "fmt, hwloc, libhwy, libisal")
 if(GANTRY_HAVE_LIBURING)
   string(APPEND gantry_pc_requires_${gantry_pc_kind} ", liburing")
@@ -35,5 +44,8 @@ endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE gantry_pc_prefix)
-configure_file(cmake/gantry.pc.in gantry.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/gantry.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+set(gantry_c_pc_requires_${gantry_pc_kind} gantry)
+foreach(name gantry gantry-c)
+  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()

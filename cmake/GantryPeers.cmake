@@ -19,7 +19,8 @@ function(gantry_peer name)
   target_link_libraries(gantry-peer-${name} PRIVATE gantry_bench_peer ${arg_LIBRARIES})
   set_target_properties(gantry-peer-${name} PROPERTIES
     INSTALL_RPATH $ORIGIN/../../${CMAKE_INSTALL_LIBDIR})
-  install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry OPTIONAL)
+  install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry
+          COMPONENT peers OPTIONAL)
   foreach(bench gantry-bench-ipc gantry-bench-link gantry-bench-overlap)
     add_dependencies(${bench} gantry-peer-${name})
   endforeach()
@@ -37,12 +38,21 @@ if(TARGET gantry-peer-openmpi)
   target_compile_definitions(gantry-peer-openmpi PRIVATE OMPI_SKIP_MPICXX)  # its C interface only
 endif()
 
-gantry_peer(openmpi_collectives NEEDS PEER_MPI_FOUND PEER_MPIRUN
-  INCLUDES ${PEER_MPI_INCLUDE_DIRS} LIBRARIES ${PEER_MPI_LINK_LIBRARIES})
-if(TARGET gantry-peer-openmpi_collectives)
-  target_sources(gantry-peer-openmpi_collectives PRIVATE overlap/collective_data.cpp)
-  target_compile_definitions(gantry-peer-openmpi_collectives PRIVATE OMPI_SKIP_MPICXX)
-endif()
+# Ranks in hosts of their own: see peers/mpi_rank.cpp.
+find_path(PEER_PMIX_INCLUDE pmix.h PATH_SUFFIXES pmix2/include
+  PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE})
+find_library(PEER_PMIX NAMES pmix libpmix.so.2)
+set(sources_of_openmpi_collectives overlap/collective_data.cpp)
+set(sources_of_openmpi_overlap overlap/values.cpp)
+foreach(peer openmpi_collectives openmpi_overlap)
+  gantry_peer(${peer} NEEDS PEER_MPI_FOUND PEER_MPIRUN PEER_PMIX_INCLUDE PEER_PMIX
+    INCLUDES ${PEER_MPI_INCLUDE_DIRS} ${PEER_PMIX_INCLUDE}
+    LIBRARIES ${PEER_MPI_LINK_LIBRARIES} ${PEER_PMIX})
+  if(TARGET gantry-peer-${peer})
+    target_sources(gantry-peer-${peer} PRIVATE peers/mpi_rank.cpp ${sources_of_${peer}})
+    target_compile_definitions(gantry-peer-${peer} PRIVATE OMPI_SKIP_MPICXX)
+  endif()
+endforeach()
 
 pkg_check_modules(PEER_UCX ucx)
 gantry_peer(ucx NEEDS PEER_UCX_FOUND

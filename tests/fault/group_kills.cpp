@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <random>
 
 #include "engine/inline/inline_engine.hpp"
@@ -30,6 +31,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPatience{20'000};   // of joining, and of anything that must happen
 constexpr milliseconds kStallLimit{1'000};  // of --stop
 constexpr milliseconds kLongStall{30'000};  // otherwise: a kill is seen without it
+
+constexpr std::byte kPoison{0xa5};  // of what a failed run leaves
 
 /// What a rank tells its parent.
 struct Note {
@@ -85,6 +88,21 @@ class Rank {
 
  private:
   Error be_in_group() {
+    const Plan plan = plan_of(settings_, generation_);
+    const auto buffers = PlanBuffers::make(plan, rank_).value();
+    const std::span memory(buffers.region->data(), buffers.region->size());
+    bool has_failed = false;
+    const Error error = run_in_group(plan, buffers, [&] {
+      std::ranges::fill(memory, kPoison);
+      has_failed = true;
+    });
+    // The group has been left.
+    if (has_failed && std::ranges::any_of(memory, [](std::byte one) { return one != kPoison; }))
+      broken("bytes landed when a run had failed");
+    return error;
+  }
+  Error run_in_group(const Plan& plan, const PlanBuffers& buffers,
+                     const std::function<void()>& fails) {
     GroupOptions options;
     options.rank = rank_;
     options.ranks = settings_.ranks;
@@ -94,15 +112,16 @@ class Rank {
     options.stall_limit = settings_.stops ? kStallLimit : kLongStall;
     auto group = Group::join(options, make_inline_engine().value());
     if (!group) broken("joining: " + to_string(group.error()));
-    const Plan plan = plan_of(settings_, generation_);
-    const auto buffers = PlanBuffers::make(plan, rank_).value();
     auto executor =
         PlanExecutor::prepare(*group, plan, buffers.tensors, {}, Deadline::after(kPatience));
     if (!executor) return executor.error();
     for (std::uint64_t run = 0;; ++run) {
       test::store_given(plan, buffers, rank_, -7);
       const auto done = executor->run(Deadline::after(kPatience));
-      if (!done) return done.error();
+      if (!done) {
+        fails();
+        return done.error();
+      }
       if (test::wrong_elements(plan, buffers, rank_) > 0) broken("a wrong element");
       if (run == 0) note(Note::Kind::runs, "");
     }

@@ -180,6 +180,23 @@ TEST_F(Tree, CatchesAPublicHeaderWithMoreThanTheLanguage) {
                                    HasSubstr(":3: types.hpp")));
 }
 
+TEST_F(Tree, LetsAPublicHeaderForCIncludeOfCWhatItNeeds) {
+  std::string page = kPage;
+  const std::string row = "| `tools/gantry/**` |";
+  page.replace(page.find(row), 0, "| `bindings/c` | `gantry.h` | `base` | | |\n");
+  add("docs/layers.md", page);
+  add("include/gantry/gantry.h", "#include <stddef.h>\n#include <stdint.h>\n");
+  add("include/gantry/types.hpp", "#include <cstdint>\n");
+  add("bindings/c/errors.cpp", "#include <gantry/gantry.h>\n#include <gantry/types.hpp>\n");
+  EXPECT_THAT(check(), IsEmpty());
+  add("include/gantry/gantry.h", "#include <stdint.h>\n#include <stdio.h>\n");
+  add("include/gantry/types.hpp", "#include <stdint.h>\n");
+  add("bindings/c/errors.cpp", "#include <gantry/channel.hpp>\n");
+  EXPECT_THAT(check(),
+              ElementsAre(HasSubstr("bindings/c may not see channel"),
+                          HasSubstr("gantry.h:2: stdio.h"), HasSubstr("types.hpp:1: stdint.h")));
+}
+
 TEST_F(Tree, CatchesAPublicHeaderThatSeesUpwards) {
   add("include/gantry/engine.hpp", "#include <gantry/channel.hpp>\n");
   EXPECT_THAT(check(), ElementsAre(HasSubstr("engine may not see channel")));

@@ -1,7 +1,9 @@
 // The program `gantry` as a person or a script meets it: what goes in comes out, reports.
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <gantry/run/launch.hpp>
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 // ---- bytes -------------------------------------------------------------------------------------
 
@@ -169,12 +172,82 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
     EXPECT_EQ(feature["usable"] == true, feature["mend"] == "") << feature;
   EXPECT_EQ(document["kernel_features"][0]["name"], "memfd_create");
   EXPECT_EQ(document["kernel_features"][0]["usable"], true);
+  EXPECT_EQ(document["bindings"][0]["name"], "c");
+  EXPECT_EQ(document["bindings"][1]["name"], "python");
+  for (const auto& binding : document["bindings"])
+    EXPECT_EQ(binding["usable"] == true, binding["mend"] == "") << binding;
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
   for (const char* word :
        {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory", "huge pages", "REGISTRAR",
-        "page-lock", "DEVICE", "FILE I/O", "LINK", "GEMM"})
+        "page-lock", "DEVICE", "FILE I/O", "LINK", "GEMM", "BINDING"})
     EXPECT_THAT(text.output, HasSubstr(word));
+}
+
+/// `gantry doctor` with packages and programs of the test's own.
+class DoctorOfPython : public Cli {
+ protected:
+  void package(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directory(files_.file(name));
+    std::ofstream(files_.file(name + "/__init__.py")) << text;
+  }
+  void program(const std::string& name, const std::string& text) const {
+    std::ofstream(files_.file(name)) << "#!/bin/sh\n" << text << '\n';
+    std::filesystem::permissions(files_.file(name), std::filesystem::perms::owner_all);
+  }
+  /// "why; mend".
+  [[nodiscard]] std::string said(bool usable = false) const {
+    Command doctor = gantry({"doctor", "--json"});
+    doctor.env.emplace_back("PYTHONPATH", files_.path());
+    doctor.env.emplace_back("PYTHONDONTWRITEBYTECODE", "1");
+    doctor.env.emplace_back("PATH", files_.path() + ":" + std::getenv("PATH"));
+    const auto ended = run(doctor);
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+    const auto python = nlohmann::json::parse(ended.output)["bindings"][1];
+    EXPECT_EQ(python["usable"], usable) << python;
+    return python["why"].get<std::string>() + "; " + python["mend"].get<std::string>();
+  }
+  void SetUp() override {
+    if (run({{"sh", "-c", "command -v python3"}, {}, {}, {}, false, {}}).status != 0)
+      GTEST_SKIP() << "python3 is not installed";
+  }
+
+  ScratchDirectory files_;
+};
+
+TEST_F(DoctorOfPython, APackageOfAnotherVersion) {
+  package("gantry", "__version__ = '0.0.1'\nprint('hello')\n");
+  EXPECT_EQ(said(), "it is 0.0.1, this program is " + std::string(version()) +
+                        "; install both of one version");
+}
+
+TEST_F(DoctorOfPython, APackageThatIsNone) {
+  package("gantry", "raise ValueError('broken\\nby hand')\n");
+  EXPECT_THAT(said(), StartsWith("ValueError: broken; install python3-gantry"));
+  package("gantry", "import os; os._exit(0)\n");
+  EXPECT_THAT(said(), StartsWith("python3 ends with 0 and does not say what gantry is to it; "
+                                 "look at what this says: python3 -c 'import gantry'"));
+}
+
+TEST_F(DoctorOfPython, NumpyIsImported) {
+  package("gantry", "__version__ = '" + std::string(version()) + "'\n");
+  package("numpy", "raise ImportError('no libblas')\n");
+  EXPECT_THAT(said(true), HasSubstr(", numpy does not work (ImportError: no libblas): arrays"));
+  package("numpy", "raise ModuleNotFoundError('numpy')\n");
+  EXPECT_THAT(said(true), HasSubstr(", no numpy: arrays need python3-numpy"));
+  package("numpy", "__version__ = '7.8'\n");
+  EXPECT_THAT(said(true), HasSubstr(", numpy 7.8"));
+}
+
+TEST_F(DoctorOfPython, ProgramsThatAreNoPython) {
+  program("python3", "echo 1.2.3; echo python3 9.9");
+  EXPECT_THAT(said(), StartsWith("python3 ends with 0 and does not say"));
+  program("python3", "exit 3");
+  EXPECT_THAT(said(), StartsWith("python3 ends with 3 and does not say"));
+  program("timeout", "exit 124");
+  EXPECT_THAT(said(), StartsWith("python3 does not import gantry within 10 s; look at"));
+  program("timeout", "exit 127");
+  EXPECT_EQ(said(), "python3 does not run; apt-get install python3");
 }
 
 TEST_F(Cli, DoctorAndLsOnlyLook) {

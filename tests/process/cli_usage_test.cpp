@@ -92,6 +92,10 @@ TEST_F(Cli, BenchHandsOverToTheProgramOfThatName) {
   const auto unknown = run({{program, "bench", "nearr"}, {}, {}, {}, false, {}});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.errors, HasSubstr("far, near"));
+  const auto python = run({{program, "bench", "python"}, {}, {}, {}, false, {}});
+  EXPECT_EQ(python.status, 2);
+  EXPECT_THAT(python.errors,
+              HasSubstr("'python': only a build tree with the Python package has it"));
 }
 
 TEST_F(Cli, AnUnknownBenchmarkIsNamedWithThoseThereAre) {

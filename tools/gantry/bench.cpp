@@ -55,7 +55,10 @@ int bench(std::vector<std::string> words) {
   const auto names = known_benches();
   const std::string name = words.front();
   if (!names.contains(name)) {
-    note(fmt::format("benchmark '{}': there is none of that name; {}", name, list_of(names)));
+    note(fmt::format("benchmark '{}': {}; {}", name,
+                     name == "python" ? "only a build tree with the Python package has it"
+                                      : "there is none of that name",
+                     list_of(names)));
     return kExitUsage;
   }
   words.front() = fmt::format("{}{}", kPrefix, name);

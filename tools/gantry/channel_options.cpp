@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "options.hpp"
-#include "suggest.hpp"
+#include "tools/command_line/suggest.hpp"
 
 namespace gantry::cli {
 namespace {

@@ -1,17 +1,13 @@
 #pragma once  // tools/gantry/channel_view.hpp: how ls and top show channels.
 
 #include <gantry/channel/status.hpp>
-#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 namespace gantry::cli {
 
 /// Makes text from elsewhere (a file's name) fit for a terminal.
 [[nodiscard]] std::string printable(std::string text);
-
-/// Everything that is known about a channel.
-[[nodiscard]] nlohmann::json to_json(const ChannelStatus& channel);
-/// As text; names that are not UTF-8 do not stop it.
-[[nodiscard]] std::string dump(const nlohmann::json& document, int indent);
 
 /// The senders: "4711"; for an inbox "3 of 64".
 [[nodiscard]] std::string producers_text(const ChannelStatus& channel);

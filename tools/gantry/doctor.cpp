@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "bindings.hpp"
 #include "calibration_text.hpp"
 #include "choices.hpp"
 #include "commands.hpp"
@@ -42,6 +43,7 @@ struct Diagnosis {
   std::vector<EngineStatus> links;
   std::vector<EngineStatus> gemm_libraries;
   std::vector<EngineStatus> kernel;
+  std::vector<EngineStatus> bindings;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
   std::string refused_engine;  ///< Why the wanted engine cannot be used; empty: it can.
@@ -95,6 +97,7 @@ Result<Diagnosis> diagnose() {
                    links(),
                    list_gemm_libraries(),
                    kernel_features(),
+                   probe_bindings(),
                    runtime->calibration(),
                    explained_choices(*runtime),
                    std::move(refused)};
@@ -167,6 +170,7 @@ std::string as_json(const Diagnosis& found) {
               {"links", statuses_json(found.links)},
               {"gemm", statuses_json(found.gemm_libraries)},
               {"kernel_features", statuses_json(found.kernel)},
+              {"bindings", statuses_json(found.bindings)},
               {"calibration", calibration_json(found.calibration)},
               {"choices", choices_json(found.choices)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
@@ -275,7 +279,8 @@ std::string as_text(const Diagnosis& found) {
          statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
          "\n" + statuses_text("LINK", found.links) + "\n" +
          statuses_text("GEMM", found.gemm_libraries) + "\n" +
-         statuses_text("KERNEL FEATURE", found.kernel) + "\n" + policy_text(found);
+         statuses_text("KERNEL FEATURE", found.kernel) + "\n" +
+         statuses_text("BINDING", found.bindings) + "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -291,8 +296,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
                          "registrars, devices, ways to files, links, libraries for products of "
-                         "matrices and features of the kernel "
-                         "work, and how moves are executed");
+                         "matrices, features of the kernel and "
+                         "bindings work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
   command->footer("Example: gantry doctor --json");

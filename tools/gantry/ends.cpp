@@ -7,7 +7,7 @@
 
 #include "output.hpp"
 #include "run/file/environment.hpp"
-#include "suggest.hpp"
+#include "tools/command_line/suggest.hpp"
 
 namespace gantry::cli {
 namespace {

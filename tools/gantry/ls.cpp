@@ -6,31 +6,16 @@
 #include "errors.hpp"
 #include "listing.hpp"
 #include "output.hpp"
+#include "tools/status/channel_json.hpp"
 
 namespace gantry::cli {
 namespace {
-
-using nlohmann::json;
 
 struct LsOptions {
   WhichChannels which;
   bool as_json = false;
   bool is_long = false;
 };
-
-double average_rate(const ChannelStatus& channel) {
-  const double seconds = std::chrono::duration<double>(channel.age).count();
-  return seconds > 0 ? static_cast<double>(channel.producer.bytes) / seconds : 0;
-}
-
-std::string as_json(const std::vector<ChannelStatus>& channels) {
-  json list = json::array();
-  for (const ChannelStatus& channel : channels) {
-    list.push_back(to_json(channel));
-    list.back()["average_bytes_per_second"] = average_rate(channel);
-  }
-  return dump({{"channels", list}}, 2);
-}
 
 std::uint64_t dropped_by_all(const ChannelStatus& channel) {
   std::uint64_t sum = 0;
@@ -135,7 +120,7 @@ Result<void> ls(const LsOptions& options) {
     return tl::unexpected(Error{
         Code::not_found, fmt::format("no channel '{}' {}", printable(name), options.which.where()),
         "without a name gantry ls lists all"});
-  if (options.as_json) return print(as_json(*channels));
+  if (options.as_json) return print(channels_json(*channels));
   if (!channels->empty()) return print(as_table(*channels, options.is_long));
   note("no channels " + options.which.where());
   return {};

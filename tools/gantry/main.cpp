@@ -1,6 +1,7 @@
 // gantry: one binary, one file per subcommand (see commands.hpp).
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -11,7 +12,8 @@
 #include "commands.hpp"
 #include "errors.hpp"
 #include "output.hpp"
-#include "suggest.hpp"
+#include "tools/command_line/suggest.hpp"
+#include "tools/command_line/unknown_option.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -32,31 +34,25 @@ int no_command() {
   return wrong_usage("no command", "see gantry --help");
 }
 
+/// The command that was meant, as far as the words say, and what they call it: "plan check ".
+std::pair<const CLI::App*, std::string> chosen_command(const CLI::App& app) {
+  const CLI::App* command = &app;
+  std::string words;
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = command->get_subcommands()) {
+    command = chosen.front();
+    words += command->get_name() + " ";
+  }
+  return {command, words};
+}
+
 std::string help_hint(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return fmt::format("see gantry {}--help", chosen.empty() ? "" : chosen[0]->get_name() + " ");
+  return fmt::format("see gantry {}--help", chosen_command(app).second);
 }
 
-/// The first option among what the parser did not expect, without its value; empty: there is none.
-std::string unknown_option(const CLI::App& app) {
-  for (const std::string& word : app.remaining(true))
-    if (word.starts_with('-')) return word.substr(0, word.find('='));
-  return {};
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
-int wrong_option(const CLI::App& app, const CLI::ExtrasError& error) {
-  const auto chosen = app.get_subcommands();
-  const std::string option = unknown_option(app);
+/// Something else may be missing as well; an option that there is not comes first.
+int wrong_words(const CLI::App& app, const CLI::ParseError& error) {
+  const auto [option, near] = unknown_option(app, *chosen_command(app).first);
   if (option.empty()) return wrong_usage(error.what(), help_hint(app));
-  const std::string near =
-      suggest_near(option, option_names(chosen.empty() ? app : *chosen.front()));
   return wrong_usage(fmt::format("{}: there is no such option", option),
                      near.empty() ? help_hint(app) : near);
 }
@@ -65,6 +61,22 @@ int wrong_option(const CLI::App& app, const CLI::ExtrasError& error) {
 bool is_unknown_command(const CLI::App& app, std::string_view word) {
   const auto names = command_names(app);
   return !word.starts_with('-') && std::ranges::find(names, word) == names.end();
+}
+
+/// What is wrong with the words where a command of a command belongs; empty: nothing.
+std::string wrong_subcommand(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* command = app.get_subcommand(argv[1]);
+  std::string words = argv[1];
+  for (int i = 2;; ++i) {
+    const auto names = command_names(*command);
+    if (names.empty() || (i < argc && argv[i][0] == '-')) return {};
+    const std::string known = fmt::format("known here: {}", fmt::join(names, ", "));
+    if (i == argc) return fmt::format("command '{}': it needs a command; {}", words, known);
+    words += fmt::format(" {}", argv[i]);
+    if (is_unknown_command(*command, argv[i]))
+      return fmt::format("command '{}': there is no such command; {}", words, known);
+    command = command->get_subcommand(argv[i]);
+  }
 }
 
 /// CLI11 leaves long lines to the terminal, which breaks them anywhere.
@@ -98,14 +110,15 @@ int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
   if (is_unknown_command(app, argv[1]))
     return wrong_usage(fmt::format("command '{}': there is no such command", argv[1]),
                        suggest(argv[1], command_names(app)));
+  if (argv[1][0] != '-') {
+    if (const std::string wrong = wrong_subcommand(app, argc, argv); !wrong.empty())
+      return note(wrong), kExitUsage;
+  }
   try {
     app.parse(argc, argv);
     return app.get_subcommands().empty() ? no_command() : exit_code;
-  } catch (const CLI::ExtrasError& error) {
-    return wrong_option(app, error);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return show(app, error);
-    return wrong_usage(error.what(), help_hint(app));
+    return error.get_exit_code() == 0 ? show(app, error) : wrong_words(app, error);
   }
 }
 
@@ -119,6 +132,7 @@ int run_main(int argc, char** argv) {
   add_plan(app, exit_code);
   add_agent(app, exit_code);
   add_put(app, exit_code);
+  add_ranks(app, exit_code);
   add_get(app, exit_code);
   add_ls(app, exit_code);
   add_top(app, exit_code);

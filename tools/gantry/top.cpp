@@ -13,7 +13,9 @@
 #include "interrupt.hpp"
 #include "listing.hpp"
 #include "options.hpp"
+#include "rank_view.hpp"
 #include "terminal.hpp"
+#include "tools/status/channel_json.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -184,6 +186,14 @@ std::string as_json(const std::vector<Row>& rows, std::chrono::nanoseconds inter
   return dump({{"interval_ns", interval.count()}, {"channels", list}}, is_pair ? -1 : 2);
 }
 
+// Below the channels; a look at another host has none.
+std::string ranks_text(const WhichChannels& which) {
+  if (which.is_elsewhere() || !which.name().empty()) return {};
+  const std::string table =
+      ranks_table(list_ranks(which.directory).value_or(std::vector<RankStatus>()));
+  return table.empty() ? "" : "\n" + table;
+}
+
 // ---- the two ways to run -----------------------------------------------------------------------
 
 // Until `deadline`; false: q was pressed.
@@ -204,7 +214,8 @@ Result<void> run_live(const TopOptions& options, Looks& looks, const Interrupt& 
     const Deadline next = Deadline::after(options.interval);
     auto rows = looks.look();
     if (!rows) return tl::unexpected(rows.error());
-    auto shown = terminal.show(header(*rows, terminal.has_keys()) + as_text(*rows));
+    auto shown = terminal.show(header(*rows, terminal.has_keys()) + as_text(*rows) +
+                               ranks_text(options.which));
     if (!shown) return shown;
     const auto goes_on = wait_for_key(terminal, interrupt, next);
     if (!goes_on) return tl::unexpected(goes_on.error());
@@ -221,7 +232,7 @@ Result<void> run_plain(const TopOptions& options, Looks& looks, const Interrupt&
     if (!rows) return tl::unexpected(rows.error());
     const std::string gap = done == 0 ? "" : "\n";
     const auto shown = print(options.as_json ? as_json(*rows, options.interval, options.count > 1)
-                                             : gap + as_text(*rows));
+                                             : gap + as_text(*rows) + ranks_text(options.which));
     if (!shown) return shown;
   }
   return {};

@@ -18,14 +18,14 @@ std::string time_text(double seconds) {
   return format_time(std::chrono::nanoseconds(
       static_cast<std::int64_t>(std::min(seconds * kNsPerSecond, kMostNs))));
 }
-std::string label_of(const ScheduleCosts& costs) {
-  return "simulated/" + costs.name;
+std::string label_of(const ScheduleCosts& costs, bool is_simulated = true) {
+  return (is_simulated ? "simulated/" : "estimated/") + costs.name;
 }
 std::string sentence_of(const OverlapOperator& op, const Schedule& schedule) {
   return to_string(ScheduleSentence{op.kind, schedule});
 }
 
-/// Those that were simulated, the shortest first.
+/// Those that were simulated, or, if none was, estimated, the shortest first.
 std::vector<const ChoiceCandidate*> by_time(const Choice& choice) {
   std::vector<const ChoiceCandidate*> all;
   for (const ChoiceCandidate& one : choice.candidates)
@@ -114,19 +114,24 @@ nlohmann::json simulated_json(const Simulated& times, const ScheduleCosts& costs
 
 std::string choice_text(const OverlapOperator& op, const Choice& choice,
                         const ScheduleCosts& costs) {
-  std::string text = fmt::format(
-      "{}\n{}\n{}: {}, serial {}\n{}\n\n", text_of(op), sentence_of(op, choice.schedule),
-      label_of(costs), time_text(choice.predicted_s), time_text(choice.serial_s), choice.decided);
+  std::string text =
+      fmt::format("{}\n{}\n{}: {}, serial {}\n{}\n\n", text_of(op),
+                  sentence_of(op, choice.schedule), label_of(costs, choice.is_simulated),
+                  time_text(choice.predicted_s), time_text(choice.serial_s), choice.decided);
   Table table({{"SCHEDULE"},
                {"TIME", kRight},
                {"ESTIMATE", kRight},
                {"DECOMPOSITION", kRight},
                {"CONTENTION", kRight},
                {"EXPOSED", kRight}});
-  for (const ChoiceCandidate* one : by_time(choice))
-    table.add({to_string(one->schedule), one->predicted_s > 0 ? time_text(one->predicted_s) : "-",
-               time_text(one->estimated_s), time_text(std::max(0.0, one->losses.decomposition_s)),
-               time_text(one->losses.contention_s), time_text(one->losses.exposed_s)});
+  for (const ChoiceCandidate* one : by_time(choice)) {
+    const auto simulated = [&](double seconds) {
+      return choice.is_simulated ? time_text(std::max(0.0, seconds)) : "-";
+    };
+    table.add({to_string(one->schedule), simulated(one->predicted_s), time_text(one->estimated_s),
+               simulated(one->losses.decomposition_s), simulated(one->losses.contention_s),
+               simulated(one->losses.exposed_s)});
+  }
   return text + table.text() + "\n" + pruned_text(choice);
 }
 
@@ -139,7 +144,9 @@ nlohmann::json choice_json(const OverlapOperator& op, const Choice& choice,
       entry["left_out_by"] = one.pruned_by;
     } else {
       entry["estimated_s"] = one.estimated_s;
-      if (one.predicted_s > 0) entry["predicted_s"] = one.predicted_s;
+    }
+    if (one.pruned_by.empty() && choice.is_simulated) {
+      entry["predicted_s"] = one.predicted_s;
       entry["losses"] = {{"decomposition_s", one.losses.decomposition_s},
                          {"contention_s", one.losses.contention_s},
                          {"exposed_s", one.losses.exposed_s}};
@@ -147,7 +154,7 @@ nlohmann::json choice_json(const OverlapOperator& op, const Choice& choice,
     candidates.push_back(std::move(entry));
   }
   return {{"operator", text_of(op)},
-          {"label", label_of(costs)},
+          {"label", label_of(costs, choice.is_simulated)},
           {"sentence", sentence_of(op, choice.schedule)},
           {"predicted_s", choice.predicted_s},
           {"serial_s", choice.serial_s},
@@ -157,9 +164,10 @@ nlohmann::json choice_json(const OverlapOperator& op, const Choice& choice,
 
 std::string searched_text(const OverlapOperator& op, const Searched& found,
                           const ScheduleCosts& costs) {
-  return fmt::format("{}\n{}\n{}: {}; {} of {} schedules simulated\n", text_of(op),
+  return fmt::format("{}\n{}\n{}: {}; {} of {} schedules simulated\n{}", text_of(op),
                      sentence_of(op, found.schedule), label_of(costs), time_text(found.predicted_s),
-                     found.evaluated, found.space);
+                     found.evaluated, found.space,
+                     found.is_provable ? "" : "not proved: a plan of so many ranks is too large\n");
 }
 
 nlohmann::json searched_json(const OverlapOperator& op, const Searched& found,
@@ -168,6 +176,7 @@ nlohmann::json searched_json(const OverlapOperator& op, const Searched& found,
           {"label", label_of(costs)},
           {"sentence", sentence_of(op, found.schedule)},
           {"predicted_s", found.predicted_s},
+          {"is_provable", found.is_provable},
           {"simulated", found.evaluated},
           {"space", found.space}};
 }

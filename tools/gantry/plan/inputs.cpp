@@ -4,9 +4,9 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "errors.hpp"
 
@@ -31,25 +31,6 @@ tl::unexpected<Error> wrong(std::string message, std::string hint = {}) {
   return tl::unexpected(Error{Code::invalid_argument, std::move(message), std::move(hint)});
 }
 
-/// The same error, behind the name of the file.
-Error of_file(const std::string& path, Error error) {
-  error.message = fmt::format("{}: {}", path, error.message);
-  return error;
-}
-
-template <class Number>
-bool read_number(std::string_view word, Number& number) {
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size();
-}
-
-Result<DataType> type_of(const std::string& name) {
-  for (const NamedType& one : kTypes)
-    if (one.name == name) return one.type;
-  return wrong(fmt::format("type '{}': there is no such type", name),
-               "f64, f32, f16, bf16, i32 or i64");
-}
-
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   while (!line.empty()) {
@@ -62,18 +43,21 @@ std::vector<std::string_view> words_of(std::string_view line) {
 
 /// A line of an operator's file.
 bool take_words(const std::vector<std::string_view>& words, OperatorInput& input) {
+  const auto is_number = [](std::string_view word, auto& number) {
+    return read_number(word, number) == std::errc();
+  };
   if (words[0] == "split") {
     for (std::size_t i = 1; i < words.size(); ++i)
-      if (!read_number(words[i], input.split.emplace_back())) return false;
+      if (!is_number(words[i], input.split.emplace_back())) return false;
     return true;
   }
   if (words.size() != 2) return false;
   if (words[0] == "operator") return input.kind = words[1], true;
   if (words[0] == "type") return input.type = words[1], true;
-  if (words[0] == "m") return read_number(words[1], input.m.emplace());
-  if (words[0] == "n") return read_number(words[1], input.n.emplace());
-  if (words[0] == "k") return read_number(words[1], input.k.emplace());
-  if (words[0] == "ranks") return read_number(words[1], input.ranks.emplace());
+  if (words[0] == "m") return is_number(words[1], input.m.emplace());
+  if (words[0] == "n") return is_number(words[1], input.n.emplace());
+  if (words[0] == "k") return is_number(words[1], input.k.emplace());
+  if (words[0] == "ranks") return is_number(words[1], input.ranks.emplace());
   return false;
 }
 
@@ -81,16 +65,23 @@ Result<OperatorInput> read_operator_file(const std::string& path) {
   const auto text = read_text(path);
   if (!text) return tl::unexpected(text.error());
   OperatorInput input;
+  std::set<std::string_view> seen;
   std::string_view rest = *text;
   for (unsigned number = 1; !rest.empty() || number == 1; ++number) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r'))
+      return wrong(fmt::format("{}: line {}: it ends in a carriage return", path, number),
+                   "lines end in a line feed alone");
     if (number == 1 && line != kOperatorMagic)
       return wrong(fmt::format("{}: no operator", path),
                    fmt::format("its first line is '{}'", kOperatorMagic));
     const auto words = words_of(line.substr(0, line.find('#')));
-    if (number == 1 || words.empty() || take_words(words, input)) continue;
+    if (number == 1 || words.empty()) continue;
+    if (!seen.insert(words[0]).second)
+      return wrong(fmt::format("{}: line {}: '{}' stands there twice", path, number, words[0]));
+    if (take_words(words, input)) continue;
     return wrong(
         fmt::format("{}: line {}: '{}' is nothing that an operator says", path, number, line),
         "operator KIND, m, n, k, ranks, type, or split with rows");
@@ -99,6 +90,18 @@ Result<OperatorInput> read_operator_file(const std::string& path) {
 }
 
 }  // namespace
+
+Error of_file(const std::string& path, Error error) {
+  error.message = fmt::format("{}: {}", path, error.message);
+  return error;
+}
+
+Result<DataType> read_type(const std::string& name) {
+  for (const NamedType& one : kTypes)
+    if (one.name == name) return one.type;
+  return wrong(fmt::format("type '{}': there is no such type", name),
+               "f64, f32, f16, bf16, i32 or i64");
+}
 
 Result<std::string> read_text(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
@@ -137,10 +140,8 @@ void OperatorInput::add_to(CLI::App& command) {
   for (const auto& [name, size, what] :
        {std::tuple{"--m", &m, "Rows of A"}, std::tuple{"--n", &n, "Columns of B"},
         std::tuple{"--k", &k, "Columns of A"}})
-    command.add_option(name, *size, what)->type_name("NUMBER")->excludes(from);
-  command.add_option("--ranks", ranks, "How many share the product")
-      ->type_name("NUMBER")
-      ->excludes(from);
+    add_number<std::int64_t>(command, name, *size, what)->excludes(from);
+  add_number<unsigned>(command, "--ranks", ranks, "How many share the product")->excludes(from);
   command.add_option("--type", type, "f64, f32, f16, bf16, i32 or i64 (default bf16)")
       ->type_name("TYPE")
       ->excludes(from);
@@ -159,9 +160,12 @@ Result<OverlapOperator> OperatorInput::read() const {
   const auto known = parse_overlap_kind(kind);
   if (!known) return tl::unexpected(known.error());
   op.kind = *known;
-  const auto element = type_of(type.empty() ? "bf16" : type);
+  const auto element = read_type(type.empty() ? "bf16" : type);
   if (!element) return tl::unexpected(element.error());
   op.type = *element;
+  const std::size_t pairs = std::size_t{op.ranks} * op.ranks;
+  if (!split.empty() && split.size() != pairs)
+    return wrong(fmt::format("rows for {} pairs of ranks; there are {}", split.size(), pairs));
   return op;
 }
 

@@ -1,6 +1,9 @@
 #pragma once  // tools/gantry/plan/inputs.hpp: plans, costs and operators, from files and options.
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <gantry/schedule/choice.hpp>
 #include <optional>
 
@@ -12,6 +15,34 @@ namespace gantry::cli {
 [[nodiscard]] Result<Plan> read_plan(const std::string& path);
 /// The costs of a file, or "published/NAME".
 [[nodiscard]] Result<ScheduleCosts> read_costs(const std::string& name);
+
+/// A type of elements by its name.
+[[nodiscard]] Result<DataType> read_type(const std::string& name);
+/// The same error, behind the name of the file.
+[[nodiscard]] Error of_file(const std::string& path, Error error);
+
+template <class Number>
+[[nodiscard]] std::errc read_number(std::string_view word, Number& number) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  const bool is_whole = error != std::errc() || end == word.data() + word.size();
+  return is_whole ? error : std::errc::invalid_argument;
+}
+
+/// An option that is a whole number. CLI11 would take some that are none, or become others.
+template <class Number, class Into>
+CLI::Option* add_number(CLI::App& command, const std::string& name, Into& into,
+                        const std::string& help) {
+  const auto take = [&into, name](const std::string& text) {
+    Number number{};
+    const std::errc error = read_number(text, number);
+    if (error == std::errc::result_out_of_range)
+      throw CLI::ValidationError(name, fmt::format("'{}' is beyond all numbers here", text));
+    if (error != std::errc())
+      throw CLI::ValidationError(name, fmt::format("'{}' is no whole number", text));
+    into = number;
+  };
+  return command.add_option_function<std::string>(name, take, help)->type_name("NUMBER");
+}
 
 /// An operator as options, or as a file of lines "KEY VALUE" with the same names.
 struct OperatorInput {

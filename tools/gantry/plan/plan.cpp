@@ -1,6 +1,8 @@
 // gantry plan: schedules of several ranks: checked, simulated, drawn, chosen.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <gantry/schedule/collective.hpp>
 #include <memory>
 
 #include "commands.hpp"
@@ -24,6 +26,8 @@ struct PlanCommand {
   ChoiceOptions choice;
   Bytes memory = ~Bytes{0};
   TimelineOptions timeline;
+  CollectiveShape shape;
+  std::string type = "f32";  // of a collective
   bool json = false;
 };
 
@@ -35,23 +39,35 @@ Result<void> say(const PlanCommand& command, Text text, Json json) {
 // ---- what each does
 // ------------------------------------------------------------------------------
 
+/// As check_plan(), which lets pass what wants nothing, whatever comes out of it.
+Result<PlanFacts> prove(const Plan& plan, Bytes memory) {
+  auto facts = check_plan(plan, {memory});
+  const auto is_something = [](const PlanValue& value) {
+    return value.place.rect.rows > 0 && value.place.rect.cols > 0;
+  };
+  if (!facts || std::ranges::any_of(plan.wanted, is_something)) return facts;
+  return tl::unexpected(Error{Code::invalid_argument,
+                              "nothing is wanted: nothing was proved of what comes out",
+                              "say it: wanted PLACE = SUM"});
+}
+
+tl::unexpected<Error> wrong_file(const PlanCommand& command, const Error& error) {
+  return tl::unexpected(of_file(command.file, error));
+}
+
 Result<void> check(const PlanCommand& command) {
   const auto plan = read_plan(command.file);
   if (!plan) return tl::unexpected(plan.error());
-  const auto facts = check_plan(*plan, {command.memory});
-  if (!facts) {
-    Error error = facts.error();
-    error.message = fmt::format("{}: {}", command.file, error.message);
-    return tl::unexpected(std::move(error));
-  }
+  const auto facts = prove(*plan, command.memory);
+  if (!facts) return wrong_file(command, facts.error());
   return say(
       command, [&] { return facts_text(*plan, *facts); },
       [&] { return facts_json(*plan, *facts); });
 }
 
-/// A plan of a file in virtual time; `use` says it.
+/// A plan of a file, and costs.
 template <class Use>
-Result<void> with_times(const PlanCommand& command, Use use) {
+Result<void> with_costs(const PlanCommand& command, Use use) {
   const auto plan = read_plan(command.file);
   if (!plan) return tl::unexpected(plan.error());
   const auto costs = read_costs(command.costs);
@@ -61,30 +77,49 @@ Result<void> with_times(const PlanCommand& command, Use use) {
         Error{Code::invalid_argument,
               fmt::format("--rank {}: the plan has {}", *command.timeline.rank, plan->ranks),
               {}});
-  const auto times = simulate(*plan, *costs);
-  if (!times) {
-    Error error = times.error();
-    error.message = fmt::format("{}: {}", command.file, error.message);
-    return tl::unexpected(std::move(error));
-  }
-  return use(*plan, *costs, *times);
+  return use(*plan, *costs);
 }
 
+/// Times of what nobody may run say nothing.
 Result<void> simulate_plan(const PlanCommand& command) {
-  return with_times(command, [&](const Plan&, const ScheduleCosts& costs, const Simulated& times) {
+  return with_costs(command, [&](const Plan& plan, const ScheduleCosts& costs) -> Result<void> {
+    if (const auto facts = prove(plan, ~Bytes{0}); !facts)
+      return wrong_file(command, facts.error());
+    const auto times = simulate(plan, costs);
+    if (!times) return wrong_file(command, times.error());
     return say(
-        command, [&] { return simulated_text(times, costs); },
-        [&] { return simulated_json(times, costs); });
+        command, [&] { return simulated_text(*times, costs); },
+        [&] { return simulated_json(*times, costs); });
   });
 }
 
+/// A picture helps to see what is wrong with a plan, too.
 Result<void> show(const PlanCommand& command) {
-  return with_times(command,
-                    [&](const Plan& plan, const ScheduleCosts& costs, const Simulated& times) {
-                      return print(simulated_text(times, costs) + "\n" +
-                                   timeline_text(plan, times, command.timeline) +
-                                   "# gemm, + reduce, c copy, 0 fill, > put, < get\n");
-                    });
+  return with_costs(command, [&](const Plan& plan, const ScheduleCosts& costs) -> Result<void> {
+    const auto times = simulate(plan, costs);
+    if (!times) return wrong_file(command, times.error());
+    auto printed =
+        print(simulated_text(*times, costs) + "\n" + timeline_text(plan, *times, command.timeline) +
+              "# gemm, + reduce, c copy, 0 fill, > put, < get\n");
+    if (!printed) return printed;
+    const auto facts = prove(plan, ~Bytes{0});
+    if (facts) return {};
+    Error error = facts.error();
+    error.message = fmt::format("not proved: {}", error.message);
+    return wrong_file(command, error);
+  });
+}
+
+Result<void> expand_collective(const PlanCommand& command) {
+  const auto type = read_type(command.type);
+  if (!type) return tl::unexpected(type.error());
+  const auto program = load_collective(command.file);
+  if (!program) return tl::unexpected(program.error());
+  CollectiveShape shape = command.shape;
+  shape.type = *type;
+  const auto plan = expand(*program, shape);
+  if (!plan) return wrong_file(command, plan.error());
+  return print(to_text(*plan));
 }
 
 template <class Use>
@@ -118,7 +153,23 @@ Result<void> search_space(const PlanCommand& command) {
                        });
 }
 
+Result<void> make_of(const OverlapOperator& op, const Schedule& schedule) {
+  const auto plan = make_plan(op, schedule);
+  if (!plan) return tl::unexpected(plan.error());
+  return print(to_text(*plan));
+}
+
+/// By a schedule of whatever operator is named.
+Result<void> make_by_point(const PlanCommand& command) {
+  const auto schedule = parse_schedule(command.sentence);
+  if (!schedule) return tl::unexpected(schedule.error());
+  const auto op = command.op.read();
+  if (!op) return tl::unexpected(op.error());
+  return make_of(*op, *schedule);
+}
+
 Result<void> make(const PlanCommand& command) {
+  if (!command.sentence.starts_with("gantry-schedule ")) return make_by_point(command);
   auto input = command.op;
   const auto sentence = parse_sentence(command.sentence);
   if (!sentence) return tl::unexpected(sentence.error());
@@ -130,9 +181,7 @@ Result<void> make(const PlanCommand& command) {
         Code::invalid_argument,
         fmt::format("a schedule of {} for {}", to_string(sentence->kind), to_string(op->kind)),
         {}});
-  const auto plan = make_plan(*op, sentence->schedule);
-  if (!plan) return tl::unexpected(plan.error());
-  return print(to_text(*plan));
+  return make_of(*op, sentence->schedule);
 }
 
 // ---- options
@@ -157,9 +206,12 @@ void add_constraints(CLI::App& command, PlanCommand& into) {
                    "Every rank has all of A in the end");
 }
 
+/// `example`: what follows `gantry plan NAME`.
 CLI::App* add_one(CLI::App& plan, const std::string& name, const std::string& what,
-                  Result<void> (*run)(const PlanCommand&), int& exit_code, const Shared& into) {
+                  const std::string& example, Result<void> (*run)(const PlanCommand&),
+                  int& exit_code, const Shared& into) {
   auto* const command = plan.add_subcommand(name, what);
+  command->footer(fmt::format("Example: gantry plan {} {}", name, example));
   command->callback([run, into, &exit_code] {
     const auto done = run(*into);
     exit_code = done ? 0 : fail(done.error());
@@ -168,52 +220,86 @@ CLI::App* add_one(CLI::App& plan, const std::string& name, const std::string& wh
 }
 
 void add_for_files(CLI::App& plan, int& exit_code) {
-  const auto add = [&](const char* name, const char* what, auto run) {
+  const auto add = [&](const char* name, const char* what, const char* example, auto run) {
     auto into = std::make_shared<PlanCommand>();
-    auto* const command = add_one(plan, name, what, run, exit_code, into);
+    auto* const command = add_one(plan, name, what, example, run, exit_code, into);
     command->add_option("FILE", into->file, "A plan as text")->required();
     return std::pair(command, into);
   };
-  const auto [checked, memory] = add("check", "Prove that a plan does what it says", &check);
+  const auto [checked, memory] =
+      add("check", "Prove that a plan does what it says", "ring.plan --at-most 64M", &check);
   add_parsed(*checked, "--at-most", memory->memory, &parse_bytes, "BYTES",
              "Memory that a rank's tensors may take");
   add_json(*checked, *memory);
-  const auto [simulated, one] = add("simulate", "Run a plan in virtual time", &simulate_plan);
+  const auto [simulated, one] =
+      add("simulate", "Run a plan in virtual time; refuses what check refuses",
+          "ring.plan --costs published/mi300x-8", &simulate_plan);
   add_costs(*simulated, *one);
   add_json(*simulated, *one);
-  const auto [shown, drawn] = add("show", "Draw a plan's virtual time", &show);
+  const auto [shown, drawn] = add(
+      "show", "Draw a plan's virtual time; of one that check refuses, too, but then with status 1",
+      "ring.plan --costs published/mi300x-8 --rank 0", &show);
   add_costs(*shown, *drawn);
-  shown->add_option("--rank", drawn->timeline.rank, "Only rows of this rank")->type_name("NUMBER");
+  add_number<unsigned>(*shown, "--rank", drawn->timeline.rank, "Only rows of this rank");
+}
+
+void add_expand(CLI::App& plan, int& exit_code) {
+  auto into = std::make_shared<PlanCommand>();
+  auto* const command =
+      add_one(plan, "expand", "Write the plan of a collective", "mine.gcoll --ranks 4 --size 1000",
+              &expand_collective, exit_code, into);
+  command
+      ->add_option("FILE", into->file,
+                   "A file *.gcoll, or a name of one that comes with the library")
+      ->required();
+  add_number<unsigned>(*command, "--ranks", into->shape.ranks, "How many take part")->required();
+  add_number<std::int64_t>(*command, "--size", into->shape.size, "Elements; of what, it says")
+      ->required();
+  command->add_option("--type", into->type, "f64, f32, f16, bf16, i32 or i64 (default f32)")
+      ->type_name("TYPE");
+  command->add_option("--variant", into->shape.variant, "Its way (default its first)")
+      ->type_name("NAME");
+  add_number<std::int64_t>(*command, "--chunks", into->shape.chunks,
+                           "Into how many a transfer is cut (default 1)");
+  add_number<unsigned>(*command, "--root", into->shape.root, "The root's rank (default 0)");
+  command->add_option("--counts", into->shape.counts, "Counts, if it takes some")
+      ->type_name("NUMBER");
 }
 
 void add_for_operators(CLI::App& plan, int& exit_code) {
-  const auto add = [&](const char* name, const char* what, auto run) {
+  const auto add = [&](const char* name, const char* what, const char* example, auto run) {
     auto into = std::make_shared<PlanCommand>();
-    auto* const command = add_one(plan, name, what, run, exit_code, into);
+    auto* const command = add_one(plan, name, what, example, run, exit_code, into);
     into->op.add_to(*command);
     return std::pair(command, into);
   };
-  const auto [explained, choice] =
-      add("explain", "Choose a schedule for an operator, and say why", &explain);
+  const auto [explained, choice] = add("explain", "Choose a schedule for an operator, and say why",
+                                       "--operator all-gather-gemm --m 8192 --n 8192 \\\n"
+                                       "         --k 8192 --ranks 8 --costs published/mi300x-8",
+                                       &explain);
   add_costs(*explained, *choice);
   add_constraints(*explained, *choice);
   add_json(*explained, *choice);
   explained->add_flag("--rules-only", choice->choice.rules_only, "Simulate nothing");
   explained->add_option("--without", choice->choice.without, "Rules that are not asked")
       ->type_name("RULE");
-  explained
-      ->add_option("--simulate", choice->choice.most_simulated,
-                   "How many schedules are simulated (default 12)")
-      ->type_name("NUMBER");
+  add_number<unsigned>(*explained, "--simulate", choice->choice.most_simulated,
+                       "How many schedules are simulated (default 12; 0: as --rules-only)");
   const auto [searched, limits] =
-      add("search", "Look for a good schedule by simulating a tenth of all", &search_space);
+      add("search", "Look for a good schedule by simulating a tenth of all",
+          "operator.txt --costs published/mi300x-8 --json", &search_space);
   add_costs(*searched, *limits);
   add_constraints(*searched, *limits);
   add_json(*searched, *limits);
-  const auto [made, text] = add("make", "Write the plan of a schedule", &make);
+  const auto [made, text] =
+      add("make", "Write the plan of a schedule",
+          "--operator all-gather-gemm --m 512 --n 512 --k 512 \\\n"
+          "         --ranks 4 --schedule \"ring rows own-first piece 4 put\" >ring.plan",
+          &make);
   made->add_option("--schedule", text->sentence,
+                   "\"ring rows own-first piece 4 put\", or the whole sentence: "
                    "\"gantry-schedule 1 all-gather-gemm ring rows own-first piece 4 put\"")
-      ->type_name("SENTENCE")
+      ->type_name("SCHEDULE")
       ->required();
 }
 
@@ -224,6 +310,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       "plan", "Check, simulate and choose schedules of products that several ranks share");
   plan->require_subcommand(1);
   add_for_files(*plan, exit_code);
+  add_expand(*plan, exit_code);
   add_for_operators(*plan, exit_code);
   plan->footer(
       "Example: gantry plan explain --operator all-gather-gemm --m 131072 --n 16384 \\\n"

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <gantry/run/launch.hpp>
+#include <gantry/schedule/group.hpp>
 #include <map>
 
 namespace gantry::run {
@@ -30,8 +31,10 @@ std::string inherited_path(const Stage& stage) {
 }  // namespace
 
 const std::vector<std::string>& own_variables() {
-  static const std::vector<std::string> kNames{kDirectoryVariable, kStageVariable, kReplicaVariable,
-                                               kReplicasVariable, kStageEndpointsVariable};
+  static const std::vector<std::string> kNames{
+      kDirectoryVariable, kStageVariable,          kReplicaVariable,
+      kReplicasVariable,  kStageEndpointsVariable, kGroupVariable,
+      kRankVariable,      kRanksVariable,          kJoinWithinVariable};
   return kNames;
 }
 
@@ -49,6 +52,8 @@ std::vector<std::string> stage_environment(const Stage& stage,
     if (equals != std::string_view::npos)
       values[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
+  // Those of a run that this one is a stage of are not its stages'.
+  for (const std::string& name : own_variables()) values.erase(name);
   for (const Variable& variable : stage.environment) values[variable.name] = variable.value;
   for (const Variable& variable : assigned) values[variable.name] = variable.value;
   values[kPath] = stage_path(stage);

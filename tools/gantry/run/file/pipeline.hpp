@@ -38,6 +38,7 @@ struct Stage {
   Position command_at;
   std::string program;  ///< The file to execute; empty until locate_programs().
   unsigned replicas = 1;
+  bool is_group = false;              ///< Each replica is a rank of the group of its name.
   std::vector<Variable> environment;  ///< Added to the runner's.
   std::size_t host = kThisHost;       ///< Index of a host.
   std::string host_name;              ///< Empty: kThisHost.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gantry/channel.hpp>
+#include <gantry/schedule/group.hpp>
 
 #include "errors.hpp"
 #include "output.hpp"
@@ -15,7 +16,7 @@
 #include "run/file/graph.hpp"
 #include "run/file/hosts.hpp"
 #include "run/file/settings.hpp"
-#include "suggest.hpp"
+#include "tools/command_line/suggest.hpp"
 
 namespace gantry::run {
 namespace {
@@ -39,6 +40,8 @@ class Reader {
   Result<void> read_name();
   Result<void> read_stages();
   Result<Stage> read_stage(const Entry& entry) const;
+  Result<void> read_replicas(const Fields& fields, Stage& stage) const;
+  Result<unsigned> read_ranks(const Fields& fields, const Stage& stage) const;
   Result<void> read_command(const Fields& fields, Stage& stage) const;
   Result<void> read_shell(const Fields& fields, Stage& stage) const;
   Result<void> read_environment(const Fields& fields, Stage& stage) const;
@@ -106,21 +109,51 @@ Result<Stage> Reader::read_stage(const Entry& entry) const {
   if (const auto fine = check_channel_name(entry.key); !fine)
     return tl::unexpected(source().error(entry.at, "stages." + entry.key, "is no name for a stage",
                                          to_string(fine.error())));
-  if (const auto fine = fields.allow_only({"command", "shell", "replicas", "environment", "host"});
+  if (const auto fine =
+          fields.allow_only({"command", "shell", "replicas", "ranks", "environment", "host"});
       !fine)
     return tl::unexpected(fine.error());
   Stage stage;
   stage.name = entry.key;
   stage.at = entry.at;
-  const auto replicas = fields.number("replicas", 1, kMaxReplicas, 1);
-  if (!replicas) return tl::unexpected(replicas.error());
-  stage.replicas = *replicas;
+  if (const auto fine = read_replicas(fields, stage); !fine) return tl::unexpected(fine.error());
   const bool is_shell = fields.find("shell") != nullptr;
   if (const auto fine = is_shell ? read_shell(fields, stage) : read_command(fields, stage); !fine)
     return tl::unexpected(fine.error());
   if (const auto fine = read_environment(fields, stage); !fine) return tl::unexpected(fine.error());
   if (const auto fine = read_host(fields, stage); !fine) return tl::unexpected(fine.error());
   return stage;
+}
+
+Result<void> Reader::read_replicas(const Fields& fields, Stage& stage) const {
+  const Entry* const ranks = fields.find("ranks");
+  if (ranks != nullptr && fields.find("replicas") != nullptr)
+    return tl::unexpected(fields.error("ranks", ranks->at, "stands beside replicas",
+                                       "keep one of the two: each rank is a replica"));
+  stage.is_group = ranks != nullptr;
+  const auto count =
+      stage.is_group ? read_ranks(fields, stage) : fields.number("replicas", 1, kMaxReplicas, 1);
+  if (!count) return tl::unexpected(count.error());
+  stage.replicas = *count;
+  return {};
+}
+
+/// A number, or a text with a setting: so --set gives it.
+Result<unsigned> Reader::read_ranks(const Fields& fields, const Stage& stage) const {
+  const Node& value = fields.find("ranks")->value;
+  if (value.kind != Node::Kind::string) return fields.number("ranks", 1, kMostGroupRanks, 1);
+  const auto text = fill_in(source(), fmt::format("stages.{}.ranks", stage.name),
+                            {value.text, value.at}, settings_);
+  if (!text) return tl::unexpected(text.error());
+  const auto number = cli::parse_number(*text, 1, kMostGroupRanks);
+  if (number) return static_cast<unsigned>(*number);
+  Error wrong = fields.error(
+      "ranks", value.at, fmt::format("'{}' is no number from 1 to {}", *text, kMostGroupRanks),
+      *text == value.text ? "" : fmt::format("it comes from \"{}\"", value.text));
+  for (const Setting& given : overrides_)
+    if (value.text.find(fmt::format("{{{}}}", given.key)) != std::string::npos)
+      wrong.message = fmt::format("--set {}={}: {}", given.key, given.value, wrong.message);
+  return tl::unexpected(wrong);
 }
 
 Result<void> Reader::read_command(const Fields& fields, Stage& stage) const {

@@ -72,6 +72,20 @@ TEST(PipelineFile, KeepsTheOrderOfTheFileAndFillsSettingsIn) {
   EXPECT_EQ(parsed->stages[2].name, "annotate");  // not sorted by name
 }
 
+TEST(PipelineFile, RanksAreReplicasOfAGroup) {
+  const Result<Pipeline> parsed = parse(
+      "[settings]\nn = 3\n[stages.a]\ncommand = ['x']\nranks = 256\n"
+      "[stages.b]\ncommand = ['x']\nranks = '{n}'\n"
+      "[stages.c]\ncommand = ['x']\nreplicas = 2\n");
+  ASSERT_TRUE(parsed) << gantry::to_string(parsed.error());
+  EXPECT_EQ(parsed->stages[0].replicas, 256u);
+  EXPECT_TRUE(parsed->stages[0].is_group);
+  EXPECT_EQ(parsed->stages[1].replicas, 3u);
+  EXPECT_TRUE(parsed->stages[1].is_group);
+  EXPECT_EQ(parsed->stages[2].replicas, 2u);
+  EXPECT_FALSE(parsed->stages[2].is_group);
+}
+
 TEST(PipelineFile, ReadsChannels) {
   const Result<Pipeline> parsed = parse(kGood);
   ASSERT_TRUE(parsed) << gantry::to_string(parsed.error());
@@ -186,6 +200,16 @@ const Bad kBad[] = {
      "p.toml:3:12: stages.a.replicas: 0 is not within 1 and 64", ""},
     {"ManyReplicas", "[stages.a]\ncommand = ['x']\nreplicas = 65\n",
      "p.toml:3:12: stages.a.replicas: 65 is not within 1 and 64", ""},
+    {"NoRanks", "[stages.a]\ncommand = ['x']\nranks = 0\n",
+     "p.toml:3:9: stages.a.ranks: 0 is not within 1 and 256", ""},
+    {"ManyRanks", "[settings]\nn = 257\n[stages.a]\ncommand = ['x']\nranks = '{n}'\n",
+     "p.toml:5:9: stages.a.ranks: '257' is no number from 1 to 256", "it comes from \"{n}\""},
+    {"RanksThatAreAWord", "[stages.a]\ncommand = ['x']\nranks = 'two'\n",
+     "p.toml:3:9: stages.a.ranks: 'two' is no number from 1 to 256", ""},
+    {"RanksBesideReplicas", "[stages.a]\ncommand = ['x']\nreplicas = 2\nranks = 2\n",
+     "p.toml:4:1: stages.a.ranks: stands beside replicas", "keep one of the two"},
+    {"RanksIsList", "[stages.a]\ncommand = ['x']\nranks = [2]\n",
+     "p.toml:3:9: stages.a.ranks: is a list, not a whole number", ""},
     {"ReplicasIsReal", "[stages.a]\ncommand = ['x']\nreplicas = 1.5\n",
      "p.toml:3:12: stages.a.replicas: is a number, not a whole number", ""},
     {"OwnVariable", "[stages.a]\ncommand = ['x']\nenvironment = { GANTRY_DIR = '/tmp' }\n",
@@ -265,6 +289,14 @@ TEST(PipelineFile, RefusesAnOverrideWithoutASetting) {
   EXPECT_THAT(error, StartsWith("--set inptu: p.toml has no such setting"));
   EXPECT_THAT(error, EndsWith("did you mean 'input'?"));
   EXPECT_THAT(error_of("stages.a.command = ['a']", {{"x", "1"}}), EndsWith("there are none"));
+}
+
+TEST(PipelineFile, SaysOfWrongRanksWhichOverrideGaveThem) {
+  const std::string_view text =
+      "[settings]\nn = 2\nm = 3\n[stages.a]\ncommand = ['x']\nranks = '{n}'\n";
+  EXPECT_EQ(error_of(text, {{"m", "4"}, {"n", "two"}}),
+            "--set n=two: p.toml:6:9: stages.a.ranks: 'two' is no number from 1 to 256; "
+            "it comes from \"{n}\"");
 }
 
 TEST(PipelineFile, ParsesOverrides) {

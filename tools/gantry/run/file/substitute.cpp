@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "suggest.hpp"
+#include "tools/command_line/suggest.hpp"
 
 namespace gantry::run {
 namespace {

@@ -4,11 +4,16 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <gantry/schedule/group.hpp>
 
 #include "run/file/environment.hpp"
 
 namespace gantry::run {
 namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::chrono::hours kLongestJoin{24};
 
 Result<std::string> zmq_address(const std::string& path) {
   constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
@@ -125,18 +130,31 @@ std::vector<StageEndpoint> Plan::ends(ProcessId process) const {
   return result;
 }
 
-Launch Plan::launch(ProcessId process) const {
+std::vector<Variable> Plan::variables(ProcessId process, nanoseconds join_within) const {
   const Stage& stage = pipeline_->stages[process.stage];
-  const std::vector<Variable> assigned{
-      {kDirectoryVariable, directory_},
-      {kStageVariable, stage.name},
-      {kReplicaVariable, fmt::format("{}", process.replica)},
-      {kReplicasVariable, fmt::format("{}", stage.replicas)},
-      {kStageEndpointsVariable, encode_stage_endpoints(ends(process))}};
+  std::vector<Variable> result{{kDirectoryVariable, directory_},
+                               {kStageVariable, stage.name},
+                               {kReplicaVariable, fmt::format("{}", process.replica)},
+                               {kReplicasVariable, fmt::format("{}", stage.replicas)},
+                               {kStageEndpointsVariable, encode_stage_endpoints(ends(process))}};
+  if (!stage.is_group) return result;
+  const auto patience =
+      std::clamp<nanoseconds>(join_within, std::chrono::milliseconds(1), kLongestJoin);
+  result.push_back({kGroupVariable, stage.name});
+  result.push_back({kRankVariable, fmt::format("{}", process.replica)});
+  result.push_back({kRanksVariable, fmt::format("{}", stage.replicas)});
+  result.push_back(
+      {kJoinWithinVariable,
+       fmt::format("{}", std::chrono::ceil<std::chrono::milliseconds>(patience).count())});
+  return result;
+}
+
+Launch Plan::launch(ProcessId process, nanoseconds join_within) const {
+  const Stage& stage = pipeline_->stages[process.stage];
   Launch launch{"stage " + process_label(stage, process.replica),
                 stage.program,
                 stage.command,
-                stage_environment(stage, assigned),
+                stage_environment(stage, variables(process, join_within)),
                 {},
                 -1};
   for (const Link& link : links_) {

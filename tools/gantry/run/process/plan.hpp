@@ -1,6 +1,7 @@
 #pragma once  // tools/gantry/run/process/plan.hpp: the links of a pipeline, and what each process
               // gets.
 
+#include <chrono>
 #include <gantry/channel.hpp>
 #include <gantry/run/launch.hpp>
 #include <optional>
@@ -86,7 +87,8 @@ class Plan {
   void take_counters(std::size_t link, bool sender, const MetricsReport& told) {
     (sender ? links_[link].sender : links_[link].receiver).take(told);
   }
-  [[nodiscard]] Launch launch(ProcessId process) const;
+  /// `join_within`: the ranks of a group have all joined by then.
+  [[nodiscard]] Launch launch(ProcessId process, std::chrono::nanoseconds join_within) const;
 
   /// An end that `process` has not opened yet, as "input 'NAME'" or "output 'NAME'"; empty when
   /// it has opened all.
@@ -119,6 +121,7 @@ class Plan {
   Result<void> add_links(std::size_t channel);
   Result<Link> make_link(std::size_t channel, unsigned from, unsigned to) const;
   std::vector<StageEndpoint> ends(ProcessId process) const;
+  std::vector<Variable> variables(ProcessId process, std::chrono::nanoseconds join_within) const;
   StageEndpoint::Link describe(const Link& link, bool output) const;
   const Pipeline* pipeline_;
   Transport transport_;

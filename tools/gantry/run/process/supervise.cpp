@@ -70,7 +70,7 @@ Result<void> Supervisor::start() {
 }
 
 Result<void> Supervisor::start(ProcessId id) {
-  const Launch launch = plan_.launch(id);
+  const Launch launch = plan_.launch(id, options_.connect_within);
   Result<Child> child = spawn(launch, file_limit_, guard_);
   if (!child) return tl::unexpected(child.error());
   processes_.emplace_back(id, process_label(plan_.pipeline().stages[id.stage], id.replica),

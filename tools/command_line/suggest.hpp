@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/suggest.hpp: "did you mean ...?"
+#pragma once  // tools/command_line/suggest.hpp: "did you mean ...?"
 
 #include <gantry/types.hpp>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "suggest.hpp"
+#include "tools/command_line/suggest.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

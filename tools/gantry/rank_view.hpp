@@ -1,0 +1,13 @@
+#pragma once  // tools/gantry/rank_view.hpp: how ranks and top show the ranks of groups.
+
+#include <gantry/schedule/rank_status.hpp>
+#include <string>
+#include <vector>
+
+namespace gantry::cli {
+
+/// A line each; empty when there are none.
+[[nodiscard]] std::string ranks_table(const std::vector<RankStatus>& ranks);
+[[nodiscard]] std::string ranks_json(const std::vector<RankStatus>& ranks);
+
+}  // namespace gantry::cli
