@@ -23,8 +23,8 @@ from subjects import Subject
 
 SUBJECTS: dict[str, type[Subject]] = {
     kind.name: kind
-    for kind in (subjects.GantrySend, subjects.GantryLoan, subjects.GantryMove,
-                 subjects.GantryQueue, peers.Queue, peers.Pipe, peers.SharedMemory,
+    for kind in (subjects.GantrySend, subjects.GantryLoan, subjects.GantryPolled,
+                 subjects.GantryMove, subjects.GantryQueue, peers.Queue, peers.Pipe, peers.SharedMemory,
                  peers.TorchQueue, peers.ZeroMq, peers.Mpi, peers.Cpp, peers.CppLoan, peers.Flags)
 }  # fmt: skip
 
@@ -113,14 +113,15 @@ def measure(
 
 
 def findings(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How the peers compare with gantry/send, gantry/loan and gantry/Queue."""
+    """How the peers compare with our ways."""
     p50 = {(r["case"], r["subject"], r["bytes"]): r["value"]
            for r in results if r["metric"] == "latency_p50"}  # fmt: skip
     return [
         {"case": case, "what": f"{peer} / {own}", "bytes": nbytes,
          "ratio": round(value / p50[case, own, nbytes], 2)}
         for (case, peer, nbytes), value in p50.items() if not peer.startswith("gantry/")
-        for own in ("gantry/send", "gantry/loan", "gantry/Queue") if (case, own, nbytes) in p50
+        for own in ("gantry/send", "gantry/loan", "gantry/loan polled", "gantry/Queue")
+        if (case, own, nbytes) in p50
     ]  # fmt: skip
 
 
