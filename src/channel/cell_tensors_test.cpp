@@ -71,7 +71,8 @@ TEST_F(CellTensors, ThoseOfUpToThreeDimensionsWithoutGapsHoldNoSlot) {
                                                        {wide, 1},
                                                        {columns, 1}};
   for (const auto& [tensor, slots] : cases) {
-    ASSERT_TRUE(send(bytes, tensor));
+    const auto sent = send(bytes, tensor);
+    ASSERT_TRUE(sent) << to_string(sent.error());
     EXPECT_EQ(slots_held(), slots) << tensor.dimensions;
     auto message = in.receive(soon());
     ASSERT_TRUE(message) << to_string(message.error());
@@ -175,7 +176,8 @@ TEST_F(CellTensors, RandomOnesArriveInOrder) {
     const auto size = static_cast<Bytes>(elements * bits / 8 * type.lanes + below(2) * 3);
     if (below(4) == 0) tensor.reset();
     const auto bytes = pattern(size, static_cast<std::uint64_t>(i));
-    ASSERT_TRUE(send(bytes, tensor)) << i;
+    const auto sent = send(bytes, tensor);
+    ASSERT_TRUE(sent) << i << to_string(sent.error());
     const auto message = in.receive(soon());
     ASSERT_TRUE(message) << to_string(message.error());
     expect(*message, bytes, tensor);
