@@ -22,21 +22,20 @@ Tensor Tensor::dense(DataType type, std::span<const std::int64_t> shape) noexcep
 
 bool Tensor::fits(Bytes bytes) const noexcept {
   if (dimensions > kMaxDimensions || type.bits == 0 || type.lanes == 0) return false;
-  std::int64_t last = 0;  // the element farthest from the first
   bool empty = false;
   for (unsigned i = 0; i < dimensions; ++i) {
     if (shape[i] < 0 || strides[i] < 0) return false;
-    if (shape[i] == 0) {
-      empty = true;
-      continue;
-    }
+    empty = empty || shape[i] == 0;
+  }
+  if (empty) return true;  // whatever its strides are
+  std::int64_t last = 0;   // the element farthest from the first
+  for (unsigned i = 0; i < dimensions; ++i) {
     if (strides[i] == 0 && shape[i] > 1) return false;
     std::int64_t reach = 0;
     if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
         __builtin_add_overflow(last, reach, &last))
       return false;
   }
-  if (empty) return true;
   const std::uint64_t element_bits = std::uint64_t{type.bits} * type.lanes;
   std::uint64_t bits = 0;
   if (__builtin_mul_overflow(static_cast<std::uint64_t>(last) + 1, element_bits, &bits))

@@ -94,10 +94,12 @@ class HostileProducer : public testing::Test {
     std::memcpy(made.body.data(), &place, sizeof place);
     return made;
   }
-  static MessageRecord beside(std::uint32_t place, std::uint32_t bytes) {
-    MessageRecord made = record(0, kNoSlot, 0, 0, 3);
+  static MessageRecord beside(std::uint32_t place, std::uint32_t bytes, std::uint8_t count = 0,
+                              const BesideTensor& tensor = {}) {
+    MessageRecord made = record(0, kNoSlot, 0, 0, 3, count);
     const BesidePlace at{place, bytes};
     std::memcpy(made.body.data(), &at, sizeof at);
+    std::memcpy(made.body.data() + sizeof at, &tensor, sizeof tensor);
     return made;
   }
 

@@ -6,6 +6,7 @@
 
 #include "base/cpu.hpp"
 #include "channel/naming/rendezvous.hpp"
+#include "channel/wire/beside_tensor.hpp"
 
 namespace gantry {
 namespace {
@@ -20,6 +21,9 @@ struct AsResult {
   Made operator()(Args&&... args) const {
     return Made(tl::in_place, std::forward<Args>(args)...);
   }
+  static void describe(Made& made, std::unique_ptr<std::vector<Segment>> segments) {
+    made->set_segments(std::move(segments));
+  }
 };
 struct InPlace {
   using Made = Result<void>;
@@ -29,6 +33,9 @@ struct InPlace {
     std::destroy_at(place);
     std::construct_at(place, std::forward<Args>(args)...);
     return {};
+  }
+  void describe(Made&, std::unique_ptr<std::vector<Segment>> segments) const {
+    place->set_segments(std::move(segments));
   }
   Message* place;
 };
@@ -173,19 +180,34 @@ void ReceiveQueue::note_copied_out(Bytes bytes) noexcept {
 // of which this end has a copy that stays.
 template <class Make>
 auto ReceiveQueue::make_of_beside(const MessageRecord& record, Make make) -> typename Make::Made {
+  MessageRecord copied;  // NOLINT: its near half is
+  std::memcpy(&copied, &record, kNearRecordBytes);
   ReceivedRecord received{};
+  received.header = copied.header;
   BesidePlace place;  // NOLINT: copied
-  std::memcpy(&received.header, &record.header, sizeof received.header);
-  std::memcpy(&place, record.body.data(), sizeof place);
+  std::memcpy(&place, copied.body.data(), sizeof place);
   if ((received.header.kind & kExtra) != 0)
     std::memcpy(&received.extra, &record.extra, sizeof received.extra);
   if (place.place >= kBesidePlaces || place.bytes > kBesideBytes)
     return tl::unexpected(core_.misbehaved(fmt::format(
         "a message of {} bytes in place {} beside its record", place.bytes, place.place)));
+  std::unique_ptr<std::vector<Segment>> segments;
+  if (received.header.count != 0) {
+    const auto tensor = tensor_beside(BesidePayload::read(copied));
+    if (!tensor)
+      return tl::unexpected(core_.misbehaved(
+          fmt::format("a tensor beside a record that its {} bytes have not", place.bytes)));
+    segments = std::make_unique<std::vector<Segment>>(1, Segment{{}, tensor});
+  }
   if (!copies_) copies_ = std::make_shared<CopiedPayloads>();
   const CopiedPayloads::Copy copy =
       copies_->copy(ConstByteSpan(ring_page_->beside[place.place]).first(place.bytes));
-  return make(copies_, copy.token, copy.bytes, received.info());
+  auto made = make(copies_, copy.token, copy.bytes, received.info());
+  if (segments) {
+    segments->front().bytes = copy.bytes;
+    make.describe(made, std::move(segments));
+  }
+  return made;
 }
 
 Result<Message> ReceiveQueue::copy_beside() {

@@ -295,8 +295,8 @@ ConsumerSet::BesidePlan ConsumerSet::plan_beside() {
   return {only_->next_place(), only_->memory(), only_->id()};
 }
 
-bool ConsumerSet::try_publish_beside(const BesidePlan& plan, Bytes bytes, std::uint32_t type,
-                                     std::uint64_t user) noexcept {
+bool ConsumerSet::try_publish_beside(const BesidePlan& plan, const BesidePayload& payload,
+                                     std::uint32_t type, std::uint64_t user) noexcept {
   if (only_ == nullptr || only_->id() != plan.consumer) return false;
   GANTRY_DEBUG_ASSERT(only_->unread() < limits_.slots);
   MessageHeader header{};
@@ -304,7 +304,7 @@ bool ConsumerSet::try_publish_beside(const BesidePlan& plan, Bytes bytes, std::u
   header.ticks = read_ticks();
   header.user = user;
   header.type = type;
-  only_->publish_beside(header, bytes);
+  only_->publish_beside(header, payload);
   GANTRY_CHECK_INVARIANTS(*this);
   return true;
 }

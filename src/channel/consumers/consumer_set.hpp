@@ -161,8 +161,8 @@ class ConsumerSet {
   /// There is a consumer that messages may go beside their records for.
   [[nodiscard]] bool is_alone() const noexcept { return only_ != nullptr; }
   /// False: the consumers have changed since the plan was made.
-  [[nodiscard]] bool try_publish_beside(const BesidePlan& plan, Bytes bytes, std::uint32_t type,
-                                        std::uint64_t user) noexcept;
+  [[nodiscard]] bool try_publish_beside(const BesidePlan& plan, const BesidePayload& payload,
+                                        std::uint32_t type, std::uint64_t user) noexcept;
   /// Gives the message its number and puts it into the rings. `slot` null: small.
   void publish(RecordToSend& message, Slot* slot);
   [[nodiscard]] std::uint64_t published() const noexcept { return number_; }

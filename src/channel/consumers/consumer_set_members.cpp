@@ -57,7 +57,7 @@ void ConsumerSet::give(ConsumerState& consumer, const MessageRecord& record, con
   if (ring != nullptr) {
     const ConstByteSpan payload = ConsumerState::beside(*ring, record);
     std::memcpy(consumer.next_place().data(), payload.data(), payload.size());
-    return consumer.publish_beside(record.header, payload.size());
+    return consumer.publish_beside(record.header, BesidePayload::read(record));
   }
   consumer.publish(record);
   if (!has_slot(record)) return;

@@ -33,14 +33,16 @@ ByteSpan ConsumerState::next_place() noexcept {
   return page().beside[next_place_ % kBesidePlaces];
 }
 
-void ConsumerState::publish_beside(MessageHeader header, Bytes bytes) noexcept {
-  GANTRY_DEBUG_ASSERT(ring_.unread() < kBesidePlaces && bytes <= kBesideBytes);
+void ConsumerState::publish_beside(MessageHeader header, const BesidePayload& payload) noexcept {
+  GANTRY_DEBUG_ASSERT(ring_.unread() < kBesidePlaces && payload.bytes <= kBesideBytes);
   header.kind = static_cast<std::uint8_t>(PayloadLocation::beside);
   header.slot = kNoSlot;
-  header.count = 0;
-  const BesidePlace place{next_place_++ % kBesidePlaces, static_cast<std::uint32_t>(bytes)};
+  header.count = payload.count;
+  const BesidePlace place{next_place_++ % kBesidePlaces, static_cast<std::uint32_t>(payload.bytes)};
   ring_.publish([&](MessageRecord& record) {
     std::memcpy(record.body.data(), &place, sizeof place);
+    if (payload.count != 0)
+      std::memcpy(record.body.data() + sizeof place, &payload.tensor, sizeof payload.tensor);
     write_header(record, header);
     GANTRY_STEP(record_written);
   });

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "channel/consumers/consumer_resources.hpp"
+#include "channel/wire/beside_tensor.hpp"
 #include "channel/wire/record_to_send.hpp"
 #include "channel/wire/step.hpp"
 
@@ -104,7 +105,7 @@ class ConsumerState {
   /// kept.
   [[nodiscard]] ByteSpan next_place() noexcept;
   /// Publishes what was written to next_place().
-  void publish_beside(MessageHeader header, Bytes bytes) noexcept;
+  void publish_beside(MessageHeader header, const BesidePayload& payload) noexcept;
   /// The payload of such a record of ours, in the memory() of the consumer that it was for.
   [[nodiscard]] static ConstByteSpan beside(const Region& ring,
                                             const MessageRecord& record) noexcept;

@@ -134,8 +134,13 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool may_go_the_short_way(const SendOptions& options) const noexcept;
   void note_small_sent(Bytes bytes) noexcept;
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
+  /// `told`: of a tensor; else nothing.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
-                                                            const SendOptions& options, Lane& lane);
+                                                            const SendOptions& options, Lane& lane,
+                                                            const BesidePayload* told = nullptr);
+  /// The same of parts, if they are one that is copied.
+  [[nodiscard]] std::optional<Result<void>> try_send_beside(std::span<const Draft::Part> parts,
+                                                            const SendOptions& options);
   [[nodiscard]] std::size_t send_small_ones(std::span<const ConstByteSpan> payloads,
                                             const SendOptions& options) noexcept;
   [[nodiscard]] Result<void> slow_send_small(ConstByteSpan payload, const SendOptions& options);

@@ -213,8 +213,8 @@ bool Producer::Impl::is_for_beside(Bytes bytes, const SendOptions& options) cons
 // Two looks at the lock and a copy: no slot, no block, nothing that must be given back. It waits
 // for the ring alone, since slots may be kept for ever. Nothing: it must go another way.
 std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
-                                                            const SendOptions& options,
-                                                            Lane& lane) {
+                                                            const SendOptions& options, Lane& lane,
+                                                            const BesidePayload* told) {
   if (!is_for_beside(payload.size(), options)) return std::nullopt;
   Lock held = core_.lock();
   if (!core_.consumers->is_alone()) {
@@ -239,7 +239,9 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   GANTRY_STEP(copied);
   held.lock();
-  if (!core_.consumers->try_publish_beside(plan, payload.size(), options.type, options.user))
+  const BesidePayload plain{payload.size()};
+  if (!core_.consumers->try_publish_beside(plan, told == nullptr ? plain : *told, options.type,
+                                           options.user))
     return std::nullopt;
   GANTRY_STEP(message_published);
   core_.last_copy = {move.destination, move.source,    move.bytes,   move.bytes,
@@ -249,6 +251,19 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   return Result<void>();
 }
 
+std::optional<Result<void>> Producer::Impl::try_send_beside(std::span<const Draft::Part> parts,
+                                                            const SendOptions& options) {
+  if (parts.size() != 1) return std::nullopt;
+  const Draft::Part& part = parts.front();
+  if (part.moved || part.forwarded || part.copied.empty() || part.copied.data() == nullptr)
+    return std::nullopt;
+  if (!part.tensor) return try_send_beside(part.copied, options, *lane_);
+  if (part.copied.size() > core_.options.cell_bytes) return std::nullopt;
+  const auto told = payload_beside(part.copied.size(), *part.tensor);
+  if (!told) return std::nullopt;
+  return try_send_beside(part.copied, options, *lane_, &*told);
+}
+
 Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOptions& options) {
   if (parts.empty()) return send_small({}, options);
   Bytes copied = 0;  // the rest takes no time
@@ -256,6 +271,7 @@ Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOpti
   const CpuCharge charge(*core_.metrics.meter(), copied, calls_++);
   GANTRY_TRY(check_sends());
   if (!is_queue_idle()) GANTRY_TRY(stay_in_order(options.deadline));
+  if (auto sent = try_send_beside(parts, options)) return *std::move(sent);
   return transmit(parts, options, *lane_);
 }
 

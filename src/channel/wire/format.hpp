@@ -12,10 +12,10 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 7;
-inline constexpr std::uint64_t kProducerMagic = 0x37444f5250544e47;  // "GNTPROD7"
-inline constexpr std::uint64_t kRingMagic = 0x37474e4952544e47;      // "GNTRING7"
-inline constexpr std::uint64_t kConsumerMagic = 0x37534e4f43544e47;  // "GNTCONS7"
+inline constexpr std::uint32_t kFormatVersion = 8;
+inline constexpr std::uint64_t kProducerMagic = 0x38444f5250544e47;  // "GNTPROD8"
+inline constexpr std::uint64_t kRingMagic = 0x38474e4952544e47;      // "GNTRING8"
+inline constexpr std::uint64_t kConsumerMagic = 0x38534e4f43544e47;  // "GNTCONS8"
 inline constexpr unsigned kMaxSlots = ProducerOptions::kMaxSlots;
 inline constexpr unsigned kMaxConsumers = ProducerOptions::kMaxConsumers;
 /// Cells of a consumer with `slots` credits, a power of two. It is at least twice as many, since so
@@ -36,7 +36,8 @@ enum class PayloadLocation : std::uint8_t {
   here,    ///< In the record; `count` bytes.
   block,   ///< One segment, at `place`.
   table,   ///< `count` segments; `place` has as many SegmentEntry, one behind the other.
-  beside,  ///< In the ring page, at a BesidePlace; it holds no slot.
+  beside,  ///< In the ring page, at a BesidePlace; it holds no slot. `count`: 0, or of its
+           ///< tensor, a BesideTensor, 1 and the dimensions.
 };
 inline constexpr std::uint8_t kLocationMask = 0x0f;
 inline constexpr std::uint8_t kLanding = 0x10;  ///< It still lands, see LandingWord; else it is
@@ -89,6 +90,12 @@ struct BesidePlace {
   std::uint32_t place;
   std::uint32_t bytes;
 };
+/// Behind the place: a tensor without gaps, row by row. Others go by a table.
+inline constexpr unsigned kBesideDimensions = 3;
+struct BesideTensor {
+  DataType type;
+  std::array<std::uint32_t, kBesideDimensions> shape;
+};
 
 struct RecordExtra {
   std::uint64_t correlation;
@@ -108,7 +115,9 @@ using MessageCell = RingCell<MessageRecord>;
 
 /// Bytes of a body that lie in the polled line.
 inline constexpr Bytes kNearBytes = 64 - 8 - sizeof(MessageHeader);
+inline constexpr Bytes kNearRecordBytes = sizeof(MessageHeader) + kNearBytes;
 static_assert(kNearPlaceBytes == kNearBytes);
+static_assert(sizeof(BesidePlace) + sizeof(BesideTensor) == kNearBytes);
 
 /// One segment of a table. `dimensions` above Tensor::kMaxDimensions: it has no tensor.
 struct SegmentEntry {
