@@ -81,6 +81,7 @@ class GANTRY_API Metrics {
   Metrics& operator=(Metrics&&) noexcept;
   ~Metrics();
 
+  /// The page that others map to read what this end counts.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] MetricsReport report() const;  ///< A consistent-enough snapshot, at any time.
   [[nodiscard]] Meter* meter() const noexcept { return meter_; }  ///< For the end that counts.
@@ -211,6 +212,7 @@ class GANTRY_API Producer {
   /// then ask for the outcome of every awaited ticket. Errors: `invalid_argument` before the first
   /// send_async().
   [[nodiscard]] Result<int> sent_descriptor();
+  /// Makes sent_descriptor() unreadable until the next ticket ends.
   void note_woken() noexcept;
 
   /// Lends memory for a message of `size` bytes (at least 1). Waits for a credit, but not for one
@@ -243,6 +245,7 @@ class GANTRY_API Producer {
   /// send_async() took still goes, then the end.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
 
+  /// What this end has counted since it was opened.
   [[nodiscard]] MetricsReport metrics() const;
 
   /// Says how and why a payload of that size would be sent, and how the channel stands: its
@@ -271,6 +274,7 @@ class GANTRY_API Incoming {
   Incoming& operator=(Incoming&&) noexcept;
   ~Incoming();
 
+  /// As Message::info(); complete from the first byte on.
   [[nodiscard]] const MessageInfo& info() const noexcept;
   [[nodiscard]] Bytes size() const noexcept;    ///< Size of the whole payload.
   [[nodiscard]] Bytes landed() const noexcept;  ///< Bytes that have landed, from the front.
@@ -334,6 +338,7 @@ class GANTRY_API Consumer {
     Bytes bytes = 0;
     MessageInfo info;
   };
+  /// Returns how much that was, and of which message.
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination,
                                             Deadline deadline = Deadline::never());
 
@@ -343,6 +348,7 @@ class GANTRY_API Consumer {
     std::size_t index;
     Message message;
   };
+  /// Errors besides: those of receive().
   [[nodiscard]] static Result<Any> receive_any(std::span<Consumer> consumers,
                                                Deadline deadline = Deadline::never());
 
@@ -354,6 +360,7 @@ class GANTRY_API Consumer {
   /// call on a landing message (Incoming) it also becomes readable when more of that has landed.
   [[nodiscard]] Result<int> event_descriptor();
 
+  /// What this end has counted since it was opened.
   [[nodiscard]] MetricsReport metrics() const;
 
   /// Says how this end stands: what waits for it, what it holds and since when, what its producer

@@ -12,6 +12,7 @@ namespace gantry {
 
 /// Which engine executed a move, in the order of the counters in Metrics.
 enum class CopyEngine : std::uint8_t { inline_, thread, kernel, dsa };
+/// How many there are.
 inline constexpr std::size_t kCopyEngines = 4;
 [[nodiscard]] GANTRY_API std::string_view to_string(CopyEngine engine) noexcept;
 
@@ -23,6 +24,7 @@ enum class CacheUse : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(CacheUse use) noexcept;
 
+/// How far a move, or a send, is.
 enum class Outcome : std::uint8_t { pending, done, failed };
 [[nodiscard]] GANTRY_API std::string_view to_string(Outcome outcome) noexcept;
 
@@ -58,6 +60,7 @@ struct Completion {
 ///   Alignment: any; 64 bytes is quickest. Overlap: none, except source and destination of a copy
 ///   with `may_overlap` (as memmove()), and of compare and crc32c, which write nothing.
 struct GANTRY_API Move {
+  /// What is done with which of the ranges below.
   enum class Kind : std::uint8_t {
     copy,         ///< source to destination
     fill,         ///< pattern to destination
@@ -81,23 +84,33 @@ struct GANTRY_API Move {
   std::uint32_t seed = 0;     ///< For CRCs: the CRC of the bytes before these, 0 at the start.
   Completion* completion = nullptr;  ///< Receives the result; may be null.
 
+  /// A request to copy all of `source`.
   [[nodiscard]] static Move copy(ByteSpan destination, ConstByteSpan source) noexcept;
+  /// Sets each byte.
   [[nodiscard]] static Move fill(ByteSpan destination, std::byte value) noexcept;
+  /// Repeats eight bytes, the lowest first.
   [[nodiscard]] static Move fill(ByteSpan destination, std::uint64_t pattern) noexcept;
+  /// Looks for the first difference.
   [[nodiscard]] static Move compare(ConstByteSpan one, ConstByteSpan other) noexcept;
+  /// The CRC of what is there.
   [[nodiscard]] static Move crc32c(ConstByteSpan source, std::uint32_t seed = 0) noexcept;
+  /// Copies, and takes the CRC of what it copied.
   [[nodiscard]] static Move copy_crc32c(ByteSpan destination, ConstByteSpan source,
                                         std::uint32_t seed = 0) noexcept;
+  /// Copies to two places, reading once.
   [[nodiscard]] static Move dual_copy(ByteSpan destination, ByteSpan second_destination,
                                       ConstByteSpan source) noexcept;
 
+  /// True if it has a source.
   [[nodiscard]] bool reads() const noexcept { return kind != Kind::fill; }
+  /// True if it has a destination.
   [[nodiscard]] bool writes() const noexcept {
     return kind != Kind::compare && kind != Kind::crc32c;
   }
   /// True for an overlapping copy to higher addresses, which must be done from its end.
   [[nodiscard]] bool backwards() const noexcept;
 };
+/// How many there are.
 inline constexpr std::size_t kMoveKinds = 6;
 [[nodiscard]] GANTRY_API std::string_view to_string(Move::Kind kind) noexcept;
 
@@ -122,17 +135,21 @@ enum class WaitStrategy : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(WaitStrategy waiting) noexcept;
 
+/// How many moves a lane takes, and what happens then.
 struct LaneOptions {
   std::size_t depth = 64;  ///< Unfinished moves that the lane holds, at most kMaxLaneDepth.
+  /// What submit() does when the lane is full.
   enum class Full : std::uint8_t {
     wait,    ///< submit() waits for room.
     refuse,  ///< submit() answers `busy`.
   } full = Full::wait;
 };
+/// The most that LaneOptions::depth may be.
 inline constexpr std::size_t kMaxLaneDepth = 4096;
 
 /// What would be done with a move, and why. `text()` is for people.
 struct GANTRY_API Explanation {
+  /// One engine that could take the move.
   struct Candidate {
     std::string engine;
     bool possible = true;
@@ -147,6 +164,7 @@ struct GANTRY_API Explanation {
   std::vector<Candidate> candidates;
   std::vector<std::string> reasons;
 
+  /// The same for people, one line for each reason.
   [[nodiscard]] std::string text() const;
 };
 
@@ -192,12 +210,14 @@ class GANTRY_API Lane {
   /// FUTEX_WAIT_PRIVATE. Errors: `system`.
   [[nodiscard]] virtual Result<const std::atomic<std::uint32_t>*> progress_word() = 0;
 
+  /// What the lane's engine would do with such a move now.
   [[nodiscard]] virtual Explanation explain(const Move& move,
                                             SubmitMode mode = SubmitMode::queued) const = 0;
 };
 
 // ---- engines -------------------------------------------------------------------------------
 
+/// What an engine can do.
 struct Capabilities {
   bool moves_itself = false;      ///< Moves go on without poll() by their submitter.
   bool uses_callers_cpu = true;   ///< A move takes the submitter's CPU time.
@@ -205,6 +225,7 @@ struct Capabilities {
   std::vector<Move::Kind> kinds;  ///< Executed by the engine itself; others by the caller's CPU.
 };
 
+/// How much an engine takes at a time.
 struct Limits {
   Bytes max_move_bytes = 0;   ///< Most bytes of a request to the device; larger moves are split.
   std::size_t max_batch = 0;  ///< Most requests handed over at once. 0: no limit.
@@ -215,13 +236,16 @@ struct Limits {
 struct GANTRY_API Cost {
   std::chrono::nanoseconds start{};
   double bytes_per_ns = 1;
+  /// The estimate for so many bytes.
   [[nodiscard]] std::chrono::nanoseconds of(Bytes bytes) const noexcept {
     return start + std::chrono::nanoseconds(
                        static_cast<std::int64_t>(static_cast<double>(bytes) / bytes_per_ns));
   }
 };
 
+/// What an engine has done since it was built.
 struct EngineReport {
+  /// The moves that one way of executing them took.
   struct Path {
     std::uint64_t moves = 0;  ///< Moves ended, failures included.
     std::uint64_t bytes = 0;  ///< Bytes done.
@@ -239,6 +263,7 @@ struct EngineReport {
 /// Executes moves. Any thread may call every member.
 class GANTRY_API Engine {
  public:
+  /// What becomes of moves that were taken and not begun.
   enum class Stop : std::uint8_t {
     drain,   ///< Submitted moves end first.
     cancel,  ///< As Lane::cancel() on every lane.
@@ -249,8 +274,11 @@ class GANTRY_API Engine {
   Engine& operator=(const Engine&) = delete;
   virtual ~Engine() = default;
 
+  /// As Runtime::engine() takes it.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  /// What it can do on this machine.
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
+  /// How much it takes at a time.
   [[nodiscard]] virtual Limits limits() const noexcept = 0;
   /// Learned from the engine's moves; before the first, a published or calibrated figure.
   [[nodiscard]] virtual Cost cost() const noexcept = 0;
@@ -265,6 +293,7 @@ class GANTRY_API Engine {
   /// Stops for good. When it returns every move has ended; later ones are refused.
   virtual void stop(Stop how) noexcept = 0;
 
+  /// What it has done so far.
   [[nodiscard]] virtual EngineReport report() const noexcept = 0;
 };
 
@@ -277,6 +306,7 @@ class GANTRY_API Copier {
   /// Copies of `streaming_from` bytes or more, and of 16 KiB at least, go past the cache.
   explicit constexpr Copier(Bytes streaming_from) noexcept : streaming_from_(streaming_from) {}
 
+  /// Copies in the calling thread, by the size's kind of store. The ranges do not overlap.
   void operator()(void* destination, const void* source, Bytes bytes) const noexcept {
     if (bytes < kNeverStreamed) [[likely]]
       __builtin_memcpy(destination, source, bytes);
@@ -285,6 +315,7 @@ class GANTRY_API Copier {
   }
   /// Past the cache at any size.
   static void stream(void* destination, const void* source, Bytes bytes) noexcept;
+  /// The size from which on it goes past the cache.
   [[nodiscard]] Bytes streaming_from() const noexcept { return streaming_from_; }
 
  private:
@@ -296,6 +327,7 @@ class GANTRY_API Copier {
   Bytes streaming_from_;
 };
 
+/// Whether an engine works on this machine.
 struct EngineStatus {
   std::string name;
   bool usable = false;

@@ -6,9 +6,8 @@
 // docs/mechanisms/c-abi.md has the rules and their reasons. In short:
 //  - Functions return a gantry_code. After any but GANTRY_OK, gantry_last_error() has the reason,
 //    and what they return through pointers is NULL or 0.
-//  - A handle that a function returns is yours: give it to gantry_free() once, in any order. What
-//  is
-//    given away (published, forwarded) leaves an empty handle, also on failure.
+//  - A handle that a function returns is yours: give it to gantry_free() once, in any order.
+//    What is given away (published, forwarded) leaves an empty handle, also on failure.
 //  - A handle is used by one thread at a time; messages, views, blocks and pools by any number.
 //  - Structs begin with their size: `gantry_part part = {sizeof part}`, then set what you need. A
 //    field of 0 means its default. NULL for a pointer to options means all defaults.
@@ -49,7 +48,7 @@ enum {
   GANTRY_BUILD_FAILED = 19
 };
 
-typedef struct gantry_error {
+typedef struct gantry_error {  // Why a call failed.
   size_t size;
   gantry_code code;
   const char* message;  // "what: why"; names the thing and the value.
@@ -83,7 +82,7 @@ GANTRY_C_API void gantry_free(void* handle);
 
 // ---- runtime -------------------------------------------------------------------------------
 
-typedef struct gantry_runtime_options {
+typedef struct gantry_runtime_options {  // What a runtime is opened with.
   size_t size;
   const char* directory;  // Where channels are found. NULL: $GANTRY_DIR, or the user's own.
   const char* engine;     // What copies. NULL: $GANTRY_ENGINE, or the best.
@@ -103,7 +102,7 @@ GANTRY_C_API gantry_code gantry_status_json(gantry_runtime* runtime, char* buffe
 
 // ---- pools ---------------------------------------------------------------------------------
 
-typedef struct gantry_pool_options {
+typedef struct gantry_pool_options {  // How much a pool may take.
   size_t size;
   const char* name;       // For errors and reports.
   uint64_t budget_bytes;  // Hard limit. 0: four fifths of the machine's memory.
@@ -160,7 +159,7 @@ enum {  // gantry_producer_options.mode and gantry_send_options.mode
   GANTRY_MODE_IMMUTABLE = 4
 };
 
-typedef struct gantry_send_options {
+typedef struct gantry_send_options {  // How one message travels.
   size_t size;
   uint32_t mode;
   uint32_t type;  // The sender's own tag.
@@ -169,7 +168,7 @@ typedef struct gantry_send_options {
 
 // ---- the sending end -----------------------------------------------------------------------
 
-typedef struct gantry_producer_options {
+typedef struct gantry_producer_options {  // How a sending end behaves.
   size_t size;
   int interrupt_descriptor;  // 0: the runtime's; -1: none.
   uint32_t mode;             // Of messages whose gantry_send_options name none.
@@ -258,7 +257,7 @@ enum {  // gantry_consumer_options.when_slow: what the producer does when this e
   GANTRY_SLOW_DROP_OLDEST = 3
 };
 
-typedef struct gantry_consumer_options {
+typedef struct gantry_consumer_options {  // How a receiving end behaves.
   size_t size;
   int interrupt_descriptor;  // 0: the runtime's; -1: none.
   uint32_t when_slow;
@@ -289,7 +288,7 @@ GANTRY_C_API gantry_code gantry_stage_input(gantry_runtime* runtime, const char*
 GANTRY_C_API gantry_code gantry_receive(gantry_consumer* consumer, int64_t timeout_ns,
                                         gantry_message** message);
 
-typedef struct gantry_message_info {
+typedef struct gantry_message_info {  // What a message says of itself.
   size_t size;
   uint64_t sequence;     // Number in its channel, from 1; gaps were passed over.
   uint64_t user;         // The sender's own word.
@@ -320,7 +319,7 @@ GANTRY_C_API gantry_code gantry_consumer_descriptor(gantry_consumer* consumer, i
 
 // ---- a message -----------------------------------------------------------------------------
 
-typedef struct gantry_segment {
+typedef struct gantry_segment {  // One piece of a received message.
   size_t size;
   const void* data;  // Read-only, valid until the message and its views are freed.
   size_t bytes;
@@ -351,7 +350,7 @@ GANTRY_C_API gantry_code gantry_refuse(gantry_message* request, gantry_code code
 
 // ---- queues of work ------------------------------------------------------------------------
 
-typedef struct gantry_queue_options {
+typedef struct gantry_queue_options {  // What a queue holds, for how many.
   size_t size;
   uint32_t members, slots;  // Ends at a time, 0: 64; items that one may hold, 1 to 64, 0: 8.
   uint32_t most_tries;      // An item that was handed out so often is dropped; 0: it goes on.
@@ -359,7 +358,7 @@ typedef struct gantry_queue_options {
   uint64_t most_items;      // That may wait, where ends ask for places: see gantry/queue.h. 0: any.
 } gantry_queue_options;
 
-typedef struct gantry_queue_report {
+typedef struct gantry_queue_report {  // What a queue holds and has counted.
   size_t size;
   uint64_t members, put, acknowledged, redelivered;
   uint64_t waiting_items, waiting_workers;  // Not asked for yet; in gantry_receive() now.

@@ -28,6 +28,7 @@ struct Gemm {
   bool adds = false;
 };
 
+/// What a library is, and why it was taken.
 struct GemmFacts {
   std::string library;   ///< "openblas", "onednn" or "builtin".
   std::string version;   ///< In the library's words.
@@ -44,7 +45,9 @@ class GANTRY_API GemmLibrary {
   GemmLibrary& operator=(const GemmLibrary&) = delete;
   virtual ~GemmLibrary();
 
+  /// What it is; the same as long as it is open.
   [[nodiscard]] virtual const GemmFacts& facts() const noexcept = 0;
+  /// True if multiply() takes elements of this type.
   [[nodiscard]] virtual bool takes(const DataType& type) const noexcept = 0;
   /// Computes in the calling thread, and in the library's own if facts().threads > 1. f16 and bf16
   /// are summed as f32 and rounded once; integers wrap around. Errors: `invalid_argument` (a null
@@ -53,6 +56,7 @@ class GANTRY_API GemmLibrary {
   [[nodiscard]] virtual Result<void> multiply(const Gemm& product) = 0;
 };
 
+/// Which library, and how many threads.
 struct GemmOptions {
   /// "openblas": f64, f32. "onednn": f32. "builtin": these, f16, bf16, i32, i64. Empty: for each
   /// type the quickest one that takes it. That is measured when it is first asked for in the

@@ -9,7 +9,7 @@ extern "C" {
 typedef struct gantry_group gantry_group;            // This process as one of some ranks.
 typedef struct gantry_collective gantry_collective;  // Ready to be run, on the same memory.
 
-typedef struct gantry_group_options {
+typedef struct gantry_group_options {  // Which group, and as which rank.
   size_t size;
   const char* name;  // The same at all ranks.
   uint32_t rank;     // Of this process, from 0.

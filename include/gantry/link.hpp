@@ -19,6 +19,7 @@ enum class RemoteAccess : std::uint8_t { read = 1, write = 2, read_write = 3 };
 /// Exported memory as the far end of the link names it. A plain value that ends with the export.
 struct GANTRY_API RemoteRegion {
   static constexpr std::size_t kEncodedBytes = 32;
+  /// A region's name as bytes that can be sent to the other side by any way.
   using Encoded = std::array<std::byte, kEncodedBytes>;
 
   std::uint64_t key = 0;  ///< Never given out twice by a link.
@@ -54,6 +55,7 @@ class GANTRY_API Export {
   Export& operator=(Export&& other) noexcept;
   ~Export() { withdraw(); }
 
+  /// What the other side needs to reach the memory.
   [[nodiscard]] const RemoteRegion& remote() const noexcept { return remote_; }
   [[nodiscard]] explicit operator bool() const noexcept { return exporter_ != nullptr; }
 
@@ -92,6 +94,7 @@ struct GANTRY_API Transfer {
                                    std::optional<std::uint64_t> signal = {}) noexcept;
 };
 
+/// By what the other side's memory is reached.
 enum class LinkKind : std::uint8_t {
   stream,  ///< A connected socket; payload is received straight into its place.
   shared,  ///< Both ends on one kernel: what lies in regions is copied once, by an engine.
@@ -99,6 +102,7 @@ enum class LinkKind : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(LinkKind kind) noexcept;
 
+/// What a link can do.
 struct LinkCapabilities {
   /// Transfers go on while nobody at the far end calls its link.
   bool one_sided = false;
@@ -120,9 +124,11 @@ struct GANTRY_API LinkExplanation {
   std::string peer;
   std::chrono::nanoseconds predicted{};
   std::vector<std::string> reasons;
+  /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
 };
 
+/// What a link has done since it was opened.
 struct LinkReport {
   std::uint64_t puts = 0;  ///< Of this end, ended well.
   std::uint64_t gets = 0;
@@ -156,12 +162,16 @@ class GANTRY_API Link {
   /// As close(); exports end, too.
   virtual ~Link() = default;
 
+  /// By what it reaches the other side.
   [[nodiscard]] virtual LinkKind kind() const noexcept = 0;
   [[nodiscard]] virtual const std::string& peer() const noexcept = 0;  ///< As errors name it.
+  /// What it can do.
   [[nodiscard]] virtual LinkCapabilities capabilities() const noexcept = 0;
   /// Learned from this link's transfers; before the first, a typical figure.
   [[nodiscard]] virtual Cost cost() const = 0;
+  /// How it would do the transfer, and why.
   [[nodiscard]] virtual LinkExplanation explain(const Transfer& transfer) const = 0;
+  /// What it has done so far.
   [[nodiscard]] virtual LinkReport report() const = 0;
 
   // ---- exports
@@ -177,6 +187,7 @@ class GANTRY_API Link {
   /// `invalid_argument` (null memory, strides below the row, a range beyond the remote region, no
   /// such access to it), `too_large`, `busy`, the link's end.
   [[nodiscard]] virtual Result<Ticket> put(const Transfer& transfer) = 0;
+  /// Brings remote bytes here; otherwise as put().
   [[nodiscard]] virtual Result<Ticket> get(const Transfer& transfer) = 0;
 
   /// `done`: the bytes are visible at their destination. Remembers the latest 1024 failures.
@@ -216,6 +227,7 @@ class GANTRY_API Link {
   virtual void close() noexcept = 0;
 };
 
+/// Which kind of link, and its limits.
 struct LinkOptions {
   /// For errors: "host-b:4711". Empty: what the socket knows of the peer.
   std::string peer = {};

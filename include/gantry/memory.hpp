@@ -22,6 +22,7 @@ enum class PageKind {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(PageKind kind) noexcept;
 
+/// How a region's memory is made.
 struct RegionOptions {
   PageKind pages = PageKind::transparent;
   int numa_node = -1;  ///< The only node the memory may come from, by the kernel's number. -1: any.
@@ -57,7 +58,9 @@ class GANTRY_API Region {
   Region& operator=(Region&& other) noexcept;
   ~Region();
 
+  /// Its first byte.
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// Its size.
   [[nodiscard]] Bytes size() const noexcept { return size_; }
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  ///< -1: not shareable.
   /// Closes the descriptor. The memory stays mapped but can no longer be handed to others.
@@ -107,6 +110,7 @@ struct Tag {
   std::uint32_t number = 0;  ///< 0: untagged.
 };
 
+/// How a block lies, and whose it is in reports.
 struct BlockOptions {
   /// A power of two. 0: a page for blocks of at least a page, a cache line for smaller ones.
   Bytes alignment = 0;
@@ -176,11 +180,13 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Block {
   detail::BlockHead* head_ = nullptr;
 };
 
+/// When something happens to a slab.
 enum class When {
   at_growth,  ///< For a whole slab when it is made.
   on_demand,  ///< For a part when it is first asked for.
 };
 
+/// How much a pool may take, in what steps, and who registers it.
 struct PoolOptions {
   Bytes slab_bytes = Bytes{64} << 20;  ///< Memory is taken from the system in steps of this.
   Bytes budget_bytes = 0;              ///< Hard limit; 0: four fifths of the machine's memory.
@@ -203,6 +209,7 @@ struct Holder {
   std::chrono::seconds oldest{};  ///< Age of the oldest by the wall clock, right to a second.
 };
 
+/// What a pool holds now, and has done since it was made.
 struct GANTRY_API PoolReport {
   Bytes live_bytes = 0;  ///< Bytes in blocks now.
   /// The most bytes ever in blocks. Exact while one thread allocates and frees; else never too low,
@@ -240,8 +247,10 @@ class GANTRY_API Pool {
  public:
   static constexpr Bytes kPageAlignment = 4096;  ///< Alignment of blocks of at least this size.
   static constexpr Bytes kLineAlignment = 64;    ///< Alignment of smaller blocks.
+  /// The most that PoolOptions::registrars may name.
   static constexpr std::size_t kMaxRegistrars = 8;
 
+  /// Makes a pool, which takes memory when it is first asked for some. Errors: `invalid_argument`.
   [[nodiscard]] static Result<Pool> create(const PoolOptions& options = {});
 
   /// Returns a block of exactly `size` bytes with its pages present. Errors: `invalid_argument` for
@@ -264,6 +273,7 @@ class GANTRY_API Pool {
   /// goes back to the system when that process lets go.
   Bytes trim();
 
+  /// How it stands now. Any thread.
   [[nodiscard]] PoolReport report() const;
 
   /// The region behind a live slab, for handing it to another process; null once it is gone.

@@ -13,18 +13,21 @@ namespace gantry {
 
 // ---- the machine ---------------------------------------------------------------------------
 
+/// One cache of a CPU.
 struct CacheFacts {
   unsigned level = 0;
   Bytes bytes = 0;
   unsigned count = 0;  ///< Number of such caches in the machine.
 };
 
+/// Which huge pages this machine gives.
 struct HugePageFacts {
   Bytes page_bytes = 0;
   std::uint64_t total = 0;
   std::uint64_t free = 0;
 };
 
+/// What this machine has.
 struct MachineFacts {
   std::string cpu_model;
   unsigned cpus = 0;         ///< CPUs that this process may use.
@@ -41,6 +44,7 @@ struct MachineFacts {
   std::string kernel;
 };
 
+/// Asks the kernel and hwloc; takes some milliseconds.
 [[nodiscard]] GANTRY_API MachineFacts probe_machine();
 
 /// Newer kernel features that Gantry uses: whether this process may use each, and what is lost
@@ -49,6 +53,7 @@ struct MachineFacts {
 
 // ---- runtime -------------------------------------------------------------------------------
 
+/// What a runtime is opened with; nothing is needed.
 struct RuntimeOptions {
   std::string directory;  ///< Empty: by the rule of channel_directory().
   /// The engine that copies for send(). Empty: $GANTRY_ENGINE, which is NAME or require:NAME;
@@ -65,6 +70,7 @@ struct CalibrationStatus {
   std::string note;   ///< Why it is not kept, or why the file there was refused; may be empty.
 };
 
+/// How long `gantry calibrate` measures, and who hears of it.
 struct CalibrateOptions {
   bool quick = false;  ///< Takes less than a second instead of up to 20.
   /// Called with what begins and the part of the whole that is done, from 0 to 1. Return false to
@@ -76,20 +82,25 @@ struct CalibrateOptions {
 /// it opened may outlive it.
 class GANTRY_API Runtime {
  public:
+  /// Errors: `invalid_argument`; those of the engine that the options name.
   [[nodiscard]] static Result<Runtime> create(const RuntimeOptions& options = {});
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
   ~Runtime();
 
+  /// Takes the name; consumers may come at any later time. Errors: as Producer::open().
   [[nodiscard]] Result<Producer> producer(std::string_view name, ProducerOptions options = {});
+  /// Joins the channel, and waits for its producer to appear. Errors: as Consumer::open().
   [[nodiscard]] Result<Consumer> consumer(std::string_view name, ConsumerOptions options = {},
                                           Deadline deadline = Deadline::never());
   /// Many producers to one receiver: the receiver has the name, the producers connect().
   [[nodiscard]] Result<Inbox> inbox(std::string_view name, InboxOptions options = {});
+  /// Connects to an inbox. Errors: as Producer::connect().
   [[nodiscard]] Result<Producer> connect(std::string_view inbox, ProducerOptions options = {},
                                          Deadline deadline = Deadline::never());
   /// Calls with replies.
   [[nodiscard]] Result<Server> server(std::string_view name, ServerOptions options = {});
+  /// Connects to a server. Errors: as Client::connect().
   [[nodiscard]] Result<Client> client(std::string_view server, ClientOptions options = {},
                                       Deadline deadline = Deadline::never());
 
@@ -98,6 +109,7 @@ class GANTRY_API Runtime {
   [[nodiscard]] Result<std::shared_ptr<Engine>> engine(std::string_view name) const;
   /// The engine that copies for send(): RuntimeOptions::engine. Null on one that was moved from.
   [[nodiscard]] std::shared_ptr<Engine> default_engine() const;
+  /// All engines, also those that do not work here, and why.
   [[nodiscard]] std::vector<EngineStatus> engines() const;
 
   /// Opens a device: "cpu", "opencl" (its first device), "opencl:1". Jobs there read files by
@@ -124,6 +136,7 @@ class GANTRY_API Runtime {
 
 // ---- registrars -----------------------------------------------------------------------------
 
+/// Who makes memory known to which device.
 enum class RegistrarKind {
   page_lock,  ///< mlock(): memory that stays resident.
   uring,      ///< io_uring's fixed buffers.
@@ -155,6 +168,7 @@ struct RegistrarSetup {
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Registrar>> make_registrar(
     RegistrarKind kind, const RegistrarSetup& setup = {});
 
+/// Whether a registrar works on this machine.
 struct RegistrarStatus {
   std::string name;
   bool usable = false;

@@ -68,6 +68,7 @@ struct Error {
 /// Returns "message; hint", one line for people.
 [[nodiscard]] GANTRY_API std::string to_string(const Error& error);
 
+/// A value, or why there is none.
 template <class T>
 using Result = tl::expected<T, Error>;
 
@@ -81,6 +82,7 @@ T must(Result<T>&& result) {
   if (!result) exit_with(result.error());
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
+/// The same where the value lies.
 template <class T>
 std::add_lvalue_reference_t<T> must(Result<T>& result) {
   if (!result) exit_with(result.error());
@@ -88,22 +90,29 @@ std::add_lvalue_reference_t<T> must(Result<T>& result) {
 }
 
 using Bytes = std::size_t;  ///< A count of bytes. Other raw numbers end in their unit.
+/// Memory that is written.
 using ByteSpan = std::span<std::byte>;
+/// Memory that is only read.
 using ConstByteSpan = std::span<const std::byte>;
 
 /// A point in monotonic time until which a call may wait. A plain value.
 class GANTRY_API Deadline {
  public:
+  /// Monotonic.
   using Clock = std::chrono::steady_clock;
 
+  /// Waits as long as it takes.
   [[nodiscard]] static constexpr Deadline never() noexcept {
     return Deadline(Clock::time_point::max());
   }
+  /// Does not wait at all.
   [[nodiscard]] static Deadline now() noexcept { return Deadline(Clock::now()); }
   /// Saturates: a wait longer than the clock can count becomes `never()`.
   [[nodiscard]] static Deadline after(std::chrono::nanoseconds wait) noexcept;
 
+  /// True of never().
   [[nodiscard]] constexpr bool is_never() const noexcept { return at_ == Clock::time_point::max(); }
+  /// True when the time is over.
   [[nodiscard]] bool passed() const noexcept { return !is_never() && Clock::now() >= at_; }
   /// Time left, never negative; `nanoseconds::max()` for `never()`.
   [[nodiscard]] std::chrono::nanoseconds left() const noexcept;

@@ -79,7 +79,9 @@ class [[nodiscard]] Task {
     if (handle_) handle_.destroy();
   }
 
+  /// True when it has ended, and for a task without a coroutine.
   [[nodiscard]] bool is_done() const noexcept { return !handle_ || handle_.done(); }
+  /// The coroutine, which stays the task's.
   [[nodiscard]] std::coroutine_handle<promise_type> handle() const noexcept { return handle_; }
 
   // A task can be awaited once.
@@ -120,6 +122,7 @@ concept Watcher = requires(Loop& loop, int descriptor, std::coroutine_handle<> w
 /// happens. Do not move it once anything waits on it.
 class GANTRY_API EventLoop {
  public:
+  /// Makes a loop without tasks. Errors: `system` (no descriptor is left).
   [[nodiscard]] static Result<EventLoop> create();
   EventLoop(EventLoop&&) noexcept;
   EventLoop& operator=(EventLoop&&) noexcept;
@@ -134,7 +137,9 @@ class GANTRY_API EventLoop {
   void stop() noexcept;  ///< Makes run() return before it resumes another task. Any thread.
   [[nodiscard]] std::size_t tasks() const noexcept;  ///< Tasks that have not ended.
 
+  /// For awaitables: resumes `waiting` once, when the descriptor is readable.
   [[nodiscard]] Result<void> watch(int descriptor, std::coroutine_handle<> waiting);
+  /// Forgets such a wait.
   void unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept;
 
   class Impl;
@@ -152,6 +157,7 @@ static_assert(Watcher<EventLoop>);
 template <Watcher Loop>
 class Readable {
  public:
+  /// Waits for nothing until it is awaited.
   Readable(int descriptor, Loop& loop) noexcept : descriptor_(descriptor), loop_(loop) {}
   Readable(const Readable&) = delete;
   Readable& operator=(const Readable&) = delete;
@@ -177,6 +183,7 @@ class Readable {
   std::coroutine_handle<> waiting_;
   Result<void> watched_;
 };
+/// Awaits that the descriptor becomes readable: see Readable.
 template <Watcher Loop>
 [[nodiscard]] Readable<Loop> readable(int descriptor, Loop& loop) noexcept {
   return Readable<Loop>(descriptor, loop);

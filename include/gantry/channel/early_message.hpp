@@ -30,6 +30,7 @@ class GANTRY_API EarlyMessage {
   ~EarlyMessage();
 
   [[nodiscard]] Bytes size() const noexcept { return size_; }  ///< Size of the whole payload.
+  /// Bytes from the front that have been declared as landed.
   [[nodiscard]] Bytes landed() const noexcept { return landed_; }
   /// Says that the first `bytes` of the payload, its segments in their order, are what they will
   /// be: readers get them. When that is all of it, the message is sent. Errors:

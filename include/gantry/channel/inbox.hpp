@@ -20,6 +20,7 @@ struct Departure {
   Error why;
 };
 
+/// What an inbox takes, and of how many.
 struct InboxOptions {
   /// As for any end; when_slow, depth and receive hold towards each producer.
   ConsumerOptions channel{};
@@ -47,6 +48,7 @@ class GANTRY_API Inbox {
   Inbox& operator=(Inbox&&) noexcept;
   ~Inbox();  ///< The producers see `peer_gone`.
 
+  /// A message, and whose it is.
   struct Delivery {
     Sender sender;
     Message message;

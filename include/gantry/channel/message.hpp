@@ -14,6 +14,7 @@ namespace gantry {
 
 /// An element's type, laid out as DLPack's DLDataType (dlpack.h, version 0.8).
 struct DataType {
+  /// The kind of number, numbered as in DLPack.
   enum Code : std::uint8_t { signed_int = 0, unsigned_int = 1, floating = 2, bfloat = 4 };
   std::uint8_t code = unsigned_int;
   std::uint8_t bits = 8;
@@ -52,6 +53,7 @@ struct Segment {
   ConstByteSpan bytes;
   std::optional<Tensor> tensor;
 };
+/// The most segments that a message may have.
 inline constexpr std::size_t kMaxSegments = 64;
 
 namespace detail {
@@ -136,6 +138,7 @@ class GANTRY_API Draft {
   Draft& operator=(const Draft&) = delete;
   ~Draft() = default;
 
+  /// One segment of the message to be: copied bytes, a block, or a message that travels on.
   struct Part {
     ConstByteSpan copied;  // only if neither of the two below is set
     Block block;
@@ -164,16 +167,20 @@ class GANTRY_API Draft {
   [[nodiscard]] Draft copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {}) && {
     return std::move(copy(bytes, tensor));
   }
+  /// As above.
   [[nodiscard]] Draft move(GANTRY_TAKES(unconsumed) Block block,
                            std::optional<Tensor> tensor = {}) && {
     return std::move(move(std::move(block), tensor));
   }
+  /// As above.
   [[nodiscard]] Draft move(GANTRY_TAKES(unconsumed) Block block, Bytes bytes,
                            std::optional<Tensor> tensor = {}) && {
     return std::move(move(std::move(block), bytes, tensor));
   }
+  /// As above.
   [[nodiscard]] Draft forward(Message message) &&;
 
+  /// What was gathered so far, for the end that sends it.
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
   [[nodiscard]] const std::vector<Part>& parts() const noexcept { return parts_; }
 
@@ -221,6 +228,7 @@ class GANTRY_API Message {
     return is_small_ ? ConstByteSpan(small_.data(), view_.size()) : view_;
   }
   ConstByteSpan bytes() const&& = delete;  // name the message first: it must outlive its bytes
+  /// How many segments the payload has.
   [[nodiscard]] std::size_t segments() const noexcept {
     return segments_ == nullptr ? 1 : segments_->size();
   }
@@ -242,7 +250,9 @@ class GANTRY_API Message {
   /// fork()ed child.
   [[nodiscard]] Result<std::optional<DeviceKey>> key_for(const Registrar& registrar,
                                                          std::size_t index = 0) const;
+  /// What its sender said of it, and its number.
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
+  /// Its number in its channel, from 1; gaps were passed over.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
   void release() noexcept;  ///< Gives the slot back to the sender now.
 
@@ -251,7 +261,9 @@ class GANTRY_API Message {
     segments_ = std::move(segments);
     view_ = segments_->empty() ? ConstByteSpan() : segments_->front().bytes;
   }
+  /// To whom the slot goes back; null for a private copy.
   [[nodiscard]] detail::SlotOwner* owner() const noexcept { return owner_.get(); }
+  /// By what the owner knows the slot.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
   void abandon() noexcept { owner_.reset(); }  ///< Never gives the slot back.
 

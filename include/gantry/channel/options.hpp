@@ -14,6 +14,7 @@ namespace gantry {
 
 /// A thread that serves the sockets of many ends, as long as there are any: EndOptions::acceptor.
 class Acceptor;
+/// Starts such a thread. Errors: `system`.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
 
 /// When a message is visible to its readers, and how they get it.
@@ -172,6 +173,7 @@ struct ProducerOptions : EndOptions, PayloadOptions {
   bool consumers_may_block = true;
 };
 
+/// How a receiving end behaves.
 struct ConsumerOptions : EndOptions {
   /// What its producer does when this consumer is slow.
   SlowConsumer when_slow = SlowConsumer::block;
@@ -190,6 +192,7 @@ struct ConsumerOptions : EndOptions {
 
 // ---- of a message --------------------------------------------------------------------------
 
+/// What one message says of itself beside its payload, and how it travels.
 struct SendOptions {
   /// How long to wait for a credit. With send_async() also how long the message may wait behind
   /// others.

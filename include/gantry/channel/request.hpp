@@ -7,6 +7,7 @@ namespace gantry {
 
 // ---- asking --------------------------------------------------------------------------------
 
+/// How long a call may take, and what it says of itself.
 struct CallOptions {
   /// When it passes, the call fails with `timed_out` and the server drops a request that has not
   /// begun.
@@ -34,6 +35,7 @@ class GANTRY_API PendingReply {
   [[nodiscard]] bool is_over() const noexcept;
   /// Ends the call. The server is told, if its queue has room.
   void cancel() noexcept;
+  /// The call's number, by which the server can name it in its log.
   [[nodiscard]] std::uint64_t correlation() const noexcept { return correlation_; }
   /// For awaitables; see Client::event_descriptor().
   [[nodiscard]] Result<int> event_descriptor();
@@ -64,6 +66,8 @@ class GANTRY_API Client {
   Client& operator=(Client&&) noexcept;
   ~Client();  ///< Ends calls in flight with `peer_gone`; their server sees them cancelled.
 
+  /// Sends a request and waits for its reply. Errors: those of call_async() and
+  /// PendingReply::wait().
   [[nodiscard]] Result<Message> call(ConstByteSpan payload, const CallOptions& options = {});
   [[nodiscard]] Result<Message> call(Draft draft, const CallOptions& options = {});
   /// Returns when the request is with its server; a copied payload is the caller's again. Errors:
@@ -73,6 +77,7 @@ class GANTRY_API Client {
   [[nodiscard]] Result<PendingReply> call_async(Draft draft, const CallOptions& options = {});
   /// Lends memory for a request; the second sends it.
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
+  /// Sends a request that lies in a loan of this client.
   [[nodiscard]] Result<PendingReply> call_async(Loan loan, const CallOptions& options = {});
 
   /// Readable when a PendingReply may be over. It is certain to become so after a wait() with a
@@ -96,6 +101,7 @@ class GANTRY_API Client {
 
 // ---- answering -----------------------------------------------------------------------------
 
+/// What a reply says of itself beside its payload.
 struct ReplyOptions {
   /// How long to wait for room at the client's end, which it has unless it keeps many replies. The
   /// default does not wait.
@@ -113,8 +119,11 @@ class GANTRY_API Request {
   Request& operator=(Request&&) noexcept;
   ~Request();
 
+  /// What the client sent.
   [[nodiscard]] const Message& message() const noexcept;
+  /// Who sent it.
   [[nodiscard]] const Sender& sender() const noexcept;
+  /// The call's number at its client.
   [[nodiscard]] std::uint64_t correlation() const noexcept;
   /// Time until the deadline; `nanoseconds::max()` without one, never negative.
   [[nodiscard]] std::chrono::nanoseconds remaining() const noexcept;
@@ -128,7 +137,9 @@ class GANTRY_API Request {
   /// `invalid_argument` when the request has been answered.
   [[nodiscard]] Result<void> reply(ConstByteSpan payload, const ReplyOptions& options = {});
   [[nodiscard]] Result<void> reply(Draft draft, const ReplyOptions& options = {});
+  /// Lends memory for the reply, where the client will read it.
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::now());
+  /// Answers with what lies in the loan, without a copy.
   [[nodiscard]] Result<void> reply(Loan loan, const ReplyOptions& options = {});
   /// Fails the client's call with `error`.
   [[nodiscard]] Result<void> refuse(const Error& error);
@@ -140,6 +151,7 @@ class GANTRY_API Request {
   std::unique_ptr<Impl> impl_;
 };
 
+/// What a server takes, and of how many clients.
 struct ServerOptions {
   /// As for an inbox, but when_slow must be `block`: otherwise requests would be lost.
   ConsumerOptions channel{};
@@ -148,6 +160,7 @@ struct ServerOptions {
   unsigned clients = 64;     ///< Clients at a time. Each costs some twelve descriptors.
 };
 
+/// What a server has counted since it was opened.
 struct ServerReport {
   std::size_t clients = 0;
   std::uint64_t requests = 0;   ///< Requests that next() returned.
@@ -170,6 +183,7 @@ class GANTRY_API Server {
   [[nodiscard]] Result<Request> next(Deadline deadline = Deadline::never());
   /// As Inbox::event_descriptor(), for next().
   [[nodiscard]] Result<int> event_descriptor();
+  /// Counted so far.
   [[nodiscard]] ServerReport report() const;
 
   class Impl;

@@ -7,6 +7,7 @@ namespace gantry {
 
 // ---- processes -----------------------------------------------------------------------------
 
+/// What the kernel says of the process at an end.
 enum class ProcessState : std::uint8_t {
   unknown,  ///< It cannot be seen: it is in another PID namespace, or there is no /proc.
   running,  ///< It runs or sleeps by itself.
@@ -28,6 +29,7 @@ struct HeldSlot {
   bool taken = false;              ///< True: in the consumer's hands; false: still in its ring.
 };
 
+/// What a producer, or an inbox, says of one consumer.
 struct GANTRY_API ConsumerStatus {
   int pid = 0;  ///< As the producer sees it; 0 if it cannot.
   unsigned uid = 0;
@@ -45,6 +47,7 @@ struct GANTRY_API ConsumerStatus {
   std::vector<HeldSlot> held;         ///< The oldest first.
   MetricsReport metrics;
 
+  /// Payload in the messages that it has not released.
   [[nodiscard]] Bytes held_bytes() const noexcept;
   /// True if it is stopped, or if it holds the producer up and has taken nothing for kStuckAfter.
   [[nodiscard]] bool is_stuck() const noexcept;
@@ -138,6 +141,7 @@ struct GANTRY_API ChannelStatus {
 
 // ---- an end explains itself ----------------------------------------------------------------
 
+/// How a sending end stands, and why: Producer::explain().
 struct GANTRY_API ChannelExplanation {
   ChannelStatus status;
   Bytes payload = 0;                 ///< The size that was asked about.
@@ -147,6 +151,7 @@ struct GANTRY_API ChannelExplanation {
   std::vector<std::string> waits;    ///< What a send() would wait for now; empty: nothing.
   std::string link;  ///< Of another host's channel: the RemotePath in use, and why. Else empty.
 
+  /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
 };
 
@@ -159,6 +164,7 @@ struct ReceivedRegistration {
   std::string why;            ///< Why not, of one of these; else empty.
 };
 
+/// How a receiving end stands, and why: Consumer::explain().
 struct GANTRY_API ConsumerExplanation {
   std::string name;
   int producer_pid = 0;
@@ -181,6 +187,7 @@ struct GANTRY_API ConsumerExplanation {
   std::vector<ReceivedRegistration> registrars;  ///< One for each of ConsumerOptions::registrars.
   std::string link;  ///< Of another host's channel: the RemotePath in use, and why. Else empty.
 
+  /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
 };
 

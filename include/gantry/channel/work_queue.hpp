@@ -4,6 +4,7 @@
 
 namespace gantry {
 
+/// What a queue holds, and for how many.
 struct WorkQueueOptions {
   /// Of all ends: the folder, who may join, what each may cost. The queue takes two names there:
   /// its own, and that with ".put" behind it.
@@ -22,6 +23,7 @@ struct WorkQueueOptions {
   std::size_t most_items = 0;
 };
 
+/// What a queue holds, and has counted since it was opened.
 struct WorkQueueReport {
   std::size_t members = 0;          ///< Connected now.
   std::size_t waiting_items = 0;    ///< That nobody has asked for yet.
@@ -68,6 +70,7 @@ enum class Acknowledge : std::uint8_t {
   by_hand,  ///< By WorkItem::done(). If its worker dies or leaves before, another one gets it.
 };
 
+/// How one end of a queue, which puts or gets, behaves.
 struct WorkMemberOptions : EndOptions, PayloadOptions {
   ReceiveLimits receive{};  ///< What items may cost this process.
   Acknowledge acknowledge = Acknowledge::on_get;
@@ -84,8 +87,10 @@ class GANTRY_API WorkItem {
 
   /// Its payload, a segment for each that was put.
   [[nodiscard]] std::size_t segments() const noexcept;
+  /// `index` must be below the number of the item's segments.
   [[nodiscard]] Segment segment(std::size_t index) const& noexcept;
   Segment segment(std::size_t index) const&& = delete;  // name the item first
+  /// The payload, or its first segment; valid as long as the item.
   [[nodiscard]] ConstByteSpan bytes() const& noexcept { return segment(0).bytes; }
   ConstByteSpan bytes() const&& = delete;
   /// What was received: its last segment is the queue's own.

@@ -10,6 +10,7 @@
 
 namespace gantry {
 
+/// What drives the device.
 enum class DeviceKind : std::uint8_t { cpu, opencl, cuda };
 [[nodiscard]] GANTRY_API std::string_view to_string(DeviceKind kind) noexcept;
 
@@ -38,6 +39,7 @@ struct GANTRY_API DeviceFacts {
   bool stops_kernels = false;  ///< cancel() and abandon() end a running kernel that checks for it.
 };
 
+/// How much memory a device has.
 struct DeviceMemory {
   Bytes total_bytes = 0;
   Bytes free_bytes = 0;  ///< If the device does not tell: total less what is allocated here.
@@ -57,10 +59,12 @@ class GANTRY_API DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer() = default;
 
+  /// Bytes; 0 of an empty one.
   [[nodiscard]] Bytes size() const noexcept;
   /// Its memory if DeviceFacts::host_visible, else empty. Do not use it while operations do.
   [[nodiscard]] ByteSpan host() const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+  /// For the device's own code.
   [[nodiscard]] const std::shared_ptr<BufferState>& state() const noexcept { return state_; }
 
  private:
@@ -71,10 +75,12 @@ class GANTRY_API DeviceBuffer {
 
 /// When an operation ran, on the clock of Deadline, whatever clock the device has.
 struct DeviceTiming {
+  /// The clock of the host's deadlines.
   using Time = Deadline::Clock::time_point;
   Time submitted;
   Time began;
   Time ended;
+  /// How long it ran.
   [[nodiscard]] std::chrono::nanoseconds span() const noexcept { return ended - began; }
 };
 
@@ -96,6 +102,7 @@ class GANTRY_API DeviceEvent {
   /// empty handle.
   [[nodiscard]] Result<DeviceTiming> timing() const;
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+  /// For the device's own code.
   [[nodiscard]] const std::shared_ptr<EventState>& state() const noexcept { return state_; }
 
  private:
@@ -116,6 +123,7 @@ struct CopyRows {
   Bytes row_bytes = 0;
   Bytes to_stride = 0;
   Bytes from_stride = 0;
+  /// True if nothing is to be copied.
   [[nodiscard]] bool is_empty() const noexcept { return rows == 0 || row_bytes == 0; }
 };
 
@@ -148,6 +156,7 @@ class GANTRY_API DeviceQueue {
   DeviceQueue& operator=(const DeviceQueue&) = delete;
   virtual ~DeviceQueue() = default;
 
+  /// What the queue is meant for.
   [[nodiscard]] virtual QueueRole role() const noexcept = 0;
 
   /// Copies from the host to `to`, from byte `offset` on.
@@ -177,8 +186,10 @@ class GANTRY_API DeviceQueue {
                                                       const DeviceBuffer& from, Bytes from_offset,
                                                       const CopyRows& rows);
 
+  /// Sets each of the bytes to `value`.
   [[nodiscard]] virtual Result<DeviceEvent> fill(const DeviceBuffer& to, Bytes offset, Bytes size,
                                                  std::byte value) = 0;
+  /// Runs the kernel over the range.
   [[nodiscard]] virtual Result<DeviceEvent> launch(const Kernel& kernel,
                                                    std::span<const KernelArgument> arguments,
                                                    const LaunchRange& range) = 0;
@@ -214,6 +225,7 @@ class GANTRY_API Device {
   Device& operator=(const Device&) = delete;
   virtual ~Device() = default;
 
+  /// What the device is and has; the same as long as it is open.
   [[nodiscard]] virtual const DeviceFacts& facts() const noexcept = 0;
   /// Errors: `device_lost`.
   [[nodiscard]] virtual Result<DeviceMemory> memory() const = 0;

@@ -28,6 +28,7 @@ struct GANTRY_API LaunchRange {
   std::array<std::size_t, 3> items{1, 1, 1};
   std::array<std::size_t, 3> group{0, 0, 0};  ///< All 0: the device chooses.
 
+  /// A range of one dimension; `group` 0: the device chooses.
   [[nodiscard]] static LaunchRange linear(std::size_t items, std::size_t group = 0) noexcept {
     const std::size_t other = group == 0 ? 0 : 1;
     return {{items, 1, 1}, {group, other, other}};
@@ -59,12 +60,15 @@ struct CpuSlice {
 /// the launch then fails as `kernel_fault`.
 class GANTRY_API CpuArguments {
  public:
+  /// One argument: memory or a value.
   struct Item {
     ByteSpan memory;      ///< A buffer or local memory.
     ConstByteSpan value;  ///< Empty: the argument is memory.
   };
+  /// For the device that launches; `items` must outlive it.
   explicit CpuArguments(std::span<const Item> items) noexcept : items_(items) {}
 
+  /// How many arguments the launch has.
   [[nodiscard]] std::size_t count() const noexcept { return items_.size(); }
   /// A whole buffer, or local memory, which belongs to the calling thread and is undefined at
   /// first.
@@ -72,12 +76,14 @@ class GANTRY_API CpuArguments {
     if (index >= items_.size() || !items_[index].value.empty()) misused(index);
     return items_[index].memory;
   }
+  /// The same memory as elements.
   template <class T>
   [[nodiscard]] std::span<T> span(std::size_t index) const {
     const ByteSpan all = bytes(index);
     if (reinterpret_cast<std::uintptr_t>(all.data()) % alignof(T) != 0) misused(index);
     return {reinterpret_cast<T*>(all.data()), all.size() / sizeof(T)};
   }
+  /// A value, copied out.
   template <class T>
     requires std::is_trivially_copyable_v<T>
   [[nodiscard]] T value(std::size_t index) const {
@@ -100,6 +106,7 @@ using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, cons
 
 // ---- programs ------------------------------------------------------------------------------
 
+/// A program in one language, and how to compile it.
 struct KernelText {
   std::string source = {};
   std::string options =
@@ -122,8 +129,10 @@ class GANTRY_API Kernel {
   Kernel() noexcept = default;
   explicit Kernel(std::shared_ptr<const KernelState> state) noexcept : state_(std::move(state)) {}
 
+  /// Its name in the source.
   [[nodiscard]] std::string_view name() const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
+  /// For the device's own code.
   [[nodiscard]] const std::shared_ptr<const KernelState>& state() const noexcept { return state_; }
 
  private:
@@ -177,9 +186,13 @@ class GANTRY_API KernelArgument {
     return (bytes + kLine - 1) / kLine * kLine;
   }
 
+  /// True of memory of the device.
   [[nodiscard]] bool is_buffer() const noexcept { return is_buffer_; }
+  /// Such memory, for the device's own code; else null.
   [[nodiscard]] const std::shared_ptr<BufferState>& buffer() const noexcept { return buffer_; }
+  /// The bytes of a value; else none.
   [[nodiscard]] ConstByteSpan value() const noexcept { return {value_.data(), bytes_}; }
+  /// The size of local memory; 0: it is none.
   [[nodiscard]] Bytes local_bytes() const noexcept { return local_bytes_; }
   /// 0: no partial results.
   [[nodiscard]] Bytes partial_bytes() const noexcept { return partial_bytes_; }

@@ -16,7 +16,9 @@ class GANTRY_API OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
+  /// Its descriptor.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+  /// Its path, for messages.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
@@ -26,6 +28,7 @@ class GANTRY_API OpenFile {
 
 /// Reads all of `memory` from the file's byte `offset` on, or writes it there. A plain value.
 struct FileTransfer {
+  /// The direction.
   enum class Kind : std::uint8_t { read, write };
   /// Writes from memory that this process may only read, such as a received message's.
   [[nodiscard]] static FileTransfer write_of(std::shared_ptr<const OpenFile> file,

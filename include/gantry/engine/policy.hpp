@@ -15,6 +15,7 @@ struct CostPoint {
   double caller_ns = 0;       ///< CPU time of the submitter for a queued move.
 };
 
+/// What was measured of one engine.
 struct EngineCosts {
   std::string engine;
   bool simulated = false;         ///< Measured on a device model.
@@ -24,6 +25,7 @@ struct EngineCosts {
 /// The result of `gantry calibrate`, kept under the user's cache folder.
 struct Calibration {
   std::string machine;  ///< Where it holds: CPU model, CPUs, caches, kernel, version, build.
+  /// Where the numbers come from.
   enum class Source : std::uint8_t {
     defaults,  ///< Nothing was measured: estimates from the cache sizes.
     quick,     ///< Measured at first use, in under a second.
@@ -43,6 +45,7 @@ struct Calibration {
 [[nodiscard]] GANTRY_API std::optional<Bytes> break_even(const Calibration& calibration,
                                                          std::string_view engine, SubmitMode mode);
 
+/// What the policy is told of the process, beside the calibration.
 struct GANTRY_API PolicyOptions {
   /// CPUs that this process may use, limits of its control group counted; 0: by its affinity.
   double cpus = 0;

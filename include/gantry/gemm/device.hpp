@@ -37,6 +37,7 @@ class GANTRY_API DeviceGemmLibrary {
 
   /// `library`: "cublas", or "gantry" for kernels of ours; of a `cpu` device that of its CPU.
   [[nodiscard]] virtual const GemmFacts& facts() const noexcept = 0;
+  /// True if it multiplies elements of this type.
   [[nodiscard]] virtual bool takes(const DataType& type) const noexcept = 0;
   /// Queues the product and returns at once, as DeviceQueue::launch(). f16 and bf16 are summed as
   /// f32 and rounded once; integers wrap around. The first product of a queue, and of a type, is

@@ -35,6 +35,7 @@ struct GANTRY_API BridgeAddress {
 /// `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<std::string> read_bridge_token(const std::string& path);
 
+/// Where a bridge listens, and whom it lets in.
 struct BridgeOptions {
   /// ADDRESS[:PORT], an address of this host; "0.0.0.0" is all of them. With tls: in front for
   /// callers that encrypt, and no others. Or unix:/PATH, for processes of this kernel. Must be
@@ -80,6 +81,7 @@ class GANTRY_API Bridge {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Which channel is mirrored, and by which bridge.
 struct MirrorOptions {
   /// NAME@HOST[:PORT]: the channel there.
   std::string name = {};

@@ -22,9 +22,11 @@ GANTRY_API void free_detached(Pool& pool, std::byte* data) noexcept;
 /// Throws std::bad_alloc, as containers expect.
 class GANTRY_API PoolResource final : public std::pmr::memory_resource {
  public:
+  /// Allocates from `pool`, with `tag` in its reports.
   explicit PoolResource(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
   PoolResource(const PoolResource&) = delete;
   PoolResource& operator=(const PoolResource&) = delete;
+  /// Where it allocates.
   [[nodiscard]] Pool& pool() noexcept { return pool_; }
 
  private:
@@ -49,8 +51,10 @@ class GANTRY_API PoolResource final : public std::pmr::memory_resource {
 template <class T>
 class PoolAllocator {
  public:
+  /// As the standard's containers ask.
   using value_type = T;
 
+  /// Allocates from `pool`, with `tag` in its reports.
   explicit PoolAllocator(Pool pool, Tag tag = {}) noexcept : pool_(std::move(pool)), tag_(tag) {}
   // It can only be copied: a moved-from allocator must still be what it was.
   PoolAllocator(const PoolAllocator&) noexcept = default;
@@ -59,17 +63,21 @@ class PoolAllocator {
   PoolAllocator(const PoolAllocator<U>& other) noexcept  // NOLINT: containers convert
       : pool_(other.pool()), tag_(other.tag()) {}
 
+  /// Memory for `count` elements; throws std::bad_alloc when the pool refuses.
   [[nodiscard]] T* allocate(std::size_t count) {
     if (count > ~Bytes{0} / sizeof(T)) throw std::bad_array_new_length();
     std::byte* const data = detail::allocate_detached(pool_, count * sizeof(T), alignof(T), tag_);
     if (data == nullptr) throw std::bad_alloc();
     return reinterpret_cast<T*>(data);
   }
+  /// Gives it back.
   void deallocate(T* data, std::size_t) noexcept {
     detail::free_detached(pool_, reinterpret_cast<std::byte*>(data));
   }
 
+  /// Where it allocates.
   [[nodiscard]] const Pool& pool() const noexcept { return pool_; }
+  /// Whose the memory is in the pool's reports.
   [[nodiscard]] Tag tag() const noexcept { return tag_; }
   template <class U>
   friend bool operator==(const PoolAllocator& a, const PoolAllocator<U>& b) noexcept {

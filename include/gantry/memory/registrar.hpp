@@ -22,10 +22,12 @@ enum class DeviceAccess : std::uint8_t {
   read,
 };
 
+/// How much a registrar may register.
 struct RegistrarOptions {
   Bytes budget_bytes = 0;  ///< Most bytes registered at a time; 0: no limit of ours.
 };
 
+/// What a registrar has registered.
 struct RegistrarReport {
   std::string name;
   std::uint64_t registrations = 0;  ///< Present registrations.
@@ -52,8 +54,10 @@ class GANTRY_API Registration {
   Registration& operator=(Registration&& other) noexcept;
   ~Registration();
 
+  /// The memory that the device knows by it.
   [[nodiscard]] ByteSpan memory() const noexcept { return memory_; }
   [[nodiscard]] explicit operator bool() const noexcept { return registrar_ != nullptr; }
+  /// Who registered it; null of an empty one.
   [[nodiscard]] const Registrar* registrar() const noexcept { return registrar_.get(); }
 
   /// Errors: `invalid_argument` for an empty handle, and in a fork()ed child, since the parent's
@@ -86,14 +90,18 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
   [[nodiscard]] Result<Registration> register_memory(
       ByteSpan memory, DeviceAccess access = DeviceAccess::read_write);
 
+  /// What reports and errors call it.
   [[nodiscard]] const std::string& name() const noexcept;
+  /// What it has registered now and ever.
   [[nodiscard]] RegistrarReport report() const;
 
  protected:
+  /// What a backend returns for one range.
   struct Keys {
     std::uint64_t key = 0;
     std::uint64_t remote_key = 0;
   };
+  /// For a backend; `name` is used in messages.
   Registrar(std::string name, const RegistrarOptions& options);
 
   // For implementations. Called one at a time, under the registrar's lock.

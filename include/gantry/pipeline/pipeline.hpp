@@ -23,8 +23,10 @@ struct Chunk {
 /// returned.
 class GANTRY_API PipelineSource {
  public:
+  /// Fills `to` with the bytes from `offset` on.
   using Read = std::function<Result<void>(std::uint64_t offset, ByteSpan to)>;
 
+  /// Reads memory of the caller, which must outlive the job's runs.
   [[nodiscard]] static PipelineSource memory(ConstByteSpan bytes);
   /// Memory that the caller registered with the device's registrar, or with one of its kind.
   [[nodiscard]] static PipelineSource registered(ConstByteSpan bytes);
@@ -41,6 +43,7 @@ class GANTRY_API PipelineSource {
   /// For run_stage(): segment `segment` of each message.
   [[nodiscard]] static PipelineSource message(std::size_t segment = 0);
 
+  /// Where the bytes come from.
   enum class Kind : std::uint8_t { memory, reader, message, file };
   Kind kind = Kind::memory;
   std::uint64_t size = 0;
@@ -57,10 +60,13 @@ class GANTRY_API PipelineSource {
 /// What a job writes. A plain value.
 class GANTRY_API PipelineSink {
  public:
+  /// Takes the bytes from `offset` on.
   using Write = std::function<Result<void>(std::uint64_t offset, ConstByteSpan from)>;
 
+  /// Writes memory of the caller, which must outlive the job's runs.
   [[nodiscard]] static PipelineSink memory(ByteSpan bytes);
   [[nodiscard]] static PipelineSink registered(ByteSpan bytes);  ///< As PipelineSource's.
+  /// Writes a block, of which it keeps a handle.
   [[nodiscard]] static PipelineSink block(const Block& block);
   /// Opens the file, makes it if need be, with `size` bytes from `offset` on; existing contents
   /// stay. Errors: those of open() and ftruncate().
@@ -71,6 +77,7 @@ class GANTRY_API PipelineSink {
   /// For run_stage(): the message that is sent.
   [[nodiscard]] static PipelineSink message();
 
+  /// Where the bytes go.
   enum class Kind : std::uint8_t { memory, writer, message, file };
   Kind kind = Kind::memory;
   std::uint64_t size = 0;
@@ -118,6 +125,7 @@ class GANTRY_API PipelineJob {
   /// run_pipeline(). A chunk that several threads computed left several partial results: `chunk`
   /// has its steps with the first of them, and none with the others. An error ends the run.
   using Fold = std::function<Result<void>(ConstByteSpan partial, const Chunk& chunk)>;
+  /// The launch for a chunk of so many steps.
   using Range = std::function<LaunchRange(std::uint64_t steps)>;
 
   /// Each run builds the source for its device.
@@ -126,7 +134,9 @@ class GANTRY_API PipelineJob {
   /// A kernel that is built already, for one device.
   PipelineJob(Kernel kernel, std::uint64_t steps) : steps_(steps), kernel_(std::move(kernel)) {}
 
+  /// An array that is read, `step_bytes` of it for each step, and beside them what `halo` says.
   PipelineJob& input(PipelineSource from, Bytes step_bytes, Halo halo = {});
+  /// An array that is written, `step_bytes` of it for each step.
   PipelineJob& output(PipelineSink to, Bytes step_bytes);
   /// An array that is read and then overwritten with what the kernel left in the same buffer.
   PipelineJob& in_place(ByteSpan memory, Bytes step_bytes);
@@ -141,6 +151,7 @@ class GANTRY_API PipelineJob {
   PipelineJob& reduction(Bytes bytes, Fold fold, std::byte initial = {});
   /// The same value for every chunk.
   PipelineJob& value(const KernelArgument& value);
+  /// Local memory of each work group, undefined at first.
   PipelineJob& local(Bytes bytes);
   PipelineJob& count();  ///< std::uint64_t (`ulong`): steps of the chunk.
   PipelineJob& first();  ///< std::uint64_t: number of the chunk's first step in the job.
@@ -155,6 +166,7 @@ class GANTRY_API PipelineJob {
     return input(PipelineSource::memory(std::as_bytes(elements)),
                  bytes_of<typename decltype(elements)::element_type>(per_step), halo);
   }
+  /// An array that is written.
   template <PipelineArray Array>
     requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<Array>>>)
   PipelineJob& output(Array&& data, std::uint64_t per_step = 1) {
@@ -162,12 +174,15 @@ class GANTRY_API PipelineJob {
     return output(PipelineSink::memory(std::as_writable_bytes(elements)),
                   bytes_of<typename decltype(elements)::element_type>(per_step));
   }
+  /// An array that each chunk sees whole.
   template <PipelineArray Array>
   PipelineJob& broadcast(Array&& data) {
     return broadcast(PipelineSource::memory(std::as_bytes(std::span(std::forward<Array>(data)))));
   }
 
+  /// One argument of the kernel, in the order of the calls above.
   struct Argument {
+    /// What it is.
     enum class Kind : std::uint8_t {
       input,
       output,
@@ -187,15 +202,20 @@ class GANTRY_API PipelineJob {
     std::byte initial{};
     std::optional<KernelArgument> value = {};
 
+    /// True if it is copied in chunk by chunk.
     [[nodiscard]] bool reads() const noexcept {
       return kind == Kind::input || kind == Kind::in_place;
     }
+    /// True if it is copied out chunk by chunk.
     [[nodiscard]] bool writes() const noexcept {
       return kind == Kind::output || kind == Kind::in_place;
     }
   };
+  /// The steps of the whole job.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  /// In the order of the calls that added them.
   [[nodiscard]] const std::vector<Argument>& arguments() const noexcept { return arguments_; }
+  /// What range() has set, for a chunk of so many steps.
   [[nodiscard]] LaunchRange range_for(std::uint64_t steps) const;
   /// The same job with a kernel that is built already.
   [[nodiscard]] PipelineJob with_kernel(Kernel kernel) const;
@@ -221,6 +241,7 @@ class GANTRY_API PipelineJob {
 
 // ---- how it is run -------------------------------------------------------------------------
 
+/// How chunks follow each other.
 enum class PipelineMode : std::uint8_t {
   automatic,          ///< Overlapped; the first chunks determine chunk size, depth and staging.
   sequential,         ///< Chunk by chunk: copy-in, launch, blocking copy-out; one queue, pageable.
@@ -248,6 +269,7 @@ enum class Staging : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Staging staging) noexcept;
 
+/// How a job is cut and where its bytes rest; what is not set is chosen.
 struct PipelineOptions {
   PipelineMode mode = PipelineMode::automatic;
   std::uint64_t chunk_steps = 0;         ///< 0: automatic.
@@ -289,6 +311,7 @@ struct GANTRY_API PipelinePlan {
   std::chrono::nanoseconds predicted{};
   std::vector<std::string> reasons;
 
+  /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
 };
 
@@ -301,6 +324,7 @@ struct ChunkTimes {
   DeviceTiming stage_in, stage_out;
 };
 
+/// How a run went.
 struct GANTRY_API PipelineReport {
   PipelinePlan plan;
   std::chrono::nanoseconds elapsed{};      ///< From the call to its return.
@@ -315,6 +339,7 @@ struct GANTRY_API PipelineReport {
 
   /// The longest stream's part of the time after setup; 1 is best.
   [[nodiscard]] double overlap_efficiency() const noexcept;
+  /// How it was cut, and why.
   [[nodiscard]] const PipelinePlan& explain() const noexcept { return plan; }
 };
 
@@ -340,6 +365,7 @@ struct PipelineShare {
   PipelineReport report;
 };
 
+/// How a run on several devices went.
 struct PipelineTeamReport {
   std::chrono::nanoseconds elapsed{};
   std::vector<double> rates;          ///< For each device: steps in a nanosecond, in the sample.

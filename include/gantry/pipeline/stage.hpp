@@ -19,6 +19,7 @@ struct GANTRY_API PipelineStageReport {
   unsigned depth = 0;       ///< Messages in flight.
   std::vector<std::string> reasons = {};
 
+  /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
 };
 
@@ -28,6 +29,7 @@ struct GANTRY_API PipelineStageReport {
 /// `committed` for each result in the order of receipt, `committed` before the next `place`; but
 /// see `places`. Serves one run at a time.
 struct GANTRY_API StageCallbacks {
+  /// A message that arrived, in the channel's own memory.
   struct Received {
     std::vector<ConstByteSpan> segments;  ///< PipelineSource::message() selects from them.
     MessageInfo info = {};                ///< Passed on to the other two.
@@ -35,6 +37,7 @@ struct GANTRY_API StageCallbacks {
     /// computed.
     KeepAlive keep = {};
   };
+  /// Where the result shall lie.
   struct Destination {
     ByteSpan bytes;
     KeepAlive keep = {};  ///< Keeps `bytes` alive: the device may write there until it is dropped.
@@ -57,8 +60,9 @@ struct GANTRY_API StageCallbacks {
   /// so that the sender can fill the next meanwhile. 0: any number.
   unsigned holds = 0;
 
-  /// Sends each result as a message of its own, with MessageInfo::type and ::user passed on; it has
-  /// as many places as `to` has credits. Both ends must outlive the returned value.
+  /// Sends each result as a message of its own, with the MessageInfo::type and MessageInfo::user of
+  /// what it was made from; it has as many places as `to` has credits. Both ends must outlive the
+  /// returned value.
   [[nodiscard]] static StageCallbacks of(Consumer& from, Producer& to);
 };
 

@@ -9,6 +9,7 @@ namespace gantry {
 
 /// One end as a launcher describes it to a stage.
 struct StageEndpoint {
+  /// One connection of the end, to one process of the stage at its other side.
   struct Link {
     std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
     int metrics_descriptor = -1;  ///< Inherited; the end counts in that page.
@@ -21,10 +22,13 @@ struct StageEndpoint {
   std::vector<Link> links;
 };
 
+/// Where the process finds what encode_stage_endpoints() returned.
 inline constexpr const char* kStageEndpointsVariable = "GANTRY_STAGE_ENDS";
 /// In $GANTRY_DIR: the token of the run's bridges, where links lead to other hosts (NAME@HOST).
 inline constexpr const char* kStageTokenFile = ".bridge-token";
+/// The ends as one line of text, for the environment.
 [[nodiscard]] GANTRY_API std::string encode_stage_endpoints(std::span<const StageEndpoint> ends);
+/// Reads that line. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<std::vector<StageEndpoint>> decode_stage_endpoints(
     std::string_view text);
 

@@ -6,14 +6,17 @@
 
 namespace gantry {
 
+/// What connects the stages of a run.
 enum class Transport { gantry, pipe, zmq };
 [[nodiscard]] GANTRY_API std::string_view to_string(Transport transport) noexcept;
+/// Reads "gantry", "pipe" or "zmq". Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<Transport> parse_transport(std::string_view text);
 /// Lists the transports: usable here, or why not and how to mend that.
 [[nodiscard]] GANTRY_API std::vector<EngineStatus> transports();
 /// Checks that stages can use it here. Errors: `unsupported` with what to install.
 [[nodiscard]] GANTRY_API Result<void> check_transport(Transport transport);
 
+/// How a stage opens its ends.
 struct StageOptions {
   int interrupt_descriptor = -1;  ///< As in EndOptions.
 };
@@ -44,8 +47,11 @@ class GANTRY_API StageOutput {
   StageOutput& operator=(StageOutput&&) noexcept;
   ~StageOutput();  ///< Does not end the stream; only close() does.
 
+  /// As Producer::loan().
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline = Deadline::never());
+  /// As Producer::publish().
   [[nodiscard]] Result<void> publish(Loan&& loan, const SendOptions& options = {});
+  /// As Producer::send().
   [[nodiscard]] Result<void> send(ConstByteSpan payload, const SendOptions& options = {});
   [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
     return send(payload, SendOptions{.deadline = deadline});
@@ -70,6 +76,7 @@ class GANTRY_API StageOutput {
 /// ends that exist, or says that `gantry run` did not start the program).
 [[nodiscard]] GANTRY_API Result<StageInput> stage_input(std::string_view name,
                                                         const StageOptions& options = {});
+/// Opens the output `name`. Errors: `not_found` when the stage has none.
 [[nodiscard]] GANTRY_API Result<StageOutput> stage_output(std::string_view name,
                                                           const StageOptions& options = {});
 

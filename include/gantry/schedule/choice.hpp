@@ -15,6 +15,7 @@ struct ChoiceRule {
 /// All rules, in the order in which they are asked.
 [[nodiscard]] GANTRY_API std::span<const ChoiceRule> choice_rules() noexcept;
 
+/// What the choice keeps to, and how far it looks.
 struct ChoiceOptions {
   ScheduleConstraints constraints{};
   std::vector<std::string> without{};  ///< Names of rules that are not asked.
@@ -41,6 +42,7 @@ struct MeasuredSchedule {
   double seconds = 0;  ///< The slowest rank's median.
 };
 
+/// The schedule that was taken, and what was thought of beside it.
 struct Choice {
   Schedule schedule;
   bool is_simulated = false;  ///< Or both times are estimates.
@@ -62,6 +64,7 @@ struct Choice {
                                                const ScheduleCosts& costs,
                                                const ChoiceOptions& options = {});
 
+/// A point of the space, and what it would take.
 struct Searched {
   Schedule schedule;
   double predicted_s = 0;

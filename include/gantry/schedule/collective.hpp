@@ -41,6 +41,7 @@ class GANTRY_API CollectiveProgram {
   CollectiveProgram& operator=(const CollectiveProgram&) = default;
   ~CollectiveProgram() = default;
 
+  /// As its file, or its maker, calls it.
   [[nodiscard]] const std::string& name() const noexcept;
   /// What it does, what it needs and what it leaves in which tensor; one line.
   [[nodiscard]] const std::string& about() const noexcept;
@@ -78,6 +79,7 @@ struct CollectiveThresholds {
   std::int64_t most_chunks = 16;
 };
 
+/// Which program a collective of some size runs.
 struct CollectiveChoice {
   std::string program;
   std::string variant;

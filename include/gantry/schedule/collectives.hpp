@@ -73,6 +73,7 @@ class GANTRY_API Collective {
   [[nodiscard]] Result<PlanRun> run(Deadline deadline = Deadline::never());
 
   [[nodiscard]] const CollectiveChoice& choice() const noexcept;  ///< What was taken, and why.
+  /// What the plan that it runs costs.
   [[nodiscard]] const PlanFacts& facts() const noexcept;
 
  private:
@@ -84,16 +85,20 @@ class GANTRY_API Collective {
 // Each prepares and runs once. Preparing takes longer than running small ones: who repeats a call
 // keeps a Collective.
 
+/// Each rank gives its part; all get all parts, in the order of the ranks.
 [[nodiscard]] GANTRY_API Result<PlanRun> all_gather(Group& group, const CollectiveTensor& tensor,
                                                     const CollectiveOptions& options = {},
                                                     Deadline deadline = Deadline::never());
+/// Each rank gives all parts; each gets the sum of its own.
 [[nodiscard]] GANTRY_API Result<PlanRun> reduce_scatter(Group& group,
                                                         const CollectiveTensor& tensor,
                                                         const CollectiveOptions& options = {},
                                                         Deadline deadline = Deadline::never());
+/// Each rank gives a whole; all get the sum.
 [[nodiscard]] GANTRY_API Result<PlanRun> all_reduce(Group& group, const CollectiveTensor& tensor,
                                                     const CollectiveOptions& options = {},
                                                     Deadline deadline = Deadline::never());
+/// All get what `root` gives.
 [[nodiscard]] GANTRY_API Result<PlanRun> broadcast(Group& group, const CollectiveTensor& tensor,
                                                    unsigned root,
                                                    const CollectiveOptions& options = {},

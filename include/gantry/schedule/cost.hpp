@@ -35,6 +35,7 @@ struct LinkCosts {
   friend bool operator==(const LinkCosts&, const LinkCosts&) = default;
 };
 
+/// What the ranks' transfers share.
 enum class Topology : std::uint8_t {
   mesh,      ///< Each directed pair of ranks has a link of its own.
   switched,  ///< Each rank has a port out and a port in, which its transfers share evenly.
@@ -67,11 +68,13 @@ struct ScheduleCosts {
 /// Costs from publications; "published/mi300x-8". Errors: `not_found`.
 [[nodiscard]] GANTRY_API Result<ScheduleCosts> published_costs(std::string_view name);
 
+/// What one product of m x k by k x n took.
 struct ProductSample {
   std::int64_t m = 0, n = 0, k = 0;
   bool adds = false;
   double seconds = 0;
 };
+/// The costs that come nearest to some samples.
 struct ProductFit {
   ProductCosts costs;
   double error = 0;  ///< Root of the mean square of the relative error.
@@ -80,13 +83,16 @@ struct ProductFit {
 /// `invalid_argument` for fewer than four samples, or one without size or time.
 [[nodiscard]] GANTRY_API Result<ProductFit> fit_products(std::span<const ProductSample> samples,
                                                          Bytes bytes);
+/// What such a product takes by these costs.
 [[nodiscard]] GANTRY_API double seconds_of_product(const ProductCosts& costs, double m, double n,
                                                    double k, bool adds, Bytes bytes) noexcept;
 
+/// When a step of a simulated plan runs, from the plan's start on.
 struct StepTimes {
   double begin_s = 0;
   double end_s = 0;
 };
+/// What a rank of a simulated plan does with its time.
 struct RankTimes {
   double compute_s = 0;        ///< While it computes.
   double compute_alone_s = 0;  ///< What the same steps take beside nothing.
@@ -116,6 +122,7 @@ struct ScheduleLosses {
   double contention_s = 0;     ///< Steps take longer beside others than alone.
   double exposed_s = 0;        ///< Start-up, tail, and waiting in between.
 };
+/// Of two simulations by the same costs.
 [[nodiscard]] GANTRY_API ScheduleLosses losses_of(const Simulated& one, const Simulated& serial);
 
 }  // namespace gantry

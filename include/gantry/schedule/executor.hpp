@@ -33,6 +33,7 @@ struct GANTRY_API PlanBuffers {
                                                 std::span<const PlanMemory> own = {});
 };
 
+/// How a run of a plan went at this rank.
 struct PlanRun {
   std::chrono::nanoseconds elapsed{};
   std::chrono::nanoseconds computing{};  ///< Of that, products, copies and sums took so long.
@@ -43,6 +44,7 @@ struct PlanRun {
   std::uint64_t dropped_signals = 0;
 };
 
+/// What a rank computes with, and within which limits.
 struct PlanExecutorOptions {
   PlanLimits limits{};
   /// Products. Null: open_gemm() without options, if the plan has any.
@@ -78,6 +80,7 @@ class GANTRY_API PlanExecutor {
   /// `peer_misbehaved`, those of a product.
   [[nodiscard]] Result<PlanRun> run(Deadline deadline = Deadline::never());
 
+  /// What the plan costs.
   [[nodiscard]] const PlanFacts& facts() const noexcept;
 
   class Impl;

@@ -9,12 +9,17 @@ namespace gantry {
 
 /// What `gantry run` sets for each process of a stage with `ranks`: docs/formats/pipeline-file.md
 inline constexpr const char* kGroupVariable = "GANTRY_GROUP";
+/// This process's rank, from 0.
 inline constexpr const char* kRankVariable = "GANTRY_RANK";
+/// How many ranks the group has.
 inline constexpr const char* kRanksVariable = "GANTRY_RANKS";
+/// How long the rank waits for the others.
 inline constexpr const char* kJoinWithinVariable = "GANTRY_JOIN_WITHIN_MS";
 
+/// The most that a group may have.
 inline constexpr unsigned kMostGroupRanks = 256;
 
+/// Which group, and as which of its ranks.
 struct GANTRY_API GroupOptions {
   /// Those of the rank as which `gantry run` started this process. Errors: `not_found` when it did
   /// not; `invalid_argument` when somebody else has set its variables.
@@ -63,8 +68,11 @@ class GANTRY_API Group {
   Group& operator=(Group&&) noexcept;
   ~Group();  ///< As leave().
 
+  /// From 0.
   [[nodiscard]] unsigned rank() const noexcept;
+  /// How many there are.
   [[nodiscard]] unsigned ranks() const noexcept;
+  /// The group's name.
   [[nodiscard]] const std::string& name() const noexcept;
   /// A number that no other group has, the same at all ranks.
   [[nodiscard]] std::uint64_t epoch() const noexcept;
@@ -76,6 +84,7 @@ class GANTRY_API Group {
   void leave() noexcept;
 
   class Impl;
+  /// For what runs plans on it.
   [[nodiscard]] Impl& impl() noexcept { return *impl_; }
 
  private:

@@ -8,6 +8,7 @@
 
 namespace gantry {
 
+/// What is multiplied, and what moves.
 enum class OverlapKind : std::uint8_t {
   all_gather_gemm,      ///< Each rank has rows of A and columns of B; it wants A times its columns.
   gemm_reduce_scatter,  ///< Each has columns of A and rows of B; it wants some rows of A * B.
@@ -32,6 +33,7 @@ struct OverlapOperator {
   std::vector<std::int64_t> split{};
 };
 
+/// The order in which pieces move between ranks.
 enum class SchedulePattern : std::uint8_t {
   serial,   ///< Everything arrives, then one product; or one product, then everything leaves.
   ring,     ///< From neighbour to neighbour; in an all-to-all one peer after the other.
@@ -50,6 +52,7 @@ enum class ScheduleGrain : std::uint8_t {
   per_step,   ///< All pieces of a step, where they lie side by side, by copies if they do not.
   per_piece,  ///< One.
 };
+/// Who moves a piece: its owner puts it, or who needs it gets it.
 enum class SchedulePath : std::uint8_t { put, get };
 
 /// A point of the space: decisions, from which make_plan() makes a plan for any operator.

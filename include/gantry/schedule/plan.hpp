@@ -52,6 +52,7 @@ struct PlanValue {
   std::vector<PlanTerm> sum;
 };
 
+/// What a step does.
 enum class PlanVerb : std::uint8_t {
   put,      ///< Own memory to another rank's, which may wait for it.
   get,      ///< Another rank's memory to own, for which that one may wait.
@@ -89,6 +90,7 @@ struct Plan {
   std::vector<PlanStep> steps{};
 };
 
+/// What a plan may cost.
 struct PlanLimits {
   Bytes memory = ~Bytes{0};  ///< Of the tensors of a rank.
 };

@@ -14,6 +14,7 @@ namespace gantry {
                                                              std::shared_ptr<GemmLibrary> gemm = {},
                                                              Deadline deadline = Deadline::never());
 
+/// How prepare() finds the schedule, and with what is computed.
 struct ShardedProductOptions {
   std::optional<ScheduleCosts> costs{};  ///< None: measure_costs() finds them.
   std::optional<Schedule> schedule{};    ///< This one; nothing is measured or chosen.
@@ -54,9 +55,12 @@ class GANTRY_API ShardedProduct {
   // What this rank gives, to be filled in before run(), and what it gets. They lie in memory of the
   // product's own; other parts of it hold what others sent.
   [[nodiscard]] MatrixPart a() const;
+  /// This rank's part of B.
   [[nodiscard]] MatrixPart b() const;
+  /// This rank's part of the product.
   [[nodiscard]] MatrixPart c() const;
 
+  /// What was chosen, and of what.
   [[nodiscard]] const Choice& choice() const noexcept;
   /// The sentence, what is predicted of it, and why it was taken; for people.
   [[nodiscard]] std::string explain() const;

@@ -6,6 +6,7 @@
 
 namespace gantry {
 
+/// What a rank of a running plan does.
 enum class RankState : std::uint8_t {
   joining,    ///< Not all ranks have come.
   idle,       ///< None of the group's calls is under way here.
