@@ -81,6 +81,8 @@ typedef struct Memory {
 } Memory;
 enum { GANTRY_COMPLEX = 5, GANTRY_BOOL = 6 };  // DLPack's
 
+/// Gives up a reference (or NULL). Others' code may run for it; an exception on its way stays.
+void drop_quietly(PyObject* object);
 Memory* memory_new(void* data, size_t bytes, const gantry_tensor* tensor);
 /// How the buffer is to be read. 0: plain bytes; 1: `tensor` is set; -1 and an exception.
 int tensor_of_buffer(const Py_buffer* buffer, gantry_tensor* tensor);

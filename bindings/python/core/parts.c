@@ -10,10 +10,13 @@ struct Kept {  // of one part
 
 static void parts_dealloc(PyObject* self) {
   Parts* const parts = (Parts*)self;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);  // of the send that ends: others' code may run here
   for (size_t i = 0; i < parts->count; ++i) {
     if (parts->kept[i].buffer.obj != NULL) PyBuffer_Release(&parts->kept[i].buffer);
     Py_XDECREF(parts->kept[i].object);
   }
+  PyErr_Restore(type, value, trace);
   PyMem_Free(parts->parts);
   dealloc_object(self);
 }
