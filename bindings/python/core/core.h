@@ -104,6 +104,12 @@ typedef struct Message {
 PyObject* message_new(gantry_message* handle, Held* held);
 void held_release(Held* held);
 
+// ---- arrow.c: tables, by the structs of the Arrow C data interface
+/// A new reference to `values`, or a tuple in which each table is replaced by its segments.
+PyObject* arrow_expand(PyObject* values);
+PyObject* message_table(PyObject* self, PyObject* number);
+PyObject* table_from_address(PyObject* module, PyObject* arguments);
+
 // ---- queue.c: what the ends of a queue have
 PyObject* queue_get(PyObject* self, PyObject* seconds);
 PyObject* queue_ask(PyObject* self, PyObject* arguments);
@@ -135,9 +141,9 @@ extern unsigned fork_generation;               // grows in each child
 gantry_runtime* runtime_of(PyObject* object);  // NULL and an exception if it is dead
 
 extern PyTypeObject *memory_type, *message_type, *parts_type, *pool_type, *runtime_type, *call_type,
-    *producer_type, *consumer_type, *queue_type, *group_type, *collective_type;
+    *producer_type, *consumer_type, *queue_type, *group_type, *collective_type, *table_type;
 extern PyType_Spec memory_spec, message_spec, parts_spec, pool_spec, runtime_spec, call_spec,
-    producer_spec, consumer_spec, queue_spec, group_spec, collective_spec;
+    producer_spec, consumer_spec, queue_spec, group_spec, collective_spec, table_spec;
 
 #define FASTCALL(function) ((PyCFunction)(void (*)(void))(function))
 void dealloc_object(PyObject* self);  // of a heap type, its fields being gone

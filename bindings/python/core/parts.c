@@ -108,8 +108,7 @@ static int add(Parts* parts, size_t index, PyObject* object) {
   return 0;
 }
 
-/// Of a tuple, each; else of the one object.
-Parts* parts_of(PyObject* values) {
+static Parts* parts_of_expanded(PyObject* values) {
   const size_t count = PyTuple_Check(values) ? (size_t)PyTuple_Size(values) : 1;
   if (count > GANTRY_MAX_PARTS)
     return (Parts*)raise_own(GANTRY_TOO_LARGE, "more than 64 parts", "send fewer at a time");
@@ -128,6 +127,14 @@ Parts* parts_of(PyObject* values) {
     Py_DECREF(parts);
     return NULL;
   }
+  return parts;
+}
+
+/// Of a tuple, each; else of the one object. A table is several.
+Parts* parts_of(PyObject* values) {
+  PyObject* const expanded = arrow_expand(values);
+  Parts* const parts = expanded == NULL ? NULL : parts_of_expanded(expanded);
+  Py_XDECREF(expanded);
   return parts;
 }
 
