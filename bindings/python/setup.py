@@ -41,7 +41,7 @@ setup(
         Extension(
             "gantry._core",
             sorted(glob("core/*.c")),
-            depends=["core/core.h"],
+            depends=["core/arrow.h", "core/core.h"],
             libraries=["gantry_c"],
             extra_compile_args=["-std=gnu11", "-fvisibility=hidden"],
             py_limited_api=True,

@@ -81,6 +81,8 @@ typedef struct Memory {
 } Memory;
 enum { GANTRY_COMPLEX = 5, GANTRY_BOOL = 6 };  // DLPack's
 
+/// Gives up a reference (or NULL). Others' code may run for it; an exception on its way stays.
+void drop_quietly(PyObject* object);
 Memory* memory_new(void* data, size_t bytes, const gantry_tensor* tensor);
 /// How the buffer is to be read. 0: plain bytes; 1: `tensor` is set; -1 and an exception.
 int tensor_of_buffer(const Py_buffer* buffer, gantry_tensor* tensor);
@@ -101,6 +103,12 @@ typedef struct Message {
 } Message;
 PyObject* message_new(gantry_message* handle, Held* held);
 void held_release(Held* held);
+
+// ---- arrow.c: tables, by the structs of the Arrow C data interface
+/// A new reference to `values`, or a tuple in which each table is replaced by its segments.
+PyObject* arrow_expand(PyObject* values);
+PyObject* message_table(PyObject* self, PyObject* number);
+PyObject* table_from_address(PyObject* module, PyObject* arguments);
 
 // ---- queue.c: what the ends of a queue have
 PyObject* queue_get(PyObject* self, PyObject* seconds);
@@ -133,9 +141,9 @@ extern unsigned fork_generation;               // grows in each child
 gantry_runtime* runtime_of(PyObject* object);  // NULL and an exception if it is dead
 
 extern PyTypeObject *memory_type, *message_type, *parts_type, *pool_type, *runtime_type, *call_type,
-    *producer_type, *consumer_type, *queue_type, *group_type, *collective_type;
+    *producer_type, *consumer_type, *queue_type, *group_type, *collective_type, *table_type;
 extern PyType_Spec memory_spec, message_spec, parts_spec, pool_spec, runtime_spec, call_spec,
-    producer_spec, consumer_spec, queue_spec, group_spec, collective_spec;
+    producer_spec, consumer_spec, queue_spec, group_spec, collective_spec, table_spec;
 
 #define FASTCALL(function) ((PyCFunction)(void (*)(void))(function))
 void dealloc_object(PyObject* self);  // of a heap type, its fields being gone

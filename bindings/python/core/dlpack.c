@@ -142,6 +142,6 @@ Memory* memory_of_dlpack(PyObject* object) {
   if (capsule == NULL) return NULL;
   DLManaged* const managed = PyCapsule_GetPointer(capsule, kOld);
   Memory* const memory = managed == NULL ? NULL : memory_of_tensor(capsule, &managed->tensor);
-  Py_DECREF(capsule);  // the producer's destructor deletes it, as nobody has renamed it
+  drop_quietly(capsule);  // the producer's destructor deletes it, as nobody has renamed it
   return memory;
 }

@@ -38,9 +38,8 @@ static void read_shape(const Py_buffer* buffer, gantry_tensor* tensor) {
   int64_t dense = 1;
   for (uint32_t i = tensor->dimensions; i-- > 0;) {
     tensor->shape[i] = has_shape ? buffer->shape[i] : buffer->len / buffer->itemsize;
-    tensor->strides[i] = has_shape && buffer->strides != NULL
-                             ? buffer->strides[i] / buffer->itemsize
-                             : dense;
+    tensor->strides[i] =
+        has_shape && buffer->strides != NULL ? buffer->strides[i] / buffer->itemsize : dense;
     dense *= tensor->shape[i];
   }
 }
@@ -112,12 +111,19 @@ Memory* memory_new(void* data, size_t bytes, const gantry_tensor* tensor) {
   return memory;
 }
 
+void drop_quietly(PyObject* object) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  Py_XDECREF(object);
+  PyErr_Restore(type, value, trace);
+}
+
 static void memory_dealloc(PyObject* self) {
   Memory* const memory = (Memory*)self;
   gantry_free(memory->handle);
   if (memory->owner != NULL) {
     if (Py_IS_TYPE(memory->owner, message_type)) --((Message*)memory->owner)->memories;
-    Py_DECREF(memory->owner);
+    drop_quietly(memory->owner);
   }
   dealloc_object(self);
 }

@@ -167,6 +167,7 @@ static PyObject* message_done(PyObject* self, PyObject* unused) {
 
 static PyMethodDef message_methods[] = {{"segment", FASTCALL(message_segment), METH_FASTCALL, NULL},
                                         {"view", message_view, METH_O, NULL},
+                                        {"table", message_table, METH_O, NULL},
                                         {"done", message_done, METH_NOARGS, NULL},
                                         {"reply", message_reply, METH_VARARGS, NULL},
                                         {"refuse", message_refuse, METH_VARARGS, NULL},

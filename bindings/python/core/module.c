@@ -3,7 +3,7 @@
 #include "core.h"
 
 PyTypeObject *memory_type, *message_type, *parts_type, *pool_type, *runtime_type, *call_type,
-    *producer_type, *consumer_type, *queue_type, *group_type, *collective_type;
+    *producer_type, *consumer_type, *queue_type, *group_type, *collective_type, *table_type;
 
 void dealloc_object(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
@@ -101,6 +101,7 @@ static PyMethodDef functions[] = {{"set_error_factory", set_error_factory, METH_
                                   {"create_pool", create_pool, METH_VARARGS, NULL},
                                   {"numpy_handler", numpy_handler, METH_O, NULL},
                                   {"set_numpy_handler", numpy_set_handler, METH_O, NULL},
+                                  {"table_from_address", table_from_address, METH_VARARGS, NULL},
                                   {"version", version, METH_NOARGS, NULL},
                                   {0}};
 static struct PyModuleDef definition = {
@@ -111,13 +112,18 @@ PyMODINIT_FUNC PyInit__core(void) {
     PyTypeObject** type;
     PyType_Spec* spec;
     const char* name;
-  } kTypes[] = {
-      {&memory_type, &memory_spec, "Memory"},       {&message_type, &message_spec, "Message"},
-      {&parts_type, &parts_spec, "Parts"},          {&pool_type, &pool_spec, "Pool"},
-      {&runtime_type, &runtime_spec, "Runtime"},    {&call_type, &call_spec, "Call"},
-      {&producer_type, &producer_spec, "Producer"}, {&consumer_type, &consumer_spec, "Consumer"},
-      {&queue_type, &queue_spec, "Queue"},          {&group_type, &group_spec, "Group"},
-      {&collective_type, &collective_spec, "Collective"}};
+  } kTypes[] = {{&memory_type, &memory_spec, "Memory"},
+                {&message_type, &message_spec, "Message"},
+                {&parts_type, &parts_spec, "Parts"},
+                {&pool_type, &pool_spec, "Pool"},
+                {&runtime_type, &runtime_spec, "Runtime"},
+                {&call_type, &call_spec, "Call"},
+                {&producer_type, &producer_spec, "Producer"},
+                {&consumer_type, &consumer_spec, "Consumer"},
+                {&queue_type, &queue_spec, "Queue"},
+                {&group_type, &group_spec, "Group"},
+                {&collective_type, &collective_spec, "Collective"},
+                {&table_type, &table_spec, "Table"}};
   PyObject* const module = PyModule_Create(&definition);
   if (module == NULL || end_prepare_module() != 0) return NULL;
   for (size_t i = 0; i < sizeof kTypes / sizeof *kTypes; ++i) {

@@ -10,10 +10,13 @@ struct Kept {  // of one part
 
 static void parts_dealloc(PyObject* self) {
   Parts* const parts = (Parts*)self;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);  // of the send that ends: others' code may run here
   for (size_t i = 0; i < parts->count; ++i) {
     if (parts->kept[i].buffer.obj != NULL) PyBuffer_Release(&parts->kept[i].buffer);
     Py_XDECREF(parts->kept[i].object);
   }
+  PyErr_Restore(type, value, trace);
   PyMem_Free(parts->parts);
   dealloc_object(self);
 }
@@ -105,8 +108,7 @@ static int add(Parts* parts, size_t index, PyObject* object) {
   return 0;
 }
 
-/// Of a tuple, each; else of the one object.
-Parts* parts_of(PyObject* values) {
+static Parts* parts_of_expanded(PyObject* values) {
   const size_t count = PyTuple_Check(values) ? (size_t)PyTuple_Size(values) : 1;
   if (count > GANTRY_MAX_PARTS)
     return (Parts*)raise_own(GANTRY_TOO_LARGE, "more than 64 parts", "send fewer at a time");
@@ -125,6 +127,14 @@ Parts* parts_of(PyObject* values) {
     Py_DECREF(parts);
     return NULL;
   }
+  return parts;
+}
+
+/// Of a tuple, each; else of the one object. A table is several.
+Parts* parts_of(PyObject* values) {
+  PyObject* const expanded = arrow_expand(values);
+  Parts* const parts = expanded == NULL ? NULL : parts_of_expanded(expanded);
+  Py_XDECREF(expanded);
   return parts;
 }
 

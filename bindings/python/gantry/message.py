@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, pickles
 from .errors import InvalidArgument, PermissionDenied
+from .tables import Table
 
 if TYPE_CHECKING:
     import numpy
@@ -116,6 +117,11 @@ class Message:
         unless it is `private`, which copies the pages that are written."""
         memory = self._core.view(index) if private else self._core.segment(index, False)
         return as_torch(memory)
+
+    def table(self, index: int = 0) -> Table:
+        """The table that begins in a segment, which is where the sender's buffers are looked at.
+        pyarrow.record_batch(message.table()), and whatever else takes __arrow_c_array__."""
+        return Table(self._core.table(index))
 
     def object(self) -> Any:
         """What the sender gave to send(). Objects come if the consumer was opened with

@@ -77,8 +77,8 @@ class Producer(End):
     def send(
         self, value: Any, *, timeout: float | None = None, type: int = 0, user: int = 0
     ) -> None:
-        """Sends bytes, an array, a tensor, a received message (without a copy), or an object if
-        pickles are allowed. It is yours again on return."""
+        """Sends bytes, an array, a tensor, a table (what has __arrow_c_array__), a received message
+        (without a copy), or an object if pickles are allowed. It is yours again on return."""
         if self._pickles or isinstance(value, (Message, tuple)):
             give(value, self._pickles, type, lambda v, tag: self._core.send(v, timeout, tag, user))
         else:

@@ -46,6 +46,33 @@ class Dlpack(Case):
                 producer.send(bad)
             self.assertIn(hint, caught.exception.hint)
 
+    def test_an_error_outlives_the_capsule_that_it_ends(self) -> None:
+        """Whose destructor runs code of others, here Python's, while the error is on its way."""
+        deleted = []
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        def delete(capsule: int) -> None:
+            deleted.append(capsule)
+
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+        class Deleting(OnlyDlpack):
+            def __dlpack__(self) -> object:
+                self.lent = super().__dlpack__()
+                return new(pointer(self.lent, b"dltensor"), b"dltensor", delete)
+
+        producer, _ = self.pair()
+        with self.assertRaises(gantry.InvalidArgument):  # without a Memory
+            producer.send(Deleting(numpy.ones((4, 4))[:, ::2]))
+        self.assertEqual(len(deleted), 1)
+        producer.drop()
+        with self.assertRaises(gantry.InvalidArgument):  # with one, in the parts
+            producer.send(Deleting(pattern(100_000)))
+        self.assertEqual(len(deleted), 2)
+
     def test_both_forms(self) -> None:
         producer, consumer = self.pair()
         producer.send(pattern(1000, "f4").reshape(10, 100))
