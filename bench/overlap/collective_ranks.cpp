@@ -9,7 +9,7 @@
 #include <gantry/runtime.hpp>
 
 #include "../support/report/series.hpp"
-#include "../support/system/cpus.hpp"
+#include "rank_start.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -54,14 +54,12 @@ class CollectiveBody {
 
  private:
   Result<double> trip() {
-    if (auto met = meeting_->run(Deadline::after(kCollectivePatience)); !met)
-      return Unexpected(met.error());
+    if (auto met = meeting_.wait(group_); !met) return Unexpected(met.error());
     const Stopwatch watch;
     const auto run = collective_->run(Deadline::after(kCollectivePatience));
     if (!run) return Unexpected(run.error());
     const double ns = watch.spent().wall_ns;
-    if (auto met = meeting_->run(Deadline::after(kCollectivePatience)); !met)
-      return Unexpected(met.error());
+    if (auto met = meeting_.wait(group_); !met) return Unexpected(met.error());
     return ns;
   }
 
@@ -84,7 +82,7 @@ class CollectiveBody {
     if (!made) return Unexpected(made.error());
     collective_.emplace(std::move(*made));
     number_ = number;
-    return meeting_ ? Result<void>() : prepare_meeting();
+    return {};
   }
 
   /// As many as would be picked for a ring.
@@ -95,32 +93,22 @@ class CollectiveBody {
     return picked ? picked->chunks : 0;
   }
 
-  Result<void> prepare_meeting() {
-    Plan meeting{.ranks = group_.ranks(), .about = "all begin at once"};
-    for (unsigned rank = 0; rank < group_.ranks(); ++rank)
-      meeting.steps.push_back({PlanVerb::barrier, rank, 0, {}, {}, {}, false, {}});
-    auto made =
-        PlanExecutor::prepare(group_, meeting, {}, {}, Deadline::after(kCollectivePatience));
-    if (!made) return Unexpected(made.error());
-    meeting_.emplace(std::move(*made));
-    return {};
-  }
-
   Group group_;
   SharedMemory memory_;
   std::uint64_t number_ = 0;
   std::optional<Collective> collective_;
-  std::optional<PlanExecutor> meeting_;
+  RankMeeting meeting_;
 };
 
-Result<CollectiveBody> open_body(const GroupOptions& options, const RankNetwork* network) {
+Result<ObeyRank> open_body(const GroupOptions& options, const RankNetwork* network) {
   if (network != nullptr)
     if (auto entered = network->enter(options.rank); !entered) return Unexpected(entered.error());
   const auto runtime = Runtime::create({.directory = options.directory, .engine = "inline"});
   if (!runtime) return Unexpected(runtime.error());
   auto group = Group::join(options, runtime->default_engine());
   if (!group) return Unexpected(group.error());
-  return CollectiveBody(std::move(*group));
+  const auto body = std::make_shared<CollectiveBody>(std::move(*group));
+  return ObeyRank([body](const Command& command) { return body->obey(command); });
 }
 
 /// Ports of 127.0.0.1 that are free now.
@@ -181,27 +169,16 @@ Result<std::vector<CollectiveWay>> ways_of(CollectiveKind kind) {
 Result<CollectiveRanks> CollectiveRanks::start(unsigned ranks, RankPath path,
                                                const std::string& directory,
                                                const RankNetwork* network) {
-  CollectiveRanks made;
-  const auto cpus = allowed_cpus();
-  if (!cpus) return Unexpected(cpus.error());
   const auto common = options_for(ranks, path, directory, network);
   if (!common) return Unexpected(common.error());
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    auto child = Child::start(
-        fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()], [&, rank](Link& link) {
-          if (cpus->size() < ranks) static_cast<void>(pin(*cpus));  // all may run on all
-          GroupOptions options = *common;
-          options.rank = rank;
-          auto body = open_body(options, network);
-          if (!body) {
-            link.send(Answer::failure(to_string(body.error())));
-            return;
-          }
-          obey_commands(link, [&](const Command& command) { return body->obey(command); });
-        });
-    if (!child) return Unexpected(child.error());
-    made.children_.push_back(std::move(*child));
-  }
+  auto children = start_ranks(ranks, RankCpus::own, [&](unsigned rank) {
+    GroupOptions options = *common;
+    options.rank = rank;
+    return open_body(options, network);
+  });
+  if (!children) return Unexpected(children.error());
+  CollectiveRanks made;
+  made.children_ = std::move(*children);
   if (auto ready = await_ready(made.children_); !ready) return Unexpected(ready.error());
   return made;
 }

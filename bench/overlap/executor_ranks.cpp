@@ -1,7 +1,5 @@
 #include "executor_ranks.hpp"
 
-#include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 
 #include "../support/report/series.hpp"
 #include "../support/system/cpus.hpp"
+#include "rank_start.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -300,8 +299,11 @@ Result<std::unique_ptr<gantry::Link>> link_of(LinkKind kind, Descriptor& socket,
                                   : make_stream_link(socket.release());
 }
 
-Result<void> serve(Link& parent, unsigned rank, LinkKind kind, const Exchange& exchange,
-                   std::array<Descriptor, 2>& sockets) {
+/// A rank's sockets: of the plan, of the loop.
+using ExchangeSockets = std::array<Descriptor, 2>;
+
+Result<ObeyRank> open_exchange(unsigned rank, LinkKind kind, const Exchange& exchange,
+                               ExchangeSockets& sockets) {
   const auto runtime = Runtime::create({.directory = {}, .engine = "inline"});
   if (!runtime) return Unexpected(runtime.error());
   auto memory = ExchangeMemory::make(exchange);
@@ -312,39 +314,32 @@ Result<void> serve(Link& parent, unsigned rank, LinkKind kind, const Exchange& e
   auto of_hand = link_of(kind, sockets[1], runtime->default_engine());
   if (!of_plan) return Unexpected(of_plan.error());
   if (!of_hand) return Unexpected(of_hand.error());
-  ExchangeBody body(rank, std::move(*memory), std::move(*gemm));
-  if (auto begun = body.begin(std::move(*of_plan), std::move(*of_hand)); !begun) return begun;
-  obey_commands(parent, [&](const Command& command) { return body.obey(command); });
-  return {};
+  const auto body = std::make_shared<ExchangeBody>(rank, std::move(*memory), std::move(*gemm));
+  if (auto begun = body->begin(std::move(*of_plan), std::move(*of_hand)); !begun)
+    return Unexpected(begun.error());
+  return ObeyRank([body](const Command& command) { return body->obey(command); });
 }
 
 }  // namespace
 
 Result<ExecutorRanks> ExecutorRanks::start(LinkKind kind, const Exchange& exchange) {
-  ExecutorRanks made;
-  const auto cpus = allowed_cpus();
-  if (!cpus) return Unexpected(cpus.error());
-  std::array<std::array<Descriptor, 2>, 2> sockets;  // of each rank: of the plan, of the loop
+  std::array<ExchangeSockets, 2> sockets;
   for (std::size_t subject = 0; subject < 2; ++subject) {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
       return Unexpected(system_error("a socket pair"));
     for (std::size_t rank = 0; rank < 2; ++rank) sockets[rank][subject] = Descriptor(ends[rank]);
   }
-  for (unsigned rank = 0; rank < 2; ++rank) {
-    auto child = Child::start(
-        fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()], [&, rank](Link& link) {
-          // The plan has a thread that computes: all may run on all.
-          static_cast<void>(pin(*cpus));
-          for (Descriptor& other : sockets[1 - rank]) other.reset();
-          if (auto done = serve(link, rank, kind, exchange, sockets[rank]); !done)
-            link.send(Answer::failure(to_string(done.error())));
-        });
-    if (!child) return Unexpected(child.error());
-    made.children_.push_back(std::move(*child));
-  }
+  // The plan has a thread that computes: all may run on all.
+  auto children = start_ranks(2, RankCpus::all, [&](unsigned rank) {
+    for (Descriptor& other : sockets[1 - rank]) other.reset();
+    return open_exchange(rank, kind, exchange, sockets[rank]);
+  });
   for (auto& of_rank : sockets)
     for (Descriptor& socket : of_rank) socket.reset();
+  if (!children) return Unexpected(children.error());
+  ExecutorRanks made;
+  made.children_ = std::move(*children);
   if (auto ready = await_ready(made.children_); !ready) return Unexpected(ready.error());
   return made;
 }

@@ -4,10 +4,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <array>
-#include <cstring>
 
 #include "../peers/external.hpp"
 #include "../support/system/cpus.hpp"
@@ -16,20 +14,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr int kArrivalMs = 30'000;
-
-Result<Descriptor> listen_for_ranks(const std::string& path, unsigned ranks) {
-  Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Unexpected({Code::invalid_argument, path + ": too long for a socket", "set TMPDIR"});
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const auto* const name = reinterpret_cast<const sockaddr*>(&address);
-  if (::bind(socket.get(), name, sizeof address) != 0 ||
-      ::listen(socket.get(), static_cast<int>(ranks)) != 0)
-    return Unexpected(system_error(path));
-  return socket;
-}
 
 /// By TCP alone, whatever they could share.
 std::vector<std::string> settings_of(const MpiJob& job) {
@@ -88,7 +72,7 @@ Result<MpiRanks> MpiRanks::start(const MpiJob& job, const std::string& directory
   std::string shared = "/dev/shm/gantry-bench-XXXXXX";  // the only names there are within it
   if (::mkdtemp(shared.data()) == nullptr) return Unexpected(system_error(shared));
   const std::string door_path = own + "/door";
-  const auto door = listen_for_ranks(door_path, job.ranks);
+  const auto door = listen_at(door_path, SOCK_SEQPACKET, job.ranks);
   if (!door) return Unexpected(door.error());
   const std::string log = own + "/log";
   auto guard = ProgramGuard::start({.words = mpirun_words(job, own, shared, door_path),

@@ -9,6 +9,7 @@
 
 #include "../support/report/series.hpp"
 #include "../support/system/cpus.hpp"
+#include "rank_start.hpp"
 #include "values.hpp"
 
 namespace gantry::bench {
@@ -48,7 +49,7 @@ class RankBody {
       return Unexpected(found.error());
     store_given(plan, prepared_->buffers, rank_);
     // So that all begin at once.
-    if (auto met = meeting_->run(Deadline::after(kPatience)); !met) return Unexpected(met.error());
+    if (auto met = meeting_.wait(group_); !met) return Unexpected(met.error());
     const auto cpu = process_cpu_time();
     const auto run = prepared_->executor.run(Deadline::after(kPatience));
     if (!run) return Unexpected(run.error());
@@ -56,6 +57,8 @@ class RankBody {
     answer.kind = Answer::Kind::measured;
     answer.p50_ns = Stopwatch::ns(run->elapsed);
     answer.cpu_ns = Stopwatch::ns(process_cpu_time() - cpu);
+    // Nobody compares, and takes a CPU, while others are at it: nor do the ranks of Open MPI.
+    if (auto met = meeting_.wait(group_); !met) return Unexpected(met.error());
     if (auto right = wanted->compare(plan, prepared_->buffers); !right)
       return Unexpected(right.error());
     return answer;
@@ -69,13 +72,6 @@ class RankBody {
                                           Deadline::after(kPatience));
     if (!executor) return Unexpected(executor.error());
     prepared_.emplace(Prepared{number, std::move(*buffers), std::move(*executor)});
-    if (meeting_) return {};
-    Plan meeting{.ranks = group_.ranks(), .about = "all begin at once"};
-    for (unsigned rank = 0; rank < group_.ranks(); ++rank)
-      meeting.steps.push_back({PlanVerb::barrier, rank, 0, {}, {}, {}, false, {}});
-    auto made = PlanExecutor::prepare(group_, meeting, {}, {}, Deadline::after(kPatience));
-    if (!made) return Unexpected(made.error());
-    meeting_.emplace(std::move(*made));
     return {};
   }
 
@@ -124,13 +120,12 @@ class RankBody {
   Group group_;
   std::shared_ptr<GemmLibrary> gemm_;
   std::optional<Prepared> prepared_;
-  std::optional<PlanExecutor> meeting_;
+  RankMeeting meeting_;
   std::map<std::string, Wanted> wanted_;
 };
 
-Result<RankBody> open_rank(const RankNetwork& network, unsigned rank, unsigned ranks,
+Result<ObeyRank> open_rank(const RankNetwork& network, unsigned rank, unsigned ranks,
                            const std::string& token, std::span<const Work> work) {
-  const auto cpus = allowed_cpus();
   if (auto entered = network.enter(rank); !entered) return Unexpected(entered.error());
   GroupOptions options;
   options.rank = rank;
@@ -143,7 +138,8 @@ Result<RankBody> open_rank(const RankNetwork& network, unsigned rank, unsigned r
   if (!group) return Unexpected(group.error());
   auto gemm = open_gemm();
   if (!gemm) return Unexpected(gemm.error());
-  return RankBody(rank, work, std::move(*group), std::move(*gemm));
+  const auto body = std::make_shared<RankBody>(rank, work, std::move(*group), std::move(*gemm));
+  return ObeyRank([body](const Command& command) { return body->obey(command); });
 }
 
 }  // namespace
@@ -152,23 +148,11 @@ Result<Ranks> Ranks::start(const RankNetwork& network, unsigned ranks, const std
                            std::span<const Work> work, int interrupt_descriptor) {
   Ranks made(interrupt_descriptor);
   made.work_ = work;
-  const auto cpus = allowed_cpus();
-  if (!cpus) return Unexpected(cpus.error());
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    auto child = Child::start(
-        fmt::format("rank {}", rank), (*cpus)[rank % cpus->size()], [&, rank](Link& link) {
-          // All may run on all: whoever has work to do does it.
-          static_cast<void>(pin(*cpus));
-          auto body = open_rank(network, rank, ranks, token, work);
-          if (!body) {
-            link.send(Answer::failure(to_string(body.error())));
-            return;
-          }
-          obey_commands(link, [&](const Command& command) { return body->obey(command); });
-        });
-    if (!child) return Unexpected(child.error());
-    made.children_.push_back(std::move(*child));
-  }
+  auto children = start_ranks(ranks, RankCpus::all, [&](unsigned rank) {
+    return open_rank(network, rank, ranks, token, work);
+  });
+  if (!children) return Unexpected(children.error());
+  made.children_ = std::move(*children);
   const auto links = made.links();
   for (unsigned rank = 0; rank < ranks; ++rank)
     if (auto ready = answer_of_rank(links, rank, interrupt_descriptor); !ready)

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
 #include <filesystem>
 
 #include "../support/system/cpus.hpp"
@@ -34,6 +36,20 @@ std::optional<std::string> lack_of_peer(const std::string& program, std::string_
       "not built: when CMake ran, not all of these were installed: {}; install them (tools/setup "
       "peers), configure and build again",
       packages);
+}
+
+Result<Descriptor> listen_at(const std::string& path, int type, unsigned most) {
+  Descriptor socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Unexpected({Code::invalid_argument, path + ": too long for a socket", "set TMPDIR"});
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const auto* const name = reinterpret_cast<const sockaddr*>(&address);
+  if (::bind(socket.get(), name, sizeof address) != 0 ||
+      ::listen(socket.get(), static_cast<int>(most)) != 0)
+    return Unexpected(system_error(path));
+  return socket;
 }
 
 Result<std::unique_ptr<External>> External::make(std::string program, std::string variant,

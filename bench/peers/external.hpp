@@ -15,6 +15,9 @@ namespace gantry::bench {
 [[nodiscard]] std::optional<std::string> lack_of_peer(const std::string& program,
                                                       std::string_view packages);
 
+/// A socket of that type (SOCK_STREAM, SOCK_SEQPACKET) that waits at `path` for so many.
+[[nodiscard]] Result<Descriptor> listen_at(const std::string& path, int type, unsigned most);
+
 /// Each end becomes `program`, told `variant`. A socket pair connects the requester to each reader.
 class External : public Subject {
  public:

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,20 +16,6 @@
 
 namespace gantry::bench {
 namespace {
-
-/// A socket that waits at `path` for a rank.
-Result<Descriptor> listen_at(const std::string& path) {
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Unexpected({Code::invalid_argument, path + ": too long for a socket", "set TMPDIR"});
-  std::memcpy(address.sun_path, path.c_str(), path.size());
-  const auto* const name = reinterpret_cast<const sockaddr*>(&address);
-  if (::bind(socket.get(), name, sizeof address) != 0 || ::listen(socket.get(), 1) != 0)
-    return Unexpected(system_error(path));
-  return socket;
-}
 
 bool pass(int to, int link) {
   char byte = 1;
@@ -131,7 +116,7 @@ Result<std::unique_ptr<Subject>> make_mpi(const Case& size, const MpiLaunch& lau
   if (!pair || !cpus) return Unexpected(pair ? cpus.error() : pair.error());
   std::vector<Descriptor> doors;
   for (int reader = Post::kAsks; reader < static_cast<int>(what.readers); ++reader) {
-    auto door = listen_at(link_path(what, reader));
+    auto door = listen_at(link_path(what, reader), SOCK_STREAM, 1);
     if (!door) return Unexpected(door.error());
     doors.push_back(std::move(*door));
   }

@@ -6,13 +6,10 @@ import argparse
 import asyncio
 import multiprocessing
 import os
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Any
-
-os.environ["GANTRY_DIR"] = tempfile.mkdtemp()  # so that the tour meets nobody
 
 import numpy as np
 
@@ -99,7 +96,15 @@ def large(nbytes: int) -> None:
 
 
 def size_of(text: str) -> int:
-    return int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0)
+    digits, unit = (text[:-1], text[-1]) if text[-1:] in ("K", "M", "G") else (text, "")
+    if not digits.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: say 64M, 2G or a number of bytes")
+    size = int(digits) << {"K": 10, "M": 20, "G": 30}.get(unit, 0)
+    if size < 1 << 15:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is below 32K, from which on arrays are born in a channel's memory"
+        )
+    return size
 
 
 def views() -> None:
@@ -187,11 +192,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=size_of, default="64M", help="of a large message")
     given = parser.parse_args()
-    to_a_child()
-    large(given.bytes)
-    views()
-    objects()
-    asyncio.run(with_asyncio())
-    calls()
-    many_senders()
-    shutil.rmtree(os.environ["GANTRY_DIR"])
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["GANTRY_DIR"] = folder  # so that the tour meets nobody
+        to_a_child()
+        large(given.bytes)
+        views()
+        objects()
+        asyncio.run(with_asyncio())
+        calls()
+        many_senders()

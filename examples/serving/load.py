@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import io
 import json
 import os
 import platform
@@ -25,7 +24,6 @@ from urllib.parse import urlsplit
 
 import model
 import numpy as np
-from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 NEEDS = {"gantry": "gantry", "torch": "torch", "mp": "multiprocessing", "zmq": "zmq"}
@@ -34,20 +32,15 @@ CLOSE = 1e-4  # two scores that are as near may change places in another batch
 
 def pages(count: int, net: Any) -> list[tuple[bytes, Any, Any]]:
     """Images, what the model reads from them, and where it is sure of that."""
-    pixels, _ = model.digits()
     random = np.random.default_rng(1)
     made = []
     for _ in range(count):
-        some = pixels[random.integers(0, len(pixels), model.PAGE)]
-        side = model.SIDE * model.DIGIT
-        image = some.reshape(model.SIDE, model.SIDE, model.DIGIT, model.DIGIT).swapaxes(1, 2)
-        png = io.BytesIO()
-        Image.fromarray(image.reshape(side, side)).save(png, "PNG")
+        png = model.draw(random)
         floats = np.empty((model.PAGE, model.DIGIT, model.DIGIT), "f4")
-        model.decode(png.getvalue(), floats)
+        model.decode(png, floats)
         best = model.scores(net, floats).topk(2, dim=1)
         sure = (best.values[:, 0] - best.values[:, 1] > CLOSE).numpy()
-        made.append((png.getvalue(), best.indices[:, 0].numpy(), sure))
+        made.append((png, best.indices[:, 0].numpy(), sure))
     return made
 
 
@@ -134,12 +127,17 @@ def run(transport: str, made: list[Any], given: argparse.Namespace) -> dict[str,
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--transports", default=",".join(NEEDS))
+    parser.add_argument("--transports", default=",".join(NEEDS), help="with commas between")
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--clients", type=int, default=16, help="that wait for replies at once")
     parser.add_argument("--weights", help="what model.py has written (else it is trained now)")
     parser.add_argument("--kill", action="store_true", help="kill -9 a decoder meanwhile")
     given = parser.parse_args()
+    transports = given.transports.split(",")
+    for unknown in [name for name in transports if name not in NEEDS]:
+        parser.error(f"--transports: there is no '{unknown}'; {', '.join(NEEDS)}")
+    if min(given.requests, given.clients) < 1:
+        parser.error("--requests and --clients are 1 or more")
     with tempfile.TemporaryDirectory() as scratch:
         if given.weights is None:
             given.weights = f"{scratch}/weights.pt"
@@ -149,7 +147,7 @@ def main() -> int:
               f"{os.getloadavg()[0]:.1f} before; {given.requests} pages, {given.clients} clients")  # fmt: skip
         print(f"{'':9} pages/s    p50 ms    p99 ms  CPU ms/page   wrong")
         bad = 0
-        for transport in given.transports.split(","):
+        for transport in transports:
             if importlib.util.find_spec(NEEDS[transport]) is None:
                 print(f"{transport:9} not measured: {NEEDS[transport]} is not installed")
                 continue

@@ -1,14 +1,18 @@
-"""Reads pages of handwritten digits. `python3 model.py WEIGHTS` trains it, on opencv-doc's digits."""
+"""Reads pages of handwritten digits.
+
+`python3 model.py WEIGHTS [PAGE]` trains it, on opencv-doc's digits, and writes a page of them.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 DATA = "/usr/share/doc/opencv-doc/examples/data/digits.png"  # 50 rows of 100; each digit has 5 rows
 SIDE, DIGIT = 32, 20  # a page: 32 x 32 digits of 20 x 20 pixels
@@ -28,11 +32,26 @@ def digits() -> tuple[Any, Any]:
     return pixels, np.repeat(np.arange(10), len(pixels) // 10)
 
 
+def draw(random: np.random.Generator) -> bytes:
+    """A page of digits, as PNG."""
+    pixels, _ = digits()
+    some = pixels[random.integers(0, len(pixels), PAGE)]
+    image = some.reshape(SIDE, SIDE, DIGIT, DIGIT).swapaxes(1, 2)
+    png = io.BytesIO()
+    Image.fromarray(image.reshape(SIDE * DIGIT, SIDE * DIGIT)).save(png, "PNG")
+    return png.getvalue()
+
+
 def decode(png: Any, page: Any) -> None:
     """Decodes an image into `page`, of PAGE x DIGIT x DIGIT floats."""
-    with Image.open(io.BytesIO(png)) as image:
+    wanted = f"a page is a PNG (or JPEG) of {SIDE * DIGIT} x {SIDE * DIGIT} pixels"
+    try:
+        opened = Image.open(io.BytesIO(png))
+    except UnidentifiedImageError:
+        raise ValueError(f"these {len(png)} bytes are no image; {wanted}") from None
+    with opened as image:
         if image.size != (SIDE * DIGIT, SIDE * DIGIT):  # before anything is decoded
-            raise ValueError(f"an image of {image.size}; a page has {(SIDE * DIGIT, SIDE * DIGIT)}")
+            raise ValueError(f"it has {image.width} x {image.height} pixels; {wanted}")
         pixels = cut(np.asarray(image.convert("L")))
     np.divide(pixels, 255, out=page.reshape(pixels.shape), casting="unsafe")
 
@@ -78,9 +97,11 @@ def train(weights: str, rounds: int = 4) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: model.py WEIGHTS")
+    if len(sys.argv) not in (2, 3) or any(word.startswith("-") for word in sys.argv[1:]):
+        sys.exit("usage: model.py WEIGHTS [PAGE]")
     try:
         train(sys.argv[1])
+        if len(sys.argv) == 3:
+            Path(sys.argv[2]).write_bytes(draw(np.random.default_rng(2)))
     except (OSError, RuntimeError) as error:  # torch's of a file that cannot be written
         sys.exit(f"model: {error}")

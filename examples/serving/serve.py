@@ -283,19 +283,40 @@ def handler_of(service: Service) -> type[BaseHTTPRequestHandler]:
             self.close_connection = True  # what follows is an image that nobody reads
             self.reply(status, body)
 
-        def do_POST(self) -> None:
+        def parse_request(self) -> bool:
+            """Refuses a request whose end is unsure: what follows could pass for another one."""
+            if not super().parse_request():
+                return False
+            lengths = len(self.headers.get_all("Content-Length", []))
+            is_encoded = "Transfer-Encoding" in self.headers
+            if self.headers.defects or lengths + is_encoded > 1:
+                self.refuse(400, b"it does not say clearly where it ends: one Content-Length\n")
+            elif is_encoded:
+                self.refuse(501, b"no Transfer-Encoding is read: send a Content-Length\n")
+            else:
+                return True
+            return False
+
+        def body(self, least: int) -> bytes | None:
+            """None: it has been refused, or its client has left."""
             length = self.headers.get("Content-Length", "").strip()
             if not length.isdecimal():
-                return self.refuse(400, b"it needs a Content-Length, in digits\n")
-            if len(length) > 20 or not 0 < int(length) <= LARGEST:
-                return self.refuse(413, b"an image of 1 byte to 16 MiB\n")
-            image = self.rfile.read(int(length))
-            if len(image) < int(length):  # its client has left
-                self.close_connection = True
-                return
-            self.reply(*service.answer(image))
+                self.refuse(400, b"it needs a Content-Length, in digits\n")
+            elif len(length) > 20 or not least <= int(length) <= LARGEST:
+                self.refuse(413, b"an image of 1 byte to 16 MiB\n")
+            elif len(body := self.rfile.read(int(length))) == int(length):
+                return body
+            else:
+                self.close_connection = True  # its client has left
+            return None
+
+        def do_POST(self) -> None:
+            if (image := self.body(1)) is not None:
+                self.reply(*service.answer(image))
 
         def do_GET(self) -> None:
+            if "Content-Length" in self.headers and self.body(0) is None:
+                return
             pids = [decoder.process.pid for decoder in service.decoders]
             self.reply(200, json.dumps({"decoders": pids, "model": service.model.pid}).encode())
 
@@ -307,7 +328,10 @@ def handler_of(service: Service) -> type[BaseHTTPRequestHandler]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--transport", choices=list(TRANSPORTS), default="gantry")
-    parser.add_argument("--port", type=int, default=0, help="0: any that is free")
+    parser.add_argument(
+        "--port", type=int, choices=range(1 << 16), metavar="PORT", default=0,
+        help="0: any that is free",
+    )  # fmt: skip
     parser.add_argument("--weights", required=True, help="what model.py has written")
     given = parser.parse_args()
     if not os.access(given.weights, os.R_OK):
@@ -319,7 +343,10 @@ def main() -> None:
     service = None
     try:
         service = Service(given.transport, given.weights)
-        server = Server(given.port, handler_of(service))
+        try:
+            server = Server(given.port, handler_of(service))
+        except OSError as error:
+            sys.exit(f"serving: port {given.port}: {error.strerror}; take another one, or 0")
         print(f"serving: http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()
     except KeyboardInterrupt:

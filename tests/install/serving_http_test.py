@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import multiprocessing
 import socket
 import sys
 import threading
@@ -21,6 +22,9 @@ asked: list[bytes] = []
 
 
 class Echo:
+    decoders: list[Any] = []
+    model = multiprocessing.current_process()
+
     def answer(self, image: bytes) -> tuple[int, bytes]:
         asked.append(image)
         return 200, image
@@ -75,6 +79,36 @@ def check_lengths() -> None:
     assert asked == [b"image"]
 
 
+def replies(words: bytes) -> list[bytes]:
+    """The status of each reply."""
+    return [part[:3] for part in say(words).split(b"HTTP/1.1 ")[1:]]
+
+
+def check_ends_of_requests() -> None:
+    """What is no request of its own is not answered as one; nor is a body that nobody has read."""
+    hidden = b"GET / HTTP/1.1\r\nHost: hidden\r\n\r\n"
+    begun = len(asked)
+    for status, words in (
+        (b"501", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        (b"501", b"transfer-encoding: identity\r\n\r\n"),
+        (b"400", b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        (b"400", b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n"),
+        (b"400", b"Content-Length: 2\r\nContent-Length: 0\r\n\r\n"),
+        (b"400", b"Content-Length: 2, 2\r\n\r\n"),
+        (b"400", b"Transfer-Encoding : chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n"),
+    ):
+        for method in (b"POST", b"GET"):
+            said = replies(method + b" / HTTP/1.1\r\n" + words + hidden)
+            assert said == [status], (method, words, said)
+    assert len(asked) == begun, asked
+    told = b"Content-Length: %d\r\n" % len(hidden)
+    last = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"
+    assert replies(b"GET / HTTP/1.1\r\n" + told + b"\r\n" + hidden + last) == [b"200", b"200"]
+    assert replies(b"GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n" + last) == [b"200", b"200"]
+    assert replies(b"GET / HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n" + hidden) == [b"413"]
+    assert replies(b"PUT / HTTP/1.1\r\n" + told + b"\r\n" + hidden) == [b"501"]
+
+
 def check_leavers() -> None:
     """A body that is cut short is no image; whoever resets the connection is no traceback."""
     with connect() as client:
@@ -110,6 +144,7 @@ server: Any = Server(0, serve.handler_of(Echo()))
 threading.Thread(target=server.serve_forever, daemon=True).start()
 with contextlib.redirect_stderr(io.StringIO()) as told:
     check_lengths()
+    check_ends_of_requests()
     check_leavers()
     check_slow_clients()
 assert told.getvalue() == "", told.getvalue()

@@ -86,6 +86,41 @@ TEST_F(PlanCli, WhatCannotBeKeptToIsSaid) {
                  "no schedule keeps to the constraints: the least of them needs 256 bytes a rank");
 }
 
+TEST_F(PlanCli, WhatIsNotThereIsToldWithWhatBelongsThere) {
+  const std::vector<std::string> sides{"--m", "8", "--n", "8", "--k", "8", "--ranks", "2"};
+  const auto explained = [&](std::vector<std::string> words, const std::string& costs) {
+    words.insert(words.begin(), "explain");
+    words.insert(words.end(), {"--costs", costs});
+    return plan(words);
+  };
+  const auto kind = explained({"all-gather-gemm", "--m", "8"}, kPublished);
+  EXPECT_EQ(kind.status, 2);
+  EXPECT_THAT(kind.errors,
+              AllOf(IsOneLine(), HasSubstr("'all-gather-gemm' is no file: --operator all-gather")));
+  expect_refused({"explain", "nowhere.txt", "--costs", kPublished},
+                 "nowhere.txt: No such file or directory; an operator as a file, or by options");
+  auto words = sides;
+  words.insert(words.begin(), {"--operator", "all-gather-gemm"});
+  EXPECT_EQ(explained(words, kPublished).status, 0);
+  EXPECT_THAT(explained(words, "mi300x-8").errors,
+              HasSubstr("mi300x-8: No such file or directory; published/mi300x-8, or a file of"));
+  EXPECT_THAT(
+      explained({"--operator", "all-gather-gemm", "--n", "8"}, kPublished).errors,
+      AllOf(IsOneLine(), HasSubstr("; there is no m, no k, no number of ranks; --operator")));
+  expect_refused(
+      {"explain", file("op", "gantry-operator 1\noperator gather\nm 8\n"), "--costs", kPublished},
+      "op: there is no operator 'gather'; all-gather-gemm, ");
+  EXPECT_THAT(plan({"check", "nowhere"}).errors, HasSubstr("; a plan as text; gantry plan make"));
+}
+
+TEST_F(PlanCli, HelpNamesCollectives) {
+  EXPECT_THAT(plan({"--help"}).output,
+              AllOf(HasSubstr("collectives"), HasSubstr("gantry plan expand all-reduce-ring")));
+  const std::string expand = plan({"expand", "--help"}).output;
+  for (const char* const name : {"all-gather-ring", "all-to-all-counts", "broadcast-chain"})
+    EXPECT_THAT(expand, HasSubstr(name));
+}
+
 TEST_F(PlanCli, NumbersAreRefusedAsTheyWereGiven) {
   auto words = kLarge;
   words[3] = "99999999999999999999";

@@ -114,6 +114,26 @@ tensor y variant == second, variant == first
   EXPECT_TRUE(program->variants().empty());
 }
 
+TEST(CollectiveText, SumsSlicesOfCounts) {
+  const auto sum = [](const std::string& slice) -> std::string {
+    const CollectiveShape shape{.counts = {1, 20, 300, 4000, 50'000}};
+    const auto plan = plan_from(
+        "gantry-collective 1\nname sums\ncounts 5\ntensor x 1, counts[" + slice + "]\n", shape);
+    return plan ? std::to_string(plan->tensors[0].cols) : to_string(plan.error());
+  };
+  EXPECT_EQ(sum("3"), "4000");
+  EXPECT_EQ(sum("0:5"), "54321");
+  EXPECT_EQ(sum("1:4"), "4320");
+  EXPECT_EQ(sum("1:5:2"), "4020");
+  EXPECT_EQ(sum("0:5:2"), "50301");
+  EXPECT_EQ(sum("4:5:9223372036854775807"), "50000");
+  EXPECT_EQ(sum("2:2"), "0");
+  EXPECT_EQ(sum("9:1"), "0") << "as a loop from 9 to 1";
+  EXPECT_THAT(sum("1:7:2"), HasSubstr("line 4: counts[5] where there are 5 counts"));
+  EXPECT_THAT(sum("0:6"), HasSubstr("line 4: counts[5] where there are 5 counts"));
+  EXPECT_THAT(sum("1:2:"), HasSubstr("']' where an expression belongs"));
+}
+
 TEST(CollectiveText, BecomesThePlanThatIsWrittenOut) {
   const auto made = plan_from(R"(gantry-collective 1
 name everything
@@ -255,6 +275,9 @@ TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {
            {"let a = -(-9223372036854775807 - 1)", "is beyond all numbers"},
            {"let a = sum(i in 0:3, 9223372036854775807)", "is beyond all numbers"},
            {"let a = counts[0]", "counts[0] where there are 0 counts"},
+           {"let a = counts[0:1]", "counts[0] where there are 0 counts"},
+           {"let a = counts[-9223372036854775807:9223372036854775807]", "where there are 0 counts"},
+           {"let a = counts[0:9:0]", "counts[0:9:0]"},
            {"let a = min(i in 3:3, i)", "the least or greatest of nothing: 3:3"},
            {"counts ranks", "0 counts where it takes 3"},
            {"require size > 7", "it requires what does not hold for 3 ranks and size 7"},

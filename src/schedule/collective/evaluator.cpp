@@ -73,6 +73,8 @@ Number Evaluator::value_of(ExprId id) {
     case Op::negative:
     case Op::negation:
       return unary(node);
+    case Op::slice:
+      return slice(node);
     case Op::call:
       return call(node);
     case Op::sum:
@@ -96,6 +98,25 @@ Number Evaluator::count(Number index) {
     return counts_[static_cast<std::size_t>(index)];
   return fail_with(Code::invalid_argument,
                    fmt::format("counts[{}] where there are {} counts", index, counts_.size()));
+}
+
+Number Evaluator::slice(const Expr& node) {
+  constexpr Number kCountsOfWork = 16;  // so many take as long as a node
+  const Number first = value_of(node.a);
+  const Number end = value_of(node.b);
+  const Number step = node.c == kNoExpr ? 1 : value_of(node.c);
+  if (has_failed() || first >= end) return 0;
+  if (step < 1)
+    return fail_with(Code::invalid_argument, fmt::format("counts[{}:{}:{}]", first, end, step),
+                     "the step is 1 or more");
+  Number sum = count(first);
+  if (has_failed()) return 0;
+  const Number more = (end - 1 - first) / step;
+  static_cast<void>(count(first + more * step));  // of all the furthest
+  if (!spend(static_cast<std::size_t>(more / kCountsOfWork))) return 0;
+  for (Number i = 1; i <= more; ++i)
+    sum = arithmetic(Op::add, sum, counts_[static_cast<std::size_t>(first + i * step)]);
+  return sum;
 }
 
 Number Evaluator::binary(const Expr& node) {

@@ -33,6 +33,7 @@ class Evaluator {
   [[nodiscard]] Number call(const Expr& node);
   [[nodiscard]] Number over(const Expr& node);
   [[nodiscard]] Number count(Number index);
+  [[nodiscard]] Number slice(const Expr& node);
   Number fail_with(Code code, std::string what, std::string hint = {});
 
   const Script& script_;

@@ -107,12 +107,21 @@ Result<ExprId> ExpressionReader::read_primary(Tokens& tokens) {
                                           : quote(next.text) + " where an expression belongs");
 }
 
+// One, counts[E], or the sum of some: counts[A:B], counts[A:B:STEP].
 Result<ExprId> ExpressionReader::read_counts(Tokens& tokens) {
   tokens.take();
   GANTRY_TRY(tokens.expect("["));
-  GANTRY_ASSIGN(const ExprId index, read(tokens));
+  Expr node{.op = Op::counts};
+  GANTRY_ASSIGN(node.a, read(tokens));
+  if (tokens.passes(":")) {
+    node.op = Op::slice;
+    GANTRY_ASSIGN(node.b, read(tokens));
+    if (tokens.passes(":")) {
+      GANTRY_ASSIGN(node.c, read(tokens));
+    }
+  }
   GANTRY_TRY(tokens.expect("]"));
-  return add({.op = Op::counts, .a = index});
+  return add(node);
 }
 
 // min(A, B), max(A, B), and each of these and sum over a variable: sum(i in A:B, C).

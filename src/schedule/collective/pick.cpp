@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/result.hpp"
+#include "schedule/plan.hpp"
 #include "schedule/quote.hpp"
 
 namespace gantry {
@@ -18,13 +19,20 @@ enum class Measure : std::uint8_t {
 using Threshold = Bytes CollectiveThresholds::*;
 constexpr Threshold kAlways = nullptr;
 
+// What a check has room for (docs/mechanisms/schedule.md), as chunks times the cube of the ranks
+// and two. Of what moves its steps in lanes: half of them, which take 512 MiB. Of what is added the
+// terms of its sums, which are made twice where pieces differ by an element.
+constexpr std::size_t kWhole = 0;
+constexpr std::size_t kMoves = kMostStepsInLanes / 2 / 6;
+constexpr std::size_t kAdds = kMostTermsMade / 2;
+
 /// A way to do a collective, up to a size. Of each collective the smaller one comes first.
 struct Way {
   std::string_view collective;
   std::string_view program;
   Measure measure;
   Threshold up_to;
-  bool hands_on;  ///< In chunks, so that the next rank begins before all is there.
+  std::size_t room;  ///< For chunks, by which the next rank begins before all is there; or kWhole.
   std::string_view reason;
 };
 
@@ -34,21 +42,21 @@ constexpr std::string_view kRing =
 constexpr std::string_view kOnly = "there is one way";
 constexpr Way kWays[] = {
     {"all-gather", "all-gather-at-once", Measure::whole, &CollectiveThresholds::moved_at_once,
-     false, kAtOnce},
-    {"all-gather", "all-gather-ring", Measure::whole, kAlways, true, kRing},
+     kWhole, kAtOnce},
+    {"all-gather", "all-gather-ring", Measure::whole, kAlways, kMoves, kRing},
     {"reduce-scatter", "reduce-scatter-at-once", Measure::whole, &CollectiveThresholds::at_once,
-     false, kAtOnce},
-    {"reduce-scatter", "reduce-scatter-ring", Measure::whole, kAlways, true, kRing},
-    {"all-reduce", "all-reduce-direct", Measure::to_all, &CollectiveThresholds::direct, false,
+     kWhole, kAtOnce},
+    {"reduce-scatter", "reduce-scatter-ring", Measure::whole, kAlways, kAdds, kRing},
+    {"all-reduce", "all-reduce-direct", Measure::to_all, &CollectiveThresholds::direct, kWhole,
      "starts cost more than bytes: one step"},
-    {"all-reduce", "all-reduce-at-once", Measure::whole, &CollectiveThresholds::at_once, false,
+    {"all-reduce", "all-reduce-at-once", Measure::whole, &CollectiveThresholds::at_once, kWhole,
      kAtOnce},
-    {"all-reduce", "all-reduce-ring", Measure::whole, kAlways, true, kRing},
-    {"all-to-all", "all-to-all", Measure::whole, kAlways, false, kOnly},
-    {"all-to-all-counts", "all-to-all-counts", Measure::whole, kAlways, false, kOnly},
-    {"broadcast", "broadcast-at-once", Measure::to_all, &CollectiveThresholds::moved_at_once, false,
-     "the root's link is not full: one step"},
-    {"broadcast", "broadcast-chain", Measure::whole, kAlways, true, kRing},
+    {"all-reduce", "all-reduce-ring", Measure::whole, kAlways, kAdds, kRing},
+    {"all-to-all", "all-to-all", Measure::whole, kAlways, kWhole, kOnly},
+    {"all-to-all-counts", "all-to-all-counts", Measure::whole, kAlways, kWhole, kOnly},
+    {"broadcast", "broadcast-at-once", Measure::to_all, &CollectiveThresholds::moved_at_once,
+     kWhole, "the root's link is not full: one step"},
+    {"broadcast", "broadcast-chain", Measure::whole, kAlways, kMoves, kRing},
 };
 
 Bytes measured(Measure measure, unsigned ranks, Bytes bytes) noexcept {
@@ -64,20 +72,35 @@ Bytes transfer_of(const Way& way, unsigned ranks, Bytes bytes) noexcept {
   return is_whole ? bytes : bytes / ranks;
 }
 
+/// 0: not even one would pass the check.
+Bytes most_chunks(const Way& way, unsigned ranks) noexcept {
+  const Bytes side = Bytes{ranks} + 2;
+  return way.room / (side * side * side);
+}
+
+/// Nobody takes part in a plan that cannot be proved.
+bool is_provable(const Way& way, unsigned ranks) noexcept {
+  return way.room == kWhole || most_chunks(way, ranks) > 0;
+}
+
 CollectiveChoice choice_of(const Way& way, unsigned ranks, Bytes bytes,
                            const CollectiveThresholds& thresholds) {
   const Bytes transfer = transfer_of(way, ranks, bytes);
   CollectiveChoice choice{.program = std::string(way.program), .variant = {}, .reason = {}};
-  if (way.hands_on) {
-    const Bytes chunks = transfer / std::max<Bytes>(thresholds.chunk, 1);
+  std::string_view limit;
+  if (way.room != kWhole) {
     const auto most = static_cast<Bytes>(std::max<std::int64_t>(thresholds.most_chunks, 1));
-    choice.chunks = static_cast<std::int64_t>(std::clamp<Bytes>(chunks, 1, most));
+    const Bytes wanted =
+        std::clamp<Bytes>(transfer / std::max<Bytes>(thresholds.chunk, 1), 1, most);
+    const Bytes chunks = std::min(wanted, most_chunks(way, ranks));
+    if (chunks < wanted) limit = "; more chunks could not be proved";
+    choice.chunks = static_cast<std::int64_t>(chunks);
   }
   const Bytes piece = transfer / static_cast<Bytes>(choice.chunks);
   choice.variant = piece <= thresholds.eager ? "eager" : "rendezvous";
-  choice.reason = fmt::format("{} bytes in {} ranks: {}; transfers of {} bytes, {} {}", bytes,
-                              ranks, way.reason, piece,
-                              piece <= thresholds.eager ? "up to" : "above", thresholds.eager);
+  choice.reason = fmt::format(
+      "{} bytes in {} ranks: {}; transfers of {} bytes, {} {}{}", bytes, ranks, way.reason, piece,
+      piece <= thresholds.eager ? "up to" : "above", thresholds.eager, limit);
   return choice;
 }
 
@@ -87,10 +110,17 @@ Result<CollectiveChoice> pick_collective(std::string_view collective, unsigned r
                                          const CollectiveThresholds& thresholds) {
   return guarded([&]() -> Result<CollectiveChoice> {
     if (ranks == 0) return fail(Code::invalid_argument, "a collective of 0 ranks");
+    const Way* before = nullptr;
     for (const Way& way : kWays) {
       if (way.collective != collective) continue;
+      if (before != nullptr && !is_provable(way, ranks)) {
+        Way instead = *before;
+        instead.reason = "a ring of so many ranks could not be proved: each with each";
+        return choice_of(instead, ranks, bytes, thresholds);
+      }
       if (way.up_to == kAlways || measured(way.measure, ranks, bytes) <= thresholds.*way.up_to)
         return choice_of(way, ranks, bytes, thresholds);
+      before = &way;
     }
     return fail(Code::not_found, "there is no collective " + quote(collective),
                 "all-gather, reduce-scatter, all-reduce, all-to-all, all-to-all-counts, broadcast");

@@ -44,7 +44,6 @@ TEST(PickCollective, GoesFromOneStepToRings) {
 TEST(PickCollective, TakesAnySizeAndAnyThresholds) {
   constexpr Bytes kAll = std::numeric_limits<Bytes>::max();
   EXPECT_EQ(picked("all-reduce", 1, kAll), "all-reduce-ring rendezvous 4");
-  EXPECT_EQ(picked("all-reduce", 4096, kAll), "all-reduce-ring rendezvous 4");
   EXPECT_EQ(picked("all-reduce", 3, kAll / 2 + 2), "all-reduce-ring rendezvous 4")
       << "what a rank would send to all is beyond all numbers";
   const auto choice = pick_collective("all-gather", 2, 4, {0, 0, 0, 0, 0, 0});
@@ -53,6 +52,26 @@ TEST(PickCollective, TakesAnySizeAndAnyThresholds) {
   EXPECT_EQ(choice->chunks, 1);
   EXPECT_EQ(picked("all-reduce", 0, 1), "a collective of 0 ranks");
   EXPECT_THAT(picked("gather", 2, 1), testing::StartsWith("there is no collective 'gather'; all-"));
+}
+
+TEST(PickCollective, KeepsToWhatCanBeProved) {
+  constexpr Bytes kLarge = Bytes{1} << 40;
+  const auto of_ranks = [](std::string_view collective, unsigned ranks) {
+    return pick_collective(collective, ranks, kLarge).value();
+  };
+  EXPECT_EQ(of_ranks("all-reduce", 78).chunks, 16);
+  EXPECT_THAT(of_ranks("all-reduce", 78).reason, testing::EndsWith(" bytes, above 65536"));
+  EXPECT_EQ(of_ranks("all-reduce", 128).chunks, 3);
+  EXPECT_THAT(of_ranks("all-reduce", 128).reason,
+              testing::EndsWith(" bytes, above 65536; more chunks could not be proved"));
+  EXPECT_EQ(of_ranks("all-reduce", 201).program, "all-reduce-ring");
+  for (const char* const sum : {"all-reduce", "reduce-scatter"}) {
+    EXPECT_EQ(of_ranks(sum, 202).program, std::string(sum) + "-at-once");
+    EXPECT_THAT(of_ranks(sum, 202).reason,
+                testing::HasSubstr(": a ring of so many ranks could not be proved: each with"));
+  }
+  EXPECT_EQ(of_ranks("all-gather", 256).program, "all-gather-ring");
+  EXPECT_EQ(of_ranks("broadcast", 4096).program, "broadcast-at-once");
 }
 
 TEST(PickCollective, NamesProgramsThatThereAreAndSaysWhy) {

@@ -28,6 +28,7 @@ enum class Op : std::uint8_t {
   number,
   variable,
   counts,    ///< counts[a]
+  slice,     ///< counts[a:b:c]: the sum of every c-th one; of each if there is no c
   call,      ///< of a function
   sum,       ///< of c over a variable from a to b
   least,     ///< likewise

@@ -32,7 +32,7 @@ Result<std::string> hear(Group::Impl& group, unsigned rank, Deadline deadline) {
     // It may have said so and left.
     if (!has_moved) return tl::unexpected(has_moved.error());
     if (deadline.passed())
-      return fail(Code::timed_out, fmt::format("rank {} did not say what it measured", rank));
+      return fail(Code::timed_out, fmt::format("rank {} did not say what it found in time", rank));
     if (!*has_moved) group.sleep(-1, deadline);
   }
 }

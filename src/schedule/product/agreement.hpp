@@ -1,4 +1,4 @@
-#pragma once  // schedule/product/agreement.hpp: what ranks measure apart and use alike.
+#pragma once  // schedule/product/agreement.hpp: what ranks find apart and use alike.
 
 #include <gantry/schedule/executor.hpp>
 #include <optional>

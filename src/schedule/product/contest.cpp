@@ -57,19 +57,21 @@ class ScheduleContest {
                   Deadline deadline)
       : group_(group), op_(op), options_(options), deadline_(deadline) {}
 
-  /// Errors: `too_large` if not all have room beside each other.
+  /// If any rank has no plan or no memory for it beside the others, all leave it out.
   Result<void> add(const Schedule& schedule) {
-    GANTRY_ASSIGN(const Plan plan, make_plan(op_, schedule));
-    // The operands are everybody's, what lies between is each one's own.
-    std::span<const PlanMemory> own;
-    if (!finalists_.empty()) own = std::span(finalists_.front().buffers.tensors).first(kOperands);
-    GANTRY_ASSIGN(PlanBuffers buffers, PlanBuffers::make(plan, group_.rank(), own));
+    auto made = guarded([&] { return make(schedule); });
+    GANTRY_ASSIGN(const bool takes_part, agree_on_it(schedule, made));
+    if (!takes_part) return {};
     GANTRY_ASSIGN(PlanExecutor executor,
-                  PlanExecutor::prepare(group_, plan, buffers.tensors, executor_options(options_),
-                                        deadline_));
-    finalists_.push_back({schedule, std::move(buffers), std::move(executor)});
+                  PlanExecutor::prepare(group_, made->plan, made->buffers.tensors,
+                                        executor_options(options_), deadline_));
+    finalists_.push_back({schedule, std::move(made->buffers), std::move(executor)});
+    bytes_ += made->bytes;
     return {};
   }
+  [[nodiscard]] std::size_t size() const noexcept { return finalists_.size(); }
+  /// "; left out: SCHEDULE: rank 1: why", the same at all ranks; or nothing.
+  [[nodiscard]] const std::string& left_out() const noexcept { return left_out_; }
 
   /// Those that are not out, in turns.
   Result<void> run(unsigned rounds) {
@@ -116,6 +118,43 @@ class ScheduleContest {
   }
 
  private:
+  struct Made {
+    Plan plan;
+    PlanBuffers buffers;
+    Bytes bytes = 0;  // that it takes beside those that are there
+  };
+
+  /// The operands are everybody's, what lies between is each one's own.
+  Result<Made> make(const Schedule& schedule) const {
+    const Bytes at_most = options_.choice.constraints.at_most;
+    Made made;
+    GANTRY_ASSIGN(made.plan, make_plan(op_, schedule));
+    const bool is_first = finalists_.empty();
+    for (std::size_t tensor = is_first ? 0 : kOperands; tensor < made.plan.tensors.size(); ++tensor)
+      made.bytes += bytes_of(made.plan.tensors[tensor]);
+    if (made.bytes > at_most - bytes_)
+      return fail(Code::too_large, fmt::format("{} bytes beside the {} of others, beyond {}",
+                                               made.bytes, bytes_, at_most));
+    std::span<const PlanMemory> own;
+    if (!is_first) own = std::span(finalists_.front().buffers.tensors).first(kOperands);
+    GANTRY_ASSIGN(made.buffers, PlanBuffers::make(made.plan, group_.rank(), own));
+    return made;
+  }
+  static Bytes bytes_of(const PlanTensor& tensor) noexcept {
+    return static_cast<Bytes>(tensor.rows) * static_cast<Bytes>(tensor.cols) *
+           (tensor.type.bits / kBitsOfByte);
+  }
+  /// Whether all ranks have made it.
+  Result<bool> agree_on_it(const Schedule& schedule, const Result<Made>& made) {
+    GANTRY_ASSIGN(const auto all,
+                  exchange(group_, made ? std::string() : made.error().message, deadline_));
+    const auto lacks = std::ranges::find_if(all, [](const auto& why) { return !why.empty(); });
+    if (lacks == all.end()) return true;
+    left_out_ += fmt::format("{} {}: rank {}: {}", left_out_.empty() ? "; left out:" : ",",
+                             to_string(schedule), lacks - all.begin(), *lacks);
+    return false;
+  }
+
   /// Of the slowest rank, which is not always the same one; all hear it.
   Result<double> time(Finalist& one) {
     GANTRY_TRY(meeting_.wait(deadline_));
@@ -129,27 +168,9 @@ class ScheduleContest {
   const Deadline deadline_;
   Meeting meeting_{group_};
   std::deque<Finalist> finalists_;  // executors know where their memory is
+  Bytes bytes_ = 0;                 // that they take
+  std::string left_out_;
 };
-
-/// As many, from the first on, as have room beside each other.
-Result<void> keep_to_memory(const OverlapOperator& op, Bytes at_most,
-                            std::vector<Schedule>& schedules) {
-  if (at_most == ~Bytes{0}) return {};
-  Bytes all = 0;
-  for (std::size_t i = 0; i < schedules.size(); ++i) {
-    GANTRY_ASSIGN(const Plan plan, make_plan(op, schedules[i]));
-    for (std::size_t tensor = i == 0 ? 0 : kOperands; tensor < plan.tensors.size(); ++tensor) {
-      const PlanTensor& what = plan.tensors[tensor];
-      all += static_cast<Bytes>(what.rows) * static_cast<Bytes>(what.cols) *
-             (what.type.bits / kBitsOfByte);
-    }
-    if (all > at_most) {
-      schedules.resize(i);
-      break;
-    }
-  }
-  return {};
-}
 
 /// The same with half and twice as many chunks, if no rule leaves that out.
 std::vector<Schedule> neighbours(const Choice& choice, const Schedule& at) {
@@ -224,30 +245,30 @@ std::vector<Schedule> finalists(const Choice& choice, unsigned count) {
 
 Result<Choice> choose_by_running(Group& group, const OverlapOperator& op, Choice choice,
                                  const ShardedProductOptions& options, Deadline deadline) {
-  std::vector<Schedule> schedules = finalists(choice, options.measure_best);
-  GANTRY_TRY(keep_to_memory(op, options.choice.constraints.at_most, schedules));
+  const std::vector<Schedule> schedules = finalists(choice, options.measure_best);
   if (schedules.size() < 2) return choice;
   Group::Impl& ranks = group.impl();
   const unsigned rounds = rounds_for(choice.serial_s);
-  const auto measure = [&]() -> Result<std::vector<MeasuredSchedule>> {
-    ScheduleContest contest(group, op, options, deadline);
+  ScheduleContest contest(group, op, options, deadline);
+  const auto measure = [&]() -> Result<void> {
     for (const Schedule& one : schedules) GANTRY_TRY(contest.add(one));
+    if (contest.size() < 2) return {};
     GANTRY_TRY(contest.run(rounds));
     // Once more those that are near, and what may be a little better.
     contest.drop_slow();
-    if (options.choice.constraints.at_most == ~Bytes{0})
-      for (const Schedule& one : neighbours(choice, contest.quickest().schedule))
-        if (!contest.knows(one)) GANTRY_TRY(contest.add(one));
-    GANTRY_TRY(contest.run(rounds));
-    return contest.measured();
+    for (const Schedule& one : neighbours(choice, contest.quickest().schedule))
+      if (!contest.knows(one)) GANTRY_TRY(contest.add(one));
+    return contest.run(rounds);
   };
-  auto measured = measure();
-  if (!measured) {
+  if (const auto done = measure(); !done) {
     const auto held = ranks.hold();
-    return tl::unexpected(ranks.break_with(measured.error()));
+    return tl::unexpected(ranks.break_with(done.error()));
   }
-  choice.measured = std::move(*measured);
-  take_first(choice, 2 * rounds);
+  if (contest.size() >= 2) {
+    choice.measured = contest.measured();
+    take_first(choice, 2 * rounds);
+  }
+  choice.decided += contest.left_out();
   return choice;
 }
 

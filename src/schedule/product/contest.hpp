@@ -13,8 +13,9 @@ namespace gantry {
 [[nodiscard]] std::vector<Schedule> finalists(const Choice& choice, unsigned count);
 
 /// Runs finalists of a choice in turns, and takes the quickest: by the median of the slowest rank's
-/// times, which all hear of. Every rank calls it, with the same arguments; all get the same.
-/// Errors: those of make_plan() and PlanExecutor; the group's end.
+/// times, which all hear of. What a rank has no plan or memory for is left out by all. Every rank
+/// calls it, with the same choice and costs; all get the same. Errors: PlanExecutor's; the group's
+/// end.
 [[nodiscard]] Result<Choice> choose_by_running(Group& group, const OverlapOperator& op,
                                                Choice choice, const ShardedProductOptions& options,
                                                Deadline deadline);

@@ -170,6 +170,58 @@ TEST(ShardedProducts, NoMoreIsRunAtATimeThanMayTakeMemory) {
   });
 }
 
+/// Each rank's answer to a contest among what `spoil` has made of its choice and options.
+std::vector<Choice> contest_at_all(
+    const OverlapOperator& op,
+    const std::function<void(unsigned rank, Choice&, ShardedProductOptions&)>& spoil) {
+  std::mutex mutex;
+  std::vector<Choice> taken;
+  test::at_all_ranks(op.ranks, Via::stream, [&](Group& group) {
+    ShardedProductOptions options;
+    options.choice.without = {"all-start", "thin-pieces", "put-only"};
+    Choice choice = choose(op, dreamt_costs(), options.choice).value();
+    spoil(group.rank(), choice, options);
+    const auto chosen = choose_by_running(group, op, std::move(choice), options,
+                                          Deadline::after(std::chrono::minutes(1)));
+    ASSERT_TRUE(chosen) << to_string(chosen.error());
+    EXPECT_TRUE(group.state());
+    const std::lock_guard lock(mutex);
+    taken.push_back(*chosen);
+  });
+  for (const Choice& one : taken) {
+    EXPECT_EQ(one.decided, taken.front().decided);
+    EXPECT_EQ(one.schedule, taken.front().schedule);
+  }
+  return taken;
+}
+
+TEST(ShardedProducts, WhatOneRankHasNoMemoryForIsRunByNone) {
+  const OverlapOperator op{OverlapKind::gemm_reduce_scatter, 64, 64, 64, kFloat, 3};
+  const auto taken = contest_at_all(op, [&](unsigned rank, Choice&, auto& options) {
+    const Bytes room = *memory_of(op, {}) + Bytes{64} * 64 * sizeof(float);
+    if (rank == 1) options.choice.constraints.at_most = room;
+  });
+  ASSERT_EQ(taken.size(), 3u);
+  EXPECT_EQ(taken.front().measured.size(), 2u) << taken.front().decided;
+  EXPECT_NE(taken.front().decided.find("; left out: "), std::string::npos);
+  EXPECT_NE(taken.front().decided.find(": rank 1: "), std::string::npos) << taken.front().decided;
+}
+
+TEST(ShardedProducts, WhatHasNoPlanIsLeftOut) {
+  const OverlapOperator op{OverlapKind::gemm_reduce_scatter, 64, 64, 64, kFloat, 3};
+  Schedule wrong{.pattern = SchedulePattern::ring};
+  wrong.chunks = 1 << 20;
+  const auto taken = contest_at_all(op, [&](unsigned, Choice& choice, auto& options) {
+    options.measure_best = 100;
+    choice.candidates.push_back({wrong, {}, choice.predicted_s, choice.predicted_s, {}});
+  });
+  ASSERT_EQ(taken.size(), 3u);
+  EXPECT_GE(taken.front().measured.size(), 2u);
+  EXPECT_EQ(std::ranges::count(taken.front().measured, wrong, &MeasuredSchedule::schedule), 0);
+  EXPECT_NE(taken.front().decided.find(to_string(wrong) + ": rank 0: "), std::string::npos)
+      << taken.front().decided;
+}
+
 TEST(ShardedProducts, FinalistsAreOfSeveralKinds) {
   Choice choice;
   const auto add = [&](const char* text, double predicted_s, const char* pruned_by = "") {

@@ -43,8 +43,9 @@ void PlanRunLoop::show_under_way(std::vector<RankPage::At>& at) {
   for (std::size_t item = first_open_; item < end && !is_full(at); ++item) {
     if (has_ended_[item] || awaits_[item] > 0) continue;
     RankPageStep step = page_step(items[item].step);
-    step.kind = code_of(items[item].queue == Queue::compute ? RankPage::Kind::computes
-                                                            : RankPage::Kind::moves);
+    const Queue queue = items[item].queue;
+    const bool computes = queue == Queue::compute || queue == Queue::device;
+    step.kind = code_of(computes ? RankPage::Kind::computes : RankPage::Kind::moves);
     at.push_back({step, {}});
   }
 }

@@ -10,7 +10,7 @@ namespace gantry {
 ///
 /// A step waits for the end of another one, but for two that pass through the same queue in their
 /// order: then it waits until that one has been handed over. The rank's compute thread is such a
-/// queue, and so is what goes out by a link: signals are raised in the order of the puts.
+/// queue, its device is one, and what goes out by a link: signals are raised in the order of puts.
 class RankScript {
  public:
   enum class Queue : std::uint8_t {

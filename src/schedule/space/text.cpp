@@ -107,10 +107,10 @@ std::string_view to_string(OverlapKind kind) noexcept {
 
 Result<OverlapKind> parse_overlap_kind(std::string_view text) {
   return guarded([&]() -> Result<OverlapKind> {
-    OverlapKind kind{};
-    GANTRY_TRY(read(text, kKinds, kind));
-    if (text.empty()) return kind;
-    return fail(Code::invalid_argument, quote(text) + " is too much");
+    const auto known = std::ranges::find(kKinds, text, &Word<OverlapKind>::text);
+    if (known != kKinds.end()) return known->value;
+    return fail(Code::invalid_argument, "there is no operator " + quote(text),
+                "all-gather-gemm, gemm-reduce-scatter or all-to-all-gemm");
   });
 }
 

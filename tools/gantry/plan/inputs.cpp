@@ -62,7 +62,8 @@ bool take_words(const std::vector<std::string_view>& words, OperatorInput& input
 }
 
 Result<OperatorInput> read_operator_file(const std::string& path) {
-  const auto text = read_text(path);
+  const auto text =
+      read_text(path, "an operator as a file, or by options: --operator KIND --m ...");
   if (!text) return tl::unexpected(text.error());
   OperatorInput input;
   std::set<std::string_view> seen;
@@ -103,10 +104,10 @@ Result<DataType> read_type(const std::string& name) {
                "f64, f32, f16, bf16, i32 or i64");
 }
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_text(const std::string& path, std::string hint) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              &std::fclose);
-  if (!file) return tl::unexpected(system_error(path, errno));
+  if (!file) return tl::unexpected(system_error(path, errno, std::move(hint)));
   std::string text;
   std::array<char, 1 << 16> block{};
   while (const std::size_t got = std::fread(block.data(), 1, block.size(), file.get())) {
@@ -115,25 +116,29 @@ Result<std::string> read_text(const std::string& path) {
       return tl::unexpected(
           Error{Code::too_large, fmt::format("{}: larger than 256 MiB", path), {}});
   }
-  if (std::ferror(file.get()) != 0) return tl::unexpected(system_error(path, errno));
+  if (std::ferror(file.get()) != 0)
+    return tl::unexpected(system_error(path, errno, std::move(hint)));
   return text;
 }
 
 Result<Plan> read_plan(const std::string& path) {
-  const auto text = read_text(path);
+  const auto text = read_text(path, "a plan as text; gantry plan make writes one");
   if (!text) return tl::unexpected(text.error());
   return parse_plan(*text).map_error([&](Error error) { return of_file(path, std::move(error)); });
 }
 
 Result<ScheduleCosts> read_costs(const std::string& name) {
   if (name.starts_with("published/")) return published_costs(name);
-  const auto text = read_text(name);
+  const auto text = read_text(name, "published/mi300x-8, or a file of costs");
   if (!text) return tl::unexpected(text.error());
   return parse_costs(*text).map_error([&](Error error) { return of_file(name, std::move(error)); });
 }
 
 void OperatorInput::add_to(CLI::App& command) {
   auto* const from = command.add_option("FILE", file, "An operator as a file, instead of options");
+  from->check([](const std::string& text) {
+    return parse_overlap_kind(text) ? fmt::format("'{0}' is no file: --operator {0}", text) : "";
+  });
   command.add_option("--operator", kind, "all-gather-gemm, gemm-reduce-scatter or all-to-all-gemm")
       ->type_name("KIND")
       ->excludes(from);
@@ -147,19 +152,36 @@ void OperatorInput::add_to(CLI::App& command) {
       ->excludes(from);
 }
 
+std::string OperatorInput::what_is_missing() const {
+  std::string missing;
+  for (const auto& [is_there, name] :
+       {std::pair(!kind.empty(), "kind"), std::pair(m.has_value(), "m"),
+        std::pair(n.has_value(), "n"), std::pair(k.has_value(), "k"),
+        std::pair(ranks.has_value(), "number of ranks")})
+    if (!is_there) missing += fmt::format("{}{}", missing.empty() ? "" : ", no ", name);
+  return missing;
+}
+
 Result<OverlapOperator> OperatorInput::read() const {
   if (!file.empty()) {
     const auto input = read_operator_file(file);
     if (!input) return tl::unexpected(input.error());
     return input->read().map_error([&](Error error) { return of_file(file, std::move(error)); });
   }
-  if (kind.empty() || !m || !n || !k || !ranks)
-    return wrong("an operator has a kind, m, n, k and ranks",
-                 "--operator all-gather-gemm --m 8192 --n 8192 --k 8192 --ranks 8");
-  OverlapOperator op{.m = *m, .n = *n, .k = *k, .ranks = *ranks, .split = split};
-  const auto known = parse_overlap_kind(kind);
-  if (!known) return tl::unexpected(known.error());
-  op.kind = *known;
+  OverlapOperator op{.split = split};
+  if (!kind.empty()) {
+    const auto known = parse_overlap_kind(kind);
+    if (!known) return tl::unexpected(known.error());
+    op.kind = *known;
+  }
+  if (const std::string missing = what_is_missing(); !missing.empty())
+    return wrong(fmt::format("an operator has a kind, m, n, k and ranks; there is no {}", missing),
+                 "--operator all-gather-gemm --m 8192 --n 8192 --k 8192 --ranks 8, or a file with "
+                 "a line for each");
+  op.m = *m;
+  op.n = *n;
+  op.k = *k;
+  op.ranks = *ranks;
   const auto element = read_type(type.empty() ? "bf16" : type);
   if (!element) return tl::unexpected(element.error());
   op.type = *element;

@@ -9,8 +9,8 @@
 
 namespace gantry::cli {
 
-/// The text of a file. Errors: as the kernel says; `too_large`.
-[[nodiscard]] Result<std::string> read_text(const std::string& path);
+/// The text of a file. Errors: as the kernel says, with `hint`: what belongs there; `too_large`.
+[[nodiscard]] Result<std::string> read_text(const std::string& path, std::string hint);
 /// The plan of a file; what is wrong with it is told with the file's name.
 [[nodiscard]] Result<Plan> read_plan(const std::string& path);
 /// The costs of a file, or "published/NAME".
@@ -55,6 +55,9 @@ struct OperatorInput {
 
   void add_to(CLI::App& command);
   [[nodiscard]] Result<OverlapOperator> read() const;
+
+ private:
+  [[nodiscard]] std::string what_is_missing() const;  // "m, no k"
 };
 
 /// "all-gather-gemm of 16 x 32 x 64 bf16 on 4 ranks".

@@ -36,8 +36,7 @@ Result<void> say(const PlanCommand& command, Text text, Json json) {
   return print(command.json ? json().dump(kJsonIndent) + "\n" : text());
 }
 
-// ---- what each does
-// ------------------------------------------------------------------------------
+// ---- what each does --------------------------------------------------------------------------
 
 /// As check_plan(), which lets pass what wants nothing, whatever comes out of it.
 Result<PlanFacts> prove(const Plan& plan, Bytes memory) {
@@ -184,8 +183,7 @@ Result<void> make(const PlanCommand& command) {
   return make_of(*op, sentence->schedule);
 }
 
-// ---- options
-// -------------------------------------------------------------------------------------
+// ---- options ---------------------------------------------------------------------------------
 
 using Shared = std::shared_ptr<PlanCommand>;
 
@@ -246,8 +244,15 @@ void add_for_files(CLI::App& plan, int& exit_code) {
 void add_expand(CLI::App& plan, int& exit_code) {
   auto into = std::make_shared<PlanCommand>();
   auto* const command =
-      add_one(plan, "expand", "Write the plan of a collective", "mine.gcoll --ranks 4 --size 1000",
-              &expand_collective, exit_code, into);
+      add_one(plan, "expand", "Write the plan of a collective: all-reduce and the like",
+              "mine.gcoll --ranks 4 --size 1000", &expand_collective, exit_code, into);
+  command->footer([] {  // above the example
+    std::string names = "With the library come:";
+    for (const CollectiveProgram& one :
+         list_collectives().value_or(std::vector<CollectiveProgram>()))
+      names += " " + one.name();
+    return names;
+  });
   command
       ->add_option("FILE", into->file,
                    "A file *.gcoll, or a name of one that comes with the library")
@@ -307,14 +312,16 @@ void add_for_operators(CLI::App& plan, int& exit_code) {
 
 void add_plan(CLI::App& app, int& exit_code) {
   auto* const plan = app.add_subcommand(
-      "plan", "Check, simulate and choose schedules of products that several ranks share");
+      "plan",
+      "Check, simulate and choose plans of several ranks: products that they share, collectives");
   plan->require_subcommand(1);
   add_for_files(*plan, exit_code);
   add_expand(*plan, exit_code);
   add_for_operators(*plan, exit_code);
   plan->footer(
       "Example: gantry plan explain --operator all-gather-gemm --m 131072 --n 16384 \\\n"
-      "         --k 16384 --ranks 8 --costs published/mi300x-8");
+      "         --k 16384 --ranks 8 --costs published/mi300x-8\n"
+      "Example: gantry plan expand all-reduce-ring --ranks 4 --size 1000 >ring.plan");
 }
 
 }  // namespace gantry::cli
