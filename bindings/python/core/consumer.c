@@ -29,22 +29,17 @@ static gantry_code open_step(void* handle, void* arguments, int64_t timeout_ns) 
   return code;
 }
 
-static int read_options(PyObject* given, void* into) {
-  gantry_consumer_options* const options = into;
-  static char* words[] = {"when_slow", "depth", "senders", "spin_ns", NULL};
-  PyObject* const none = PyTuple_New(0);
-  const int parsed = none != NULL && PyArg_ParseTupleAndKeywords(
-                                         none, given, "|$IIIL", words, &options->when_slow,
-                                         &options->depth, &options->senders, &options->spin_ns);
-  Py_XDECREF(none);
-  return parsed;
-}
+#define FIELD(name, kind) {#name, kind, offsetof(gantry_consumer_options, name)}
+static const struct Option kOptions[] = {FIELD(depth, kNumber),
+                                         FIELD(senders, kNumber),
+                                         FIELD(spin_ns, kSigned64),
+                                         FIELD(when_slow, kNumber),
+                                         {0}};
 
 static PyObject* consumer_open(PyObject* self, PyObject* arguments) {
   gantry_consumer_options options = {.size = sizeof options};
-  struct Opening it = {.options = &options,
-                       .interrupt_descriptor = &options.interrupt_descriptor};
-  return end_open((End*)self, arguments, &it, read_options, open_step);
+  struct Opening it = {.options = &options, .interrupt_descriptor = &options.interrupt_descriptor};
+  return end_open((End*)self, arguments, &it, kOptions, open_step);
 }
 
 static gantry_code receive_step(void* handle, void* arguments, int64_t timeout_ns) {

@@ -17,6 +17,19 @@ PyObject* raise_code(gantry_code code);
 PyObject* raise_own(gantry_code code, const char* message, const char* hint);
 PyObject* set_error_factory(PyObject* module, PyObject* factory);
 
+// ---- arguments.c: what Python gives. 0, or -1 and an exception that names it
+/// Of anything with __index__.
+int read_number(PyObject* object, const char* name, uint32_t* number);
+int read_number64(PyObject* object, const char* name, uint64_t* number);
+int read_text(PyObject* object, const char* name, const char** text);
+enum OptionKind { kNumber, kNumber64, kSigned64, kCount, kMode, kPool };  // kCount: not 0
+struct Option {
+  const char* name;  // NULL: behind the last one
+  enum OptionKind kind;
+  size_t offset;  // of its field in the struct of options
+};
+int read_options(PyObject* given, const struct Option* known, void* options);
+
 // ---- end.c: a Producer or Consumer, and how it waits
 /// Received messages that somebody still holds; shared by an end and them, which may outlive it.
 typedef struct Held {
@@ -32,7 +45,16 @@ typedef struct End {
   unsigned generation;  // Of forks: an end of another one is dead.
   void** doomed;        // Calls to be freed by whoever holds the lock.
   size_t doomed_count;
+  struct InFlight* in_flight;  // What the library reads, of a Producer; freed behind the handle.
 } End;
+
+/// Parts of a send_async() whose ticket has not ended, as far as is known. Guarded by the GIL.
+typedef struct InFlight {
+  struct InFlight* next;  // a younger one
+  uint64_t ticket;
+  PyObject* parts;
+} InFlight;
+void in_flight_free(InFlight* first);
 
 /// What a wait does. `handle` is the end's. Called without the GIL unless it is quick.
 typedef gantry_code (*Step)(void* handle, void* arguments, int64_t timeout_ns);
@@ -45,6 +67,9 @@ enum { kQuick = 1, kLong = 2, kOnce = 4, kOpening = 8 };
 ///  - kOnce: it cannot be repeated, so that any signal ends it.
 ///  - kOpening: it makes the handle.
 gantry_code end_run(End* end, Step step, void* arguments, int64_t timeout_ns, int flags);
+/// Runs `step` with the GIL and a timeout of 0, if the end is open and nobody uses it. Never
+/// raises.
+void end_glance(End* end, Step step, void* arguments);
 /// What an end is opened by: what Python gave, and where its kind's options begin.
 struct Opening {
   gantry_runtime* runtime;
@@ -53,10 +78,9 @@ struct Opening {
   int* interrupt_descriptor;  // among the options
   void* made;
 };
-/// open(runtime, kind, name, timeout, options). `read` sets the options from the dict, 0: it
-/// raised.
-PyObject* end_open(End* end, PyObject* arguments, struct Opening* it,
-                   int (*read)(PyObject* given, void* options), Step step);
+/// open(runtime, kind, name, timeout, options)
+PyObject* end_open(End* end, PyObject* arguments, struct Opening* it, const struct Option* known,
+                   Step step);
 PyObject* end_new(PyTypeObject* type, PyObject* arguments, PyObject* words);
 void end_dealloc(PyObject* self);
 PyObject* end_close_now(PyObject* self, PyObject* unused);  // frees the handle
@@ -99,6 +123,7 @@ typedef struct Message {
   PyObject_HEAD gantry_message* handle;
   gantry_message_info info;
   size_t memories;  // that lie in it
+  int is_sent_on;   // Parts have it: nobody may look at it until they have let go of it.
   Held* held;       // may be NULL
 } Message;
 PyObject* message_new(gantry_message* handle, Held* held);

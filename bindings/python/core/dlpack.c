@@ -89,6 +89,15 @@ PyObject* memory_dlpack(PyObject* self, PyObject* versioned) {
 
 // ---- in
 
+static const char* hint_for(const char* text) {
+  static const char* const kHints[][2] = {{"gradient", "tensor.detach()"},
+                                          {"layout", "tensor.to_dense()"},
+                                          {"conjugate", "tensor.resolve_conj()"}};
+  for (size_t i = 0; i < sizeof kHints / sizeof *kHints; ++i)
+    if (strstr(text, kHints[i][0]) != NULL) return kHints[i][1];
+  return "tensor.view(torch.uint8) for its bytes";
+}
+
 /// Makes an error of ours of the exception of an object that gives no capsule.
 static PyObject* say_why_not(void) {
   PyObject *type, *value, *trace;
@@ -97,7 +106,7 @@ static PyObject* say_why_not(void) {
   PyObject* const text = PyUnicode_FromFormat("this tensor: %S", value == NULL ? type : value);
   if (text != NULL)
     raise_own(GANTRY_INVALID_ARGUMENT, PyUnicode_AsUTF8AndSize(text, NULL),
-              "tensor.detach() if it has a gradient, tensor.view(torch.uint8) for its bytes");
+              hint_for(PyUnicode_AsUTF8AndSize(text, NULL)));
   Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(value);

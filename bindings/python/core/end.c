@@ -174,6 +174,12 @@ gantry_code end_run(End* end, Step step, void* arguments, int64_t timeout_ns, in
   }
 }
 
+void end_glance(End* end, Step step, void* arguments) {
+  if (end->generation != fork_generation || !PyThread_acquire_lock(end->lock, NOWAIT_LOCK)) return;
+  if (end->handle != NULL && !end->closing) step(end->handle, arguments, 0);
+  unlock(end);
+}
+
 // ---- life
 
 PyObject* end_new(PyTypeObject* type, PyObject* arguments, PyObject* words) {
@@ -193,12 +199,12 @@ PyObject* end_new(PyTypeObject* type, PyObject* arguments, PyObject* words) {
   return NULL;
 }
 
-PyObject* end_open(End* end, PyObject* arguments, struct Opening* it,
-                   int (*read)(PyObject* given, void* options), Step step) {
-  PyObject *runtime, *seconds, *options;
-  if (!PyArg_ParseTuple(arguments, "OssOO!", &runtime, &it->kind, &it->name, &seconds,
-                        &PyDict_Type, &options) ||
-      !read(options, it->options))
+PyObject* end_open(End* end, PyObject* arguments, struct Opening* it, const struct Option* known,
+                   Step step) {
+  PyObject *runtime, *name, *seconds, *options;
+  if (!PyArg_ParseTuple(arguments, "OsOOO!", &runtime, &it->kind, &name, &seconds, &PyDict_Type,
+                        &options) ||
+      read_text(name, "name", &it->name) != 0 || read_options(options, known, it->options) != 0)
     return NULL;
   it->runtime = runtime_of(runtime);
   const int64_t timeout_ns = timeout_of(seconds);
@@ -220,6 +226,21 @@ static void free_handle(End* end) {
   }
 }
 
+void in_flight_free(InFlight* first) {
+  while (first != NULL) {
+    InFlight* const next = first->next;
+    Py_DECREF(first->parts);
+    PyMem_Free(first);
+    first = next;
+  }
+}
+
+static void free_in_flight(End* end) {
+  InFlight* const first = end->in_flight;
+  end->in_flight = NULL;
+  in_flight_free(first);
+}
+
 /// Ends the waits of other threads, if there are any, and closes.
 PyObject* end_close_now(PyObject* self, PyObject* unused) {
   (void)unused;
@@ -236,12 +257,14 @@ PyObject* end_close_now(PyObject* self, PyObject* unused) {
   }
   free_handle(end);
   PyThread_release_lock(end->lock);
+  free_in_flight(end);  // what runs then may use the end
   Py_RETURN_NONE;
 }
 
 void end_dealloc(PyObject* self) {
   End* const end = (End*)self;
   free_handle(end);
+  free_in_flight(end);
   PyMem_Free(end->doomed);
   held_release(end->held);
   if (end->lock != NULL && end->generation == fork_generation) PyThread_free_lock(end->lock);

@@ -18,23 +18,6 @@ static gantry_code join_step(void* handle, void* arguments, int64_t timeout_ns) 
   return gantry_group_join(it->runtime, it->options, timeout_ns, &it->made);
 }
 
-/// -1: it raised.
-static int read_number(PyObject* object, const char* name, uint32_t* number) {
-  PyObject* const index = PyNumber_Index(object);
-  if (index == NULL) return -1;
-  int is_beyond = 0;
-  const long long value = PyLong_AsLongLongAndOverflow(index, &is_beyond);
-  Py_DECREF(index);
-  if (!is_beyond && value >= 0 && value <= UINT32_MAX) {
-    *number = (uint32_t)value;
-    return 0;
-  }
-  char message[100];
-  PyOS_snprintf(message, sizeof message, "%s: it is negative, or beyond 32 bits", name);
-  raise_own(GANTRY_INVALID_ARGUMENT, message, "ranks are counted from 0; there are 256 at most");
-  return -1;
-}
-
 /// The addresses in a tuple, which keeps their texts; 0: there are none, -1: it raised.
 static int read_addresses(PyObject* tuple, uint32_t ranks, const char*** addresses) {
   if (tuple == Py_None) return 0;

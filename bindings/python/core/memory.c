@@ -185,6 +185,11 @@ static PyObject* memory_describe(PyObject* self, PyObject* array) {
   const int has_tensor = tensor_of_buffer(&buffer, &tensor);
   PyBuffer_Release(&buffer);
   if (has_tensor < 0) return NULL;
+  size_t bytes;
+  if (has_tensor && !tensor_is_dense(&tensor, &bytes))
+    return raise_own(GANTRY_INVALID_ARGUMENT,
+                     "this array: there are gaps between its elements, or they overlap",
+                     "numpy.ascontiguousarray(array), and send() it");
   describe((Memory*)self, has_tensor ? &tensor : NULL);
   Py_RETURN_NONE;
 }
@@ -228,8 +233,8 @@ static PyObject* block_memory(gantry_block* block, void* data, size_t bytes) {
 }
 
 static PyObject* pool_allocate(PyObject* self, PyObject* size) {
-  const size_t bytes = PyLong_AsSize_t(size);
-  if (PyErr_Occurred()) return NULL;
+  uint64_t bytes;
+  if (read_number64(size, "size", &bytes) != 0) return NULL;
   gantry_block* block = NULL;
   void* data = NULL;
   PyThreadState* const state = PyEval_SaveThread();  // memory from the system takes its time

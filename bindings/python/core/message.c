@@ -33,10 +33,24 @@ static void message_dealloc(PyObject* self) {
   dealloc_object(self);
 }
 
-static PyObject* adopt(Message* message, Memory* memory) {
-  if (memory == NULL) return NULL;
-  memory->owner = Py_NewRef((PyObject*)message);
+/// Before anything is asked of it, and before another thread may run: then it cannot be sent on.
+/// adopt() comes behind it.
+static int begin_look(Message* message) {
+  if (message->is_sent_on) {
+    raise_own(GANTRY_BUSY, "this message: it is being sent on",
+              "look at it before, and let go of what you see");
+    return -1;
+  }
   ++message->memories;
+  return 0;
+}
+
+/// NULL: there is none, and an exception.
+static PyObject* adopt(Message* message, Memory* memory) {
+  if (memory == NULL)
+    --message->memories;
+  else
+    memory->owner = Py_NewRef((PyObject*)message);
   return (PyObject*)memory;
 }
 
@@ -72,65 +86,90 @@ static int tensor_in(gantry_segment* segment, const gantry_tensor** tensor) {
   return -1;
 }
 
-/// segment(index, raw): as what the sender said that it is, or as plain bytes.
-static PyObject* message_segment(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  Message* const message = (Message*)self;
-  if (count != 2) return PyErr_Format(PyExc_TypeError, "segment(index, raw)");
-  const size_t index = PyLong_AsSize_t(arguments[0]);
-  if (PyErr_Occurred()) return NULL;
-  const int raw = PyObject_IsTrue(arguments[1]);
+static int read_index(PyObject* number, size_t* index) {
+  uint64_t value;
+  if (read_number64(number, "segment", &value) != 0) return -1;
+  *index = value;
+  return 0;
+}
+
+static Memory* look_at(Message* message, size_t index, int raw) {
   gantry_segment segment = {.size = sizeof segment};
   const gantry_code code = gantry_message_segment(message->handle, index, &segment);
-  if (code != GANTRY_OK) return raise_code(code);
+  if (code != GANTRY_OK) return (Memory*)raise_code(code);
   const gantry_tensor* tensor = NULL;
   if (!raw && tensor_in(&segment, &tensor) != 0) return NULL;
   Memory* const memory = memory_new((void*)(uintptr_t)segment.data, segment.bytes, tensor);
   if (memory != NULL) memory->readonly = 1;
-  return adopt(message, memory);
+  return memory;
 }
 
-static PyObject* message_view(PyObject* self, PyObject* number) {
+/// segment(index, raw): as what the sender said that it is, or as plain bytes.
+static PyObject* message_segment(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   Message* const message = (Message*)self;
-  const size_t index = PyLong_AsSize_t(number);
-  if (PyErr_Occurred()) return NULL;
+  size_t index;
+  if (count != 2) return PyErr_Format(PyExc_TypeError, "segment(index, raw)");
+  const int raw = PyObject_IsTrue(arguments[1]);
+  if (read_index(arguments[0], &index) != 0 || begin_look(message) != 0) return NULL;
+  return adopt(message, look_at(message, index, raw));
+}
+
+static Memory* view_of(Message* message, size_t index) {
   gantry_segment segment = {.size = sizeof segment};
   gantry_view* view = NULL;
   void* data = NULL;
   gantry_code code = gantry_message_segment(message->handle, index, &segment);
-  if (code != GANTRY_OK) return raise_code(code);
+  if (code != GANTRY_OK) return (Memory*)raise_code(code);
   const gantry_tensor* tensor = NULL;
   if (tensor_in(&segment, &tensor) != 0) return NULL;
   PyThreadState* const state = PyEval_SaveThread();  // it may copy up to 64 KiB
   code = gantry_message_view(message->handle, index, &view, &data);
   PyEval_RestoreThread(state);
-  if (code != GANTRY_OK) return raise_code(code);
+  if (code != GANTRY_OK) return (Memory*)raise_code(code);
   Memory* const memory = memory_new(data, segment.bytes, tensor);
   if (memory == NULL)
     gantry_free(view);
   else
     memory->handle = view;
-  return adopt(message, memory);
+  return memory;
+}
+
+static PyObject* message_view(PyObject* self, PyObject* number) {
+  Message* const message = (Message*)self;
+  size_t index;
+  if (read_index(number, &index) != 0 || begin_look(message) != 0) return NULL;
+  return adopt(message, view_of(message, index));
 }
 
 // ---- answers to requests
 
+/// A request has no interrupt descriptor of its own, so it is answered in slices; but a message
+/// that travels on is gone behind the first one.
+static int64_t slice_of(int64_t left, const Parts* parts) {
+  const int64_t most = 50000000;
+  return parts->forwards || (left >= 0 && left < most) ? left : most;
+}
+
 /// reply(values, timeout, type)
 static PyObject* message_reply(PyObject* self, PyObject* arguments) {
-  PyObject *values, *seconds;
+  PyObject *values, *seconds, *type;
   gantry_send_options options = {.size = sizeof options};
-  if (!PyArg_ParseTuple(arguments, "OOI", &values, &seconds, &options.type)) return NULL;
+  if (!PyArg_ParseTuple(arguments, "OOO", &values, &seconds, &type) ||
+      read_number(type, "type", &options.type) != 0)
+    return NULL;
   int64_t left = timeout_of(seconds);
   if (left == -2) return NULL;
   Parts* const parts = parts_of(values);
   if (parts == NULL) return NULL;
   gantry_code code;
-  for (;;) {  // in slices: a request has no interrupt descriptor of its own
-    const int64_t slice = left < 0 || left > 50000000 ? 50000000 : left;
+  for (;;) {
+    const int64_t slice = slice_of(left, parts);
     PyThreadState* const state = PyEval_SaveThread();
     code = gantry_reply(((Message*)self)->handle, parts->parts, parts->count, slice, &options);
     PyEval_RestoreThread(state);
     if (left > 0) left -= slice;
-    if ((code != GANTRY_TIMED_OUT && code != GANTRY_INTERRUPTED) || left == 0) break;
+    if ((code != GANTRY_TIMED_OUT && code != GANTRY_INTERRUPTED) || left == 0 || parts->forwards)
+      break;
     if (PyErr_CheckSignals()) {
       code = -1;
       break;
@@ -142,10 +181,13 @@ static PyObject* message_reply(PyObject* self, PyObject* arguments) {
 }
 
 static PyObject* message_refuse(PyObject* self, PyObject* arguments) {
-  int code;
+  PyObject* number;
+  uint32_t code;
   const char *words, *hint;
-  if (!PyArg_ParseTuple(arguments, "iss", &code, &words, &hint)) return NULL;
-  const gantry_code done = gantry_refuse(((Message*)self)->handle, code, words, hint);
+  if (!PyArg_ParseTuple(arguments, "Oss", &number, &words, &hint) ||
+      read_number(number, "code", &code) != 0)
+    return NULL;
+  const gantry_code done = gantry_refuse(((Message*)self)->handle, (gantry_code)code, words, hint);
   if (done != GANTRY_OK) return raise_code(done);
   Py_RETURN_NONE;
 }

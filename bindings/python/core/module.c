@@ -83,8 +83,10 @@ PyType_Spec runtime_spec = {"gantry._core.Runtime", sizeof(Runtime), 0, Py_TPFLA
 static PyObject* create_pool(PyObject* module, PyObject* arguments) {
   (void)module;
   gantry_pool_options options = {.size = sizeof options};
-  if (!PyArg_ParseTuple(arguments, "sKK", &options.name, &options.budget_bytes,
-                        &options.slab_bytes))
+  PyObject *budget, *slab;
+  if (!PyArg_ParseTuple(arguments, "sOO", &options.name, &budget, &slab) ||
+      read_number64(budget, "budget_bytes", &options.budget_bytes) != 0 ||
+      read_number64(slab, "slab_bytes", &options.slab_bytes) != 0)
     return NULL;
   gantry_pool* pool = NULL;
   const gantry_code code = gantry_pool_create(&options, &pool);

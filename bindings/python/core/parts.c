@@ -13,6 +13,7 @@ static void parts_dealloc(PyObject* self) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);  // of the send that ends: others' code may run here
   for (size_t i = 0; i < parts->count; ++i) {
+    if (parts->parts[i].message != NULL) ((Message*)parts->kept[i].object)->is_sent_on = 0;
     if (parts->kept[i].buffer.obj != NULL) PyBuffer_Release(&parts->kept[i].buffer);
     Py_XDECREF(parts->kept[i].object);
   }
@@ -21,14 +22,22 @@ static void parts_dealloc(PyObject* self) {
   dealloc_object(self);
 }
 
+/// From here on nobody can look at the message until the parts are gone: the send lets other
+/// threads run, and what it has taken is the sender's again.
 static int add_message(gantry_part* part, Message* message) {
-  if (message->memories == 0) {
-    part->message = message->handle;
-    return 0;
+  if (message->memories > 0) {
+    raise_own(GANTRY_BUSY, "this message: there are arrays that lie in it",
+              "let go of them first, or send one of them");
+    return -1;
   }
-  raise_own(GANTRY_BUSY, "this message: there are arrays that lie in it",
-            "let go of them first, or send one of them");
-  return -1;
+  if (message->is_sent_on) {
+    raise_own(GANTRY_BUSY, "this message: it is being sent on already",
+              "it travels on once: send bytes(message) to others before");
+    return -1;
+  }
+  message->is_sent_on = 1;
+  part->message = message->handle;
+  return 0;
 }
 
 static int add_memory(gantry_part* part, struct Kept* kept, Memory* memory) {

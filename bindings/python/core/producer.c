@@ -28,30 +28,25 @@ static gantry_code open_step(void* handle, void* arguments, int64_t timeout_ns) 
   return code;
 }
 
-static int read_options(PyObject* given, void* into) {
-  gantry_producer_options* const options = into;
-  static char* words[] = {"mode",    "slots",           "consumers",    "history", "copy_threads",
-                          "spin_ns", "bytes_in_flight", "budget_bytes", "pool",    NULL};
-  PyObject *none = PyTuple_New(0), *pool = NULL;
-  const int parsed = none != NULL &&
-                     PyArg_ParseTupleAndKeywords(none, given, "|$IIIIILKKO!", words, &options->mode,
-                                                 &options->slots, &options->consumers,
-                                                 &options->history, &options->copy_threads,
-                                                 &options->spin_ns, &options->bytes_in_flight,
-                                                 &options->budget_bytes, pool_type, &pool);
-  Py_XDECREF(none);
-  if (pool != NULL) options->pool = ((Pool*)pool)->handle;
-  return parsed;
-}
+#define FIELD(name, kind) {#name, kind, offsetof(gantry_producer_options, name)}
+static const struct Option kOptions[] = {FIELD(slots, kCount),
+                                         FIELD(consumers, kCount),
+                                         FIELD(mode, kMode),
+                                         FIELD(history, kNumber),
+                                         FIELD(copy_threads, kNumber),
+                                         FIELD(spin_ns, kSigned64),
+                                         FIELD(bytes_in_flight, kNumber64),
+                                         FIELD(budget_bytes, kNumber64),
+                                         FIELD(pool, kPool),
+                                         {0}};
 
 static PyObject* producer_open(PyObject* self, PyObject* arguments) {
   gantry_producer_options options = {.size = sizeof options};
-  struct Opening it = {.options = &options,
-                       .interrupt_descriptor = &options.interrupt_descriptor};
-  return end_open((End*)self, arguments, &it, read_options, open_step);
+  struct Opening it = {.options = &options, .interrupt_descriptor = &options.interrupt_descriptor};
+  return end_open((End*)self, arguments, &it, kOptions, open_step);
 }
 
-// ---- send(values, timeout, type, user)
+// ---- send(values, timeout, type, user), and send_async()
 
 struct Sending {
   Parts* parts;
@@ -79,20 +74,58 @@ static int read_sending(PyObject* const* arguments, Py_ssize_t count, struct Sen
   }
   it->options = (gantry_send_options){.size = sizeof it->options};
   it->timeout_ns = timeout_of(arguments[1]);
-  const unsigned long type = PyLong_AsUnsignedLong(arguments[2]);
-  it->options.user = PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(arguments[3]);
-  if (PyErr_Occurred()) return -1;
-  if (type > UINT32_MAX) {
-    raise_own(GANTRY_INVALID_ARGUMENT, "type: it has more than 32 bits", "user= has 64");
+  if (it->timeout_ns == -2 || read_number(arguments[2], "type", &it->options.type) != 0 ||
+      read_number64(arguments[3], "user", &it->options.user) != 0)
     return -1;
-  }
-  it->options.type = (uint32_t)type;
   it->parts = parts_of(arguments[0]);
   return it->parts == NULL ? -1 : 0;
 }
 
+// ---- what an end keeps until its ticket has ended
+
+/// Whether the last call on a ticket says that it has not ended; GANTRY_TIMED_OUT may be how it
+/// ended, too.
+static int goes_on(gantry_code code) {
+  return code == GANTRY_INTERRUPTED ||
+         (code == GANTRY_TIMED_OUT &&
+          strcmp(gantry_last_error()->message, "the message was not sent in time") == 0);
+}
+
+struct Ended {
+  End* end;
+  InFlight* first;
+};
+
+/// Takes those whose tickets have ended, which they do in their order.
+static gantry_code take_ended(void* handle, void* arguments, int64_t timeout_ns) {
+  struct Ended* const it = arguments;
+  InFlight** at = &it->end->in_flight;
+  while (*at != NULL && !goes_on(gantry_ticket_wait(handle, (*at)->ticket, timeout_ns)))
+    at = &(*at)->next;
+  if (at == &it->end->in_flight) return GANTRY_OK;
+  it->first = it->end->in_flight;
+  it->end->in_flight = *at;
+  *at = NULL;
+  return GANTRY_OK;
+}
+
+/// Lets go of what the library does not read any more.
+static void free_ended(End* end) {
+  struct Ended it = {end, NULL};
+  if (end->in_flight != NULL) end_glance(end, take_ended, &it);
+  in_flight_free(it.first);  // what runs then may use the end
+}
+
+static void keep(End* end, InFlight* entry, const struct Sending* it) {
+  *entry = (InFlight){NULL, it->ticket, (PyObject*)it->parts};
+  InFlight** last = &end->in_flight;
+  while (*last != NULL) last = &(*last)->next;
+  *last = entry;
+}
+
 static PyObject* producer_send(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   struct Sending it;
+  free_ended((End*)self);
   if (read_sending(arguments, count, &it) != 0) return NULL;
   const int flags = it.parts->forwards ? kOnce : it.parts->bytes <= kQuickBytes ? kQuick : 0;
   const gantry_code code = end_run((End*)self, send_step, &it, it.timeout_ns, flags);
@@ -101,45 +134,53 @@ static PyObject* producer_send(PyObject* self, PyObject* const* arguments, Py_ss
   Py_RETURN_NONE;
 }
 
-/// Returns the ticket, and what must be kept until that has ended.
+/// Returns the ticket. The end keeps what is read until that has ended.
 static PyObject* producer_send_async(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  End* const end = (End*)self;
   struct Sending it;
+  free_ended(end);
   if (read_sending(arguments, count, &it) != 0) return NULL;
-  const gantry_code code = end_run((End*)self, send_async_step, &it, 0, kOnce);
-  if (code == GANTRY_OK) return Py_BuildValue("(KN)", it.ticket, it.parts);
+  InFlight* const entry = PyMem_Malloc(sizeof *entry);
+  const gantry_code code = entry == NULL ? -1 : end_run(end, send_async_step, &it, 0, kOnce);
+  if (code == GANTRY_OK) {
+    keep(end, entry, &it);
+    return PyLong_FromUnsignedLongLong(it.ticket);
+  }
+  if (entry == NULL) PyErr_NoMemory();
+  raise_code(code);
   Py_DECREF(it.parts);
-  return raise_code(code);
+  PyMem_Free(entry);
+  return NULL;
 }
-
-struct Ticket {
-  uint64_t number;
-};
 
 static gantry_code ticket_step(void* handle, void* arguments, int64_t timeout_ns) {
-  return gantry_ticket_wait(handle, ((struct Ticket*)arguments)->number, timeout_ns);
+  return gantry_ticket_wait(handle, *(uint64_t*)arguments, timeout_ns);
 }
 
-static PyObject* producer_ticket_wait(PyObject* self, PyObject* arguments) {
-  struct Ticket ticket = {0};
-  PyObject* seconds;
-  if (!PyArg_ParseTuple(arguments, "KO", &ticket.number, &seconds)) return NULL;
-  const int64_t timeout_ns = timeout_of(seconds);
-  if (timeout_ns == -2) return NULL;
-  const gantry_code code = end_run((End*)self, ticket_step, &ticket, timeout_ns, kQuick);
-  if (code != GANTRY_OK) return raise_code(code);
-  Py_RETURN_NONE;
+/// has_ended(ticket): raises what its send ended with.
+static PyObject* producer_has_ended(PyObject* self, PyObject* number) {
+  uint64_t ticket;
+  if (read_number64(number, "ticket", &ticket) != 0) return NULL;
+  const gantry_code code = end_run((End*)self, ticket_step, &ticket, 0, kQuick);
+  if (code != -1 && goes_on(code)) Py_RETURN_FALSE;
+  if (code != GANTRY_OK) raise_code(code);
+  free_ended((End*)self);
+  if (code != GANTRY_OK) return NULL;
+  Py_RETURN_TRUE;
 }
 
 // ---- the rest
 
 static gantry_code wait_step(void* handle, void* arguments, int64_t timeout_ns) {
-  return gantry_producer_wait_for_consumers(handle, *(unsigned*)arguments, timeout_ns);
+  return gantry_producer_wait_for_consumers(handle, *(uint32_t*)arguments, timeout_ns);
 }
 
 static PyObject* producer_wait_for_consumers(PyObject* self, PyObject* arguments) {
-  unsigned count;
-  PyObject* seconds;
-  if (!PyArg_ParseTuple(arguments, "IO", &count, &seconds)) return NULL;
+  uint32_t count;
+  PyObject *given, *seconds;
+  if (!PyArg_ParseTuple(arguments, "OO", &given, &seconds) ||
+      read_number(given, "count", &count) != 0)
+    return NULL;
   const int64_t timeout_ns = timeout_of(seconds);
   if (timeout_ns == -2) return NULL;
   const gantry_code code = end_run((End*)self, wait_step, &count, timeout_ns, kLong);
@@ -261,7 +302,7 @@ static PyMethodDef producer_methods[] = {
     {"open", producer_open, METH_VARARGS, NULL},
     {"send", FASTCALL(producer_send), METH_FASTCALL, NULL},
     {"send_async", FASTCALL(producer_send_async), METH_FASTCALL, NULL},
-    {"ticket_wait", producer_ticket_wait, METH_VARARGS, NULL},
+    {"has_ended", producer_has_ended, METH_O, NULL},
     {"wait_for_consumers", producer_wait_for_consumers, METH_VARARGS, NULL},
     {"finish", producer_finish, METH_O, NULL},
     {"ask", queue_ask, METH_VARARGS, NULL},

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from ._core import Consumer, Group, Producer
+from .readiness import Readiness
 
 Self = TypeVar("Self", bound="End")
 
@@ -32,3 +33,17 @@ class End:
     def __repr__(self) -> str:
         state = "open" if self._core.is_open else "closed"
         return f"<gantry.{type(self).__name__.strip('_')} {self.name}, {state}>"
+
+
+class AwaitedEnd(End):
+    """One that tasks wait for, too."""
+
+    _readiness: Readiness
+
+    def close(self) -> None:
+        """From any thread: waits of others end, and those of tasks."""
+        if not self._core.is_open:  # in a child of fork() the lock may be another's for ever
+            return
+        with self._readiness.lock:  # no task looks at a descriptor that is another's by then
+            self._core.close()
+            self._readiness.wake()

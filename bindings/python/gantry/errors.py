@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from . import _core
 
 
@@ -103,8 +105,35 @@ _BY_CODE: dict[int, type[Error]] = {
 }  # fmt: skip
 
 
+# What the library says is meant for C and C++: the same in Python's words, by the first that fits.
+_OPTIONS = "slots|consumers|history|copy_threads|spin_ns|bytes_in_flight|budget_bytes|mode|depth"
+_WORDS = [
+    (rf"\b\w+Options::(?:channel\.)?({_OPTIONS}|when_slow)\b", r"\1="),
+    (r"\b(?:InboxOptions::producers|ServerOptions::clients)\b", "senders="),
+    (r"\bSlowConsumer::(\w+)", r"when_slow='\1'"),
+    (r"\bProducer::pool\(\)(?:: Draft::move\(\))?", "loan() or born_here()"),
+    (r"\bDraft::copy\(\)", "send()"),
+    (r"\b(?:[A-Z]\w*::)+(\w+(?:\(\))?)", r"\1 (in C++ only)"),
+    (r"\bgantry_(?:producer|consumer|send)_options: ", ""),
+    (r"\bgantry_(?:producer|consumer)_descriptor\b", "fileno"),
+    (r"\bgantry_producer_pool\b", "born_here"),
+    (r"\bgantry_loan_\w+", "loan"),
+    (r"\bgantry_call_begin\b", "call"),
+    (r"\bgantry_client_connect\b", "rpc.Client"),
+    (r"\bgantry_server_open\b", "rpc.Server"),
+    (r"\bgantry_(?:producer_|consumer_)?(\w+)", r"\1"),
+]  # fmt: skip
+
+
+def _in_python(text: str) -> str:
+    if "::" in text or "gantry_" in text:
+        for theirs, ours in _WORDS:
+            text = re.sub(theirs, ours, text)
+    return text
+
+
 def _make(code: int, message: str, hint: str) -> Error:
-    return _BY_CODE.get(code, SystemRefused)(message, hint)
+    return _BY_CODE.get(code, SystemRefused)(_in_python(message), _in_python(hint))
 
 
 _core.set_error_factory(_make)

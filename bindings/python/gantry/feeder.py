@@ -35,17 +35,23 @@ class Feeder:
         self, parts: Any, send: Callable[[Any], None],
         fail: Callable[[Exception], None] = print_exception,
     ) -> None:  # fmt: skip
-        """Keeps a copy: the caller may change what it has put. `fail`: it could not be sent."""
+        """Keeps a copy: the caller may change what it has put. `fail`: it could not be sent.
+        Raises if there can be no thread."""
         kept = tuple(bytes(p) for p in parts) if isinstance(parts, tuple) else bytes(parts)
         with self._lock:
             self._waiting.append((kept, fail))
             if self._thread is not None:
                 return
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._run, args=(send,), name="QueueFeederThread", daemon=True
             )
+            try:
+                thread.start()
+            except BaseException:  # there are too many: this was not put, and what comes later may
+                self._waiting.clear()
+                raise
+            self._thread = thread
             self._exit = util.Finalize(self, self._join_at_exit, exitpriority=-5)
-        self._thread.start()
 
     def _run(self, send: Callable[[Any], None]) -> None:
         while True:

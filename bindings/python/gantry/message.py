@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import _core, pickles
-from .errors import InvalidArgument, PermissionDenied
+from .errors import InvalidArgument, PermissionDenied, Unsupported
 from .tables import Table
 
 if TYPE_CHECKING:
@@ -17,9 +17,21 @@ if TYPE_CHECKING:
 _view_of: Callable[[Any], memoryview] = memoryview  # of what mypy does not know to be a buffer
 
 
+def need(module: str, package: str) -> Any:
+    """The module, or an error that says where it comes from."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        raise Unsupported(
+            f"{name}: it cannot be imported ({error})",
+            f"install {package}, or pip install {name}; message.data needs neither",
+        ) from error
+
+
 def _import_asarray(view: memoryview) -> numpy.ndarray[Any, Any]:
     global _asarray
-    _asarray = import_module("numpy").asarray
+    _asarray = need("numpy", "python3-numpy").asarray
     return _asarray(view)
 
 
@@ -35,7 +47,7 @@ def as_array(memory: _core.Memory) -> numpy.ndarray[Any, Any]:
 
 
 def as_torch(memory: _core.Memory) -> Any:
-    dlpack = import_module("torch.utils.dlpack")
+    dlpack = need("torch.utils.dlpack", "python3-torch")
     return dlpack.from_dlpack(memory.dlpack(False))  # the form that all versions know
 
 

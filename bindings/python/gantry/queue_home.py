@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import secrets
 from collections import deque
@@ -9,6 +10,7 @@ from multiprocessing import connection, util
 from typing import Any
 
 from . import _core
+from .errors import InvalidArgument
 from .runtime import Runtime
 
 MEMBERS = 1024  # ends at a time, up to four in each process
@@ -21,6 +23,9 @@ class Home:
     that each process holds that has the queue; its reading side tells when none is left."""
 
     def __init__(self, runtime: Runtime, most_items: int) -> None:
+        most_items = operator.index(most_items)
+        if most_items >= 1 << 64:  # _core would cut it off
+            raise InvalidArgument("maxsize: it is beyond 64 bits", "0 for a queue without a limit")
         sweep()
         self.runtime = runtime
         self.name = f"queue-{secrets.token_hex(12)}"

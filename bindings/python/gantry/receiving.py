@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from . import _core
-from .ends import End
+from .ends import AwaitedEnd
 from .errors import Closed, InvalidArgument, TimedOut
 from .message import Message
 from .readiness import Readiness
@@ -15,7 +15,7 @@ WHEN_SLOW = ("block", "drop_newest", "disconnect", "drop_oldest")
 Received = TypeVar("Received", bound=Message)
 
 
-class ReceivingEnd(End, Generic[Received]):
+class ReceivingEnd(AwaitedEnd, Generic[Received]):
     _kind = "channel"
 
     def __init__(
@@ -26,11 +26,20 @@ class ReceivingEnd(End, Generic[Received]):
             raise InvalidArgument(f"when_slow: '{when_slow}'", "one of " + ", ".join(WHEN_SLOW))
         self.name = name
         self._pickles = pickles
-        self._core: _core.Consumer = _core.Consumer()
-        self._readiness = Readiness(self._core.descriptor)
         if when_slow != "block":
             options["when_slow"] = WHEN_SLOW.index(when_slow)
-        self._core.open((runtime or shared())._core, self._kind, name, timeout, options)
+        self._open(_core.Consumer(), runtime, timeout, options)
+
+    def _open(
+        self, core: _core.Consumer, runtime: Runtime | None, timeout: float | None,
+        options: dict[str, int],
+    ) -> None:  # fmt: skip
+        try:
+            core.open((runtime or shared())._core, self._kind, self.name, timeout, options)
+        finally:  # it may be open, and a signal's handler have raised
+            if core.is_open:
+                self._readiness = Readiness(core.descriptor)
+                self._core: _core.Consumer = core
 
     def _made(self, core: _core.Message) -> Received:
         raise NotImplementedError
@@ -59,7 +68,7 @@ class ReceivingEnd(End, Generic[Received]):
         return self._core.descriptor()
 
     def close(self) -> None:
-        """Messages stay valid. From any thread: waits of others end."""
+        """Messages stay valid. From any thread: waits of others and of tasks end."""
         super().close()
 
 
@@ -89,7 +98,8 @@ class Consumer(ReceivingEnd[Message]):
     """Joins a channel, and waits for its producer to appear.
 
     `pickles`: whether senders are trusted to send objects, which run code of theirs here.
-    `options`: depth, senders, spin_ns, as gantry_consumer_options has them.
+    `options`: depth (messages that it may hold), senders (of an inbox, or clients of a server),
+    spin_ns (that a wait polls; -1: it sleeps at once).
     """
 
     def _made(self, core: _core.Message) -> Message:

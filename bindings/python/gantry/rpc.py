@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from . import _core
-from .ends import End
+from .ends import AwaitedEnd
 from .errors import Aborted, Error
 from .message import Message
-from .readiness import Readiness
+from .readiness import Places, Readiness
 from .receiving import ReceivingEnd
 from .runtime import Runtime, shared
 from .sending import give
@@ -24,7 +24,16 @@ class Request(Message):
 
     def reply(self, value: Any, *, timeout: float | None = 0, type: int = 0) -> None:
         """Answers, once. TimedOut: the client has no room at present."""
-        give(value, self._pickles, type, lambda v, tag: self._core.reply(v, timeout, tag))
+
+        def reply(given: Any, tag: int) -> None:
+            # A message that travels on is gone with the first try, and no signal ends that.
+            apart = isinstance(given, _core.Message) and timeout != 0
+            if apart and threading.current_thread() is threading.main_thread():
+                _run_apart(lambda: self._core.reply(given, timeout, tag))
+            else:
+                self._core.reply(given, timeout, tag)
+
+        give(value, self._pickles, type, reply)
 
     def refuse(self, why: str, hint: str = "", kind: type[Error] = Aborted) -> None:
         """Fails the client's call with an exception of that kind."""
@@ -34,6 +43,23 @@ class Request(Message):
     def wants_reply(self) -> bool:
         """False once it is answered, cancelled, or past its deadline."""
         return self._core.wants_reply()
+
+
+def _run_apart(work: Callable[[], None]) -> None:
+    """On another thread, so that a handler that raises ends the wait for it."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised.pop()
 
 
 class Server(ReceivingEnd[Request]):
@@ -59,7 +85,7 @@ class Server(ReceivingEnd[Request]):
             del request
 
 
-class Client(End):
+class Client(AwaitedEnd):
     """Calls a server; waits for it to appear.
 
     Replies are messages in the server's memory, which has eight places for each client: copy what
@@ -75,7 +101,7 @@ class Client(End):
         self._core: _core.Producer = _core.Producer()
         self._readiness = Readiness(self._core.descriptor)
         # A call that had to wait for room would keep the loop from taking the replies that make it.
-        self._room = asyncio.Semaphore(options.get("slots", 8))
+        self._room = Places(options.get("slots", 8))
         self._core.open((runtime or shared())._core, "server", server, timeout, options)
 
     def call(self, value: Any, *, timeout: float | None = None, type: int = 0) -> Message:
@@ -89,7 +115,8 @@ class Client(End):
     ) -> Message:
         """Any number of tasks may do so. Cancelled, it tells the server."""
         async with self._room:
-            call = self._begin(value, timeout, type)
+            with self._readiness.lock:
+                call = self._begin(value, timeout, type)
             reply = await self._readiness.until(lambda: call.wait(0))
         assert reply is not None
         return Message(reply, self._pickles)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from math import prod
+from operator import index
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from . import _core, pickles
-from .ends import End
+from .ends import AwaitedEnd
 from .errors import InvalidArgument, TimedOut, Unsupported
-from .message import Message
+from .message import Message, need
 from .readiness import Readiness
 from .runtime import Runtime, shared
 
@@ -37,33 +38,51 @@ def give(value: Any, allow_pickles: bool, type: int, send: Callable[[Any, int], 
     return send(pickles.dumps(value), pickles.TYPE)
 
 
-class Producer(End):
+def _freeze(array: Any) -> list[Any]:
+    """Makes it, and what it is a view of, read-only; returns what was not."""
+    frozen = []
+    while array is not None:
+        flags = getattr(array, "flags", None)
+        if getattr(flags, "writeable", False):
+            flags.writeable = False  # type: ignore[union-attr]
+            frozen.append(array)
+        array = getattr(array, "base", None)
+    return frozen
+
+
+class Producer(AwaitedEnd):
     """Sends to a channel's consumers, or (`connect`) to an inbox.
 
-    `options`: slots, consumers, history, copy_threads, spin_ns, bytes_in_flight, budget_bytes,
-    mode, as gantry_producer_options has them. `pickles`: whether any object may be sent.
+    `pickles`: whether any object may be sent. `options`: slots (messages that may be out, 1 to
+    64), consumers (at a time, 1 to 32), history (messages that who joins gets first), mode
+    ("automatic", "whole", "pipelined", "streamed", "immutable"), bytes_in_flight (that may be
+    out), budget_bytes (of its pool), copy_threads, spin_ns (that a wait polls; -1: it sleeps).
     """
 
     _kind = "channel"
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
-        timeout: float | None = None, **options: int,
+        timeout: float | None = None, **options: int | str,
     ) -> None:  # fmt: skip
         self._pickles = pickles
         self._open(name, runtime, timeout, options)
 
     def _open(
-        self, name: str, runtime: Runtime | None, timeout: float | None, options: dict[str, int]
-    ) -> None:
+        self, name: str, runtime: Runtime | None, timeout: float | None,
+        options: dict[str, Any],
+    ) -> None:  # fmt: skip
         self.name = name
-        self._core: _core.Producer = _core.Producer()
-        self._pool: _core.Pool | None = None
-        self._has_pool = True
-        self._numpy_handler: object = None
-        self._in_flight: dict[int, _core.Parts] = {}  # tickets, and what they read from
-        self._readiness = Readiness(self._core.descriptor)
-        self._core.open((runtime or shared())._core, self._kind, name, timeout, options)
+        core = _core.Producer()
+        try:
+            core.open((runtime or shared())._core, self._kind, name, timeout, options)
+        finally:  # it may be open, and a signal's handler have raised
+            if core.is_open:
+                self._pool: _core.Pool | None = None
+                self._has_pool = True
+                self._numpy_handler: object = None
+                self._readiness = Readiness(core.descriptor)
+                self._core: _core.Producer = core
 
     @classmethod
     def connect(cls, inbox: str, *, timeout: float | None = None, **options: Any) -> Producer:
@@ -109,56 +128,35 @@ class Producer(End):
                 "make it in `with producer.born_here():` (from 32 KiB on), or send() it",
             )
         block.describe(array)
-        frozen = []
-        owner: Any = array
-        while getattr(owner, "flags", None) is not None and hasattr(owner.flags, "writeable"):
-            if owner.flags.writeable:
-                owner.flags.writeable = False
-                frozen.append(owner)
-            owner = owner.base
+        frozen = _freeze(array)
         try:
             self._core.send(block, timeout, type, user)
         except BaseException:
             for owner in reversed(frozen):
-                owner.flags.writeable = True
+                with suppress(ValueError):  # a view of as_strided() stays read-only
+                    owner.flags.writeable = True
             raise
 
     async def send_async(
         self, value: Any, *, timeout: float | None = None, type: int = 0, user: int = 0
     ) -> None:
-        """As send(), while the loop goes on. The value must not change until this returns."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        ticket, parts = give(
-            value, self._pickles, type,
-            lambda v, tag: self._core.send_async(v, timeout, tag, user),
-        )  # fmt: skip
-        self._in_flight[ticket] = parts
+        """As send(), while the loop goes on. The value must not change until the message has gone,
+        also if this is cancelled; the end keeps it until then."""
 
-        def ask() -> bool | None:
-            if ticket not in self._in_flight:
-                return True
-            try:
-                self._core.ticket_wait(ticket, 0)
-            except TimedOut:
-                if deadline is None or time.monotonic() < deadline + 0.01:
-                    return None  # of this wait, not of the message
-                del self._in_flight[ticket]
-                raise
-            except BaseException:
-                del self._in_flight[ticket]
-                raise
-            del self._in_flight[ticket]
-            return True
+        def begin(given: Any, tag: int) -> int:
+            with self._readiness.lock:
+                return self._core.send_async(given, timeout, tag, user)
 
+        ticket = give(value, self._pickles, type, begin)
         late = None if timeout is None else timeout + 0.02
-        if not await self._readiness.until(ask, late):
+        if not await self._readiness.until(lambda: self._core.has_ended(ticket) or None, late):
             raise TimedOut(f"channel {self.name}: the message was not sent in time")
 
     # Memory of the channel's.
     @contextmanager
     def loan(
         self,
-        shape: int | tuple[int, ...],
+        shape: SupportsIndex | tuple[SupportsIndex, ...],
         dtype: numpy.typing.DTypeLike = "uint8",
         *,
         timeout: float | None = None,
@@ -167,22 +165,18 @@ class Producer(End):
     ) -> Iterator[numpy.ndarray[Any, Any]]:
         """An array where the readers will see it: published at the end of the `with`, dropped on
         an exception. It turns read-only then."""
-        import numpy
-
+        numpy = need("numpy", "python3-numpy")
         kind = numpy.dtype(dtype)
-        shape = (shape,) if isinstance(shape, int) else shape
-        count = 1
-        for length in shape:
-            count *= length
-        nbytes = count * kind.itemsize
+        lengths = tuple(map(index, shape)) if isinstance(shape, (tuple, list)) else (index(shape),)
+        nbytes = prod(lengths) * kind.itemsize
         pool = self._own_pool() if nbytes > 0 and not kind.hasobject else None
         if pool is None:
-            array = numpy.empty(shape, kind)  # an output without a pool copies
+            array = numpy.empty(lengths, kind)  # an output without a pool copies
             yield array
             self._core.send(array, timeout, type, user)
         else:
             block = pool.allocate(nbytes)
-            array = numpy.ndarray(shape, kind, cast(Any, block))
+            array = numpy.ndarray(lengths, kind, block)
             yield array
             block.describe(array)
             array.flags.writeable = False
@@ -197,6 +191,7 @@ class Producer(End):
         if pool is None:
             raise Unsupported(f"{self.name}: this output has no pool", "send() copies")
         if self._numpy_handler is None:
+            need("numpy", "python3-numpy")
             self._numpy_handler = _core.numpy_handler(pool)
         before = _core.set_numpy_handler(self._numpy_handler)
         try:
@@ -228,8 +223,7 @@ class Producer(End):
 
     def drop(self) -> None:
         """Leaves at once: consumers hear that the stream broke off. From any thread."""
-        self._core.close()
-        self._in_flight.clear()
+        super().close()
 
     def __exit__(
         self,

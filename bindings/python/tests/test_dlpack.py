@@ -109,10 +109,15 @@ class Dlpack(Case):
             private = message.torch(private=True)
             private.zero_()
             self.assertTrue(torch.equal(message.torch(), tensor))
-        for bad in (torch.ones(4, 4)[:, ::2], torch.ones(3, requires_grad=True)):
+        for bad, hint in (
+            (torch.ones(4, 4)[:, ::2], "contiguous()"),
+            (torch.ones(3, requires_grad=True), "detach()"),
+            (torch.eye(3).to_sparse(), "to_dense()"),
+            (torch.ones(3, dtype=torch.complex64).conj(), "resolve_conj()"),
+        ):
             with self.assertRaises(gantry.InvalidArgument) as caught:
                 producer.send(bad)
-            self.assertTrue(caught.exception.hint)
+            self.assertIn(hint, caught.exception.hint)
         producer.send(torch.ones(3).to(torch.bfloat16))
         with self.assertRaises(gantry.InvalidArgument):
             consumer.receive(5).array  # NumPy has no bfloat16

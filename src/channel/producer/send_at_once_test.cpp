@@ -212,6 +212,29 @@ TEST_F(SendAtOnce, TheDescriptorTellsOfIt) {
   EXPECT_FALSE(is_readable()) << "that has no ticket";
 }
 
+// Else a loop that asks whenever the descriptor is readable would never sleep.
+TEST_F(SendAtOnce, ToAskForATicketWakesNobody) {
+  options_.slots = 1;
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto payload = pattern(5000, 1);
+  ASSERT_TRUE(out.send(payload, {.deadline = soon()}));
+  const auto waits = out.send_async(payload, {.deadline = soon()});
+  ASSERT_TRUE(waits);
+  const int descriptor = *out.sent_descriptor();
+  const auto is_readable = [&](int milliseconds) {
+    pollfd entry{descriptor, POLLIN, 0};
+    return ::poll(&entry, 1, milliseconds) == 1;
+  };
+  out.note_woken();
+  EXPECT_EQ(out.wait(*waits, Deadline::now()).error().code, Code::timed_out);
+  EXPECT_FALSE(is_readable(0));
+  expect(in, payload);
+  EXPECT_TRUE(is_readable(10'000)) << "it has ended";
+  EXPECT_TRUE(out.wait(*waits, soon()));
+  expect(in, payload);
+}
+
 TEST_F(SendAtOnce, DraftsToo) {
   Producer out = producer();
   Consumer in = consumer();

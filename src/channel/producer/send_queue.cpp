@@ -156,18 +156,24 @@ Result<void> SendQueue::wait_for(std::uint64_t ticket, Deadline deadline, int in
   if (poll_for(spin_, deadline, over)) return {};
   watched_.store(true, std::memory_order_seq_cst);  // [W]
   Result<void> result;
+  bool drained = false;
   while (!over() && result) {
     std::array<pollfd, 2> entries{pollfd{retired_.get(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
     const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
     if (count > 0 && entries[1].revents != 0)
       result = fail(Code::interrupted, "interrupted while a message was being sent");
-    if (entries[0].revents != 0) drain(retired_.get());
+    if (entries[0].revents != 0) {
+      drain(retired_.get());
+      drained = true;
+    }
     if (count == 0 && deadline.passed())
       result = fail(Code::timed_out, "the message was not sent in time");
   }
   watched_.store(is_watched_elsewhere_,
-                 std::memory_order_relaxed);        // one ring too many harms nobody
-  if (is_watched_elsewhere_) ring(retired_.get());  // others waited for what was drained here, too
+                 std::memory_order_relaxed);  // one ring too many harms nobody
+  // Others waited for what was drained here, too. A ring without that would wake a loop that asks
+  // without waiting, which would ask again, and so on.
+  if (drained && is_watched_elsewhere_) ring(retired_.get());
   GANTRY_CHECK_INVARIANTS(*this);
   return over() ? Result<void>() : result;
 }
