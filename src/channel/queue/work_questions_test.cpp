@@ -57,6 +57,24 @@ TEST_F(WorkQuestions, WhatCameBeforeIsNotLost) {
   later.join();
 }
 
+// It does not ask again, and lives on.
+TEST_F(WorkQuestions, WhatAMemberGaveUpGoesToAnother) {
+  const WorkQueue queue = open();
+  WorkMember putting = join();
+  WorkMember leaving = join();
+  WorkMember staying = join();
+  EXPECT_EQ(get_code(leaving), Code::timed_out);
+  ASSERT_TRUE(putting.put(pattern(300, 4), soon()));
+  while (queue.report().in_hand == 0) std::this_thread::yield();  // it is on its way
+  const auto nothing = leaving.withdraw(Deadline::now());
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().code, Code::timed_out);
+  const auto item = staying.get(soon());
+  ASSERT_TRUE(item) << to_string(item.error());
+  EXPECT_TRUE(same(item->bytes(), pattern(300, 4)));
+  EXPECT_EQ(item->tries(), 1u);
+}
+
 TEST_F(WorkQuestions, PlacesAreAsManyAsTheQueueMayHold) {
   const WorkQueue queue = open({.most_items = 2});
   WorkMember first = join();
