@@ -112,7 +112,7 @@ TEST_F(Groups, ACollectiveMayOutliveItsGroup) {
   });
 }
 
-TEST_F(Groups, WhatCannotBeIsRefused) {
+TEST_F(Groups, OptionsThatCannotBeAreRefused) {
   const auto join = [&](const std::function<void(gantry_group_options&)>& spoil) {
     gantry_group_options options{};
     options.size = sizeof options;
@@ -139,6 +139,9 @@ TEST_F(Groups, WhatCannotBeIsRefused) {
       EXPECT_NE(std::string(gantry_last_error()->message).find("rank 0: channel name '"),
                 std::string::npos);
     }
+}
+
+TEST_F(Groups, CallsThatCannotBeAreRefused) {
   gantry_group* group = nullptr;
   EXPECT_EQ(gantry_group_join(runtime(), nullptr, 0, &group), GANTRY_NOT_FOUND)
       << "nobody launched it";

@@ -62,12 +62,12 @@ class Group(End):
     `rank`, of any host that knows the token ($GANTRY_TOKEN_FILE holds it).
 
     Arrays are NumPy's, torch's, or anything that can be written by the buffer protocol, without
-    gaps: int32, int64, float16, float32 or float64 (bfloat16 in C and C++ only). Piece i of an array of n elements begins at
-    element n * i // ranks. Every rank makes the same calls in the same order. When one fails, at
-    any rank, the group is broken and every call says which rank failed first, and why; those that
-    are left may join a new one. A rank whose call cannot be made (an array that is read-only, a
-    misspelt kind, a timeout that is none) has left the group when that raises, whatever it raises:
-    the others get `PeerGone` at once and do not wait for it.
+    gaps: int32, int64, float16, float32 or float64 (bfloat16 in C and C++ only). Piece i of an
+    array of n elements begins at element n * i // ranks. Every rank makes the same calls in the
+    same order. When one fails, at any rank, the group is broken and every call says which rank
+    failed first, and why; those that are left may join a new one. A rank whose call cannot be made
+    (an array that is read-only, a misspelt kind, a timeout that is none) has left the group when
+    that raises, whatever it raises: the others get `PeerGone` at once and do not wait for it.
     """
 
     def __init__(

@@ -176,7 +176,7 @@ class Queue:
             if not self._in_hand:
                 raise
             raise Busy(
-                f"queue: this process has {len(self._in_hand)} items in hand, and {SLOTS} is the most",
+                f"queue: this process has {len(self._in_hand)} items in hand, of {SLOTS} at most",
                 "call task_done() for those it has worked on, and drop their arrays",
             ) from error
 
