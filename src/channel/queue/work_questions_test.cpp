@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/test_effort.hpp"
 #include "channel/queue/test_queue.hpp"
 
 // What members of a queue ask besides items: leaving the line, places, reports, the end of the
@@ -32,6 +33,18 @@ TEST_F(WorkQuestions, WhoHasLeftTheLineGetsNothing) {
   const auto item = staying.get(soon());
   ASSERT_TRUE(item) << to_string(item.error());
   EXPECT_TRUE(same(item->bytes(), pattern(300, 1)));
+}
+
+// Also just after its connections were made, of which either may be the first to be looked at.
+TEST_F(WorkQuestions, TheWordThatAMemberHasLeftFindsItsRequest) {
+  const WorkQueue queue = open();
+  for (int i = 0; i < 400 / kTestStride; ++i) {
+    WorkMember leaving = join();
+    EXPECT_EQ(get_code(leaving), Code::timed_out);
+    const Deadline deadline = soon();
+    EXPECT_FALSE(leaving.withdraw(deadline));
+    ASSERT_FALSE(deadline.passed()) << i;  // the queue said so
+  }
 }
 
 TEST_F(WorkQuestions, WhatCameBeforeIsNotLost) {

@@ -230,7 +230,10 @@ Result<bool> WorkQueue::Impl::take_request() {
   if (asked.member == 0)
     static_cast<void>(request->refuse(
         {Code::invalid_argument, fmt::format("queue '{}': no member asks like that", name_), {}}));
-  else if (asked.question == WorkQuestion::item)
+  else
+    known_.note_request(asked.member, asked.number);
+  if (asked.member == 0) return true;
+  if (asked.question == WorkQuestion::item)
     asking_.join(asked.member, asked.number, std::move(*request));
   else
     questions_.take(asked, std::move(*request));
@@ -271,16 +274,20 @@ void WorkQueue::Impl::part(const Departure& departure) {
   std::erase_if(leaving_, [&](const Leaving& leaving) { return leaving.member == member; });
 }
 
-// A request is published before the word that its member does not wait for it any more.
+// A request is published before the word that its member does not wait for it any more, but by
+// another connection, which may be new to the server: the word waits for the request.
 void WorkQueue::Impl::leave_lines() {
-  for (const auto& [member, request, gave_up] : leaving_) {
+  const auto later = std::ranges::partition(leaving_, [this](const Leaving& leaving) {
+    return !known_.has_asked(leaving.member, leaving.request.number);
+  });
+  for (const auto& [member, request, gave_up] : later) {
     if (request.question == WorkQuestion::place)
       questions_.leave_place(member, request.number, gave_up);
     else if (request.question == WorkQuestion::item && !asking_.leave(member, request.number) &&
              gave_up)
       ledger_.not_read(member, request.number);
   }
-  leaving_.clear();
+  leaving_.erase(later.begin(), later.end());
 }
 
 WorkQueueReport WorkQueue::Impl::make_report() const {
