@@ -114,19 +114,26 @@ Result<std::chrono::milliseconds> patience_of(std::int64_t timeout_ns) {
                                                     std::chrono::nanoseconds(timeout_ns)));
 }
 
+/// In NumPy's words; DLPack has more codes than gantry.h.
+std::string type_name(unsigned code, unsigned bits) {
+  constexpr const char* kKinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  if (code >= std::size(kKinds))
+    return "type code " + std::to_string(code) + " of " + std::to_string(bits) + " bits";
+  return kKinds[code] + (code == 6 ? "" : std::to_string(bits));
+}
+
 Result<gantry::DataType> type_of(const gantry_collective_call& call) {
-  switch (call.type_code) {
-    case GANTRY_INT:
-      return gantry::DataType{gantry::DataType::signed_int, call.type_bits, 1};
-    case GANTRY_FLOAT:
-      return gantry::DataType{gantry::DataType::floating, call.type_bits, 1};
-    case GANTRY_BFLOAT:
-      return gantry::DataType{gantry::DataType::bfloat, call.type_bits, 1};
-    default:
-      return c::fail(Code::invalid_argument,
-                     "collectives have no elements of type code " + std::to_string(call.type_code),
-                     "they have i32, i64, f16, f32, f64 and bf16");
-  }
+  using gantry::DataType;
+  constexpr DataType kTypes[] = {{DataType::signed_int, 32, 1}, {DataType::signed_int, 64, 1},
+                                 {DataType::floating, 16, 1},   {DataType::floating, 32, 1},
+                                 {DataType::floating, 64, 1},   {DataType::bfloat, 16, 1}};
+  for (const DataType& type : kTypes)
+    if (static_cast<unsigned>(type.code) == call.type_code && type.bits == call.type_bits)
+      return type;
+  return c::fail(
+      Code::invalid_argument,
+      "collectives have no elements of type " + type_name(call.type_code, call.type_bits),
+      "they have int32, int64, float16, float32, float64 and bfloat16");
 }
 
 Result<gantry::CollectiveCall> call_of(const gantry_collective_call& given, unsigned ranks) {

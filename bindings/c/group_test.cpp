@@ -112,7 +112,7 @@ TEST_F(Groups, ACollectiveMayOutliveItsGroup) {
   });
 }
 
-TEST_F(Groups, WhatCannotBeIsRefused) {
+TEST_F(Groups, OptionsThatCannotBeAreRefused) {
   const auto join = [&](const std::function<void(gantry_group_options&)>& spoil) {
     gantry_group_options options{};
     options.size = sizeof options;
@@ -129,12 +129,26 @@ TEST_F(Groups, WhatCannotBeIsRefused) {
   EXPECT_EQ(join([](auto& one) { one.stall_ns = -5; }), GANTRY_INVALID_ARGUMENT);
   EXPECT_EQ(join([](auto& one) { one.size = 3; }), GANTRY_INVALID_ARGUMENT);
   EXPECT_EQ(join([](auto& one) { one.ranks = 2; }), GANTRY_TIMED_OUT);
+  for (const char* const name : {static_cast<const char*>(nullptr), "", ".", "../x", "a b"})
+    for (const unsigned ranks : {1u, 2u}) {
+      EXPECT_EQ(join([&](auto& one) {
+                  one.name = name;
+                  one.ranks = ranks;
+                }),
+                GANTRY_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(gantry_last_error()->message).find("rank 0: channel name '"),
+                std::string::npos);
+    }
+}
+
+TEST_F(Groups, CallsThatCannotBeAreRefused) {
   gantry_group* group = nullptr;
   EXPECT_EQ(gantry_group_join(runtime(), nullptr, 0, &group), GANTRY_NOT_FOUND)
       << "nobody launched it";
   EXPECT_EQ(gantry_group_join(nullptr, nullptr, 0, &group), GANTRY_INVALID_ARGUMENT);
   EXPECT_EQ(gantry_collective_run(nullptr, 0), GANTRY_INVALID_ARGUMENT);
   EXPECT_STREQ(gantry_collective_choice(nullptr), "");
+  std::string message;
   const auto refused = [&](const std::function<void(gantry_collective_call&)>& spoil) {
     gantry_code code = GANTRY_OK;
     at_all_ranks(1, [&](gantry_group* alone, unsigned) {
@@ -144,12 +158,25 @@ TEST_F(Groups, WhatCannotBeIsRefused) {
       gantry_collective* made = nullptr;
       code = gantry_collective_prepare(alone, &call, kPatienceNs, &made);
       EXPECT_EQ(made, nullptr);
+      message = gantry_last_error()->message;  // of this thread
     });
     return code;
   };
   EXPECT_EQ(refused([](auto& one) { one.kind = 5; }), GANTRY_INVALID_ARGUMENT);
-  EXPECT_EQ(refused([](auto& one) { one.type_code = GANTRY_UINT; }), GANTRY_INVALID_ARGUMENT);
-  EXPECT_EQ(refused([](auto& one) { one.type_bits = 8; }), GANTRY_INVALID_ARGUMENT);
+  const auto type_refused = [&](std::uint8_t code, std::uint8_t bits) {
+    EXPECT_EQ(refused([&](auto& one) {
+                one.type_code = code;
+                one.type_bits = bits;
+              }),
+              GANTRY_INVALID_ARGUMENT);
+    return message;
+  };
+  const std::string none = "collectives have no elements of type ";
+  EXPECT_EQ(type_refused(GANTRY_UINT, 32), none + "uint32");
+  EXPECT_EQ(type_refused(GANTRY_FLOAT, 8), none + "float8");
+  EXPECT_EQ(type_refused(GANTRY_BFLOAT, 32), none + "bfloat32");
+  EXPECT_EQ(type_refused(6, 8), none + "bool");
+  EXPECT_EQ(type_refused(77, 8), none + "type code 77 of 8 bits");
   EXPECT_EQ(refused([](auto& one) { one.elements = -1; }), GANTRY_INVALID_ARGUMENT);
   EXPECT_EQ(refused([](auto& one) { one.program = "no such"; }), GANTRY_NOT_FOUND);
   EXPECT_EQ(refused([](auto& one) { one.result = one.data; }), GANTRY_INVALID_ARGUMENT);

@@ -11,7 +11,7 @@ typedef struct gantry_collective gantry_collective;  // Ready to be run, on the 
 
 typedef struct gantry_group_options {  // Which group, and as which rank.
   size_t size;
-  const char* name;  // The same at all ranks.
+  const char* name;  // The same at all ranks, by the rule of channels' names. With addresses: any.
   uint32_t rank;     // Of this process, from 0.
   uint32_t ranks;    // 1 to 256.
   /// HOST:PORT of each of the ranks. NULL: they are of one machine and user, and find each other by

@@ -9,7 +9,8 @@ extern "C" {
 
 /// After a gantry_receive() on an end that gets, which has timed out or was interrupted: leaves the
 /// line, so that the next item is another end's. Returns an item that was handed out before, or
-/// GANTRY_TIMED_OUT. With a timeout of 0 such an item is for the next gantry_receive().
+/// GANTRY_TIMED_OUT: nothing came, or the queue did not say so within `timeout_ns` (its process is
+/// stopped, say). In that case the queue takes back what it has handed out meanwhile.
 GANTRY_C_API gantry_code gantry_queue_withdraw(gantry_consumer* consumer, int64_t timeout_ns,
                                                gantry_message** message);
 
@@ -17,7 +18,8 @@ enum {
   /// Fills the report, with everything that this process put before.
   GANTRY_QUEUE_REPORT = 0,
   /// Waits for room for one item, which is kept for the next gantry_send() of this end, of those
-  /// that put. See gantry_queue_options.most_items. One that has timed out keeps nothing.
+  /// that put. See gantry_queue_options.most_items. One that has timed out keeps nothing. It waits
+  /// up to a second more for the queue to say so.
   GANTRY_QUEUE_PLACE = 1,
   /// Counts one item as finished, whoever got it; apart from gantry_done().
   /// GANTRY_INVALID_ARGUMENT: as many as were put are finished.

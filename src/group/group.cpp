@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <gantry/channel.hpp>
 #include <random>
 
 #include "base/block_signals.hpp"
@@ -95,6 +96,14 @@ Result<void> check_options(const GroupOptions& options) {
                  "one for each rank, in their order");
   if (options.patience.count() <= 0) return wrong("no patience: nobody could join in time");
   return {};
+}
+
+// The rule of channels, also for a rank alone: it has a page of that name.
+Result<void> check_name(const GroupOptions& options) {
+  return check_channel_name(options.name).map_error([&](Error error) {
+    error.message = fmt::format("{}: {}", title_of(options), error.message);
+    return error;
+  });
 }
 
 Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links,
@@ -334,6 +343,7 @@ Result<Group> Group::over(const GroupOptions& options, Links links) {
 Result<Group> Group::join(const GroupOptions& options, std::shared_ptr<Engine> engine) {
   return guarded([&]() -> Result<Group> {
     GANTRY_TRY(check_options(options));
+    if (options.addresses.empty()) GANTRY_TRY(check_name(options));
     const Deadline deadline = Deadline::after(options.patience);
     auto report = std::make_unique<RankReport>(options);
     Links links(1);

@@ -264,7 +264,6 @@ Result<std::string> group_directory(const GroupOptions& options) {
 Result<Links> join_by_name(const GroupOptions& options, const std::shared_ptr<Engine>& engine,
                            Deadline deadline, RankReport& report) {
   if (engine == nullptr) return fail(Code::invalid_argument, title_of(options) + ": no engine");
-  GANTRY_TRY(check_channel_name(options.name));  // the same rule
   GANTRY_ASSIGN(const std::string directory, group_directory(options));
   std::vector<Fd> sockets;
   if (options.rank == 0) {

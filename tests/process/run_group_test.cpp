@@ -12,8 +12,11 @@ namespace gantry::test {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 std::string group_of(const std::string& ranks, const std::string& runs,
@@ -59,6 +62,9 @@ TEST_F(RunGroup, RanksThatAreNoNumberAreRefused) {
 TEST_F(RunGroup, OneRankIsAGroup) {
   const Ended run = scratch_.run(group_of("1", "2"));
   ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(run.output, ContainsRegex("^pipeline [^\n]* CPU-s in all; what ranks exchange is "
+                                        "not counted\n"));
+  EXPECT_THAT(run.output, Not(AnyOf(HasSubstr("moved"), HasSubstr("every published byte"))));
   EXPECT_THAT(run.errors, HasSubstr("[work] rank 0 of 1 in work\n"));
 }
 

@@ -2,17 +2,31 @@
 
 #include "core.h"
 
+/// Of a queue: "queue", or "queue, done by hand". Its first question connects it, which takes as
+/// long as the queue does not run: here, where others have the GIL.
+static gantry_code open_queue_end(const struct Opening* it, int64_t timeout_ns,
+                                  gantry_consumer** made) {
+  gantry_queue_report report = {.size = sizeof report};
+  const unsigned acknowledge =
+      it->kind[5] == '\0' ? GANTRY_ACKNOWLEDGE_ON_GET : GANTRY_ACKNOWLEDGE_BY_HAND;
+  gantry_code code =
+      gantry_queue_get_end(it->runtime, it->name, it->options, acknowledge, timeout_ns, made);
+  if (code != GANTRY_OK) return code;
+  code = gantry_queue_ask(*made, GANTRY_QUEUE_REPORT, timeout_ns, &report);
+  if (code == GANTRY_OK) return code;
+  gantry_free(*made);
+  *made = NULL;
+  return code;
+}
+
 static gantry_code open_kind(const struct Opening* it, int64_t timeout_ns, gantry_consumer** made) {
   switch (it->kind[0]) {
     case 'i':
       return gantry_inbox_open(it->runtime, it->name, it->options, made);
     case 's':
       return gantry_server_open(it->runtime, it->name, it->options, made);
-    case 'q':  // "queue", or "queue, done by hand"
-      return gantry_queue_get_end(
-          it->runtime, it->name, it->options,
-          it->kind[5] == '\0' ? GANTRY_ACKNOWLEDGE_ON_GET : GANTRY_ACKNOWLEDGE_BY_HAND, timeout_ns,
-          made);
+    case 'q':
+      return open_queue_end(it, timeout_ns, made);
     case 'g':
       return gantry_stage_input(it->runtime, it->name, made);
     default:

@@ -57,8 +57,7 @@ static PyObject* group_join(PyObject* self, PyObject* arguments) {
     options.addresses = texts;
     if (options.name == NULL) it.options = NULL;
     // Not tried again: others would have heard that this rank gave up.
-    const gantry_code code =
-        end_run(end, join_step, &it, timeout_ns, kLong | kOnce | kOpening);
+    const gantry_code code = end_run(end, join_step, &it, timeout_ns, kLong | kOnce | kOpening);
     end->handle = it.made;
     joined = code == GANTRY_OK ? Py_NewRef(Py_None) : raise_code(code);
   }
@@ -92,13 +91,32 @@ typedef struct Collective {
   Py_buffer data, result;  // the memory is kept while it may be used; `obj` NULL: none
 } Collective;
 
-static int read_array(PyObject* array, Py_buffer* buffer, gantry_tensor* tensor,
+/// Why `array` is none that is written in place.
+static void raise_no_array(PyObject* array, const char* which) {
+  const char* why = "it is no array, and has no memory that could be shared";
+  const char* hint = "numpy.array(x) makes one; the result is in that";
+  Py_buffer buffer;
+  if (PyObject_CheckBuffer(array)) {
+    why = "its memory cannot be had";
+    if (PyObject_GetBuffer(array, &buffer, PyBUF_FULL_RO) == 0) {
+      why =
+          buffer.readonly ? "it is read-only" : "it has gaps between its elements, as a slice has";
+      hint = buffer.readonly ? "array.copy() can be written; the result is in that"
+                             : "numpy.ascontiguousarray(x) has none; the result is in that";
+      PyBuffer_Release(&buffer);
+    }
+  }
+  PyErr_Clear();
+  char message[100];
+  PyOS_snprintf(message, sizeof message, "%s: %s", which, why);
+  raise_own(GANTRY_INVALID_ARGUMENT, message, hint);
+}
+
+static int read_array(PyObject* array, const char* which, Py_buffer* buffer, gantry_tensor* tensor,
                       int64_t* elements) {
   if (PyObject_GetBuffer(array, buffer, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT) != 0) {
     PyErr_Clear();
-    raise_own(GANTRY_INVALID_ARGUMENT,
-              "array: it is no buffer, cannot be written, or has gaps between its elements",
-              "a NumPy array of its own: numpy.array(x)");
+    raise_no_array(array, which);
     return -1;
   }
   const int known = tensor_of_buffer(buffer, tensor);
@@ -143,17 +161,17 @@ static PyObject* group_prepare(PyObject* self, PyObject* arguments) {
   gantry_tensor tensor = {0}, of_result = {0};
   Py_buffer of_counts = {.obj = NULL};
   gantry_code code = -1;
-  if (read_array(array, &made->data, &tensor, &call.elements) == 0 &&
+  if (read_array(array, "array", &made->data, &tensor, &call.elements) == 0 &&
       (result == Py_None ||
-       read_array(result, &made->result, &of_result, &call.result_elements) == 0) &&
+       read_array(result, "result", &made->result, &of_result, &call.result_elements) == 0) &&
       (counts == Py_None || PyObject_GetBuffer(counts, &of_counts, PyBUF_C_CONTIGUOUS) == 0)) {
     call.data = made->data.buf;
     call.type_code = tensor.type_code;
     call.type_bits = tensor.type_bits;
     call.result = made->result.buf;
     call.counts = of_counts.buf;
-    if (result != Py_None && (of_result.type_code != tensor.type_code ||
-                              of_result.type_bits != tensor.type_bits)) {
+    if (result != Py_None &&
+        (of_result.type_code != tensor.type_code || of_result.type_bits != tensor.type_bits)) {
       raise_own(GANTRY_INVALID_ARGUMENT, "result: its elements are of another type", "");
     } else {
       struct Preparing it = {&call, NULL};

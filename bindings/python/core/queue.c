@@ -62,6 +62,9 @@ PyType_Spec queue_spec = {"gantry._core.Queue", sizeof(Queue), 0, Py_TPFLAGS_DEF
 
 // ---- get(timeout)
 
+// For the word of a queue that answers at once, if it runs.
+enum { kPatienceNs = 1000000000 };
+
 static gantry_code get_step(void* handle, void* arguments, int64_t timeout_ns) {
   return gantry_receive(handle, timeout_ns, arguments);
 }
@@ -70,7 +73,7 @@ static gantry_code withdraw_step(void* handle, void* arguments, int64_t timeout_
   return gantry_queue_withdraw(handle, timeout_ns, arguments);
 }
 
-/// After an exception: what has been handed out is for the next get.
+/// After an exception: what has been handed out is for the next get, of whichever end.
 static void leave_line(End* end) {
   PyObject *type, *value, *trace;
   gantry_message* none = NULL;
@@ -85,7 +88,7 @@ PyObject* queue_get(PyObject* self, PyObject* seconds) {
   if (timeout_ns == -2) return NULL;
   gantry_message* message = NULL;
   gantry_code code = end_run(end, get_step, &message, timeout_ns, kQuick);
-  if (code == GANTRY_TIMED_OUT) code = end_run(end, withdraw_step, &message, -1, kLong);
+  if (code == GANTRY_TIMED_OUT) code = end_run(end, withdraw_step, &message, kPatienceNs, kLong);
   if (code == GANTRY_OK) return message_new(message, end->held);
   if (code == GANTRY_TIMED_OUT) Py_RETURN_NONE;
   if (code == -1) leave_line(end);

@@ -8,14 +8,34 @@ from typing import Any
 
 from . import _core
 from .ends import End
+from .errors import InvalidArgument
 from .runtime import Runtime, shared
 
 _KINDS = {"all_gather": 0, "reduce_scatter": 1, "all_reduce": 2, "all_to_all": 3, "broadcast": 4}
+_HOW = "Group(NAME, rank, ranks), or Group() in a program that `gantry run` starts as a rank"
 
 
 def _buffer(array: Any) -> Any:
     """The array itself, or the memory of a tensor of torch."""
     return array.numpy() if hasattr(array, "__dlpack__") and hasattr(array, "numpy") else array
+
+
+def _place(
+    name: str | None, rank: int | None, ranks: int | None, addresses: tuple[str, ...] | None
+) -> tuple[int, int]:
+    """Nothing is guessed: a group of one by mistake would sum nothing."""
+    if name is None and addresses is None:
+        if rank is None and ranks is None:
+            return 0, 1  # the launcher's are taken
+        raise InvalidArgument("group: it has a rank and no name", _HOW)
+    if ranks is None and addresses is not None:
+        ranks = len(addresses)
+    if rank is None or ranks is None:
+        missing = " and ".join(
+            what for what, given in (("rank", rank), ("ranks", ranks)) if given is None
+        )
+        raise InvalidArgument(f"group {name or ''!r}: {missing} must be given, too", _HOW)
+    return rank, ranks
 
 
 class Collective:
@@ -37,24 +57,24 @@ class Collective:
 class Group(End):
     """This process as one of `ranks`: all join within `timeout` seconds, or none does.
 
-    Without arguments as the rank as which `gantry run` started this process. By `name`, ranks are
-    processes of one machine and user; with `addresses`, HOST:PORT of each, of any host that knows
-    the token ($GANTRY_TOKEN_FILE holds it).
+    Without arguments as the rank as which `gantry run` started this process. By `name`, `rank` and
+    `ranks`, ranks are processes of one machine and user; with `addresses`, HOST:PORT of each, and
+    `rank`, of any host that knows the token ($GANTRY_TOKEN_FILE holds it).
 
     Arrays are NumPy's, torch's, or anything that can be written by the buffer protocol, without
-    gaps: i4, i8, f2, f4 or f8 (bf16 in C and C++ only). Piece i of an array of n elements begins at
-    element n * i // ranks. Every rank makes the same calls in the same order. When one fails, at
-    any rank, the group is broken and every call says which rank failed first, and why; those that
-    are left may join a new one. A rank whose call cannot be made (an array that is read-only, a
-    misspelt kind, a timeout that is none) has left the group when that raises, whatever it raises:
-    the others get `PeerGone` at once and do not wait for it.
+    gaps: int32, int64, float16, float32 or float64 (bfloat16 in C and C++ only). Piece i of an
+    array of n elements begins at element n * i // ranks. Every rank makes the same calls in the
+    same order. When one fails, at any rank, the group is broken and every call says which rank
+    failed first, and why; those that are left may join a new one. A rank whose call cannot be made
+    (an array that is read-only, a misspelt kind, a timeout that is none) has left the group when
+    that raises, whatever it raises: the others get `PeerGone` at once and do not wait for it.
     """
 
     def __init__(
         self,
         name: str | None = None,
-        rank: int = 0,
-        ranks: int = 1,
+        rank: int | None = None,
+        ranks: int | None = None,
         *,
         addresses: Sequence[str] | None = None,
         token: str | None = None,
@@ -62,10 +82,13 @@ class Group(End):
         timeout: float | None = 10,
         runtime: Runtime | None = None,
     ) -> None:
+        hosts = None if addresses is None else tuple(addresses)
+        own, count = _place(name, rank, ranks, hosts)
+        if hosts is not None and name is None:
+            name = ""
         self._core: _core.Group = _core.Group()
         self._core.join(
-            (runtime or shared())._core, name, rank, ranks,
-            None if addresses is None else tuple(addresses), token, stall, timeout,
+            (runtime or shared())._core, name, own, count, hosts, token, stall, timeout,
         )  # fmt: skip
         self.rank, self.ranks = self._core.place()
         self.name = name or f"rank {self.rank} of {self.ranks}"

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import context, util
 from multiprocessing.connection import Connection
 from queue import Empty, Full
@@ -17,13 +17,15 @@ from types import GenericAlias
 from typing import Any
 
 from . import _core, pickles
-from .errors import InvalidArgument, PeerGone, TimedOut
+from .errors import Busy, InvalidArgument, PeerGone, TimedOut
 from .feeder import Feeder
 from .queue_home import SLOTS, Home
 from .runtime import Runtime, shared
 
 REPORT, PLACE, TASK_DONE, ALL_FINISHED, ALL_DONE, PLACE_BACK = range(6)  # as gantry/queue.h has them
 _MOST_HELD = SLOTS - 8  # beyond it what is got is copied, so that there is room for more
+_PATIENCE = 1.0  # for a queue to be reached, whatever the deadline
+_ANSWER = 5.0  # that qsize() waits for
 _BRIEFLY = 0.002  # for room in a ring that is emptied all the time
 _TURN = 0.02  # of a thread that waits for a place while the feeder sends
 
@@ -101,20 +103,18 @@ class Queue:
 
     def _put_parts(self, parts: Any, fail: Callable[[Exception], None] = print_exception) -> None:
         if self._feeder.is_idle:
-            end = self._putting or self._open_putting()
-            try:
+            with contextlib.suppress(TimedOut):
+                end = self._putting or self._open_putting(0)
                 end.send(parts, _BRIEFLY, 0, 0)
                 return
-            except TimedOut:
-                pass
         self._feeder.append(parts, self._send, fail)
 
     def _take_place(self, deadline: float | None) -> None:
-        end = self._putting or self._open_putting()
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             feeds = not self._feeder.is_idle  # what has places, and needs the end
             try:
+                end = self._putting or self._open_putting(left)
                 end.ask(PLACE, min(left or _TURN, _TURN) if feeds and left != 0 else left)
                 return
             except TimedOut:
@@ -130,7 +130,7 @@ class Queue:
     def _send(self, parts: Any) -> None:
         """What waits in the feeder."""
         try:
-            (self._putting or self._open_putting()).send(parts, None, 0, 0)
+            (self._putting or self._open_putting(None)).send(parts, None, 0, 0)
         except Exception:
             if self._maxsize:
                 self._give_place_back()
@@ -166,11 +166,19 @@ class Queue:
     def _take(self, timeout: float | None) -> _core.Message | None:
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
-        end = self._getting or self._open_getting()
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            return end.get(timeout)
-        except TimedOut:  # another thread waits for the next item
+            end = self._getting or self._open_getting(timeout)
+            return end.get(None if deadline is None else max(deadline - time.monotonic(), 0))
+        except TimedOut:  # another thread waits for the next item, or the queue does not answer
             return None
+        except Busy as error:
+            if not self._in_hand:
+                raise
+            raise Busy(
+                f"queue: this process has {len(self._in_hand)} items in hand, of {SLOTS} at most",
+                "call task_done() for those it has worked on, and drop their arrays",
+            ) from error
 
     def _load(self, core: _core.Message) -> Any:
         held = self._getting.held if self._getting is not None else 0
@@ -184,7 +192,13 @@ class Queue:
         size = 0
         for _ in range(3):
             here = len(self._feeder)
-            report = self._asking("ask").ask(REPORT, None)
+            try:
+                report = self._asking("ask", timeout=_ANSWER).ask(REPORT, _ANSWER)
+            except TimedOut:
+                raise TimedOut(
+                    f"queue: the process that made it has not answered within {_ANSWER:g} s",
+                    "see whether it is stopped; the queue goes on when that goes on",
+                ) from None
             assert report is not None
             size = report[0] + here  # rather one too many than to miss what is on its way
             if here == len(self._feeder):
@@ -245,29 +259,43 @@ class Queue:
         self._feeder.joins_at_exit = False
 
     # Its ends, each opened where it is first used.
-    def _open_putting(self) -> _core.Producer:
+    @contextlib.contextmanager
+    def _reaching(self, timeout: float | None) -> Iterator[float | None]:
+        """One thread opens ends at a time."""
+        within = None if timeout is None else max(timeout, _PATIENCE)
+        if not self._opening.acquire(timeout=-1 if within is None else within):
+            raise TimedOut("queue: another thread tries to reach it")
+        try:
+            yield within
+        finally:
+            self._opening.release()
+
+    def _open_putting(self, timeout: float | None) -> _core.Producer:
         name, runtime, _ = self._place
-        with self._opening:
+        with self._reaching(timeout) as within:
             if self._putting is None:
                 end = self._ends["put"] = _core.Producer()
-                end.open(runtime._core, "queue", name, None, {"slots": SLOTS})
+                end.open(runtime._core, "queue", name, within, {"slots": SLOTS})
                 self._putting = end
             return self._putting
 
-    def _open_getting(self) -> _core.Consumer:
-        self._getting = self._asking("get", "queue, done by hand" if self._redeliver else "queue")
+    def _open_getting(self, timeout: float | None) -> _core.Consumer:
+        kind = "queue, done by hand" if self._redeliver else "queue"
+        self._getting = self._asking("get", kind, timeout)
         return self._getting
 
-    def _asking(self, role: str, kind: str = "queue") -> _core.Consumer:
+    def _asking(
+        self, role: str, kind: str = "queue", timeout: float | None = None
+    ) -> _core.Consumer:
         """Threads that wait for different things do not wait for each other."""
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
-        with self._opening:
+        with self._reaching(timeout) as within:
             end: _core.Consumer | None = self._ends.get(role)
             if end is None:
                 name, runtime, _ = self._place
                 end = _core.Consumer()
-                end.open(runtime._core, kind, name, None, {})
+                end.open(runtime._core, kind, name, within, {})
                 self._ends[role] = end
             return end
 

@@ -47,7 +47,8 @@ def runtime_of(directory: str | None, engine: str | None) -> Runtime:
 
 
 def shared() -> Runtime:
-    return runtime_of(os.environ.get("GANTRY_DIR"), None)
+    chosen = os.environ.get("GANTRY_DIR", "")
+    return runtime_of(chosen if os.path.isabs(chosen) else None, None)  # else the library says why
 
 
 def _forget() -> None:

@@ -49,7 +49,7 @@ def open_descriptors() -> list[str]:
 
 def shared_memory() -> set[str]:
     """Without what multiprocessing and Open MPI make and remove in tests beside this one."""
-    others = ("sem.mp-", "psm_", "vader_segment")
+    others = ("sem.", "psm_", "vader_segment")  # a semaphore is sem.XXXXXX before it is sem.mp-...
     return {name for name in os.listdir("/dev/shm") if not name.startswith(others)}
 
 

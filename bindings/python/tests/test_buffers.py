@@ -100,7 +100,7 @@ class Buffers(Case):
         table = (ctypes.c_int64 * 3 * 2)()
         number = ctypes.c_double(2.5)
         memory = bytearray(numpy.arange(4, dtype="i4").tobytes())
-        with gantry.Group("alone", timeout=60) as group:
+        with gantry.Group("alone", 0, 1, timeout=60) as group:
             for shown in (shared, table, number, (ctypes.c_int * 0)()):
                 before = bytes(shown)
                 group.all_reduce(shown)

@@ -98,19 +98,28 @@ class Groups(Case):
 
     def test_what_cannot_be_says_why(self) -> None:
         def refused(error: Any, words: str, call: Any) -> None:
-            with gantry.Group("alone", timeout=60) as group:
+            with gantry.Group("alone", 0, 1, timeout=60) as group:
                 with self.assertRaisesRegex(error, words):
                     call(group)
 
         impossible = gantry.InvalidArgument
         refused(ValueError, "called 'gather'", lambda g: g.prepare("gather", zeros(3)))
         refused(ValueError, "1 are needed", lambda g: g.all_to_all(zeros(2), zeros(2), [1, 1]))
-        refused(impossible, "cannot be written.*numpy.array", lambda g: g.all_reduce(bytes(8)))
-        refused(impossible, "has gaps", lambda g: g.all_reduce(zeros((4, 4))[:, 1]))
-        refused(impossible, "no buffer", lambda g: g.all_reduce([1.0, 2.0]))
+        fixed = zeros(3)
+        fixed.flags.writeable = False
+        for array in (bytes(8), fixed, fixed[::2]):
+            refused(impossible, "^array: it is read-only; .*copy", lambda g: g.all_reduce(array))
+        for array in (zeros((4, 4))[:, 1], zeros((3, 4)).T, zeros(8)[::2]):
+            refused(impossible, "^array: it has gaps.*contiguous", lambda g: g.all_reduce(array))
+        for array in ([1.0, 2.0], 3.0, None):
+            words = "^array: it is no array.*numpy.array"
+            refused(impossible, words, lambda g: g.all_reduce(array))
+        refused(impossible, "^result: it is no array", lambda g: g.all_to_all(zeros(2), [0, 0]))
         refused(impossible, "another type", lambda g: g.all_to_all(zeros(2), zeros(2, "f4")))
-        refused(impossible, "type code 6.*they have i32", lambda g: g.all_reduce(zeros(2, "?")))
-        with gantry.Group("alone", timeout=60) as group:
+        for dtype in ("bool", "uint8", "int16", "complex64", "uint64"):
+            words = f"no elements of type {dtype}; they have int32, int64, float16, float32, f"
+            refused(impossible, words, lambda g: g.all_reduce(zeros(2, dtype)))
+        with gantry.Group("alone", 0, 1, timeout=60) as group:
             pass
         with self.assertRaisesRegex(impossible, "closed"):
             group.all_reduce(zeros(2))
@@ -120,6 +129,29 @@ class Groups(Case):
             gantry.Group("halves", 0, 2, timeout=0.01)
         with self.assertRaisesRegex(impossible, "one is needed for each rank"):
             gantry.Group("hosts", 0, 2, addresses=["127.0.0.1:1"], token="x" * 32)
+
+    def test_rank_and_ranks_are_not_guessed(self) -> None:
+        host, token = ["127.0.0.1:1"], "x" * 32
+        given: list[tuple[str, Any]] = [
+            ("^group 'sum': rank and ranks must be given", lambda: gantry.Group("sum")),
+            ("^group 'sum': ranks must be given", lambda: gantry.Group("sum", 0)),
+            ("^group 'sum': rank must be given", lambda: gantry.Group("sum", ranks=2)),
+            ("^group '': rank must be given", lambda: gantry.Group(addresses=host)),
+            ("^group: it has a rank and no name", lambda: gantry.Group(rank=0, ranks=2)),
+            ("^group: it has a rank and no name", lambda: gantry.Group(ranks=2)),
+            ("rank 1: there are 1 ranks", lambda: gantry.Group(None, 1, addresses=host, token=token)),
+        ]
+        for words, join in given:
+            with self.assertRaisesRegex(gantry.InvalidArgument, words):
+                join()
+        with gantry.Group(rank=0, addresses=host, token=token, timeout=60) as group:
+            self.assertEqual((group.rank, group.ranks), (0, 1))
+
+    def test_a_rank_alone_has_a_name_like_others(self) -> None:
+        for name in ("", ".", "../x", "a/b", "a b", "x" * 65):
+            for ranks in (1, 2):
+                with self.assertRaisesRegex(gantry.InvalidArgument, "rank 0: channel name '"):
+                    gantry.Group(name, 0, ranks, timeout=60)
 
     def test_nobody_waits_for_a_call_that_one_rank_cannot_make(self) -> None:
         def body(group: gantry.Group) -> None:
@@ -253,6 +285,11 @@ class Groups(Case):
 
         for error in self.at_all_ranks(body):
             self.assertIsInstance(error, gantry.InvalidArgument)
+            self.assertRegex(
+                str(error),
+                r"ranks (.) and (.) have different plans: "  # maybe while the others still join
+                r"'size 1\1 f64' at rank \1, 'size 1\2 f64' at rank \2; ",
+            )
 
     def test_a_rank_that_dies_is_named(self) -> None:
         def body(group: gantry.Group) -> None:

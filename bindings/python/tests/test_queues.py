@@ -165,6 +165,17 @@ class Queues(Case):
         for number in range(100):
             self.assertTrue((there.get(timeout=5) == number).all())
 
+    def test_a_process_that_keeps_too_many_is_told_what_to_call(self) -> None:
+        there = self.queue(redeliver=True)
+        for number in range(queue_home.SLOTS + 1):
+            there.put(number)
+        for number in range(queue_home.SLOTS):
+            self.assertEqual(there.get(timeout=60), number)
+        with self.assertRaisesRegex(gantry.Busy, r"has 64 items in hand.*64.*; call task_done\(\)"):
+            there.get(timeout=60)
+        there.task_done()
+        self.assertEqual(there.get(timeout=60), queue_home.SLOTS)
+
     def test_a_get_that_gave_up_takes_nothing(self) -> None:
         there, back = self.queue(), self.queue()
         with self.assertRaises(queue.Empty):

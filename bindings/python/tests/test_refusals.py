@@ -1,11 +1,15 @@
 """What cannot be sent is refused with a hint, and the channel goes on."""
 
 import io
+import os
+from typing import Any
+from unittest import mock
 
 import numpy
 from support import Case
 
 import gantry
+from gantry import runtime
 
 
 class Refusals(Case):
@@ -61,6 +65,22 @@ class Refusals(Case):
 
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((type(again), str(again)), (type(error), str(error)))
+
+    def test_a_relative_directory_is_refused_in_one_way(self) -> None:
+        words = "^GANTRY_DIR 'channels': a relative path, .*; set it to a path that begins with '/'"
+        opened: list[Any] = [
+            lambda: gantry.Producer("x"), lambda: gantry.Consumer("x", timeout=0),
+            lambda: gantry.Producer("x", runtime=gantry.Runtime()), gantry.Queue,
+            lambda: gantry.Group("x", 0, 2, timeout=0), lambda: gantry.Runtime().channels(),
+        ]  # fmt: skip
+        with (
+            mock.patch.dict(os.environ, GANTRY_DIR="channels"),
+            mock.patch.dict(runtime._known),  # the runtime goes with the test
+        ):
+            for number, way in enumerate(opened):
+                with self.subTest(number), self.assertRaisesRegex(gantry.InvalidArgument, words):
+                    way()
+        self.assertFalse(os.path.exists("channels"))
 
     def test_errors_are_what_people_catch(self) -> None:
         for kind, known in ((gantry.TimedOut, TimeoutError), (gantry.PeerGone, BrokenPipeError),

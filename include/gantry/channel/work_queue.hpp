@@ -141,14 +141,14 @@ class GANTRY_API WorkMember {
   /// `busy` (this process holds as many items as WorkQueueOptions::replies.slots); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
   /// After a get() that has timed out or was interrupted: leaves the line, so that the next item is
-  /// another's. Returns an item that was handed out before, or `timed_out`. With a passed deadline
-  /// it leaves without waiting for the queue's word: such an item is for the next get().
+  /// another's. Returns an item that was handed out before, or `timed_out`: nothing came, or the
+  /// queue did not say so until `deadline`. In that case it takes back what it has handed out.
   [[nodiscard]] Result<WorkItem> withdraw(Deadline deadline = Deadline::never());
 
   // What else a member asks. A question that was interrupted or timed out goes on when it is asked
   // again. Errors of all: `timed_out`, `interrupted`, `peer_gone`.
   /// Waits for room for one item, which is kept until the next put(). A reserve() that has timed
-  /// out keeps nothing.
+  /// out keeps nothing; it waits up to a second more for the queue to say so.
   [[nodiscard]] Result<void> reserve(Deadline deadline = Deadline::never());
   /// One place that reserve() got is for others: no put() follows.
   [[nodiscard]] Result<void> give_place_back();

@@ -12,8 +12,9 @@ enum class ToQueue : std::uint64_t {
   hello = 2,         ///< `user` is the member's identity: it will ask for items by that.
   acknowledged = 3,  ///< `user` is the item's number.
   given_back = 4,    ///< The same; another member shall have it.
-  left_line = 5,     ///< `user` is the WorkQuestion of the line that the member stands in no more.
+  left_line = 5,     ///< `user` is a RequestName: the member does not stand in its line any more.
   place_back = 6,    ///< The member puts nothing where it was granted a place.
+  gave_up = 7,       ///< As left_line; and whatever the answer gave, the member will not use it.
 };
 
 /// What a request to the queue's server is for.
@@ -28,6 +29,20 @@ enum class WorkQuestion : std::uint64_t {
 struct QueueRequest {
   std::uint64_t member = 0;
   WorkQuestion question = WorkQuestion::item;
+  std::uint64_t number = 0;  ///< Of this member's requests.
+};
+
+/// Which request of its own a member speaks of, in one word.
+struct RequestName {
+  WorkQuestion question = WorkQuestion::item;
+  std::uint64_t number = 0;  // of 56 bits
+
+  [[nodiscard]] static RequestName of(std::uint64_t word) noexcept {
+    return {static_cast<WorkQuestion>(word & 0xff), word >> 8};
+  }
+  [[nodiscard]] std::uint64_t word() const noexcept {
+    return number << 8 | static_cast<std::uint64_t>(question);
+  }
 };
 
 /// The last segment of a reply that is an item.

@@ -9,11 +9,14 @@ Result<void> answer(Request& request) {
   return request.reply(ConstByteSpan(&kWord, 1));
 }
 
-void WaitingLine::leave(Member member) {
-  const auto found = std::ranges::find(line_, member, &Waiting::member);
-  if (found == line_.end()) return;  // it has its answer
+bool WaitingLine::leave(Member member, std::uint64_t number) {
+  const auto found = std::ranges::find_if(line_, [&](const Waiting& waiting) {
+    return waiting.member == member && waiting.number == number;
+  });
+  if (found == line_.end()) return false;  // it has its answer
   static_cast<void>(found->request.refuse({Code::not_found, "the line was left", {}}));
   line_.erase(found);
+  return true;
 }
 
 void WaitingLine::answer_all() {

@@ -11,12 +11,15 @@ class WaitingLine {
   using Member = std::uint64_t;
   struct Waiting {
     Member member = 0;
+    std::uint64_t number = 0;  // of the member's requests
     Request request;
   };
 
-  void join(Member member, Request request) { line_.push_back({member, std::move(request)}); }
-  /// Refuses what the member waits for here, if it does: with `not_found`.
-  void leave(Member member);
+  void join(Member member, std::uint64_t number, Request request) {
+    line_.push_back({member, number, std::move(request)});
+  }
+  /// Refuses that request of the member's with `not_found`. False: it is not here any more.
+  bool leave(Member member, std::uint64_t number);
   /// Tells all that what they waited for has come.
   void answer_all();
   void refuse_all(const Error& why);

@@ -41,12 +41,13 @@ Draft WorkPayload::draft() const {
 
 void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
   copied_ += payload->is_copied() ? 1 : 0;
-  waiting_.insert(waiting_.end(), {++put_, 0, std::move(payload)});
+  waiting_.insert(waiting_.end(), {++put_, 0, 0, std::move(payload)});
 }
 
-WorkLedger::Item WorkLedger::hand_to(Member member) {
+WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
   GANTRY_ASSERT(!waiting_.empty());
   Item item = std::move(waiting_.extract(waiting_.begin()).value());
+  item.request = request;
   if (item.tries++ != 0) ++redelivered_;
   const bool is_new = hands_[member].emplace(item.number, item).second;
   GANTRY_ASSERT(is_new);  // I1
@@ -92,6 +93,13 @@ void WorkLedger::not_delivered(Member member, std::uint64_t number) {
     if (--item.tries != 0) --redelivered_;
     waiting_.insert(std::move(item));
   }
+}
+
+void WorkLedger::not_read(Member member, std::uint64_t request) {
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return;
+  for (const auto& [number, item] : hands->second)
+    if (item.request == request) return not_delivered(member, number);
 }
 
 void WorkLedger::take_all_back(Member member) {

@@ -32,6 +32,7 @@ class WorkLedger {
   struct Item {
     std::uint64_t number = 0;
     unsigned tries = 0;
+    std::uint64_t request = 0;  ///< Of its holder's, which it was the answer to.
     std::shared_ptr<const WorkPayload> payload;
   };
 
@@ -41,13 +42,15 @@ class WorkLedger {
   [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
   /// The first that waits, which is in the member's hands from now on. There is one.
-  [[nodiscard]] Item hand_to(Member member);
+  [[nodiscard]] Item hand_to(Member member, std::uint64_t request = 0);
   /// Ignores what that member does not hold.
   void acknowledge(Member member, std::uint64_t number);
   void take_back(Member member, std::uint64_t number);
   void take_all_back(Member member);
   /// As take_back() of what never arrived: it does not count as a try.
   void not_delivered(Member member, std::uint64_t number);
+  /// The same of what the member was handed for that request, if it still holds it.
+  void not_read(Member member, std::uint64_t request);
 
   [[nodiscard]] std::size_t copied() const noexcept { return copied_; }
   [[nodiscard]] bool is_empty() const noexcept { return waiting_.empty() && in_hand_ == 0; }

@@ -51,6 +51,23 @@ TEST(WorkLedger, HandsOutInOrderAndTakesBackInFront) {
   EXPECT_EQ(report_of(ledger).redelivered, 2u);
 }
 
+TEST(WorkLedger, WhatWasNotReadGoesBackUntried) {
+  WorkLedger ledger(0);
+  for (std::uint8_t i = 1; i <= 2; ++i) ledger.put(payload_of(i));
+  EXPECT_EQ(byte_of(ledger.hand_to(7, 5)), std::byte{1});
+  EXPECT_EQ(byte_of(ledger.hand_to(7, 6)), std::byte{2});
+  ledger.not_read(8, 5);
+  ledger.not_read(7, 4);
+  EXPECT_EQ(report_of(ledger).in_hand, 2u);
+  ledger.not_read(7, 5);
+  ledger.not_read(7, 5);  // it is in nobody's hands
+  EXPECT_EQ(report_of(ledger).in_hand, 1u);
+  const WorkLedger::Item again = ledger.hand_to(8, 1);
+  EXPECT_EQ(byte_of(again), std::byte{1});
+  EXPECT_EQ(again.tries, 1u);
+  EXPECT_EQ(report_of(ledger).redelivered, 0u);
+}
+
 TEST(WorkLedger, NobodyAcknowledgesOrReturnsWhatAnotherHolds) {
   WorkLedger ledger(0);
   ledger.put(payload_of(1));

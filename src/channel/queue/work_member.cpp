@@ -7,7 +7,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::chrono::seconds kPatience{1};  // for room in a ring that is emptied all the time
+constexpr std::chrono::seconds kPatience{1};  // for a queue that answers at once, if it runs
 
 Result<std::uint64_t> make_identity() {
   std::uint64_t identity = 0;
@@ -76,9 +76,14 @@ class GANTRY_LOCAL WorkMember::Impl {
  private:
   /// What the member has asked for and has no answer to.
   struct Asked {
-    WorkQuestion question = WorkQuestion::item;
+    explicit Asked(WorkQuestion what) : question(what) {}
+    WorkQuestion question;
     std::optional<PendingReply> pending;
+    std::uint64_t number = 0;
     bool has_left = false;  // the line
+    bool gave_up = false;   // the answer is void: the queue takes back what it gave
+
+    void end() { pending.reset(), has_left = gave_up = false; }
   };
   Result<void> join(Deadline deadline);
   Result<Message> await(Asked& asked, Deadline deadline);
@@ -91,9 +96,10 @@ class GANTRY_LOCAL WorkMember::Impl {
   const std::shared_ptr<WorkItem::Acknowledger> acknowledger_;
   const std::uint64_t identity_;
   std::optional<Client> client_;
-  Asked item_{WorkQuestion::item, {}, false};
-  Asked place_{WorkQuestion::place, {}, false};
-  Asked other_{WorkQuestion::report, {}, false};
+  std::uint64_t last_request_ = 0;
+  Asked item_{WorkQuestion::item};
+  Asked place_{WorkQuestion::place};
+  Asked other_{WorkQuestion::report};
 };
 
 Result<void> WorkMember::Impl::put(Draft draft, Deadline deadline) {
@@ -126,36 +132,43 @@ Result<Message> WorkMember::Impl::await(Asked& asked, Deadline deadline) {
   GANTRY_TRY(join(deadline));
   for (;;) {
     if (!asked.pending) {
-      const QueueRequest request{identity_, asked.question};
+      const QueueRequest request{identity_, asked.question, ++last_request_};
       GANTRY_ASSIGN(asked.pending,
                     client_->call_async(std::as_bytes(std::span(&request, 1)), {.room = deadline}));
-      asked.has_left = false;
+      asked.number = request.number;
     }
     auto reply = asked.pending->wait(deadline);
     if (!reply && !asked.pending->is_over()) return reply;
-    asked.pending.reset();
-    const bool had_left = std::exchange(asked.has_left, false);
-    if (reply || reply.error().code != Code::not_found || !had_left) return reply;
+    const bool is_void =
+        asked.gave_up || (asked.has_left && !reply && reply.error().code == Code::not_found);
+    asked.end();
+    if (!is_void) return reply;
   }
 }
 
-// `timed_out` also when the queue has confirmed that nothing came.
+// `timed_out`: nothing came, or the queue did not say so in time. What it has handed out meanwhile
+// it takes back then, so that nothing lies with a member that does not ask again.
 Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
   if (!is_ours()) return belongs_to_parent("this member");
   const auto nothing_came = [&] {
     return fail(Code::timed_out, fmt::format("queue '{}': nothing came in time", name_));
   };
-  if (!asked.pending) return nothing_came();
-  if (!asked.has_left)
-    GANTRY_TRY(acknowledger_->tell(ToQueue::left_line, static_cast<std::uint64_t>(asked.question)));
-  asked.has_left = true;
-  if (deadline.passed()) return nothing_came();
-  auto reply = asked.pending->wait(deadline);
-  if (!reply && !asked.pending->is_over()) return reply;
-  asked.pending.reset();
-  asked.has_left = false;
-  if (!reply && reply.error().code == Code::not_found) return nothing_came();
-  return reply;
+  if (!asked.pending || asked.gave_up) return nothing_came();
+  const std::uint64_t name = RequestName{asked.question, asked.number}.word();
+  if (!deadline.passed()) {
+    if (!asked.has_left) GANTRY_TRY(acknowledger_->tell(ToQueue::left_line, name));
+    asked.has_left = true;
+    auto reply = asked.pending->wait(deadline);
+    if (reply || asked.pending->is_over()) {
+      asked.end();
+      if (!reply && reply.error().code == Code::not_found) return nothing_came();
+      return reply;
+    }
+    if (reply.error().code != Code::timed_out) return reply;
+  }
+  GANTRY_TRY(acknowledger_->tell(ToQueue::gave_up, name));
+  asked.gave_up = true;
+  return nothing_came();
 }
 
 Result<WorkItem> WorkMember::Impl::get(Deadline deadline) {
@@ -171,7 +184,7 @@ Result<WorkItem> WorkMember::Impl::withdraw(Deadline deadline) {
 Result<void> WorkMember::Impl::reserve(Deadline deadline) {
   auto granted = await(place_, deadline);
   if (!granted && granted.error().code == Code::timed_out)
-    granted = leave(place_, Deadline::never());  // the queue answers at once
+    granted = leave(place_, Deadline::after(kPatience));  // the queue answers at once
   if (!granted) return tl::unexpected(std::move(granted).error());
   return {};
 }
@@ -182,8 +195,10 @@ Result<void> WorkMember::Impl::give_place_back() {
 }
 
 Result<Message> WorkMember::Impl::ask(WorkQuestion question, Deadline deadline) {
-  if (other_.question != question) other_ = {question, {}, false};
-  return await(other_, deadline);
+  if (other_.question != question) other_ = Asked(question);
+  const bool is_old = question == WorkQuestion::report && other_.pending;
+  auto reply = await(other_, deadline);
+  return reply && is_old ? await(other_, deadline) : std::move(reply);
 }
 
 Result<WorkItem> WorkMember::Impl::open_item(Message message) {

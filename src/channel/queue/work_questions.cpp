@@ -7,8 +7,10 @@ namespace gantry {
 // It is a record in the ring, which takes no slot of the client's.
 static_assert(sizeof(WorkQueueReport) <= Message::kInlineBytes);
 
+namespace {
+
 void deliver(WorkLedger& ledger, WaitingLine::Waiting& asking) {
-  const WorkLedger::Item item = ledger.hand_to(asking.member);
+  const WorkLedger::Item item = ledger.hand_to(asking.member, asking.number);
   const ItemHeader header{item.number, item.tries};
   Draft draft = item.payload->draft();
   draft.copy(std::as_bytes(std::span(&header, 1)));
@@ -20,14 +22,37 @@ void deliver(WorkLedger& ledger, WaitingLine::Waiting& asking) {
     static_cast<void>(asking.request.refuse({Code::busy, "too many items held: drop some", {}}));
 }
 
-void WorkQuestions::take(Member member, WorkQuestion question, Request request) {
+}  // namespace
+
+void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known) {
+  auto& line = asking.members();
+  for (auto next = line.begin(); next != line.end() && ledger.has_waiting();) {
+    if (next->request.is_cancelled()) {
+      next = line.erase(next);
+      continue;
+    }
+    if (!known.has(next->member)) {  // its hello is still on its way
+      ++next;
+      continue;
+    }
+    if (known.is_of(next->request.sender(), next->member))
+      deliver(ledger, *next);
+    else
+      static_cast<void>(
+          next->request.refuse({Code::permission_denied, "queue: this is another's place", {}}));
+    next = line.erase(next);
+  }
+}
+
+void WorkQuestions::take(const QueueRequest& asked, Request request) {
+  const auto [member, question, number] = asked;
   switch (question) {
     case WorkQuestion::place:
-      return placing_.join(member, std::move(request));
+      return placing_.join(member, number, std::move(request));
     case WorkQuestion::all_done:
-      return all_done_.join(member, std::move(request));
+      return all_done_.join(member, number, std::move(request));
     case WorkQuestion::all_finished:
-      return all_finished_.join(member, std::move(request));
+      return all_finished_.join(member, number, std::move(request));
     case WorkQuestion::report:
     case WorkQuestion::finished:
       asked_.push_back({question, std::move(request)});
@@ -50,7 +75,15 @@ void WorkQuestions::take_place_back(Member member) {
   if (--granted->second == 0) granted_.erase(granted);
 }
 
+void WorkQuestions::leave_place(Member member, std::uint64_t number, bool gave_up) {
+  if (placing_.leave(member, number))
+    left_[member] = number;
+  else if (gave_up && left_[member] != number)
+    take_place_back(member);
+}
+
 void WorkQuestions::note_departure(Member member) {
+  left_.erase(member);
   const auto granted = granted_.extract(member);
   if (granted) granted_to_all_ -= granted.mapped();
 }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "channel/queue/known_members.hpp"
 #include "channel/queue/queue_protocol.hpp"
 #include "channel/queue/waiting_line.hpp"
 #include "channel/queue/work_ledger.hpp"
@@ -20,11 +21,12 @@ class WorkQuestions {
   WorkQuestions(const WorkLedger& ledger, std::size_t most_items) noexcept
       : ledger_(ledger), most_items_(most_items) {}
 
-  void take(Member member, WorkQuestion question, Request request);
+  void take(const QueueRequest& asked, Request request);
   void note_put(Member member);
   void take_place_back(Member member);
   void note_departure(Member member);
-  void leave_place(Member member) { placing_.leave(member); }
+  /// `gave_up`: if the place was granted, it is free again.
+  void leave_place(Member member, std::uint64_t number, bool gave_up);
   /// Everything that was put before the questions were asked has been taken in.
   void answer_all(const WorkQueueReport& report);
   void refuse_all(const Error& why);
@@ -44,6 +46,7 @@ class WorkQuestions {
   const WorkLedger& ledger_;
   const std::size_t most_items_;  // 0: any number
   std::unordered_map<Member, std::size_t> granted_;
+  std::unordered_map<Member, std::uint64_t> left_;  // the last request that was granted nothing
   std::size_t granted_to_all_ = 0;
   std::uint64_t unfinished_ = 0;  // items put, less those that somebody finished
   WaitingLine placing_;
@@ -52,7 +55,7 @@ class WorkQuestions {
   std::vector<Asked> asked_;
 };
 
-/// Answers with the first item that waits, which is in the member's hands then, if it has room.
-void deliver(WorkLedger& ledger, WaitingLine::Waiting& asking);
+/// Answers those who ask with the items that wait, each of which is in its member's hands then.
+void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known);
 
 }  // namespace gantry

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/test_effort.hpp"
 #include "channel/queue/test_queue.hpp"
 
 // What members of a queue ask besides items: leaving the line, places, reports, the end of the
@@ -34,6 +35,18 @@ TEST_F(WorkQuestions, WhoHasLeftTheLineGetsNothing) {
   EXPECT_TRUE(same(item->bytes(), pattern(300, 1)));
 }
 
+// Also just after its connections were made, of which either may be the first to be looked at.
+TEST_F(WorkQuestions, TheWordThatAMemberHasLeftFindsItsRequest) {
+  const WorkQueue queue = open();
+  for (int i = 0; i < 400 / kTestStride; ++i) {
+    WorkMember leaving = join();
+    EXPECT_EQ(get_code(leaving), Code::timed_out);
+    const Deadline deadline = soon();
+    EXPECT_FALSE(leaving.withdraw(deadline));
+    ASSERT_FALSE(deadline.passed()) << i;  // the queue said so
+  }
+}
+
 TEST_F(WorkQuestions, WhatCameBeforeIsNotLost) {
   const WorkQueue queue = open();
   WorkMember putting = join();
@@ -55,6 +68,24 @@ TEST_F(WorkQuestions, WhatCameBeforeIsNotLost) {
   std::thread later([&] { EXPECT_TRUE(putting.put(pattern(8, 3), soon())); });
   EXPECT_TRUE(leaving.get(soon()));
   later.join();
+}
+
+// It does not ask again, and lives on.
+TEST_F(WorkQuestions, WhatAMemberGaveUpGoesToAnother) {
+  const WorkQueue queue = open();
+  WorkMember putting = join();
+  WorkMember leaving = join();
+  WorkMember staying = join();
+  EXPECT_EQ(get_code(leaving), Code::timed_out);
+  ASSERT_TRUE(putting.put(pattern(300, 4), soon()));
+  while (queue.report().in_hand == 0) std::this_thread::yield();  // it is on its way
+  const auto nothing = leaving.withdraw(Deadline::now());
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().code, Code::timed_out);
+  const auto item = staying.get(soon());
+  ASSERT_TRUE(item) << to_string(item.error());
+  EXPECT_TRUE(same(item->bytes(), pattern(300, 4)));
+  EXPECT_EQ(item->tries(), 1u);
 }
 
 TEST_F(WorkQuestions, PlacesAreAsManyAsTheQueueMayHold) {

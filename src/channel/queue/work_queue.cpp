@@ -52,6 +52,11 @@ class GANTRY_LOCAL WorkQueue::Impl {
     bool finish = false;
     bool stop = false;
   };
+  struct Leaving {
+    Member member = 0;
+    RequestName request;
+    bool gave_up = false;
+  };
 
   [[nodiscard]] Result<void> open(std::shared_ptr<Engine> engine);
   [[nodiscard]] Result<void> watch(int descriptor);
@@ -62,7 +67,6 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<bool> take_request();
   void take(Inbox::Delivery delivery);
   void part(const Departure& departure);
-  void hand_out();
   void answer(bool has_all, bool must);  // has all that was sent before
   void leave_lines();
   [[nodiscard]] bool is_rung(int timeout_ms) const;  // -1: waits for ever
@@ -84,8 +88,8 @@ class GANTRY_LOCAL WorkQueue::Impl {
   KnownMembers known_;
   WaitingLine asking_;
   WorkQuestions questions_;
-  std::vector<std::pair<Member, WorkQuestion>> leaving_;  // lines, when they have been taken in
-  bool is_closed_ = false;                                // what is put from now on is dropped
+  std::vector<Leaving> leaving_;  // lines, when they have been taken in
+  bool is_closed_ = false;        // what is put from now on is dropped
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
@@ -171,7 +175,7 @@ Result<void> WorkQueue::Impl::serve() {
     }
     // What was put before finish() lay there when this turn began.
     if (wishes.finish && found < kLooksOfTurn) is_closed_ = true;
-    hand_out();
+    hand_out(ledger_, asking_, known_);
     if (questions_.has_some() || !leaving_.empty())
       answer(found < kLooksOfTurn && !is_rung(0), turn % kTurnsOfQuestion == 0);
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
@@ -185,7 +189,10 @@ Result<void> WorkQueue::Impl::serve() {
 
 void WorkQueue::Impl::answer(bool has_all, bool must) {
   if (has_all || must) questions_.answer_all(make_report());
-  if (has_all) leave_lines();  // with nothing: there was none for them
+  if (!has_all || leaving_.empty()) return;
+  leave_lines();                       // with nothing: there was none for them
+  hand_out(ledger_, asking_, known_);  // what those had who gave up
+  questions_.answer_all(make_report());
 }
 
 bool WorkQueue::Impl::is_rung(int timeout_ms) const {
@@ -223,10 +230,13 @@ Result<bool> WorkQueue::Impl::take_request() {
   if (asked.member == 0)
     static_cast<void>(request->refuse(
         {Code::invalid_argument, fmt::format("queue '{}': no member asks like that", name_), {}}));
-  else if (asked.question == WorkQuestion::item)
-    asking_.join(asked.member, std::move(*request));
   else
-    questions_.take(asked.member, asked.question, std::move(*request));
+    known_.note_request(asked.member, asked.number);
+  if (asked.member == 0) return true;
+  if (asked.question == WorkQuestion::item)
+    asking_.join(asked.member, asked.number, std::move(*request));
+  else
+    questions_.take(asked, std::move(*request));
   return true;
 }
 
@@ -248,7 +258,9 @@ void WorkQueue::Impl::take(Inbox::Delivery delivery) {
     case ToQueue::given_back:
       return ledger_.take_back(member, info.user);
     case ToQueue::left_line:
-      leaving_.emplace_back(member, static_cast<WorkQuestion>(info.user));
+    case ToQueue::gave_up:
+      leaving_.push_back({member, RequestName::of(info.user),
+                          static_cast<ToQueue>(info.correlation) == ToQueue::gave_up});
       return;
     case ToQueue::place_back:
       questions_.take_place_back(member);
@@ -259,37 +271,23 @@ void WorkQueue::Impl::part(const Departure& departure) {
   const Member member = known_.part(departure.sender);
   ledger_.take_all_back(member);
   questions_.note_departure(member);
+  std::erase_if(leaving_, [&](const Leaving& leaving) { return leaving.member == member; });
 }
 
-void WorkQueue::Impl::hand_out() {
-  auto& line = asking_.members();
-  for (auto asking = line.begin(); asking != line.end() && ledger_.has_waiting();) {
-    if (asking->request.is_cancelled()) {
-      asking = line.erase(asking);
-      continue;
-    }
-    if (!known_.has(asking->member)) {  // its hello is still on its way
-      ++asking;
-      continue;
-    }
-    if (known_.is_of(asking->request.sender(), asking->member))
-      deliver(ledger_, *asking);
-    else
-      static_cast<void>(
-          asking->request.refuse({Code::permission_denied,
-                                  fmt::format("queue '{}': this is another's place", name_),
-                                  {}}));
-    asking = line.erase(asking);
-  }
-}
-
-// A request is published before the word that its member does not wait for it any more.
+// A request is published before the word that its member does not wait for it any more, but by
+// another connection, which may be new to the server: the word waits for the request.
 void WorkQueue::Impl::leave_lines() {
-  for (const auto& [member, question] : leaving_) {
-    if (question == WorkQuestion::item) asking_.leave(member);
-    if (question == WorkQuestion::place) questions_.leave_place(member);
+  const auto later = std::ranges::partition(leaving_, [this](const Leaving& leaving) {
+    return !known_.has_asked(leaving.member, leaving.request.number);
+  });
+  for (const auto& [member, request, gave_up] : later) {
+    if (request.question == WorkQuestion::place)
+      questions_.leave_place(member, request.number, gave_up);
+    else if (request.question == WorkQuestion::item && !asking_.leave(member, request.number) &&
+             gave_up)
+      ledger_.not_read(member, request.number);
   }
-  leaving_.clear();
+  leaving_.erase(later.begin(), later.end());
 }
 
 WorkQueueReport WorkQueue::Impl::make_report() const {

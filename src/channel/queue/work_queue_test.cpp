@@ -271,7 +271,7 @@ TEST_F(WorkQueues, AStrangerGetsNothingAndTakesNothing) {
   auto stranger =
       Producer::connect("jobs.put", options, std::make_shared<test::PlainEngine>(), soon());
   ASSERT_TRUE(stranger);
-  for (std::uint64_t kind = 0; kind < 6; ++kind)
+  for (std::uint64_t kind = 0; kind < 8; ++kind)
     for (const std::uint64_t user : {std::uint64_t{0}, item->number(), std::uint64_t{77}})
       ASSERT_TRUE(stranger->send(pattern(8, kind), {.user = user, .correlation = kind}));
   ClientOptions asking;

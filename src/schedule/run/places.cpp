@@ -32,6 +32,27 @@ Bytes extent_of(const PlanMemory& memory, const PlanTensor& tensor) noexcept {
              : static_cast<Bytes>(tensor.rows - 1) * memory.stride + row_bytes_of(tensor);
 }
 
+// Without the parts, between commas, that both begin or end with.
+std::pair<std::string_view, std::string_view> what_differs(std::string_view one,
+                                                           std::string_view other) {
+  constexpr std::string_view kComma = ", ";
+  const auto first_of = [&](std::string_view text) { return text.substr(0, text.find(kComma)); };
+  while (one != other && first_of(one) == first_of(other) && first_of(one) != one &&
+         first_of(other) != other) {
+    one.remove_prefix(first_of(one).size() + kComma.size());
+    other.remove_prefix(first_of(other).size() + kComma.size());
+  }
+  const auto last_of = [&](std::string_view text) {
+    const auto comma = text.rfind(kComma);
+    return comma == text.npos ? std::string_view() : text.substr(comma);
+  };
+  while (!last_of(one).empty() && last_of(one) == last_of(other)) {
+    one.remove_suffix(last_of(one).size());
+    other.remove_suffix(last_of(other).size());
+  }
+  return {one, other};
+}
+
 bool is_within(const PlanMemory& memory, const PlanTensor& tensor) noexcept {
   if (memory.region == nullptr || memory.data == nullptr) return true;
   const auto first = reinterpret_cast<std::uintptr_t>(memory.data);
@@ -218,15 +239,17 @@ Error PlanPlaces::difference(const Group::Impl& group, unsigned peer,
   const std::string theirs = in.text(kMostAbout);
   const std::string own = plan_->about.substr(0, kMostAbout);
   const bool is_first = rank_ < peer;
+  const auto [of_own, of_theirs] = what_differs(own, theirs);
   if (own == theirs)
     return {Code::invalid_argument,
             fmt::format("{} have different plans, both of which are called '{}'",
                         group.pair_with(peer), own),
             "compare sizes, types, splits, options and the versions of the program"};
   return {Code::invalid_argument,
-          fmt::format("{} have different plans: '{}' and '{}'", group.pair_with(peer),
-                      is_first ? own : theirs, is_first ? theirs : own),
-          "every rank prepares the same one"};
+          fmt::format("{} have different plans: '{}' at rank {}, '{}' at rank {}",
+                      group.pair_with(peer), is_first ? of_own : of_theirs, std::min(rank_, peer),
+                      is_first ? of_theirs : of_own, std::max(rank_, peer)),
+          "give every rank the same sizes, types and options"};
 }
 
 // Every place that this rank's transfers name is known.

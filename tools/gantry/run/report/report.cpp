@@ -72,6 +72,7 @@ StageReport report_stage(const Plan& plan, std::size_t index, const Finished& fi
   report.name = stage.name;
   report.host = stage.host_name;
   report.replicas = stage.replicas;
+  report.is_group = stage.is_group;
   double lived_s = 0;
   for (const ProcessUsage& process : finished.processes) {
     if (process.id.stage != index) continue;

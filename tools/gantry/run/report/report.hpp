@@ -39,6 +39,7 @@ struct StageReport {
   std::string name;
   std::string host;  ///< Empty: the one of gantry run.
   unsigned replicas = 1;
+  bool is_group = false;
   double wall_s = 0;  ///< Of the longest replica.
   double user_s = 0;
   double system_s = 0;
@@ -53,8 +54,8 @@ struct RunReport {
   std::vector<ChannelReport> channels;
   std::vector<StageReport> stages;
 
-  [[nodiscard]] std::uint64_t bytes() const noexcept;
-  [[nodiscard]] double cpu_s() const noexcept;  ///< Of all stages, their own work included.
+  [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< Of channels: not what ranks exchange.
+  [[nodiscard]] double cpu_s() const noexcept;         ///< Of all stages, their own work included.
   /// The one that waits least.
   [[nodiscard]] const StageReport& slowest() const noexcept;
   /// Errors: names the first channel on which not everything arrived.

@@ -68,6 +68,16 @@ std::string accounts_text(const RunReport& report) {
   return fine ? "every published byte was received" : fine.error().message;
 }
 
+std::string first_line(const RunReport& report) {
+  const bool has_groups = std::ranges::any_of(report.stages, &StageReport::is_group);
+  const bool counts = !has_groups || !report.channels.empty();
+  return fmt::format("pipeline {} over {}: {:.2f} s,{} {:.2f} CPU-s in all{}{}\n", report.pipeline,
+                     to_string(report.transport), report.wall_s,
+                     counts ? fmt::format(" {} moved,", cli::format_bytes(report.bytes())) : "",
+                     report.cpu_s(), counts ? "; " + accounts_text(report) : "",
+                     has_groups ? "; what ranks exchange is not counted" : "");
+}
+
 }  // namespace
 
 std::string format_ns(double ns) {
@@ -75,10 +85,7 @@ std::string format_ns(double ns) {
 }
 
 std::string to_text(const RunReport& report) {
-  std::string text =
-      fmt::format("pipeline {} over {}: {:.2f} s, {} moved, {:.2f} CPU-s in all; {}\n",
-                  report.pipeline, to_string(report.transport), report.wall_s,
-                  cli::format_bytes(report.bytes()), report.cpu_s(), accounts_text(report));
+  std::string text = first_line(report);
   if (!report.channels.empty()) text += fmt::format("\n{}", channels_text(report));
   text += fmt::format("\n{}", stages_text(report));
   if (!report.channels.empty())
