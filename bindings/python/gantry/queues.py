@@ -70,6 +70,7 @@ class Queue:
         self._putting: _core.Producer | None = None
         self._in_hand: deque[_core.Message] = deque()
         self._feeder = Feeder()
+        self._is_known = False  # the putting end to the queue
         _all.add(self)
 
     # Putting.
@@ -193,6 +194,7 @@ class Queue:
         for _ in range(3):
             here = len(self._feeder)
             try:
+                self._be_known(_ANSWER)
                 report = self._asking("ask", timeout=_ANSWER).ask(REPORT, _ANSWER)
             except TimedOut:
                 raise TimedOut(
@@ -229,6 +231,7 @@ class Queue:
         while not self._feeder.is_idle:
             self._feeder.join()
             time.sleep(0)
+        self._be_known(None)
         self._asking("join").ask(ALL_DONE if self._redeliver else ALL_FINISHED, None)
 
     # The end of it.
@@ -269,6 +272,13 @@ class Queue:
             yield within
         finally:
             self._opening.release()
+
+    def _be_known(self, timeout: float | None) -> None:
+        """What other ends ask is about what has been put here, too: the queue answers the putting
+        end when it has taken in what came by its connection, which may be new."""
+        if self._putting is not None and not self._is_known:
+            self._putting.ask(REPORT, timeout)
+            self._is_known = True
 
     def _open_putting(self, timeout: float | None) -> _core.Producer:
         name, runtime, _ = self._place

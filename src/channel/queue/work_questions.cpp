@@ -1,5 +1,7 @@
 #include "channel/queue/work_questions.hpp"
 
+#include <algorithm>
+
 #include "base/assert.hpp"
 
 namespace gantry {
@@ -44,7 +46,16 @@ void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known
   }
 }
 
-void WorkQuestions::take(const QueueRequest& asked, Request request) {
+void WorkQuestions::take_of_known(const KnownMembers& known) {
+  const auto rest = std::ranges::stable_partition(early_, [&](Early& early) {
+    return !known.has(early.asked.member) && !early.request.is_cancelled();
+  });
+  for (Early& early : rest)
+    if (!early.request.is_cancelled()) sort_in(early.asked, std::move(early.request));
+  early_.erase(rest.begin(), rest.end());
+}
+
+void WorkQuestions::sort_in(const QueueRequest& asked, Request request) {
   const auto [member, question, number] = asked;
   switch (question) {
     case WorkQuestion::place:
@@ -112,7 +123,8 @@ void WorkQuestions::answer_one(Asked& asked, const WorkQueueReport& report) {
   }
 }
 
-void WorkQuestions::answer_all(const WorkQueueReport& report) {
+void WorkQuestions::answer_all(const WorkQueueReport& report, const KnownMembers& known) {
+  take_of_known(known);
   grant_places();
   for (Asked& asked : asked_) answer_one(asked, report);
   asked_.clear();
@@ -123,7 +135,9 @@ void WorkQuestions::answer_all(const WorkQueueReport& report) {
 void WorkQuestions::refuse_all(const Error& why) {
   for (WaitingLine* line : {&placing_, &all_done_, &all_finished_}) line->refuse_all(why);
   for (Asked& asked : asked_) static_cast<void>(asked.request.refuse(why));
+  for (Early& early : early_) static_cast<void>(early.request.refuse(why));
   asked_.clear();
+  early_.clear();
 }
 
 }  // namespace gantry

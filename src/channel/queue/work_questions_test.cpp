@@ -47,6 +47,19 @@ TEST_F(WorkQuestions, TheWordThatAMemberHasLeftFindsItsRequest) {
   }
 }
 
+// The questions come by another connection than the items, and either may be the first to be looked
+// at.
+TEST_F(WorkQuestions, WhatAMemberHasPutIsInTheFirstReportThatItGets) {
+  const WorkQueue queue = open();
+  for (unsigned i = 1; i <= 400 / kTestStride; ++i) {
+    WorkMember putting = join();
+    ASSERT_TRUE(putting.put(pattern(300, i), soon()));
+    const auto report = putting.report(soon());
+    ASSERT_TRUE(report) << to_string(report.error());
+    ASSERT_EQ(report->waiting_items, i);
+  }
+}
+
 TEST_F(WorkQuestions, WhatCameBeforeIsNotLost) {
   const WorkQueue queue = open();
   WorkMember putting = join();

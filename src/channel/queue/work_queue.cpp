@@ -188,11 +188,11 @@ Result<void> WorkQueue::Impl::serve() {
 }
 
 void WorkQueue::Impl::answer(bool has_all, bool must) {
-  if (has_all || must) questions_.answer_all(make_report());
+  if (has_all || must) questions_.answer_all(make_report(), known_);
   if (!has_all || leaving_.empty()) return;
   leave_lines();                       // with nothing: there was none for them
   hand_out(ledger_, asking_, known_);  // what those had who gave up
-  questions_.answer_all(make_report());
+  questions_.answer_all(make_report(), known_);
 }
 
 bool WorkQueue::Impl::is_rung(int timeout_ms) const {
