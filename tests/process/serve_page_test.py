@@ -178,8 +178,7 @@ def is_used_by_keyboard(scene: Scene, browser: Any) -> None:
 
 
 def is_not_hurt_by_names(browser: Any) -> None:
-    assert ask(browser, "document.images.length") == 0
-    assert ask(browser, "document.title") == "gantry"
+    is_unhurt(browser)
     names = "[...document.querySelectorAll('summary .name')].map((it) => it.textContent)"
     assert HOSTILE in ask(browser, names)
 
@@ -206,6 +205,41 @@ def tells_who_is_gone(scene: Scene, browser: Any) -> None:
     eventually(lambda: "no answer" in ask(browser, "document.querySelector('#state').textContent"))
 
 
+def opens_a_report(folder: str, browser: Any) -> None:
+    """The page of a run is a file, under the name of a pipeline that is markup."""
+    file, page = f"{folder}/{HOSTILE}.toml", f"{folder}/report.html"
+    with open(file, "w") as text:
+        text.write(f"[stages.make]\nshell = 'seq 1 1000 | {GANTRY} put numbers --lines'\n"
+                   f"[stages.count]\nshell = '{GANTRY} get numbers | wc -l'\n"
+                   "[channels.numbers]\nfrom = 'make'\nto = 'count'\n")
+    env = dict(os.environ, GANTRY_DIR=f"{folder}/channels", GANTRY_CALIBRATE="off")
+    words = [GANTRY, "run", file, "--json", "--quiet", "--report", page]
+    ran = subprocess.run(words, env=env, check=True, capture_output=True)
+    channel = json.loads(ran.stdout)["channels"][0]
+    browser.get(f"file://{page}")
+    eventually(lambda: ask(browser, "document.querySelectorAll('details').length") == 1)
+    texts = ask(browser, "[...document.querySelectorAll('#graph text')]"
+                         ".map((it) => it.textContent)")
+    assert {"make", "count", "numbers"} <= set(texts), texts
+    browser.execute_script("document.querySelector('details').open = true")
+    eventually(lambda: re.search(r"make\s+count\s+1,000\s+1,000",
+                                 ask(browser, "document.querySelector('.body').innerText")))
+    rate = float(ask(browser, "document.querySelector('.rate').dataset.bytes"))
+    wanted = channel["bytes"] / json.loads(ran.stdout)["wall_s"]
+    assert abs(rate - wanted) <= 0.05 * wanted, (rate, wanted)
+    points = ask(browser, "document.querySelector('.body polyline').getAttribute('points')")
+    assert points.count(",") >= 1, points
+    assert HOSTILE in ask(browser, "document.querySelector('#where').textContent")
+    is_unhurt(browser)
+
+
+def is_unhurt(browser: Any) -> None:
+    assert ask(browser, "document.images.length") == 0
+    assert ask(browser, "document.title") == "gantry"
+    said = [it for it in browser.get_log("browser") if it["level"] != "INFO"]
+    assert not said, said  # nothing that the Content-Security-Policy had to stop either
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(f"{folder}/channels", 0o700)
@@ -219,11 +253,11 @@ def main() -> None:
             is_used_by_keyboard(scene, browser)
             is_not_hurt_by_names(browser)
             fits_a_phone_and_the_night(browser)
-            said = [it for it in browser.get_log("browser") if it["level"] != "INFO"]
-            assert not said, said  # nothing that the Content-Security-Policy had to stop either
             if len(sys.argv) > 2:
                 browser.save_screenshot(sys.argv[2])
             tells_who_is_gone(scene, browser)
+            browser.get_log("browser")  # that nobody answered any more
+            opens_a_report(folder, browser)
         finally:
             browser.quit()
             scene.end()

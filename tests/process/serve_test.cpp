@@ -254,9 +254,10 @@ TEST_F(Serve, ThePageIsInTheProgramAndRunsNothingOfOthers) {
   const std::string page = ask("/");
   EXPECT_THAT(page, HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'self'"));
   EXPECT_THAT(page, HasSubstr("<script src=\"page.js\" defer></script>"));
-  EXPECT_EQ(body("/page.js"), contents(GANTRY_ROOT "/tools/gantry/serve/page/page.js"));
-  EXPECT_EQ(body("/page.css"), contents(GANTRY_ROOT "/tools/gantry/serve/page/page.css"));
-  EXPECT_THAT(body("/page.js"), Not(HasSubstr("innerHTML")));
+  for (const std::string name : {"page.js", "parts.js", "page.css"}) {
+    EXPECT_EQ(body("/" + name), contents(GANTRY_ROOT "/tools/gantry/serve/page/" + name));
+    EXPECT_THAT(body("/" + name), Not(HasSubstr("innerHTML")));
+  }
   EXPECT_THAT(ask("/nothing"), StartsWith("HTTP/1.1 404 "));
 }
 

@@ -2,52 +2,7 @@
 // nodes, never as markup.
 'use strict';
 
-const kPollMs = 500, kKeptMs = 300e3, kMostDrawn = 40, kMostListed = 200;
-const $ = (id) => document.getElementById(id);
-const kSvg = 'http://www.w3.org/2000/svg';
-
-// ---- small things ------------------------------------------------------------------------------
-
-function fill(node, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else if (value !== null) node.setAttribute(name, value);
-  }
-  node.append(...children);  // strings become text nodes
-  return node;
-}
-const el = (tag, attributes = {}, ...children) =>
-  fill(document.createElement(tag), attributes, children);
-const svg = (tag, attributes = {}, ...children) =>
-  fill(document.createElementNS(kSvg, tag), attributes, children);
-// Only what changed is touched, so that a selection and a screen reader stay where they are.
-function say(node, text) { if (node.textContent !== text) node.textContent = text; }
-
-function scaled(value, units, step) {
-  let i = 0;
-  while (value >= step && i + 1 < units.length) { value /= step; i += 1; }
-  return `${value < 10 && i > 0 ? value.toFixed(2) : value < 100 && i > 0 ? value.toFixed(1) :
-    Math.round(value)} ${units[i]}`;
-}
-const bytesText = (value) => scaled(value, ['B', 'KiB', 'MiB', 'GiB', 'TiB'], 1024);
-const rateText = (value) => `${scaled(value, ['B', 'kB', 'MB', 'GB', 'TB'], 1000)}/s`;
-const countText = (value) => value.toLocaleString('en');
-const messagesText = (value) => `${value < 100 ? value.toFixed(1) : countText(Math.round(value))} msg/s`;
-function timeText(ns) {
-  if (ns < 1e3) return `${ns} ns`;
-  if (ns < 1e6) return `${(ns / 1e3).toFixed(1)} µs`;
-  if (ns < 1e9) return `${(ns / 1e6).toFixed(1)} ms`;
-  if (ns < 120e9) return `${(ns / 1e9).toFixed(1)} s`;
-  const minutes = Math.floor(ns / 60e9);
-  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`;
-}
-
-function table(head, rows) {
-  return el('div', {class: 'scroll'}, el('table', {},
-    el('thead', {}, el('tr', {}, ...head.map((one) => el('th', {scope: 'col'}, one)))),
-    el('tbody', {}, ...rows.map((cells) => el('tr', {}, ...cells.map((cell) =>
-      typeof cell === 'number' ? el('td', {class: 'number'}, countText(cell)) : el('td', {}, cell)))))));
-}
+const kPollMs = 500, kMostDrawn = 40, kMostListed = 200;
 
 // ---- what is wrong -----------------------------------------------------------------------------
 
@@ -93,8 +48,8 @@ function alarms(status) {
 function layout(channels) {
   const nodes = new Map(), edges = [];
   const node = (id, make) => nodes.get(id) ?? nodes.set(id, {id, column: 0, ...make()}).get(id);
-  const process = (pid, channel, role) => node(pid > 0 ? `p${pid}` : `${role} of ${channel.name}`,
-    () => ({pid, label: pid > 0 ? `pid ${pid}` : role, roles: new Set()}));
+  const process = (pid, channel, role) => node(pid ? `p${pid}` : `${role} of ${channel.name}`,
+    () => ({pid, label: !pid ? role : kReport ? pid : `pid ${pid}`}));
   for (const channel of channels) {
     const middle = node(`c${channel.name}`, () => ({channel: channel.name}));
     const sources = channel.inbox ? channel.senders :
@@ -122,7 +77,7 @@ let drawn = {key: '', nodes: new Map(), edges: []};
 
 function draw({nodes, edges, columns, rows}) {
   // Left to right; on a phone downwards.
-  const kWide = 150, kHigh = 46, down = window.innerWidth < 640, step = down ? [165, 100] : [250, 76];
+  const kWide = 150, kHigh = 46, down = window.innerWidth < 640, step = down ? [165, 100] : [235, 76];
   const x = (one) => 10 + (down ? one.row : one.column) * step[0];
   const y = (one) => 10 + (down ? one.column : one.row) * step[1];
   const view = svg('svg', {width: (down ? rows : columns) * step[0], role: 'group',
@@ -174,7 +129,7 @@ function graph(status) {
     const channel = byName.get(one.channel);
     say(one.title, shortened(channel ? channel.name : one.label));
     say(one.below, !channel ? (states.get(one.pid) ?? '') : !channel.answered ? 'no answer' :
-      channel.inbox ? 'inbox' : `${channel.mode}, depth ${countText(channel.depth)}`);
+      channel.inbox ? 'inbox' : kReport ? channel.mode : `${channel.mode}, depth ${countText(channel.depth)}`);
     mark(one.group, 'bad', channel ? !channel.answered : bad.has(one.pid));
   }
   for (const edge of drawn.edges) {
@@ -187,49 +142,6 @@ function graph(status) {
   say($('graph-note'), !status.channels.length ? 'No channels yet.' :
     chosen.length < status.channels.length ?
       `Drawn are ${chosen.length} of ${status.channels.length}: those in trouble, and the quickest.` : '');
-}
-
-// ---- time series -------------------------------------------------------------------------------
-
-const kSeries = [['messages', messagesText], ['payload', rateText], ['depth', countText]];
-
-class Charts {
-  constructor(channel, into) {
-    this.points = [];  // [time, messages/s, bytes/s, depth]
-    this.views = kSeries.map(([name]) => {
-      const line = svg('polyline'), caption = el('figcaption');
-      into.append(el('figure', {}, caption, svg('svg', {class: 'chart', viewBox: '0 0 300 90',
-        preserveAspectRatio: 'none', 'aria-hidden': 'true'}, line)));
-      return {name, line, caption};
-    });
-    this.load(channel);
-  }
-  async load(channel) {
-    const query = channel === undefined ? '' :  // the server takes a name as it is
-      `?channel=${encodeURIComponent(channel).replaceAll('%2F', '/')}`;
-    const old = kReport ? (kReport.history[channel ?? ''] ?? []) :
-      await ask(`history.json${query}`).catch(() => []);
-    const now = Date.now(), first = this.points.length ? this.points[0][0] : Infinity;
-    this.points = old.map(([ago, ...values]) => [now - ago, ...values])
-      .filter((one) => one[0] < first).concat(this.points);
-    this.show();
-  }
-  add(values) {
-    this.points.push([Date.now(), ...values]);
-    this.points = this.points.filter((one) => one[0] > Date.now() - kKeptMs);
-    this.show();
-  }
-  show() {
-    const end = this.points.at(-1)?.[0] ?? 0, span = Math.max(60e3, end - (this.points[0]?.[0] ?? end));
-    this.views.forEach(({name, line, caption}, i) => {
-      const text = kSeries[i][1], values = this.points.map((one) => one[i + 1]);
-      const most = Math.max(...values, 0), scale = most || 1;
-      line.setAttribute('points', this.points.map((one) => `${
-        (300 - (end - one[0]) / span * 300).toFixed(1)},${(86 - one[i + 1] / scale * 80).toFixed(1)}`).join(' '));
-      say(caption, values.length ?
-        `${name} ${text(values.at(-1))}, at most ${text(most)} in ${timeText(span * 1e6)}` : name);
-    });
-  }
 }
 
 // ---- the channels ------------------------------------------------------------------------------
@@ -262,7 +174,18 @@ function open(name) {
 const pidText = (pid, state, bad) => el('span', {class: bad ? 'bad' : null},
   `${pid || 'elsewhere'}${state === 'running' ? '' : ` ${state}`}`);
 
+// Of a whole run: what it moved, and at what cost.
+function showRun(row, one) {
+  row.facts.replaceChildren(table(['from', 'to', 'published', 'received', 'payload', 'p50', 'p99',
+    'sender waits', 'receiver waits', 'copies'], [[one.from, one.to, one.published_messages,
+    one.messages, bytesText(one.bytes), timeText(one.handoff_p50_ns), timeText(one.handoff_p99_ns),
+    timeText(one.sender_wait_s * 1e9), timeText(one.receiver_wait_s * 1e9),
+    Object.entries(one.copies).filter(([, it]) => it.copies)
+      .map(([name, it]) => `${countText(it.copies)} by ${name}`).join(', ') || 'none']]));
+}
+
 function showFacts(row, channel) {
+  if (kReport) { showRun(row, channel.run); return; }
   const path = channel.path, parts = [];
   parts.push(table(['producer', 'mode', 'credits', 'memory', 'copies'], [[
     pidText(channel.producer_pid, channel.producer_state, isDown(channel.producer_state)),
@@ -306,7 +229,7 @@ function showRow(row, channel) {
     `${messagesText(channel.messages_per_second)}  ${rateText(rate)}`);
   row.rate.dataset.bytes = rate ?? '';
   row.rate.dataset.messages = channel.messages_per_second ?? '';
-  say(row.depth, channel.inbox ? 'inbox' : `depth ${countText(channel.depth)}`);
+  say(row.depth, channel.inbox ? 'inbox' : kReport ? channel.mode : `depth ${countText(channel.depth)}`);
   mark(row.top, 'stuck', isStuck(channel));
   if (row.series) row.series.add([channel.messages_per_second ?? 0, rate ?? 0, channel.depth]);
   if (row.top.open) showFacts(row, channel);
@@ -344,6 +267,15 @@ function ranks(status) {
       one.plan])));
 }
 
+function stages() {
+  $('stages-section').hidden = false;
+  $('gone-section').hidden = true;
+  $('stages').replaceChildren(table(['stage', 'replicas', 'time', 'CPU', 'waiting', 'memory'],
+    kReport.run.stages.map((one) => [one.name, one.replicas, timeText(one.wall_s * 1e9),
+      timeText((one.user_s + one.system_s) * 1e9), `${Math.round(one.waiting * 100)} %`,
+      bytesText(one.max_rss_bytes)])));
+}
+
 function gone(status) {
   const lines = status.gone.map((one) =>
     `pid ${one.pid}, ${one.role} of ${one.where}: ${one.last}; ${timeText(one.ago_ms * 1e6)} ago`);
@@ -357,7 +289,7 @@ let total = null, paused = false, last = null, seen = 0;
 
 function show(status) {
   last = status;
-  say($('where'), `${status.directory} · gantry ${status.version}`);
+  say($('where'), `${kReport ? kReport.run.pipeline : status.directory} · gantry ${status.version}`);
   alarms(status);
   graph(status);
   total ??= new Charts(undefined, $('total'));
@@ -371,12 +303,6 @@ function show(status) {
 function state(text, bad) {
   say($('state'), text);
   mark($('state'), 'bad', bad);
-}
-
-async function ask(what) {
-  const response = await fetch(what, {cache: 'no-store', signal: AbortSignal.timeout(10000)});
-  if (!response.ok) throw new Error(`${response.status} ${(await response.text()).trim()}`);
-  return response.json();
 }
 
 async function poll() {
@@ -401,7 +327,6 @@ function pause() {
   if (paused) state('paused', false);
 }
 
-const kReport = JSON.parse(document.getElementById('report')?.textContent ?? 'null');
 $('pause').addEventListener('click', pause);
 $('filter').addEventListener('input', () => last && channels(last));
 document.addEventListener('keydown', (event) => {
@@ -411,8 +336,10 @@ document.addEventListener('keydown', (event) => {
 });
 if (kReport) {
   $('pause').hidden = true;
-  state(kReport.title, false);
+  state(`${kReport.run.transport}, ${timeText(kReport.run.wall_s * 1e9)}, ${
+    bytesText(kReport.run.bytes)}${kReport.run.accounted ? '' : ', not all received'}`, !kReport.run.accounted);
   show(kReport.status);
+  stages();
 } else {
   poll();
 }
