@@ -1,19 +1,15 @@
 // `gantry serve` as a browser, a scraper and a stranger meet it.
-#include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
-#include "cli_support.hpp"
+#include "serve_support.hpp"
 
 namespace gantry::test {
 namespace {
@@ -24,94 +20,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// A connection to 127.0.0.1.
-class Caller {
- public:
-  explicit Caller(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  }
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-  ~Caller() { ::close(socket_); }
-  void say(std::string_view text) const {
-    EXPECT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(text.size()));
-  }
-  /// Until the server ends the connection.
-  [[nodiscard]] std::string hear_all() const {
-    std::string all;
-    std::array<char, 65536> bytes{};
-    for (ssize_t got = 0; (got = ::recv(socket_, bytes.data(), bytes.size(), 0)) > 0;)
-      all.append(bytes.data(), static_cast<std::size_t>(got));
-    return all;
-  }
-
- private:
-  int socket_;
-};
-
-class Serve : public Cli {
- protected:
-  /// Runs it on a free port, with what it says in a file.
-  [[nodiscard]] Subprocess serving(const std::vector<std::string>& more = {},
-                                   const std::string& listen = "127.0.0.1:0") {
-    Command command = gantry({"serve", "--listen", listen});
-    command.argv.insert(command.argv.end(), more.begin(), more.end());
-    const std::string said = files_.file("said");
-    ::unlink(said.c_str());
-    command.argv.insert(command.argv.begin(), {"sh", "-c", "exec \"$0\" \"$@\" 2>" + said});
-    Subprocess server(command);
-    EXPECT_TRUE(eventually(
-        [&] { return contents(said).find(" shows the channels") != std::string::npos; }));
-    const std::string text = contents(said);
-    const auto end = text.find("/ shows the channels");
-    const auto colon = text.rfind(':', end);
-    port_ = std::stoi(text.substr(colon + 1, end - colon - 1));
-    return server;
-  }
-  [[nodiscard]] std::string ask(const std::string& path, const std::string& fields = {},
-                                const std::string& host = "localhost") const {
-    const Caller caller(port_);
-    caller.say("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + fields +
-               "\r\n");
-    return caller.hear_all();
-  }
-  [[nodiscard]] std::string body(const std::string& path) const {
-    const std::string answer = ask(path);
-    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
-    const auto at = answer.find("\r\n\r\n");
-    return at == std::string::npos ? "" : answer.substr(at + 4);
-  }
-  [[nodiscard]] json status() const { return json::parse(body("/status.json")); }
-  /// Of the sample whose name and labels are `series`; -1 without it.
-  [[nodiscard]] double metric(const std::string& series) const {
-    std::istringstream lines(body("/metrics"));
-    for (std::string line; std::getline(lines, line);)
-      if (line.starts_with(series + " ")) return std::stod(line.substr(series.size() + 1));
-    return -1;
-  }
-  [[nodiscard]] bool has_metrics() const { return ask("/metrics").starts_with("HTTP/1.1 200"); }
-  /// A file that only its owner can read.
-  std::string token_file(const std::string& name, const std::string& token) const {
-    const std::string path = files_.file(name);
-    std::ofstream(path) << token << "\n";
-    ::chmod(path.c_str(), 0600);
-    return path;
-  }
-
-  ScratchDirectory files_;
-  int port_ = 0;
-};
 
 // ---- what it says ------------------------------------------------------------------------------
 
@@ -263,32 +171,64 @@ TEST_F(Serve, ThePageIsInTheProgramAndRunsNothingOfOthers) {
 
 // ---- faults ------------------------------------------------------------------------------------
 
-// A socket in the folder that says nothing, under a name that is markup, beside an honest channel.
+/// A socket in the folder under `name`. It says nothing; or, to whoever connects, random bytes.
+class HostileEnd {
+ public:
+  HostileEnd(const ScratchDirectory& folder, const std::string& name, bool babbles)
+      : path_(folder.file(name + ".sock")) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path_.copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(socket_, 64), 0);
+    if (babbles) babbling_ = std::thread([this] { babble(); });
+  }
+  HostileEnd(const HostileEnd&) = delete;
+  HostileEnd& operator=(const HostileEnd&) = delete;
+  ~HostileEnd() {
+    ::shutdown(socket_, SHUT_RDWR);
+    if (babbling_.joinable()) babbling_.join();
+    ::close(socket_);
+    ::unlink(path_.c_str());
+  }
+
+ private:
+  void babble() const {
+    for (int one = -1; (one = ::accept(socket_, nullptr, nullptr)) >= 0; ::close(one))
+      for (std::size_t size = 1; size < 16384; size *= 2) {
+        const std::string bytes = random_bytes(size);
+        if (::send(one, bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) break;
+      }
+  }
+  std::string path_;
+  int socket_ = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  std::thread babbling_;
+};
+
+// One is mute, and its name is markup; one answers with garbage; one channel is honest.
 TEST_F(Serve, AHostileEndDisturbsNobodyElse) {
   const std::string name = "<img src=x onerror=alert(1)>";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = scratch_.file(name + ".sock");
-  path.copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
-  const int mute = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(::bind(mute, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(mute, 64), 0);
+  const HostileEnd mute(scratch_, name, false);
+  const HostileEnd babbler(scratch_, "babbler", true);
   const Subprocess server = serving();
   const Subprocess putting(put({"honest"}, "x"));
+  json channels;
   ASSERT_TRUE(eventually([&] {
-    const json channels = status()["channels"];
-    return channels.size() == 2 && channels[1]["answered"] == true;
+    channels = status()["channels"];
+    return channels.size() == 3 && channels[2]["messages"] == 1;
   }));
-  const json channels = status()["channels"];
   EXPECT_EQ(channels[0]["name"], name);
-  EXPECT_EQ(channels[0]["answered"], false);
-  EXPECT_EQ(channels[1]["name"], "honest");
-  if (has_metrics()) {
-    EXPECT_EQ(metric("gantry_channel_up{channel=\"" + name + "\"}"), 0);
-    EXPECT_EQ(metric("gantry_channel_messages_total{channel=\"honest\"}"), 1);
+  EXPECT_EQ(channels[1]["name"], "babbler");
+  EXPECT_EQ(channels[2]["name"], "honest");
+  for (const int hostile : {0, 1}) {
+    EXPECT_EQ(channels[hostile]["answered"], false);
+    EXPECT_NE(channels[hostile]["silence"], "");
   }
-  ::close(mute);
-  ::unlink(path.c_str());
+  EXPECT_EQ(channels[2]["answered"], true);
+  if (!has_metrics()) return;
+  EXPECT_EQ(metric("gantry_channel_up{channel=\"" + name + "\"}"), 0);
+  EXPECT_EQ(metric("gantry_channel_up{channel=\"babbler\"}"), 0);
+  EXPECT_EQ(metric("gantry_channel_messages_total{channel=\"honest\"}"), 1);
 }
 
 // Silent, talking nonsense, or gone in the middle of an answer: others are answered.
