@@ -288,6 +288,9 @@ TEST_F(Serve, ABridgesTokenIsNotGivenToBrowsers) {
   const auto ended = run(command);
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.errors, AllOf(IsOneLine(), HasSubstr("it is the bridge's")));
+  const auto missing = run(gantry({"serve", "--token-file", files_.file("none")}));
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.errors, AllOf(IsOneLine(), HasSubstr("make one for this: ")));
 }
 
 TEST_F(Serve, APortThatIsTakenIsOneLine) {

@@ -46,7 +46,7 @@ std::vector<Gone> Obituary::read(const std::vector<Row>& rows,
   std::vector<Gone> gone;
   for (const auto& [who, last] : seen_)
     if (const auto& [where, role, pid] = who; !now.contains(who) && pid > 0 && is_gone(pid))
-      gone.push_back({where, role, pid, last, Clock::now()});
+      gone.push_back({where, role, pid, last, std::chrono::steady_clock::now()});
   seen_ = std::move(now);
   return gone;
 }

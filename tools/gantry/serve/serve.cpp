@@ -15,6 +15,8 @@
 namespace gantry::cli {
 namespace {
 
+constexpr const char* kMakeToken =
+    "make one for this: (umask 077; head -c 32 /dev/urandom | base64 >FILE)";
 constexpr const char* kPort = "9464";
 constexpr std::chrono::milliseconds kLastLook{100};
 
@@ -33,8 +35,10 @@ Result<std::string> read_token(const std::string& path) {
     return tl::unexpected(Error{
         Code::invalid_argument,
         fmt::format("token file '{}': it is the bridge's, and browsers send theirs readable", path),
-        "make another one: (umask 077; head -c 32 /dev/urandom | base64 >FILE)"});
-  return read_bridge_token(path);
+        kMakeToken});
+  auto token = read_bridge_token(path);
+  if (!token && token.error().code != Code::permission_denied) token.error().hint = kMakeToken;
+  return token;
 }
 
 Result<HttpServer> listen(const ServeOptions& options) {
@@ -87,8 +91,7 @@ void add_serve(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ServeOptions>();
   command
       ->add_option("--listen", options->listen,
-                   "Where (default 127.0.0.1:9464); another address than this host's own needs "
-                   "--token-file")
+                   "Where (default 127.0.0.1:9464); what other hosts can reach needs --token-file")
       ->type_name("ADDRESS[:PORT]");
   command
       ->add_option("--token-file", options->token_file,
@@ -97,8 +100,9 @@ void add_serve(CLI::App& app, int& exit_code) {
   command->add_option("--directory", options->directory,
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
-      "Runs until it is interrupted, and looks twice a second. The page is at /, the metrics\n"
-      "at /metrics, what the page shows at /status.json. What travels is not encrypted.\n"
+      "Runs until it is interrupted, and looks twice a second. The page is\n"
+      "at /, metrics at /metrics, what the page shows at /status.json. Nothing\n"
+      "that travels is encrypted.\n"
       "Example: gantry serve --listen 127.0.0.1:9464");
   command->callback([options, &exit_code] {
     const auto done = serve(*options);
