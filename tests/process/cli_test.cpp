@@ -176,11 +176,12 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   EXPECT_EQ(document["bindings"][1]["name"], "python");
   for (const auto& binding : document["bindings"])
     EXPECT_EQ(binding["usable"] == true, binding["mend"] == "") << binding;
+  EXPECT_EQ(document["metrics"][0]["usable"] == true, document["metrics"][0]["mend"] == "");
   const auto text = run(gantry({"doctor"}));
   EXPECT_EQ(text.status, 0);
   for (const char* word :
        {"MACHINE", "ENGINE", "TRANSPORT", "MEMORY", "lockable memory", "huge pages", "REGISTRAR",
-        "page-lock", "DEVICE", "FILE I/O", "LINK", "GEMM", "BINDING"})
+        "page-lock", "DEVICE", "FILE I/O", "LINK", "GEMM", "BINDING", "METRICS"})
     EXPECT_THAT(text.output, HasSubstr(word));
 }
 

@@ -45,6 +45,8 @@ TEST_F(Cli, WrongUsageIsOneLineAndTwo) {
                                                     {"get", "c", "--timeout", "-1"},
                                                     {"get", "c", "extra"},
                                                     {"ls", "--jsno"},
+                                                    {"serve", "here"},
+                                                    {"serve", "--listen"},
                                                     {"bench"}};
   for (const auto& arguments : wrong) {
     const auto ended = run(gantry(arguments));
@@ -62,7 +64,8 @@ TEST_F(Cli, AWrongNumberIsToldTheRightOnes) {
 }
 
 TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
-  for (const char* name : {"run", "put", "get", "ls", "doctor", "calibrate", "bench", "plan"}) {
+  for (const char* name :
+       {"run", "put", "get", "ls", "doctor", "calibrate", "bench", "plan", "serve"}) {
     const auto ended = run(gantry({name, "--help"}));
     EXPECT_EQ(ended.status, 0) << name;
     EXPECT_THAT(ended.output, HasSubstr("Example: ")) << name;

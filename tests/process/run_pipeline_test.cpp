@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "run_support.hpp"
@@ -55,6 +56,45 @@ TEST_P(OverEveryTransport, EveryByteArrivesAndIsAccountedFor) {
     EXPECT_GE(channel["handoff_p99_ns"], channel["handoff_p50_ns"]);
   }
   EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
+// The figures are those of --json; what the page does with them: serve_page_test.py.
+TEST_P(OverEveryTransport, AReportCanBeAPageOfItsOwn) {
+  const ScratchDirectory files;
+  const std::string path = files.file("report.html");
+  const Ended run = scratch_.run(RunScratch::three_stages(kCount, kBytes),
+                                 {"--json", "--transport", GetParam(), "--report", path});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  std::ifstream file(path);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::string begin = "<script type=\"application/json\" id=\"report\">";
+  const auto at = page.find(begin);
+  ASSERT_NE(at, std::string::npos);
+  const auto from = at + begin.size();
+  const json report = json::parse(page.substr(from, page.find("</script>", from) - from));
+  EXPECT_EQ(report["run"], json::parse(run.output));
+  EXPECT_EQ(report["status"]["channels"].size(), report["run"]["channels"].size());
+  for (const json& channel : report["run"]["channels"]) {
+    const json& history = report["history"][channel["name"].get<std::string>()];
+    ASSERT_FALSE(history.empty());
+    EXPECT_EQ(history.back()[0], 0.0);  // up to the end
+  }
+  EXPECT_THAT(page, Not(HasSubstr("src=")));  // it needs no server
+  EXPECT_THAT(page, HasSubstr("Content-Security-Policy"));
+}
+
+TEST(RunPage, AFileThatCannotBeWrittenIsToldBeforeAnythingStarts) {
+  RunScratch scratch;
+  const std::string text = RunScratch::three_stages(kCount, kBytes);
+  const Ended run = scratch.run(text, {"--report", "/nowhere/report.html"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.errors, StartsWith("gantry: /nowhere/report.html: No such file or directory; "));
+  EXPECT_EQ(run.output, "");
+  EXPECT_EQ(scratch.run(text, {"--report", "r.html", "--compare", "pipe"}).status, 2);
+  const Ended full = scratch.run(text, {"--report", "/dev/full"});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.errors, HasSubstr("gantry: /dev/full: No space left on device; "));
+  EXPECT_THAT(full.output, HasSubstr("every published byte was received"));
 }
 
 TEST_P(OverEveryTransport, PutAndGetCarryAnyProgram) {

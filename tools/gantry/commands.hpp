@@ -16,7 +16,8 @@ void add_ls(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);  // plan/plan.cpp
 void add_put(CLI::App& app, int& exit_code);
 void add_ranks(CLI::App& app, int& exit_code);
-void add_run(CLI::App& app, int& exit_code);  // run/run.cpp
+void add_run(CLI::App& app, int& exit_code);    // run/run.cpp
+void add_serve(CLI::App& app, int& exit_code);  // serve/serve.cpp
 void add_top(CLI::App& app, int& exit_code);
 
 }  // namespace gantry::cli

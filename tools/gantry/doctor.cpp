@@ -15,6 +15,7 @@
 #include "directory.hpp"
 #include "errors.hpp"
 #include "output.hpp"
+#include "serve/metrics_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -44,6 +45,7 @@ struct Diagnosis {
   std::vector<EngineStatus> gemm_libraries;
   std::vector<EngineStatus> kernel;
   std::vector<EngineStatus> bindings;
+  std::vector<EngineStatus> metrics;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
   std::string refused_engine;  ///< Why the wanted engine cannot be used; empty: it can.
@@ -79,6 +81,11 @@ std::vector<EngineStatus> registrars() {
   return statuses;
 }
 
+std::vector<EngineStatus> metrics() {
+  if (has_metrics()) return {{"prometheus", true, "gantry serve gives them at /metrics", ""}};
+  return {{"prometheus", false, std::string(kNoMetrics), std::string(kMendMetrics)}};
+}
+
 Result<Diagnosis> diagnose() {
   auto runtime = Runtime::create();
   std::string refused;
@@ -87,20 +94,11 @@ Result<Diagnosis> diagnose() {
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{probe_machine(),
-                   look_at_directory(),
-                   runtime->engines(),
-                   transports(),
-                   registrars(),
-                   runtime->devices(),
-                   file_ios(),
-                   links(),
-                   list_gemm_libraries(),
-                   kernel_features(),
-                   probe_bindings(),
-                   runtime->calibration(),
-                   explained_choices(*runtime),
-                   std::move(refused)};
+  return Diagnosis{
+      probe_machine(),        look_at_directory(),         runtime->engines(), transports(),
+      registrars(),           runtime->devices(),          file_ios(),         links(),
+      list_gemm_libraries(),  kernel_features(),           probe_bindings(),   metrics(),
+      runtime->calibration(), explained_choices(*runtime), std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -171,6 +169,7 @@ std::string as_json(const Diagnosis& found) {
               {"gemm", statuses_json(found.gemm_libraries)},
               {"kernel_features", statuses_json(found.kernel)},
               {"bindings", statuses_json(found.bindings)},
+              {"metrics", statuses_json(found.metrics)},
               {"calibration", calibration_json(found.calibration)},
               {"choices", choices_json(found.choices)}}
              .dump(2, ' ', false, json::error_handler_t::replace) +
@@ -280,7 +279,8 @@ std::string as_text(const Diagnosis& found) {
          "\n" + statuses_text("LINK", found.links) + "\n" +
          statuses_text("GEMM", found.gemm_libraries) + "\n" +
          statuses_text("KERNEL FEATURE", found.kernel) + "\n" +
-         statuses_text("BINDING", found.bindings) + "\n" + policy_text(found);
+         statuses_text("BINDING", found.bindings) + "\n" + statuses_text("METRICS", found.metrics) +
+         "\n" + policy_text(found);
 }
 
 Result<void> doctor(bool json_wanted) {
@@ -296,8 +296,8 @@ void add_doctor(CLI::App& app, int& exit_code) {
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
                          "registrars, devices, ways to files, links, libraries for products of "
-                         "matrices, features of the kernel and "
-                         "bindings work, and how moves are executed");
+                         "matrices, features of the kernel, "
+                         "bindings and metrics work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
   command->footer("Example: gantry doctor --json");

@@ -72,10 +72,14 @@ std::string ranks_table(const std::vector<RankStatus>& ranks) {
   return table.text();
 }
 
-std::string ranks_json(const std::vector<RankStatus>& ranks) {
+json to_json(const std::vector<RankStatus>& ranks) {
   json list = json::array();
   for (const RankStatus& rank : ranks) list.push_back(rank_json(rank));
-  return dump({{"ranks", list}}, 2);
+  return list;
+}
+
+std::string ranks_json(const std::vector<RankStatus>& ranks) {
+  return dump({{"ranks", to_json(ranks)}}, 2);
 }
 
 }  // namespace gantry::cli

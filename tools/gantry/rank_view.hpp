@@ -1,6 +1,7 @@
 #pragma once  // tools/gantry/rank_view.hpp: how ranks and top show the ranks of groups.
 
 #include <gantry/schedule/rank_status.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@ namespace gantry::cli {
 
 /// A line each; empty when there are none.
 [[nodiscard]] std::string ranks_table(const std::vector<RankStatus>& ranks);
+[[nodiscard]] nlohmann::json to_json(const std::vector<RankStatus>& ranks);
 [[nodiscard]] std::string ranks_json(const std::vector<RankStatus>& ranks);
 
 }  // namespace gantry::cli

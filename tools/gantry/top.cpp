@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
 #include "channel_view.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
-#include "listing.hpp"
+#include "looks.hpp"
 #include "options.hpp"
 #include "rank_view.hpp"
 #include "terminal.hpp"
@@ -21,7 +20,6 @@ namespace gantry::cli {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t kForEver = std::numeric_limits<std::uint64_t>::max();
 
 struct TopOptions {
@@ -30,74 +28,6 @@ struct TopOptions {
   std::uint64_t count = kForEver;
   bool once = false;
   bool as_json = false;
-};
-
-struct Row {
-  ChannelStatus channel;
-  bool is_known = false;  ///< Was there at the last look: the rates count.
-  double messages_per_s = 0;
-  double bytes_per_s = 0;
-};
-
-/// One look after the other, and what happened between.
-class Looks {
- public:
-  Looks(WhichChannels which, const Interrupt& interrupt)
-      : which_(std::move(which)), interrupt_(interrupt) {}
-
-  Result<std::vector<Row>> look() {
-    auto channels = list(which_, interrupt_);
-    if (!channels) return tl::unexpected(channels.error());
-    const auto now = Clock::now();
-    std::map<std::string, Seen> seen;
-    std::vector<Row> rows;
-    for (ChannelStatus& channel : *channels) {
-      const auto before = seen_.find(channel.name);
-      if (before != seen_.end()) remember_process(channel, before->second);
-      Row row{.channel = std::move(channel)};
-      if (before != seen_.end()) rate(row, before->second, now);
-      seen[row.channel.name] = {row.channel.producer_pid, row.channel.producer.messages,
-                                row.channel.producer.bytes, row.channel.answered, now};
-      rows.push_back(std::move(row));
-    }
-    seen_ = std::move(seen);
-    std::ranges::sort(rows, [](const Row& one, const Row& other) {
-      return one.bytes_per_s != other.bytes_per_s ? one.bytes_per_s > other.bytes_per_s
-                                                  : one.channel.name < other.channel.name;
-    });
-    return rows;
-  }
-
- private:
-  struct Seen {
-    int pid = 0;
-    std::uint64_t messages = 0;
-    std::uint64_t bytes = 0;
-    bool answered = false;
-    Clock::time_point when;
-  };
-
-  // A stopped producer's queue of callers fills up; then nobody is told who it is.
-  static void remember_process(ChannelStatus& channel, const Seen& before) {
-    if (channel.producer_pid != 0 || before.pid == 0) return;
-    channel.producer_pid = before.pid;
-    channel.producer_state = process_state(before.pid);
-  }
-
-  static void rate(Row& row, const Seen& before, Clock::time_point now) {
-    const auto& [pid, messages, bytes, answered, when] = before;
-    const MetricsReport& producer = row.channel.producer;
-    row.is_known = answered && row.channel.answered && pid == row.channel.producer_pid &&
-                   producer.messages >= messages && producer.bytes >= bytes;
-    if (!row.is_known) return;
-    const double seconds = std::chrono::duration<double>(now - when).count();
-    row.messages_per_s = static_cast<double>(producer.messages - messages) / seconds;
-    row.bytes_per_s = static_cast<double>(producer.bytes - bytes) / seconds;
-  }
-
-  WhichChannels which_;
-  const Interrupt& interrupt_;
-  std::map<std::string, Seen> seen_;
 };
 
 // ---- as text -----------------------------------------------------------------------------------

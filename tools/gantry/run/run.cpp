@@ -1,5 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -20,6 +24,7 @@ namespace gantry::run {
 namespace {
 
 constexpr int kJsonIndent = 2;
+constexpr const char* kMendPage = "name a file that can be written";
 
 struct Arguments {
   std::string file;
@@ -27,6 +32,7 @@ struct Arguments {
   Transport transport = Transport::gantry;
   std::optional<Transport> compare;
   std::chrono::nanoseconds connect_within = std::chrono::seconds(60);
+  std::string page;  ///< A file for the report as a page; empty: none.
   bool json = false;
   bool quiet = false;
 };
@@ -70,8 +76,18 @@ Result<void> check_hosts(const Job& job) {
   return {};
 }
 
+/// So that nobody learns it after a long run.
+Result<void> check_page(const std::string& path) {
+  if (path.empty() || ::access(path.c_str(), W_OK) == 0) return {};
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (errno == ENOENT && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0)
+    return {};
+  return tl::unexpected(cli::system_error(path, errno, kMendPage));
+}
+
 Result<Job> prepare(const Arguments& arguments) {
   Job job;
+  if (const auto fine = check_page(arguments.page); !fine) return tl::unexpected(fine.error());
   job.options.connect_within = arguments.connect_within;
   job.options.quiet = arguments.quiet;
   auto chosen = transports(arguments);
@@ -92,6 +108,16 @@ Result<Job> prepare(const Arguments& arguments) {
 template <class Report>
 Result<void> show(const Report& report, bool json) {
   return cli::print(json ? to_json(report).dump(kJsonIndent) + "\n" : to_text(report));
+}
+
+Result<void> write_page(const std::string& path, const RunReport& report, const Course& course) {
+  const auto failed = [&path] { return tl::unexpected(cli::system_error(path, errno, kMendPage)); };
+  std::FILE* const file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return failed();
+  const std::string text = to_html(report, course);
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if ((std::fclose(file) != 0) || !is_written) return failed();
+  return {};
 }
 
 Result<void> conclude(std::vector<RunReport> reports, bool json) {
@@ -142,12 +168,17 @@ Result<void> run(const Arguments& arguments) {
   if (!interrupt) return tl::unexpected(interrupt.error());
   sweep_run_directories(job->base, *interrupt);
   std::vector<RunReport> reports;
+  Course course;
+  if (!arguments.page.empty()) job->options.course = &course;
   for (const Transport transport : job->transports) {
     auto report = run_once(job->pipeline, transport, job->base, job->options, *interrupt);
     if (!report) return tl::unexpected(report.error());
     reports.push_back(std::move(*report));
   }
-  return conclude(std::move(reports), arguments.json);
+  Result<void> written;
+  if (!arguments.page.empty()) written = write_page(arguments.page, reports[0], course);
+  const Result<void> concluded = conclude(std::move(reports), arguments.json);
+  return written ? concluded : written;
 }
 
 }  // namespace
@@ -167,8 +198,13 @@ void add_run(CLI::App& app, int& exit_code) {
       ->allow_extra_args(false);
   add_parsed(*command, "--transport", arguments->transport, parse_transport, "gantry|pipe|zmq",
              "What carries the messages (gantry)");
-  add_parsed(*command, "--compare", arguments->compare, run::parse_compared, "gantry|pipe|zmq",
-             "Run again over this transport, and compare");
+  auto* const compare = add_parsed(*command, "--compare", arguments->compare, run::parse_compared,
+                                   "gantry|pipe|zmq", "Run again over this transport, and compare");
+  command
+      ->add_option("--report", arguments->page,
+                   "The report as a page of HTML too, with the run's course; it needs no server")
+      ->type_name("FILE")
+      ->excludes(compare);
   add_parsed(*command, "--connect-within", arguments->connect_within, parse_time, "TIME",
              "For every stage to open its ends (60 s)");
   command->add_flag("--json", arguments->json, "The report as JSON");

@@ -28,6 +28,7 @@ Result<Finished> Supervisor::run() {
   if (all_started && !ended_well && !interrupted_) settle();
   if (ended_well) note_left_behind();
   stop();
+  if (options_.course != nullptr) options_.course->add(Clock::now() - started_, plan_);
   Finished finished = reap();
   finished.wall_s = wall_s;
   if (!all_started) return tl::unexpected(all_started.error());
@@ -84,10 +85,16 @@ void Supervisor::attend() {
   pump(next_turn());
   if (Clock::now() >= open_by_) check_opened();
   if (Clock::now() >= next_progress_) show_progress();
+  if (Clock::now() >= next_moment()) options_.course->add(Clock::now() - started_, plan_);
+}
+
+Supervisor::Clock::time_point Supervisor::next_moment() const {
+  return options_.course == nullptr ? Clock::time_point::max() : started_ + options_.course->next();
 }
 
 std::chrono::nanoseconds Supervisor::next_turn() const {
-  const auto due = std::min(open_by_, options_.quiet ? Clock::time_point::max() : next_progress_);
+  const auto due = std::min(
+      {open_by_, next_moment(), options_.quiet ? Clock::time_point::max() : next_progress_});
   const nanoseconds left =
       due == Clock::time_point::max() ? nanoseconds::max() : due - Clock::now();
   return console_.has_waiting() ? std::min<nanoseconds>(left, kConsolePoll) : left;

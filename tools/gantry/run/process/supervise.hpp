@@ -2,6 +2,7 @@
               // end.
 
 #include "interrupt.hpp"
+#include "run/process/course.hpp"
 #include "run/process/guard.hpp"
 #include "run/process/host_job.hpp"
 #include "run/process/host_reporter.hpp"
@@ -14,6 +15,7 @@ struct SuperviseOptions {
   std::chrono::nanoseconds connect_within{};  ///< The time for every stage to open all its ends.
   bool quiet = false;                         ///< Without progress.
   std::string token;                          ///< Of the bridges, where stages are on other hosts.
+  Course* course = nullptr;                   ///< Told how the run goes. Not owned.
   HostReporter* reporter = nullptr;  ///< An agent: told all, in place of a person. Not owned.
   int stop_descriptor = -1;          ///< An agent: readable, it interrupts the run.
 };

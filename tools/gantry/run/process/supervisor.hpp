@@ -81,6 +81,7 @@ class Supervisor {
   [[nodiscard]] bool is_going() const;
   void check_opened();
   void show_progress();
+  [[nodiscard]] Clock::time_point next_moment() const;
   [[nodiscard]] std::vector<bool> living_stages() const;
   [[nodiscard]] bool all_ended() const;
   [[nodiscard]] bool hosts_ended() const;

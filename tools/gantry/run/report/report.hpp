@@ -2,6 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "run/process/course.hpp"
 #include "run/process/plan.hpp"
 #include "run/process/supervise.hpp"
 
@@ -66,5 +67,7 @@ struct RunReport {
 [[nodiscard]] std::string to_text(const RunReport& report);
 [[nodiscard]] std::string format_ns(double ns);
 [[nodiscard]] nlohmann::ordered_json to_json(const RunReport& report);
+/// A page that needs nothing else.
+[[nodiscard]] std::string to_html(const RunReport& report, const Course& course);
 
 }  // namespace gantry::run

@@ -1,0 +1,54 @@
+#include "serve/obituary.hpp"
+
+#include <fmt/format.h>
+
+#include "output.hpp"
+
+namespace gantry::cli {
+namespace {
+
+std::string plural(std::uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", format_count(count), what, count == 1 ? "" : "s");
+}
+
+std::string last_of(const ConsumerStatus& consumer) {
+  return consumer.held.empty()
+             ? fmt::format("it had received {}", plural(consumer.metrics.messages, "message"))
+             : fmt::format("it held {}", plural(consumer.held.size(), "message"));
+}
+
+bool is_gone(int pid) {
+  const ProcessState state = process_state(pid);
+  return state == ProcessState::gone || state == ProcessState::zombie;
+}
+
+}  // namespace
+
+std::vector<Gone> Obituary::read(const std::vector<Row>& rows,
+                                 const std::vector<RankStatus>& ranks) {
+  std::map<Who, std::string> now;
+  for (const Row& row : rows) {
+    const ChannelStatus& channel = row.channel;
+    if (!channel.answered)  // nobody is missed of whom nothing was heard
+      for (const auto& [who, last] : seen_)
+        if (std::get<0>(who) == channel.name) now.emplace(who, last);
+    if (channel.producer_pid > 0)
+      now[{channel.name, "producer", channel.producer_pid}] =
+          channel.ended ? "its stream had ended" : "its stream had not ended";
+    for (const ConsumerStatus& consumer : channel.consumers)
+      now[{channel.name, "consumer", consumer.pid}] = last_of(consumer);
+    for (const SenderStatus& sender : channel.senders)
+      now[{channel.name, "sender", sender.pid}] =
+          fmt::format("it had sent {}", plural(sender.messages, "message"));
+  }
+  for (const RankStatus& rank : ranks)
+    now[{rank.group, fmt::format("rank {}", rank.rank), rank.pid}] = rank.text();
+  std::vector<Gone> gone;
+  for (const auto& [who, last] : seen_)
+    if (const auto& [where, role, pid] = who; !now.contains(who) && pid > 0 && is_gone(pid))
+      gone.push_back({where, role, pid, last, std::chrono::steady_clock::now()});
+  seen_ = std::move(now);
+  return gone;
+}
+
+}  // namespace gantry::cli

@@ -1,0 +1,345 @@
+// What /status.json says, drawn. Names and texts come from other processes: they are put in as text
+// nodes, never as markup.
+'use strict';
+
+const kPollMs = 500, kMostDrawn = 40, kMostListed = 200;
+
+// ---- what is wrong -----------------------------------------------------------------------------
+
+const isDown = (state) => state === 'stopped' || state === 'zombie' || state === 'gone';
+const isStuck = (channel) => !channel.answered || isDown(channel.producer_state) ||
+  channel.consumers.some((one) => one.stuck) || channel.senders.some((one) => isDown(one.state));
+
+// Those in trouble come first, else nothing jumps.
+const byTrouble = (one, other) => isStuck(other) - isStuck(one) || (one.name < other.name ? -1 : 1);
+
+function stuckPids(channel) {
+  const pids = new Set(channel.consumers.filter((one) => one.stuck).map((one) => one.pid));
+  if (!channel.answered || isDown(channel.producer_state)) pids.add(channel.producer_pid);
+  for (const one of channel.senders) if (isDown(one.state)) pids.add(one.pid);
+  return pids;
+}
+
+function alarms(status) {
+  const lines = [];
+  if (status.error) lines.push({text: status.error, pids: []});
+  for (const channel of status.channels) {
+    if (!isStuck(channel) && !channel.notes.length) continue;
+    const pids = [...stuckPids(channel)];
+    const texts = channel.notes.length ? channel.notes :
+      [`pid ${pids.join(', ')} is stuck or stopped`];
+    for (const text of texts.slice(0, 5)) lines.push({text: `${channel.name}: ${text}`, pids});
+  }
+  const shown = lines.slice(0, 20);
+  if (lines.length > 20) shown.push({text: `and ${lines.length - 20} more`, pids: []});
+  const key = JSON.stringify(shown.map((one) => one.text.replace(/[\d.]+ (ns|us|ms|s|min|h)\b/g, '')));
+  const list = $('alarms');
+  if (list.dataset.key === key) {  // a screen reader hears of what is new, not of each second
+    shown.forEach((one, i) => say(list.children[i], one.text));
+    return;
+  }
+  list.dataset.key = key;
+  list.replaceChildren(...shown.map((one) => el('li', {'data-pids': one.pids.join(' ')}, one.text)));
+}
+
+// ---- the graph ---------------------------------------------------------------------------------
+
+// Processes and channels in columns, by who sends to whom.
+function layout(channels) {
+  const nodes = new Map(), edges = [];
+  const node = (id, make) => nodes.get(id) ?? nodes.set(id, {id, column: 0, ...make()}).get(id);
+  const process = (pid, channel, role) => node(pid ? `p${pid}` : `${role} of ${channel.name}`,
+    () => ({pid, label: !pid ? role : kReport ? pid : `pid ${pid}`}));
+  for (const channel of channels) {
+    const middle = node(`c${channel.name}`, () => ({channel: channel.name}));
+    const sources = channel.inbox ? channel.senders :
+      [{pid: channel.producer_pid, state: channel.producer_state}];
+    for (const one of sources)
+      edges.push({from: process(one.pid, channel, 'producer'), to: middle, channel: channel.name});
+    for (const one of channel.consumers)
+      edges.push({from: middle, to: process(one.pid, channel, 'consumer'), channel: channel.name,
+        consumer: one.pid});
+  }
+  for (let pass = 0, moved = true; moved && pass < 24; pass += 1) {  // a ring ends, too
+    moved = false;
+    for (const {from, to} of edges)
+      if (to.column <= from.column && from.column < 12) { to.column = from.column + 1; moved = true; }
+  }
+  const rows = [];
+  for (const one of nodes.values()) {
+    one.row = rows[one.column] ?? 0;
+    rows[one.column] = one.row + 1;
+  }
+  return {nodes: [...nodes.values()], edges, columns: rows.length, rows: Math.max(1, ...rows.filter(Boolean))};
+}
+
+let drawn = {key: '', nodes: new Map(), edges: []};
+
+function draw({nodes, edges, columns, rows}) {
+  // Left to right; on a phone downwards.
+  const kWide = 150, kHigh = 46, down = window.innerWidth < 640, step = down ? [165, 100] : [235, 76];
+  const x = (one) => 10 + (down ? one.row : one.column) * step[0];
+  const y = (one) => 10 + (down ? one.column : one.row) * step[1];
+  const view = svg('svg', {width: (down ? rows : columns) * step[0], role: 'group',
+    height: (down ? columns : rows) * step[1]}, svg('defs', {}, svg('marker', {id: 'tip',
+    viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
+  svg('path', {d: 'M0 0L8 4L0 8z'}))));
+  drawn.edges = edges.map((edge) => {
+    const x1 = x(edge.from) + (down ? kWide / 2 : kWide), y1 = y(edge.from) + (down ? kHigh : kHigh / 2);
+    const x2 = x(edge.to) + (down ? kWide / 2 : 0), y2 = y(edge.to) + (down ? 0 : kHigh / 2);
+    const bend = down ? [0, 40] : [Math.max(40, Math.abs(x2 - x1) / 2), 0];
+    const label = svg('text', {class: 'small', 'text-anchor': 'middle', x: (x1 + x2) / 2,
+      y: (y1 + y2) / 2 - (down ? -4 : 5)});
+    const group = svg('g', {class: 'edge'}, svg('path', {'marker-end': 'url(#tip)', d: `M${x1} ${y1
+    }C${x1 + bend[0]} ${y1 + bend[1]} ${x2 - bend[0]} ${y2 - bend[1]} ${x2} ${y2}`}), label);
+    view.append(group);
+    return {...edge, label, group};
+  });
+  drawn.nodes = new Map(nodes.map((one) => {
+    const title = svg('text', {x: x(one) + 10, y: y(one) + 19});
+    const below = svg('text', {class: 'small', x: x(one) + 10, y: y(one) + 36});
+    const choose = () => open(one.channel);
+    const group = svg('g', one.channel === undefined ? {class: 'process', 'data-pid': one.pid} :
+      {class: 'channel', tabindex: 0, role: 'button', onclick: choose,
+        onkeydown: (event) => {
+          if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(); }
+        }}, svg('rect', {x: x(one), y: y(one), width: kWide, height: kHigh, rx: 6}), title, below);
+    view.append(group);
+    return [one.id, {...one, title, below, group}];
+  }));
+  $('graph').replaceChildren(view);
+}
+
+const shortened = (text) => text.length > 19 ? `${text.slice(0, 9)}…${text.slice(-9)}` : text;
+const mark = (node, name, on) => node.classList.toggle(name, on);
+
+function graph(status) {
+  const urgent = status.channels.filter(isStuck);
+  const chosen = [...new Set([...urgent, ...status.channels])].slice(0, kMostDrawn);
+  chosen.sort(byTrouble);
+  const plan = layout(chosen);
+  const key = JSON.stringify([window.innerWidth < 640, plan.nodes.map((one) => one.id),
+    plan.edges.map((edge) => [edge.from.id, edge.to.id])]);
+  if (key !== drawn.key) { drawn.key = key; draw(plan); }
+  const byName = new Map(chosen.map((one) => [one.name, one]));
+  const bad = new Set(chosen.flatMap((one) => [...stuckPids(one)]));
+  const states = new Map(chosen.flatMap((one) => [[one.producer_pid, one.producer_state],
+    ...one.consumers.concat(one.senders).map((end) => [end.pid, end.state])]));
+  for (const one of drawn.nodes.values()) {
+    const channel = byName.get(one.channel);
+    say(one.title, shortened(channel ? channel.name : one.label));
+    say(one.below, !channel ? (states.get(one.pid) ?? '') : !channel.answered ? 'no answer' :
+      channel.inbox ? 'inbox' : kReport ? channel.mode : `${channel.mode}, depth ${countText(channel.depth)}`);
+    mark(one.group, 'bad', channel ? !channel.answered : bad.has(one.pid));
+  }
+  for (const edge of drawn.edges) {
+    const channel = byName.get(edge.channel);
+    const consumer = channel.consumers.find((one) => one.pid === edge.consumer);
+    say(edge.label, !edge.consumer ? (channel.bytes_per_second === null ? '' :
+      rateText(channel.bytes_per_second)) : !consumer ? '' :
+      consumer.held.length ? `holds ${consumer.held.length}` : consumer.unread ? `${consumer.unread} unread` : '');
+  }
+  say($('graph-note'), !status.channels.length ? 'No channels yet.' :
+    chosen.length < status.channels.length ?
+      `Drawn are ${chosen.length} of ${status.channels.length}: those in trouble, and the quickest.` : '');
+}
+
+// ---- the channels ------------------------------------------------------------------------------
+
+const rows = new Map();  // name -> what shows it
+
+function makeRow(name) {
+  const row = {name: el('span', {class: 'name'}), ends: el('span', {class: 'ends'}),
+    rate: el('span', {class: 'rate'}), depth: el('span', {class: 'depth'}),
+    facts: el('div'), charts: el('div', {class: 'charts'})};
+  row.body = el('div', {class: 'body'}, row.facts, row.charts);
+  row.top = el('details', {'data-channel': name, ontoggle: () => {
+    if (row.top.open && !row.series) row.series = new Charts(name, row.charts);
+    if (row.top.open && row.channel) showFacts(row, row.channel);
+  }}, el('summary', {}, row.name, row.ends, row.rate, row.depth), row.body);
+  rows.set(name, row);
+  return row;
+}
+
+function open(name) {
+  const row = rows.get(name) ?? null;
+  if (!row) return;
+  $('filter').value = '';
+  row.top.hidden = false;
+  row.top.open = true;
+  row.top.querySelector('summary').focus();
+  row.top.scrollIntoView({block: 'nearest'});
+}
+
+const pidText = (pid, state, bad) => el('span', {class: bad ? 'bad' : null},
+  `${pid || 'elsewhere'}${state === 'running' ? '' : ` ${state}`}`);
+
+// Of a whole run: what it moved, and at what cost.
+function showRun(row, one) {
+  row.facts.replaceChildren(table(['from', 'to', 'published', 'received', 'payload', 'p50', 'p99',
+    'sender waits', 'receiver waits', 'copies'], [[one.from, one.to, one.published_messages,
+    one.messages, bytesText(one.bytes), timeText(one.handoff_p50_ns), timeText(one.handoff_p99_ns),
+    timeText(one.sender_wait_s * 1e9), timeText(one.receiver_wait_s * 1e9),
+    Object.entries(one.copies).filter(([, it]) => it.copies)
+      .map(([name, it]) => `${countText(it.copies)} by ${name}`).join(', ') || 'none']]));
+}
+
+function showFacts(row, channel) {
+  if (kReport) { showRun(row, channel.run); return; }
+  const path = channel.path, parts = [];
+  parts.push(table(['producer', 'mode', 'credits', 'memory', 'copies'], [[
+    pidText(channel.producer_pid, channel.producer_state, isDown(channel.producer_state)),
+    channel.inbox ? 'inbox' : channel.mode, `${channel.credits_used} of ${channel.slots}`,
+    `${bytesText(channel.memory_used_bytes)} of ${bytesText(channel.memory_bytes)}`,
+    Object.entries(channel.metrics.copies).filter(([, one]) => one.count)
+      .map(([name, one]) => `${countText(one.count)} by ${name}`).join(', ') || 'none']]));
+  if (path)
+    parts.push(el('p', {class: 'why'},
+      `Newest copy: ${bytesText(path.bytes)} ${path.mode} by ${path.engine}\n${path.why}`));
+  if (channel.silence) parts.push(el('p', {class: 'bad'}, channel.silence));
+  if (channel.consumers.length)
+    parts.push(table(['consumer', 'policy', 'taken', 'unread', 'holds', 'oldest', 'idle', 'p50', 'p99', 'dropped'],
+      channel.consumers.map((one) => [pidText(one.pid, one.state, one.stuck), one.policy,
+        one.metrics.messages, one.unread, `${one.held.length} (${bytesText(one.held_bytes)})`,
+        one.held.length ? timeText(one.held[0].age_ns) : '-', timeText(one.idle_ns),
+        timeText(one.metrics.handoff_p50_ns), timeText(one.metrics.handoff_p99_ns), one.dropped])));
+  const held = channel.consumers.flatMap((one) => one.held.map((slot) => [slot.message,
+    bytesText(slot.bytes), String(one.pid), slot.taken ? 'in hand' : 'unread', timeText(slot.age_ns)]));
+  if (held.length)
+    parts.push(table(['message', 'size', 'with', 'where', 'since'], held.slice(0, 64)));
+  if (channel.departed.length)
+    parts.push(table(['left', 'holds', 'oldest'], channel.departed.map((one) => [
+      pidText(one.pid, one.state, isDown(one.state)), `${one.messages} (${bytesText(one.bytes)})`,
+      timeText(one.age_ns)])));
+  if (channel.senders.length)
+    parts.push(table(['sender', 'messages', 'payload', 'idle'], channel.senders.map((one) => [
+      pidText(one.pid, one.state, isDown(one.state)), one.messages, bytesText(one.bytes),
+      timeText(one.idle_ns)])));
+  row.facts.replaceChildren(...parts);
+}
+
+function showRow(row, channel) {
+  row.channel = channel;
+  say(row.name, channel.name);
+  const to = channel.consumers.length > 3 ? `${channel.consumers.length} consumers` :
+    channel.consumers.map((one) => one.pid || 'elsewhere').join(', ') || 'nobody';
+  say(row.ends, `${channel.inbox ? `${channel.senders.length} senders` : channel.producer_pid || '?'} → ${to}`);
+  const rate = channel.bytes_per_second;
+  say(row.rate, rate === null ? (channel.answered ? '–' : 'no answer') :
+    `${messagesText(channel.messages_per_second)}  ${rateText(rate)}`);
+  row.rate.dataset.bytes = rate ?? '';
+  row.rate.dataset.messages = channel.messages_per_second ?? '';
+  say(row.depth, channel.inbox ? 'inbox' : kReport ? channel.mode : `depth ${countText(channel.depth)}`);
+  mark(row.top, 'stuck', isStuck(channel));
+  if (row.series) row.series.add([channel.messages_per_second ?? 0, rate ?? 0, channel.depth]);
+  if (row.top.open) showFacts(row, channel);
+}
+
+function channels(status) {
+  const filter = $('filter').value.trim();
+  const matches = (one) => !filter || one.name.includes(filter) || String(one.producer_pid) === filter ||
+    one.consumers.concat(one.senders).some((end) => String(end.pid) === filter);
+  const wanted = status.channels.filter(matches);
+  const isOpen = (one) => rows.get(one.name)?.top.open;
+  const first = wanted.filter((one) => isStuck(one) || isOpen(one));
+  const shown = [...new Set([...first, ...wanted])].slice(0, kMostListed)
+    .sort(byTrouble);
+  const names = new Set(shown.map((one) => one.name));
+  for (const [name, row] of rows) if (!names.has(name)) { row.top.remove(); rows.delete(name); }
+  shown.forEach((channel, i) => {
+    const row = rows.get(channel.name) ?? makeRow(channel.name);
+    showRow(row, channel);
+    if ($('channels').children[i] !== row.top) $('channels').insertBefore(row.top, $('channels').children[i] ?? null);
+  });
+  say($('count'), String(status.channels.length));
+  say($('channels-note'), shown.length < wanted.length ?
+    `${wanted.length - shown.length} more: filter by a name or a pid.` : '');
+}
+
+// ---- the rest ----------------------------------------------------------------------------------
+
+function ranks(status) {
+  $('ranks-section').hidden = !status.ranks.length;
+  $('ranks').replaceChildren(table(['group', 'rank', 'pid', 'state', 'for', 'at', 'plan'],
+    status.ranks.map((one) => [one.group, `${one.rank} of ${one.ranks}`,
+      pidText(one.pid, one.process, isDown(one.process)), one.state, timeText(one.in_state_ns),
+      one.operations.map((step) => step.text).join('; ') || `${one.ended} of ${one.steps} steps`,
+      one.plan])));
+}
+
+function stages() {
+  $('stages-section').hidden = false;
+  $('gone-section').hidden = true;
+  $('stages').replaceChildren(table(['stage', 'replicas', 'time', 'CPU', 'waiting', 'memory'],
+    kReport.run.stages.map((one) => [one.name, one.replicas, timeText(one.wall_s * 1e9),
+      timeText((one.user_s + one.system_s) * 1e9), `${Math.round(one.waiting * 100)} %`,
+      bytesText(one.max_rss_bytes)])));
+}
+
+function gone(status) {
+  const lines = status.gone.map((one) =>
+    `pid ${one.pid}, ${one.role} of ${one.where}: ${one.last}; ${timeText(one.ago_ms * 1e6)} ago`);
+  if (!lines.length) lines.push('Nobody since this server began.');
+  const list = $('gone');
+  if (list.children.length !== lines.length) list.replaceChildren(...lines.map(() => el('li')));
+  lines.forEach((line, i) => say(list.children[i], line));
+}
+
+let total = null, paused = false, last = null, seen = 0;
+
+function show(status) {
+  last = status;
+  say($('where'), `${kReport ? kReport.run.pipeline : status.directory} · gantry ${status.version}`);
+  alarms(status);
+  graph(status);
+  total ??= new Charts(undefined, $('total'));
+  const sum = (of) => status.channels.reduce((all, one) => all + (one[of] ?? 0), 0);
+  if (!kReport) total.add([sum('messages_per_second'), sum('bytes_per_second'), sum('depth')]);
+  channels(status);
+  ranks(status);
+  gone(status);
+}
+
+function state(text, bad) {
+  say($('state'), text);
+  mark($('state'), 'bad', bad);
+}
+
+async function poll() {
+  for (;;) {
+    if (!paused && !document.hidden) {
+      try {
+        const status = await ask('status.json');
+        if (!last || status.look !== last.look) { show(status); seen = Date.now(); }
+        const age = Date.now() - seen;
+        state(age > 5000 ? `last look ${timeText(age * 1e6)} ago` : 'live', age > 5000);
+      } catch (error) {
+        state(`no answer from gantry serve (${error.message})`, true);
+      }
+    }
+    await new Promise((done) => setTimeout(done, kPollMs));
+  }
+}
+
+function pause() {
+  paused = !paused;
+  $('pause').setAttribute('aria-pressed', String(paused));
+  if (paused) state('paused', false);
+}
+
+$('pause').addEventListener('click', pause);
+$('filter').addEventListener('input', () => last && channels(last));
+document.addEventListener('keydown', (event) => {
+  if (event.target.tagName === 'INPUT' || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === 'p' && !kReport) pause();
+  if (event.key === '/') { event.preventDefault(); $('filter').focus(); }
+});
+if (kReport) {
+  $('pause').hidden = true;
+  state(`${kReport.run.transport}, ${timeText(kReport.run.wall_s * 1e9)}, ${
+    bytesText(kReport.run.bytes)}${kReport.run.accounted ? '' : ', not all received'}`, !kReport.run.accounted);
+  show(kReport.status);
+  stages();
+} else {
+  poll();
+}
