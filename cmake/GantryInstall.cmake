@@ -10,13 +10,13 @@ install(TARGETS gantry EXPORT gantry-targets ${in_library})
 install(TARGETS gantry_c EXPORT gantry-c-targets ${in_library})
 install(DIRECTORY include/gantry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
-install(FILES docs/gantry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(EXPORT gantry-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
 install(EXPORT gantry-c-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
 
 configure_package_config_file(cmake/gantry-config.cmake.in gantry-config.cmake
                               INSTALL_DESTINATION ${gantry_cmake_dir})
-write_basic_package_version_file(gantry-config-version.cmake COMPATIBILITY SameMajorVersion)
+# Before 1.0 a minor version may change what a program sees: docs/versions.md
+write_basic_package_version_file(gantry-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/gantry-config.cmake
               ${PROJECT_BINARY_DIR}/gantry-config-version.cmake
         DESTINATION ${gantry_cmake_dir})
