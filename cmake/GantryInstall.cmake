@@ -21,25 +21,27 @@ install(FILES ${PROJECT_BINARY_DIR}/gantry-config.cmake
               ${PROJECT_BINARY_DIR}/gantry-config-version.cmake
         DESTINATION ${gantry_cmake_dir})
 
-# A shared library brings what it uses along; with a static one the user's program links that too.
+# A shared library brings what it uses along, and pkg-config must not ask for the headers of that (it
+# does so even for Requires.private); with a static one the user's program links it too.
 set(gantry_pc_kind PUBLIC)
 if(BUILD_SHARED_LIBS)
   set(gantry_pc_kind PRIVATE)
 endif()
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
 set(gantry_pc_libs_${gantry_pc_kind} "-pthread ${gantry_pc_dl}")
+set(gantry_pc_requires)
 if(NOT BUILD_SHARED_LIBS)
   string(APPEND gantry_pc_libs_PUBLIC " -lstdc++ -lm")  # a linker for C does not add them by itself
-endif()
-set(gantry_pc_requires_${gantry_pc_kind} "fmt, hwloc, libhwy, libisal")
-if(GANTRY_HAVE_LIBURING)
-  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", liburing")
-endif()
-if(GANTRY_HAVE_SODIUM)
-  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libsodium")
-endif()
-if(GANTRY_HAVE_OPENSSL)
-  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libssl, libcrypto")
+  set(gantry_pc_requires "fmt, hwloc, libhwy, libisal")
+  if(GANTRY_HAVE_LIBURING)
+    string(APPEND gantry_pc_requires ", liburing")
+  endif()
+  if(GANTRY_HAVE_SODIUM)
+    string(APPEND gantry_pc_requires ", libsodium")
+  endif()
+  if(GANTRY_HAVE_OPENSSL)
+    string(APPEND gantry_pc_requires ", libssl, libcrypto")
+  endif()
 endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
