@@ -20,7 +20,7 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan soak fuzz arm64 bench bench-peers check install packages reference clean
+.PHONY: help setup build demo test tsan soak fuzz arm64 bench bench-peers check install packages dist reference clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,8 +83,11 @@ check: ## Format, layers, lint
 install: build ## Install to PREFIX (/usr/local), below DESTDIR when set
 	@cmake --install build/release --prefix $(PREFIX)
 
-packages: build ## Make Debian packages in build/release/packages: libraries, program, python3-gantry
+packages: build ## Make Debian packages in build/release/packages: library, headers, tools, bench, Python
 	@cd build/release && cpack
+
+dist: ## Make a tarball of the sources of HEAD in build/
+	@tools/dist
 
 reference: ## Make the reference of the public API: build/reference/html/index.html
 	@tools/setup docs

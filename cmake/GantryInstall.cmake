@@ -10,36 +10,38 @@ install(TARGETS gantry EXPORT gantry-targets ${in_library})
 install(TARGETS gantry_c EXPORT gantry-c-targets ${in_library})
 install(DIRECTORY include/gantry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
-install(FILES docs/gantry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
 install(EXPORT gantry-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
 install(EXPORT gantry-c-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
 
 configure_package_config_file(cmake/gantry-config.cmake.in gantry-config.cmake
                               INSTALL_DESTINATION ${gantry_cmake_dir})
-write_basic_package_version_file(gantry-config-version.cmake COMPATIBILITY SameMajorVersion)
+# Before 1.0 a minor version may change what a program sees: docs/versions.md
+write_basic_package_version_file(gantry-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/gantry-config.cmake
               ${PROJECT_BINARY_DIR}/gantry-config-version.cmake
         DESTINATION ${gantry_cmake_dir})
 
-# A shared library brings what it uses along; with a static one the user's program links that too.
+# A shared library brings what it uses along, and pkg-config must not ask for the headers of that (it
+# does so even for Requires.private); with a static one the user's program links it too.
 set(gantry_pc_kind PUBLIC)
 if(BUILD_SHARED_LIBS)
   set(gantry_pc_kind PRIVATE)
 endif()
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE gantry_pc_dl)
 set(gantry_pc_libs_${gantry_pc_kind} "-pthread ${gantry_pc_dl}")
+set(gantry_pc_requires)
 if(NOT BUILD_SHARED_LIBS)
   string(APPEND gantry_pc_libs_PUBLIC " -lstdc++ -lm")  # a linker for C does not add them by itself
-endif()
-set(gantry_pc_requires_${gantry_pc_kind} "fmt, hwloc, libhwy, libisal")
-if(GANTRY_HAVE_LIBURING)
-  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", liburing")
-endif()
-if(GANTRY_HAVE_SODIUM)
-  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libsodium")
-endif()
-if(GANTRY_HAVE_OPENSSL)
-  string(APPEND gantry_pc_requires_${gantry_pc_kind} ", libssl, libcrypto")
+  set(gantry_pc_requires "fmt, hwloc, libhwy, libisal")
+  if(GANTRY_HAVE_LIBURING)
+    string(APPEND gantry_pc_requires ", liburing")
+  endif()
+  if(GANTRY_HAVE_SODIUM)
+    string(APPEND gantry_pc_requires ", libsodium")
+  endif()
+  if(GANTRY_HAVE_OPENSSL)
+    string(APPEND gantry_pc_requires ", libssl, libcrypto")
+  endif()
 endif()
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig

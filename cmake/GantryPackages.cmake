@@ -1,5 +1,5 @@
 # Debian packages, by `cpack` in a build folder: libgantry0 (the libraries for C++ and C), libgantry-dev,
-# gantry (the programs) and python3-gantry. What is installed where is said beside each target.
+# gantry-tools (the program, its manual and completions), gantry-bench and python3-gantry. What is installed where is said beside each target.
 if(NOT BUILD_SHARED_LIBS OR CMAKE_CROSSCOMPILING)
   return()
 endif()
@@ -16,7 +16,7 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS  # whatever the umask
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
-set(CPACK_COMPONENTS_ALL library development program)
+set(CPACK_COMPONENTS_ALL library development program bench)
 if(TARGET gantry_python)
   list(APPEND CPACK_COMPONENTS_ALL python)
 endif()
@@ -43,8 +43,10 @@ gantry_package(library libgantry0 libs ""
   "${about}\n.\nThis package has the shared libraries for C++ and for C.")
 gantry_package(development libgantry-dev libdevel "${same}, libexpected-dev"
   "${about}\n.\nThis package has the headers, and the files for CMake and pkg-config.")
-gantry_package(program gantry utils "${same}"
+gantry_package(program gantry-tools utils "${same}"
   "${about}\n.\nThis package has the program gantry: pipelines of commands, channels.")
+gantry_package(bench gantry-bench utils "${same}, gantry-tools (= ${PROJECT_VERSION})"
+  "${about}\n.\nThis package has the benchmarks that gantry bench runs.")
 gantry_package(python python3-gantry python "${same}, python3 (>= 3.11), python3-numpy"
   "${about}\n.\nThis package has the Python package gantry: arrays, tensors and bytes.")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "ocl-icd-libopencl1, libzmq5")  # opened where they are
@@ -60,7 +62,7 @@ if command -v py3clean >/dev/null; then py3clean -p python3-gantry; fi\n")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_CONTROL_EXTRA
     ${PROJECT_BINARY_DIR}/packaging/postinst ${PROJECT_BINARY_DIR}/packaging/prerm)
 
-# What only a package has: its copyright and changelog, the program's manual, no search paths.
+# What only a package has: its copyright and changelog, a packed manual, no search paths.
 configure_file(cmake/debian/finish.cmake.in packaging/finish.cmake @ONLY)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_BINARY_DIR}/packaging/finish.cmake)
 include(CPack)

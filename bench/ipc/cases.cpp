@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kWindow = 4;  // messages in flight
 constexpr std::array kReaders = {1u, 2u, 4u};
-constexpr Bytes kMostInFlight = Bytes{256} << 20;  // each is there several times
+constexpr Bytes kLargestInFlight = Bytes{256} << 20;  // each is there several times
 constexpr Bytes kMostFannedOut = Bytes{64} << 20;
 constexpr Bytes kLeastComputing = Bytes{1} << 20;  // below, the message is there before work begins
 constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
@@ -111,7 +111,7 @@ std::vector<Case> cases_of(const Settings& settings) {
     cases.insert(cases.end(), {image_batch(), frame(), table(), neighbourhood()});
   if (settings.asks(kInFlight)) {
     for (const Bytes bytes : sizes)
-      if (bytes <= kMostInFlight) cases.push_back(in_flight(of_size(bytes)));
+      if (bytes <= kLargestInFlight) cases.push_back(in_flight(of_size(bytes)));
     if (largest >= kLarge)
       cases.insert(cases.end(), {in_flight(frame()), in_flight(image_batch())});
   }

@@ -6,14 +6,12 @@
 #include <algorithm>
 
 #include "../peers/list.hpp"
-#include "../support/program/output_file.hpp"
 #include "../support/program/program.hpp"
 #include "../support/report/findings.hpp"
 #include "../support/trips/run_case.hpp"
 #include "cases.hpp"
 #include "findings.hpp"
 #include "instructions.hpp"
-#include "plot.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {
@@ -91,29 +89,7 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
   return {};
 }
 
-Error nothing_to_draw() {
-  return {Code::invalid_argument, "--plot: fewer than two sizes to draw",
-          "run latency cases of several --sizes"};
-}
-
-/// Before anything is measured.
-Result<void> check_plot(const Settings& settings) {
-  const std::string& path = settings.plot;
-  if (path.empty()) return {};
-  if (settings.common.sizes.size() < 2 || !settings.asks(kLatency) || settings.counts_instructions)
-    return Unexpected(nothing_to_draw());
-  return check_output("--plot", path);
-}
-
-Result<void> write_plot(const Report& report, const std::string& path) {
-  if (path.empty()) return {};
-  const std::string svg = plot_svg(report);
-  if (svg.empty()) return Unexpected(nothing_to_draw());
-  return write_output("--plot", path, svg);
-}
-
 Result<Report> measure(Settings& settings, int interrupt_descriptor) {
-  if (auto drawable = check_plot(settings); !drawable) return Unexpected(drawable.error());
   auto begun = pinned_report(settings.common.bench);
   if (!begun) return begun;
   Report& report = *begun;
@@ -122,7 +98,6 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
                         : measure_all(settings, report, interrupt_descriptor);
   if (!done) return Unexpected(done.error());
   add_findings(report, settings.wants_peers());
-  if (auto drawn = write_plot(report, settings.plot); !drawn) return Unexpected(drawn.error());
   return begun;
 }
 

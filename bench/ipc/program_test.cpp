@@ -137,11 +137,6 @@ TEST_F(BenchIpc, APlotThatCannotBeIsAnErrorBeforeAnythingIsMeasured) {
   EXPECT_EQ(nowhere.status, 1);
   EXPECT_THAT(nowhere.errors, HasSubstr("No such file"));
   EXPECT_THAT(nowhere.errors, Not(HasSubstr("(1/"))) << "it was measuring";
-  const Ended nothing = plotting("64", "/one.svg");
-  EXPECT_EQ(nothing.status, 1);
-  EXPECT_THAT(nothing.errors, HasSubstr("fewer than two sizes"));
-  EXPECT_THAT(nothing.errors, Not(HasSubstr("(1/"))) << "it was measuring";
-  EXPECT_FALSE(std::filesystem::exists(scratch_.path() + "/one.svg"));
 }
 
 /// A run with all its processes there.

@@ -29,10 +29,6 @@ Result<std::vector<std::string>> parse_questions(const std::string& text) {
   return chosen(text, "case", {kQuestions.begin(), kQuestions.end()});
 }
 
-Result<std::string> as_it_is(const std::string& text) {
-  return text;
-}
-
 }  // namespace
 
 Manual manual(Settings& settings) {
@@ -66,10 +62,7 @@ Manual manual(Settings& settings) {
                           "usual", "usual", parse_questions),
               option_into(settings.subjects, "--subjects",
                           "Subjects or families of them: gantry,openmpi/cma", "all", "all",
-                          parse_subjects),
-              option_into(settings.plot, "--plot",
-                          "An SVG file to draw the throughput of the latency cases into", "", "",
-                          as_it_is)},
+                          parse_subjects)},
       .flags = {{"--kept-payload",
                  "Change only three words of a payload between trips, so that who copies from the "
                  "sender's own memory finds it in the reader's cache",

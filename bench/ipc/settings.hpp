@@ -22,7 +22,6 @@ struct Settings {
   Options common;
   std::vector<std::string> questions;
   std::vector<std::string> subjects;  ///< Names, or what stands before their slash; none: all.
-  std::string plot;                   ///< A file to draw into; "": none.
   bool keeps_payload = false;         ///< It is not written anew for each trip.
   bool counts_instructions = false;   ///< That and nothing else.
 

@@ -13,7 +13,8 @@ void add_calibrate(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_get(CLI::App& app, int& exit_code);
 void add_ls(CLI::App& app, int& exit_code);
-void add_plan(CLI::App& app, int& exit_code);  // plan/plan.cpp
+void add_pages(CLI::App& app, int& exit_code);  // pages/pages.cpp
+void add_plan(CLI::App& app, int& exit_code);   // plan/plan.cpp
 void add_put(CLI::App& app, int& exit_code);
 void add_ranks(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);    // run/run.cpp

@@ -5,6 +5,7 @@
 #include "ends.hpp"
 #include "errors.hpp"
 #include "options.hpp"
+#include "pages/pages.hpp"
 #include "streams.hpp"
 
 namespace gantry::cli {
@@ -42,7 +43,9 @@ Result<std::uint64_t> parse_messages(std::string_view text) {
 void add_get(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand("get", "Write a channel to standard output");
   auto options = std::make_shared<GetOptions>();
-  command->add_option("NAME", options->name, "The channel, or this stage's input")->required();
+  command->add_option("NAME", options->name, "The channel, or this stage's input")
+      ->required()
+      ->type_name(kChannelType);
   add_parsed(*command, "--count", options->count, &parse_messages, "NUMBER",
              "End after so many messages");
   add_parsed(*command, "--timeout", options->timeout, &parse_time, "SECONDS",

@@ -6,6 +6,7 @@
 
 #include "channel_view.hpp"
 #include "directory.hpp"
+#include "pages/pages.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -32,10 +33,14 @@ std::string WhichChannels::where() const {
 }
 
 void add_which(CLI::App& command, WhichChannels& which) {
-  command.add_option("which", which.which,
-                     "NAME, @HOST[:PORT] or NAME@HOST[:PORT] (default: all of this host)");
-  command.add_option("--directory", which.directory,
-                     "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  command
+      .add_option("which", which.which,
+                  "NAME, @HOST[:PORT] or NAME@HOST[:PORT] (default: all of this host)")
+      ->type_name(kChannelType);
+  command
+      .add_option("--directory", which.directory,
+                  "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+      ->type_name("DIRECTORY");
 }
 
 Result<std::vector<ChannelStatus>> list(const WhichChannels& which, const Interrupt& interrupt) {

@@ -142,6 +142,7 @@ int run_main(int argc, char** argv) {
   add_doctor(app, exit_code);
   add_calibrate(app, exit_code);
   add_bench(app, exit_code);
+  add_pages(app, exit_code);
   return parse(app, argc, argv, exit_code);
 }
 

@@ -20,6 +20,7 @@ struct Options {
   bool peers = false;
   bool peers_full = false;  ///< "--peers full".
   bool json = false;
+  std::string plot{};  ///< A file to draw into; "": none.
 };
 
 /// An option that one benchmark has and others have not.

@@ -6,6 +6,8 @@
 
 #include "../system/interrupt.hpp"
 #include "options.hpp"
+#include "output_file.hpp"
+#include "plot.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -24,6 +26,18 @@ Result<void> measure_and_print(const Measurement& measure) {
 }
 
 }  // namespace
+
+Result<void> check_plot(const Options& options) {
+  return options.plot.empty() ? Result<void>() : check_output("--plot", options.plot);
+}
+
+Result<void> write_plot(const Options& options, const Report& report) {
+  if (options.plot.empty()) return {};
+  const std::string svg = plot_svg(report);
+  if (!svg.empty()) return write_output("--plot", options.plot, svg);
+  return Unexpected(Error{Code::invalid_argument, "--plot: no figure to draw was measured",
+                          "see what was skipped without it"});
+}
 
 int run_program(std::string_view name,
                 const std::function<tl::expected<Measurement, int>()>& parse) {

@@ -18,6 +18,10 @@ using Measurement = std::function<Result<std::string>(int interrupt_descriptor)>
 [[nodiscard]] int run_program(std::string_view name,
                               const std::function<tl::expected<Measurement, int>()>& parse);
 
+// The file of --plot, if there is one: before anything is measured, and after.
+[[nodiscard]] Result<void> check_plot(const Options& options);
+[[nodiscard]] Result<void> write_plot(const Options& options, const Report& report);
+
 /// A benchmark, as its main() hands it over. Its Settings have the Options of all as `common`.
 template <class Settings>
 struct Benchmark {
@@ -37,8 +41,11 @@ template <class Settings>
     if (!options) return tl::unexpected<int>(options.error());
     settings.common = *std::move(options);
     return [&bench, settings](int interrupt_descriptor) mutable -> Result<std::string> {
+      if (auto can = check_plot(settings.common); !can) return tl::unexpected(can.error());
       const auto report = bench.measure(settings, interrupt_descriptor);
       if (!report) return tl::unexpected(report.error());
+      if (auto drawn = write_plot(settings.common, *report); !drawn)
+        return tl::unexpected(drawn.error());
       return settings.common.json ? to_json(*report) : bench.to_text(settings, *report);
     };
   });
