@@ -85,7 +85,7 @@ std::string notes_and_examples(std::string_view footer) {
   return text + (examples.empty() ? "" : ".SH EXAMPLES\n.nf\n" + examples + ".fi\n");
 }
 
-std::string see_also(const CLI::App& command, std::string name) {
+std::string see_also(const CLI::App& command, const std::string& name) {
   std::string text = ".SH SEE ALSO\n";
   const bool is_top = command.get_parent() == nullptr;
   std::vector<std::string> pages;
