@@ -67,8 +67,7 @@ TEST_P(ManyRanks, CanDoWhatIsPicked) {
             prove(asked, shape_of(asked, size), collective_thresholds(link, ranks)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Collectives, ManyRanks,
-                         testing::Values(1u, 2u, 201u, kMostGroupRanks));
+INSTANTIATE_TEST_SUITE_P(Collectives, ManyRanks, testing::Values(1u, 2u, 201u, kMostGroupRanks));
 
 }  // namespace
 }  // namespace gantry
