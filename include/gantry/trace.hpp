@@ -96,7 +96,7 @@ struct RecordingOptions {
 /// itself, as it does when this process is killed. Move-only; records until finish() or its end.
 class GANTRY_API Recording {
  public:
-  static constexpr std::chrono::milliseconds kNotice{300};
+  static constexpr std::chrono::milliseconds kNotice{600};
   static constexpr std::chrono::seconds kPatience{2};
 
   /// Errors: `busy` when another process records there; `not_found`, `permission_denied`, `system`.

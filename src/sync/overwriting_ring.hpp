@@ -7,12 +7,13 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace gantry {
 
-// Any thread writes; nobody ever waits, and what is not read in time is overwritten. Lies in shared
-// memory, which stays readable when its writers were killed. The event with number i, from 0, goes
-// into cell i % cells.
+// Any thread writes; nobody ever waits, and what is not read in time is overwritten. In shared
+// memory it stays readable when its writers were killed. The event with number i, from 0, goes into
+// cell i % cells.
 //   I1  An event has its cell's stamp i + 1 only after all of its words. [S]
 //   I2  Whoever sees a word of event i + cells also sees a head beyond i + cells: the number was
 //       taken first. [H]
@@ -42,9 +43,8 @@ class OverwritingRing {
     const std::uint64_t number = head_->fetch_add(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);  // I2 [H]
     Cell& cell = cells_[number & mask_];
-    for (std::size_t i = 0; i < words; ++i)
-      cell.word[i].store(event[i], std::memory_order_relaxed);  // the stamp carries it
-    cell.stamp.store(number + 1, std::memory_order_release);    // I1 [S]
+    store(cell, event, std::make_index_sequence<words>());
+    cell.stamp.store(number + 1, std::memory_order_release);  // I1 [S]
   }
 
   [[nodiscard]] std::uint64_t written() const noexcept {
@@ -62,6 +62,13 @@ class OverwritingRing {
   }
 
  private:
+  // Not a loop: compilers keep small ones, and an event costs twice the instructions then.
+  template <std::size_t... at>
+  [[gnu::always_inline]] static void store(Cell& cell, const Event& event,
+                                           std::index_sequence<at...>) noexcept {
+    (cell.word[at].store(event[at], std::memory_order_relaxed), ...);  // the stamp carries them
+  }
+
   std::atomic<std::uint64_t>* head_;
   Cell* cells_;
   std::uint64_t mask_;

@@ -22,6 +22,15 @@ constexpr Bytes size_of(std::uint64_t events) noexcept {
   return kHeaderBytes + events * sizeof(Ring::Cell);
 }
 
+/// What read_ticks() is where a ring has ticks.
+std::uint64_t counter() noexcept {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return read_ticks();
+#endif
+}
+
 /// The stage of a run has its name from there; everybody else from the kernel.
 std::string process_name() {
   const char* stage =
@@ -40,10 +49,11 @@ void copy_text(std::array<char, size>& into, std::string_view text) noexcept {
 
 }  // namespace
 
-constinit thread_local MessageId last_received;
+[[gnu::tls_model("initial-exec")]] constinit thread_local MessageId last_received;
 
 EndTrace::Mapped::Mapped(std::uint64_t run_of, void* at, std::uint32_t events) noexcept
     : run(run_of),
+      has_ticks(tsc_is_clock()),
       header(static_cast<RingHeader*>(at)),
       bytes(size_of(events)),
       ring(header->head,
@@ -69,7 +79,25 @@ void EndTrace::join(const std::string& directory, EndKind kind, std::string_view
 }
 
 void EndTrace::slow_write(const Ring::Event& event) noexcept {
-  put(event);
+  const std::uint64_t run = scope_ == nullptr ? 0 : scope_->run();
+  if (run == 0) return;
+  Mapped* ring = ring_.load(std::memory_order_acquire);  // [M]
+  if (ring == nullptr || ring->run != run) ring = slow_ring(run);
+  if (ring != nullptr) ring->ring.write(event);
+}
+
+// Without a call in the way of the usual case, for which registers would have to be saved.
+void EndTrace::sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
+  Mapped* const ring = ring_.load(std::memory_order_acquire);  // [M]
+  if (ring == nullptr || ring->run != scope_->run() || !ring->has_ticks) [[unlikely]]
+    return slow_sent_small(sequence, bytes);
+  ring->ring.write({counter(), 0, what(EventKind::send), sequence, bytes, last_received.channel,
+                    last_received.sequence});
+}
+
+void EndTrace::slow_sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
+  const std::uint64_t now = read_ticks();
+  sent(now, now, sequence, bytes);
 }
 
 void EndTrace::spanned(std::uint64_t begin,
@@ -125,12 +153,13 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
   header->start_time = start_time;
   header->pid = ::getpid();
   header->kind = static_cast<std::uint8_t>(kind_);
-  header->has_ticks = tsc_is_clock() ? 1 : 0;
   copy_text(header->process, process_name());
   copy_text(header->name, name_);
+  auto ring = std::make_unique<Mapped>(run, at, events);
+  header->has_ticks = ring->has_ticks ? 1 : 0;
   header->channel.store(channel_, std::memory_order_relaxed);  // the magic carries it
   std::atomic_ref(header->magic).store(RingHeader::kMagic, std::memory_order_release);
-  return std::make_unique<Mapped>(run, at, events);
+  return ring;
 }
 
 std::uint64_t channel_of(int page_descriptor) noexcept {

@@ -137,9 +137,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
     core_.counters->message(bytes);
     core_.counters->copy(CopyEngine::inline_, bytes, 0);
     if (trace::is_on()) [[unlikely]]
-      trace_small(bytes, later);
+      core_.trace.sent_small(core_.consumers->published() - later, bytes);
   }
-  void trace_small(Bytes bytes, std::uint64_t later) noexcept;
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
   /// `told`: of a tensor; else nothing.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,

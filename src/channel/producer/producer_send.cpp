@@ -116,10 +116,6 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   return {};
 }
 
-[[gnu::noinline]] void Producer::Impl::trace_small(Bytes bytes, std::uint64_t later) noexcept {
-  core_.trace.sent_small(read_ticks(), core_.consumers->published() - later, bytes);
-}
-
 bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
   return !ended_ && !sends_early_ && fork_guard_.is_this() && is_queue_idle() && is_plain(options);
 }

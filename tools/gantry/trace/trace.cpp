@@ -124,7 +124,7 @@ void add_trace(CLI::App& app, int& exit_code) {
   command->footer(
       "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals of all\n"
       "processes of this user and host, on one clock; arrows follow each message. Processes\n"
-      "that run notice within 0.3 s. gantry run --trace FILE records a whole run.\n"
+      "that run notice within 0.6 s. gantry run --trace FILE records a whole run.\n"
       "Example: gantry trace images --seconds 5 -o images.json");
   command->callback([options, &exit_code] {
     const auto done = record(*options);
