@@ -6,6 +6,8 @@
 #include <cstring>
 #include <deque>
 #include <gantry/gantry.hpp>
+#include <gantry/trace.hpp>
+#include <thread>
 
 #include "../support/system/cpus.hpp"
 #include "../support/system/posix.hpp"
@@ -19,7 +21,7 @@ constexpr std::chrono::seconds kMeeting{30};  // all ends are being started; mor
 constexpr unsigned kMostInFlight = 4;
 constexpr unsigned kMostReaders = 4;
 
-enum class Way { sync, async, pipelined, streamed, loan, move };
+enum class Way { sync, async, pipelined, streamed, loan, move, traced };
 
 constexpr SendMode mode_of(Way way) {
   return way == Way::pipelined  ? SendMode::pipelined
@@ -62,11 +64,37 @@ Result<std::uint64_t> receive_sum(Consumer& replies, Deadline deadline = Deadlin
   return sum;
 }
 
+/// Has everything in the directory recorded for as long as it lives.
+class Recorder {
+ public:
+  static Result<std::unique_ptr<Recorder>> start(const std::string& directory) {
+    auto recording = trace::Recording::start({directory});
+    if (!recording) return Unexpected(recording.error());
+    return std::make_unique<Recorder>(std::move(*recording));
+  }
+  explicit Recorder(trace::Recording recording) : recording_(std::move(recording)) {}
+
+ private:
+  void keep_up(const std::stop_token& stop) {
+    while (!stop.stop_requested() && recording_.keep_up())
+      std::this_thread::sleep_for(trace::Recording::kPatience / 20);
+  }
+
+  trace::Recording recording_;
+  std::jthread thread_{[this](const std::stop_token& stop) { keep_up(stop); }};
+};
+
 /// The asking end: it sends over one channel, and each reader answers over one of its own.
 class GantryRequester final : public Requester {
  public:
   static Result<std::unique_ptr<Requester>> open(const std::string& directory, const Case& what,
                                                  Way way, const std::vector<int>& spare) {
+    std::unique_ptr<Recorder> recorder;
+    if (way == Way::traced) {
+      auto started = Recorder::start(directory);
+      if (!started) return Unexpected(started.error());
+      recorder = std::move(*started);
+    }
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
     ProducerOptions options{end_options(), {}};
@@ -83,8 +111,10 @@ class GantryRequester final : public Requester {
     }
     auto met = out->wait_for_consumer(Deadline::after(kMeeting), what.readers);
     if (!met) return Unexpected(met.error());
-    return std::unique_ptr<Requester>(
+    auto made = std::unique_ptr<GantryRequester>(
         new GantryRequester(std::move(*runtime), std::move(*out), std::move(replies), what, way));
+    made->recorder_ = std::move(recorder);
+    return std::unique_ptr<Requester>(std::move(made));
   }
 
   Result<void> prepare(const Payload& payload) override {
@@ -157,6 +187,7 @@ class GantryRequester final : public Requester {
     return {};
   }
 
+  std::unique_ptr<Recorder> recorder_;  // null: nobody records
   Runtime runtime_;
   Producer out_;
   std::vector<Consumer> replies_;
@@ -272,7 +303,8 @@ std::vector<SubjectKind> gantry_subjects() {
           kind("gantry/pipelined-whole", Way::pipelined),
           kind("gantry/pipelined-streamed", Way::streamed),
           kind(kLoanName, Way::loan, 1),
-          kind("gantry/move", Way::move, 1)};
+          kind("gantry/move", Way::move, 1),
+          kind(kTracedName, Way::traced)};
 }
 
 }  // namespace gantry::bench

@@ -79,8 +79,8 @@ bool Settings::asks(std::string_view question) const noexcept {
 }
 
 bool Settings::wants(std::string_view subject) const noexcept {
-  return subjects.empty() ||
-         std::any_of(subjects.begin(), subjects.end(),
+  if (subjects.empty()) return subject != kTracedName;
+  return std::any_of(subjects.begin(), subjects.end(),
                      [&](const std::string& word) { return names_subject(word, subject); });
 }
 

@@ -20,5 +20,6 @@ void add_ranks(CLI::App& app, int& exit_code);
 void add_run(CLI::App& app, int& exit_code);    // run/run.cpp
 void add_serve(CLI::App& app, int& exit_code);  // serve/serve.cpp
 void add_top(CLI::App& app, int& exit_code);
+void add_trace(CLI::App& app, int& exit_code);  // trace/trace.cpp
 
 }  // namespace gantry::cli

@@ -152,9 +152,13 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   };
   Impl& first = *ends.front();
   const SpinTime::Wait wait(first.spin_);
+  const std::uint64_t began = trace::ticks_and_look();
   LateLooks looks;
   for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
     GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
+    if (found && trace::is_on()) [[unlikely]]
+      ends[*found]->core_.trace.waited(began, trace::Awaited::message,
+                                       ends[*found]->core_.producer_pid);
     if (found) return *found;
     if (looks.are_spent(deadline)) {
       for (Impl* end : ends) end->waiter_.rouse();
@@ -209,8 +213,10 @@ void Consumer::Impl::note_received(const MessageInfo& info, Bytes bytes, std::ui
   last_bytes_ = bytes;
   MetricsPage& counters = *core_.counters;
   counters.message(bytes);
+  if (trace::is_on()) [[unlikely]]
+    core_.trace.received(asked, read_ticks(), info.sequence, bytes);
   if (info.sent_ticks == 0) return counters.last_ticks.set(slept ? read_ticks() : asked);
-  const std::uint64_t now = read_ticks();
+  const std::uint64_t now = trace::ticks_and_look();
   counters.last_ticks.set(now);
   const std::uint64_t weight = bytes <= Message::kInlineBytes ? kTimedEvery : 1;
   counters.handoff(now - std::min(now, std::max(asked, info.sent_ticks)), weight);

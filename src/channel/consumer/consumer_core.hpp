@@ -10,6 +10,7 @@
 #include "channel/wire/metrics_page.hpp"
 #include "channel/wire/step.hpp"
 #include "sync/wait_flag.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -32,7 +33,11 @@ class ConsumerCore {
 
   /// Wakes the producer if it sleeps: after each store that it may wait for.
   void ring_producer() noexcept {
-    if (wake_filter.must_wake(page().producer_sleeps)) producer_wake->ring();
+    if (wake_filter.must_wake(page().producer_sleeps)) {
+      producer_wake->ring();
+      if (trace::is_on()) [[unlikely]]
+        trace.woke(producer_pid);
+    }
     GANTRY_STEP(producer_rung);
   }
 
@@ -61,7 +66,8 @@ class ConsumerCore {
   Region own_memory;
   Metrics metrics;
   MetricsPage* counters = nullptr;  // that of `metrics`
-  bool is_called = false;           // the producer came to this end: the name is an inbox's
+  trace::EndTrace trace;
+  bool is_called = false;  // the producer came to this end: the name is an inbox's
   bool has_left = false;
   bool producer_gone = false;   // it died or hung up; what it published may still be there
   std::optional<Error> broken;  // why nothing of the producer is believed, or can be, any more

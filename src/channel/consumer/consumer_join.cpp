@@ -46,6 +46,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
   GANTRY_ASSIGN(impl->core_.metrics, MetricsMaker::make_for_end(options.metrics_descriptor));
   impl->core_.counters = MetricsMaker::page(impl->core_.metrics);
   impl->core_.metrics.meter()->opened();
+  impl->core_.trace.join(impl->core_.options.directory, trace::EndKind::consumer, name);
   return impl;
 }
 

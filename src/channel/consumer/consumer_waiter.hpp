@@ -63,7 +63,10 @@ class GANTRY_LOCAL ConsumerWaiter {
 template <class Ready>
 Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
   const bool was_armed = armed_;
+  const std::uint64_t began = trace::ticks_and_look();
   auto landed = sleep_until(deadline, ready);
+  if (trace::is_on()) [[unlikely]]
+    core_.trace.waited(began, trace::Awaited::landing, core_.producer_pid);
   const bool timed_out = !landed && landed.error().code == Code::timed_out;
   if (!was_armed && !timed_out) return landed;
   arm();

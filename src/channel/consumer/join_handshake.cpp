@@ -53,6 +53,7 @@ Result<void> JoinHandshake::accept_welcome(int send_fd, Received& received) {
                 Region::import(welcome.fds[1].release(), shared_size(sizeof(RingPage))));
   GANTRY_ASSIGN(WakeSender wakes_producer, WakeSender::adopt(std::move(welcome.fds[2])));
   core_.producer_wake = std::make_shared<const WakeSender>(std::move(wakes_producer));
+  core_.trace.set_channel(trace::channel_of(core_.producer_memory.descriptor()));
   core_.producer_memory.close_descriptor();
   core_.ring_memory.close_descriptor();
   GANTRY_TRY(check_pages());

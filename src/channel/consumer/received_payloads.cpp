@@ -119,8 +119,11 @@ void ReceivedPayloads::give_back(std::uint64_t token) noexcept {
   if (!core_.fork_guard.is_this()) return;  // a fork's copy: the parent still reads it
   const auto slot = static_cast<std::size_t>(token >> kNumberBits);
   held_.drop(slot);
-  core_.own_page().released.release(slot, token & ((std::uint64_t{1} << kNumberBits) - 1));
+  const std::uint64_t number = token & ((std::uint64_t{1} << kNumberBits) - 1);
+  core_.own_page().released.release(slot, number);
   GANTRY_STEP(released_stored);
+  if (trace::is_on()) [[unlikely]]
+    core_.trace.note(trace::EventKind::release, number);
   core_.ring_producer();
 }
 

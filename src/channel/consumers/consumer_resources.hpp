@@ -11,6 +11,7 @@
 #include "channel/wire/format.hpp"
 #include "channel/wire/protocol.hpp"
 #include "sync/wait_flag.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -34,6 +35,7 @@ struct ConsumerResources {
   SlowConsumer policy = SlowConsumer::block;
   unsigned depth = 0;  // 0: by its policy
   WakeFilter wake_filter;
+  trace::EndTrace* trace = nullptr;  // the producer's
   WakeLimit wake_limit;
 
   /// True if nobody reads any more what it took: no copy is left of our wake-up sender, which a

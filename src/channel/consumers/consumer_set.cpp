@@ -301,7 +301,7 @@ bool ConsumerSet::try_publish_beside(const BesidePlan& plan, const BesidePayload
   GANTRY_DEBUG_ASSERT(only_->unread() < limits_.slots);
   MessageHeader header{};
   header.number = ++number_;
-  header.ticks = read_ticks();
+  header.ticks = trace::ticks_and_look();
   header.user = user;
   header.type = type;
   only_->publish_beside(header, payload);
@@ -313,7 +313,7 @@ void ConsumerSet::publish(RecordToSend& message, Slot* slot) {
   message.header.number = ++number_;
   message.header.slot = slot == nullptr ? kNoSlot : slots_.index_of(*slot);
   if (slot != nullptr) slot->number = number_;
-  message.header.ticks = is_timed(message.header.slot, number_) ? read_ticks() : 0;
+  message.header.ticks = is_timed(message.header.slot, number_) ? trace::ticks_and_look() : 0;
   if (slot != nullptr) slot->ticks = message.header.ticks;
   if (slot != nullptr) lends_ = lends_ || slot->lends();
   const std::uint64_t knowing = slot == nullptr ? ~std::uint64_t{0} : slabs_.who_know(slot->slabs);

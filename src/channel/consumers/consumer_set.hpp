@@ -275,7 +275,7 @@ class ConsumerSet {
   void publish_small(ConstByteSpan payload, std::uint32_t type, std::uint64_t user) noexcept {
     const std::uint64_t number = ++number_;
     const MessageHeader header{.number = number,
-                               .ticks = is_timed(kNoSlot, number) ? read_ticks() : 0,
+                               .ticks = is_timed(kNoSlot, number) ? trace::ticks_and_look() : 0,
                                .user = user,
                                .type = type,
                                .slot = kNoSlot,

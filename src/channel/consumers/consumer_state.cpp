@@ -27,6 +27,14 @@ ConsumerState::ConsumerState(unsigned id, unsigned index,
       memory_(std::make_shared<const Region>(std::move(page))),
       ring_(std::span(this->page().ring).first(cells_for(credits))) {}
 
+// Before a message that finds its reader asleep the time is not always read: it is looked here
+// whether somebody records, so that the first of them is in the trace.
+void ConsumerState::ring() noexcept {
+  trace::look(read_ticks());
+  resources_->wake_sender.ring();
+  if (trace::is_on() && resources_->trace != nullptr) resources_->trace->woke(resources_->pid);
+}
+
 // ---- payloads beside their records -----------------------------------------------------------
 
 ByteSpan ConsumerState::next_place() noexcept {

@@ -113,8 +113,7 @@ class ConsumerState {
   [[nodiscard]] const std::shared_ptr<const Region>& memory() const noexcept { return memory_; }
   /// Rings if it sleeps. Call after a word that it waits for has changed.
   void wake() noexcept {
-    if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps))
-      resources_->wake_sender.ring();
+    if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps)) ring();
   }
   void end_stream() noexcept;
 
@@ -142,6 +141,7 @@ class ConsumerState {
 
  private:
   void publish_over(const RecordToSend& message) noexcept;
+  void ring() noexcept;
   [[nodiscard]] static unsigned count(std::uint64_t slots) noexcept {
     return static_cast<unsigned>(std::popcount(slots));
   }

@@ -89,6 +89,7 @@ ProducerListener::Rules Inbox::Impl::rules() const {
 }
 
 Result<void> Inbox::Impl::start_listener() {
+  if (!options_.directory.empty()) trace_.join(options_.directory, trace::EndKind::inbox, name_);
   GANTRY_TRY(listener_->start());
   GANTRY_TRY(add_to(watched_.get(), listener_->news(), kNews));
   metrics_.meter()->opened();
@@ -260,9 +261,11 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
     return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
   std::array<pollfd, 2> entries{pollfd{watched_.get(), POLLIN, 0},
                                 pollfd{options_.interrupt_descriptor, POLLIN, 0}};
-  const std::uint64_t asleep = read_ticks();
+  const std::uint64_t asleep = trace::ticks_and_look();
   const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
   metrics_.meter()->waited(read_ticks() - asleep);
+  if (trace::is_on()) [[unlikely]]
+    trace_.waited(asleep, trace::Awaited::message, 0);
   if (count > 0 && entries[1].revents != 0)
     return fail(Code::interrupted, fmt::format("inbox '{}': interrupted", name_));
   if (count == 0 && deadline.passed())

@@ -85,6 +85,7 @@ class GANTRY_LOCAL Inbox::Impl {
   std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;
   Metrics metrics_;
+  trace::EndTrace trace_;  // its waits; messages are their ends'
   Fd watched_;    // an epoll of the acceptor's news, mutes_end_, and every sender, by its id
   Fd mutes_end_;  // a timer
   std::vector<Source> sources_;  // by id

@@ -37,7 +37,8 @@ Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, De
     auto loans = lent == Lent::by_caller ? consumers.loans_in_the_way(needs_slot, bytes)
                                          : std::optional<Error>();
     if (loans) return tl::unexpected(core_.named(std::move(*loans)));
-    GANTRY_TRY(sleep(lock, deadline, Condition::of(ready), Why::of(why), Lost::is_an_error));
+    GANTRY_TRY(sleep(lock, deadline, Condition::of(ready), Why::of(why), Lost::is_an_error,
+                     trace::Awaited::credit));
   }
   return check_consumers();
 }
@@ -64,8 +65,9 @@ Result<void> CreditGate::check_consumers() const {
 
 // ---- waiting -------------------------------------------------------------------------------
 
-Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost) {
-  const std::uint64_t started = read_ticks();
+Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
+                               trace::Awaited awaited) {
+  const std::uint64_t started = trace::ticks_and_look();
   stop_heeding();
   caller_waits_ = true;
   auto waited = guarded([&] { return sleep_until(lock, deadline, ready, why, lost); });
@@ -74,7 +76,16 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, W
   caller_waits_ = false;
   heed_forwards();
   if (waited) core_.metrics.meter()->waited(read_ticks() - started);
+  if (trace::is_on()) [[unlikely]]
+    note_waited(started, awaited);
   return waited;
+}
+
+// Of several consumers nobody says here who was the last.
+void CreditGate::note_waited(std::uint64_t started, trace::Awaited awaited) const noexcept {
+  const auto& consumers = core_.consumers->consumers();
+  const pid_t peer = consumers.size() == 1 ? consumers.front()->resources().pid : 0;
+  core_.trace.waited(started, awaited, peer);
 }
 
 Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why,

@@ -45,7 +45,8 @@ class CreditGate {
                                         Lost lost = Lost::is_an_error) {
     core_.consumers->refresh();
     if (ready()) return {};
-    return sleep(lock, deadline, Condition::of(ready), Why::of(why), lost);
+    return sleep(lock, deadline, Condition::of(ready), Why::of(why), lost,
+                 trace::Awaited::consumer);
   }
   /// An error if nobody reads any more.
   [[nodiscard]] Result<void> check_consumers() const;
@@ -77,7 +78,9 @@ class CreditGate {
   };
   using Condition = Question<bool>;
   using Why = Question<std::string>;
-  Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost);
+  Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
+                     trace::Awaited awaited);
+  void note_waited(std::uint64_t started, trace::Awaited awaited) const noexcept;
   Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost);
   void stop_heeding() noexcept;
   [[nodiscard]] bool is_stopping() const noexcept {

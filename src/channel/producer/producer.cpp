@@ -112,6 +112,8 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
+  core_.trace.join(core_.options.directory, trace::EndKind::producer, name);
+  core_.trace.set_channel(trace::channel_of(core_.memory.descriptor()));
   core_.consumers = std::make_unique<ConsumerSet>(
       core_.pool,
       ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
@@ -220,6 +222,7 @@ bool Producer::Impl::allows(SlowConsumer policy) const {
 
 Result<unsigned> Producer::Impl::admit(std::unique_ptr<ConsumerResources> consumer,
                                        Region ring_memory) {
+  consumer->trace = &core_.trace;
   const Lock held = core_.lock();
   GANTRY_ASSIGN(const unsigned index,
                 core_.consumers->admit(std::move(consumer), std::move(ring_memory)));

@@ -132,7 +132,13 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
     return (options.correlation | options.deadline_ns) == 0;
   }
   [[nodiscard]] bool may_go_the_short_way(const SendOptions& options) const noexcept;
-  void note_small_sent(Bytes bytes) noexcept;
+  /// `later`: so many messages were published after it.
+  void note_small_sent(Bytes bytes, std::uint64_t later = 0) noexcept {
+    core_.counters->message(bytes);
+    core_.counters->copy(CopyEngine::inline_, bytes, 0);
+    if (trace::is_on()) [[unlikely]]
+      core_.trace.sent_small(core_.consumers->published() - later, bytes);
+  }
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
   /// `told`: of a tensor; else nothing.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,

@@ -8,6 +8,7 @@
 #include "channel/producer/rotation.hpp"
 #include "channel/wire/metrics_page.hpp"
 #include "channel/wire/waiter.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -52,6 +53,7 @@ struct ProducerCore {
   Metrics metrics;
   MetricsPage* counters = nullptr;  // that of `metrics`; written by the sending thread
   Region memory;                    // the producer page
+  trace::EndTrace trace;            // the consumers' resources refer to it
   std::unique_ptr<ConsumerSet> consumers;
   Rotation rotation{1, 0};  // under the lock
   LastCopy last_copy;       // under the lock

@@ -65,6 +65,8 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   core_.consumers->publish(message, &slot);
   core_.consumers->release(slot);
   core_.counters->message(slot.bytes);
+  if (trace::is_on()) [[unlikely]]
+    core_.trace.sent(slot.ticks, read_ticks(), slot.number, slot.bytes);
   loan.forget();
   return {};
 }
@@ -83,6 +85,8 @@ Result<EarlyMessage> Producer::Impl::send_early(std::vector<Draft::Part> parts,
   SendOperation operation({core_, gate_, allocator_, cache_uses_, lent_here()}, parts, options,
                           *lane_, nullptr);
   GANTRY_ASSIGN(Slot* const slot, operation.run_early());
+  if (trace::is_on()) [[unlikely]]
+    core_.trace.sent(slot->ticks, read_ticks(), slot->number, size);
   sends_early_ = true;
   return EarlyMessage(shared_from_this(), core_.consumers->slots().index_of(*slot), size);
 }
@@ -110,11 +114,6 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   GANTRY_TRY(slow_send_small(payload, options));
   note_small_sent(payload.size());
   return {};
-}
-
-void Producer::Impl::note_small_sent(Bytes bytes) noexcept {
-  core_.counters->message(bytes);
-  core_.counters->copy(CopyEngine::inline_, bytes, 0);
 }
 
 bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
@@ -165,7 +164,7 @@ std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> paylo
   const std::size_t sent = core_.consumers->try_publish_small(
       payloads.first(static_cast<std::size_t>(end - payloads.begin())), options.type, options.user);
   held.unlock();
-  for (const ConstByteSpan payload : payloads.first(sent)) note_small_sent(payload.size());
+  for (std::size_t i = 0; i < sent; ++i) note_small_sent(payloads[i].size(), sent - 1 - i);
   return sent;
 }
 
@@ -247,7 +246,13 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   core_.last_copy = {move.destination, move.source,    move.bytes,   move.bytes,
                      SendMode::whole,  copied->engine, copied->cache};
   core_.counters->message(payload.size());
-  core_.counters->copy(copied->engine, payload.size(), read_ticks() - started);
+  const std::uint64_t took = read_ticks() - started;
+  core_.counters->copy(copied->engine, payload.size(), took);
+  if (trace::is_on()) [[unlikely]] {
+    const std::uint64_t number = core_.consumers->published();
+    core_.trace.copied(started, took, number, payload.size(), copied->engine, 1);
+    core_.trace.sent(started, started + took, number, payload.size());
+  }
   return Result<void>();
 }
 
@@ -293,6 +298,8 @@ Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   // First: a message that is sent must have its ticket.
   if (auto ready = queue_->prepare(); !ready)
     return tl::unexpected(core_.named(std::move(ready).error()));
+  if (trace::is_on()) [[unlikely]]
+    job.cause = trace::last_received;
   auto done = is_quick(job) ? send_at_once(job) : std::nullopt;
   auto ticket = done ? queue_->push_done(std::move(*done)) : queue_->push(std::move(job));
   if (!ticket) return tl::unexpected(core_.named(std::move(ticket).error()));
@@ -351,6 +358,8 @@ Result<void> Producer::Impl::send_with_memory_at_hand(SendJob& job, const SendOp
 
 // On the progress thread.
 Result<void> Producer::Impl::send_queued(SendJob& job) {
+  if (trace::is_on()) [[unlikely]]
+    trace::last_received = job.cause;
   if (!job.parts.empty()) return transmit(job.parts, job.options, *queue_lane_);
   if (auto sent = try_send_beside(job.payload, job.options, *queue_lane_)) return *std::move(sent);
   Draft::Part part;

@@ -39,10 +39,13 @@ Result<void> SendOperation::run() {
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
   mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
   choose_chunks();
+  const std::uint64_t began = trace::is_on() ? read_ticks() : 0;
   Lock held = core_.lock();
   const auto result = with_slot(
       held, [&] { return is_chunked() ? publish_then_copy(held) : copy_then_publish(held); });
   if (slot_ == nullptr) return result;
+  if (began != 0 && message_.header.number != 0) [[unlikely]]
+    core_.trace.sent(began, read_ticks(), message_.header.number, total_);
   finish();
   GANTRY_STEP(sender_done);
   return result;
@@ -256,6 +259,8 @@ void SendOperation::publish_landing() {
 void SendOperation::publish() {
   core_.consumers->publish(message_, slot_);
   core_.counters->message(total_);
+  if (trace::is_on()) [[unlikely]]
+    core_.trace.note(trace::EventKind::publish, message_.header.number);
   GANTRY_STEP(message_published);
 }
 

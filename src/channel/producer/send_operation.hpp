@@ -108,6 +108,8 @@ class SendOperation {
   [[nodiscard]] Result<void> publish_then_copy(Lock& held);
   [[nodiscard]] Result<std::shared_ptr<const Region>> copy_sealed() const;
   [[nodiscard]] Result<void> copy_parts();
+  void note_copied(std::uint64_t started, std::uint64_t took, Bytes bytes,
+                   std::uint64_t chunks) const noexcept;
   [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
   [[nodiscard]] bool goes_by_two() const noexcept {
     return second_ != nullptr && is_for_two(packed_);

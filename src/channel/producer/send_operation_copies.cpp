@@ -19,7 +19,10 @@ Result<std::shared_ptr<const Region>> SendOperation::copy_sealed() const {
       return tl::unexpected(core_.named(std::move(written).error()));
     packed_at += part.bytes.size();
   }
-  core_.counters->copy(CopyEngine::inline_, total_, read_ticks() - started);
+  const std::uint64_t took = read_ticks() - started;
+  core_.counters->copy(CopyEngine::inline_, total_, took);
+  if (trace::is_on()) [[unlikely]]
+    note_copied(started, took, total_, parts_.size());
   GANTRY_TRY(seal(memory.get(), kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
   GANTRY_ASSIGN(Region region, Region::import(memory.release(), std::max<Bytes>(packed_, 1)));
   return std::make_shared<const Region>(std::move(region));
@@ -42,10 +45,20 @@ Result<void> SendOperation::copy_parts() {
     packed_at += part.bytes.size();
     const std::uint64_t took = read_ticks() - started;
     core_.counters->copy(engine_, part.bytes.size(), took);
+    if (trace::is_on()) [[unlikely]]
+      note_copied(started, took, part.bytes.size(), plan.count());
     ticks += took;
   }
   if (mode_ != SendMode::streamed) copy_ticks_ = ticks;
   return {};
+}
+
+// Nobody else publishes meanwhile: it will have the next number, unless it was published already.
+void SendOperation::note_copied(std::uint64_t started, std::uint64_t took, Bytes bytes,
+                                std::uint64_t chunks) const noexcept {
+  const std::uint64_t number =
+      message_.header.number != 0 ? message_.header.number : core_.consumers->published() + 1;
+  core_.trace.copied(started, took, number, bytes, engine_, chunks);
 }
 
 // `to`: from the part's place to the end; for a streamed message the window. A message that goes

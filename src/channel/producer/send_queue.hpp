@@ -16,6 +16,7 @@
 #include "base/numa_nodes.hpp"
 #include "base/result.hpp"
 #include "channel/wire/waiter.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -24,6 +25,7 @@ struct SendJob {
   ConstByteSpan payload;
   std::vector<Draft::Part> parts;
   SendOptions options;
+  trace::MessageId cause{};  // of the caller; see last_received
 };
 
 // One thread pushes and waits; the progress thread executes, one job after the other. A caller that

@@ -35,6 +35,7 @@ struct Arguments {
   std::string page;  ///< A file for the report as a page; empty: none.
   bool json = false;
   bool quiet = false;
+  std::string trace;
 };
 
 /// What there is to do, checked as far as it can be before anything starts.
@@ -85,7 +86,17 @@ Result<void> check_page(const std::string& path) {
   return tl::unexpected(cli::system_error(path, errno, kMendPage));
 }
 
+/// Only channels are traced, and one file holds one run.
+Result<void> check_trace(const Arguments& arguments) {
+  if (arguments.trace.empty() || (arguments.transport == Transport::gantry && !arguments.compare))
+    return {};
+  return tl::unexpected(Error{Code::unsupported,
+                              "--trace: it records channels of Gantry, in one run",
+                              "use --transport gantry without --compare"});
+}
+
 Result<Job> prepare(const Arguments& arguments) {
+  if (const auto fine = check_trace(arguments); !fine) return tl::unexpected(fine.error());
   Job job;
   if (const auto fine = check_page(arguments.page); !fine) return tl::unexpected(fine.error());
   job.options.connect_within = arguments.connect_within;
@@ -171,7 +182,8 @@ Result<void> run(const Arguments& arguments) {
   Course course;
   if (!arguments.page.empty()) job->options.course = &course;
   for (const Transport transport : job->transports) {
-    auto report = run_once(job->pipeline, transport, job->base, job->options, *interrupt);
+    auto report =
+        run_once(job->pipeline, transport, job->base, job->options, *interrupt, arguments.trace);
     if (!report) return tl::unexpected(report.error());
     reports.push_back(std::move(*report));
   }
@@ -209,6 +221,11 @@ void add_run(CLI::App& app, int& exit_code) {
              "For every stage to open its ends (60 s)");
   command->add_flag("--json", arguments->json, "The report as JSON");
   command->add_flag("--quiet", arguments->quiet, "No progress");
+  command
+      ->add_option("--trace", arguments->trace,
+                   "Record what this host's stages do, for Perfetto (see gantry trace)")
+      ->type_name("FILE")
+      ->envname("GANTRY_TRACE");
   command->footer("Example: gantry run examples/vision/pipeline.toml --compare pipe");
   command->callback([arguments, &exit_code] {
     const Result<void> result = run::run(*arguments);

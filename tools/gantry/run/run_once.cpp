@@ -3,15 +3,18 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "errors.hpp"
 #include "run/process/leftovers.hpp"
 #include "run/process/run_directory.hpp"
+#include "trace/session.hpp"
 
 namespace gantry::run {
 
 Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const std::string& base,
-                           SuperviseOptions options, const cli::Interrupt& interrupt) {
+                           SuperviseOptions options, const cli::Interrupt& interrupt,
+                           const std::string& trace) {
   const Adoption adoption;
   const RaisedFileLimit file_limit;
   Result<RunDirectory> directory = RunDirectory::create(base, interrupt);
@@ -27,8 +30,16 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
   }
   Result<Plan> plan = Plan::create(pipeline, transport, directory->path());
   if (!plan) return tl::unexpected(plan.error());
+  std::optional<cli::TraceSession> session;
+  if (!trace.empty()) {
+    auto started = cli::TraceSession::start({directory->path()}, trace);
+    if (!started) return tl::unexpected(started.error());
+    session.emplace(std::move(*started));
+  }
   const Result<Finished> finished = supervise(*plan, options, *guard, file_limit, interrupt);
+  const Result<void> traced = session ? session->write() : Result<void>();
   if (!finished) return tl::unexpected(finished.error());
+  if (!traced) return tl::unexpected(traced.error());
   return make_report(*plan, *finished);
 }
 

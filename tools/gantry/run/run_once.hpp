@@ -6,10 +6,12 @@
 namespace gantry::run {
 
 /// Runs the pipeline over `transport` in a directory of its own below `base` and reports. Nothing
-/// is left afterwards, whatever happened.
+/// is left afterwards, whatever happened. `trace`: a file for what this host's stages did, also of
+/// a run that fails; empty: none.
 [[nodiscard]] Result<RunReport> run_once(const Pipeline& pipeline, Transport transport,
                                          const std::string& base, SuperviseOptions options,
-                                         const cli::Interrupt& interrupt);
+                                         const cli::Interrupt& interrupt,
+                                         const std::string& trace = {});
 
 /// What the parent may have set and what would disturb: ignored SIGCHLD loses exit statuses, and
 /// SIGPIPE ends us before we have cleaned up.

@@ -1,0 +1,120 @@
+#pragma once  // gantry/trace.hpp: what the ends of channels did and when, and spans of one's own.
+
+#include <array>
+#include <gantry/types.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gantry::trace {
+
+/// The time from here to the end of the block, under that name, in the trace of the thread. Names
+/// are cut off after kMostName bytes. While nobody records it takes a few nanoseconds. Only in
+/// processes that have, or had, an end of a channel in the directory that is recorded.
+class GANTRY_API Span {
+ public:
+  static constexpr std::size_t kMostName = 31;
+  explicit Span(std::string_view name) noexcept;
+  ~Span();
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ private:
+  std::uint64_t began_ = 0;  // ticks; 0: nobody records
+  std::array<char, kMostName + 1> name_;
+};
+
+// ---- recording -----------------------------------------------------------------------------
+
+enum class EndKind : std::uint8_t { producer = 1, consumer, inbox, thread };
+
+enum class EventKind : std::uint8_t {
+  send = 1,  ///< From the call to the publication's end; of a small message the end alone.
+  copy,      ///< `what`: the engine.
+  publish,   ///< The message became visible.
+  receive,   ///< From the call until the message was the caller's.
+  wait,      ///< `what` was waited for, of `peer` if it is known.
+  release,   ///< The message's memory went back to the sender.
+  wake,      ///< `peer` slept and was woken.
+  span,      ///< Of the user's own; `what`: its name.
+};
+[[nodiscard]] GANTRY_API std::string_view to_string(EventKind kind) noexcept;
+
+/// A message, for all processes of the machine. 0: none.
+struct MessageId {
+  std::uint64_t channel = 0;  ///< One session of one producer.
+  std::uint64_t sequence = 0;
+  friend auto operator<=>(const MessageId&, const MessageId&) = default;
+};
+
+struct Event {
+  EventKind kind = EventKind::send;
+  std::uint64_t begin_ns = 0;  ///< CLOCK_MONOTONIC.
+  std::uint64_t duration_ns = 0;
+  MessageId message;
+  MessageId cause;  ///< send: the message that the thread had received last.
+  Bytes bytes = 0;
+  std::uint32_t chunks = 0;  ///< copy
+  std::int32_t peer = 0;     ///< A process; 0: not known, or several.
+  std::string what;
+};
+
+/// What one end, or one thread with spans, did. Its oldest events go when its ring is full.
+struct Track {
+  EndKind kind = EndKind::producer;
+  std::string channel;  ///< The thread's name, if it is one.
+  std::int32_t pid = 0;
+  std::uint64_t written = 0;
+  std::uint64_t lost = 0;  ///< Of these: overwritten, or not complete.
+  bool is_closed = false;  ///< It ended in the regular way.
+  std::vector<Event> events;
+};
+
+struct TracedProcess {
+  std::int32_t pid = 0;
+  std::string name;
+  std::optional<std::uint64_t> ended_ns;  ///< When the kernel said so; some ms late.
+  bool died = false;                      ///< It ended with ends that it had not closed.
+};
+
+struct Trace {
+  std::uint64_t from_ns = 0;  ///< CLOCK_MONOTONIC, as in events.
+  std::uint64_t until_ns = 0;
+  std::vector<TracedProcess> processes;
+  std::vector<Track> tracks;
+  std::vector<std::string> notes;  ///< What could not be read, for people.
+};
+
+struct RecordingOptions {
+  static constexpr unsigned kMostEvents = 1U << 20;
+  unsigned events = 1U << 13;  ///< Of each end, 64 bytes each; rounded up to a power of two.
+};
+
+/// Has the processes of one user record what they do in some runtime directories. They learn of it
+/// within kNotice, new ones at once. Needs keep_up() at least every kPatience, else it ends by
+/// itself, as it does when this process is killed. Move-only; records until finish() or its end.
+class GANTRY_API Recording {
+ public:
+  static constexpr std::chrono::milliseconds kNotice{600};
+  static constexpr std::chrono::seconds kPatience{2};
+
+  /// Errors: `busy` when another process records there; `not_found`, `permission_denied`, `system`.
+  [[nodiscard]] static Result<Recording> start(const std::vector<std::string>& directories,
+                                               const RecordingOptions& options = {});
+  Recording(Recording&&) noexcept;
+  Recording& operator=(Recording&&) noexcept;
+  ~Recording();
+
+  /// Goes on for kPatience, and notes which processes have come and ended. Errors: `system`.
+  [[nodiscard]] Result<void> keep_up();
+  /// Ends it, reads what there is, and removes it. Rings that make no sense become notes.
+  [[nodiscard]] Result<Trace> finish();
+
+ private:
+  struct Impl;
+  explicit Recording(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gantry::trace

@@ -1,0 +1,220 @@
+#include "trace/end_trace.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+namespace gantry::trace {
+namespace {
+
+constexpr Bytes kMostOfAProcess = Bytes{64} << 20;  // rings beyond have kLeastEvents
+constexpr std::uint32_t kLeastEvents = 256;
+
+std::atomic<std::uint64_t> rings_made{0};
+std::atomic<Bytes> bytes_mapped{0};
+
+constexpr Bytes size_of(std::uint64_t events) noexcept {
+  return kHeaderBytes + events * sizeof(Ring::Cell);
+}
+
+/// What read_ticks() is where a ring has ticks.
+std::uint64_t counter() noexcept {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#else
+  return read_ticks();
+#endif
+}
+
+/// The stage of a run has its name from there; everybody else from the kernel.
+std::string process_name() {
+  const char* stage =
+      std::getenv("GANTRY_STAGE");  // NOLINT(concurrency-mt-unsafe): as directory.cpp
+  if (stage != nullptr && *stage != '\0') return stage;
+  std::string name;
+  std::ifstream file("/proc/self/comm");
+  std::getline(file, name);
+  return name;
+}
+
+template <std::size_t size>
+void copy_text(std::array<char, size>& into, std::string_view text) noexcept {
+  std::memcpy(into.data(), text.data(), std::min(text.size(), size - 1));
+}
+
+}  // namespace
+
+[[gnu::tls_model("initial-exec")]] constinit thread_local MessageId last_received;
+
+EndTrace::Mapped::Mapped(std::uint64_t run_of, void* at, std::uint32_t events) noexcept
+    : run(run_of),
+      has_ticks(tsc_is_clock()),
+      header(static_cast<RingHeader*>(at)),
+      bytes(size_of(events)),
+      ring(header->head,
+           {reinterpret_cast<Ring::Cell*>(static_cast<std::byte*>(at) + kHeaderBytes), events}) {
+  bytes_mapped.fetch_add(bytes, std::memory_order_relaxed);  // a rough sum
+}
+EndTrace::Mapped::~Mapped() {
+  ::munmap(header, bytes);
+  bytes_mapped.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+EndTrace::EndTrace() noexcept = default;
+EndTrace::~EndTrace() {
+  Mapped* const ring = ring_.load(std::memory_order_relaxed);  // nobody else is left
+  if (ring != nullptr && fork_guard_.is_this())
+    ring->header->closed.store(1, std::memory_order_release);
+}
+
+void EndTrace::join(const std::string& directory, EndKind kind, std::string_view name) {
+  kind_ = kind;
+  name_ = name;
+  scope_ = Scope::of(directory);
+}
+
+void EndTrace::slow_write(const Ring::Event& event) noexcept {
+  const std::uint64_t run = scope_ == nullptr ? 0 : scope_->run();
+  if (run == 0) return;
+  Mapped* ring = ring_.load(std::memory_order_acquire);  // [M]
+  if (ring == nullptr || ring->run != run) ring = slow_ring(run);
+  if (ring != nullptr) ring->ring.write(event);
+}
+
+// Without a call in the way of the usual case, for which registers would have to be saved.
+void EndTrace::sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
+  Mapped* const ring = ring_.load(std::memory_order_acquire);  // [M]
+  if (ring == nullptr || ring->run != scope_->run() || !ring->has_ticks) [[unlikely]]
+    return slow_sent_small(sequence, bytes);
+  ring->ring.write({counter(), 0, what(EventKind::send), sequence, bytes, last_received.channel,
+                    last_received.sequence});
+}
+
+void EndTrace::slow_sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
+  const std::uint64_t now = read_ticks();
+  sent(now, now, sequence, bytes);
+}
+
+void EndTrace::spanned(std::uint64_t begin,
+                       const std::array<char, Span::kMostName + 1>& name) noexcept {
+  Ring::Event event{begin, read_ticks() - begin, what(EventKind::span)};
+  std::memcpy(&event[kSequence], name.data(), name.size());
+  write(event);
+}
+
+EndTrace::Mapped* EndTrace::slow_ring(std::uint64_t run) noexcept {
+  const std::lock_guard held(making_);
+  Mapped* const newest = ring_.load(std::memory_order_relaxed);  // under the lock
+  if (newest != nullptr && newest->run == run) return newest;
+  if (failed_run_ == run) return nullptr;
+  // The recording before this one is over, and its file removed: its pages go, too.
+  if (newest != nullptr) ::madvise(newest->header, newest->bytes, MADV_REMOVE);
+  auto made = guarded([&]() -> Result<Mapped*> {
+    GANTRY_ASSIGN(auto ring, make_ring(run));
+    made_.push_back(std::move(ring));
+    return made_.back().get();
+  });
+  if (!made) failed_run_ = run;
+  if (made) ring_.store(*made, std::memory_order_release);  // [M]
+  return made.value_or(nullptr);
+}
+
+// With all of its memory: a page that the disk has no room for would kill whoever writes there. The
+// mode keeps others from cutting the file off by mistake, which would do the same.
+Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run) const {
+  const bool is_spent =
+      bytes_mapped.load(std::memory_order_relaxed) + size_of(scope_->events()) > kMostOfAProcess;
+  const std::uint32_t events = std::bit_ceil(is_spent ? kLeastEvents : scope_->events());
+  const std::uint64_t start_time = start_time_of(::getpid());
+  const std::string file =
+      fmt::format("{}-{}-{}", ::getpid(), start_time,
+                  rings_made.fetch_add(1, std::memory_order_relaxed));  // any number will do
+  GANTRY_ASSIGN(const Fd folder, scope_->open_folder());
+  const Fd memory(::openat(folder.get(), file.c_str(),
+                           O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
+  if (!memory) return fail_errno(file);
+  const int no_room = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(size_of(events)));
+  if (no_room != 0) {
+    static_cast<void>(::ftruncate(memory.get(), 0));  // the recording sees an empty file
+    return fail_errno(file, no_room);
+  }
+  void* const at =
+      ::mmap(nullptr, size_of(events), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  if (at == MAP_FAILED) return fail_errno(file);
+  auto* const header = new (at) RingHeader{};
+  header->version = kVersion;
+  header->cells = events;
+  header->run = run;
+  header->start_time = start_time;
+  header->pid = ::getpid();
+  header->kind = static_cast<std::uint8_t>(kind_);
+  copy_text(header->process, process_name());
+  copy_text(header->name, name_);
+  auto ring = std::make_unique<Mapped>(run, at, events);
+  header->has_ticks = ring->has_ticks ? 1 : 0;
+  header->channel.store(channel_, std::memory_order_relaxed);  // the magic carries it
+  std::atomic_ref(header->magic).store(RingHeader::kMagic, std::memory_order_release);
+  return ring;
+}
+
+std::uint64_t channel_of(int page_descriptor) noexcept {
+  struct stat facts{};
+  return ::fstat(page_descriptor, &facts) == 0 ? facts.st_ino : 0;
+}
+
+// ---- spans ---------------------------------------------------------------------------------
+
+namespace {
+
+std::string thread_name() {
+  std::string name;
+  std::ifstream file("/proc/thread-self/comm");
+  std::getline(file, name);
+  return name;
+}
+
+/// The ring of this thread's spans in that directory.
+class ThreadTrace {
+ public:
+  EndTrace* of(const std::shared_ptr<Scope>& scope) {
+    if (scope_ != scope || trace_ == nullptr) {
+      trace_ = std::make_unique<EndTrace>();
+      trace_->join(scope->directory(), EndKind::thread, thread_name());
+      scope_ = scope;
+    }
+    return trace_.get();
+  }
+
+ private:
+  std::shared_ptr<Scope> scope_;
+  std::unique_ptr<EndTrace> trace_;
+};
+
+}  // namespace
+
+Span::Span(std::string_view name) noexcept {
+  const std::uint64_t now = read_ticks();
+  look(now);
+  if (!is_on()) [[likely]]
+    return;
+  name_.fill('\0');
+  copy_text(name_, name);
+  began_ = now;
+}
+
+Span::~Span() {
+  if (began_ == 0 || !is_on()) [[likely]]
+    return;
+  static_cast<void>(guarded([this]() -> Result<void> {
+    thread_local ThreadTrace mine;
+    if (const auto scope = Scope::any_on()) mine.of(scope)->spanned(began_, name_);
+    return {};
+  }));
+}
+
+}  // namespace gantry::trace

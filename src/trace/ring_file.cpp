@@ -1,0 +1,213 @@
+#include "trace/ring_file.hpp"
+
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <gantry/engine.hpp>
+
+namespace gantry::trace {
+namespace {
+
+std::uint64_t word_at(ConstByteSpan bytes, Bytes offset) noexcept {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes.data() + offset, sizeof word);
+  return word;
+}
+
+/// What a field of fixed size says, up to its first zero. It may hold anything.
+template <std::size_t size>
+std::string text_of(const std::array<char, size>& field) {
+  return {field.begin(), std::ranges::find(field, '\0')};
+}
+
+std::string_view name_of(Awaited what) noexcept {
+  switch (what) {
+    case Awaited::credit:
+      return "credit";
+    case Awaited::consumer:
+      return "consumer";
+    case Awaited::message:
+      return "message";
+    case Awaited::landing:
+      return "landing";
+  }
+  return {};
+}
+
+/// What the detail of an event of that kind stands for; nothing: no writer of ours wrote it.
+std::optional<std::string> detail_of(EventKind kind, std::uint8_t detail) {
+  std::string_view text;
+  if (kind == EventKind::wait) text = name_of(static_cast<Awaited>(detail));
+  if (kind == EventKind::copy && detail < kCopyEngines)
+    text = to_string(static_cast<CopyEngine>(detail));
+  if (text.empty() && (kind == EventKind::wait || kind == EventKind::copy)) return std::nullopt;
+  return std::string(text);
+}
+
+bool is_kind(std::uint8_t kind) noexcept {
+  return kind >= static_cast<std::uint8_t>(EventKind::send) &&
+         kind <= static_cast<std::uint8_t>(EventKind::span);
+}
+
+std::string span_name(const Ring::Event& words) {
+  std::array<char, Span::kMostName + 1> name{};
+  std::memcpy(name.data(), &words[kSequence], name.size());
+  return text_of(name);
+}
+
+std::optional<Event> decode_event(const Ring::Event& words, std::uint64_t channel,
+                                  const TimeScale& time) {
+  const auto kind = static_cast<std::uint8_t>(words[kWhat]);
+  if (!is_kind(kind)) return std::nullopt;
+  Event event;
+  event.kind = static_cast<EventKind>(kind);
+  event.begin_ns = time.ns_of(words[kBegin]);
+  const std::uint64_t end_ns = time.ns_of(words[kBegin] + words[kDuration]);
+  if (event.begin_ns < time.least_ns || end_ns > time.most_ns || end_ns < event.begin_ns)
+    return std::nullopt;
+  event.duration_ns = end_ns - event.begin_ns;
+  if (event.kind == EventKind::span) {
+    event.what = span_name(words);
+    return event;
+  }
+  auto what = detail_of(event.kind, static_cast<std::uint8_t>(words[kWhat] >> 8));
+  if (!what) return std::nullopt;
+  event.what = std::move(*what);
+  event.chunks = static_cast<std::uint32_t>(words[kWhat] >> 32);
+  event.bytes = words[kBytes];
+  if (words[kSequence] != 0) event.message = {channel, words[kSequence]};
+  if (event.kind == EventKind::send) event.cause = {words[kCause], words[kCauseSequence]};
+  if (event.kind == EventKind::wait || event.kind == EventKind::wake)
+    event.peer = static_cast<std::int32_t>(words[kCause]);
+  return event;
+}
+
+struct Header {
+  std::uint32_t version, cells;
+  std::uint64_t magic, run, start_time, head, channel, closed;
+  std::int32_t pid;
+  std::uint8_t kind, has_ticks;
+};
+
+Header read_header(ConstByteSpan bytes) noexcept {
+  Header header{};
+  const auto take = [bytes](auto& into, Bytes offset) {
+    std::memcpy(&into, bytes.data() + offset, sizeof into);
+  };
+  take(header.magic, offsetof(RingHeader, magic));
+  take(header.version, offsetof(RingHeader, version));
+  take(header.cells, offsetof(RingHeader, cells));
+  take(header.run, offsetof(RingHeader, run));
+  take(header.start_time, offsetof(RingHeader, start_time));
+  take(header.pid, offsetof(RingHeader, pid));
+  take(header.kind, offsetof(RingHeader, kind));
+  take(header.has_ticks, offsetof(RingHeader, has_ticks));
+  take(header.head, offsetof(RingHeader, head));
+  take(header.channel, offsetof(RingHeader, channel));
+  take(header.closed, offsetof(RingHeader, closed));
+  return header;
+}
+
+Result<void> check_header(const Header& header, Bytes bytes) {
+  const auto refuse = [](std::string_view why) {
+    return fail(Code::invalid_argument, std::string(why));
+  };
+  if (header.magic != RingHeader::kMagic) return refuse("it is no ring of events");
+  if (header.version != kVersion)
+    return refuse(fmt::format("version {}, not {}", header.version, kVersion));
+  if (!std::has_single_bit(header.cells) || header.cells > RecordingOptions::kMostEvents)
+    return refuse(fmt::format("a ring of {} events", header.cells));
+  if ((bytes - kHeaderBytes) / sizeof(Ring::Cell) < header.cells) return refuse("it is cut off");
+  if (header.pid <= 0) return refuse(fmt::format("process {}", header.pid));
+  if (header.kind < static_cast<std::uint8_t>(EndKind::producer) ||
+      header.kind > static_cast<std::uint8_t>(EndKind::thread))
+    return refuse(fmt::format("an end of kind {}", header.kind));
+  return {};
+}
+
+}  // namespace
+
+// A double has 52 bits: the difference, not the number, is turned.
+std::uint64_t TimeScale::ns_of(std::uint64_t ticks) const noexcept {
+  if (ns_per_tick == 0) return ticks;
+  const auto since = static_cast<std::int64_t>(ticks - start.ticks);
+  constexpr double kFar = 9e18;
+  const double ns = static_cast<double>(since) * ns_per_tick;
+  if (!(ns > -kFar && ns < kFar)) return 0;
+  return start.ns + static_cast<std::uint64_t>(static_cast<std::int64_t>(ns));
+}
+
+// What the writer did meanwhile: as OverwritingRing::read(), of a copy of the file.
+Result<DecodedRing> decode_ring(ConstByteSpan bytes, std::uint64_t head_after,
+                                const TimeScale& time) {
+  if (bytes.size() < kHeaderBytes)
+    return fail(Code::invalid_argument,
+                bytes.empty() ? "there was no room for it" : "it is cut off",
+                "make room on the disk of the runtime directory");
+  const Header header = read_header(bytes);
+  GANTRY_TRY(check_header(header, bytes.size()));
+  DecodedRing ring{.run = header.run, .start_time = header.start_time, .process = {}, .track = {}};
+  std::array<char, RingHeader::kProcessBytes> process{};
+  std::array<char, RingHeader::kNameBytes> name{};
+  std::memcpy(process.data(), bytes.data() + offsetof(RingHeader, process), process.size());
+  std::memcpy(name.data(), bytes.data() + offsetof(RingHeader, name), name.size());
+  ring.process = text_of(process);
+  Track& track = ring.track;
+  track.kind = static_cast<EndKind>(header.kind);
+  track.channel = text_of(name);
+  track.pid = header.pid;
+  track.is_closed = header.closed == 1;
+  track.written = header.head;
+  TimeScale scale = time;
+  if (header.has_ticks == 0) scale.ns_per_tick = 0;
+  const std::uint64_t kept = std::min<std::uint64_t>(header.head, header.cells);
+  for (std::uint64_t number = header.head - kept; number != header.head; ++number) {
+    const Bytes at = kHeaderBytes + (number & (header.cells - 1)) * sizeof(Ring::Cell);
+    if (word_at(bytes, at) != number + 1 || head_after - number > header.cells) continue;
+    Ring::Event words;
+    std::memcpy(words.data(), bytes.data() + at + sizeof(std::uint64_t), sizeof words);
+    if (auto event = decode_event(words, header.channel, scale))
+      track.events.push_back(std::move(*event));
+  }
+  track.lost = track.written - track.events.size();
+  return ring;
+}
+
+std::string_view to_string(EventKind kind) noexcept {
+  switch (kind) {
+    case EventKind::send:
+      return "send";
+    case EventKind::copy:
+      return "copy";
+    case EventKind::publish:
+      return "publish";
+    case EventKind::receive:
+      return "receive";
+    case EventKind::wait:
+      return "wait";
+    case EventKind::release:
+      return "release";
+    case EventKind::wake:
+      return "wake";
+    case EventKind::span:
+      return "span";
+  }
+  return "?";
+}
+
+// proc(5): field 22; the name, in parentheses, may hold anything.
+std::uint64_t start_time_of(std::int32_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text, '\0');
+  auto at = text.rfind(')');
+  constexpr int kSpaces = 20;  // before field 22, behind the name
+  for (int i = 0; i < kSpaces && at != std::string::npos; ++i) at = text.find(' ', at + 1);
+  std::uint64_t start = 0;
+  if (at != std::string::npos)
+    std::from_chars(text.data() + at + 1, text.data() + text.size(), start);
+  return start;
+}
+
+}  // namespace gantry::trace

@@ -1,0 +1,87 @@
+#pragma once  // trace/ring_file.hpp: the files of a trace, and what their bytes say.
+
+#include <algorithm>
+#include <gantry/trace.hpp>
+
+#include "base/clock.hpp"
+#include "base/result.hpp"
+#include "sync/overwriting_ring.hpp"
+
+namespace gantry::trace {
+
+// In DIRECTORY/trace, which is there only while somebody records: `control`, and one ring for each
+// end, "PID-START-NUMBER". All are the user's own; nothing in them is believed.
+
+inline constexpr const char* kFolder = "trace";
+inline constexpr const char* kControlFile = "control";
+inline constexpr std::uint32_t kVersion = 1;
+
+/// Written by the recording, in one piece.
+struct Control {
+  static constexpr std::uint64_t kMagic = 0x314c5254'43544e47;  // "GNTCTRL1"
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t events = 0;    // of each ring
+  std::uint64_t run = 0;       // not 0
+  std::uint64_t until_ns = 0;  // CLOCK_MONOTONIC; then nobody records any more
+};
+
+/// Words of an event; see encode() in end_trace.cpp and decode_event().
+enum Word : std::size_t { kBegin, kDuration, kWhat, kSequence, kBytes, kCause, kCauseSequence };
+inline constexpr std::size_t kWords = 7;
+using Ring = OverwritingRing<kWords>;
+static_assert(sizeof(Ring::Cell) == 64);                     // a line of the cache
+static_assert(Span::kMostName < 4 * sizeof(std::uint64_t));  // kSequence to kCauseSequence
+
+/// For what an end waits; the detail of EventKind::wait.
+enum class Awaited : std::uint8_t { credit = 1, consumer, message, landing };
+
+struct RingHeader {
+  static constexpr std::uint64_t kMagic = 0x31474e49'52544e47;  // "GNTRING1"
+  static constexpr std::size_t kNameBytes = 80;
+  static constexpr std::size_t kProcessBytes = 48;
+
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t cells;
+  std::uint64_t run;
+  std::uint64_t start_time;  // of the process, as in /proc/PID/stat
+  std::int32_t pid;
+  std::uint8_t kind;       // EndKind
+  std::uint8_t has_ticks;  // times are ticks, else nanoseconds
+  std::array<char, kProcessBytes> process;
+  std::array<char, kNameBytes> name;
+  alignas(64) std::atomic<std::uint64_t> head;
+  std::atomic<std::uint64_t> channel;  // 0: several, or none yet
+  std::atomic<std::uint64_t> closed;   // 1: the end ended in the regular way
+};
+inline constexpr Bytes kHeaderBytes = 512;
+static_assert(sizeof(RingHeader) <= kHeaderBytes && alignof(Ring::Cell) <= kHeaderBytes);
+inline constexpr Bytes kMostRingBytes =
+    kHeaderBytes + Bytes{RecordingOptions::kMostEvents} * sizeof(Ring::Cell);
+
+/// Turns the times of rings into nanoseconds.
+struct TimeScale {
+  ClockPair start;
+  double ns_per_tick = 1;
+  std::uint64_t least_ns = 0;  ///< What lies outside is nonsense.
+  std::uint64_t most_ns = ~std::uint64_t{0};
+
+  [[nodiscard]] std::uint64_t ns_of(std::uint64_t ticks) const noexcept;
+};
+
+struct DecodedRing {
+  std::uint64_t run = 0;
+  std::uint64_t start_time = 0;
+  std::string process;
+  Track track;
+};
+
+/// Of the file's bytes, and of its head as read behind them. Errors: `invalid_argument`.
+[[nodiscard]] Result<DecodedRing> decode_ring(ConstByteSpan bytes, std::uint64_t head_after,
+                                              const TimeScale& time);
+
+/// Start of a process, in ticks since boot; 0: there is none.
+[[nodiscard]] std::uint64_t start_time_of(std::int32_t pid);
+
+}  // namespace gantry::trace

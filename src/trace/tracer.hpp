@@ -1,0 +1,70 @@
+#pragma once  // trace/tracer.hpp: whether anybody records what this process does.
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/fd.hpp"
+#include "trace/ring_file.hpp"
+
+namespace gantry::trace {
+
+// One of the few things that belong to the process and not to a runtime: the question "does anybody
+// record?" stands in the way of every message, where there is room for one load of one place.
+namespace detail {
+extern std::atomic<bool> is_on;                // somebody records in one of our directories
+extern std::atomic<std::uint64_t> next_look;   // ticks
+void slow_look(std::uint64_t ticks) noexcept;  // asks the directories
+}  // namespace detail
+
+/// Relaxed: what is recorded then is checked by EndTrace.
+[[nodiscard]] inline bool is_on() noexcept {
+  return detail::is_on.load(std::memory_order_relaxed);
+}
+
+/// Called where the time was read anyhow: now and then it looks whether somebody records, or does
+/// not any more.
+inline void look(std::uint64_t ticks) noexcept {
+  const std::uint64_t due = detail::next_look.load(std::memory_order_relaxed);
+  if (static_cast<std::int64_t>(ticks - due) >= 0) [[unlikely]]
+    detail::slow_look(ticks);
+}
+
+/// The time where a message is timed; what look() is for.
+[[nodiscard]] inline std::uint64_t ticks_and_look() noexcept {
+  const std::uint64_t ticks = read_ticks();
+  look(ticks);
+  return ticks;
+}
+
+/// A runtime directory in which this process has ends.
+class Scope {
+ public:
+  explicit Scope(std::string directory);
+  /// That of this directory; looks at it at once. Ends keep it.
+  [[nodiscard]] static std::shared_ptr<Scope> of(const std::string& directory);
+  /// One in which somebody records; null: there is none.
+  [[nodiscard]] static std::shared_ptr<Scope> any_on() noexcept;
+
+  /// The recording's number; 0: nobody records.
+  [[nodiscard]] std::uint64_t run() const noexcept { return run_.load(std::memory_order_acquire); }
+  /// Of each ring.
+  [[nodiscard]] std::uint32_t events() const noexcept {
+    return events_.load(std::memory_order_relaxed);  // run() is read first
+  }
+  /// The folder for rings. Errors: it is gone, or not ours.
+  [[nodiscard]] Result<Fd> open_folder() const;
+  void look() noexcept;  ///< Any thread.
+  [[nodiscard]] const std::string& directory() const noexcept { return directory_; }
+
+ private:
+  std::string directory_;
+  std::string folder_;  // in it
+  std::atomic<std::uint64_t> run_{0};
+  std::atomic<std::uint32_t> events_{0};
+};
+
+/// DIRECTORY/trace, which must belong to this user and to nobody else.
+[[nodiscard]] Result<Fd> open_trace_folder(const std::string& directory);
+
+}  // namespace gantry::trace

@@ -1,0 +1,371 @@
+// `gantry trace` and `gantry run --trace`: every message's way is in the file, from end to end.
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <gantry/runtime.hpp>
+#include <gantry/trace.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli_support.hpp"
+#include "run_support.hpp"
+
+namespace gantry::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+/// A trace as a viewer loads it.
+class LoadedTrace {
+ public:
+  explicit LoadedTrace(const std::string& path) {
+    std::ifstream file(path);
+    all_ = json::parse(file, nullptr, false);
+    EXPECT_FALSE(all_.is_discarded()) << path;
+    if (all_.is_discarded()) return;
+    for (const json& event : all_["traceEvents"]) events_.push_back(event);
+  }
+
+  [[nodiscard]] const json& all() const { return all_; }
+  [[nodiscard]] std::vector<json> named(const std::string& name) const {
+    std::vector<json> found;
+    for (const json& event : events_)
+      if (event["name"] == name && event["ph"] != "s" && event["ph"] != "f") found.push_back(event);
+    return found;
+  }
+  /// Of the messages that were sent, how often each arrived, with as many bytes. By their number.
+  [[nodiscard]] std::map<std::string, int> arrivals() const {
+    std::map<std::string, int> times;
+    std::map<std::string, json> bytes;
+    for (const json& event : named("send")) {
+      EXPECT_TRUE(times.emplace(event["args"]["message"], 0).second) << event;
+      bytes[event["args"]["message"]] = event["args"]["bytes"];
+    }
+    for (const json& event : named("receive")) {
+      EXPECT_EQ(bytes[event["args"]["message"]], event["args"]["bytes"]) << event;
+      ++times[event["args"]["message"]];
+    }
+    return times;
+  }
+  /// Arrows of that name; each begins and ends inside a slice, and not before it began.
+  [[nodiscard]] std::size_t arrows(const std::string& name) const {
+    std::map<json, json> begun;
+    std::size_t whole = 0;
+    for (const json& event : events_) {
+      if (event["name"] != name || (event["ph"] != "s" && event["ph"] != "f")) continue;
+      EXPECT_TRUE(is_inside_a_slice(event)) << event;
+      if (event["ph"] == "s") {
+        begun[event["id"]] = event;
+        continue;
+      }
+      EXPECT_TRUE(begun.contains(event["id"])) << event;
+      EXPECT_LE(begun[event["id"]]["ts"], event["ts"]) << event;
+      EXPECT_EQ(event["bp"], "e");
+      ++whole;
+    }
+    EXPECT_EQ(whole, begun.size());
+    return whole;
+  }
+  [[nodiscard]] std::set<int> pids() const {
+    std::set<int> pids;
+    for (const json& event : events_) pids.insert(event["pid"].get<int>());
+    return pids;
+  }
+
+ private:
+  // In nanoseconds: microseconds with three digits are not exact as doubles.
+  static std::int64_t ns(const json& time) { return std::llround(time.get<double>() * 1000); }
+  [[nodiscard]] bool is_inside_a_slice(const json& arrow) const {
+    return std::ranges::any_of(events_, [&](const json& slice) {
+      return slice["ph"] == "X" && slice["pid"] == arrow["pid"] && slice["tid"] == arrow["tid"] &&
+             ns(slice["ts"]) <= ns(arrow["ts"]) &&
+             ns(arrow["ts"]) < ns(slice["ts"]) + ns(slice["dur"]);
+    });
+  }
+
+  json all_;
+  std::vector<json> events_;
+};
+
+class TraceCommand : public Cli {
+ protected:
+  [[nodiscard]] std::string file() const { return results_.file("trace.json"); }
+  /// Records until it is interrupted.
+  [[nodiscard]] Subprocess record(std::vector<std::string> more = {}) const {
+    std::vector<std::string> words{"trace", "-o", file(), "--seconds", "10min"};
+    words.insert(words.end(), more.begin(), more.end());
+    Subprocess recorder(gantry(words));
+    EXPECT_TRUE(
+        eventually([&] { return std::filesystem::exists(scratch_.file("trace") + "/control"); }));
+    return recorder;
+  }
+  [[nodiscard]] static Ended finish(Subprocess& recorder) {
+    recorder.signal(SIGINT);
+    return recorder.wait().value_or(Ended{});
+  }
+
+  ScratchDirectory results_;
+};
+
+// Sizes of each way that a message can take: in its record, beside it, in a slot, in chunks.
+TEST_F(TraceCommand, EachMessageIsSentAndArrivesOnce) {
+  for (const auto& [size, count] : std::vector<std::pair<std::size_t, std::size_t>>{
+           {40, 300}, {2000, 100}, {100'000, 20}, {3'000'000, 3}}) {
+    Subprocess recorder = record();
+    const std::string sent = random_bytes(size * count);
+    Subprocess putting(put({"c", "--message-size", std::to_string(size)}, sent));
+    EXPECT_EQ(run(gantry({"get", "c"})).output, sent);
+    EXPECT_EQ(putting.wait()->status, 0);
+    const Ended ended = finish(recorder);
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+    EXPECT_THAT(ended.errors, IsOneLine());
+    EXPECT_THAT(ended.errors, HasSubstr(std::to_string(count) + " messages sent"));
+    const LoadedTrace trace(file());
+    const auto arrivals = trace.arrivals();
+    EXPECT_EQ(arrivals.size(), count) << size;
+    for (const auto& [message, times] : arrivals) EXPECT_EQ(times, 1) << message;
+    EXPECT_EQ(trace.arrows("message"), count);
+    EXPECT_EQ(trace.all()["otherData"]["lost_events"], 0);
+    EXPECT_EQ(trace.named("thread_name").size(), 2u);
+    expect_nothing_left();
+  }
+}
+
+TEST_F(TraceCommand, ProcessesThatRunNoticeIt) {
+  Command command = put({"c", "--lines"}, "");
+  command.keep_input = true;
+  Subprocess putting(command);
+  Subprocess getting(gantry({"get", "c"}));
+  putting.write_input("before\n");
+  ASSERT_TRUE(getting.wait_output("before\n"));
+  Subprocess recorder = record();
+  // Its reader sleeps: the very next message wakes it, and asks whether somebody records.
+  const auto is_traced = [&] {
+    const auto owned = [&](const auto& entry) {
+      return entry.path().filename().string().starts_with(std::to_string(getting.pid()) + "-");
+    };
+    putting.write_input("line\n");
+    std::filesystem::directory_iterator files(scratch_.file("trace"));
+    return std::ranges::any_of(files, owned);
+  };
+  EXPECT_TRUE(eventually(is_traced));
+  putting.write_input("last\n");
+  ASSERT_TRUE(getting.wait_output("last\n"));
+  EXPECT_EQ(finish(recorder).status, 0);
+  EXPECT_EQ(LoadedTrace(file()).pids(), (std::set<int>{putting.pid(), getting.pid()}));
+  putting.close_input();
+  EXPECT_EQ(getting.wait()->status, 0);
+}
+
+TEST_F(TraceCommand, AKilledProducersLastMessagesAreThereAndItsDeath) {
+  Subprocess recorder = record();
+  Command command = put({"c", "--lines"}, "first\nlast\n");
+  command.keep_input = true;
+  Subprocess putting(command);
+  Subprocess getting(gantry({"get", "c"}));
+  ASSERT_TRUE(getting.wait_output("last\n"));
+  putting.signal(SIGKILL);
+  EXPECT_EQ(putting.wait()->signal, SIGKILL);
+  EXPECT_EQ(getting.wait()->status, 1);
+  EXPECT_EQ(finish(recorder).status, 0);
+  const LoadedTrace trace(file());
+  EXPECT_EQ(trace.arrivals().size(), 2u);
+  EXPECT_EQ(trace.arrows("message"), 2u);
+  const auto deaths = trace.named("death");
+  ASSERT_EQ(deaths.size(), 1u);
+  EXPECT_EQ(deaths[0]["pid"], putting.pid());
+  EXPECT_EQ(trace.named("end").size(), 1u);  // the consumer's, in the regular way
+  expect_nothing_left();
+}
+
+TEST_F(TraceCommand, ANameShowsThatChannelAlone) {
+  Subprocess recorder = record({"b"});
+  for (const char* name : {"a", "b"}) {
+    Subprocess putting(put({name}, "bytes"));
+    EXPECT_EQ(run(gantry({"get", name})).output, "bytes");
+    EXPECT_EQ(putting.wait()->status, 0);
+  }
+  EXPECT_EQ(finish(recorder).status, 0);
+  for (const json& track : LoadedTrace(file()).named("thread_name"))
+    EXPECT_THAT(track["args"]["name"].get<std::string>(), ::testing::StartsWith("b ("));
+}
+
+TEST_F(TraceCommand, WhatWasOverwrittenIsCountedAndShown) {
+  Subprocess recorder = record({"--events", "16"});
+  Subprocess putting(put({"c", "--message-size", "10"}, random_bytes(1000)));
+  EXPECT_EQ(run(gantry({"get", "c"})).output.size(), 1000u);
+  EXPECT_EQ(putting.wait()->status, 0);
+  const Ended ended = finish(recorder);
+  EXPECT_THAT(ended.errors, HasSubstr("events lost: give each end room for more"));
+  const LoadedTrace trace(file());
+  EXPECT_LE(trace.named("send").size(), 16u);
+  EXPECT_FALSE(trace.named("send").empty());
+  EXPECT_GE(trace.all()["otherData"]["lost_events"], 84 * 2);
+}
+
+// ---- what may go wrong -------------------------------------------------------------------------
+
+TEST_F(TraceCommand, GarbageInARingIsOneNote) {
+  Subprocess recorder = record();
+  std::ofstream(scratch_.file("trace") + "/1-1-1") << random_bytes(5000);
+  const Ended ended = finish(recorder);
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_THAT(ended.errors, HasSubstr("1-1-1: it is no ring of events"));
+  EXPECT_EQ(LoadedTrace(file()).all()["otherData"]["notes"].size(), 1u);
+  expect_nothing_left();
+}
+
+TEST_F(TraceCommand, ASecondOneAtATimeIsRefused) {
+  Subprocess recorder = record();
+  const Ended second = run(gantry({"trace", "-o", results_.file("second.json")}));
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.errors, IsOneLine());
+  EXPECT_THAT(second.errors, HasSubstr("another trace is being recorded there"));
+  EXPECT_FALSE(std::filesystem::exists(results_.file("second.json")));
+  EXPECT_EQ(finish(recorder).status, 0);
+}
+
+TEST_F(TraceCommand, ADiskThatIsFullIsOneLine) {
+  const Ended ended = run(gantry({"trace", "-o", "/dev/full", "--seconds", "1ms"}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, IsOneLine());
+  EXPECT_THAT(ended.errors, HasSubstr("/dev/full: No space left on device"));
+  EXPECT_TRUE(std::filesystem::exists("/dev/full"));
+  expect_nothing_left();
+}
+
+TEST_F(TraceCommand, WhatCannotBeIsSaidInOneLine) {
+  const auto expect_refused = [&](const std::vector<std::string>& words, int status,
+                                  const std::string& why) {
+    const Ended ended = run(gantry(words));
+    EXPECT_EQ(ended.status, status) << why;
+    EXPECT_THAT(ended.errors, IsOneLine());
+    EXPECT_THAT(ended.errors, HasSubstr(why));
+    expect_nothing_left();
+  };
+  const std::string nowhere = results_.file("no") + "/trace.json";
+  expect_refused({"trace", "-o", nowhere}, 1, nowhere + ": No such file or directory");
+  expect_refused({"trace", "--directory", results_.file("no")}, 1, "there is no such runtime");
+  expect_refused({"trace", "run-7-nobody"}, 1, "there is no such runtime directory");
+  expect_refused({"trace", "--seconds", "soon"}, 2, "soon");
+  expect_refused({"trace", "--events", "0"}, 2, "--events");
+}
+
+// ---- the library -------------------------------------------------------------------------------
+
+/// The only event of that kind of the message.
+const trace::Event* event_of(const trace::Trace& trace, trace::EventKind kind,
+                             std::uint64_t sequence) {
+  const trace::Event* found = nullptr;
+  for (const trace::Track& track : trace.tracks)
+    for (const trace::Event& event : track.events) {
+      if (event.kind != kind || event.message.sequence != sequence) continue;
+      EXPECT_EQ(found, nullptr) << sequence;
+      found = &event;
+    }
+  return found;
+}
+
+// Each way of sending, one message each; what is copied says by what and in how many chunks.
+TEST(TraceLibrary, EachWayOfSendingIsSeen) {
+  using trace::EventKind;
+  const ScratchDirectory scratch;
+  auto recording = trace::Recording::start({scratch.path()});
+  ASSERT_TRUE(recording) << recording.error().message;
+  {
+    auto runtime = Runtime::create({.directory = scratch.path()});
+    ASSERT_TRUE(runtime);
+    auto out = runtime->producer("c");
+    auto in = runtime->consumer("c", {}, Deadline::after(Subprocess::kLong));
+    ASSERT_TRUE(out && in && out->wait_for_consumer(Deadline::never(), 1));
+    const std::vector<std::byte> bytes(1'000'000);
+    const ConstByteSpan all(bytes);
+    const auto receive = [&in] { EXPECT_TRUE(in->receive(Deadline::after(Subprocess::kLong))); };
+    const std::array<ConstByteSpan, 2> two{all.first(8), all.first(8)};
+    ASSERT_EQ(out->send_batch(two).value_or(0), 2u);  // 1, 2
+    receive(), receive();
+    ASSERT_TRUE(out->send(all.first(1000)));  // 3
+    receive();
+    ASSERT_TRUE(out->send(all, {.mode = SendMode::pipelined}));  // 4
+    receive();
+    ASSERT_TRUE(out->send(all, {.mode = SendMode::immutable}));  // 5
+    receive();
+    auto loan = out->loan(5000);
+    ASSERT_TRUE(loan && out->publish(std::move(*loan)));  // 6
+    receive();
+    auto ticket = out->send_async(all);  // 7
+    ASSERT_TRUE(ticket && out->wait(*ticket));
+    receive();
+  }
+  const auto trace = recording->finish();
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_THAT(trace->notes, ::testing::IsEmpty());
+  const std::array<Bytes, 7> sizes{8, 8, 1000, 1'000'000, 1'000'000, 5000, 1'000'000};
+  for (std::uint64_t number = 1; number <= sizes.size(); ++number) {
+    const auto* const sent = event_of(*trace, EventKind::send, number);
+    const auto* const received = event_of(*trace, EventKind::receive, number);
+    ASSERT_TRUE(sent != nullptr && received != nullptr) << number;
+    EXPECT_EQ(sent->message, received->message);
+    EXPECT_EQ(sent->bytes, sizes[number - 1]) << number;
+    EXPECT_EQ(received->bytes, sizes[number - 1]) << number;
+    EXPECT_LE(sent->begin_ns, received->begin_ns + received->duration_ns) << number;
+    const auto* const copy = event_of(*trace, EventKind::copy, number);
+    const bool is_copied = number >= 3 && number != 6;
+    EXPECT_EQ(copy != nullptr, is_copied) << number;
+    EXPECT_EQ(copy != nullptr ? copy->bytes : sizes[number - 1], sizes[number - 1]) << number;
+    const bool has_slot = number >= 4;
+    EXPECT_EQ(event_of(*trace, EventKind::release, number) != nullptr, has_slot) << number;
+  }
+  EXPECT_GT(event_of(*trace, EventKind::copy, 4)->chunks, 1u);
+  for (const trace::Track& track : trace->tracks) EXPECT_TRUE(track.is_closed);
+}
+
+// ---- gantry run --------------------------------------------------------------------------------
+
+// A source, two relays and a sink: each message of the source goes on, and is followed.
+TEST(TraceRun, AMessageIsFollowedFromStageToStage) {
+  constexpr std::size_t kCount = 200;
+  RunScratch scratch;
+  const ScratchDirectory results;
+  const std::string file = results.file("run.json");
+  const Ended ended =
+      scratch.run(RunScratch::three_stages(kCount, RunScratch::kBytes), {"--trace", file});
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const LoadedTrace trace(file);
+  const auto arrivals = trace.arrivals();
+  EXPECT_EQ(arrivals.size(), 2 * kCount);
+  for (const auto& [message, times] : arrivals) EXPECT_EQ(times, 1) << message;
+  EXPECT_EQ(trace.arrows("message"), 2 * kCount);
+  EXPECT_EQ(trace.arrows("because of"), kCount);
+  EXPECT_EQ(trace.pids().size(), 4u);
+  std::multiset<std::string> names;
+  for (const json& process : trace.named("process_name"))
+    names.insert(process["args"]["name"].get<std::string>());
+  EXPECT_EQ(names.size(), 4u);
+  EXPECT_TRUE(trace.named("death").empty());
+  EXPECT_THAT(scratch.left_behind(), ::testing::IsEmpty());
+}
+
+TEST(TraceRun, TheEnvironmentNamesTheFileToo) {
+  RunScratch scratch;
+  const ScratchDirectory results;
+  Command command = scratch.command(RunScratch::three_stages(5, 100));
+  command.env.emplace_back("GANTRY_TRACE", results.file("run.json"));
+  EXPECT_EQ(run(command).status, 0);
+  EXPECT_EQ(LoadedTrace(results.file("run.json")).arrivals().size(), 10u);
+}
+
+TEST(TraceRun, OnlyARunOfOurChannelsHasATrace) {
+  RunScratch scratch;
+  const Ended ended =
+      scratch.run(RunScratch::three_stages(5, 100), {"--trace", "t.json", "--transport", "pipe"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("use --transport gantry without --compare"));
+}
+
+}  // namespace
+}  // namespace gantry::test

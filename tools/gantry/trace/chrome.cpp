@@ -1,0 +1,263 @@
+#include "trace/chrome.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "errors.hpp"
+
+namespace gantry::cli {
+namespace {
+
+using trace::Event;
+using trace::EventKind;
+using trace::MessageId;
+using trace::Track;
+
+/// `text` as JSON; what is no UTF-8 is replaced.
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// A file that is written piece by piece.
+class Output {
+ public:
+  explicit Output(const std::string& path)
+      : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+    if (file_ < 0) error_ = errno;
+  }
+  ~Output() {
+    if (file_ >= 0) ::close(file_);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void add(std::string_view text) {
+    text_ += text;
+    if (text_.size() > kAtOnce) flush();
+  }
+  [[nodiscard]] Result<void> finish() {
+    flush();
+    if (file_ >= 0 && ::close(std::exchange(file_, -1)) != 0 && error_ == 0) error_ = errno;
+    if (error_ == 0) return {};
+    return tl::unexpected(
+        system_error(path_, error_, "make room, or name a file on another disk (-o FILE)"));
+  }
+
+ private:
+  static constexpr std::size_t kAtOnce = std::size_t{1} << 20;
+  void flush() {
+    for (std::string_view left = text_; !left.empty() && error_ == 0;) {
+      const auto done = ::write(file_, left.data(), left.size());
+      if (done < 0 && errno != EINTR) error_ = errno;
+      if (done > 0) left.remove_prefix(static_cast<std::size_t>(done));
+    }
+    text_.clear();
+  }
+
+  std::string path_;
+  int file_;
+  int error_ = 0;
+  std::string text_;
+};
+
+std::string title_of(const Track& track) {
+  switch (track.kind) {
+    case trace::EndKind::producer:
+      return track.channel + " (producer)";
+    case trace::EndKind::consumer:
+      return track.channel + " (consumer)";
+    case trace::EndKind::inbox:
+      return track.channel + " (inbox)";
+    case trace::EndKind::thread:
+      return "thread " + track.channel;
+  }
+  return track.channel;
+}
+
+std::string name_of(const Event& event) {
+  if (event.kind == EventKind::span) return event.what;
+  const std::string kind(to_string(event.kind));
+  if (event.kind == EventKind::wait) return kind + " for " + event.what;
+  return event.kind == EventKind::copy ? fmt::format("{} ({})", kind, event.what) : kind;
+}
+
+std::string text_of(const MessageId& message) {
+  return fmt::format("{}/{}", message.channel, message.sequence);
+}
+
+std::string arguments_of(const Event& event) {
+  std::string text;
+  const auto add = [&text](std::string_view name, const std::string& value) {
+    text += fmt::format("{}\"{}\":{}", text.empty() ? "" : ",", name, value);
+  };
+  if (event.message.sequence != 0) {
+    add("message", quoted(text_of(event.message)));
+    add("sequence", fmt::to_string(event.message.sequence));
+  }
+  const bool has_bytes = event.kind == EventKind::send || event.kind == EventKind::receive ||
+                         event.kind == EventKind::copy;
+  if (has_bytes) add("bytes", fmt::to_string(event.bytes));
+  if (event.kind == EventKind::copy) add("chunks", fmt::to_string(event.chunks));
+  if (event.cause.sequence != 0) add("because_of", quoted(text_of(event.cause)));
+  if (event.peer != 0) add("process", fmt::to_string(event.peer));
+  return text;
+}
+
+/// Where an event stands: the track's number and the event.
+struct Spot {
+  std::size_t track = 0;
+  const Event* event = nullptr;
+};
+
+constexpr std::uint64_t kLeastNs = 1;  // of a slice: an arrow needs one around its end
+
+std::uint64_t length_of(const Event& event) noexcept {
+  return std::max(event.duration_ns, kLeastNs);
+}
+
+class Writer {
+ public:
+  Writer(const trace::Trace& trace, const std::string& channel, const std::string& file)
+      : trace_(trace), output_(file), start_ns_(trace.from_ns) {
+    for (const Track& track : trace.tracks) {
+      const bool is_wanted = channel.empty() || track.channel == channel;
+      if (is_wanted && (!track.events.empty() || track.written != 0)) tracks_.push_back(&track);
+    }
+    for (const Track* track : tracks_)
+      for (const Event& event : track->events) start_ns_ = std::min(start_ns_, event.begin_ns);
+  }
+
+  [[nodiscard]] Result<ChromeSummary> write() {
+    output_.add("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    write_processes();
+    for (std::size_t track = 0; track < tracks_.size(); ++track) write_track(track);
+    write_ways();
+    output_.add(
+        fmt::format("\n],\"otherData\":{{\"clock\":\"CLOCK_MONOTONIC\",\"start_ns\":{},"
+                    "\"lost_events\":{},\"notes\":{}}}}}\n",
+                    start_ns_, summary_.lost,
+                    nlohmann::json(trace_.notes)
+                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+    if (auto written = output_.finish(); !written) return tl::unexpected(written.error());
+    return summary_;
+  }
+
+ private:
+  /// Microseconds since the start, as the format wants them.
+  [[nodiscard]] std::string time(std::uint64_t ns) const {
+    const std::uint64_t since = ns - std::min(ns, start_ns_);
+    return fmt::format("{}.{:03}", since / 1000, since % 1000);
+  }
+  /// One event; `rest` begins with a comma.
+  void add(char phase, std::int32_t pid, std::size_t tid, const std::string& name,
+           std::string_view rest) {
+    output_.add(fmt::format(R"({}{{"ph":"{}","pid":{},"tid":{},"name":{}{}}})", between_, phase,
+                            pid, tid, quoted(name), rest));
+    between_ = ",\n";
+  }
+  void write_processes();
+  void write_track(std::size_t index);
+  void write_event(std::size_t index, const Event& event);
+  void write_ways();
+  void write_arrow(const Spot& from, const Spot& to, const char* name);
+
+  const trace::Trace& trace_;
+  Output output_;
+  std::uint64_t start_ns_;
+  std::vector<const Track*> tracks_;
+  std::string_view between_;
+  std::uint64_t arrows_ = 0;
+  ChromeSummary summary_;
+};
+
+void Writer::write_processes() {
+  for (const trace::TracedProcess& process : trace_.processes) {
+    const auto is_its = [&](const Track* track) { return track->pid == process.pid; };
+    if (std::ranges::none_of(tracks_, is_its)) continue;
+    ++summary_.processes;
+    add('M', process.pid, 0, "process_name",
+        fmt::format(R"(,"args":{{"name":{}}})", quoted(process.name)));
+    if (process.ended_ns)
+      add('i', process.pid, 0, process.died ? "death" : "end",
+          fmt::format(R"(,"s":"p","ts":{})", time(*process.ended_ns)));
+  }
+}
+
+void Writer::write_track(std::size_t index) {
+  const Track& track = *tracks_[index];
+  ++summary_.tracks;
+  summary_.lost += track.lost;
+  add('M', track.pid, index + 1, "thread_name",
+      fmt::format(R"(,"args":{{"name":{}}})", quoted(title_of(track))));
+  if (track.lost != 0)
+    add('i', track.pid, index + 1, fmt::format("{} events lost", track.lost),
+        fmt::format(R"(,"s":"t","ts":{})",
+                    time(track.events.empty() ? start_ns_ : track.events.front().begin_ns)));
+  for (const Event& event : track.events) write_event(index, event);
+}
+
+void Writer::write_event(std::size_t index, const Event& event) {
+  ++summary_.events;
+  const bool is_moment = event.kind == EventKind::publish || event.kind == EventKind::release ||
+                         event.kind == EventKind::wake;
+  const std::string how =
+      is_moment ? R"("s":"t")" : "\"dur\":" + time(start_ns_ + length_of(event));
+  add(is_moment ? 'i' : 'X', tracks_[index]->pid, index + 1, name_of(event),
+      fmt::format(R"(,"cat":"gantry","ts":{},{},"args":{{{}}})", time(event.begin_ns), how,
+                  arguments_of(event)));
+}
+
+/// Both ends lie within their slices, and the second is never before the first.
+void Writer::write_arrow(const Spot& from, const Spot& to, const char* name) {
+  const std::uint64_t arrival = to.event->kind == EventKind::receive
+                                    ? to.event->begin_ns + length_of(*to.event) - kLeastNs
+                                    : to.event->begin_ns;
+  const std::uint64_t leaving = from.event->kind == EventKind::receive
+                                    ? from.event->begin_ns + length_of(*from.event) - kLeastNs
+                                    : from.event->begin_ns;
+  ++arrows_;
+  add('s', tracks_[from.track]->pid, from.track + 1, name,
+      fmt::format(R"(,"cat":"gantry","id":{},"ts":{})", arrows_, time(leaving)));
+  add('f', tracks_[to.track]->pid, to.track + 1, name,
+      fmt::format(R"(,"cat":"gantry","bp":"e","id":{},"ts":{})", arrows_, time(arrival)));
+}
+
+void Writer::write_ways() {
+  std::map<MessageId, Spot> sends;
+  std::map<std::pair<MessageId, std::int32_t>, Spot> arrivals;
+  for (std::size_t track = 0; track < tracks_.size(); ++track)
+    for (const Event& event : tracks_[track]->events) {
+      if (event.kind == EventKind::send) sends[event.message] = {track, &event};
+      if (event.kind == EventKind::receive)
+        arrivals[{event.message, tracks_[track]->pid}] = {track, &event};
+    }
+  summary_.sent = sends.size();
+  for (std::size_t track = 0; track < tracks_.size(); ++track)
+    for (const Event& event : tracks_[track]->events) {
+      if (event.kind == EventKind::receive) {
+        ++summary_.received;
+        const auto sent = sends.find(event.message);
+        if (sent == sends.end()) continue;
+        ++summary_.flows;
+        write_arrow(sent->second, {track, &event}, "message");
+      }
+      if (event.kind != EventKind::send) continue;
+      const auto cause = arrivals.find({event.cause, tracks_[track]->pid});
+      if (cause != arrivals.end()) write_arrow(cause->second, {track, &event}, "because of");
+    }
+}
+
+}  // namespace
+
+Result<ChromeSummary> write_chrome(const trace::Trace& trace, const std::string& channel,
+                                   const std::string& file) {
+  return Writer(trace, channel, file).write();
+}
+
+}  // namespace gantry::cli

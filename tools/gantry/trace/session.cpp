@@ -1,0 +1,86 @@
+#include "trace/session.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "errors.hpp"
+#include "output.hpp"
+#include "trace/chrome.hpp"
+
+namespace gantry::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{20};  // at processes that end
+
+/// Half a trace is none. A device stays.
+void remove_file(const std::string& path) {
+  struct stat facts{};
+  if (::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode)) ::unlink(path.c_str());
+}
+
+std::string summary(const std::string& file, const ChromeSummary& written) {
+  std::string text = fmt::format(
+      "{}: {} events of {} ends in {} processes; {} messages sent, {} "
+      "arrivals, {} of them of messages in the trace",
+      file, format_count(written.events), format_count(written.tracks),
+      format_count(written.processes), format_count(written.sent), format_count(written.received),
+      format_count(written.flows));
+  if (written.lost != 0)
+    text += fmt::format("; {} events lost: give each end room for more (gantry trace --events)",
+                        format_count(written.lost));
+  return text;
+}
+
+}  // namespace
+
+void TraceSession::Background::stop() noexcept {
+  {
+    const std::lock_guard held(mutex);
+    is_over = true;
+  }
+  over.notify_one();
+  if (thread.joinable()) thread.join();
+}
+
+void TraceSession::Background::keep_up() {
+  std::unique_lock held(mutex);
+  while (!over.wait_for(held, kBetweenLooks, [this] { return is_over; })) {
+    auto looked = recording.keep_up();
+    if (kept) kept = std::move(looked);
+  }
+}
+
+Result<TraceSession> TraceSession::start(const std::vector<std::string>& directories,
+                                         const std::string& file,
+                                         const trace::RecordingOptions& options) {
+  auto recording = trace::Recording::start(directories, options);
+  if (!recording) return tl::unexpected(recording.error());
+  const int made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (made < 0) return tl::unexpected(system_error(file, errno, "name a file that can be written"));
+  ::close(made);
+  TraceSession session;
+  session.file_ = file;
+  session.background_ = std::make_unique<Background>(std::move(*recording));
+  Background* const background = session.background_.get();
+  background->thread = std::thread([background] { background->keep_up(); });
+  return session;
+}
+
+Result<void> TraceSession::write(const std::string& channel) {
+  background_->stop();
+  if (!background_->kept) return background_->kept;
+  const auto trace = background_->recording.finish();
+  if (!trace) return tl::unexpected(trace.error());
+  const auto written = write_chrome(*trace, channel, file_);
+  if (!written) {
+    remove_file(file_);
+    return tl::unexpected(written.error());
+  }
+  for (const std::string& one : trace->notes) note(one);
+  note(summary(file_, *written));
+  return {};
+}
+
+}  // namespace gantry::cli

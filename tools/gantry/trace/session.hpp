@@ -1,0 +1,49 @@
+#pragma once  // tools/gantry/trace/session.hpp: a recording that goes on beside the command, and
+              // the file that it ends in.
+
+#include <condition_variable>
+#include <gantry/trace.hpp>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gantry::cli {
+
+/// Records in the background until write(), into a file that is there from the start.
+class TraceSession {
+ public:
+  /// Make the Interrupt before. Errors: `file` cannot be written; those of Recording::start().
+  [[nodiscard]] static Result<TraceSession> start(const std::vector<std::string>& directories,
+                                                  const std::string& file,
+                                                  const trace::RecordingOptions& options = {});
+
+  /// Ends it, and writes what was recorded of `channel`, empty: of all. Prints a line on standard
+  /// error that says how much, and one for each note. Errors: the file cannot be written, and is
+  /// gone; it could not go on recording.
+  [[nodiscard]] Result<void> write(const std::string& channel = {});
+
+ private:
+  struct Background {
+    explicit Background(trace::Recording started) : recording(std::move(started)) {}
+    ~Background() { stop(); }
+    Background(const Background&) = delete;
+    Background& operator=(const Background&) = delete;
+    void stop() noexcept;
+    void keep_up();
+
+    trace::Recording recording;
+    std::mutex mutex;  // guards those below
+    std::condition_variable over;
+    bool is_over = false;
+    Result<void> kept{};
+    std::thread thread;
+  };
+
+  TraceSession() = default;
+  std::string file_;
+  std::unique_ptr<Background> background_;
+};
+
+}  // namespace gantry::cli

@@ -1,0 +1,135 @@
+// gantry trace: records what all ends of channels do for a while.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <gantry/channel.hpp>
+
+#include "commands.hpp"
+#include "errors.hpp"
+#include "interrupt.hpp"
+#include "options.hpp"
+#include "output.hpp"
+#include "trace/session.hpp"
+
+namespace gantry::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TraceOptions {
+  std::string which;
+  std::string directory;
+  std::string file = "trace.json";
+  std::chrono::nanoseconds duration = std::chrono::seconds(10);
+  std::uint64_t events = trace::RecordingOptions().events;
+};
+
+struct Wanted {
+  std::vector<std::string> directories;
+  std::string channel;  // empty: all
+};
+
+Error not_there(const std::string& path) {
+  return {Code::not_found, path + ": there is no such runtime directory",
+          "start a program with a channel first, or name its directory (--directory)"};
+}
+
+/// RUN, RUN/CHANNEL, as `gantry ls` shows them, or CHANNEL.
+Result<Wanted> look_for(const TraceOptions& options) {
+  const std::string base = channel_directory_path(options.directory);
+  std::error_code error;
+  if (!fs::is_directory(base, error)) return tl::unexpected(not_there(base));
+  if (options.which.starts_with(kRunPrefix)) {
+    const auto slash = options.which.find('/');
+    const std::string run = base + "/" + options.which.substr(0, slash);
+    if (!fs::is_directory(run, error)) return tl::unexpected(not_there(run));
+    return Wanted{{run}, slash == std::string::npos ? "" : options.which.substr(slash + 1)};
+  }
+  Wanted wanted{{base}, options.which};
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code vanished;
+    if (entry->path().filename().string().starts_with(kRunPrefix) &&
+        entry->is_directory(vanished) && !entry->is_symlink(vanished))
+      wanted.directories.push_back(entry->path());
+  }
+  return wanted;
+}
+
+/// A line that is written over again and again, on a terminal.
+class ProgressLine {
+ public:
+  void show(std::chrono::nanoseconds left) const {
+    if (is_terminal_)
+      fmt::print(stderr, "\rgantry: recording, {} left; Ctrl-C ends it \x1b[K",
+                 format_time(std::chrono::ceil<std::chrono::seconds>(left)));
+  }
+  void clear() const {
+    if (is_terminal_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+ private:
+  bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
+};
+
+Result<void> wait_until(Deadline end, const Interrupt& interrupt) {
+  constexpr std::chrono::milliseconds kTick{200};
+  const ProgressLine line;
+  Result<void> waited = tl::unexpected(Error{Code::timed_out, {}, {}});
+  while (!end.passed() && !waited && waited.error().code == Code::timed_out) {
+    line.show(end.left());
+    waited = wait_ready(-1, 0, interrupt,
+                        Deadline::after(std::min<std::chrono::nanoseconds>(end.left(), kTick)));
+  }
+  line.clear();
+  const bool is_over = waited || waited.error().code == Code::timed_out ||
+                       waited.error().code == Code::interrupted;  // what there is, is wanted
+  return is_over ? Result<void>() : waited;
+}
+
+Result<void> record(const TraceOptions& options) {
+  auto interrupt = Interrupt::create();  // before any thread
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  const auto wanted = look_for(options);
+  if (!wanted) return tl::unexpected(wanted.error());
+  auto session = TraceSession::start(wanted->directories, options.file,
+                                     {static_cast<unsigned>(options.events)});
+  if (!session) return tl::unexpected(session.error());
+  if (auto waited = wait_until(Deadline::after(options.duration), *interrupt); !waited)
+    return waited;
+  return session->write(wanted->channel);
+}
+
+Result<std::uint64_t> parse_events(std::string_view text) {
+  return parse_number(text, 1, trace::RecordingOptions::kMostEvents);
+}
+
+}  // namespace
+
+void add_trace(CLI::App& app, int& exit_code) {
+  auto* const command =
+      app.add_subcommand("trace", "Record what the ends of channels do, for Perfetto");
+  auto options = std::make_shared<TraceOptions>();
+  command->add_option("which", options->which, "RUN, RUN/CHANNEL or CHANNEL (default: all)");
+  command->add_option("-o,--output", options->file, "The file to write (trace.json)")
+      ->type_name("FILE");
+  add_parsed(*command, "--seconds", options->duration, &parse_time, "TIME",
+             "How long (default 10); Ctrl-C ends it early");
+  add_parsed(*command, "--events", options->events, &parse_events, "NUMBER",
+             "Kept of each end, 64 bytes each; older ones go (8192)");
+  command->add_option("--directory", options->directory,
+                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  command->footer(
+      "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals of all\n"
+      "processes of this user and host, on one clock; arrows follow each message. Processes\n"
+      "that run notice within 0.6 s. gantry run --trace FILE records a whole run.\n"
+      "Example: gantry trace images --seconds 5 -o images.json");
+  command->callback([options, &exit_code] {
+    const auto done = record(*options);
+    exit_code = done ? 0 : fail(done.error());
+  });
+}
+
+}  // namespace gantry::cli
