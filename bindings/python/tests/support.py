@@ -49,7 +49,8 @@ def open_descriptors() -> list[str]:
 
 def shared_memory() -> set[str]:
     """Without what multiprocessing, Open MPI and benchmarks' peers make and remove beside this."""
-    others = ("sem.", "psm_", "pym-", "vader_segment", "gantry-bench-", "iceoryx")  # a semaphore is sem.XXXXXX before it is sem.mp-...
+    # A semaphore is sem.XXXXXX before it is sem.mp-...
+    others = ("sem.", "psm_", "pym-", "vader_segment", "gantry-bench-", "iceoryx")
     return {name for name in os.listdir("/dev/shm") if not name.startswith(others)}
 
 
