@@ -30,7 +30,8 @@ SUBJECTS: dict[str, type[Subject]] = {
 
 SIZES = {64: 1000, 64 << 10: 400, 1 << 20: 100, 16 << 20: 10, 128 << 20: 2}  # trips in a round
 TOLD = {
-    "threads": "a thread counts beside one that receives 16 MiB after 16 MiB, by beside a process that does",
+    "threads": "the speed of a thread that counts while another receives 16 MiB after 16 MiB,"
+    " as a part of its speed while another process receives them",
     "asyncio": "receive_async() of 64 KiB, as a part of the rate of receive()",
 }
 UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -38,7 +39,12 @@ UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 def size_of(text: str) -> int:
     number = text.rstrip("KMGiB")
-    return int(number) * UNITS[text[len(number) :]]
+    unit = text[len(number) :]
+    if not number.isdecimal() or unit not in UNITS or int(number) * UNITS[unit] % 8 or not int(number):
+        raise SystemExit(
+            f"gantry: bench python: --sizes: '{text}'; multiples of 8 bytes, as 64,64KiB,1MiB"
+        )
+    return int(number) * UNITS[unit]
 
 
 def name_of(nbytes: int) -> str:
@@ -127,7 +133,8 @@ def findings(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def show(case: str, nbytes: int, rows: list[dict[str, Any]], rounds: int) -> None:
     what = "an object with " if case == "objects" else ""
-    print(f"{what}{name_of(nbytes)}, {rounds} rounds: us (min to max), 99th percentile, CPU s/GB")
+    print(f"{what}{name_of(nbytes)}, {rounds} rounds: a round trip takes us: median (least to most of"
+          " the rounds), 99th percentile; CPU s/GB of both")
     for p50, p99, cpu in zip(rows[::3], rows[1::3], rows[2::3]):
         low, middle, high = (p50[key] / 1e3 for key in ("min", "value", "max"))
         print(f"  {p50['subject']:22} {middle:10.1f} ({low:.1f} to {high:.1f})"
@@ -149,6 +156,8 @@ def main() -> int:
     for it in skipped:
         names.remove(it["subject"])
     sizes = [size_of(s) for s in given.sizes.split(",")] if given.sizes else list(SIZES)
+    if given.rounds is not None and given.rounds < 1:
+        raise SystemExit("gantry: bench python: --rounds: at least 1")
     rounds = given.rounds or (3 if given.quick else 7)
     results: list[dict[str, Any]] = []
     for case in ("latency", "objects"):

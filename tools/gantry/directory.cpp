@@ -34,6 +34,10 @@ Result<bool> directory_exists(const std::string& path) {
   return tl::unexpected(not_makeable(path, errno));
 }
 
+Result<void> can_look_into(std::string_view directory) {
+  return list_channels(directory).map([](const auto&) {});
+}
+
 Result<void> can_make_directory(const std::string& path) {
   if (::access(parent_of(path).c_str(), W_OK | X_OK) == 0) return {};
   return tl::unexpected(not_makeable(path, errno));

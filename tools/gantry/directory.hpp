@@ -8,6 +8,9 @@ namespace gantry::cli {
 /// does not exist either. list_channels() tells whether an existing one is fit for use.
 [[nodiscard]] Result<bool> directory_exists(const std::string& path);
 
+/// Whether an existing one is fit for use, by a look at its channels. Errors: list_channels()'s.
+[[nodiscard]] Result<void> can_look_into(std::string_view directory);
+
 /// Checks that a producer could make `path`, which does not exist. Errors: `system`, with the
 /// reason.
 [[nodiscard]] Result<void> can_make_directory(const std::string& path);

@@ -43,7 +43,11 @@ static int64_t now_ns(void) {
 int64_t timeout_of(PyObject* seconds) {
   if (seconds == Py_None) return -1;
   const double value = PyFloat_AsDouble(seconds);
-  if (value == -1.0 && PyErr_Occurred()) return -2;
+  if (value == -1.0 && PyErr_Occurred()) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+      PyErr_Format(PyExc_TypeError, "timeout: seconds or None are needed, not %R", seconds);
+    return -2;
+  }
   if (value >= 0 && value < 9e9) return (int64_t)(value * 1e9);
   if (value >= 9e9) return -1;
   raise_own(GANTRY_INVALID_ARGUMENT, "timeout: it is negative or not a number",

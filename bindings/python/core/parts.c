@@ -88,7 +88,7 @@ static void refuse_type(PyObject* object) {
   Py_XDECREF(name);
   if (text == NULL) return;
   raise_own(GANTRY_INVALID_ARGUMENT, PyUnicode_AsUTF8AndSize(text, NULL),
-            "text.encode() for text; pickles=True at both ends for any object");
+            "numpy.array(x) for a list, text.encode() for text; pickles=True at both ends for any object");
   Py_DECREF(text);
 }
 

@@ -123,6 +123,14 @@ class Producer(AwaitedEnd):
         pool = self._own_pool()
         block = None if pool is None else pool.find(array)
         if block is None:
+            owner: Any = array
+            while pool is not None and isinstance(getattr(owner, "base", None), array.__class__):
+                owner = owner.base
+                if pool.find(owner) is not None:
+                    raise InvalidArgument(
+                        "move: a part of an array that does not begin where the array does",
+                        "move the whole array, or send() the part",
+                    )
             raise InvalidArgument(
                 "move: the array does not lie in this end's pool",
                 "make it in `with producer.born_here():` (from 32 KiB on), or send() it",

@@ -104,7 +104,9 @@ class Table:
 
     def _index(self, which: str | int) -> int:
         if isinstance(which, int):
-            return range(len(self._columns))[which]
+            if not -len(self._columns) <= which < len(self._columns):
+                raise IndexError(f"column {which}: there are {len(self._columns)}")
+            return which % len(self._columns)
         if self.names.count(which) != 1:
             raise InvalidArgument(f"column {which!r}: there is none, or more than one",
                                   "one of " + ", ".join(self.names) + ", or its number")  # fmt: skip

@@ -136,6 +136,24 @@ class Arguments(Case):
                 self.assertIn("python3-numpy", caught.exception.hint)
         self.assertEqual(message.data, b"bytes")
 
+    def test_a_timeout_is_a_number(self) -> None:
+        producer, consumer = self.pair()
+        for call in (lambda: consumer.receive("1"), lambda: producer.send(b"", timeout="1")):
+            with self.assertRaisesRegex(TypeError, "timeout: seconds or None .* not '1'"):
+                call()
+
+    def test_a_part_that_begins_elsewhere_is_not_moved(self) -> None:
+        producer, consumer = self.pair()
+        with producer.born_here():
+            array = numpy.arange(20_000.0).reshape(2, 10_000)
+        for part in (array[1], array[1][5000:]):
+            with self.assertRaisesRegex(gantry.InvalidArgument, "move: a part of an array"):
+                producer.move(part)
+        with self.assertRaisesRegex(gantry.InvalidArgument, "does not lie in this end's pool"):
+            producer.move(numpy.arange(20_000.0)[7:])
+        producer.move(array[0], timeout=5)
+        self.assertEqual(consumer.receive(5).array.tobytes(), numpy.arange(10_000.0).tobytes())
+
     def test_a_move_that_fails_says_why(self) -> None:
         producer, consumer = self.pair(slots=1)
         with producer.born_here():

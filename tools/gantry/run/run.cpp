@@ -79,6 +79,9 @@ Result<void> check_hosts(const Job& job) {
 
 /// So that nobody learns it after a long run.
 Result<void> check_page(const std::string& path) {
+  std::error_code nothing;
+  if (std::filesystem::is_directory(path, nothing))
+    return tl::unexpected(cli::system_error(path, EISDIR, kMendPage));
   if (path.empty() || ::access(path.c_str(), W_OK) == 0) return {};
   const auto folder = std::filesystem::path(path).parent_path();
   if (errno == ENOENT && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0)
@@ -184,6 +187,8 @@ Result<void> run(const Arguments& arguments) {
   for (const Transport transport : job->transports) {
     auto report =
         run_once(job->pipeline, transport, job->base, job->options, *interrupt, arguments.trace);
+    if (!report && !arguments.page.empty())
+      cli::note(arguments.page + ": not written, since the run did not end as it should");
     if (!report) return tl::unexpected(report.error());
     reports.push_back(std::move(*report));
   }
@@ -214,7 +219,8 @@ void add_run(CLI::App& app, int& exit_code) {
                                    "gantry|pipe|zmq", "Run again over this transport, and compare");
   command
       ->add_option("--report", arguments->page,
-                   "The report as a page of HTML too, with the run's course; it needs no server")
+                   "The report as a page of HTML too, with the run's course; it needs no server. "
+                   "Written when the run has ended well")
       ->type_name("FILE")
       ->excludes(compare);
   add_parsed(*command, "--connect-within", arguments->connect_within, parse_time, "TIME",

@@ -37,7 +37,7 @@ Result<std::string> read_token(const std::string& path) {
         fmt::format("token file '{}': it is the bridge's, and browsers send theirs readable", path),
         kMakeToken});
   auto token = read_bridge_token(path);
-  if (!token && token.error().code != Code::permission_denied) token.error().hint = kMakeToken;
+  if (!token) token.error().hint = kMakeToken;
   return token;
 }
 
@@ -63,6 +63,8 @@ Result<void> serve(const ServeOptions& options) {
   const std::string directory = channel_directory_path(options.directory);
   if (const auto exists = directory_exists(directory); !exists)
     return tl::unexpected(exists.error());
+  else if (const auto fine = can_look_into(options.directory); *exists && !fine)
+    return tl::unexpected(fine.error());
   std::string token;
   if (!options.token_file.empty()) {
     auto read = read_token(options.token_file);

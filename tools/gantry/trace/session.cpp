@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "channel_view.hpp"
 #include "errors.hpp"
 #include "output.hpp"
 #include "trace/chrome.hpp"
@@ -80,6 +81,13 @@ Result<void> TraceSession::write(const std::string& channel) {
   }
   for (const std::string& one : trace->notes) note(one);
   note(summary(file_, *written));
+  if (written->events == 0 && !channel.empty())
+    note(
+        fmt::format("trace: nothing of a channel '{}' was recorded: is it its name (gantry ls), "
+                    "and did it move?",
+                    printable(channel)));
+  else if (written->events == 0)
+    note("trace: nothing moved while it was recorded");
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <gantry/channel.hpp>
 
 #include "commands.hpp"
+#include "directory.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "options.hpp"
@@ -41,6 +42,8 @@ Result<Wanted> look_for(const TraceOptions& options) {
   const std::string base = channel_directory_path(options.directory);
   std::error_code error;
   if (!fs::is_directory(base, error)) return tl::unexpected(not_there(base));
+  if (const auto fine = can_look_into(options.directory); !fine)
+    return tl::unexpected(fine.error());
   if (options.which.starts_with(kRunPrefix)) {
     const auto slash = options.which.find('/');
     const std::string run = base + "/" + options.which.substr(0, slash);
