@@ -14,8 +14,8 @@ namespace gantry::trace {
 /// processes that have, or had, an end of a channel in the directory that is recorded.
 class GANTRY_API Span {
  public:
-  static constexpr std::size_t kMostName = 31;
-  explicit Span(std::string_view name) noexcept;
+  static constexpr std::size_t kMostName = 31;    ///< Bytes of a name.
+  explicit Span(std::string_view name) noexcept;  ///< Begins now.
   ~Span();
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
@@ -27,6 +27,7 @@ class GANTRY_API Span {
 
 // ---- recording -----------------------------------------------------------------------------
 
+/// Whose track it is.
 enum class EndKind : std::uint8_t { producer = 1, consumer, inbox, thread };
 
 enum class EventKind : std::uint8_t {
@@ -48,6 +49,7 @@ struct MessageId {
   friend auto operator<=>(const MessageId&, const MessageId&) = default;
 };
 
+/// What happened once, at one end or in one thread.
 struct Event {
   EventKind kind = EventKind::send;
   std::uint64_t begin_ns = 0;  ///< CLOCK_MONOTONIC.
@@ -71,6 +73,7 @@ struct Track {
   std::vector<Event> events;
 };
 
+/// A process that has a track.
 struct TracedProcess {
   std::int32_t pid = 0;
   std::string name;
@@ -78,6 +81,7 @@ struct TracedProcess {
   bool died = false;                      ///< It ended with ends that it had not closed.
 };
 
+/// All that a recording has.
 struct Trace {
   std::uint64_t from_ns = 0;  ///< CLOCK_MONOTONIC, as in events.
   std::uint64_t until_ns = 0;
@@ -86,8 +90,9 @@ struct Trace {
   std::vector<std::string> notes;  ///< What could not be read, for people.
 };
 
+/// How much is kept.
 struct RecordingOptions {
-  static constexpr unsigned kMostEvents = 1U << 20;
+  static constexpr unsigned kMostEvents = 1U << 20;  ///< For `events`.
   unsigned events = 1U << 13;  ///< Of each end, 64 bytes each; rounded up to a power of two.
 };
 
@@ -96,8 +101,8 @@ struct RecordingOptions {
 /// itself, as it does when this process is killed. Move-only; records until finish() or its end.
 class GANTRY_API Recording {
  public:
-  static constexpr std::chrono::milliseconds kNotice{600};
-  static constexpr std::chrono::seconds kPatience{2};
+  static constexpr std::chrono::milliseconds kNotice{600};  ///< See above.
+  static constexpr std::chrono::seconds kPatience{2};       ///< See above.
 
   /// Errors: `busy` when another process records there; `not_found`, `permission_denied`, `system`.
   [[nodiscard]] static Result<Recording> start(const std::vector<std::string>& directories,

@@ -143,8 +143,8 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
     static_cast<void>(::ftruncate(memory.get(), 0));  // the recording sees an empty file
     return fail_errno(file, no_room);
   }
-  void* const at =
-      ::mmap(nullptr, size_of(events), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  void* const at = ::mmap(nullptr, size_of(events), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_POPULATE, memory.get(), 0);
   if (at == MAP_FAILED) return fail_errno(file);
   auto* const header = new (at) RingHeader{};
   header->version = kVersion;

@@ -47,6 +47,7 @@ TEST_F(Cli, WrongUsageIsOneLineAndTwo) {
                                                     {"ls", "--jsno"},
                                                     {"serve", "here"},
                                                     {"serve", "--listen"},
+                                                    {"trace", "c", "extra"},
                                                     {"bench"}};
   for (const auto& arguments : wrong) {
     const auto ended = run(gantry(arguments));
@@ -65,7 +66,7 @@ TEST_F(Cli, AWrongNumberIsToldTheRightOnes) {
 
 TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
   for (const char* name :
-       {"run", "put", "get", "ls", "doctor", "calibrate", "bench", "plan", "serve"}) {
+       {"run", "put", "get", "ls", "doctor", "calibrate", "bench", "plan", "serve", "trace"}) {
     const auto ended = run(gantry({name, "--help"}));
     EXPECT_EQ(ended.status, 0) << name;
     EXPECT_THAT(ended.output, HasSubstr("Example: ")) << name;

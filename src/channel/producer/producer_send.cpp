@@ -1,8 +1,6 @@
 // send() and send_async(): credits, memory, copies, publication.
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "base/clock.hpp"
 #include "channel/producer/producer.hpp"
@@ -202,8 +200,7 @@ Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   // First: a message that is sent must have its ticket.
   if (auto ready = queue_->prepare(); !ready)
     return tl::unexpected(core_.named(std::move(ready).error()));
-  if (trace::is_on()) [[unlikely]]
-    job.cause = trace::last_received;
+  job.cause = trace::last_received;
   auto done = is_quick(job) ? send_at_once(job) : std::nullopt;
   auto ticket = done ? queue_->push_done(std::move(*done)) : queue_->push(std::move(job));
   if (!ticket) return tl::unexpected(core_.named(std::move(ticket).error()));
@@ -262,8 +259,7 @@ Result<void> Producer::Impl::send_with_memory_at_hand(SendJob& job, const SendOp
 
 // On the progress thread.
 Result<void> Producer::Impl::send_queued(SendJob& job) {
-  if (trace::is_on()) [[unlikely]]
-    trace::last_received = job.cause;
+  trace::last_received = job.cause;
   if (!job.parts.empty()) return transmit(job.parts, job.options, *queue_lane_);
   if (auto sent = try_send_beside(job.payload, job.options, *queue_lane_)) return *std::move(sent);
   Draft::Part part;
