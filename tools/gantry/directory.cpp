@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <gantry/channel/status.hpp>
 
 #include "errors.hpp"
 

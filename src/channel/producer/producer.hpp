@@ -4,6 +4,7 @@
 #include "channel/producer/consumer_listener.hpp"
 #include "channel/producer/send_operation.hpp"
 #include "channel/producer/send_queue.hpp"
+#include "trace/is_on_in_short.hpp"
 
 namespace gantry {
 
@@ -136,7 +137,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   void note_small_sent(Bytes bytes, std::uint64_t later = 0) noexcept {
     core_.counters->message(bytes);
     core_.counters->copy(CopyEngine::inline_, bytes, 0);
-    if (trace::is_on()) [[unlikely]]
+    if (trace::is_on_in_short()) [[unlikely]]
       core_.trace.sent_small(core_.consumers->published() - later, bytes);
   }
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;

@@ -23,7 +23,8 @@ bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noex
 }
 
 // A call whose CPU time is to be taken goes the other way.
-bool Producer::Impl::try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept {
+[[gnu::flatten]] bool Producer::Impl::try_send_small(ConstByteSpan payload,
+                                                     const SendOptions& options) noexcept {
   if (payload.size() > Message::kInlineBytes || payload.data() == nullptr ||
       CpuCharge::is_due(payload.size(), calls_) || !may_go_the_short_way(options)) [[unlikely]]
     return false;
