@@ -40,9 +40,9 @@ class Closers {
  public:
   // A fork may have copied it half-changed, and its threads are the parent's.
   static Closers& of_this_process() {
-    static std::atomic<Closers*> all{new Closers};
+    static constinit std::atomic<Closers*> all{nullptr};
     Closers* known = all.load();
-    if (known->fork_guard_.is_this()) return *known;
+    if (known != nullptr && known->fork_guard_.is_this()) return *known;
     auto* const own = new Closers;
     if (all.compare_exchange_strong(known, own)) return *own;
     delete own;

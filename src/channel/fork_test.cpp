@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
-#include <gantry/channel/request.hpp>
 
+#include <atomic>
+#include <gantry/channel/request.hpp>
 #include <thread>
 
+#include "base/test_effort.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
@@ -153,6 +157,40 @@ TEST_F(Fork, CallsOnCopiesOfAServerAndItsClientAreErrors) {
   const auto reply = pending.wait(soon());
   ASSERT_TRUE(reply) << reply.error().message;
   EXPECT_TRUE(same(reply->bytes(), pattern(100, 4)));
+}
+
+/// Forks a child that opens ends; whether it has ended well in time.
+bool child_opens_ends(const ProducerOptions& options, int number) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto out = make_producer("of-child-" + std::to_string(number), options);
+    ::_exit(out ? 0 : 1);
+  }
+  const Deadline deadline = soon();
+  int status = -1;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (!deadline.passed()) continue;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+    return false;
+  }
+  return status == 0;
+}
+
+// Nothing that belongs to the process is in that thread's hands when the child begins.
+TEST_F(Fork, AChildOpensEndsWhateverAThreadOfItsParentWasDoing) {
+  if (kTestStride != 1) GTEST_SKIP() << "a sanitizer's allocator stays locked in such a child";
+  std::atomic<bool> enough{false};
+  std::thread opens([&] {
+    while (!enough) ASSERT_TRUE(make_producer("of-thread", options_));
+  });
+  for (int i = 0; i < 300; ++i)
+    if (!child_opens_ends(options_, i)) {
+      ADD_FAILURE() << "child " << i << " hung or failed";
+      break;
+    }
+  enough = true;
+  opens.join();
 }
 
 }  // namespace

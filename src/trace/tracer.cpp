@@ -1,6 +1,7 @@
 #include "trace/tracer.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -40,10 +41,17 @@ struct Scopes {
   std::vector<std::weak_ptr<Scope>> all;
 };
 
-// Never destroyed: ends of static storage may outlive it.
-Scopes& scopes() {
+// Never destroyed: ends of static storage may outlive it. A fork waits for who is in there, so that
+// the child finds it whole and open.
+Scopes* const kScopes = [] {
   static auto* const made = new Scopes;  // NOLINT(cppcoreguidelines-owning-memory)
-  return *made;
+  ::pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); },
+                   [] { made->mutex.unlock(); });
+  return made;
+}();
+
+Scopes& scopes() {
+  return *kScopes;
 }
 
 std::vector<std::shared_ptr<Scope>> living() {

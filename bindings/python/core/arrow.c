@@ -29,6 +29,10 @@ static void table_dealloc(PyObject* self) {
 /// Of the two capsules that an object has given.
 static Table* table_of_capsules(PyObject* capsules) {
   PyObject *first, *second;
+  if (!PyTuple_Check(capsules)) {
+    PyErr_SetString(PyExc_TypeError, "__arrow_c_array__() gives two capsules in a tuple");
+    return NULL;
+  }
   if (!PyArg_ParseTuple(capsules, "OO;__arrow_c_array__() gives two capsules", &first, &second))
     return NULL;
   const ArrowSchema* const schema = PyCapsule_GetPointer(first, "arrow_schema");
@@ -133,9 +137,12 @@ PyObject* table_from_address(PyObject* module, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "KK", &schema, &array)) return NULL;
   ArrowSchema* const from = (ArrowSchema*)(uintptr_t)schema;
   ArrowArray* const data = (ArrowArray*)(uintptr_t)array;
-  if (from == NULL || data == NULL || from->release == NULL || data->release == NULL)
+  if (from == NULL || data == NULL || from->release == NULL || data->release == NULL) {
+    if (from != NULL && from->release != NULL) from->release(from);
+    if (data != NULL && data->release != NULL) data->release(data);
     return raise_own(GANTRY_INVALID_ARGUMENT, "from_address: one of these was released already",
                      "it takes both over: call it once");
+  }
   PyObject* const capsules = arrow_take(from, data);
   Table* const table = capsules == NULL ? NULL : table_of_capsules(capsules);
   drop_quietly(capsules);

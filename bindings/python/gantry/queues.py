@@ -37,7 +37,9 @@ class Queue:
     its children of any start method, which get it by fork or as an argument.
 
     Arrays of 4 KiB or more are got without a copy, and are read-only. With `redeliver` an item
-    whose process dies or leaves before it calls task_done() for it goes to another one. Objects
+    whose process dies or leaves before it calls task_done() for it goes to another one, behind
+    those that were handed out meanwhile; without, what was on its way to a process that dies in
+    get() is lost. Objects
     are pickled: all processes that have a queue trust each other.
     """
 

@@ -96,8 +96,9 @@ class Producer(AwaitedEnd):
     def send(
         self, value: Any, *, timeout: float | None = None, type: int = 0, user: int = 0
     ) -> None:
-        """Sends bytes, an array, a tensor, a table (what has __arrow_c_array__), a received message
-        (without a copy), or an object if pickles are allowed. It is yours again on return."""
+        """Sends bytes, an array, a tensor, a table (what has __arrow_c_array__), or an object if
+        pickles are allowed; it is yours again on return. A received message travels on without a
+        copy, and is given away: after an error, too, it can neither be read nor be sent again."""
         if self._pickles or isinstance(value, (Message, tuple)):
             give(value, self._pickles, type, lambda v, tag: self._core.send(v, timeout, tag, user))
         else:

@@ -19,9 +19,27 @@
 namespace gantry {
 namespace {
 
+/// A locked folder. Unlocked by word: a child that was forked meanwhile has the descriptor, too,
+/// and would keep the lock, also from itself.
+class FolderLock {
+ public:
+  explicit FolderLock(Fd folder) noexcept : folder_(std::move(folder)) {}
+  FolderLock(FolderLock&&) noexcept = default;
+  FolderLock& operator=(FolderLock&&) = delete;
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (folder_) ::flock(folder_.get(), LOCK_UN);
+  }
+  [[nodiscard]] int get() const noexcept { return folder_.get(); }
+
+ private:
+  Fd folder_;
+};
+
 // Others hold the lock for microseconds, unless one is stopped inside; nobody waits for that for
 // ever. flock() has no time limit, so a taken lock is tried again every millisecond.
-Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline deadline) {
+Result<FolderLock> lock_directory(const std::string& directory, int interrupt, Deadline deadline) {
   Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) return fail_errno(directory);
   while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -33,7 +51,7 @@ Result<Fd> lock_directory(const std::string& directory, int interrupt, Deadline 
     if (::poll(&entry, 1, 1) > 0)
       return fail(Code::interrupted, directory + ": interrupted while waiting for its lock");
   }
-  return folder;
+  return FolderLock(std::move(folder));
 }
 
 constexpr std::chrono::seconds kLockTime{5};
@@ -123,7 +141,8 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   Claim claim;
   claim.directory_ = directory;
   claim.file_ = name + kSocketSuffix;
-  GANTRY_ASSIGN(const Fd lock, lock_directory(directory, interrupt, Deadline::after(kLockTime)));
+  GANTRY_ASSIGN(const FolderLock lock,
+                lock_directory(directory, interrupt, Deadline::after(kLockTime)));
   GANTRY_STEP(claim_locked);
   GANTRY_TRY(check_free(directory, name));
   auto made = SocketFile::make(directory, claim.file_, access);
@@ -181,7 +200,7 @@ void sweep_if_stale(const std::string& directory, const std::string& name,
                     Deadline deadline) noexcept {
   // The next one sweeps what cannot be swept now.
   static_cast<void>(guarded([&]() -> Result<void> {
-    GANTRY_ASSIGN(const Fd lock, lock_directory(directory, -1, deadline));
+    GANTRY_ASSIGN(const FolderLock lock, lock_directory(directory, -1, deadline));
     const std::string file = name + kSocketSuffix;
     SocketFile::sweep(directory, file);
     bool stale = false;

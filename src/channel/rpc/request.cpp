@@ -75,6 +75,8 @@ Result<void> Request::Impl::refuse(const Error& error) {
 
 // ---- as its users see it -------------------------------------------------------------------
 
+static const Message kNothing{};  // of empty ones
+
 Request::Request() noexcept = default;
 Request::Request(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Request::Request(Request&&) noexcept = default;
@@ -82,8 +84,7 @@ Request& Request::operator=(Request&&) noexcept = default;
 Request::~Request() = default;
 
 const Message& Request::message() const noexcept {
-  static const Message nothing{};
-  return impl_ ? impl_->message() : nothing;
+  return impl_ ? impl_->message() : kNothing;
 }
 const Sender& Request::sender() const noexcept {
   static constexpr Sender kNobody;

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "channel_view.hpp"
 #include "errors.hpp"
 #include "output.hpp"
 #include "trace/chrome.hpp"
@@ -85,7 +84,7 @@ Result<void> TraceSession::write(const std::string& channel) {
     note(
         fmt::format("trace: nothing of a channel '{}' was recorded: is it its name (gantry ls), "
                     "and did it move?",
-                    printable(channel)));
+                    channel));
   else if (written->events == 0)
     note("trace: nothing moved while it was recorded");
   return {};
