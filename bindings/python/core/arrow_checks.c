@@ -250,13 +250,13 @@ static int check_buffers(ArrowTree* tree, const ArrowNode* node, ArrowRefusal* r
   return node->said.has_dictionary ? check_indices(tree, node, refusal) : 0;
 }
 
-static int find_buffers(const TablePlace* places, const ArrowBuffer* segments, ArrowTree* tree,
+static int find_buffers(const char* places, const ArrowBuffer* segments, ArrowTree* tree,
                         ArrowRefusal* refusal) {
   uint64_t left = 0;  // segments lie in memory, so that this cannot wrap
   for (uint32_t i = 0; i < tree->segments; ++i) left += segments[i].bytes;
   for (uint32_t i = 0; i < tree->buffer_count; ++i) {
     TablePlace place;
-    copy_once(&place, places + i, sizeof place);
+    copy_once(&place, places + i * sizeof place, sizeof place);
     if (place.segment == (uint32_t)kArrowNone) continue;
     if (place.segment >= tree->segments || place.bytes > left ||
         place.offset > segments[place.segment].bytes ||
@@ -311,7 +311,7 @@ int arrow_load(const ArrowBuffer* segments, uint32_t count, ArrowTree* tree,
     copy_once(&tree->nodes[i].said, nodes + i * sizeof(TableNode), sizeof(TableNode));
   copy_once(tree->text, places + head.buffers * sizeof(TablePlace), head.text_bytes);
   if (arrow_check_nodes(tree, refusal) != 0) return -1;
-  if (find_buffers((const TablePlace*)(const void*)places, segments, tree, refusal) != 0) return -1;
+  if (find_buffers(places, segments, tree, refusal) != 0) return -1;
   for (uint32_t i = 0; i < tree->node_count; ++i)
     if (check_buffers(tree, &tree->nodes[i], refusal) != 0) return -1;
   return 0;
