@@ -117,9 +117,10 @@ std::shared_ptr<Scope> Scope::any_on() noexcept {
   try {
     for (auto& scope : living())
       if (scope->run() != 0) return scope;
-  } catch (const std::bad_alloc&) {  // as if nobody recorded
+    return nullptr;
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // as if nobody recorded
   }
-  return nullptr;
 }
 
 void Scope::look() noexcept {

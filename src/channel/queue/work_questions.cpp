@@ -1,7 +1,5 @@
 #include "channel/queue/work_questions.hpp"
 
-#include <algorithm>
-
 #include "base/assert.hpp"
 
 namespace gantry {
@@ -47,12 +45,15 @@ void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known
 }
 
 void WorkQuestions::take_of_known(const KnownMembers& known) {
-  const auto rest = std::ranges::stable_partition(early_, [&](Early& early) {
-    return !known.has(early.asked.member) && !early.request.is_cancelled();
-  });
-  for (Early& early : rest)
-    if (!early.request.is_cancelled()) sort_in(early.asked, std::move(early.request));
-  early_.erase(rest.begin(), rest.end());
+  std::vector<Early> waiting;
+  for (Early& early : early_) {
+    if (early.request.is_cancelled()) continue;
+    if (known.has(early.asked.member))
+      sort_in(early.asked, std::move(early.request));
+    else
+      waiting.push_back(std::move(early));
+  }
+  early_ = std::move(waiting);
 }
 
 void WorkQuestions::sort_in(const QueueRequest& asked, Request request) {
