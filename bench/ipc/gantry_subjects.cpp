@@ -6,7 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <gantry/gantry.hpp>
-#include <gantry/trace.hpp>
+#include <gantry/run/trace.hpp>
 #include <thread>
 
 #include "../support/system/cpus.hpp"

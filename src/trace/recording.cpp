@@ -151,7 +151,7 @@ void cut_off(std::vector<Track>& tracks, std::uint64_t until_ns) {
 
 }  // namespace
 
-struct Recording::Impl {
+struct GANTRY_LOCAL Recording::Impl {
   struct Seen {
     Fd life;  // a pidfd
     std::string name;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <gantry/run/trace.hpp>
 #include <gantry/runtime.hpp>
-#include <gantry/trace.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/trace/chrome.hpp: a trace in the format of Chrome, which Perfetto
               // loads.
 
-#include <gantry/trace.hpp>
+#include <gantry/run/trace.hpp>
 #include <string>
 
 namespace gantry::cli {

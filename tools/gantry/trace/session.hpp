@@ -2,7 +2,7 @@
               // the file that it ends in.
 
 #include <condition_variable>
-#include <gantry/trace.hpp>
+#include <gantry/run/trace.hpp>
 #include <memory>
 #include <mutex>
 #include <string>

@@ -1,4 +1,5 @@
-#pragma once  // gantry/trace.hpp: what the ends of channels did and when, and spans of one's own.
+#pragma once  // gantry/run/trace.hpp: what the ends of channels did and when, and spans of one's
+              // own.
 
 #include <array>
 #include <gantry/types.hpp>
