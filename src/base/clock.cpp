@@ -12,8 +12,7 @@ bool tsc_is_clock() noexcept {
   return static_cast<bool>(file >> source) && source == "tsc";
 }
 
-// So that read_ticks() knows before there are threads: base/fork.cpp.
-[[maybe_unused]] const std::uint64_t kLoadedAt = read_ticks();
+[[maybe_unused]] const std::uint64_t kClockAtLoad = read_ticks();  // base/fork.cpp
 
 ClockPair ClockPair::now() noexcept {
   constexpr std::uint64_t kTight = 10'000;

@@ -54,15 +54,18 @@ bool populating_works() noexcept {
   return !said_so || (is_there & 1u) != 0;
 }
 
-// When the library is loaded: base/fork.cpp.
-const bool kPopulatingWorks = populating_works();
+bool trust_populating() noexcept {
+  static const bool works = populating_works();
+  return works;
+}
+[[maybe_unused]] const bool kPopulatingAtLoad = trust_populating();  // base/fork.cpp
 
 int populate(ByteSpan range, PageAccess access) noexcept {
   const auto page = page_bytes();
   const auto from = reinterpret_cast<std::uintptr_t>(range.data());
   const std::uintptr_t begin = from / page * page;
   const std::uintptr_t end = (from + range.size() + page - 1) / page * page;
-  if (!kPopulatingWorks) return populate_by_page(begin, end, page, access);
+  if (!trust_populating()) return populate_by_page(begin, end, page, access);
   const int advice = access == PageAccess::write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   while (::madvise(address(begin), end - begin, advice) != 0) {
     const int error = errno;

@@ -33,12 +33,11 @@ Bytes read_huge_page_bytes() {
   return 0;
 }
 
-// The kernel's; it does not change. When the library is loaded: base/fork.cpp.
-const Bytes kHugePageBytes = read_huge_page_bytes();
-
 Bytes huge_page_bytes() {
-  return kHugePageBytes != 0 ? kHugePageBytes : read_huge_page_bytes();  // before its turn
+  static const Bytes bytes = read_huge_page_bytes();  // the kernel's; it does not change
+  return bytes;
 }
+[[maybe_unused]] const Bytes kHugePagesAtLoad = huge_page_bytes();  // base/fork.cpp
 
 // Kernels of one kind of machine may have pages of different sizes (arm64: 4, 16 or 64 KiB), and
 // the maker of memory rounds it up to its own.

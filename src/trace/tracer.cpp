@@ -41,18 +41,21 @@ struct Scopes {
   std::vector<std::weak_ptr<Scope>> all;
 };
 
+Scopes& scopes();
+
 // Never destroyed: ends of static storage may outlive it. A fork waits for who is in there, so that
 // the child finds it whole and open.
-Scopes* const kScopes = [] {
-  static auto* const made = new Scopes;  // NOLINT(cppcoreguidelines-owning-memory)
-  ::pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); },
-                   [] { made->mutex.unlock(); });
-  return made;
-}();
+Scopes* make_scopes() {
+  ::pthread_atfork([] { scopes().mutex.lock(); }, [] { scopes().mutex.unlock(); },
+                   [] { scopes().mutex.unlock(); });
+  return new Scopes;  // NOLINT(cppcoreguidelines-owning-memory)
+}
 
 Scopes& scopes() {
-  return *kScopes;
+  static Scopes* const made = make_scopes();
+  return *made;
 }
+[[maybe_unused]] const Scopes& kScopesAtLoad = scopes();  // base/fork.cpp
 
 std::vector<std::shared_ptr<Scope>> living() {
   Scopes& known = scopes();

@@ -35,12 +35,16 @@ struct ThreadCaches {
 };
 
 // Without it a child could take what its parent has, so then there are no caches.
-const bool kForgetWhenForked = ::pthread_atfork(nullptr, nullptr, [] { hot_caches = {}; }) == 0;
+bool forget_when_forked() noexcept {
+  static const bool will = ::pthread_atfork(nullptr, nullptr, [] { hot_caches = {}; }) == 0;
+  return will;
+}
+[[maybe_unused]] const bool kCachesAtLoad = forget_when_forked();  // base/fork.cpp
 
 }  // namespace
 
 ThreadCache* cache_of_this_thread(PoolState& pool) noexcept {
-  if (thread_is_ending || !pool.fork_guard().is_this() || !kForgetWhenForked) return nullptr;
+  if (thread_is_ending || !pool.fork_guard().is_this() || !forget_when_forked()) return nullptr;
   try {
     thread_local ThreadCaches caches;
     auto found = std::find_if(caches.mine.begin(), caches.mine.end(),
