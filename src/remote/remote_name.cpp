@@ -49,7 +49,8 @@ Result<BridgeAddress> parse_bridge_address(std::string_view text) {
     const std::string_view host = text.substr(kTls.size());
     if (host.starts_with("unix:/"))
       return no_host(text, "a Unix socket stays on this machine, and is reached without tls:");
-    if (host.starts_with(kTls) || host.starts_with('/') || host.empty())
+    const bool twice = host.starts_with(kTls) && !is_port(host.substr(kTls.size()));
+    if (twice || host.starts_with('/') || host.empty())
       return no_host(text, "tls: stands before a host, as in tls:camera");
     return parse_bridge_address(host).map([](BridgeAddress parsed) {
       parsed.is_encrypted = true;

@@ -88,7 +88,7 @@ TEST(RemoteHost, IsAsLongAsANameMayBe) {
 }
 
 TEST(RemoteHost, MayBeReachedByTls) {
-  for (const std::string text : {"tls:camera:80", "tls:[::1]:80", "tls:unix:80"}) {
+  for (const std::string text : {"tls:camera:80", "tls:[::1]:80", "tls:unix:80", "tls:tls:80"}) {
     const auto parsed = parse_host(text);
     ASSERT_TRUE(parsed) << text;
     EXPECT_TRUE(parsed->is_encrypted) << text;
@@ -97,6 +97,7 @@ TEST(RemoteHost, MayBeReachedByTls) {
     EXPECT_EQ((*parse_remote_name("frames@" + text))->text(), "frames@" + text);
   }
   EXPECT_EQ(parse_host("tls:camera")->text(), "tls:camera:" + kUsualPort);
+  EXPECT_EQ(parse_host("tls:tls")->text(), "tls:tls:" + kUsualPort) << "a host of that name";
   EXPECT_FALSE(parse_host("tls:80")->is_encrypted) << "a host of that name";
   expect_host("tls:80", "tls", "80");
   expect_host("tls", "tls", kUsualPort);
