@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,25 +20,12 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from browser import open_browser
+from selenium.webdriver.common.keys import Keys
+
 GANTRY = sys.argv[1]
 HOSTILE = "<img src=x onerror=document.title='hurt'>"
 LONG = 60  # seconds, for what should not take long
-
-
-def skip(why: str) -> None:
-    print(f"serve_page_test: skipped: {why}")
-    sys.exit(77)
-
-
-try:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.keys import Keys
-except ImportError:
-    skip("python3-selenium is not installed")
-for program in ("chromium", "chromedriver"):
-    if not shutil.which(program):
-        skip(f"{program} is not installed (chromium, chromium-driver)")
 
 
 def eventually(holds: Callable[[], Any]) -> Any:
@@ -92,15 +78,6 @@ class Scene:
             one.kill()
             one.wait()
         self.mute.close()
-
-
-def open_browser(folder: str) -> Any:  # selenium has few types
-    options: Any = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                 f"--user-data-dir={folder}"):
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service("chromedriver"))
 
 
 def ask(browser: Any, expression: str) -> Any:

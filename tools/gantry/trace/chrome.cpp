@@ -121,6 +121,10 @@ std::uint64_t length_of(const Event& event) noexcept {
   return std::max(event.duration_ns, kLeastNs);
 }
 
+std::uint64_t last_ns_of(const Event& event) noexcept {
+  return event.begin_ns + length_of(event) - kLeastNs;
+}
+
 class Writer {
  public:
   Writer(const trace::Trace& trace, const std::string& channel, const std::string& file)
@@ -130,7 +134,13 @@ class Writer {
       if (is_wanted && (!track.events.empty() || track.written != 0)) tracks_.push_back(&track);
     }
     for (const Track* track : tracks_)
-      for (const Event& event : track->events) start_ns_ = std::min(start_ns_, event.begin_ns);
+      for (const Event& event : track->events) {
+        start_ns_ = std::min(start_ns_, event.begin_ns);
+        if (event.kind != EventKind::receive) continue;
+        const std::uint64_t arrival = last_ns_of(event);
+        auto& first = arrived_.try_emplace(event.message, arrival).first->second;
+        first = std::min(first, arrival);
+      }
   }
 
   [[nodiscard]] Result<ChromeSummary> write() {
@@ -154,6 +164,15 @@ class Writer {
     const std::uint64_t since = ns - std::min(ns, start_ns_);
     return fmt::format("{}.{:03}", since / 1000, since % 1000);
   }
+  /// A small message is noted behind its publication; by then a reader may have received it.
+  [[nodiscard]] std::uint64_t begin_of(const Event& event) const {
+    if (event.kind != EventKind::send) return event.begin_ns;
+    const auto arrived = arrived_.find(event.message);
+    return arrived == arrived_.end() ? event.begin_ns : std::min(event.begin_ns, arrived->second);
+  }
+  [[nodiscard]] std::uint64_t arrow_end_of(const Event& event) const {
+    return event.kind == EventKind::receive ? last_ns_of(event) : begin_of(event);
+  }
   /// One event; `rest` begins with a comma.
   void add(char phase, std::int32_t pid, std::size_t tid, const std::string& name,
            std::string_view rest) {
@@ -171,6 +190,7 @@ class Writer {
   Output output_;
   std::uint64_t start_ns_;
   std::vector<const Track*> tracks_;
+  std::map<MessageId, std::uint64_t> arrived_;  // the first arrival's end
   std::string_view between_;
   std::uint64_t arrows_ = 0;
   ChromeSummary summary_;
@@ -209,23 +229,18 @@ void Writer::write_event(std::size_t index, const Event& event) {
   const std::string how =
       is_moment ? R"("s":"t")" : "\"dur\":" + time(start_ns_ + length_of(event));
   add(is_moment ? 'i' : 'X', tracks_[index]->pid, index + 1, name_of(event),
-      fmt::format(R"(,"cat":"gantry","ts":{},{},"args":{{{}}})", time(event.begin_ns), how,
+      fmt::format(R"(,"cat":"gantry","ts":{},{},"args":{{{}}})", time(begin_of(event)), how,
                   arguments_of(event)));
 }
 
 /// Both ends lie within their slices, and the second is never before the first.
 void Writer::write_arrow(const Spot& from, const Spot& to, const char* name) {
-  const std::uint64_t arrival = to.event->kind == EventKind::receive
-                                    ? to.event->begin_ns + length_of(*to.event) - kLeastNs
-                                    : to.event->begin_ns;
-  const std::uint64_t leaving = from.event->kind == EventKind::receive
-                                    ? from.event->begin_ns + length_of(*from.event) - kLeastNs
-                                    : from.event->begin_ns;
   ++arrows_;
   add('s', tracks_[from.track]->pid, from.track + 1, name,
-      fmt::format(R"(,"cat":"gantry","id":{},"ts":{})", arrows_, time(leaving)));
+      fmt::format(R"(,"cat":"gantry","id":{},"ts":{})", arrows_, time(arrow_end_of(*from.event))));
   add('f', tracks_[to.track]->pid, to.track + 1, name,
-      fmt::format(R"(,"cat":"gantry","bp":"e","id":{},"ts":{})", arrows_, time(arrival)));
+      fmt::format(R"(,"cat":"gantry","bp":"e","id":{},"ts":{})", arrows_,
+                  time(arrow_end_of(*to.event))));
 }
 
 void Writer::write_ways() {
