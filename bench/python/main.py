@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 from typing import Any
@@ -71,6 +72,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--workers", action="store_true", help="also items a second through a "
                         "queue to 1, 2 and 4 workers, with --peers beside"
                         " multiprocessing's")  # fmt: skip
+    parser.add_argument("--plot", metavar="FILE", help="an SVG file to draw the figures into")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     return parser.parse_args()
 
@@ -159,6 +161,32 @@ def machine() -> dict[str, Any]:
             "python": platform.python_version(), "numpy": np.__version__}  # fmt: skip
 
 
+def drawn(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The figures as a picture has them: sizes are cases, and bytes an ns are GB/s."""
+    rates = [
+        {**r, "case": name_of(r["bytes"]), "metric": "throughput", "unit": "GB/s",
+         "value": r["bytes"] / r["value"], "min": r["bytes"] / r["max"],
+         "max": r["bytes"] / r["min"]}
+        for r in results if r["case"] == "latency" and r["metric"] == "latency_p50"
+    ]  # fmt: skip
+    return rates + [{**r, "case": f"{r['case']}, {name_of(r['bytes'])}"} for r in results]
+
+
+def plot(path: str, results: list[dict[str, Any]] | None = None) -> None:
+    """By the program that draws for all benchmarks; without results, asks whether it could."""
+    command = [os.environ["GANTRY_BENCH_PROGRAMS"] + "/gantry-bench-plot", "-", path]
+    told = json.dumps({"bench": "python", "results": drawn(results or [])})
+    try:
+        done = subprocess.run([*command, *([] if results else ["--check"])], input=told, text=True,
+                              capture_output=True, check=False)  # fmt: skip
+    except OSError as error:
+        raise SystemExit(f"gantry: bench python: --plot: {command[0]}: {error.strerror};"
+                         " build it: ninja gantry-bench-plot") from None  # fmt: skip
+    if done.returncode:
+        why = done.stderr.strip().removeprefix("gantry: bench plot: ")
+        raise SystemExit("gantry: bench python: " + why.replace("PICTURE", "--plot", 1))
+
+
 class Bench:
     """What is measured, and what was found; shown at once unless it is to be one document."""
 
@@ -214,9 +242,13 @@ def main() -> int:
     names = chosen(given)
     if given.rounds is not None and given.rounds < 1:
         raise SystemExit("gantry: bench python: --rounds: at least 1")
+    if given.plot:
+        plot(given.plot)
     bench = Bench(given, names)
     with bench.progress:
         bench.run()
+    if given.plot:
+        plot(given.plot, bench.results)
     if given.json:
         print(bench.document())
     return 0
