@@ -3,10 +3,10 @@
 #include <gantry/runtime.hpp>
 #include <optional>
 
-#include "../support/report/progress.hpp"
 #include "../support/report/report.hpp"
 #include "arena.hpp"
 #include "settings.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 

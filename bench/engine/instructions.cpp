@@ -106,7 +106,7 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   if (!scratch) return Unexpected(scratch.error());
   const std::array engines = {kMemcpy, kInlineEngine, kThreadEngine, kAutoEngine};
   const auto sizes = settings.own_sizes(kCountedSizes);
-  Progress progress("bench " + report.bench, engines.size() * sizes.size());
+  cli::Progress progress("bench " + report.bench, engines.size() * sizes.size());
   for (const Bytes bytes : sizes) {
     const std::string name = fmt::format("instructions/{}", format_size(bytes));
     for (const std::string_view engine : engines) {

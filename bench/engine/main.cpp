@@ -30,7 +30,7 @@ Result<void> run_parts(const Settings& settings, Report& report, int interrupt_d
   const auto experiments = experiments_of(**environment);
   std::size_t steps = 0;
   for (const Experiment& experiment : experiments) steps += experiment.rounds;
-  Progress progress("bench " + report.bench, steps);
+  cli::Progress progress("bench " + report.bench, steps);
   for (const Experiment& experiment : experiments)
     if (auto ran = run_experiment(experiment, **environment, progress); !ran) return ran;
   return {};

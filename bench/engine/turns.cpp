@@ -3,7 +3,7 @@
 namespace gantry::bench {
 
 Result<void> run_experiment(const Experiment& experiment, Environment& environment,
-                            Progress& progress) {
+                            cli::Progress& progress) {
   auto entrants = experiment.enter(environment);
   if (!entrants) return Unexpected(entrants.error());
   Rounds rounds{experiment.name, experiment.bytes, experiment.rounds, std::move(*entrants)};

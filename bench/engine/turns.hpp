@@ -24,7 +24,7 @@ struct Experiment {
 /// In rounds. One whose turn fails is out, and skipped with the reason; but wrong data
 /// (`peer_misbehaved`) ends the run, as does `interrupted`.
 [[nodiscard]] Result<void> run_experiment(const Experiment& experiment, Environment& environment,
-                                          Progress& progress);
+                                          cli::Progress& progress);
 
 /// Adds the ratios that matter to the report.
 void add_findings(Report& report);

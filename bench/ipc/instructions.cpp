@@ -6,12 +6,12 @@
 
 #include "../peers/list.hpp"
 #include "../support/process/callgrind.hpp"
-#include "../support/report/progress.hpp"
 #include "../support/run/rounds.hpp"
 #include "../support/system/numbers.hpp"
 #include "../support/trips/run_case.hpp"
 #include "cases.hpp"
 #include "subjects.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -95,7 +95,7 @@ Result<void> count_instructions(const Settings& settings, Report& report,
   auto cases = cases_of(settings);
   std::erase_if(
       cases, [](const Case& what) { return what.in_flight > 1 || !what.reads || what.computes; });
-  Progress progress("bench " + report.bench, kinds.size() * cases.size());
+  cli::Progress progress("bench " + report.bench, kinds.size() * cases.size());
   for (const Case& what : cases) {
     for (const SubjectKind& kind : kinds) {
       if (!kind.takes(what)) continue;

@@ -52,7 +52,7 @@ Result<std::vector<SubjectKind>> fitting(const Case& what, std::span<const Subje
 }
 
 Result<void> measure_case(Case what, std::span<const SubjectKind> kinds, const Plan& plan,
-                          Progress& progress, Report& report) {
+                          cli::Progress& progress, Report& report) {
   const auto scratch = ScratchDirectory::create();
   if (!scratch) return Unexpected(scratch.error());
   what.directory = scratch->path();
@@ -83,7 +83,7 @@ Result<void> measure_all(const Settings& settings, Report& report, int interrupt
                   .cpus = report.cpus.value(),
                   .interrupt_descriptor = interrupt_descriptor,
                   .free_bytes = free - std::min(free, kBesides)};
-  Progress progress("bench " + report.bench, cases.size() * settings.common.rounds);
+  cli::Progress progress("bench " + report.bench, cases.size() * settings.common.rounds);
   for (const Case& what : cases)
     if (auto ran = measure_case(what, kinds, plan, progress, report); !ran) return ran;
   return {};

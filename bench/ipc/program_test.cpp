@@ -137,6 +137,10 @@ TEST_F(BenchIpc, APlotThatCannotBeIsAnErrorBeforeAnythingIsMeasured) {
   EXPECT_EQ(nowhere.status, 1);
   EXPECT_THAT(nowhere.errors, HasSubstr("No such file"));
   EXPECT_THAT(nowhere.errors, Not(HasSubstr("(1/"))) << "it was measuring";
+  const Ended other = plotting("64,1K", "/picture.png");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.errors, HasSubstr("'.png' is no ending of an SVG file"));
+  EXPECT_THAT(other.errors, Not(HasSubstr("(1/"))) << "it was measuring";
 }
 
 /// A run with all its processes there.

@@ -50,7 +50,7 @@ double needed_by_one(std::span<const SubjectKind> kinds, Bytes bytes) {
 }
 
 Result<void> measure_link_case(Case what, std::span<const SubjectKind> kinds, const Plan& plan,
-                               Progress& progress, Report& report) {
+                               cli::Progress& progress, Report& report) {
   const auto scratch = ScratchDirectory::create();
   if (!scratch) return Unexpected(scratch.error());
   what.directory = scratch->path();
@@ -68,7 +68,7 @@ Result<void> measure_all(const Settings& settings, const Network& network, const
   if (!sizes) return Unexpected(sizes.error());
   std::size_t count = 0;
   for (const Rate& rate : settings.rates) count += link_cases(settings, rate, *sizes).size();
-  Progress progress("bench " + report.bench, count * plan.rounds);
+  cli::Progress progress("bench " + report.bench, count * plan.rounds);
   for (const Rate& rate : settings.rates) {
     if (auto limited = network.limit(rate); !limited) {
       report.skipped.push_back({rate.name, to_string(limited.error())});

@@ -75,7 +75,7 @@ Result<void> take_turn(ProcessGroup& group, std::size_t number, const Contestant
 
 }  // namespace
 
-Result<void> run_contest(const Contest& contest, const ContestPlan& plan, Progress& progress,
+Result<void> run_contest(const Contest& contest, const ContestPlan& plan, cli::Progress& progress,
                          Report& report) {
   const std::string lack =
       lack_of_memory(static_cast<double>(contest.memory_bytes), probe_machine().memory_free_bytes);

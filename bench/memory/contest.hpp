@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "../support/process/child.hpp"
-#include "../support/report/progress.hpp"
 #include "../support/report/report.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 
@@ -54,7 +54,7 @@ struct ContestPlan {
 /// they gave to `report`; one that gives up, or all when memory is short, to what was skipped.
 /// Steps `progress` once a round. Errors: `interrupted`; `peer_gone` when a process died.
 [[nodiscard]] Result<void> run_contest(const Contest& contest, const ContestPlan& plan,
-                                       Progress& progress, Report& report);
+                                       cli::Progress& progress, Report& report);
 
 /// Opens it once in a process of its own; why it cannot be, or nothing.
 [[nodiscard]] Result<std::optional<std::string>> try_open(const Contestant& contestant,

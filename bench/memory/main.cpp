@@ -80,7 +80,7 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
                        "transfers are of uring and fabric-tcp"});
   std::size_t steps = 0;
   for (const Contest& contest : contests) steps += contest.rounds;
-  Progress progress("bench " + report.bench, steps);
+  cli::Progress progress("bench " + report.bench, steps);
   for (const Contest& contest : contests) {
     const auto ran = run_contest(contest, plan, progress, report);
     if (!ran) return Unexpected(ran.error());

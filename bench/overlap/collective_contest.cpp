@@ -54,7 +54,7 @@ class CollectiveContest {
     return {};
   }
 
-  Result<void> run_case(CollectiveKind kind, Bytes bytes, Progress& progress) {
+  Result<void> run_case(CollectiveKind kind, Bytes bytes, cli::Progress& progress) {
     Rounds rounds{.name = case_of(path_, ranks_, kind, bytes),
                   .bytes = bytes,
                   .count = settings_.common.rounds,
@@ -130,7 +130,7 @@ std::size_t cases_of_collectives(const Settings& settings) {
          settings.common.sizes.size();
 }
 
-Result<void> measure_collectives(const Settings& settings, Progress& progress,
+Result<void> measure_collectives(const Settings& settings, cli::Progress& progress,
                                  int interrupt_descriptor, Report& report) {
   std::string directory = "/tmp/gantry-bench-XXXXXX";
   if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));

@@ -115,7 +115,7 @@ class Contest {
     return {};
   }
 
-  Result<void> run_case(double ratio, Progress& progress) {
+  Result<void> run_case(double ratio, cli::Progress& progress) {
     const auto alone = ranks_->run(product_alone_, settings_.common.rounds + 1);
     if (!alone) return Unexpected(alone.error());
     const double product_s = median_of(*alone, &RankTimes::ns) / kNs;
@@ -308,7 +308,7 @@ Result<std::vector<Schedule>> contestants(const Settings& settings) {
 }
 
 Result<void> measure_topology(const Settings& settings, Topology topology,
-                              const std::vector<Schedule>& schedules, Progress& progress,
+                              const std::vector<Schedule>& schedules, cli::Progress& progress,
                               int interrupt_descriptor, Report& report) {
   Contest contest(settings, topology, schedules, report, interrupt_descriptor);
   if (auto begun = contest.begin(); !begun) return begun;

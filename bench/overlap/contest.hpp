@@ -1,9 +1,9 @@
 #pragma once  // bench/overlap/contest.hpp: schedules of one operator, taking turns.
 
-#include "../support/report/progress.hpp"
 #include "../support/report/report.hpp"
 #include "rank_process.hpp"
 #include "settings.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 
@@ -27,7 +27,7 @@ inline constexpr std::string_view kShare = "share_of_ideal";
 /// Measures all cases of one topology. Errors: `interrupted`; those of a rank.
 [[nodiscard]] Result<void> measure_topology(const Settings& settings, Topology topology,
                                             const std::vector<Schedule>& schedules,
-                                            Progress& progress, int interrupt_descriptor,
+                                            cli::Progress& progress, int interrupt_descriptor,
                                             Report& report);
 
 }  // namespace gantry::bench

@@ -57,7 +57,7 @@ class DeviceContest {
         report_(report),
         interrupt_descriptor_(interrupt_descriptor) {}
 
-  Result<void> in_pieces(Progress& progress) {
+  Result<void> in_pieces(cli::Progress& progress) {
     Rounds rounds = rounds_of("pieces");
     rounds.entrants.push_back(
         entrant_of(std::string(kWhole), [this] { return product_.in_rows(1); }));
@@ -70,7 +70,7 @@ class DeviceContest {
     return run_rounds(rounds, progress, report_);
   }
 
-  Result<void> beside(Progress& progress) {
+  Result<void> beside(cli::Progress& progress) {
     Rounds rounds = rounds_of("beside");
     for (const Neighbour neighbour : kNeighbours)
       rounds.entrants.push_back(
@@ -85,7 +85,7 @@ class DeviceContest {
     return run_rounds(rounds, progress, report_);
   }
 
-  Result<void> streamed(Progress& progress) {
+  Result<void> streamed(cli::Progress& progress) {
     Rounds rounds = rounds_of("streamed");
     rounds.entrants.push_back(
         entrant_of(std::string(kSerialOfDevice), [this] { return product_.streamed(1); }));
@@ -128,8 +128,8 @@ class DeviceContest {
 };
 
 Result<void> measure_type(const Settings& settings, const std::shared_ptr<Device>& device,
-                          const std::string& type, Progress& progress, int interrupt_descriptor,
-                          Report& report) {
+                          const std::string& type, cli::Progress& progress,
+                          int interrupt_descriptor, Report& report) {
   const auto& [m, n, k] = std::tie(settings.op.m, settings.op.n, settings.op.k);
   const std::string name = fmt::format("{} {} {}x{}x{}", device->facts().name, type, m, n, k);
   auto product = DeviceProduct::make(device, type, m, n, k);
@@ -150,8 +150,8 @@ Result<void> measure_type(const Settings& settings, const std::shared_ptr<Device
 Result<void> measure_devices(const Settings& settings, int interrupt_descriptor, Report& report) {
   auto runtime = Runtime::create();
   if (!runtime) return Unexpected(runtime.error());
-  Progress progress("bench overlap",
-                    settings.devices.size() * settings.types.size() * 3 * settings.common.rounds);
+  cli::Progress progress("bench overlap", settings.devices.size() * settings.types.size() * 3 *
+                                              settings.common.rounds);
   for (const std::string& name : settings.devices) {
     const auto device = runtime->open_device(name);
     if (!device) {

@@ -1,8 +1,8 @@
 #pragma once  // bench/overlap/device_contest.hpp: products and copies of one device.
 
-#include "../support/report/progress.hpp"
 #include "../support/report/report.hpp"
 #include "settings.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 

@@ -61,7 +61,7 @@ std::size_t cases_of_executor() {
   return kCases.size();
 }
 
-Result<void> measure_executor(const Settings& settings, Progress& progress,
+Result<void> measure_executor(const Settings& settings, cli::Progress& progress,
                               int interrupt_descriptor, Report& report) {
   for (const ExecutorCase& one : kCases) {
     auto ranks = ExecutorRanks::start(one.kind, one.exchange);

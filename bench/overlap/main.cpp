@@ -19,7 +19,7 @@ Result<void> measure_schedules(const Settings& settings, int interrupt_descripto
   const auto schedules = contestants(settings);
   if (!schedules) return Unexpected(schedules.error());
   const std::size_t cases = settings.topologies.size() * settings.ratios.size();
-  Progress progress("bench overlap", cases * settings.common.rounds);
+  cli::Progress progress("bench overlap", cases * settings.common.rounds);
   for (const Topology topology : settings.topologies)
     if (auto done = measure_topology(settings, topology, *schedules, progress, interrupt_descriptor,
                                      report);
@@ -31,7 +31,7 @@ Result<void> measure_schedules(const Settings& settings, int interrupt_descripto
 
 Result<void> measure_all_collectives(const Settings& settings, int interrupt_descriptor,
                                      Report& report) {
-  Progress progress("bench overlap", cases_of_collectives(settings) * settings.common.rounds);
+  cli::Progress progress("bench overlap", cases_of_collectives(settings) * settings.common.rounds);
   if (auto done = measure_collectives(settings, progress, interrupt_descriptor, report); !done)
     return done;
   add_collective_findings(report, settings);
@@ -39,7 +39,7 @@ Result<void> measure_all_collectives(const Settings& settings, int interrupt_des
 }
 
 Result<void> measure_plans(const Settings& settings, int interrupt_descriptor, Report& report) {
-  Progress progress("bench overlap", cases_of_executor() * settings.common.rounds);
+  cli::Progress progress("bench overlap", cases_of_executor() * settings.common.rounds);
   if (auto done = measure_executor(settings, progress, interrupt_descriptor, report); !done)
     return done;
   add_executor_findings(report);

@@ -27,7 +27,7 @@ constexpr std::array kWorkloads = {Workload{131'072, 16'384, 16'384},
 Result<std::map<unsigned, PredictionErrors>> validate(const Settings& settings,
                                                       int interrupt_descriptor, Report& report) {
   const std::size_t cases = kGroups.size() * settings.topologies.size() * settings.ratios.size();
-  Progress progress("bench overlap", cases * settings.common.rounds);
+  cli::Progress progress("bench overlap", cases * settings.common.rounds);
   std::map<unsigned, PredictionErrors> by_ranks;
   for (const unsigned ranks : kGroups) {
     Settings group = settings;

@@ -102,7 +102,7 @@ class Contest {
     return {};
   }
 
-  Result<void> run(Progress& progress, std::vector<TracedRun>* traced) {
+  Result<void> run(cli::Progress& progress, std::vector<TracedRun>* traced) {
     Rounds rounds{case_.name(), case_.bytes(),        settings_.common.rounds, {},
                   {},           interrupt_descriptor_};
     for (const JobSubject& subject : subjects_)
@@ -166,8 +166,8 @@ Result<void> run_contest(const Settings& settings, const Environment& environmen
   std::erase_if(kinds, [&](const CaseKind& kind) {
     return std::ranges::find(settings.cases, kind.name) == settings.cases.end();
   });
-  Progress progress("bench " + report.bench,
-                    kinds.size() * environment.sizes().size() * settings.common.rounds);
+  cli::Progress progress("bench " + report.bench,
+                         kinds.size() * environment.sizes().size() * settings.common.rounds);
   bool is_first = true;
   for (const Bytes bytes : environment.sizes())
     for (const CaseKind& kind : kinds) {

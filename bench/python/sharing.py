@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from progress import Progress
 from subjects import FORK
 
 import gantry
@@ -98,7 +99,7 @@ def in_a_loop(consumer: gantry.Consumer, count: int) -> float:
 
 
 def ratio(
-    case: str, nbytes: int, rounds: int,
+    case: str, nbytes: int, rounds: int, progress: Progress,
     plain: Callable[[gantry.Consumer], float], other: Callable[[gantry.Consumer], float],
 ) -> dict[str, Any]:  # fmt: skip
     """Of the rates of `other` and `plain`, which take turns."""
@@ -107,6 +108,7 @@ def ratio(
     ratios, rates = [], []
     with gantry.Consumer(f"sharing-{case}", timeout=10) as consumer:
         for _ in range(rounds):
+            progress.step(case)
             base = plain(consumer)
             rates.append(other(consumer))
             ratios.append(rates[-1] / base)
@@ -116,7 +118,7 @@ def ratio(
             "rounds": rounds, "per_second": statistics.median(rates)}  # fmt: skip
 
 
-def threads(rounds: int, seconds: float) -> dict[str, Any]:
+def threads(rounds: int, seconds: float, progress: Progress) -> dict[str, Any]:
     wanted, ended = FORK.Event(), FORK.Event()
     others = [
         FORK.Process(target=stream, args=("sharing-elsewhere", LARGE)),
@@ -125,7 +127,8 @@ def threads(rounds: int, seconds: float) -> dict[str, Any]:
     for other in others:
         other.start()
     try:
-        return ratio("threads", LARGE, rounds, lambda _: beside_a_process(wanted, seconds),
+        return ratio("threads", LARGE, rounds, progress,
+                     lambda _: beside_a_process(wanted, seconds),
                      lambda consumer: beside_a_thread(consumer, seconds))  # fmt: skip
     finally:
         ended.set()
@@ -133,9 +136,10 @@ def threads(rounds: int, seconds: float) -> dict[str, Any]:
             other.join()
 
 
-def sharing(rounds: int, quick: bool) -> list[dict[str, Any]]:
+def sharing(rounds: int, quick: bool, progress: Progress) -> list[dict[str, Any]]:
     seconds, count = (0.1, 2000) if quick else (0.5, 20_000)
     return [
-        threads(rounds, seconds),
-        ratio("asyncio", MEDIUM, rounds, lambda c: blocking(c, count), lambda c: in_a_loop(c, count)),
+        threads(rounds, seconds, progress),
+        ratio("asyncio", MEDIUM, rounds, progress,
+              lambda c: blocking(c, count), lambda c: in_a_loop(c, count)),  # fmt: skip
     ]

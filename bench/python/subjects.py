@@ -116,7 +116,7 @@ class Subject:
 class GantrySend(Subject):
     name = "gantry/send"
     takes_objects = True
-    waits: dict[str, int] = {}  # how its consumers do
+    waits: dict[str, Any] = {}  # how its consumers do
 
     def open_responder(self) -> None:
         self.requests = gantry.Consumer(self.path, pickles=self.objects, **self.waits)

@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import numpy as np
+from progress import Progress
 from subjects import FORK, checksum
 
 import gantry
 
-KINDS = {"gantry/Queue": gantry.Queue, "multiprocessing.Queue": FORK.Queue}
+KINDS: dict[str, Any] = {"gantry/Queue": gantry.Queue, "multiprocessing.Queue": FORK.Queue}
 SIZES = {64: 2000, 1 << 20: 200}  # items in a round
 WORKERS = (1, 2, 4)
 
@@ -34,7 +35,9 @@ def turn(calls: Any, results: Any, payload: Any, count: int) -> float:
     return time.perf_counter() - began
 
 
-def measure(kinds: list[str], rounds: int, quick: bool) -> list[dict[str, Any]]:
+def measure(
+    kinds: list[str], rounds: int, quick: bool, progress: Progress
+) -> list[dict[str, Any]]:
     """Items a second, by size and workers."""
     found = []
     for nbytes, items in SIZES.items():
@@ -48,7 +51,10 @@ def measure(kinds: list[str], rounds: int, quick: bool) -> list[dict[str, Any]]:
                     process.start()
                 count = items // 4 if quick else items
                 turn(calls, results, payload, 40)
-                rates = [count / turn(calls, results, payload, count) for _ in range(rounds)]
+                rates = []
+                for _ in range(rounds):
+                    progress.step(f"workers-{workers}, {name}")
+                    rates.append(count / turn(calls, results, payload, count))
                 for _ in processes:
                     calls.put(None)
                 for process in processes:

@@ -19,6 +19,7 @@
 
 #include "oracle/conductor.hpp"
 #include "oracle/part.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::oracle {
 namespace {
@@ -33,9 +34,17 @@ struct Options {
   std::string theme;
 };
 
+/// Says it above the line that the first process draws.
+void say(std::string_view text) {
+  const bool is_drawn = cli::progress_style(STDERR_FILENO).is_drawn;
+  const std::string whole = std::string(is_drawn ? cli::kEraseLine : "") + std::string(text);
+  static_cast<void>(::write(STDERR_FILENO, whole.data(), whole.size()) + 1);
+}
+
 /// What the workers share.
 struct Office {
   std::atomic<std::uint64_t> next{0};
+  std::atomic<std::uint64_t> done{0};  // seeds; played: each of their repetitions
   std::atomic<std::uint64_t> played{0};
   std::atomic<std::uint64_t> failed{0};
   Pulse pulse;
@@ -109,7 +118,7 @@ void play_seed(const Options& options, Office& office, std::uint64_t seed) {
     const std::string trouble = conduct(scenario, office.pulse);
     ++office.played;
     if (options.is_verbose)
-      fmt::print(stderr, "seed {}: {} ms\n", seed, (now_ns() - started) / 1'000'000);
+      say(fmt::format("seed {}: {} ms\n", seed, (now_ns() - started) / 1'000'000));
     if (trouble.empty()) continue;
     ++office.failed;
     const std::string text = fmt::format(
@@ -117,7 +126,7 @@ void play_seed(const Options& options, Office& office, std::uint64_t seed) {
         "--repeat 20 --jobs 1\n",
         seed, (now_ns() - started) / 1'000'000, trouble, describe(scenario), seed,
         options.kills ? "" : " --no-kills");
-    static_cast<void>(::write(STDERR_FILENO, text.data(), text.size()) + 1);
+    say(text);
     return;
   }
 }
@@ -129,6 +138,7 @@ void play_seed(const Options& options, Office& office, std::uint64_t seed) {
     const std::uint64_t seed = options.first + office.next.fetch_add(1);
     if (seed > options.last || (options.seconds != 0 && now_ns() >= end)) break;
     play_seed(options, office, seed);
+    ++office.done;
   }
   ::_exit(0);
 }
@@ -139,6 +149,48 @@ pid_t start(Body body) {
   if (pid < 0) throw Trouble("fork");
   if (pid == 0) body();
   return pid;
+}
+
+void show(cli::Progress& progress, const Options& options, const Office& office,
+          std::uint64_t passed_ns) {
+  const std::uint64_t done = office.done;
+  const bool is_timed = options.seconds != 0;
+  const std::uint64_t seeds = options.last - options.first + 1;
+  const double part =
+      is_timed ? static_cast<double>(passed_ns) / 1e9 / static_cast<double>(options.seconds)
+               : static_cast<double>(done) / static_cast<double>(seeds);
+  progress.show(fmt::format("random scenarios, {} failed", office.failed.load()),
+                std::min(1.0, part),
+                is_timed ? fmt::to_string(done) : fmt::format("{}/{}", done, seeds));
+}
+
+enum class End { well, died, interrupted };
+
+/// Waits for the workers and shows how far they are. Ctrl-C ends them.
+End attend(std::vector<pid_t> workers, const Options& options, const Office& office) {
+  constexpr timespec kTick{0, 200'000'000};
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM}) ::sigaddset(&signals, number);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  cli::Progress progress("channel_oracle");
+  const std::uint64_t started = now_ns();
+  End end = End::well;
+  while (!workers.empty()) {
+    show(progress, options, office, now_ns() - started);
+    const int number = ::sigtimedwait(&signals, nullptr, &kTick);
+    if (number == SIGINT || number == SIGTERM) {
+      end = End::interrupted;
+      for (const pid_t worker : workers) ::kill(worker, SIGKILL);
+    }
+    std::erase_if(workers, [&](pid_t worker) {
+      int status = 0;
+      const bool is_over = ::waitpid(worker, &status, WNOHANG) == worker;
+      if (is_over && status != 0 && end == End::well) end = End::died;
+      return is_over;
+    });
+  }
+  return end;
 }
 
 int main_of(int count, char** words) {
@@ -159,12 +211,7 @@ int main_of(int count, char** words) {
   std::vector<pid_t> workers;
   for (unsigned i = 0; i < options.jobs; ++i)
     workers.push_back(start([&] { work(options, office); }));
-  bool died = false;
-  for (const pid_t worker : workers) {
-    int status = 0;
-    ::waitpid(worker, &status, 0);
-    died |= status != 0;
-  }
+  const End end = attend(std::move(workers), options, office);
   ::kill(pulse, SIGKILL);
   ::waitpid(pulse, nullptr, 0);
   fmt::print(
@@ -173,8 +220,9 @@ int main_of(int count, char** words) {
       office.played.load(), options.first, office.failed.load(),
       static_cast<double>(now_ns() - started) / 1e9, options.jobs,
       static_cast<double>(office.pulse.stalled_ns.load()) / 1e9);
-  if (died) fmt::print(stderr, "channel_oracle: a worker died\n");
-  return died || office.failed != 0 ? 1 : 0;
+  if (end == End::interrupted) return 130;
+  if (end == End::died) fmt::print(stderr, "channel_oracle: a worker died\n");
+  return end == End::died || office.failed != 0 ? 1 : 0;
 }
 
 }  // namespace

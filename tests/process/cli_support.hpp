@@ -2,14 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <pty.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <random>
 
+#include "support/screen.hpp"
 #include "support/subprocess.hpp"
 
 namespace gantry::test {
@@ -49,38 +47,18 @@ class Cli : public ::testing::Test {
 /// A terminal of 80 columns, which a command's streams may be.
 class OnATerminal : public Cli {
  protected:
-  OnATerminal() {
-    const winsize window{.ws_row = 25, .ws_col = 80, .ws_xpixel = 0, .ws_ypixel = 0};
-    std::array<char, 256> name{};
-    EXPECT_EQ(::openpty(&master_, &slave_, name.data(), nullptr, &window), 0);
-    path_ = name.data();
-  }
-  ~OnATerminal() override {
-    ::close(master_);
-    ::close(slave_);
-  }
   /// `redirection`: "2>" for standard error, ">" for standard output.
   [[nodiscard]] Command with(const std::string& redirection, Command command) const {
     command.argv.insert(command.argv.begin(),
-                        {"sh", "-c", "exec \"$0\" \"$@\" " + redirection + " " + path_});
+                        {"sh", "-c", "exec \"$0\" \"$@\" " + redirection + " " + terminal_.path()});
+    command.env.emplace_back("TERM", "xterm");
+    command.env.emplace_back("NO_COLOR", "");
     return command;
   }
   /// What the terminal shows up to `text`, and more.
-  const std::string& read_until(std::string_view text) {
-    constexpr int kLongMs = 60'000;  // for what should not take long
-    pollfd readable{master_, POLLIN, 0};
-    while (seen_.find(text) == std::string::npos && ::poll(&readable, 1, kLongMs) == 1) {
-      std::array<char, 4096> bytes{};
-      const ssize_t got = ::read(master_, bytes.data(), bytes.size());
-      if (got <= 0) break;
-      seen_.append(bytes.data(), static_cast<std::size_t>(got));
-    }
-    return seen_;
-  }
-  int master_ = -1;
-  int slave_ = -1;
-  std::string path_;
-  std::string seen_;
+  const std::string& read_until(std::string_view text) { return terminal_.read_until(text); }
+
+  TestTerminal terminal_;
 };
 
 /// One line, by the contract "gantry: what: why[; hint]".

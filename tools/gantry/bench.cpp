@@ -80,7 +80,8 @@ void add_bench(CLI::App& app, int& exit_code) {
     std::string text =
         fmt::format("NAME and what follows go to the benchmark;\n{}\n", list_of(names));
     for (const std::string& name : names)
-      text += fmt::format("Example: gantry bench {} --quick\n", name);
+      text += fmt::format("Example: gantry bench {} {}\n", name,
+                          name == "plot" ? "report.json report.svg" : "--quick");
     return text + fmt::format("Example: gantry bench {} --help",
                               names.empty() ? std::string("NAME") : *names.begin());
   });

@@ -1,14 +1,12 @@
 // gantry calibrate: measures the engines and keeps the result for every process of this user.
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdio>
 
 #include "calibration_text.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "output.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -19,38 +17,13 @@ struct Wanted {
   bool show = false;
 };
 
-/// On a terminal one bar that is redrawn; otherwise a line for each new step.
-class Progress {
- public:
-  ~Progress() {
-    if (on_terminal_ && !last_.empty()) std::fputs("\r\033[K", stderr);
-  }
-  void show(std::string_view step, double done) {
-    if (on_terminal_) {
-      const auto filled = static_cast<int>(done * kWidth);
-      std::fputs(fmt::format("\rcalibrating [{:#>{}}{:.>{}}] {}\033[K", "", filled, "",
-                             kWidth - filled, step)
-                     .c_str(),
-                 stderr);
-    } else if (step != last_) {
-      std::fputs(fmt::format("calibrating: {}\n", step).c_str(), stderr);
-    }
-    std::fflush(stderr);
-    last_ = step;
-  }
-
- private:
-  static constexpr int kWidth = 30;
-  bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
-  std::string last_;
-};
-
 Result<CalibrationStatus> measure(Runtime& runtime, const Wanted& wanted,
                                   const Interrupt& interrupt) {
-  Progress progress;
+  Progress progress("calibrating");
+  const bool shows = !wanted.json || progress.is_drawn();
   return runtime.calibrate({wanted.quick, [&](std::string_view step, double done) {
                               if (interrupt.raised()) return false;
-                              if (!wanted.json) progress.show(step, done);
+                              if (shows) progress.show(step, done);
                               return true;
                             }});
 }

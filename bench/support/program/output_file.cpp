@@ -16,6 +16,15 @@ Result<void> check_output(std::string_view option, const std::string& path) {
   return {};
 }
 
+Result<void> check_picture(std::string_view option, const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension();
+  if (ending.empty() || ending == ".svg") return check_output(option, path);
+  return Unexpected(
+      Error{Code::invalid_argument,
+            fmt::format("{} {}: '{}' is no ending of an SVG file", option, path, ending),
+            "only SVG is drawn: name it .svg"});
+}
+
 Result<void> write_output(std::string_view option, const std::string& path, std::string_view text) {
   std::ofstream out(path, std::ios::trunc);
   if (out << text && out.flush()) return {};

@@ -28,7 +28,7 @@ Result<void> measure_and_print(const Measurement& measure) {
 }  // namespace
 
 Result<void> check_plot(const Options& options) {
-  return options.plot.empty() ? Result<void>() : check_output("--plot", options.plot);
+  return options.plot.empty() ? Result<void>() : check_picture("--plot", options.plot);
 }
 
 Result<void> write_plot(const Options& options, const Report& report) {

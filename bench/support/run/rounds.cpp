@@ -6,7 +6,7 @@
 
 namespace gantry::bench {
 
-Result<void> run_rounds(const Rounds& rounds, Progress& progress, Report& report) {
+Result<void> run_rounds(const Rounds& rounds, cli::Progress& progress, Report& report) {
   const std::vector<Entrant>& entrants = rounds.entrants;
   std::vector<std::optional<Series>> given(entrants.size(), Series{});  // none: it is out
   for (unsigned round = 0; round < rounds.count; ++round) {

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "../report/progress.hpp"
 #include "../report/series.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 
@@ -29,7 +29,8 @@ struct Rounds {
 /// In each round everyone has a turn; who begins moves on by one, so that nobody always follows the
 /// same one. Steps `progress` once a round and appends what they gave to the report. Errors:
 /// `interrupted`; those of `failed`.
-[[nodiscard]] Result<void> run_rounds(const Rounds& rounds, Progress& progress, Report& report);
+[[nodiscard]] Result<void> run_rounds(const Rounds& rounds, cli::Progress& progress,
+                                      Report& report);
 
 /// What mostly becomes of who failed: it is skipped with the reason. Where that is no reason to
 /// leave it out, the error names it and comes back.

@@ -132,7 +132,7 @@ double bytes_needed(const SubjectKind& kind, const Case& size) {
 }
 
 Result<void> run_case(const Case& size, std::span<const SubjectKind> kinds, const Plan& plan,
-                      Progress& progress, Report& report) {
+                      cli::Progress& progress, Report& report) {
   std::vector<SubjectKind> able;
   double needed = 0;
   for (const SubjectKind& kind : kinds) {

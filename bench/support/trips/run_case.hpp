@@ -1,9 +1,9 @@
 #pragma once  // bench/support/trips/run_case.hpp: the subjects of a case against each other.
 
 #include "../process/process_group.hpp"
-#include "../report/progress.hpp"
 #include "../report/report.hpp"
 #include "subject.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::bench {
 
@@ -29,6 +29,6 @@ struct Plan {
 /// Appends figures to the report's rows, lost peers to those skipped; steps `progress` once a
 /// round. Errors as ProcessGroup's.
 [[nodiscard]] Result<void> run_case(const Case& size, std::span<const SubjectKind> kinds,
-                                    const Plan& plan, Progress& progress, Report& report);
+                                    const Plan& plan, cli::Progress& progress, Report& report);
 
 }  // namespace gantry::bench

@@ -2,6 +2,7 @@
 
 #include "run_case.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -116,6 +117,7 @@ class ProcessGroupTest : public ::testing::Test {
 
   CpuPair cpus_ = pick_cpus().value_or(kAnyCpu);
   Descriptor never_{::eventfd(0, EFD_CLOEXEC)};
+  Descriptor nowhere_{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
 };
 
 TEST_F(ProcessGroupTest, RunsAndGoesAway) {
@@ -181,13 +183,9 @@ TEST_F(ProcessGroupTest, ACaseGivesEveryMetricOfEverySubjectOverAllRounds) {
                   .cpus = cpus_,
                   .interrupt_descriptor = never_.get()};
   Report report;
-  std::FILE* const nowhere = std::fopen("/dev/null", "w");
-  {
-    Progress progress("test", plan.rounds, nowhere);
-    const auto ran = run_case(kCase, kinds, plan, progress, report);
-    ASSERT_TRUE(ran.has_value()) << to_string(ran.error());
-  }
-  std::fclose(nowhere);
+  cli::Progress progress("test", plan.rounds, nowhere_.get());
+  const auto ran = run_case(kCase, kinds, plan, progress, report);
+  ASSERT_TRUE(ran.has_value()) << to_string(ran.error());
   for (const auto metric :
        {kLatencyP50, kLatencyP99, kLatencyP999, kOneWayP50, kThroughput, kCpuPerGb}) {
     const Row* const row = report.find(64, "fake", metric);
@@ -214,13 +212,9 @@ class CaseWithAPeer : public ProcessGroupTest {
                     .interrupt_descriptor = never_.get(),
                     .free_bytes = free_bytes};
     Report report;
-    std::FILE* const nowhere = std::fopen("/dev/null", "w");
-    {
-      Progress progress("test", plan.rounds, nowhere);
-      const auto ran = run_case(what, kinds, plan, progress, report);
-      EXPECT_TRUE(ran.has_value()) << to_string(ran.error());
-    }
-    std::fclose(nowhere);
+    cli::Progress progress("test", plan.rounds, nowhere_.get());
+    const auto ran = run_case(what, kinds, plan, progress, report);
+    EXPECT_TRUE(ran.has_value()) << to_string(ran.error());
     return report;
   }
 };

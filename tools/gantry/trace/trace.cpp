@@ -1,6 +1,5 @@
 // gantry trace: records what all ends of channels do for a while.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "interrupt.hpp"
 #include "options.hpp"
 #include "output.hpp"
+#include "tools/command_line/progress.hpp"
 #include "trace/session.hpp"
 
 namespace gantry::cli {
@@ -61,32 +61,17 @@ Result<Wanted> look_for(const TraceOptions& options) {
   return wanted;
 }
 
-/// A line that is written over again and again, on a terminal.
-class ProgressLine {
- public:
-  void show(std::chrono::nanoseconds left) const {
-    if (is_terminal_)
-      fmt::print(stderr, "\rgantry: recording, {} left; Ctrl-C ends it \x1b[K",
-                 format_time(std::chrono::ceil<std::chrono::seconds>(left)));
-  }
-  void clear() const {
-    if (is_terminal_) fmt::print(stderr, "\r\x1b[K");
-  }
-
- private:
-  bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
-};
-
-Result<void> wait_until(Deadline end, const Interrupt& interrupt) {
+Result<void> wait_for(std::chrono::nanoseconds duration, const Interrupt& interrupt) {
+  const Deadline end = Deadline::after(duration);
   constexpr std::chrono::milliseconds kTick{200};
-  const ProgressLine line;
+  Progress progress("gantry trace");
   Result<void> waited = tl::unexpected(Error{Code::timed_out, {}, {}});
   while (!end.passed() && !waited && waited.error().code == Code::timed_out) {
-    line.show(end.left());
+    progress.show("recording; Ctrl-C ends it",
+                  1 - std::chrono::duration<double>(end.left()) / duration);
     waited = wait_ready(-1, 0, interrupt,
                         Deadline::after(std::min<std::chrono::nanoseconds>(end.left(), kTick)));
   }
-  line.clear();
   const bool is_over = waited || waited.error().code == Code::timed_out ||
                        waited.error().code == Code::interrupted;  // what there is, is wanted
   return is_over ? Result<void>() : waited;
@@ -100,8 +85,7 @@ Result<void> record(const TraceOptions& options) {
   auto session = TraceSession::start(wanted->directories, options.file,
                                      {static_cast<unsigned>(options.events)});
   if (!session) return tl::unexpected(session.error());
-  if (auto waited = wait_until(Deadline::after(options.duration), *interrupt); !waited)
-    return waited;
+  if (auto waited = wait_for(options.duration, *interrupt); !waited) return waited;
   return session->write(wanted->channel);
 }
 

@@ -4,25 +4,12 @@
 #include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 namespace gantry::run {
-namespace {
-
-constexpr std::string_view kEraseLine = "\r\x1b[K";
-
-std::size_t terminal_columns() noexcept {
-  constexpr std::size_t kUsual = 80;
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : kUsual;
-}
-
-}  // namespace
-
-Console::Console(int stream) : stream_(stream), is_terminal_(::isatty(stream) == 1) {}
+Console::Console(int stream) : stream_(stream), style_(cli::progress_style(stream)) {}
 
 Console::~Console() {
   constexpr int kLastWaitMs = 1000;
@@ -37,7 +24,7 @@ bool Console::is_writable(int wait_ms) const noexcept {
 }
 
 void Console::erase_status() {
-  if (!status_.empty()) waiting_ += kEraseLine;
+  if (!status_.empty()) waiting_ += cli::kEraseLine;
   status_.clear();
 }
 
@@ -54,9 +41,10 @@ void Console::stage_line(ProcessId, std::string_view label, bool, std::string_vi
 }
 
 void Console::status(std::string_view text) {
-  if (!is_terminal_) return;
+  if (!style_.is_drawn) return;
   erase_status();
-  status_ = text.substr(0, terminal_columns() - 1);  // a wrapped line could not be erased
+  // A wrapped line could not be erased.
+  status_ = cli::cut_to(text, cli::terminal_columns(stream_) - 1, style_.is_utf8);
   waiting_ += status_;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "run/process/plan.hpp"
+#include "tools/command_line/progress.hpp"
 
 namespace gantry::run {
 
@@ -17,7 +18,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  [[nodiscard]] bool is_terminal() const noexcept { return is_terminal_; }
+  [[nodiscard]] bool is_terminal() const noexcept { return style_.is_drawn; }
   virtual void line(std::string_view text);  ///< Above the status line.
   /// A line that a stage wrote.
   virtual void stage_line(ProcessId process, std::string_view label, bool errors,
@@ -34,7 +35,7 @@ class Console {
   const int stream_;
   std::string waiting_;
   std::string status_;
-  bool is_terminal_ = false;
+  const cli::ProgressStyle style_;
 };
 
 }  // namespace gantry::run

@@ -39,7 +39,7 @@ class Supervisor {
   static constexpr milliseconds kStopPoll{10};  // how often a stopping run checks what is left
   // between SIGKILL and giving up on what cannot be killed
   static constexpr std::chrono::seconds kKilled{5};
-  static constexpr std::chrono::seconds kPlainTick{5};  // between progress lines of no terminal
+  static constexpr std::chrono::seconds kPlainTick{10};  // between progress lines of no terminal
 
   // The subject of an event: the kind, and the index of a process or of a host.
   enum class Event : std::uint32_t {
