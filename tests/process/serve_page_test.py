@@ -267,6 +267,22 @@ def draws_a_run_at_the_reports_rates(scene: Scene, folder: str, browser: Any) ->
         assert abs(drawn - wanted) <= 0.05 * wanted, (channel, drawn, wanted, looks)
 
 
+def keeps_its_charts_when_the_clock_jumps(browser: Any) -> None:
+    browser.execute_script("const real = Date.now.bind(Date); window.jump = 0;"
+                           "Date.now = () => real() + window.jump;")
+    points = ask(browser, "total.points.length")
+    assert points > 2, points
+    for hours in (1, -1):
+        browser.execute_script(f"window.jump = {hours} * 3600e3")
+        look = ask(browser, "last.look")
+        eventually(lambda: ask(browser, "last.look") > look + 1)
+        assert ask(browser, "total.points.length") >= points
+        line = ask(browser, "document.querySelector('#total polyline').getAttribute('points')")
+        places = [float(one.split(",")[0]) for one in line.split()]
+        assert places == sorted(places) and 0 <= places[0] and places[-1] == 300, places
+    assert ask(browser, "document.querySelector('#state').textContent") == "live"
+
+
 def fits_a_phone_and_the_night(browser: Any) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
         "width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
@@ -313,7 +329,32 @@ def opens_a_report(folder: str, browser: Any) -> None:
     assert abs(rate - wanted) <= 0.05 * wanted, (rate, wanted)
     points = ask(browser, "document.querySelector('.body polyline').getAttribute('points')")
     assert points.count(",") >= 1, points
+    assert ask(browser, "document.querySelector('#slowest').textContent") == \
+        f"The slowest stage is {json.loads(ran.stdout)['slowest_stage']}: it waited least."
+    captions = ask(browser, "[...document.querySelectorAll('figcaption')]"
+                            ".map((it) => it.textContent)")
+    assert len(captions) == 6, captions
+    for caption in captions:  # nothing of a run that is over is so now
+        assert re.fullmatch(r"(messages|payload|depth): at most .* in [\d.]+ \w+", caption), caption
+    assert not re.search(r"\b(live|now|yet)\b", ask(browser, "document.body.innerText"))
     assert HOSTILE in ask(browser, "document.querySelector('#where').textContent")
+    is_unhurt(browser)
+
+
+def opens_a_report_of_what_failed(folder: str, browser: Any) -> None:
+    file, page = f"{folder}/failing.toml", f"{folder}/failed.html"
+    with open(file, "w") as text:
+        text.write(f"[stages.count]\nshell = \"echo '{HOSTILE.replace(chr(39), '')}' >&2; exit 3\"")
+    env = dict(os.environ, GANTRY_DIR=f"{folder}/channels", GANTRY_CALIBRATE="off")
+    ran = subprocess.run([GANTRY, "run", file, "--quiet", "--report", page], env=env,
+                         stderr=subprocess.PIPE)
+    assert ran.returncode == 1, ran
+    browser.get(f"file://{page}")
+    eventually(lambda: ask(browser, "document.querySelector('#alarms').innerText")
+               == "stage count: exited with status 3")
+    assert ask(browser, "document.querySelector('#state').textContent").endswith(", failed")
+    words = ask(browser, "document.querySelector('#last-words').innerText")
+    assert HOSTILE.replace("'", "") in words, words
     is_unhurt(browser)
 
 
@@ -337,12 +378,14 @@ def main() -> None:
             is_used_by_keyboard(scene, browser)
             is_not_hurt_by_names(browser)
             draws_a_run_at_the_reports_rates(scene, folder, browser)
+            keeps_its_charts_when_the_clock_jumps(browser)
             fits_a_phone_and_the_night(browser)
             if len(sys.argv) > 2:
                 browser.save_screenshot(sys.argv[2])
             tells_who_is_gone(scene, browser)
             browser.get_log("browser")  # that nobody answered any more
             opens_a_report(folder, browser)
+            opens_a_report_of_what_failed(folder, browser)
         finally:
             browser.quit()
             scene.end()
