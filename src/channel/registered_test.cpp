@@ -64,6 +64,24 @@ class Registered : public testing::Test {
   std::shared_ptr<FakeRegistrar> second_ = FakeRegistrar::create({.name = "second"});
 };
 
+// The second slab is refused.
+TEST_F(Registered, AListSaysWhatAPoolHasRegistered) {
+  options_.pool.slab_bytes = kMiB;
+  options_.pool.registrars = {first_};
+  first_->fail_at(2, Code::out_of_memory);
+  Producer out = producer();
+  std::vector<Loan> loans;
+  for (int i = 0; i < 2; ++i) loans.push_back(*out.loan(900'000));
+  loans.clear();
+  const auto listed = list_channels(directory_.path());
+  ASSERT_TRUE(listed);
+  ASSERT_EQ(listed->size(), 1u);
+  EXPECT_EQ(listed->front().peak_bytes, 1'800'000u);
+  EXPECT_EQ(listed->front().registrations, 1u);
+  EXPECT_EQ(listed->front().refused_registrations, 1u);
+  EXPECT_THAT(out.explain().text(), HasSubstr("1 registration, 1 refused\n"));
+}
+
 TEST_F(Registered, AKeyLeadsTheDeviceToTheMessage) {
   Producer out = producer();
   Consumer in = consumer();

@@ -19,6 +19,13 @@ class Histogram {
     buckets_[bucket_of(value)].add(times);
   }
 
+  [[nodiscard]] std::uint64_t count(unsigned bucket) const noexcept {
+    return buckets_[bucket].get();
+  }
+  [[nodiscard]] static constexpr double middle(unsigned bucket) noexcept {
+    return (lower(bucket) + lower(bucket + 1)) / 2;
+  }
+
   /// The middle of the bucket with the `quantile` (0 to 1); 0 when empty.
   [[nodiscard]] double quantile(double quantile) const noexcept {
     std::uint64_t total = 0;
@@ -29,7 +36,7 @@ class Histogram {
     std::uint64_t seen = 0;
     for (unsigned i = 0; i < kBuckets; ++i) {
       seen += buckets_[i].get();
-      if (seen >= wanted && seen > 0) return (lower(i) + lower(i + 1)) / 2;
+      if (seen >= wanted && seen > 0) return middle(i);
     }
     return lower(kBuckets);
   }

@@ -9,5 +9,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memset(bytes, 0, kMetricsBytes);
   std::memcpy(bytes, data, std::min(size, kMetricsBytes));
   static_cast<void>(metrics.report());
+  static_cast<void>(MetricsMaker::handoffs(*MetricsMaker::page(metrics)));
   return 0;
 }

@@ -58,6 +58,21 @@ TEST_P(OverEveryTransport, EveryByteArrivesAndIsAccountedFor) {
   EXPECT_THAT(scratch_.left_behind(), IsEmpty());
 }
 
+std::string contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The data in a run's page; null: there is none.
+json report_in(const std::string& path) {
+  const std::string page = contents(path);
+  const std::string begin = "<script type=\"application/json\" id=\"report\">";
+  const auto at = page.find(begin);
+  if (at == std::string::npos) return {};
+  const auto from = at + begin.size();
+  return json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
 // The figures are those of --json; what the page does with them: serve_page_test.py.
 TEST_P(OverEveryTransport, AReportCanBeAPageOfItsOwn) {
   const ScratchDirectory files;
@@ -65,13 +80,8 @@ TEST_P(OverEveryTransport, AReportCanBeAPageOfItsOwn) {
   const Ended run = scratch_.run(RunScratch::three_stages(kCount, kBytes),
                                  {"--json", "--transport", GetParam(), "--report", path});
   ASSERT_EQ(run.status, 0) << run.errors;
-  std::ifstream file(path);
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
-  const std::string begin = "<script type=\"application/json\" id=\"report\">";
-  const auto at = page.find(begin);
-  ASSERT_NE(at, std::string::npos);
-  const auto from = at + begin.size();
-  const json report = json::parse(page.substr(from, page.find("</script>", from) - from));
+  const json report = report_in(path);
+  ASSERT_FALSE(report.is_null());
   EXPECT_EQ(report["run"], json::parse(run.output));
   EXPECT_EQ(report["status"]["channels"].size(), report["run"]["channels"].size());
   for (const json& channel : report["run"]["channels"]) {
@@ -79,8 +89,48 @@ TEST_P(OverEveryTransport, AReportCanBeAPageOfItsOwn) {
     ASSERT_FALSE(history.empty());
     EXPECT_EQ(history.back()[0], 0.0);  // up to the end
   }
+  EXPECT_EQ(report["status"]["error"], "");
+  const std::string page = contents(path);
   EXPECT_THAT(page, Not(HasSubstr("src=")));  // it needs no server
   EXPECT_THAT(page, HasSubstr("Content-Security-Policy"));
+}
+
+// What was moved until then is there, too.
+TEST(RunPage, ARunThatFailsSaysInItsReportWhatFailed) {
+  RunScratch scratch;
+  const ScratchDirectory files;
+  const std::string path = files.file("report.html");
+  const std::string text = "[stages.make]\nshell = 'seq 1 1000 | " GANTRY_CLI
+                           " put numbers --lines'\n"
+                           "[stages.count]\nshell = '" GANTRY_CLI
+                           " get numbers >/dev/null; echo \"<b>no disk</b>\" >&2; exit 3'\n"
+                           "[channels.numbers]\nfrom = 'make'\nto = 'count'\n";
+  const Ended run = scratch.run(text, {"--report", path, "--quiet"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(last_line(run.errors), StartsWith("gantry: stage count: exited with status 3"));
+  EXPECT_EQ(run.output, "");
+  const json report = report_in(path);
+  ASSERT_FALSE(report.is_null());
+  EXPECT_EQ(report["status"]["error"], "stage count: exited with status 3");
+  EXPECT_EQ(report["last_words"], json::array({"<b>no disk</b>"}));
+  EXPECT_EQ(report["run"]["channels"][0]["messages"], 1000);
+  EXPECT_EQ(report["run"]["stages"].size(), 2u);
+  EXPECT_FALSE(report["history"]["numbers"].empty());
+  EXPECT_THAT(scratch.left_behind(), IsEmpty());
+}
+
+TEST(RunPage, AnInterruptedRunHasAReport) {
+  RunScratch scratch;
+  const ScratchDirectory files;
+  const std::string path = files.file("report.html");
+  Subprocess running(scratch.command(RunScratch::three_stages(RunScratch::kForEver, kBytes),
+                                     {"--report", path, "--quiet"}));
+  ASSERT_TRUE(eventually([&] { return scratch.pid_of("source") != 0; }));
+  running.signal(SIGINT);
+  const auto ended = running.wait();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status, 130);
+  EXPECT_EQ(report_in(path)["status"]["error"], "run: was interrupted");
 }
 
 TEST(RunPage, AFileThatCannotBeWrittenIsToldBeforeAnythingStarts) {

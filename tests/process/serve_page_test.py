@@ -160,6 +160,106 @@ def is_not_hurt_by_names(browser: Any) -> None:
     assert HOSTILE in ask(browser, names)
 
 
+# Of the last stage's input and the two before it, as in examples/vision.
+RUN = """[stages.decode]
+shell = '{0} put frames --lines <{1}'
+[stages.batch]
+shell = '{0} get frames | {0} put batches --lines'
+[stages.detect]
+shell = '{0} get batches | {0} put results --lines'
+[stages.sheet]
+shell = '{0} get results >/dev/null'
+[channels.frames]
+from = 'decode'
+to = 'batch'
+[channels.batches]
+from = 'batch'
+to = 'detect'
+[channels.results]
+from = 'detect'
+to = 'sheet'
+"""
+# Each look that the page draws, with the text on the arrow of each channel of the run.
+RECORD = """
+window.looks = [];
+const draws = window.show;
+window.show = (status) => {
+  draws(status);
+  const ours = status.channels.filter((it) => it.name.startsWith('run-') && it.answered);
+  looks.push({look: status.look, channels: Object.fromEntries(ours.map((it) =>
+    [it.name.split(/[/.]/)[1], {age: it.age_ns, bytes: it.bytes, text: drawn.edges.find((edge) =>
+      edge.channel === it.name && !edge.consumer).label.textContent}]))});
+};"""
+
+
+def rate_of(text: str) -> float:
+    found = re.fullmatch(r"([\d.]+) (B|kB|MB|GB)/s", text)
+    assert found, text
+    return float(found[1]) * {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}[found[2]]
+
+
+def drawn_bytes(looks: list[Any], name: str) -> tuple[float, int]:
+    """What the arrow's rates amount to from the first look that has the channel to the last, and
+    how many rates that are. What the page did not draw is counted as the counters have it."""
+    seen = [(it["look"], it["channels"][name]) for it in looks if name in it["channels"]]
+    total, rates = float(seen[0][1]["bytes"]), 0
+    for (one, before), (other, now) in zip(seen, seen[1:]):
+        moved = now["bytes"] - before["bytes"]
+        if other == one + 1:
+            total += rate_of(now["text"]) * (now["age"] - before["age"]) / 1e9
+            rates += moved > 0
+        else:
+            total += moved
+    return total, rates
+
+
+def draws_a_run_at_the_reports_rates(scene: Scene, folder: str, browser: Any) -> None:
+    """The run's input begins after the first look at it and ends before the last one."""
+    file, fifo, names = f"{folder}/demo.toml", f"{folder}/frames", ("frames", "batches", "results")
+    os.mkfifo(fifo)
+    with open(file, "w") as text:
+        text.write(RUN.format(GANTRY, fifo))
+    browser.execute_script(RECORD)
+    running = scene.start([GANTRY, "run", file, "--json", "--quiet"], stdout=subprocess.PIPE)
+    feeding = os.open(fifo, os.O_RDWR)
+    newest = "looks.at(-1)?.channels ?? {}"
+    eventually(lambda: set(ask(browser, newest)) == set(names))
+    sent = 0
+
+    def enough() -> bool:
+        nonlocal sent
+        for _ in range(20):
+            sent += os.write(feeding, b"x" * 49999 + b"\n")
+        return all(drawn_bytes(ask(browser, "looks"), it)[1] >= 6 for it in names)
+
+    eventually(enough)
+    eventually(lambda: all(it["bytes"] == sent for it in ask(browser, newest).values()))
+    looks = ask(browser, "looks")
+    os.close(feeding)
+    report = json.loads(running.communicate(timeout=LONG)[0])
+    assert running.returncode == 0 and report["accounted"], report
+    for channel in report["channels"]:
+        drawn = drawn_bytes(looks, channel["name"])[0] / channel["seconds"]
+        wanted = channel["gb_per_s"] * 1e9
+        assert abs(drawn - wanted) <= 0.05 * wanted, (channel, drawn, wanted, looks)
+
+
+def keeps_its_charts_when_the_clock_jumps(browser: Any) -> None:
+    browser.execute_script("const real = Date.now.bind(Date); window.jump = 0;"
+                           "Date.now = () => real() + window.jump;")
+    points = ask(browser, "total.points.length")
+    assert points > 2, points
+    for hours in (1, -1):
+        browser.execute_script(f"window.jump = {hours} * 3600e3")
+        look = ask(browser, "last.look")
+        eventually(lambda: ask(browser, "last.look") > look + 1)
+        assert ask(browser, "total.points.length") >= points
+        line = ask(browser, "document.querySelector('#total polyline').getAttribute('points')")
+        places = [float(one.split(",")[0]) for one in line.split()]
+        assert places == sorted(places) and 0 <= places[0] and places[-1] == 300, places
+    assert ask(browser, "document.querySelector('#state').textContent") == "live"
+
+
 def fits_a_phone_and_the_night(browser: Any) -> None:
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
         "width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
@@ -206,7 +306,32 @@ def opens_a_report(folder: str, browser: Any) -> None:
     assert abs(rate - wanted) <= 0.05 * wanted, (rate, wanted)
     points = ask(browser, "document.querySelector('.body polyline').getAttribute('points')")
     assert points.count(",") >= 1, points
+    assert ask(browser, "document.querySelector('#slowest').textContent") == \
+        f"The slowest stage is {json.loads(ran.stdout)['slowest_stage']}: it waited least."
+    captions = ask(browser, "[...document.querySelectorAll('figcaption')]"
+                            ".map((it) => it.textContent)")
+    assert len(captions) == 6, captions
+    for caption in captions:  # nothing of a run that is over is so now
+        assert re.fullmatch(r"(messages|payload|depth): at most .* in [\d.]+ \w+", caption), caption
+    assert not re.search(r"\b(live|now|yet)\b", ask(browser, "document.body.innerText"))
     assert HOSTILE in ask(browser, "document.querySelector('#where').textContent")
+    is_unhurt(browser)
+
+
+def opens_a_report_of_what_failed(folder: str, browser: Any) -> None:
+    file, page = f"{folder}/failing.toml", f"{folder}/failed.html"
+    with open(file, "w") as text:
+        text.write(f"[stages.count]\nshell = \"echo '{HOSTILE.replace(chr(39), '')}' >&2; exit 3\"")
+    env = dict(os.environ, GANTRY_DIR=f"{folder}/channels", GANTRY_CALIBRATE="off")
+    ran = subprocess.run([GANTRY, "run", file, "--quiet", "--report", page], env=env,
+                         stderr=subprocess.PIPE)
+    assert ran.returncode == 1, ran
+    browser.get(f"file://{page}")
+    eventually(lambda: ask(browser, "document.querySelector('#alarms').innerText")
+               == "stage count: exited with status 3")
+    assert ask(browser, "document.querySelector('#state').textContent").endswith(", failed")
+    words = ask(browser, "document.querySelector('#last-words').innerText")
+    assert HOSTILE.replace("'", "") in words, words
     is_unhurt(browser)
 
 
@@ -229,12 +354,15 @@ def main() -> None:
             turns_red_with_the_pid(scene, browser)
             is_used_by_keyboard(scene, browser)
             is_not_hurt_by_names(browser)
+            draws_a_run_at_the_reports_rates(scene, folder, browser)
+            keeps_its_charts_when_the_clock_jumps(browser)
             fits_a_phone_and_the_night(browser)
             if len(sys.argv) > 2:
                 browser.save_screenshot(sys.argv[2])
             tells_who_is_gone(scene, browser)
             browser.get_log("browser")  # that nobody answered any more
             opens_a_report(folder, browser)
+            opens_a_report_of_what_failed(folder, browser)
         finally:
             browser.quit()
             scene.end()

@@ -36,6 +36,13 @@ class Caller {
     EXPECT_EQ(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
+  /// So many bytes.
+  [[nodiscard]] std::string hear(std::size_t size) const {
+    std::string text(size, '\0');
+    const ssize_t got = ::recv(socket_, text.data(), size, MSG_WAITALL);
+    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return text;
+  }
   /// Until the server ends the connection.
   [[nodiscard]] std::string hear_all() const {
     std::string all;

@@ -86,9 +86,13 @@ TEST_F(Serve, PromtoolHasNothingToSay) {
     GTEST_SKIP() << "promtool is not installed (prometheus)";
   const Subprocess server = serving();
   if (!has_metrics()) GTEST_SKIP() << ask("/metrics");
-  const Subprocess putting(put({"c"}, "x"));
+  Command command = put({"c", "--lines"}, "x\n");
+  command.keep_input = true;
+  const Subprocess putting(command);
+  const Subprocess getting(gantry({"get", "c"}));
+  const std::string labels = "{channel=\"c\",consumer=\"" + std::to_string(getting.pid()) + "\"}";
   ASSERT_TRUE(
-      eventually([&] { return metric("gantry_channel_messages_total{channel=\"c\"}") == 1; }));
+      eventually([&] { return metric("gantry_consumer_handoff_seconds_count" + labels) >= 1; }));
   const auto checked = run({{"promtool", "check", "metrics"}, {}, {}, body("/metrics"), false, {}});
   EXPECT_EQ(checked.status, 0);
   EXPECT_THAT(checked.output + checked.errors, IsEmpty());

@@ -7,16 +7,15 @@ namespace gantry::cli {
 Result<std::vector<Row>> Looks::look() {
   auto channels = list(which_, interrupt_);
   if (!channels) return tl::unexpected(channels.error());
-  const auto now = Clock::now();
   std::map<std::string, Seen> seen;
   std::vector<Row> rows;
   for (ChannelStatus& channel : *channels) {
     const auto before = seen_.find(channel.name);
     if (before != seen_.end()) remember_process(channel, before->second);
     Row row{.channel = std::move(channel)};
-    if (before != seen_.end()) rate(row, before->second, now);
+    if (before != seen_.end()) rate(row, before->second);
     seen[row.channel.name] = {row.channel.producer_pid, row.channel.producer.messages,
-                              row.channel.producer.bytes, row.channel.answered, now};
+                              row.channel.producer.bytes, row.channel.answered, row.channel.age};
     rows.push_back(std::move(row));
   }
   seen_ = std::move(seen);
@@ -34,13 +33,15 @@ void Looks::remember_process(ChannelStatus& channel, const Seen& before) {
   channel.producer_state = process_state(before.pid);
 }
 
-void Looks::rate(Row& row, const Seen& before, Clock::time_point now) {
-  const auto& [pid, messages, bytes, answered, when] = before;
+// By the clock of the end itself, at the moments of its two answers: a look takes as long as the
+// slowest end, and what this one moved must not depend on that.
+void Looks::rate(Row& row, const Seen& before) {
+  const auto& [pid, messages, bytes, answered, age] = before;
   const MetricsReport& producer = row.channel.producer;
   row.is_known = answered && row.channel.answered && pid == row.channel.producer_pid &&
-                 producer.messages >= messages && producer.bytes >= bytes;
+                 producer.messages >= messages && producer.bytes >= bytes && row.channel.age > age;
   if (!row.is_known) return;
-  const double seconds = std::chrono::duration<double>(now - when).count();
+  const double seconds = std::chrono::duration<double>(row.channel.age - age).count();
   row.messages_per_s = static_cast<double>(producer.messages - messages) / seconds;
   row.bytes_per_s = static_cast<double>(producer.bytes - bytes) / seconds;
 }

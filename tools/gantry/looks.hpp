@@ -24,16 +24,15 @@ class Looks {
   [[nodiscard]] Result<std::vector<Row>> look();
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Seen {
     int pid = 0;
     std::uint64_t messages = 0;
     std::uint64_t bytes = 0;
     bool answered = false;
-    Clock::time_point when;
+    std::chrono::nanoseconds age{};
   };
   static void remember_process(ChannelStatus& channel, const Seen& before);
-  static void rate(Row& row, const Seen& before, Clock::time_point now);
+  static void rate(Row& row, const Seen& before);
 
   WhichChannels which_;
   const Interrupt& interrupt_;

@@ -48,6 +48,7 @@ json to_json(const ConsumerStatus& consumer) {
           {"idle_ns", consumer.idle.count()},
           {"held_bytes", consumer.held_bytes()},
           {"held", held},
+          {"handoffs", consumer.handoffs},
           {"metrics", to_json(consumer.metrics)}};
 }
 
@@ -127,6 +128,9 @@ json to_json(const ChannelStatus& channel) {
           {"memory_bytes", channel.slab_bytes},
           {"memory_used_bytes", channel.live_bytes},
           {"memory_budget_bytes", channel.budget_bytes},
+          {"memory_peak_bytes", channel.peak_bytes},
+          {"registrations", channel.registrations},
+          {"refused_registrations", channel.refused_registrations},
           {"engine", channel.engine},
           {"path", to_json(channel.path)},
           {"metrics", to_json(channel.producer)},

@@ -110,6 +110,7 @@ _OPTIONS = "slots|consumers|history|copy_threads|spin_ns|bytes_in_flight|budget_
 _WORDS = [
     (rf"\b\w+Options::(?:channel\.)?({_OPTIONS}|when_slow)\b", r"\1="),
     (r"\b(?:InboxOptions::producers|ServerOptions::clients)\b", "senders="),
+    (r"\bGroupOptions::token\b", "token="),
     (r"\bSlowConsumer::(\w+)", r"when_slow='\1'"),
     (r"\bProducer::pool\(\)(?:: Draft::move\(\))?", "loan() or born_here()"),
     (r"\bDraft::copy\(\)", "send()"),

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from multiprocessing import context, util
 from multiprocessing.connection import Connection
+from operator import index
 from queue import Empty, Full
 from traceback import print_exception
 from types import GenericAlias
@@ -32,6 +33,24 @@ _TURN = 0.02  # of a thread that waits for a place while the feeder sends
 _all: weakref.WeakSet[Queue] = weakref.WeakSet()
 
 
+def _whole(maxsize: Any) -> int:
+    try:
+        return index(maxsize)
+    except TypeError:
+        raise TypeError(
+            f"maxsize: a whole number is needed, 0 for no limit, not {maxsize!r}"
+        ) from None
+
+
+def _seconds(timeout: Any) -> float | None:
+    """None: for ever. One that is over is 0, as in multiprocessing."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, str) or not hasattr(timeout, "__float__"):
+        raise TypeError(f"timeout: seconds or None are needed, not {timeout!r}")
+    return max(float(timeout), 0)
+
+
 class Queue:
     """As multiprocessing.Queue, JoinableQueue and SimpleQueue: for the process that makes it and
     its children of any start method, which get it by fork or as an argument.
@@ -47,7 +66,7 @@ class Queue:
         self, maxsize: int = 0, *, ctx: Any = None, redeliver: bool = False,
         runtime: Runtime | None = None,
     ) -> None:  # fmt: skip
-        self._maxsize = max(maxsize, 0)
+        self._maxsize = max(_whole(maxsize), 0)
         self._redeliver = redeliver
         home = Home(runtime or shared(), self._maxsize)
         self._place: tuple[str, Runtime, Connection] = (home.name, home.runtime, home.lifeline)
@@ -85,14 +104,14 @@ class Queue:
             self._on_queue_feeder_error(error, obj)
             return
         if self._maxsize:
-            self._put_at_place(parts, 0 if not block else timeout)
+            self._put_at_place(parts, _seconds(timeout) if block else 0)
         else:
             self._put_parts(parts)
 
     def _put_at_place(self, parts: Any, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + max(timeout, 0)
+        deadline = None if timeout is None else time.monotonic() + timeout
         # A thread that waits for a place has the end: no other may have one and need the end.
-        if not self._placing.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
+        if not self._placing.acquire(timeout=-1 if timeout is None else timeout):
             raise Full
         try:
             self._take_place(deadline)
@@ -149,11 +168,7 @@ class Queue:
 
     # Getting.
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not block:
-            timeout = 0
-        elif timeout is not None and timeout < 0:
-            timeout = 0
-        core = self._take(timeout)
+        core = self._take(_seconds(timeout) if block else 0)
         if core is None:
             raise Empty
         if not self._redeliver:

@@ -175,7 +175,12 @@ class Producer(AwaitedEnd):
         """An array where the readers will see it: published at the end of the `with`, dropped on
         an exception. It turns read-only then."""
         numpy = need("numpy", "python3-numpy")
-        kind = numpy.dtype(dtype)
+        try:
+            kind = numpy.dtype(dtype)
+        except TypeError:
+            raise TypeError(
+                f"dtype: one of NumPy's is needed, as 'float32', not {dtype!r}"
+            ) from None
         lengths = tuple(map(index, shape)) if isinstance(shape, (tuple, list)) else (index(shape),)
         nbytes = prod(lengths) * kind.itemsize
         pool = self._own_pool() if nbytes > 0 and not kind.hasobject else None

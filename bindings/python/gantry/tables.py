@@ -6,10 +6,11 @@ gives addresses of an ArrowSchema and an ArrowArray is sent as from_address() of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from . import _core
-from .errors import InvalidArgument
+from .errors import InvalidArgument, OutOfMemory
 
 if TYPE_CHECKING:
     import numpy
@@ -125,13 +126,26 @@ class Table:
         node = self._node(which)
         begin, end = self._rows(node)
         if node.format == "n":
-            return numpy.zeros(end - begin, "?")
+            return _filled(numpy.zeros, which, end - begin)
         memory = self._core.buffer(self._columns[self._index(which)], buffer)
         if memory is None:
-            return numpy.ones(end - begin, "?")
+            return _filled(numpy.ones, which, end - begin)
         packed = numpy.frombuffer(cast(Any, memory), "u1")
         bits = numpy.unpackbits(packed, count=end, bitorder="little")[begin:]
         return bits.view("?")
+
+
+def _filled(
+    make: Callable[[int, str], numpy.ndarray[Any, Any]], which: str | int, rows: int
+) -> numpy.ndarray[Any, Any]:
+    """Rows that take no memory in a message may be more than there is memory for here."""
+    try:
+        return make(rows, "?")
+    except (MemoryError, ValueError):
+        raise OutOfMemory(
+            f"column {which!r}: there is no memory for {rows} answers, one for each row",
+            "all rows are the same: none has a value if the format is 'n', else each has one",
+        ) from None
 
 
 def from_address(schema: int, array: int) -> Table:

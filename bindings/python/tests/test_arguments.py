@@ -3,6 +3,7 @@
 import sys
 import unittest.mock
 from collections.abc import Callable
+from queue import Empty, Full
 from typing import Any
 
 import numpy
@@ -141,6 +142,34 @@ class Arguments(Case):
         for call in (lambda: consumer.receive("1"), lambda: producer.send(b"", timeout="1")):
             with self.assertRaisesRegex(TypeError, "timeout: seconds or None .* not '1'"):
                 call()
+
+    def test_a_queues_numbers_are_numbers(self) -> None:
+        for maxsize in ("8", 2.5, None):
+            words = f"^maxsize: a whole number is needed, 0 for no limit, not {maxsize!r}$"
+            with self.assertRaisesRegex(TypeError, words):
+                gantry.Queue(maxsize)  # type: ignore[arg-type]
+        queue: Any = gantry.Queue(numpy.int8(1))
+        queue.put("first", timeout=numpy.float32(5))
+        for use in (lambda: queue.get(timeout="1"), lambda: queue.put("more", timeout="1")):
+            with self.assertRaisesRegex(TypeError, "^timeout: seconds or None .* not '1'$"):
+                use()
+        self.assertRaises(Full, queue.put, "more", timeout=-1)
+        self.assertEqual(queue.get(timeout=5), "first")
+        self.assertRaises(Empty, queue.get, timeout=-1)
+        queue.close()
+        queue.join_thread()
+
+    def test_a_loans_dtype_is_one(self) -> None:
+        producer, _ = self.pair()
+        for dtype in ("nonsense", 7):
+            words = f"^dtype: one of NumPy's is needed, as 'float32', not {dtype!r}$"
+            with self.assertRaisesRegex(TypeError, words), producer.loan(2, dtype):
+                pass
+
+    def test_a_client_without_a_server_is_told_to_start_one(self) -> None:
+        words = "no inbox or server appeared in time; start the inbox or server, and check"
+        with self.assertRaisesRegex(gantry.TimedOut, words):
+            rpc.Client(self.name, timeout=0)
 
     def test_a_part_that_begins_elsewhere_is_not_moved(self) -> None:
         producer, consumer = self.pair()

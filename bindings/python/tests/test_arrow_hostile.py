@@ -231,7 +231,11 @@ class Hostile(Case):
                 self.producer.send(head + node + places + format)
                 message = self.consumer.receive(5)
                 if accepted:
-                    self.assertEqual(len(message.table()), rows)
+                    table = message.table()
+                    self.assertEqual(len(table), rows)
+                    if format == b"n\0":
+                        with self.assertRaisesRegex(gantry.OutOfMemory, f"column 0: .* {rows} "):
+                            table.valid(0)
                 else:
                     with self.assertRaises(gantry.PeerMisbehaved):
                         message.table()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import array as arrays
 import os
 import signal
+import unittest.mock
 from typing import Any
 
 import numpy
 
 import gantry
-from support import FORK, Case, unittest
+from support import FORK, Case
 
 RANKS = 3
 zeros = numpy.zeros
@@ -129,6 +130,11 @@ class Groups(Case):
             gantry.Group("halves", 0, 2, timeout=0.01)
         with self.assertRaisesRegex(impossible, "one is needed for each rank"):
             gantry.Group("hosts", 0, 2, addresses=["127.0.0.1:1"], token="x" * 32)
+        without = {"GANTRY_TOKEN_FILE": ""}
+        words = r"need a token; set token=, or name a file .* in \$GANTRY_TOKEN_FILE"
+        with unittest.mock.patch.dict(os.environ, without):
+            with self.assertRaisesRegex(gantry.PermissionDenied, words):
+                gantry.Group("hosts", 0, addresses=["127.0.0.1:1", "127.0.0.1:2"])
 
     def test_rank_and_ranks_are_not_guessed(self) -> None:
         host, token = ["127.0.0.1:1"], "x" * 32

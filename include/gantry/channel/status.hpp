@@ -31,6 +31,12 @@ struct HeldSlot {
 
 /// What a producer, or an inbox, says of one consumer.
 struct GANTRY_API ConsumerStatus {
+  /// The largest time of each count in `handoffs` but the last, in nanoseconds.
+  static constexpr std::array<std::uint64_t, 16> kHandoffBoundsNs{
+      300,         1'000,         3'000,         10'000,        30'000,     100'000,      //
+      300'000,     1'000'000,     3'000'000,     10'000'000,    30'000'000, 100'000'000,  //
+      300'000'000, 1'000'000'000, 3'000'000'000, 10'000'000'000};
+
   int pid = 0;  ///< As the producer sees it; 0 if it cannot.
   unsigned uid = 0;
   ProcessState state = ProcessState::unknown;
@@ -46,6 +52,9 @@ struct GANTRY_API ConsumerStatus {
   std::chrono::nanoseconds idle{};    ///< Time since it last took a message, or since it joined.
   std::vector<HeldSlot> held;         ///< The oldest first.
   MetricsReport metrics;
+  /// Its hand-offs (MetricsReport::handoff_p50_ns says what they are) by their time, which may be
+  /// wrong by an eighth near a bound. No count ever falls.
+  std::array<std::uint64_t, kHandoffBoundsNs.size() + 1> handoffs{};
 
   /// Payload in the messages that it has not released.
   [[nodiscard]] Bytes held_bytes() const noexcept;
@@ -119,6 +128,10 @@ struct GANTRY_API ChannelStatus {
   Bytes slab_bytes = 0;       ///< Payload memory taken from the system.
   Bytes live_bytes = 0;       ///< Part of it that is in blocks.
   Bytes budget_bytes = 0;     ///< The most it may grow to.
+  Bytes peak_bytes = 0;       ///< The most that was ever in blocks.
+  /// Present registrations of the pool's registrars, which may serve other memory, too.
+  std::uint64_t registrations = 0;
+  std::uint64_t refused_registrations = 0;  ///< Of the pool's slabs.
   std::string engine;
   PathStatus path;
   MetricsReport producer;

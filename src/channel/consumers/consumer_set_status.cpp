@@ -51,6 +51,7 @@ ConsumerStatus status_of(const ConsumerState& consumer, const SlotTable& slots,
   status.joined = clock.since_ns(resources.joined_ns);
   status.held = held_by(consumer, slots, clock);
   status.metrics = MetricsMaker::report(*MetricsMaker::page(resources.metrics), clock.ns_per_tick);
+  status.handoffs = MetricsMaker::handoffs(*MetricsMaker::page(resources.metrics));
   // The page may be as wrong as its owner likes, but it can have taken nothing before it came.
   status.idle = status.joined;
   if (status.metrics.idle_ns != 0)

@@ -205,7 +205,8 @@ TEST_F(ManyToOne, NobodyListens) {
   const auto producer = connect(Deadline::now());
   ASSERT_FALSE(producer);
   EXPECT_EQ(producer.error().code, Code::timed_out);
-  EXPECT_THAT(producer.error().message, testing::HasSubstr("no inbox appeared in time"));
+  EXPECT_THAT(producer.error().message, testing::HasSubstr("no inbox or server appeared in time"));
+  EXPECT_THAT(producer.error().hint, testing::HasSubstr("start the inbox or server, and check"));
 }
 
 TEST_F(ManyToOne, AListShowsIt) {

@@ -171,6 +171,7 @@ ChannelStatus ProducerListener::describe() {
   const double scale = ns_per_tick(start);
   status.age = std::chrono::nanoseconds(now - opened_ns_);
   status.producer = MetricsMaker::report(counters, scale);
+  status.consumers.emplace_back().handoffs = MetricsMaker::handoffs(counters);
   status.senders_limit = rules_.producers;
   const std::lock_guard lock(mutex_);
   for (const Inside& one : inside_) {

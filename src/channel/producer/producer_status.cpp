@@ -60,6 +60,9 @@ ChannelStatus Producer::Impl::describe() const {
   status.slab_bytes = memory.slab_bytes;
   status.live_bytes = memory.live_bytes;
   status.budget_bytes = memory.budget_bytes;
+  status.peak_bytes = memory.peak_bytes;
+  for (const RegistrarReport& one : memory.registrars) status.registrations += one.registrations;
+  status.refused_registrations = memory.registration_errors.size();
   return status;
 }
 

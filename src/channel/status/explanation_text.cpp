@@ -66,6 +66,16 @@ std::string link_line(const std::string& link) {
   return link.empty() ? "" : fmt::format("  goes between hosts by {}\n", link);
 }
 
+std::string memory_line(const ChannelStatus& status) {
+  return fmt::format("  memory: {} of {}, {} in blocks, at most {} so far; {}{}\n",
+                     bytes_text(status.slab_bytes), bytes_text(status.budget_bytes),
+                     bytes_text(status.live_bytes), bytes_text(status.peak_bytes),
+                     count_text(status.registrations, "registration"),
+                     status.refused_registrations == 0
+                         ? ""
+                         : fmt::format(", {} refused", status.refused_registrations));
+}
+
 }  // namespace
 
 std::string ChannelExplanation::text() const {
@@ -88,8 +98,7 @@ std::string ChannelExplanation::text() const {
       "consumer, {} kept as history\n",
       status.slots_charged, count_text(status.slots, "credit"), bytes_text(status.bytes_charged),
       status.slots_sending, status.backlog, status.history);
-  text += fmt::format("  memory: {} of {}, {} in blocks\n", bytes_text(status.slab_bytes),
-                      bytes_text(status.budget_bytes), bytes_text(status.live_bytes));
+  text += memory_line(status);
   if (status.consumers.empty()) text += "  no consumer has joined\n";
   for (const ConsumerStatus& consumer : status.consumers) text += consumer_line(consumer);
   if (waits.empty()) text += "  a send would wait for nothing\n";

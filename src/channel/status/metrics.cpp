@@ -22,6 +22,15 @@ std::uint64_t whole(double value) noexcept {
   return value >= 0 && value < kLimit ? static_cast<std::uint64_t>(value) : 0;
 }
 
+const ClockPair kAtLoad = ClockPair::now();
+
+// The same number for as long as the process lives, so that no time ever moves from one count to
+// another.
+double lasting_ns_per_tick() noexcept {
+  static const double scale = ns_per_tick(kAtLoad);
+  return scale;
+}
+
 }  // namespace
 
 Result<Metrics> MetricsMaker::map(Fd memory, bool writable) {
@@ -124,6 +133,20 @@ MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) 
   if (last != 0)
     report.idle_ns = std::max<std::uint64_t>(ns(static_cast<double>(now - std::min(now, last))), 1);
   return report;
+}
+
+MetricsMaker::Handoffs MetricsMaker::handoffs(const MetricsPage& page) {
+  constexpr auto& kBounds = ConsumerStatus::kHandoffBoundsNs;
+  const double scale = lasting_ns_per_tick();
+  Handoffs counts{};
+  std::size_t at = 0;
+  for (unsigned bucket = 0; bucket < Histogram::kBuckets; ++bucket) {
+    const double ns = Histogram::middle(bucket) * scale;
+    while (at < kBounds.size() && ns > static_cast<double>(kBounds[at])) ++at;
+    const std::uint64_t more = page.handoff_times.count(bucket);
+    counts[at] += std::min(more, ~std::uint64_t{0} - counts[at]);  // of nonsense, the most
+  }
+  return counts;
 }
 
 MetricsReport Metrics::report() const {

@@ -42,6 +42,34 @@ TEST(Metrics, HandoffsAreInNanosecondsOfThisMachine) {
   EXPECT_EQ(report.handoff_p50_ns, report.handoff_p99_ns);
 }
 
+// One of 2 µs is among those of at most 3 µs.
+TEST(Metrics, HandoffsAreCountedByTheirTime) {
+  const auto page = *MetricsMaker::make_own();
+  const ClockPair start = MetricsMaker::page(page)->start;
+  const auto count = [&](double ns, std::uint64_t times) {
+    page.meter()->handoff(static_cast<std::uint64_t>(ns / ns_per_tick(start)), times);
+  };
+  const auto handoffs = [&] { return MetricsMaker::handoffs(*MetricsMaker::page(page)); };
+  count(2'000, 5);
+  count(100, 1);
+  count(2e6, 2);
+  count(60e9, 4);
+  MetricsMaker::Handoffs wanted{};
+  wanted[0] = 1;
+  wanted[2] = 5;
+  wanted[8] = 2;
+  wanted[16] = 4;
+  EXPECT_EQ(handoffs(), wanted);
+  for (std::size_t i = 0; i + 1 < wanted.size(); ++i) {  // on both sides of each bound
+    const auto bound = static_cast<double>(ConsumerStatus::kHandoffBoundsNs[i]);
+    count(0.85 * bound, 1);
+    count(1.15 * bound, 1);
+    wanted[i] += 1;
+    wanted[i + 1] += 1;
+    EXPECT_EQ(handoffs(), wanted) << bound;
+  }
+}
+
 TEST(Metrics, AdoptsNothingElse) {
   EXPECT_FALSE(Metrics::adopt(-1, false));
   EXPECT_FALSE(Metrics::adopt(::dup(0), false));
@@ -73,9 +101,11 @@ TEST(Metrics, NonsenseOfAnotherProcessBecomesZero) {
   nonsense.start = {.ticks = read_ticks(), .ns = 0};  // years in no ticks at all
   nonsense.handoff_ticks.set(~0ull >> 1);
   nonsense.handoff_times.record(~0ull, ~0ull);
+  nonsense.handoff_times.record(~0ull >> 17, 7);  // of the same count: the sum runs over
   const auto report = page.report();
   EXPECT_EQ(report.handoff_total_ns, 0u);
   EXPECT_EQ(report.handoff_p99_ns, 0u);
+  EXPECT_EQ(MetricsMaker::handoffs(nonsense).back(), ~std::uint64_t{0}) << "no less than before";
 }
 
 TEST(CpuCharge, MeasuresLargeCallsAndSamplesSmallOnes) {

@@ -52,6 +52,7 @@ TEST_F(Status, NamesEveryConsumerAndWhatItHolds) {
   EXPECT_EQ(status.depth(), 1u);
   EXPECT_GE(status.slab_bytes, status.live_bytes);
   EXPECT_GE(status.live_bytes, 3 * kMiB);
+  EXPECT_GE(status.peak_bytes, status.live_bytes);
   ASSERT_EQ(status.consumers.size(), 2u);
   const ConsumerStatus& one = status.consumers[0];
   EXPECT_EQ(one.pid, ::getpid());

@@ -9,8 +9,8 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint64_t kStatusMagic = 0x31544154'53544e47;  // "GNTSTAT1"
-constexpr std::uint64_t kInboxMagic = 0x31584f42'4e544e47;   // "GNTNBOX1"
+constexpr std::uint64_t kStatusMagic = 0x32544154'53544e47;  // "GNTSTAT2"
+constexpr std::uint64_t kInboxMagic = 0x32584f42'4e544e47;   // "GNTNBOX2"
 
 class Writer {
  public:
@@ -134,6 +134,7 @@ void write(Writer& out, const ConsumerStatus& consumer) {
     out.number(slot.taken ? 1 : 0);
   }
   write(out, consumer.metrics);
+  for (const std::uint64_t count : consumer.handoffs) out.number(count);
 }
 
 void read(ConsumerState& in, ConsumerStatus& consumer) {
@@ -156,6 +157,7 @@ void read(ConsumerState& in, ConsumerStatus& consumer) {
     in.flag(slot.taken);
   }
   read(in, consumer.metrics);
+  for (std::uint64_t& count : consumer.handoffs) in.into(count);
 }
 
 void write(Writer& out, const DepartedStatus& one) {
@@ -184,8 +186,10 @@ void write_totals(Writer& out, const ChannelStatus& status) {
         std::uint64_t{status.consumers_limit}, std::uint64_t{status.history_limit},
         std::uint64_t{status.history}})
     out.number(value);
-  for (const std::uint64_t value : {status.bytes_in_flight, status.bytes_charged, status.backlog,
-                                    status.slab_bytes, status.live_bytes, status.budget_bytes})
+  for (const std::uint64_t value :
+       {status.bytes_in_flight, status.bytes_charged, status.backlog, status.slab_bytes,
+        status.live_bytes, status.budget_bytes, status.peak_bytes, status.registrations,
+        status.refused_registrations})
     out.number(value);
   out.text(status.engine);
   out.number(status.path.bytes);
@@ -204,8 +208,10 @@ void read_totals(ConsumerState& in, ChannelStatus& status) {
        {&status.slots, &status.slots_held, &status.slots_charged, &status.slots_sending,
         &status.consumers_limit, &status.history_limit, &status.history})
     in.into(*value);
-  for (std::uint64_t* value : {&status.bytes_in_flight, &status.bytes_charged, &status.backlog,
-                               &status.slab_bytes, &status.live_bytes, &status.budget_bytes})
+  for (std::uint64_t* value :
+       {&status.bytes_in_flight, &status.bytes_charged, &status.backlog, &status.slab_bytes,
+        &status.live_bytes, &status.budget_bytes, &status.peak_bytes, &status.registrations,
+        &status.refused_registrations})
     in.into(*value);
   in.text(status.engine);
   in.into(status.path.bytes);
@@ -224,6 +230,7 @@ std::vector<std::byte> encode_inbox(const ChannelStatus& status) {
   out.time(status.age);
   out.number(status.senders_limit);
   write(out, status.producer);
+  for (const std::uint64_t count : status.consumers.at(0).handoffs) out.number(count);
   const std::size_t senders = std::min(status.senders.size(), kMaxSendersTold);
   out.number(senders);
   for (std::size_t i = 0; i < senders; ++i) {
@@ -243,6 +250,7 @@ void read_inbox(ConsumerState& in, ChannelStatus& status) {
   in.time(status.age);
   in.into(status.senders_limit);
   read(in, status.producer);
+  for (std::uint64_t& count : status.consumers.emplace_back().handoffs) in.into(count);
   for (std::uint64_t left = in.number(kMaxSendersTold); left > 0 && !in.failed(); --left) {
     SenderStatus& one = status.senders.emplace_back();
     in.into(one.pid);
@@ -295,7 +303,7 @@ Result<void> decode_status(ConstByteSpan bytes, ChannelStatus& status) {
 // ---- packets -------------------------------------------------------------------------------
 
 void name_the_receiver(ChannelStatus& status) {
-  ConsumerStatus& receiver = status.consumers.emplace_back();
+  ConsumerStatus& receiver = status.consumers.at(0);
   receiver.pid = std::exchange(status.producer_pid, 0);
   receiver.uid = std::exchange(status.producer_uid, 0);
   receiver.joined = status.age;

@@ -24,7 +24,8 @@ inline constexpr std::size_t kMaxStatusText = 4096;
 /// then `status` may hold part of the answer.
 [[nodiscard]] Result<void> decode_status(ConstByteSpan bytes, ChannelStatus& status);
 
-/// Makes the owner of an inbox's name its one consumer, who receives there and produces nothing.
+/// Makes the owner of an inbox's name its one consumer, which is there, who receives and produces
+/// nothing.
 void name_the_receiver(ChannelStatus& status);
 
 /// Sends the answer to hello{inspect}.

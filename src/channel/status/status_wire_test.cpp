@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <numeric>
 #include <thread>
 
 #include "channel/status/inquiry.hpp"
@@ -58,6 +59,9 @@ ChannelStatus fullest() {
   status.slab_bytes = 54;
   status.live_bytes = 53;
   status.budget_bytes = 52;
+  status.peak_bytes = 51;
+  status.registrations = 50;
+  status.refused_registrations = 49;
   status.engine = "policy";
   status.path = {Bytes{1} << 40,      51,           SendMode::pipelined, CopyEngine::dsa,
                  CacheUse::streaming, "because\nso"};
@@ -77,6 +81,7 @@ ChannelStatus fullest() {
     for (std::uint64_t slot = 0; slot < kMaxSlots; ++slot)
       consumer.held.push_back({slot, slot * 2, std::chrono::nanoseconds(slot * 3), slot % 2 == 0});
     consumer.metrics = metrics(static_cast<std::uint64_t>(i));
+    std::iota(consumer.handoffs.begin(), consumer.handoffs.end(), i);
   }
   for (int i = 0; i < static_cast<int>(kMaxDeparted); ++i)
     status.departed.push_back({300 + i, ProcessState::unknown, 3, 4, std::chrono::seconds(5)});
@@ -93,6 +98,10 @@ TEST(StatusWire, CarriesTheFullestAnswer) {
   EXPECT_EQ(got.age, sent.age);
   EXPECT_EQ(got.path.why, sent.path.why);
   EXPECT_EQ(got.budget_bytes, 52u);
+  EXPECT_EQ(got.peak_bytes, 51u);
+  EXPECT_EQ(got.registrations, 50u);
+  EXPECT_EQ(got.refused_registrations, 49u);
+  EXPECT_EQ(got.consumers[31].handoffs, sent.consumers[31].handoffs);
   ASSERT_EQ(got.consumers.size(), kMaxConsumers);
   EXPECT_EQ(got.consumers[31].pid, 131);
   EXPECT_EQ(got.consumers[30].is_cut, true);

@@ -1,6 +1,7 @@
 #pragma once  // channel/wire/metrics_page.hpp: the counters of one end, in shared memory.
 
 #include <array>
+#include <gantry/channel/status.hpp>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
@@ -62,6 +63,9 @@ class MetricsMaker {
   /// Reads a page that may be another process's, with nonsense as 0. `ns_per_tick` is this
   /// machine's; the page's own value is not trusted.
   [[nodiscard]] static MetricsReport report(const MetricsPage& page, double ns_per_tick);
+  using Handoffs = decltype(ConsumerStatus::handoffs);
+  /// Likewise, how many took how long.
+  [[nodiscard]] static Handoffs handoffs(const MetricsPage& page);
   [[nodiscard]] static MetricsPage* page(const Metrics& metrics) noexcept {
     return reinterpret_cast<MetricsPage*>(metrics.meter());
   }

@@ -187,13 +187,16 @@ Result<void> run(const Arguments& arguments) {
   for (const Transport transport : job->transports) {
     auto report =
         run_once(job->pipeline, transport, job->base, job->options, *interrupt, arguments.trace);
-    if (!report && !arguments.page.empty())
-      cli::note(arguments.page + ": not written, since the run did not end as it should");
     if (!report) return tl::unexpected(report.error());
     reports.push_back(std::move(*report));
+    if (!reports.back().end) break;
   }
   Result<void> written;
   if (!arguments.page.empty()) written = write_page(arguments.page, reports[0], course);
+  if (!reports.back().end) {
+    if (!written) cli::note(written.error().message);
+    return reports.back().end;
+  }
   const Result<void> concluded = conclude(std::move(reports), arguments.json);
   return written ? concluded : written;
 }
@@ -220,7 +223,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command
       ->add_option("--report", arguments->page,
                    "The report as a page of HTML too, with the run's course; it needs no server. "
-                   "Written when the run has ended well")
+                   "Of a run that failed it says what failed, and what is known")
       ->type_name("FILE")
       ->excludes(compare);
   add_parsed(*command, "--connect-within", arguments->connect_within, parse_time, "TIME",

@@ -36,10 +36,10 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
     if (!started) return tl::unexpected(started.error());
     session.emplace(std::move(*started));
   }
-  const Result<Finished> finished = supervise(*plan, options, *guard, file_limit, interrupt);
+  Result<Finished> finished = supervise(*plan, options, *guard, file_limit, interrupt);
   const Result<void> traced = session ? session->write() : Result<void>();
   if (!finished) return tl::unexpected(finished.error());
-  if (!traced) return tl::unexpected(traced.error());
+  if (finished->end && !traced) finished->end = traced;
   return make_report(*plan, *finished);
 }
 

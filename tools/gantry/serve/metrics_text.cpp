@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <ctime>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -72,6 +73,12 @@ constexpr Column<ChannelStatus> kOfChannels[] = {
      [](const ChannelStatus& it) { return real(it.slab_bytes); }},
     {"gantry_pool_live_bytes", "Part of the pool that is in use.",
      [](const ChannelStatus& it) { return real(it.live_bytes); }},
+    {"gantry_pool_peak_bytes", "The most of it that ever was in use.",
+     [](const ChannelStatus& it) { return real(it.peak_bytes); }},
+    {"gantry_pool_registrations", "Registrations that its registrars hold.",
+     [](const ChannelStatus& it) { return real(it.registrations); }},
+    {"gantry_pool_refused_registrations", "Parts of its memory that a registrar has refused.",
+     [](const ChannelStatus& it) { return real(it.refused_registrations); }},
     {"gantry_pool_budget_bytes", "The most the pool may grow to.",
      [](const ChannelStatus& it) { return real(it.budget_bytes); }},
 };
@@ -247,20 +254,24 @@ void add_info(Families& families, const Ends& ends) {
   }
 }
 
-/// Quantiles since the consumer joined: that is what its page holds.
+/// Bucket by bucket, as Prometheus adds them up: those that took at most so long.
 void add_hand_offs(Families& families, const Ends& ends) {
   MetricFamily& family = families.begin(
       "gantry_consumer_handoff_seconds",
       "From published, or asked for if later, until the message is in the consumer's hands.");
-  family.type = MetricType::Summary;
+  family.type = MetricType::Histogram;
+  constexpr auto& kBounds = ConsumerStatus::kHandoffBoundsNs;
   for (const auto& [labels, consumer] : ends.consumers) {
-    const MetricsReport& report = consumer->metrics;
-    auto& summary = Families::add(family, labels, 0).summary;
-    summary.sample_count = report.messages;
-    summary.sample_sum = seconds(report.handoff_total_ns);
-    summary.quantile = {{0.5, seconds(report.handoff_p50_ns)},
-                        {0.99, seconds(report.handoff_p99_ns)},
-                        {0.999, seconds(report.handoff_p999_ns)}};
+    auto& histogram = Families::add(family, labels, 0).histogram;
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < consumer->handoffs.size(); ++i) {
+      sum += std::min(consumer->handoffs[i], ~std::uint64_t{0} - sum);
+      histogram.bucket.push_back({sum, i < kBounds.size()
+                                           ? seconds(kBounds[i])
+                                           : std::numeric_limits<double>::infinity()});
+    }
+    histogram.sample_count = sum;
+    histogram.sample_sum = seconds(consumer->metrics.handoff_total_ns);
   }
 }
 

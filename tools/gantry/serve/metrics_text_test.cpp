@@ -57,21 +57,17 @@ TEST_F(MetricsText, CountersAndLevelsAreThoseOfTheChannel) {
   channel.producer.wait_ns = 1'500'000'000;
   channel.producer.copies[0] = 7;
   channel.slots = 4;
-  channel.slab_bytes = 4096;
   ConsumerStatus one = consumer(42, 5);
   one.dropped = 3;
   one.state = ProcessState::stopped;
   one.held = {{.message = 8, .bytes = 100, .age = std::chrono::seconds(2), .taken = true},
               {.message = 9, .bytes = 11, .age = std::chrono::seconds(1), .taken = false}};
-  one.metrics.handoff_p99_ns = 2'000'000;
-  one.metrics.handoff_total_ns = 3'000'000'000;
   channel.consumers = {one};
   EXPECT_EQ(value("gantry_channel_messages_total{channel=\"c\"}"), "9007199254740991");
   EXPECT_EQ(value("gantry_channel_payload_bytes_total{channel=\"c\"}"), "12");
   EXPECT_EQ(value("gantry_channel_wait_seconds_total{channel=\"c\"}"), "1.5");
   EXPECT_EQ(value("gantry_channel_copies_total{channel=\"c\",engine=\"inline\"}"), "7");
   EXPECT_EQ(value("gantry_channel_credits{channel=\"c\"}"), "4");
-  EXPECT_EQ(value("gantry_pool_bytes{channel=\"c\"}"), "4096");
   const std::string labels = "{channel=\"c\",consumer=\"42\"}";
   EXPECT_EQ(value("gantry_consumer_messages_total" + labels), "5");
   EXPECT_EQ(value("gantry_consumer_dropped_messages_total" + labels), "3");
@@ -79,11 +75,52 @@ TEST_F(MetricsText, CountersAndLevelsAreThoseOfTheChannel) {
   EXPECT_EQ(value("gantry_consumer_held_bytes" + labels), "111");
   EXPECT_EQ(value("gantry_consumer_oldest_held_seconds" + labels), "2");
   EXPECT_EQ(value("gantry_consumer_stuck" + labels), "1");
-  EXPECT_EQ(value("gantry_consumer_handoff_seconds_count" + labels), "5");
+}
+
+TEST_F(MetricsText, APoolSaysWhatItHoldsAndEverHeld) {
+  ChannelStatus& channel = add("c");
+  channel.slab_bytes = 4096;
+  channel.live_bytes = 100;
+  channel.peak_bytes = 200;
+  channel.budget_bytes = 8192;
+  channel.registrations = 3;
+  channel.refused_registrations = 1;
+  EXPECT_EQ(value("gantry_pool_bytes{channel=\"c\"}"), "4096");
+  EXPECT_EQ(value("gantry_pool_live_bytes{channel=\"c\"}"), "100");
+  EXPECT_EQ(value("gantry_pool_peak_bytes{channel=\"c\"}"), "200");
+  EXPECT_EQ(value("gantry_pool_budget_bytes{channel=\"c\"}"), "8192");
+  EXPECT_EQ(value("gantry_pool_registrations{channel=\"c\"}"), "3");
+  EXPECT_EQ(value("gantry_pool_refused_registrations{channel=\"c\"}"), "1");
+}
+
+// What was faster is in every slower bucket, too. A hostile end's counts do not run over.
+TEST_F(MetricsText, HandOffsAreAHistogram) {
+  ConsumerStatus one = consumer(42, 5);
+  one.handoffs[1] = 3;      // above 300 ns, at most 1 µs
+  one.handoffs[7] = 2;      // at most 1 ms
+  one.handoffs.back() = 4;  // above 10 s
+  one.metrics.handoff_total_ns = 3'000'000'000;
+  ConsumerStatus hostile = consumer(43, 5);
+  hostile.handoffs.fill(~std::uint64_t{0});
+  add("c").consumers = {one, hostile};
+  const auto bucket = [&](const char* bound) {
+    return value(fmt::format(
+        "gantry_consumer_handoff_seconds_bucket{{channel=\"c\",consumer=\"42\",le=\"{}\"}}",
+        bound));
+  };
+  EXPECT_EQ(bucket("3e-07"), "0");
+  EXPECT_EQ(bucket("1e-06"), "3");
+  EXPECT_EQ(bucket("0.0003"), "3");
+  EXPECT_EQ(bucket("0.001"), "5");
+  EXPECT_EQ(bucket("10"), "5");
+  EXPECT_EQ(bucket("+Inf"), "9");
+  const std::string labels = "{channel=\"c\",consumer=\"42\"}";
+  EXPECT_EQ(value("gantry_consumer_handoff_seconds_count" + labels), "9");
   EXPECT_EQ(value("gantry_consumer_handoff_seconds_sum" + labels), "3");
-  EXPECT_EQ(
-      value("gantry_consumer_handoff_seconds{channel=\"c\",consumer=\"42\",quantile=\"0.99\"}"),
-      "0.002");
+  EXPECT_THAT(metrics_text(snapshot_),
+              HasSubstr("# TYPE gantry_consumer_handoff_seconds histogram\n"));
+  EXPECT_EQ(value("gantry_consumer_handoff_seconds_count{channel=\"c\",consumer=\"43\"}"),
+            fmt::to_string(~std::uint64_t{0}));
 }
 
 TEST_F(MetricsText, ASilentChannelIsDownAndNothingElse) {

@@ -47,6 +47,7 @@ json status_json(const Snapshot& snapshot, const std::string& directory) {
           {"look", snapshot.number},
           {"look_ns", snapshot.took.count()},
           {"error", snapshot.error},
+          {"handoff_bounds_ns", ConsumerStatus::kHandoffBoundsNs},
           {"channels", channels},
           {"ranks", to_json(snapshot.ranks)},
           {"gone", gone}};

@@ -113,7 +113,7 @@ Failure unopened_in_time(std::size_t process, const std::string& end,
 
 Error report_failures(const std::vector<Failure>& failures,
                       const std::vector<StageProcess>& processes, const Plan& plan,
-                      Console& console) {
+                      Console& console, std::vector<std::string>& last_words) {
   const Failure cause = explained(root_cause(failures, processes, plan), processes, plan);
   const StageProcess& process = processes[cause.process];
   const bool is_silent = process.last_errors().empty();
@@ -128,6 +128,7 @@ Error report_failures(const std::vector<Failure>& failures,
     hint += fmt::format("; stage {} {}, too", processes[failure.process].label(), failure.why);
   }
   show_last_words(process, console);
+  last_words.assign(process.last_errors().begin(), process.last_errors().end());
   return {Code::peer_gone, fmt::format("stage {}: {}", process.label(), cause.why),
           std::move(hint)};
 }

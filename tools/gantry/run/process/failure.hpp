@@ -20,9 +20,9 @@ struct Failure {
                                        std::chrono::nanoseconds limit);
 
 /// Prints the last lines of standard error of those that failed to the console. The error names the
-/// root cause, and in its hint the others.
+/// root cause, and in its hint the others; its own last lines are given, too.
 [[nodiscard]] Error report_failures(const std::vector<Failure>& failures,
                                     const std::vector<StageProcess>& processes, const Plan& plan,
-                                    Console& console);
+                                    Console& console, std::vector<std::string>& last_words);
 
 }  // namespace gantry::run

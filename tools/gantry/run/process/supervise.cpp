@@ -31,8 +31,8 @@ Result<Finished> Supervisor::run() {
   if (options_.course != nullptr) options_.course->add(Clock::now() - started_, plan_);
   Finished finished = reap();
   finished.wall_s = wall_s;
-  if (!all_started) return tl::unexpected(all_started.error());
-  if (!ended_well) return tl::unexpected(verdict());
+  if (!all_started) finished.end = all_started;
+  if (all_started && !ended_well) finished.end = tl::unexpected(verdict(finished.last_words));
   return finished;
 }
 

@@ -28,13 +28,15 @@ struct ProcessUsage {
 struct Finished {
   double wall_s = 0;
   std::vector<ProcessUsage> processes;
+  Result<void> end;  ///< Errors: a host's; the first failing stage's; `interrupted`.
+  std::vector<std::string> last_words;  ///< On standard error, of that stage.
 };
 
 /// Starts every process of the plan, those of other hosts by their agents, and waits until all have
 /// ended well. When one does not, or `interrupt` is raised, all others are stopped: SIGTERM, and
-/// SIGKILL half a second later. In any case no process of the run is left. Errors: a host's; the
-/// first failing stage's, after its last words; `interrupted`. An agent starts its own host's
-/// processes only, and has told its reporter all but an error that is no stage's.
+/// SIGKILL half a second later. In any case no process of the run is left. Errors: nothing was
+/// started. An agent starts its own host's processes only, and has told its reporter all but an
+/// error that is no stage's.
 [[nodiscard]] Result<Finished> supervise(Plan& plan, const SuperviseOptions& options, Guard& guard,
                                          const RaisedFileLimit& file_limit,
                                          const cli::Interrupt& interrupt);

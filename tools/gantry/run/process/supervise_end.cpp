@@ -96,11 +96,11 @@ void Supervisor::end_rest() {
         left.remain.size(), fmt::join(left.remain, ", ")));
 }
 
-Error Supervisor::verdict() {
+Error Supervisor::verdict(std::vector<std::string>& last_words) {
   if (interrupted_) return {Code::interrupted, "run: was interrupted", {}};
   if (host_error() != nullptr) return **host_error();
   if (options_.reporter != nullptr) return {Code::peer_gone, "a stage failed", {}};  // it was told
-  return report_failures(failures_, processes_, plan_, console_);
+  return report_failures(failures_, processes_, plan_, console_, last_words);
 }
 
 }  // namespace gantry::run

@@ -93,7 +93,7 @@ class Supervisor {
   Finished reap();
   void end_hosts();
   void end_rest();
-  [[nodiscard]] Error verdict();
+  [[nodiscard]] Error verdict(std::vector<std::string>& last_words);
 
   Plan& plan_;
   const SuperviseOptions options_;

@@ -136,6 +136,8 @@ RunReport make_report(const Plan& plan, const Finished& finished) {
   report.pipeline = plan.pipeline().name;
   report.transport = plan.transport();
   report.wall_s = finished.wall_s;
+  report.end = finished.end;
+  report.last_words = finished.last_words;
   for (std::size_t stage = 0; stage < plan.pipeline().stages.size(); ++stage)
     report.stages.push_back(report_stage(plan, stage, finished));
   for (std::size_t channel = 0; channel < plan.pipeline().channels.size(); ++channel)

@@ -54,6 +54,8 @@ struct RunReport {
   double wall_s = 0;
   std::vector<ChannelReport> channels;
   std::vector<StageReport> stages;
+  Result<void> end;  ///< As Finished::end; after an error the rest is what is known.
+  std::vector<std::string> last_words;
 
   [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< Of channels: not what ranks exchange.
   [[nodiscard]] double cpu_s() const noexcept;         ///< Of all stages, their own work included.

@@ -75,9 +75,10 @@ std::string to_html(const RunReport& report, const Course& course) {
   history[""] = sum_of(histories);
   return cli::report_page({{"run", run},
                            {"history", std::move(history)},
+                           {"last_words", report.last_words},
                            {"status",
                             {{"version", version()},
-                             {"error", ""},
+                             {"error", report.end ? "" : report.end.error().message},
                              {"channels", std::move(channels)},
                              {"ranks", Json::array()},
                              {"gone", Json::array()}}}});

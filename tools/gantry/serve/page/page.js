@@ -139,7 +139,7 @@ function graph(status) {
       rateText(channel.bytes_per_second)) : !consumer ? '' :
       consumer.held.length ? `holds ${consumer.held.length}` : consumer.unread ? `${consumer.unread} unread` : '');
   }
-  say($('graph-note'), !status.channels.length ? 'No channels yet.' :
+  say($('graph-note'), !status.channels.length ? `No channels${kReport ? '' : ' yet'}.` :
     chosen.length < status.channels.length ?
       `Drawn are ${chosen.length} of ${status.channels.length}: those in trouble, and the quickest.` : '');
 }
@@ -174,6 +174,9 @@ function open(name) {
 const pidText = (pid, state, bad) => el('span', {class: bad ? 'bad' : null},
   `${pid || 'elsewhere'}${state === 'running' ? '' : ` ${state}`}`);
 
+const registrationsText = ({registrations, refused_registrations: refused}) =>
+  refused ? `${countText(registrations)}, ${countText(refused)} refused` : countText(registrations);
+
 // Of a whole run: what it moved, and at what cost.
 function showRun(row, one) {
   row.facts.replaceChildren(table(['from', 'to', 'published', 'received', 'payload', 'p50', 'p99',
@@ -187,10 +190,11 @@ function showRun(row, one) {
 function showFacts(row, channel) {
   if (kReport) { showRun(row, channel.run); return; }
   const path = channel.path, parts = [];
-  parts.push(table(['producer', 'mode', 'credits', 'memory', 'copies'], [[
+  parts.push(table(['producer', 'mode', 'credits', 'memory', 'at most', 'registrations', 'copies'], [[
     pidText(channel.producer_pid, channel.producer_state, isDown(channel.producer_state)),
     channel.inbox ? 'inbox' : channel.mode, `${channel.credits_used} of ${channel.slots}`,
     `${bytesText(channel.memory_used_bytes)} of ${bytesText(channel.memory_bytes)}`,
+    bytesText(channel.memory_peak_bytes), registrationsText(channel),
     Object.entries(channel.metrics.copies).filter(([, one]) => one.count)
       .map(([name, one]) => `${countText(one.count)} by ${name}`).join(', ') || 'none']]));
   if (path)
@@ -274,6 +278,11 @@ function stages() {
     kReport.run.stages.map((one) => [one.name, one.replicas, timeText(one.wall_s * 1e9),
       timeText((one.user_s + one.system_s) * 1e9), `${Math.round(one.waiting * 100)} %`,
       bytesText(one.max_rss_bytes)])));
+  const ended = !kReport.status.error, words = kReport.last_words;
+  if (ended && kReport.run.channels.length)
+    say($('slowest'), `The slowest stage is ${kReport.run.slowest_stage}: it waited least.`);
+  $('last-words').hidden = !words.length;
+  say($('last-words'), `Its last words on standard error:\n${words.join('\n')}`);
 }
 
 function gone(status) {
@@ -310,8 +319,8 @@ async function poll() {
     if (!paused && !document.hidden) {
       try {
         const status = await ask('status.json');
-        if (!last || status.look !== last.look) { show(status); seen = Date.now(); }
-        const age = Date.now() - seen;
+        if (!last || status.look !== last.look) { show(status); seen = performance.now(); }
+        const age = performance.now() - seen;
         state(age > 5000 ? `last look ${timeText(age * 1e6)} ago` : 'live', age > 5000);
       } catch (error) {
         state(`no answer from gantry serve (${error.message})`, true);
@@ -336,8 +345,9 @@ document.addEventListener('keydown', (event) => {
 });
 if (kReport) {
   $('pause').hidden = true;
+  const failed = kReport.status.error, short = !kReport.run.accounted;
   state(`${kReport.run.transport}, ${timeText(kReport.run.wall_s * 1e9)}, ${
-    bytesText(kReport.run.bytes)}${kReport.run.accounted ? '' : ', not all received'}`, !kReport.run.accounted);
+    bytesText(kReport.run.bytes)}${failed ? ', failed' : short ? ', not all received' : ''}`, failed || short);
   show(kReport.status);
   stages();
 } else {

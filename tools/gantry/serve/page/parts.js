@@ -75,14 +75,14 @@ class Charts {
       `?channel=${encodeURIComponent(channel).replaceAll('%2F', '/')}`;
     const old = kReport ? (kReport.history[channel ?? ''] ?? []) :
       await ask(`history.json${query}`).catch(() => []);
-    const now = Date.now(), first = this.points.length ? this.points[0][0] : Infinity;
+    const now = performance.now(), first = this.points.length ? this.points[0][0] : Infinity;
     this.points = old.map(([ago, ...values]) => [now - ago, ...values])
       .filter((one) => one[0] < first).concat(this.points);
     this.show();
   }
   add(values) {
-    this.points.push([Date.now(), ...values]);
-    this.points = this.points.filter((one) => one[0] > Date.now() - kKeptMs);
+    this.points.push([performance.now(), ...values]);
+    this.points = this.points.filter((one) => one[0] > performance.now() - kKeptMs);
     this.show();
   }
   show() {
@@ -92,8 +92,9 @@ class Charts {
       const most = Math.max(...values, 0), scale = most || 1;
       line.setAttribute('points', this.points.map((one) => `${
         (300 - (end - one[0]) / span * 300).toFixed(1)},${(86 - one[i + 1] / scale * 80).toFixed(1)}`).join(' '));
+      const newest = kReport ? ':' : ` ${text(values.at(-1) ?? 0)},`;  // a run is over
       say(caption, values.length ?
-        `${name} ${text(values.at(-1))}, at most ${text(most)} in ${timeText(span * 1e6)}` : name);
+        `${name}${newest} at most ${text(most)} in ${timeText(span * 1e6)}` : name);
     });
   }
 }
