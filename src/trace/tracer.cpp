@@ -24,18 +24,6 @@ bool is_ours_alone(const Fd& folder) noexcept {
          (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-/// What stands in the folder's control file; without a run if that makes no sense.
-Control control_in(int folder) noexcept {
-  const Fd file(::openat(folder, kControlFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  Control control{};
-  control.magic = 0;
-  if (!file || ::pread(file.get(), &control, sizeof control, 0) != sizeof control ||
-      control.magic != Control::kMagic || control.version != kVersion || control.events == 0 ||
-      control.events > RecordingOptions::kMostEvents)
-    return {};
-  return control;
-}
-
 struct Scopes {
   std::mutex mutex;
   std::vector<std::weak_ptr<Scope>> all;
@@ -83,6 +71,17 @@ void look_at_all() noexcept {
 }
 
 }  // namespace
+
+Control control_in(int folder) noexcept {
+  const Fd file(::openat(folder, kControlFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  Control control{};
+  control.magic = 0;
+  if (!file || ::pread(file.get(), &control, sizeof control, 0) != sizeof control ||
+      control.magic != Control::kMagic || control.version != kVersion || control.events == 0 ||
+      control.events > RecordingOptions::kMostEvents)
+    return {};
+  return control;
+}
 
 std::atomic<bool> detail::is_on{false};
 std::atomic<std::uint64_t> detail::next_look{0};

@@ -64,6 +64,9 @@ class Scope {
   std::atomic<std::uint32_t> events_{0};
 };
 
+/// What stands in the folder's control file; without a run if that makes no sense.
+[[nodiscard]] Control control_in(int folder) noexcept;
+
 /// DIRECTORY/trace, which must belong to this user and to nobody else.
 [[nodiscard]] Result<Fd> open_trace_folder(const std::string& directory);
 

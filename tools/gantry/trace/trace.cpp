@@ -1,4 +1,4 @@
-// gantry trace: records what all ends of channels do for a while.
+// gantry trace: records what ends of channels, ranks, links and queues do for a while.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -77,11 +77,12 @@ class ProgressLine {
   bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
 };
 
-Result<void> wait_until(Deadline end, const Interrupt& interrupt) {
+Result<void> wait_until(Deadline end, const Interrupt& interrupt, const TraceSession& session) {
   constexpr std::chrono::milliseconds kTick{200};
   const ProgressLine line;
   Result<void> waited = tl::unexpected(Error{Code::timed_out, {}, {}});
-  while (!end.passed() && !waited && waited.error().code == Code::timed_out) {
+  while (!end.passed() && !session.has_failed() && !waited &&
+         waited.error().code == Code::timed_out) {
     line.show(end.left());
     waited = wait_ready(-1, 0, interrupt,
                         Deadline::after(std::min<std::chrono::nanoseconds>(end.left(), kTick)));
@@ -100,7 +101,7 @@ Result<void> record(const TraceOptions& options) {
   auto session = TraceSession::start(wanted->directories, options.file,
                                      {static_cast<unsigned>(options.events)});
   if (!session) return tl::unexpected(session.error());
-  if (auto waited = wait_until(Deadline::after(options.duration), *interrupt); !waited)
+  if (auto waited = wait_until(Deadline::after(options.duration), *interrupt, *session); !waited)
     return waited;
   return session->write(wanted->channel);
 }
@@ -112,8 +113,8 @@ Result<std::uint64_t> parse_events(std::string_view text) {
 }  // namespace
 
 void add_trace(CLI::App& app, int& exit_code) {
-  auto* const command =
-      app.add_subcommand("trace", "Record what the ends of channels do, for Perfetto");
+  auto* const command = app.add_subcommand(
+      "trace", "Record what channels, ranks, links and devices do, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   command->add_option("which", options->which, "RUN, RUN/CHANNEL or CHANNEL (default: all)");
   command->add_option("-o,--output", options->file, "The file to write (trace.json)")
@@ -126,8 +127,9 @@ void add_trace(CLI::App& app, int& exit_code) {
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
       "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals of all\n"
-      "processes of this user and host, on one clock; arrows follow each message. Processes\n"
-      "that run notice within 0.6 s. gantry run --trace FILE records a whole run.\n"
+      "processes of this user and host, on one clock; arrows follow each message; and what ranks\n"
+      "do of their plans, links carry and devices' queues do. Processes that run notice within\n"
+      "0.6 s. gantry run --trace FILE records a whole run.\n"
       "Example: gantry trace images --seconds 5 -o images.json");
   command->callback([options, &exit_code] {
     const auto done = record(*options);
