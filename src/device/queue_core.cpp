@@ -65,7 +65,7 @@ Result<DeviceEvent> QueueCore::submit(OperationPointer operation) {
   if (!operation->is_empty()) GANTRY_TRY(executor_->check(*operation));
   operation->event = std::make_shared<QueuedEvent>(device_);
   operation->timing.submitted = now();
-  trace::look(read_ticks());
+  trace::look(operation->timing.submitted);
   DeviceEvent event(operation->event);
   Operations one;
   one.push_back(std::move(operation));

@@ -85,6 +85,7 @@ Control control_in(int folder) noexcept {
 
 std::atomic<bool> detail::is_on{false};
 std::atomic<std::uint64_t> detail::next_look{0};
+std::atomic<std::int64_t> detail::next_timed_look{0};
 
 // One thread looks; the others go on.
 void detail::slow_look(std::uint64_t ticks) noexcept {
@@ -96,6 +97,13 @@ void detail::slow_look(std::uint64_t ticks) noexcept {
   const int kept = errno;  // who looks is in the middle of something else
   look_at_all();
   errno = kept;
+}
+
+// Two threads may do so at once: slow_look() takes one.
+void detail::slow_timed_look(std::int64_t now_ns) noexcept {
+  constexpr std::int64_t kEveryNs = 50'000'000;
+  next_timed_look.store(now_ns + kEveryNs, std::memory_order_relaxed);
+  look(read_ticks());
 }
 
 Scope::Scope(std::string directory)

@@ -241,8 +241,8 @@ void SocketSession::end_transfer(Ticket ticket, LinkStatus status) {
 
 bool SocketSession::progress() {
   if (failure_) return false;
-  trace::look(read_ticks());
   const Time now = std::chrono::steady_clock::now();
+  trace::look(now);
   if (now - polled_ > stall_limit_ / 3) patient_from_ = now;  // this end was busy elsewhere
   polled_ = now;
   const bool has_moved = or_fail([&] { return progress_some(now); });

@@ -312,15 +312,16 @@ Result<void> PlanRunLoop::announce() {
 }
 
 void PlanRunLoop::wait_for_news(Deadline deadline) {
-  trace::look(read_ticks());
-  if (polls_ && Deadline::Clock::now() - moved_at_ < kPollFor) return cpu_relax();
+  const auto now = Deadline::Clock::now();
+  trace::look(now);
+  if (polls_ && now - moved_at_ < kPollFor) return cpu_relax();
   if (!is_shown_) show();
   group_.sleep(computing_.ended != nullptr ? computing_.ended->descriptor() : -1, deadline);
 }
 
 Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
-  trace::look(read_ticks());
   const auto began = Deadline::Clock::now();
+  trace::look(began);
   moved_at_ = began;
   GANTRY_TRY(announce());
   for (std::uint32_t item = 0; item < awaits_.size(); ++item)
