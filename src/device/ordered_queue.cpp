@@ -11,7 +11,7 @@ Result<std::unique_ptr<DeviceQueue>> OrderedQueue::open(const std::shared_ptr<De
                                                         std::unique_ptr<Executor> executor) {
   return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
     GANTRY_TRY(device->state());
-    auto core = std::make_shared<QueueCore>(device, std::move(executor));
+    auto core = std::make_shared<QueueCore>(device, role, std::move(executor));
     auto queue = std::make_unique<OrderedQueue>(core, role);
     core->open();
     GANTRY_ASSIGN(queue->thread_, start_thread(fmt::format("a queue's thread of {}", device->name),

@@ -1,10 +1,13 @@
 #pragma once  // device/ordered_queue.hpp: keeps the order of a queue for devices that need the host
               // to.
 
+#include <fmt/format.h>
+
 #include <list>
 #include <thread>
 
 #include "device/operation.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -22,8 +25,10 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   using OperationPointer = std::shared_ptr<Operation>;
   using Operations = std::list<OperationPointer>;
 
-  QueueCore(std::shared_ptr<DeviceCore> device, std::unique_ptr<Executor> executor)
-      : device_(std::move(device)), executor_(std::move(executor)) {}
+  QueueCore(std::shared_ptr<DeviceCore> device, QueueRole role, std::unique_ptr<Executor> executor)
+      : device_(std::move(device)),
+        executor_(std::move(executor)),
+        trace_(trace::EndKind::queue, fmt::format("{} ({})", device_->name, to_string(role))) {}
 
   [[nodiscard]] const DeviceCore& device() const noexcept { return *device_; }
   [[nodiscard]] Result<DeviceEvent> submit(OperationPointer operation);
@@ -56,6 +61,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   void retire() noexcept;
   void end(Operation& operation) noexcept;
   void stop_listening(const Operation& operation) noexcept;
+  void trace_end(const Operation& operation, std::string_view kernel) noexcept;
 
   const std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<Executor> executor_;
@@ -69,6 +75,7 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   std::size_t unended_ = 0;                          // events
   std::optional<Error> failed_;
   bool quit_ = false;
+  trace::RoamingTrace trace_;
 };
 
 /// The queue of devices whose executors keep the contract of device/operation.hpp.

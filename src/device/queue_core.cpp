@@ -41,6 +41,23 @@ Error not_begun_after(Error cause, const Operation& operation) noexcept {
 
 }  // namespace
 
+// What came to its end in time that its device told, or, of the CPU, was seen by its thread.
+void QueueCore::trace_end(const Operation& operation, std::string_view kernel) noexcept {
+  constexpr auto code_of = [](Operation::Kind kind) {
+    return static_cast<std::uint8_t>(static_cast<std::uint8_t>(kind) + 1);
+  };
+  static_assert(code_of(Operation::Kind::copy_in) ==
+                static_cast<std::uint8_t>(trace::QueueWork::copy_in));
+  static_assert(code_of(Operation::Kind::record) ==
+                static_cast<std::uint8_t>(trace::QueueWork::record));
+  trace_.worked({.kind = trace::EventKind::operation,
+                 .detail = code_of(operation.kind),
+                 .begin = operation.timing.began,
+                 .end = operation.timing.ended,
+                 .bytes = operation.size * operation.rows,
+                 .text = kernel});
+}
+
 // ---- submission ----------------------------------------------------------------------------
 
 Result<DeviceEvent> QueueCore::submit(OperationPointer operation) {
@@ -48,6 +65,7 @@ Result<DeviceEvent> QueueCore::submit(OperationPointer operation) {
   if (!operation->is_empty()) GANTRY_TRY(executor_->check(*operation));
   operation->event = std::make_shared<QueuedEvent>(device_);
   operation->timing.submitted = now();
+  trace::look(operation->timing.submitted);
   DeviceEvent event(operation->event);
   Operations one;
   one.push_back(std::move(operation));
@@ -111,9 +129,15 @@ void QueueCore::cancel() noexcept {
 
 void QueueCore::done(const OperationPointer& operation, std::optional<Error> error) noexcept {
   if (error) error = described(*device_, *operation, std::move(*error));
+  const bool is_traced = trace::is_on() && !error;
+  trace::ShortText kernel{};
+  if (is_traced && operation->kernel != nullptr)
+    operation->kernel->name.copy(kernel.data(), kernel.size());
   operation->release();
   if (error && error->code == Code::device_lost) device_->lose(error->message);
   const std::lock_guard lock(device_->mutex);
+  if (is_traced) [[unlikely]]
+    trace_end(*operation, {kernel.data(), std::ranges::find(kernel, '\0')});
   operation->result = std::move(error);
   operation->done = true;
   retire();

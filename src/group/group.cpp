@@ -114,6 +114,9 @@ Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links
       messages_(options_.ranks) {
   std::random_device random;
   epoch_ = std::uint64_t{random()} << 32 | random();
+  if (const auto directory = channel_directory(options_.directory))
+    trace_.join(*directory, trace::EndKind::rank,
+                fmt::format("{}, rank {}", options_.name, options_.rank));
 }
 
 Group::Impl::~Impl() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "group/rank_page.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -64,6 +65,8 @@ class GANTRY_LOCAL Group::Impl {
   [[nodiscard]] const std::optional<Error>& failure() const noexcept { return failure_; }
   /// What others see of this rank. Of whoever holds the links.
   [[nodiscard]] RankReport& report() noexcept { return *report_; }
+  /// What this rank does, for whoever records.
+  [[nodiscard]] trace::EndTrace& trace() noexcept { return trace_; }
   /// Another rank said what has failed.
   [[nodiscard]] bool has_been_told() const noexcept { return told_.has_value(); }
 
@@ -117,6 +120,7 @@ class GANTRY_LOCAL Group::Impl {
 
   const GroupOptions options_;
   const std::unique_ptr<RankReport> report_;
+  trace::EndTrace trace_;
   std::vector<std::unique_ptr<Link>> links_;  // none at this rank's place
   std::vector<std::deque<RankMessage>> messages_;
   std::uint64_t epoch_ = 0;

@@ -22,7 +22,8 @@ class Puller {
     std::uint64_t key = 0;  // of a put: the export that it writes
     std::optional<std::uint64_t> signal;
     Bytes bytes = 0;
-    LinkStatus status = LinkStatus::ok;  // how it ended
+    LinkStatus status = LinkStatus::ok;                // how it ended
+    std::chrono::steady_clock::time_point begun = {};  // of a put
   };
   /// Rows within a region that the far end has shared.
   struct Source {

@@ -5,6 +5,7 @@
 #include "remote/remote_ends.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/engines.hpp"
+#include "trace/tracer.hpp"
 
 namespace gantry {
 
@@ -16,6 +17,7 @@ struct GANTRY_LOCAL Runtime::Impl {
   std::string directory;
   std::shared_ptr<Engines> engines;
   std::shared_ptr<Acceptor> acceptor;
+  std::shared_ptr<trace::Scope> scope;  // where devices' queues and links are recorded
 
   /// Adds what the runtime has for all its ends.
   [[nodiscard]] Result<void> complete(EndOptions& options) const {
@@ -42,6 +44,7 @@ Result<Runtime> Runtime::create(const RuntimeOptions& options) {
     impl->directory = options.directory;
     GANTRY_ASSIGN(impl->engines, Engines::create(options));
     GANTRY_ASSIGN(impl->acceptor, make_acceptor());
+    impl->scope = trace::Scope::of(channel_directory_path(options.directory));
     return Runtime(std::move(impl));
   });
 }

@@ -107,6 +107,20 @@ void EndTrace::spanned(std::uint64_t begin,
   write(event);
 }
 
+void EndTrace::worked(const Worked& what) noexcept {
+  const auto ns = [](auto span) {
+    return static_cast<std::uint64_t>(std::chrono::nanoseconds(span).count());
+  };
+  ShortText text{};
+  std::memcpy(text.data(), what.text.data(), std::min(what.text.size(), text.size()));
+  Ring::Event event{ns(what.begin.time_since_epoch()), ns(what.end - what.begin),
+                    EndTrace::what(what.kind, what.detail, what.number) | kIsText};
+  event[kBytes] = what.bytes;
+  std::memcpy(&event[kSequence], text.data(), sizeof(std::uint64_t));
+  std::memcpy(&event[kCause], &text[sizeof(std::uint64_t)], 2 * sizeof(std::uint64_t));
+  write(event);
+}
+
 EndTrace::Mapped* EndTrace::slow_ring(std::uint64_t run) noexcept {
   const std::lock_guard held(making_);
   Mapped* const newest = ring_.load(std::memory_order_relaxed);  // under the lock
@@ -162,6 +176,29 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
   return ring;
 }
 
+EndTrace* RoamingTrace::get() noexcept {
+  if (scope_ != nullptr && scope_->run() != 0) return trace_.get();
+  auto made = guarded([this]() -> Result<EndTrace*> {
+    auto scope = Scope::any_on();
+    // One may be over without that its process has noticed.
+    for (; scope != nullptr; scope = Scope::any_on())
+      if (scope->look(); scope->run() != 0) break;
+    if (scope == nullptr) return nullptr;
+    if (scope != scope_) {
+      scope_.reset();
+      trace_ = std::make_unique<EndTrace>();
+      trace_->join(scope->directory(), kind_, name_);
+      scope_ = std::move(scope);
+    }
+    return trace_.get();
+  });
+  return made.value_or(nullptr);
+}
+
+void RoamingTrace::worked(const EndTrace::Worked& what) noexcept {
+  if (EndTrace* const trace = get()) trace->worked(what);
+}
+
 std::uint64_t channel_of(int page_descriptor) noexcept {
   struct stat facts{};
   return ::fstat(page_descriptor, &facts) == 0 ? facts.st_ino : 0;
@@ -177,23 +214,6 @@ std::string thread_name() {
   std::getline(file, name);
   return name;
 }
-
-/// The ring of this thread's spans in that directory.
-class ThreadTrace {
- public:
-  EndTrace* of(const std::shared_ptr<Scope>& scope) {
-    if (scope_ != scope || trace_ == nullptr) {
-      trace_ = std::make_unique<EndTrace>();
-      trace_->join(scope->directory(), EndKind::thread, thread_name());
-      scope_ = scope;
-    }
-    return trace_.get();
-  }
-
- private:
-  std::shared_ptr<Scope> scope_;
-  std::unique_ptr<EndTrace> trace_;
-};
 
 }  // namespace
 
@@ -211,8 +231,8 @@ Span::~Span() {
   if (began_ == 0 || !is_on()) [[likely]]
     return;
   static_cast<void>(guarded([this]() -> Result<void> {
-    thread_local ThreadTrace mine;
-    if (const auto scope = Scope::any_on()) mine.of(scope)->spanned(began_, name_);
+    thread_local RoamingTrace mine(EndKind::thread, thread_name());
+    if (EndTrace* const trace = mine.get()) trace->spanned(began_, name_);
     return {};
   }));
 }

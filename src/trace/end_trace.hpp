@@ -1,5 +1,7 @@
-#pragma once  // trace/end_trace.hpp: the ring of one end of a channel, or of a thread with spans.
+#pragma once  // trace/end_trace.hpp: the ring of one end of a channel, or of whatever else has a
+              // track.
 
+#include <chrono>
 #include <gantry/engine.hpp>
 #include <mutex>
 
@@ -57,6 +59,19 @@ class EndTrace {
   void woke(std::int32_t peer) noexcept {
     write({read_ticks(), 0, what(EventKind::wake), 0, 0, static_cast<std::uint32_t>(peer)});
   }
+  using Time = std::chrono::steady_clock::time_point;
+  /// An event with a short text, which is cut off after kMostText bytes, in times that were read
+  /// anyhow.
+  struct Worked {
+    EventKind kind = EventKind::step;
+    std::uint8_t detail = 0;
+    Time begin = {};
+    Time end = {};
+    std::uint32_t number = 0;
+    Bytes bytes = 0;
+    std::string_view text = {};
+  };
+  void worked(const Worked& what) noexcept;
   /// `name`: kMostName + 1 bytes, zeros behind the name.
   void spanned(std::uint64_t begin, const std::array<char, Span::kMostName + 1>& name) noexcept;
 
@@ -96,6 +111,23 @@ class EndTrace {
   std::mutex making_;
   std::uint64_t failed_run_ = 0;               // under making_: it has no ring
   std::vector<std::unique_ptr<Mapped>> made_;  // under making_; another thread may be in an old one
+};
+
+/// The ring of what belongs to no directory, such as a link: it lies in one that this process knows
+/// and in which somebody records. One thread at a time.
+class RoamingTrace {
+ public:
+  RoamingTrace(EndKind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
+  /// Writes the event, if somebody records. Call where is_on().
+  void worked(const EndTrace::Worked& what) noexcept;
+  /// Null: nobody records. Call where is_on().
+  [[nodiscard]] EndTrace* get() noexcept;
+
+ private:
+  EndKind kind_;
+  std::string name_;
+  std::shared_ptr<Scope> scope_;
+  std::unique_ptr<EndTrace> trace_;
 };
 
 /// The number of a channel by its producer's page: of all processes of this machine, those who have

@@ -49,15 +49,29 @@ std::vector<std::string> files_in(int folder) {
   return files;
 }
 
+/// Whatever it is, and what lies in it. Links are not followed.
+void remove_entry(int folder, const std::string& name) {
+  if (::unlinkat(folder, name.c_str(), 0) == 0 ||
+      ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0)
+    return;
+  const Fd inner(::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!inner) return;
+  for (const std::string& file : files_in(inner.get())) remove_entry(inner.get(), file);
+  ::unlinkat(folder, name.c_str(), AT_REMOVEDIR);
+}
+
 Result<void> write_control(const Fd& folder, const std::string& path, const Control& control) {
   constexpr const char* kNew = ".control";
-  static_cast<void>(::unlinkat(folder.get(), kNew, 0));  // of one that was killed
+  remove_entry(folder.get(), kNew);  // of one that was killed
   const Fd file(::openat(folder.get(), kNew, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400));
   const auto written = file ? ::write(file.get(), &control, sizeof control) : -1;
   if (written == sizeof control && ::renameat(folder.get(), kNew, folder.get(), kControlFile) == 0)
     return {};
-  return fail_errno(fmt::format("{}/{}", path, kControlFile), written < 0 ? errno : ENOSPC,
-                    "make room there, or set GANTRY_DIR to another directory");
+  const int why = written >= 0 && written < static_cast<ssize_t>(sizeof control) ? ENOSPC : errno;
+  const bool is_room = why == ENOSPC || why == EDQUOT;
+  return fail_errno(fmt::format("{}/{}", path, kControlFile), why,
+                    is_room ? "make room there, or set GANTRY_DIR to another directory"
+                            : "leave that folder to the recording until it ends");
 }
 
 /// DIRECTORY/trace while it is ours; nobody else records there.
@@ -71,8 +85,7 @@ struct Place {
 void Place::remove() const noexcept {
   if (!folder) return;
   static_cast<void>(guarded([this]() -> Result<void> {
-    for (const std::string& file : files_in(folder.get()))
-      ::unlinkat(folder.get(), file.c_str(), 0);
+    for (const std::string& file : files_in(folder.get())) remove_entry(folder.get(), file);
     ::rmdir(path.c_str());
     return {};
   }));
@@ -82,6 +95,14 @@ bool is_still(const Fd& folder, const std::string& path) {
   struct stat ours{}, there{};
   return ::fstat(folder.get(), &ours) == 0 && ::lstat(path.c_str(), &there) == 0 &&
          ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+}
+
+tl::unexpected<Error> busy(const std::string& directory, const Fd& folder) {
+  const std::int64_t pid = folder ? control_in(folder.get()).pid : 0;
+  return fail(Code::busy,
+              fmt::format("{}: another trace is being recorded there{}", directory,
+                          pid > 0 ? fmt::format(" by process {}", pid) : ""),
+              "wait until it ends, or end it");
 }
 
 // One that ends removes its folder: whoever opened it meanwhile tries again.
@@ -94,15 +115,22 @@ Result<Place> take_place(const std::string& directory) {
     auto folder = open_trace_folder(directory);
     if (!folder && folder.error().code == Code::not_found) continue;
     if (!folder) return tl::unexpected(std::move(folder).error());
-    if (::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) break;
+    if (::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) return busy(directory, *folder);
     if (!is_still(*folder, place.path)) continue;
     place.folder = std::move(*folder);
     for (const std::string& file : files_in(place.folder.get()))  // of one that was killed
-      ::unlinkat(place.folder.get(), file.c_str(), 0);
+      remove_entry(place.folder.get(), file);
     return place;
   }
-  return fail(Code::busy, fmt::format("{}: another trace is being recorded there", directory),
-              "wait until it ends, or end it");
+  return busy(directory, {});
+}
+
+/// Errors: `not_found`: somebody removed it.
+Result<void> check_there(const Place& place) {
+  if (is_still(place.folder, place.path)) return {};
+  return fail(Code::not_found,
+              place.path + ": somebody removed it while a trace was recorded there",
+              "record again, and leave that folder to the recording until it ends");
 }
 
 Result<std::vector<std::byte>> read_all(int file, const std::string& name) {
@@ -258,6 +286,7 @@ Result<Recording> Recording::start(const std::vector<std::string>& directories,
     impl->start = ClockPair::now();
     impl->from_ns = monotonic_ns();
     impl->control.events = std::bit_ceil(options.events);
+    impl->control.pid = ::getpid();
     impl->control.run = impl->from_ns | 1;  // not 0, and another one each time
     GANTRY_TRY(impl->renew());
     return Recording(std::move(impl));
@@ -266,6 +295,7 @@ Result<Recording> Recording::start(const std::vector<std::string>& directories,
 
 Result<void> Recording::keep_up() {
   return guarded([this]() -> Result<void> {
+    for (const Place& place : impl_->places) GANTRY_TRY(check_there(place));
     impl_->look_for_processes();
     impl_->note_ends();
     return impl_->renew();
@@ -275,6 +305,7 @@ Result<void> Recording::keep_up() {
 Result<Trace> Recording::finish() {
   GANTRY_ASSERT(impl_ != nullptr);  // once
   return guarded([this]() -> Result<Trace> {
+    for (const Place& place : impl_->places) GANTRY_TRY(check_there(place));
     Trace trace;
     trace.from_ns = impl_->from_ns;
     trace.until_ns = monotonic_ns();

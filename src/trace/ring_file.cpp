@@ -21,33 +21,52 @@ std::string text_of(const std::array<char, size>& field) {
   return {field.begin(), std::ranges::find(field, '\0')};
 }
 
-std::string_view name_of(Awaited what) noexcept {
-  switch (what) {
-    case Awaited::credit:
-      return "credit";
-    case Awaited::consumer:
-      return "consumer";
-    case Awaited::message:
-      return "message";
-    case Awaited::landing:
-      return "landing";
-  }
-  return {};
+/// The name with that number, counted from 1; nothing: there is none.
+template <std::size_t size>
+std::string_view name_in(const std::array<std::string_view, size>& names, std::uint8_t number) {
+  return number - 1U < size ? names[number - 1U] : std::string_view();
 }
+
+// In the order of Awaited, StepVerb, Moved and QueueWork.
+constexpr std::array<std::string_view, 7> kAwaited{"credit", "consumer", "message", "landing",
+                                                   "step",   "ranks",    "the peer"};
+constexpr std::array<std::string_view, 8> kVerbs{"put",    "get",  "copy",   "gemm",
+                                                 "reduce", "fill", "signal", "barrier"};
+constexpr std::array<std::string_view, 6> kMoved{"put",    "get",  "landed",
+                                                 "served", "sent", "received"};
+constexpr std::array<std::string_view, 6> kQueueWork{"copy-in", "copy-out", "copy",
+                                                     "fill",    "launch",   "record"};
 
 /// What the detail of an event of that kind stands for; nothing: no writer of ours wrote it.
 std::optional<std::string> detail_of(EventKind kind, std::uint8_t detail) {
   std::string_view text;
-  if (kind == EventKind::wait) text = name_of(static_cast<Awaited>(detail));
-  if (kind == EventKind::copy && detail < kCopyEngines)
-    text = to_string(static_cast<CopyEngine>(detail));
-  if (text.empty() && (kind == EventKind::wait || kind == EventKind::copy)) return std::nullopt;
-  return std::string(text);
+  switch (kind) {
+    case EventKind::wait:
+      text = name_in(kAwaited, detail);
+      break;
+    case EventKind::copy:
+      if (detail < kCopyEngines) text = to_string(static_cast<CopyEngine>(detail));
+      break;
+    case EventKind::step:
+    case EventKind::arrival:
+      text = name_in(kVerbs, detail);
+      break;
+    case EventKind::transfer:
+    case EventKind::control:
+      text = name_in(kMoved, detail);
+      break;
+    case EventKind::operation:
+      text = name_in(kQueueWork, detail);
+      break;
+    default:
+      return std::string();
+  }
+  return text.empty() ? std::nullopt : std::optional<std::string>(text);
 }
 
 bool is_kind(std::uint8_t kind) noexcept {
   return kind >= static_cast<std::uint8_t>(EventKind::send) &&
-         kind <= static_cast<std::uint8_t>(EventKind::span);
+         kind <= static_cast<std::uint8_t>(EventKind::operation);
 }
 
 std::string span_name(const Ring::Event& words) {
@@ -56,14 +75,42 @@ std::string span_name(const Ring::Event& words) {
   return text_of(name);
 }
 
+/// Whether a writer of ours gives such an event a text.
+bool has_text(EventKind kind, std::uint8_t detail) noexcept {
+  return kind >= EventKind::step ||
+         (kind == EventKind::wait && detail >= static_cast<std::uint8_t>(Awaited::step));
+}
+
+/// What the words behind the times say of such an event.
+bool decode_text(const Ring::Event& words, Event& event) {
+  ShortText text{};
+  std::memcpy(text.data(), &words[kSequence], sizeof(std::uint64_t));
+  std::memcpy(&text[sizeof(std::uint64_t)], &words[kCause], 2 * sizeof(std::uint64_t));
+  auto what = detail_of(event.kind, static_cast<std::uint8_t>(words[kWhat] >> 8));
+  if (!what) return false;
+  event.number = static_cast<std::uint32_t>(words[kWhat] >> 32);
+  event.bytes = words[kBytes];
+  event.what = std::move(*what);
+  const std::string says = text_of(text);
+  if (event.kind == EventKind::wait && !says.empty())
+    event.what += fmt::format(" {} ({})", event.number, says);
+  else if (!says.empty())
+    event.what += " " + says;
+  return true;
+}
+
 std::optional<Event> decode_event(const Ring::Event& words, std::uint64_t channel,
                                   const TimeScale& time) {
   const auto kind = static_cast<std::uint8_t>(words[kWhat]);
   if (!is_kind(kind)) return std::nullopt;
   Event event;
   event.kind = static_cast<EventKind>(kind);
-  event.begin_ns = time.ns_of(words[kBegin]);
-  const std::uint64_t end_ns = time.ns_of(words[kBegin] + words[kDuration]);
+  const bool is_text = (words[kWhat] & kIsText) != 0;
+  if (is_text != has_text(event.kind, static_cast<std::uint8_t>(words[kWhat] >> 8)))
+    return std::nullopt;
+  const auto ns_of = [&](std::uint64_t at) { return is_text ? at : time.ns_of(at); };
+  event.begin_ns = ns_of(words[kBegin]);
+  const std::uint64_t end_ns = ns_of(words[kBegin] + words[kDuration]);
   if (event.begin_ns < time.least_ns || end_ns > time.most_ns || end_ns < event.begin_ns)
     return std::nullopt;
   event.duration_ns = end_ns - event.begin_ns;
@@ -71,6 +118,7 @@ std::optional<Event> decode_event(const Ring::Event& words, std::uint64_t channe
     event.what = span_name(words);
     return event;
   }
+  if (is_text) return decode_text(words, event) ? std::optional(std::move(event)) : std::nullopt;
   auto what = detail_of(event.kind, static_cast<std::uint8_t>(words[kWhat] >> 8));
   if (!what) return std::nullopt;
   event.what = std::move(*what);
@@ -121,7 +169,7 @@ Result<void> check_header(const Header& header, Bytes bytes) {
   if ((bytes - kHeaderBytes) / sizeof(Ring::Cell) < header.cells) return refuse("it is cut off");
   if (header.pid <= 0) return refuse(fmt::format("process {}", header.pid));
   if (header.kind < static_cast<std::uint8_t>(EndKind::producer) ||
-      header.kind > static_cast<std::uint8_t>(EndKind::thread))
+      header.kind > static_cast<std::uint8_t>(EndKind::queue))
     return refuse(fmt::format("an end of kind {}", header.kind));
   return {};
 }
@@ -192,6 +240,16 @@ std::string_view to_string(EventKind kind) noexcept {
       return "wake";
     case EventKind::span:
       return "span";
+    case EventKind::step:
+      return "step";
+    case EventKind::arrival:
+      return "arrival";
+    case EventKind::transfer:
+      return "transfer";
+    case EventKind::control:
+      return "control";
+    case EventKind::operation:
+      return "operation";
   }
   return "?";
 }

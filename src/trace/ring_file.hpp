@@ -14,7 +14,7 @@ namespace gantry::trace {
 
 inline constexpr const char* kFolder = "trace";
 inline constexpr const char* kControlFile = "control";
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 
 /// Written by the recording, in one piece.
 struct Control {
@@ -24,6 +24,7 @@ struct Control {
   std::uint32_t events = 0;    // of each ring
   std::uint64_t run = 0;       // not 0
   std::uint64_t until_ns = 0;  // CLOCK_MONOTONIC; then nobody records any more
+  std::int64_t pid = 0;        // who records; for people
 };
 
 /// Words of an event; see encode() in end_trace.cpp and decode_event().
@@ -33,8 +34,29 @@ using Ring = OverwritingRing<kWords>;
 static_assert(sizeof(Ring::Cell) == 64);                     // a line of the cache
 static_assert(Span::kMostName < 4 * sizeof(std::uint64_t));  // kSequence to kCauseSequence
 
+// Events from `step` on, and waits from Awaited::step on, have a short text where others have two
+// messages, and times of CLOCK_MONOTONIC. Of their kWhat: bits 0-7 the kind, 8-15 the detail, 16
+// kIsText, 32-63 a number.
+inline constexpr std::uint64_t kIsText = std::uint64_t{1} << 16;
+inline constexpr std::size_t kMostText = 24;  // kSequence, kCause, kCauseSequence
+using ShortText = std::array<char, kMostText>;
+
 /// For what an end waits; the detail of EventKind::wait.
-enum class Awaited : std::uint8_t { credit = 1, consumer, message, landing };
+enum class Awaited : std::uint8_t {
+  credit = 1,
+  consumer,
+  message,
+  landing,
+  step,   // of a plan; the number, and as text its verb and rank
+  ranks,  // that have not begun
+  peer,   // of a link
+};
+/// Details of EventKind::step and arrival: the verbs of plans.
+enum class StepVerb : std::uint8_t { put = 1, get, copy, gemm, reduce, fill, signal, barrier };
+/// Details of EventKind::operation.
+enum class QueueWork : std::uint8_t { copy_in = 1, copy_out, copy, fill, launch, record };
+/// Details of EventKind::transfer and EventKind::control.
+enum class Moved : std::uint8_t { put = 1, get, landed, served, sent, received };
 
 struct RingHeader {
   static constexpr std::uint64_t kMagic = 0x31474e49'52544e47;  // "GNTRING1"
@@ -48,7 +70,7 @@ struct RingHeader {
   std::uint64_t start_time;  // of the process, as in /proc/PID/stat
   std::int32_t pid;
   std::uint8_t kind;       // EndKind
-  std::uint8_t has_ticks;  // times are ticks, else nanoseconds
+  std::uint8_t has_ticks;  // times are ticks, else nanoseconds, as those of kIsText always are
   std::array<char, kProcessBytes> process;
   std::array<char, kNameBytes> name;
   alignas(64) std::atomic<std::uint64_t> head;

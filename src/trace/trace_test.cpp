@@ -8,7 +8,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "base/test_effort.hpp"
 #include "trace/end_trace.hpp"
@@ -177,7 +179,9 @@ TEST_F(Traced, ASecondRecordingIsRefused) {
   const auto second = Recording::start({directory_});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::busy);
-  EXPECT_THAT(second.error().message, HasSubstr("another trace is being recorded"));
+  EXPECT_THAT(
+      second.error().message,
+      HasSubstr("another trace is being recorded there by process " + std::to_string(::getpid())));
 }
 
 TEST_F(Traced, AFolderThatOthersCanUseIsNotBelieved) {
@@ -215,6 +219,86 @@ TEST_F(Traced, FilesThatAreNoRingsAreNotes) {
   EXPECT_TRUE(fs::is_empty(directory_));
 }
 
+TEST_F(Traced, WhateverLiesInTheFolderGoesWithIt) {
+  for (const bool is_left : {true, false}) {  // of one that was killed; put there meanwhile
+    std::optional<Recording> recording;
+    if (!is_left) recording.emplace(record());
+    if (is_left) fs::create_directory(folder());
+    fs::permissions(folder(), fs::perms::owner_all);
+    fs::create_directories(folder() + "/1-1-1/deeper/still");
+    std::ofstream(folder() + "/1-1-1/deeper/file") << "text";
+    fs::create_directory_symlink("/etc", folder() + "/1-1-1/link");
+    ASSERT_EQ(::mkfifo((folder() + "/pipe").c_str(), 0600), 0);
+    if (is_left) fs::create_directory(folder() + "/" + kControlFile);
+    if (is_left) recording.emplace(record());
+    ASSERT_TRUE(recording->finish());
+    EXPECT_TRUE(fs::is_empty(directory_));
+  }
+  EXPECT_TRUE(fs::exists("/etc/passwd"));
+}
+
+/// What a recording says that cannot go on.
+Error error_of(Recording& recording) {
+  for (;;) {
+    if (auto kept = recording.keep_up(); !kept) return kept.error();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it is renewed once a second
+  }
+}
+
+TEST_F(Traced, AFolderInPlaceOfTheControlIsNamed) {
+  Recording recording = record();
+  fs::remove(folder() + "/" + kControlFile);
+  fs::create_directory(folder() + "/" + kControlFile);
+  const Error error = error_of(recording);
+  EXPECT_THAT(error.message, HasSubstr("trace/control: Is a directory"));
+  EXPECT_THAT(error.hint, HasSubstr("leave that folder to the recording"));
+}
+
+TEST_F(Traced, AFolderThatIsRemovedEndsTheRecording) {
+  Recording recording = record();
+  fs::remove_all(folder());
+  const auto kept = recording.keep_up();
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().code, Code::not_found);
+  EXPECT_THAT(kept.error().message, HasSubstr("trace: somebody removed it"));
+  EXPECT_FALSE(recording.finish());
+}
+
+TEST_F(Traced, WhatHasATextIsReadAsItWasWritten) {
+  Recording recording = record();
+  {
+    RoamingTrace roaming(EndKind::link, "far");
+    const auto scope = Scope::of(directory_);
+    const EndTrace::Time begin = std::chrono::steady_clock::now();
+    const auto end = begin + std::chrono::microseconds(3);
+    roaming.worked(
+        {EventKind::transfer, static_cast<std::uint8_t>(Moved::landed), begin, end, 7, 1000, {}});
+    roaming.worked({EventKind::step, static_cast<std::uint8_t>(StepVerb::reduce), begin, end, 9,
+                    256, "tensor_of_a_long_name@1 0:4,0:8"});
+    roaming.worked({EventKind::wait, static_cast<std::uint8_t>(Awaited::step), begin, end, 4, 0,
+                    "put, rank 1"});
+    roaming.worked({EventKind::operation, static_cast<std::uint8_t>(QueueWork::launch), begin, end,
+                    0, 0, "add"});
+    roaming.worked({EventKind::control, 99, begin, end, 0, 0, {}});  // nobody writes that
+  }
+  const auto trace = recording.finish();
+  ASSERT_TRUE(trace) << trace.error().message;
+  ASSERT_THAT(trace->tracks, SizeIs(1));
+  const Track& track = trace->tracks[0];
+  EXPECT_EQ(track.kind, EndKind::link);
+  EXPECT_EQ(track.channel, "far");
+  EXPECT_EQ(track.lost, 1u);
+  ASSERT_THAT(track.events, SizeIs(4));
+  EXPECT_EQ(track.events[0].what, "landed");
+  EXPECT_EQ(track.events[0].bytes, 1000u);
+  EXPECT_EQ(track.events[0].number, 7u);
+  EXPECT_EQ(track.events[0].duration_ns, 3000u);
+  EXPECT_EQ(track.events[1].what, "reduce tensor_of_a_long_name@1 ");
+  EXPECT_EQ(track.events[1].number, 9u);
+  EXPECT_EQ(track.events[2].what, "step 4 (put, rank 1)");
+  EXPECT_EQ(track.events[3].what, "launch add");
+}
+
 class Decoded : public Traced {
  protected:
   Decoded() {
@@ -232,7 +316,8 @@ class Decoded : public Traced {
     }
     EXPECT_LE(ring->track.events.size(), 64u);
     EXPECT_EQ(ring->track.lost, ring->track.written - ring->track.events.size());
-    for (const Event& event : ring->track.events) EXPECT_LE(event.what.size(), Span::kMostName);
+    for (const Event& event : ring->track.events)
+      EXPECT_LE(event.what.size(), Span::kMostName + kMostText);
   }
   std::vector<std::byte> bytes_;
 };

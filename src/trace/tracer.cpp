@@ -24,18 +24,6 @@ bool is_ours_alone(const Fd& folder) noexcept {
          (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-/// What stands in the folder's control file; without a run if that makes no sense.
-Control control_in(int folder) noexcept {
-  const Fd file(::openat(folder, kControlFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  Control control{};
-  control.magic = 0;
-  if (!file || ::pread(file.get(), &control, sizeof control, 0) != sizeof control ||
-      control.magic != Control::kMagic || control.version != kVersion || control.events == 0 ||
-      control.events > RecordingOptions::kMostEvents)
-    return {};
-  return control;
-}
-
 struct Scopes {
   std::mutex mutex;
   std::vector<std::weak_ptr<Scope>> all;
@@ -84,8 +72,20 @@ void look_at_all() noexcept {
 
 }  // namespace
 
+Control control_in(int folder) noexcept {
+  const Fd file(::openat(folder, kControlFile, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  Control control{};
+  control.magic = 0;
+  if (!file || ::pread(file.get(), &control, sizeof control, 0) != sizeof control ||
+      control.magic != Control::kMagic || control.version != kVersion || control.events == 0 ||
+      control.events > RecordingOptions::kMostEvents)
+    return {};
+  return control;
+}
+
 std::atomic<bool> detail::is_on{false};
 std::atomic<std::uint64_t> detail::next_look{0};
+std::atomic<std::int64_t> detail::next_timed_look{0};
 
 // One thread looks; the others go on.
 void detail::slow_look(std::uint64_t ticks) noexcept {
@@ -97,6 +97,13 @@ void detail::slow_look(std::uint64_t ticks) noexcept {
   const int kept = errno;  // who looks is in the middle of something else
   look_at_all();
   errno = kept;
+}
+
+// Two threads may do so at once: slow_look() takes one.
+void detail::slow_timed_look(std::int64_t now_ns) noexcept {
+  constexpr std::int64_t kEveryNs = 50'000'000;
+  next_timed_look.store(now_ns + kEveryNs, std::memory_order_relaxed);
+  look(read_ticks());
 }
 
 Scope::Scope(std::string directory)

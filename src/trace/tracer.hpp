@@ -1,6 +1,7 @@
 #pragma once  // trace/tracer.hpp: whether anybody records what this process does.
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -12,9 +13,11 @@ namespace gantry::trace {
 // One of the few things that belong to the process and not to a runtime: the question "does anybody
 // record?" stands in the way of every message, where there is room for one load of one place.
 namespace detail {
-extern std::atomic<bool> is_on;                // somebody records in one of our directories
-extern std::atomic<std::uint64_t> next_look;   // ticks
-void slow_look(std::uint64_t ticks) noexcept;  // asks the directories
+extern std::atomic<bool> is_on;                    // somebody records in one of our directories
+extern std::atomic<std::uint64_t> next_look;       // ticks
+void slow_look(std::uint64_t ticks) noexcept;      // asks the directories
+extern std::atomic<std::int64_t> next_timed_look;  // nanoseconds of CLOCK_MONOTONIC
+void slow_timed_look(std::int64_t now_ns) noexcept;
 }  // namespace detail
 
 /// Relaxed: what is recorded then is checked by EndTrace.
@@ -28,6 +31,13 @@ inline void look(std::uint64_t ticks) noexcept {
   const std::uint64_t due = detail::next_look.load(std::memory_order_relaxed);
   if (static_cast<std::int64_t>(ticks - due) >= 0) [[unlikely]]
     detail::slow_look(ticks);
+}
+
+/// The same where that clock was read.
+inline void look(std::chrono::steady_clock::time_point now) noexcept {
+  const std::int64_t now_ns = std::chrono::nanoseconds(now.time_since_epoch()).count();
+  if (now_ns >= detail::next_timed_look.load(std::memory_order_relaxed)) [[unlikely]]
+    detail::slow_timed_look(now_ns);
 }
 
 /// The time where a message is timed; what look() is for.
@@ -63,6 +73,9 @@ class Scope {
   std::atomic<std::uint64_t> run_{0};
   std::atomic<std::uint32_t> events_{0};
 };
+
+/// What stands in the folder's control file; without a run if that makes no sense.
+[[nodiscard]] Control control_in(int folder) noexcept;
 
 /// DIRECTORY/trace, which must belong to this user and to nobody else.
 [[nodiscard]] Result<Fd> open_trace_folder(const std::string& directory);

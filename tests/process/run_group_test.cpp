@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "run_support.hpp"
 
@@ -49,6 +52,35 @@ TEST_F(RunGroup, EachRankJoinsWithoutOptions) {
   const auto report = nlohmann::json::parse(run.output);
   EXPECT_EQ(report["stages"][0]["replicas"], 4);
   EXPECT_THAT(scratch_.left_behind(), IsEmpty());
+}
+
+// Of processes without an end of a channel: each step of each run once, on a track of its rank.
+TEST_F(RunGroup, EachOperationIsInTheTrace) {
+  constexpr int kRuns = 3;
+  const ScratchDirectory results;
+  const std::string file = results.file("run.json");
+  const Ended run = scratch_.run(group_of("2", std::to_string(kRuns)), {"--trace", file});
+  ASSERT_EQ(run.status, 0) << run.errors;
+  std::ifstream written(file);
+  const auto trace = nlohmann::json::parse(written, nullptr, false);
+  ASSERT_FALSE(trace.is_discarded());
+  std::map<std::pair<int, int>, int> times;  // of a process and a step
+  std::set<std::string> tracks;
+  std::set<int> processes;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") tracks.insert(event["args"]["name"].get<std::string>());
+    if (event["ph"] != "X" || !event["args"].contains("step")) continue;
+    processes.insert(event["pid"].get<int>());
+    ++times[{event["pid"].get<int>(), event["args"]["step"].get<int>()}];
+    EXPECT_THAT(event["name"].get<std::string>(),
+                ContainsRegex("^((put|get|copy|reduce|fill) [a-z]+|signal|barrier)"));
+  }
+  EXPECT_EQ(processes.size(), 2u);
+  EXPECT_FALSE(times.empty());
+  for (const auto& [step, count] : times) EXPECT_EQ(count, kRuns) << step.second;
+  EXPECT_TRUE(tracks.contains("group work, rank 0") && tracks.contains("group work, rank 1"))
+      << testing::PrintToString(tracks);
+  EXPECT_THAT(tracks, testing::Contains(StartsWith("link to ")));
 }
 
 // {out} is the path of a file: not a number.

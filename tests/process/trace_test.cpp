@@ -224,9 +224,38 @@ TEST_F(TraceCommand, ASecondOneAtATimeIsRefused) {
   const Ended second = run(gantry({"trace", "-o", results_.file("second.json")}));
   EXPECT_EQ(second.status, 1);
   EXPECT_THAT(second.errors, IsOneLine());
-  EXPECT_THAT(second.errors, HasSubstr("another trace is being recorded there"));
+  EXPECT_THAT(second.errors, HasSubstr("another trace is being recorded there by process " +
+                                       std::to_string(recorder.pid())));
   EXPECT_FALSE(std::filesystem::exists(results_.file("second.json")));
   EXPECT_EQ(finish(recorder).status, 0);
+}
+
+TEST_F(TraceCommand, WhoeverRemovesTheFolderEndsItInOneLine) {
+  Subprocess recorder = record();
+  std::filesystem::remove_all(scratch_.file("trace"));
+  const Ended ended = recorder.wait().value_or(Ended{});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, IsOneLine());
+  EXPECT_THAT(ended.errors, HasSubstr("/trace: somebody removed it while a trace was recorded"));
+  EXPECT_TRUE(std::filesystem::is_empty(results_.path()));
+}
+
+TEST_F(TraceCommand, OneThatIsKilledLeavesNoFile) {
+  Subprocess recorder = record();
+  recorder.signal(SIGKILL);
+  EXPECT_EQ(recorder.wait()->signal, SIGKILL);
+  EXPECT_TRUE(std::filesystem::is_empty(results_.path()));
+}
+
+TEST_F(TraceCommand, AnEarlierFileStaysUntilThereIsAnother) {
+  const std::string earlier = results_.file("earlier.json");
+  std::ofstream(earlier) << "earlier";
+  std::filesystem::create_symlink(earlier, file());
+  Subprocess recorder = record();
+  EXPECT_EQ(std::filesystem::file_size(earlier), 7u);
+  EXPECT_EQ(finish(recorder).status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(file()));
+  EXPECT_TRUE(LoadedTrace(earlier).all().contains("traceEvents"));
 }
 
 TEST_F(TraceCommand, ADiskThatIsFullIsOneLine) {

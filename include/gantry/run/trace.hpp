@@ -1,5 +1,5 @@
-#pragma once  // gantry/run/trace.hpp: what the ends of channels did and when, and spans of one's
-              // own.
+#pragma once  // gantry/run/trace.hpp: what ends of channels, links, ranks and devices' queues did
+              // and when, and spans of one's own.
 
 #include <array>
 #include <gantry/types.hpp>
@@ -12,7 +12,7 @@ namespace gantry::trace {
 
 /// The time from here to the end of the block, under that name, in the trace of the thread. Names
 /// are cut off after kMostName bytes. While nobody records it takes a few nanoseconds. Only in
-/// processes that have, or had, an end of a channel in the directory that is recorded.
+/// processes that have an end of a channel, a group or a Runtime in the directory that is recorded.
 class GANTRY_API Span {
  public:
   static constexpr std::size_t kMostName = 31;    ///< Bytes of a name.
@@ -29,17 +29,30 @@ class GANTRY_API Span {
 // ---- recording -----------------------------------------------------------------------------
 
 /// Whose track it is.
-enum class EndKind : std::uint8_t { producer = 1, consumer, inbox, thread };
+enum class EndKind : std::uint8_t {
+  producer = 1,
+  consumer,
+  inbox,
+  thread,
+  rank,   ///< Of a group: what it does of a plan.
+  link,   ///< An end of a link.
+  queue,  ///< Of a device.
+};
 
 enum class EventKind : std::uint8_t {
-  send = 1,  ///< From the call to the publication's end; of a small message the end alone.
-  copy,      ///< `what`: the engine.
-  publish,   ///< The message became visible.
-  receive,   ///< From the call until the message was the caller's.
-  wait,      ///< `what` was waited for, of `peer` if it is known.
-  release,   ///< The message's memory went back to the sender.
-  wake,      ///< `peer` slept and was woken.
-  span,      ///< Of the user's own; `what`: its name.
+  send = 1,   ///< From the call to the publication's end; of a small message the end alone.
+  copy,       ///< `what`: the engine.
+  publish,    ///< The message became visible.
+  receive,    ///< From the call until the message was the caller's.
+  wait,       ///< `what` was waited for, of `peer` if it is known.
+  release,    ///< The message's memory went back to the sender.
+  wake,       ///< `peer` slept and was woken.
+  span,       ///< Of the user's own; `what`: its name.
+  step,       ///< An operation of a plan; `what`: its verb and place, `number`: which one.
+  arrival,    ///< A step of another rank's reached this one; as `step`.
+  transfer,   ///< By a link; `what`: put, get; landed, served: those of the far end.
+  control,    ///< A small message by a link; `what`: sent or received.
+  operation,  ///< Of a device's queue; `what`: copy-in, launch of a kernel and so on.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(EventKind kind) noexcept;
 
@@ -59,14 +72,15 @@ struct Event {
   MessageId cause;  ///< send: the message that the thread had received last.
   Bytes bytes = 0;
   std::uint32_t chunks = 0;  ///< copy
+  std::uint32_t number = 0;  ///< Of a step in its plan; of a transfer at the end that began it.
   std::int32_t peer = 0;     ///< A process; 0: not known, or several.
   std::string what;
 };
 
-/// What one end, or one thread with spans, did. Its oldest events go when its ring is full.
+/// What one end, one rank or one thread with spans did. Its oldest events go when its ring is full.
 struct Track {
   EndKind kind = EndKind::producer;
-  std::string channel;  ///< The thread's name, if it is one.
+  std::string channel;  ///< Its name: of a thread, a rank, a link's far end, a queue.
   std::int32_t pid = 0;
   std::uint64_t written = 0;
   std::uint64_t lost = 0;  ///< Of these: overwritten, or not complete.
@@ -112,9 +126,11 @@ class GANTRY_API Recording {
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
 
-  /// Goes on for kPatience, and notes which processes have come and ended. Errors: `system`.
+  /// Goes on for kPatience, and notes which processes have come and ended. Errors: `not_found`:
+  /// somebody removed its folder; `system`.
   [[nodiscard]] Result<void> keep_up();
-  /// Ends it, reads what there is, and removes it. Rings that make no sense become notes.
+  /// Ends it, reads what there is, and removes it. Rings that make no sense become notes. Errors:
+  /// `not_found`: somebody removed its folder.
   [[nodiscard]] Result<Trace> finish();
 
  private:

@@ -30,6 +30,7 @@ SocketSession::SocketSession(Fd socket, Fd epoll, Fd ring, std::string peer,
       falls_back_(options.falls_back),
       transfers_(puller && puller->kind() == LinkKind::shared ? kTypicalShared : kTypicalStream),
       puller_(std::move(puller)),
+      trace_(trace::EndKind::link, peer_),
       writer_(socket_.get()),
       reader_(socket_.get(), puller_ && puller_->takes_descriptors()),
       heard_(std::chrono::steady_clock::now()),
@@ -216,9 +217,10 @@ void SocketSession::sleep(std::unique_lock<std::mutex>& lock, Deadline deadline)
   constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(1);
   const auto until_life = stall_limit_.count() > 0 ? beat_ / 2 : kLongest;
   const auto most = std::min({deadline.left(), until_life, kLongest});
+  const Time began = trace::is_on() ? std::chrono::steady_clock::now() : Time{};
   if (has_sleeper_) {
     changed_.wait_for(lock, most);
-    return;
+    return trace_wait(began);
   }
   has_sleeper_ = true;
   lock.unlock();
@@ -228,6 +230,7 @@ void SocketSession::sleep(std::unique_lock<std::mutex>& lock, Deadline deadline)
   has_sleeper_ = false;
   drain(ring_.get());
   changed_.notify_all();
+  trace_wait(began);
 }
 
 void SocketSession::wake_all() noexcept {
@@ -268,6 +271,10 @@ Result<void> SocketSession::send_control(ConstByteSpan message, Deadline deadlin
   record.row_bytes = message.size();
   writer_.add(record, message);
   ++controls_out_;
+  if (trace::is_on()) [[unlikely]] {
+    const Time now = std::chrono::steady_clock::now();
+    trace(trace::Moved::sent, now, now, message.size());
+  }
   flush();
   return {};
 }
@@ -304,6 +311,30 @@ Result<std::uint64_t> SocketSession::receive_signal(Deadline deadline) {
   tell_credit();
   return signal;
 }
+
+// ---- for whoever records -------------------------------------------------------------------
+
+void SocketSession::slow_trace(trace::Moved what, Time begin, Time end, Bytes bytes,
+                               std::uint64_t ticket) {
+  using trace::EventKind;
+  const bool is_control = what == trace::Moved::sent || what == trace::Moved::received;
+  trace_.worked({.kind = is_control ? EventKind::control : EventKind::transfer,
+                 .detail = static_cast<std::uint8_t>(what),
+                 .begin = begin,
+                 .end = end,
+                 .number = static_cast<std::uint32_t>(ticket),
+                 .bytes = bytes});
+}
+
+void SocketSession::trace_wait(Time began) {
+  if (began == Time{} || !trace::is_on()) return;
+  trace_.worked({.kind = trace::EventKind::wait,
+                 .detail = static_cast<std::uint8_t>(trace::Awaited::peer),
+                 .begin = began,
+                 .end = std::chrono::steady_clock::now()});
+}
+
+// ---- progress ------------------------------------------------------------------------------
 
 bool SocketSession::poll() {
   if (!fork_guard_.is_this()) return false;

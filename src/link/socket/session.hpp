@@ -11,6 +11,7 @@
 #include "link/socket/record_reader.hpp"
 #include "link/socket/record_writer.hpp"
 #include "link/transfers.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -82,6 +83,8 @@ class SocketSession final : public detail::Exporter,
     std::uint64_t key = 0;
     RowCursor rows;
     std::optional<std::uint64_t> signal;
+    Bytes bytes = 0;
+    Time begun = {};
   };
   /// A put of the far end's that has come in, behind one that is still being pulled.
   struct IncomingPut {
@@ -125,6 +128,13 @@ class SocketSession final : public detail::Exporter,
   void tell_withdrawn(std::uint64_t key, bool is_shared);
   void send_done(Ticket ticket, LinkStatus status);
   void end_transfer(Ticket ticket, LinkStatus status);
+  /// For whoever records. While nobody does, one load and one branch.
+  void trace(trace::Moved what, Time begin, Time end, Bytes bytes, std::uint64_t ticket = 0) {
+    if (trace::is_on()) [[unlikely]]
+      slow_trace(what, begin, end, bytes, ticket);
+  }
+  void trace_wait(Time began);  ///< No time: nobody recorded when it began.
+  void slow_trace(trace::Moved what, Time begin, Time end, Bytes bytes, std::uint64_t ticket);
 
   // session_records.cpp
   [[nodiscard]] Result<void> take_record();
@@ -162,6 +172,7 @@ class SocketSession final : public detail::Exporter,
   Transfers transfers_;
   std::unique_ptr<Puller> puller_;
   LinkReport landed_;  // what the far end did here
+  trace::RoamingTrace trace_;
 
   RecordWriter writer_;
   std::deque<Unsent> unsent_;
@@ -176,6 +187,8 @@ class SocketSession final : public detail::Exporter,
   RecordReader reader_;
   bool has_payload_ = false;                // the reader's record has more to come
   LinkStatus put_status_ = LinkStatus::ok;  // of the put whose pieces are arriving
+  Time put_begun_ = {};                     // and when the first of them came
+  Bytes put_bytes_ = 0;                     // and how much has
   std::vector<std::byte> control_;          // being received
   std::deque<std::vector<std::byte>> controls_;
   std::deque<std::uint64_t> signals_;

@@ -146,6 +146,9 @@ void SocketSession::end_answer() {
   if (!is_gone) landed_.served_bytes += frame_payload_;
   if (!is_gone && front.rows.left() > 0) return;
   const Answer answer = front;
+  if (!is_gone)
+    trace(trace::Moved::served, answer.begun, said_, answer.bytes,
+          static_cast<std::uint64_t>(answer.ticket));
   answers_.pop_front();
   send_done(answer.ticket, is_gone ? LinkStatus::withdrawn : LinkStatus::ok);
   if (is_gone) return;
@@ -210,6 +213,9 @@ void SocketSession::end_pull(const Puller::Job& job) {
   if (job.is_put) {
     send_done(job.ticket, job.status);
     if (is_well) landed_.landed_bytes += job.bytes;
+    if (is_well && trace::is_on()) [[unlikely]]
+      trace(trace::Moved::landed, job.begun, std::chrono::steady_clock::now(), job.bytes,
+            static_cast<std::uint64_t>(job.ticket));
     if (auto taken = end_incoming(job.ticket, is_well); !taken) fail_with(std::move(taken).error());
     return;
   }
@@ -225,6 +231,9 @@ void SocketSession::end_pull(const Puller::Job& job) {
 void SocketSession::end_transfer(Ticket ticket, LinkStatus status) {
   const auto* const one = transfers_.find(ticket);
   if (one != nullptr && one->has_signal && status != LinkStatus::ok) --signals_out_;
+  if (one != nullptr && status == LinkStatus::ok && trace::is_on()) [[unlikely]]
+    trace(one->is_put ? trace::Moved::put : trace::Moved::get, one->begun,
+          std::chrono::steady_clock::now(), one->bytes, static_cast<std::uint64_t>(ticket));
   transfers_.end(ticket, status);
 }
 
@@ -233,6 +242,7 @@ void SocketSession::end_transfer(Ticket ticket, LinkStatus status) {
 bool SocketSession::progress() {
   if (failure_) return false;
   const Time now = std::chrono::steady_clock::now();
+  trace::look(now);
   if (now - polled_ > stall_limit_ / 3) patient_from_ = now;  // this end was busy elsewhere
   polled_ = now;
   const bool has_moved = or_fail([&] { return progress_some(now); });

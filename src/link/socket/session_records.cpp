@@ -77,6 +77,7 @@ Result<std::byte*> SocketSession::reach(const LinkRecord& record, RemoteAccess w
 Result<void> SocketSession::take_put(const LinkRecord& record) {
   GANTRY_ASSIGN(std::byte* const first, reach(record, RemoteAccess::write));
   if (first == nullptr) put_status_ = LinkStatus::withdrawn;
+  if (put_begun_ == Time{}) put_begun_ = heard_;
   if (record.payload_bytes() == 0) return end_payload();
   has_payload_ = true;
   if (first == nullptr)
@@ -95,8 +96,12 @@ Result<void> SocketSession::take_put_pulled(const LinkRecord& record) {
     return {};
   }
   if (puller_->under_way() >= 2 * Transfers::kMost) return broken("too many puts at a time");
-  const Puller::Job job{true, ticket, record.key, signal_of(record),
-                        record.rows * record.row_bytes};
+  const Puller::Job job{.is_put = true,
+                        .ticket = ticket,
+                        .key = record.key,
+                        .signal = signal_of(record),
+                        .bytes = record.rows * record.row_bytes,
+                        .begun = heard_};
   const RowCursor to(first, record.rows, record.row_bytes, record.stride);
   const Puller::Source source{record.source_key, record.source_offset, record.rows,
                               record.row_bytes, record.source_stride};
@@ -125,7 +130,7 @@ Result<void> SocketSession::take_get(const LinkRecord& record) {
     return take_signal(signal_of(record));
   }
   if (answers_.size() >= Transfers::kMost) return broken("too many gets at a time");
-  answers_.push_back({ticket, record.key, rows, signal_of(record)});
+  answers_.push_back({ticket, record.key, rows, signal_of(record), rows.left(), heard_});
   return {};
 }
 
@@ -220,15 +225,22 @@ Result<void> SocketSession::end_payload() {
   has_payload_ = false;
   const LinkRecord& record = reader_.record();
   const Bytes bytes = record.payload_bytes();
-  if (record.kind == LinkRecord::Kind::control) controls_.push_back(std::move(control_));
+  if (record.kind == LinkRecord::Kind::control) {
+    controls_.push_back(std::move(control_));
+    trace(trace::Moved::received, heard_, heard_, bytes);
+  }
   if (record.kind == LinkRecord::Kind::hello) return puller_->take_hello(control_);
   if (record.kind == LinkRecord::Kind::data) {
     if (auto* const one = transfers_.find(Ticket{record.ticket})) one->into.advance(bytes);
   }
   if (record.kind != LinkRecord::Kind::put) return {};
   if (put_status_ == LinkStatus::ok) landed_.landed_bytes += bytes;
+  put_bytes_ += bytes;
   if (!record.is_last) return {};
   const LinkStatus status = std::exchange(put_status_, LinkStatus::ok);
+  const Time begun = std::exchange(put_begun_, Time{});
+  const Bytes all = std::exchange(put_bytes_, 0);
+  if (status == LinkStatus::ok) trace(trace::Moved::landed, begun, heard_, all, record.ticket);
   send_done(Ticket{record.ticket}, status);
   return status == LinkStatus::ok ? take_put_signal(signal_of(record)) : Result<void>();
 }

@@ -17,10 +17,10 @@ void EndedSteps::expect() {
   if (all > ended_.capacity()) ended_.reserve(2 * all);
 }
 
-void EndedSteps::tell(std::uint32_t item, std::optional<Error> error) noexcept {
+void EndedSteps::tell(EndedStep ended) noexcept {
   const std::lock_guard lock(mutex_);
   GANTRY_DEBUG_ASSERT(ended_.size() < ended_.capacity());  // I1
-  ended_.push_back({item, std::move(error)});
+  ended_.push_back(std::move(ended));
   --expected_;
   if (ended_.size() == 1) ring(event_.get());
 }

@@ -11,8 +11,11 @@
 namespace gantry {
 
 struct EndedStep {
+  using Time = Deadline::Clock::time_point;
   std::uint32_t item = 0;
   std::optional<Error> error = {};
+  Time began = {};
+  Time ended = {};
 };
 
 /// From the threads on which steps end to the one that serves the links.
@@ -24,7 +27,7 @@ class EndedSteps {
 
   /// One more will be told.
   void expect();
-  void tell(std::uint32_t item, std::optional<Error> error) noexcept;
+  void tell(EndedStep ended) noexcept;
   /// Moves what has ended since the last call to the end of `ended`.
   void take(std::vector<EndedStep>& ended);
   /// Once nobody tells anything any more.

@@ -56,7 +56,8 @@ PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, RankC
       items_left_(script_.items().size()),
       arrivals_left_(static_cast<std::uint32_t>(script_.arrivals().size())),
       peers_left_(group.ranks() - 1),
-      polls_(has_cpu_to_poll(group)) {
+      polls_(has_cpu_to_poll(group)),
+      trace_(prepared.plan, script_.rank(), group.trace()) {
   for (const auto& item : script_.items()) awaits_.push_back(item.awaits);
   for (std::uint32_t step = 0; step < prepared.plan.steps.size(); ++step)
     if (script_.comes(step)) ++peers_[prepared.plan.steps[step].rank].arrivals_left;
@@ -71,6 +72,12 @@ std::uint64_t PlanRunLoop::signal_of(std::uint32_t step) const noexcept {
 void PlanRunLoop::count_down(std::uint32_t item) {
   GANTRY_ASSERT(awaits_[item] > 0);  // I1
   if (--awaits_[item] == 0) ready_.push_back(item);
+}
+
+void PlanRunLoop::end(std::uint32_t item, const EndedStep* times) {
+  const auto& what = script_.items()[item];
+  if (what.queue != Queue::meet) trace_.ended(what.step, times);
+  settle(item, true);
 }
 
 // Those that wait for its hand-over, or for its end.
@@ -96,11 +103,12 @@ void PlanRunLoop::hand_over(std::uint32_t item) {
   RankPageStep shown = page_step(what.step);
   shown.kind = static_cast<std::uint8_t>(RankPage::Kind::moves);
   group_.report().hand_over(shown);
+  trace_.handed_over(what.step);
   switch (what.queue) {
     case Queue::compute:
       if (computing_.host->does_at_once(what.step)) {
         settle(item, false);
-        settle(item, true);
+        end(item);
         return;
       }
       computing_.host->push(item, what.step);
@@ -117,10 +125,10 @@ void PlanRunLoop::hand_over(std::uint32_t item) {
         if (peer != script_.rank())
           peers_[peer].waiting.push_back(
               {prepared_.places.bell(peer, signal_of(what.step)), false, {}});
-      settle(item, true);
+      end(item);
       break;
     case Queue::met:
-      settle(item, true);
+      end(item);
   }
   settle(item, false);
 }
@@ -181,6 +189,7 @@ void PlanRunLoop::hear_signals(unsigned peer) {
     has_come_[step] = true;
     --arrivals_left_;
     --peers_[peer].arrivals_left;
+    trace_.arrived(step);
     const PlanStep& what = prepared_.plan.steps[step];
     if (what.verb == PlanVerb::put) run_.received += bytes_of(prepared_.plan, what);
     if (what.verb == PlanVerb::get) run_.sent += bytes_of(prepared_.plan, what);
@@ -201,7 +210,7 @@ Result<void> PlanRunLoop::end_transfers(unsigned peer) {
       ++at;
       continue;
     }
-    if (at->item) settle(*at->item, true);
+    if (at->item) end(*at->item);
     at = under_way.erase(at);
   }
   return {};
@@ -252,7 +261,7 @@ Result<bool> PlanRunLoop::end_computing() {
                       name_of_step(prepared_.plan, script_.items()[one.item].step), error.message);
       return tl::unexpected(std::move(error));
     }
-    settle(one.item, true);
+    end(one.item, &one);
   }
   run_ready();
   return !ended_.empty();
@@ -303,13 +312,16 @@ Result<void> PlanRunLoop::announce() {
 }
 
 void PlanRunLoop::wait_for_news(Deadline deadline) {
-  if (polls_ && Deadline::Clock::now() - moved_at_ < kPollFor) return cpu_relax();
+  const auto now = Deadline::Clock::now();
+  trace::look(now);
+  if (polls_ && now - moved_at_ < kPollFor) return cpu_relax();
   if (!is_shown_) show();
   group_.sleep(computing_.ended != nullptr ? computing_.ended->descriptor() : -1, deadline);
 }
 
 Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
   const auto began = Deadline::Clock::now();
+  trace::look(began);
   moved_at_ = began;
   GANTRY_TRY(announce());
   for (std::uint32_t item = 0; item < awaits_.size(); ++item)
@@ -322,7 +334,9 @@ Result<PlanRun> PlanRunLoop::go(Deadline deadline) {
         if (peer != script_.rank())
           if (auto done = turn_with(peer, true); !done)
             return tl::unexpected(told(peer, std::move(done).error()));
+    trace_.turn_begins();
     GANTRY_ASSIGN(const bool has_moved, turn());
+    trace_.turned(has_moved, [this] { return awaited_step(); });
     if (has_moved) group_.report().count_ended(run_.steps);
     is_shown_ = is_shown_ && !has_moved;
     if (is_over()) break;

@@ -6,6 +6,7 @@
 #include "schedule/run/device_steps.hpp"
 #include "schedule/run/host_steps.hpp"
 #include "schedule/run/rank_script.hpp"
+#include "schedule/run/run_trace.hpp"
 
 namespace gantry {
 
@@ -74,6 +75,7 @@ class PlanRunLoop {
   void count_down(std::uint32_t item);
   void hand_over(std::uint32_t item);
   void settle(std::uint32_t item, bool has_ended);
+  void end(std::uint32_t item, const EndedStep* times = nullptr);
   void run_ready();
   void queue(std::uint32_t item);
   [[nodiscard]] std::uint64_t signal_of(std::uint32_t step) const noexcept;
@@ -86,6 +88,7 @@ class PlanRunLoop {
   void show_under_way(std::vector<RankPage::At>& at);
   void show_awaited(std::vector<RankPage::At>& at);
   [[nodiscard]] RankPageStep page_step(std::uint32_t step) const noexcept;
+  [[nodiscard]] std::optional<std::uint32_t> awaited_step() noexcept;
   [[nodiscard]] std::string what_it_waits_for() const;
   [[nodiscard]] Error told(unsigned peer, Error error) const;
 
@@ -105,6 +108,7 @@ class PlanRunLoop {
   const bool polls_;         // a while, before it sleeps
   Deadline::Clock::time_point moved_at_{};
   PlanRun run_;
+  RunTrace trace_;
   // The first own step that has not ended, and the first other that has not come, or earlier ones.
   std::size_t first_open_ = 0;
   std::size_t first_awaited_ = 0;

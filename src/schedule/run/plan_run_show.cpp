@@ -64,6 +64,23 @@ void PlanRunLoop::show_awaited(std::vector<RankPage::At>& at) {
   }
 }
 
+// The first in the plan's order that is under way here or has not come; nothing: the others have
+// not begun.
+std::optional<std::uint32_t> PlanRunLoop::awaited_step() noexcept {
+  if (peers_left_ > 0) return std::nullopt;
+  const auto& items = script_.items();
+  const auto& arrivals = script_.arrivals();
+  while (first_open_ < items.size() && has_ended_[first_open_]) ++first_open_;
+  while (first_awaited_ < arrivals.size() && has_come_[arrivals[first_awaited_]]) ++first_awaited_;
+  std::optional<std::uint32_t> first;
+  if (first_open_ < items.size() && awaits_[first_open_] == 0) first = items[first_open_].step;
+  if (first_awaited_ < arrivals.size()) {
+    const std::uint32_t arrival = arrivals[first_awaited_];
+    first = std::min(first.value_or(arrival), arrival);
+  }
+  return first;
+}
+
 void PlanRunLoop::show() {
   std::vector<RankPage::At> at;
   at.reserve(RankPage::kMostSteps);

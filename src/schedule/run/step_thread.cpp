@@ -85,12 +85,12 @@ void StepThread::work() noexcept {
     lock.unlock();
     const auto began = Clock::now();
     auto done = caught(job.work);
-    const auto took = Clock::now() - began;
+    const auto ended = Clock::now();
     lock.lock();
     is_working_ = false;
-    busy_ += took;
+    busy_ += ended - began;
     has_failed_ = !done;
-    ended_.tell(job.item, done ? std::optional<Error>() : std::move(done).error());
+    ended_.tell({job.item, done ? std::optional<Error>() : std::move(done).error(), began, ended});
     changed_.notify_all();  // cancel()
   }
 }

@@ -45,7 +45,7 @@ inline Result<std::unique_ptr<Link>> link_over(Fd socket, Via via, const LinkOpt
 
 inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
                                 std::chrono::milliseconds stall_limit = std::chrono::seconds(60),
-                                int interrupt_descriptor = -1) {
+                                int interrupt_descriptor = -1, const std::string& directory = {}) {
   std::vector<std::unique_ptr<Link>> links(sockets.size());
   for (unsigned peer = 0; peer < sockets.size(); ++peer) {
     if (peer == rank) continue;
@@ -58,6 +58,7 @@ inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
   options.rank = rank;
   options.ranks = static_cast<unsigned>(sockets.size());
   options.name = "test";
+  options.directory = directory;
   options.stall_limit = stall_limit;
   options.interrupt_descriptor = interrupt_descriptor;
   options.patience = std::chrono::seconds(60);
@@ -66,13 +67,15 @@ inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
 
 /// Runs `body` at each rank, in a thread of its own, once all have joined: a rank that is still
 /// joining would hear from its join what another did first.
-inline void at_all_ranks(unsigned ranks, Via via, const std::function<void(Group&)>& body) {
+inline void at_all_ranks(unsigned ranks, Via via, const std::function<void(Group&)>& body,
+                         const std::string& directory = {}) {
   auto mesh = socket_mesh(ranks);
   std::barrier all_joined(static_cast<std::ptrdiff_t>(ranks));
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      auto group = group_over(std::move(mesh[rank]), rank, via);
+      auto group =
+          group_over(std::move(mesh[rank]), rank, via, std::chrono::seconds(60), -1, directory);
       all_joined.arrive_and_wait();
       ASSERT_TRUE(group) << to_string(group.error());
       body(*group);

@@ -76,14 +76,24 @@ std::string title_of(const Track& track) {
       return track.channel + " (inbox)";
     case trace::EndKind::thread:
       return "thread " + track.channel;
+    case trace::EndKind::rank:
+      return "group " + track.channel;
+    case trace::EndKind::link:
+      return "link to " + track.channel;
+    case trace::EndKind::queue:
+      return "queue " + track.channel;
   }
   return track.channel;
 }
 
 std::string name_of(const Event& event) {
-  if (event.kind == EventKind::span) return event.what;
+  if (event.kind == EventKind::span || event.kind == EventKind::step ||
+      event.kind == EventKind::transfer || event.kind == EventKind::operation)
+    return event.what;
   const std::string kind(to_string(event.kind));
   if (event.kind == EventKind::wait) return kind + " for " + event.what;
+  if (event.kind == EventKind::arrival) return kind + " of " + event.what;
+  if (event.kind == EventKind::control) return "message " + event.what;
   return event.kind == EventKind::copy ? fmt::format("{} ({})", kind, event.what) : kind;
 }
 
@@ -101,8 +111,11 @@ std::string arguments_of(const Event& event) {
     add("sequence", fmt::to_string(event.message.sequence));
   }
   const bool has_bytes = event.kind == EventKind::send || event.kind == EventKind::receive ||
-                         event.kind == EventKind::copy;
+                         event.kind == EventKind::copy || event.bytes != 0;
   if (has_bytes) add("bytes", fmt::to_string(event.bytes));
+  if (event.kind == EventKind::step || event.kind == EventKind::arrival)
+    add("step", fmt::to_string(event.number));
+  if (event.kind == EventKind::transfer) add("transfer", fmt::to_string(event.number));
   if (event.kind == EventKind::copy) add("chunks", fmt::to_string(event.chunks));
   if (event.cause.sequence != 0) add("because_of", quoted(text_of(event.cause)));
   if (event.peer != 0) add("process", fmt::to_string(event.peer));
@@ -125,6 +138,33 @@ std::uint64_t last_ns_of(const Event& event) noexcept {
   return event.begin_ns + length_of(event) - kLeastNs;
 }
 
+bool is_moment(const Event& event) noexcept {
+  return event.kind == EventKind::publish || event.kind == EventKind::release ||
+         event.kind == EventKind::wake || event.kind == EventKind::arrival ||
+         event.kind == EventKind::control;
+}
+
+/// For each event a lane of its track, from 0. An end does one thing after another; of what a rank,
+/// a link or a queue does, much goes on at once: then slices of one lane do not overlap.
+std::vector<std::size_t> lanes_of(const Track& track) {
+  std::vector<std::size_t> lanes(track.events.size());
+  if (track.kind < trace::EndKind::rank) return lanes;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    if (!is_moment(track.events[i])) order.push_back(i);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return track.events[i].begin_ns; });
+  std::vector<std::uint64_t> ends;
+  for (const std::size_t i : order) {
+    const Event& event = track.events[i];
+    const auto free =
+        std::ranges::find_if(ends, [&](std::uint64_t end) { return end <= event.begin_ns; });
+    lanes[i] = static_cast<std::size_t>(free - ends.begin());
+    if (free == ends.end()) ends.push_back(0);
+    ends[lanes[i]] = event.begin_ns + length_of(event);
+  }
+  return lanes;
+}
+
 class Writer {
  public:
   Writer(const trace::Trace& trace, const std::string& channel, const std::string& file)
@@ -133,6 +173,7 @@ class Writer {
       const bool is_wanted = channel.empty() || track.channel == channel;
       if (is_wanted && (!track.events.empty() || track.written != 0)) tracks_.push_back(&track);
     }
+    tids_ = tracks_.size();
     for (const Track* track : tracks_)
       for (const Event& event : track->events) {
         start_ns_ = std::min(start_ns_, event.begin_ns);
@@ -182,7 +223,8 @@ class Writer {
   }
   void write_processes();
   void write_track(std::size_t index);
-  void write_event(std::size_t index, const Event& event);
+  void write_event(std::int32_t pid, std::size_t tid, const Event& event);
+  void name_thread(const Track& track, std::size_t tid, const std::string& name);
   void write_ways();
   void write_arrow(const Spot& from, const Spot& to, const char* name);
 
@@ -193,6 +235,7 @@ class Writer {
   std::map<MessageId, std::uint64_t> arrived_;  // the first arrival's end
   std::string_view between_;
   std::uint64_t arrows_ = 0;
+  std::size_t tids_ = 0;  // that have been given out: one to each track, and to each further lane
   ChromeSummary summary_;
 };
 
@@ -213,22 +256,29 @@ void Writer::write_track(std::size_t index) {
   const Track& track = *tracks_[index];
   ++summary_.tracks;
   summary_.lost += track.lost;
-  add('M', track.pid, index + 1, "thread_name",
-      fmt::format(R"(,"args":{{"name":{}}})", quoted(title_of(track))));
+  name_thread(track, index + 1, title_of(track));
   if (track.lost != 0)
     add('i', track.pid, index + 1, fmt::format("{} events lost", track.lost),
         fmt::format(R"(,"s":"t","ts":{})",
                     time(track.events.empty() ? start_ns_ : track.events.front().begin_ns)));
-  for (const Event& event : track.events) write_event(index, event);
+  const std::vector<std::size_t> lanes = lanes_of(track);
+  const std::size_t most = lanes.empty() ? 0 : *std::ranges::max_element(lanes);
+  for (std::size_t lane = 1; lane <= most; ++lane)
+    name_thread(track, tids_ + lane, fmt::format("{} ({})", title_of(track), lane + 1));
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    write_event(track.pid, lanes[i] == 0 ? index + 1 : tids_ + lanes[i], track.events[i]);
+  tids_ += most;
 }
 
-void Writer::write_event(std::size_t index, const Event& event) {
+void Writer::name_thread(const Track& track, std::size_t tid, const std::string& name) {
+  add('M', track.pid, tid, "thread_name", fmt::format(R"(,"args":{{"name":{}}})", quoted(name)));
+}
+
+void Writer::write_event(std::int32_t pid, std::size_t tid, const Event& event) {
   ++summary_.events;
-  const bool is_moment = event.kind == EventKind::publish || event.kind == EventKind::release ||
-                         event.kind == EventKind::wake;
-  const std::string how =
-      is_moment ? R"("s":"t")" : "\"dur\":" + time(start_ns_ + length_of(event));
-  add(is_moment ? 'i' : 'X', tracks_[index]->pid, index + 1, name_of(event),
+  const bool is_short = is_moment(event);
+  const std::string how = is_short ? R"("s":"t")" : "\"dur\":" + time(start_ns_ + length_of(event));
+  add(is_short ? 'i' : 'X', pid, tid, name_of(event),
       fmt::format(R"(,"cat":"gantry","ts":{},{},"args":{{{}}})", time(begin_of(event)), how,
                   arguments_of(event)));
 }

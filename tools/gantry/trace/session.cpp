@@ -5,6 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <filesystem>
+
 #include "errors.hpp"
 #include "output.hpp"
 #include "trace/chrome.hpp"
@@ -14,6 +17,31 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // at processes that end
 
+/// Where `file` is written until it is whole. Errors: it cannot be.
+Result<TraceFile> place_for(const std::string& file) {
+  constexpr const char* kHint = "name a file that can be written";
+  const TraceFile in_place{file, file};
+  struct stat facts{};
+  const bool exists = ::stat(file.c_str(), &facts) == 0;
+  if (exists) {
+    const int opened = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
+    if (opened < 0) return tl::unexpected(system_error(file, errno, kHint));
+    ::close(opened);
+    if (!S_ISREG(facts.st_mode)) return in_place;
+  }
+  std::error_code unknown;
+  const auto target = std::filesystem::canonical(file, unknown);  // a link stays one
+  TraceFile place{{}, unknown ? file : target.string()};
+  place.written = fmt::format("{}.partial-{}", place.target, ::getpid());
+  ::unlink(place.written.c_str());
+  const int made = ::open(place.written.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (made < 0 && exists) return in_place;
+  if (made < 0) return tl::unexpected(system_error(file, errno, kHint));
+  ::close(made);
+  ::unlink(place.written.c_str());  // whoever is killed before it is written leaves nothing
+  return place;
+}
+
 /// Half a trace is none. A device stays.
 void remove_file(const std::string& path) {
   struct stat facts{};
@@ -22,7 +50,7 @@ void remove_file(const std::string& path) {
 
 std::string summary(const std::string& file, const ChromeSummary& written) {
   std::string text = fmt::format(
-      "{}: {} events of {} ends in {} processes; {} messages sent, {} "
+      "{}: {} events of {} tracks in {} processes; {} messages sent, {} "
       "arrivals, {} of them of messages in the trace",
       file, format_count(written.events), format_count(written.tracks),
       format_count(written.processes), format_count(written.sent), format_count(written.received),
@@ -57,15 +85,19 @@ Result<TraceSession> TraceSession::start(const std::vector<std::string>& directo
                                          const trace::RecordingOptions& options) {
   auto recording = trace::Recording::start(directories, options);
   if (!recording) return tl::unexpected(recording.error());
-  const int made = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (made < 0) return tl::unexpected(system_error(file, errno, "name a file that can be written"));
-  ::close(made);
+  auto place = place_for(file);
+  if (!place) return tl::unexpected(place.error());
   TraceSession session;
-  session.file_ = file;
+  session.file_ = *std::move(place);
   session.background_ = std::make_unique<Background>(std::move(*recording));
   Background* const background = session.background_.get();
   background->thread = std::thread([background] { background->keep_up(); });
   return session;
+}
+
+bool TraceSession::has_failed() const {
+  const std::lock_guard held(background_->mutex);
+  return !background_->kept;
 }
 
 Result<void> TraceSession::write(const std::string& channel) {
@@ -73,13 +105,18 @@ Result<void> TraceSession::write(const std::string& channel) {
   if (!background_->kept) return background_->kept;
   const auto trace = background_->recording.finish();
   if (!trace) return tl::unexpected(trace.error());
-  const auto written = write_chrome(*trace, channel, file_);
+  const auto written = write_chrome(*trace, channel, file_.written);
   if (!written) {
-    remove_file(file_);
+    remove_file(file_.written);
     return tl::unexpected(written.error());
   }
+  if (::rename(file_.written.c_str(), file_.target.c_str()) != 0) {
+    const int why = errno;
+    remove_file(file_.written);
+    return tl::unexpected(system_error(file_.target, why, "name a file that can be written"));
+  }
   for (const std::string& one : trace->notes) note(one);
-  note(summary(file_, *written));
+  note(summary(file_.target, *written));
   if (written->events == 0 && !channel.empty())
     note(
         fmt::format("trace: nothing of a channel '{}' was recorded: is it its name (gantry ls), "

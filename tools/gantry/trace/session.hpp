@@ -11,7 +11,14 @@
 
 namespace gantry::cli {
 
-/// Records in the background until write(), into a file that is there from the start.
+/// A file, and what becomes it when it is whole: itself, where that is a device.
+struct TraceFile {
+  std::string written;
+  std::string target;
+};
+
+/// Records in the background until write(). The file has its name when it is whole: before, it is
+/// FILE.partial-PID.
 class TraceSession {
  public:
   /// Make the Interrupt before. Errors: `file` cannot be written; those of Recording::start().
@@ -19,9 +26,11 @@ class TraceSession {
                                                   const std::string& file,
                                                   const trace::RecordingOptions& options = {});
 
+  /// It could not go on recording; write() says why.
+  [[nodiscard]] bool has_failed() const;
   /// Ends it, and writes what was recorded of `channel`, empty: of all. Prints a line on standard
-  /// error that says how much, and one for each note. Errors: the file cannot be written, and is
-  /// gone; it could not go on recording.
+  /// error that says how much, and one for each note. Errors: the file cannot be written, and what
+  /// was written is gone; it could not go on recording.
   [[nodiscard]] Result<void> write(const std::string& channel = {});
 
  private:
@@ -42,7 +51,7 @@ class TraceSession {
   };
 
   TraceSession() = default;
-  std::string file_;
+  TraceFile file_;
   std::unique_ptr<Background> background_;
 };
 

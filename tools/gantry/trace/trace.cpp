@@ -1,4 +1,4 @@
-// gantry trace: records what all ends of channels do for a while.
+// gantry trace: records what ends of channels, ranks, links and queues do for a while.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,12 +61,14 @@ Result<Wanted> look_for(const TraceOptions& options) {
   return wanted;
 }
 
-Result<void> wait_for(std::chrono::nanoseconds duration, const Interrupt& interrupt) {
+Result<void> wait_for(std::chrono::nanoseconds duration, const Interrupt& interrupt,
+                      const TraceSession& session) {
   const Deadline end = Deadline::after(duration);
   constexpr std::chrono::milliseconds kTick{200};
   Progress progress("gantry trace");
   Result<void> waited = tl::unexpected(Error{Code::timed_out, {}, {}});
-  while (!end.passed() && !waited && waited.error().code == Code::timed_out) {
+  while (!end.passed() && !session.has_failed() && !waited &&
+         waited.error().code == Code::timed_out) {
     progress.show("recording; Ctrl-C ends it",
                   1 - std::chrono::duration<double>(end.left()) / duration);
     waited = wait_ready(-1, 0, interrupt,
@@ -85,7 +87,7 @@ Result<void> record(const TraceOptions& options) {
   auto session = TraceSession::start(wanted->directories, options.file,
                                      {static_cast<unsigned>(options.events)});
   if (!session) return tl::unexpected(session.error());
-  if (auto waited = wait_for(options.duration, *interrupt); !waited) return waited;
+  if (auto waited = wait_for(options.duration, *interrupt, *session); !waited) return waited;
   return session->write(wanted->channel);
 }
 
@@ -96,8 +98,8 @@ Result<std::uint64_t> parse_events(std::string_view text) {
 }  // namespace
 
 void add_trace(CLI::App& app, int& exit_code) {
-  auto* const command =
-      app.add_subcommand("trace", "Record what the ends of channels do, for Perfetto");
+  auto* const command = app.add_subcommand(
+      "trace", "Record what channels, ranks, links and devices do, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   command->add_option("which", options->which, "RUN, RUN/CHANNEL or CHANNEL (default: all)");
   command->add_option("-o,--output", options->file, "The file to write (trace.json)")
@@ -110,8 +112,9 @@ void add_trace(CLI::App& app, int& exit_code) {
                       "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
   command->footer(
       "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals of all\n"
-      "processes of this user and host, on one clock; arrows follow each message. Processes\n"
-      "that run notice within 0.6 s. gantry run --trace FILE records a whole run.\n"
+      "processes of this user and host, on one clock; arrows follow each message; and what ranks\n"
+      "do of their plans, links carry and devices' queues do. Processes that run notice within\n"
+      "0.6 s. gantry run --trace FILE records a whole run.\n"
       "Example: gantry trace images --seconds 5 -o images.json");
   command->callback([options, &exit_code] {
     const auto done = record(*options);
