@@ -56,11 +56,11 @@ struct MetricsReport {
   std::uint64_t cpu_ns = 0;   ///< CPU time inside this end's calls, waiting included.
   std::uint64_t wait_ns = 0;  ///< Time blocked: no credit, or nothing to receive.
   /// Receiving end: from the later of "published" and "asked for" until the message is in hand,
-  /// whole.
+  /// whole: the median. A message that was timed counts for those around it that were not.
   std::uint64_t handoff_p50_ns = 0;
-  std::uint64_t handoff_p99_ns = 0;
-  std::uint64_t handoff_p999_ns = 0;
-  std::uint64_t handoff_total_ns = 0;
+  std::uint64_t handoff_p99_ns = 0;    ///< The 99th percentile of those times.
+  std::uint64_t handoff_p999_ns = 0;   ///< The 99.9th percentile.
+  std::uint64_t handoff_total_ns = 0;  ///< Their sum.
   /// Receiving end: time since it last took a message (or asked for it, if small); 0 if it took
   /// none.
   std::uint64_t idle_ns = 0;
@@ -202,7 +202,7 @@ class GANTRY_API Producer {
                   "until the ticket ends, not a temporary");
     return tl::unexpected(Error{});
   }
-  static constexpr std::size_t kMaxUnsent = 64;
+  static constexpr std::size_t kMaxUnsent = 64;  ///< Sends that may be waiting at a time.
 
   /// `done`: the buffer is the caller's again and the message is with its readers. Any thread.
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
@@ -335,8 +335,8 @@ class GANTRY_API Consumer {
   /// one; the error is `invalid_argument` and names its size. After `timed_out` as
   /// Incoming::into().
   struct Copied {
-    Bytes bytes = 0;
-    MessageInfo info;
+    Bytes bytes = 0;   ///< Size of the payload.
+    MessageInfo info;  ///< What that message says of itself.
   };
   /// Returns how much that was, and of which message.
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination,
@@ -345,8 +345,8 @@ class GANTRY_API Consumer {
   /// Returns the next message of any of `consumers` and the index of its consumer. Skips ends that
   /// are `closed`; fails with `closed` when all are.
   struct Any {
-    std::size_t index;
-    Message message;
+    std::size_t index;  ///< Within `consumers`.
+    Message message;    ///< The next one of that end, whole.
   };
   /// Errors besides: those of receive().
   [[nodiscard]] static Result<Any> receive_any(std::span<Consumer> consumers,

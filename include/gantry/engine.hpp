@@ -11,7 +11,12 @@ namespace gantry {
 // ---- what is to be done --------------------------------------------------------------------
 
 /// Which engine executed a move, in the order of the counters in Metrics.
-enum class CopyEngine : std::uint8_t { inline_, thread, kernel, dsa };
+enum class CopyEngine : std::uint8_t {
+  inline_,  ///< The CPU of whoever submits or waits.
+  thread,   ///< Threads of the engine's own.
+  kernel,   ///< The operating system, for stages over pipes and ZeroMQ.
+  dsa       ///< Intel's Data Streaming Accelerator.
+};
 /// How many there are.
 inline constexpr std::size_t kCopyEngines = 4;
 [[nodiscard]] GANTRY_API std::string_view to_string(CopyEngine engine) noexcept;
@@ -25,12 +30,16 @@ enum class CacheUse : std::uint8_t {
 [[nodiscard]] GANTRY_API std::string_view to_string(CacheUse use) noexcept;
 
 /// How far a move, or a send, is.
-enum class Outcome : std::uint8_t { pending, done, failed };
+enum class Outcome : std::uint8_t {
+  pending,  ///< It has not ended.
+  done,     ///< It has ended well.
+  failed    ///< It has ended, but not well.
+};
 [[nodiscard]] GANTRY_API std::string_view to_string(Outcome outcome) noexcept;
 
 /// Why a move failed.
 enum class Cause : std::uint8_t {
-  none,
+  none,        ///< It did not fail, or has not ended.
   unreadable,  ///< A source page that is not mapped, not readable, or beyond the end of its file.
   unwritable,  ///< The same for a destination page.
   cancelled,   ///< By Lane::cancel() or Engine::stop().
@@ -42,8 +51,8 @@ enum class Cause : std::uint8_t {
 /// How a move ended and how far it came. Owned by the submitter; it must outlive the move. It is
 /// written before the ticket ends.
 struct Completion {
-  Outcome outcome = Outcome::pending;
-  Cause cause = Cause::none;
+  Outcome outcome = Outcome::pending;       ///< How far the move is.
+  Cause cause = Cause::none;                ///< Why it failed.
   CopyEngine engine = CopyEngine::inline_;  ///< Who executed it, or the larger part of it.
   CacheUse cache = CacheUse::automatic;     ///< The stores that were used.
   /// Bytes from the front (from the end if Move::backwards()) that are done for certain. A failed
@@ -69,17 +78,17 @@ struct GANTRY_API Move {
     copy_crc32c,  ///< both in one pass
     dual_copy,    ///< source to destination and second_destination
   };
-  Kind kind = Kind::copy;
-  CacheUse cache = CacheUse::automatic;
+  Kind kind = Kind::copy;                ///< It says which of the fields below count.
+  CacheUse cache = CacheUse::automatic;  ///< Where `destination` shall be afterwards.
   bool fence = false;  ///< Starts when every earlier move of its lane has ended. If one of the same
                        ///< batch failed it does not start and fails as `abandoned`.
-  bool may_overlap = false;
-  bool resident = false;  ///< The caller knows that all pages are present, as in pool blocks.
-  std::byte* destination = nullptr;
-  std::byte* second_destination = nullptr;
-  const std::byte* source = nullptr;
-  const std::byte* second_source = nullptr;
-  Bytes bytes = 0;
+  bool may_overlap = false;  ///< For copy: as memmove().
+  bool resident = false;     ///< The caller knows that all pages are present, as in pool blocks.
+  std::byte* destination = nullptr;          ///< For all but compare and crc32c.
+  std::byte* second_destination = nullptr;   ///< For dual_copy.
+  const std::byte* source = nullptr;         ///< For all but fill.
+  const std::byte* second_source = nullptr;  ///< For compare.
+  Bytes bytes = 0;                           ///< Length of each range.
   std::uint64_t pattern = 0;  ///< For fill: repeated from the front on, lowest byte first.
   std::uint32_t seed = 0;     ///< For CRCs: the CRC of the bytes before these, 0 at the start.
   Completion* completion = nullptr;  ///< Receives the result; may be null.
@@ -140,9 +149,9 @@ struct LaneOptions {
   std::size_t depth = 64;  ///< Unfinished moves that the lane holds, at most kMaxLaneDepth.
   /// What submit() does when the lane is full.
   enum class Full : std::uint8_t {
-    wait,    ///< submit() waits for room.
-    refuse,  ///< submit() answers `busy`.
-  } full = Full::wait;
+    wait,               ///< submit() waits for room.
+    refuse,             ///< submit() answers `busy`.
+  } full = Full::wait;  ///< Which of the two.
 };
 /// The most that LaneOptions::depth may be.
 inline constexpr std::size_t kMaxLaneDepth = 4096;
@@ -151,18 +160,18 @@ inline constexpr std::size_t kMaxLaneDepth = 4096;
 struct GANTRY_API Explanation {
   /// One engine that could take the move.
   struct Candidate {
-    std::string engine;
-    bool possible = true;
+    std::string engine;                    ///< Engine::name().
+    bool possible = true;                  ///< False: it cannot take this move.
     std::chrono::nanoseconds predicted{};  ///< For this move and submit mode, by the calibration.
     std::string why;                       ///< Why impossible, or what adds to the prediction.
   };
-  CopyEngine engine = CopyEngine::inline_;
-  CacheUse cache = CacheUse::automatic;
+  CopyEngine engine = CopyEngine::inline_;  ///< Who would execute the move.
+  CacheUse cache = CacheUse::automatic;     ///< The stores that would be used.
   WaitStrategy waiting =
       WaitStrategy::automatic;  ///< What wait() would do: poll, hybrid, or help (automatic).
-  std::chrono::nanoseconds predicted{};
-  std::vector<Candidate> candidates;
-  std::vector<std::string> reasons;
+  std::chrono::nanoseconds predicted{};  ///< By `engine`.
+  std::vector<Candidate> candidates;     ///< All that were weighed, that one included.
+  std::vector<std::string> reasons;      ///< Why it would be so; one line each.
 
   /// The same for people, one line for each reason.
   [[nodiscard]] std::string text() const;
@@ -234,8 +243,8 @@ struct Limits {
 
 /// Time of a move when nothing else delays it: start + bytes / rate.
 struct GANTRY_API Cost {
-  std::chrono::nanoseconds start{};
-  double bytes_per_ns = 1;
+  std::chrono::nanoseconds start{};  ///< What each move takes, however small.
+  double bytes_per_ns = 1;           ///< The rate of its bytes.
   /// The estimate for so many bytes.
   [[nodiscard]] std::chrono::nanoseconds of(Bytes bytes) const noexcept {
     return start + std::chrono::nanoseconds(
@@ -250,9 +259,9 @@ struct EngineReport {
     std::uint64_t moves = 0;  ///< Moves ended, failures included.
     std::uint64_t bytes = 0;  ///< Bytes done.
   };
-  std::uint64_t moves = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t failed = 0;
+  std::uint64_t moves = 0;          ///< Moves ended, failures included.
+  std::uint64_t bytes = 0;          ///< Bytes done, those of failed moves included.
+  std::uint64_t failed = 0;         ///< Moves that failed, for whatever cause.
   std::uint64_t helper_cpu_ns = 0;  ///< CPU time of the engine's own threads.
   std::uint64_t streamed = 0;       ///< Moves done with stores past the cache.
   std::uint64_t helped_bytes = 0;   ///< Bytes done by waiters on behalf of the engine.
@@ -329,10 +338,10 @@ class GANTRY_API Copier {
 
 /// Whether an engine works on this machine.
 struct EngineStatus {
-  std::string name;
-  bool usable = false;
-  std::string why;   ///< What the engine runs on, or why it cannot run.
-  std::string mend;  ///< How to make it usable; empty when it is.
+  std::string name;     ///< Of the engine, or of what else is asked about.
+  bool usable = false;  ///< True: it works for this process, now.
+  std::string why;      ///< What the engine runs on, or why it cannot run.
+  std::string mend;     ///< How to make it usable; empty when it is.
 };
 
 }  // namespace gantry

@@ -17,16 +17,16 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#define GANTRY_C_API __attribute__((visibility("default")))
+#define GANTRY_C_API __attribute__((visibility("default")))  ///< Exported from the library.
 
 // ---- errors --------------------------------------------------------------------------------
 
-typedef int32_t gantry_code;
+typedef int32_t gantry_code;  // What functions return: one of these numbers.
 
 // Numbers never change their meaning. New ones may come: take those you do not know for
 // GANTRY_SYSTEM.
 enum {
-  GANTRY_OK = 0,
+  GANTRY_OK = 0,                 // The call has done what it is for.
   GANTRY_INVALID_ARGUMENT = 1,   // The caller handed in something that can never work.
   GANTRY_NOT_FOUND = 2,          // No such channel, file or program.
   GANTRY_ALREADY_EXISTS = 3,     // Somebody else holds that name or role.
@@ -42,15 +42,15 @@ enum {
   GANTRY_PEER_MISBEHAVED = 13,   // The other process broke the protocol.
   GANTRY_UNSUPPORTED = 14,       // This machine, this build or this kind of end does not have it.
   GANTRY_SYSTEM = 15,            // Any other refusal of the operating system.
-  GANTRY_DEVICE_FULL = 16,
-  GANTRY_DEVICE_LOST = 17,
-  GANTRY_KERNEL_FAULT = 18,
-  GANTRY_BUILD_FAILED = 19
+  GANTRY_DEVICE_FULL = 16,       // The device's memory is exhausted; smaller buffers may work.
+  GANTRY_DEVICE_LOST = 17,       // The device is gone or was given up.
+  GANTRY_KERNEL_FAULT = 18,      // A kernel began and failed.
+  GANTRY_BUILD_FAILED = 19       // A compiler refused a kernel's source.
 };
 
-typedef struct gantry_error {  // Why a call failed.
+typedef struct gantry_error {  // Why a call failed. `size`: of the struct.
   size_t size;
-  gantry_code code;
+  gantry_code code;     // GANTRY_OK: no call of this thread has failed.
   const char* message;  // "what: why"; names the thing and the value.
   const char* hint;     // How to mend it; may be empty.
 } gantry_error;
@@ -82,7 +82,7 @@ GANTRY_C_API void gantry_free(void* handle);
 
 // ---- runtime -------------------------------------------------------------------------------
 
-typedef struct gantry_runtime_options {  // What a runtime is opened with.
+typedef struct gantry_runtime_options {  // What a runtime is opened with. `size`: of the struct.
   size_t size;
   const char* directory;  // Where channels are found. NULL: $GANTRY_DIR, or the user's own.
   const char* engine;     // What copies. NULL: $GANTRY_ENGINE, or the best.
@@ -91,6 +91,7 @@ typedef struct gantry_runtime_options {  // What a runtime is opened with.
   int interrupt_descriptor;
 } gantry_runtime_options;
 
+/// Probes the machine. NULL for `options` means all defaults.
 GANTRY_C_API gantry_code gantry_runtime_create(const gantry_runtime_options* options,
                                                gantry_runtime** runtime);
 
@@ -102,7 +103,7 @@ GANTRY_C_API gantry_code gantry_status_json(gantry_runtime* runtime, char* buffe
 
 // ---- pools ---------------------------------------------------------------------------------
 
-typedef struct gantry_pool_options {  // How much a pool may take.
+typedef struct gantry_pool_options {  // How much a pool may take. `size`: of the struct.
   size_t size;
   const char* name;       // For errors and reports.
   uint64_t budget_bytes;  // Hard limit. 0: four fifths of the machine's memory.
@@ -122,25 +123,25 @@ GANTRY_C_API gantry_code gantry_pool_find(gantry_pool* pool, const void* address
 
 // ---- what is sent --------------------------------------------------------------------------
 
-enum { GANTRY_MAX_DIMENSIONS = 8, GANTRY_MAX_PARTS = 64 };
+enum { GANTRY_MAX_DIMENSIONS = 8, GANTRY_MAX_PARTS = 64 };  // Of a tensor; of a message.
 enum { GANTRY_INT = 0, GANTRY_UINT = 1, GANTRY_FLOAT = 2, GANTRY_BFLOAT = 4 };  // As in DLPack.
 
 /// How to read a segment, as DLPack's fields say it. Has no size, since it never grows.
 typedef struct gantry_tensor {
-  uint8_t type_code;
-  uint8_t type_bits;
-  uint16_t type_lanes;
-  uint32_t dimensions;
-  int64_t shape[GANTRY_MAX_DIMENSIONS];
+  uint8_t type_code;                       // The kind of number: GANTRY_INT and its like.
+  uint8_t type_bits;                       // Of one number.
+  uint16_t type_lanes;                     // Numbers in an element: 1 unless elements are vectors.
+  uint32_t dimensions;                     // Entries of the next two that count; 0: one element.
+  int64_t shape[GANTRY_MAX_DIMENSIONS];    // Elements along each dimension.
   int64_t strides[GANTRY_MAX_DIMENSIONS];  // In elements, not bytes; none is negative.
 } gantry_tensor;
 
-/// One segment of a message to be sent; all parts of an array have the same `size`.
-///  - data and bytes: they are copied.
-///  - block: its first `bytes` bytes (0: all) travel without a copy. The handle stays yours, and
+/// One segment of a message to be sent. `size`: of the struct, the same in all parts of an array.
+///  - `data` and `bytes`: they are copied.
+///  - `block`: its first `bytes` bytes (0: all) travel without a copy. The handle stays yours, and
 ///    you may free it at once; do not write to the memory before all readers have released the
 ///    message. `data` is NULL.
-///  - message: all segments of a received message travel on without a copy, with their tensors. The
+///  - `message`: all segments of a received message travel on uncopied, with their tensors. The
 ///    handle is empty after the send. GANTRY_BUSY while there are views of it.
 typedef struct gantry_part {
   size_t size;
@@ -151,24 +152,24 @@ typedef struct gantry_part {
   const gantry_tensor* tensor;  // NULL: plain bytes.
 } gantry_part;
 
-enum {  // gantry_producer_options.mode and gantry_send_options.mode
-  GANTRY_MODE_AUTOMATIC = 0,
-  GANTRY_MODE_WHOLE = 1,
-  GANTRY_MODE_PIPELINED = 2,
-  GANTRY_MODE_STREAMED = 3,
-  GANTRY_MODE_IMMUTABLE = 4
+enum {  // gantry_producer_options.mode and gantry_send_options.mode: when readers see a message.
+  GANTRY_MODE_AUTOMATIC = 0,  // The producer's mode; there: by size.
+  GANTRY_MODE_WHOLE = 1,      // Copied, then published.
+  GANTRY_MODE_PIPELINED = 2,  // Published, then copied: readers take chunks as they land.
+  GANTRY_MODE_STREAMED = 3,   // So, through a window: readers must give chunks back.
+  GANTRY_MODE_IMMUTABLE = 4   // Copied, sealed by the kernel against any change, published.
 };
 
-typedef struct gantry_send_options {  // How one message travels.
+typedef struct gantry_send_options {  // How one message travels. `size`: of the struct.
   size_t size;
-  uint32_t mode;
+  uint32_t mode;  // GANTRY_MODE_WHOLE and its like.
   uint32_t type;  // The sender's own tag.
   uint64_t user;  // The sender's own word. Calls and replies have none.
 } gantry_send_options;
 
 // ---- the sending end -----------------------------------------------------------------------
 
-typedef struct gantry_producer_options {  // How a sending end behaves.
+typedef struct gantry_producer_options {  // How a sending end behaves. `size`: of the struct.
   size_t size;
   int interrupt_descriptor;  // 0: the runtime's; -1: none.
   uint32_t mode;             // Of messages whose gantry_send_options name none.
@@ -227,8 +228,7 @@ GANTRY_C_API gantry_code gantry_loan_publish(gantry_producer* producer, gantry_l
                                              size_t bytes, const gantry_tensor* tensor,
                                              int64_t timeout_ns,
                                              const gantry_send_options* options);
-/// The pool whose blocks this end sends without a copy. GANTRY_UNSUPPORTED: there is none, or, of a
-/// client, none was given.
+/// The pool whose blocks go uncopied. GANTRY_UNSUPPORTED: none, or a client that was given none.
 GANTRY_C_API gantry_code gantry_producer_pool(gantry_producer* producer, gantry_pool** pool);
 /// A descriptor for poll(). It belongs to the end. Readable: a ticket, or a call, may have ended
 /// since this function was last called. So call it, ask each awaited one with a timeout of 0, then
@@ -251,16 +251,16 @@ GANTRY_C_API gantry_code gantry_call_wait(gantry_call* call, int64_t timeout_ns,
 // ---- the receiving end ---------------------------------------------------------------------
 
 enum {  // gantry_consumer_options.when_slow: what the producer does when this end is.
-  GANTRY_SLOW_BLOCK = 0,
-  GANTRY_SLOW_DROP_NEWEST = 1,
-  GANTRY_SLOW_DISCONNECT = 2,
-  GANTRY_SLOW_DROP_OLDEST = 3
+  GANTRY_SLOW_BLOCK = 0,        // It waits.
+  GANTRY_SLOW_DROP_NEWEST = 1,  // The message passes this end over.
+  GANTRY_SLOW_DISCONNECT = 2,   // It cuts this end off.
+  GANTRY_SLOW_DROP_OLDEST = 3   // It takes back the oldest message that this end has not taken.
 };
 
-typedef struct gantry_consumer_options {  // How a receiving end behaves.
+typedef struct gantry_consumer_options {  // How a receiving end behaves. `size`: of the struct.
   size_t size;
   int interrupt_descriptor;  // 0: the runtime's; -1: none.
-  uint32_t when_slow;
+  uint32_t when_slow;        // GANTRY_SLOW_BLOCK and its like.
   uint32_t depth;     // Messages that it may have unreleased; 0: as many as the producer's slots.
   uint32_t senders;   // Of an inbox, at most 4096, or clients of a server; 0: 64.
   int64_t spin_ns;    // As in gantry_producer_options.
@@ -288,7 +288,7 @@ GANTRY_C_API gantry_code gantry_stage_input(gantry_runtime* runtime, const char*
 GANTRY_C_API gantry_code gantry_receive(gantry_consumer* consumer, int64_t timeout_ns,
                                         gantry_message** message);
 
-typedef struct gantry_message_info {  // What a message says of itself.
+typedef struct gantry_message_info {  // What a message says of itself. `size`: of the struct.
   size_t size;
   uint64_t sequence;     // Number in its channel, from 1; gaps were passed over.
   uint64_t user;         // The sender's own word.
@@ -297,11 +297,11 @@ typedef struct gantry_message_info {  // What a message says of itself.
   uint64_t bytes;        // Of all segments.
   uint64_t sender;       // Number of the sender at this inbox or server, from 1; else 0.
   uint32_t type;         // The sender's own tag.
-  uint32_t segments;
-  uint32_t sender_uid;
-  int32_t sender_pid;   // 0: unknown; it may live in another PID namespace.
-  int32_t wants_reply;  // 1: a request that somebody still waits for.
-  uint32_t tries;       // Of an item of a queue: 1, or more if others had it before; else 0.
+  uint32_t segments;     // How many gantry_message_segment() has.
+  uint32_t sender_uid;   // The user that this sender runs as.
+  int32_t sender_pid;    // 0: unknown; it may live in another PID namespace.
+  int32_t wants_reply;   // 1: a request that somebody still waits for.
+  uint32_t tries;        // Of an item of a queue: 1, or more if others had it before; else 0.
 } gantry_message_info;
 
 /// Copies the next message into `buffer` as it lands. `received` gets its size; `info` may be NULL.
@@ -319,14 +319,15 @@ GANTRY_C_API gantry_code gantry_consumer_descriptor(gantry_consumer* consumer, i
 
 // ---- a message -----------------------------------------------------------------------------
 
-typedef struct gantry_segment {  // One piece of a received message.
+typedef struct gantry_segment {  // One piece of a received message. `size`: of the struct.
   size_t size;
-  const void* data;  // Read-only, valid until the message and its views are freed.
-  size_t bytes;
-  gantry_tensor tensor;
-  int32_t has_tensor;  // 0: plain bytes.
+  const void* data;      // Read-only, valid until the message and its views are freed.
+  size_t bytes;          // How many lie there.
+  gantry_tensor tensor;  // How to read them, if there is one.
+  int32_t has_tensor;    // 0: plain bytes.
 } gantry_segment;
 
+/// Fills in `info`, whose size is set.
 GANTRY_C_API gantry_code gantry_message_get_info(const gantry_message* message,
                                                  gantry_message_info* info);
 /// `index`: below gantry_message_info.segments. The sender could change the bytes: copy what you
@@ -350,7 +351,7 @@ GANTRY_C_API gantry_code gantry_refuse(gantry_message* request, gantry_code code
 
 // ---- queues of work ------------------------------------------------------------------------
 
-typedef struct gantry_queue_options {  // What a queue holds, for how many.
+typedef struct gantry_queue_options {  // What a queue holds, for how many. `size`: of the struct.
   size_t size;
   uint32_t members, slots;  // Ends at a time, 0: 64; items that one may hold, 1 to 64, 0: 8.
   uint32_t most_tries;      // An item that was handed out so often is dropped; 0: it goes on.
@@ -358,26 +359,26 @@ typedef struct gantry_queue_options {  // What a queue holds, for how many.
   uint64_t most_items;      // That may wait, where ends ask for places: see gantry/queue.h. 0: any.
 } gantry_queue_options;
 
-typedef struct gantry_queue_report {  // What a queue holds and has counted.
+typedef struct gantry_queue_report {  // What a queue holds and has counted. `size`: of the struct.
   size_t size;
-  uint64_t members, put, acknowledged, redelivered;
-  uint64_t waiting_items, waiting_workers;  // Not asked for yet; in gantry_receive() now.
-  uint64_t in_hand;                         // Handed out and not acknowledged.
-  uint64_t dropped;                         // After most_tries, or put after the finish.
+  uint64_t members, put, acknowledged, redelivered;  // Ends now; items, since it was opened.
+  uint64_t waiting_items, waiting_workers;           // Not asked for yet; in gantry_receive() now.
+  uint64_t in_hand;                                  // Handed out and not acknowledged.
+  uint64_t dropped;                                  // After most_tries, or put after the finish.
 } gantry_queue_report;
 
 // As gantry_receive() returns it; by gantry_done(), before which another gets what its worker left.
 enum { GANTRY_ACKNOWLEDGE_ON_GET = 0, GANTRY_ACKNOWLEDGE_BY_HAND = 1 };
 
-/// Opens a queue, which a thread of this process serves until the handle is freed. It takes two
-/// names, the second with ".put" behind it.
+/// Opens a queue, which a thread serves until it is freed. Takes two names: `name`, and `name`.put.
 GANTRY_C_API gantry_code gantry_queue_open(gantry_runtime* runtime, const char* name,
                                            const gantry_queue_options* options,
                                            gantry_queue** queue);
-/// The first returns before the queue sees it; what is put from then on is dropped. Workers get
-/// what is left, then GANTRY_CLOSED. The second waits until all is acknowledged or dropped.
+/// Does not wait. What the queue sees later is dropped; workers get the rest, then GANTRY_CLOSED.
 GANTRY_C_API gantry_code gantry_queue_finish(gantry_queue* queue);
+/// Waits until all that was put is acknowledged or dropped.
 GANTRY_C_API gantry_code gantry_queue_wait(gantry_queue* queue, int64_t timeout_ns);
+/// Fills in `report`, whose size is set.
 GANTRY_C_API gantry_code gantry_queue_get_report(gantry_queue* queue, gantry_queue_report* report);
 
 /// An end that puts items, by gantry_send(): without send options, of 63 parts at most. Small items

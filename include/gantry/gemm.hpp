@@ -15,17 +15,17 @@ namespace gantry {
 /// is 0, with m or n = 0 nothing is done. Pointers of empty matrices may be null, and their strides
 /// are ignored.
 struct Gemm {
-  DataType type;
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  const std::byte* a = nullptr;
-  std::int64_t a_stride = 0;
-  const std::byte* b = nullptr;
-  std::int64_t b_stride = 0;
-  std::byte* c = nullptr;
-  std::int64_t c_stride = 0;
-  bool adds = false;
+  DataType type;                 ///< Of the elements of all three; see takes().
+  std::int64_t m = 0;            ///< Rows of a and c.
+  std::int64_t n = 0;            ///< Columns of b and c.
+  std::int64_t k = 0;            ///< Columns of a, rows of b.
+  const std::byte* a = nullptr;  ///< Its first element, aligned to an element's size.
+  std::int64_t a_stride = 0;     ///< At least `k`.
+  const std::byte* b = nullptr;  ///< Likewise.
+  std::int64_t b_stride = 0;     ///< At least `n`.
+  std::byte* c = nullptr;        ///< Likewise.
+  std::int64_t c_stride = 0;     ///< At least `n`.
+  bool adds = false;             ///< False: what c held is lost.
 };
 
 /// What a library is, and why it was taken.

@@ -9,7 +9,7 @@ extern "C" {
 typedef struct gantry_group gantry_group;            // This process as one of some ranks.
 typedef struct gantry_collective gantry_collective;  // Ready to be run, on the same memory.
 
-typedef struct gantry_group_options {  // Which group, and as which rank.
+typedef struct gantry_group_options {  // Which group, and as which rank. `size`: of the struct.
   size_t size;
   const char* name;  // The same at all ranks, by the rule of channels' names. With addresses: any.
   uint32_t rank;     // Of this process, from 0.
@@ -28,6 +28,7 @@ typedef struct gantry_group_options {  // Which group, and as which rank.
 GANTRY_C_API gantry_code gantry_group_join(gantry_runtime* runtime,
                                            const gantry_group_options* options, int64_t timeout_ns,
                                            gantry_group** group);
+/// Tells which rank this process is, from 0, and how many there are.
 GANTRY_C_API gantry_code gantry_group_place(gantry_group* group, uint32_t* rank, uint32_t* ranks);
 
 // Piece i of `elements` begins at element elements * i / ranks.
@@ -40,17 +41,18 @@ enum {
 };
 
 /// What all ranks do together: the same but for the memory, which must outlive the collective.
+/// `size`: of the struct.
 typedef struct gantry_collective_call {
   size_t size;
-  uint32_t kind;
-  uint32_t root;  // Of a broadcast.
-  void* data;     // Elements one after another; what comes in goes there, too.
-  int64_t elements;
+  uint32_t kind;      // GANTRY_ALL_GATHER and its like.
+  uint32_t root;      // Of a broadcast.
+  void* data;         // Elements one after another; what comes in goes there, too.
+  int64_t elements;   // At `data`: those of all pieces.
   uint8_t type_code;  // GANTRY_INT of 32 or 64 bits, GANTRY_FLOAT of 16, 32 or 64, or
   uint8_t type_bits;  // GANTRY_BFLOAT of 16.
   /// Of all-to-all; does not overlap `data`, and has room for `ranks` pieces of the largest size.
   void* result;
-  int64_t result_elements;
+  int64_t result_elements;  // At `result`.
   /// Of all-to-all: rank r has counts[r * ranks + q] elements for rank q, in the order of the ranks
   /// without gaps. NULL: pieces. With counts `elements` and `result_elements` are, at every rank,
   /// at least the most that any rank has for all or gets from all.

@@ -14,17 +14,21 @@ namespace gantry {
 // ---- memory of the far end -----------------------------------------------------------------
 
 /// What the far end of a link may do with exported memory.
-enum class RemoteAccess : std::uint8_t { read = 1, write = 2, read_write = 3 };
+enum class RemoteAccess : std::uint8_t {
+  read = 1,       ///< Gets from it.
+  write = 2,      ///< Puts into it.
+  read_write = 3  ///< Both.
+};
 
 /// Exported memory as the far end of the link names it. A plain value that ends with the export.
 struct GANTRY_API RemoteRegion {
-  static constexpr std::size_t kEncodedBytes = 32;
+  static constexpr std::size_t kEncodedBytes = 32;  ///< Length of what encode() returns.
   /// A region's name as bytes that can be sent to the other side by any way.
   using Encoded = std::array<std::byte, kEncodedBytes>;
 
-  std::uint64_t key = 0;  ///< Never given out twice by a link.
-  Bytes bytes = 0;
-  RemoteAccess access = RemoteAccess::read_write;
+  std::uint64_t key = 0;                           ///< Never given out twice by a link.
+  Bytes bytes = 0;                                 ///< Size of the exported memory.
+  RemoteAccess access = RemoteAccess::read_write;  ///< What its owner has granted.
 
   /// The same on every machine: docs/formats/link.md.
   [[nodiscard]] Encoded encode() const noexcept;
@@ -78,8 +82,8 @@ class GANTRY_API Export {
 /// in the distance from the beginning of one row to that of the next. A plain value.
 struct GANTRY_API Transfer {
   std::byte* local = nullptr;  ///< The first row. A put only reads it.
-  RemoteRegion remote = {};
-  Bytes remote_offset = 0;  ///< The first row, from the beginning of the exported memory.
+  RemoteRegion remote = {};    ///< The exported memory, as the far end has named it.
+  Bytes remote_offset = 0;     ///< The first row, from the beginning of the exported memory.
   Bytes rows = 1;
   Bytes row_bytes = 0;
   Bytes local_stride = 0;   ///< At least `row_bytes`, unless there is one row at most.
@@ -110,31 +114,31 @@ struct LinkCapabilities {
   bool needs_registration = false;
   /// Payload passes by the socket now, if it lies in memory that was exported for that.
   bool pulls = false;
-  Bytes max_transfer_bytes = 0;
+  Bytes max_transfer_bytes = 0;   ///< Payload of one transfer.
   Bytes max_control_bytes = 0;    ///< Of one control message.
   std::size_t max_transfers = 0;  ///< Under way at a time; one more is `busy`.
   std::size_t max_controls = 0;   ///< That the far end has not taken; one more waits.
   std::size_t max_signals = 0;    ///< The same for signals; one more is `busy`.
-  std::size_t max_exports = 0;
+  std::size_t max_exports = 0;    ///< Of this end, at a time; one more is `busy`.
 };
 
 /// How a transfer of some size would go, and why. `text()` is for people.
 struct GANTRY_API LinkExplanation {
-  LinkKind kind = LinkKind::stream;
-  std::string peer;
-  std::chrono::nanoseconds predicted{};
-  std::vector<std::string> reasons;
+  LinkKind kind = LinkKind::stream;      ///< Of the link, whichever way the payload takes.
+  std::string peer;                      ///< The far end, for people.
+  std::chrono::nanoseconds predicted{};  ///< By what transfers have taken so far.
+  std::vector<std::string> reasons;      ///< Why it goes so; one line each.
   /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
 };
 
 /// What a link has done since it was opened.
 struct LinkReport {
-  std::uint64_t puts = 0;  ///< Of this end, ended well.
-  std::uint64_t gets = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t put_bytes = 0;
-  std::uint64_t got_bytes = 0;
+  std::uint64_t puts = 0;          ///< Of this end, ended well.
+  std::uint64_t gets = 0;          ///< The same.
+  std::uint64_t failed = 0;        ///< Puts and gets of this end that did not end well.
+  std::uint64_t put_bytes = 0;     ///< Payload of `puts`.
+  std::uint64_t got_bytes = 0;     ///< Payload of `gets`.
   std::uint64_t landed_bytes = 0;  ///< Written here by the far end's puts.
   std::uint64_t served_bytes = 0;  ///< Read here by the far end's gets.
   std::uint64_t pulled_bytes =

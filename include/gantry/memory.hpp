@@ -24,7 +24,7 @@ enum class PageKind {
 
 /// How a region's memory is made.
 struct RegionOptions {
-  PageKind pages = PageKind::transparent;
+  PageKind pages = PageKind::transparent;  ///< What is asked for; see Region::pages().
   int numa_node = -1;  ///< The only node the memory may come from, by the kernel's number. -1: any.
   /// False: memory of this process alone. Many kernels give it huge pages while they give shared
   /// memory none (`gantry doctor` says). For devices and files; not for channels.
@@ -114,7 +114,7 @@ struct Tag {
 struct BlockOptions {
   /// A power of two. 0: a page for blocks of at least a page, a cache line for smaller ones.
   Bytes alignment = 0;
-  Tag tag{};
+  Tag tag{};  ///< Pool::tag(); the default is untagged.
   /// If a new slab is needed: memory that the pool has dropped and another process still maps
   /// counts against the budget. Then the error is `out_of_memory`, until that process lets go; see
   /// Pool::charge().
@@ -203,9 +203,9 @@ struct PoolOptions {
 
 /// The live blocks of one tag.
 struct Holder {
-  std::string tag;  ///< Empty: untagged.
-  Bytes bytes = 0;
-  std::uint64_t blocks = 0;
+  std::string tag;                ///< Empty: untagged.
+  Bytes bytes = 0;                ///< Size of these blocks.
+  std::uint64_t blocks = 0;       ///< How many there are.
   std::chrono::seconds oldest{};  ///< Age of the oldest by the wall clock, right to a second.
 };
 
@@ -215,16 +215,16 @@ struct GANTRY_API PoolReport {
   /// The most bytes ever in blocks. Exact while one thread allocates and frees; else never too low,
   /// and too high by no more than what threads kept for themselves.
   Bytes peak_bytes = 0;
-  Bytes slab_bytes = 0;  ///< Bytes taken from the system now.
-  Bytes budget_bytes = 0;
-  Bytes free_bytes = 0;          ///< Part of slab_bytes that blocks can still be made of.
-  Bytes largest_free_bytes = 0;  ///< The largest free piece, before kept ones are joined.
-  Bytes kept_bytes = 0;          ///< Part of free_bytes that threads keep until it is needed.
-  std::uint64_t slabs = 0;
-  std::uint64_t blocks = 0;
+  Bytes slab_bytes = 0;           ///< Bytes taken from the system now.
+  Bytes budget_bytes = 0;         ///< The most that `slab_bytes` may be.
+  Bytes free_bytes = 0;           ///< Part of slab_bytes that blocks can still be made of.
+  Bytes largest_free_bytes = 0;   ///< The largest free piece, before kept ones are joined.
+  Bytes kept_bytes = 0;           ///< Part of free_bytes that threads keep until it is needed.
+  std::uint64_t slabs = 0;        ///< Slabs that the pool has now.
+  std::uint64_t blocks = 0;       ///< Live blocks.
   std::uint64_t allocations = 0;  ///< Allocations ever.
   std::uint64_t reuses = 0;       ///< Allocations served from what the thread had kept.
-  std::vector<RegistrarReport> registrars;
+  std::vector<RegistrarReport> registrars;  ///< Of PoolOptions::registrars, whoever else uses them.
   std::vector<std::string> registration_errors;  ///< One for each refused slab and registrar.
   std::vector<std::string> collapse_errors;      ///< One for each slab that PoolOptions::collapse
                                                  ///< could not gather.

@@ -15,33 +15,33 @@ namespace gantry {
 
 /// One cache of a CPU.
 struct CacheFacts {
-  unsigned level = 0;
-  Bytes bytes = 0;
+  unsigned level = 0;  ///< 1: the one next to a core.
+  Bytes bytes = 0;     ///< Size of one.
   unsigned count = 0;  ///< Number of such caches in the machine.
 };
 
 /// Which huge pages this machine gives.
 struct HugePageFacts {
-  Bytes page_bytes = 0;
-  std::uint64_t total = 0;
-  std::uint64_t free = 0;
+  Bytes page_bytes = 0;     ///< Size of a page.
+  std::uint64_t total = 0;  ///< Pages that are reserved.
+  std::uint64_t free = 0;   ///< Those of them that nobody uses.
 };
 
 /// What this machine has.
 struct MachineFacts {
-  std::string cpu_model;
-  unsigned cpus = 0;         ///< CPUs that this process may use.
-  unsigned cpus_online = 0;  ///< CPUs of the machine.
-  double cpu_quota = 0;      ///< The control group's limit in CPUs; 0: none.
-  unsigned numa_nodes = 0;
-  std::vector<CacheFacts> caches;
-  Bytes memory_bytes = 0;         ///< Of the machine, or the control group's limit if smaller.
-  Bytes memory_free_bytes = 0;    ///< Available now.
-  Bytes memlock_limit_bytes = 0;  ///< Soft limit; the largest value means unlimited.
-  std::vector<HugePageFacts> huge_pages;
+  std::string cpu_model;           ///< Empty: not known.
+  unsigned cpus = 0;               ///< CPUs that this process may use.
+  unsigned cpus_online = 0;        ///< CPUs of the machine.
+  double cpu_quota = 0;            ///< The control group's limit in CPUs; 0: none.
+  unsigned numa_nodes = 0;         ///< 0: not known.
+  std::vector<CacheFacts> caches;  ///< Of data, by level.
+  Bytes memory_bytes = 0;          ///< Of the machine, or the control group's limit if smaller.
+  Bytes memory_free_bytes = 0;     ///< Available now.
+  Bytes memlock_limit_bytes = 0;   ///< Soft limit; the largest value means unlimited.
+  std::vector<HugePageFacts> huge_pages;      ///< Each size that there is, the smallest first.
   std::string transparent_huge_pages;         ///< always, madvise or never.
   std::string transparent_huge_pages_shared;  ///< The same for shared memory.
-  std::string kernel;
+  std::string kernel;                         ///< Name and release: "Linux 6.8.0".
 };
 
 /// Asks the kernel and hwloc; takes some milliseconds.
@@ -64,10 +64,10 @@ struct RuntimeOptions {
 
 /// The calibration that "auto" chooses by, and where it is kept.
 struct CalibrationStatus {
-  Calibration calibration;
-  std::string path;   ///< Its file; empty: there is no place for one.
-  bool kept = false;  ///< The file has it, for the next process.
-  std::string note;   ///< Why it is not kept, or why the file there was refused; may be empty.
+  Calibration calibration;  ///< What was measured, or is assumed.
+  std::string path;         ///< Its file; empty: there is no place for one.
+  bool kept = false;        ///< The file has it, for the next process.
+  std::string note;  ///< Why it is not kept, or why the file there was refused; may be empty.
 };
 
 /// How long `gantry calibrate` measures, and who hears of it.
@@ -147,7 +147,7 @@ enum class RegistrarKind {
 
 /// What each kind needs; the others ignore it.
 struct RegistrarSetup {
-  RegistrarOptions limits{};
+  RegistrarOptions limits{};  ///< Of any kind.
 
   /// uring: the ring whose operations will use the buffers. It must have no fixed buffers yet; it
   /// is duplicated, and gets its table back when the registrar goes. -1: a ring of the registrar's
@@ -159,7 +159,7 @@ struct RegistrarSetup {
   /// registrar. Null: a domain of the registrar's own by `fabric_provider`, which no endpoint can
   /// use.
   void* fabric_domain = nullptr;
-  std::string fabric_provider = "tcp";
+  std::string fabric_provider = "tcp";  ///< fabric: of libfabric, by its name.
 
   int cuda_device = 0;  ///< cuda: the device that registers; every device may use it.
 };
@@ -170,10 +170,10 @@ struct RegistrarSetup {
 
 /// Whether a registrar works on this machine.
 struct RegistrarStatus {
-  std::string name;
-  bool usable = false;
-  std::string why;   ///< What it registers with, or why it cannot.
-  std::string hint;  ///< How to make it usable; empty when it is.
+  std::string name;     ///< "page-lock", "uring", "fabric-tcp", "fabric-shm" or "cuda".
+  bool usable = false;  ///< True: a page was registered.
+  std::string why;      ///< What it registers with, or why it cannot.
+  std::string hint;     ///< How to make it usable; empty when it is.
 };
 
 /// Tries each kind with a page of memory, fabric with each provider that Gantry is tested with.

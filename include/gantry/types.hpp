@@ -11,8 +11,8 @@
 #include <utility>
 
 // Marks what a program that uses Gantry links to. Everything else stays within the library.
-#define GANTRY_API [[gnu::visibility("default")]]
-#define GANTRY_LOCAL [[gnu::visibility("hidden")]]  // not exported from a public class
+#define GANTRY_API [[gnu::visibility("default")]]   ///< Exported from the library.
+#define GANTRY_LOCAL [[gnu::visibility("hidden")]]  ///< Not exported from a public class.
 
 // Clang's -Wconsumed follows handles whose state changes and refuses the use of one that was given
 // away; other compilers ignore these macros. tests/compile/ holds what must not compile.
@@ -23,11 +23,11 @@
 #define GANTRY_MAKES(state) [[clang::set_typestate(state)]]
 #define GANTRY_TAKES(state) [[clang::param_typestate(state)]]
 #else
-#define GANTRY_CONSUMABLE(state)
-#define GANTRY_RETURNS(state)
-#define GANTRY_ONLY_WHEN(state)
-#define GANTRY_MAKES(state)
-#define GANTRY_TAKES(state)
+#define GANTRY_CONSUMABLE(state)  ///< Of a class: its handles have states, by default this one.
+#define GANTRY_RETURNS(state)     ///< Of a function: the state of the handle that it returns.
+#define GANTRY_ONLY_WHEN(state)   ///< Of a member function: the state that it may be called in.
+#define GANTRY_MAKES(state)       ///< Of a member function: the state that it leaves behind.
+#define GANTRY_TAKES(state)       ///< Of a parameter: the state that it must be in.
 #endif
 
 namespace gantry {
@@ -60,7 +60,7 @@ enum class Code {
 /// An expected failure. `message` reads "what: why" and names the thing and the value; `hint` says
 /// how to mend it and may be empty.
 struct Error {
-  Code code = Code::system;
+  Code code = Code::system;  ///< What programs decide by.
   std::string message;
   std::string hint;
 };

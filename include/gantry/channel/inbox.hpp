@@ -9,15 +9,15 @@ namespace gantry {
 struct Sender {
   std::uint64_t id = 0;  ///< Its number within this inbox, from 1; never used again.
   int pid = 0;           ///< 0: it lives in another PID namespace.
-  unsigned uid = 0;
+  unsigned uid = 0;      ///< The user that its process runs as.
 };
 
 /// A producer that has gone. `closed`: it ended its stream and all of it was received; `peer_gone`:
 /// it died or left before that; `peer_misbehaved`: the inbox hung up on it; `system` or
 /// `out_of_memory`: the inbox had no descriptors or no memory left for what it sent.
 struct Departure {
-  Sender sender;
-  Error why;
+  Sender sender;  ///< Who has gone.
+  Error why;      ///< Its code is one of those above.
 };
 
 /// What an inbox takes, and of how many.
@@ -27,7 +27,7 @@ struct InboxOptions {
   /// Producers that may be connected at a time. Each costs about six descriptors here and the
   /// memory of what it sends.
   unsigned producers = 64;
-  static constexpr unsigned kMaxProducers = 4096;
+  static constexpr unsigned kMaxProducers = 4096;  ///< The most that `producers` may be.
   /// What all producers together may cost this process. Half of it is divided evenly, so that each
   /// producer has its share whatever the others take; see also channel.receive.
   ReceiveLimits total{};
@@ -50,8 +50,8 @@ class GANTRY_API Inbox {
 
   /// A message, and whose it is.
   struct Delivery {
-    Sender sender;
-    Message message;
+    Sender sender;    ///< Who sent it, even if it has gone since.
+    Message message;  ///< What it sent, whole.
   };
   /// Returns the next message of any producer, whole. Producers with messages take turns. An inbox
   /// does not end: without producers it waits. Errors: `timed_out`, `interrupted`.

@@ -14,20 +14,20 @@ namespace gantry {
 
 /// An element's type, laid out as DLPack's DLDataType (dlpack.h, version 0.8).
 struct DataType {
-  /// The kind of number, numbered as in DLPack.
+  /// The kind of number, with the value that it has in DLPack.
   enum Code : std::uint8_t { signed_int = 0, unsigned_int = 1, floating = 2, bfloat = 4 };
-  std::uint8_t code = unsigned_int;
-  std::uint8_t bits = 8;
-  std::uint16_t lanes = 1;
+  std::uint8_t code = unsigned_int;  ///< A Code; DLPack has more of them.
+  std::uint8_t bits = 8;             ///< Of one number.
+  std::uint16_t lanes = 1;           ///< Numbers in an element: 1 unless elements are vectors.
   friend bool operator==(const DataType&, const DataType&) = default;
 };
 
 /// How to read a segment: type, shape and strides as in DLPack.
 struct GANTRY_API Tensor {
-  static constexpr unsigned kMaxDimensions = 8;
-  DataType type;
-  unsigned dimensions = 0;
-  std::array<std::int64_t, kMaxDimensions> shape{};
+  static constexpr unsigned kMaxDimensions = 8;  ///< The most that `dimensions` may be.
+  DataType type;                                 ///< Of each element.
+  unsigned dimensions = 0;  ///< Entries of the next two that count; 0: one element.
+  std::array<std::int64_t, kMaxDimensions> shape{};    ///< Elements along each dimension.
   std::array<std::int64_t, kMaxDimensions> strides{};  ///< In elements, not bytes.
 
   /// Row-major, without gaps. Shapes beyond kMaxDimensions are cut off.
@@ -50,8 +50,8 @@ struct MessageInfo {
 
 /// A part of a received message: its bytes, and its tensor if the sender gave one.
 struct Segment {
-  ConstByteSpan bytes;
-  std::optional<Tensor> tensor;
+  ConstByteSpan bytes;           ///< Read-only memory, valid as long as the message.
+  std::optional<Tensor> tensor;  ///< Empty: plain bytes.
 };
 /// The most segments that a message may have.
 inline constexpr std::size_t kMaxSegments = 64;
@@ -140,14 +140,14 @@ class GANTRY_API Draft {
 
   /// One segment of the message to be: copied bytes, a block, or a message that travels on.
   struct Part {
-    ConstByteSpan copied;  // only if neither of the two below is set
-    Block block;
+    ConstByteSpan copied;                // only if neither of the two below is set
+    Block block;                         // set if it lies in one
     std::shared_ptr<Message> forwarded;  // shared by the parts that are its segments
     ConstByteSpan bytes;                 // the part's bytes, whichever it is
-    std::optional<Tensor> tensor;
-    bool moved = false;         // it was made of a block
-    bool needs_size = false;    // a container has that block, too
-    std::optional<Bytes> size;  // the first so many bytes of that block; empty: all of it
+    std::optional<Tensor> tensor;        // how to read it; empty: plain bytes
+    bool moved = false;                  // it was made of a block
+    bool needs_size = false;             // a container has that block, too
+    std::optional<Bytes> size;           // the first so many bytes of that block; empty: all of it
   };
 
   /// Adds bytes that are copied when sent.

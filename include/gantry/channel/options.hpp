@@ -17,20 +17,18 @@ class Acceptor;
 /// Starts such a thread. Errors: `system`.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
 
-/// When a message is visible to its readers, and how they get it.
-///             | send(): the caller copies           | send_async(): waits for nothing
-///   whole     | synchronous: copied, then published | asynchronous: the same, behind the caller
-///   pipelined | published, then copied: readers take chunks as they land; it ends up complete in
-///             | a block
-///   streamed  | published, then copied through a window that stays in the cache: readers take
-///             | chunks as they land and must give each back before the next can come
-///   immutable | as whole, in memory of its own, which the kernel then seals: nobody, the sender
-///             | included, can change it any more. Costs a descriptor and a mapping a message
+/// When a message is visible to its readers, and how they get it. In send() the caller copies;
+/// send_async() waits for nothing, and what it hands over is copied behind the caller.
 enum class SendMode : std::uint8_t {
   automatic,  ///< PayloadOptions::mode; there: by size.
-  whole,
+  whole,      ///< Copied, then published.
+  /// Published, then copied: readers take chunks as they land. It ends up complete in a block.
   pipelined,
+  /// Published, then copied through a window that stays in the cache: readers take chunks as they
+  /// land and must give each back before the next can come.
   streamed,
+  /// As `whole`, in memory of its own, which the kernel then seals: nobody, the sender included,
+  /// can change it any more. Costs a descriptor and a mapping a message.
   immutable,
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(SendMode mode) noexcept;
@@ -102,7 +100,7 @@ struct RemoteOptions {
   std::chrono::milliseconds stall_limit{10'000};
   /// How long a connection that broke is tried again, with all that was on its way.
   std::chrono::milliseconds patience{5'000};
-  RemotePath path = RemotePath::automatic;
+  RemotePath path = RemotePath::automatic;  ///< How payload travels.
 };
 
 /// Options of every end: producers, consumers, inboxes, servers and clients.
@@ -130,23 +128,23 @@ struct EndOptions {
 /// How payloads go out: how many at a time, where they lie, how they get there. Used by a producer,
 /// for a client's requests, and for a server's replies to each client.
 struct PayloadOptions {
-  static constexpr unsigned kMaxSlots = 64;
+  static constexpr unsigned kMaxSlots = 64;  ///< The most that `slots` may be.
   /// Credits: messages that may be published and not yet released. 1 to kMaxSlots.
   unsigned slots = 8;
   /// Credits in bytes: payload in blocks that is published and not yet released. A single larger
   /// message goes alone. 0: only the pool's budget limits it.
   Bytes bytes_in_flight = 0;
+  static constexpr Bytes kMaxCellBytes = 4096;  ///< The most that `cell_bytes` may be.
   /// Payloads of at most that many bytes go beside their record while the channel has a single
   /// consumer, one that blocks, and no history. They are copied out on receipt and hold no slot,
   /// so who keeps them holds nobody up. At most kMaxCellBytes; 0: none. Up to 64 B all payloads go
   /// in the record itself.
-  static constexpr Bytes kMaxCellBytes = 4096;
   Bytes cell_bytes = kMaxCellBytes;
   /// Payload memory. Empty: a pool of the channel's own, made with `pool`. A consumer maps whole
   /// slabs of it, read-only: do not share a pool between channels whose consumers must not see each
   /// other's messages.
   std::optional<Pool> memory{};
-  PoolOptions pool{};
+  PoolOptions pool{};  ///< How the channel's own pool is made, if `memory` is empty.
   /// The mode of messages whose SendOptions name none.
   SendMode mode = SendMode::automatic;
   /// The CPUs for the thread behind send_async(), as far as the kernel allows. That thread polls
@@ -161,7 +159,7 @@ struct PayloadOptions {
 
 /// With braces write the shared options first: `{shared, {.slots = 4}}`.
 struct ProducerOptions : EndOptions, PayloadOptions {
-  static constexpr unsigned kMaxConsumers = 32;
+  static constexpr unsigned kMaxConsumers = 32;  ///< The most that `consumers` may be.
   /// Consumers that may be joined at a time, 1 to kMaxConsumers. With one, what a consumer had not
   /// taken when it died waits for its successor; with more, only if it was the last.
   unsigned consumers = 1;
@@ -197,11 +195,11 @@ struct SendOptions {
   /// How long to wait for a credit. With send_async() also how long the message may wait behind
   /// others.
   Deadline deadline = Deadline::never();
-  SendMode mode = SendMode::automatic;
-  std::uint32_t type = 0;  ///< See MessageInfo; also the next three.
-  std::uint64_t user = 0;
-  std::uint64_t correlation = 0;
-  std::uint64_t deadline_ns = 0;
+  SendMode mode = SendMode::automatic;  ///< `automatic`: PayloadOptions::mode.
+  std::uint32_t type = 0;               ///< MessageInfo::type.
+  std::uint64_t user = 0;               ///< MessageInfo::user.
+  std::uint64_t correlation = 0;        ///< MessageInfo::correlation; calls and replies set it.
+  std::uint64_t deadline_ns = 0;        ///< MessageInfo::deadline_ns; calls set it.
 };
 
 }  // namespace gantry

@@ -106,7 +106,7 @@ struct ReplyOptions {
   /// How long to wait for room at the client's end, which it has unless it keeps many replies. The
   /// default does not wait.
   Deadline deadline = Deadline::now();
-  std::uint32_t type = 0;
+  std::uint32_t type = 0;  ///< The server's own tag: MessageInfo::type of the reply.
 };
 
 /// A request in its server's hands. Move-only, used by one thread at a time, any thread; it may
@@ -162,7 +162,7 @@ struct ServerOptions {
 
 /// What a server has counted since it was opened.
 struct ServerReport {
-  std::size_t clients = 0;
+  std::size_t clients = 0;      ///< Connected now.
   std::uint64_t requests = 0;   ///< Requests that next() returned.
   std::uint64_t expired = 0;    ///< Requests whose deadline had passed.
   std::uint64_t cancelled = 0;  ///< Requests that were cancelled or lost their client.

@@ -16,6 +16,7 @@ struct WorkQueueOptions {
   /// at most. Beyond it, and those above kMostCopied, items stay in the memory of those who put
   /// them, each of whom waits when PayloadOptions::slots of its own do.
   std::size_t most_copied = 65'536;
+  /// Size of the largest item that is copied.
   static constexpr Bytes kMostCopied = Bytes{64} << 10;
   /// An item that was handed out so often, and never acknowledged, is dropped. 0: it goes on.
   unsigned most_tries = 0;
@@ -29,8 +30,8 @@ struct WorkQueueReport {
   std::size_t waiting_items = 0;    ///< That nobody has asked for yet.
   std::size_t in_hand = 0;          ///< Handed out and not acknowledged.
   std::size_t waiting_workers = 0;  ///< In get() now.
-  std::uint64_t put = 0;
-  std::uint64_t acknowledged = 0;
+  std::uint64_t put = 0;            ///< Items that the queue has taken in.
+  std::uint64_t acknowledged = 0;   ///< Items that are done.
   std::uint64_t redelivered = 0;  ///< Handed out again, since the one before went or gave it back.
   std::uint64_t dropped = 0;      ///< After `most_tries`, or put after finish().
 };
@@ -72,8 +73,8 @@ enum class Acknowledge : std::uint8_t {
 
 /// How one end of a queue, which puts or gets, behaves.
 struct WorkMemberOptions : EndOptions, PayloadOptions {
-  ReceiveLimits receive{};  ///< What items may cost this process.
-  Acknowledge acknowledge = Acknowledge::on_get;
+  ReceiveLimits receive{};                        ///< What items may cost this process.
+  Acknowledge acknowledge = Acknowledge::on_get;  ///< Holds for the items that it gets.
 };
 
 /// An item that was got. Move-only; it may outlive its member. Dropping it releases its memory,

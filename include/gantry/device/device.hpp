@@ -11,20 +11,24 @@
 namespace gantry {
 
 /// What drives the device.
-enum class DeviceKind : std::uint8_t { cpu, opencl, cuda };
+enum class DeviceKind : std::uint8_t {
+  cpu,     ///< Threads of this process; kernels are C++ functions.
+  opencl,  ///< An OpenCL driver.
+  cuda     ///< The CUDA driver.
+};
 [[nodiscard]] GANTRY_API std::string_view to_string(DeviceKind kind) noexcept;
 
 /// Facts of a device that never change.
 struct GANTRY_API DeviceFacts {
-  std::string name;   ///< The name for open_device(): "cpu", "opencl:0", "cuda:1".
-  std::string about;  ///< Model, vendor and driver, to display.
-  DeviceKind kind = DeviceKind::cpu;
-  Bytes memory_bytes = 0;
-  Bytes max_buffer_bytes = 0;  ///< Largest size of one buffer.
-  Bytes alignment = 1;         ///< Quickest alignment of host memory and offsets.
-  std::size_t max_group = 1;   ///< Most work items of a group.
-  Bytes local_bytes = 0;       ///< Most local memory of a group.
-  unsigned compute_units = 1;  ///< CPUs, multiprocessors.
+  std::string name;                   ///< The name for open_device(): "cpu", "opencl:0", "cuda:1".
+  std::string about;                  ///< Model, vendor and driver, to display.
+  DeviceKind kind = DeviceKind::cpu;  ///< It says which part of a ProgramSource counts.
+  Bytes memory_bytes = 0;             ///< The most that buffers may take together.
+  Bytes max_buffer_bytes = 0;         ///< Largest size of one buffer.
+  Bytes alignment = 1;                ///< Quickest alignment of host memory and offsets.
+  std::size_t max_group = 1;          ///< Most work items of a group.
+  Bytes local_bytes = 0;              ///< Most local memory of a group.
+  unsigned compute_units = 1;         ///< CPUs, multiprocessors.
   /// Partial results that a launch may leave in each buffer of KernelArgument::partials(): `cpu`
   /// has one for each thread.
   unsigned partials = 1;
@@ -41,8 +45,8 @@ struct GANTRY_API DeviceFacts {
 
 /// How much memory a device has.
 struct DeviceMemory {
-  Bytes total_bytes = 0;
-  Bytes free_bytes = 0;  ///< If the device does not tell: total less what is allocated here.
+  Bytes total_bytes = 0;  ///< DeviceFacts::memory_bytes.
+  Bytes free_bytes = 0;   ///< If the device does not tell: total less what is allocated here.
 };
 
 // ---- buffers -------------------------------------------------------------------------------
@@ -77,9 +81,9 @@ class GANTRY_API DeviceBuffer {
 struct DeviceTiming {
   /// The clock of the host's deadlines.
   using Time = Deadline::Clock::time_point;
-  Time submitted;
-  Time began;
-  Time ended;
+  Time submitted;  ///< When it was given to the queue.
+  Time began;      ///< When the device took it up.
+  Time ended;      ///< When the device was done with it.
   /// How long it ran.
   [[nodiscard]] std::chrono::nanoseconds span() const noexcept { return ended - began; }
 };
@@ -112,17 +116,21 @@ class GANTRY_API DeviceEvent {
 // ---- queues --------------------------------------------------------------------------------
 
 /// What a queue is for. Any queue takes any operation; the device serves the named kind best.
-enum class QueueRole : std::uint8_t { copy_in, compute, copy_out };
+enum class QueueRole : std::uint8_t {
+  copy_in,  ///< Copies from the host to the device.
+  compute,  ///< Launches.
+  copy_out  ///< Copies from the device to the host.
+};
 [[nodiscard]] GANTRY_API std::string_view to_string(QueueRole role) noexcept;
 
 /// Rows of equal length on both sides of a copy, such as those of a rectangle within a matrix. A
 /// stride is the distance from the beginning of a row to that of the next; with more than one row
 /// it is at least as long as a row. What lies between rows is not touched.
 struct CopyRows {
-  Bytes rows = 0;
-  Bytes row_bytes = 0;
-  Bytes to_stride = 0;
-  Bytes from_stride = 0;
+  Bytes rows = 0;         ///< How many there are.
+  Bytes row_bytes = 0;    ///< Length of each.
+  Bytes to_stride = 0;    ///< On the side that is written.
+  Bytes from_stride = 0;  ///< On the side that is read.
   /// True if nothing is to be copied.
   [[nodiscard]] bool is_empty() const noexcept { return rows == 0 || row_bytes == 0; }
 };

@@ -25,7 +25,7 @@ struct ProgramState;  // private: a backend's
 /// dimension the device runs more items than asked for, so kernels compare their index with a count
 /// among their arguments. A range with a 0 runs nothing.
 struct GANTRY_API LaunchRange {
-  std::array<std::size_t, 3> items{1, 1, 1};
+  std::array<std::size_t, 3> items{1, 1, 1};  ///< Work items along each dimension.
   std::array<std::size_t, 3> group{0, 0, 0};  ///< All 0: the device chooses.
 
   /// A range of one dimension; `group` 0: the device chooses.
@@ -46,8 +46,8 @@ struct GANTRY_API LaunchRange {
 struct CpuSlice {
   std::size_t first = 0;
   std::size_t last = 0;
-  LaunchRange range;
-  const std::atomic<bool>* stop = nullptr;
+  LaunchRange range;                        ///< Of the whole launch.
+  const std::atomic<bool>* stop = nullptr;  ///< What should_stop() reads; null: never.
 
   /// True if the launch was cancelled or the device given up. Long loops check it, and return.
   [[nodiscard]] bool should_stop() const noexcept {
@@ -108,7 +108,7 @@ using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, cons
 
 /// A program in one language, and how to compile it.
 struct KernelText {
-  std::string source = {};
+  std::string source = {};  ///< Empty: there is none in this language.
   std::string options =
       {};  ///< Compiler options, as on its command line: "-DN=4 -cl-fast-relaxed-math".
 };
@@ -160,7 +160,7 @@ class GANTRY_API Program {
 /// One argument of a launch: a whole buffer, a value, or local memory of each group.
 class GANTRY_API KernelArgument {
  public:
-  static constexpr Bytes kMostBytes = 64;
+  static constexpr Bytes kMostBytes = 64;  ///< Size of the largest value.
 
   KernelArgument(const DeviceBuffer& buffer);  // implicit, so that launch(kernel, {a, b, n}) works
   template <class T>

@@ -28,7 +28,7 @@ class GANTRY_API OpenFile {
 
 /// Reads all of `memory` from the file's byte `offset` on, or writes it there. A plain value.
 struct FileTransfer {
-  /// The direction.
+  /// The direction, as the file sees it.
   enum class Kind : std::uint8_t { read, write };
   /// Writes from memory that this process may only read, such as a received message's.
   [[nodiscard]] static FileTransfer write_of(std::shared_ptr<const OpenFile> file,
@@ -38,10 +38,10 @@ struct FileTransfer {
     const ByteSpan memory(const_cast<std::byte*>(from.data()), from.size());
     return {Kind::write, std::move(file), offset, memory, std::move(keep)};
   }
-  Kind kind = Kind::read;
-  std::shared_ptr<const OpenFile> file = {};
-  std::uint64_t offset = 0;
-  ByteSpan memory = {};  ///< A write only reads it.
+  Kind kind = Kind::read;                     ///< Which way.
+  std::shared_ptr<const OpenFile> file = {};  ///< Stays open while the transfer has it.
+  std::uint64_t offset = 0;                   ///< In bytes, from the file's beginning.
+  ByteSpan memory = {};                       ///< A write only reads it.
   /// Keeps the memory alive. It is dropped when the kernel is done with the memory, however late,
   /// whether or not anybody still waits. Without it the caller keeps the memory until drain() or
   /// wait() has returned.

@@ -9,7 +9,7 @@ namespace gantry {
 
 /// What an engine needs for a copy of one size on this machine; measured medians.
 struct CostPoint {
-  Bytes bytes = 0;
+  Bytes bytes = 0;            ///< The size.
   double synchronous_ns = 0;  ///< From submit() to the end, with the submitter waiting.
   double queued_ns = 0;       ///< Per move, while 16 are queued (fewer if large).
   double caller_ns = 0;       ///< CPU time of the submitter for a queued move.
@@ -17,7 +17,7 @@ struct CostPoint {
 
 /// What was measured of one engine.
 struct EngineCosts {
-  std::string engine;
+  std::string engine;             ///< Engine::name().
   bool simulated = false;         ///< Measured on a device model.
   std::vector<CostPoint> points;  ///< In rising order of size.
 };
@@ -27,14 +27,14 @@ struct Calibration {
   std::string machine;  ///< Where it holds: CPU model, CPUs, caches, kernel, version, build.
   /// Where the numbers come from.
   enum class Source : std::uint8_t {
-    defaults,  ///< Nothing was measured: estimates from the cache sizes.
-    quick,     ///< Measured at first use, in under a second.
-    full,      ///< Measured by `gantry calibrate`.
-  } source = Source::defaults;
-  Bytes streaming_from = 0;  ///< Copies from this size on are quicker past the cache. 0: none.
-  Bytes cache_share = 0;     ///< Bytes that a reader soon after finds in the last-level cache.
-  double helping_gain = 1;   ///< Rate of worker and waiter together over the worker's alone.
-  std::vector<EngineCosts> engines;
+    defaults,                   ///< Nothing was measured: estimates from the cache sizes.
+    quick,                      ///< Measured at first use, in under a second.
+    full,                       ///< Measured by `gantry calibrate`.
+  } source = Source::defaults;  ///< Of all that follows.
+  Bytes streaming_from = 0;     ///< Copies from this size on are quicker past the cache. 0: none.
+  Bytes cache_share = 0;        ///< Bytes that a reader soon after finds in the last-level cache.
+  double helping_gain = 1;      ///< Rate of worker and waiter together over the worker's alone.
+  std::vector<EngineCosts> engines;  ///< Those that were measured.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Calibration::Source source) noexcept;
 

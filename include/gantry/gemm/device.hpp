@@ -9,13 +9,13 @@ namespace gantry {
 /// A row-major matrix within a buffer. `offset` counts bytes, a multiple of an element's; `stride`
 /// counts elements from the beginning of a row to that of the next.
 struct DeviceMatrix {
-  const DeviceBuffer* buffer = nullptr;
+  const DeviceBuffer* buffer = nullptr;  ///< Of the device that multiplies.
   Bytes offset = 0;
   std::int64_t stride = 0;
 };
 
-/// c = a * b, or c += a * b if `adds`; as Gemm, in buffers of one device. Buffers and strides of
-/// empty matrices are ignored.
+/// `c` = `a` * `b`, or `c` += `a` * `b` if `adds`, in buffers of one device; `type`, `m`, `n` and
+/// `k` as in Gemm. Buffers and strides of empty matrices are ignored.
 struct DeviceGemm {
   DataType type;
   std::int64_t m = 0;

@@ -45,8 +45,8 @@ struct BridgeOptions {
   std::string token = {};
   std::string directory = {};  ///< Where the channels are; by the rule of channel_directory().
   unsigned sessions = 256;     ///< Ends of other hosts at a time; each takes a thread.
-  std::chrono::milliseconds stall_limit{10'000};  ///< See RemoteOptions, also the next one.
-  std::chrono::milliseconds patience{5'000};
+  std::chrono::milliseconds stall_limit{10'000};  ///< As in RemoteOptions.
+  std::chrono::milliseconds patience{5'000};      ///< As in RemoteOptions.
   /// serve() returns when this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
   /// Told what happens, one line each, by any of the bridge's threads.

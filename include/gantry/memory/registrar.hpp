@@ -16,7 +16,7 @@ struct DeviceKey {
 
 /// What the device may do with registered memory.
 enum class DeviceAccess : std::uint8_t {
-  read_write,
+  read_write,  ///< It reads and writes.
   /// It only reads. The way for memory that is mapped read-only, as a consumer's is. Not every
   /// device has it: see Registrar::register_memory().
   read,
@@ -29,10 +29,10 @@ struct RegistrarOptions {
 
 /// What a registrar has registered.
 struct RegistrarReport {
-  std::string name;
+  std::string name;                 ///< Registrar::name().
   std::uint64_t registrations = 0;  ///< Present registrations.
   Bytes bytes = 0;                  ///< Present bytes.
-  Bytes peak_bytes = 0;
+  Bytes peak_bytes = 0;             ///< The most at any time.
   Bytes budget_bytes = 0;           ///< 0: no limit.
   std::uint64_t made = 0;           ///< Registrations ever made.
   std::uint64_t reused = 0;         ///< Requests inside a registration that existed already.
@@ -98,8 +98,8 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
  protected:
   /// What a backend returns for one range.
   struct Keys {
-    std::uint64_t key = 0;
-    std::uint64_t remote_key = 0;
+    std::uint64_t key = 0;         ///< DeviceKey::key.
+    std::uint64_t remote_key = 0;  ///< DeviceKey::remote_key.
   };
   /// For a backend; `name` is used in messages.
   Registrar(std::string name, const RegistrarOptions& options);

@@ -12,7 +12,7 @@ namespace gantry {
 /// A part of a job: `steps` steps from `first` on. The job's author decides what a step is: an
 /// element, a row, a block of a file.
 struct Chunk {
-  std::uint64_t index = 0;
+  std::uint64_t index = 0;  ///< Its number in the job, from 0.
   std::uint64_t first = 0;
   std::uint64_t steps = 0;
 };
@@ -43,21 +43,23 @@ class GANTRY_API PipelineSource {
   /// For run_stage(): segment `segment` of each message.
   [[nodiscard]] static PipelineSource message(std::size_t segment = 0);
 
-  /// Where the bytes come from.
+  /// Where the bytes come from. The call of the same name sets it; registered() and block():
+  /// memory.
   enum class Kind : std::uint8_t { memory, reader, message, file };
-  Kind kind = Kind::memory;
-  std::uint64_t size = 0;
-  ConstByteSpan bytes = {};                     ///< Set for memory.
-  bool is_registered = false;                   ///< Set for memory.
-  Read read = {};                               ///< Set for readers.
+  Kind kind = Kind::memory;    ///< It says which of the next fields count.
+  std::uint64_t size = 0;      ///< In bytes; 0 for messages, each of which has its own.
+  ConstByteSpan bytes = {};    ///< Set for memory.
+  bool is_registered = false;  ///< Set for memory.
+  Read read = {};              ///< Set for readers.
   std::shared_ptr<const OpenFile> opened = {};  ///< Set for files.
   std::size_t segment = 0;                      ///< Set for messages.
-  std::shared_ptr<Block> held = {};
-  std::string name = {};                      ///< Used in error messages.
-  std::array<std::uint64_t, 3> file_range{};  ///< Device, inode, offset: shows which ends alias.
+  std::shared_ptr<Block> held = {};             ///< Set by block(): keeps it alive.
+  std::string name = {};                        ///< Used in error messages.
+  std::array<std::uint64_t, 3> file_range{};    ///< Device, inode, offset: shows which ends alias.
 };
 
-/// What a job writes. A plain value.
+/// What a job writes. A plain value; `kind`, `size`, `bytes`, `is_registered`, `held`, `name` and
+/// `file_range` are as PipelineSource's.
 class GANTRY_API PipelineSink {
  public:
   /// Takes the bytes from `offset` on.
@@ -77,7 +79,7 @@ class GANTRY_API PipelineSink {
   /// For run_stage(): the message that is sent.
   [[nodiscard]] static PipelineSink message();
 
-  /// Where the bytes go.
+  /// Where the bytes go; as PipelineSource::Kind.
   enum class Kind : std::uint8_t { memory, writer, message, file };
   Kind kind = Kind::memory;
   std::uint64_t size = 0;
@@ -105,7 +107,7 @@ enum class Edge : std::uint8_t {
 struct Halo {
   std::uint64_t before = 0;
   std::uint64_t after = 0;
-  Edge edge = Edge::zero;
+  Edge edge = Edge::zero;  ///< What lies there at the ends of the input.
 };
 
 /// A contiguous range of elements in memory that the argument does not own.
@@ -184,23 +186,23 @@ class GANTRY_API PipelineJob {
   struct Argument {
     /// What it is.
     enum class Kind : std::uint8_t {
-      input,
-      output,
-      in_place,
-      broadcast,
-      reduction,
-      value,
-      count,
-      first
+      input,      ///< Copied in, chunk by chunk.
+      output,     ///< Copied out, chunk by chunk.
+      in_place,   ///< Both.
+      broadcast,  ///< Copied in, once.
+      reduction,  ///< Folded, chunk by chunk.
+      value,      ///< The same for every chunk; or local memory.
+      count,      ///< Steps of the chunk.
+      first       ///< The chunk's first step.
     };
-    Kind kind = Kind::value;
-    PipelineSource source = {};
-    PipelineSink sink = {};
-    Bytes step_bytes = 0;  ///< For a reduction: all of its bytes.
-    Halo halo = {};
-    Fold fold = {};
-    std::byte initial{};
-    std::optional<KernelArgument> value = {};
+    Kind kind = Kind::value;     ///< It says which of the next fields count.
+    PipelineSource source = {};  ///< Of what is copied in.
+    PipelineSink sink = {};      ///< Of what is copied out.
+    Bytes step_bytes = 0;        ///< For a reduction: all of its bytes.
+    Halo halo = {};              ///< Of an input.
+    Fold fold = {};              ///< Of a reduction.
+    std::byte initial{};         ///< Of a reduction: each byte of it before the kernel.
+    std::optional<KernelArgument> value = {};  ///< Of a value, or local memory.
 
     /// True if it is copied in chunk by chunk.
     [[nodiscard]] bool reads() const noexcept {
@@ -254,7 +256,7 @@ enum class PipelineMode : std::uint8_t {
 
 /// How the device accesses memory.
 enum class Staging : std::uint8_t {
-  automatic,
+  automatic,   ///< Chosen for each array.
   direct,      ///< The device copies from and to memory as it is.
   ring,        ///< Through a small ring of host memory, registered where that pays.
   in_place,    ///< All of it is registered during the run.
@@ -271,9 +273,9 @@ enum class Staging : std::uint8_t {
 
 /// How a job is cut and where its bytes rest; what is not set is chosen.
 struct PipelineOptions {
-  PipelineMode mode = PipelineMode::automatic;
-  std::uint64_t chunk_steps = 0;         ///< 0: automatic.
-  unsigned depth = 0;                    ///< Chunks in flight; 0: automatic. At most 64.
+  PipelineMode mode = PipelineMode::automatic;  ///< How chunks follow each other.
+  std::uint64_t chunk_steps = 0;                ///< 0: automatic.
+  unsigned depth = 0;                           ///< Chunks in flight; 0: automatic. At most 64.
   Staging staging = Staging::automatic;  ///< For memory; files and readers always have a ring.
   /// How often this memory will be run through this device; decides what registering it may cost.
   std::uint64_t uses = 1;
@@ -295,21 +297,21 @@ struct PipelineOptions {
 
 /// What was chosen, and why.
 struct GANTRY_API PipelinePlan {
-  PipelineMode mode = PipelineMode::automatic;
-  std::uint64_t chunk_steps = 0;
-  std::uint64_t chunks = 0;  ///< Chunks of the whole job, the measured ones included.
-  unsigned depth = 0;
+  PipelineMode mode = PipelineMode::automatic;  ///< PipelineOptions::mode.
+  std::uint64_t chunk_steps = 0;                ///< Of a full chunk.
+  std::uint64_t chunks = 0;           ///< Chunks of the whole job, the measured ones included.
+  unsigned depth = 0;                 ///< Chunks in flight.
   Bytes device_bytes = 0;             ///< Device memory that the ring takes.
   Bytes ring_bytes = 0;               ///< Host memory for staging.
   std::vector<Staging> staging = {};  ///< For each argument; `automatic`: no array.
   /// From the measured chunks: the least time of a chunk, and the time of each further step.
   struct Stream {
-    std::chrono::nanoseconds start{};
-    double ns_per_step = 0;
+    std::chrono::nanoseconds start{};  ///< The least time.
+    double ns_per_step = 0;            ///< Of a further step.
   };
-  Stream copy_in, compute, copy_out;  ///< Zero if nothing was measured.
-  std::chrono::nanoseconds predicted{};
-  std::vector<std::string> reasons;
+  Stream copy_in, compute, copy_out;     ///< Zero if nothing was measured.
+  std::chrono::nanoseconds predicted{};  ///< For all chunks; zero if nothing was measured.
+  std::vector<std::string> reasons;      ///< Why; one line each.
 
   /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
@@ -317,8 +319,8 @@ struct GANTRY_API PipelinePlan {
 
 /// When a chunk was in which stage. Copies of several arrays count as one.
 struct ChunkTimes {
-  Chunk chunk;
-  DeviceTiming copy_in, compute, copy_out;
+  Chunk chunk;                              ///< Whose times they are.
+  DeviceTiming copy_in, compute, copy_out;  ///< On the device's queues.
   /// The host's part: filling the ring before copy_in; taking results out of it, and folding, after
   /// copy_out. Zero if there is nothing to do.
   DeviceTiming stage_in, stage_out;
@@ -326,14 +328,14 @@ struct ChunkTimes {
 
 /// How a run went.
 struct GANTRY_API PipelineReport {
-  PipelinePlan plan;
+  PipelinePlan plan;                       ///< What was chosen.
   std::chrono::nanoseconds elapsed{};      ///< From the call to its return.
   std::chrono::nanoseconds setup{};        ///< Before the first chunk: building, allocating,
                                            ///< registering.
   std::chrono::nanoseconds registering{};  ///< Part of `setup`.
   std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};  ///< Each stream's work, in sum.
-  Bytes bytes_in = 0;
-  Bytes bytes_out = 0;
+  Bytes bytes_in = 0;                ///< Of inputs with their halos, and of copied broadcasts.
+  Bytes bytes_out = 0;               ///< Of outputs; arrays in place count in both.
   unsigned shrinks = 0;              ///< How often full memory made chunks smaller.
   std::vector<ChunkTimes> timeline;  ///< With PipelineOptions::keep_timeline.
 
@@ -359,17 +361,17 @@ struct GANTRY_API PipelineReport {
 
 /// One device's run in run_pipeline() of several devices.
 struct PipelineShare {
-  std::string device;
-  std::uint64_t first = 0;
-  std::uint64_t steps = 0;
-  PipelineReport report;
+  std::string device;       ///< DeviceFacts::name.
+  std::uint64_t first = 0;  ///< The first of its steps.
+  std::uint64_t steps = 0;  ///< How many it ran.
+  PipelineReport report;    ///< Of this device's run.
 };
 
 /// How a run on several devices went.
 struct PipelineTeamReport {
-  std::chrono::nanoseconds elapsed{};
-  std::vector<double> rates;          ///< For each device: steps in a nanosecond, in the sample.
-  std::vector<PipelineShare> shares;  ///< The sample's shares, then those of the rest.
+  std::chrono::nanoseconds elapsed{};  ///< From the call to its return.
+  std::vector<double> rates;           ///< For each device: steps in a nanosecond, in the sample.
+  std::vector<PipelineShare> shares;   ///< The sample's shares, then those of the rest.
 };
 
 /// Runs one job on several devices at once, each with threads of its own. A sixteenth of the steps

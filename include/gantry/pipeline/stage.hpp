@@ -8,16 +8,16 @@ namespace gantry {
 
 /// What a stage did; text() also says what was chosen, and why.
 struct GANTRY_API PipelineStageReport {
-  std::uint64_t messages = 0;
+  std::uint64_t messages = 0;          ///< Messages whose results were sent.
   std::uint64_t read_in_place = 0;     ///< Messages computed on where they lay, uncopied.
   std::uint64_t written_in_place = 0;  ///< Results that the kernel wrote where they are sent from.
-  Bytes bytes_in = 0;
-  Bytes bytes_out = 0;
-  std::chrono::nanoseconds elapsed{};
-  std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};
-  std::string device = {};  ///< Its name.
-  unsigned depth = 0;       ///< Messages in flight.
-  std::vector<std::string> reasons = {};
+  Bytes bytes_in = 0;                  ///< Of the segments that the kernel reads.
+  Bytes bytes_out = 0;                 ///< Of the results.
+  std::chrono::nanoseconds elapsed{};  ///< From the call to its return.
+  std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};  ///< Each stream's work, in sum.
+  std::string device = {};                                    ///< Its name.
+  unsigned depth = 0;                                         ///< Messages in flight.
+  std::vector<std::string> reasons = {};  ///< What was chosen, and why; one line each.
 
   /// The same for people, some lines.
   [[nodiscard]] std::string text() const;
@@ -39,7 +39,7 @@ struct GANTRY_API StageCallbacks {
   };
   /// Where the result shall lie.
   struct Destination {
-    ByteSpan bytes;
+    ByteSpan bytes;       ///< As many as were asked for; else `invalid_argument`.
     KeepAlive keep = {};  ///< Keeps `bytes` alive: the device may write there until it is dropped.
   };
   /// Returns the next message. `closed` ends the stage well; after `timed_out` it is called again.

@@ -14,12 +14,12 @@ struct StageEndpoint {
     std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
     int metrics_descriptor = -1;  ///< Inherited; the end counts in that page.
   };
-  std::string channel;
-  bool output = false;
-  Transport transport = Transport::gantry;
-  unsigned slots = 8;
-  Bytes budget_bytes = 0;  ///< Payload memory of each link; 0: as PoolOptions.
-  std::vector<Link> links;
+  std::string channel;                      ///< The name by which the stage opens it.
+  bool output = false;                      ///< Else it is an input.
+  Transport transport = Transport::gantry;  ///< Of all its links.
+  unsigned slots = 8;       ///< Messages under way on each link, 1 to 64; pipes ignore it.
+  Bytes budget_bytes = 0;   ///< Payload memory of each link; 0: as PoolOptions.
+  std::vector<Link> links;  ///< One for each process at the other side.
 };
 
 /// Where the process finds what encode_stage_endpoints() returned.

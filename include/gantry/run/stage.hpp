@@ -7,7 +7,11 @@
 namespace gantry {
 
 /// What connects the stages of a run.
-enum class Transport { gantry, pipe, zmq };
+enum class Transport {
+  gantry,  ///< Channels.
+  pipe,    ///< Pipes of the kernel.
+  zmq      ///< ZeroMQ sockets.
+};
 [[nodiscard]] GANTRY_API std::string_view to_string(Transport transport) noexcept;
 /// Reads "gantry", "pipe" or "zmq". Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<Transport> parse_transport(std::string_view text);

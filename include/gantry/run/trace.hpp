@@ -30,15 +30,16 @@ class GANTRY_API Span {
 
 /// Whose track it is.
 enum class EndKind : std::uint8_t {
-  producer = 1,
-  consumer,
-  inbox,
-  thread,
-  rank,   ///< Of a group: what it does of a plan.
-  link,   ///< An end of a link.
-  queue,  ///< Of a device.
+  producer = 1,  ///< A sending end.
+  consumer,      ///< A receiving end of one producer.
+  inbox,         ///< A receiving end of many, a server's too.
+  thread,        ///< A thread that has spans.
+  rank,          ///< Of a group: what it does of a plan.
+  link,          ///< An end of a link.
+  queue          ///< Of a device.
 };
 
+/// What happened.
 enum class EventKind : std::uint8_t {
   send = 1,   ///< From the call to the publication's end; of a small message the end alone.
   copy,       ///< `what`: the engine.
@@ -58,51 +59,51 @@ enum class EventKind : std::uint8_t {
 
 /// A message, for all processes of the machine. 0: none.
 struct MessageId {
-  std::uint64_t channel = 0;  ///< One session of one producer.
-  std::uint64_t sequence = 0;
+  std::uint64_t channel = 0;   ///< One session of one producer.
+  std::uint64_t sequence = 0;  ///< MessageInfo::sequence.
   friend auto operator<=>(const MessageId&, const MessageId&) = default;
 };
 
 /// What happened once, at one end or in one thread.
 struct Event {
-  EventKind kind = EventKind::send;
-  std::uint64_t begin_ns = 0;  ///< CLOCK_MONOTONIC.
-  std::uint64_t duration_ns = 0;
-  MessageId message;
-  MessageId cause;  ///< send: the message that the thread had received last.
-  Bytes bytes = 0;
+  EventKind kind = EventKind::send;  ///< It says which of the next fields count.
+  std::uint64_t begin_ns = 0;        ///< CLOCK_MONOTONIC.
+  std::uint64_t duration_ns = 0;     ///< 0 of what is a moment.
+  MessageId message;                 ///< Of send, copy, publish, receive and release.
+  MessageId cause;                   ///< send: the message that the thread had received last.
+  Bytes bytes = 0;           ///< Of the payload, or of what the step, transfer or operation moved.
   std::uint32_t chunks = 0;  ///< copy
   std::uint32_t number = 0;  ///< Of a step in its plan; of a transfer at the end that began it.
   std::int32_t peer = 0;     ///< A process; 0: not known, or several.
-  std::string what;
+  std::string what;          ///< As EventKind says; else empty.
 };
 
 /// What one end, one rank or one thread with spans did. Its oldest events go when its ring is full.
 struct Track {
-  EndKind kind = EndKind::producer;
-  std::string channel;  ///< Its name: of a thread, a rank, a link's far end, a queue.
-  std::int32_t pid = 0;
-  std::uint64_t written = 0;
-  std::uint64_t lost = 0;  ///< Of these: overwritten, or not complete.
-  bool is_closed = false;  ///< It ended in the regular way.
-  std::vector<Event> events;
+  EndKind kind = EndKind::producer;  ///< What it is the track of.
+  std::string channel;               ///< Its name: of a thread, a rank, a link's far end, a queue.
+  std::int32_t pid = 0;              ///< Of its process.
+  std::uint64_t written = 0;         ///< Events in all.
+  std::uint64_t lost = 0;            ///< Of these: overwritten, or not complete.
+  bool is_closed = false;            ///< It ended in the regular way.
+  std::vector<Event> events;         ///< In the order in which they were written.
 };
 
 /// A process that has a track.
 struct TracedProcess {
-  std::int32_t pid = 0;
-  std::string name;
+  std::int32_t pid = 0;  ///< As in its tracks.
+  std::string name;      ///< Of its stage, if `gantry run` started it; else of its program.
   std::optional<std::uint64_t> ended_ns;  ///< When the kernel said so; some ms late.
   bool died = false;                      ///< It ended with ends that it had not closed.
 };
 
 /// All that a recording has.
 struct Trace {
-  std::uint64_t from_ns = 0;  ///< CLOCK_MONOTONIC, as in events.
-  std::uint64_t until_ns = 0;
-  std::vector<TracedProcess> processes;
-  std::vector<Track> tracks;
-  std::vector<std::string> notes;  ///< What could not be read, for people.
+  std::uint64_t from_ns = 0;             ///< CLOCK_MONOTONIC, as in events.
+  std::uint64_t until_ns = 0;            ///< When the recording ended.
+  std::vector<TracedProcess> processes;  ///< All that were seen.
+  std::vector<Track> tracks;             ///< Those that could be read.
+  std::vector<std::string> notes;        ///< What could not be read, for people.
 };
 
 /// How much is kept.

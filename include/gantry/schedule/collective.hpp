@@ -15,11 +15,11 @@ class CollectiveProgram;
 
 /// What a program is expanded for. Each rank of the group has to say the same.
 struct CollectiveShape {
-  unsigned ranks = 1;
-  std::int64_t size = 0;  ///< In elements; of what, the program says.
-  DataType type{DataType::floating, 32, 1};
-  std::int64_t chunks = 1;  ///< Into how many pieces a transfer is cut; at least 1.
-  unsigned root = 0;
+  unsigned ranks = 1;                        ///< 1 to 4096.
+  std::int64_t size = 0;                     ///< In elements; of what, the program says.
+  DataType type{DataType::floating, 32, 1};  ///< f64, f32, f16, bf16, i32 or i64.
+  std::int64_t chunks = 1;                ///< Into how many pieces a transfer is cut; at least 1.
+  unsigned root = 0;                      ///< Below `ranks`, also where the program has none.
   std::vector<std::int64_t> counts = {};  ///< Empty unless the program takes counts.
   std::string variant = {};               ///< Empty: the program's first one.
 };
@@ -76,15 +76,15 @@ struct CollectiveThresholds {
                                    ///< links, of which a ring uses one a rank: as much as can be.
   Bytes moved_at_once = Bytes{1} << 20;  ///< The same where nothing is added on the way.
   Bytes chunk = Bytes{256} << 10;        ///< What a ring or a chain hands on at a time.
-  std::int64_t most_chunks = 16;
+  std::int64_t most_chunks = 16;         ///< Into so many pieces a transfer is cut at most.
 };
 
 /// Which program a collective of some size runs.
 struct CollectiveChoice {
-  std::string program;
-  std::string variant;
-  std::int64_t chunks = 1;
-  std::string reason;  ///< One line.
+  std::string program;      ///< For load_collective().
+  std::string variant;      ///< CollectiveShape::variant.
+  std::int64_t chunks = 1;  ///< CollectiveShape::chunks.
+  std::string reason;       ///< One line.
 };
 
 /// Which program to take for `bytes` in `ranks` ranks: of "all-gather", "reduce-scatter",

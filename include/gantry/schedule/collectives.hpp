@@ -28,12 +28,12 @@ enum class CollectiveKind : std::uint8_t {
 
 /// What the ranks do together. All say the same but for the memory.
 struct CollectiveCall {
-  CollectiveKind kind = CollectiveKind::all_reduce;
-  CollectiveTensor tensor;
+  CollectiveKind kind = CollectiveKind::all_reduce;  ///< Which collective.
+  CollectiveTensor tensor;  ///< What this rank gives and, unless there is a `result`, gets.
   /// Of all_to_all: what comes in; it does not overlap `tensor`, and has room for `ranks` pieces of
   /// the largest size.
   CollectiveTensor result = {};
-  unsigned root = 0;
+  unsigned root = 0;  ///< Of a broadcast: whose tensor all get.
   /// Of all_to_all: rank r has counts[r * ranks + q] elements for rank q; they lie in the order of
   /// the ranks without gaps, in the result, too. Both tensors have room for the most that any rank
   /// has or gets. Empty: pieces.

@@ -8,30 +8,30 @@
 namespace gantry {
 
 /// A product of m x k and k x n takes
-///   start + 2 m n k / peak * (1 + m_knee / m) (1 + n_knee / n) (1 + k_knee / k),
-/// and 2 m n elements of memory traffic more if it adds to what is there.
+///   start_ns + 2 m n k / flops_per_s * (1 + m_knee / m) (1 + n_knee / n) (1 + k_knee / k),
+/// and 2 m n elements of memory traffic more, by adding_bytes_per_s, if it adds to what is there.
 struct ProductCosts {
-  double start_ns = 0;
-  double flops_per_s = 1e12;
-  double m_knee = 0;  ///< Rows at which half of the speed is lost.
-  double n_knee = 0;
-  double k_knee = 0;
-  double adding_bytes_per_s = 1e11;
+  double start_ns = 0;               ///< What each takes, however small; 0 to 1e15.
+  double flops_per_s = 1e12;         ///< The rate without knees.
+  double m_knee = 0;                 ///< Rows at which half of the speed is lost.
+  double n_knee = 0;                 ///< The same for columns.
+  double k_knee = 0;                 ///< The same for the depth.
+  double adding_bytes_per_s = 1e11;  ///< The rate of that traffic.
   friend bool operator==(const ProductCosts&, const ProductCosts&) = default;
 };
 
 /// start + bytes / rate.
 struct TransferCosts {
-  double start_ns = 0;
-  double bytes_per_s = 1e10;
+  double start_ns = 0;        ///< What each takes, however small; 0 to 1e15.
+  double bytes_per_s = 1e10;  ///< The rate of its payload.
   friend bool operator==(const TransferCosts&, const TransferCosts&) = default;
 };
 
 /// A directed pair of ranks that differs from the others.
 struct LinkCosts {
-  unsigned from = 0;
-  unsigned to = 0;
-  TransferCosts costs;
+  unsigned from = 0;    ///< The rank whose memory is read.
+  unsigned to = 0;      ///< The rank whose memory is written; not `from`.
+  TransferCosts costs;  ///< Of what goes that way.
   friend bool operator==(const LinkCosts&, const LinkCosts&) = default;
 };
 
@@ -43,21 +43,21 @@ enum class Topology : std::uint8_t {
 
 /// What a group of ranks costs: docs/formats/costs.md.
 struct ScheduleCosts {
-  std::string name = "unnamed";  ///< Where it comes from; one word.
-  ProductCosts product;
-  TransferCosts copy{0, 1e11};    ///< Within a rank, of copy and fill; bytes of the result.
-  TransferCosts reduce{0, 1e11};  ///< The same.
-  Topology topology = Topology::mesh;
-  TransferCosts link;              ///< Of each directed pair.
-  std::vector<LinkCosts> links{};  ///< Those that differ.
-  double port_bytes_per_s = 1e10;  ///< Of a switch: of each port and direction.
-  double cpus = 0;                 ///< All ranks share as many; 0: each has what it needs.
-  // CPU time of a transfer at each end: where CPUs are shared it takes them from what computes. No
-  // transfer takes less time than either end's CPU.
+  std::string name = "unnamed";        ///< Where it comes from; one word.
+  ProductCosts product;                ///< Of gemm.
+  TransferCosts copy{0, 1e11};         ///< Within a rank, of copy and fill; bytes of the result.
+  TransferCosts reduce{0, 1e11};       ///< The same.
+  Topology topology = Topology::mesh;  ///< It says which of the next fields count.
+  TransferCosts link;                  ///< Of each directed pair.
+  std::vector<LinkCosts> links{};      ///< Those that differ.
+  double port_bytes_per_s = 1e10;      ///< Of a switch: of each port and direction.
+  double cpus = 0;                     ///< All ranks share as many; 0: each has what it needs.
+  /// CPU time of a transfer at each end, by its payload: where CPUs are shared it takes them from
+  /// what computes. No transfer takes less time than either end's CPU.
   double cpu_s_per_byte = 0;
-  double cpu_s_per_transfer = 0;
-  double cpu_s_per_row = 0;     ///< Of an end where its rows do not lie side by side.
-  double beside_transfers = 1;  ///< Products take so many times as long beside transfers.
+  double cpu_s_per_transfer = 0;  ///< The same, however small the transfer is.
+  double cpu_s_per_row = 0;       ///< Of an end where its rows do not lie side by side.
+  double beside_transfers = 1;    ///< Products take so many times as long beside transfers.
   friend bool operator==(const ScheduleCosts&, const ScheduleCosts&) = default;
 };
 
@@ -70,14 +70,14 @@ struct ScheduleCosts {
 
 /// What one product of m x k by k x n took.
 struct ProductSample {
-  std::int64_t m = 0, n = 0, k = 0;
-  bool adds = false;
-  double seconds = 0;
+  std::int64_t m = 0, n = 0, k = 0;  ///< Of m x k by k x n.
+  bool adds = false;                 ///< It was added to what was there.
+  double seconds = 0;                ///< The time.
 };
 /// The costs that come nearest to some samples.
 struct ProductFit {
-  ProductCosts costs;
-  double error = 0;  ///< Root of the mean square of the relative error.
+  ProductCosts costs;  ///< For ScheduleCosts::product.
+  double error = 0;    ///< Root of the mean square of the relative error.
 };
 /// Costs that come nearest to what was measured, in relative error; `bytes`: of an element. Errors:
 /// `invalid_argument` for fewer than four samples, or one without size or time.
@@ -89,8 +89,8 @@ struct ProductFit {
 
 /// When a step of a simulated plan runs, from the plan's start on.
 struct StepTimes {
-  double begin_s = 0;
-  double end_s = 0;
+  double begin_s = 0;  ///< When it takes up what it uses.
+  double end_s = 0;    ///< When it is over.
 };
 /// What a rank of a simulated plan does with its time.
 struct RankTimes {
@@ -102,8 +102,8 @@ struct RankTimes {
 };
 /// What a plan takes in virtual time.
 struct Simulated {
-  double seconds = 0;
-  std::vector<RankTimes> ranks;
+  double seconds = 0;            ///< When the last step ends.
+  std::vector<RankTimes> ranks;  ///< By rank.
   std::vector<StepTimes> steps;  ///< While they occupy what they use.
   unsigned last_rank = 0;        ///< The one that ends last; of several the one that computes most.
 };

@@ -25,7 +25,7 @@ struct PlanMemory {
 
 /// Memory for the tensors that a rank's steps touch, in one region.
 struct GANTRY_API PlanBuffers {
-  std::unique_ptr<Region> region;
+  std::unique_ptr<Region> region;   ///< Holds the tensors that are not the caller's own.
   std::vector<PlanMemory> tensors;  ///< By Plan::tensors.
   /// Rows have no gaps; each tensor begins at a cache line. `own`: by tensor; where there is some
   /// it is taken as it is. Errors: `invalid_argument`, `too_large`, `out_of_memory`.
@@ -35,18 +35,18 @@ struct GANTRY_API PlanBuffers {
 
 /// How a run of a plan went at this rank.
 struct PlanRun {
-  std::chrono::nanoseconds elapsed{};
+  std::chrono::nanoseconds elapsed{};    ///< From the call to its return.
   std::chrono::nanoseconds computing{};  ///< Of that, products, copies and sums took so long.
-  std::uint64_t steps = 0;
-  Bytes sent = 0;      ///< By puts of this rank, and by gets of others from it.
-  Bytes received = 0;  ///< Into this rank.
+  std::uint64_t steps = 0;               ///< This rank's; a barrier is two.
+  Bytes sent = 0;                        ///< By puts of this rank, and by gets of others from it.
+  Bytes received = 0;                    ///< Into this rank.
   /// Signals that belong to no step of this run; none unless a rank misbehaves.
   std::uint64_t dropped_signals = 0;
 };
 
 /// What a rank computes with, and within which limits.
 struct PlanExecutorOptions {
-  PlanLimits limits{};
+  PlanLimits limits{};  ///< For check_plan().
   /// Products. Null: open_gemm() without options, if the plan has any.
   std::shared_ptr<GemmLibrary> gemm = {};
   /// Computes the products instead. They are queued as soon as

@@ -22,12 +22,12 @@ enum class OverlapKind : std::uint8_t {
 /// A product whose parts lie with several ranks. A is m x k. Rows, columns and depths are shared
 /// out as evenly as they can be: the part of rank r begins at size * r / ranks.
 struct OverlapOperator {
-  OverlapKind kind = OverlapKind::all_gather_gemm;
-  std::int64_t m = 0;
+  OverlapKind kind = OverlapKind::all_gather_gemm;  ///< What is multiplied, and what moves.
+  std::int64_t m = 0;                               ///< Rows of A.
   std::int64_t n = 0;  ///< Columns of B; of all_to_all_gemm those of each rank's B.
-  std::int64_t k = 0;
-  DataType type{DataType::floating, 32, 1};
-  unsigned ranks = 1;
+  std::int64_t k = 0;  ///< Columns of A, rows of B.
+  DataType type{DataType::floating, 32, 1};  ///< f64, f32, f16, bf16, i32 or i64.
+  unsigned ranks = 1;                        ///< 1 to 4096.
   /// Of all_to_all_gemm: how many rows rank s has for rank d, at s * ranks + d; their sum is m.
   /// Empty: shared out evenly.
   std::vector<std::int64_t> split{};
@@ -57,12 +57,12 @@ enum class SchedulePath : std::uint8_t { put, get };
 
 /// A point of the space: decisions, from which make_plan() makes a plan for any operator.
 struct Schedule {
-  SchedulePattern pattern = SchedulePattern::serial;
-  ScheduleShape shape = ScheduleShape::rows;
-  ScheduleStart start = ScheduleStart::own_first;
-  ScheduleGrain grain = ScheduleGrain::per_piece;
+  SchedulePattern pattern = SchedulePattern::serial;  ///< `serial`: only `path` counts besides.
+  ScheduleShape shape = ScheduleShape::rows;          ///< What is cut.
+  ScheduleStart start = ScheduleStart::own_first;     ///< When the own part is computed.
+  ScheduleGrain grain = ScheduleGrain::per_piece;     ///< How much a product takes.
   unsigned chunks = 1;  ///< Into which what one rank has for another is cut; 1 to 4096.
-  SchedulePath path = SchedulePath::put;
+  SchedulePath path = SchedulePath::put;  ///< Who moves pieces.
   friend auto operator<=>(const Schedule&, const Schedule&) = default;
 };
 
@@ -74,8 +74,8 @@ struct Schedule {
 /// A decision that can be kept: "gantry-schedule 1 all-gather-gemm ring rows own-first piece 4
 /// put".
 struct ScheduleSentence {
-  OverlapKind kind = OverlapKind::all_gather_gemm;
-  Schedule schedule;
+  OverlapKind kind = OverlapKind::all_gather_gemm;  ///< What the schedule was chosen for.
+  Schedule schedule;                                ///< What was chosen.
   friend bool operator==(const ScheduleSentence&, const ScheduleSentence&) = default;
 };
 [[nodiscard]] GANTRY_API std::string to_string(const ScheduleSentence& sentence);

@@ -9,7 +9,7 @@
 
 namespace gantry {
 
-/// Rows and columns of a tensor, counted from 0.
+/// `rows` rows of a tensor from `row` on, and of them `cols` columns from `col` on; from 0.
 struct PlanRect {
   std::int64_t row = 0;
   std::int64_t col = 0;
@@ -20,22 +20,22 @@ struct PlanRect {
 
 /// A matrix of which each rank of the group has one of its own.
 struct PlanTensor {
-  std::string name;  ///< Letters, digits and '_'; begins with a letter.
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  DataType type;
+  std::string name;       ///< Letters, digits and '_'; begins with a letter.
+  std::int64_t rows = 0;  ///< 0 to 2^40.
+  std::int64_t cols = 0;  ///< 0 to 2^40.
+  DataType type;          ///< f64, f32, f16, bf16, i32 or i64.
 };
 
 /// A rectangle of a tensor of a rank.
 struct PlanPlace {
-  unsigned rank = 0;
+  unsigned rank = 0;    ///< Below Plan::ranks.
   unsigned tensor = 0;  ///< Its index in Plan::tensors.
-  PlanRect rect;
+  PlanRect rect;        ///< Within the tensor.
 };
 
 /// A part of what an element is, by the names of whole matrices that the ranks hold pieces of.
-/// Element (i, j) of a tensor is X[i + row][j + col]; or, if there is a `right` matrix, the sum
-/// over k from `first` to `last - 1` of X[i + row][k] * Y[k][j + col].
+/// Element (i, j) of a tensor is X[i + `row`][j + `col`], X being `left`; or, if there is a matrix
+/// Y, `right`, the sum over k from `first` to before `last` of X[i + row][k] * Y[k][j + col].
 struct PlanTerm {
   std::string left;
   std::string right = {};  ///< Empty: no product.
@@ -48,8 +48,8 @@ struct PlanTerm {
 
 /// What the elements of a rectangle are: the sum of its terms, each of which counts once.
 struct PlanValue {
-  PlanPlace place;
-  std::vector<PlanTerm> sum;
+  PlanPlace place;            ///< The rectangle.
+  std::vector<PlanTerm> sum;  ///< Its terms; none: the elements are 0.
 };
 
 /// What a step does.
@@ -67,13 +67,13 @@ enum class PlanVerb : std::uint8_t {
 
 /// An operation. What a verb does not use is ignored.
 struct PlanStep {
-  PlanVerb verb = PlanVerb::copy;
-  unsigned rank = 0;  ///< Who does it.
+  PlanVerb verb = PlanVerb::copy;  ///< It says which of the places count.
+  unsigned rank = 0;               ///< Who does it.
   /// The steps of a rank's lane take place one after another, in their order in the plan.
   unsigned lane = 0;
-  PlanPlace to;
-  PlanPlace from;
-  PlanPlace other;
+  PlanPlace to;                 ///< What is written, or whom a signal is for.
+  PlanPlace from;               ///< What is read.
+  PlanPlace other;              ///< Of gemm: the right factor.
   bool adds = false;            ///< Of gemm.
   std::vector<unsigned> after;  ///< Steps that have ended before it begins, by their index.
 };
@@ -81,13 +81,13 @@ struct PlanStep {
 /// Who does what, on which memory, after what. It says nothing of values; check_plan() finds out
 /// what they come to.
 struct Plan {
-  unsigned ranks = 1;
-  unsigned lanes = 1;   ///< Of each rank.
-  std::string about{};  ///< How it was made; one line.
-  std::vector<PlanTensor> tensors{};
-  std::vector<PlanValue> given{};   ///< What lies there before.
-  std::vector<PlanValue> wanted{};  ///< What has to lie there in the end.
-  std::vector<PlanStep> steps{};
+  unsigned ranks = 1;                 ///< 1 to 4096.
+  unsigned lanes = 1;                 ///< Of each rank.
+  std::string about{};                ///< How it was made; one line.
+  std::vector<PlanTensor> tensors{};  ///< Each rank has one of each.
+  std::vector<PlanValue> given{};     ///< What lies there before.
+  std::vector<PlanValue> wanted{};    ///< What has to lie there in the end.
+  std::vector<PlanStep> steps{};      ///< Of all ranks.
 };
 
 /// What a plan may cost.

@@ -18,7 +18,7 @@ namespace gantry {
 struct ShardedProductOptions {
   std::optional<ScheduleCosts> costs{};  ///< None: measure_costs() finds them.
   std::optional<Schedule> schedule{};    ///< This one; nothing is measured or chosen.
-  ChoiceOptions choice{};
+  ChoiceOptions choice{};                ///< For choose(), without a `schedule`.
   /// prepare() runs so many of the schedules that promise most, and serial, a few times each, and
   /// takes the quickest. 0: what is predicted decides.
   unsigned measure_best = 4;
@@ -30,7 +30,7 @@ struct ShardedProductOptions {
   std::string log{};
 };
 
-/// A rank's part of a matrix: rows of `cols` elements, `stride` bytes apart.
+/// A rank's part of a matrix: from `data` on `rows` rows of `cols` elements, `stride` bytes apart.
 struct MatrixPart {
   std::byte* data = nullptr;
   std::int64_t rows = 0;

@@ -18,8 +18,8 @@ enum class RankState : std::uint8_t {
 
 /// A step of the rank's plan.
 struct RankStep {
-  std::uint32_t step = 0;  ///< Its index in the plan.
-  PlanVerb verb = PlanVerb::put;
+  std::uint32_t step = 0;         ///< Its index in the plan.
+  PlanVerb verb = PlanVerb::put;  ///< What it does.
   /// The far rank: where a transfer goes, or comes from; who does a step that is waited for.
   std::optional<unsigned> peer = {};
   friend bool operator==(const RankStep&, const RankStep&) = default;
@@ -39,15 +39,15 @@ struct GANTRY_API RankOperation {
 
 /// A rank as it says itself; whatever it says, within bounds.
 struct GANTRY_API RankStatus {
-  std::string group;  ///< Its name.
-  unsigned rank = 0;
-  unsigned ranks = 1;
-  int pid = 0;  ///< 0: it lives in another PID namespace.
-  ProcessState process = ProcessState::unknown;
-  RankState state = RankState::joining;
-  std::string why;                        ///< It is broken.
-  std::chrono::nanoseconds in_state{};    ///< For so long.
-  std::uint64_t epoch = 0;                ///< Group::epoch().
+  std::string group;                             ///< Its name.
+  unsigned rank = 0;                             ///< From 0.
+  unsigned ranks = 1;                            ///< Of the group.
+  int pid = 0;                                   ///< 0: it lives in another PID namespace.
+  ProcessState process = ProcessState::unknown;  ///< `unknown` without a pid.
+  RankState state = RankState::joining;          ///< What it does now.
+  std::string why;                               ///< It is broken.
+  std::chrono::nanoseconds in_state{};           ///< For so long.
+  std::uint64_t epoch = 0;                       ///< Group::epoch().
   std::uint64_t operation = 0;            ///< Of the group's common calls, from 1; 0: in none.
   std::uint64_t plan_hash = 0;            ///< Of the newest plan.
   std::string plan;                       ///< Plan::about of that.
