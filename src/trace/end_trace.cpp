@@ -100,10 +100,14 @@ void EndTrace::slow_sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
   sent(now, now, sequence, bytes);
 }
 
-void EndTrace::spanned(std::uint64_t begin,
-                       const std::array<char, Span::kMostName + 1>& name) noexcept {
+// A character of UTF-8 is kept whole or not at all.
+void EndTrace::spanned(std::uint64_t begin, std::string_view name) noexcept {
+  constexpr unsigned kMarks = 0xC0, kGoesOn = 0x80;
+  std::size_t size = std::min(name.size(), Span::kMostName);
+  while (size > 0 && size < name.size() && (static_cast<unsigned>(name[size]) & kMarks) == kGoesOn)
+    --size;
   Ring::Event event{begin, read_ticks() - begin, what(EventKind::span)};
-  std::memcpy(&event[kSequence], name.data(), name.size());
+  std::memcpy(&event[kSequence], name.data(), size);
   write(event);
 }
 
@@ -177,15 +181,17 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
 }
 
 EndTrace* RoamingTrace::get() noexcept {
-  if (scope_ != nullptr && scope_->run() != 0) return trace_.get();
-  auto made = guarded([this]() -> Result<EndTrace*> {
+  const bool is_ours = scope_ != nullptr && fork_guard_.is_this();
+  if (is_ours && scope_->run() != 0) return trace_.get();
+  auto made = guarded([&]() -> Result<EndTrace*> {
     auto scope = Scope::any_on();
     // One may be over without that its process has noticed.
     for (; scope != nullptr; scope = Scope::any_on())
       if (scope->look(); scope->run() != 0) break;
     if (scope == nullptr) return nullptr;
-    if (scope != scope_) {
+    if (!is_ours || scope != scope_) {
       scope_.reset();
+      fork_guard_ = ForkGuard();
       trace_ = std::make_unique<EndTrace>();
       trace_->join(scope->directory(), kind_, name_);
       scope_ = std::move(scope);
@@ -217,22 +223,18 @@ std::string thread_name() {
 
 }  // namespace
 
-Span::Span(std::string_view name) noexcept {
-  const std::uint64_t now = read_ticks();
-  look(now);
-  if (!is_on()) [[likely]]
-    return;
-  name_.fill('\0');
-  copy_text(name_, name);
-  began_ = now;
+std::uint64_t begin_span() noexcept {
+  Scope::keep_own();
+  const std::uint64_t now = ticks_and_look();
+  return is_on() ? now : 0;
 }
 
-Span::~Span() {
-  if (began_ == 0 || !is_on()) [[likely]]
+void end_span(std::uint64_t began, std::string_view name) noexcept {
+  if (began == 0 || !is_on()) [[likely]]
     return;
-  static_cast<void>(guarded([this]() -> Result<void> {
+  static_cast<void>(guarded([&]() -> Result<void> {
     thread_local RoamingTrace mine(EndKind::thread, thread_name());
-    if (EndTrace* const trace = mine.get()) trace->spanned(began_, name_);
+    if (EndTrace* const trace = mine.get()) trace->spanned(began, name);
     return {};
   }));
 }

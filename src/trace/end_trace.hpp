@@ -72,8 +72,7 @@ class EndTrace {
     std::string_view text = {};
   };
   void worked(const Worked& what) noexcept;
-  /// `name`: kMostName + 1 bytes, zeros behind the name.
-  void spanned(std::uint64_t begin, const std::array<char, Span::kMostName + 1>& name) noexcept;
+  void spanned(std::uint64_t begin, std::string_view name) noexcept;
 
  private:
   /// A ring file of this process.
@@ -114,7 +113,7 @@ class EndTrace {
 };
 
 /// The ring of what belongs to no directory, such as a link: it lies in one that this process knows
-/// and in which somebody records. One thread at a time.
+/// and in which somebody records. One thread at a time. In a child of fork() it has a new one.
 class RoamingTrace {
  public:
   RoamingTrace(EndKind kind, std::string name) : kind_(kind), name_(std::move(name)) {}
@@ -128,6 +127,7 @@ class RoamingTrace {
   std::string name_;
   std::shared_ptr<Scope> scope_;
   std::unique_ptr<EndTrace> trace_;
+  ForkGuard fork_guard_;
 };
 
 /// The number of a channel by its producer's page: of all processes of this machine, those who have

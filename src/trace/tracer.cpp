@@ -9,6 +9,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/runtime_directory.hpp"
+
 namespace gantry::trace {
 namespace {
 
@@ -27,6 +29,7 @@ bool is_ours_alone(const Fd& folder) noexcept {
 struct Scopes {
   std::mutex mutex;
   std::vector<std::weak_ptr<Scope>> all;
+  std::shared_ptr<Scope> own;  // of the environment's directory, once it was asked for
 };
 
 Scopes& scopes();
@@ -86,6 +89,7 @@ Control control_in(int folder) noexcept {
 std::atomic<bool> detail::is_on{false};
 std::atomic<std::uint64_t> detail::next_look{0};
 std::atomic<std::int64_t> detail::next_timed_look{0};
+std::atomic<bool> detail::has_own{false};
 
 // One thread looks; the others go on.
 void detail::slow_look(std::uint64_t ticks) noexcept {
@@ -104,6 +108,17 @@ void detail::slow_timed_look(std::int64_t now_ns) noexcept {
   constexpr std::int64_t kEveryNs = 50'000'000;
   next_timed_look.store(now_ns + kEveryNs, std::memory_order_relaxed);
   look(read_ticks());
+}
+
+void detail::slow_keep_own() noexcept {
+  static_cast<void>(guarded([]() -> Result<void> {
+    const std::string directory = runtime_directory_path();
+    const auto own = directory.starts_with('/') ? Scope::of(directory) : nullptr;
+    const std::lock_guard held(scopes().mutex);
+    scopes().own = own;
+    has_own.store(true, std::memory_order_relaxed);  // see keep_own()
+    return {};
+  }));
 }
 
 Scope::Scope(std::string directory)

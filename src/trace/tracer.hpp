@@ -18,6 +18,8 @@ extern std::atomic<std::uint64_t> next_look;       // ticks
 void slow_look(std::uint64_t ticks) noexcept;      // asks the directories
 extern std::atomic<std::int64_t> next_timed_look;  // nanoseconds of CLOCK_MONOTONIC
 void slow_timed_look(std::int64_t now_ns) noexcept;
+extern std::atomic<bool> has_own;  // see Scope::keep_own()
+void slow_keep_own() noexcept;
 }  // namespace detail
 
 /// Relaxed: what is recorded then is checked by EndTrace.
@@ -53,6 +55,12 @@ class Scope {
   explicit Scope(std::string directory);
   /// That of this directory; looks at it at once. Ends keep it.
   [[nodiscard]] static std::shared_ptr<Scope> of(const std::string& directory);
+  /// Has the process look into its environment's directory from now on, whether it has ends or not.
+  static void keep_own() noexcept {
+    // Relaxed: who does not see it yet does what was done already.
+    if (!detail::has_own.load(std::memory_order_relaxed)) [[unlikely]]
+      detail::slow_keep_own();
+  }
   /// One in which somebody records; null: there is none.
   [[nodiscard]] static std::shared_ptr<Scope> any_on() noexcept;
 

@@ -4,7 +4,7 @@ Producer sends; Consumer receives; Inbox has many senders; rpc has calls; pipe()
 Group is for ranks that compute together.
 """
 
-from . import errors, rpc, tables
+from . import errors, rpc, tables, trace
 from ._core import version as _version
 from .errors import (
     Aborted,
@@ -40,5 +40,5 @@ __all__ = [
     "OutOfMemory", "PeerGone", "PeerMisbehaved", "PermissionDenied", "PipeReader", "PipeWriter",
     "ProcessPoolExecutor", "Producer", "Queue", "Runtime", "SimpleQueue", "SystemRefused",
     "TimedOut", "TooLarge", "Unsupported", "errors", "pipe", "rpc", "stage_input", "stage_output",
-    "tables",
+    "tables", "trace",
 ]  # fmt: skip

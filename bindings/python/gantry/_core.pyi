@@ -1,6 +1,6 @@
 # The extension: a thin translation of gantry.h. Timeouts are seconds; None waits for ever.
 from collections.abc import Callable
-from typing import Any, SupportsIndex, final
+from typing import Any, Self, SupportsIndex, final
 
 
 Tensor = tuple[int, int, int, tuple[int, ...]]  # DLPack's code, bits, lanes; the shape
@@ -15,6 +15,12 @@ def version() -> str: ...
 class Runtime:
     def __new__(cls, directory: str | None, engine: str | None) -> Runtime: ...
     def status_json(self) -> str: ...
+
+class Span:
+    name: str
+    def __new__(cls, name: str) -> Self: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
 
 @final
 class Memory:

@@ -10,11 +10,12 @@ from io import BytesIO
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, cast
 
+from . import trace
 from ._core import Message
 
 TYPE = 0x50_59_4F_42  # "BOYP" in memory: the type of a message that is a pickled object
 _SMALL = 4096  # smaller buffers stay in the stream
-_MOST = 63  # besides the stream
+_MOST = 62  # besides the stream, and what goes with a call
 
 
 def _stay_or_leave(
@@ -43,6 +44,7 @@ def loads(segments: Sequence[memoryview]) -> Any:
 
 # ---- between processes of one program: connections, locks, queues may be in it
 
+_END = b"."  # of each pickle; what stands behind it does not count
 _PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
 
 
@@ -54,23 +56,25 @@ class _Pickler(pickle.Pickler):
     )
 
 
-def dumps_item(value: Any) -> Any:
-    """The stream, or a tuple of it and the buffers."""
+def dumps_item(value: Any, carried: bytes = b"") -> Any:
+    """The stream with `carried` behind it, or a tuple of that and the buffers."""
     if type(value) in _PLAIN:
-        return pickle.dumps(value, 5)
+        return pickle.dumps(value, 5) + carried
     buffers: list[pickle.PickleBuffer] = []
     stream = BytesIO()
-    _Pickler(stream, 5, buffer_callback=_stay_or_leave(buffers, _MOST - 1)).dump(value)
+    _Pickler(stream, 5, buffer_callback=_stay_or_leave(buffers, _MOST)).dump(value)
+    stream.write(carried)
     if buffers:
         return (stream.getbuffer(), *(buffer.raw() for buffer in buffers))
     return stream.getbuffer()
 
 
-def loads_item(core: Message, copies: bool) -> Any:
-    """`copies`: leaves nothing in the message's memory."""
+def loads_item(core: Message, copies: bool) -> tuple[Any, str | None]:
+    """The object, and the traceparent that came with it. `copies`: leaves nothing in the message's
+    memory."""
+    stream = memoryview(cast(Any, core.segment(0, True)))
+    carried = None if stream[-1:] == _END else trace.found(stream[-trace.CARRIED_BYTES :])
     if core.segments == 1:
-        return pickle.loads(cast(Any, core.segment(0, True)))
-    segments = [memoryview(cast(Any, core.segment(i, True))) for i in range(core.segments)]
-    if copies:
-        return pickle.loads(segments[0], buffers=map(bytearray, segments[1:]))
-    return pickle.loads(segments[0], buffers=segments[1:])
+        return pickle.loads(stream), carried
+    buffers = [memoryview(cast(Any, core.segment(i, True))) for i in range(1, core.segments)]
+    return pickle.loads(stream, buffers=map(bytearray, buffers) if copies else buffers), carried

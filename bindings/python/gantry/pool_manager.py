@@ -15,7 +15,7 @@ from functools import partial
 from traceback import format_exception
 from typing import Any
 
-from . import _core, pickles, pool_worker
+from . import _core, pickles, pool_worker, trace
 from .queues import SimpleQueue
 from .runtime import shared
 
@@ -28,13 +28,14 @@ _DEATHS = 16  # in a row, without a result: then it is not the calls
 
 
 class Work:
-    __slots__ = ("args", "fn", "future", "kwargs", "number", "put", "runs")
+    __slots__ = ("args", "carried", "fn", "future", "kwargs", "number", "put", "runs")
 
     def __init__(self, number: int, fn: Any, args: Any, kwargs: Any) -> None:
         self.number, self.fn, self.args, self.kwargs = number, fn, args, kwargs
         self.future: Future[Any] = Future()
         self.runs = False  # it has been handed out
         self.put = 0  # its number among what was put
+        self.carried = trace.carried()  # where it was submitted
 
 
 class Pool:
@@ -90,7 +91,8 @@ class Pool:
                 self.forget(work.number)
                 continue
             try:
-                parts = pickles.dumps_item((work.number, work.fn, work.args, work.kwargs))
+                call = (work.number, work.fn, work.args, work.kwargs)
+                parts = pickles.dumps_item(call, work.carried)
                 self._put(work, parts)
             except BaseException as error:
                 self.forget(work.number)
@@ -234,7 +236,7 @@ class Manager(threading.Thread):
         while (core := end.receive(_SPIN) or end.receive(0)) is not None:
             self._deaths = 0
             try:
-                result = pickles.loads_item(core, end.held > _MOST_HELD)
+                result, _ = pickles.loads_item(core, end.held > _MOST_HELD)
             except BaseException as error:
                 return "".join(format_exception(error))
             del core

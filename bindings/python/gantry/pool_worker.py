@@ -8,7 +8,7 @@ from concurrent.futures import _base
 from concurrent.futures import process as futures_process
 from typing import Any
 
-from . import _core, pickles
+from . import _core, pickles, trace
 from .errors import PeerGone
 from .queues import Queue
 from .runtime import Runtime
@@ -43,6 +43,7 @@ def run(
     initargs: tuple[Any, ...], max_tasks: int | None, most_tries: int,
 ) -> None:  # fmt: skip
     """Works on calls until it gets None, or has done `max_tasks`."""
+    trace.forget()
     if initializer is not None:
         try:
             initializer(*initargs)
@@ -74,7 +75,8 @@ def _work(calls: Queue, results: Results, max_tasks: int | None, most_tries: int
             return
         done += 1
         leaving = os.getpid() if done == max_tasks else None
-        _answer(results, call, leaving)
+        with trace.context(calls.traceparent):
+            _answer(results, call, leaving)
         del call
         if in_hand is not None:
             in_hand.done()

@@ -17,7 +17,7 @@ from traceback import print_exception
 from types import GenericAlias
 from typing import Any
 
-from . import _core, pickles
+from . import _core, pickles, trace
 from .errors import Busy, InvalidArgument, PeerGone, TimedOut
 from .feeder import Feeder
 from .queue_home import SLOTS, Home
@@ -91,6 +91,7 @@ class Queue:
         self._putting: _core.Producer | None = None
         self._in_hand: deque[_core.Message] = deque()
         self._feeder = Feeder()
+        self._of_thread = threading.local()
         self._is_known = False  # the putting end to the queue
         _all.add(self)
 
@@ -99,7 +100,7 @@ class Queue:
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
         try:
-            parts = pickles.dumps_item(obj)
+            parts = pickles.dumps_item(obj, trace.carried())
         except Exception as error:
             self._on_queue_feeder_error(error, obj)
             return
@@ -200,10 +201,18 @@ class Queue:
 
     def _load(self, core: _core.Message) -> Any:
         held = self._getting.held if self._getting is not None else 0
-        return pickles.loads_item(core, held > _MOST_HELD)
+        item, self._of_thread.traceparent = pickles.loads_item(core, held > _MOST_HELD)
+        return item
 
     def get_nowait(self) -> Any:
         return self.get(False)
+
+    @property
+    def traceparent(self) -> str | None:
+        """What gantry.trace.traceparent() was where the item that this thread got last was put:
+        `with gantry.trace.context(queue.traceparent):` goes on with that trace."""
+        found: str | None = getattr(self._of_thread, "traceparent", None)
+        return found
 
     # What is in it.
     def qsize(self) -> int:

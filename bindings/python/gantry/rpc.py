@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from . import _core
+from . import _core, trace
 from .ends import AwaitedEnd
 from .errors import Aborted, Error
 from .message import Message
@@ -16,11 +16,29 @@ from .receiving import ReceivingEnd
 from .runtime import Runtime, shared
 from .sending import give
 
+_MOST_SEGMENTS = 64  # as gantry.h has it
+
 
 class Request(Message):
-    """A message that somebody waits for an answer to. Dropped, it fails with Aborted there."""
+    """A message that somebody waits for an answer to. Dropped, it fails with Aborted there.
 
-    __slots__ = ()
+    `traceparent`: what gantry.trace.traceparent() was where its client called; serve() goes on
+    with that trace. It came as a segment of its own, the last, which does not count here.
+    """
+
+    __slots__ = ("traceparent",)
+
+    def __init__(self, core: _core.Message, allow_pickles: bool) -> None:
+        super().__init__(core, allow_pickles)
+        last = core.segments - 1
+        self.traceparent = trace.found(self.segment(last)) if last > 0 else None
+
+    def __len__(self) -> int:
+        return super().__len__() - (self.traceparent is not None)
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes - (trace.CARRIED_BYTES if self.traceparent is not None else 0)
 
     def reply(self, value: Any, *, timeout: float | None = 0, type: int = 0) -> None:
         """Answers, once. TimedOut: the client has no room at present."""
@@ -75,13 +93,16 @@ class Server(ReceivingEnd[Request]):
         that has no room for a second, or that is gone, does without."""
         for request in self:
             try:
-                request.reply(answer(request), timeout=1)
+                with trace.context(request.traceparent):
+                    answered = answer(request)
+                request.reply(answered, timeout=1)
             except Exception as error:
                 with suppress(Error):
                     if isinstance(error, Error):
                         request.refuse(error.message, error.hint, type(error))
                     else:
                         request.refuse(f"{type(error).__name__}: {error}")
+            answered = None
             del request
 
 
@@ -126,6 +147,16 @@ class Client(AwaitedEnd):
         self._core.wait_for_consumers(1, timeout)
 
     def _begin(self, value: Any, timeout: float | None, tag: int) -> _core.Call:
-        return give(
-            value, self._pickles, tag, lambda v, type: self._core.begin_call(v, timeout, type, 0)
-        )
+        carried = trace.carried() if _takes_one_more(value) else b""
+
+        def begin(given: Any, type: int) -> _core.Call:
+            if carried:
+                given = (*given, carried) if isinstance(given, tuple) else (given, carried)
+            return self._core.begin_call(given, timeout, type, 0)
+
+        return give(value, self._pickles, tag, begin)
+
+
+def _takes_one_more(value: Any) -> bool:
+    """False: a message that is passed on as it is, and has no room."""
+    return not isinstance(value, Message) or value._core.segments < _MOST_SEGMENTS

@@ -10,20 +10,33 @@
 
 namespace gantry::trace {
 
+/// Begins a span that has no block; end_span() takes what it returns. 0: nobody records.
+[[nodiscard]] GANTRY_API std::uint64_t begin_span() noexcept;
+/// Writes it into the trace of the calling thread. `began` 0: does nothing. See Span.
+GANTRY_API void end_span(std::uint64_t began, std::string_view name) noexcept;
+
 /// The time from here to the end of the block, under that name, in the trace of the thread. Names
-/// are cut off after kMostName bytes. While nobody records it takes a few nanoseconds. Only in
-/// processes that have an end of a channel, a group or a Runtime in the directory that is recorded.
-class GANTRY_API Span {
+/// are cut off after kMostName bytes. While nobody records it takes a few nanoseconds. A recording
+/// of the directory that the environment names (see channel_directory()) has the spans of every
+/// process; one of another directory, of processes that have an end of a channel, a group or a
+/// Runtime there.
+class Span {
  public:
-  static constexpr std::size_t kMostName = 31;    ///< Bytes of a name.
-  explicit Span(std::string_view name) noexcept;  ///< Begins now.
-  ~Span();
+  static constexpr std::size_t kMostName = 31;  ///< Bytes of a name.
+  /// Begins now.
+  explicit Span(std::string_view name) noexcept : began_(begin_span()) {
+    if (began_ != 0) size_ = name.copy(name_.data(), name_.size());
+  }
+  ~Span() {
+    if (began_ != 0) end_span(began_, {name_.data(), size_});
+  }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
  private:
-  std::uint64_t began_ = 0;  // ticks; 0: nobody records
-  std::array<char, kMostName + 1> name_;
+  std::uint64_t began_;  // ticks; 0: nobody records
+  std::size_t size_ = 0;
+  std::array<char, kMostName + 1> name_;  // one more, which tells where a character is cut
 };
 
 // ---- recording -----------------------------------------------------------------------------

@@ -6,15 +6,11 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "base/runtime_directory.hpp"
 #include "channel/naming/rendezvous.hpp"
 
 namespace gantry {
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 bool is_absolute(const std::string& path) {
   return path.starts_with('/');
@@ -43,13 +39,7 @@ Result<void> check_owner_and_mode(const std::string& directory, bool is_look) {
 }  // namespace
 
 std::string channel_directory_path(std::string_view given) {
-  if (!given.empty()) return std::string(given);
-  if (auto chosen = variable("GANTRY_DIR"); !chosen.empty()) return chosen;
-  // A relative one is to be ignored, says the XDG Base Directory Specification.
-  if (auto runtime = variable("XDG_RUNTIME_DIR"); is_absolute(runtime)) return runtime + "/gantry";
-  auto temporary = variable("TMPDIR");
-  if (!is_absolute(temporary)) temporary = "/tmp";
-  return fmt::format("{}/gantry-{}", temporary, ::geteuid());
+  return given.empty() ? runtime_directory_path() : std::string(given);
 }
 
 Result<std::string> chosen_channel_directory(std::string_view given) {

@@ -145,22 +145,28 @@ bool is_moment(const Event& event) noexcept {
 }
 
 /// For each event a lane of its track, from 0. An end does one thing after another; of what a rank,
-/// a link or a queue does, much goes on at once: then slices of one lane do not overlap.
+/// a link or a queue does, much goes on at once: then slices of one lane do not overlap. A thread's
+/// spans lie within each other, but those of tasks may cross: then not in one lane.
 std::vector<std::size_t> lanes_of(const Track& track) {
   std::vector<std::size_t> lanes(track.events.size());
-  if (track.kind < trace::EndKind::rank) return lanes;
+  if (track.kind < trace::EndKind::thread) return lanes;
+  const bool nests = track.kind == trace::EndKind::thread;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < lanes.size(); ++i)
     if (!is_moment(track.events[i])) order.push_back(i);
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return track.events[i].begin_ns; });
-  std::vector<std::uint64_t> ends;
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    return std::pair(track.events[i].begin_ns, ~length_of(track.events[i]));  // the outer first
+  });
+  std::vector<std::vector<std::uint64_t>> ends;  // of each lane's open slices, the inner last
   for (const std::size_t i : order) {
-    const Event& event = track.events[i];
-    const auto free =
-        std::ranges::find_if(ends, [&](std::uint64_t end) { return end <= event.begin_ns; });
+    const std::uint64_t begin = track.events[i].begin_ns;
+    const std::uint64_t end = begin + length_of(track.events[i]);
+    const auto free = std::ranges::find_if(ends, [&](std::vector<std::uint64_t>& open) {
+      while (!open.empty() && open.back() <= begin) open.pop_back();
+      return open.empty() || (nests && end <= open.back());
+    });
     lanes[i] = static_cast<std::size_t>(free - ends.begin());
-    if (free == ends.end()) ends.push_back(0);
-    ends[lanes[i]] = event.begin_ns + length_of(event);
+    (free == ends.end() ? ends.emplace_back() : *free).push_back(end);
   }
   return lanes;
 }
