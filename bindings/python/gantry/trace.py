@@ -23,7 +23,7 @@ class span(_core.Span):
     """`with span("decode"):` is in the trace of its thread, under that name; so is each call of
     what `@span("decode")` decorates, a coroutine's with all that it waits for.
 
-    31 bytes of the name are kept. Spans that cross, as those of tasks do, stand beside the track.
+    31 bytes of the name are kept. Spans that cross, as those of tasks do, have tracks of their own.
     """
 
     __slots__ = ()

@@ -160,11 +160,11 @@ class Spans(Case):
     def test_a_long_name_is_cut_behind_a_character(self) -> None:
         recorder = self.record()
         self.noticed()
-        for name in ("x" * 40, "x" + "ü" * 20, "y" * 31):
+        for name in ("x" * 40, "ü" * 20, "y" * 31):
             with trace.span(name):
                 pass
         names = {it["name"] for it in self.finish(recorder) if it["ph"] == "X"}
-        self.assertLessEqual({"x" * 31, "x" + "ü" * 15, "y" * 31}, names)
+        self.assertLessEqual({"x" * 31, "ü" * 15, "y" * 31}, names)
 
 
 class Refusals(unittest.TestCase):
