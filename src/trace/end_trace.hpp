@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "base/fork.hpp"
+#include "trace/probes.hpp"
 #include "trace/tracer.hpp"
 
 namespace gantry::trace {

@@ -81,9 +81,20 @@ std::vector<EngineStatus> registrars() {
   return statuses;
 }
 
+/// As src/trace/probes.hpp has it.
+EngineStatus probes() {
+#if !defined(GANTRY_NO_PROBES) && __has_include(<sys/sdt.h>)
+  return {"probes", true, "bpftrace, perf and gdb find them in the library (USDT)", ""};
+#else
+  return {"probes", false, "built without <sys/sdt.h>",
+          "build it with systemtap-sdt-dev and GANTRY_PROBES=ON"};
+#endif
+}
+
 std::vector<EngineStatus> metrics() {
-  if (has_metrics()) return {{"prometheus", true, "gantry serve gives them at /metrics", ""}};
-  return {{"prometheus", false, std::string(kNoMetrics), std::string(kMendMetrics)}};
+  if (has_metrics())
+    return {{"prometheus", true, "gantry serve gives them at /metrics", ""}, probes()};
+  return {{"prometheus", false, std::string(kNoMetrics), std::string(kMendMetrics)}, probes()};
 }
 
 Result<Diagnosis> diagnose() {

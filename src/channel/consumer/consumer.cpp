@@ -152,6 +152,7 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   };
   Impl& first = *ends.front();
   const SpinTime::Wait wait(first.spin_);
+  const trace::WaitProbe probe(first.name(), trace::Awaited::message);
   const std::uint64_t began = trace::ticks_and_look();
   LateLooks looks;
   for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
@@ -213,6 +214,7 @@ void Consumer::Impl::note_received(const MessageInfo& info, Bytes bytes, std::ui
   last_bytes_ = bytes;
   MetricsPage& counters = *core_.counters;
   counters.message(bytes);
+  GANTRY_PROBE(receive, core_.name.c_str(), info.sequence, bytes);
   if (trace::is_on()) [[unlikely]]
     core_.trace.received(asked, read_ticks(), info.sequence, bytes);
   if (info.sent_ticks == 0) return counters.last_ticks.set(slept ? read_ticks() : asked);

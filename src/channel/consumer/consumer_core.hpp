@@ -50,6 +50,11 @@ class ConsumerCore {
   /// A producer that cut this end off keeps all that this end may still take, until this says that
   /// it takes no more. A dead producer does not care.
   void confirm_end() noexcept;
+  /// It died or hung up.
+  void note_producer_gone() noexcept {
+    if (!producer_gone) GANTRY_PROBE(peer_gone, name.c_str(), producer_pid);
+    producer_gone = true;
+  }
   /// The producer's process runs.
   [[nodiscard]] bool producer_lives() const noexcept;
 

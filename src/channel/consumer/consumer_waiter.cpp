@@ -18,7 +18,7 @@ void ConsumerWaiter::add_to(WaitPoint& point) const {
 
 void ConsumerWaiter::examine(std::span<const pollfd> events) {
   if (events[0].revents != 0) drain_wakes();
-  if (events[2].revents != 0) core_.producer_gone = true;
+  if (events[2].revents != 0) core_.note_producer_gone();
   if (events[1].revents != 0) payloads_.hear();  // news of slabs, or the hang-up
 }
 

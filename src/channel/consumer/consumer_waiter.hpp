@@ -63,6 +63,7 @@ class GANTRY_LOCAL ConsumerWaiter {
 template <class Ready>
 Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
   const bool was_armed = armed_;
+  const trace::WaitProbe probe(core_.name, trace::Awaited::landing);
   const std::uint64_t began = trace::ticks_and_look();
   auto landed = sleep_until(deadline, ready);
   if (trace::is_on()) [[unlikely]]

@@ -18,7 +18,7 @@ void ReceivedPayloads::hear() {
   confirm_heard();
   if (heard || heard.error().code == Code::timed_out) return;
   if (heard.error().code == Code::peer_gone)
-    core_.producer_gone = true;
+    core_.note_producer_gone();
   else
     static_cast<void>(core_.break_stream(heard.error()));  // the next look tells it
 }
@@ -122,6 +122,7 @@ void ReceivedPayloads::give_back(std::uint64_t token) noexcept {
   const std::uint64_t number = token & ((std::uint64_t{1} << kNumberBits) - 1);
   core_.own_page().released.release(slot, number);
   GANTRY_STEP(released_stored);
+  GANTRY_PROBE(release, core_.name.c_str(), number);
   if (trace::is_on()) [[unlikely]]
     core_.trace.note(trace::EventKind::release, number);
   core_.ring_producer();

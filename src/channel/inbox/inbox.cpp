@@ -261,6 +261,7 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
     return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
   std::array<pollfd, 2> entries{pollfd{watched_.get(), POLLIN, 0},
                                 pollfd{options_.interrupt_descriptor, POLLIN, 0}};
+  const trace::WaitProbe probe(name_, trace::Awaited::message);
   const std::uint64_t asleep = trace::ticks_and_look();
   const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
   metrics_.meter()->waited(read_ticks() - asleep);

@@ -67,6 +67,7 @@ Result<void> CreditGate::check_consumers() const {
 
 Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
                                trace::Awaited awaited) {
+  const trace::WaitProbe probe(core_.name, awaited);
   const std::uint64_t started = trace::ticks_and_look();
   stop_heeding();
   caller_waits_ = true;

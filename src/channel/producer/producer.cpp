@@ -235,6 +235,8 @@ Result<unsigned> Producer::Impl::admit(std::unique_ptr<ConsumerResources> consum
 void Producer::Impl::consumer_left(unsigned consumer) {
   if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
   const Lock held = core_.lock();
+  for (const auto& one : core_.consumers->consumers())
+    if (one->id() == consumer) GANTRY_PROBE(peer_gone, core_.name.c_str(), one->resources().pid);
   core_.consumers->left(consumer);
   consumers_changed();
 }

@@ -135,6 +135,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] bool may_go_the_short_way(const SendOptions& options) const noexcept;
   /// `later`: so many messages were published after it.
   void note_small_sent(Bytes bytes, std::uint64_t later = 0) noexcept {
+    GANTRY_PROBE(send, core_.name.c_str(), core_.consumers->published() - later, bytes);
     core_.counters->message(bytes);
     core_.counters->copy(CopyEngine::inline_, bytes, 0);
     if (trace::is_on_in_short()) [[unlikely]]

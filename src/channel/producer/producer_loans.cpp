@@ -60,6 +60,7 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   core_.consumers->publish(message, &slot);
   core_.consumers->release(slot);
   core_.counters->message(slot.bytes);
+  GANTRY_PROBE(send, core_.name.c_str(), slot.number, slot.bytes);
   if (trace::is_on()) [[unlikely]]
     core_.trace.sent(slot.ticks, read_ticks(), slot.number, slot.bytes);
   loan.forget();
@@ -80,6 +81,7 @@ Result<EarlyMessage> Producer::Impl::send_early(std::vector<Draft::Part> parts,
   SendOperation operation({core_, gate_, allocator_, cache_uses_, lent_here()}, parts, options,
                           *lane_, nullptr);
   GANTRY_ASSIGN(Slot* const slot, operation.run_early());
+  GANTRY_PROBE(send, core_.name.c_str(), slot->number, size);
   if (trace::is_on()) [[unlikely]]
     core_.trace.sent(slot->ticks, read_ticks(), slot->number, size);
   sends_early_ = true;

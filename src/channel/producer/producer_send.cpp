@@ -151,8 +151,10 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   core_.counters->message(payload.size());
   const std::uint64_t took = read_ticks() - started;
   core_.counters->copy(copied->engine, payload.size(), took);
+  const std::uint64_t number = core_.consumers->published();
+  GANTRY_PROBE(copy, core_.name.c_str(), payload.size(), static_cast<int>(copied->engine), took);
+  GANTRY_PROBE(send, core_.name.c_str(), number, payload.size());
   if (trace::is_on()) [[unlikely]] {
-    const std::uint64_t number = core_.consumers->published();
     core_.trace.copied(started, took, number, payload.size(), copied->engine, 1);
     core_.trace.sent(started, started + took, number, payload.size());
   }

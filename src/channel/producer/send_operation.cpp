@@ -44,8 +44,11 @@ Result<void> SendOperation::run() {
   const auto result = with_slot(
       held, [&] { return is_chunked() ? publish_then_copy(held) : copy_then_publish(held); });
   if (slot_ == nullptr) return result;
-  if (began != 0 && message_.header.number != 0) [[unlikely]]
-    core_.trace.sent(began, read_ticks(), message_.header.number, total_);
+  if (message_.header.number != 0) {
+    GANTRY_PROBE(send, core_.name.c_str(), message_.header.number, total_);
+    if (began != 0) [[unlikely]]
+      core_.trace.sent(began, read_ticks(), message_.header.number, total_);
+  }
   finish();
   GANTRY_STEP(sender_done);
   return result;
@@ -259,6 +262,7 @@ void SendOperation::publish_landing() {
 void SendOperation::publish() {
   core_.consumers->publish(message_, slot_);
   core_.counters->message(total_);
+  GANTRY_PROBE(publish, core_.name.c_str(), message_.header.number, total_);
   if (trace::is_on()) [[unlikely]]
     core_.trace.note(trace::EventKind::publish, message_.header.number);
   GANTRY_STEP(message_published);

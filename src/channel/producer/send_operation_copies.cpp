@@ -21,6 +21,7 @@ Result<std::shared_ptr<const Region>> SendOperation::copy_sealed() const {
   }
   const std::uint64_t took = read_ticks() - started;
   core_.counters->copy(CopyEngine::inline_, total_, took);
+  GANTRY_PROBE(copy, core_.name.c_str(), total_, static_cast<int>(CopyEngine::inline_), took);
   if (trace::is_on()) [[unlikely]]
     note_copied(started, took, total_, parts_.size());
   GANTRY_TRY(seal(memory.get(), kSizeSeals | F_SEAL_FUTURE_WRITE | F_SEAL_WRITE));
@@ -45,6 +46,7 @@ Result<void> SendOperation::copy_parts() {
     packed_at += part.bytes.size();
     const std::uint64_t took = read_ticks() - started;
     core_.counters->copy(engine_, part.bytes.size(), took);
+    GANTRY_PROBE(copy, core_.name.c_str(), part.bytes.size(), static_cast<int>(engine_), took);
     if (trace::is_on()) [[unlikely]]
       note_copied(started, took, part.bytes.size(), plan.count());
     ticks += took;
