@@ -97,20 +97,37 @@ def relays(folder: str, size: int) -> None:
     assert len(seen_in(said, "wait_begin")) == len(seen_in(said, "wait_end")) >= COUNT, said
 
 
-def tells_who_died(folder: str) -> None:
-    put = subprocess.Popen([GANTRY, "put", "deaths", "--lines"], stdin=subprocess.PIPE, bufsize=0)
-    get = subprocess.Popen(["gdb", "-batch", "-nx", "-x", f"{folder}/script", "--args", GANTRY,
-                            "get", "deaths"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert put.stdin and get.stdout
-    put.stdin.write(b"a line\n")
-    said = b""
-    while b"@receive deaths 1 7" not in said:
-        assert (line := get.stdout.readline()), said
-        said += line
-    put.kill()
-    put.wait()
-    rest = get.communicate(timeout=LONG)[0].decode()
-    assert seen_in(rest, "peer_gone") == [["deaths", str(put.pid)]], rest
+def tells_who_died(folder: str, watched: str) -> None:
+    """`put` and `get`: one is killed, the other one's probes tell it."""
+    in_gdb = ["gdb", "-batch", "-nx", "-x", f"{folder}/script", "--args"]
+    name = f"{watched}s_peer"
+    words = {"put": [GANTRY, "put", name, "--lines"], "get": [GANTRY, "get", name]}
+    words[watched] = in_gdb + words[watched]
+    ends = {end: subprocess.Popen(of, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+            for end, of in words.items()}
+    stays = ends.pop(watched)
+    _, dies = ends.popitem()
+    said = ""
+
+    def read_until(text: str) -> None:
+        nonlocal said
+        assert stays.stdout
+        while text not in said:
+            assert (line := stays.stdout.readline()), said
+            said += line.decode()
+
+    sender = stays if watched == "put" else dies
+    assert sender.stdin
+    sender.stdin.write(b"a line\n")
+    if watched == "put":
+        assert dies.stdout and dies.stdout.readline() == b"a line\n"  # it has joined
+    else:
+        read_until(f"@receive {name} 1 7")
+    dies.kill()
+    dies.wait()
+    read_until(f"@peer_gone {name} {dies.pid}\n")
+    said += stays.communicate(timeout=LONG)[0].decode()
+    assert len(seen_in(said, "peer_gone")) == 1, said
 
 
 def main() -> None:
@@ -120,13 +137,18 @@ def main() -> None:
     assert found == documented(), (found, documented())
     if not shutil.which("gdb"):
         skip("gdb is not installed; tools/setup test installs it")
+    tried = subprocess.run(["gdb", "-batch", "-nx", "-ex", "run", "/bin/true"], text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if "exited normally" not in tried.stdout:
+        skip(f"gdb may not trace processes here: {tried.stdout.splitlines()[-1:]}")
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(GANTRY_DIR=f"{folder}/channels", GANTRY_CALIBRATE="off", LC_ALL="C")
         os.mkdir(f"{folder}/channels", 0o700)
         write_script(folder)
         for size in (40, 2000, 100_000):
             relays(folder, size)
-        tells_who_died(folder)
+        for end in ("put", "get"):
+            tells_who_died(folder, end)
     print("probes_test: passed")
 
 
