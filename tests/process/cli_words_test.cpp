@@ -38,6 +38,29 @@ TEST_F(Cli, HintsNameOptionsNotFieldsOfClasses) {
               AllOf(IsOneLine(), HasSubstr("lower --message-size"), Not(HasSubstr("::"))));
 }
 
+TEST_F(Cli, AUnitThatThereIsNotIsToldWithThoseThatThereAre) {
+  EXPECT_EQ(run(gantry({"trace", "--seconds", "5m"})).errors,
+            "gantry: --seconds: '5m': there is no unit 'm'; units: ns, us, ms, s, min, h; "
+            "see gantry trace --help\n");
+  EXPECT_THAT(run(gantry({"put", "c", "--message-size", "5Q"})).errors,
+              HasSubstr("there is no unit 'Q'; units: B, K, KB, KiB, M, "));
+}
+
+TEST_F(Cli, RanksSayWhereTheyWereLookedForAndWhatIsWrongThere) {
+  const auto ranks = [&](const std::string& directory) {
+    return run(gantry({"ranks", "--directory", directory}));
+  };
+  EXPECT_EQ(ranks(scratch_.path()).errors, "gantry: no ranks of groups in " + scratch_.path() +
+                                               ", in its groups/ or those of its run-*/\n");
+  const std::string missing = scratch_.file("missing");
+  EXPECT_EQ(ranks(missing).errors,
+            "gantry: no ranks of groups in " + missing + ", which is not there yet\n");
+  const auto unfit = ranks("/");
+  EXPECT_EQ(unfit.status, 1);
+  EXPECT_THAT(unfit.errors, AllOf(IsOneLine(), HasSubstr("/: others can use it (mode ")));
+  EXPECT_EQ(unfit.errors, run(gantry({"ls", "--directory", "/"})).errors);
+}
+
 TEST_F(Cli, HelpIsNoWiderThanAScreen) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--help"},
                                                     {"run", "--help"},

@@ -90,7 +90,7 @@ TEST_F(PlanCli, EachBadInputIsOneLine) {
   const std::vector<Bad> bad{
       {{"check", "/nowhere/plan"}, "/nowhere/plan: "},
       {{"check", costs}, "costs: line 1: these are costs, no plan"},
-      {{"check", loose}, "loose: step "},
+      {{"check", loose}, loose + ":"},
       {{"check", ring, "--at-most", "100"}, "ring: rank 0 needs "},
       {{"simulate", ring, "--costs", "published/none"}, "there are no costs 'published/none'"},
       {{"simulate", ring, "--costs", costs}, "costs: line 2: 'two' is no number here"},

@@ -36,13 +36,26 @@ TEST_F(PlanCli, WhatIsOnlyEstimatedSaysSo) {
 TEST_F(PlanCli, WhatCheckRefusesIsNotSimulated) {
   const std::string loose = loose_file();
   const auto checked = plan({"check", loose});
-  expect_refused({"simulate", loose, "--costs", kPublished}, "loose: step ");
+  expect_refused({"simulate", loose, "--costs", kPublished}, loose + ":");
   EXPECT_EQ(plan({"simulate", loose, "--costs", kPublished}).errors, checked.errors);
   const auto shown = plan({"show", loose, "--costs", kPublished});
   EXPECT_EQ(shown.status, 1);
   EXPECT_THAT(shown.output, HasSubstr("rank 0 |"));
   EXPECT_THAT(shown.errors, AllOf(IsOneLine(), HasSubstr("not proved: "), HasSubstr("step ")));
   EXPECT_THAT(plan({"simulate", "--help"}).output, HasSubstr("refuses"));
+}
+
+TEST_F(PlanCli, AStepIsToldWithTheLineOfTheFile) {
+  const std::string unsure =
+      "gantry-plan 1\n# fill and copy are steps, this is none\nranks 1\nlanes 1\n"
+      "tensor a 1 1 f32\ntensor c 1 1 f32\nwanted c@0 0:1,0:1 = 0\n\n"
+      "fill 0/0 c@0 0:1,0:1  # step 0\n  copy 0/0 a@0 0:1,0:1 to c@0 0:1,0:1\n";
+  const std::string path = file("unsure", unsure);
+  expect_refused({"check", path},
+                 path + ":10: step 1 (copy, rank 0): nothing has been written to a@0 0:1,0:1");
+  expect_refused({"simulate", path, "--costs", kPublished}, path + ":10: step 1 ");
+  EXPECT_THAT(plan({"show", path, "--costs", kPublished}).errors,
+              HasSubstr(path + ":10: not proved: step 1 "));
 }
 
 TEST_F(PlanCli, APlanThatWantsNothingIsNotProved) {

@@ -74,9 +74,9 @@ void add_bridge(CLI::App& app, int& exit_code) {
   add_remote_times(*command, options->remote);
   command->add_flag("--quiet", options->is_quiet, "Do not say who comes and goes");
   command->footer(
-      "Runs until it is interrupted. Another host then takes channel NAME of this host as\n"
-      "NAME@HOST, with the same token in the file that $GANTRY_TOKEN_FILE names; NAME@tls:HOST\n"
-      "of a bridge that encrypts (TLS 1.3 under the token).\n"
+      "Runs until it is interrupted. Another host then takes channel NAME of this host\n"
+      "as NAME@HOST, with the same token in the file that $GANTRY_TOKEN_FILE names;\n"
+      "NAME@tls:HOST of a bridge that encrypts (TLS 1.3 under the token).\n"
       "Example: gantry bridge --listen 10.0.0.2 --token-file ~/.gantry-token");
   command->callback([options, &exit_code] {
     const auto done = serve(*options);

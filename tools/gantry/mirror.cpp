@@ -69,8 +69,8 @@ void add_mirror(CLI::App& app, int& exit_code) {
                     "End with the stream, instead of waiting for the next producer there");
   command->add_flag("--quiet", mirror->is_quiet, "Do not say what happens");
   command->footer(
-      "Each message crosses the network once, however many read it here. Runs until it is\n"
-      "interrupted.\n"
+      "Each message crosses the network once, however many read it here. Runs until\n"
+      "it is interrupted.\n"
       "Example: gantry mirror frames@10.0.0.2 & gantry get frames | ...");
   command->callback([mirror, &exit_code] {
     const auto done = serve(*mirror);

@@ -65,10 +65,14 @@ Result<double> parse_with(std::string_view text, std::string_view what,
   auto parsed = parse_quantity(text, what);
   if (!parsed) return tl::unexpected(parsed.error());
   const auto unit = std::ranges::find(units, parsed->unit, &Unit::name);
-  if (unit == units.end())
+  if (unit == units.end()) {
+    std::string names;
+    for (const Unit& one : units)
+      if (!one.name.empty()) names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
     return tl::unexpected(Error{Code::invalid_argument,
                                 fmt::format("'{}': there is no unit '{}'", text, parsed->unit),
-                                {}});
+                                "units: " + names});
+  }
   const double value = std::round(parsed->number * unit->factor);
   if (value >= 0x1p63)
     return tl::unexpected(Error{Code::invalid_argument, fmt::format("'{}': too large", text), {}});

@@ -123,8 +123,8 @@ void add_put(CLI::App& app, int& exit_code) {
   add_path(*command, options->end.path);
   add_remote_times(*command, options->end.remote);
   command->footer(
-      "Ends when a consumer has received everything; one on another host that takes it from here:\n"
-      "when the bridge has.\n"
+      "Ends when a consumer has received everything; one on another host\n"
+      "that takes it from here: when the bridge has.\n"
       "Example: tar c photos | gantry put photos");
   command->callback([options, &exit_code] {
     const auto done = put(*options);

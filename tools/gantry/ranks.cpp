@@ -21,6 +21,10 @@ Result<void> ranks(const RanksOptions& options) {
   const std::string path = channel_directory_path(options.directory);
   const auto exists = directory_exists(path);
   if (!exists) return tl::unexpected(exists.error());
+  if (const auto fine = can_look_into(options.directory); *exists && !fine) return fine;
+  const std::string where =
+      *exists ? fmt::format("{}, in its groups/ or those of its {}*/", path, kRunPrefix)
+              : path + ", which is not there yet";
   auto all = list_ranks(options.directory);
   if (!all) return tl::unexpected(all.error());
   if (!options.group.empty())
@@ -28,11 +32,11 @@ Result<void> ranks(const RanksOptions& options) {
   if (!options.group.empty() && all->empty())
     return tl::unexpected(
         Error{Code::not_found,
-              fmt::format("no ranks of a group '{}' in {}", printable(options.group), path),
+              fmt::format("no ranks of a group '{}' in {}", printable(options.group), where),
               "without a name gantry ranks lists all"});
   if (options.as_json) return print(ranks_json(*all));
   if (!all->empty()) return print(ranks_table(*all));
-  note("no ranks in " + path + (*exists ? "" : ", which is not there yet"));
+  note("no ranks of groups in " + where);
   return {};
 }
 
@@ -43,8 +47,10 @@ void add_ranks(CLI::App& app, int& exit_code) {
       app.add_subcommand("ranks", "List the ranks of groups, and what each of them waits for");
   auto options = std::make_shared<RanksOptions>();
   command->add_option("group", options->group, "The group's name (default: all)");
-  command->add_option("--directory", options->directory,
-                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  command
+      ->add_option("--directory", options->directory,
+                   "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+      ->type_name("DIRECTORY");
   command->add_flag("--json", options->as_json, "One JSON document with everything, no table");
   command->footer(
       "AT: the steps of the plan that keep the rank. FOR: since its state began.\n"

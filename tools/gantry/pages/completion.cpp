@@ -7,6 +7,9 @@
 namespace gantry::cli {
 namespace {
 
+constexpr std::string_view kBench = "gantry bench";  // its names are no commands of CLI11's
+constexpr const char* kListBenches =
+    "gantry bench --help 2>/dev/null | sed -n 's/^Example: gantry bench \\([a-z]*\\) .*/\\1/p'";
 // The first column of `gantry ls`, without its title.
 constexpr const char* kListChannels = "gantry ls 2>/dev/null | sed -n '2,$s/ .*//p'";
 
@@ -78,6 +81,7 @@ std::string bash_words(const Command& command) {
   std::string other = below.empty() ? "return" : fmt::format("words='{}'", fmt::join(below, " "));
   if (const auto arguments = arguments_of(*command.app); !arguments.empty())
     other = bash_answer(values_of(*arguments.front()));
+  if (command.words == kBench) other = fmt::format("words=$({})", kListBenches);
   return fmt::format(
       "    '{}') case $word in\n      -*) words='{}' ;;\n      *) {} ;;\n      esac ;;\n",
       command.words, fmt::join(options, " "), other);
@@ -118,6 +122,7 @@ std::string zsh_arguments(const Command& command) {
   for (const CLI::Option* argument : arguments_of(*command.app))
     text += fmt::format(" \\\n      ':{}:{}'", zsh_text(argument->get_single_name()),
                         zsh_answer(values_of(*argument)));
+  if (command.words == kBench) text += " \\\n      ':name:_gantry_benches'";
   if (const auto below = shown_commands(*command.app); !below.empty()) {
     std::string names;
     for (const CLI::App* app : below)
@@ -151,11 +156,14 @@ std::string zsh_completion(const CLI::App& gantry) {
   for (const Command& command : commands) cases += zsh_arguments(command);
   return fmt::format(
       "#compdef gantry\n# Made by `gantry pages`.\n_gantry_channels() {{\n  local -a names\n"
+      "  names=(${{(f)\"$({})\"}})\n  compadd -a names\n}}\n_gantry_benches() {{\n  local -a "
+      "names\n"
       "  names=(${{(f)\"$({})\"}})\n  compadd -a names\n}}\n_gantry() {{\n"
       "  local each chosen=gantry\n{}"
       "  each=${{#${{=chosen}}}}\n  while (( --each > 0 )); do shift words; (( CURRENT-- )); done\n"
       "  case $chosen in\n{}  esac\n}}\n_gantry \"$@\"\n",
-      kListChannels, find_path(commands, "for each in \"${(@)words[2,CURRENT-1]}\"; do"), cases);
+      kListChannels, kListBenches,
+      find_path(commands, "for each in \"${(@)words[2,CURRENT-1]}\"; do"), cases);
 }
 
 }  // namespace gantry::cli

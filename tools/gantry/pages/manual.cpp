@@ -55,6 +55,15 @@ std::string items(const std::vector<const CLI::Option*>& options) {
   return text;
 }
 
+/// Variables that stand for an option of the command.
+std::string variables_of(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* option : options_of(command))
+    if (const std::string name = option->get_envname(); !name.empty())
+      text += item(name, "", fmt::format("The same as {}, which wins.", option->get_name()));
+  return text;
+}
+
 std::string synopsis(const CLI::App& command, const std::string& words) {
   std::string line = fmt::format(".B {}\n.RI [ OPTIONS ]", roff(words));
   for (const CLI::Option* argument : arguments_of(command)) {
@@ -117,8 +126,10 @@ std::string manual_page(const CLI::App& command, const std::string& words) {
   const auto arguments = arguments_of(command);
   if (!arguments.empty()) text += ".SH ARGUMENTS\n" + items(arguments);
   text += ".SH OPTIONS\n" + items(options_of(command));
-  if (command.get_parent() == nullptr) {
-    text += ".SH ENVIRONMENT\n";
+  const bool is_top = command.get_parent() == nullptr;
+  const std::string variables = variables_of(command);
+  if (is_top || !variables.empty()) text += ".SH ENVIRONMENT\n" + variables;
+  if (is_top) {
     for (const Variable& variable : kVariables) text += item(variable.name, "", variable.text);
     text +=
         ".SH EXIT STATUS\n0, or 1 after an error, 2 when it was used wrongly, 130 when it was "

@@ -59,6 +59,29 @@ std::vector<const CLI::Option*> arguments_of(const CLI::App& command) {
   return command.get_options([](const CLI::Option* option) { return option->get_positional(); });
 }
 
+namespace {
+
+/// What a description begins with that lists what there is: "stream, fabric or shared: ...".
+std::vector<std::string> listed_at_first(std::string_view text) {
+  constexpr std::string_view kLast = " or ", kNext = ", ";
+  std::vector<std::string> words;
+  for (bool is_last = false;;) {
+    const std::size_t end =
+        std::min(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+    if (words.back().empty()) return {};
+    if (is_last) break;
+    is_last = text.starts_with(kLast);
+    if (!is_last && !text.starts_with(kNext)) return {};
+    text.remove_prefix(is_last ? kLast.size() : kNext.size());
+  }
+  const bool ends_here = text.empty() || text.starts_with(':') || text.starts_with(" (");
+  return ends_here ? words : std::vector<std::string>();
+}
+
+}  // namespace
+
 Values values_of(const CLI::Option& option) {
   Values values;
   std::string type = option.get_type_name();
@@ -66,6 +89,8 @@ Values values_of(const CLI::Option& option) {
   values.are_files = type == "FILE" || type == "DIRECTORY" || option.get_single_name() == "FILE";
   if (!type.empty() && type.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ:[") == std::string::npos)
     values.words = CLI::detail::split(type, '|');  // "gantry|pipe|zmq"
+  else if (!values.are_channels && !values.are_files)
+    values.words = listed_at_first(option.get_description());
   return values;
 }
 

@@ -90,6 +90,25 @@ Result<OperatorInput> read_operator_file(const std::string& path) {
   return input;
 }
 
+bool is_verb(std::string_view word) {
+  for (unsigned verb = 0; verb <= static_cast<unsigned>(PlanVerb::barrier); ++verb)
+    if (word == to_string(static_cast<PlanVerb>(verb))) return true;
+  return false;
+}
+
+/// In a text that is a plan.
+std::vector<std::size_t> lines_of_steps(std::string_view text) {
+  std::vector<std::size_t> lines;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const auto words = words_of(line.substr(0, line.find('#')));
+    if (!words.empty() && is_verb(words[0])) lines.push_back(number);
+  }
+  return lines;
+}
+
 }  // namespace
 
 Error of_file(const std::string& path, Error error) {
@@ -121,10 +140,23 @@ Result<std::string> read_text(const std::string& path, std::string hint) {
   return text;
 }
 
-Result<Plan> read_plan(const std::string& path) {
+Error PlanFile::wrong(Error error) const {
+  constexpr std::string_view kStep = "step ";  // as name_of_step() says it
+  const std::size_t at = error.message.find(kStep);
+  if (at == std::string::npos) return of_file(path, std::move(error));
+  std::size_t step = step_lines.size();
+  const char* const end = error.message.data() + error.message.size();
+  std::from_chars(error.message.data() + at + kStep.size(), end, step);
+  if (step >= step_lines.size()) return of_file(path, std::move(error));
+  return of_file(fmt::format("{}:{}", path, step_lines[step]), std::move(error));
+}
+
+Result<PlanFile> read_plan(const std::string& path) {
   const auto text = read_text(path, "a plan as text; gantry plan make writes one");
   if (!text) return tl::unexpected(text.error());
-  return parse_plan(*text).map_error([&](Error error) { return of_file(path, std::move(error)); });
+  auto plan = parse_plan(*text);
+  if (!plan) return tl::unexpected(of_file(path, plan.error()));
+  return PlanFile{path, std::move(*plan), lines_of_steps(*text)};
 }
 
 Result<ScheduleCosts> read_costs(const std::string& name) {

@@ -11,8 +11,17 @@ namespace gantry::cli {
 
 /// The text of a file. Errors: as the kernel says, with `hint`: what belongs there; `too_large`.
 [[nodiscard]] Result<std::string> read_text(const std::string& path, std::string hint);
-/// The plan of a file; what is wrong with it is told with the file's name.
-[[nodiscard]] Result<Plan> read_plan(const std::string& path);
+/// A plan, and where it stands.
+struct PlanFile {
+  std::string path;
+  Plan plan;
+  std::vector<std::size_t> step_lines;  ///< Of each step, counted from 1.
+
+  /// `error`, which is about the plan, behind FILE, or FILE:LINE if it names a step.
+  [[nodiscard]] Error wrong(Error error) const;
+};
+/// What is wrong with it is told with the file's name.
+[[nodiscard]] Result<PlanFile> read_plan(const std::string& path);
 /// The costs of a file, or "published/NAME".
 [[nodiscard]] Result<ScheduleCosts> read_costs(const std::string& name);
 

@@ -55,37 +55,38 @@ tl::unexpected<Error> wrong_file(const PlanCommand& command, const Error& error)
 }
 
 Result<void> check(const PlanCommand& command) {
-  const auto plan = read_plan(command.file);
-  if (!plan) return tl::unexpected(plan.error());
-  const auto facts = prove(*plan, command.memory);
-  if (!facts) return wrong_file(command, facts.error());
+  const auto file = read_plan(command.file);
+  if (!file) return tl::unexpected(file.error());
+  const auto facts = prove(file->plan, command.memory);
+  if (!facts) return tl::unexpected(file->wrong(facts.error()));
   return say(
-      command, [&] { return facts_text(*plan, *facts); },
-      [&] { return facts_json(*plan, *facts); });
+      command, [&] { return facts_text(file->plan, *facts); },
+      [&] { return facts_json(file->plan, *facts); });
 }
 
 /// A plan of a file, and costs.
 template <class Use>
 Result<void> with_costs(const PlanCommand& command, Use use) {
-  const auto plan = read_plan(command.file);
-  if (!plan) return tl::unexpected(plan.error());
+  const auto file = read_plan(command.file);
+  if (!file) return tl::unexpected(file.error());
   const auto costs = read_costs(command.costs);
   if (!costs) return tl::unexpected(costs.error());
-  if (command.timeline.rank && *command.timeline.rank >= plan->ranks)
+  const unsigned ranks = file->plan.ranks;
+  if (command.timeline.rank && *command.timeline.rank >= ranks)
     return tl::unexpected(
         Error{Code::invalid_argument,
-              fmt::format("--rank {}: the plan has {}", *command.timeline.rank, plan->ranks),
+              fmt::format("--rank {}: the plan has {}", *command.timeline.rank, ranks),
               {}});
-  return use(*plan, *costs);
+  return use(*file, *costs);
 }
 
 /// Times of what nobody may run say nothing.
 Result<void> simulate_plan(const PlanCommand& command) {
-  return with_costs(command, [&](const Plan& plan, const ScheduleCosts& costs) -> Result<void> {
-    if (const auto facts = prove(plan, ~Bytes{0}); !facts)
-      return wrong_file(command, facts.error());
-    const auto times = simulate(plan, costs);
-    if (!times) return wrong_file(command, times.error());
+  return with_costs(command, [&](const PlanFile& file, const ScheduleCosts& costs) -> Result<void> {
+    if (const auto facts = prove(file.plan, ~Bytes{0}); !facts)
+      return tl::unexpected(file.wrong(facts.error()));
+    const auto times = simulate(file.plan, costs);
+    if (!times) return tl::unexpected(file.wrong(times.error()));
     return say(
         command, [&] { return simulated_text(*times, costs); },
         [&] { return simulated_json(*times, costs); });
@@ -94,9 +95,10 @@ Result<void> simulate_plan(const PlanCommand& command) {
 
 /// A picture helps to see what is wrong with a plan, too.
 Result<void> show(const PlanCommand& command) {
-  return with_costs(command, [&](const Plan& plan, const ScheduleCosts& costs) -> Result<void> {
+  return with_costs(command, [&](const PlanFile& file, const ScheduleCosts& costs) -> Result<void> {
+    const Plan& plan = file.plan;
     const auto times = simulate(plan, costs);
-    if (!times) return wrong_file(command, times.error());
+    if (!times) return tl::unexpected(file.wrong(times.error()));
     auto printed =
         print(simulated_text(*times, costs) + "\n" + timeline_text(plan, *times, command.timeline) +
               "# gemm, + reduce, c copy, 0 fill, > put, < get\n");
@@ -105,7 +107,7 @@ Result<void> show(const PlanCommand& command) {
     if (facts) return {};
     Error error = facts.error();
     error.message = fmt::format("not proved: {}", error.message);
-    return wrong_file(command, error);
+    return tl::unexpected(file.wrong(std::move(error)));
   });
 }
 

@@ -99,8 +99,10 @@ void add_serve(CLI::App& app, int& exit_code) {
       ->add_option("--token-file", options->token_file,
                    "The secret, 16 to 64 bytes: a browser's password, a scraper's bearer token")
       ->type_name("FILE");
-  command->add_option("--directory", options->directory,
-                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  command
+      ->add_option("--directory", options->directory,
+                   "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+      ->type_name("DIRECTORY");
   command->footer(
       "Runs until it is interrupted, and looks twice a second. The page is\n"
       "at /, metrics at /metrics, what the page shows at /status.json. Nothing\n"

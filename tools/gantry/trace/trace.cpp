@@ -11,6 +11,7 @@
 #include "interrupt.hpp"
 #include "options.hpp"
 #include "output.hpp"
+#include "pages/pages.hpp"
 #include "tools/command_line/progress.hpp"
 #include "trace/session.hpp"
 
@@ -101,20 +102,29 @@ void add_trace(CLI::App& app, int& exit_code) {
   auto* const command = app.add_subcommand(
       "trace", "Record what channels, ranks, links and devices do, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
-  command->add_option("which", options->which, "RUN, RUN/CHANNEL or CHANNEL (default: all)");
+  command->add_option("which", options->which, "RUN, RUN/CHANNEL or CHANNEL (default: all)")
+      ->type_name(kChannelType);
   command->add_option("-o,--output", options->file, "The file to write (trace.json)")
       ->type_name("FILE");
   add_parsed(*command, "--seconds", options->duration, &parse_time, "TIME",
              "How long (default 10); Ctrl-C ends it early");
   add_parsed(*command, "--events", options->events, &parse_events, "NUMBER",
              "Kept of each end, 64 bytes each; older ones go (8192)");
-  command->add_option("--directory", options->directory,
-                      "Where to look (default $GANTRY_DIR, else the user's runtime directory)");
+  command
+      ->add_option("--directory", options->directory,
+                   "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+      ->type_name("DIRECTORY");
   command->footer(
-      "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals of all\n"
-      "processes of this user and host, on one clock; arrows follow each message; and what ranks\n"
-      "do of their plans, links carry and devices' queues do. Processes that run notice within\n"
-      "0.6 s. gantry run --trace FILE records a whole run.\n"
+      "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals
+"
+      "of all processes of this user and host, on one clock; arrows follow each
+"
+      "message; and what ranks do of their plans, links carry and devices' queues do.
+"
+      "Processes that run notice within 0.6 s. gantry run --trace FILE records a
+"
+      "whole run.
+"
       "Example: gantry trace images --seconds 5 -o images.json");
   command->callback([options, &exit_code] {
     const auto done = record(*options);
