@@ -119,10 +119,11 @@ std::vector<std::string> RunScratch::left_behind() const {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(channels(), error))
     result.push_back(entry.path().string());
-  // Benchmarks have their own folders there, and their tests may run at the same time.
+  // Benchmarks and the oracle have their own folders there, and may run at the same time.
   for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
     const std::string name = entry.path().filename().string();
-    if (name.find("gantry") != std::string::npos && !name.starts_with("gantry-bench-"))
+    if (name.find("gantry") != std::string::npos && !name.starts_with("gantry-bench-") &&
+        !name.starts_with("gantry-oracle-"))
       result.push_back(entry.path().string());
   }
   return result;
