@@ -115,16 +115,11 @@ void add_trace(CLI::App& app, int& exit_code) {
                    "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
       ->type_name("DIRECTORY");
   command->footer(
-      "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals
-"
-      "of all processes of this user and host, on one clock; arrows follow each
-"
-      "message; and what ranks do of their plans, links carry and devices' queues do.
-"
-      "Processes that run notice within 0.6 s. gantry run --trace FILE records a
-"
-      "whole run.
-"
+      "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals\n"
+      "of all processes of this user and host, on one clock; arrows follow each\n"
+      "message; and what ranks do of their plans, links carry and devices' queues do.\n"
+      "Processes that run notice within 0.6 s. gantry run --trace FILE records a\n"
+      "whole run.\n"
       "Example: gantry trace images --seconds 5 -o images.json");
   command->callback([options, &exit_code] {
     const auto done = record(*options);
