@@ -75,10 +75,11 @@ struct Board {
   void fail(const std::string& what) noexcept;
 };
 
-/// In memory that all scenarios share: how long the machine stood still.
+/// In memory that all scenarios share: how long the machine stood still, and the end of all.
 struct Pulse {
   std::atomic<std::uint64_t> stalled_ns{0};
   std::atomic<std::uint64_t> beats{0};
+  std::atomic<bool> is_over{false};  ///< Set by Ctrl-C: scenarios are broken off.
   /// Returns when what came before this call has been noticed.
   void await_beat() const noexcept;
 };

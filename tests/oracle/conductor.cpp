@@ -22,8 +22,9 @@ class Stage {
  public:
   Stage() {
     // In memory where there is such a folder, as most channels' are: a disk stands still by itself.
+    // Who names another has it.
     const std::filesystem::path memory = "/dev/shm";
-    const bool usable = ::access(memory.c_str(), W_OK) == 0;
+    const bool usable = ::getenv("TMPDIR") == nullptr && ::access(memory.c_str(), W_OK) == 0;
     path_ = ((usable ? memory : std::filesystem::temp_directory_path()) / "gantry-oracle-XXXXXX")
                 .string();
     if (::mkdtemp(path_.data()) == nullptr) give_up("no temporary directory");
@@ -78,7 +79,10 @@ class Conductor {
 
   std::string run() {
     try {
-      while (!all_finished() && !board().has_failed) step();
+      while (!all_finished() && !board().has_failed) {
+        if (pulse_.is_over) return {};
+        step();
+      }
       if (!board().has_failed) judge(scenario_, board());
       if (!board().has_failed) check_directory();
     } catch (const std::exception& trouble) {

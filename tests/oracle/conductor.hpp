@@ -4,7 +4,8 @@
 
 namespace gantry::oracle {
 
-/// Empty: all held. In a process without other threads; every process that it starts has ended.
+/// Empty: all held, or it was broken off. In a process without other threads; every process that it
+/// starts has ended.
 [[nodiscard]] std::string conduct(const Scenario& scenario, const Pulse& pulse);
 
 /// What the logs of all receivers say together: order, gaps, duplicates, loss. Throws Trouble.

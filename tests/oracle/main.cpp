@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -116,6 +117,7 @@ void play_seed(const Options& options, Office& office, std::uint64_t seed) {
   for (unsigned i = 0; i < options.repeat; ++i) {
     const std::uint64_t started = now_ns();
     const std::string trouble = conduct(scenario, office.pulse);
+    if (office.pulse.is_over) return;
     ++office.played;
     if (options.is_verbose)
       say(fmt::format("seed {}: {} ms\n", seed, (now_ns() - started) / 1'000'000));
@@ -136,9 +138,10 @@ void play_seed(const Options& options, Office& office, std::uint64_t seed) {
   const std::uint64_t end = now_ns() + options.seconds * 1'000'000'000;
   for (;;) {
     const std::uint64_t seed = options.first + office.next.fetch_add(1);
-    if (seed > options.last || (options.seconds != 0 && now_ns() >= end)) break;
+    if (office.pulse.is_over || seed > options.last || (options.seconds != 0 && now_ns() >= end))
+      break;
     play_seed(options, office, seed);
-    ++office.done;
+    if (!office.pulse.is_over) ++office.done;
   }
   ::_exit(0);
 }
@@ -166,8 +169,8 @@ void show(cli::Progress& progress, const Options& options, const Office& office,
 
 enum class End { well, died, interrupted };
 
-/// Waits for the workers and shows how far they are. Ctrl-C ends them.
-End attend(std::vector<pid_t> workers, const Options& options, const Office& office) {
+/// Waits for the workers and shows how far they are. Ctrl-C has them clean up and end.
+End attend(std::vector<pid_t> workers, const Options& options, Office& office) {
   constexpr timespec kTick{0, 200'000'000};
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -181,7 +184,7 @@ End attend(std::vector<pid_t> workers, const Options& options, const Office& off
     const int number = ::sigtimedwait(&signals, nullptr, &kTick);
     if (number == SIGINT || number == SIGTERM) {
       end = End::interrupted;
-      for (const pid_t worker : workers) ::kill(worker, SIGKILL);
+      office.pulse.is_over = true;
     }
     std::erase_if(workers, [&](pid_t worker) {
       int status = 0;
@@ -207,6 +210,7 @@ int main_of(int count, char** words) {
   if (at == MAP_FAILED) throw Trouble("mmap");
   Office& office = *new (at) Office;
   const std::uint64_t started = now_ns();
+  std::signal(SIGINT, SIG_IGN);  // the terminal's, for those who are started; attend() waits for it
   const pid_t pulse = start([&] { keep_pulse(office.pulse); });
   std::vector<pid_t> workers;
   for (unsigned i = 0; i < options.jobs; ++i)
