@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "errors.hpp"
 
@@ -154,8 +155,8 @@ std::vector<std::size_t> lanes_of(const Track& track) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < lanes.size(); ++i)
     if (!is_moment(track.events[i])) order.push_back(i);
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
-    return std::pair(track.events[i].begin_ns, ~length_of(track.events[i]));  // the outer first
+  std::ranges::sort(order, {}, [&](std::size_t i) {  // the outer first
+    return std::tuple(track.events[i].begin_ns, ~length_of(track.events[i]), i);
   });
   std::vector<std::vector<std::uint64_t>> ends;  // of each lane's open slices, the inner last
   for (const std::size_t i : order) {
@@ -179,7 +180,6 @@ class Writer {
       const bool is_wanted = channel.empty() || track.channel == channel;
       if (is_wanted && (!track.events.empty() || track.written != 0)) tracks_.push_back(&track);
     }
-    tids_ = tracks_.size();
     for (const Track* track : tracks_)
       for (const Event& event : track->events) {
         start_ns_ = std::min(start_ns_, event.begin_ns);
@@ -193,6 +193,7 @@ class Writer {
   [[nodiscard]] Result<ChromeSummary> write() {
     output_.add("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     write_processes();
+    tids_ = tracks_.size();
     for (std::size_t track = 0; track < tracks_.size(); ++track) write_track(track);
     write_ways();
     output_.add(

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};  // at processes that end
 /// Where `file` is written until it is whole. Errors: it cannot be.
 Result<TraceFile> place_for(const std::string& file) {
   constexpr const char* kHint = "name a file that can be written";
-  const TraceFile in_place{file, file};
+  TraceFile in_place{file, file};
   struct stat facts{};
   const bool exists = ::stat(file.c_str(), &facts) == 0;
   if (exists) {
