@@ -105,7 +105,14 @@ class TraceCommand : public Cli {
   }
   [[nodiscard]] static Ended finish(Subprocess& recorder) {
     recorder.signal(SIGINT);
-    return recorder.wait().value_or(Ended{});
+    return behind_progress(recorder.wait().value_or(Ended{}));
+  }
+  /// Without the line that says, where there is no terminal, that it records.
+  [[nodiscard]] static Ended behind_progress(Ended ended) {
+    static constexpr std::string_view kProgress = "gantry trace: recording; Ctrl-C ends it";
+    EXPECT_TRUE(ended.errors.starts_with(kProgress)) << ended.errors;
+    ended.errors.erase(0, ended.errors.find('\n') + 1);
+    return ended;
   }
 
   ScratchDirectory results_;
@@ -233,7 +240,7 @@ TEST_F(TraceCommand, ASecondOneAtATimeIsRefused) {
 TEST_F(TraceCommand, WhoeverRemovesTheFolderEndsItInOneLine) {
   Subprocess recorder = record();
   std::filesystem::remove_all(scratch_.file("trace"));
-  const Ended ended = recorder.wait().value_or(Ended{});
+  const Ended ended = behind_progress(recorder.wait().value_or(Ended{}));
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.errors, IsOneLine());
   EXPECT_THAT(ended.errors, HasSubstr("/trace: somebody removed it while a trace was recorded"));
@@ -259,7 +266,8 @@ TEST_F(TraceCommand, AnEarlierFileStaysUntilThereIsAnother) {
 }
 
 TEST_F(TraceCommand, ADiskThatIsFullIsOneLine) {
-  const Ended ended = run(gantry({"trace", "-o", "/dev/full", "--seconds", "1ms"}));
+  const Ended ended =
+      behind_progress(run(gantry({"trace", "-o", "/dev/full", "--seconds", "1ms"})));
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.errors, IsOneLine());
   EXPECT_THAT(ended.errors, HasSubstr("/dev/full: No space left on device"));
