@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _core, trace
 from .ends import AwaitedEnd
-from .errors import Aborted, Error
+from .errors import Aborted, Error, InvalidArgument
 from .message import Message
 from .readiness import Places, Readiness
 from .receiving import ReceivingEnd
@@ -26,19 +26,20 @@ class Request(Message):
     with that trace. It came as a segment of its own, the last, which does not count here.
     """
 
-    __slots__ = ("traceparent",)
+    __slots__ = ("_carries", "traceparent")
 
     def __init__(self, core: _core.Message, allow_pickles: bool) -> None:
         super().__init__(core, allow_pickles)
         last = core.segments - 1
-        self.traceparent = trace.found(self.segment(last)) if last > 0 else None
+        self._carries = last > 0 and trace.is_carried(self.segment(last))
+        self.traceparent = trace.found(self.segment(last)) if self._carries else None
 
     def __len__(self) -> int:
-        return super().__len__() - (self.traceparent is not None)
+        return super().__len__() - self._carries
 
     @property
     def nbytes(self) -> int:
-        return super().nbytes - (trace.CARRIED_BYTES if self.traceparent is not None else 0)
+        return super().nbytes - self._carries * trace.CARRIED_BYTES
 
     def reply(self, value: Any, *, timeout: float | None = 0, type: int = 0) -> None:
         """Answers, once. TimedOut: the client has no room at present."""
@@ -147,7 +148,7 @@ class Client(AwaitedEnd):
         self._core.wait_for_consumers(1, timeout)
 
     def _begin(self, value: Any, timeout: float | None, tag: int) -> _core.Call:
-        carried = trace.carried() if _takes_one_more(value) else b""
+        carried = _carried_with(value)
 
         def begin(given: Any, type: int) -> _core.Call:
             if carried:
@@ -157,6 +158,17 @@ class Client(AwaitedEnd):
         return give(value, self._pickles, tag, begin)
 
 
-def _takes_one_more(value: Any) -> bool:
-    """False: a message that is passed on as it is, and has no room."""
-    return not isinstance(value, Message) or value._core.segments < _MOST_SEGMENTS
+def _carried_with(value: Any) -> bytes:
+    if not isinstance(value, Message):
+        return trace.carried()
+    has_room = len(value) < _MOST_SEGMENTS  # else it is passed on as it is
+    if has_room and (carried := trace.carried()):
+        return carried
+    if len(value) < 2 or not trace.is_carried(value.segment(len(value) - 1)):
+        return b""
+    if not has_room:
+        raise InvalidArgument(
+            "this message: its last segment would be taken for the call's traceparent",
+            f"send at most {_MOST_SEGMENTS - 1} segments before such a one",
+        )
+    return trace.NOTHING

@@ -57,6 +57,7 @@ class span(_core.Span):
 _PREFIX = b"traceparent: "
 _FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 CARRIED_BYTES = len(_PREFIX) + 55
+NOTHING = _PREFIX + b"-" * 55  # behind what would else be taken for something that is carried
 
 # Where the program has no OpenTelemetry, which has a context of its own.
 _current: ContextVar[str | None] = ContextVar("gantry.traceparent", default=None)
@@ -118,6 +119,11 @@ def carried() -> bytes:
     """What goes with a call or an item: its traceparent as bytes; nothing if there is none."""
     current = traceparent()
     return b"" if current is None else _PREFIX + current.encode()
+
+
+def is_carried(end: memoryview) -> bool:
+    """Whether a server takes that for what carried() or NOTHING is."""
+    return found(end) is not None or end == NOTHING
 
 
 def found(end: memoryview) -> str | None:

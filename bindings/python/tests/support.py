@@ -95,6 +95,7 @@ class Case(unittest.TestCase):
                 break
             time.sleep(0.01)  # others', perhaps
         self.assertEqual(shared, set())
+        deadline = time.monotonic() + 3
         while len(left := self.left_open()) > 0 and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertEqual(left, [])

@@ -156,6 +156,29 @@ class WithoutOpenTelemetry(Case):
                 self.assertEqual(bytes(reply), told(ONE if carries else None))
                 self.assertEqual(got.pop(), b"".join(values))
 
+    def test_what_reads_as_one_is_the_users(self) -> None:
+        producer, consumer = self.pair()
+        seen: list[Any] = []
+
+        def answer(request: rpc.Request) -> bytes:
+            seen.append([bytes(request.segment(n)) for n in range(len(request))])
+            return told(request.traceparent)
+
+        with serving(self, answer) as client:
+            for last in (b"traceparent: " + ONE.encode(), trace.NOTHING):
+                for parts in (0, 1, 62, 63):
+                    values = [bytes([n]) * 100 for n in range(parts)] + [last]
+                    for current in (TWO, None):
+                        producer.send_parts(*values)
+                        with trace.context(current):
+                            if parts == 63:  # there is no room
+                                with self.assertRaisesRegex(gantry.InvalidArgument, "its last segment"):
+                                    client.call(consumer.receive(5), timeout=5)
+                                continue
+                            reply = client.call(consumer.receive(5), timeout=5)
+                        self.assertEqual(bytes(reply), told(current))
+                        self.assertEqual(seen.pop(), values)
+
     def test_a_hostile_clients_nonsense_is_a_segment(self) -> None:
         with serving(self, lambda request: told(request.traceparent)) as client:
             for nonsense in NONSENSE:
