@@ -159,8 +159,9 @@ std::string zsh_completion(const CLI::App& gantry) {
       "  names=(${{(f)\"$({})\"}})\n  compadd -a names\n}}\n_gantry_benches() {{\n  local -a "
       "names\n"
       "  names=(${{(f)\"$({})\"}})\n  compadd -a names\n}}\n_gantry() {{\n"
-      "  local each chosen=gantry\n{}"
-      "  each=${{#${{=chosen}}}}\n  while (( --each > 0 )); do shift words; (( CURRENT-- )); done\n"
+      "  local each chosen=gantry\n  local -a path_words\n{}"
+      "  path_words=(${{=chosen}})\n  each=$#path_words\n"
+      "  while (( --each > 0 )); do shift words; (( CURRENT-- )); done\n"
       "  case $chosen in\n{}  esac\n}}\n_gantry \"$@\"\n",
       kListChannels, kListBenches,
       find_path(commands, "for each in \"${(@)words[2,CURRENT-1]}\"; do"), cases);
