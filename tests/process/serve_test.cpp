@@ -158,7 +158,7 @@ TEST_F(Serve, AStoppedReaderIsStuckAndADeadOneIsGone) {
   EXPECT_EQ(gone["pid"], pid);
   EXPECT_EQ(gone["role"], "consumer");
   EXPECT_EQ(gone["where"], "c");
-  EXPECT_EQ(gone["last"], "it had received 1 message");
+  EXPECT_EQ(gone["last"], "at the last look it had received 1 message");
 }
 
 TEST_F(Serve, ThePageIsInTheProgramAndRunsNothingOfOthers) {

@@ -230,7 +230,7 @@ TEST(Obituary, TellsTheDeadFromThoseWhoLeft) {
   producer.end();
   EXPECT_THAT(obituary.read({}, {}),
               ElementsAre(AllOf(Field(&Gone::pid, producer.pid()),
-                                Field(&Gone::last, "its stream had not ended"))));
+                                Field(&Gone::last, "at the last look its stream had not ended"))));
 }
 
 // Of a channel that does not answer nothing is heard of its consumers either.

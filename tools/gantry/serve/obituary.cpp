@@ -13,8 +13,9 @@ std::string plural(std::uint64_t count, std::string_view what) {
 
 std::string last_of(const ConsumerStatus& consumer) {
   return consumer.held.empty()
-             ? fmt::format("it had received {}", plural(consumer.metrics.messages, "message"))
-             : fmt::format("it held {}", plural(consumer.held.size(), "message"));
+             ? fmt::format("at the last look it had received {}",
+                           plural(consumer.metrics.messages, "message"))
+             : fmt::format("at the last look it held {}", plural(consumer.held.size(), "message"));
 }
 
 bool is_gone(int pid) {
@@ -34,12 +35,12 @@ std::vector<Gone> Obituary::read(const std::vector<Row>& rows,
         if (std::get<0>(who) == channel.name) now.emplace(who, last);
     if (channel.producer_pid > 0)
       now[{channel.name, "producer", channel.producer_pid}] =
-          channel.ended ? "its stream had ended" : "its stream had not ended";
+          channel.ended ? "its stream had ended" : "at the last look its stream had not ended";
     for (const ConsumerStatus& consumer : channel.consumers)
       now[{channel.name, "consumer", consumer.pid}] = last_of(consumer);
     for (const SenderStatus& sender : channel.senders)
       now[{channel.name, "sender", sender.pid}] =
-          fmt::format("it had sent {}", plural(sender.messages, "message"));
+          fmt::format("at the last look it had sent {}", plural(sender.messages, "message"));
   }
   for (const RankStatus& rank : ranks)
     now[{rank.group, fmt::format("rank {}", rank.rank), rank.pid}] = rank.text();
