@@ -3,17 +3,26 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "tools/command_line/output_file.hpp"
 
 namespace gantry::bench {
+namespace {
+
+Error of_option(std::string_view option, Error error) {
+  error.message = fmt::format("{} {}", option, error.message);
+  return error;
+}
+
+Result<cli::OutputFile> file_of(std::string_view option, const std::string& path) {
+  return cli::OutputFile::at(path).map_error(
+      [&](Error error) { return of_option(option, std::move(error)); });
+}
+
+}  // namespace
 
 Result<void> check_output(std::string_view option, const std::string& path) {
-  std::error_code unknown;
-  const bool is_new = !std::filesystem::exists(path, unknown);
-  if (!std::ofstream(path, std::ios::app))
-    return Unexpected(system_error(fmt::format("{} {}", option, path)));
-  if (is_new) std::filesystem::remove(path, unknown);
-  return {};
+  return file_of(option, path).map([](const auto&) {});
 }
 
 Result<void> check_picture(std::string_view option, const std::string& path) {
@@ -26,9 +35,10 @@ Result<void> check_picture(std::string_view option, const std::string& path) {
 }
 
 Result<void> write_output(std::string_view option, const std::string& path, std::string_view text) {
-  std::ofstream out(path, std::ios::trunc);
-  if (out << text && out.flush()) return {};
-  return Unexpected(system_error(fmt::format("{} {}", option, path)));
+  const auto file = file_of(option, path);
+  if (!file) return Unexpected(file.error());
+  return file->write(text).map_error(
+      [&](Error error) { return of_option(option, std::move(error)); });
 }
 
 }  // namespace gantry::bench

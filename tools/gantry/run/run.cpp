@@ -1,11 +1,9 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "agent.hpp"
 #include "commands.hpp"
@@ -19,12 +17,12 @@
 #include "run/process/run_directory.hpp"
 #include "run/report/compare.hpp"
 #include "run_once.hpp"
+#include "tools/command_line/output_file.hpp"
 
 namespace gantry::run {
 namespace {
 
 constexpr int kJsonIndent = 2;
-constexpr const char* kMendPage = "name a file that can be written";
 
 struct Arguments {
   std::string file;
@@ -36,6 +34,7 @@ struct Arguments {
   bool json = false;
   bool quiet = false;
   std::string trace;
+  bool trace_is_typed = true;  ///< Else it comes from $GANTRY_TRACE, which suits any run.
 };
 
 /// What there is to do, checked as far as it can be before anything starts.
@@ -78,20 +77,22 @@ Result<void> check_hosts(const Job& job) {
 }
 
 /// So that nobody learns it after a long run.
-Result<void> check_page(const std::string& path) {
-  std::error_code nothing;
-  if (std::filesystem::is_directory(path, nothing))
-    return tl::unexpected(cli::system_error(path, EISDIR, kMendPage));
-  if (path.empty() || ::access(path.c_str(), W_OK) == 0) return {};
-  const auto folder = std::filesystem::path(path).parent_path();
-  if (errno == ENOENT && ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0)
-    return {};
-  return tl::unexpected(cli::system_error(path, errno, kMendPage));
+Result<void> check_outputs(const Arguments& arguments) {
+  if (auto fine =
+          cli::check_different({"pipeline file", arguments.file},
+                               {{"--report", arguments.page}, {"--trace", arguments.trace}});
+      !fine)
+    return fine;
+  for (const std::string& path : {arguments.page, arguments.trace})
+    if (!path.empty())
+      if (const auto can = cli::OutputFile::at(path); !can) return tl::unexpected(can.error());
+  return {};
 }
 
 /// Only channels are traced, and one file holds one run.
 Result<void> check_trace(const Arguments& arguments) {
-  if (arguments.trace.empty() || (arguments.transport == Transport::gantry && !arguments.compare))
+  if (arguments.trace.empty() || !arguments.trace_is_typed ||
+      (arguments.transport == Transport::gantry && !arguments.compare))
     return {};
   return tl::unexpected(Error{Code::unsupported,
                               "--trace: it records channels of Gantry, in one run",
@@ -101,7 +102,7 @@ Result<void> check_trace(const Arguments& arguments) {
 Result<Job> prepare(const Arguments& arguments) {
   if (const auto fine = check_trace(arguments); !fine) return tl::unexpected(fine.error());
   Job job;
-  if (const auto fine = check_page(arguments.page); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = check_outputs(arguments); !fine) return tl::unexpected(fine.error());
   job.options.connect_within = arguments.connect_within;
   job.options.quiet = arguments.quiet;
   auto chosen = transports(arguments);
@@ -125,13 +126,8 @@ Result<void> show(const Report& report, bool json) {
 }
 
 Result<void> write_page(const std::string& path, const RunReport& report, const Course& course) {
-  const auto failed = [&path] { return tl::unexpected(cli::system_error(path, errno, kMendPage)); };
-  std::FILE* const file = std::fopen(path.c_str(), "we");
-  if (file == nullptr) return failed();
-  const std::string text = to_html(report, course);
-  const bool is_written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if ((std::fclose(file) != 0) || !is_written) return failed();
-  return {};
+  const auto file = cli::OutputFile::at(path);
+  return file ? file->write(to_html(report, course)) : tl::unexpected(file.error());
 }
 
 Result<void> conclude(std::vector<RunReport> reports, bool json) {
@@ -170,6 +166,22 @@ Result<void> serve_as_rank(const Arguments& arguments) {
   return *is_host ? run_agent() : Result<void>{};
 }
 
+/// One run by each transport, up to one that fails. The first over channels is traced.
+Result<std::vector<RunReport>> run_each(const Job& job, std::string trace,
+                                        const cli::Interrupt& interrupt) {
+  std::vector<RunReport> reports;
+  for (const Transport transport : job.transports) {
+    const std::string traced = transport == Transport::gantry ? std::exchange(trace, {}) : "";
+    if (!trace.empty())
+      cli::note(fmt::format("GANTRY_TRACE: the run over {} is not traced", to_string(transport)));
+    auto report = run_once(job.pipeline, transport, job.base, job.options, interrupt, traced);
+    if (!report) return tl::unexpected(report.error());
+    reports.push_back(std::move(*report));
+    if (!reports.back().end) break;
+  }
+  return reports;
+}
+
 Result<void> run(const Arguments& arguments) {
   settle_signals();
   if (auto fine = keep_standard_streams(); !fine) return fine;
@@ -181,16 +193,11 @@ Result<void> run(const Arguments& arguments) {
   const Result<cli::Interrupt> interrupt = cli::Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
   sweep_run_directories(job->base, *interrupt);
-  std::vector<RunReport> reports;
   Course course;
   if (!arguments.page.empty()) job->options.course = &course;
-  for (const Transport transport : job->transports) {
-    auto report =
-        run_once(job->pipeline, transport, job->base, job->options, *interrupt, arguments.trace);
-    if (!report) return tl::unexpected(report.error());
-    reports.push_back(std::move(*report));
-    if (!reports.back().end) break;
-  }
+  auto ran = run_each(*job, arguments.trace, *interrupt);
+  if (!ran) return tl::unexpected(ran.error());
+  std::vector<RunReport>& reports = *ran;
   Result<void> written;
   if (!arguments.page.empty()) written = write_page(arguments.page, reports[0], course);
   if (!reports.back().end) {
@@ -237,6 +244,8 @@ void add_run(CLI::App& app, int& exit_code) {
       ->envname("GANTRY_TRACE");
   command->footer("Example: gantry run examples/vision/pipeline.toml --compare pipe");
   command->callback([arguments, &exit_code] {
+    const char* const variable = std::getenv("GANTRY_TRACE");
+    arguments->trace_is_typed = variable == nullptr || arguments->trace != variable;
     const Result<void> result = run::run(*arguments);
     exit_code = result ? 0 : fail(result.error());
   });

@@ -54,6 +54,7 @@ std::vector<std::string> stage_environment(const Stage& stage,
   }
   // Those of a run that this one is a stage of are not its stages'.
   for (const std::string& name : own_variables()) values.erase(name);
+  values.erase("GANTRY_TRACE");  // this run's file: a run that is a stage must not overwrite it
   for (const Variable& variable : stage.environment) values[variable.name] = variable.value;
   for (const Variable& variable : assigned) values[variable.name] = variable.value;
   values[kPath] = stage_path(stage);
