@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <gantry/link/bridge.hpp>
 
 #include "channel_view.hpp"
@@ -20,7 +21,7 @@ Result<std::vector<ChannelStatus>> list_all(const WhichChannels& which,
                                 Deadline::after(kLongestLook), interrupt.descriptor());
   const auto exists = directory_exists(channel_directory_path(which.directory));
   if (!exists) return tl::unexpected(exists.error());
-  return list_channels(which.directory);
+  return look_at_channels(which.directory);
 }
 
 }  // namespace
@@ -43,11 +44,20 @@ void add_which(CLI::App& command, WhichChannels& which) {
       ->type_name("DIRECTORY");
 }
 
+Error no_such_channel(const WhichChannels& which) {
+  return {Code::not_found,
+          fmt::format("no channel '{}' {}", printable(which.name()), which.where()),
+          "without a name gantry ls lists all"};
+}
+
 Result<std::vector<ChannelStatus>> list(const WhichChannels& which, const Interrupt& interrupt) {
   auto channels = list_all(which, interrupt);
   const std::string name = which.name();
-  if (channels && !name.empty())
-    std::erase_if(*channels, [&](const ChannelStatus& channel) { return channel.name != name; });
+  if (!channels || name.empty()) return channels;
+  const bool is_whole = std::ranges::find(*channels, name, &ChannelStatus::name) != channels->end();
+  std::erase_if(*channels, [&](const ChannelStatus& channel) {
+    return is_whole ? channel.name != name : !names_channel(name, channel.name);
+  });
   return channels;
 }
 

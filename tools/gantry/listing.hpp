@@ -24,6 +24,9 @@ inline constexpr const char* kWhichFooter =
     "@HOST asks the bridge of another host (gantry bridge --help), with the token\n"
     "in the file that $GANTRY_TOKEN_FILE names.\n";
 
+/// The error that nobody has the channel which was named.
+[[nodiscard]] Error no_such_channel(const WhichChannels& which);
+
 /// Errors: those of list_channels() and list_remote_channels(); the directory cannot be there.
 [[nodiscard]] Result<std::vector<ChannelStatus>> list(const WhichChannels& which,
                                                       const Interrupt& interrupt);

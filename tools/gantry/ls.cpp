@@ -115,11 +115,8 @@ Result<void> ls(const LsOptions& options) {
   if (!interrupt) return tl::unexpected(interrupt.error());
   const auto channels = list(options.which, *interrupt);
   if (!channels) return tl::unexpected(channels.error());
-  const std::string name = options.which.name();
-  if (!name.empty() && channels->empty())
-    return tl::unexpected(Error{
-        Code::not_found, fmt::format("no channel '{}' {}", printable(name), options.which.where()),
-        "without a name gantry ls lists all"});
+  if (!options.which.name().empty() && channels->empty())
+    return tl::unexpected(no_such_channel(options.which));
   if (options.as_json) return print(channels_json(*channels));
   if (!channels->empty()) return print(as_table(*channels, options.is_long));
   note("no channels " + options.which.where());

@@ -25,6 +25,14 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
+/// Those that help lists.
+std::vector<std::string> shown_names(const CLI::App& app) {
+  auto names = command_names(app);
+  std::erase_if(names,
+                [&](const auto& name) { return app.get_subcommand(name)->get_group().empty(); });
+  return names;
+}
+
 int wrong_usage(std::string_view what, std::string_view hint) {
   note(fmt::format("{}; {}", what, hint));
   return kExitUsage;
@@ -109,7 +117,7 @@ int parse(CLI::App& app, int argc, char** argv, int& exit_code) {
   if (argc < 2) return no_command();
   if (is_unknown_command(app, argv[1]))
     return wrong_usage(fmt::format("command '{}': there is no such command", argv[1]),
-                       suggest(argv[1], command_names(app)));
+                       suggest(argv[1], shown_names(app)));
   if (argv[1][0] != '-') {
     if (const std::string wrong = wrong_subcommand(app, argc, argv); !wrong.empty())
       return note(wrong), kExitUsage;

@@ -138,7 +138,16 @@ Result<bool> wait_for_key(Terminal& terminal, const Interrupt& interrupt, Deadli
   }
 }
 
+/// One that was there and goes is no error: nobody mistyped it.
+Result<void> check_name(const TopOptions& options, const std::vector<Row>& first) {
+  if (options.which.name().empty() || !first.empty()) return {};
+  return tl::unexpected(no_such_channel(options.which));
+}
+
 Result<void> run_live(const TopOptions& options, Looks& looks, const Interrupt& interrupt) {
+  const auto first = looks.look();
+  if (!first) return tl::unexpected(first.error());
+  if (auto fine = check_name(options, *first); !fine) return fine;
   Terminal terminal;
   for (;;) {
     const Deadline next = Deadline::after(options.interval);
@@ -154,7 +163,9 @@ Result<void> run_live(const TopOptions& options, Looks& looks, const Interrupt& 
 }
 
 Result<void> run_plain(const TopOptions& options, Looks& looks, const Interrupt& interrupt) {
-  if (auto first = looks.look(); !first) return tl::unexpected(first.error());
+  const auto first = looks.look();
+  if (!first) return tl::unexpected(first.error());
+  if (auto fine = check_name(options, *first); !fine) return fine;
   for (std::uint64_t done = 0; done < options.count; ++done) {
     auto waited = wait_ready(-1, 0, interrupt, Deadline::after(options.interval));
     if (!waited && waited.error().code != Code::timed_out) return waited;

@@ -63,6 +63,9 @@ Result<void> serve(const ServeOptions& options) {
   const std::string directory = channel_directory_path(options.directory);
   if (const auto exists = directory_exists(directory); !exists)
     return tl::unexpected(exists.error());
+  else if (!*exists && !options.directory.empty())
+    return tl::unexpected(Error{Code::not_found, directory + ": there is no such directory",
+                                "name one that programs have their channels in"});
   else if (const auto fine = can_look_into(options.directory); *exists && !fine)
     return tl::unexpected(fine.error());
   std::string token;

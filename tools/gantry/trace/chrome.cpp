@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "directory.hpp"
 #include "errors.hpp"
 
 namespace gantry::cli {
@@ -176,8 +177,11 @@ class Writer {
  public:
   Writer(const trace::Trace& trace, const std::string& channel, const std::string& file)
       : trace_(trace), output_(file), start_ns_(trace.from_ns) {
+    const bool is_whole =
+        std::ranges::find(trace.tracks, channel, &Track::channel) != trace.tracks.end();
     for (const Track& track : trace.tracks) {
-      const bool is_wanted = channel.empty() || track.channel == channel;
+      const bool is_wanted = channel.empty() || track.channel == channel ||
+                             (!is_whole && names_channel(channel, track.channel));
       if (is_wanted && (!track.events.empty() || track.written != 0)) tracks_.push_back(&track);
     }
     for (const Track* track : tracks_)

@@ -1,12 +1,6 @@
 #include "trace/session.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <filesystem>
 
 #include "errors.hpp"
 #include "output.hpp"
@@ -17,35 +11,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // at processes that end
 
-/// Where `file` is written until it is whole. Errors: it cannot be.
-Result<TraceFile> place_for(const std::string& file) {
-  constexpr const char* kHint = "name a file that can be written";
-  TraceFile in_place{file, file};
-  struct stat facts{};
-  const bool exists = ::stat(file.c_str(), &facts) == 0;
-  if (exists) {
-    const int opened = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
-    if (opened < 0) return tl::unexpected(system_error(file, errno, kHint));
-    ::close(opened);
-    if (!S_ISREG(facts.st_mode)) return in_place;
-  }
-  std::error_code unknown;
-  const auto target = std::filesystem::canonical(file, unknown);  // a link stays one
-  TraceFile place{{}, unknown ? file : target.string()};
-  place.written = fmt::format("{}.partial-{}", place.target, ::getpid());
-  ::unlink(place.written.c_str());
-  const int made = ::open(place.written.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (made < 0 && exists) return in_place;
-  if (made < 0) return tl::unexpected(system_error(file, errno, kHint));
-  ::close(made);
-  ::unlink(place.written.c_str());  // whoever is killed before it is written leaves nothing
-  return place;
-}
-
-/// Half a trace is none. A device stays.
-void remove_file(const std::string& path) {
-  struct stat facts{};
-  if (::lstat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode)) ::unlink(path.c_str());
+Error no_channel(const std::string& channel) {
+  return {Code::not_found,
+          fmt::format("trace: nobody had a channel '{}' while it was recorded", channel),
+          "gantry ls shows their names"};
 }
 
 std::string summary(const std::string& file, const ChromeSummary& written) {
@@ -83,12 +52,12 @@ void TraceSession::Background::keep_up() {
 Result<TraceSession> TraceSession::start(const std::vector<std::string>& directories,
                                          const std::string& file,
                                          const trace::RecordingOptions& options) {
+  auto output = OutputFile::at(file);
+  if (!output) return tl::unexpected(output.error());
   auto recording = trace::Recording::start(directories, options);
   if (!recording) return tl::unexpected(recording.error());
-  auto place = place_for(file);
-  if (!place) return tl::unexpected(place.error());
   TraceSession session;
-  session.file_ = *std::move(place);
+  session.file_ = *std::move(output);
   session.background_ = std::make_unique<Background>(std::move(*recording));
   Background* const background = session.background_.get();
   background->thread = std::thread([background] { background->keep_up(); });
@@ -100,23 +69,23 @@ bool TraceSession::has_failed() const {
   return !background_->kept;
 }
 
-Result<void> TraceSession::write(const std::string& channel) {
+Result<void> TraceSession::write(const std::string& channel, bool is_there) {
   background_->stop();
   if (!background_->kept) return background_->kept;
   const auto trace = background_->recording.finish();
   if (!trace) return tl::unexpected(trace.error());
-  const auto written = write_chrome(*trace, channel, file_.written);
+  const auto written = write_chrome(*trace, channel, file_.written());
   if (!written) {
-    remove_file(file_.written);
+    file_.drop();
     return tl::unexpected(written.error());
   }
-  if (::rename(file_.written.c_str(), file_.target.c_str()) != 0) {
-    const int why = errno;
-    remove_file(file_.written);
-    return tl::unexpected(system_error(file_.target, why, "name a file that can be written"));
+  if (!is_there && written->tracks == 0) {
+    file_.drop();
+    return tl::unexpected(no_channel(channel));
   }
+  if (auto kept = file_.keep(); !kept) return kept;
   for (const std::string& one : trace->notes) note(one);
-  note(summary(file_.target, *written));
+  note(summary(file_.target(), *written));
   if (written->events == 0 && !channel.empty())
     note(
         fmt::format("trace: nothing of a channel '{}' was recorded: is it its name (gantry ls), "

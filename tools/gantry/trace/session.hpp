@@ -9,16 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "tools/command_line/output_file.hpp"
+
 namespace gantry::cli {
 
-/// A file, and what becomes it when it is whole: itself, where that is a device.
-struct TraceFile {
-  std::string written;
-  std::string target;
-};
-
-/// Records in the background until write(). The file has its name when it is whole: before, it is
-/// FILE.partial-PID.
+/// Records in the background until write().
 class TraceSession {
  public:
   /// Make the Interrupt before. Errors: `file` cannot be written; those of Recording::start().
@@ -30,8 +25,9 @@ class TraceSession {
   [[nodiscard]] bool has_failed() const;
   /// Ends it, and writes what was recorded of `channel`, empty: of all. Prints a line on standard
   /// error that says how much, and one for each note. Errors: the file cannot be written, and what
-  /// was written is gone; it could not go on recording.
-  [[nodiscard]] Result<void> write(const std::string& channel = {});
+  /// was written is gone; it could not go on recording; nothing was recorded of the channel, which
+  /// nobody has (`is_there`): there is no file.
+  [[nodiscard]] Result<void> write(const std::string& channel = {}, bool is_there = true);
 
  private:
   struct Background {
@@ -51,7 +47,7 @@ class TraceSession {
   };
 
   TraceSession() = default;
-  TraceFile file_;
+  OutputFile file_;
   std::unique_ptr<Background> background_;
 };
 

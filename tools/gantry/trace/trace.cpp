@@ -1,9 +1,12 @@
 // gantry trace: records what ends of channels, ranks, links and queues do for a while.
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <gantry/channel.hpp>
+#include <gantry/channel/status.hpp>
 
 #include "commands.hpp"
 #include "directory.hpp"
@@ -38,6 +41,16 @@ Error not_there(const std::string& path) {
           "start a program with a channel first, or name its directory (--directory)"};
 }
 
+/// Processes of other users do not answer a recorder, which would see nothing.
+Result<void> check_owner(const std::string& directory) {
+  struct stat facts{};
+  if (::stat(directory.c_str(), &facts) != 0 || facts.st_uid == ::geteuid()) return {};
+  return tl::unexpected(
+      Error{Code::permission_denied,
+            directory + ": it is another user's, and only processes of one's own are recorded",
+            "run gantry trace as that user"});
+}
+
 /// RUN, RUN/CHANNEL, as `gantry ls` shows them, or CHANNEL.
 Result<Wanted> look_for(const TraceOptions& options) {
   const std::string base = channel_directory_path(options.directory);
@@ -45,6 +58,7 @@ Result<Wanted> look_for(const TraceOptions& options) {
   if (!fs::is_directory(base, error)) return tl::unexpected(not_there(base));
   if (const auto fine = can_look_into(options.directory); !fine)
     return tl::unexpected(fine.error());
+  if (const auto own = check_owner(base); !own) return tl::unexpected(own.error());
   if (options.which.starts_with(kRunPrefix)) {
     const auto slash = options.which.find('/');
     const std::string run = base + "/" + options.which.substr(0, slash);
@@ -60,6 +74,16 @@ Result<Wanted> look_for(const TraceOptions& options) {
       wanted.directories.push_back(entry->path());
   }
   return wanted;
+}
+
+/// Whether somebody has the channel now. What does not move has no track.
+bool is_there(const Wanted& wanted) {
+  return std::ranges::any_of(wanted.directories, [&](const std::string& directory) {
+    const auto channels = list_channels(directory);
+    return !channels || std::ranges::any_of(*channels, [&](const ChannelStatus& channel) {
+      return names_channel(wanted.channel, channel.name);
+    });
+  });
 }
 
 Result<void> wait_for(std::chrono::nanoseconds duration, const Interrupt& interrupt,
@@ -88,8 +112,9 @@ Result<void> record(const TraceOptions& options) {
   auto session = TraceSession::start(wanted->directories, options.file,
                                      {static_cast<unsigned>(options.events)});
   if (!session) return tl::unexpected(session.error());
+  const bool is_known = wanted->channel.empty() || is_there(*wanted);
   if (auto waited = wait_for(options.duration, *interrupt, *session); !waited) return waited;
-  return session->write(wanted->channel);
+  return session->write(wanted->channel, is_known || is_there(*wanted));
 }
 
 Result<std::uint64_t> parse_events(std::string_view text) {
