@@ -19,6 +19,7 @@
 #include "run/process/run_directory.hpp"
 #include "run/report/compare.hpp"
 #include "run_once.hpp"
+#include "trace/session.hpp"
 
 namespace gantry::run {
 namespace {
@@ -35,7 +36,7 @@ struct Arguments {
   std::string page;  ///< A file for the report as a page; empty: none.
   bool json = false;
   bool quiet = false;
-  std::string trace;
+  TraceWish trace;
 };
 
 /// What there is to do, checked as far as it can be before anything starts.
@@ -91,7 +92,8 @@ Result<void> check_page(const std::string& path) {
 
 /// Only channels are traced, and one file holds one run.
 Result<void> check_trace(const Arguments& arguments) {
-  if (arguments.trace.empty() || (arguments.transport == Transport::gantry && !arguments.compare))
+  if (arguments.trace.file.empty() ||
+      (arguments.transport == Transport::gantry && !arguments.compare))
     return {};
   return tl::unexpected(Error{Code::unsupported,
                               "--trace: it records channels of Gantry, in one run",
@@ -231,10 +233,12 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "The report as JSON");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command
-      ->add_option("--trace", arguments->trace,
+      ->add_option("--trace", arguments->trace.file,
                    "Record what this host's stages do, for Perfetto (see gantry trace)")
       ->type_name("FILE")
       ->envname("GANTRY_TRACE");
+  add_parsed(*command, "--trace-events", arguments->trace.events, &parse_trace_events, "NUMBER",
+             "Room of each end in a trace (65536): see gantry trace --events");
   command->footer("Example: gantry run examples/vision/pipeline.toml --compare pipe");
   command->callback([arguments, &exit_code] {
     const Result<void> result = run::run(*arguments);

@@ -51,15 +51,7 @@ Result<Wanted> look_for(const TraceOptions& options) {
     if (!fs::is_directory(run, error)) return tl::unexpected(not_there(run));
     return Wanted{{run}, slash == std::string::npos ? "" : options.which.substr(slash + 1)};
   }
-  Wanted wanted{{base}, options.which};
-  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code vanished;
-    if (entry->path().filename().string().starts_with(kRunPrefix) &&
-        entry->is_directory(vanished) && !entry->is_symlink(vanished))
-      wanted.directories.push_back(entry->path());
-  }
-  return wanted;
+  return Wanted{{base, fmt::format("{}/{}*", base, kRunPrefix)}, options.which};
 }
 
 Result<void> wait_for(std::chrono::nanoseconds duration, const Interrupt& interrupt,
@@ -85,15 +77,12 @@ Result<void> record(const TraceOptions& options) {
   if (!interrupt) return tl::unexpected(interrupt.error());
   const auto wanted = look_for(options);
   if (!wanted) return tl::unexpected(wanted.error());
-  auto session = TraceSession::start(wanted->directories, options.file,
-                                     {static_cast<unsigned>(options.events)});
+  auto session =
+      TraceSession::start(wanted->directories, options.file,
+                          {static_cast<unsigned>(options.events)}, "gantry trace --events");
   if (!session) return tl::unexpected(session.error());
   if (auto waited = wait_for(options.duration, *interrupt, *session); !waited) return waited;
   return session->write(wanted->channel);
-}
-
-Result<std::uint64_t> parse_events(std::string_view text) {
-  return parse_number(text, 1, trace::RecordingOptions::kMostEvents);
 }
 
 }  // namespace
@@ -108,8 +97,8 @@ void add_trace(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   add_parsed(*command, "--seconds", options->duration, &parse_time, "TIME",
              "How long (default 10); Ctrl-C ends it early");
-  add_parsed(*command, "--events", options->events, &parse_events, "NUMBER",
-             "Kept of each end, 64 bytes each; older ones go (8192)");
+  add_parsed(*command, "--events", options->events, &parse_trace_events, "NUMBER",
+             "Room of each end, 64 bytes each, which is read 50 times a second (8192)");
   command
       ->add_option("--directory", options->directory,
                    "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
