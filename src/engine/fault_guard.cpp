@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/fault_answers.hpp"
+
 namespace gantry {
 namespace {
 
@@ -37,10 +39,6 @@ struct Landing {
 // Where this thread lands after a fault; null outside catch_fault() (I2). The TLS model needs no
 // allocation when a signal handler is the first to touch it.
 [[gnu::tls_model("initial-exec")]] thread_local Landing* landing = nullptr;
-
-// The handlers that were installed before ours. Written once, before ours is installed.
-struct sigaction previous_segv;
-struct sigaction previous_bus;
 
 // True if a write faulted; by the processor's error code where there is one.
 #if defined(__x86_64__)
@@ -92,18 +90,7 @@ const GuardedRange* impossible_range(std::span<const GuardedRange> ranges) noexc
   return nullptr;
 }
 
-void pass_on(int signal, siginfo_t* info, void* context) noexcept {
-  const struct sigaction& previous = signal == SIGBUS ? previous_bus : previous_segv;
-  if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
-    return previous.sa_handler(signal);
-  // The instruction runs again and ends the process, as it would have without us. A signal that
-  // somebody sent by kill() does not come again by itself.
-  std::signal(signal, SIG_DFL);
-  if (info->si_code <= 0) ::raise(signal);
-}
-
-void on_fault(int signal, siginfo_t* info, void* context) noexcept {
+bool jump_back(int, siginfo_t* info, void* context) noexcept {
   Landing* const here = landing;
   if (here != nullptr && info->si_code > 0) {  // positive: from the kernel, about this thread
     const bool told = info->si_code != SI_KERNEL;
@@ -123,22 +110,13 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
       GANTRY_JUMP(here->jump);  // I1
     }
   }
-  pass_on(signal, info, context);
-}
-
-bool install(int signal, struct sigaction& previous) noexcept {
-  struct sigaction ours{};
-  ours.sa_sigaction = on_fault;
-  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigemptyset(&ours.sa_mask);
-  if (::sigaction(signal, nullptr, &previous) != 0) return false;
-  return ::sigaction(signal, &ours, nullptr) == 0;
+  return false;
 }
 
 }  // namespace
 
 bool install_fault_guard() noexcept {
-  static const bool installed = install(SIGSEGV, previous_segv) && install(SIGBUS, previous_bus);
+  static const bool installed = answer_faults(&jump_back);
   return installed;
 }
 

@@ -12,15 +12,11 @@ struct GuardedRange {
   bool written = false;
 };
 
-// A handler of SIGSEGV and SIGBUS is installed once a process. If this thread is inside
-// catch_fault() and the address within one of its ranges, the handler jumps back there. Otherwise
-// it calls the handler that was there before, or takes the default action, which ends the process
-// with the signal as without us.
+// If this thread is inside catch_fault() and the address within one of its ranges, the handler of
+// SIGSEGV and SIGBUS (base/fault_answers.hpp, whose limits hold here) jumps back there.
 //   I1  The work has no destructors to run and takes no locks: it is left by a jump.
 //   I2  Only this thread reads and writes its `landing`; the handler runs on the same thread.
-// Limits. A handler that somebody installs after ours takes over, unless it calls ours in turn;
-// then a fault is theirs. A thread that blocks SIGSEGV or SIGBUS dies by them. Memory under a
-// userfaultfd that nobody serves makes the thread wait.
+// Memory under a userfaultfd that nobody serves makes the thread wait.
 
 /// Installs the handler if it is not there yet. False: the kernel refused.
 bool install_fault_guard() noexcept;

@@ -1,7 +1,7 @@
 #include "trace/end_trace.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/mman.h>  // madvise
 #include <sys/stat.h>
 
 #include <bit>
@@ -12,7 +12,7 @@
 namespace gantry::trace {
 namespace {
 
-constexpr Bytes kMostOfAProcess = Bytes{64} << 20;  // rings beyond have kLeastEvents
+constexpr Bytes kMostOfAProcess = Bytes{64} << 20;  // but for rings of kLeastEvents
 constexpr std::uint32_t kLeastEvents = 256;
 
 std::atomic<std::uint64_t> rings_made{0};
@@ -20,6 +20,14 @@ std::atomic<Bytes> bytes_mapped{0};
 
 constexpr Bytes size_of(std::uint64_t events) noexcept {
   return kHeaderBytes + events * sizeof(Ring::Cell);
+}
+
+/// At most an eighth of what this process has left for rings: who comes late has some, too.
+std::uint32_t events_of_next(std::uint32_t wanted) noexcept {
+  const Bytes left =
+      kMostOfAProcess - std::min(kMostOfAProcess, bytes_mapped.load(std::memory_order_relaxed));
+  const auto most = static_cast<std::uint32_t>(left / 8 / sizeof(Ring::Cell));
+  return std::bit_ceil(std::min(wanted, std::max(kLeastEvents, std::bit_floor(most))));
 }
 
 /// What read_ticks() is where a ring has ticks.
@@ -51,18 +59,18 @@ void copy_text(std::array<char, size>& into, std::string_view text) noexcept {
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local MessageId last_received;
 
-EndTrace::Mapped::Mapped(std::uint64_t run_of, void* at, std::uint32_t events) noexcept
+EndTrace::Mapped::Mapped(std::uint64_t run_of, RingMemory mapped, std::uint32_t events) noexcept
     : run(run_of),
       has_ticks(tsc_is_clock()),
-      header(static_cast<RingHeader*>(at)),
-      bytes(size_of(events)),
+      memory(std::move(mapped)),
+      header(static_cast<RingHeader*>(memory.data())),
       ring(header->head,
-           {reinterpret_cast<Ring::Cell*>(static_cast<std::byte*>(at) + kHeaderBytes), events}) {
-  bytes_mapped.fetch_add(bytes, std::memory_order_relaxed);  // a rough sum
+           {reinterpret_cast<Ring::Cell*>(static_cast<std::byte*>(memory.data()) + kHeaderBytes),
+            events}) {
+  bytes_mapped.fetch_add(memory.size(), std::memory_order_relaxed);  // a rough sum
 }
 EndTrace::Mapped::~Mapped() {
-  ::munmap(header, bytes);
-  bytes_mapped.fetch_sub(bytes, std::memory_order_relaxed);
+  bytes_mapped.fetch_sub(memory.size(), std::memory_order_relaxed);
 }
 
 EndTrace::EndTrace() noexcept = default;
@@ -78,12 +86,30 @@ void EndTrace::join(const std::string& directory, EndKind kind, std::string_view
   scope_ = Scope::of(directory);
 }
 
-void EndTrace::slow_write(const Ring::Event& event) noexcept {
+EndTrace::Mapped* EndTrace::any_ring() noexcept {
   const std::uint64_t run = scope_ == nullptr ? 0 : scope_->run();
-  if (run == 0) return;
-  Mapped* ring = ring_.load(std::memory_order_acquire);  // [M]
-  if (ring == nullptr || ring->run != run) ring = slow_ring(run);
-  if (ring != nullptr) ring->ring.write(event);
+  if (run == 0) return nullptr;
+  Mapped* const ring = ring_.load(std::memory_order_acquire);  // [M]
+  return ring == nullptr || ring->run != run ? slow_ring(run) : ring;
+}
+
+void EndTrace::slow_write(const Ring::Event& event) noexcept {
+  if (Mapped* const ring = any_ring()) ring->ring.write(event);
+}
+
+void EndTrace::falls_asleep(std::uint64_t began, Awaited awaited, std::int32_t peer) noexcept {
+  Mapped* const ring = fork_guard_.is_this() ? any_ring() : nullptr;
+  if (ring == nullptr) return;
+  ring->header->waits_for.store(
+      what(EventKind::wait, static_cast<std::uint8_t>(awaited), static_cast<std::uint32_t>(peer)),
+      std::memory_order_relaxed);  // the time carries it
+  ring->header->waits_since.store(began, std::memory_order_release);
+}
+
+void EndTrace::wakes_up() noexcept {
+  Mapped* const ring = ring_.load(std::memory_order_acquire);  // [M]
+  if (ring != nullptr)
+    ring->header->waits_since.store(0, std::memory_order_relaxed);  // stands alone
 }
 
 // Without a call in the way of the usual case, for which registers would have to be saved.
@@ -131,7 +157,7 @@ EndTrace::Mapped* EndTrace::slow_ring(std::uint64_t run) noexcept {
   if (newest != nullptr && newest->run == run) return newest;
   if (failed_run_ == run) return nullptr;
   // The recording before this one is over, and its file removed: its pages go, too.
-  if (newest != nullptr) ::madvise(newest->header, newest->bytes, MADV_REMOVE);
+  if (newest != nullptr) ::madvise(newest->memory.data(), newest->memory.size(), MADV_REMOVE);
   auto made = guarded([&]() -> Result<Mapped*> {
     GANTRY_ASSIGN(auto ring, make_ring(run));
     made_.push_back(std::move(ring));
@@ -142,12 +168,10 @@ EndTrace::Mapped* EndTrace::slow_ring(std::uint64_t run) noexcept {
   return made.value_or(nullptr);
 }
 
-// With all of its memory: a page that the disk has no room for would kill whoever writes there. The
-// mode keeps others from cutting the file off by mistake, which would do the same.
+// With all of its memory, so that the disk has room for each page. The mode keeps others from
+// cutting the file off by mistake.
 Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run) const {
-  const bool is_spent =
-      bytes_mapped.load(std::memory_order_relaxed) + size_of(scope_->events()) > kMostOfAProcess;
-  const std::uint32_t events = std::bit_ceil(is_spent ? kLeastEvents : scope_->events());
+  const std::uint32_t events = events_of_next(scope_->events());
   const std::uint64_t start_time = start_time_of(::getpid());
   const std::string file =
       fmt::format("{}-{}-{}", ::getpid(), start_time,
@@ -158,13 +182,13 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
   if (!memory) return fail_errno(file);
   const int no_room = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(size_of(events)));
   if (no_room != 0) {
-    static_cast<void>(::ftruncate(memory.get(), 0));  // the recording sees an empty file
+    static_cast<void>(::ftruncate(memory.get(), kNoRoomBytes));  // the recording says so
     return fail_errno(file, no_room);
   }
-  void* const at = ::mmap(nullptr, size_of(events), PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_POPULATE, memory.get(), 0);
-  if (at == MAP_FAILED) return fail_errno(file);
-  auto* const header = new (at) RingHeader{};
+  auto mapped = RingMemory::map(memory.get(), size_of(events));
+  if (!mapped) static_cast<void>(::ftruncate(memory.get(), kNoRoomBytes));  // as above
+  if (!mapped) return tl::unexpected(std::move(mapped).error());
+  auto* const header = new (mapped->data()) RingHeader{};
   header->version = kVersion;
   header->cells = events;
   header->run = run;
@@ -173,7 +197,7 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
   header->kind = static_cast<std::uint8_t>(kind_);
   copy_text(header->process, process_name());
   copy_text(header->name, name_);
-  auto ring = std::make_unique<Mapped>(run, at, events);
+  auto ring = std::make_unique<Mapped>(run, *std::move(mapped), events);
   header->has_ticks = ring->has_ticks ? 1 : 0;
   header->channel.store(channel_, std::memory_order_relaxed);  // the magic carries it
   std::atomic_ref(header->magic).store(RingHeader::kMagic, std::memory_order_release);

@@ -7,6 +7,7 @@
 
 #include "base/fork.hpp"
 #include "trace/probes.hpp"
+#include "trace/ring_memory.hpp"
 #include "trace/tracer.hpp"
 
 namespace gantry::trace {
@@ -52,6 +53,9 @@ class EndTrace {
     write({begin, read_ticks() - begin, what(EventKind::wait, static_cast<std::uint8_t>(awaited)),
            0, 0, static_cast<std::uint32_t>(peer)});
   }
+  /// It sleeps from now on in a wait that began then, until wakes_up().
+  void falls_asleep(std::uint64_t began, Awaited awaited, std::int32_t peer) noexcept;
+  void wakes_up() noexcept;
   /// A moment of one message: `publish`, `release`.
   void note(EventKind kind, std::uint64_t sequence) noexcept {
     write({read_ticks(), 0, what(kind), sequence});
@@ -77,15 +81,15 @@ class EndTrace {
  private:
   /// A ring file of this process.
   struct Mapped {
-    Mapped(std::uint64_t run_of, void* at, std::uint32_t events) noexcept;
+    Mapped(std::uint64_t run_of, RingMemory mapped, std::uint32_t events) noexcept;
     ~Mapped();
     Mapped(const Mapped&) = delete;
     Mapped& operator=(const Mapped&) = delete;
 
     std::uint64_t run;
     bool has_ticks;
+    RingMemory memory;
     RingHeader* header;
-    Bytes bytes;
     Ring ring;
   };
 
@@ -97,6 +101,7 @@ class EndTrace {
     if (fork_guard_.is_this()) slow_write(event);
   }
   void slow_write(const Ring::Event& event) noexcept;
+  [[nodiscard]] Mapped* any_ring() noexcept;  // null: nobody records, or there is no room
   void slow_sent_small(std::uint64_t sequence, Bytes bytes) noexcept;
   [[nodiscard]] Mapped* slow_ring(std::uint64_t run) noexcept;
   [[nodiscard]] Result<std::unique_ptr<Mapped>> make_ring(std::uint64_t run) const;
@@ -110,6 +115,38 @@ class EndTrace {
   std::mutex making_;
   std::uint64_t failed_run_ = 0;               // under making_: it has no ring
   std::vector<std::unique_ptr<Mapped>> made_;  // under making_; another thread may be in an old one
+};
+
+/// A wait of an end. A recorder learns of it while it lasts, if the end sleeps in it. Nobody else
+/// waits at that end meanwhile.
+class OpenWait {
+ public:
+  OpenWait(EndTrace& trace, std::uint64_t began, Awaited awaited, std::int32_t peer) noexcept
+      : trace_(trace), began_(began), awaited_(awaited), peer_(peer) {}
+  ~OpenWait() { end(); }
+  OpenWait(const OpenWait&) = delete;
+  OpenWait& operator=(const OpenWait&) = delete;
+
+  /// Called before each sleep.
+  void falls_asleep() noexcept {
+    if (!is_on()) [[likely]]
+      return;
+    is_open_ = true;
+    trace_.falls_asleep(began_, awaited_, peer_);
+  }
+  /// It is over; then the event is written.
+  void end() noexcept {
+    if (is_open_) [[unlikely]]
+      trace_.wakes_up();
+    is_open_ = false;
+  }
+
+ private:
+  EndTrace& trace_;
+  std::uint64_t began_;
+  Awaited awaited_;
+  std::int32_t peer_;
+  bool is_open_ = false;
 };
 
 /// The ring of what belongs to no directory, such as a link: it lies in one that this process knows

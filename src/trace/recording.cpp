@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <bit>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "base/assert.hpp"
+#include "trace/ring_files.hpp"
 #include "trace/tracer.hpp"
 
 namespace gantry::trace {
@@ -19,24 +19,7 @@ namespace {
 
 constexpr int kSettleMs = 100;  // what was sent before the end is received meanwhile
 constexpr std::uint64_t kHourNs = 3'600'000'000'000;
-
-/// Process and start, of the name of a ring file.
-struct Owner {
-  std::int32_t pid = 0;
-  std::uint64_t start_time = 0;
-  friend auto operator<=>(const Owner&, const Owner&) = default;
-};
-
-std::optional<Owner> owner_of(std::string_view file) {
-  Owner owner;
-  const char* const end = file.data() + file.size();
-  const auto pid = std::from_chars(file.data(), end, owner.pid);
-  if (pid.ec != std::errc() || pid.ptr == end || *pid.ptr != '-' || owner.pid <= 0)
-    return std::nullopt;
-  const auto start = std::from_chars(pid.ptr + 1, end, owner.start_time);
-  if (start.ec != std::errc() || start.ptr == end || *start.ptr != '-') return std::nullopt;
-  return owner;
-}
+constexpr std::uint64_t kMostKept = (Bytes{1} << 30) / sizeof(Event);  // of all rings together
 
 std::vector<std::string> files_in(int folder) {
   std::vector<std::string> files;
@@ -78,6 +61,8 @@ Result<void> write_control(const Fd& folder, const std::string& path, const Cont
 struct Place {
   std::string path;
   Fd folder;
+  RingFiles rings{};
+  bool is_member = false;  // of a Family: it may go
 
   void remove() const noexcept;
 };
@@ -89,6 +74,25 @@ void Place::remove() const noexcept {
     ::rmdir(path.c_str());
     return {};
   }));
+}
+
+/// Directories that come and go: PATH/PREFIX*.
+struct Family {
+  std::string path;  // with the last slash
+  std::string prefix;
+  Fd folder;
+  std::set<std::string> met{};
+};
+
+Family family_of(std::string_view pattern) {
+  const auto slash = pattern.rfind('/');
+  const auto name = slash == std::string_view::npos ? 0 : slash + 1;
+  Family family{std::string(pattern.substr(0, name)),
+                std::string(pattern.substr(name, pattern.size() - name - 1)),
+                {}};
+  family.folder = Fd(
+      ::open(family.path.empty() ? "." : family.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return family;
 }
 
 bool is_still(const Fd& folder, const std::string& path) {
@@ -108,7 +112,7 @@ tl::unexpected<Error> busy(const std::string& directory, const Fd& folder) {
 // One that ends removes its folder: whoever opened it meanwhile tries again.
 Result<Place> take_place(const std::string& directory) {
   constexpr int kTries = 100;
-  Place place{directory + "/" + kFolder, {}};
+  Place place{directory + "/" + kFolder, {}, {}, false};
   for (int attempt = 0; attempt < kTries; ++attempt) {
     if (::mkdir(place.path.c_str(), 0700) != 0 && errno != EEXIST)
       return fail_errno(place.path, errno, "name a runtime directory that there is");
@@ -125,39 +129,20 @@ Result<Place> take_place(const std::string& directory) {
   return busy(directory, {});
 }
 
-/// Errors: `not_found`: somebody removed it.
-Result<void> check_there(const Place& place) {
-  if (is_still(place.folder, place.path)) return {};
+/// Whether an end has its name there. A run that records itself has the folder by then.
+bool has_ends(const std::string& directory) {
+  const Fd listed(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return std::ranges::any_of(files_in(listed.get()), [&](const std::string& name) {
+    struct stat facts{};
+    return ::fstatat(listed.get(), name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISSOCK(facts.st_mode);
+  });
+}
+
+tl::unexpected<Error> removed(const Place& place) {
   return fail(Code::not_found,
               place.path + ": somebody removed it while a trace was recorded there",
               "record again, and leave that folder to the recording until it ends");
-}
-
-Result<std::vector<std::byte>> read_all(int file, const std::string& name) {
-  struct stat facts{};
-  if (::fstat(file, &facts) != 0) return fail_errno(name);
-  if (!S_ISREG(facts.st_mode) || static_cast<Bytes>(facts.st_size) > kMostRingBytes)
-    return fail(Code::invalid_argument, "it is no ring of events");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(facts.st_size));
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const auto got =
-        ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
-    if (got < 0) return fail_errno(name);
-    if (got == 0) break;  // it became shorter
-    done += static_cast<std::size_t>(got);
-  }
-  bytes.resize(done);
-  return bytes;
-}
-
-Result<DecodedRing> read_ring(int folder, const std::string& name, const TimeScale& time) {
-  const Fd file(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!file) return fail_errno(name);
-  GANTRY_ASSIGN(const std::vector<std::byte> bytes, read_all(file.get(), name));
-  std::uint64_t head = 0;
-  const auto got = ::pread(file.get(), &head, sizeof head, offsetof(RingHeader, head));
-  return decode_ring(bytes, got == sizeof head ? head : ~std::uint64_t{0}, time);
 }
 
 std::uint64_t end_of(const Event& event) noexcept {
@@ -189,21 +174,61 @@ struct GANTRY_LOCAL Recording::Impl {
   };
 
   std::vector<Place> places;
+  std::vector<Family> families;
+  std::vector<std::string> notes;
   Control control;
   ClockPair start;
   std::uint64_t from_ns = 0;
-  std::map<Owner, Seen> processes;
+  std::map<RingOwner, Seen> processes;
+  std::uint64_t room = kMostKept;
 
   ~Impl() {
     for (const Place& place : places) place.remove();
   }
 
   [[nodiscard]] Result<void> renew();
-  void look_for_processes();
+  void look_for_places();
+  void take_member(const std::string& directory);
+  [[nodiscard]] Result<void> check_places();
+  void look(bool is_last);
+  void look_for_processes(const std::vector<std::string>& files);
   void note_ends();
-  void read(const Place& place, const TimeScale& time, Trace& into);
+  void take(const RingOwner& owner, DecodedRing ring, Trace& into);
+  void finish(const TimeScale& time, Trace& into);
   void list_processes(Trace& into);
 };
+
+// Each member once, when it has ends, whatever comes of it.
+void Recording::Impl::look_for_places() {
+  for (Family& family : families)
+    for (const std::string& name : files_in(family.folder.get())) {
+      const std::string directory = family.path + name;
+      if (!name.starts_with(family.prefix) || family.met.contains(name)) continue;
+      if (!has_ends(directory)) continue;
+      family.met.insert(name);
+      take_member(directory);
+    }
+}
+
+void Recording::Impl::take_member(const std::string& directory) {
+  auto place = take_place(directory);
+  auto written = place ? write_control(place->folder, place->path, control) : Result<void>();
+  if (!place) written = tl::unexpected(place.error());
+  if (!written) return notes.push_back(to_string(written.error()));
+  place->is_member = true;
+  places.push_back(*std::move(place));
+}
+
+// A run that ends takes its folder along; what is still unread is in the files that are open.
+Result<void> Recording::Impl::check_places() {
+  for (Place& place : places) {
+    if (!place.folder || is_still(place.folder, place.path)) continue;
+    if (!place.is_member) return removed(place);
+    place.rings.drain(place.folder.get(), {}, control.run, true, room);
+    place.folder.reset();
+  }
+  return {};
+}
 
 Result<void> Recording::Impl::renew() {
   const std::uint64_t patience =
@@ -211,19 +236,31 @@ Result<void> Recording::Impl::renew() {
   const std::uint64_t now = monotonic_ns();
   if (control.until_ns > now + patience / 2) return {};
   control.until_ns = now + patience;
-  for (const Place& place : places) GANTRY_TRY(write_control(place.folder, place.path, control));
+  for (const Place& place : places) {
+    auto written = write_control(place.folder, place.path, control);
+    if (!place.is_member) GANTRY_TRY(std::move(written));  // the folder of a member may be gone
+  }
   return {};
 }
 
-void Recording::Impl::look_for_processes() {
-  for (const Place& place : places)
-    for (const std::string& file : files_in(place.folder.get())) {
-      const auto owner = owner_of(file);
-      if (!owner || processes.contains(*owner)) continue;
-      Seen& seen = processes[*owner];
-      seen.life = Fd(static_cast<int>(::syscall(SYS_pidfd_open, owner->pid, 0)));
-      if (start_time_of(owner->pid) != owner->start_time) seen.life.reset();  // another one
-    }
+void Recording::Impl::look(bool is_last) {
+  for (Place& place : places) {
+    if (!place.folder) continue;
+    const std::vector<std::string> files = files_in(place.folder.get());
+    look_for_processes(files);
+    place.rings.drain(place.folder.get(), files, control.run, is_last, room);
+  }
+  note_ends();
+}
+
+void Recording::Impl::look_for_processes(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    const auto owner = owner_of(file);
+    if (!owner || processes.contains(*owner)) continue;
+    Seen& seen = processes[*owner];
+    seen.life = Fd(static_cast<int>(::syscall(SYS_pidfd_open, owner->pid, 0)));
+    if (start_time_of(owner->pid) != owner->start_time) seen.life.reset();  // another one
+  }
 }
 
 void Recording::Impl::note_ends() {
@@ -235,25 +272,33 @@ void Recording::Impl::note_ends() {
   }
 }
 
-void Recording::Impl::read(const Place& place, const TimeScale& time, Trace& into) {
-  for (const std::string& file : files_in(place.folder.get())) {
-    const auto owner = owner_of(file);
-    if (!owner) continue;
-    auto ring = read_ring(place.folder.get(), file, time);
-    if (ring && ring->run != control.run) continue;  // of a recording that was killed
-    if (ring && (ring->start_time != owner->start_time || ring->track.pid != owner->pid))
-      ring = fail(Code::invalid_argument, "it is of another process than its name says");
-    if (!ring) {
-      into.notes.push_back(fmt::format("{}/{}: {}", place.path, file, to_string(ring.error())));
-      continue;
-    }
-    Seen& seen = processes[*owner];
-    seen.name = std::move(ring->process);
-    seen.died = seen.died || !ring->track.is_closed;
-    for (const Event& event : ring->track.events)
-      seen.last_ns = std::max(seen.last_ns, end_of(event));
-    into.tracks.push_back(std::move(ring->track));
+void Recording::Impl::take(const RingOwner& owner, DecodedRing ring, Trace& into) {
+  Seen& seen = processes[owner];
+  seen.name = std::move(ring.process);
+  seen.died = seen.died || !ring.track.is_closed;
+  for (const Event& event : ring.track.events) seen.last_ns = std::max(seen.last_ns, end_of(event));
+  if (ring.open_wait && ring.open_wait->kind == EventKind::wait) {
+    Event& wait = *ring.open_wait;
+    const std::uint64_t end = seen.ended_ns.value_or(into.until_ns);
+    wait.duration_ns = end - std::min(end, wait.begin_ns);
+    wait.what += ", not ended";
+    ring.track.events.push_back(std::move(wait));
   }
+  into.tracks.push_back(std::move(ring.track));
+}
+
+void Recording::Impl::finish(const TimeScale& time, Trace& into) {
+  for (Place& place : places)
+    place.rings.finish(
+        control.run, time,
+        [&](const RingOwner& owner, DecodedRing ring) { take(owner, std::move(ring), into); },
+        [&](const std::string& file, const Error& error) {
+          into.notes.push_back(fmt::format("{}/{}: {}", place.path, file, to_string(error)));
+        });
+  into.notes.insert(into.notes.begin(), notes.begin(), notes.end());
+  if (room == 0)
+    into.notes.push_back(
+        fmt::format("{} events were kept, and no more: record for less time", kMostKept));
 }
 
 // One whose end was not seen, since it came and went between two looks, ended with its last event.
@@ -280,6 +325,10 @@ Result<Recording> Recording::start(const std::vector<std::string>& directories,
                               RecordingOptions::kMostEvents));
     auto impl = std::make_unique<Impl>();
     for (const std::string& directory : directories) {
+      if (directory.ends_with('*')) {
+        impl->families.push_back(family_of(directory));
+        continue;
+      }
       GANTRY_ASSIGN(Place place, take_place(directory));
       impl->places.push_back(std::move(place));
     }
@@ -289,15 +338,16 @@ Result<Recording> Recording::start(const std::vector<std::string>& directories,
     impl->control.pid = ::getpid();
     impl->control.run = impl->from_ns | 1;  // not 0, and another one each time
     GANTRY_TRY(impl->renew());
+    impl->look_for_places();
     return Recording(std::move(impl));
   });
 }
 
 Result<void> Recording::keep_up() {
   return guarded([this]() -> Result<void> {
-    for (const Place& place : impl_->places) GANTRY_TRY(check_there(place));
-    impl_->look_for_processes();
-    impl_->note_ends();
+    impl_->look_for_places();
+    GANTRY_TRY(impl_->check_places());
+    impl_->look(false);
     return impl_->renew();
   });
 }
@@ -305,19 +355,18 @@ Result<void> Recording::keep_up() {
 Result<Trace> Recording::finish() {
   GANTRY_ASSERT(impl_ != nullptr);  // once
   return guarded([this]() -> Result<Trace> {
-    for (const Place& place : impl_->places) GANTRY_TRY(check_there(place));
+    GANTRY_TRY(impl_->check_places());
     Trace trace;
     trace.from_ns = impl_->from_ns;
     trace.until_ns = monotonic_ns();
     for (const Place& place : impl_->places)
       static_cast<void>(::unlinkat(place.folder.get(), kControlFile, 0));
     ::poll(nullptr, 0, kSettleMs);
-    impl_->look_for_processes();
-    impl_->note_ends();
+    impl_->look(true);
     TimeScale time{impl_->start, ns_per_tick(impl_->start)};
     time.least_ns = trace.from_ns - std::min(trace.from_ns, kHourNs);
     time.most_ns = monotonic_ns() + kHourNs;
-    for (const Place& place : impl_->places) impl_->read(place, time, trace);
+    impl_->finish(time, trace);
     impl_->list_processes(trace);
     cut_off(trace.tracks, trace.until_ns);
     impl_.reset();

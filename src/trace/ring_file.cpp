@@ -1,6 +1,5 @@
 #include "trace/ring_file.hpp"
 
-#include <bit>
 #include <charconv>
 #include <cstring>
 #include <fstream>
@@ -8,18 +7,6 @@
 
 namespace gantry::trace {
 namespace {
-
-std::uint64_t word_at(ConstByteSpan bytes, Bytes offset) noexcept {
-  std::uint64_t word = 0;
-  std::memcpy(&word, bytes.data() + offset, sizeof word);
-  return word;
-}
-
-/// What a field of fixed size says, up to its first zero. It may hold anything.
-template <std::size_t size>
-std::string text_of(const std::array<char, size>& field) {
-  return {field.begin(), std::ranges::find(field, '\0')};
-}
 
 /// The name with that number, counted from 1; nothing: there is none.
 template <std::size_t size>
@@ -99,6 +86,8 @@ bool decode_text(const Ring::Event& words, Event& event) {
   return true;
 }
 
+}  // namespace
+
 std::optional<Event> decode_event(const Ring::Event& words, std::uint64_t channel,
                                   const TimeScale& time) {
   const auto kind = static_cast<std::uint8_t>(words[kWhat]);
@@ -131,51 +120,6 @@ std::optional<Event> decode_event(const Ring::Event& words, std::uint64_t channe
   return event;
 }
 
-struct Header {
-  std::uint32_t version, cells;
-  std::uint64_t magic, run, start_time, head, channel, closed;
-  std::int32_t pid;
-  std::uint8_t kind, has_ticks;
-};
-
-Header read_header(ConstByteSpan bytes) noexcept {
-  Header header{};
-  const auto take = [bytes](auto& into, Bytes offset) {
-    std::memcpy(&into, bytes.data() + offset, sizeof into);
-  };
-  take(header.magic, offsetof(RingHeader, magic));
-  take(header.version, offsetof(RingHeader, version));
-  take(header.cells, offsetof(RingHeader, cells));
-  take(header.run, offsetof(RingHeader, run));
-  take(header.start_time, offsetof(RingHeader, start_time));
-  take(header.pid, offsetof(RingHeader, pid));
-  take(header.kind, offsetof(RingHeader, kind));
-  take(header.has_ticks, offsetof(RingHeader, has_ticks));
-  take(header.head, offsetof(RingHeader, head));
-  take(header.channel, offsetof(RingHeader, channel));
-  take(header.closed, offsetof(RingHeader, closed));
-  return header;
-}
-
-Result<void> check_header(const Header& header, Bytes bytes) {
-  const auto refuse = [](std::string_view why) {
-    return fail(Code::invalid_argument, std::string(why));
-  };
-  if (header.magic != RingHeader::kMagic) return refuse("it is no ring of events");
-  if (header.version != kVersion)
-    return refuse(fmt::format("version {}, not {}", header.version, kVersion));
-  if (!std::has_single_bit(header.cells) || header.cells > RecordingOptions::kMostEvents)
-    return refuse(fmt::format("a ring of {} events", header.cells));
-  if ((bytes - kHeaderBytes) / sizeof(Ring::Cell) < header.cells) return refuse("it is cut off");
-  if (header.pid <= 0) return refuse(fmt::format("process {}", header.pid));
-  if (header.kind < static_cast<std::uint8_t>(EndKind::producer) ||
-      header.kind > static_cast<std::uint8_t>(EndKind::queue))
-    return refuse(fmt::format("an end of kind {}", header.kind));
-  return {};
-}
-
-}  // namespace
-
 // A double has 52 bits: the difference, not the number, is turned.
 std::uint64_t TimeScale::ns_of(std::uint64_t ticks) const noexcept {
   if (ns_per_tick == 0) return ticks;
@@ -184,42 +128,6 @@ std::uint64_t TimeScale::ns_of(std::uint64_t ticks) const noexcept {
   const double ns = static_cast<double>(since) * ns_per_tick;
   if (!(ns > -kFar && ns < kFar)) return 0;
   return start.ns + static_cast<std::uint64_t>(static_cast<std::int64_t>(ns));
-}
-
-// What the writer did meanwhile: as OverwritingRing::read(), of a copy of the file.
-Result<DecodedRing> decode_ring(ConstByteSpan bytes, std::uint64_t head_after,
-                                const TimeScale& time) {
-  if (bytes.size() < kHeaderBytes)
-    return fail(Code::invalid_argument,
-                bytes.empty() ? "there was no room for it" : "it is cut off",
-                "make room on the disk of the runtime directory");
-  const Header header = read_header(bytes);
-  GANTRY_TRY(check_header(header, bytes.size()));
-  DecodedRing ring{.run = header.run, .start_time = header.start_time, .process = {}, .track = {}};
-  std::array<char, RingHeader::kProcessBytes> process{};
-  std::array<char, RingHeader::kNameBytes> name{};
-  std::memcpy(process.data(), bytes.data() + offsetof(RingHeader, process), process.size());
-  std::memcpy(name.data(), bytes.data() + offsetof(RingHeader, name), name.size());
-  ring.process = text_of(process);
-  Track& track = ring.track;
-  track.kind = static_cast<EndKind>(header.kind);
-  track.channel = text_of(name);
-  track.pid = header.pid;
-  track.is_closed = header.closed == 1;
-  track.written = header.head;
-  TimeScale scale = time;
-  if (header.has_ticks == 0) scale.ns_per_tick = 0;
-  const std::uint64_t kept = std::min<std::uint64_t>(header.head, header.cells);
-  for (std::uint64_t number = header.head - kept; number != header.head; ++number) {
-    const Bytes at = kHeaderBytes + (number & (header.cells - 1)) * sizeof(Ring::Cell);
-    if (word_at(bytes, at) != number + 1 || head_after - number > header.cells) continue;
-    Ring::Event words;
-    std::memcpy(words.data(), bytes.data() + at + sizeof(std::uint64_t), sizeof words);
-    if (auto event = decode_event(words, header.channel, scale))
-      track.events.push_back(std::move(*event));
-  }
-  track.lost = track.written - track.events.size();
-  return ring;
 }
 
 std::string_view to_string(EventKind kind) noexcept {

@@ -14,7 +14,7 @@ namespace gantry::trace {
 
 inline constexpr const char* kFolder = "trace";
 inline constexpr const char* kControlFile = "control";
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 
 /// Written by the recording, in one piece.
 struct Control {
@@ -74,11 +74,15 @@ struct RingHeader {
   std::array<char, kProcessBytes> process;
   std::array<char, kNameBytes> name;
   alignas(64) std::atomic<std::uint64_t> head;
-  std::atomic<std::uint64_t> channel;  // 0: several, or none yet
-  std::atomic<std::uint64_t> closed;   // 1: the end ended in the regular way
+  std::atomic<std::uint64_t> channel;      // 0: several, or none yet
+  std::atomic<std::uint64_t> closed;       // 1: the end ended in the regular way
+  std::atomic<std::uint64_t> waits_since;  // in the ring's time; 0: it does not sleep
+  std::atomic<std::uint64_t> waits_for;    // as kWhat of a wait; bits 32-63: a process, or 0
 };
 inline constexpr Bytes kHeaderBytes = 512;
 static_assert(sizeof(RingHeader) <= kHeaderBytes && alignof(Ring::Cell) <= kHeaderBytes);
+/// Of a ring that the disk had no room for.
+inline constexpr Bytes kNoRoomBytes = 1;
 inline constexpr Bytes kMostRingBytes =
     kHeaderBytes + Bytes{RecordingOptions::kMostEvents} * sizeof(Ring::Cell);
 
@@ -93,15 +97,21 @@ struct TimeScale {
 };
 
 struct DecodedRing {
-  std::uint64_t run = 0;
   std::uint64_t start_time = 0;
   std::string process;
   Track track;
+  std::optional<Event> open_wait;  // has not ended
 };
 
-/// Of the file's bytes, and of its head as read behind them. Errors: `invalid_argument`.
-[[nodiscard]] Result<DecodedRing> decode_ring(ConstByteSpan bytes, std::uint64_t head_after,
-                                              const TimeScale& time);
+/// Nothing: no writer of ours wrote that.
+[[nodiscard]] std::optional<Event> decode_event(const Ring::Event& words, std::uint64_t channel,
+                                                const TimeScale& time);
+
+/// What a field of fixed size says, up to its first zero. It may hold anything.
+template <std::size_t size>
+[[nodiscard]] std::string text_of(const std::array<char, size>& field) {
+  return {field.begin(), std::ranges::find(field, '\0')};
+}
 
 /// Start of a process, in ticks since boot; 0: there is none.
 [[nodiscard]] std::uint64_t start_time_of(std::int32_t pid);

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/test_effort.hpp"
-#include "trace/end_trace.hpp"
+#include "trace/test_traced.hpp"
 
 namespace gantry::trace {
 namespace {
@@ -22,51 +22,6 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-class Traced : public ::testing::Test {
- protected:
-  Traced() {
-    std::string made = fs::temp_directory_path() / "gantry-trace-XXXXXX";
-    directory_ = ::mkdtemp(made.data());
-  }
-  ~Traced() override { fs::remove_all(directory_); }
-
-  [[nodiscard]] Recording record(unsigned events = 64) const {
-    auto recording = Recording::start({directory_}, {events});
-    if (!recording) throw std::runtime_error(recording.error().message);
-    return std::move(*recording);
-  }
-  [[nodiscard]] std::string folder() const { return directory_ + "/" + kFolder; }
-  /// The bytes of the only ring there is.
-  [[nodiscard]] std::vector<std::byte> ring_bytes() const {
-    for (const auto& entry : fs::directory_iterator(folder())) {
-      if (entry.path().filename() == kControlFile) continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      const std::string text(std::istreambuf_iterator<char>(file), {});
-      std::vector<std::byte> bytes(text.size());
-      std::memcpy(bytes.data(), text.data(), text.size());
-      return bytes;
-    }
-    return {};
-  }
-
-  std::string directory_;
-};
-
-std::uint64_t head_of(const std::vector<std::byte>& bytes) {
-  std::uint64_t head = 0;
-  std::memcpy(&head, bytes.data() + offsetof(RingHeader, head), sizeof head);
-  return head;
-}
-
-TimeScale scale() {
-  return {ClockPair::now(), 1};
-}
-
-void send(EndTrace& end, std::uint64_t sequence) {
-  const std::uint64_t now = read_ticks();
-  end.sent(now, now, sequence, sequence);
-}
 
 // ---- what an end writes ----------------------------------------------------------------------
 
@@ -161,6 +116,118 @@ TEST_F(Traced, TheNextRecordingHasARingOfItsOwn) {
   }
 }
 
+// ---- while they write ------------------------------------------------------------------------
+
+std::vector<std::uint64_t> numbers_of(const Trace& trace) {
+  std::vector<std::uint64_t> numbers;
+  for (const Track& track : trace.tracks)
+    for (const Event& event : track.events) numbers.push_back(event.message.sequence);
+  return numbers;
+}
+
+TEST_F(Traced, MoreThanARingHoldsIsThereIfItIsReadInTime) {
+  Recording recording = record(8);
+  std::vector<std::uint64_t> sent;
+  {
+    EndTrace end;
+    end.join(directory_, EndKind::producer, "c");
+    for (std::uint64_t i = 1; i <= 50; ++i) {
+      send(end, i);
+      sent.push_back(i);
+      if (i % 7 == 0) {
+        EXPECT_TRUE(recording.keep_up());
+      }
+    }
+  }
+  const auto trace = recording.finish();
+  ASSERT_TRUE(trace);
+  ASSERT_THAT(trace->tracks, SizeIs(1));
+  EXPECT_EQ(numbers_of(*trace), sent);
+  EXPECT_EQ(trace->tracks[0].lost, 0u);
+  EXPECT_EQ(trace->tracks[0].written, 50u);
+  EXPECT_TRUE(trace->tracks[0].is_closed);
+}
+
+// Method: two threads overwrite a ring as fast as they can, while it is read all the time.
+TEST_F(Traced, WhatIsReadWhileItIsWrittenIsThereOnceOrCounted) {
+  constexpr std::uint64_t kEach = 100'000 / kTestStride;
+  Recording recording = record(4096);
+  EndTrace end;
+  end.join(directory_, EndKind::producer, "c");
+  std::atomic<int> writing{2};
+  const auto write = [&](std::uint64_t first) {
+    for (std::uint64_t i = 0; i < kEach; ++i) send(end, first + 2 * i);
+    writing.fetch_sub(1, std::memory_order_relaxed);  // the joining carries the events
+  };
+  std::jthread odd(write, 1), even(write, 2);
+  while (writing.load(std::memory_order_relaxed) > 0) ASSERT_TRUE(recording.keep_up());
+  odd.join(), even.join();
+  const auto trace = recording.finish();
+  ASSERT_TRUE(trace);
+  ASSERT_THAT(trace->tracks, SizeIs(1));
+  auto numbers = numbers_of(*trace);
+  EXPECT_EQ(trace->tracks[0].written, 2 * kEach);
+  EXPECT_EQ(numbers.size() + trace->tracks[0].lost, 2 * kEach);
+  EXPECT_GT(numbers.size(), 4096u);
+  std::ranges::sort(numbers);
+  EXPECT_EQ(std::ranges::adjacent_find(numbers), numbers.end());
+}
+
+// Its writer goes on into nothing; what was read before is there.
+TEST_F(Traced, WhoCutsARingOffEndsNobody) {
+  Recording recording = record();
+  EndTrace end;
+  end.join(directory_, EndKind::producer, "c");
+  for (std::uint64_t i = 1; i <= 3; ++i) send(end, i);
+  ASSERT_TRUE(recording.keep_up());
+  for (const auto& entry : fs::directory_iterator(folder()))
+    if (entry.path().filename() != kControlFile) {
+      ASSERT_EQ(::truncate(entry.path().c_str(), 0), 0);
+    }
+  for (std::uint64_t i = 4; i <= 300; ++i) send(end, i);
+  const auto trace = recording.finish();
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(numbers_of(*trace), (std::vector<std::uint64_t>{1, 2, 3}));
+  EXPECT_THAT(trace->notes, ::testing::ElementsAre(HasSubstr("it is cut off")));
+}
+
+TEST_F(Traced, ARingWithTwoNamesIsReadOnce) {
+  Recording recording = record();
+  EndTrace end;
+  end.join(directory_, EndKind::producer, "c");
+  send(end, 1);
+  ASSERT_TRUE(recording.keep_up());
+  for (const auto& entry : fs::directory_iterator(folder()))
+    if (const auto name = entry.path().filename().string(); name != kControlFile)
+      fs::create_hard_link(entry.path(), folder() + "/" + name + "9");
+  const auto trace = recording.finish();
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(numbers_of(*trace), std::vector<std::uint64_t>{1});
+  EXPECT_THAT(trace->notes, ::testing::ElementsAre(HasSubstr("it has a second name")));
+}
+
+TEST_F(Traced, AWaitIsThereWhileItLasts) {
+  for (const bool is_over : {false, true}) {
+    Recording recording = record();
+    EndTrace end;
+    end.join(directory_, EndKind::producer, "c");
+    OpenWait wait(end, read_ticks(), Awaited::credit, 4321);
+    wait.falls_asleep();
+    if (is_over) wait.end();
+    const auto trace = recording.finish();
+    ASSERT_TRUE(trace);
+    ASSERT_THAT(trace->tracks, SizeIs(1));
+    ASSERT_THAT(trace->tracks[0].events, SizeIs(is_over ? 0 : 1));
+    if (is_over) continue;
+    const Event& event = trace->tracks[0].events[0];
+    EXPECT_EQ(event.kind, EventKind::wait);
+    EXPECT_EQ(event.what, "credit, not ended");
+    EXPECT_EQ(event.peer, 4321);
+    EXPECT_EQ(event.begin_ns + event.duration_ns, trace->until_ns);
+    EXPECT_EQ(trace->tracks[0].lost, 0u);
+  }
+}
+
 // A recorder that is killed: its folder and its word stay, and run out.
 TEST_F(Traced, ARecordingThatNobodyKeepsUpEnds) {
   fs::create_directory(folder());
@@ -205,17 +272,19 @@ TEST_F(Traced, FilesThatAreNoRingsAreNotes) {
   Recording recording = record();
   const std::string mine =
       std::to_string(::getpid()) + "-" + std::to_string(start_time_of(::getpid())) + "-";
-  std::ofstream(folder() + "/" + mine + "90").close();  // no room on the disk
+  std::ofstream(folder() + "/" + mine + "90") << '.';  // kNoRoomBytes
   std::ofstream(folder() + "/" + mine + "91") << std::string(10'000, 'x');
   fs::create_symlink("/etc/passwd", folder() + "/" + mine + "92");
+  std::ofstream(folder() + "/" + mine + "94").close();
   ASSERT_EQ(::mkfifo((folder() + "/" + mine + "93").c_str(), 0600), 0);
   std::ofstream(folder() + "/readme") << "no name of ours";
   const auto trace = recording.finish();
   ASSERT_TRUE(trace);
   EXPECT_THAT(trace->tracks, IsEmpty());
-  EXPECT_THAT(trace->notes, SizeIs(4));
+  EXPECT_THAT(trace->notes, SizeIs(5));
   EXPECT_THAT(trace->notes, ::testing::Contains(HasSubstr("there was no room for it")));
   EXPECT_THAT(trace->notes, ::testing::Contains(HasSubstr("it is no ring of events")));
+  EXPECT_THAT(trace->notes, ::testing::Contains(HasSubstr("94: it is cut off")));
   EXPECT_TRUE(fs::is_empty(directory_));
 }
 
@@ -297,71 +366,6 @@ TEST_F(Traced, WhatHasATextIsReadAsItWasWritten) {
   EXPECT_EQ(track.events[1].number, 9u);
   EXPECT_EQ(track.events[2].what, "step 4 (put, rank 1)");
   EXPECT_EQ(track.events[3].what, "launch add");
-}
-
-class Decoded : public Traced {
- protected:
-  Decoded() {
-    const Recording recording = record();
-    EndTrace end;
-    end.join(directory_, EndKind::producer, "c");
-    for (std::uint64_t i = 1; i <= 100; ++i) send(end, i);
-    bytes_ = ring_bytes();
-  }
-  /// Whatever it says, it is little, and made of what is there.
-  static void expect_sane(const Result<DecodedRing>& ring) {
-    if (!ring) {
-      EXPECT_EQ(ring.error().code, Code::invalid_argument);
-      return;
-    }
-    EXPECT_LE(ring->track.events.size(), 64u);
-    EXPECT_EQ(ring->track.lost, ring->track.written - ring->track.events.size());
-    for (const Event& event : ring->track.events)
-      EXPECT_LE(event.what.size(), Span::kMostName + kMostText);
-  }
-  std::vector<std::byte> bytes_;
-};
-
-TEST_F(Decoded, TheNewestEventsAreThere) {
-  const auto ring = decode_ring(bytes_, head_of(bytes_), scale());
-  ASSERT_TRUE(ring) << ring.error().message;
-  EXPECT_THAT(ring->track.events, SizeIs(64));
-  EXPECT_EQ(ring->track.lost, 36u);
-}
-
-// I3 of the ring: what may have been overwritten between the copy and the look at the head goes.
-TEST_F(Decoded, WhatWasOverwrittenWhileItWasCopiedIsLost) {
-  const auto ring = decode_ring(bytes_, head_of(bytes_) + 10, scale());
-  ASSERT_TRUE(ring);
-  EXPECT_THAT(ring->track.events, SizeIs(54));
-  EXPECT_EQ(ring->track.events.front().message.sequence, 47u);
-}
-
-TEST_F(Decoded, OfEveryLengthItSaysSomethingSane) {
-  for (std::size_t size = 0; size < bytes_.size(); size += size < 600 ? 1 : 61)
-    expect_sane(decode_ring(std::span(bytes_).first(size), head_of(bytes_), scale()));
-}
-
-TEST_F(Decoded, OfBrokenBytesItSaysSomethingSane) {
-  std::mt19937_64 random(20);
-  for (int turn = 0; turn < 20'000 / kTestStride; ++turn) {
-    auto broken = bytes_;
-    for (unsigned hits = 1 + random() % 8; hits > 0; --hits) {
-      const std::size_t most = random() % 2 == 0 ? sizeof(RingHeader) : broken.size();
-      broken[random() % most] = static_cast<std::byte>(random());
-    }
-    expect_sane(decode_ring(broken, random() % 2 == 0 ? head_of(broken) : random(), scale()));
-  }
-}
-
-TEST_F(Decoded, OfRandomBytesItSaysSomethingSane) {
-  std::mt19937_64 random(21);
-  std::vector<std::byte> noise(bytes_.size());
-  for (int turn = 0; turn < 200 / kTestStride; ++turn) {
-    for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
-    std::memcpy(noise.data(), bytes_.data(), 16);  // magic, version, cells
-    expect_sane(decode_ring(noise, random(), scale()));
-  }
 }
 
 }  // namespace

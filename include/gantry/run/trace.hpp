@@ -133,7 +133,8 @@ class GANTRY_API Recording {
   static constexpr std::chrono::milliseconds kNotice{600};  ///< See above.
   static constexpr std::chrono::seconds kPatience{2};       ///< See above.
 
-  /// Errors: `busy` when another process records there; `not_found`, `permission_denied`, `system`.
+  /// PATH/PREFIX* is all such that come. Errors: `busy`: another records; as of a directory;
+  /// `system`.
   [[nodiscard]] static Result<Recording> start(const std::vector<std::string>& directories,
                                                const RecordingOptions& options = {});
   Recording(Recording&&) noexcept;

@@ -154,9 +154,12 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   const SpinTime::Wait wait(first.spin_);
   const trace::WaitProbe probe(first.name(), trace::Awaited::message);
   const std::uint64_t began = trace::ticks_and_look();
+  trace::OpenWait open(first.core_.trace, began, trace::Awaited::message,
+                       ends.size() == 1 ? first.core_.producer_pid : 0);
   LateLooks looks;
   for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
     GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
+    if (found) open.end();
     if (found && trace::is_on()) [[unlikely]]
       ends[*found]->core_.trace.waited(began, trace::Awaited::message,
                                        ends[*found]->core_.producer_pid);
@@ -168,7 +171,7 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     WaitPoint point{flags, {}, first.core_.options.interrupt_descriptor};
     for (const Impl* end : ends) end->waiter_.add_to(point);
     if (deadline.passed()) spin = {};  // who only looks has something else to do
-    const Woken woken = wait_once(point, spin, deadline, news);
+    const Woken woken = wait_once(point, spin, deadline, news, [&open] { open.falls_asleep(); });
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name()));
     if (woken == Woken::look)

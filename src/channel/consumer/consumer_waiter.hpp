@@ -46,7 +46,7 @@ class GANTRY_LOCAL ConsumerWaiter {
 
  private:
   template <class Ready>
-  [[nodiscard]] Result<void> sleep_until(Deadline deadline, Ready ready);
+  [[nodiscard]] Result<void> sleep_until(Deadline deadline, Ready ready, trace::OpenWait& open);
   void drain_wakes() noexcept;
 
   ConsumerCore& core_;
@@ -65,7 +65,9 @@ Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
   const bool was_armed = armed_;
   const trace::WaitProbe probe(core_.name, trace::Awaited::landing);
   const std::uint64_t began = trace::ticks_and_look();
-  auto landed = sleep_until(deadline, ready);
+  trace::OpenWait open(core_.trace, began, trace::Awaited::landing, core_.producer_pid);
+  auto landed = sleep_until(deadline, ready, open);
+  open.end();
   if (trace::is_on()) [[unlikely]]
     core_.trace.waited(began, trace::Awaited::landing, core_.producer_pid);
   const bool timed_out = !landed && landed.error().code == Code::timed_out;
@@ -77,7 +79,7 @@ Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
 }
 
 template <class Ready>
-Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready) {
+Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, trace::OpenWait& open) {
   WaitFlag* const flags[] = {&wait_flag()};
   LateLooks looks;
   for (auto spin = core_.options.spin;; spin = std::chrono::nanoseconds(0)) {
@@ -88,7 +90,7 @@ Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready) {
     if (spin.count() > 0 && poll_briefly(ready)) return {};
     WaitPoint point{flags, {}, core_.options.interrupt_descriptor};
     add_to(point);
-    const Woken woken = wait_once(point, spin, deadline, ready);
+    const Woken woken = wait_once(point, spin, deadline, ready, [&open] { open.falls_asleep(); });
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
     if (woken == Woken::timed_out || looks.are_spent(deadline))

@@ -263,8 +263,11 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
                                 pollfd{options_.interrupt_descriptor, POLLIN, 0}};
   const trace::WaitProbe probe(name_, trace::Awaited::message);
   const std::uint64_t asleep = trace::ticks_and_look();
+  trace::OpenWait open(trace_, asleep, trace::Awaited::message, 0);
+  open.falls_asleep();
   const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
   metrics_.meter()->waited(read_ticks() - asleep);
+  open.end();
   if (trace::is_on()) [[unlikely]]
     trace_.waited(asleep, trace::Awaited::message, 0);
   if (count > 0 && entries[1].revents != 0)

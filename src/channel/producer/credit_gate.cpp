@@ -71,26 +71,27 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, W
   const std::uint64_t started = trace::ticks_and_look();
   stop_heeding();
   caller_waits_ = true;
-  auto waited = guarded([&] { return sleep_until(lock, deadline, ready, why, lost); });
+  trace::OpenWait open(core_.trace, started, awaited, peer());
+  auto waited = guarded([&] { return sleep_until(lock, deadline, ready, why, lost, open); });
   if (!lock.owns_lock()) lock.lock();  // it ran out of heap while it slept
   core_.consumers->wake_up();
   caller_waits_ = false;
   heed_forwards();
   if (waited) core_.metrics.meter()->waited(read_ticks() - started);
+  open.end();
   if (trace::is_on()) [[unlikely]]
-    note_waited(started, awaited);
+    core_.trace.waited(started, awaited, peer());
   return waited;
 }
 
 // Of several consumers nobody says here who was the last.
-void CreditGate::note_waited(std::uint64_t started, trace::Awaited awaited) const noexcept {
+pid_t CreditGate::peer() const noexcept {
   const auto& consumers = core_.consumers->consumers();
-  const pid_t peer = consumers.size() == 1 ? consumers.front()->resources().pid : 0;
-  core_.trace.waited(started, awaited, peer);
+  return consumers.size() == 1 ? consumers.front()->resources().pid : 0;
 }
 
 Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why,
-                                     Lost lost) {
+                                     Lost lost, trace::OpenWait& open) {
   ConsumerSet& consumers = *core_.consumers;
   const auto is_over = [&] {
     consumers.refresh();
@@ -115,7 +116,8 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
                               consumers.until_mutes_end(now));
     lock.unlock();
     const Deadline until = Deadline::after(std::min(deadline.left(), nap));
-    const Woken woken = wait_once(point, core_.spin.now(), until, has_news);
+    const Woken woken =
+        wait_once(point, core_.spin.now(), until, has_news, [&open] { open.falls_asleep(); });
     lock.lock();
     const bool is_refreshed = woken == Woken::look;
     if (is_refreshed) consumers.drain_wakes(point.descriptors, monotonic_ns());

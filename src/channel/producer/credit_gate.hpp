@@ -80,8 +80,9 @@ class CreditGate {
   using Why = Question<std::string>;
   Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
                      trace::Awaited awaited);
-  void note_waited(std::uint64_t started, trace::Awaited awaited) const noexcept;
-  Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost);
+  [[nodiscard]] pid_t peer() const noexcept;
+  Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
+                           trace::OpenWait& open);
   void stop_heeding() noexcept;
   [[nodiscard]] bool is_stopping() const noexcept {
     return stopping_.load(std::memory_order_acquire);

@@ -127,11 +127,12 @@ class SpinTime {
   return count > 0 ? Woken::look : Woken::timed_out;
 }
 
-/// Polls `ready` for `spin`, then sleeps once. `look`: something happened to a descriptor (see
-/// revents) and `ready` was not yet true; the caller looks and calls again.
-template <class Ready>
-[[nodiscard]] Woken wait_once(WaitPoint& point, std::chrono::nanoseconds spin, Deadline deadline,
-                              Ready ready) {
+/// Polls `ready` for `spin`, then calls `fall_asleep` and sleeps once. `look`: something happened
+/// to a descriptor (see revents) and `ready` was not yet true; the caller looks and calls again.
+template <class Ready, class FallAsleep = void (*)()>
+[[nodiscard]] Woken wait_once(
+    WaitPoint& point, std::chrono::nanoseconds spin, Deadline deadline, Ready ready,
+    FallAsleep fall_asleep = [] {}) {
   if (poll_for(spin, deadline, ready)) return Woken::ready;
   if (ready()) return Woken::ready;
   // Without time to sleep a death or a hang-up must be seen, too.
@@ -141,6 +142,7 @@ template <class Ready>
   const bool came_meanwhile = ready();
   int count = 0;
   if (!came_meanwhile) {
+    fall_asleep();
     point.descriptors.push_back({point.interrupt, POLLIN, 0});
     count = ::poll(point.descriptors.data(), point.descriptors.size(), poll_timeout_ms(deadline));
   }

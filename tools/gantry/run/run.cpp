@@ -18,6 +18,7 @@
 #include "run/report/compare.hpp"
 #include "run_once.hpp"
 #include "tools/command_line/output_file.hpp"
+#include "trace/session.hpp"
 
 namespace gantry::run {
 namespace {
@@ -33,7 +34,7 @@ struct Arguments {
   std::string page;  ///< A file for the report as a page; empty: none.
   bool json = false;
   bool quiet = false;
-  std::string trace;
+  TraceWish trace;
   bool trace_is_typed = true;  ///< Else it comes from $GANTRY_TRACE, which suits any run.
 };
 
@@ -80,10 +81,10 @@ Result<void> check_hosts(const Job& job) {
 Result<void> check_outputs(const Arguments& arguments) {
   if (auto fine =
           cli::check_different({"pipeline file", arguments.file},
-                               {{"--report", arguments.page}, {"--trace", arguments.trace}});
+                               {{"--report", arguments.page}, {"--trace", arguments.trace.file}});
       !fine)
     return fine;
-  for (const std::string& path : {arguments.page, arguments.trace})
+  for (const std::string& path : {arguments.page, arguments.trace.file})
     if (!path.empty())
       if (const auto can = cli::OutputFile::at(path); !can) return tl::unexpected(can.error());
   return {};
@@ -91,7 +92,7 @@ Result<void> check_outputs(const Arguments& arguments) {
 
 /// Only channels are traced, and one file holds one run.
 Result<void> check_trace(const Arguments& arguments) {
-  if (arguments.trace.empty() || !arguments.trace_is_typed ||
+  if (arguments.trace.file.empty() || !arguments.trace_is_typed ||
       (arguments.transport == Transport::gantry && !arguments.compare))
     return {};
   return tl::unexpected(Error{Code::unsupported,
@@ -167,12 +168,13 @@ Result<void> serve_as_rank(const Arguments& arguments) {
 }
 
 /// One run by each transport, up to one that fails. The first over channels is traced.
-Result<std::vector<RunReport>> run_each(const Job& job, std::string trace,
+Result<std::vector<RunReport>> run_each(const Job& job, TraceWish trace,
                                         const cli::Interrupt& interrupt) {
   std::vector<RunReport> reports;
   for (const Transport transport : job.transports) {
-    const std::string traced = transport == Transport::gantry ? std::exchange(trace, {}) : "";
-    if (!trace.empty())
+    const TraceWish traced =
+        transport == Transport::gantry ? std::exchange(trace, {}) : TraceWish();
+    if (!trace.file.empty())
       cli::note(fmt::format("GANTRY_TRACE: the run over {} is not traced", to_string(transport)));
     auto report = run_once(job.pipeline, transport, job.base, job.options, interrupt, traced);
     if (!report) return tl::unexpected(report.error());
@@ -238,14 +240,16 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_flag("--json", arguments->json, "The report as JSON");
   command->add_flag("--quiet", arguments->quiet, "No progress");
   command
-      ->add_option("--trace", arguments->trace,
+      ->add_option("--trace", arguments->trace.file,
                    "Record what this host's stages do, for Perfetto (see gantry trace)")
       ->type_name("FILE")
       ->envname("GANTRY_TRACE");
+  add_parsed(*command, "--trace-events", arguments->trace.events, &parse_trace_events, "NUMBER",
+             "Room of each end in a trace (65536): see gantry trace --events");
   command->footer("Example: gantry run examples/vision/pipeline.toml --compare pipe");
   command->callback([arguments, &exit_code] {
     const char* const variable = std::getenv("GANTRY_TRACE");
-    arguments->trace_is_typed = variable == nullptr || arguments->trace != variable;
+    arguments->trace_is_typed = variable == nullptr || arguments->trace.file != variable;
     const Result<void> result = run::run(*arguments);
     exit_code = result ? 0 : fail(result.error());
   });

@@ -14,7 +14,7 @@ namespace gantry::run {
 
 Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const std::string& base,
                            SuperviseOptions options, const cli::Interrupt& interrupt,
-                           const std::string& trace) {
+                           const TraceWish& trace) {
   const Adoption adoption;
   const RaisedFileLimit file_limit;
   Result<RunDirectory> directory = RunDirectory::create(base, interrupt);
@@ -31,8 +31,10 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
   Result<Plan> plan = Plan::create(pipeline, transport, directory->path());
   if (!plan) return tl::unexpected(plan.error());
   std::optional<cli::TraceSession> session;
-  if (!trace.empty()) {
-    auto started = cli::TraceSession::start({directory->path()}, trace);
+  if (!trace.file.empty()) {
+    auto started = cli::TraceSession::start({directory->path()}, trace.file,
+                                            {static_cast<unsigned>(trace.events)},
+                                            "gantry run --trace-events");
     if (!started) return tl::unexpected(started.error());
     session.emplace(std::move(*started));
   }

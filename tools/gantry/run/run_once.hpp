@@ -5,13 +5,18 @@
 
 namespace gantry::run {
 
+struct TraceWish {
+  std::string file;                 ///< Empty: none.
+  std::uint64_t events = 1U << 16;  ///< Of each end: see trace::RecordingOptions.
+};
+
 /// Runs the pipeline over `transport` in a directory of its own below `base` and reports. Nothing
-/// is left afterwards, whatever happened. `trace`: a file for what this host's stages did, also of
-/// a run that fails; empty: none.
+/// is left afterwards, whatever happened. `trace`: for what this host's stages did, also of a run
+/// that fails.
 [[nodiscard]] Result<RunReport> run_once(const Pipeline& pipeline, Transport transport,
                                          const std::string& base, SuperviseOptions options,
                                          const cli::Interrupt& interrupt,
-                                         const std::string& trace = {});
+                                         const TraceWish& trace = {});
 
 /// What the parent may have set and what would disturb: ignored SIGCHLD loses exit statuses, and
 /// SIGPIPE ends us before we have cleaned up.

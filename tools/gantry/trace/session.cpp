@@ -9,7 +9,7 @@
 namespace gantry::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{20};  // at processes that end
+constexpr std::chrono::milliseconds kBetweenLooks{20};  // at rings, and at processes that end
 
 Error no_channel(const std::string& channel) {
   return {Code::not_found,
@@ -17,7 +17,8 @@ Error no_channel(const std::string& channel) {
           "gantry ls shows their names"};
 }
 
-std::string summary(const std::string& file, const ChromeSummary& written) {
+std::string summary(const std::string& file, const std::string& option,
+                    const ChromeSummary& written) {
   std::string text = fmt::format(
       "{}: {} events of {} tracks in {} processes; {} messages sent, {} "
       "arrivals, {} of them of messages in the trace",
@@ -25,12 +26,16 @@ std::string summary(const std::string& file, const ChromeSummary& written) {
       format_count(written.processes), format_count(written.sent), format_count(written.received),
       format_count(written.flows));
   if (written.lost != 0)
-    text += fmt::format("; {} events lost: give each end room for more (gantry trace --events)",
-                        format_count(written.lost));
+    text += fmt::format("; {} events lost: give each end room for more ({})",
+                        format_count(written.lost), option);
   return text;
 }
 
 }  // namespace
+
+Result<std::uint64_t> parse_trace_events(std::string_view text) {
+  return parse_number(text, 1, trace::RecordingOptions::kMostEvents);
+}
 
 void TraceSession::Background::stop() noexcept {
   {
@@ -51,13 +56,15 @@ void TraceSession::Background::keep_up() {
 
 Result<TraceSession> TraceSession::start(const std::vector<std::string>& directories,
                                          const std::string& file,
-                                         const trace::RecordingOptions& options) {
+                                         const trace::RecordingOptions& options,
+                                         std::string option) {
   auto output = OutputFile::at(file);
   if (!output) return tl::unexpected(output.error());
   auto recording = trace::Recording::start(directories, options);
   if (!recording) return tl::unexpected(recording.error());
   TraceSession session;
   session.file_ = *std::move(output);
+  session.option_ = std::move(option);
   session.background_ = std::make_unique<Background>(std::move(*recording));
   Background* const background = session.background_.get();
   background->thread = std::thread([background] { background->keep_up(); });
@@ -85,7 +92,7 @@ Result<void> TraceSession::write(const std::string& channel, bool is_there) {
   }
   if (auto kept = file_.keep(); !kept) return kept;
   for (const std::string& one : trace->notes) note(one);
-  note(summary(file_.target(), *written));
+  note(summary(file_.target(), option_, *written));
   if (written->events == 0 && !channel.empty())
     note(
         fmt::format("trace: nothing of a channel '{}' was recorded: is it its name (gantry ls), "

@@ -13,13 +13,18 @@
 
 namespace gantry::cli {
 
+/// The value of an option that says how many events.
+[[nodiscard]] Result<std::uint64_t> parse_trace_events(std::string_view text);
+
 /// Records in the background until write().
 class TraceSession {
  public:
-  /// Make the Interrupt before. Errors: `file` cannot be written; those of Recording::start().
+  /// Make the Interrupt before. `option` sets how many events: the user is told of it if some are
+  /// lost. Errors: `file` cannot be written; those of Recording::start().
   [[nodiscard]] static Result<TraceSession> start(const std::vector<std::string>& directories,
                                                   const std::string& file,
-                                                  const trace::RecordingOptions& options = {});
+                                                  const trace::RecordingOptions& options,
+                                                  std::string option);
 
   /// It could not go on recording; write() says why.
   [[nodiscard]] bool has_failed() const;
@@ -48,6 +53,7 @@ class TraceSession {
 
   TraceSession() = default;
   OutputFile file_;
+  std::string option_;
   std::unique_ptr<Background> background_;
 };
 

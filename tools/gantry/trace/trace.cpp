@@ -65,15 +65,7 @@ Result<Wanted> look_for(const TraceOptions& options) {
     if (!fs::is_directory(run, error)) return tl::unexpected(not_there(run));
     return Wanted{{run}, slash == std::string::npos ? "" : options.which.substr(slash + 1)};
   }
-  Wanted wanted{{base}, options.which};
-  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code vanished;
-    if (entry->path().filename().string().starts_with(kRunPrefix) &&
-        entry->is_directory(vanished) && !entry->is_symlink(vanished))
-      wanted.directories.push_back(entry->path());
-  }
-  return wanted;
+  return Wanted{{base, fmt::format("{}/{}*", base, kRunPrefix)}, options.which};
 }
 
 /// Whether somebody has the channel now. What does not move has no track.
@@ -109,16 +101,13 @@ Result<void> record(const TraceOptions& options) {
   if (!interrupt) return tl::unexpected(interrupt.error());
   const auto wanted = look_for(options);
   if (!wanted) return tl::unexpected(wanted.error());
-  auto session = TraceSession::start(wanted->directories, options.file,
-                                     {static_cast<unsigned>(options.events)});
+  auto session =
+      TraceSession::start(wanted->directories, options.file,
+                          {static_cast<unsigned>(options.events)}, "gantry trace --events");
   if (!session) return tl::unexpected(session.error());
   const bool is_known = wanted->channel.empty() || is_there(*wanted);
   if (auto waited = wait_for(options.duration, *interrupt, *session); !waited) return waited;
   return session->write(wanted->channel, is_known || is_there(*wanted));
-}
-
-Result<std::uint64_t> parse_events(std::string_view text) {
-  return parse_number(text, 1, trace::RecordingOptions::kMostEvents);
 }
 
 }  // namespace
@@ -133,8 +122,8 @@ void add_trace(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   add_parsed(*command, "--seconds", options->duration, &parse_time, "TIME",
              "How long (default 10); Ctrl-C ends it early");
-  add_parsed(*command, "--events", options->events, &parse_events, "NUMBER",
-             "Kept of each end, 64 bytes each; older ones go (8192)");
+  add_parsed(*command, "--events", options->events, &parse_trace_events, "NUMBER",
+             "Room of each end, 64 bytes each, which is read 50 times a second (8192)");
   command
       ->add_option("--directory", options->directory,
                    "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
