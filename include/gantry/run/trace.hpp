@@ -133,8 +133,8 @@ class GANTRY_API Recording {
   static constexpr std::chrono::milliseconds kNotice{600};  ///< See above.
   static constexpr std::chrono::seconds kPatience{2};       ///< See above.
 
-  /// PATH/PREFIX* is all such that come. Errors: `busy`: another records; as of a directory;
-  /// `system`.
+  /// A directory PATH/PREFIX* stands for all that begin so, later ones too. Errors: `busy` when
+  /// another process records there; `not_found`, `permission_denied`, `system`.
   [[nodiscard]] static Result<Recording> start(const std::vector<std::string>& directories,
                                                const RecordingOptions& options = {});
   Recording(Recording&&) noexcept;
