@@ -201,8 +201,8 @@ TEST_F(BenchPipeline, ATraceThatCannotBeWrittenIsRefusedAtOnce) {
   const std::string path = scratch_.path() + "/none/trace.json";
   const Ended ended = run({"--sizes", "1M", "--trace", path});
   EXPECT_EQ(ended.status, 1);
-  EXPECT_EQ(ended.errors,
-            "gantry: bench pipeline: --trace " + path + ": No such file or directory\n");
+  EXPECT_EQ(ended.errors, "gantry: bench pipeline: --trace " + path +
+                              ": No such file or directory; name a file that can be written\n");
 }
 
 }  // namespace
