@@ -281,7 +281,8 @@ void add_self(Families& families, const Snapshot& snapshot) {
   const auto add = [&](const char* name, const char* help, double value) {
     Families::add(families.begin(name, help), {}, value);
   };
-  add("gantry_peers_gone_total", "Processes with an end of a channel that have ended.",
+  add("gantry_peers_gone_total",
+      "Ends and ranks whose process has ended, and which were there at the look before.",
       real(snapshot.gone_total));
   add("gantry_serve_looks_total", "Looks at all channels.", real(snapshot.number));
   add("gantry_serve_failed_looks_total", "Those of them that found nothing.",
