@@ -70,6 +70,12 @@ EndTrace::Mapped::Mapped(std::uint64_t run_of, RingMemory mapped, std::uint32_t 
   bytes_mapped.fetch_add(memory.size(), std::memory_order_relaxed);  // a rough sum
 }
 EndTrace::Mapped::~Mapped() {
+  if (is_counted) bytes_mapped.fetch_sub(memory.size(), std::memory_order_relaxed);
+}
+// Another thread may still write there: the addresses stay.
+void EndTrace::Mapped::retire() noexcept {
+  if (!memory.retire()) return;
+  is_counted = false;
   bytes_mapped.fetch_sub(memory.size(), std::memory_order_relaxed);
 }
 
@@ -156,8 +162,7 @@ EndTrace::Mapped* EndTrace::slow_ring(std::uint64_t run) noexcept {
   Mapped* const newest = ring_.load(std::memory_order_relaxed);  // under the lock
   if (newest != nullptr && newest->run == run) return newest;
   if (failed_run_ == run) return nullptr;
-  // The recording before this one is over, and its file removed: its pages go, too.
-  if (newest != nullptr) ::madvise(newest->memory.data(), newest->memory.size(), MADV_REMOVE);
+  if (newest != nullptr && newest->is_counted) newest->retire();
   auto made = guarded([&]() -> Result<Mapped*> {
     GANTRY_ASSIGN(auto ring, make_ring(run));
     made_.push_back(std::move(ring));
@@ -178,9 +183,11 @@ Result<std::unique_ptr<EndTrace::Mapped>> EndTrace::make_ring(std::uint64_t run)
                   rings_made.fetch_add(1, std::memory_order_relaxed));  // any number will do
   GANTRY_ASSIGN(const Fd folder, scope_->open_folder());
   const Fd memory(::openat(folder.get(), file.c_str(),
-                           O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400));
+                           O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kFileMode));
   if (!memory) return fail_errno(file);
-  const int no_room = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(size_of(events)));
+  int no_room = EINTR;
+  while (no_room == EINTR)  // a timer's, perhaps
+    no_room = ::posix_fallocate(memory.get(), 0, static_cast<off_t>(size_of(events)));
   if (no_room != 0) {
     static_cast<void>(::ftruncate(memory.get(), kNoRoomBytes));  // the recording says so
     return fail_errno(file, no_room);

@@ -85,10 +85,12 @@ class EndTrace {
     ~Mapped();
     Mapped(const Mapped&) = delete;
     Mapped& operator=(const Mapped&) = delete;
+    void retire() noexcept;  ///< Its recording is over. Once.
 
     std::uint64_t run;
     bool has_ticks;
     RingMemory memory;
+    bool is_counted = true;  // in what this process has mapped
     RingHeader* header;
     Ring ring;
   };

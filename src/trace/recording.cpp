@@ -32,23 +32,31 @@ std::vector<std::string> files_in(int folder) {
   return files;
 }
 
-/// Whatever it is, and what lies in it. Links are not followed.
-void remove_entry(int folder, const std::string& name) {
-  if (::unlinkat(folder, name.c_str(), 0) == 0 ||
-      ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0)
-    return;
-  const Fd inner(::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!inner) return;
-  for (const std::string& file : files_in(inner.get())) remove_entry(inner.get(), file);
-  ::unlinkat(folder, name.c_str(), AT_REMOVEDIR);
+constexpr const char* kNewControl = ".control";
+
+/// What recordings and processes make there, and nothing else: somebody may have called a folder of
+/// their own so.
+bool is_ours(int folder, const std::string& name) {
+  struct stat facts{};
+  if (::fstatat(folder, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  const bool is_cut_off = facts.st_size <= static_cast<off_t>(kNoRoomBytes);
+  if (!S_ISREG(facts.st_mode) || ((facts.st_mode & 07777) != kFileMode && !is_cut_off))
+    return false;
+  return name == kControlFile || name == kNewControl || owner_of(name).has_value();
+}
+
+void remove_ours(int folder) {
+  for (const std::string& name : files_in(folder))
+    if (is_ours(folder, name)) ::unlinkat(folder, name.c_str(), 0);
 }
 
 Result<void> write_control(const Fd& folder, const std::string& path, const Control& control) {
-  constexpr const char* kNew = ".control";
-  remove_entry(folder.get(), kNew);  // of one that was killed
-  const Fd file(::openat(folder.get(), kNew, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400));
+  ::unlinkat(folder.get(), kNewControl, 0);  // of one that was killed
+  const Fd file(
+      ::openat(folder.get(), kNewControl, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
   const auto written = file ? ::write(file.get(), &control, sizeof control) : -1;
-  if (written == sizeof control && ::renameat(folder.get(), kNew, folder.get(), kControlFile) == 0)
+  if (written == sizeof control &&
+      ::renameat(folder.get(), kNewControl, folder.get(), kControlFile) == 0)
     return {};
   const int why = written >= 0 && written < static_cast<ssize_t>(sizeof control) ? ENOSPC : errno;
   const bool is_room = why == ENOSPC || why == EDQUOT;
@@ -70,7 +78,7 @@ struct Place {
 void Place::remove() const noexcept {
   if (!folder) return;
   static_cast<void>(guarded([this]() -> Result<void> {
-    for (const std::string& file : files_in(folder.get())) remove_entry(folder.get(), file);
+    remove_ours(folder.get());
     ::rmdir(path.c_str());
     return {};
   }));
@@ -122,8 +130,12 @@ Result<Place> take_place(const std::string& directory) {
     if (::flock(folder->get(), LOCK_EX | LOCK_NB) != 0) return busy(directory, *folder);
     if (!is_still(*folder, place.path)) continue;
     place.folder = std::move(*folder);
-    for (const std::string& file : files_in(place.folder.get()))  // of one that was killed
-      remove_entry(place.folder.get(), file);
+    remove_ours(place.folder.get());  // of one that was killed
+    if (const auto others = files_in(place.folder.get()); !others.empty())
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: '{}' lies there, which no recording has made", place.path,
+                              others.front()),
+                  "remove it, or name another runtime directory");
     return place;
   }
   return busy(directory, {});
@@ -214,6 +226,7 @@ void Recording::Impl::take_member(const std::string& directory) {
   auto place = take_place(directory);
   auto written = place ? write_control(place->folder, place->path, control) : Result<void>();
   if (!place) written = tl::unexpected(place.error());
+  if (!written && place) place->remove();
   if (!written) return notes.push_back(to_string(written.error()));
   place->is_member = true;
   places.push_back(*std::move(place));
@@ -225,6 +238,7 @@ Result<void> Recording::Impl::check_places() {
     if (!place.folder || is_still(place.folder, place.path)) continue;
     if (!place.is_member) return removed(place);
     place.rings.drain(place.folder.get(), {}, control.run, true, room);
+    place.rings.close();
     place.folder.reset();
   }
   return {};

@@ -14,6 +14,7 @@ namespace gantry::trace {
 
 inline constexpr const char* kFolder = "trace";
 inline constexpr const char* kControlFile = "control";
+inline constexpr unsigned kFileMode = 0400;  // of both: so nobody writes them by mistake
 inline constexpr std::uint32_t kVersion = 3;
 
 /// Written by the recording, in one piece.

@@ -51,6 +51,9 @@ std::optional<RingOwner> owner_of(std::string_view file) {
     return std::nullopt;
   const auto start = std::from_chars(pid.ptr + 1, end, owner.start_time);
   if (start.ec != std::errc() || start.ptr == end || *start.ptr != '-') return std::nullopt;
+  std::uint64_t which = 0;
+  const auto number = std::from_chars(start.ptr + 1, end, which);
+  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
   return owner;
 }
 
@@ -117,8 +120,14 @@ void RingFiles::drain(int folder, const std::vector<std::string>& names, std::ui
     auto done = file.reader->run() == run ? read(file, is_last, room) : Result<void>();
     if (!done) file.error = std::move(done).error();
     if (file.error) file.file.reset();
+    // It is closed and read: its pages go, of which a thread for each request would fill the disk.
+    if (!file.file && !file.error) ::unlinkat(folder, name.c_str(), 0);
   }
   if (copied_.capacity() > RecordingOptions().events * sizeof(Ring::Cell)) copied_ = {};
+}
+
+void RingFiles::close() noexcept {
+  for (auto& [name, file] : files_) file.file.reset();
 }
 
 void RingFiles::finish(std::uint64_t run, const TimeScale& time, const RingTaker& ring,

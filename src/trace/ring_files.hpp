@@ -15,7 +15,7 @@ struct RingOwner {
   friend auto operator<=>(const RingOwner&, const RingOwner&) = default;
 };
 
-/// Nothing: it is not such a name.
+/// PID-START-NUMBER. Nothing: it is not such a name.
 [[nodiscard]] std::optional<RingOwner> owner_of(std::string_view file);
 
 /// Keeps each file open, so that one that is removed is read to its end.
@@ -25,6 +25,9 @@ class RingFiles {
   /// another recording than `run`: nothing. See RingReader::take().
   void drain(int folder, const std::vector<std::string>& names, std::uint64_t run, bool is_last,
              std::uint64_t& room);
+
+  /// What is open; drain() has read all that will ever be there.
+  void close() noexcept;
 
   using RingTaker = std::function<void(const RingOwner&, DecodedRing)>;
   using ErrorTaker = std::function<void(const std::string& file, const Error&)>;

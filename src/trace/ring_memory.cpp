@@ -39,6 +39,11 @@ void remove(std::uintptr_t from) noexcept {
       return range.from.store(0, std::memory_order_release);  // [T]
 }
 
+bool put_own_memory(std::uintptr_t from, Bytes bytes) noexcept {
+  return ::mmap(reinterpret_cast<void*>(from), bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
 // Runs in the handler.
 bool replace(int signal, siginfo_t* info, void*) noexcept {
   if (signal != SIGBUS || info->si_code != BUS_ADRERR) return false;
@@ -49,10 +54,9 @@ bool replace(int signal, siginfo_t* info, void*) noexcept {
     const bool is_ours = from > kTaken && address >= from && address - from < bytes;
     if (!is_ours || range.from.load(std::memory_order_relaxed) != from) continue;  // I2
     const int kept = errno;
-    const void* const there = ::mmap(reinterpret_cast<void*>(from), bytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    const bool is_there = put_own_memory(from, bytes);
     errno = kept;
-    return there != MAP_FAILED;
+    return is_there;
   }
   return false;
 }
@@ -76,6 +80,14 @@ RingMemory::RingMemory(RingMemory&& other) noexcept
     : at_(std::exchange(other.at_, nullptr)),
       bytes_(other.bytes_),
       is_known_(std::exchange(other.is_known_, false)) {}
+
+bool RingMemory::retire() noexcept {
+  const auto from = reinterpret_cast<std::uintptr_t>(at_);
+  if (!is_known_ || !put_own_memory(from, bytes_)) return false;
+  is_known_ = false;
+  remove(from);  // I1: no write of it can fault any more
+  return true;
+}
 
 RingMemory::~RingMemory() {
   if (at_ == nullptr) return;

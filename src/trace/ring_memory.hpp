@@ -21,6 +21,10 @@ class RingMemory {
   RingMemory& operator=(RingMemory&&) = delete;
   ~RingMemory();
 
+  /// Has memory of the process in the file's place, which goes: writes that are late go there.
+  /// False: there is none, and all stays as it was.
+  bool retire() noexcept;
+
   [[nodiscard]] void* data() const noexcept { return at_; }
   [[nodiscard]] Bytes size() const noexcept { return bytes_; }
 

@@ -47,6 +47,14 @@ inline std::uint64_t head_of(const std::vector<std::byte>& bytes) {
   return head;
 }
 
+/// Of the messages of all events, track by track.
+inline std::vector<std::uint64_t> numbers_of(const Trace& trace) {
+  std::vector<std::uint64_t> numbers;
+  for (const Track& track : trace.tracks)
+    for (const Event& event : track.events) numbers.push_back(event.message.sequence);
+  return numbers;
+}
+
 inline TimeScale scale() {
   return {ClockPair::now(), 1};
 }

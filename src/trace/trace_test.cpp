@@ -118,13 +118,6 @@ TEST_F(Traced, TheNextRecordingHasARingOfItsOwn) {
 
 // ---- while they write ------------------------------------------------------------------------
 
-std::vector<std::uint64_t> numbers_of(const Trace& trace) {
-  std::vector<std::uint64_t> numbers;
-  for (const Track& track : trace.tracks)
-    for (const Event& event : track.events) numbers.push_back(event.message.sequence);
-  return numbers;
-}
-
 TEST_F(Traced, MoreThanARingHoldsIsThereIfItIsReadInTime) {
   Recording recording = record(8);
   std::vector<std::uint64_t> sent;
@@ -148,19 +141,29 @@ TEST_F(Traced, MoreThanARingHoldsIsThereIfItIsReadInTime) {
   EXPECT_TRUE(trace->tracks[0].is_closed);
 }
 
-// Method: two threads overwrite a ring as fast as they can, while it is read all the time.
+// Method: two threads overwrite a ring as fast as they can, while it is read all the time; half-way
+// they wait for a look that began then, which a busy machine may else not have before the end.
 TEST_F(Traced, WhatIsReadWhileItIsWrittenIsThereOnceOrCounted) {
   constexpr std::uint64_t kEach = 100'000 / kTestStride;
   Recording recording = record(4096);
   EndTrace end;
   end.join(directory_, EndKind::producer, "c");
   std::atomic<int> writing{2};
+  std::atomic<int> looks{0};  // that are over
   const auto write = [&](std::uint64_t first) {
-    for (std::uint64_t i = 0; i < kEach; ++i) send(end, first + 2 * i);
+    for (std::uint64_t i = 0; i < kEach; ++i) {
+      send(end, first + 2 * i);
+      const int before = looks.load(std::memory_order_relaxed);
+      while (i == kEach / 2 && looks.load(std::memory_order_relaxed) < before + 2)
+        std::this_thread::yield();
+    }
     writing.fetch_sub(1, std::memory_order_relaxed);  // the joining carries the events
   };
   std::jthread odd(write, 1), even(write, 2);
-  while (writing.load(std::memory_order_relaxed) > 0) ASSERT_TRUE(recording.keep_up());
+  while (writing.load(std::memory_order_relaxed) > 0) {
+    ASSERT_TRUE(recording.keep_up());
+    looks.fetch_add(1, std::memory_order_relaxed);
+  }
   odd.join(), even.join();
   const auto trace = recording.finish();
   ASSERT_TRUE(trace);
@@ -235,6 +238,7 @@ TEST_F(Traced, ARecordingThatNobodyKeepsUpEnds) {
   Control control{.events = 64, .run = 9, .until_ns = monotonic_ns() - 1};
   std::ofstream(folder() + "/" + kControlFile)
       .write(reinterpret_cast<const char*>(&control), sizeof control);
+  fs::permissions(folder() + "/" + kControlFile, fs::perms::owner_read);
   EXPECT_EQ(Scope::of(directory_)->run(), 0u);
   EXPECT_TRUE(Recording::start({directory_}));  // and is no hindrance
 }
@@ -285,52 +289,11 @@ TEST_F(Traced, FilesThatAreNoRingsAreNotes) {
   EXPECT_THAT(trace->notes, ::testing::Contains(HasSubstr("there was no room for it")));
   EXPECT_THAT(trace->notes, ::testing::Contains(HasSubstr("it is no ring of events")));
   EXPECT_THAT(trace->notes, ::testing::Contains(HasSubstr("94: it is cut off")));
-  EXPECT_TRUE(fs::is_empty(directory_));
-}
-
-TEST_F(Traced, WhateverLiesInTheFolderGoesWithIt) {
-  for (const bool is_left : {true, false}) {  // of one that was killed; put there meanwhile
-    std::optional<Recording> recording;
-    if (!is_left) recording.emplace(record());
-    if (is_left) fs::create_directory(folder());
-    fs::permissions(folder(), fs::perms::owner_all);
-    fs::create_directories(folder() + "/1-1-1/deeper/still");
-    std::ofstream(folder() + "/1-1-1/deeper/file") << "text";
-    fs::create_directory_symlink("/etc", folder() + "/1-1-1/link");
-    ASSERT_EQ(::mkfifo((folder() + "/pipe").c_str(), 0600), 0);
-    if (is_left) fs::create_directory(folder() + "/" + kControlFile);
-    if (is_left) recording.emplace(record());
-    ASSERT_TRUE(recording->finish());
-    EXPECT_TRUE(fs::is_empty(directory_));
-  }
-  EXPECT_TRUE(fs::exists("/etc/passwd"));
-}
-
-/// What a recording says that cannot go on.
-Error error_of(Recording& recording) {
-  for (;;) {
-    if (auto kept = recording.keep_up(); !kept) return kept.error();
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it is renewed once a second
-  }
-}
-
-TEST_F(Traced, AFolderInPlaceOfTheControlIsNamed) {
-  Recording recording = record();
-  fs::remove(folder() + "/" + kControlFile);
-  fs::create_directory(folder() + "/" + kControlFile);
-  const Error error = error_of(recording);
-  EXPECT_THAT(error.message, HasSubstr("trace/control: Is a directory"));
-  EXPECT_THAT(error.hint, HasSubstr("leave that folder to the recording"));
-}
-
-TEST_F(Traced, AFolderThatIsRemovedEndsTheRecording) {
-  Recording recording = record();
-  fs::remove_all(folder());
-  const auto kept = recording.keep_up();
-  ASSERT_FALSE(kept);
-  EXPECT_EQ(kept.error().code, Code::not_found);
-  EXPECT_THAT(kept.error().message, HasSubstr("trace: somebody removed it"));
-  EXPECT_FALSE(recording.finish());
+  std::vector<std::string> left;  // what no process of ours has made
+  for (const auto& entry : fs::directory_iterator(folder()))
+    left.push_back(entry.path().filename().string());
+  EXPECT_THAT(left,
+              ::testing::UnorderedElementsAre(mine + "91", mine + "92", mine + "93", "readme"));
 }
 
 TEST_F(Traced, WhatHasATextIsReadAsItWasWritten) {

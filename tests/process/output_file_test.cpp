@@ -47,6 +47,24 @@ TEST_F(OutputFiles, OneIsReplacedWhenItIsWhole) {
   EXPECT_THAT(scratch_.entries(), ElementsAre("page"));
 }
 
+// In a folder that others may write to.
+TEST_F(OutputFiles, ALinkThatWasPutThereMeanwhileIsNotFollowed) {
+  std::ofstream(file("victim")) << "the victim's";
+  const auto page = OutputFile::at(file("page"));
+  ASSERT_TRUE(page);
+  fs::create_symlink(file("victim"), file("page.partial-") + std::to_string(::getpid()));
+  EXPECT_FALSE(page->write("a page"));
+  EXPECT_EQ(text_of(file("victim")), "the victim's");
+}
+
+TEST_F(OutputFiles, WhoMayReadTheEarlierOneMayReadTheNext) {
+  std::ofstream(file("page")) << "earlier";
+  fs::permissions(file("page"), fs::perms::owner_read | fs::perms::owner_write);
+  const auto page = OutputFile::at(file("page"));
+  ASSERT_TRUE(page && page->write("a page"));
+  EXPECT_EQ(fs::status(file("page")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
 // No room: the limit of a file's size stands for that of the disk.
 TEST_F(OutputFiles, AFullDiskLeavesTheEarlierOneAndNoHalf) {
   std::ofstream(file("page")) << "earlier";

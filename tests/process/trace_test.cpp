@@ -110,7 +110,9 @@ TEST_F(TraceCommand, WhatWasOverwrittenIsCountedAndShown) {
 
 TEST_F(TraceCommand, GarbageInARingIsOneNote) {
   Subprocess recorder = record();
-  std::ofstream(scratch_.file("trace") + "/1-1-1") << random_bytes(5000);
+  const std::string ring = scratch_.file("trace") + "/1-1-1";
+  std::ofstream(ring) << random_bytes(5000);
+  std::filesystem::permissions(ring, std::filesystem::perms::owner_read);
   const Ended ended = finish(recorder);
   EXPECT_EQ(ended.status, 0);
   EXPECT_THAT(ended.errors, HasSubstr("1-1-1: it is no ring of events"));

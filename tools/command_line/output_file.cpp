@@ -35,8 +35,7 @@ bool can_make(const std::string& path) {
   return true;
 }
 
-int write_to(const std::string& path, std::string_view text) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+int write_to(int file, std::string_view text) {
   if (file < 0) return errno;
   int why = 0;
   while (!text.empty() && why == 0) {
@@ -85,8 +84,19 @@ Result<OutputFile> OutputFile::at(const std::string& path) {
   return file;
 }
 
+int OutputFile::open() const noexcept {
+  const bool is_direct = written_ == target_;
+  const int file =
+      ::open(written_.c_str(),
+             O_WRONLY | O_CREAT | O_CLOEXEC | (is_direct ? O_TRUNC : O_EXCL | O_NOFOLLOW), 0666);
+  struct stat earlier{};
+  if (file >= 0 && !is_direct && ::stat(target_.c_str(), &earlier) == 0)
+    static_cast<void>(::fchmod(file, earlier.st_mode & 0777));  // who may read it stays as it was
+  return file;
+}
+
 Result<void> OutputFile::write(std::string_view text) const {
-  if (const int why = write_to(written_, text); why != 0) {
+  if (const int why = write_to(open(), text); why != 0) {
     drop();
     return cannot(target_, why, "make room, or name a file on another disk");
   }

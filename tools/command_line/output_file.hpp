@@ -17,9 +17,10 @@ class OutputFile {
   [[nodiscard]] static Result<OutputFile> at(const std::string& path);
 
   [[nodiscard]] const std::string& target() const { return target_; }
-  /// Where it is written until keep().
-  [[nodiscard]] const std::string& written() const { return written_; }
 
+  /// Opens what will be it, empty, to be written; -1 and errno: why not. No link is followed that
+  /// somebody has put there meanwhile. Close it before keep().
+  [[nodiscard]] int open() const noexcept;
   /// All of `text`, and keeps it. Errors: the reason; then nothing of `text` stays.
   [[nodiscard]] Result<void> write(std::string_view text) const;
   /// Gives it its name. Errors: the reason; then nothing of it stays.

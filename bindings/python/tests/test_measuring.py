@@ -69,10 +69,11 @@ class Plot(unittest.TestCase):
         self.assertIn(">objects, 4 KiB<", svg)
 
     def test_what_cannot_be_written_is_told_before_anything_is_measured(self) -> None:
-        for path, why in (("/no/such/folder.svg", "No such file or directory"),
-                          ("/proc/picture.svg", "No such file or directory"),
+        hint = "; name a file that can be written"
+        for path, why in (("/no/such/folder.svg", "No such file or directory" + hint),
+                          ("/proc/picture.svg", "No such file or directory" + hint),
                           ("picture.png", "'.png' is no ending of an SVG file; only SVG is"
-                           " drawn: name it .svg"), ("/", "Is a directory")):  # fmt: skip
+                           " drawn: name it .svg"), ("/", "Is a directory" + hint)):  # fmt: skip
             done = bench("--plot", path)
             self.assertEqual(done.returncode, 1)
             self.assertEqual(done.stdout, "")

@@ -29,8 +29,7 @@ std::string quoted(const std::string& text) {
 /// A file that is written piece by piece.
 class Output {
  public:
-  explicit Output(const std::string& path)
-      : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  explicit Output(const OutputFile& file) : path_(file.target()), file_(file.open()) {
     if (file_ < 0) error_ = errno;
   }
   ~Output() {
@@ -175,13 +174,21 @@ std::vector<std::size_t> lanes_of(const Track& track) {
 
 class Writer {
  public:
-  Writer(const trace::Trace& trace, const std::string& channel, const std::string& file)
+  Writer(const trace::Trace& trace, const std::string& channel, const OutputFile& file)
       : trace_(trace), output_(file), start_ns_(trace.from_ns) {
     const bool is_whole =
         std::ranges::find(trace.tracks, channel, &Track::channel) != trace.tracks.end();
+    const auto is_named = [&](const Track& track) {
+      return track.kind != trace::EndKind::thread &&
+             (track.channel == channel || (!is_whole && names_channel(channel, track.channel)));
+    };
+    std::set<std::int32_t> pids;  // of those that have an end of it
+    for (const Track& track : trace.tracks)
+      if (is_named(track)) pids.insert(track.pid);
     for (const Track& track : trace.tracks) {
-      const bool is_wanted = channel.empty() || track.channel == channel ||
-                             (!is_whole && names_channel(channel, track.channel));
+      const bool is_end = track.kind < trace::EndKind::thread;
+      const bool is_wanted =
+          channel.empty() || is_named(track) || (!is_end && pids.contains(track.pid));
       if (is_wanted && (!track.events.empty() || track.written != 0)) tracks_.push_back(&track);
     }
     for (const Track* track : tracks_)
@@ -332,7 +339,7 @@ void Writer::write_ways() {
 }  // namespace
 
 Result<ChromeSummary> write_chrome(const trace::Trace& trace, const std::string& channel,
-                                   const std::string& file) {
+                                   const OutputFile& file) {
   return Writer(trace, channel, file).write();
 }
 

@@ -59,9 +59,13 @@ class ChromeTrace : public ::testing::Test {
   ~ChromeTrace() override { std::filesystem::remove(file_); }
 
   [[nodiscard]] std::vector<json> written(const trace::Trace& trace,
-                                          std::initializer_list<const char*> phases) const {
-    const auto summary = write_chrome(trace, "", file_);
+                                          std::initializer_list<const char*> phases,
+                                          const std::string& channel = {}) const {
+    const auto output = OutputFile::at(file_);
+    EXPECT_TRUE(output);
+    const auto summary = write_chrome(trace, channel, *output);
     EXPECT_TRUE(summary) << summary.error().message;
+    EXPECT_TRUE(output->keep());
     std::ifstream file(file_);
     const json all = json::parse(file);
     std::vector<json> found;
@@ -96,6 +100,20 @@ TEST_F(ChromeTrace, ASendThatWasNotedInTimeStaysWhereItWas) {
   const auto trace = noted_at(450, {event_of(EventKind::receive, 100, 500)});
   const auto slices = written(trace, {"X"});
   EXPECT_EQ(ns(slices[0]["ts"]) - ns(slices[1]["ts"]), 350);
+}
+
+TEST_F(ChromeTrace, AChannelComesWithTheSpansOfItsProcesses) {
+  trace::Trace trace = noted_at(450, {event_of(EventKind::receive, 100, 500)});
+  for (const auto& [pid, name] : {std::pair{kSender + 1, "decode"}, {99, "other"}}) {
+    Event span = event_of(EventKind::span, 200, 50);
+    span.what = name;
+    trace.tracks.push_back(track_of(trace::EndKind::thread, pid, span));  // a thread called c
+  }
+  trace.tracks.push_back(track_of(trace::EndKind::consumer, 99, event_of(EventKind::wait, 1, 1)));
+  trace.tracks.back().channel = "d";
+  std::vector<std::string> names;
+  for (const json& slice : written(trace, {"X"}, "c")) names.push_back(slice["name"]);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("send", "receive", "decode"));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ Result<void> TraceSession::write(const std::string& channel, bool is_there) {
   if (!background_->kept) return background_->kept;
   const auto trace = background_->recording.finish();
   if (!trace) return tl::unexpected(trace.error());
-  const auto written = write_chrome(*trace, channel, file_.written());
+  const auto written = write_chrome(*trace, channel, file_);
   if (!written) {
     file_.drop();
     return tl::unexpected(written.error());

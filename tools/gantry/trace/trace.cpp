@@ -15,6 +15,7 @@
 #include "options.hpp"
 #include "output.hpp"
 #include "pages/pages.hpp"
+#include "run/process/file_limit.hpp"
 #include "tools/command_line/progress.hpp"
 #include "trace/session.hpp"
 
@@ -99,6 +100,7 @@ Result<void> wait_for(std::chrono::nanoseconds duration, const Interrupt& interr
 Result<void> record(const TraceOptions& options) {
   auto interrupt = Interrupt::create();  // before any thread
   if (!interrupt) return tl::unexpected(interrupt.error());
+  const run::RaisedFileLimit limit;  // each end has a ring, which stays open
   const auto wanted = look_for(options);
   if (!wanted) return tl::unexpected(wanted.error());
   auto session =
