@@ -40,8 +40,9 @@ void remove(std::uintptr_t from) noexcept {
 }
 
 bool put_own_memory(std::uintptr_t from, Bytes bytes) noexcept {
-  return ::mmap(reinterpret_cast<void*>(from), bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+  void* const at = reinterpret_cast<void*>(from);  // NOLINT(performance-no-int-to-ptr): it was one
+  return ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) != MAP_FAILED;
 }
 
 // Runs in the handler.

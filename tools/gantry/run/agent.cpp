@@ -127,7 +127,7 @@ Result<void> run_stages(const AgentJob& job, const RunDirectory& directory, Guar
   options.reporter = &reporter;
   options.stop_descriptor = STDIN_FILENO;
   const auto finished = supervise(*plan, options, guard, file_limit, interrupt);
-  const Result<void> end = finished ? finished->end : tl::unexpected(finished.error());
+  Result<void> end = finished ? finished->end : tl::unexpected(finished.error());
   if (!end && !reporter.has_told_failure()) return end;
   reporter.flush();
   // Readers on other hosts may still fetch what was sent here.
