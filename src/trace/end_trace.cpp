@@ -1,7 +1,6 @@
 #include "trace/end_trace.hpp"
 
 #include <fcntl.h>
-#include <sys/mman.h>  // madvise
 #include <sys/stat.h>
 
 #include <bit>
@@ -118,18 +117,19 @@ void EndTrace::wakes_up() noexcept {
     ring->header->waits_since.store(0, std::memory_order_relaxed);  // stands alone
 }
 
-// Without a call in the way of the usual case, for which registers would have to be saved.
+[[gnu::noinline]] void EndTrace::slow_sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
+  const std::uint64_t now = read_ticks();
+  sent(now, now, sequence, bytes);
+}
+
+// Without a call in the way of the usual case, for which registers would have to be saved: so the
+// unusual one is not compiled in.
 void EndTrace::sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
   Mapped* const ring = ring_.load(std::memory_order_acquire);  // [M]
   if (ring == nullptr || ring->run != scope_->run() || !ring->has_ticks) [[unlikely]]
     return slow_sent_small(sequence, bytes);
   ring->ring.write({counter(), 0, what(EventKind::send), sequence, bytes, last_received.channel,
                     last_received.sequence});
-}
-
-void EndTrace::slow_sent_small(std::uint64_t sequence, Bytes bytes) noexcept {
-  const std::uint64_t now = read_ticks();
-  sent(now, now, sequence, bytes);
 }
 
 // A character of UTF-8 is kept whole or not at all.
