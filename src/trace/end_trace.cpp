@@ -51,7 +51,7 @@ std::string process_name() {
 
 template <std::size_t size>
 void copy_text(std::array<char, size>& into, std::string_view text) noexcept {
-  std::memcpy(into.data(), text.data(), std::min(text.size(), size - 1));
+  text.copy(into.data(), size - 1);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ void EndTrace::spanned(std::uint64_t begin, std::string_view name) noexcept {
   while (size > 0 && size < name.size() && (static_cast<unsigned>(name[size]) & kMarks) == kGoesOn)
     --size;
   Ring::Event event{begin, read_ticks() - begin, what(EventKind::span)};
-  std::memcpy(&event[kSequence], name.data(), size);
+  name.copy(reinterpret_cast<char*>(&event[kSequence]), size);
   write(event);
 }
 
@@ -148,7 +148,7 @@ void EndTrace::worked(const Worked& what) noexcept {
     return static_cast<std::uint64_t>(std::chrono::nanoseconds(span).count());
   };
   ShortText text{};
-  std::memcpy(text.data(), what.text.data(), std::min(what.text.size(), text.size()));
+  what.text.copy(text.data(), text.size());
   Ring::Event event{ns(what.begin.time_since_epoch()), ns(what.end - what.begin),
                     EndTrace::what(what.kind, what.detail, what.number) | kIsText};
   event[kBytes] = what.bytes;
