@@ -77,6 +77,16 @@ def expect(there: Any, number: int) -> None:
     numpy.testing.assert_array_equal(there.get(timeout=PATIENCE), item(number))
 
 
+def expect_all(there: Any, numbers: range) -> None:
+    """Each of them once. What was given back meanwhile may come behind what was put later."""
+    left = {number: item(number) for number in numbers}
+    while left:
+        got = there.get(timeout=PATIENCE)
+        found = [number for number, value in left.items() if numpy.array_equal(got, value)]
+        assert len(found) == 1, f"none of {list(left)}"
+        del left[found[0]]
+
+
 def get_one(there: Any, number: int, outcome: Any) -> None:
     def body(there: Any) -> None:
         expect(there, number)
@@ -110,8 +120,7 @@ def gets(there: Any) -> None:
             there.get(timeout=TIMEOUT)
         with in_time(queue.Empty):
             there.get_nowait()
-    for number in range(1, 10):
-        expect(there, number)
+    expect_all(there, range(1, 10))
     assert there.empty()
 
 
@@ -154,8 +163,7 @@ def is_killed(there: Any) -> None:
         assert back.poll(PATIENCE) and back.recv() == "over"
         child.kill()
         child.join()
-    for number in range(1, 4):
-        expect(there, number)
+    expect_all(there, range(1, 4))
 
 
 def put_one(there: Any, number: int, outcome: Any) -> None:
@@ -202,8 +210,7 @@ def begins_while_it_stands(there: Any) -> None:
         assert time.monotonic() - begin < 10 * TIMEOUT
         with mock.patch.object(queues, "_ANSWER", TIMEOUT), in_time(gantry.TimedOut, TIMEOUT):
             there.qsize()
-    for number in range(4):
-        expect(there, number)
+    expect_all(there, range(4))
 
 
 def begins_to_put_while_it_stands(there: Any) -> None:
