@@ -57,7 +57,7 @@ PlanRunLoop::PlanRunLoop(const PreparedPlan& prepared, Group::Impl& group, RankC
       arrivals_left_(static_cast<std::uint32_t>(script_.arrivals().size())),
       peers_left_(group.ranks() - 1),
       polls_(has_cpu_to_poll(group)),
-      trace_(prepared.plan, script_.rank(), group.trace()) {
+      trace_(prepared.plan, group.trace()) {
   for (const auto& item : script_.items()) awaits_.push_back(item.awaits);
   for (std::uint32_t step = 0; step < prepared.plan.steps.size(); ++step)
     if (script_.comes(step)) ++peers_[prepared.plan.steps[step].rank].arrivals_left;

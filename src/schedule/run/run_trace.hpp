@@ -13,8 +13,7 @@ class RunTrace {
   using Time = Deadline::Clock::time_point;
 
   /// All must outlive it.
-  RunTrace(const Plan& plan, unsigned rank, trace::EndTrace& into) noexcept
-      : plan_(plan), rank_(rank), into_(into) {}
+  RunTrace(const Plan& plan, trace::EndTrace& into) noexcept : plan_(plan), into_(into) {}
 
   /// A barrier begins when the others are told, and ends when all have told.
   void handed_over(std::uint32_t step) {
@@ -54,7 +53,6 @@ class RunTrace {
   void write(trace::EventKind kind, std::uint32_t step, Time begin, Time end);
 
   const Plan& plan_;
-  const unsigned rank_;
   trace::EndTrace& into_;
   std::vector<std::optional<Time>> handed_at_;  // by step; empty until somebody records
   std::optional<Time> idle_since_;
