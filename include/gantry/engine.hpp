@@ -2,6 +2,7 @@
               // end.
 
 #include <atomic>
+#include <gantry/shape.hpp>
 #include <gantry/types.hpp>
 #include <memory>
 #include <vector>
@@ -77,6 +78,7 @@ struct GANTRY_API Move {
     crc32c,       ///< CRC-32C (Castagnoli, RFC 3720) of source
     copy_crc32c,  ///< both in one pass
     dual_copy,    ///< source to destination and second_destination
+    reshape,      ///< source to destination by `plan`; see gantry/shape.hpp
   };
   Kind kind = Kind::copy;                ///< It says which of the fields below count.
   CacheUse cache = CacheUse::automatic;  ///< Where `destination` shall be afterwards.
@@ -88,9 +90,13 @@ struct GANTRY_API Move {
   std::byte* second_destination = nullptr;   ///< For dual_copy.
   const std::byte* source = nullptr;         ///< For all but fill.
   const std::byte* second_source = nullptr;  ///< For compare.
-  Bytes bytes = 0;                           ///< Length of each range.
+  Bytes bytes = 0;                           ///< Length of each range; for reshape: of the
+                                             ///< destination.
   std::uint64_t pattern = 0;  ///< For fill: repeated from the front on, lowest byte first.
   std::uint32_t seed = 0;     ///< For CRCs: the CRC of the bytes before these, 0 at the start.
+  const ReshapePlan* plan = nullptr;  ///< For reshape; it must outlive the move.
+  Bytes plan_from = 0;     ///< For reshape: the byte of the plan's destination at `destination`.
+  Bytes source_bytes = 0;  ///< For reshape: the length of `source`, which is the whole source.
   Completion* completion = nullptr;  ///< Receives the result; may be null.
 
   /// A request to copy all of `source`.
@@ -109,6 +115,10 @@ struct GANTRY_API Move {
   /// Copies to two places, reading once.
   [[nodiscard]] static Move dual_copy(ByteSpan destination, ByteSpan second_destination,
                                       ConstByteSpan source) noexcept;
+  /// Makes bytes [from, from + destination.size()) of the plan's destination; `source` is always
+  /// the whole source. Completion::bytes_done counts bytes of the destination.
+  [[nodiscard]] static Move reshape(ByteSpan destination, ConstByteSpan source,
+                                    const ReshapePlan& plan, Bytes from = 0) noexcept;
 
   /// True if it has a source.
   [[nodiscard]] bool reads() const noexcept { return kind != Kind::fill; }
@@ -120,7 +130,7 @@ struct GANTRY_API Move {
   [[nodiscard]] bool backwards() const noexcept;
 };
 /// How many there are.
-inline constexpr std::size_t kMoveKinds = 6;
+inline constexpr std::size_t kMoveKinds = 7;
 [[nodiscard]] GANTRY_API std::string_view to_string(Move::Kind kind) noexcept;
 
 // ---- lanes ---------------------------------------------------------------------------------

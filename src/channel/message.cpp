@@ -5,44 +5,6 @@
 
 namespace gantry {
 
-// ---- tensors -------------------------------------------------------------------------------
-
-Tensor Tensor::dense(DataType type, std::span<const std::int64_t> shape) noexcept {
-  Tensor tensor;
-  tensor.type = type;
-  tensor.dimensions = static_cast<unsigned>(std::min<std::size_t>(shape.size(), kMaxDimensions));
-  std::int64_t stride = 1;
-  for (unsigned i = tensor.dimensions; i-- > 0;) {
-    tensor.shape[i] = shape[i];
-    tensor.strides[i] = stride;
-    if (__builtin_mul_overflow(stride, shape[i], &stride)) stride = 0;  // fits() refuses it
-  }
-  return tensor;
-}
-
-bool Tensor::fits(Bytes bytes) const noexcept {
-  if (dimensions > kMaxDimensions || type.bits == 0 || type.lanes == 0) return false;
-  bool empty = false;
-  for (unsigned i = 0; i < dimensions; ++i) {
-    if (shape[i] < 0 || strides[i] < 0) return false;
-    empty = empty || shape[i] == 0;
-  }
-  if (empty) return true;  // whatever its strides are
-  std::int64_t last = 0;   // the element farthest from the first
-  for (unsigned i = 0; i < dimensions; ++i) {
-    if (strides[i] == 0 && shape[i] > 1) return false;
-    std::int64_t reach = 0;
-    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
-        __builtin_add_overflow(last, reach, &last))
-      return false;
-  }
-  const std::uint64_t element_bits = std::uint64_t{type.bits} * type.lanes;
-  std::uint64_t bits = 0;
-  if (__builtin_mul_overflow(static_cast<std::uint64_t>(last) + 1, element_bits, &bits))
-    return false;
-  return bits / 8 + (bits % 8 != 0 ? 1 : 0) <= bytes;  // rounding bits up could wrap
-}
-
 // ---- loans ---------------------------------------------------------------------------------
 
 Loan::Loan(Loan&& other) noexcept
@@ -113,6 +75,11 @@ Draft& Draft::forward(Message message) & {
     part.tensor = segment.tensor;
     parts_.push_back(std::move(part));
   }
+  return *this;
+}
+
+Draft& Draft::as(As what) & {
+  if (!parts_.empty()) parts_.back().as = std::move(what);
   return *this;
 }
 

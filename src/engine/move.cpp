@@ -66,6 +66,16 @@ Move Move::dual_copy(ByteSpan destination, ByteSpan second_destination,
   return move;
 }
 
+Move Move::reshape(ByteSpan destination, ConstByteSpan source, const ReshapePlan& plan,
+                   Bytes from) noexcept {
+  Move move = reading(Kind::reshape, source, destination.size());
+  move.destination = destination.data();
+  move.plan = &plan;
+  move.plan_from = from;
+  move.source_bytes = source.size();
+  return move;
+}
+
 bool Move::backwards() const noexcept {
   return kind == Kind::copy && may_overlap && destination > source &&
          static_cast<Bytes>(destination - source) < bytes;
@@ -99,6 +109,8 @@ std::string_view to_string(Move::Kind kind) noexcept {
       return "copy_crc32c";
     case Move::Kind::dual_copy:
       return "dual_copy";
+    case Move::Kind::reshape:
+      return "reshape";
   }
   return "unknown";
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <gantry/memory.hpp>
+#include <gantry/shape.hpp>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -11,31 +12,6 @@
 namespace gantry {
 
 // ---- what is said of a payload -------------------------------------------------------------
-
-/// An element's type, laid out as DLPack's DLDataType (dlpack.h, version 0.8).
-struct DataType {
-  /// The kind of number, with the value that it has in DLPack.
-  enum Code : std::uint8_t { signed_int = 0, unsigned_int = 1, floating = 2, bfloat = 4 };
-  std::uint8_t code = unsigned_int;  ///< A Code; DLPack has more of them.
-  std::uint8_t bits = 8;             ///< Of one number.
-  std::uint16_t lanes = 1;           ///< Numbers in an element: 1 unless elements are vectors.
-  friend bool operator==(const DataType&, const DataType&) = default;
-};
-
-/// How to read a segment: type, shape and strides as in DLPack.
-struct GANTRY_API Tensor {
-  static constexpr unsigned kMaxDimensions = 8;  ///< The most that `dimensions` may be.
-  DataType type;                                 ///< Of each element.
-  unsigned dimensions = 0;  ///< Entries of the next two that count; 0: one element.
-  std::array<std::int64_t, kMaxDimensions> shape{};    ///< Elements along each dimension.
-  std::array<std::int64_t, kMaxDimensions> strides{};  ///< In elements, not bytes.
-
-  /// Row-major, without gaps. Shapes beyond kMaxDimensions are cut off.
-  [[nodiscard]] static Tensor dense(DataType type, std::span<const std::int64_t> shape) noexcept;
-  /// True if every element lies within `bytes`, without overflow, and no stride is negative.
-  [[nodiscard]] bool fits(Bytes bytes) const noexcept;
-  friend bool operator==(const Tensor&, const Tensor&) = default;
-};
 
 /// What a message says of itself.
 struct MessageInfo {
@@ -148,6 +124,7 @@ class GANTRY_API Draft {
     bool moved = false;                  // it was made of a block
     bool needs_size = false;             // a container has that block, too
     std::optional<Bytes> size;           // the first so many bytes of that block; empty: all of it
+    std::optional<As> as;                // what it becomes; empty: as the send or the channel says
   };
 
   /// Adds bytes that are copied when sent.
@@ -162,6 +139,10 @@ class GANTRY_API Draft {
   /// Adds all segments of a received message without a copy. The message is released to its own
   /// sender when the last reader of this one has released it.
   Draft& forward(Message message) &;
+  /// Converts the part that was added last while it is copied: the message's tensor is the
+  /// destination's. A block or a message that travels on is not copied, so one that is of another
+  /// type is refused when sent.
+  Draft& as(As what) &;
 
   // The same in a chain that begins with Draft().
   [[nodiscard]] Draft copy(ConstByteSpan bytes, std::optional<Tensor> tensor = {}) && {
@@ -179,6 +160,8 @@ class GANTRY_API Draft {
   }
   /// As above.
   [[nodiscard]] Draft forward(Message message) &&;
+  /// As above.
+  [[nodiscard]] Draft as(As what) && { return std::move(as(std::move(what))); }
 
   /// What was gathered so far, for the end that sends it.
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <gantry/memory.hpp>
+#include <gantry/shape.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -155,6 +156,9 @@ struct PayloadOptions {
   /// Threads that copy a payload of 4 MiB or more in send(), the caller among them: 1 or 2. 0: 2
   /// where the calling thread may use three CPUs, or where progress_cpus names some for the second.
   unsigned copy_threads = 0;
+  /// What each tensor becomes on its way, unless its part or its send says otherwise. Bytes without
+  /// a tensor are refused unless As::from says what they are. Empty: as it is sent.
+  std::optional<As> as{};
 };
 
 /// With braces write the shared options first: `{shared, {.slots = 4}}`.
@@ -200,6 +204,9 @@ struct SendOptions {
   std::uint64_t user = 0;               ///< MessageInfo::user.
   std::uint64_t correlation = 0;        ///< MessageInfo::correlation; calls and replies set it.
   std::uint64_t deadline_ns = 0;        ///< MessageInfo::deadline_ns; calls set it.
+  /// What each part becomes on its way, unless Draft::as() says otherwise. It must live until the
+  /// send has ended. Null: as PayloadOptions::as says.
+  const As* as = nullptr;
 };
 
 }  // namespace gantry

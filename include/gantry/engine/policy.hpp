@@ -1,6 +1,7 @@
 #pragma once  // gantry/engine/policy.hpp: what a machine's engines cost, and the engine that
               // chooses by it.
 
+#include <array>
 #include <functional>
 #include <gantry/engine.hpp>
 #include <optional>
@@ -20,6 +21,8 @@ struct EngineCosts {
   std::string engine;             ///< Engine::name().
   bool simulated = false;         ///< Measured on a device model.
   std::vector<CostPoint> points;  ///< In rising order of size.
+  /// The same for reshapes of each ReshapeClass, by bytes of the destination. Empty: not measured.
+  std::array<std::vector<CostPoint>, kReshapeClasses> reshapes{};
 };
 
 /// The result of `gantry calibrate`, kept under the user's cache folder.
