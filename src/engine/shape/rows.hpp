@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "engine/shape/element.hpp"
+#include "engine/shape/groups.hpp"
 
 // Every function takes any alignment and any count, 0 included; ranges do not overlap. The bits do
 // not depend on the CPU: they are those of engine/shape/reference.hpp. The caller holds a FloatMode.
@@ -55,8 +56,6 @@ void groups_to_floats(float* to, const Groups& groups, const std::byte* source,
                       std::size_t count) noexcept;
 void floats_to_groups(std::byte* destination, const Groups& groups, const float* source,
                       std::size_t count) noexcept;
-/// Bytes of one group.
-[[nodiscard]] Bytes bytes_of(const Groups& groups) noexcept;
 
 /// Every `step`th of elements of 1, 2, 4 or 8 bytes, to where they lie together.
 void gather(std::byte* destination, const std::byte* source, std::size_t step, std::size_t count,
