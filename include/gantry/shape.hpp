@@ -53,8 +53,6 @@ struct ReshapeOptions {
   /// all. Each operation rounds to nearest even, in f32 (f64 if both types are f64 or i32).
   std::vector<float> scale{}, offset{};
   bool exact = false;  ///< make() refuses a reshape whose error is not `exact`.
-  /// The destination, or the source, lies in planes. Not of groups and 4-bit types.
-  Planes planes{}, source_planes{};
 };
 
 /// How far a value may be from what was asked for, unless it is beyond what the destination's type
@@ -99,6 +97,11 @@ class GANTRY_API ReshapePlan {
                                                 const ReshapeOptions& options = {});
   /// To the same shape in another type.
   [[nodiscard]] static Result<ReshapePlan> make(DataType to, const Tensor& from);
+  /// A tensor without gaps to planes: a row of bytes. Exact. Errors: as make(), and
+  /// `invalid_argument` for groups, numbers of 4 bits and a block that is no multiple of 8.
+  [[nodiscard]] static Result<ReshapePlan> to_planes(const Tensor& from, const Planes& planes);
+  /// The way back. Bounds are not looked at.
+  [[nodiscard]] static Result<ReshapePlan> from_planes(const Tensor& to, const Planes& planes);
 
   /// What is read and what is made.
   [[nodiscard]] const Tensor& source() const noexcept;

@@ -124,6 +124,8 @@ void make_elements(const ReshapeState& state, std::byte* to, const std::byte* so
 
 void make_part(const ReshapeState& state, std::byte* to, const std::byte* source, Bytes from,
                Bytes bytes, bool streaming) noexcept {
+  if (state.to_planes) return make_planes(*state.to_planes, to, from, bytes, source);
+  if (state.from_planes) return join_planes(*state.from_planes, to, from, bytes, source);
   if (!state.to_groups && !is_packed(state.to_element))
     return make_elements(state, to, source, from, bytes, streaming);
   Sink sink(to, streaming);

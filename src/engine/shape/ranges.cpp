@@ -69,6 +69,8 @@ ByteRange ReshapePlan::source_of(ByteRange destination) const noexcept {
   const ReshapeState& state = *state_;
   if (destination.from >= state.to_bytes || destination.bytes == 0) return {};
   destination.bytes = std::min(destination.bytes, state.to_bytes - destination.from);
+  if (state.to_planes) return state.to_planes->dense_of(destination);
+  if (state.from_planes) return state.from_planes->image_of(destination);
   const Elements places = places_of(state, elements_of(state, destination));
   if (places.none()) return {};
   const auto first = static_cast<Bytes>(places.first), last = static_cast<Bytes>(places.last);
@@ -89,6 +91,8 @@ ByteRange ReshapePlan::source_of(ByteRange destination) const noexcept {
 Bytes ReshapePlan::destination_from(Bytes source_prefix) const noexcept {
   const ReshapeState& state = *state_;
   if (source_prefix >= state.from_bytes) return state.to_bytes;
+  if (state.to_planes) return state.to_planes->image_from(source_prefix);
+  if (state.from_planes) return state.from_planes->dense_from(source_prefix);
   Bytes enough = 0, beyond = (state.to_bytes + state.unit - 1) / state.unit;  // in units
   while (enough + 1 < beyond) {
     const Bytes middle = enough + (beyond - enough) / 2;

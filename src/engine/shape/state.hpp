@@ -3,6 +3,7 @@
 #include <gantry/shape.hpp>
 
 #include "engine/shape/element.hpp"
+#include "engine/shape/planes.hpp"
 
 namespace gantry::shape {
 
@@ -52,6 +53,9 @@ struct ReshapeState {
   // of a tile of elements, from any channel on. Empty: it is not so.
   std::vector<float> scale_pattern, offset_pattern;
   std::int64_t period = 1;  // channels in that pattern
+
+  // Instead of the walk.
+  std::optional<shape::PlaneLayout> to_planes, from_planes;
 
   std::array<std::byte, 8> pad{};  // one element of the destination, or a code, or an f32
 };
