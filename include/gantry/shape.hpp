@@ -12,15 +12,15 @@ struct ReshapeState;
 
 /// Bytes [from, from + bytes) of something.
 struct ByteRange {
-  Bytes from = 0;                                  ///< The first.
-  Bytes bytes = 0;                                 ///< How many.
+  Bytes from = 0;                                                    ///< The first.
+  Bytes bytes = 0;                                                   ///< How many.
   [[nodiscard]] Bytes end() const noexcept { return from + bytes; }  ///< One beyond the last.
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-/// Elements cut into planes: the highest byte (or bit) of each, then the next of each, and so on, in
-/// a code whose unsigned order is that of the values. Who needs only the leading digits reads only
-/// the first planes. See docs/formats/planes.md.
+/// Elements cut into planes: the highest byte (or bit) of each, then the next of each, and so on,
+/// in a code whose unsigned order is that of the values. Who needs only the leading digits reads
+/// only the first planes. See docs/formats/planes.md.
 struct Planes {
   /// What a plane holds of each element.
   enum class Unit : std::uint8_t { none, bytes, bits } unit = Unit::none;  ///< none: no planes.
@@ -37,24 +37,22 @@ struct Planes {
 struct ReshapeOptions {
   /// Dimension i of the destination is dimension order[i] of the source: {0, 3, 1, 2} makes NCHW of
   /// NHWC.
-  std::vector<unsigned> order;
+  std::vector<unsigned> order{};
   /// First element that is taken, along each dimension of the source; the destination's shape says
   /// how many.
-  std::vector<std::int64_t> crop_from;
+  std::vector<std::int64_t> crop_from{};
   /// Elements before and behind the source's, along each dimension of the destination; they get
   /// `pad_value`.
-  std::vector<std::int64_t> pad_before, pad_behind;
+  std::vector<std::int64_t> pad_before{}, pad_behind{};
   double pad_value = 0;  ///< Converted to the destination's type; neither scaled nor shifted.
   /// The dimension of the destination that the next three are about.
   unsigned channel_dimension = 0;
-  std::vector<unsigned> channels;  ///< Channel c is the source's channel channels[c]: {2, 1, 0}
-                                   ///< makes RGB of BGR.
+  std::vector<unsigned> channels{};  ///< Channel c is the source's channel channels[c]: {2, 1, 0}
+                                     ///< makes RGB of BGR.
   /// Each value is multiplied, then added to; one entry a channel of the destination, or one for
   /// all. Each operation rounds to nearest even, in f32 (f64 if both types are f64 or i32).
-  std::vector<float> scale, offset;
+  std::vector<float> scale{}, offset{};
   bool exact = false;  ///< make() refuses a reshape whose error is not `exact`.
-  /// The destination, or the source, lies in planes. Not of groups and 4-bit types.
-  Planes planes, source_planes;
 };
 
 /// How far a value may be from what was asked for, unless it is beyond what the destination's type
@@ -99,6 +97,11 @@ class GANTRY_API ReshapePlan {
                                                 const ReshapeOptions& options = {});
   /// To the same shape in another type.
   [[nodiscard]] static Result<ReshapePlan> make(DataType to, const Tensor& from);
+  /// A tensor without gaps to planes: a row of bytes. Exact. Errors: as make(), and
+  /// `invalid_argument` for groups, numbers of 4 bits and a block that is no multiple of 8.
+  [[nodiscard]] static Result<ReshapePlan> to_planes(const Tensor& from, const Planes& planes);
+  /// The way back. Bounds are not looked at.
+  [[nodiscard]] static Result<ReshapePlan> from_planes(const Tensor& to, const Planes& planes);
 
   /// What is read and what is made.
   [[nodiscard]] const Tensor& source() const noexcept;
@@ -143,9 +146,9 @@ struct GANTRY_API As {
   As(ReshapePlan all) noexcept              // NOLINT: .as(plan)
       : to(all.destination().type), plan(std::move(all)) {}
 
-  DataType to;                    ///< The type that the reader gets.
-  std::optional<DataType> from;   ///< The type of bytes that are sent without a tensor.
-  bool exact = false;             ///< Refuse what loses something.
+  DataType to;                      ///< The type that the reader gets.
+  std::optional<DataType> from;     ///< The type of bytes that are sent without a tensor.
+  bool exact = false;               ///< Refuse what loses something.
   std::optional<ReshapePlan> plan;  ///< Instead: its source is what is sent.
 
   /// The plan for what is sent: `bytes` of it, with a tensor if it has one. Errors:

@@ -1,5 +1,6 @@
 #include "engine/check.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/result.hpp"
@@ -10,25 +11,29 @@ namespace {
 struct Range {
   std::string_view name;
   std::uintptr_t from = 0;
+  Bytes bytes = 0;
   bool written = false;
 };
 
 struct Ranges {
   std::array<Range, 3> all{};
   std::size_t count = 0;
-  void add(std::string_view name, const std::byte* at, bool written) noexcept {
-    all[count++] = {name, reinterpret_cast<std::uintptr_t>(at), written};
+  void add(std::string_view name, const std::byte* at, Bytes bytes, bool written) noexcept {
+    all[count++] = {name, reinterpret_cast<std::uintptr_t>(at), bytes, written};
   }
 };
 
 // The ranges that a move of this kind touches; the source first.
 Ranges ranges_of(const Move& move) noexcept {
   Ranges ranges;
-  if (move.reads()) ranges.add("source", move.source, false);
-  if (move.kind == Move::Kind::compare) ranges.add("second source", move.second_source, false);
-  if (move.writes()) ranges.add("destination", move.destination, true);
+  const Bytes bytes = move.bytes;
+  const bool reshapes = move.kind == Move::Kind::reshape;
+  if (move.reads()) ranges.add("source", move.source, reshapes ? move.source_bytes : bytes, false);
+  if (move.kind == Move::Kind::compare)
+    ranges.add("second source", move.second_source, bytes, false);
+  if (move.writes()) ranges.add("destination", move.destination, bytes, true);
   if (move.kind == Move::Kind::dual_copy)
-    ranges.add("second destination", move.second_destination, true);
+    ranges.add("second destination", move.second_destination, bytes, true);
   return ranges;
 }
 
@@ -40,7 +45,7 @@ tl::unexpected<Error> refuse(const Move& move, const std::string& why, std::stri
 
 Result<void> check_overlap(const Move& move, const Range& one, const Range& other) {
   if (!one.written && !other.written) return {};
-  if (one.from >= other.from + move.bytes || other.from >= one.from + move.bytes) return {};
+  if (one.from >= other.from + other.bytes || other.from >= one.from + one.bytes) return {};
   if (move.may_overlap && move.kind == Move::Kind::copy) return {};
   return refuse(move,
                 fmt::format("the {} at {:#x} and the {} at {:#x} overlap", one.name, one.from,
@@ -48,12 +53,28 @@ Result<void> check_overlap(const Move& move, const Range& one, const Range& othe
                 move.kind == Move::Kind::copy ? "set Move::may_overlap if that is meant" : "");
 }
 
+Result<void> check_reshape(const Move& move) {
+  if (move.plan == nullptr) return refuse(move, "it has no plan", "make it with Move::reshape()");
+  const ReshapePlan& plan = *move.plan;
+  if (move.source_bytes < plan.source_bytes())
+    return refuse(move, fmt::format("the source has {} bytes, its plan reads {}: {}",
+                                    move.source_bytes, plan.source_bytes(), plan.text()));
+  if (move.plan_from > plan.destination_bytes() ||
+      move.bytes > plan.destination_bytes() - move.plan_from)
+    return refuse(move, fmt::format("from byte {} on its plan makes {}: {}", move.plan_from,
+                                    plan.destination_bytes() -
+                                        std::min(move.plan_from, plan.destination_bytes()),
+                                    plan.text()));
+  return {};
+}
+
 Result<void> slow_check(const Move& move) {
+  if (move.kind == Move::Kind::reshape) GANTRY_TRY(check_reshape(move));
   const Ranges ranges = ranges_of(move);
   for (std::size_t i = 0; i < ranges.count; ++i) {
     const Range& range = ranges.all[i];
     if (range.from == 0) return refuse(move, fmt::format("the {} is null", range.name));
-    if (range.from + move.bytes < range.from)
+    if (range.from + range.bytes < range.from)
       return refuse(move, fmt::format("the {} at {:#x} would wrap around the end of memory",
                                       range.name, range.from));
     for (std::size_t k = 0; k < i; ++k) GANTRY_TRY(check_overlap(move, ranges.all[k], range));

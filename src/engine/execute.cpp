@@ -10,6 +10,8 @@
 #include "base/sizes.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/kernels.hpp"
+#include "engine/shape/make_part.hpp"
+#include "engine/shape/rows.hpp"
 
 namespace gantry {
 namespace {
@@ -72,6 +74,7 @@ void run_pieces(Work& work) noexcept {
         break;
       case Move::Kind::copy:
       case Move::Kind::fill:
+      case Move::Kind::reshape:
         break;  // not done in pieces
     }
     at += piece;
@@ -119,6 +122,9 @@ void run(void* argument) noexcept {
       stream_fill(move.destination, move.pattern, move.bytes);
     else
       cached_fill(move.destination, move.pattern, move.bytes);
+  } else if (move.kind == Move::Kind::reshape) {
+    shape::make_part(move.plan->state(), move.destination, move.source, move.plan_from, move.bytes,
+                     work.cache == CacheUse::streaming);
   } else {
     return run_pieces(work);
   }
@@ -135,11 +141,23 @@ Touched touched_by(const Move& move) noexcept {
   const auto add = [&](const std::byte* from, bool written) {
     ranges.all[ranges.count++] = {from, move.bytes, written};
   };
-  if (move.reads()) add(move.source, false);
+  if (move.kind == Move::Kind::reshape) {
+    const ByteRange read = move.plan->source_of({move.plan_from, move.bytes});
+    ranges.all[ranges.count++] = {move.source + read.from, read.bytes, false};
+  } else if (move.reads()) {
+    add(move.source, false);
+  }
   if (move.kind == Move::Kind::compare) add(move.second_source, false);
   if (move.writes()) add(move.destination, true);
   if (move.kind == Move::Kind::dual_copy) add(move.second_destination, true);
   return ranges;
+}
+
+// What can be made of a reshape's source before its page at `page`.
+Bytes reach_of_reshape(const Move& move, std::uintptr_t page) noexcept {
+  const auto source = reinterpret_cast<std::uintptr_t>(move.source);
+  const Bytes made = page <= source ? 0 : move.plan->destination_from(page - source);
+  return made <= move.plan_from ? 0 : std::min(made - move.plan_from, move.bytes);
 }
 
 // How far the pages before the faulting one reach from the front (backwards: from the end).
@@ -147,8 +165,12 @@ Bytes reach(const Move& move, const Touched& ranges, std::uintptr_t fault) noexc
   Bytes least = move.bytes;
   for (std::size_t i = 0; i < ranges.count; ++i) {
     const auto from = reinterpret_cast<std::uintptr_t>(ranges.all[i].from);
-    if (fault < from || fault - from >= move.bytes) continue;
+    if (fault < from || fault - from >= ranges.all[i].bytes) continue;
     const std::uintptr_t page = fault / kSmallestPage * kSmallestPage;
+    if (move.kind == Move::Kind::reshape && !ranges.all[i].written) {
+      least = std::min(least, reach_of_reshape(move, page));
+      continue;
+    }
     const Bytes here = move.backwards()
                            ? from + move.bytes - std::min(from + move.bytes, page + kSmallestPage)
                            : std::max(from, page) - from;
@@ -190,7 +212,10 @@ bool is_sequential(const Move& move) noexcept {
 Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept {
   Move part = move;
   const Bytes at = move.backwards() ? move.bytes - offset - bytes : offset;
-  if (part.source != nullptr) part.source += at;
+  if (move.kind == Move::Kind::reshape)
+    part.plan_from += at;  // the source stays whole
+  else if (part.source != nullptr)
+    part.source += at;
   if (part.second_source != nullptr) part.second_source += at;
   if (part.destination != nullptr) part.destination += at;
   if (part.second_destination != nullptr) part.second_destination += at;
@@ -199,12 +224,9 @@ Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept {
   return part;
 }
 
-Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
-  if (move.bytes == 0) return {0, Cause::none, 0, true, move.seed};  // null is allowed then
-  const bool is_plain = move.kind == Move::Kind::copy && !move.may_overlap;
-  if (catch_faults && is_plain && cache != CacheUse::streaming &&
-      copy_guarded(move.destination, move.source, move.bytes)) [[likely]]
-    return {move.bytes, Cause::none, 0, true, move.seed};
+namespace {
+
+Executed slow_execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
   Work work{&move, cache};
   work.crc32c = move.seed;
   if (!catch_faults) {
@@ -219,6 +241,19 @@ Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
     }
   }
   return {work.done, Cause::none, 0, work.equal, work.crc32c};
+}
+
+}  // namespace
+
+Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
+  if (move.bytes == 0) return {0, Cause::none, 0, true, move.seed};  // null is allowed then
+  const bool is_plain = move.kind == Move::Kind::copy && !move.may_overlap;
+  if (catch_faults && is_plain && cache != CacheUse::streaming &&
+      copy_guarded(move.destination, move.source, move.bytes)) [[likely]]
+    return {move.bytes, Cause::none, 0, true, move.seed};
+  if (move.kind != Move::Kind::reshape) return slow_execute(move, cache, catch_faults);
+  const shape::FloatMode mode;  // outside of what a missing page leaves by a jump
+  return slow_execute(move, cache, catch_faults);
 }
 
 Executed execute_part(const Move& whole, Bytes offset, Bytes bytes, std::uint32_t crc32c,

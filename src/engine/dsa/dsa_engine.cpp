@@ -165,6 +165,7 @@ Capabilities DsaEngineOfQueue::capabilities() const {
   const Dispatcher* mine = ours();
   for (std::size_t i = 0; i < kMoveKinds; ++i) {
     const auto kind = static_cast<Move::Kind>(i);
+    if (kind == Move::Kind::reshape) continue;  // the caller's CPU: see device_takes()
     if (mine == nullptr || !mine->refuses(kind)) capabilities.kinds.push_back(kind);
   }
   return capabilities;
@@ -224,6 +225,8 @@ Explanation DsaLane::explain(const Move& move, SubmitMode) const {
   std::string why = kind_and_way(counts);
   if (!counts.failed.empty())
     why = counts.failed + ": the CPU does what it is asked for";
+  else if (move.kind == Move::Kind::reshape)
+    why = "the device cannot convert: the CPU does it";
   else if (!device_takes(move))
     why = "the two destinations differ in their offset within a 4 KiB page: the CPU does it";
   else if (!takes)

@@ -24,6 +24,8 @@ Opcode opcode_of(Move::Kind kind) noexcept {
       return Opcode::copy_crc;
     case Move::Kind::dual_copy:
       return Opcode::dualcast;
+    case Move::Kind::reshape:
+      break;  // see device_takes()
   }
   return Opcode::noop;
 }
@@ -70,6 +72,7 @@ bool is_refusal(Status status) noexcept {
 }  // namespace
 
 bool device_takes(const Move& move) noexcept {
+  if (move.kind == Move::Kind::reshape) return false;
   if (move.kind != Move::Kind::dual_copy) return true;
   const std::uint64_t apart = address_of(move.destination) ^ address_of(move.second_destination);
   return apart % kDevicePage == 0;
@@ -122,6 +125,11 @@ void shorten(Part& part, Bytes bytes, bool tail) noexcept {
   // yet about the bytes behind it; a complete one does.
   if (tail == part.backwards) part.certain += bytes;
   if (tail) return;
+  if (move.kind == Move::Kind::reshape) {  // its source stays whole
+    move.plan_from += bytes;
+    move.destination += bytes;
+    return;
+  }
   for (const std::byte** at : {&move.source, &move.second_source})
     if (*at != nullptr) *at += bytes;
   for (std::byte** at : {&move.destination, &move.second_destination})

@@ -25,7 +25,7 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
   std::string_view name() const noexcept override { return "inline"; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {false, true, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy}};
+    return {false, true, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy, reshape}};
   }
   Limits limits() const noexcept override { return {0, 0, 64}; }
   Cost cost() const noexcept override { return {std::chrono::nanoseconds(50), rate_.get()}; }

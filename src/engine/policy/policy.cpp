@@ -57,20 +57,34 @@ CopyEngine kind_of(std::string_view engine) noexcept {
 
 Policy::Policy(Calibration calibration, std::vector<Member> members)
     : calibration_(std::move(calibration)), members_(std::move(members)) {
-  for (const Member& member : members_) {
-    const EngineCosts* measured = find(calibration_, member.name);
-    const std::vector<CostPoint> points =
-        without_flukes(measured != nullptr ? measured->points : estimated_costs(member.name).points,
-                       costs_.empty() ? CostCurve() : costs_.front().synchronous);
-    Costs& costs = costs_.emplace_back();
-    for (const CostPoint& point : points) {
-      costs.synchronous.add(point.bytes, point.synchronous_ns);
-      costs.queued.add(point.bytes, point.queued_ns);
-      costs.caller.add(point.bytes, point.caller_ns);
-    }
-  }
+  for (const Member& member : members_) costs_.push_back(curves_of(member));
   if (calibration_.streaming_from != 0) streaming_from_ = calibration_.streaming_from;
   small_below_ = {first_gain(SubmitMode::synchronous), first_gain(SubmitMode::queued)};
+}
+
+// What was not measured of reshapes costs as a copy of the bytes that are made.
+Policy::CostsByClass Policy::curves_of(const Member& member) const {
+  const EngineCosts* measured = find(calibration_, member.name);
+  const std::vector<CostPoint> copies =
+      measured != nullptr ? measured->points : estimated_costs(member.name).points;
+  CostsByClass all;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool known = i > 0 && measured != nullptr && !measured->reshapes[i - 1].empty();
+    const std::vector<CostPoint> points =
+        without_flukes(known ? measured->reshapes[i - 1] : copies,
+                       costs_.empty() ? CostCurve() : costs_.front()[i].synchronous);
+    for (const CostPoint& point : points) {
+      all[i].synchronous.add(point.bytes, point.synchronous_ns);
+      all[i].queued.add(point.bytes, point.queued_ns);
+      all[i].caller.add(point.bytes, point.caller_ns);
+    }
+  }
+  return all;
+}
+
+const Policy::Costs& Policy::costs_of(std::size_t engine, const Move& move) const noexcept {
+  const bool reshapes = move.kind == Move::Kind::reshape && move.plan != nullptr;
+  return costs_[engine][reshapes ? 1 + static_cast<std::size_t>(move.plan->kind()) : 0];
 }
 
 // In the best of situations: nothing can make another engine quicker than that.
@@ -100,18 +114,19 @@ void Policy::add_corrections(Verdict& verdict, std::size_t engine,
 
 Verdict Policy::weigh_one(std::size_t engine, std::span<const Move> batch,
                           const Situation& situation) const noexcept {
-  const Costs& costs = costs_[engine];
   const bool one_awaited = situation.use == SubmitMode::synchronous && batch.size() == 1;
   Verdict verdict;
   verdict.possible = !situation.refused[engine];
   for (const Move& move : batch) {
+    const Costs& costs = costs_of(engine, move);
     verdict.possible = verdict.possible && executes(members_[engine], move.kind);
     verdict.predicted_ns += (one_awaited ? costs.synchronous : costs.queued).at(move.bytes);
     verdict.caller_ns += costs.caller.at(move.bytes);
     verdict.sequential = verdict.sequential || is_sequential(move);
     add_corrections(verdict, engine, move);
   }
-  verdict.ahead_ns = static_cast<double>(situation.ahead[engine]) / costs.queued.bytes_per_ns();
+  verdict.ahead_ns =
+      static_cast<double>(situation.ahead[engine]) / costs_[engine][0].queued.bytes_per_ns();
   verdict.shares_cpu =
       members_[engine].kind == CopyEngine::thread && situation.free_cpus < kNothingFree;
   if (verdict.shares_cpu) verdict.predicted_ns *= 2;

@@ -59,6 +59,10 @@ class Policy {
   [[nodiscard]] bool is_small(Bytes bytes, SubmitMode mode) const noexcept {
     return bytes < small_below_[mode == SubmitMode::queued];
   }
+  [[nodiscard]] bool is_small(const Move& move, SubmitMode mode) const noexcept {
+    if (move.kind != Move::Kind::reshape) return is_small(move.bytes, mode);
+    return move.bytes < small_below(mode) / kDearerThanCopies;
+  }
   [[nodiscard]] Bytes small_below(SubmitMode mode) const noexcept {
     return small_below_[mode == SubmitMode::queued];
   }
@@ -81,6 +85,8 @@ class Policy {
 
   static constexpr double kSynchronousMargin = 1.07;  ///< An engine must be this much quicker than
                                                       ///< the first.
+  /// A reshape takes at most so many times the CPU of a copy, so engines may gain that much sooner.
+  static constexpr Bytes kDearerThanCopies = 8;
   static constexpr double kQueuedMargin = 1.05;  ///< How much slower than the quickest an engine
                                                  ///< may be to free the caller.
 
@@ -90,6 +96,10 @@ class Policy {
     CostCurve queued;
     CostCurve caller;
   };
+  /// By what a move does: copies and the like first, then each ReshapeClass.
+  using CostsByClass = std::array<Costs, 1 + kReshapeClasses>;
+  [[nodiscard]] const Costs& costs_of(std::size_t engine, const Move& move) const noexcept;
+  [[nodiscard]] CostsByClass curves_of(const Member& member) const;
   [[nodiscard]] Verdict weigh_one(std::size_t engine, std::span<const Move> batch,
                                   const Situation& situation) const noexcept;
   void add_corrections(Verdict& verdict, std::size_t engine, const Move& move) const noexcept;
@@ -103,7 +113,7 @@ class Policy {
 
   Calibration calibration_;
   std::vector<Member> members_;
-  std::vector<Costs> costs_;
+  std::vector<CostsByClass> costs_;
   Bytes streaming_from_ = std::numeric_limits<Bytes>::max();
   std::array<Bytes, 2> small_below_{};  // synchronous, queued
 };

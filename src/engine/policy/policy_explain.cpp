@@ -67,10 +67,11 @@ void Policy::add_reasons(Explanation& explanation, const Move& move, const Situa
   const SubmitMode use = situation.use;
   const std::string& first = members_.front().name;
   auto& reasons = explanation.reasons;
-  if (is_small(move.bytes, use)) {
-    const Bytes from = small_below(use);
+  if (is_small(move, use)) {
+    const Bytes from =
+        small_below(use) / (move.kind == Move::Kind::reshape ? kDearerThanCopies : 1);
     reasons.push_back(
-        from == std::numeric_limits<Bytes>::max()
+        small_below(use) == std::numeric_limits<Bytes>::max()
             ? fmt::format("no engine gains on {} at any size, {}", first, to_string(use))
             : fmt::format("below {} no engine gains on {}, {}", human_bytes(from), first,
                           to_string(use)));
@@ -98,8 +99,7 @@ void Policy::add_reasons(Explanation& explanation, const Move& move, const Situa
 
 Explanation Policy::explain(const Move& move, const Situation& situation) const {
   const Verdicts verdicts = weigh({&move, 1}, situation);
-  const std::size_t chosen =
-      is_small(move.bytes, situation.use) ? 0 : pick(verdicts, situation.use);
+  const std::size_t chosen = is_small(move, situation.use) ? 0 : pick(verdicts, situation.use);
   Explanation explanation;
   explanation.engine = members_[chosen].kind;
   explanation.cache = cache_for(move);

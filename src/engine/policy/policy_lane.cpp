@@ -70,7 +70,7 @@ Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode mode) 
   if (!engine_->is_ours()) [[unlikely]]
     return fail_forked();
   if (batch.size() == 1 && batch.front().bytes <= kUnitBytes &&
-      engine_->policy().is_small(batch.front().bytes, mode)) [[likely]] {
+      engine_->policy().is_small(batch.front(), mode)) [[likely]] {
     if (const Ticket ticket = try_copy(batch.front()); ticket != Ticket{0}) [[likely]]
       return ticket;
     return slow_submit_small(batch.front(), mode);

@@ -13,7 +13,8 @@ using enum Move::Kind;
 
 constexpr std::size_t kInline = 0, kThread = 1, kDsa = 2;
 
-const std::vector<Move::Kind> kAllKinds{copy, fill, compare, crc32c, copy_crc32c, dual_copy};
+const std::vector<Move::Kind> kAllKinds{copy,        fill,      compare, crc32c,
+                                        copy_crc32c, dual_copy, reshape};
 
 EngineCosts costs_of(std::string name, double start_ns, double queued_start_ns, double caller_ns,
                      double bytes_per_ns) {

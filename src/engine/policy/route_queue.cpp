@@ -74,7 +74,7 @@ std::size_t RouteQueue::choose(Group& group) noexcept {
   const Policy& policy = engine_.policy();
   const SubmitMode use = entry(group.first).use;
   std::size_t engine = 0;
-  if (engine_.is_ours() && !(group.count == 1 && policy.is_small(group.bytes, use))) {
+  if (engine_.is_ours() && !(group.count == 1 && policy.is_small(batch_.front(), use))) {
     Situation situation = engine_.situation(group.bytes, use, own_);
     for (std::size_t i = 0; i < refused_.size(); ++i)
       situation.refused[i] = situation.refused[i] || refused_[i];

@@ -38,7 +38,7 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   std::string_view name() const noexcept override { return name_; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {true, false, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy}};
+    return {true, false, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy, reshape}};
   }
   Limits limits() const noexcept override { return {}; }
   Cost cost() const noexcept override { return {}; }

@@ -28,9 +28,9 @@ struct ElementFacts {
   DataType type;
   unsigned bits;
   bool is_float;
-  double largest;     ///< The largest finite value.
-  double least;       ///< The most negative one.
-  unsigned digits;    ///< Binary digits of the significand; of a whole number: of its magnitude.
+  double largest;   ///< The largest finite value.
+  double least;     ///< The most negative one.
+  unsigned digits;  ///< Binary digits of the significand; of a whole number: of its magnitude.
 };
 [[nodiscard]] const ElementFacts& facts_of(Element element) noexcept;
 /// Nothing if no reshape knows the type; groups are no elements.

@@ -1,5 +1,5 @@
-#pragma once  // engine/shape/rows.hpp: rows of elements, converted with the widest vectors that this
-              // CPU has.
+#pragma once  // engine/shape/rows.hpp: rows of elements, converted with the widest vectors that
+              // this CPU has.
 
 #include <cstddef>
 
@@ -7,9 +7,9 @@
 #include "engine/shape/groups.hpp"
 
 // Every function takes any alignment and any count, 0 included; ranges do not overlap. The bits do
-// not depend on the CPU: they are those of engine/shape/reference.hpp. The caller holds a FloatMode.
-// Packed elements (two a byte) are handled as codes, one a byte: the low four bits, the upper four
-// are copies of the sign bit for i4 and 0 for the others.
+// not depend on the CPU: they are those of engine/shape/reference.hpp. The caller holds a
+// FloatMode. Packed elements (two a byte) are handled as codes, one a byte: the low four bits, the
+// upper four are copies of the sign bit for i4 and 0 for the others.
 namespace gantry::shape {
 
 /// How a wide value becomes a float.
@@ -64,8 +64,8 @@ void gather(std::byte* destination, const std::byte* source, std::size_t step, s
 void interleave(std::byte* destination, const std::byte* const* sources, unsigned streams,
                 std::size_t count, unsigned element_bytes) noexcept;
 
-/// Numbers below the normal ones are kept, and rounding is to nearest even, while it lives; then the
-/// thread's mode is as before.
+/// Numbers below the normal ones are kept, and rounding is to nearest even, while it lives; then
+/// the thread's mode is as before.
 class FloatMode {
  public:
   FloatMode() noexcept;

@@ -136,8 +136,7 @@ Result<DataType> parse_type(std::string_view text) {
   if (!element) return no_type(text);
   if (bracket == std::string_view::npos) return shape::facts_of(*element).type;
   if (all.back() != ']') return no_type(text);
-  const auto groups =
-      read_groups(*element, all.substr(bracket + 1, all.size() - bracket - 2));
+  const auto groups = read_groups(*element, all.substr(bracket + 1, all.size() - bracket - 2));
   if (!groups || !groups_of(groups->type())) return no_type(text);
   return groups->type();
 }

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cstring>
+#include <gantry/shape.hpp>
+#include <numeric>
+
+#include "base/result.hpp"
+#include "engine/shape/check_layout.hpp"
+#include "engine/shape/groups.hpp"
+#include "engine/shape/reshape_error.hpp"
+#include "engine/shape/rows.hpp"
+#include "engine/shape/state.hpp"
+
+namespace gantry {
+namespace {
+
+using detail::ReshapeState;
+using shape::Dimension;
+using shape::Element;
+using shape::kNoChannels;
+
+// What elements of a row are made as: groups from floats, packed ones from codes.
+Element row_element(const ReshapeState& state) noexcept {
+  return state.to_groups ? Element::f32 : state.to_element;
+}
+
+void take_types(ReshapeState& state) {
+  state.to_groups = groups_of(state.to.type);
+  state.from_groups = groups_of(state.from.type);
+  const auto element = [](const std::optional<Groups>& groups, DataType type) {
+    return *shape::element_of(groups ? groups->element : type);
+  };
+  state.to_element = element(state.to_groups, state.to.type);
+  state.from_element = element(state.from_groups, state.from.type);
+  if (state.to_groups)
+    state.unit = shape::bytes_of(*state.to_groups);
+  else
+    state.unit = std::max(shape::facts_of(state.to_element).bits / 8, 1u);
+}
+
+// Two neighbouring dimensions are one if the outer one's step is the inner one's whole length.
+bool can_merge(const Dimension& outer, const Dimension& inner) noexcept {
+  return !outer.is_padded() && !inner.is_padded() && outer.step == inner.step * inner.extent;
+}
+
+void add_dimension(ReshapeState& state, const Dimension& dimension, bool is_channel) {
+  if (dimension.extent == 1 && !dimension.is_padded() && !is_channel) return;
+  const bool after_channel = state.dimensions > 0 && state.channel == state.dimensions - 1;
+  if (!is_channel && !after_channel && state.dimensions > 0) {
+    Dimension& last = state.walk[state.dimensions - 1];
+    if (can_merge(last, dimension)) {
+      last = {last.extent * dimension.extent, dimension.step, 0, last.inner * dimension.inner};
+      return;
+    }
+  }
+  if (is_channel) state.channel = state.dimensions;
+  state.walk[state.dimensions++] = dimension;
+}
+
+void lay_walk(ReshapeState& state, const shape::Layout& layout, unsigned channel) {
+  const Tensor &to = state.to, &from = state.from;
+  for (unsigned i = 0; i < to.dimensions; ++i) {
+    const unsigned source = layout.order[i];
+    state.first += layout.crop_from[source] * from.strides[source];
+    add_dimension(state, {to.shape[i], from.strides[source], layout.pad_before[i], layout.inner[i]},
+                  i == channel);
+  }
+  if (state.dimensions == 0) state.walk[state.dimensions++] = {1, 1, 0, 1};
+  state.count = 1;
+  for (std::size_t i = 0; i < state.dimensions; ++i) state.count *= state.walk[i].extent;
+}
+
+// Scales that change from element to element lie as long as a tile, from any channel on.
+void lay_pattern(ReshapeState& state) {
+  const Dimension channels = state.walk[state.channel];
+  const bool innermost = state.channel + 1 == state.dimensions;
+  if (!innermost || channels.is_padded() || channels.step != 1 || !state.channel_at.empty() ||
+      channels.extent > static_cast<std::int64_t>(shape::kTile))
+    return;
+  const auto period = static_cast<std::size_t>(channels.extent);
+  for (std::size_t i = 0; i < shape::kTile + period; ++i) {
+    state.scale_pattern.push_back(state.scale[i % period]);
+    state.offset_pattern.push_back(state.offset[i % period]);
+  }
+  state.period = channels.extent;
+  state.channel = kNoChannels;
+  if (state.dimensions < 2 || !can_merge(state.walk[state.dimensions - 2], channels)) return;
+  Dimension& outer = state.walk[--state.dimensions - 1];
+  outer = {outer.extent * channels.extent, 1, 0, outer.inner * channels.inner};
+}
+
+void take_channels(ReshapeState& state, const shape::Layout& layout, unsigned dimension) {
+  const std::int64_t stride = state.from.strides[layout.order[dimension]];
+  for (const unsigned c : layout.channels) state.channel_at.push_back(stride * c);
+  state.scale = layout.scale;
+  state.offset = layout.offset;
+  state.scales = !layout.scale.empty();
+  if (state.scales && state.scale.size() > 1) lay_pattern(state);
+}
+
+bool has_own_channels(const shape::Layout& layout) noexcept {
+  return !layout.channels.empty() || layout.scale.size() > 1;
+}
+
+void fill_pad(ReshapeState& state, double value) noexcept {
+  const shape::FloatMode mode;
+  const Element element = row_element(state);
+  if (shape::is_wide(element)) {
+    shape::from_doubles(element, state.pad.data(), &value, 1);
+  } else {
+    float narrowed = 0;
+    shape::to_floats(&narrowed, Element::f64, reinterpret_cast<const std::byte*>(&value), 1,
+                     shape::Narrowing::odd);
+    shape::from_floats(element, state.pad.data(), &narrowed, 1, false);
+  }
+}
+
+ReshapeClass class_of(const ReshapeState& state) noexcept {
+  if (state.dimensions > 1 || state.walk[0].step > 1) return ReshapeClass::permuting;
+  return state.to_bytes > state.from_bytes ? ReshapeClass::widening : ReshapeClass::narrowing;
+}
+
+std::string shape_text(const Tensor& tensor) {
+  std::string text = to_string(tensor.type) + " [";
+  for (unsigned i = 0; i < tensor.dimensions; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from,
+                                      const ReshapeOptions& options) {
+  return guarded([&]() -> Result<ReshapePlan> {
+    auto state = std::make_shared<ReshapeState>();
+    GANTRY_ASSIGN(state->from_bytes, shape::check_source(from));
+    GANTRY_ASSIGN(state->to_bytes, shape::check_destination(to));
+    GANTRY_ASSIGN(const shape::Layout layout, shape::check_options(to, from, options));
+    state->to = to;
+    state->from = from;
+    take_types(*state);
+    const unsigned channel = has_own_channels(layout) ? options.channel_dimension : ~0u;
+    lay_walk(*state, layout, channel);
+    take_channels(*state, layout, options.channel_dimension);
+    fill_pad(*state, options.pad_value);
+    state->error = shape::error_between(to.type, from.type, state->scales);
+    state->kind = class_of(*state);
+    const bool lossless = state->error.kind == ReshapeError::Kind::exact && !state->error.saturates;
+    if (options.exact && !lossless)
+      return fail(Code::invalid_argument,
+                  fmt::format("a reshape of {} to {} is not exact: {}", to_string(from.type),
+                              to_string(to.type), state->error.text()),
+                  "take a type that holds every value, or do without `exact`");
+    return ReshapePlan(std::move(state));
+  });
+}
+
+Result<ReshapePlan> ReshapePlan::make(DataType to, const Tensor& from) {
+  if (from.dimensions > Tensor::kMaxDimensions) return make(Tensor{}, from);
+  return make(Tensor::dense(to, {from.shape.data(), from.dimensions}), from);
+}
+
+const Tensor& ReshapePlan::source() const noexcept {
+  return state_->from;
+}
+const Tensor& ReshapePlan::destination() const noexcept {
+  return state_->to;
+}
+Bytes ReshapePlan::source_bytes() const noexcept {
+  return state_->from_bytes;
+}
+Bytes ReshapePlan::destination_bytes() const noexcept {
+  return state_->to_bytes;
+}
+Bytes ReshapePlan::unit() const noexcept {
+  return state_->unit;
+}
+const ReshapeError& ReshapePlan::error() const noexcept {
+  return state_->error;
+}
+ReshapeClass ReshapePlan::kind() const noexcept {
+  return state_->kind;
+}
+
+std::string ReshapePlan::text() const {
+  return fmt::format("{} to {}, {}, {}", shape_text(state_->from), shape_text(state_->to),
+                     to_string(state_->kind), state_->error.text());
+}
+
+}  // namespace gantry

@@ -1,0 +1,103 @@
+#include "engine/shape/reshape_error.hpp"
+
+#include "base/result.hpp"
+#include "engine/shape/element.hpp"
+
+namespace gantry::shape {
+namespace {
+
+// Exponent of the least positive number.
+int least_exponent(Element element) noexcept {
+  switch (element) {
+    case Element::f16:
+      return -24;
+    case Element::bf16:
+      return -133;
+    case Element::f32:
+      return -149;
+    case Element::f64:
+      return -1074;
+    case Element::e4m3fn:
+      return -9;
+    case Element::e5m2:
+      return -16;
+    case Element::e2m1:
+      return -1;
+    default:
+      return 0;
+  }
+}
+
+// Groups without a scale's rounding: their numbers times it are exact in f32, but for f32 scales.
+bool is_exact_in_f32(const Groups& groups) noexcept {
+  return groups.scale != Groups::Scale::f32;
+}
+
+ReshapeError to_group(const Groups& to, DataType from) noexcept {
+  if (to.type() == from) return {};
+  const auto element = element_of(to.element);
+  const bool is_float = element && facts_of(*element).is_float;
+  return {is_float ? ReshapeError::Kind::binades : ReshapeError::Kind::steps, 0.5, is_float};
+}
+
+ReshapeError from_group(Element to, const Groups& from) noexcept {
+  const bool exact = is_exact_in_f32(from) && (to == Element::f32 || to == Element::f64);
+  if (exact) return {};
+  const bool holds_all = to == Element::f32 || to == Element::f64 || to == Element::bf16;
+  return {ReshapeError::Kind::ulps, 0.5, !holds_all};
+}
+
+ReshapeError between(Element to, Element from) noexcept {
+  const ElementFacts &into = facts_of(to), &of = facts_of(from);
+  const bool saturates = of.largest > into.largest || of.least < into.least ||
+                         (of.is_float && !into.is_float);  // infinities, NaN
+  const bool fine = least_exponent(from) >= least_exponent(to) && (into.is_float || !of.is_float);
+  // A whole number needs digits of a float, but none of another whole number that holds it.
+  const bool digits = into.digits >= of.digits || !into.is_float;
+  if (fine && digits) return {ReshapeError::Kind::exact, 0, saturates};
+  return {ReshapeError::Kind::ulps, 0.5, saturates};
+}
+
+}  // namespace
+
+ReshapeError error_between(DataType to, DataType from, bool scales) noexcept {
+  const auto to_groups = groups_of(to), from_groups = groups_of(from);
+  ReshapeError error;
+  if (to_groups) {
+    error = to_group(*to_groups, from);
+    if (scales && error.kind == ReshapeError::Kind::exact) error = to_group(*to_groups, types::f32);
+  } else {
+    const Element into = *element_of(to);
+    error = from_groups ? from_group(into, *from_groups) : between(into, *element_of(from));
+  }
+  if (scales && error.kind == ReshapeError::Kind::exact)
+    error = {ReshapeError::Kind::ulps, 0.5, true};
+  error.saturates = error.saturates || scales;
+  return error;
+}
+
+}  // namespace gantry::shape
+
+namespace gantry {
+
+std::string ReshapeError::text() const {
+  std::string text = "exact";
+  if (kind == Kind::ulps) text = fmt::format("{} ulp", amount);
+  if (kind == Kind::steps) text = fmt::format("{} of the group's scale", amount);
+  if (kind == Kind::binades) text = fmt::format("{} ulp of the element times its scale", amount);
+  return saturates ? text + ", saturates" : text;
+}
+
+std::string_view to_string(ReshapeClass kind) noexcept {
+  switch (kind) {
+    case ReshapeClass::narrowing:
+      return "narrowing";
+    case ReshapeClass::widening:
+      return "widening";
+    case ReshapeClass::permuting:
+      return "permuting";
+  }
+  return "unknown";
+}
+
+}  // namespace gantry
