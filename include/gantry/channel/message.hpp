@@ -124,7 +124,7 @@ class GANTRY_API Draft {
     bool moved = false;                  // it was made of a block
     bool needs_size = false;             // a container has that block, too
     std::optional<Bytes> size;           // the first so many bytes of that block; empty: all of it
-    std::optional<As> as;                // what it becomes; empty: as the send or the channel says
+    std::optional<As> as{};              // what it becomes; empty: as the send or the channel says
   };
 
   /// Adds bytes that are copied when sent.

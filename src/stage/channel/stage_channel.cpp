@@ -104,7 +104,7 @@ class GantryOutput final : public StageOutput::Impl {
     Draft same;
     for (const Draft::Part& part : draft.parts()) {
       same.parts().push_back({part.copied, part.block.share(), part.forwarded, part.bytes,
-                              part.tensor, part.moved, part.needs_size, part.size});
+                              part.tensor, part.moved, part.needs_size, part.size, part.as});
     }
     return same;
   }
