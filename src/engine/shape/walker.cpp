@@ -113,7 +113,7 @@ std::int64_t Walker::pixels_at(const Index& index, std::int64_t count) const noe
   const std::size_t last = state_.dimensions - 1;
   const Dimension &channels = state_.walk[last], &pixels = state_.walk[last - 1];
   if (channels.extent < 2 || channels.extent > kMostMixed || channels.is_padded() ||
-      pixels.is_padded() || index[last] != 0 || is_outside(index))
+      pixels.is_padded() || state_.channel == last - 1 || index[last] != 0 || is_outside(index))
     return 0;
   return std::min(count / channels.extent, pixels.extent - index[last - 1]);
 }
