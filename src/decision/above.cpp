@@ -11,7 +11,8 @@ enum class Verdict : std::uint8_t { below, open, above };
 class Above {
  public:
   Above(Image& image, const detail::DecisionParts& parts, BoundsUse use)
-      : elements_(image, use),
+      : image_(image),
+        elements_(image, use),
         regions_(parts.ranges),
         any_(parts.kind == detail::DecisionParts::Kind::any_of),
         least_(image.values().key_above(parts.limit)) {
@@ -20,6 +21,10 @@ class Above {
 
   [[nodiscard]] Result<Decided> decide() {
     for (const ElementRange& region : regions_) GANTRY_TRY(elements_.read_bounds(region));
+    GANTRY_ASSIGN(const bool has_all, image_.has_all());
+    for (const ElementRange& region : regions_) {
+      if (any_ && has_all) GANTRY_TRY(find(region));
+    }
     for (;;) {
       elements_.begin_round();
       bool is_open = false, has_read = false;
@@ -49,6 +54,24 @@ class Above {
     return keys.lo + (keys.hi - keys.lo) / 2 >= least_;
   }
 
+  // Of values that are all there one after the other is read to the digit that decides, until one
+  // is above; the rest of the region is not read. While they land digits are waited for, and all
+  // are read to the same.
+  [[nodiscard]] Result<void> find(const ElementRange& region) {
+    for (std::size_t i = region.first; i < region.end(); ++i) {
+      if (verdict_of(i) == Verdict::above) return {};
+    }
+    for (std::size_t i = region.first; i < region.end(); ++i) {
+      while (verdict_of(i) == Verdict::open) {
+        elements_.begin_round();
+        GANTRY_ASSIGN(const bool is_read, elements_.refine(i));
+        if (!is_read) return {};
+      }
+      if (verdict_of(i) == Verdict::above) return {};
+    }
+    return {};
+  }
+
   [[nodiscard]] Result<void> refine(const ElementRange& region, bool& is_open, bool& has_read) {
     for (std::size_t i = region.first; i < region.end(); ++i) {
       if (verdict_of(i) != Verdict::open) continue;
@@ -72,6 +95,7 @@ class Above {
     return decided;
   }
 
+  Image& image_;
   Elements elements_;
   std::vector<ElementRange> regions_;
   bool any_;

@@ -8,8 +8,8 @@ namespace gantry::decision {
 [[nodiscard]] Result<shape::PlaneLayout> layout_of(const PlanedElements& elements);
 /// Checks a question about `count` elements. Errors: `invalid_argument`.
 [[nodiscard]] Result<void> check(const detail::DecisionParts& parts, std::size_t count);
-/// Answers a question that was checked. Errors: `peer_misbehaved`, and those of the arrival.
-[[nodiscard]] Result<Decided> decide_from(Arrival& arrival, const shape::PlaneLayout& layout,
+/// Answers a question that was checked. Errors: `peer_misbehaved`, and those of the source.
+[[nodiscard]] Result<Decided> decide_from(PlaneSource& source, const shape::PlaneLayout& layout,
                                           const detail::DecisionParts& parts,
                                           const DecideOptions& options);
 

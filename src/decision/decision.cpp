@@ -41,7 +41,7 @@ Result<void> check_query(const Parts& parts, std::size_t count) {
   return check_k(parts.k, count / width, "rows");
 }
 
-class Present final : public decision::Arrival {
+class Present final : public decision::PlaneSource {
  public:
   explicit Present(ConstByteSpan all) noexcept : all_(all) {}
   Result<ConstByteSpan> through(Bytes) override { return all_; }
@@ -76,9 +76,9 @@ Result<void> check(const Parts& parts, std::size_t count) {
   }
 }
 
-Result<Decided> decide_from(Arrival& arrival, const PlaneLayout& layout, const Parts& parts,
+Result<Decided> decide_from(PlaneSource& source, const PlaneLayout& layout, const Parts& parts,
                             const DecideOptions& options) {
-  Image image(layout, arrival, options.budget_bytes);
+  Image image(layout, source, options.budget_bytes);
   const auto decided = [&]() -> Result<Decided> {
     switch (parts.kind) {
       case Parts::Kind::top:

@@ -6,7 +6,7 @@
 namespace gantry::decision {
 
 /// Reads what it needs; the count of bytes is the image's. Errors: `peer_misbehaved`, and those of
-/// the arrival.
+/// the source.
 [[nodiscard]] Result<Decided> decide_top(Image& image, const detail::DecisionParts& parts,
                                          BoundsUse use);
 [[nodiscard]] Result<Decided> decide_above(Image& image, const detail::DecisionParts& parts,

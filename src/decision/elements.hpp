@@ -10,11 +10,11 @@ class Elements {
   Elements(Image& image, BoundsUse use);
 
   /// Reads the bounds of all groups that `range` meets, if they are to be trusted. Errors: those of
-  /// the arrival.
+  /// the source.
   [[nodiscard]] Result<void> read_bounds(ElementRange range);
   /// Reads one more plane of the cell of an element, unless that was done in this round. False: the
   /// budget is spent, or it is not there, or all digits are known. Errors: `peer_misbehaved`, and
-  /// those of the arrival.
+  /// those of the source.
   [[nodiscard]] Result<bool> refine(std::size_t element);
   void begin_round() noexcept { ++round_; }
 

@@ -10,11 +10,16 @@ namespace gantry::decision {
 Result<bool> Image::take(Bytes end, Bytes bytes) {
   if (budget_left() < bytes) return false;
   if (end > there_.size()) {
-    GANTRY_ASSIGN(there_, arrival_.through(end));
+    GANTRY_ASSIGN(there_, source_.through(end));
     if (end > there_.size()) return false;
   }
   read_ += bytes;
   return true;
+}
+
+Result<bool> Image::has_all() {
+  GANTRY_ASSIGN(there_, source_.through(there_.size()));
+  return there_.size() >= layout_.bytes();
 }
 
 Result<bool> Image::open(std::size_t cell, unsigned from, unsigned to) {

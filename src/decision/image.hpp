@@ -11,12 +11,12 @@
 namespace gantry::decision {
 
 /// Bytes that may still be on their way, from the front on.
-class Arrival {
+class PlaneSource {
  public:
-  Arrival() = default;
-  Arrival(const Arrival&) = delete;
-  Arrival& operator=(const Arrival&) = delete;
-  virtual ~Arrival() = default;
+  PlaneSource() = default;
+  PlaneSource(const PlaneSource&) = delete;
+  PlaneSource& operator=(const PlaneSource&) = delete;
+  virtual ~PlaneSource() = default;
   /// Waits until bytes [0, end) are there and returns where they are, with at least so many.
   /// Bytes that never come are no error: fewer are returned.
   [[nodiscard]] virtual Result<ConstByteSpan> through(Bytes end) = 0;
@@ -27,8 +27,8 @@ class Arrival {
 /// change at any time: each is looked at once, or anything may be read a second time.
 class Image {
  public:
-  Image(const shape::PlaneLayout& layout, Arrival& arrival, Bytes budget) noexcept
-      : layout_(layout), values_(layout.element()), arrival_(arrival), budget_(budget) {}
+  Image(const shape::PlaneLayout& layout, PlaneSource& source, Bytes budget) noexcept
+      : layout_(layout), values_(layout.element()), source_(source), budget_(budget) {}
 
   [[nodiscard]] const shape::PlaneLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] const Values& values() const noexcept { return values_; }
@@ -42,6 +42,8 @@ class Image {
     return std::min<std::size_t>(per_cell(), layout_.count() - cell * per_cell());
   }
 
+  /// True if nothing has to be waited for.
+  [[nodiscard]] Result<bool> has_all();
   /// Makes planes [from, to) of a cell readable, and counts them as read. False: the budget is
   /// spent, or they are not there.
   [[nodiscard]] Result<bool> open(std::size_t cell, unsigned from, unsigned to);
@@ -69,7 +71,7 @@ class Image {
 
   shape::PlaneLayout layout_;
   Values values_;
-  Arrival& arrival_;
+  PlaneSource& source_;
   bool single_ = layout_.blocks() == 1;
   Bytes budget_, read_ = 0;
   ConstByteSpan there_;

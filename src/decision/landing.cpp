@@ -6,7 +6,7 @@
 namespace gantry {
 namespace {
 
-class Landing final : public decision::Arrival {
+class Landing final : public decision::PlaneSource {
  public:
   Landing(Incoming& incoming, Deadline deadline) noexcept
       : incoming_(incoming), deadline_(deadline) {}

@@ -65,9 +65,14 @@ class Nearest {
   [[nodiscard]] Interval term(CodeSpan codes, double query) const noexcept;
 
   void look(Item& item) const noexcept;
+  void look_at_all() noexcept {
+    for (Item& item : ranking_.candidates()) look(item);
+  }
   [[nodiscard]] Result<bool> next_columns();
   [[nodiscard]] Result<bool> complete_best();
   [[nodiscard]] Result<bool> next_planes();
+  [[nodiscard]] bool is_spent(Bytes quarters) const noexcept;
+  [[nodiscard]] Result<void> read_likely();
 
   Image& image_;
   const detail::DecisionParts& parts_;
@@ -228,19 +233,41 @@ Result<bool> Nearest::next_planes() {
   return has_read;
 }
 
+// So many quarters of a budget that is less than all.
+bool Nearest::is_spent(Bytes quarters) const noexcept {
+  const Bytes budget = image_.bytes_read() + image_.budget_left();
+  return budget < image_.layout().bytes() && image_.bytes_read() >= budget / 4 * quarters;
+}
+
+// With half of a budget gone a proof is unlikely: what is left is for the rows that look best,
+// first to their last column, then the very best to their last digit.
+Result<void> Nearest::read_likely() {
+  for (const std::size_t index : ranking_.by_guess()) {
+    if (is_spent(3)) break;
+    GANTRY_TRY(read_rest(index));
+  }
+  look_at_all();
+  for (const std::size_t index : ranking_.by_guess()) {
+    GANTRY_TRY(read_rest(index));
+    while (rows_[index].columns == columns_ && !is_exact(rows_[index])) {
+      GANTRY_ASSIGN(const bool is_read, deepen(index));
+      if (!is_read) return {};
+    }
+  }
+  return {};
+}
+
 Result<Decided> Nearest::decide() {
-  const auto look_all = [&] {
-    for (Item& item : ranking_.candidates()) look(item);
-  };
-  for (std::size_t column = 0; column < columns_; ++column) {
+  for (std::size_t column = 0; column < columns_ && !is_spent(2); ++column) {
     GANTRY_TRY(next_columns());
-    look_all();
+    look_at_all();
     GANTRY_TRY(complete_best());
-    look_all();
+    look_at_all();
     ranking_.drop();
   }
+  if (is_spent(2)) GANTRY_TRY(read_likely());
   for (;;) {
-    look_all();
+    look_at_all();
     if (ranking_.settle()) return Decided{ranking_.guess(), true, 0};
     GANTRY_ASSIGN(const bool has_read, next_planes());
     if (!has_read) return Decided{ranking_.guess(), false, 0};

@@ -50,8 +50,8 @@ bool Ranking::settle() {
   return settled;
 }
 
-std::vector<std::size_t> Ranking::guess() {
-  const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(k_);
+std::vector<std::size_t> Ranking::by_guess(std::size_t count) {
+  const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
   std::partial_sort(candidates_.begin(), end, candidates_.end(), [](const Item& a, const Item& b) {
     return a.guess != b.guess ? a.guess > b.guess : a.index < b.index;
   });

@@ -29,9 +29,13 @@ class Ranking {
   /// keys that are not exact.
   [[nodiscard]] bool settle();
   /// The indices of the first k, if every key is its guess.
-  [[nodiscard]] std::vector<std::size_t> guess();
+  [[nodiscard]] std::vector<std::size_t> guess() { return by_guess(k_); }
+  /// Those of all candidates.
+  [[nodiscard]] std::vector<std::size_t> by_guess() { return by_guess(candidates_.size()); }
 
  private:
+  [[nodiscard]] std::vector<std::size_t> by_guess(std::size_t count);
+
   std::size_t k_;
   std::vector<Item> candidates_;
 };
