@@ -98,24 +98,24 @@ std::vector<double> in_eight_bits(const Case& all) {
   return values;
 }
 
-struct Tally {
+struct Figures {
   int decisions = 0, wrong = 0, wrong_of_eight_bits = 0;
   double share = 0;
 };
 
-void print(const char* name, const Tally& tally) {
+void print(const char* name, const Figures& figures) {
   std::printf(
       "%-20s %5d decisions, %4.1f %% of the bytes; at 1 byte an element %4d wrong, 8 bits "
       "%4d\n",
-      name, tally.decisions, 100 * tally.share / tally.decisions, tally.wrong,
-      tally.wrong_of_eight_bits);
+      name, figures.decisions, 100 * figures.share / figures.decisions, figures.wrong,
+      figures.wrong_of_eight_bits);
 }
 
 TEST(Quality, HalfOfTheBytesAndFewerWrongThanEightBits) {
   Random random(11);
-  Tally all;
+  Figures all;
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
-    Tally tally;
+    Figures figures;
     const char* name = "";
     for (int round = 0; round < (kind < 5 ? 500 : 60); ++round) {
       const Case one = random_case(random, kind);
@@ -128,15 +128,15 @@ TEST(Quality, HalfOfTheBytesAndFewerWrongThanEightBits) {
                                     {.budget_bytes = one.values.size()});
       ASSERT_TRUE(!guess.proven || guess.indices == right);
       name = one.name;
-      ++tally.decisions;
-      tally.share +=
+      ++figures.decisions;
+      figures.share +=
           static_cast<double>(proven.bytes_read) / static_cast<double>(sample.planes.size());
-      tally.wrong += guess.indices != right;
-      tally.wrong_of_eight_bits += scan(in_eight_bits(one), one.question) != right;
+      figures.wrong += guess.indices != right;
+      figures.wrong_of_eight_bits += scan(in_eight_bits(one), one.question) != right;
     }
-    print(name, tally);
-    all.decisions += tally.decisions, all.share += tally.share, all.wrong += tally.wrong;
-    all.wrong_of_eight_bits += tally.wrong_of_eight_bits;
+    print(name, figures);
+    all.decisions += figures.decisions, all.share += figures.share, all.wrong += figures.wrong;
+    all.wrong_of_eight_bits += figures.wrong_of_eight_bits;
   }
   print("all", all);
   EXPECT_LE(all.share / all.decisions, 0.5);
