@@ -90,7 +90,7 @@ TEST_F(Calibrate, InterruptedKeepsNothing) {
 TEST_F(Calibrate, IgnoresADamagedFileAndReplacesIt) {
   ASSERT_EQ(run(calibrate({"--quick"})).status, 0);
   const std::string file = kept().at(0);
-  std::ofstream(file) << "gantry-calibration 1\nrubbish\n";
+  std::ofstream(file) << "gantry-calibration 2\nrubbish\n";
   const auto calibration = doctor()["calibration"];
   EXPECT_EQ(calibration["source"], "defaults");
   EXPECT_THAT(calibration["note"].get<std::string>(), HasSubstr(file + ": line 2"));
