@@ -77,6 +77,9 @@ PathStatus Producer::Impl::path_of(const LastCopy& copy) const {
   path.engine = copy.engine;
   path.cache = copy.cache;
   Move move = Move::copy({copy.to, copy.moved}, {copy.from, copy.moved});
+  if (copy.reshape)
+    move = Move::reshape({copy.to, copy.moved}, {copy.from, copy.reshape->source_bytes()},
+                         *copy.reshape);
   if (copy.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;
   path.why = lane_->explain(move, SubmitMode::synchronous).text();
   return path;
