@@ -249,7 +249,7 @@ const Bad kBad[] = {
     {"AsNoType", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = 'bf17'\n",
      "p.toml:6:6: channels.c.as: 'bf17' is no type", "bf16"},
     {"AsFromNoType", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = 'float -> bf16'\n",
-     "p.toml:6:6: channels.c.as: 'float ' is no type", "f32"},
+     "p.toml:6:6: channels.c.as: 'float' is no type", "f32"},
     {"AsWithoutSetting", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = '{type}'\n",
      "p.toml:6:6: channels.c.as: ", "type"},
     {"AsIsNumber", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = 16\n",
