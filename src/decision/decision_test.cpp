@@ -198,6 +198,37 @@ TEST(Decisions, TrustedBoundsSpareReading) {
   EXPECT_LT(decided->bytes_read, 4096 / 32 * 8 + 1200);  // bounds, and a few groups
 }
 
+TEST(Decisions, RowsLeftOutByTrustedBoundsAreNotAmongTheNearest) {
+  Random random(7);
+  Bytes read = 0, all = 0;
+  for (int round = 0; round < 6000; ++round) {
+    const std::size_t group = 8 * (1 + below(random, 2)), width = group * (1 + below(random, 3));
+    const std::size_t rows = 1 + below(random, 80);
+    const unsigned kind = random() % 4 == 0 ? static_cast<unsigned>(random() % 8) : 1;
+    std::vector<float> values(rows * width);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = hard_value(random, kind, 1) + (kind == 1 ? static_cast<float>(i / group % 9) : 0);
+    std::vector<float> query(width);
+    const std::size_t near = below(random, rows);
+    for (std::size_t j = 0; j < width; ++j) {
+      const float value = values[near * width + j];
+      query[j] = std::isfinite(value) ? value : 2;
+    }
+    const Sample sample =
+        sample_of(Element::f32, values,
+                  {Planes::Unit::bits, static_cast<std::int64_t>(below(random, 3) * width),
+                   static_cast<std::uint16_t>(group)});
+    const Decision question =
+        Decision::nearest(query, 1 + below(random, std::min<std::size_t>(rows, 4)));
+    const Decided decided =
+        *decide(sample.planes, sample.elements, question, {.bounds = BoundsUse::trusted});
+    ASSERT_TRUE(decided.proven);
+    ASSERT_EQ(decided.indices, scan(values_of(sample), question)) << round;
+    read += decided.bytes_read, all += sample.planes.size();
+  }
+  EXPECT_LT(read, all / 2);
+}
+
 TEST(Decisions, BadQuestionsSayWhatAndWhy) {
   const Sample sample =
       sample_of<float>(Element::f32, std::vector<float>(12), {Planes::Unit::bytes, 0, 0});

@@ -39,20 +39,35 @@ void Image::add(std::size_t cell, unsigned from, unsigned to, std::uint64_t* cod
   }
 }
 
+Result<bool> Image::open_bounds() {
+  Bytes bytes = 0;
+  for (std::size_t block = 0; block < layout_.blocks(); ++block)
+    bytes += layout_.offset_of(block, 0) - layout_.offset_of(block);
+  GANTRY_ASSIGN(has_bounds_, take(layout_.offset_of(layout_.blocks() - 1, 0), bytes));
+  return has_bounds_;
+}
+
+CodeSpan Image::codes_at(Bytes place) const noexcept {
+  const unsigned bytes = layout_.element_bytes();
+  CodeSpan codes;
+  std::memcpy(&codes.lo, there_.data() + place, bytes);
+  std::memcpy(&codes.hi, there_.data() + place + bytes, bytes);
+  return codes;
+}
+
 Result<std::optional<CodeSpan>> Image::bounds_of(std::size_t element) {
   if (layout_.group() == 0) return std::nullopt;
   const std::size_t block = element / layout_.block();
   const std::size_t in_block = (element - block * layout_.block()) / layout_.group();
+  const unsigned bytes = layout_.element_bytes();
+  const Bytes at = layout_.offset_of(block) + in_block * 2 * bytes;
+  if (has_bounds_) return codes_at(at);
   if (groups_.empty()) groups_.resize(layout_.blocks() * layout_.groups_of(0));
   Group& group = groups_[block * layout_.groups_of(0) + in_block];
   if (group.is_known) return group.codes;
-  const unsigned bytes = layout_.element_bytes();
-  const Bytes at = layout_.offset_of(block) + in_block * 2 * bytes;
   GANTRY_ASSIGN(const bool is_there, take(at + 2 * bytes, 2 * bytes));
   if (!is_there) return std::nullopt;
-  std::memcpy(&group.codes.lo, there_.data() + at, bytes);
-  std::memcpy(&group.codes.hi, there_.data() + at + bytes, bytes);
-  group.is_known = true;
+  group = {true, codes_at(at)};
   return group.codes;
 }
 

@@ -58,6 +58,13 @@ class Image {
   /// budget is spent. Counts them as read the first time.
   [[nodiscard]] Result<std::optional<CodeSpan>> bounds_of(std::size_t element);
 
+  /// Makes all bounds readable and counts them as read. False as open().
+  [[nodiscard]] Result<bool> open_bounds();
+  /// Of a block, after open_bounds().
+  [[nodiscard]] const std::byte* bounds_at(std::size_t block) const noexcept {
+    return there_.data() + layout_.offset_of(block);
+  }
+
   [[nodiscard]] Bytes bytes_read() const noexcept { return read_; }
   [[nodiscard]] Bytes budget_left() const noexcept { return budget_ - read_; }
 
@@ -68,6 +75,7 @@ class Image {
     return layout_.offset_of(block, plane) + (element - block * layout_.block()) / per_cell();
   }
   [[nodiscard]] Result<bool> take(Bytes end, Bytes bytes);
+  [[nodiscard]] CodeSpan codes_at(Bytes place) const noexcept;
 
   shape::PlaneLayout layout_;
   Values values_;
@@ -79,7 +87,8 @@ class Image {
     bool is_known = false;
     CodeSpan codes;
   };
-  std::vector<Group> groups_;  // made with the first bounds
+  bool has_bounds_ = false;    // all are open
+  std::vector<Group> groups_;  // made with the first bounds, unless all are open
 };
 
 /// "bounds that contradict the values".
