@@ -176,7 +176,7 @@ HWY_INLINE void put_numbers(std::byte* codes, const float* source, std::size_t s
       const Float bounded = hn::Min(hn::Max(number, all_of(N::kLeast)), all_of(N::kMost));
       number = hn::IfThenElse(hn::Eq(number, number), bounded, number);
     }
-    Codec::put(number, codes + i);
+    put_vector<Codec, false>(number, codes + i);
   }
 }
 
