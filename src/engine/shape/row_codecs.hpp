@@ -66,8 +66,7 @@ HWY_INLINE Word lesser(Word left, Word right) {
   return hn::BitCast(Words(), hn::Min(int_of(left), int_of(right)));
 }
 
-// ---- codes of small floats, in the low bits of words
-// ----------------------------------------------
+// ---- codes of small floats, in the low bits of words --------------------------------------------
 
 template <int kBytesOf, int kFractionBits, int kExponentBias, std::uint32_t kLargestCode,
           std::uint32_t kBeyondCode, std::uint32_t kNanCode, std::uint32_t kPayloadMask>
