@@ -20,7 +20,7 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan soak fuzz arm64 bench bench-peers check install packages dist reference clean
+.PHONY: help setup build demo test tsan soak fuzz exhaustive arm64 bench bench-peers check install packages dist reference clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for ea
 	@tools/setup build test fuzz
 	@[ -e build/fuzz/build.ninja ] || tools/configure fuzz -DGANTRY_TESTS=ON
 	@tools/fuzz $(SECONDS)
+
+exhaustive: ## All 2^32 floats to every element type, with every kind of vectors: some minutes
+	@tools/setup build test
+	@[ -e build/release/tests/CTestTestfile.cmake ] || tools/configure release -DGANTRY_TESTS=ON
+	@cmake --build build/release --target shape_exhaustive -j $(JOBS)
+	@build/release/tests/shape_exhaustive $(JOBS)
 
 arm64: ## Cross-build for arm64 and pass its tests under qemu-user: docs/platforms.md
 	@tools/setup build test arm64

@@ -61,6 +61,18 @@ class Conversions : public testing::Test {
     return {*make_producer("frames", options_),
             *Consumer::open("frames", consumer_options(options_), soon())};
   }
+  // A streamed message waits for its reader.
+  static void expect_sent(Ends& ends, const std::vector<float>& values, SendMode mode) {
+    Result<void> sent;
+    std::thread sending([&] {
+      sent = ends.out.send(
+          Draft().copy(bytes_of(values), row(types::f32, values.size())).as(types::bf16),
+          {.deadline = soon(), .mode = mode});
+    });
+    expect_next(ends.in, values);
+    sending.join();
+    EXPECT_TRUE(sent) << sent.error().message;
+  }
   static void expect_next(Consumer& in, const std::vector<float>& sent) {
     const auto message = in.receive(soon());
     ASSERT_TRUE(message) << message.error().message;
@@ -83,10 +95,7 @@ TEST_F(Conversions, ADraftIsConvertedInEveryModeAndSize) {
     for (const SendMode mode : kEveryMode)
       for (const std::size_t count : kCounts) {
         const auto values = numbers(count, static_cast<unsigned>(count));
-        ASSERT_TRUE(
-            ends.out.send(Draft().copy(bytes_of(values), row(types::f32, count)).as(types::bf16),
-                          {.deadline = soon(), .mode = mode}));
-        expect_next(ends.in, values);
+        expect_sent(ends, values, mode);
         if (HasFatalFailure()) return;
       }
   }
@@ -136,8 +145,11 @@ TEST_F(Conversions, APlanChangesTheLayoutToo) {
   const auto image = test::pattern(2 * 100 * 90 * 3, 5);
   Ends ends = ends_of();
   for (const SendMode mode : kEveryMode) {
-    ASSERT_TRUE(ends.out.send(Draft().copy(image).as(*plan), {.deadline = soon(), .mode = mode}));
+    std::thread sending([&] {
+      EXPECT_TRUE(ends.out.send(Draft().copy(image).as(*plan), {.deadline = soon(), .mode = mode}));
+    });
     const auto message = ends.in.receive(soon());
+    sending.join();
     ASSERT_TRUE(message);
     EXPECT_EQ(message->segment(0).tensor, Tensor::dense(types::f32, planes));
     const auto* got = reinterpret_cast<const float*>(message->segment(0).bytes.data());
@@ -246,11 +258,116 @@ TEST_F(Conversions, ASourceThatGoesAwayIsAnErrorOfThisMessageAlone) {
       EXPECT_EQ(sent.error().code, Code::invalid_argument) << sent.error().message;
       ::munmap(at, 4 * count);
       const auto values = numbers(count, 8);
-      ASSERT_TRUE(
-          ends.out.send(Draft().copy(bytes_of(values), row(types::f32, count)).as(types::bf16),
-                        {.deadline = soon(), .mode = mode}));
-      expect_next(ends.in, values);
+      expect_sent(ends, values, mode);
     }
+}
+
+// ---- at the receiving end ------------------------------------------------------------------
+
+std::vector<std::byte> converted(const ReshapePlan& plan, ConstByteSpan source) {
+  std::vector<std::byte> made(plan.destination_bytes());
+  EXPECT_TRUE(plan.convert(made, source));
+  return made;
+}
+
+// Of every kind: whole elements, elements of groups that chunks cut, packed ones, another order.
+std::vector<ReshapePlan> plans_of(std::size_t count) {
+  const auto extent = static_cast<std::int64_t>(count);
+  const std::int64_t rows[] = {extent / 8, 8}, turned[] = {8, extent / 8};
+  const Tensor floats = Tensor::dense(types::f32, {&extent, 1});
+  const DataType groups = *parse_type("i8[32]");
+  return {*ReshapePlan::make(types::bf16, floats), *ReshapePlan::make(types::f64, floats),
+          *ReshapePlan::make(types::i4, floats), *ReshapePlan::make(groups, floats),
+          *ReshapePlan::make(Tensor::dense(types::bf16, turned), Tensor::dense(types::f32, rows),
+                             {.order = {1, 0}})};
+}
+
+TEST_F(Conversions, AReaderConvertsWhileItLands) {
+  Ends ends = ends_of();
+  for (const SendMode mode : kEveryMode)
+    for (const std::size_t count : {64u, 4096u, 300'000u / 64 * 64, 3'000'000u / 64 * 64}) {
+      const auto values = numbers(count, 9);
+      for (const ReshapePlan& plan : plans_of(count)) {
+        SCOPED_TRACE(testing::Message() << plan.text() << " " << to_string(mode));
+        std::vector<std::byte> made(plan.destination_bytes() + 1, std::byte{0xee});
+        std::thread sending([&] {
+          EXPECT_TRUE(ends.out.send(bytes_of(values), {.deadline = soon(), .mode = mode}));
+        });
+        const auto received = ends.in.receive_into(made, plan, soon());
+        sending.join();
+        ASSERT_TRUE(received) << received.error().message;
+        EXPECT_EQ(received->bytes, plan.destination_bytes());
+        ASSERT_TRUE(
+            same(ConstByteSpan(made).first(received->bytes), converted(plan, bytes_of(values))));
+        EXPECT_EQ(made.back(), std::byte{0xee});
+      }
+    }
+}
+
+// Groups of 34 bytes lie across every border of a chunk.
+TEST_F(Conversions, WhatAChunkCutsIsPutTogether) {
+  Ends ends = ends_of();
+  const std::size_t count = 1'000'000u / 128 * 128;
+  const auto values = numbers(count, 10);
+  for (const std::string_view type : {"i8[32]", "u4[128,f32,zero]", "e2m1[32,e8m0]"}) {
+    const auto extent = static_cast<std::int64_t>(count);
+    const Tensor floats = Tensor::dense(types::f32, {&extent, 1});
+    const auto there = *ReshapePlan::make(*parse_type(type), floats);
+    const auto back = *ReshapePlan::make(floats, there.destination());
+    const auto packed = converted(there, bytes_of(values));
+    for (const SendMode mode : kEveryMode) {
+      std::vector<std::byte> made(back.destination_bytes());
+      std::thread sending(
+          [&] { EXPECT_TRUE(ends.out.send(packed, {.deadline = soon(), .mode = mode})); });
+      const auto received = ends.in.receive_into(made, back, soon());
+      sending.join();
+      ASSERT_TRUE(received) << received.error().message;
+      ASSERT_TRUE(same(made, converted(back, packed))) << type << " " << to_string(mode);
+    }
+  }
+}
+
+TEST_F(Conversions, AStreamedTensorSaysWhatItIsFromTheFirstByteOn) {
+  Ends ends = ends_of();
+  const auto values = numbers(3'000'000, 11);
+  const Tensor tensor = row(types::f32, values.size());
+  for (const bool converts : {false, true}) {
+    std::thread sending([&] {
+      Draft draft;
+      draft.copy(bytes_of(values), tensor);
+      if (converts) draft.as(types::bf16);
+      EXPECT_TRUE(
+          ends.out.send(std::move(draft), {.deadline = soon(), .mode = SendMode::streamed}));
+    });
+    auto incoming = ends.in.receive_early(soon());
+    ASSERT_TRUE(incoming) << incoming.error().message;
+    EXPECT_TRUE(incoming->is_streamed());
+    EXPECT_EQ(incoming->tensor(), row(converts ? types::bf16 : types::f32, values.size()));
+    std::vector<std::byte> got(incoming->size());
+    EXPECT_TRUE(incoming->into(got, soon()));
+    sending.join();
+    const auto narrowed = as_bf16(values);
+    EXPECT_TRUE(same(got, converts ? ConstByteSpan(narrowed) : bytes_of(values)));
+  }
+}
+
+TEST_F(Conversions, ABufferOrAMessageThatIsTooSmallIsRefusedAndStays) {
+  Ends ends = ends_of();
+  const auto values = numbers(1000, 12);
+  const auto plan = *ReshapePlan::make(types::bf16, row(types::f32, 1000));
+  const auto larger = *ReshapePlan::make(types::bf16, row(types::f32, 1001));
+  std::vector<std::byte> made(2002);
+  ASSERT_TRUE(ends.out.send(bytes_of(values), soon()));
+  const auto refused = [&](ByteSpan buffer, const ReshapePlan& by, std::string_view why) {
+    const auto received = ends.in.receive_into(buffer, by, soon());
+    ASSERT_FALSE(received);
+    EXPECT_EQ(received.error().code, Code::invalid_argument);
+    EXPECT_NE(received.error().message.find(why), std::string::npos) << received.error().message;
+  };
+  refused(ByteSpan(made).first(1999), plan, "becomes 2000 bytes, the buffer has 1999");
+  refused(made, larger, "has 4000 bytes, the plan reads 4004");
+  ASSERT_TRUE(ends.in.receive_into(made, plan, soon()));
+  EXPECT_TRUE(same(ConstByteSpan(made).first(2000), as_bf16(values)));
 }
 
 }  // namespace

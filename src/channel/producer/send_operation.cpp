@@ -37,7 +37,7 @@ Result<void> SendOperation::run() {
   const SendMode asked = options_.mode == SendMode::automatic ? core_.options.mode : options_.mode;
   GANTRY_TRY(named(check_mode(asked)));
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
-  mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
+  mode_ = mode_for({options_.mode, core_.options.mode, packed_, parts_.size() != 1});
   choose_chunks();
   const std::uint64_t began = trace::is_on() ? read_ticks() : 0;
   Lock held = core_.lock();
@@ -196,7 +196,12 @@ Result<void> SendOperation::place_parts(Lock& held) {
   write_table(places);
   message_ = record_for(options_, PayloadLocation::table, static_cast<std::uint8_t>(parts_.size()));
   message_.place.offset = slot_->table.offset();
-  message_.place.bytes = slot_->table.bytes().size();
+  message_.place.bytes = parts_.size() * sizeof(SegmentEntry);
+  if (mode_ == SendMode::streamed) {
+    message_.place.bytes = total_;
+    message_.place.chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_);
+    message_.place.window_bytes = window_bytes_;
+  }
   message_.place.slab = slot_->table.slab();
   slot_->slabs.push_back(message_.place.slab);
   return gate_.announce(held, *slot_, options_.deadline);

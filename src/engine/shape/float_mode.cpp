@@ -1,5 +1,7 @@
 #include "engine/shape/rows.hpp"
 
+#include <hwy/cache_control.h>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -36,6 +38,7 @@ FloatMode::FloatMode() noexcept : before_(mode()) {
 }
 
 FloatMode::~FloatMode() {
+  hwy::FlushStream();
   if (before_ != kDefault) set_mode(before_);
 }
 

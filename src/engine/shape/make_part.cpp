@@ -139,11 +139,19 @@ void make_part(const ReshapeState& state, std::byte* to, const std::byte* source
 
 namespace gantry {
 
-void ReshapePlan::convert(ByteSpan to, ConstByteSpan source, Bytes from) const noexcept {
-  if (source.size() < source_bytes() || from >= destination_bytes()) return;
+bool ReshapePlan::convert(ByteSpan to, ConstByteSpan source, Bytes from,
+                          Bytes source_from) const noexcept {
+  if (from > destination_bytes() || to.size() > destination_bytes() - from) return false;
+  const ByteRange needed = source_of({from, to.size()});
+  if (needed.bytes > 0 && (needed.from < source_from || needed.end() - source_from > source.size()))
+    return false;
+  if (to.empty()) return true;
+  // Where the whole source would begin; bytes before `source` are not read.
+  const auto front = reinterpret_cast<std::uintptr_t>(source.data()) - source_from;
   const shape::FloatMode mode;
-  shape::make_part(*state_, to.data(), source.data(), from,
-                   std::min(to.size(), destination_bytes() - from), false);
+  shape::make_part(*state_, to.data(), reinterpret_cast<const std::byte*>(front), from, to.size(),
+                   false);
+  return true;
 }
 
 }  // namespace gantry

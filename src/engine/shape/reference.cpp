@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 // Every value is a double on its way, which all types fit into, and is rounded once.
 namespace gantry::shape::reference {
@@ -333,7 +334,9 @@ void group_to_floats(float* to, const Groups& groups, const std::byte* source) n
   for (unsigned i = 0; i < groups.size; ++i) {
     const std::array<std::byte, 8> code{taken(numbers, element, i)};
     to[i] = scale * static_cast<float>(value_of(element, code.data()) - zero);
-    if (std::isnan(to[i])) to[i] = std::bit_cast<float>(0x7fc00000u);
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    to[i] = std::isnan(to[i]) ? std::bit_cast<float>(0x7fc00000u)
+                              : std::clamp(to[i], -kLargest, kLargest);
   }
 }
 

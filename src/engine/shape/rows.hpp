@@ -22,7 +22,8 @@ enum class Narrowing : std::uint8_t {
 /// Elements to floats: exact, but for i32 and f64.
 void to_floats(float* to, Element from, const std::byte* source, std::size_t count,
                Narrowing narrowing) noexcept;
-/// The rules of ReshapePlan. `streaming`: past the cache, where lines are whole.
+/// The rules of ReshapePlan. `streaming`: past the cache, where lines are whole and this CPU's
+/// vectors wide enough. The end of the FloatMode orders such stores.
 void from_floats(Element to, std::byte* destination, const float* source, std::size_t count,
                  bool streaming) noexcept;
 /// Any element to any other, as to_floats() and from_floats() in turn, but in registers where that
@@ -64,8 +65,8 @@ void gather(std::byte* destination, const std::byte* source, std::size_t step, s
 void interleave(std::byte* destination, const std::byte* const* sources, unsigned streams,
                 std::size_t count, unsigned element_bytes) noexcept;
 
-/// Numbers below the normal ones are kept, and rounding is to nearest even, while it lives; then
-/// the thread's mode is as before.
+/// While it lives, numbers below the normal ones are kept and rounding is to nearest even; then the
+/// thread's mode is as before, and what was streamed is ordered before later stores.
 class FloatMode {
  public:
   FloatMode() noexcept;
