@@ -1,5 +1,5 @@
 # What gantry-bench-ipc, -link and -overlap compare with: one program for each library that is
-# installed. Those that are not are left out; `gantry bench ipc --peers` says so then.
+# installed; gantry-bench-engine opens libraries. Those that are not are left out; `gantry bench ipc --peers` says so then.
 option(GANTRY_PEERS "Build the programs of --peers whose libraries are installed" ON)
 
 add_library(gantry_bench_peer STATIC peers/peer.cpp)
@@ -24,6 +24,25 @@ function(gantry_peer name)
   foreach(bench gantry-bench-ipc gantry-bench-link gantry-bench-overlap)
     add_dependencies(${bench} gantry-peer-${name})
   endforeach()
+endfunction()
+
+# gantry_peer_library(NAME NEEDS ... LIBRARIES ...): opened where it is wanted.
+function(gantry_peer_library name)
+  cmake_parse_arguments(arg "" "" "INCLUDES;LIBRARIES;NEEDS" ${ARGN})
+  foreach(need ${arg_NEEDS})
+    if(NOT ${need})
+      message(STATUS "bench: no peer ${name}: ${need} was not found")
+      return()
+    endif()
+  endforeach()
+  add_library(gantry-peer-${name} MODULE peers/${name}.cpp)
+  target_include_directories(gantry-peer-${name} SYSTEM PRIVATE ${arg_INCLUDES})
+  target_link_libraries(gantry-peer-${name} PRIVATE ${arg_LIBRARIES})
+  set_target_properties(gantry-peer-${name} PROPERTIES PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})  # beside the programs
+  install(TARGETS gantry-peer-${name} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/gantry
+          COMPONENT peers OPTIONAL)
+  add_dependencies(gantry-bench-engine gantry-peer-${name})
 endfunction()
 
 if(NOT GANTRY_PEERS)
@@ -83,3 +102,14 @@ endif()
 
 find_path(PEER_BOOST_INCLUDE boost/interprocess/ipc/message_queue.hpp)
 gantry_peer(boost NEEDS PEER_BOOST_INCLUDE INCLUDES ${PEER_BOOST_INCLUDE} LIBRARIES rt)
+
+find_path(PEER_DNNL_INCLUDE oneapi/dnnl/dnnl.hpp)
+find_library(PEER_DNNL dnnl)
+gantry_peer_library(onednn NEEDS PEER_DNNL_INCLUDE PEER_DNNL
+  INCLUDES ${PEER_DNNL_INCLUDE} LIBRARIES ${PEER_DNNL})
+
+find_path(PEER_OPENCV_INCLUDE opencv2/imgproc.hpp PATH_SUFFIXES opencv4)
+find_library(PEER_OPENCV_CORE opencv_core)
+find_library(PEER_OPENCV_IMGPROC opencv_imgproc)
+gantry_peer_library(opencv NEEDS PEER_OPENCV_INCLUDE PEER_OPENCV_CORE PEER_OPENCV_IMGPROC
+  INCLUDES ${PEER_OPENCV_INCLUDE} LIBRARIES ${PEER_OPENCV_CORE} ${PEER_OPENCV_IMGPROC})

@@ -3,6 +3,8 @@
 #include "../support/program/program.hpp"
 #include "../support/report/findings.hpp"
 #include "instructions.hpp"
+#include "movers.hpp"
+#include "reshape/names.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -21,6 +23,7 @@ std::vector<Experiment> experiments_of(const Environment& environment) {
   add(kWaiting, waiting_experiments);
   add(kCache, cache_experiments);
   add(kPolicy, policy_experiments);
+  add(kReshape, reshape_experiments);
   return all;
 }
 
@@ -45,12 +48,15 @@ Result<Report> measure(Settings& settings, int interrupt_descriptor) {
                         : run_parts(settings, report, interrupt_descriptor);
   if (!done) return Unexpected(done.error());
   add_findings(report);
+  add_reshape_findings(report);
   return begun;
 }
 
 std::string to_text(const Settings&, const Report& report) {
   const auto reference = [&](const std::string& name) {
-    return report.find(name, "memcpy", kLatencyP50) == nullptr ? "" : "memcpy";
+    for (const std::string_view subject : {kMemcpy, kCopyThenConvert})
+      if (report.find(name, subject, kLatencyP50) != nullptr) return std::string(subject);
+    return std::string();
   };
   return machine_line(report) + to_list(report, reference) + skipped_lines(report) +
          findings_text(report);

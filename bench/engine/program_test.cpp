@@ -103,6 +103,48 @@ TEST_F(BenchEngine, FindingsSayWhatWasWantedAndWhetherItIsMet) {
   EXPECT_EQ(copier->at("met").get<bool>(), copier->at("value").get<double>() >= 0.97);
 }
 
+TEST_F(BenchEngine, ConversionsAreBesideACopyAndAConversion) {
+  const json document = parts("reshape");
+  expect_contract(document, name_);
+  const auto latency = subjects_by_case(document, "latency_p50");
+  for (const char* name :
+       {"reshape/f32 to bf16/4 KiB", "reshape/f32 to f16/4 KiB", "reshape/f32 to i8[32]/4 KiB",
+        "reshape/pictures to f32/1x224x224x3", "reshape/pictures to f32/1x1x3840x3",
+        "reshape/pictures to bf16/1x224x224x3", "reshape/pictures to bf16/1x1x3840x3"}) {
+    ASSERT_TRUE(latency.contains(name)) << name;
+    for (const char* subject :
+         {"gantry/inline", "scalar", "limit/copy-source", "limit/read-source"})
+      EXPECT_THAT(latency.at(name), Contains(subject)) << name;
+    for (const char* subject : {"gantry/reshape", "copy-then-convert", "convert-then-copy"})
+      EXPECT_NE(latency.at(name).contains(subject), is_skipped(document, "gantry/auto")) << name;
+    const bool pictures = std::string(name).find("pictures") != std::string::npos;
+    for (const char* peer : {"onednn/reorder", "opencv", "opencv/split"})
+      EXPECT_EQ(latency.at(name).contains(peer),
+                !is_skipped(document, peer) && pictures == (peer[1] == 'p'))
+          << peer << " in " << name;
+  }
+  for (const char* metric : {"throughput", "cpu_per_gb", "convert_time", "read_time"})
+    EXPECT_EQ(subjects_by_case(document, metric), latency) << metric;
+  for (const json& finding : document.at("findings")) EXPECT_GT(finding.at("value"), 0) << finding;
+}
+
+// As on a machine without the packages.
+TEST_F(BenchEngine, ConvertersThatWereNotBuiltAreSkippedWithTheReason) {
+  const std::string folder = scratch_.path() + "/alone";
+  std::filesystem::create_directory(folder);
+  const std::string program = folder + "/gantry-bench-engine";
+  std::filesystem::copy_file(program_of_bench(name_), program);
+  const Ended ended = Program(program, scratch_.path(),
+                              {"--rounds", "1", "--json", "--parts", "reshape", "--sizes", "4K"})
+                          .wait();
+  ASSERT_EQ(ended.status, 0) << ended.errors;
+  const json document = json::parse(ended.output);
+  for (const char* peer : {"onednn/reorder", "opencv", "opencv/split"})
+    EXPECT_THAT(reason_of(document, peer), ::testing::HasSubstr("not built")) << peer;
+  EXPECT_THAT(subjects_by_case(document, "latency_p50")["reshape/f32 to bf16/4 KiB"],
+              Contains("scalar"));
+}
+
 TEST_F(BenchEngine, InstructionsAreCountedOrHaveAReason) {
   const json document = document_of({"--instructions", "--sizes", "64"});
   const auto subjects = subjects_by_case(document, "instructions")["instructions/64 B"];

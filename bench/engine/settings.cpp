@@ -27,10 +27,11 @@ Manual manual(Settings& settings) {
       .description =
           "Times moves by each engine and by the policy that picks one, beside memcpy: waited for "
           "and queued, what they cost their caller, how a wait is spent, how a small move fares "
-          "beside a large one, and what the reader pays afterwards.",
+          "beside a large one, what the reader pays afterwards, and conversions on the way.",
       .notes =
           "All subjects of a case take turns between the same two buffers. There are no --peers:\n"
-          "memcpy, which this is compared with, is always there. Parts with sizes of their own\n"
+          "memcpy is always there, and so are oneDNN and OpenCV where they were built. Parts with "
+          "sizes of their own\n"
           "leave out those above the largest of --sizes.\n\n"
           "Example: gantry bench engine --parts copy,queued --sizes 64,64K,256M --json > copy.json",
       .sizes =

@@ -17,8 +17,9 @@ inline constexpr std::string_view kFairness = "fairness";
 inline constexpr std::string_view kWaiting = "waiting";
 inline constexpr std::string_view kCache = "cache";
 inline constexpr std::string_view kPolicy = "policy";
-inline constexpr std::array kParts = {kCopy,     kQueued,  kAsync, kIdle,
-                                      kFairness, kWaiting, kCache, kPolicy};
+inline constexpr std::string_view kReshape = "reshape";
+inline constexpr std::array kParts = {kCopy,    kQueued, kAsync,  kIdle,   kFairness,
+                                      kWaiting, kCache,  kPolicy, kReshape};
 
 struct Settings {
   Options common;

@@ -28,6 +28,7 @@ struct Experiment {
 
 /// Adds the ratios that matter to the report.
 void add_findings(Report& report);
+void add_reshape_findings(Report& report);
 
 // The parts: what each has to run.
 [[nodiscard]] std::vector<Experiment> copy_experiments(const Environment& environment);
@@ -38,5 +39,6 @@ void add_findings(Report& report);
 [[nodiscard]] std::vector<Experiment> waiting_experiments(const Environment& environment);
 [[nodiscard]] std::vector<Experiment> cache_experiments(const Environment& environment);
 [[nodiscard]] std::vector<Experiment> policy_experiments(const Environment& environment);
+[[nodiscard]] std::vector<Experiment> reshape_experiments(const Environment& environment);
 
 }  // namespace gantry::bench

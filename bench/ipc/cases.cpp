@@ -14,6 +14,7 @@ constexpr std::array kReaders = {1u, 2u, 4u};
 constexpr Bytes kLargestInFlight = Bytes{256} << 20;  // each is there several times
 constexpr Bytes kMostFannedOut = Bytes{64} << 20;
 constexpr Bytes kLeastComputing = Bytes{1} << 20;  // below, the message is there before work begins
+constexpr Bytes kLeastTyped = Bytes{4} << 10;      // below, a message costs more than its bytes
 constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
 
 Case of_size(Bytes bytes) {
@@ -77,6 +78,12 @@ Case computing(Case what) {
   return what;
 }
 
+Case typed(Case what) {
+  what.name = typed_name(what.name);
+  what.is_typed = true;
+  return what;
+}
+
 }  // namespace
 
 std::string in_flight_name(std::string_view of) {
@@ -93,6 +100,10 @@ std::string hand_off_name(std::string_view of) {
 
 std::string computing_name(std::string_view of) {
   return fmt::format("computing/{}", of);
+}
+
+std::string typed_name(std::string_view of) {
+  return fmt::format("typed/{}", of);
 }
 
 Case case_named(std::string_view name, Bytes bytes) {
@@ -124,6 +135,11 @@ std::vector<Case> cases_of(const Settings& settings) {
   for (const Bytes bytes : sizes)
     if (settings.asks(kComputing) && bytes >= kLeastComputing && bytes <= kMostFannedOut)
       cases.push_back(computing(of_size(bytes)));
+  if (settings.asks(kTyped)) {
+    for (const Bytes bytes : sizes)
+      if (bytes >= kLeastTyped && bytes <= kLargestInFlight) cases.push_back(typed(of_size(bytes)));
+    if (largest >= kLarge) cases.push_back(typed(image_batch()));
+  }
   for (Case& what : cases) what.keeps_payload = settings.keeps_payload;
   return cases;
 }

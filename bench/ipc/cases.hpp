@@ -14,6 +14,7 @@ inline constexpr const char* kNeighbourhood = "csr-graph";  ///< A graph neighbo
 [[nodiscard]] std::string fan_out_name(unsigned readers, std::string_view of);
 [[nodiscard]] std::string hand_off_name(std::string_view of);
 [[nodiscard]] std::string computing_name(std::string_view of);
+[[nodiscard]] std::string typed_name(std::string_view of);
 
 /// The case of one message in flight to one reader that has that name: a shape, or of that size.
 [[nodiscard]] Case case_named(std::string_view name, Bytes bytes);

@@ -197,6 +197,34 @@ void add_computing(Ratios& ratios, const Report& report) {
                     row.summary.value, Bar::at_least(0.9));
 }
 
+bool is_converting_channel(std::string_view subject) {
+  return subject == kAsWholeName || subject == kAsPipelinedName || subject == kAsStreamedName;
+}
+bool converts_behind(std::string_view subject) {
+  return subject.starts_with("send-then-convert/");
+}
+bool converts_at_reader(std::string_view subject) {
+  return subject.starts_with("convert-at-reader/");
+}
+
+/// A conversion on the way beside one of its own, in time and in the CPU time of all threads.
+void add_typed(Ratios& ratios, const Report& report) {
+  for (const Row& row : report.rows) {
+    if (row.subject != kAsPipelinedName || row.metric != kLatencyP50) continue;
+    const std::string& name = row.case_name;
+    const bool is_large = row.bytes >= 64 * kMiB;
+    const Row* const ours = best(report, name, kLatencyP50, is_converting_channel);
+    const Row* const behind = best(report, name, kLatencyP50, converts_behind);
+    add_lead(ratios, name, behind, ours, Bar::at_least(is_large ? 1.6 : 1));
+    add_lead(ratios, name, best(report, name, kLatencyP50, converts_at_reader), ours,
+             Bar::at_least(1));
+    if (behind == nullptr || !is_large) continue;
+    ratios.of_rows(fmt::format("{}: CPU time of {} / {}", name, ours->subject, behind->subject),
+                   report.find(name, ours->subject, kCpuPerGb),
+                   report.find(name, behind->subject, kCpuPerGb), Bar::at_most(1.1));
+  }
+}
+
 }  // namespace
 
 void add_findings(Report& report, bool best_of_peers) {
@@ -214,6 +242,7 @@ void add_findings(Report& report, bool best_of_peers) {
   add_async_calls(ratios, measured);
   add_hand_off(ratios, measured);
   add_computing(ratios, measured);
+  add_typed(ratios, measured);
 }
 
 }  // namespace gantry::bench

@@ -15,8 +15,9 @@ inline constexpr std::string_view kInFlight = "in-flight";
 inline constexpr std::string_view kFanOut = "fan-out";
 inline constexpr std::string_view kHandOff = "hand-off";
 inline constexpr std::string_view kComputing = "computing";
-inline constexpr std::array kQuestions = {kLatency, kShapes,  kInFlight,
-                                          kFanOut,  kHandOff, kComputing};
+inline constexpr std::string_view kTyped = "typed";
+inline constexpr std::array kQuestions = {kLatency, kShapes,    kInFlight, kFanOut,
+                                          kHandOff, kComputing, kTyped};
 
 struct Settings {
   Options common;

@@ -31,6 +31,12 @@ SubjectKind ping_pong();           ///< Limit: one cache line there and back.
 SubjectKind two_lines();    ///< Limit: 64 bytes and a flag there, a flag back; one writer each.
 SubjectKind single_copy();  ///< Limit: the best copy of that size within one process.
 
+inline constexpr const char* kAsWholeName = "gantry/as-whole";
+inline constexpr const char* kAsPipelinedName = "gantry/as-pipelined";
+inline constexpr const char* kAsStreamedName = "gantry/as-streamed";
+/// Ways of fp32 that is wanted as bf16, for the cases `typed/...` alone.
+std::vector<SubjectKind> typed_subjects();
+
 /// Limits: a copy in chunks into 1, 8, ... 512 places in turn, and the receiver's own copy.
 std::vector<SubjectKind> chunk_limits();
 

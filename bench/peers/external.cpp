@@ -1,14 +1,12 @@
 #include "external.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <filesystem>
 
 #include "../support/system/cpus.hpp"
 
@@ -24,19 +22,6 @@ void keep_over_exec(int descriptor) {
 }
 
 }  // namespace
-
-std::string peer_path(const std::string& program) {
-  std::error_code none;
-  return std::filesystem::read_symlink("/proc/self/exe", none).parent_path() / program;
-}
-
-std::optional<std::string> lack_of_peer(const std::string& program, std::string_view packages) {
-  if (::access(peer_path(program).c_str(), X_OK) == 0) return std::nullopt;
-  return fmt::format(
-      "not built: when CMake ran, not all of these were installed: {}; install them (tools/setup "
-      "peers), configure and build again",
-      packages);
-}
 
 Result<Descriptor> listen_at(const std::string& path, int type, unsigned most) {
   Descriptor socket(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));

@@ -1,19 +1,12 @@
 #pragma once  // bench/peers/external.hpp: subjects whose ends are programs of their own.
 
 #include <map>
-#include <optional>
 
 #include "../support/process/program_guard.hpp"
 #include "../support/trips/assignment.hpp"
+#include "built.hpp"
 
 namespace gantry::bench {
-
-/// Where the programs of peers lie: beside the running one.
-[[nodiscard]] std::string peer_path(const std::string& program);
-
-/// Why that program cannot take part, if it was not built for want of `packages`.
-[[nodiscard]] std::optional<std::string> lack_of_peer(const std::string& program,
-                                                      std::string_view packages);
 
 /// A socket of that type (SOCK_STREAM, SOCK_SEQPACKET) that waits at `path` for so many.
 [[nodiscard]] Result<Descriptor> listen_at(const std::string& path, int type, unsigned most);

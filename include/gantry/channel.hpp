@@ -294,6 +294,16 @@ class GANTRY_API Incoming {
   /// next(); `invalid_argument` when the rest does not fit, or when the buffer is a different one
   /// and chunks of a streamed message are in the first; nothing is taken then.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
+  /// Converts the whole payload as it lands, by a plan whose source it is, and returns the plan's
+  /// destination_bytes(). A plan that permutes waits for all of it first; of a streamed message
+  /// that takes private memory (ReceiveLimits::gathered_bytes). Call again with the same buffer and
+  /// plan after `timed_out` or `interrupted`. Errors: as next(); `invalid_argument` when the
+  /// payload or the buffer is smaller than the plan's, or some of a streamed message was taken
+  /// otherwise.
+  [[nodiscard]] Result<Bytes> into(ByteSpan destination, const ReshapePlan& plan,
+                                   Deadline deadline = Deadline::never());
+  /// How its first segment is to be read, if the sender said so.
+  [[nodiscard]] std::optional<Tensor> tensor() const noexcept;
   /// Returns all of it as a message, once. A streamed one is copied and must not be partly read.
   [[nodiscard]] Result<Message> whole(Deadline deadline = Deadline::never());
 
@@ -340,6 +350,11 @@ class GANTRY_API Consumer {
   };
   /// Returns how much that was, and of which message.
   [[nodiscard]] Result<Copied> receive_into(ByteSpan destination,
+                                            Deadline deadline = Deadline::never());
+
+  /// The same by a plan whose source is the payload: see Incoming::into(). `bytes` is the size of
+  /// what was made.
+  [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, const ReshapePlan& plan,
                                             Deadline deadline = Deadline::never());
 
   /// Returns the next message of any of `consumers` and the index of its consumer. Skips ends that

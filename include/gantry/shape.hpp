@@ -123,9 +123,11 @@ class GANTRY_API ReshapePlan {
   /// For people: "f32 [256, 3, 224, 224] to bf16 [...], 0.5 ulp".
   [[nodiscard]] std::string text() const;
 
-  /// Makes bytes [from, from + to.size()) of the destination in the calling thread. `source` is the
-  /// whole source. Ranges that do not fit are cut off. Faults are not caught.
-  void convert(ByteSpan to, ConstByteSpan source, Bytes from = 0) const noexcept;
+  /// Makes bytes [from, from + to.size()) of the destination in the calling thread. `source` is a
+  /// part of the source, from its byte `source_from` on. Faults are not caught. False, and nothing
+  /// was made: the destination has no such bytes, or `source` lacks some of source_of() them.
+  bool convert(ByteSpan to, ConstByteSpan source, Bytes from = 0,
+               Bytes source_from = 0) const noexcept;
 
   friend bool operator==(const ReshapePlan& one, const ReshapePlan& other) noexcept {
     return one.state_ == other.state_;  // copies of one, not others that do the same

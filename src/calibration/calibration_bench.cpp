@@ -9,10 +9,16 @@
 namespace gantry {
 namespace {
 
-// bytes that are copied between two readings of the clock
+// bytes that are moved between two readings of the clock
 constexpr Bytes kAtOnce = Bytes{8} << 20;
+constexpr Bytes kReshapedAtOnce = Bytes{1} << 20;  // there are more kinds of them
 constexpr Bytes kMostRepeats = 256;
 constexpr Bytes kQueuedMoves = 16;
+
+Bytes repeats_of(const CalibrationBench::Work& work) {
+  const Bytes at_once = work.plan == nullptr ? kAtOnce : kReshapedAtOnce;
+  return std::clamp<Bytes>(at_once / work.footprint(), 1, kMostRepeats);
+}
 
 Result<void> await(Lane& lane, Result<Ticket> ticket,
                    WaitStrategy waiting = WaitStrategy::automatic) {
@@ -48,7 +54,9 @@ Result<CalibrationBench> CalibrationBench::make(std::span<const std::shared_ptr<
     auto lane = engine->open_lane();
     if (!lane && bench.subjects_.empty()) return tl::unexpected(std::move(lane).error());
     if (!lane) continue;  // an engine that cannot be used need not be known
-    bench.subjects_.push_back({std::string(engine->name()), std::move(*lane)});
+    const auto kinds = engine->capabilities().kinds;
+    bench.subjects_.push_back({std::string(engine->name()), std::move(*lane),
+                               std::ranges::find(kinds, Move::Kind::reshape) != kinds.end()});
   }
   return bench;
 }
@@ -58,44 +66,48 @@ Lane* CalibrationBench::lane_of(std::string_view engine) noexcept {
   return found == subjects_.end() ? nullptr : found->lane.get();
 }
 
-Move CalibrationBench::copy_of(Bytes offset, Bytes bytes, CacheUse cache) const noexcept {
-  Move move = Move::copy({destination_.data() + offset, bytes}, {source_.data() + offset, bytes});
-  move.cache = cache;
+Move CalibrationBench::move_of(Bytes offset, const Work& work) const noexcept {
+  const ByteSpan to{destination_.data() + offset, work.bytes};
+  Move move =
+      work.plan == nullptr
+          ? Move::copy(to, {source_.data() + offset, work.bytes})
+          : Move::reshape(to, {source_.data() + offset, work.plan->source_bytes()}, *work.plan);
+  move.cache = work.cache;
   move.resident = true;
   return move;
 }
 
 Bytes CalibrationBench::next_offset(Bytes bytes) noexcept {
   if (cursor_ + bytes > this->bytes()) cursor_ = 0;
-  return std::exchange(cursor_, cursor_ + bytes);
+  constexpr Bytes kLine = 64;  // what follows begins at one
+  return std::exchange(cursor_, cursor_ + (bytes + kLine - 1) / kLine * kLine);
 }
 
-Result<double> CalibrationBench::awaited(Lane& lane, Bytes bytes, CacheUse cache,
-                                         WaitStrategy waiting, Memory memory) {
-  const Bytes repeats = std::clamp<Bytes>(kAtOnce / bytes, 1, kMostRepeats);
+Result<double> CalibrationBench::awaited(Lane& lane, const Work& work, WaitStrategy waiting,
+                                         Memory memory) {
+  const Bytes repeats = repeats_of(work);
   const std::uint64_t start = monotonic_ns();
   for (Bytes i = 0; i < repeats; ++i) {
-    const Bytes offset = memory == Memory::other ? next_offset(bytes) : 0;
-    GANTRY_TRY(
-        await(lane, lane.submit(copy_of(offset, bytes, cache), SubmitMode::synchronous), waiting));
+    const Bytes offset = memory == Memory::other ? next_offset(work.footprint()) : 0;
+    GANTRY_TRY(await(lane, lane.submit(move_of(offset, work), SubmitMode::synchronous), waiting));
   }
   return per(monotonic_ns() - start, repeats);
 }
 
-Result<CalibrationBench::Queued> CalibrationBench::queued(Lane& lane, Bytes bytes, CacheUse cache) {
-  const Bytes moves = std::clamp<Bytes>(this->bytes() / bytes, 1, kQueuedMoves);
+Result<CalibrationBench::Queued> CalibrationBench::queued(Lane& lane, const Work& work) {
+  const Bytes moves = std::clamp<Bytes>(this->bytes() / work.footprint(), 1, kQueuedMoves);
   const std::uint64_t cpu = thread_cpu_ns();
   const std::uint64_t start = monotonic_ns();
   Result<Ticket> last = Ticket{};
   for (Bytes i = 0; i < moves && last; ++i)
-    last = lane.submit(copy_of(next_offset(bytes), bytes, cache), SubmitMode::queued);
+    last = lane.submit(move_of(next_offset(work.footprint()), work), SubmitMode::queued);
   const std::uint64_t cpu_spent = thread_cpu_ns() - cpu;
   GANTRY_TRY(await(lane, std::move(last)));
   return Queued{per(monotonic_ns() - start, moves), per(cpu_spent, moves)};
 }
 
 Result<double> CalibrationBench::reading(Lane& lane, Bytes bytes, CacheUse cache) {
-  GANTRY_TRY(await(lane, lane.submit(copy_of(0, bytes, cache), SubmitMode::synchronous)));
+  GANTRY_TRY(await(lane, lane.submit(move_of(0, {bytes, cache}), SubmitMode::synchronous)));
   const std::uint64_t start = monotonic_ns();
   const volatile std::uint64_t sum = sum_of({destination_.data(), bytes});
   static_cast<void>(sum);

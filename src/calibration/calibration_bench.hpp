@@ -1,5 +1,6 @@
 #pragma once  // calibration/calibration_bench.hpp: the buffers, lanes and clock of one calibration.
 
+#include <algorithm>
 #include <gantry/memory.hpp>
 
 #include "base/clock.hpp"
@@ -16,6 +17,7 @@ class CalibrationBench {
   struct Subject {
     std::string name;
     std::unique_ptr<Lane> lane;
+    bool reshapes = false;  ///< Itself, rather than by the caller's CPU.
   };
   [[nodiscard]] std::vector<Subject>& subjects() noexcept { return subjects_; }
   /// Null if there is no such engine.
@@ -26,21 +28,31 @@ class CalibrationBench {
     same,   ///< Always the first bytes: they are in the cache if they fit.
     other,  ///< Other bytes each time, as payloads are: first-level caches do not help.
   };
-  /// Copies `bytes`, repeatedly if they are few, and awaits each; returns the nanoseconds of one.
-  [[nodiscard]] Result<double> awaited(Lane& lane, Bytes bytes, CacheUse cache,
-                                       WaitStrategy waiting, Memory memory);
-  /// Queues up to 16 copies, of other bytes each time, then awaits them.
+  /// A move: a copy of so many bytes, or what a plan makes.
+  struct Work {
+    Bytes bytes = 0;  ///< Of the destination.
+    CacheUse cache = CacheUse::automatic;
+    const ReshapePlan* plan = nullptr;  ///< Must outlive it; null: a copy.
+    /// Of the larger side.
+    [[nodiscard]] Bytes footprint() const noexcept {
+      return plan == nullptr ? bytes : std::max(bytes, plan->source_bytes());
+    }
+  };
+  /// Has it done repeatedly if it is small, and awaits each time; returns the nanoseconds of one.
+  [[nodiscard]] Result<double> awaited(Lane& lane, const Work& work, WaitStrategy waiting,
+                                       Memory memory);
+  /// Queues up to 16, of other bytes each time, then awaits them.
   struct Queued {
     double share_ns = 0;
     double caller_ns = 0;
   };
-  [[nodiscard]] Result<Queued> queued(Lane& lane, Bytes bytes, CacheUse cache);
+  [[nodiscard]] Result<Queued> queued(Lane& lane, const Work& work);
   /// Copies, then reads what was written; returns the nanoseconds a byte of the reading.
   [[nodiscard]] Result<double> reading(Lane& lane, Bytes bytes, CacheUse cache);
 
  private:
   CalibrationBench() = default;
-  [[nodiscard]] Move copy_of(Bytes offset, Bytes bytes, CacheUse cache) const noexcept;
+  [[nodiscard]] Move move_of(Bytes offset, const Work& work) const noexcept;
 
   [[nodiscard]] Bytes next_offset(Bytes bytes) noexcept;
 

@@ -112,8 +112,10 @@ TEST_F(Stores, IgnoreWhatTheyCannotTrust) {
 TEST_F(Stores, IgnoreWhatMakesNoSense) {
   const CalibrationStore store(kMachine);
   ASSERT_TRUE(store.save(stored_sample()));
-  std::ofstream(store.path()) << "gantry-calibration 1\nrubbish\n";
+  std::ofstream(store.path()) << "gantry-calibration 2\nrubbish\n";
   expect_ignored("line 2 makes no sense; `gantry calibrate` measures anew");
+  std::ofstream(store.path()) << "gantry-calibration 1\nmachine cpu X\n";
+  expect_ignored("version '1', this program's is 2; `gantry calibrate` measures anew");
   std::ofstream(store.path()) << std::string(100'000, 'x');
   expect_ignored("100000 bytes are too many");
   std::ofstream(store.path(), std::ios::trunc).flush();

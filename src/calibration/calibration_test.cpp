@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "calibration/reshape_samples.hpp"
 #include "engine/inline/inline_engine.hpp"
 
 namespace gantry {
@@ -29,7 +30,27 @@ TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
     EXPECT_GT(points[i].caller_ns, 0);
     EXPECT_GT(points[i].bytes, i > 0 ? points[i - 1].bytes : 0);
   }
+  for (const auto& curve : measured->engines[0].reshapes) {
+    ASSERT_GE(curve.size(), 1u);
+    for (std::size_t i = 0; i < curve.size(); ++i) {
+      EXPECT_GT(curve[i].synchronous_ns, 0);
+      EXPECT_GT(curve[i].queued_ns, 0);
+      EXPECT_GT(curve[i].caller_ns, 0);
+      EXPECT_GT(curve[i].bytes, i > 0 ? curve[i - 1].bytes : 0);
+    }
+  }
   EXPECT_GT(measured->cache_share, 0u);
+}
+
+TEST(Calibrations, TakeAReshapeOfEachClass) {
+  for (std::size_t i = 0; i < kReshapeClasses; ++i) {
+    const auto kind = static_cast<ReshapeClass>(i);
+    const auto plan = sample_reshape(kind, 16384);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_EQ(plan->kind(), kind) << plan->text();
+    EXPECT_LE(plan->destination_bytes(), 16384u);
+    EXPECT_GT(plan->destination_bytes(), 16384u - 12);
+  }
 }
 
 TEST(Calibrations, StopWhenTold) {

@@ -9,7 +9,8 @@
 namespace gantry {
 namespace {
 
-constexpr std::string_view kFirstLine = "gantry-calibration 1";
+constexpr std::string_view kFormat = "gantry-calibration ";
+constexpr std::string_view kVersion = "2";
 constexpr std::string_view kLastLine = "end";
 constexpr std::size_t kMaxEngines = 8;
 constexpr std::size_t kMaxPoints = 64;
@@ -42,6 +43,25 @@ bool parse_source(std::string_view word, Calibration::Source& source) {
   return false;
 }
 
+bool parse_class(std::string_view word, std::size_t& place) {
+  for (place = 0; place < kReshapeClasses; ++place)
+    if (word == to_string(static_cast<ReshapeClass>(place))) return true;
+  return false;
+}
+
+// The rest of a line: sizes rise from point to point.
+bool parse_point(std::string_view line, std::vector<CostPoint>& points) {
+  CostPoint point;
+  const bool sane = parse(next_word(line), point.bytes) &&
+                    parse_ns(next_word(line), point.synchronous_ns) &&
+                    parse_ns(next_word(line), point.queued_ns) &&
+                    parse_ns(next_word(line), point.caller_ns) && line.empty();
+  const Bytes above = points.empty() ? 0 : points.back().bytes;
+  if (!sane || point.bytes <= above || points.size() == kMaxPoints) return false;
+  points.push_back(point);
+  return true;
+}
+
 bool is_engine_name(std::string_view word) {
   return !word.empty() && word.size() <= 32 && std::ranges::all_of(word, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -57,6 +77,8 @@ class Reader {
   bool take(std::string_view line);
   bool take_engine(std::string_view line);
   bool take_point(std::string_view line);
+  bool take_reshape(std::string_view line);
+  static Result<void> take_first(std::string_view line);
   [[nodiscard]] bool is_whole() const {
     return machine_ && source_ && streaming_ && share_ && gain_ && !found_.engines.empty() &&
            std::ranges::none_of(found_.engines, [](const auto& e) { return e.points.empty(); });
@@ -80,6 +102,7 @@ bool Reader::take(std::string_view line) {
     return once(gain_) && parse(line, found_.helping_gain) && found_.helping_gain > 0 &&
            found_.helping_gain < 100;
   if (key == "engine") return take_engine(line);
+  if (key == "reshape") return take_reshape(line);
   return key == "point" && take_point(line);
 }
 
@@ -94,16 +117,25 @@ bool Reader::take_engine(std::string_view line) {
 
 bool Reader::take_point(std::string_view line) {
   if (found_.engines.empty()) return false;
-  auto& points = found_.engines.back().points;
-  CostPoint point;
-  const bool sane = parse(next_word(line), point.bytes) &&
-                    parse_ns(next_word(line), point.synchronous_ns) &&
-                    parse_ns(next_word(line), point.queued_ns) &&
-                    parse_ns(next_word(line), point.caller_ns) && line.empty();
-  const Bytes above = points.empty() ? 0 : points.back().bytes;
-  if (!sane || point.bytes <= above || points.size() == kMaxPoints) return false;
-  points.push_back(point);
-  return true;
+  EngineCosts& engine = found_.engines.back();
+  const bool is_late =
+      std::ranges::any_of(engine.reshapes, [](const auto& points) { return !points.empty(); });
+  return !is_late && parse_point(line, engine.points);
+}
+
+bool Reader::take_reshape(std::string_view line) {
+  std::size_t place = 0;
+  if (found_.engines.empty() || found_.engines.back().points.empty()) return false;
+  return parse_class(next_word(line), place) &&
+         parse_point(line, found_.engines.back().reshapes[place]);
+}
+
+Result<void> Reader::take_first(std::string_view line) {
+  if (!line.starts_with(kFormat)) return fail(Code::invalid_argument, "line 1 makes no sense");
+  const std::string_view version = line.substr(kFormat.size());
+  if (version == kVersion) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("its format is version '{}', this program's is {}", version, kVersion));
 }
 
 Result<Calibration> Reader::read(std::string_view text) {
@@ -115,8 +147,12 @@ Result<Calibration> Reader::read(std::string_view text) {
     if (newline == std::string_view::npos) break;
     const std::string_view line = text.substr(0, newline);
     text.remove_prefix(newline + 1);
-    ended = number > 1 && line == kLastLine;
-    if (!ended && !(number == 1 ? line == kFirstLine : take(line)))
+    if (number == 1) {
+      GANTRY_TRY(take_first(line));
+      continue;
+    }
+    ended = line == kLastLine;
+    if (!ended && !take(line))
       return fail(Code::invalid_argument, fmt::format("line {} makes no sense", number));
   }
   if (!ended || !text.empty()) return fail(Code::invalid_argument, "it does not end as it should");
@@ -124,19 +160,26 @@ Result<Calibration> Reader::read(std::string_view text) {
   return std::move(found_);
 }
 
+std::string line_of(const CostPoint& point) {
+  return fmt::format("{} {} {} {}\n", point.bytes, point.synchronous_ns, point.queued_ns,
+                     point.caller_ns);
+}
+
 }  // namespace
 
 std::string write_calibration(const Calibration& calibration) {
-  std::string text = fmt::format("{}\nmachine {}\nsource {}\n", kFirstLine, calibration.machine,
-                                 to_string(calibration.source));
+  std::string text = fmt::format("{}{}\nmachine {}\nsource {}\n", kFormat, kVersion,
+                                 calibration.machine, to_string(calibration.source));
   text +=
       fmt::format("streaming-from {}\ncache-share {}\nhelping-gain {}\n",
                   calibration.streaming_from, calibration.cache_share, calibration.helping_gain);
   for (const EngineCosts& costs : calibration.engines) {
     text += fmt::format("engine {} {}\n", costs.engine, costs.simulated ? "simulated" : "measured");
-    for (const CostPoint& point : costs.points)
-      text += fmt::format("point {} {} {} {}\n", point.bytes, point.synchronous_ns, point.queued_ns,
-                          point.caller_ns);
+    for (const CostPoint& point : costs.points) text += "point " + line_of(point);
+    for (std::size_t i = 0; i < kReshapeClasses; ++i)
+      for (const CostPoint& point : costs.reshapes[i])
+        text +=
+            fmt::format("reshape {} {}", to_string(static_cast<ReshapeClass>(i)), line_of(point));
   }
   return text + fmt::format("{}\n", kLastLine);
 }

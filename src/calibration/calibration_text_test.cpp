@@ -17,6 +17,9 @@ Calibration sample() {
   calibration.helping_gain = 1.25;
   calibration.engines = {{"inline", false, {{64, 30.5, 31, 31}, {4096, 120, 121, 122}}},
                          {"dsa", true, {{64, 1200, 300, 250}}}};
+  calibration.engines[0].reshapes = {{{{4096, 210.5, 211, 212}, {65536, 3300, 3301, 3302}},
+                                      {{4096, 180, 181, 182}},
+                                      {{12288, 900, 901, 902}}}};
   return calibration;
 }
 
@@ -36,6 +39,13 @@ TEST(CalibrationText, ComesBackAsItWas) {
   EXPECT_EQ(read->engines[0].points[1].bytes, 4096u);
   EXPECT_EQ(read->engines[0].points[0].synchronous_ns, 30.5);
   EXPECT_EQ(read->engines[0].points[1].caller_ns, 122);
+  const auto& reshapes = read->engines[0].reshapes;
+  ASSERT_EQ(reshapes[0].size(), 2u);  // narrowing
+  EXPECT_EQ(reshapes[0][0].synchronous_ns, 210.5);
+  EXPECT_EQ(reshapes[0][1].bytes, 65536u);
+  ASSERT_EQ(reshapes[2].size(), 1u);  // permuting
+  EXPECT_EQ(reshapes[2][0].queued_ns, 901);
+  EXPECT_TRUE(read->engines[1].reshapes[0].empty());
   EXPECT_EQ(write_calibration(*read), write_calibration(sample()));
 }
 
@@ -54,7 +64,8 @@ struct Damage {
 
 TEST(CalibrationText, IsRefusedWhenDamaged) {
   const std::vector<Damage> damages{
-      {"another version", "gantry-calibration 1", "gantry-calibration 2"},
+      {"the version before", "gantry-calibration 2", "gantry-calibration 1"},
+      {"a later version", "gantry-calibration 2", "gantry-calibration 20"},
       {"an unknown key", "cache-share", "cache-shares"},
       {"no number", "streaming-from 33554432", "streaming-from many"},
       {"a negative size", "cache-share 4194304", "cache-share -1"},
@@ -76,6 +87,17 @@ TEST(CalibrationText, IsRefusedWhenDamaged) {
       {"an unknown source", "source full", "source defaults"},
       {"a gain beyond reason", "helping-gain 1.25", "helping-gain 1e9"},
       {"a point of no engine", "engine inline measured\n", ""},
+      {"a class that there is not", "reshape widening", "reshape sideways"},
+      {"a reshape without a class", "reshape widening 4096", "reshape 4096"},
+      {"too few costs of a reshape", "4096 180 181 182", "4096 180 181"},
+      {"too many costs of a reshape", "4096 180 181 182", "4096 180 181 182 183"},
+      {"no time for a reshape", "4096 180 181 182", "4096 180 -1 182"},
+      {"sizes of reshapes that fall", "narrowing 65536", "narrowing 64"},
+      {"a reshape before its engine's points", "point 64 1200",
+       "reshape widening 64 1 1 1\npoint 64 1200"},
+      {"a point behind reshapes", "engine dsa", "point 8192 1 1 1\nengine dsa"},
+      {"a reshape of no engine", "engine inline measured\n",
+       "reshape widening 64 1 1 1\nengine inline measured\n"},
       {"more after the end", "\nend\n", "\nend\npoint 1 1 1 1\n"},
       {"an empty line", "source full", "\nsource full"},
   };
@@ -94,6 +116,14 @@ TEST(CalibrationText, NamesTheLine) {
   const auto read = read_calibration(text);
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().message, HasSubstr("line 3"));
+}
+
+TEST(CalibrationText, SaysThatItsVersionIsAnother) {
+  std::string text = write_calibration(sample());
+  text.replace(text.find('2'), 1, "1");
+  const auto read = read_calibration(text);
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message, HasSubstr("version '1', this program's is 2"));
 }
 
 TEST(CalibrationText, SurvivesRandomBytes) {

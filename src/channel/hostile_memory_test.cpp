@@ -172,5 +172,46 @@ TEST_F(HostileProducer, AStreamedMessageReservesNoMoreThanIsAllowed) {
   EXPECT_THAT(message.error().hint, testing::HasSubstr("receive_early"));
 }
 
+// A window's message with a tensor: whatever of its table is wrong is the peer's end.
+TEST_F(HostileProducer, AWindowsTableIsOfOneSegmentThatIsTheMessage) {
+  SegmentEntry right{};
+  right.bytes = 8192;
+  right.slab = 1;
+  right.type = types::f32;
+  right.dimensions = 1;
+  right.shape[0] = 2048;
+  right.strides[0] = 1;
+  const auto code_of = [&](std::uint8_t count, const Place& place, const SegmentEntry& entry) {
+    ring_->ring[1].sequence = 0;
+    MessageRecord streamed = record(1, 0, 0, 0, 2 | kLanding | kStreamed, count);
+    std::memcpy(streamed.body.data(), &place, sizeof place);
+    std::memcpy(slab_.data() + 4096, &entry, sizeof entry);
+    return code_from([&] {
+      send_slab(1, slab_, 8192);
+      page_->landing[0].begin(1);
+      publish(streamed);
+    });
+  };
+  const Place place{
+      .offset = 4096, .bytes = 8192, .slab = 1, .chunk_bytes = 4096, .window_bytes = 4096};
+  EXPECT_EQ(code_of(2, place, right), Code::peer_misbehaved);
+  EXPECT_EQ(code_of(0, place, right), Code::peer_misbehaved);
+  Place beyond = place;
+  beyond.offset = 8192 - 100;
+  EXPECT_EQ(code_of(1, beyond, right), Code::peer_misbehaved);
+  Place other = place;
+  other.bytes = 8188;
+  EXPECT_EQ(code_of(1, other, right), Code::peer_misbehaved);
+  SegmentEntry wide = right;
+  wide.shape[0] = 2049;
+  EXPECT_EQ(code_of(1, place, wide), Code::peer_misbehaved);
+  SegmentEntry outside = right;
+  outside.offset = 4097;
+  EXPECT_EQ(code_of(1, place, outside), Code::peer_misbehaved);
+  SegmentEntry deep = right;
+  deep.dimensions = 9;
+  EXPECT_EQ(code_of(1, place, deep), Code::peer_misbehaved);
+}
+
 }  // namespace
 }  // namespace gantry

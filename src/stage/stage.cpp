@@ -48,7 +48,16 @@ Result<InputImpl> open_input(const StageEndpoint& end, const StageOptions& optio
   return open_zmq_input(end, options);
 }
 
+tl::unexpected<Error> no_conversion(std::string_view what) {
+  return fail(Code::unsupported,
+              fmt::format("{}: only channels convert what they carry (`as`)", what),
+              "use gantry run --transport gantry, or convert before sending");
+}
+
 Result<OutputImpl> open_output(const StageEndpoint& end, const StageOptions& options) {
+  if (!end.as.empty() && end.transport != Transport::gantry)
+    return no_conversion(
+        fmt::format("stage output '{}' over {}", end.channel, to_string(end.transport)));
   switch (end.transport) {
     case Transport::gantry:
       return open_gantry_output(end, options);
@@ -75,6 +84,7 @@ Result<StageOutput> stage_output(std::string_view name, const StageOptions& opti
   StreamMarks marks(end);
   GANTRY_ASSIGN(auto impl, open_output(end, options));
   impl->marks = std::move(marks);
+  impl->converts = end.transport == Transport::gantry;
   return StageOutput(std::move(impl));
 }
 
@@ -137,6 +147,14 @@ Result<void> check_draft(const Draft& draft) {
   return {};
 }
 
+Result<void> check_as(const StageOutput::Impl& output, const SendOptions& options,
+                      std::span<const Draft::Part> parts = {}) {
+  const bool is_asked = options.as != nullptr ||
+                        std::ranges::any_of(parts, [](const auto& part) { return !!part.as; });
+  if (is_asked && !output.converts) return no_conversion("send");
+  return {};
+}
+
 template <class T>
 Result<T> marked(StageOutput::Impl& output, Result<T> result) {
   if (!result && result.error().code == Code::peer_gone) output.marks.broken();
@@ -170,17 +188,20 @@ Result<Loan> StageOutput::loan(Bytes size, Deadline deadline) {
 Result<void> StageOutput::publish(Loan&& loan, const SendOptions& options) {
   if (!impl_) return moved_from("StageOutput");
   GANTRY_TRY(check_mode(options.mode));
+  GANTRY_TRY(check_as(*impl_, options));
   return marked(*impl_, impl_->publish(std::move(loan), options));
 }
 Result<void> StageOutput::send(ConstByteSpan payload, const SendOptions& options) {
   if (!impl_) return moved_from("StageOutput");
   GANTRY_TRY(check_mode(options.mode));
+  GANTRY_TRY(check_as(*impl_, options));
   GANTRY_TRY(check_payload(payload));
   return marked(*impl_, impl_->send(payload, options));
 }
 Result<void> StageOutput::send(Draft draft, const SendOptions& options) {
   if (!impl_) return moved_from("StageOutput");
   GANTRY_TRY(check_mode(options.mode));
+  GANTRY_TRY(check_as(*impl_, options, draft.parts()));
   GANTRY_TRY(check_draft(draft));
   return marked(*impl_, impl_->send(std::move(draft), options));
 }

@@ -47,6 +47,7 @@ class GANTRY_LOCAL StageOutput::Impl {
   [[nodiscard]] virtual Result<Pool> pool() const;
 
   StreamMarks marks;
+  bool converts = false;  ///< Whether `as` means anything to it: only channels convert.
 };
 
 using InputImpl = std::unique_ptr<StageInput::Impl>;

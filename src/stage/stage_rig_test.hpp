@@ -69,6 +69,9 @@ class Rig {
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
 
+  /// What the sender's tensors are to become.
+  void convert(std::string as) { as_ = std::move(as); }
+
   /// Makes the calling process the sender or receiver of that number, and nothing else.
   void become_sender(std::size_t number) { become(true, number); }
   void become_receiver(std::size_t number) { become(false, number); }
@@ -109,7 +112,7 @@ class Rig {
   }
 
   void become(bool output, std::size_t number) {
-    StageEndpoint end{"data", output, transport_, 4, 0, {}};
+    StageEndpoint end{"data", output, transport_, 4, 0, {}, output ? as_ : ""};
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (number != (output ? i / receivers_ : i % receivers_)) continue;
       const Metrics& page = output ? *links_[i].sending : *links_[i].receiving;
@@ -131,6 +134,7 @@ class Rig {
   std::size_t senders_;
   std::size_t receivers_;
   std::string folder_;
+  std::string as_;
   std::vector<Link> links_;  // of sender s and receiver r: s * receivers + r
 };
 

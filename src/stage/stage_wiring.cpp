@@ -1,6 +1,7 @@
 // The text by which a launcher tells a stage its ends:
 //   1;CHANNEL:out:TRANSPORT:SLOTS:BUDGET:ADDRESS@METRICS,ADDRESS@METRICS;CHANNEL:in:...
-// "1" is the version. Names and addresses have %XX for all but letters, digits and "._-/".
+// An output that converts has its `as` behind the links: ...ADDRESS@METRICS:AS. "1" is the version.
+// Names and addresses have %XX for all but letters, digits and "._-/".
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::string_view kVersion = "1";
 constexpr unsigned kMostSlots = 64;
-constexpr std::size_t kFieldsPerEnd = 6;
+constexpr std::size_t kFieldsPerEnd = 6;  // and one more with `as`
 
 // ---- single words --------------------------------------------------------------------------
 
@@ -98,7 +99,8 @@ Result<StageEndpoint::Link> parse_link(std::string_view text) {
 
 Result<StageEndpoint> parse_end(std::string_view text) {
   const auto fields = split(text, ':');
-  if (fields.size() != kFieldsPerEnd) return wrong("not six fields", text);
+  if (fields.size() != kFieldsPerEnd && fields.size() != kFieldsPerEnd + 1)
+    return wrong("not six or seven fields", text);
   StageEndpoint end;
   GANTRY_ASSIGN(end.channel, unescape(fields[0]));
   GANTRY_ASSIGN(end.output, parse_direction(fields[1]));
@@ -112,6 +114,9 @@ Result<StageEndpoint> parse_end(std::string_view text) {
     GANTRY_ASSIGN(auto parsed, parse_link(link));
     end.links.push_back(std::move(parsed));
   }
+  if (fields.size() == kFieldsPerEnd) return end;
+  GANTRY_ASSIGN(end.as, unescape(fields.back()));
+  if (!end.output || !As::parse(end.as)) return wrong("no conversion of an output", fields.back());
   return end;
 }
 
@@ -126,8 +131,9 @@ std::string encode_end(const StageEndpoint& end) {
   for (const auto& link : end.links)
     links += fmt::format("{}{}@{}", links.empty() ? "" : ",", escape(link.address),
                          link.metrics_descriptor);
-  return fmt::format("{}:{}:{}:{}:{}:{}", escape(end.channel), end.output ? "out" : "in",
-                     to_string(end.transport), end.slots, end.budget_bytes, links);
+  const std::string as = end.as.empty() ? "" : ":" + escape(end.as);
+  return fmt::format("{}:{}:{}:{}:{}:{}{}", escape(end.channel), end.output ? "out" : "in",
+                     to_string(end.transport), end.slots, end.budget_bytes, links, as);
 }
 
 }  // namespace

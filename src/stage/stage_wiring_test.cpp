@@ -13,7 +13,8 @@ static bool operator==(const StageEndpoint::Link& a, const StageEndpoint::Link& 
 }
 static bool operator==(const StageEndpoint& a, const StageEndpoint& b) {
   return a.channel == b.channel && a.output == b.output && a.transport == b.transport &&
-         a.slots == b.slots && a.budget_bytes == b.budget_bytes && a.links == b.links;
+         a.slots == b.slots && a.budget_bytes == b.budget_bytes && a.links == b.links &&
+         a.as == b.as;
 }
 
 namespace {
@@ -22,6 +23,7 @@ using ::testing::HasSubstr;
 
 std::vector<StageEndpoint> some_ends() {
   return {{"frames", true, Transport::gantry, 8, 0, {{"frames.0-0", 7}, {"frames.0-1", 8}}},
+          {"typed", true, Transport::gantry, 8, 0, {{"typed.0-0", 9}}, "f32 -> i8[32,bf16]"},
           {"frames", false, Transport::pipe, 1, 1, {{"12", -1}}},
           {"a;b:c,d@e%f g\nh\xff",
            true,
@@ -80,6 +82,11 @@ TEST(StageWiring, RefusesWhatIsNotExactlyRight) {
                            "1;a%4:out:gantry:8:0:x@1",
                            "1;a%zz:out:gantry:8:0:x@1",
                            "1;a b:out:gantry:8:0:x@1",
+                           "1;a:out:gantry:8:0:x@1:",
+                           "1;a:out:gantry:8:0:x@1:bf17",
+                           "1;a:out:gantry:8:0:x@1:f32%20->%20bf16",
+                           "1;a:out:gantry:8:0:x@1:bf16:f32",
+                           "1;a:in:gantry:8:0:x@1:bf16",
                            "1;a:out:gantry:8:0:x@1;a:out:pipe:8:0:3@1",
                            "1;a:out:gantry:8:99999999999999999999:x@1"})
     EXPECT_EQ(decode_error(text), Code::invalid_argument) << text;

@@ -53,6 +53,8 @@ TEST_F(Calibrate, MeasuresAndKeeps) {
   EXPECT_EQ(document["kept"], true);
   EXPECT_EQ(document["engines"][0]["engine"], "inline");
   EXPECT_GT(document["engines"][0]["points"].size(), 0u);
+  for (const char* kind : {"narrowing", "widening", "permuting"})
+    EXPECT_GT(document["engines"][0]["reshapes"][kind].size(), 0u) << kind;
   ASSERT_EQ(kept().size(), 1u);
   EXPECT_EQ(document["path"], kept()[0]);
   // The next process takes it.
@@ -64,9 +66,11 @@ TEST_F(Calibrate, MeasuresAndKeeps) {
 TEST_F(Calibrate, ShowsTablesToAPerson) {
   const auto ended = run(calibrate({"--quick"}));
   ASSERT_EQ(ended.status, 0) << ended.errors;
-  for (const char* word : {"CALIBRATION", "quick", "kept in", "SIZE", "inline awaited", "1 MiB"})
+  for (const char* word : {"CALIBRATION", "quick", "kept in", "SIZE", "inline awaited", "1 MiB",
+                           "RESHAPE", "narrowing", "widening", "permuting"})
     EXPECT_THAT(ended.output, HasSubstr(word));
   EXPECT_THAT(ended.errors, HasSubstr("calibrating: what the engines cost\n"));
+  EXPECT_THAT(run(cached({"doctor"})).output, HasSubstr("permuting"));
 }
 
 TEST_F(Calibrate, OnlyLooksWhenAskedToShow) {
@@ -90,7 +94,7 @@ TEST_F(Calibrate, InterruptedKeepsNothing) {
 TEST_F(Calibrate, IgnoresADamagedFileAndReplacesIt) {
   ASSERT_EQ(run(calibrate({"--quick"})).status, 0);
   const std::string file = kept().at(0);
-  std::ofstream(file) << "gantry-calibration 1\nrubbish\n";
+  std::ofstream(file) << "gantry-calibration 2\nrubbish\n";
   const auto calibration = doctor()["calibration"];
   EXPECT_EQ(calibration["source"], "defaults");
   EXPECT_THAT(calibration["note"].get<std::string>(), HasSubstr(file + ": line 2"));

@@ -81,6 +81,55 @@ TEST_F(Cli, ATooLongLineIsNamed) {
   EXPECT_THAT(ended.errors, HasSubstr("--message-size"));
 }
 
+// ---- conversions -------------------------------------------------------------------------------
+
+// Whole numbers that bf16 holds: its bytes are the upper ones of f32's, in the order of x86 and
+// arm.
+std::string small_numbers(std::size_t count, std::size_t from, std::size_t bytes_each) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = static_cast<float>(i % 255) - 127;
+    all.append(reinterpret_cast<const char*>(&value) + from, bytes_each);
+  }
+  return all;
+}
+
+TEST_F(Cli, PutConvertsWhatItReads) {
+  for (const char* mode : {"whole", "pipelined", "streamed", "immutable"}) {
+    Subprocess putting(put({"c", "--as", "f32 -> bf16", "--mode", mode, "--message-size", "100003"},
+                           small_numbers(500'000, 0, 4)));
+    const auto received = run(gantry({"get", "c"}));
+    EXPECT_TRUE(received.output == small_numbers(500'000, 2, 2)) << received.output.size();
+    const auto sent = putting.wait().value_or(Ended{});
+    EXPECT_EQ(sent.status, 0) << sent.errors;
+  }
+}
+
+TEST_F(Cli, WhatIsNoWholeNumberOfElementsIsNamedAndAllElseArrives) {
+  for (const char* mode : {"whole", "pipelined"}) {
+    Subprocess putting(
+        put({"c", "--as", "f32 -> bf16", "--mode", mode}, small_numbers(300'000, 0, 4) + "abc"));
+    EXPECT_TRUE(run(gantry({"get", "c"})).output == small_numbers(300'000, 2, 2));
+    const auto sent = putting.wait().value_or(Ended{});
+    EXPECT_EQ(sent.status, 1);
+    EXPECT_THAT(sent.errors, IsOneLine());
+    EXPECT_THAT(sent.errors, HasSubstr("its last 3 B are too few to be converted, 'f32 -> bf16'"));
+  }
+  const auto small = run(put({"c", "--as", "f32 -> bf16", "--message-size", "3"}, "abc"));
+  EXPECT_EQ(small.status, 1);
+  EXPECT_THAT(small.errors, HasSubstr("a message of 3 B has no room"));
+}
+
+TEST_F(Cli, PutSaysWhichTypesThereAre) {
+  const auto unknown = run(put({"c", "--as", "f32 -> bf17"}, ""));
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.errors, IsOneLine());
+  EXPECT_THAT(unknown.errors, HasSubstr("--as: 'bf17' is no type of elements; there are u8 i8"));
+  const auto half = run(put({"c", "--as", "bf16"}, ""));
+  EXPECT_EQ(half.status, 2);
+  EXPECT_THAT(half.errors, HasSubstr("say what it holds: \"f32 -> bf16\""));
+}
+
 TEST_F(Cli, TwoChannelsAtOnceStayApart) {
   Subprocess first(put({"a"}, random_bytes(300000)));
   Subprocess second(put({"b"}, random_bytes(500000)));

@@ -55,6 +55,56 @@ TEST_F(EndsOfStages, MessagesThatStandAloneAllArrive) {
   }
 }
 
+// ---- conversions -------------------------------------------------------------------------------
+
+// Three numbers of f32, and `rest`, by a channel that converts.
+std::string converting(const std::string& as, const std::string& rest = {}) {
+  return R"([stages.source]
+shell = '''printf '\000\000\200\077\000\000\000\100\000\000\100\300)" +
+         rest + R"(' | gantry put values'''
+[stages.sink]
+shell = "gantry get values > {out}"
+[channels.values]
+from = 'source'
+to = 'sink'
+as = ')" +
+         as + "'\n";
+}
+
+TEST_F(EndsOfStages, BytesAreConvertedAsTheFileSays) {
+  using namespace std::string_literals;
+  const Ended run = scratch_.run(converting("f32 -> bf16"));
+  EXPECT_EQ(run.status, 0) << run.errors;
+  EXPECT_EQ(scratch_.read_results(), "\x80\x3f\x00\x40\x40\xc0"s);  // 1, 2, -3
+  const Ended bytes = scratch_.run(converting("f32 -> i8"));
+  EXPECT_EQ(bytes.status, 0) << bytes.errors;
+  EXPECT_EQ(scratch_.read_results(), "\x01\x02\xfd"s);
+  const Ended untyped = scratch_.run(converting("bf16"));
+  EXPECT_EQ(untyped.status, 1);
+  EXPECT_THAT(untyped.errors, HasSubstr("12 bytes without a tensor cannot become bf16; send a "
+                                        "tensor, or say what they are: \"f32 -> bf16\""));
+  const Ended wrong = scratch_.run(converting("f32 -> i9"));
+  EXPECT_EQ(wrong.status, 1);
+  EXPECT_THAT(wrong.errors,
+              HasSubstr("channels.values.as: 'i9' is no type of elements; there are"));
+}
+
+TEST_F(EndsOfStages, OtherTransportsDoNotConvert) {
+  for (const auto* option : {"--transport", "--compare"}) {
+    const Ended run = scratch_.run(converting("f32 -> bf16"), {option, "pipe"});
+    EXPECT_EQ(run.status, 1);
+    EXPECT_THAT(last_line(run.errors),
+                HasSubstr("channels.values.as: over pipe messages arrive as they were sent"));
+  }
+}
+
+TEST_F(EndsOfStages, WhatIsLeftOverIsNamedByTheStage) {
+  const Ended run = scratch_.run(converting("f32 -> bf16", "xyz"));
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.errors, HasSubstr("its last 3 B are too few to be converted, 'f32 -> bf16'"));
+  EXPECT_EQ(scratch_.read_results().size(), 6u);  // all before them arrived
+}
+
 // ---- names -------------------------------------------------------------------------------------
 
 TEST_F(EndsOfStages, ANameThatNoChannelHasIsAnErrorAtOnce) {

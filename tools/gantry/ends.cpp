@@ -27,6 +27,16 @@ std::uint64_t own_replicas() {
   return text == nullptr ? 1 : parse_number(text, 1).value_or(1);
 }
 
+/// By the pipeline file, of bytes without a tensor.
+std::optional<As> as_of_stage(const std::string& name) {
+  const auto ends = own_stage_endpoints();
+  if (!ends) return std::nullopt;
+  for (const StageEndpoint& end : *ends)
+    if (end.channel == name && end.output && !end.as.empty())
+      if (auto as = As::parse(end.as); as && as->from) return *std::move(as);
+  return std::nullopt;
+}
+
 /// Why a channel of that name may not be there; empty if nothing comes to mind.
 std::string near_channel(const std::string& name) {
   const auto channels = list_channels(channel_directory_path());
@@ -43,11 +53,14 @@ std::string near_channel(const std::string& name) {
 
 Result<Sender> Sender::open(const std::string& name, const SenderOptions& options,
                             const Interrupt& interrupt) {
-  const auto into = [&options](auto end) { return Sender(End(std::move(end)), options); };
+  const auto into = [&](auto end) {
+    return Sender(End(std::move(end)), options, is_stage() ? as_of_stage(name) : options.as);
+  };
   if (is_stage()) {
-    if (options.consumers || options.access || options.path || options.remote.are_given())
+    if (options.consumers || options.access || options.path || options.remote.are_given() ||
+        options.as)
       return tl::unexpected(
-          not_in_a_stage("--consumers, --users, --path, --patience, --stall-limit"));
+          not_in_a_stage("--consumers, --users, --path, --patience, --stall-limit, --as"));
     return stage_output(name, {interrupt.descriptor()}).map(into);
   }
   const auto path = path_of(name, options.path);
@@ -61,6 +74,7 @@ Result<Sender> Sender::open(const std::string& name, const SenderOptions& option
   producer.interrupt_descriptor = interrupt.descriptor();
   producer.access = options.access.value_or(Access{});
   options.remote.set(producer.remote);
+  producer.as = options.as;
   return runtime->producer(name, producer).map(into);
 }
 

@@ -20,6 +20,7 @@ struct SenderOptions {
   std::optional<Access> access;
   std::optional<RemotePath> path;
   RemoteTimes remote;
+  std::optional<As> as;
 };
 
 /// A channel of its own; in a stage the end that `gantry run` gave this process under the name,
@@ -38,14 +39,20 @@ class Sender {
   [[nodiscard]] Result<void> publish(Loan&& loan);
   [[nodiscard]] Result<void> send(ConstByteSpan payload);
   [[nodiscard]] Result<void> close();
+  /// What it makes of bytes without a tensor, by put's options or by the pipeline file. Empty:
+  /// nothing, or it does not say what they are.
+  [[nodiscard]] const std::optional<As>& as() const noexcept { return as_; }
   /// Says on a terminal that consumers have not come: all that were asked for, or any. This must
   /// outlive it, and stay in its place.
   [[nodiscard]] std::unique_ptr<WaitNotice> notice(bool wants_all) const;
 
  private:
   using End = std::variant<Producer, StageOutput>;
-  Sender(End end, const SenderOptions& options)
-      : end_(std::move(end)), consumers_(options.consumers.value_or(1)), mode_(options.mode) {}
+  Sender(End end, const SenderOptions& options, std::optional<As> as)
+      : end_(std::move(end)),
+        consumers_(options.consumers.value_or(1)),
+        mode_(options.mode),
+        as_(std::move(as)) {}
   [[nodiscard]] SendOptions how() const {
     SendOptions options;
     options.mode = mode_;
@@ -54,6 +61,7 @@ class Sender {
   End end_;
   unsigned consumers_;
   SendMode mode_;
+  std::optional<As> as_;
 };
 
 /// What get's options say of its end.

@@ -1,4 +1,5 @@
 // gantry put: standard input into a channel.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "commands.hpp"
@@ -19,65 +20,102 @@ struct PutOptions {
   bool wait_consumer = false;
 };
 
+/// Bytes at the end of the input that were not sent, since they are no whole element.
+using Rest = Bytes;
+
+// The most of `bytes` that can be converted: elements and groups are not cut.
+Bytes whole_part(const std::optional<As>& as, Bytes bytes) {
+  while (as && bytes != 0 && !as->plan_for({}, bytes)) --bytes;
+  return bytes;
+}
+
 // Bytes go from the input straight into the memory that the reader sees.
-Result<void> put_blocks(Sender& sender, Bytes message_bytes, const Interrupt& interrupt) {
+Result<Rest> put_blocks(Sender& sender, const PutOptions& options, const Interrupt& interrupt) {
   widen_pipe(STDIN_FILENO);
   for (;;) {
-    auto loan = sender.loan(message_bytes);
+    auto loan = sender.loan(options.message_bytes);
     if (!loan) return tl::unexpected(loan.error());
     const auto got = read_input(loan->bytes(), interrupt);
-    if (!got) return tl::unexpected(got.error());
-    if (*got == 0) return {};
-    const bool ended = *got < message_bytes;
-    loan->shrink(*got);
-    auto published = sender.publish(std::move(*loan));
-    if (!published || ended) return published;
+    if (!got) return got;
+    const bool ended = *got < options.message_bytes;
+    const Bytes whole = ended ? whole_part(sender.as(), *got) : *got;
+    if (whole == 0) return *got;
+    loan->shrink(whole);
+    if (auto published = sender.publish(std::move(*loan)); !published)
+      return tl::unexpected(published.error());
+    if (ended) return *got - whole;
   }
 }
 
 // In other modes the message is copied while its readers have it, or sealed.
-Result<void> put_copies(Sender& sender, Bytes message_bytes, const Interrupt& interrupt) {
+Result<Rest> put_copies(Sender& sender, const PutOptions& options, const Interrupt& interrupt) {
   widen_pipe(STDIN_FILENO);
-  std::vector<std::byte> buffer(message_bytes);
+  std::vector<std::byte> buffer(options.message_bytes);
   for (;;) {
     const auto got = read_input(buffer, interrupt);
-    if (!got) return tl::unexpected(got.error());
-    if (*got == 0) return {};
-    auto sent = sender.send(std::span(buffer).first(*got));
-    if (!sent || *got < message_bytes) return sent;
+    if (!got) return got;
+    const bool ended = *got < options.message_bytes;
+    const Bytes whole = ended ? whole_part(sender.as(), *got) : *got;
+    if (whole == 0) return *got;
+    if (auto sent = sender.send(std::span(buffer).first(whole)); !sent)
+      return tl::unexpected(sent.error());
+    if (ended) return *got - whole;
   }
 }
 
-Result<void> put_lines(Sender& sender, Bytes longest, const Interrupt& interrupt) {
+Result<Rest> put_lines(Sender& sender, Bytes longest, const Interrupt& interrupt) {
   LineReader reader(longest, interrupt);
   for (;;) {
     const auto line = reader.next();
     if (!line) return tl::unexpected(line.error());
-    if (line->empty()) return {};
-    if (auto sent = sender.send(*line); !sent) return sent;
+    if (line->empty()) return Rest{0};
+    if (auto sent = sender.send(*line); !sent) return tl::unexpected(sent.error());
   }
 }
 
-Result<void> put_input(Sender& sender, const PutOptions& options, const Interrupt& interrupt) {
+Result<Rest> put_input(Sender& sender, const PutOptions& options, const Interrupt& interrupt) {
   if (options.lines) return put_lines(sender, options.message_bytes, interrupt);
   const SendMode mode = options.end.mode;
   const bool is_whole = mode == SendMode::automatic || mode == SendMode::whole;
-  return is_whole ? put_blocks(sender, options.message_bytes, interrupt)
-                  : put_copies(sender, options.message_bytes, interrupt);
+  return is_whole ? put_blocks(sender, options, interrupt) : put_copies(sender, options, interrupt);
 }
 
-Result<void> put(const PutOptions& options) {
+// So that only the end of the input can hold something that is not whole.
+Result<void> make_messages_whole(const Sender& sender, PutOptions& options) {
+  const Bytes whole = whole_part(sender.as(), options.message_bytes);
+  if (whole == 0)
+    return tl::unexpected(
+        Error{Code::invalid_argument,
+              fmt::format("as '{}': a message of {} B has no room for the least that it converts",
+                          sender.as()->text(), options.message_bytes),
+              "raise --message-size"});
+  options.message_bytes = whole;
+  return {};
+}
+
+Error cut_short(const Sender& sender, Rest rest) {
+  return {Code::invalid_argument,
+          fmt::format("standard input: its last {} B are too few to be converted, '{}'", rest,
+                      sender.as()->text()),
+          "all before them was sent"};
+}
+
+Result<void> put(PutOptions& options) {
   auto interrupt = Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
   if (!options.lines && !options.records)
     if (auto fine = Sender::check_single_stream(options.name); !fine) return fine;
   auto sender = Sender::open(options.name, options.end, *interrupt);
   if (!sender) return tl::unexpected(sender.error());
+  if (!options.lines)
+    if (auto whole = make_messages_whole(*sender, options); !whole) return whole;
   const auto notice = sender->notice(options.wait_consumer);
   if (options.wait_consumer)
     if (auto joined = sender->wait_for_consumers(); !joined) return joined;
-  auto done = put_input(*sender, options, *interrupt);
-  return done ? sender->close() : done;
+  const auto rest = put_input(*sender, options, *interrupt);
+  if (!rest) return tl::unexpected(rest.error());
+  if (auto closed = sender->close(); !closed || *rest == 0) return closed;
+  return tl::unexpected(cut_short(*sender, *rest));
 }
 
 Result<Bytes> parse_message_size(std::string_view text) {
@@ -86,6 +124,15 @@ Result<Bytes> parse_message_size(std::string_view text) {
     return tl::unexpected(
         Error{Code::invalid_argument, "'0': a message has at least one byte", {}});
   return bytes;
+}
+
+Result<std::optional<As>> parse_as(std::string_view text) {
+  auto as = As::parse(text);
+  if (!as) return tl::unexpected(as.error());
+  if (as->from) return std::optional(*std::move(as));
+  return tl::unexpected(Error{Code::invalid_argument,
+                              fmt::format("'{}': standard input has no type of its own", text),
+                              fmt::format("say what it holds: \"f32 -> {}\"", as->text())});
 }
 
 Result<unsigned> parse_slots(std::string_view text) {
@@ -108,7 +155,8 @@ void add_put(CLI::App& app, int& exit_code) {
   command->add_option("NAME", options->name, "The channel, or this stage's output")->required();
   add_parsed(*command, "--message-size", options->message_bytes, &parse_message_size, "BYTES",
              "Bytes a message (default 1M); the longest line with --lines");
-  command->add_flag("--lines", options->lines, "Send every line as a message, newline included");
+  auto* const lines = command->add_flag("--lines", options->lines,
+                                        "Send every line as a message, newline included");
   command->add_flag("--records", options->records,
                     "Each message stands alone, so replicas of a stage may share them");
   add_parsed(*command, "--slots", options->end.slots, &parse_slots, "NUMBER",
@@ -119,13 +167,19 @@ void add_put(CLI::App& app, int& exit_code) {
                     "Read nothing before a consumer has joined; with --consumers: all of them");
   add_parsed(*command, "--mode", options->end.mode, &parse_send_mode, "MODE",
              "automatic, whole, pipelined, streamed or immutable: when readers see a message");
+  add_parsed(
+      *command, "--as", options->end.as, &parse_as, "FROM -> TO",
+      "What the elements of the input are and become on their way: \"f32 -> bf16\"; messages "
+      "have a whole number of them")
+      ->excludes(lines);
   add_users(*command, options->end.access);
   add_path(*command, options->end.path);
   add_remote_times(*command, options->end.remote);
   command->footer(
       "Ends when a consumer has received everything; one on another host\n"
       "that takes it from here: when the bridge has.\n"
-      "Example: tar c photos | gantry put photos");
+      "Example: tar c photos | gantry put photos\n"
+      "         gantry put weights --as 'f32 -> bf16' < weights.f32");
   command->callback([options, &exit_code] {
     const auto done = put(*options);
     exit_code = done ? 0 : fail(done.error());

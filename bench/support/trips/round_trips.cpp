@@ -90,7 +90,7 @@ void RoundTripDriver::renew(Payload& payload) const noexcept {
 }
 
 Result<void> RoundTripDriver::check(std::uint64_t sum, const Payload& payload) const {
-  const std::uint64_t expected = reads_ ? payload.checksum() : payload.bytes().size();
+  const std::uint64_t expected = reads_ ? requester_.expected(payload) : payload.bytes().size();
   if (sum == expected) return {};
   return Unexpected({Code::peer_misbehaved,
                      fmt::format("wrong checksum: {:#018x} came back for {:#018x}", sum, expected),

@@ -22,6 +22,7 @@ struct Case {
   bool keeps_payload = false;     ///< Three words change from trip to trip, not all.
   bool reads = true;              ///< False: readers answer with the length, not with the sum.
   bool computes = false;          ///< The requester has work to do until the sums come.
+  bool is_typed = false;          ///< The sum is of what the payload becomes, not of itself.
   bool crowded = false;           ///< More processes than CPUs: who polls lets others run, too.
 
   [[nodiscard]] Bytes largest_segment() const noexcept;
@@ -41,6 +42,10 @@ class Requester {
   virtual Result<void> send(const Payload& payload) = 0;
   /// Timed: the sum of the oldest message that has not got one from each reader yet.
   virtual Result<std::uint64_t> receive() = 0;
+  /// What the sum has to be; asked outside of what is timed.
+  [[nodiscard]] virtual std::uint64_t expected(const Payload& payload) const {
+    return payload.checksum();
+  }
   /// The same without waiting; nothing: it has not come. For SubjectKind::sends_behind.
   virtual Result<std::optional<std::uint64_t>> look() { return receive(); }
   /// Processes whose CPU time counts as this subject's, besides those of the two ends.
@@ -89,6 +94,7 @@ struct SubjectKind {
   bool carries_bytes = true;  ///< False: only its latency means something.
   bool is_peer = false;       ///< Somebody else's: where it does not work, it is left out.
   bool hands_over = false;    ///< What is there already, without a copy.
+  bool is_typed = false;      ///< For typed cases, and for no others.
   bool sends_behind = false;  ///< send() comes back while the message is still to be copied.
   unsigned most_in_flight = 1;
   unsigned most_readers = 1;
@@ -98,7 +104,7 @@ struct SubjectKind {
   [[nodiscard]] bool takes(const Case& what) const noexcept {
     return what.in_flight <= most_in_flight && what.readers <= most_readers &&
            what.bytes <= most_bytes && (what.reads || hands_over) &&
-           (!what.computes || sends_behind);
+           (!what.computes || sends_behind) && (what.is_typed == is_typed || !has_responder);
   }
 };
 

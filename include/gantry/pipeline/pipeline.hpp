@@ -4,6 +4,7 @@
 #include <functional>
 #include <gantry/device/device.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/shape.hpp>
 #include <optional>
 #include <ranges>
 
@@ -32,6 +33,10 @@ class GANTRY_API PipelineSource {
   [[nodiscard]] static PipelineSource registered(ConstByteSpan bytes);
   /// Holds the block. It counts as registered if its pool knows the device's registrar.
   [[nodiscard]] static PipelineSource block(const Block& block);
+  /// Reads the plan's destination, made of the caller's memory `from`, which holds its source. The
+  /// staging copy makes it, chunk by chunk, so only its bytes go to the device; steps, sizes and
+  /// halos are the destination's.
+  [[nodiscard]] static PipelineSource reshaped(ConstByteSpan from, ReshapePlan plan);
   /// Opens the file now and reads `size` bytes of it from `offset` on; 0: to its end.
   /// PipelineOptions::file_io says how. A file that becomes shorter later is an error of the chunk
   /// that misses something. Errors: those of open().
@@ -45,14 +50,15 @@ class GANTRY_API PipelineSource {
 
   /// Where the bytes come from. The call of the same name sets it; registered() and block():
   /// memory.
-  enum class Kind : std::uint8_t { memory, reader, message, file };
+  enum class Kind : std::uint8_t { memory, reader, message, file, reshaped };
   Kind kind = Kind::memory;    ///< It says which of the next fields count.
   std::uint64_t size = 0;      ///< In bytes; 0 for messages, each of which has its own.
-  ConstByteSpan bytes = {};    ///< Set for memory.
+  ConstByteSpan bytes = {};    ///< Set for memory, and for what is made of it.
   bool is_registered = false;  ///< Set for memory.
   Read read = {};              ///< Set for readers.
   std::shared_ptr<const OpenFile> opened = {};  ///< Set for files.
   std::size_t segment = 0;                      ///< Set for messages.
+  std::optional<ReshapePlan> plan = {};         ///< Set by reshaped().
   std::shared_ptr<Block> held = {};             ///< Set by block(): keeps it alive.
   std::string name = {};                        ///< Used in error messages.
   std::array<std::uint64_t, 3> file_range{};    ///< Device, inode, offset: shows which ends alias.

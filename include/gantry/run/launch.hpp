@@ -20,6 +20,8 @@ struct StageEndpoint {
   unsigned slots = 8;       ///< Messages under way on each link, 1 to 64; pipes ignore it.
   Bytes budget_bytes = 0;   ///< Payload memory of each link; 0: as PoolOptions.
   std::vector<Link> links;  ///< One for each process at the other side.
+  /// Of an output: what its tensors become, as As::parse() reads it. Empty: as they are sent.
+  std::string as = {};
 };
 
 /// Where the process finds what encode_stage_endpoints() returned.

@@ -104,13 +104,16 @@ Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
   return Incoming(std::move(taken));
 }
 
-Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, Deadline deadline) {
+Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, const ReshapePlan* plan,
+                                                      Deadline deadline) {
   GANTRY_TRY(check_process());
   const CpuCharge charge(*core_.metrics.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   for (;;) {
     GANTRY_TRY(await_pending(deadline));
-    const auto bytes = LandingReader(&waiter_, *queue_.pending()).into(destination, deadline);
+    LandingReader reader(&waiter_, *queue_.pending());
+    const auto bytes = plan == nullptr ? reader.into(destination, deadline)
+                                       : reader.into(destination, *plan, deadline);
     const bool given_up = !bytes && bytes.error().code == Code::aborted;
     if (!bytes && !given_up) return tl::unexpected(bytes.error());
     const auto done = queue_.take_pending();

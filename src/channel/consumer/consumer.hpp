@@ -20,7 +20,9 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] Result<Message> receive(Deadline deadline);
   [[nodiscard]] Result<std::size_t> receive_batch(std::span<Message> into, Deadline deadline);
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline);
-  [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, Deadline deadline);
+  /// `plan`: null if nothing is converted.
+  [[nodiscard]] Result<Copied> receive_into(ByteSpan destination, const ReshapePlan* plan,
+                                            Deadline deadline);
   [[nodiscard]] Result<int> event_descriptor();
   [[nodiscard]] Result<void> check_process() const { return core_.check_process(); }
   /// The producer sees the hang-up, and hears `why` if it is a want of this process. Streams end

@@ -42,7 +42,12 @@ Result<Incoming> Consumer::receive_early(Deadline deadline) {
 }
 Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, Deadline deadline) {
   return guarded_on(impl_, far_side_, "Consumer",
-                    [&] { return impl_->receive_into(destination, deadline); });
+                    [&] { return impl_->receive_into(destination, nullptr, deadline); });
+}
+Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, const ReshapePlan& plan,
+                                                Deadline deadline) {
+  return guarded_on(impl_, far_side_, "Consumer",
+                    [&] { return impl_->receive_into(destination, &plan, deadline); });
 }
 
 Result<int> Consumer::event_descriptor() {

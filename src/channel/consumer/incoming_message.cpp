@@ -186,6 +186,38 @@ void IncomingMessage::end_copy() noexcept {
   copied_from_.reset();
 }
 
+Result<void> IncomingMessage::begin_conversion(ByteSpan destination, const ReshapePlan& plan) {
+  if (plan.source_bytes() > total_)
+    return fail(Code::invalid_argument,
+                fmt::format("{} has {} bytes, the plan reads {}: {}", name(), total_,
+                            plan.source_bytes(), plan.text()));
+  if (plan.destination_bytes() > destination.size())
+    return fail(Code::invalid_argument,
+                fmt::format("{} becomes {} bytes, the buffer has {}", name(),
+                            plan.destination_bytes(), destination.size()),
+                "pass a larger buffer");
+  if (conversion_ && conversion_->destination() == destination.data()) return {};
+  GANTRY_TRY(seek(0));
+  conversion_.emplace(plan, destination);
+  return {};
+}
+
+void IncomingMessage::end_conversion() noexcept {
+  pass_taken();
+  conversion_.reset();
+}
+
+Result<void> IncomingMessage::convert_whole(ByteSpan destination, const ReshapePlan& plan) const {
+  if (!gathered_ && segments_.size() > 1)
+    return fail(Code::invalid_argument,
+                fmt::format("{} has several segments, so it is never in one place", name()),
+                "take it as a message, and convert its segments");
+  const ConstByteSpan all =
+      gathered_ ? ConstByteSpan(gathered_.get(), total_) : segments_.front().bytes;
+  plan.convert(destination.first(plan.destination_bytes()), all);
+  return {};
+}
+
 // ---- as a whole ------------------------------------------------------------------------------
 
 Result<void> IncomingMessage::make_gathered() {
@@ -255,11 +287,17 @@ Message IncomingMessage::become_message() {
   }
   if (is_streamed()) {
     const ConstByteSpan bytes(gathered_.get(), total_);
+    std::unique_ptr<std::vector<Segment>> segments;
+    if (segments_.front().tensor)
+      segments =
+          std::make_unique<std::vector<Segment>>(1, Segment{bytes, segments_.front().tensor});
     auto gathered = std::make_shared<Gathered>(std::move(gathered_), std::move(gathered_charge_));
     is_over_ = true;
     core().counters->copy(CopyEngine::inline_, bytes.size(), 0);
     release();
-    return {std::move(gathered), 0, bytes, info_};
+    Message message(std::move(gathered), 0, bytes, info_);
+    if (segments) message.set_segments(std::move(segments));
+    return message;
   }
   std::unique_ptr<std::vector<Segment>> segments;
   if (received_.lies() == PayloadLocation::table)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "channel/consumer/landing_conversion.hpp"
 #include "channel/consumer/received_payloads.hpp"
 
 namespace gantry {
@@ -67,6 +68,18 @@ class GANTRY_LOCAL IncomingMessage {
   void end_copy() noexcept;
   void copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept;
 
+  /// All of it into one buffer by a plan, whatever calls it takes. Errors: `invalid_argument` when
+  /// the message or the buffer is too small, or some of the message was taken otherwise.
+  [[nodiscard]] Result<void> begin_conversion(ByteSpan destination, const ReshapePlan& plan);
+  void convert_chunk(ConstByteSpan chunk) { conversion_->take(chunk); }
+  void end_conversion() noexcept;
+  /// Of a plan that permutes: the message in one piece, which it takes to be whole. Needs
+  /// try_whole() to have said yes, or a message that is not streamed to have landed.
+  [[nodiscard]] Result<void> convert_whole(ByteSpan destination, const ReshapePlan& plan) const;
+  [[nodiscard]] std::optional<Tensor> tensor() const noexcept {
+    return segments_.empty() ? std::nullopt : segments_.front().tensor;
+  }
+
   // ---- as a whole
 
   /// Whether become_message() may be called. What has landed of a streamed message goes into
@@ -102,8 +115,9 @@ class GANTRY_LOCAL IncomingMessage {
   Bytes taken_ = 0;          // handed out by take()
   std::size_t segment_ = 0;  // of taken_, and where in it
   Bytes in_segment_ = 0;
-  std::optional<Bytes> copied_from_;       // a copy began at this byte,
-  const std::byte* copied_to_ = nullptr;   // and goes to there
+  std::optional<Bytes> copied_from_;      // a copy began at this byte,
+  const std::byte* copied_to_ = nullptr;  // and goes to there
+  std::optional<LandingConversion> conversion_;
   std::optional<Message> message_;         // a small one: instead of all this
   std::unique_ptr<std::byte[]> gathered_;  // NOLINT: total_ bytes of a streamed message; if it is
   Bytes gathered_bytes_ = 0;               // there, so many chunks' bytes went into it, and from

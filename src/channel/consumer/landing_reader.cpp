@@ -45,13 +45,36 @@ Result<Bytes> LandingReader::into(ByteSpan destination, Deadline deadline) {
   return message_.size() - from;
 }
 
-Result<Message> LandingReader::whole(Deadline deadline) {
+Result<Bytes> LandingReader::into(ByteSpan destination, const ReshapePlan& plan,
+                                  Deadline deadline) {
+  GANTRY_TRY(message_.check_is_here());
+  GANTRY_TRY(message_.begin_conversion(destination, plan));
+  if (plan.kind() == ReshapeClass::permuting) {
+    GANTRY_TRY(await_whole(deadline));
+    GANTRY_TRY(message_.convert_whole(destination, plan));
+  } else {
+    for (LateLooks looks; message_.taken() < message_.size();) {
+      if (message_.is_streamed() && looks.are_spent(deadline)) return tl::unexpected(not_in_time());
+      GANTRY_ASSIGN(const ConstByteSpan chunk, next(deadline));
+      message_.convert_chunk(chunk);
+    }
+  }
+  message_.end_conversion();
+  return plan.destination_bytes();
+}
+
+Result<void> LandingReader::await_whole(Deadline deadline) {
   for (LateLooks looks;;) {
     GANTRY_ASSIGN(const bool there, message_.try_whole());
-    if (there) return message_.become_message();
+    if (there) return {};
     if (looks.are_spent(deadline)) return tl::unexpected(not_in_time());
     GANTRY_TRY(await(message_.next_for_whole(), deadline));
   }
+}
+
+Result<Message> LandingReader::whole(Deadline deadline) {
+  GANTRY_TRY(await_whole(deadline));
+  return message_.become_message();
 }
 
 // ---- the handle ------------------------------------------------------------------------------
@@ -93,6 +116,13 @@ Result<ConstByteSpan> Incoming::wait_for(Bytes bytes, Deadline deadline) {
 Result<Bytes> Incoming::into(ByteSpan destination, Deadline deadline) {
   return guarded_on(impl_, "Incoming",
                     [&] { return reader_of(*impl_).into(destination, deadline); });
+}
+Result<Bytes> Incoming::into(ByteSpan destination, const ReshapePlan& plan, Deadline deadline) {
+  return guarded_on(impl_, "Incoming",
+                    [&] { return reader_of(*impl_).into(destination, plan, deadline); });
+}
+std::optional<Tensor> Incoming::tensor() const noexcept {
+  return impl_ ? impl_->message.tensor() : std::nullopt;
 }
 Result<Message> Incoming::whole(Deadline deadline) {
   return guarded_on(impl_, "Incoming", [&] {

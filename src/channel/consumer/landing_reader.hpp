@@ -17,10 +17,13 @@ class LandingReader {
   [[nodiscard]] Result<ConstByteSpan> next(Deadline deadline);
   [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline);
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline);
+  [[nodiscard]] Result<Bytes> into(ByteSpan destination, const ReshapePlan& plan,
+                                   Deadline deadline);
   [[nodiscard]] Result<Message> whole(Deadline deadline);
 
  private:
   [[nodiscard]] Result<void> await(Bytes bytes, Deadline deadline);
+  [[nodiscard]] Result<void> await_whole(Deadline deadline);
   [[nodiscard]] Error not_in_time() const;
 
   ConsumerWaiter* waiter_;

@@ -61,10 +61,27 @@ Result<ConstByteSpan> ReceivedPayloads::find_bytes(std::uint32_t number, Bytes o
   return ConstByteSpan(slab.region->data() + offset, bytes);
 }
 
+// Of a streamed message with a tensor.
+Result<std::vector<Segment>> ReceivedPayloads::find_window(const Place& place) {
+  GANTRY_ASSIGN(const ConstByteSpan table,
+                find_bytes(place.slab, place.offset, sizeof(SegmentEntry)));
+  GANTRY_ASSIGN(const std::vector<SegmentEntry> entries, read_table(table));
+  const SegmentEntry& entry = entries.front();
+  if (entry.bytes != place.bytes)
+    return fail(Code::peer_misbehaved,
+                fmt::format("a segment of {} bytes in a message of {}", entry.bytes, place.bytes));
+  GANTRY_ASSIGN(const ConstByteSpan window,
+                find_bytes(entry.slab, entry.offset, place.window_bytes));
+  GANTRY_ASSIGN(const auto tensor, tensor_of(entry));
+  return std::vector<Segment>{{window, tensor}};
+}
+
 Result<std::vector<Segment>> ReceivedPayloads::find_segments(const ReceivedRecord& received) {
   found_.clear();
   const Place& place = received.place;
   const Bytes mapped = received.is_streamed() ? place.window_bytes : place.bytes;
+  if (received.is_streamed() && received.lies() == PayloadLocation::table)
+    return find_window(place);
   GANTRY_ASSIGN(const ConstByteSpan bytes, find_bytes(place.slab, place.offset, mapped));
   if (received.lies() == PayloadLocation::block) return std::vector<Segment>{{bytes, {}}};
   GANTRY_ASSIGN(const std::vector<SegmentEntry> entries, read_table(bytes));

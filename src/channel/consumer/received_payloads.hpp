@@ -68,6 +68,7 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   [[nodiscard]] ConsumerCore& core() noexcept { return core_; }
 
  private:
+  Result<std::vector<Segment>> find_window(const Place& place);
   Result<std::vector<Segment>> find_segments(const ReceivedRecord& received);
   Result<void> hold_found(const ReceivedRecord& received, Bytes bytes);
   Result<ConstByteSpan> find_bytes(std::uint32_t number, Bytes offset, Bytes bytes);

@@ -12,7 +12,7 @@ SendMode choose_mode(const ModeQuestion& question) noexcept {
   if (mode == SendMode::immutable) return mode;
   if (question.copied < kChunkedFrom) return SendMode::whole;
   // A window has no room for what is already in memory, and waits for every consumer.
-  const bool has_window = !question.needs_table && question.all_block;
+  const bool has_window = !question.has_several && question.all_block;
   return mode == SendMode::streamed && !has_window ? SendMode::pipelined : mode;
 }
 
@@ -25,7 +25,7 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
     return because;
   }
   const SendMode mode = question.asked == SendMode::automatic ? question.channel : question.asked;
-  if (question.copied <= question.cell && !question.needs_table && mode != SendMode::immutable) {
+  if (question.copied <= question.cell && !question.has_several && mode != SendMode::immutable) {
     because.push_back(
         fmt::format("{} go beside their record, which takes up to {} for a single consumer that "
                     "blocks; they hold no slot",
@@ -48,8 +48,8 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
   if (mode != SendMode::whole && question.copied < kChunkedFrom)
     because.push_back(
         fmt::format("below {} there are no chunks worth it", bytes_text(kChunkedFrom)));
-  else if (mode == SendMode::streamed && question.needs_table)
-    because.emplace_back("several segments, or a tensor, do not fit a window: pipelined instead");
+  else if (mode == SendMode::streamed && question.has_several)
+    because.emplace_back("several segments do not fit a window: pipelined instead");
   else if (mode == SendMode::streamed && !question.all_block)
     because.emplace_back(
         "a window would wait for a consumer that is to hold nobody up: pipelined "

@@ -47,7 +47,7 @@ struct ModeQuestion {
   SendMode asked = SendMode::automatic;    ///< By SendOptions.
   SendMode channel = SendMode::automatic;  ///< By PayloadOptions.
   Bytes copied = 0;                        ///< Bytes of the payload that are copied.
-  bool needs_table = false;                ///< Several segments, or a tensor.
+  bool has_several = false;                ///< Segments.
   bool all_block = true;                   ///< Every consumer has the policy `block`.
   bool has_second = false;                 ///< A second thread may copy, too.
   Bytes cell = 0;                          ///< Up to so many go beside their records.

@@ -99,6 +99,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
                                     Reach reach) {
   core_.name = name;
   core_.options = options;
+  converts_ = options.as.has_value();
   core_.spin = options.spin;
   reach_ = reach;
   if (reach != Reach::listens) core_.options.consumers = 1;

@@ -44,6 +44,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
     core_.consumers->slots().keep_no_more();
     return core_.pool;
   }
+  [[nodiscard]] Result<void> publish_converted(Loan loan, const SendOptions& options);
   Result<EarlyMessage> send_early(std::vector<Draft::Part> parts, const SendOptions& options);
   void land(std::uint64_t token, Bytes bytes, bool is_last) noexcept override;
   void give_up(std::uint64_t token, Bytes landed) noexcept override;
@@ -130,8 +131,13 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
 
   [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
   [[nodiscard]] static bool is_plain(const SendOptions& options) noexcept {
-    return (options.correlation | options.deadline_ns) == 0;
+    return (options.correlation | options.deadline_ns) == 0 && options.as == nullptr;
   }
+  /// True if what is sent so may become something else.
+  [[nodiscard]] bool converts(const SendOptions& options) const noexcept {
+    return converts_ || options.as != nullptr;
+  }
+  [[nodiscard]] Result<void> settle(std::span<Draft::Part> parts, const SendOptions& options) const;
   [[nodiscard]] bool may_go_the_short_way(const SendOptions& options) const noexcept;
   /// `later`: so many messages were published after it.
   void note_small_sent(Bytes bytes, std::uint64_t later = 0) noexcept {
@@ -145,7 +151,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   /// `told`: of a tensor; else nothing.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
                                                             const SendOptions& options, Lane& lane,
-                                                            const BesidePayload* told = nullptr);
+                                                            const BesidePayload* told = nullptr,
+                                                            const ReshapePlan* plan = nullptr);
   /// The same of parts, if they are one that is copied.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(std::span<const Draft::Part> parts,
                                                             const SendOptions& options);
@@ -175,6 +182,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   std::uint64_t opened_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool ended_ = false;
+  bool converts_ = false;     // PayloadOptions::as is set
   bool sends_early_ = false;  // a message that was sent early has not landed yet
   Reach reach_ = Reach::listens;
   bool calling_ = false;             // under the lock: the inbox has not answered yet

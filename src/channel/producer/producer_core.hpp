@@ -21,6 +21,7 @@ struct LastCopy {
   SendMode mode = SendMode::whole;
   CopyEngine engine = CopyEngine::inline_;
   CacheUse cache = CacheUse::automatic;
+  std::optional<ReshapePlan> reshape{};  // by which `moved` bytes were made
 };
 
 /// State without functions of its own: a Producer::Impl owns it and lends it to its CreditGate, its

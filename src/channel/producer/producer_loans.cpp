@@ -49,6 +49,7 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
                 fmt::format("channel '{}': that loan is empty or of another channel", core_.name));
   GANTRY_TRY(check_sends());
   GANTRY_TRY(stay_in_order(options.deadline));
+  if (converts(options)) return publish_converted(std::move(loan), options);
   const Lock held = core_.lock();
   GANTRY_TRY(gate_.check_consumers());
   Slot& slot = core_.consumers->slots()[loan.token()];
@@ -67,6 +68,21 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
   return {};
 }
 
+// The message is made of the loan's block in another one, in the loan's slot.
+Result<void> Producer::Impl::publish_converted(Loan loan, const SendOptions& options) {
+  Draft::Part part;
+  part.copied = part.bytes = loan.bytes();
+  GANTRY_TRY(settle({&part, 1}, options));
+  Lock held = core_.lock();
+  Slot& slot = core_.consumers->slots()[loan.token()];
+  held.unlock();
+  SendOperation operation({core_, gate_, allocator_, cache_uses_, lent_here()}, {&part, 1}, options,
+                          *lane_, second_.get());
+  auto published = operation.run_in(slot);
+  if (operation.has_taken_slot()) loan.forget();
+  return published;
+}
+
 // ---- early ---------------------------------------------------------------------------------
 
 Result<EarlyMessage> Producer::Impl::send_early(std::vector<Draft::Part> parts,
@@ -76,6 +92,7 @@ Result<EarlyMessage> Producer::Impl::send_early(std::vector<Draft::Part> parts,
     return fail(Code::invalid_argument,
                 fmt::format("channel '{}': an empty draft, sent early", core_.name));
   GANTRY_TRY(stay_in_order(options.deadline));
+  GANTRY_TRY(settle(parts, options));
   Bytes size = 0;
   for (const Draft::Part& part : parts) size += part.bytes.size();
   SendOperation operation({core_, gate_, allocator_, cache_uses_, lent_here()}, parts, options,

@@ -1,6 +1,7 @@
 // send() and send_async(): credits, memory, copies, publication.
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "channel/producer/producer.hpp"
@@ -19,7 +20,8 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
 }
 
 bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
-  return !ended_ && !sends_early_ && fork_guard_.is_this() && is_queue_idle() && is_plain(options);
+  return !ended_ && !sends_early_ && !converts_ && fork_guard_.is_this() && is_queue_idle() &&
+         is_plain(options);
 }
 
 // A call whose CPU time is to be taken goes the other way.
@@ -96,6 +98,11 @@ Result<void> Producer::Impl::check_address(ConstByteSpan payload) const {
 
 Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& options) {
   GANTRY_TRY(check_address(payload));
+  if (converts(options)) {
+    std::vector<Draft::Part> parts(1);
+    parts.front().copied = parts.front().bytes = payload;
+    return send(std::move(parts), options);
+  }
   if (payload.size() <= Message::kInlineBytes) return send_small(payload, options);
   Draft::Part part;
   part.copied = part.bytes = payload;
@@ -116,13 +123,15 @@ bool Producer::Impl::is_for_beside(Bytes bytes, const SendOptions& options) cons
 // for the ring alone, since slots may be kept for ever. Nothing: it must go another way.
 std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
                                                             const SendOptions& options, Lane& lane,
-                                                            const BesidePayload* told) {
-  if (!is_for_beside(payload.size(), options)) return std::nullopt;
+                                                            const BesidePayload* told,
+                                                            const ReshapePlan* reshape) {
+  const Bytes size = reshape != nullptr ? reshape->destination_bytes() : payload.size();
+  if (!is_for_beside(size, options)) return std::nullopt;
   Lock held = core_.lock();
   if (!core_.consumers->is_alone()) {
     // Slots may be kept for ever, but perhaps a consumer comes that needs none.
-    if (core_.consumers->may_send(true, payload.size())) return std::nullopt;
-    auto room = gate_.await_room(held, true, payload.size(), options.deadline, lent_here(), true);
+    if (core_.consumers->may_send(true, size)) return std::nullopt;
+    auto room = gate_.await_room(held, true, size, options.deadline, lent_here(), true);
     if (!room) return room;
     if (!core_.consumers->is_alone()) return std::nullopt;
   }
@@ -136,27 +145,29 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   held.unlock();
   GANTRY_STEP(parts_placed);
   const std::uint64_t started = read_ticks();
-  const Move move = Move::copy(plan.place.first(payload.size()), payload);
+  const ByteSpan place = plan.place.first(size);
+  const Move move =
+      reshape != nullptr ? Move::reshape(place, payload, *reshape) : Move::copy(place, payload);
   auto copied = copy_by(lane, move);
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   GANTRY_STEP(copied);
   held.lock();
-  const BesidePayload plain{payload.size()};
+  const BesidePayload plain{size};
   if (!core_.consumers->try_publish_beside(plan, told == nullptr ? plain : *told, options.type,
                                            options.user))
     return std::nullopt;
   GANTRY_STEP(message_published);
-  core_.last_copy = {move.destination, move.source,    move.bytes,   move.bytes,
-                     SendMode::whole,  copied->engine, copied->cache};
-  core_.counters->message(payload.size());
+  core_.last_copy = {move.destination, move.source,    move.bytes,    move.bytes,
+                     SendMode::whole,  copied->engine, copied->cache, plan_of_move(move)};
+  core_.counters->message(size);
   const std::uint64_t took = read_ticks() - started;
-  core_.counters->copy(copied->engine, payload.size(), took);
+  core_.counters->copy(copied->engine, size, took);
   const std::uint64_t number = core_.consumers->published();
-  GANTRY_PROBE(copy, core_.name.c_str(), payload.size(), static_cast<int>(copied->engine), took);
-  GANTRY_PROBE(send, core_.name.c_str(), number, payload.size());
+  GANTRY_PROBE(copy, core_.name.c_str(), size, static_cast<int>(copied->engine), took);
+  GANTRY_PROBE(send, core_.name.c_str(), number, size);
   if (trace::is_on()) [[unlikely]] {
-    core_.trace.copied(started, took, number, payload.size(), copied->engine, 1);
-    core_.trace.sent(started, started + took, number, payload.size());
+    core_.trace.copied(started, took, number, size, copied->engine, 1);
+    core_.trace.sent(started, started + took, number, size);
   }
   return Result<void>();
 }
@@ -167,15 +178,24 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(std::span<const Draf
   const Draft::Part& part = parts.front();
   if (part.moved || part.forwarded || part.copied.empty() || part.copied.data() == nullptr)
     return std::nullopt;
-  if (!part.tensor) return try_send_beside(part.copied, options, *lane_);
-  if (part.copied.size() > core_.options.cell_bytes) return std::nullopt;
-  const auto told = payload_beside(part.copied.size(), *part.tensor);
+  const std::optional<Tensor> tensor = tensor_of(part);
+  if (!tensor) return try_send_beside(part.copied, options, *lane_);
+  if (size_of(part) > core_.options.cell_bytes) return std::nullopt;
+  const auto told = payload_beside(size_of(part), *tensor);
   if (!told) return std::nullopt;
-  return try_send_beside(part.copied, options, *lane_, &*told);
+  return try_send_beside(part.copied, options, *lane_, &*told, plan_of(part));
+}
+
+Result<void> Producer::Impl::settle(std::span<Draft::Part> parts,
+                                    const SendOptions& options) const {
+  auto settled = settle_conversions(parts, wish_of(options, core_.options.as));
+  if (!settled) return tl::unexpected(core_.named(std::move(settled).error()));
+  return {};
 }
 
 Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOptions& options) {
   if (parts.empty()) return send_small({}, options);
+  GANTRY_TRY(settle(parts, options));
   Bytes copied = 0;  // the rest takes no time
   for (const Draft::Part& part : parts) copied += part.copied.size();
   const CpuCharge charge(*core_.metrics.meter(), copied, calls_++);
@@ -188,6 +208,10 @@ Result<void> Producer::Impl::send(std::vector<Draft::Part> parts, const SendOpti
 Result<Ticket> Producer::Impl::send_async(SendJob&& job) {
   GANTRY_TRY(check_sends());
   GANTRY_TRY(check_address(job.payload));
+  if (converts(job.options) && job.parts.empty()) {
+    job.parts.resize(1);
+    job.parts.front().copied = job.parts.front().bytes = std::exchange(job.payload, {});
+  }
   if (!queue_) {
     const auto end_stream = [this] {
       const Lock held = core_.lock();
@@ -296,6 +320,7 @@ void Producer::Impl::note_woken() noexcept {
 
 Result<void> Producer::Impl::transmit(std::span<Draft::Part> parts, const SendOptions& options,
                                       Lane& lane, PayloadAllocator& memory) {
+  GANTRY_TRY(settle(parts, options));
   // The second copier is the caller's; the progress thread copies alone.
   SecondCopier* const second = &lane == lane_.get() ? second_.get() : nullptr;
   return SendOperation({core_, gate_, memory, cache_uses_, lent_here()}, parts, options, lane,

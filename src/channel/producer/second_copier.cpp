@@ -17,8 +17,10 @@ constexpr std::chrono::microseconds kLinger{20};
 
 Move ChunkPlan::move_of(std::uint64_t index) const noexcept {
   const Bytes at = index * chunk;
-  const Bytes size = std::min(chunk, from.size() - at);
-  Move move = Move::copy(to.subspan(window == 0 ? at : at % window, size), from.subspan(at, size));
+  const Bytes size = std::min(chunk, this->size() - at);
+  const ByteSpan place = to.subspan(window == 0 ? at : at % window, size);
+  Move move = reshape != nullptr ? Move::reshape(place, from, *reshape, at)
+                                 : Move::copy(place, from.subspan(at, size));
   move.cache = cache;
   return move;
 }

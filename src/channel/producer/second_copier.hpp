@@ -20,8 +20,13 @@ struct ChunkPlan {
   Bytes chunk = 0;
   Bytes window = 0;
   CacheUse cache = CacheUse::automatic;
+  const ReshapePlan* reshape = nullptr;  ///< Chunks are of its destination, then.
 
-  [[nodiscard]] std::uint64_t count() const noexcept { return (from.size() + chunk - 1) / chunk; }
+  /// Of the message.
+  [[nodiscard]] Bytes size() const noexcept {
+    return reshape != nullptr ? reshape->destination_bytes() : from.size();
+  }
+  [[nodiscard]] std::uint64_t count() const noexcept { return (size() + chunk - 1) / chunk; }
   [[nodiscard]] Move move_of(std::uint64_t index) const noexcept;
 };
 

@@ -37,7 +37,7 @@ Result<void> SendOperation::run() {
   const SendMode asked = options_.mode == SendMode::automatic ? core_.options.mode : options_.mode;
   GANTRY_TRY(named(check_mode(asked)));
   GANTRY_TRY(look_at_parts(asked == SendMode::immutable));
-  mode_ = mode_for({options_.mode, core_.options.mode, packed_, needs_table()});
+  mode_ = mode_for({options_.mode, core_.options.mode, packed_, parts_.size() != 1});
   choose_chunks();
   const std::uint64_t began = trace::is_on() ? read_ticks() : 0;
   Lock held = core_.lock();
@@ -74,9 +74,23 @@ Result<Slot*> SendOperation::run_early() {
   return tl::unexpected(result.error());
 }
 
+Result<void> SendOperation::take_slot(Lock& held) {
+  if (lent_slot_ == nullptr) {
+    GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline, lent_));
+    return {};
+  }
+  GANTRY_TRY(gate_.check_consumers());
+  slot_ = lent_slot_;
+  source_ = std::move(slot_->block);
+  slot_->slabs.clear();
+  slot_->bytes = total_;
+  slot_->is_lent = false;
+  return {};
+}
+
 template <class Rest>
 Result<void> SendOperation::with_slot(Lock& held, Rest rest) {
-  GANTRY_ASSIGN(slot_, gate_.await_slot(held, total_, options_.deadline, lent_));
+  GANTRY_TRY(take_slot(held));
   // Without heap, too, the slot goes back.
   auto result = guarded([&]() -> Result<void> {
     if (!has_memory()) {
@@ -110,8 +124,8 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
           {Code::invalid_argument,
            fmt::format("a tensor that does not fit its segment of {} bytes", part.bytes.size()),
            ""}));
-    total_ += part.bytes.size();
-    if (is_copied(part)) packed_ = round_up(packed_, Pool::kLineAlignment) + part.bytes.size();
+    total_ += size_of(part);
+    if (is_copied(part)) packed_ = round_up(packed_, Pool::kLineAlignment) + size_of(part);
   }
   return {};
 }
@@ -170,7 +184,7 @@ Result<void> SendOperation::place_parts(Lock& held) {
   for (Draft::Part& part : parts_) {
     if (is_copied(part)) packed_at = round_up(packed_at, Pool::kLineAlignment);
     GANTRY_ASSIGN(const Place place, place_of(part, packed_at));
-    if (is_copied(part)) packed_at += part.bytes.size();
+    if (is_copied(part)) packed_at += size_of(part);
     if (place.bytes != 0) slot_->slabs.push_back(place.slab);
     if (!needs_table()) {
       message_ = record_for(options_, PayloadLocation::block, 1);
@@ -182,7 +196,12 @@ Result<void> SendOperation::place_parts(Lock& held) {
   write_table(places);
   message_ = record_for(options_, PayloadLocation::table, static_cast<std::uint8_t>(parts_.size()));
   message_.place.offset = slot_->table.offset();
-  message_.place.bytes = slot_->table.bytes().size();
+  message_.place.bytes = parts_.size() * sizeof(SegmentEntry);
+  if (mode_ == SendMode::streamed) {
+    message_.place.bytes = total_;
+    message_.place.chunk_bytes = static_cast<std::uint32_t>(chunk_bytes_);
+    message_.place.window_bytes = window_bytes_;
+  }
   message_.place.slab = slot_->table.slab();
   slot_->slabs.push_back(message_.place.slab);
   return gate_.announce(held, *slot_, options_.deadline);
@@ -190,7 +209,7 @@ Result<void> SendOperation::place_parts(Lock& held) {
 
 Result<Place> SendOperation::place_of(Draft::Part& part, Bytes packed_at) {
   Place place{};
-  place.bytes = part.bytes.size();
+  place.bytes = size_of(part);
   if (part.block) {
     place.offset = part.block.offset();
     place.slab = part.block.slab();
@@ -219,7 +238,7 @@ void SendOperation::write_table(std::span<const Place> places) {
     entry.bytes = places[i].bytes;
     entry.slab = places[i].slab;
     entry.dimensions = kNoTensor;
-    if (const auto& tensor = parts_[i].tensor) {
+    if (const auto tensor = tensor_of(parts_[i])) {
       entry.type = tensor->type;
       entry.dimensions = tensor->dimensions;
       entry.shape = tensor->shape;

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "channel/producer/conversion.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/producer/payload_allocator.hpp"
 #include "channel/producer/second_copier.hpp"
@@ -51,6 +52,8 @@ struct SendPath {
 
 /// Executes a copy and waits for it. Errors: `invalid_argument` when its source cannot be read.
 [[nodiscard]] Result<Completion> copy_by(Lane& lane, Move move);
+/// For display.
+[[nodiscard]] std::optional<ReshapePlan> plan_of_move(const Move& move);
 [[nodiscard]] Error copy_error(const Completion& completion, Bytes bytes);
 
 /// Runs on the caller's thread or the progress thread. It takes a slot and memory; then, by mode,
@@ -71,6 +74,13 @@ class SendOperation {
         second_(second) {}
 
   [[nodiscard]] Result<void> run();
+  /// The same in a slot that the caller lent out; the parts may lie in its block, which goes back
+  /// at the end. The slot is the caller's still if has_taken_slot() says no.
+  [[nodiscard]] Result<void> run_in(Slot& lent) {
+    lent_slot_ = &lent;
+    return run();
+  }
+  [[nodiscard]] bool has_taken_slot() const noexcept { return slot_ != nullptr; }
   /// Publishes blocks whose bytes are still to come. The slot stays the sender's.
   [[nodiscard]] Result<Slot*> run_early();
 
@@ -87,8 +97,9 @@ class SendOperation {
   }
   void choose_chunks() noexcept;
   [[nodiscard]] bool needs_table() const noexcept {
-    return parts_.size() != 1 || parts_.front().tensor.has_value();
+    return parts_.size() != 1 || tensor_of(parts_.front()).has_value();
   }
+  [[nodiscard]] Result<void> take_slot(Lock& held);
   [[nodiscard]] bool has_memory() noexcept;
   [[nodiscard]] Result<void> take_memory();
   /// Of what is copied.
@@ -110,7 +121,8 @@ class SendOperation {
   [[nodiscard]] Result<void> copy_parts();
   void note_copied(std::uint64_t started, std::uint64_t took, Bytes bytes,
                    std::uint64_t chunks) const noexcept;
-  [[nodiscard]] ChunkPlan plan_for(ByteSpan to, ConstByteSpan from) const noexcept;
+  [[nodiscard]] Result<void> write_converted(int memory, Bytes at, const Draft::Part& part) const;
+  [[nodiscard]] ChunkPlan plan_for(ByteSpan to, const Draft::Part& part) const noexcept;
   [[nodiscard]] bool goes_by_two() const noexcept {
     return second_ != nullptr && is_for_two(packed_);
   }
@@ -138,10 +150,12 @@ class SendOperation {
   SecondCopier* second_;
 
   SendMode mode_ = SendMode::whole;
-  Bytes total_ = 0;         // bytes of payload
-  Bytes packed_ = 0;        // bytes of memory for what is copied
-  Bytes chunk_bytes_ = 0;   // pipelined and streamed
-  Bytes window_bytes_ = 0;  // streamed
+  Bytes total_ = 0;            // bytes of payload
+  Bytes packed_ = 0;           // bytes of memory for what is copied
+  Bytes chunk_bytes_ = 0;      // pipelined and streamed
+  Bytes window_bytes_ = 0;     // streamed
+  Slot* lent_slot_ = nullptr;  // null: it takes one
+  Block source_;               // that slot's, of which the message is made
   Slot* slot_ = nullptr;
   std::shared_ptr<const Region> sealed_;  // immutable: all of it, on its way to the slot
   RecordToSend message_;

@@ -50,7 +50,7 @@ Result<void> SendOperation::await_second(SharedCopy& shared) {
 // Tells how much is there from the front on; for a message that goes whole only when all is.
 void SendOperation::tell(const SharedCopy& shared, std::uint64_t& told) {
   const std::uint64_t there = shared.chunks.prefix();
-  const Bytes size = shared.plan.from.size();
+  const Bytes size = shared.plan.size();
   if (mode_ != SendMode::whole && there > told)
     landed(std::min<Bytes>(there * shared.plan.chunk, size) -
            std::min<Bytes>(told * shared.plan.chunk, size));

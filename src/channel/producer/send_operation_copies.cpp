@@ -15,9 +15,10 @@ Result<std::shared_ptr<const Region>> SendOperation::copy_sealed() const {
   const std::uint64_t started = read_ticks();
   for (const Draft::Part& part : parts_) {
     packed_at = round_up(packed_at, Pool::kLineAlignment);
-    if (auto written = write_at(memory.get(), part.bytes, packed_at); !written)
-      return tl::unexpected(core_.named(std::move(written).error()));
-    packed_at += part.bytes.size();
+    auto written = plan_of(part) != nullptr ? write_converted(memory.get(), packed_at, part)
+                                            : write_at(memory.get(), part.bytes, packed_at);
+    if (!written) return tl::unexpected(core_.named(std::move(written).error()));
+    packed_at += size_of(part);
   }
   const std::uint64_t took = read_ticks() - started;
   core_.counters->copy(CopyEngine::inline_, total_, took);
@@ -29,26 +30,41 @@ Result<std::shared_ptr<const Region>> SendOperation::copy_sealed() const {
   return std::make_shared<const Region>(std::move(region));
 }
 
+// What is to be sealed cannot be mapped for writing: it is made in private memory, piece by piece.
+Result<void> SendOperation::write_converted(int memory, Bytes at, const Draft::Part& part) const {
+  constexpr Bytes kPiece = Bytes{256} << 10;
+  const ReshapePlan& plan = *plan_of(part);
+  const Bytes size = plan.destination_bytes();
+  std::vector<std::byte> made(std::min(kPiece, size));
+  for (Bytes done = 0; done < size; done += made.size()) {
+    const ByteSpan piece = ByteSpan(made).first(std::min(kPiece, size - done));
+    GANTRY_TRY(copy_by(lane_, Move::reshape(piece, part.bytes, plan, done)));
+    GANTRY_TRY(write_at(memory, piece, at + done));
+  }
+  return {};
+}
+
 Result<void> SendOperation::copy_parts() {
   if (mode_ == SendMode::immutable) return {};  // it is there
   Bytes packed_at = 0;
   std::uint64_t ticks = 0;
   for (const Draft::Part& part : parts_) {
     if (!is_copied(part)) {
-      if (mode_ != SendMode::whole) landed(part.bytes.size());
+      if (mode_ != SendMode::whole) landed(size_of(part));
       continue;
     }
     packed_at = round_up(packed_at, Pool::kLineAlignment);
-    if (part.bytes.empty()) continue;
+    const Bytes size = size_of(part);
+    if (size == 0) continue;
     const std::uint64_t started = read_ticks();
-    const ChunkPlan plan = plan_for(slot_->block.bytes().subspan(packed_at), part.bytes);
+    const ChunkPlan plan = plan_for(slot_->block.bytes().subspan(packed_at), part);
     GANTRY_TRY(goes_by_two() ? copy_by_two(plan) : copy_chunks(plan));
-    packed_at += part.bytes.size();
+    packed_at += size;
     const std::uint64_t took = read_ticks() - started;
-    core_.counters->copy(engine_, part.bytes.size(), took);
-    GANTRY_PROBE(copy, core_.name.c_str(), part.bytes.size(), static_cast<int>(engine_), took);
+    core_.counters->copy(engine_, size, took);
+    GANTRY_PROBE(copy, core_.name.c_str(), size, static_cast<int>(engine_), took);
     if (trace::is_on()) [[unlikely]]
-      note_copied(started, took, part.bytes.size(), plan.count());
+      note_copied(started, took, size, plan.count());
     ticks += took;
   }
   if (mode_ != SendMode::streamed) copy_ticks_ = ticks;
@@ -65,14 +81,15 @@ void SendOperation::note_copied(std::uint64_t started, std::uint64_t took, Bytes
 
 // `to`: from the part's place to the end; for a streamed message the window. A message that goes
 // whole is a single chunk, unless two threads copy it.
-ChunkPlan SendOperation::plan_for(ByteSpan to, ConstByteSpan from) const noexcept {
-  ChunkPlan plan{to, from, chunk_bytes_, window_bytes_, CacheUse::automatic};
-  if (mode_ == SendMode::whole) plan.chunk = goes_by_two() ? kLargestChunk : from.size();
+ChunkPlan SendOperation::plan_for(ByteSpan to, const Draft::Part& part) const noexcept {
+  ChunkPlan plan{to, part.bytes, chunk_bytes_, window_bytes_, CacheUse::automatic, plan_of(part)};
+  const Bytes size = plan.size();
+  if (mode_ == SendMode::whole) plan.chunk = goes_by_two() ? kLargestChunk : size;
   if (mode_ == SendMode::streamed) plan.cache = CacheUse::reader_soon;
   // A single chunk would always stay in the cache, where the next ones push it out again.
   const bool lies_together =
       mode_ == SendMode::whole || (mode_ == SendMode::pipelined && !goes_by_two());
-  if (plan.chunk < from.size() && lies_together) plan.cache = cache_uses_.of(lane_, from.size());
+  if (plan.chunk < size && lies_together) plan.cache = cache_uses_.of(lane_, size);
   return plan;
 }
 
@@ -120,10 +137,15 @@ Result<void> SendOperation::copy(Move move) {
   auto copied = copy_by(lane_, move);
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   engine_ = copied->engine;
-  last_copy_ = {move.destination, move.source,  move.bytes, total_, mode_,
-                copied->engine,   copied->cache};
+  last_copy_ = {move.destination, move.source,   move.bytes,        total_, mode_,
+                copied->engine,   copied->cache, plan_of_move(move)};
   if (copied->helper_cpu_ns != 0) core_.metrics.meter()->cpu(copied->helper_cpu_ns);
   return {};
+}
+
+std::optional<ReshapePlan> plan_of_move(const Move& move) {
+  if (move.kind != Move::Kind::reshape) return std::nullopt;
+  return *move.plan;
 }
 
 Result<Completion> copy_by(Lane& lane, Move move) {

@@ -12,7 +12,7 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 8;
+inline constexpr std::uint32_t kFormatVersion = 9;
 inline constexpr std::uint64_t kProducerMagic = 0x38444f5250544e47;  // "GNTPROD8"
 inline constexpr std::uint64_t kRingMagic = 0x38474e4952544e47;      // "GNTRING8"
 inline constexpr std::uint64_t kConsumerMagic = 0x38534e4f43544e47;  // "GNTCONS8"
@@ -43,7 +43,8 @@ inline constexpr std::uint8_t kLocationMask = 0x0f;
 inline constexpr std::uint8_t kLanding = 0x10;  ///< It still lands, see LandingWord; else it is
                                                 ///< whole.
 inline constexpr std::uint8_t kStreamed =
-    0x20;  ///< It lands through a window. Only with PayloadLocation::block.
+    0x20;  ///< It lands through a window. With PayloadLocation::block, or a table of one
+           ///< segment, whose Place has the whole message's bytes and its window.
 inline constexpr std::uint8_t kExtra = 0x40;  ///< MessageRecord::extra is set.
 inline constexpr std::uint8_t kKnownKinds = kLocationMask | kLanding | kStreamed | kExtra;
 

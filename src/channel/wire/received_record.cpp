@@ -11,12 +11,18 @@ tl::unexpected<Error> misbehaved(std::string what) {
   return fail(Code::peer_misbehaved, std::move(what));
 }
 
+// One segment: a window has no room for more.
+bool may_be_streamed(const MessageHeader& header) {
+  const auto lies = static_cast<PayloadLocation>(header.kind & kLocationMask);
+  return lies == PayloadLocation::block || (lies == PayloadLocation::table && header.count == 1);
+}
+
 Result<void> check_kind(const MessageHeader& header) {
   const auto lies = header.kind & kLocationMask;
   const bool streamed = (header.kind & kStreamed) != 0;
   const bool landing = (header.kind & kLanding) != 0;
   if ((header.kind & ~kKnownKinds) != 0 || lies > static_cast<int>(PayloadLocation::table) ||
-      (streamed && !landing) || (streamed && lies != static_cast<int>(PayloadLocation::block)))
+      (streamed && !landing) || (streamed && !may_be_streamed(header)))
     return misbehaved(fmt::format("a message of the unknown kind {:#x}", header.kind));
   if (lies == static_cast<int>(PayloadLocation::here))
     return misbehaved(fmt::format("a message of {} bytes in the ring", header.count));
@@ -59,7 +65,7 @@ Result<ReceivedRecord> read_record(const MessageRecord& record) {
     std::memcpy(&received.place, record.body.data(), sizeof received.place);
     GANTRY_TRY(check_window(received.place));
   }
-  if (received.lies() == PayloadLocation::table &&
+  if (received.lies() == PayloadLocation::table && !received.is_streamed() &&
       (received.header.count == 0 || received.header.count > kMaxSegments ||
        received.place.bytes != received.header.count * sizeof(SegmentEntry)))
     return misbehaved(fmt::format("a table of {} segments in {} bytes", received.header.count,

@@ -59,7 +59,9 @@ Policy::Policy(Calibration calibration, std::vector<Member> members)
     : calibration_(std::move(calibration)), members_(std::move(members)) {
   for (const Member& member : members_) costs_.push_back(curves_of(member));
   if (calibration_.streaming_from != 0) streaming_from_ = calibration_.streaming_from;
-  small_below_ = {first_gain(SubmitMode::synchronous), first_gain(SubmitMode::queued)};
+  for (const SubmitMode mode : {SubmitMode::synchronous, SubmitMode::queued})
+    for (std::size_t curve = 0; curve < kCurves; ++curve)
+      small_below_[mode == SubmitMode::queued][curve] = first_gain(curve, mode);
 }
 
 // What was not measured of reshapes costs as a copy of the bytes that are made.
@@ -82,24 +84,28 @@ Policy::CostsByClass Policy::curves_of(const Member& member) const {
   return all;
 }
 
-const Policy::Costs& Policy::costs_of(std::size_t engine, const Move& move) const noexcept {
-  const bool reshapes = move.kind == Move::Kind::reshape && move.plan != nullptr;
-  return costs_[engine][reshapes ? 1 + static_cast<std::size_t>(move.plan->kind()) : 0];
+// What nothing can make quicker: nobody's moves are ahead, all pages are there, every worker has a
+// CPU.
+Verdicts Policy::at_best(std::size_t curve, Bytes bytes, SubmitMode mode) const noexcept {
+  Verdicts verdicts;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    const Costs& costs = costs_[i][curve];
+    verdicts[i].possible =
+        executes(members_[i], curve == 0 ? Move::Kind::copy : Move::Kind::reshape);
+    verdicts[i].predicted_ns =
+        (mode == SubmitMode::synchronous ? costs.synchronous : costs.queued).at(bytes);
+    verdicts[i].caller_ns = costs.caller.at(bytes);
+  }
+  return verdicts;
 }
 
-// In the best of situations: nothing can make another engine quicker than that.
-Bytes Policy::first_gain(SubmitMode mode) const noexcept {
-  Situation best;
-  best.use = mode;
-  best.free_cpus = kMaxPolicyEngines;
-  Move move;
-  move.resident = true;
+Bytes Policy::first_gain(std::size_t curve, SubmitMode mode) const noexcept {
   Bytes small = 0;  // up to here the first engine is chosen
   for (Bytes octave = 64; octave <= kLargestAsked; octave *= 2)
     for (Bytes quarter = 4; quarter < 8; ++quarter) {
-      move.bytes = octave / 4 * quarter;
-      if (pick(weigh({&move, 1}, best), mode) != 0) return small;
-      small = move.bytes;
+      const Bytes bytes = octave / 4 * quarter;
+      if (pick(at_best(curve, bytes, mode), mode) != 0) return small;
+      small = bytes;
     }
   return std::numeric_limits<Bytes>::max();
 }
@@ -118,7 +124,7 @@ Verdict Policy::weigh_one(std::size_t engine, std::span<const Move> batch,
   Verdict verdict;
   verdict.possible = !situation.refused[engine];
   for (const Move& move : batch) {
-    const Costs& costs = costs_of(engine, move);
+    const Costs& costs = costs_[engine][curve_of(move)];
     verdict.possible = verdict.possible && executes(members_[engine], move.kind);
     verdict.predicted_ns += (one_awaited ? costs.synchronous : costs.queued).at(move.bytes);
     verdict.caller_ns += costs.caller.at(move.bytes);

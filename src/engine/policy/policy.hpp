@@ -56,15 +56,12 @@ class Policy {
   Policy(Calibration calibration, std::vector<Member> members);
 
   /// True if only the first engine could gain, in any situation: there is nothing to choose.
-  [[nodiscard]] bool is_small(Bytes bytes, SubmitMode mode) const noexcept {
-    return bytes < small_below_[mode == SubmitMode::queued];
-  }
   [[nodiscard]] bool is_small(const Move& move, SubmitMode mode) const noexcept {
-    if (move.kind != Move::Kind::reshape) return is_small(move.bytes, mode);
-    return move.bytes < small_below(mode) / kDearerThanCopies;
+    return move.bytes < small_below(move, mode);
   }
-  [[nodiscard]] Bytes small_below(SubmitMode mode) const noexcept {
-    return small_below_[mode == SubmitMode::queued];
+  /// From which size on that is not so, for moves that do what `move` does.
+  [[nodiscard]] Bytes small_below(const Move& move, SubmitMode mode) const noexcept {
+    return small_below_[mode == SubmitMode::queued][curve_of(move)];
   }
   /// Allocates nothing; takes some hundred nanoseconds. The batch must not be empty.
   [[nodiscard]] Choice choose(std::span<const Move> batch,
@@ -85,8 +82,6 @@ class Policy {
 
   static constexpr double kSynchronousMargin = 1.07;  ///< An engine must be this much quicker than
                                                       ///< the first.
-  /// A reshape takes at most so many times the CPU of a copy, so engines may gain that much sooner.
-  static constexpr Bytes kDearerThanCopies = 8;
   static constexpr double kQueuedMargin = 1.05;  ///< How much slower than the quickest an engine
                                                  ///< may be to free the caller.
 
@@ -97,8 +92,12 @@ class Policy {
     CostCurve caller;
   };
   /// By what a move does: copies and the like first, then each ReshapeClass.
-  using CostsByClass = std::array<Costs, 1 + kReshapeClasses>;
-  [[nodiscard]] const Costs& costs_of(std::size_t engine, const Move& move) const noexcept;
+  static constexpr std::size_t kCurves = 1 + kReshapeClasses;
+  using CostsByClass = std::array<Costs, kCurves>;
+  [[nodiscard]] static std::size_t curve_of(const Move& move) noexcept {
+    const bool reshapes = move.kind == Move::Kind::reshape && move.plan != nullptr;
+    return reshapes ? 1 + static_cast<std::size_t>(move.plan->kind()) : 0;
+  }
   [[nodiscard]] CostsByClass curves_of(const Member& member) const;
   [[nodiscard]] Verdict weigh_one(std::size_t engine, std::span<const Move> batch,
                                   const Situation& situation) const noexcept;
@@ -106,7 +105,8 @@ class Policy {
   [[nodiscard]] std::size_t pick(const Verdicts& verdicts, SubmitMode mode) const noexcept;
   [[nodiscard]] std::size_t pick_synchronous(const Verdicts& verdicts) const noexcept;
   [[nodiscard]] std::size_t pick_queued(const Verdicts& verdicts) const noexcept;
-  [[nodiscard]] Bytes first_gain(SubmitMode mode) const noexcept;
+  [[nodiscard]] Verdicts at_best(std::size_t curve, Bytes bytes, SubmitMode mode) const noexcept;
+  [[nodiscard]] Bytes first_gain(std::size_t curve, SubmitMode mode) const noexcept;
   [[nodiscard]] std::string why(std::size_t engine, const Verdict& verdict, const Move& move) const;
   void add_reasons(Explanation& explanation, const Move& move, const Situation& situation,
                    const Verdicts& verdicts, std::size_t chosen) const;
@@ -115,7 +115,7 @@ class Policy {
   std::vector<Member> members_;
   std::vector<CostsByClass> costs_;
   Bytes streaming_from_ = std::numeric_limits<Bytes>::max();
-  std::array<Bytes, 2> small_below_{};  // synchronous, queued
+  std::array<std::array<Bytes, kCurves>, 2> small_below_{};  // synchronous, queued
 };
 
 /// Estimates for what was not measured; `engine` is its name.

@@ -34,6 +34,12 @@ std::string cache_reason(const Calibration& calibration, const Move& move, Cache
              : why;
 }
 
+std::string reshape_reason(const Move& move) {
+  const ByteRange source = move.plan->source_of({move.plan_from, move.bytes});
+  return fmt::format("a {} reshape: {} in, {} out", to_string(move.plan->kind()),
+                     human_bytes(source.bytes), human_bytes(move.bytes));
+}
+
 std::string source_reason(const Calibration& calibration) {
   if (calibration.source == Calibration::Source::defaults)
     return "the times are estimates: nothing was measured (gantry calibrate)";
@@ -67,11 +73,12 @@ void Policy::add_reasons(Explanation& explanation, const Move& move, const Situa
   const SubmitMode use = situation.use;
   const std::string& first = members_.front().name;
   auto& reasons = explanation.reasons;
+  if (move.kind == Move::Kind::reshape && move.plan != nullptr)
+    reasons.push_back(reshape_reason(move));
   if (is_small(move, use)) {
-    const Bytes from =
-        small_below(use) / (move.kind == Move::Kind::reshape ? kDearerThanCopies : 1);
+    const Bytes from = small_below(move, use);
     reasons.push_back(
-        small_below(use) == std::numeric_limits<Bytes>::max()
+        from == std::numeric_limits<Bytes>::max()
             ? fmt::format("no engine gains on {} at any size, {}", first, to_string(use))
             : fmt::format("below {} no engine gains on {}, {}", human_bytes(from), first,
                           to_string(use)));

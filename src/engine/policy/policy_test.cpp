@@ -38,11 +38,11 @@ Calibration calibration() {
   return all;
 }
 
-Policy policy_over(std::size_t engines) {
+Policy policy_over(std::size_t engines, const Calibration& measured = calibration()) {
   const std::vector<Member> all{{"inline", CopyEngine::inline_, kAllKinds, 64},
                                 {"thread", CopyEngine::thread, kAllKinds, 64},
                                 {"dsa", CopyEngine::dsa, {copy, fill, crc32c}, 64}};
-  return Policy(calibration(), {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(engines)});
+  return Policy(measured, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(engines)});
 }
 
 // Nothing is read: a policy looks at addresses, not at what is there.
@@ -148,7 +148,7 @@ TEST(Policies, CallSmallOnlyWhatTheFirstEngineTakes) {
     for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
       for (Bytes bytes = 1; bytes <= 1024 * kMiB; bytes += bytes / 4 + 1) {
         const Move move = move_of(bytes);
-        if (!policy.is_small(bytes, use)) break;
+        if (!policy.is_small(move, use)) break;
         EXPECT_EQ(policy.choose({&move, 1}, situation_of(use)).engine, kInline) << bytes;
       }
   }
@@ -156,7 +156,7 @@ TEST(Policies, CallSmallOnlyWhatTheFirstEngineTakes) {
 
 TEST(Policies, OverOneEngineNeverChoose) {
   const Policy policy = policy_over(1);
-  EXPECT_TRUE(policy.is_small(1024 * kMiB, SubmitMode::queued));
+  EXPECT_TRUE(policy.is_small(move_of(1024 * kMiB), SubmitMode::queued));
 }
 
 TEST(Policies, CloseToTheFirstPreferIt) {
@@ -164,7 +164,7 @@ TEST(Policies, CloseToTheFirstPreferIt) {
   close.engines = {costs_of("inline", 30, 30, 0, 10), costs_of("thread", 30, 30, 20, 10.4)};
   const Policy policy(close, {{"inline", CopyEngine::inline_, kAllKinds, 64},
                               {"thread", CopyEngine::thread, kAllKinds, 64}});
-  EXPECT_TRUE(policy.is_small(256 * kMiB, SubmitMode::synchronous));
+  EXPECT_TRUE(policy.is_small(move_of(256 * kMiB), SubmitMode::synchronous));
 }
 
 // As a quick calibration for one CPU once had it: 2.1 us beside 1.7, and 8.8 beside 10 at 128 KiB.
@@ -184,8 +184,8 @@ TEST(Policies, TakeNoGainOfASingleSizeForOne) {
                          {kMiB, 120'000, 83'000, 500}}}};
   const Policy policy(disturbed, {{"inline", CopyEngine::inline_, kAllKinds, 64},
                                   {"thread", CopyEngine::thread, kAllKinds, 64}});
-  EXPECT_TRUE(policy.is_small(16 * kKiB, SubmitMode::synchronous));
-  EXPECT_TRUE(policy.is_small(kMiB, SubmitMode::synchronous));
+  EXPECT_TRUE(policy.is_small(move_of(16 * kKiB), SubmitMode::synchronous));
+  EXPECT_TRUE(policy.is_small(move_of(kMiB), SubmitMode::synchronous));
 }
 
 TEST(Policies, WeighABatchAsAWhole) {
@@ -200,10 +200,98 @@ TEST(Policies, EstimateWhatWasNotMeasured) {
   const Policy policy(default_calibration(32 * kMiB, 2),
                       {{"inline", CopyEngine::inline_, kAllKinds, 64},
                        {"thread", CopyEngine::thread, kAllKinds, 64}});
-  EXPECT_TRUE(policy.is_small(64 * kKiB, SubmitMode::queued));
+  EXPECT_TRUE(policy.is_small(move_of(64 * kKiB), SubmitMode::queued));
   const Move large = move_of(64 * kMiB);
   EXPECT_EQ(policy.choose({&large, 1}, situation_of(SubmitMode::queued)).engine, kThread);
   EXPECT_EQ(policy.choose({&large, 1}, situation_of(SubmitMode::synchronous)).engine, kInline);
+}
+
+// ---- reshapes ------------------------------------------------------------------------------
+
+/// In halves, in doubles, or turned round; so many bytes are made.
+ReshapePlan plan_of(ReshapeClass kind, Bytes bytes) {
+  const auto count = static_cast<std::int64_t>(bytes / 4);
+  const std::array<std::int64_t, 1> row{kind == ReshapeClass::narrowing ? 2 * count : count};
+  if (kind == ReshapeClass::narrowing)
+    return *ReshapePlan::make(types::bf16, Tensor::dense(types::f32, row));
+  if (kind == ReshapeClass::widening)
+    return *ReshapePlan::make(types::f32, Tensor::dense(types::u8, row));
+  const std::array<std::int64_t, 2> wide{count / 4, 4}, high{4, count / 4};
+  return *ReshapePlan::make(Tensor::dense(types::f32, high), Tensor::dense(types::f32, wide),
+                            {.order = {1, 0}});
+}
+
+Move reshape_of(const ReshapePlan& plan) {
+  Move move = move_of(plan.destination_bytes(), reshape);
+  move.plan = &plan;
+  move.source_bytes = plan.source_bytes();
+  return move;
+}
+
+constexpr std::array kClasses{ReshapeClass::narrowing, ReshapeClass::widening,
+                              ReshapeClass::permuting};
+
+// As copies; but threads halve the time of permuting, which is ten times as dear.
+Policy policy_with_reshapes(std::size_t engines = 3) {
+  Calibration all = calibration();
+  for (std::size_t i = 0; i < kReshapeClasses; ++i) {
+    const bool dear = kClasses[i] == ReshapeClass::permuting;
+    all.engines[kInline].reshapes[i] = costs_of("", 30, 30, 0, dear ? 1 : 10).points;
+    all.engines[kThread].reshapes[i] = costs_of("", 20'000, 2'000, 1'000, dear ? 2 : 10).points;
+  }
+  return policy_over(engines, all);
+}
+
+TEST(Policies, ChooseForAReshapeByTheCurveOfItsClass) {
+  const Policy policy = policy_with_reshapes();
+  for (const ReshapeClass kind : kClasses) {
+    const ReshapePlan plan = plan_of(kind, kMiB);
+    ASSERT_EQ(plan.kind(), kind);
+    const Move move = reshape_of(plan);
+    const bool dear = kind == ReshapeClass::permuting;
+    EXPECT_EQ(policy.choose({&move, 1}, situation_of(SubmitMode::synchronous)).engine,
+              dear ? kThread : kInline)
+        << to_string(kind);
+    EXPECT_EQ(policy.is_small(move, SubmitMode::synchronous), !dear) << to_string(kind);
+  }
+  const Move copied = move_of(kMiB);  // 100 us, and 36 of the device
+  EXPECT_EQ(policy.choose({&copied, 1}, situation_of(SubmitMode::synchronous)).engine, kDsa);
+}
+
+TEST(Policies, CallAReshapeSmallOnlyWhereTheFirstEngineTakesIt) {
+  const Policy policy = policy_with_reshapes(2);
+  for (const ReshapeClass kind : kClasses)
+    for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
+      for (Bytes bytes = 64; bytes <= 64 * kMiB; bytes *= 2) {
+        const ReshapePlan plan = plan_of(kind, bytes);
+        const Move move = reshape_of(plan);
+        if (!policy.is_small(move, use)) break;
+        EXPECT_EQ(policy.choose({&move, 1}, situation_of(use)).engine, kInline)
+            << to_string(kind) << ' ' << bytes;
+      }
+}
+
+TEST(Policies, TakeAReshapeThatWasNotMeasuredForACopyOfWhatItMakes) {
+  const Policy policy = policy_over(2);
+  const ReshapePlan plan = plan_of(ReshapeClass::narrowing, 64 * kMiB);
+  const Move move = reshape_of(plan), copied = move_of(64 * kMiB);
+  const Situation now = situation_of(SubmitMode::synchronous);
+  EXPECT_EQ(policy.choose({&move, 1}, now).engine, kThread);
+  EXPECT_EQ(policy.weigh({&move, 1}, now)[kInline].predicted_ns,
+            policy.weigh({&copied, 1}, now)[kInline].predicted_ns);
+}
+
+TEST(Policies, SayWhatAReshapeMakesOfWhat) {
+  const Policy policy = policy_with_reshapes();
+  const ReshapePlan plan = plan_of(ReshapeClass::narrowing, kMiB);
+  const Explanation whole = policy.explain(reshape_of(plan), situation_of(SubmitMode::queued));
+  EXPECT_THAT(whole.reasons, Contains("a narrowing reshape: 2 MiB in, 1 MiB out"));
+  Move part = reshape_of(plan);
+  part.plan_from = 4 * kKiB;
+  part.bytes = 8 * kKiB;
+  EXPECT_THAT(policy.explain(part, situation_of(SubmitMode::queued)).reasons,
+              Contains("a narrowing reshape: 16 KiB in, 8 KiB out"));
+  EXPECT_FALSE(whole.candidates[kDsa].possible);
 }
 
 // ---- the cache -----------------------------------------------------------------------------

@@ -133,11 +133,11 @@ Result<DataType> parse_type(std::string_view text) {
   const std::string_view all = trimmed(text);
   const std::size_t bracket = all.find('[');
   const std::optional<Element> element = element_named(trimmed(all.substr(0, bracket)));
-  if (!element) return no_type(text);
+  if (!element) return no_type(all);
   if (bracket == std::string_view::npos) return shape::facts_of(*element).type;
-  if (all.back() != ']') return no_type(text);
+  if (all.back() != ']') return no_type(all);
   const auto groups = read_groups(*element, all.substr(bracket + 1, all.size() - bracket - 2));
-  if (!groups || !groups_of(groups->type())) return no_type(text);
+  if (!groups || !groups_of(groups->type())) return no_type(all);
   return groups->type();
 }
 

@@ -26,6 +26,16 @@ PipelineSource PipelineSource::block(const Block& block) {
   return source;
 }
 
+PipelineSource PipelineSource::reshaped(ConstByteSpan from, ReshapePlan plan) {
+  PipelineSource source;
+  source.kind = Kind::reshaped;
+  source.size = plan.destination_bytes();
+  source.bytes = from;
+  source.plan = std::move(plan);
+  source.name = "reshaped memory";
+  return source;
+}
+
 PipelineSource PipelineSource::reader(std::uint64_t size, Read read) {
   PipelineSource source;
   source.kind = Kind::reader;

@@ -16,6 +16,12 @@ tl::unexpected<Error> bad(std::size_t index, std::string_view what, std::string 
   return fail(Code::invalid_argument, fmt::format("argument {}: {}", index, what), std::move(hint));
 }
 
+/// Whether it is memory, or made of memory.
+bool is_in_memory(const PipelineSource& source) noexcept {
+  return source.kind == PipelineSource::Kind::memory ||
+         source.kind == PipelineSource::Kind::reshaped;
+}
+
 // ---- sizes ---------------------------------------------------------------------------------
 
 Result<void> check_size(std::size_t index, std::string_view name, std::uint64_t size,
@@ -46,6 +52,15 @@ Result<void> check_halo(std::size_t index, const Argument& array) {
   return {};
 }
 
+Result<void> check_reshape(std::size_t index, const PipelineSource& source) {
+  if (!source.plan || source.size != source.plan->destination_bytes())
+    return bad(index, "it has no plan for its bytes", "use PipelineSource::reshaped()");
+  if (source.bytes.size() >= source.plan->source_bytes()) return {};
+  return bad(index,
+             fmt::format("{} bytes of memory, and the plan reads {}: {}", source.bytes.size(),
+                         source.plan->source_bytes(), source.plan->text()));
+}
+
 Result<void> check_ends(std::size_t index, const Argument& array) {
   const PipelineSource& source = array.source;
   const PipelineSink& sink = array.sink;
@@ -57,8 +72,10 @@ Result<void> check_ends(std::size_t index, const Argument& array) {
   if ((source.kind == PipelineSource::Kind::file && source.opened == nullptr) ||
       (sink.kind == PipelineSink::Kind::file && sink.opened == nullptr))
     return bad(index, "a file that is not open", "PipelineSource::file(), PipelineSink::file()");
+  if (reads && source.kind == PipelineSource::Kind::reshaped)
+    GANTRY_TRY(check_reshape(index, source));
   const bool is_null =
-      (reads && source.kind == PipelineSource::Kind::memory && source.bytes.data() == nullptr) ||
+      (reads && is_in_memory(source) && source.bytes.data() == nullptr) ||
       (array.writes() && sink.kind == PipelineSink::Kind::memory && sink.bytes.data() == nullptr);
   return is_null ? bad(index, "memory at address 0") : Result<void>{};
 }
@@ -114,6 +131,9 @@ std::optional<Place> place_of(const End& end) noexcept {
 
 std::optional<Place> read_place(const Argument& array) noexcept {
   if (!array.reads() && array.kind != Kind::broadcast) return std::nullopt;
+  if (array.source.kind == PipelineSource::Kind::reshaped)
+    return Place{
+        {}, reinterpret_cast<std::uintptr_t>(array.source.bytes.data()), array.source.bytes.size()};
   return place_of(array.source);
 }
 
@@ -127,8 +147,9 @@ bool overlap(const std::optional<Place>& one, const std::optional<Place>& other)
 
 // True if a chunk reads step for step what it later overwrites, and no other chunk does.
 bool is_step_for_step(const Argument& out, const Argument& in) noexcept {
-  return in.reads() && written_place(out)->begin == read_place(in)->begin &&
-         out.step_bytes == in.step_bytes && in.halo.before == 0 && in.halo.after == 0;
+  return in.reads() && in.source.kind != PipelineSource::Kind::reshaped &&
+         written_place(out)->begin == read_place(in)->begin && out.step_bytes == in.step_bytes &&
+         in.halo.before == 0 && in.halo.after == 0;
 }
 
 Result<void> check_aliases(const std::vector<Argument>& all) {

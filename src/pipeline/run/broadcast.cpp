@@ -22,11 +22,16 @@ Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
     std::string how;
     GANTRY_ASSIGN(lane, open_file_lane(device, file_io, FileTransfer::Kind::read, how));
   }
+  const auto fetch = [&](std::uint64_t at, ByteSpan to) -> Result<void> {
+    if (source.kind != PipelineSource::Kind::reshaped) return source.read(at, to);
+    source.plan->convert(to, source.bytes, at);
+    return {};
+  };
   auto part = std::make_shared<std::vector<std::byte>>(std::min<Bytes>(kPart, source.size));
   for (Bytes at = 0; at < source.size; at += kPart) {
     const ByteSpan bytes = ByteSpan(*part).first(std::min<Bytes>(part->size(), source.size - at));
     GANTRY_TRY(lane != nullptr ? transfer_now(*lane, read_of(source, at, bytes, part), limit)
-                               : source.read(at, bytes));
+                               : fetch(at, bytes));
     GANTRY_ASSIGN(const DeviceEvent event, queue.copy_in(whole, at, bytes, part));
     GANTRY_TRY(event.wait(limit));
   }

@@ -50,6 +50,8 @@ Result<void> fill_host(const RunArray& array, const std::vector<ChunkExtent>& ex
     else if (extent.kind == ChunkExtent::Kind::source &&
              source.kind == PipelineSource::Kind::reader)
       GANTRY_TRY(source.read(extent.from, to));
+    else if (extent.kind == ChunkExtent::Kind::source && source.plan)
+      GANTRY_TRY(copier.reshape(to, source.bytes, *source.plan, extent.from));
     else if (extent.kind != ChunkExtent::Kind::source || source.kind != PipelineSource::Kind::file)
       GANTRY_TRY(copier.copy(to, bytes_of(array, extent)));
   }

@@ -21,15 +21,24 @@ class HostCopier {
 
   /// Errors: `invalid_argument` with the address that cannot be read or written.
   [[nodiscard]] Result<void> copy(ByteSpan to, ConstByteSpan from) {
-    if (lane_ != nullptr) return slow_copy(to, from);
+    if (lane_ != nullptr) return by_engine(Move::copy(to, from));
     if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
     return {};
   }
 
+  /// Makes the bytes of the plan's destination from `at` on; `from` is its whole source. Errors: as
+  /// above.
+  [[nodiscard]] Result<void> reshape(ByteSpan to, ConstByteSpan from, const ReshapePlan& plan,
+                                     Bytes at) {
+    from = from.first(plan.source_bytes());
+    if (lane_ != nullptr) return by_engine(Move::reshape(to, from, plan, at));
+    plan.convert(to, from, at);
+    return {};
+  }
+
  private:
-  [[nodiscard]] Result<void> slow_copy(ByteSpan to, ConstByteSpan from) {
+  [[nodiscard]] Result<void> by_engine(Move move) {
     Completion completion;
-    Move move = Move::copy(to, from);
     move.completion = &completion;
     GANTRY_ASSIGN(const Ticket ticket, lane_->submit(move, SubmitMode::synchronous));
     if (lane_->wait(ticket) == Outcome::done) return {};

@@ -87,6 +87,12 @@ bool is_shared(const PipelineJob& job, const Argument& argument, std::size_t ind
   return why_not.empty();
 }
 
+void explain_reshape(const PipelineSource& source, std::size_t index, PipelinePlan& plan) {
+  if (source.kind == PipelineSource::Kind::reshaped)
+    plan.reasons.push_back(fmt::format("argument {} is converted by the staging copy: {}", index,
+                                       source.plan->text()));
+}
+
 void explain_zero_copy(std::span<const RunArray> arrays, const DeviceFacts& facts,
                        const ZeroCopy& zero_copy, PipelinePlan& plan) {
   const auto count = std::ranges::count(arrays, Staging::shared, &RunArray::staging);
@@ -111,6 +117,9 @@ struct EdgeReader {
     switch (source.kind) {
       case PipelineSource::Kind::reader:
         return source.read(at, *to);
+      case PipelineSource::Kind::reshaped:
+        source.plan->convert(*to, source.bytes, at);
+        return {};
       case PipelineSource::Kind::file:
         return transfer_now(*files, read_of(source, at, *to, to), limit);
       default:
@@ -169,6 +178,7 @@ Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const Pipeline
   for (const Argument& argument : job.arguments()) {
     RunArray& array = arrays.emplace_back(RunArray{.argument = &argument});
     const bool is_array = argument.reads() || argument.writes();
+    explain_reshape(argument.source, arrays.size() - 1, plan);
     if (argument.kind == Kind::reduction) array.partials_bytes = partials_bytes(argument, facts);
     if (argument.kind == Kind::reduction || (is_array && !is_memory(argument)))
       bind_to_ring(array, zero_copy);

@@ -38,7 +38,8 @@ Result<void> check_ends(const PipelineJob& job) {
   std::size_t index = 0;
   for (const Argument& array : job.arguments()) {
     const bool reads = array.reads() || array.kind == Kind::broadcast;
-    if ((reads && array.source.kind != PipelineSource::Kind::memory) ||
+    if ((reads && array.source.kind != PipelineSource::Kind::memory &&
+         array.source.kind != PipelineSource::Kind::reshaped) ||
         (array.writes() && array.sink.kind != PipelineSink::Kind::memory))
       return fail(Code::unsupported,
                   fmt::format("argument {}: {} has one place at a time, and several devices want "

@@ -155,6 +155,9 @@ Result<OutputImpl> open_gantry_output(const StageEndpoint& end, const StageOptio
     ProducerOptions sending{std::move(link_options), {}};
     sending.slots = end.slots;
     sending.pool.budget_bytes = end.budget_bytes;
+    if (!end.as.empty()) {
+      GANTRY_ASSIGN(sending.as, As::parse(end.as));
+    }
     GANTRY_ASSIGN(auto producer, runtime.producer(link.address, std::move(sending)));
     producers.push_back(std::move(producer));
   }

@@ -77,6 +77,18 @@ Result<void> check_hosts(const Job& job) {
   return {};
 }
 
+/// Only channels convert.
+Result<void> check_conversions(const Job& job) {
+  for (const Transport transport : job.transports)
+    for (const Channel& channel : job.pipeline.channels)
+      if (transport != Transport::gantry && !channel.as.empty())
+        return tl::unexpected(job.pipeline.source.error(
+            channel.as_at, fmt::format("channels.{}.as", channel.name),
+            fmt::format("over {} messages arrive as they were sent", to_string(transport)),
+            "use --transport gantry without --compare"));
+  return {};
+}
+
 /// So that nobody learns it after a long run.
 Result<void> check_outputs(const Arguments& arguments) {
   if (auto fine =
@@ -113,6 +125,7 @@ Result<Job> prepare(const Arguments& arguments) {
   if (!read) return tl::unexpected(read.error());
   job.pipeline = std::move(*read);
   if (const auto fine = check_hosts(job); !fine) return tl::unexpected(fine.error());
+  if (const auto fine = check_conversions(job); !fine) return tl::unexpected(fine.error());
   auto base = base_directory();
   if (!base) return tl::unexpected(base.error());
   job.base = std::move(*base);

@@ -52,6 +52,8 @@ struct Channel {
   std::size_t to = 0;
   unsigned slots = kDefaultSlots;
   Bytes budget_bytes = 0;  ///< 0: the library's default.
+  std::string as = {};     ///< What its tensors become, checked; empty: as they are sent.
+  Position as_at = {};
 };
 
 /// Stages and channels stand in the order of the file. The channels make no cycle.

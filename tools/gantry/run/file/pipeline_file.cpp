@@ -51,6 +51,7 @@ class Reader {
   Result<Channel> read_channel(const Entry& entry) const;
   Result<std::size_t> stage_of(const Fields& fields, std::string_view key) const;
   Result<Bytes> read_budget(const Fields& fields) const;
+  Result<Text> read_as(const Fields& fields, const Entry& channel) const;
   Result<void> check_names(const Channel& channel) const;
   Result<void> check_acyclic(const Fields& fields, const Channel& channel) const;
 
@@ -254,7 +255,7 @@ Result<Channel> Reader::read_channel(const Entry& entry) const {
     return tl::unexpected(
         Fields(source(), "channels", entry.at, entry.value).wrong_type(entry, "a table"));
   const Fields fields(source(), "channels." + entry.key, entry.at, entry.value);
-  if (const auto fine = fields.allow_only({"from", "to", "slots", "budget"}); !fine)
+  if (const auto fine = fields.allow_only({"from", "to", "slots", "budget", "as"}); !fine)
     return tl::unexpected(fine.error());
   const auto from = stage_of(fields, "from");
   if (!from) return tl::unexpected(from.error());
@@ -264,7 +265,9 @@ Result<Channel> Reader::read_channel(const Entry& entry) const {
   if (!slots) return tl::unexpected(slots.error());
   const auto budget = read_budget(fields);
   if (!budget) return tl::unexpected(budget.error());
-  Channel channel{entry.key, entry.at, *from, *to, *slots, *budget};
+  const auto as = read_as(fields, entry);
+  if (!as) return tl::unexpected(as.error());
+  Channel channel{entry.key, entry.at, *from, *to, *slots, *budget, as->value, as->at};
   if (const auto fine = check_names(channel); !fine) return tl::unexpected(fine.error());
   if (const auto fine = check_acyclic(fields, channel); !fine) return tl::unexpected(fine.error());
   return channel;
@@ -295,6 +298,17 @@ Result<Bytes> Reader::read_budget(const Fields& fields) const {
                                        fmt::format("'{}' is not a size", value.text),
                                        "write it like \"512MiB\" or \"2GiB\""));
   return *bytes;
+}
+
+Result<Text> Reader::read_as(const Fields& fields, const Entry& channel) const {
+  if (fields.find("as") == nullptr) return Text{};
+  const Result<Text> text = fields.text("as");
+  if (!text) return text;
+  auto filled = fill_in(source(), fmt::format("channels.{}.as", channel.key), *text, settings_);
+  if (!filled) return tl::unexpected(filled.error());
+  if (const auto as = As::parse(*filled); !as)
+    return tl::unexpected(fields.error("as", text->at, as.error().message, as.error().hint));
+  return Text{std::move(*filled), text->at};
 }
 
 Result<void> Reader::check_names(const Channel& channel) const {

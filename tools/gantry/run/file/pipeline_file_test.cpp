@@ -31,6 +31,7 @@ bin = "{here}/bin"
 count = 3
 exact = true
 half = 0.5
+type = "bf16"
 input = "{bin}/in-{count}"
 
 [stages.decode]
@@ -48,6 +49,7 @@ command = ["annotate"]
 from = "decode"
 to = "batch"
 slots = 16
+as = "f32 -> {type}"
 budget = "2GiB"
 
 [channels.batches]
@@ -95,8 +97,10 @@ TEST(PipelineFile, ReadsChannels) {
   EXPECT_EQ(parsed->channels[0].to, 1u);
   EXPECT_EQ(parsed->channels[0].slots, 16u);
   EXPECT_EQ(parsed->channels[0].budget_bytes, Bytes{2} << 30);
+  EXPECT_EQ(parsed->channels[0].as, "f32 -> bf16");
   EXPECT_EQ(parsed->channels[1].slots, Channel::kDefaultSlots);
   EXPECT_EQ(parsed->channels[1].budget_bytes, 0u);
+  EXPECT_EQ(parsed->channels[1].as, "");
 }
 
 TEST(PipelineFile, ALineOfShellRunsWithEveryProgramOfAPipeCounted) {
@@ -242,6 +246,14 @@ const Bad kBad[] = {
      "p.toml:6:10: channels.c.budget: 'much' is not a size", "2GiB"},
     {"NoBudget", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nbudget = 0\n",
      "p.toml:6:10: channels.c.budget: '0' is not a size", "2GiB"},
+    {"AsNoType", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = 'bf17'\n",
+     "p.toml:6:6: channels.c.as: 'bf17' is no type", "bf16"},
+    {"AsFromNoType", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = 'float -> bf16'\n",
+     "p.toml:6:6: channels.c.as: 'float' is no type", "f32"},
+    {"AsWithoutSetting", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = '{type}'\n",
+     "p.toml:6:6: channels.c.as: ", "type"},
+    {"AsIsNumber", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nas = 16\n",
+     "p.toml:6:6: channels.c.as: is a whole number, not a string", ""},
     {"UnknownHost", "[hosts.bb]\naddress = '10.0.0.2'\n[stages.a]\ncommand = ['x']\nhost = 'b'\n",
      "p.toml:5:8: stages.a.host: there is no host 'b'", "did you mean 'bb'?"},
     {"NoHosts", "[stages.a]\ncommand = ['x']\nhost = 'b'\n",

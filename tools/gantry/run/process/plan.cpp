@@ -120,8 +120,13 @@ std::vector<StageEndpoint> Plan::ends(ProcessId process) const {
     const Channel& described = pipeline_->channels[channel];
     const bool output = described.from == process.stage;
     if (!output && described.to != process.stage) continue;
-    StageEndpoint end{described.name,         output, transport_, described.slots,
-                      described.budget_bytes, {}};
+    StageEndpoint end{described.name,
+                      output,
+                      transport_,
+                      described.slots,
+                      described.budget_bytes,
+                      {},
+                      output ? described.as : ""};
     for (const Link& link : links_)
       if (link.channel == channel && (output ? is_sender : is_receiver)(link, process))
         end.links.push_back(describe(link, output));

@@ -1,0 +1,224 @@
+// fp32 that is wanted as bf16: converted on its way, or before or behind it.
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <gantry/gantry.hpp>
+
+#include "../support/system/posix.hpp"
+#include "subjects.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr const char* kRequests = "requests";
+constexpr const char* kReplies = "replies";
+constexpr std::chrono::seconds kMeeting{30};  // both ends are being started; more is a fault
+
+/// Where it is converted, and how it travels.
+enum class Way {
+  as_whole,
+  as_pipelined,
+  as_streamed,
+  before_pipelined,  ///< Into a private buffer of the sender's, which is then sent.
+  behind_whole,      ///< Out of the message, when it is whole, into the reader's buffer.
+  behind_pipelined,  ///< The same, sent pipelined: the reader waits for the whole of it.
+  reader_pipelined,  ///< By the reader, chunk by chunk as it lands.
+  reader_streamed    ///< The same, out of a window.
+};
+
+bool is_by_channel(Way way) {
+  return way == Way::as_whole || way == Way::as_pipelined || way == Way::as_streamed;
+}
+bool is_by_reader(Way way) {
+  return way == Way::reader_pipelined || way == Way::reader_streamed;
+}
+
+SendMode mode_of(Way way) {
+  if (way == Way::as_streamed || way == Way::reader_streamed) return SendMode::streamed;
+  if (way == Way::as_whole || way == Way::behind_whole) return SendMode::whole;
+  return SendMode::pipelined;
+}
+
+EndOptions end_options() {
+  EndOptions options;
+  options.spin = kGantrySpin;
+  return options;
+}
+
+Tensor floats_of(Bytes bytes) {
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(float));
+  return Tensor::dense(types::f32, {&count, 1});
+}
+
+/// Private memory for what is converted; touched once, as any buffer that is kept is.
+class TypedRequester final : public Requester {
+ public:
+  static Result<std::unique_ptr<Requester>> open(const std::string& directory, const Case& what,
+                                                 Way way) {
+    auto runtime = Runtime::create({.directory = directory});
+    if (!runtime) return Unexpected(runtime.error());
+    auto plan = ReshapePlan::make(types::bf16, floats_of(what.bytes));
+    if (!plan) return Unexpected(plan.error());
+    auto out = runtime->producer(kRequests, {end_options(), {}});
+    if (!out) return Unexpected(out.error());
+    auto in = runtime->consumer(kReplies, {end_options()}, Deadline::after(kMeeting));
+    if (!in) return Unexpected(in.error());
+    auto met = out->wait_for_consumer(Deadline::after(kMeeting));
+    if (!met) return Unexpected(met.error());
+    return std::unique_ptr<Requester>(new TypedRequester(std::move(*runtime), std::move(*out),
+                                                         std::move(*in), std::move(*plan), way));
+  }
+
+  Result<void> prepare(const Payload& payload) override {
+    plan_.convert(converted_.bytes(), payload.bytes());
+    expected_ = checksum(converted_.bytes());
+    return {};
+  }
+  [[nodiscard]] std::uint64_t expected(const Payload&) const override { return expected_; }
+
+  Result<void> send(const Payload& payload) override {
+    const SendOptions options{.mode = mode_of(way_)};
+    const ConstByteSpan bytes = payload.bytes();
+    if (is_by_channel(way_))
+      return out_.send(Draft().copy(bytes, plan_.source()).as(types::bf16), options);
+    if (way_ != Way::before_pipelined) return out_.send(bytes, options);
+    plan_.convert(converted_.bytes(), bytes);
+    return out_.send(converted_.bytes(), options);
+  }
+
+  Result<std::uint64_t> receive() override {
+    const auto reply = in_.receive();
+    if (!reply) return Unexpected(reply.error());
+    std::uint64_t sum = 0;
+    std::memcpy(&sum, reply->bytes().data(), std::min(reply->bytes().size(), sizeof sum));
+    return sum;
+  }
+
+ private:
+  TypedRequester(Runtime runtime, Producer out, Consumer in, ReshapePlan plan, Way way)
+      : runtime_(std::move(runtime)),
+        out_(std::move(out)),
+        in_(std::move(in)),
+        plan_(std::move(plan)),
+        converted_(plan_.destination_bytes()),
+        way_(way) {}
+
+  Runtime runtime_;
+  Producer out_;
+  Consumer in_;
+  ReshapePlan plan_;
+  Buffer converted_;
+  std::uint64_t expected_ = 0;
+  Way way_;
+};
+
+class TypedResponder final : public Responder {
+ public:
+  static Result<std::unique_ptr<Responder>> open(const std::string& directory, const Case& what,
+                                                 Way way) {
+    auto runtime = Runtime::create({.directory = directory});
+    if (!runtime) return Unexpected(runtime.error());
+    auto plan = ReshapePlan::make(types::bf16, floats_of(what.bytes));
+    if (!plan) return Unexpected(plan.error());
+    auto out = runtime->producer(kReplies, {end_options(), {}});
+    if (!out) return Unexpected(out.error());
+    auto in = runtime->consumer(kRequests, {end_options()}, Deadline::after(kMeeting));
+    if (!in) return Unexpected(in.error());
+    return std::unique_ptr<Responder>(new TypedResponder(std::move(*runtime), std::move(*out),
+                                                         std::move(*in), std::move(*plan), way));
+  }
+
+  Result<std::uint64_t> receive() override {
+    if (is_by_reader(way_)) {
+      const auto received = in_.receive_into(converted_.bytes(), plan_);
+      if (!received) return Unexpected(received.error());
+      return checksum(converted_.bytes());
+    }
+    if (way_ == Way::as_streamed || way_ == Way::as_pipelined || way_ == Way::before_pipelined)
+      return read_as_it_lands();
+    const auto message = in_.receive();
+    if (!message) return Unexpected(message.error());
+    if (is_by_channel(way_)) return checksum(message->segment(0).bytes);
+    plan_.convert(converted_.bytes(), message->bytes());
+    return checksum(converted_.bytes());
+  }
+
+  Result<void> reply(std::uint64_t sum) override {
+    return out_.send(std::as_bytes(std::span(&sum, 1)));
+  }
+
+ private:
+  TypedResponder(Runtime runtime, Producer out, Consumer in, ReshapePlan plan, Way way)
+      : runtime_(std::move(runtime)),
+        out_(std::move(out)),
+        in_(std::move(in)),
+        plan_(std::move(plan)),
+        converted_(plan_.destination_bytes()),
+        way_(way) {}
+
+  Result<std::uint64_t> read_as_it_lands() {
+    auto incoming = in_.receive_early();
+    if (!incoming) return Unexpected(incoming.error());
+    std::uint64_t sum = 0;
+    for (;;) {
+      const auto chunk = incoming->next();
+      if (!chunk) return Unexpected(chunk.error());
+      if (chunk->empty()) return sum;
+      sum += checksum(*chunk);
+    }
+  }
+
+  Runtime runtime_;
+  Producer out_;
+  Consumer in_;
+  ReshapePlan plan_;
+  Buffer converted_;
+  Way way_;
+};
+
+class TypedSubject final : public Subject {
+ public:
+  TypedSubject(std::string directory, Case what, Way way)
+      : directory_(std::move(directory)), what_(std::move(what)), way_(way) {}
+  Result<std::unique_ptr<Requester>> open_requester() override {
+    return TypedRequester::open(directory_, what_, way_);
+  }
+  Result<std::unique_ptr<Responder>> open_responder(int) override {
+    return TypedResponder::open(directory_, what_, way_);
+  }
+
+ private:
+  std::string directory_;
+  Case what_;
+  Way way_;
+};
+
+SubjectKind kind(std::string name, Way way) {
+  const auto make = [way](const Case& what) -> Result<std::unique_ptr<Subject>> {
+    std::string directory = what.directory + "/XXXXXX";
+    if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));
+    return std::make_unique<TypedSubject>(std::move(directory), what, way);
+  };
+  SubjectKind made;
+  made.name = std::move(name);
+  made.make = make;
+  made.buffers = 3;
+  made.is_typed = true;
+  return made;
+}
+
+}  // namespace
+
+std::vector<SubjectKind> typed_subjects() {
+  return {kind(kAsWholeName, Way::as_whole),
+          kind(kAsPipelinedName, Way::as_pipelined),
+          kind(kAsStreamedName, Way::as_streamed),
+          kind("convert-then-send", Way::before_pipelined),
+          kind("send-then-convert/whole", Way::behind_whole),
+          kind("send-then-convert/pipelined", Way::behind_pipelined),
+          kind("convert-at-reader/pipelined", Way::reader_pipelined),
+          kind("convert-at-reader/streamed", Way::reader_streamed)};
+}
+
+}  // namespace gantry::bench

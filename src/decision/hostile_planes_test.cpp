@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "decision/test_decisions.hpp"
+
+// Planes from a peer that lies. Property: whatever bytes come, however few, and whatever is asked,
+// a decision ends, reads nothing outside (tools that watch memory see that), and answers with
+// indices that exist; only bounds that contradict the values are an error.
+namespace gantry {
+namespace {
+
+using namespace test;
+using shape::Element;
+
+PlanedElements random_elements(Random& random) {
+  constexpr Element kAny[] = {Element::u8,  Element::i16, Element::i32,   Element::f16,
+                              Element::f32, Element::f64, Element::e4m3fn};
+  PlanedElements elements;
+  elements.type = shape::facts_of(kAny[random() % std::size(kAny)]).type;
+  elements.count = static_cast<std::int64_t>(1 + below(random, 200));
+  elements.planes.unit = random() % 2 == 0 ? Planes::Unit::bytes : Planes::Unit::bits;
+  elements.planes.block = static_cast<std::int64_t>(8 * below(random, 12));
+  elements.planes.bounds_group = static_cast<std::uint16_t>(random() % 2 * below(random, 40));
+  return elements;
+}
+
+/// Random bytes, or few kinds of them, or true planes with some bits the other way round.
+Memory random_planes(Random& random, const PlanedElements& elements) {
+  Memory planes(*elements.bytes());
+  const unsigned mask = random() % 2 == 0 ? 0xffu : 0x81u;
+  for (std::byte& each : planes) each = static_cast<std::byte>(random() & mask);
+  if (random() % 2 == 0) {
+    const Element element = *shape::element_of(elements.type);
+    const auto layout = *shape::PlaneLayout::make(element, elements.count, elements.planes);
+    Memory dense(layout.dense_bytes());
+    std::copy_n(planes.begin(), std::min(dense.size(), planes.size()), dense.begin());
+    make_planes(layout, planes.data(), 0, planes.size(), dense.data());
+    for (std::size_t flips = below(random, 6); flips > 0; --flips)
+      planes[below(random, planes.size())] ^= static_cast<std::byte>(1u << random() % 8);
+  }
+  planes.resize(random() % 3 == 0 ? below(random, planes.size() + 1) : planes.size());
+  planes.shrink_to_fit();
+  return planes;
+}
+
+TEST(HostilePlanes, NeverLeadOutsideAndEveryDecisionEnds) {
+  Random random(21);
+  int answers = 0, contradictions = 0;
+  for (int round = 0; round < 40000; ++round) {
+    const PlanedElements elements = random_elements(random);
+    const Memory planes = random_planes(random, elements);
+    std::vector<double> values(static_cast<std::size_t>(elements.count));
+    for (double& each : values) each = static_cast<double>(random() % 7) - 3;
+    const Decision question = random_question(random, values);
+    DecideOptions options;
+    if (random() % 2 == 0) options.budget_bytes = below(random, planes.size() + 1);
+    if (random() % 2 == 0) options.bounds = BoundsUse::trusted;
+    const Result<Decided> decided = decide(planes, elements, question, options);
+    answers += decided.has_value();
+    contradictions += !decided;
+    if (!decided) {
+      ASSERT_EQ(decided.error().code, Code::peer_misbehaved) << to_string(decided.error());
+      ASSERT_NE(elements.planes.bounds_group, 0);
+      continue;
+    }
+    for (const std::size_t index : decided->indices)
+      ASSERT_LT(index, std::max(values.size(), question.parts().ranges.size()));
+    ASSERT_LE(decided->bytes_read, options.budget_bytes);
+  }
+  EXPECT_GT(answers, 10000);
+  EXPECT_GT(contradictions, 1000);
+}
+
+}  // namespace
+}  // namespace gantry

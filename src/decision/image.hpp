@@ -1,0 +1,98 @@
+#pragma once  // decision/image.hpp: the bytes of planes, as a decision reads them.
+
+#include <algorithm>
+#include <gantry/shape/decision.hpp>
+#include <optional>
+#include <vector>
+
+#include "decision/values.hpp"
+#include "engine/shape/planes.hpp"
+
+namespace gantry::decision {
+
+/// Bytes that may still be on their way, from the front on.
+class PlaneSource {
+ public:
+  PlaneSource() = default;
+  PlaneSource(const PlaneSource&) = delete;
+  PlaneSource& operator=(const PlaneSource&) = delete;
+  virtual ~PlaneSource() = default;
+  /// Waits until bytes [0, end) are there and returns where they are, with at least so many.
+  /// Bytes that never come are no error: fewer are returned.
+  [[nodiscard]] virtual Result<ConstByteSpan> through(Bytes end) = 0;
+};
+
+/// What a decision reads, counted. A cell is what one byte of a plane has digits of: 8 elements
+/// that follow one another if planes are of bits, else one. Its bytes in memory of a peer may
+/// change at any time: each is looked at once, or anything may be read a second time.
+class Image {
+ public:
+  Image(const shape::PlaneLayout& layout, PlaneSource& source, Bytes budget) noexcept
+      : layout_(layout), values_(layout.element()), source_(source), budget_(budget) {}
+
+  [[nodiscard]] const shape::PlaneLayout& layout() const noexcept { return layout_; }
+  [[nodiscard]] const Values& values() const noexcept { return values_; }
+  [[nodiscard]] unsigned per_cell() const noexcept { return layout_.in_bits() ? 8 : 1; }
+  /// Binary digits that a plane has of each element.
+  [[nodiscard]] unsigned digits() const noexcept { return layout_.in_bits() ? 1 : 8; }
+  [[nodiscard]] std::size_t cells() const noexcept {
+    return (layout_.count() + per_cell() - 1) / per_cell();
+  }
+  [[nodiscard]] std::size_t elements_of(std::size_t cell) const noexcept {
+    return std::min<std::size_t>(per_cell(), layout_.count() - cell * per_cell());
+  }
+
+  /// True if nothing has to be waited for.
+  [[nodiscard]] Result<bool> has_all();
+  /// Makes planes [from, to) of a cell readable, and counts them as read. False: the budget is
+  /// spent, or they are not there.
+  [[nodiscard]] Result<bool> open(std::size_t cell, unsigned from, unsigned to);
+  /// The digits that one plane of an opened cell has, of element i in bits i * digits() and up.
+  [[nodiscard]] unsigned digits_at(std::size_t cell, unsigned plane) const noexcept {
+    return std::to_integer<unsigned>(there_[place(cell, plane)]);
+  }
+  /// Adds planes [from, to) of an opened cell to the codes of its elements.
+  void add(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept;
+
+  /// The bounds of the group of an element; nothing without them, if they are not there or the
+  /// budget is spent. Counts them as read the first time.
+  [[nodiscard]] Result<std::optional<CodeSpan>> bounds_of(std::size_t element);
+
+  /// Makes all bounds readable and counts them as read. False as open().
+  [[nodiscard]] Result<bool> open_bounds();
+  /// Of a block, after open_bounds().
+  [[nodiscard]] const std::byte* bounds_at(std::size_t block) const noexcept {
+    return there_.data() + layout_.offset_of(block);
+  }
+
+  [[nodiscard]] Bytes bytes_read() const noexcept { return read_; }
+  [[nodiscard]] Bytes budget_left() const noexcept { return budget_ - read_; }
+
+ private:
+  [[nodiscard]] Bytes place(std::size_t cell, unsigned plane) const noexcept {
+    const std::size_t element = cell * per_cell();
+    const std::size_t block = single_ ? 0 : element / layout_.block();
+    return layout_.offset_of(block, plane) + (element - block * layout_.block()) / per_cell();
+  }
+  [[nodiscard]] Result<bool> take(Bytes end, Bytes bytes);
+  [[nodiscard]] CodeSpan codes_at(Bytes place) const noexcept;
+  void add_bits(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept;
+
+  shape::PlaneLayout layout_;
+  Values values_;
+  PlaneSource& source_;
+  bool single_ = layout_.blocks() == 1;
+  Bytes budget_, read_ = 0;
+  ConstByteSpan there_;
+  struct Group {
+    bool is_known = false;
+    CodeSpan codes;
+  };
+  bool has_bounds_ = false;    // all are open
+  std::vector<Group> groups_;  // made with the first bounds, unless all are open
+};
+
+/// "bounds that contradict the values".
+[[nodiscard]] Error contradiction(std::size_t element);
+
+}  // namespace gantry::decision

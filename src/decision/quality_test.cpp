@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "decision/test_decisions.hpp"
+
+// What decisions read of data as it is met, and how often a guess is wrong: against numbers of 8
+// bits, evenly spaced from the least to the largest, read whole, which take as many bytes as the
+// guess may read.
+namespace gantry {
+namespace {
+
+using namespace test;
+using shape::Element;
+
+constexpr std::size_t kClasses = 1000, kWidth = 64, kRows = 1000;
+
+struct Case {
+  const char* name;
+  std::vector<float> values;
+  Decision question;
+  std::size_t vector;  // values that share a least and a largest number
+};
+
+float normal(Random& random, double mean, double deviation) {
+  return static_cast<float>(std::normal_distribution<double>(mean, deviation)(random));
+}
+
+std::vector<float> logits(Random& random) {
+  std::vector<float> values(kClasses);
+  for (float& each : values) each = normal(random, -1, 2.5);
+  return values;
+}
+
+std::vector<float> probabilities(Random& random) {
+  std::vector<float> values(kClasses);
+  for (float& each : values) each = 1 / (1 + std::exp(normal(random, 4, 2)));
+  return values;
+}
+
+std::vector<ElementRange> tenths() {
+  std::vector<ElementRange> groups;
+  for (std::size_t i = 0; i < 10; ++i) groups.push_back({i * kClasses / 10, kClasses / 10});
+  return groups;
+}
+
+// Descriptors of length 1 about some centres, as embeddings are; the query is near one of them.
+Case descriptors(Random& random, std::size_t k, Metric metric) {
+  std::vector<float> centres(40 * kWidth), values(kRows * kWidth), query(kWidth);
+  for (float& each : centres) each = normal(random, 0, 1);
+  const auto make = [&](float* row, std::size_t centre) {
+    float length = 0;
+    for (std::size_t j = 0; j < kWidth; ++j) {
+      row[j] = centres[centre * kWidth + j] + normal(random, 0, 0.6);
+      length += row[j] * row[j];
+    }
+    for (std::size_t j = 0; j < kWidth; ++j) row[j] /= std::sqrt(length);
+  };
+  for (std::size_t row = 0; row < kRows; ++row) make(&values[row * kWidth], below(random, 40));
+  make(query.data(), below(random, 40));
+  return {metric == Metric::l2 ? (k == 1 ? "nearest 1" : "nearest 5") : "nearest by product",
+          std::move(values), Decision::nearest(std::move(query), k, metric), kWidth};
+}
+
+Case random_case(Random& random, std::size_t kind) {
+  switch (kind) {
+    case 0:
+      return {"top 1", logits(random), Decision::top(1), kClasses};
+    case 1:
+      return {"top 5", logits(random), Decision::top(5), kClasses};
+    case 2:
+      return {"top 1 among 10", logits(random), Decision::top(1).among(tenths()), kClasses};
+    case 3:
+      return {"above", probabilities(random), Decision::above(0.5), kClasses};
+    case 4:
+      return {"any of 10", probabilities(random), Decision::any_of(0.7, tenths()), kClasses};
+    case 5:
+      return descriptors(random, 1, Metric::l2);
+    case 6:
+      return descriptors(random, 5, Metric::l2);
+    default:
+      return descriptors(random, 1, Metric::inner_product);
+  }
+}
+constexpr std::size_t kKinds = 8;
+
+std::vector<double> in_eight_bits(const Case& all) {
+  std::vector<double> values;
+  for (std::size_t first = 0; first < all.values.size(); first += all.vector) {
+    const auto begin = all.values.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto [least, largest] =
+        std::minmax_element(begin, begin + static_cast<std::ptrdiff_t>(all.vector));
+    const double low = static_cast<double>(*least);
+    const double step = (static_cast<double>(*largest) - low) / 255;
+    for (std::size_t i = first; i < first + all.vector; ++i)
+      values.push_back(low + step * std::round((static_cast<double>(all.values[i]) - low) / step));
+  }
+  return values;
+}
+
+struct Figures {
+  int decisions = 0, wrong = 0, wrong_of_eight_bits = 0;
+  double share = 0;
+};
+
+void print(const char* name, const Figures& figures) {
+  std::printf(
+      "%-20s %5d decisions, %4.1f %% of the bytes; at 1 byte an element %4d wrong, 8 bits "
+      "%4d\n",
+      name, figures.decisions, 100 * figures.share / figures.decisions, figures.wrong,
+      figures.wrong_of_eight_bits);
+}
+
+TEST(Quality, HalfOfTheBytesAndFewerWrongThanEightBits) {
+  Random random(11);
+  Figures all;
+  for (std::size_t kind = 0; kind < kKinds; ++kind) {
+    Figures figures;
+    const char* name = "";
+    for (int round = 0; round < (kind < 5 ? 500 : 60); ++round) {
+      const Case one = random_case(random, kind);
+      const Sample sample = sample_of(Element::f32, one.values, {Planes::Unit::bits, 0, 0});
+      const std::vector<std::size_t> right = scan(values_of(sample), one.question);
+      const Decided proven = *decide(sample.planes, sample.elements, one.question);
+      ASSERT_TRUE(proven.proven);
+      ASSERT_EQ(proven.indices, right);
+      const Decided guess = *decide(sample.planes, sample.elements, one.question,
+                                    {.budget_bytes = one.values.size()});
+      ASSERT_TRUE(!guess.proven || guess.indices == right);
+      name = one.name;
+      ++figures.decisions;
+      figures.share +=
+          static_cast<double>(proven.bytes_read) / static_cast<double>(sample.planes.size());
+      figures.wrong += guess.indices != right;
+      figures.wrong_of_eight_bits += scan(in_eight_bits(one), one.question) != right;
+    }
+    print(name, figures);
+    all.decisions += figures.decisions, all.share += figures.share, all.wrong += figures.wrong;
+    all.wrong_of_eight_bits += figures.wrong_of_eight_bits;
+  }
+  print("all", all);
+  EXPECT_LE(all.share / all.decisions, 0.5);
+  EXPECT_LE(all.wrong, 0.57 * all.wrong_of_eight_bits);
+}
+
+}  // namespace
+}  // namespace gantry
