@@ -21,17 +21,18 @@ Result<Batcher::Room> Batcher::room(cv::Size size, gantry::Deadline deadline) {
     if (auto done = flush(); !done) return failed(done);
   header_.frame_width = width;
   header_.frame_height = height;
+  header_.type = type_;
   if (given_ == kBatchTiles)
     return tl::unexpected(
         gantry::Error{gantry::Code::timed_out, "the batch is full before all of it is there", {}});
   if (!loan_) {
-    auto loan = output_.loan(kFullBatchBytes, deadline);
+    auto loan = output_.loan(kTensorOffset + kBatchTiles * tile_bytes(type_), deadline);
     if (!loan) return failed(loan);
     loan_ = std::make_shared<gantry::Loan>(*std::move(loan));
   }
-  auto* tensor = reinterpret_cast<float*>(loan_->bytes().data() + kTensorOffset);
+  const Bytes tile = tile_bytes(type_);
   const std::size_t at = std::exchange(given_, given_ + kTilesPerFrame);
-  return Room{{tensor + at * kTileValues, kTilesPerFrame * kTileValues}, loan_};
+  return Room{loan_->bytes().subspan(kTensorOffset + at * tile, kTilesPerFrame * tile), loan_};
 }
 
 Result<void> Batcher::take(std::uint32_t frame) {

@@ -13,11 +13,14 @@ namespace vision {
 /// Collects the tiles of frames in a loan and publishes it when full. One thread at a time.
 class Batcher {
  public:
-  explicit Batcher(gantry::StageOutput output) : output_(std::move(output)) {}
+  /// `type`: of the values.
+  Batcher(gantry::StageOutput output, gantry::DataType type)
+      : output_(std::move(output)), type_(type) {}
+  [[nodiscard]] gantry::DataType type() const noexcept { return type_; }
 
   /// The place for the tiles of one frame.
   struct Room {
-    std::span<float> tiles;              ///< In the order of tile_grid().
+    ByteSpan tiles;                      ///< In the order of tile_grid().
     std::shared_ptr<const void> memory;  ///< Keeps that memory, whatever becomes of the batch.
   };
   /// Returns the next place at each call, for a frame of tiled size `size`. First sends what there
@@ -36,6 +39,7 @@ class Batcher {
   Result<void> flush();
 
   gantry::StageOutput output_;
+  gantry::DataType type_;
   std::shared_ptr<gantry::Loan> loan_;
   std::uint32_t given_ = 0;  // tiles whose places are given out
   BatchHeader header_;       // its tiles: those that were taken

@@ -41,9 +41,10 @@ Result<void> run(const Options& options) {
     const auto batch = parse_batch(message.bytes());
     if (!batch) return failed(batch);
     auto findings = survey(*batch, options.frames);
+    if (!findings) return failed(findings);
     message.release();  // the next batch can be written while the slow part runs
-    find_people(detector, findings);
-    return send(*output, findings);
+    find_people(detector, *findings);
+    return send(*output, *findings);
   });
   return done ? output->close() : done;
 }

@@ -80,8 +80,9 @@ Result<std::string> read_text(const std::string& path) {
               "name a file with OpenCL C or CUDA C++ in it");
 }
 
-Result<gantry::Kernel> build_kernel(Device& device, const std::string& path) {
-  auto source = tile_program();
+Result<gantry::Kernel> build_kernel(Device& device, const std::string& path,
+                                    gantry::DataType type) {
+  auto source = tile_program(type);
   if (!path.empty()) {
     if (device.facts().kind == DeviceKind::cpu)
       return fail(gantry::Code::invalid_argument,
@@ -151,7 +152,7 @@ StageCallbacks ends_of(Frames& frames, Batcher& batcher, cv::Size size) {
                                     Deadline deadline) -> Result<StageCallbacks::Destination> {
             auto room = batcher.room(size, deadline);
             if (!room) return failed(room);
-            return StageCallbacks::Destination{std::as_writable_bytes(room->tiles), room->memory};
+            return StageCallbacks::Destination{room->tiles, room->memory};
           },
           .committed =
               [&batcher](const MessageInfo& info) {
@@ -188,7 +189,7 @@ Result<PipelineStageReport> run(Device& device, const gantry::Kernel& kernel, Fr
     if (!size && size.error().code == gantry::Code::closed) return sum;
     if (!size) return failed(size);
     const TileTables tables(*size);
-    const auto part = run_stage(device, tile_job(kernel, *size, tables),
+    const auto part = run_stage(device, tile_job(kernel, *size, tables, batcher.type()),
                                 ends_of(frames, batcher, *size), options);
     if (!part) return failed(part);
     add(sum, *part);
@@ -201,7 +202,7 @@ Result<void> batch_on_device(gantry::StageInput& input, Batcher& batcher,
                              const DeviceBatchOptions& options) {
   const auto chosen = open_device(options.device);
   if (!chosen) return failed(chosen);
-  const auto kernel = build_kernel(*chosen->device, options.kernel);
+  const auto kernel = build_kernel(*chosen->device, options.kernel, batcher.type());
   if (!kernel) return failed(kernel);
   Frames frames(input);
   auto report = run(*chosen->device, *kernel, frames, batcher);

@@ -1,4 +1,5 @@
-// device_test_compare: are these the tiles that the CPU's loop makes of the device test's frames?
+// device_test_compare: are these the tiles that a plain loop makes of the device test's frames?
+#include <bit>
 #include <cstdio>
 
 #include "device_test_frames.hpp"
@@ -10,7 +11,7 @@ namespace {
 
 constexpr Program kProgram{"device_test_compare", "",
                            "Compares each tile of the input 'batches', byte by byte, with what "
-                           "Planes::write_tile() makes.",
+                           "a plain loop makes.",
                            0, 0};
 
 struct Options {};
@@ -27,7 +28,8 @@ class Tiles {
   struct Tile {
     TilePlace place;
     cv::Size frame;
-    const float* values;  ///< Until the next is asked for.
+    gantry::DataType type;
+    ConstByteSpan values;  ///< Until the next is asked for.
   };
   /// Errors: `closed` after the last.
   Result<Tile> next() {
@@ -45,7 +47,7 @@ class Tiles {
     const cv::Size frame(static_cast<int>(header.frame_width),
                          static_cast<int>(header.frame_height));
     const auto index = next_++;
-    return Tile{header.places[index], frame, view_.tile(index)};
+    return Tile{header.places[index], frame, header.type, view_.tile(index)};
   }
 
  private:
@@ -55,30 +57,61 @@ class Tiles {
   std::uint32_t next_ = 0;
 };
 
-Result<void> compare(const TilePlace& wanted, const Planes& planes, const Tiles::Tile& tile) {
+/// A value of a tile, rounded after each of the two operations (CMakeLists.txt forbids to fuse
+/// them): as a plan says, and as the loop did that stood in the batch stage before there were
+/// plans.
+float plain_value(const cv::Mat& picture, const TilePlace& place, std::size_t index) {
+  const auto rgb = index / kTilePixels;
+  const auto y = static_cast<int>(place.y + index % kTilePixels / kTileSide);
+  const auto x = static_cast<int>(place.x + index % kTileSide);
+  const auto [scale, offset] = tile_scale(rgb);
+  return static_cast<float>(picture.ptr(y, x)[kChannels - 1 - rgb]) * scale + offset;
+}
+
+/// As it lies in a batch: the low half of a bf16 is rounded off, to the nearest even.
+std::uint32_t plain_bits(float value, gantry::DataType type) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return type == gantry::types::f32 ? bits : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+float value_of(std::uint32_t bits, gantry::DataType type) {
+  return std::bit_cast<float>(type == gantry::types::f32 ? bits : bits << 16);
+}
+
+Result<void> compare(const TilePlace& wanted, const cv::Mat& picture, const Tiles::Tile& tile) {
   const auto name = "frame " + std::to_string(wanted.frame) + ", tile at " +
                     std::to_string(wanted.x) + "," + std::to_string(wanted.y);
-  if (tile.frame != planes.size() || std::memcmp(&tile.place, &wanted, sizeof wanted) != 0)
+  if (tile.frame != picture.size() || std::memcmp(&tile.place, &wanted, sizeof wanted) != 0)
     return differ(name + ": another one came");
-  std::vector<float> values(kTileValues);
-  planes.write_tile(wanted, values.data());
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (std::memcmp(&tile.values[i], &values[i], sizeof(float)) != 0)
+  const std::size_t bytes = tile.type.bits / 8;
+  for (std::size_t i = 0; i < kTileValues; ++i) {
+    std::uint32_t bits = 0;  // its lowest bytes are the first, as the values' are
+    std::memcpy(&bits, tile.values.data() + i * bytes, bytes);
+    const auto expected = plain_bits(plain_value(picture, wanted, i), tile.type);
+    if (bits != expected)
       return differ(name + ": value " + std::to_string(i) + " is " +
-                    std::to_string(tile.values[i]) + ", not " + std::to_string(values[i]));
+                    std::to_string(value_of(bits, tile.type)) + ", not " +
+                    std::to_string(value_of(expected, tile.type)));
+  }
   return {};
 }
 
-Result<std::uint32_t> compare_all(Tiles& tiles) {
-  std::uint32_t compared = 0;
+struct Compared {
+  std::uint32_t tiles = 0;
+  std::string type;
+};
+
+Result<Compared> compare_all(Tiles& tiles) {
+  Compared compared;
   Result<void> same;
-  for_each_test_frame([&](std::uint32_t number, const cv::Mat& picture) {
-    const Planes planes(picture);
-    for (const auto& place : tile_grid(number, planes.size())) {
+  for_each_test_frame([&](std::uint32_t number, const cv::Mat& frame) {
+    const cv::Mat picture = fitted(frame);
+    for (const auto& place : tile_grid(number, picture.size())) {
       const auto tile = tiles.next();
-      same = tile ? compare(place, planes, *tile) : failed(tile);
+      same = tile ? compare(place, picture, *tile) : failed(tile);
+      if (same) compared.type = to_string(tile->type);
       if (!same) return false;
-      ++compared;
+      ++compared.tiles;
     }
     return true;
   });
@@ -93,7 +126,8 @@ Result<void> run(const Options& /*none*/) {
   Tiles tiles(std::move(*input));
   const auto compared = compare_all(tiles);
   if (!compared) return failed(compared);
-  std::fprintf(stderr, "device_test_compare: %u tiles are the same\n", *compared);
+  std::fprintf(stderr, "device_test_compare: %u tiles of %s are the same\n", compared->tiles,
+               compared->type.c_str());
   return {};
 }
 

@@ -32,11 +32,12 @@ std::vector<FrameTiles> choose(const std::vector<FrameTiles>& frames, unsigned s
   return chosen;
 }
 
-void take_pictures(const BatchView& batch, const FrameTiles& frame, Findings& findings) {
+void take_pictures(const BatchView& batch, TileReader& tiles, const FrameTiles& frame,
+                   Findings& findings) {
   for (auto i = frame.first; i < frame.first + frame.count; ++i) {
     findings.tiles[i].people = 0;
     findings.inspected.push_back(batch.header.places[i]);
-    findings.pictures.push_back(tile_picture(batch.tile(i)));
+    findings.pictures.push_back(tile_picture(tiles.tile(i)));
   }
 }
 
@@ -63,15 +64,18 @@ cv::Size frame_size(const ResultHeader& header) {
 
 }  // namespace
 
-Findings survey(const BatchView& batch, unsigned share) {
+Result<Findings> survey(const BatchView& batch, unsigned share) {
+  auto tiles = TileReader::make(batch);
+  if (!tiles) return tl::unexpected(tiles.error());
   Findings findings;
   const auto places = std::span(batch.header.places).first(batch.header.tiles);
   findings.tiles.resize(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     findings.tiles[i].place = places[i];
-    measure_tile(batch.tile(i), findings.tiles[i]);
+    measure_tile(tiles->tile(i), findings.tiles[i]);
   }
-  for (const auto& frame : choose(frames_of(places), share)) take_pictures(batch, frame, findings);
+  for (const auto& frame : choose(frames_of(places), share))
+    take_pictures(batch, *tiles, frame, findings);
   findings.header.tiles = batch.header.tiles;
   findings.header.inspected = static_cast<std::uint32_t>(findings.inspected.size());
   findings.header.frame_width = batch.header.frame_width;

@@ -16,7 +16,7 @@ struct Findings {
 
 /// Reads the batch whole: figures for every tile, pictures of the tiles of `share` frames spread
 /// over the batch. Afterwards the batch is no longer needed.
-[[nodiscard]] Findings survey(const BatchView& batch, unsigned share);
+[[nodiscard]] Result<Findings> survey(const BatchView& batch, unsigned share);
 
 /// Finds the people in the pictures and fills in the counts.
 void find_people(const PeopleDetector& detector, Findings& findings);

@@ -73,7 +73,7 @@ Bytes frame_bytes(const FrameHeader& header) noexcept {
 }
 
 Bytes batch_bytes(const BatchHeader& header) noexcept {
-  return kTensorOffset + header.tiles * kTileValues * sizeof(float);
+  return kTensorOffset + header.tiles * tile_bytes(header.type);
 }
 
 Bytes result_bytes(const ResultHeader& header) noexcept {
@@ -99,6 +99,8 @@ Result<BatchView> parse_batch(ConstByteSpan message) {
   if (!take_header(rest, view.header)) return refuse("batch", "does not begin as one");
   const auto& header = view.header;
   if (header.tiles > kBatchTiles) return refuse("batch", "too many tiles");
+  if (header.type != gantry::types::f32 && header.type != gantry::types::bf16)
+    return refuse("batch", "values of " + to_string(header.type));
   if (!is_side(header.frame_width) || !is_side(header.frame_height))
     return refuse("batch", "impossible frame size");
   if (message.size() != batch_bytes(header)) return refuse("batch", "wrong length");
@@ -108,7 +110,7 @@ Result<BatchView> parse_batch(ConstByteSpan message) {
   const auto* tensor = message.data() + kTensorOffset;
   if (reinterpret_cast<std::uintptr_t>(tensor) % alignof(float) != 0)
     return refuse("batch", "misaligned tensor");
-  view.tensor = {reinterpret_cast<const float*>(tensor), header.tiles * kTileValues};
+  view.tensor = message.subspan(kTensorOffset);
   return view;
 }
 

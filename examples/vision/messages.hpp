@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstring>
-#include <gantry/types.hpp>
+#include <gantry/shape/tensor.hpp>
 #include <type_traits>
 #include <vector>
 
@@ -25,7 +25,6 @@ inline constexpr std::uint32_t kMaxPeople = 4096;      ///< In the results of on
 inline constexpr Bytes kTilePixels = Bytes{kTileSide} * kTileSide;
 inline constexpr Bytes kTileValues = kTilePixels * kChannels;
 inline constexpr Bytes kTensorOffset = 4096;  ///< Of the tensor within a batch message.
-inline constexpr Bytes kFullBatchBytes = kTensorOffset + kBatchTiles * kTileValues * sizeof(float);
 
 // ---- decode -> batch: one frame, then height x width x BGR8 ---------------------------------
 
@@ -36,7 +35,7 @@ struct FrameHeader {
   std::uint32_t height = 0;
 };
 
-// ---- batch -> detect: which tiles, then tiles x RGB planes of fp32 ---------------------------
+// ---- batch -> detect: which tiles, then tiles x RGB planes of fp32 or bf16 -------------------
 
 struct TilePlace {
   std::uint32_t frame = 0;
@@ -49,6 +48,7 @@ struct BatchHeader {
   std::uint32_t tiles = 0;           ///< At most kBatchTiles; the tiles of a frame are neighbours.
   std::uint32_t frame_width = 0;     ///< Of the frames the tiles were cut from.
   std::uint32_t frame_height = 0;
+  gantry::DataType type = gantry::types::f32;  ///< Of the values: f32 or bf16.
   std::array<TilePlace, kBatchTiles> places{};
 };
 
@@ -82,8 +82,13 @@ struct ResultHeader {
 };
 
 static_assert(sizeof(FrameHeader) == 16 && sizeof(TilePlace) == 8);
-static_assert(sizeof(BatchHeader) == 16 + 8 * kBatchTiles && sizeof(BatchHeader) <= kTensorOffset);
+static_assert(sizeof(BatchHeader) == 20 + 8 * kBatchTiles && sizeof(BatchHeader) <= kTensorOffset);
 static_assert(sizeof(TileResult) == 40 && sizeof(Person) == 24 && sizeof(ResultHeader) == 24);
+
+/// Of a tile whose values have that type.
+[[nodiscard]] constexpr Bytes tile_bytes(gantry::DataType type) noexcept {
+  return kTileValues * type.bits / 8;
+}
 
 // ---- received, checked ----------------------------------------------------------------------
 // Headers and tables are copies: the sender still owns the memory of a message. Pixels and
@@ -96,10 +101,11 @@ struct FrameView {
 
 struct BatchView {
   BatchHeader header;
-  std::span<const float> tensor;
+  ConstByteSpan tensor;
 
-  [[nodiscard]] const float* tile(std::size_t index) const {
-    return tensor.subspan(index * kTileValues, kTileValues).data();
+  [[nodiscard]] ConstByteSpan tile(std::size_t index) const {
+    const Bytes size = tile_bytes(header.type);
+    return tensor.subspan(index * size, size);
   }
 };
 

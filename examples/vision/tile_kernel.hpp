@@ -1,4 +1,4 @@
-#pragma once  // tile_kernel.hpp: Planes::write_tile() as a kernel for a device.
+#pragma once  // tile_kernel.hpp: TileCutter::cut() as a kernel for a device.
 
 #include <gantry/pipeline/pipeline.hpp>
 
@@ -8,9 +8,9 @@ namespace vision {
 
 inline constexpr const char* kTileKernel = "tiles";
 
-/// In OpenCL C, in CUDA C++, and as a function. Its values are those of write_tile() to the last
-/// bit: it rounds at the same places.
-[[nodiscard]] gantry::ProgramSource tile_program();
+/// In OpenCL C, in CUDA C++, and as a function. Its values, of that type, are those of cut() to the
+/// last bit: it rounds at the same places.
+[[nodiscard]] gantry::ProgramSource tile_program(gantry::DataType type);
 
 /// Constants for all frames of a size, as the kernel reads them.
 struct TileTables {
@@ -23,6 +23,6 @@ struct TileTables {
 /// Turns messages whose first segment is a frame of that size, BGR8, into its tiles. The tables
 /// must outlive its runs.
 [[nodiscard]] gantry::PipelineJob tile_job(const gantry::Kernel& kernel, cv::Size size,
-                                           const TileTables& tables);
+                                           const TileTables& tables, gantry::DataType type);
 
 }  // namespace vision

@@ -20,9 +20,21 @@ std::uint16_t place_along(std::uint32_t index, int side) {
   return static_cast<std::uint16_t>(slack * index / (kGridSide - 1));
 }
 
-/// Eight bits to normalised fp32, one row; simple enough for the compiler to vectorise.
-void normalise_row(const std::uint8_t* from, float* to, float scale, float offset) {
-  for (std::size_t i = 0; i < kTileSide; ++i) to[i] = static_cast<float>(from[i]) * scale + offset;
+constexpr std::array<std::int64_t, 3> kTileShape{kChannels, kTileSide, kTileSide};
+
+Result<gantry::ReshapePlan> tile_plan(const TilePlace& place, cv::Size size,
+                                      gantry::DataType type) {
+  const std::array<std::int64_t, 3> pixels{size.height, size.width, kChannels};
+  gantry::ReshapeOptions options{.order = {2, 0, 1},
+                                 .crop_from = {place.y, place.x, 0},
+                                 .channel_dimension = 0,
+                                 .channels = {2, 1, 0}};  // BGR to RGB
+  for (std::size_t rgb = 0; rgb < kChannels; ++rgb) {
+    options.scale.push_back(tile_scale(rgb).scale);
+    options.offset.push_back(tile_scale(rgb).offset);
+  }
+  return gantry::ReshapePlan::make(gantry::Tensor::dense(type, kTileShape),
+                                   gantry::Tensor::dense(gantry::types::u8, pixels), options);
 }
 
 }  // namespace
@@ -51,17 +63,41 @@ cv::Mat fitted(const cv::Mat& bgr) {
   return picture;
 }
 
-Planes::Planes(const cv::Mat& bgr) {
-  cv::split(fitted(bgr), planes_.data());
+Result<TileCutter> TileCutter::make(cv::Size size, gantry::DataType type) {
+  TileCutter cutter;
+  cutter.size_ = size;
+  for (const auto& place : tile_grid(0, size)) {
+    auto plan = tile_plan(place, size, type);
+    if (!plan) return tl::unexpected(plan.error());
+    cutter.plans_.push_back(*std::move(plan));
+  }
+  return cutter;
 }
 
-void Planes::write_tile(const TilePlace& place, float* tile) const {
-  for (std::size_t rgb = 0; rgb < kChannels; ++rgb) {
-    const auto& plane = planes_[kChannels - 1 - rgb];
-    const auto [scale, offset] = tile_scale(rgb);
-    for (std::uint32_t y = 0; y < kTileSide; ++y, tile += kTileSide)
-      normalise_row(plane.ptr(static_cast<int>(place.y + y)) + place.x, tile, scale, offset);
+void TileCutter::cut(const cv::Mat& bgr, ByteSpan tiles) const {
+  const auto pixels = std::as_bytes(std::span(bgr.data, bgr.total() * kChannels));
+  for (const auto& plan : plans_) {
+    plan.convert(tiles.first(plan.destination_bytes()), pixels);
+    tiles = tiles.subspan(plan.destination_bytes());
   }
+}
+
+Result<TileReader> TileReader::make(const BatchView& batch) {
+  TileReader reader(batch);
+  if (batch.header.type == gantry::types::f32) return reader;
+  auto plan = gantry::ReshapePlan::make(gantry::types::f32,
+                                        gantry::Tensor::dense(batch.header.type, kTileShape));
+  if (!plan) return tl::unexpected(plan.error());
+  reader.widening_ = *std::move(plan);
+  reader.values_.resize(kTileValues);
+  return reader;
+}
+
+const float* TileReader::tile(std::size_t index) {
+  const ConstByteSpan bytes = batch_->tile(index);
+  if (!widening_) return reinterpret_cast<const float*>(bytes.data());  // aligned: parse_batch()
+  widening_->convert(std::as_writable_bytes(std::span(values_)), bytes);
+  return values_.data();
 }
 
 PixelScale tile_scale(std::size_t rgb) noexcept {

@@ -1,6 +1,8 @@
 #pragma once  // tiles.hpp: cuts frames into normalised tiles, and turns tiles back into pictures.
 
+#include <gantry/shape.hpp>
 #include <opencv2/core.hpp>
+#include <optional>
 
 #include "messages.hpp"
 
@@ -16,16 +18,34 @@ namespace vision {
 /// The picture at its tiled size; the picture itself if it has that size already.
 [[nodiscard]] cv::Mat fitted(const cv::Mat& bgr);
 
-/// Colour planes of a frame at its tiled size, ready to be cut.
-class Planes {
+/// Makes tiles of frames of one tiled size, each by one plan: its part of the picture, BGR to RGB,
+/// pixels to planes, and (value / 255 - mean) / deviation of ImageNet, in one pass.
+class TileCutter {
  public:
-  explicit Planes(const cv::Mat& bgr);
-  [[nodiscard]] cv::Size size() const { return planes_[0].size(); }
-  /// Writes one tile as fp32 planes R, G, B: (value / 255 - mean) / deviation of ImageNet.
-  void write_tile(const TilePlace& place, float* tile) const;
+  /// `type`: of the values.
+  [[nodiscard]] static Result<TileCutter> make(cv::Size size, gantry::DataType type);
+  [[nodiscard]] cv::Size size() const noexcept { return size_; }
+  /// Writes the tiles of a picture of that size, in the order of tile_grid().
+  void cut(const cv::Mat& bgr, ByteSpan tiles) const;
 
  private:
-  std::array<cv::Mat, kChannels> planes_;  // B, G, R
+  cv::Size size_;
+  std::vector<gantry::ReshapePlan> plans_;  // of each place in the grid
+};
+
+/// The tiles of a batch as fp32.
+class TileReader {
+ public:
+  /// The batch must outlive it. Errors: none for a batch that was checked.
+  [[nodiscard]] static Result<TileReader> make(const BatchView& batch);
+  /// Valid until the next call.
+  [[nodiscard]] const float* tile(std::size_t index);
+
+ private:
+  explicit TileReader(const BatchView& batch) : batch_(&batch) {}
+  const BatchView* batch_;
+  std::optional<gantry::ReshapePlan> widening_;  // nothing: they are fp32
+  std::vector<float> values_;
 };
 
 /// value * scale + offset, rounded after each of the two.
