@@ -12,7 +12,8 @@ using detail::ReshapeState;
 
 constexpr Bytes kLine = 64;
 
-/// Where made bytes go. To go past the cache they are gathered to whole lines first.
+/// Where made bytes go: to lines of our own first. What is made in small pieces would wait for each
+/// line of the destination several times, if somebody else's cache has it.
 class Sink {
  public:
   Sink(std::byte* to, bool streaming) noexcept : to_(to), streaming_(streaming) {}
@@ -20,16 +21,10 @@ class Sink {
   static constexpr Bytes kMostAtOnce = 2048;
   /// Where the next bytes are made, at most kMostAtOnce; then take() is told how many they were.
   [[nodiscard]] std::byte* room(Bytes bytes) noexcept {
-    if (!streaming_) return to_;
-    if (kHeld - held_ < bytes) flush_lines();
+    if (kHeld - held_ < bytes) pass_lines_on();
     return lines_.data() + held_;
   }
-  void take(Bytes bytes) noexcept {
-    if (streaming_)
-      held_ += bytes;
-    else
-      to_ += bytes;
-  }
+  void take(Bytes bytes) noexcept { held_ += bytes; }
   void flush() noexcept {
     if (held_ > 0) std::memcpy(to_, lines_.data(), held_);
     to_ += held_;
@@ -39,10 +34,11 @@ class Sink {
  private:
   static constexpr Bytes kHeld = 4096;
   static_assert(kHeld - kLine >= kMostAtOnce);
-  void flush_lines() noexcept {
+  // All but the last line if that is not whole.
+  void pass_lines_on() noexcept {
     const Bytes end = (reinterpret_cast<std::uintptr_t>(to_) + held_) % kLine;
     const Bytes whole = held_ - std::min(end, held_);
-    convert(Element::u8, to_, Element::u8, lines_.data(), whole, true);
+    convert(Element::u8, to_, Element::u8, lines_.data(), whole, streaming_);
     std::memmove(lines_.data(), lines_.data() + whole, held_ - whole);
     to_ += whole;
     held_ -= whole;
