@@ -119,6 +119,8 @@ struct GANTRY_API Move {
   /// the whole source. Completion::bytes_done counts bytes of the destination.
   [[nodiscard]] static Move reshape(ByteSpan destination, ConstByteSpan source,
                                     const ReshapePlan& plan, Bytes from = 0) noexcept;
+  static Move reshape(ByteSpan, ConstByteSpan, ReshapePlan&&, Bytes = 0) = delete;  // it must
+                                                                                    // outlive it
 
   /// True if it has a source.
   [[nodiscard]] bool reads() const noexcept { return kind != Kind::fill; }

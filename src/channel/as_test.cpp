@@ -262,6 +262,20 @@ TEST_F(Conversions, ASourceThatGoesAwayIsAnErrorOfThisMessageAlone) {
     }
 }
 
+TEST_F(Conversions, AChannelSaysWhatBecomesOfWhatIsSent) {
+  options_.as = *As::parse("f32 -> bf16");
+  Ends ends = ends_of();
+  const auto has = [&](Bytes payload, std::string_view line) {
+    const auto because = ends.out.explain(payload).because;
+    return std::ranges::find(because, line) != because.end();
+  };
+  EXPECT_TRUE(has(kMiB, "what is sent becomes f32 -> bf16 on its way"));
+  EXPECT_TRUE(has(kMiB + 1, "what is sent becomes f32 -> bf16 on its way"));
+  // By the bytes that travel, half of what is sent: pipelined from 128 KiB of them on.
+  EXPECT_EQ(ends.out.explain((Bytes{256} << 10) - 4).mode, SendMode::whole);
+  EXPECT_EQ(ends.out.explain(Bytes{256} << 10).mode, SendMode::pipelined);
+}
+
 // ---- at the receiving end ------------------------------------------------------------------
 
 std::vector<std::byte> converted(const ReshapePlan& plan, ConstByteSpan source) {

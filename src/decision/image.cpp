@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/result.hpp"
+#include "engine/shape/plane_rows.hpp"
 
 namespace gantry::decision {
 
@@ -26,17 +27,25 @@ Result<bool> Image::open(std::size_t cell, unsigned from, unsigned to) {
   return take(place(cell, to - 1) + 1, to - from);
 }
 
-void Image::add(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept {
+// Eight planes of bits at a time, the highest in the highest byte.
+void Image::add_bits(std::size_t cell, unsigned from, unsigned to,
+                     std::uint64_t* codes) const noexcept {
   const std::size_t elements = elements_of(cell);
   const unsigned bits = values_.bits();
-  for (unsigned plane = from; plane < to; ++plane) {
-    const std::uint64_t found = digits_at(cell, plane);
-    if (!layout_.in_bits()) {
-      codes[0] |= found << (bits - 8 - plane * 8);
-      continue;
-    }
-    for (std::size_t i = 0; i < elements; ++i) codes[i] |= (found >> i & 1u) << (bits - 1 - plane);
+  for (unsigned row = from / 8; row * 8 < to; ++row) {
+    std::uint64_t found = 0;
+    for (unsigned plane = std::max(from, row * 8); plane < std::min(to, row * 8 + 8); ++plane)
+      found |= std::uint64_t{digits_at(cell, plane)} << (7 - plane % 8) * 8;
+    found = shape::transpose_bits(found);
+    for (std::size_t i = 0; i < elements; ++i)
+      codes[i] |= (found >> i * 8 & 0xffu) << (bits - 8 - row * 8);
   }
+}
+
+void Image::add(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept {
+  if (layout_.in_bits()) return add_bits(cell, from, to, codes);
+  for (unsigned plane = from; plane < to; ++plane)
+    codes[0] |= std::uint64_t{digits_at(cell, plane)} << (values_.bits() - 8 - plane * 8);
 }
 
 Result<bool> Image::open_bounds() {

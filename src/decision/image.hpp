@@ -76,6 +76,7 @@ class Image {
   }
   [[nodiscard]] Result<bool> take(Bytes end, Bytes bytes);
   [[nodiscard]] CodeSpan codes_at(Bytes place) const noexcept;
+  void add_bits(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept;
 
   shape::PlaneLayout layout_;
   Values values_;

@@ -14,8 +14,9 @@ namespace gantry::decision {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kColumn = 8;    // elements of a row that are read together
-constexpr unsigned kFirstDigits = 3;  // of a float's fraction, that are read before others
+constexpr std::size_t kColumn = 8;      // elements of a row that are read together
+constexpr std::size_t kMoreSeeds = 60;  // rows that are read whole to rule out others
+constexpr unsigned kFirstDigits = 3;    // of a float's fraction, that are read before others
 
 struct Interval {
   double lo, hi;
@@ -64,7 +65,10 @@ class Nearest {
   [[nodiscard]] bool has_filter() const noexcept;
   [[nodiscard]] Result<void> choose_rows();
   [[nodiscard]] Result<void> leave_out_far_rows();
-  [[nodiscard]] std::vector<float> least_of_rows() const;
+  struct Distances {
+    std::vector<float> least, likely;
+  };
+  [[nodiscard]] Distances bound_rows() const;
   [[nodiscard]] Result<double> read_all(const std::vector<std::size_t>& ids);
   [[nodiscard]] Decided answer(bool is_proven);
 
@@ -296,40 +300,44 @@ std::vector<std::size_t> places_of_least(const std::vector<float>& values, std::
   return places;
 }
 
-// Reads these rows to the last digit; returns the largest of their distances.
+// Reads these rows to the last digit; returns the k-th of their distances.
 Result<double> Nearest::read_all(const std::vector<std::size_t>& ids) {
   ids_ = ids;
   rows_.assign(ids.size(), {});
-  double largest = 0;
+  std::vector<double> distances;
   for (std::size_t index = 0; index < ids.size(); ++index) {
     bool is_read = true;
     while (is_read && !is_exact(rows_[index])) {
       const bool is_whole = rows_[index].columns == columns_;
       GANTRY_ASSIGN(is_read, is_whole ? deepen(index) : read_rest(index));
     }
-    const double distance = is_read ? rows_[index].hi : kInfinity;
-    largest = std::isnan(distance) ? kInfinity : std::max(largest, distance);
+    const bool is_known = is_read && !std::isnan(rows_[index].hi);
+    distances.push_back(is_known ? rows_[index].hi : kInfinity);
   }
-  return largest;
+  std::sort(distances.begin(), distances.end());
+  return distances[parts_.k - 1];
 }
 
-// What no distance is below, of every row, by the bounds that are open.
-std::vector<float> Nearest::least_of_rows() const {
+// Of every row, by the bounds that are open.
+Nearest::Distances Nearest::bound_rows() const {
   const shape::PlaneLayout& layout = image_.layout();
-  std::vector<float> least(rows());
+  Distances distances{std::vector<float>(rows()), std::vector<float>(rows())};
   std::size_t row = 0;
   for (std::size_t block = 0; block < layout.blocks(); ++block) {
     const std::size_t some = layout.elements_of(block) / width_;
-    least_distances(&least[row], image_.bounds_at(block), some, parts_.query, layout.group());
+    bound_distances(&distances.least[row], &distances.likely[row], image_.bounds_at(block), some,
+                    parts_.query, layout.group());
     row += some;
   }
-  return least;
+  return distances;
 }
 
 // By the bounds of their groups most rows are too far away, if k that seem to be near are read.
 Result<void> Nearest::leave_out_far_rows() {
-  const std::vector<float> least = least_of_rows();
-  const std::vector<std::size_t> seeds = places_of_least(least, parts_.k);
+  const Distances distances = bound_rows();
+  const std::vector<float>& least = distances.least;
+  const std::vector<std::size_t> seeds =
+      places_of_least(distances.likely, std::min(parts_.k + kMoreSeeds, least.size()));
   GANTRY_ASSIGN(const double limit, read_all(seeds));
   const std::vector<Row> of_seeds = std::move(rows_);
   ids_.clear(), rows_.clear();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 // Highway compiles the part between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once for each kind
 // of CPU, by including this file again, and picks at run time. The loops are plain: the compiler
@@ -43,20 +44,35 @@ HWY_INLINE void add_group(float* HWY_RESTRICT sums, float lo, float hi,
   }
 }
 
-void LeastDistances(float* to, const std::byte* bounds, std::size_t rows, const float* query,
-                    std::size_t groups, std::size_t group) {
+// The distance if all elements of a group were in the middle, without the query's own square.
+HWY_INLINE float likely_of(const float* HWY_RESTRICT bounds, const float* HWY_RESTRICT query_sums,
+                           std::size_t groups, float group) {
+  float sum = 0;
+  for (std::size_t g = 0; g < groups; ++g) {
+    const float middle = (bounds[2 * g] + bounds[2 * g + 1]) / 2;
+    const float width = bounds[2 * g + 1] - bounds[2 * g];
+    sum += group * (middle * middle + width * width / 12) - 2 * middle * query_sums[g];
+  }
+  return sum;
+}
+
+void BoundDistances(float* least, float* likely, const std::byte* bounds, std::size_t rows,
+                    const float* query, const float* query_sums, std::size_t groups,
+                    std::size_t group) {
   float decoded[2 * kDecoded];
   for (std::size_t row = 0; row < rows; ++row) {
     float sums[kLanes] = {};
+    likely[row] = 0;
     for (std::size_t first = 0; first < groups; first += kDecoded) {
       const std::size_t some = std::min(groups - first, kDecoded);
       decode(decoded, bounds + (row * groups + first) * 8, some * 2);
+      likely[row] += likely_of(decoded, query_sums + first, some, static_cast<float>(group));
       for (std::size_t g = 0; g < some; ++g)
         add_group(sums, decoded[2 * g], decoded[2 * g + 1], query + (first + g) * group, group);
     }
     float sum = 0;
     for (const float each : sums) sum += each;
-    to[row] = sum;
+    least[row] = sum;
   }
 }
 
@@ -67,18 +83,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace gantry::decision {
 
-HWY_EXPORT(LeastDistances);
+HWY_EXPORT(BoundDistances);
 
 // Each sum has an operation or two for each element of its lane; a rounding is at most 2^-24 of the
 // sum, or 2^-149 where numbers are denormal. Beyond the largest f32 the sum says only that.
-void least_distances(float* to, const std::byte* bounds, std::size_t rows,
-                     std::span<const float> query, std::size_t group) noexcept {
-  HWY_DYNAMIC_DISPATCH(LeastDistances)(to, bounds, rows, query.data(), query.size() / group, group);
+void bound_distances(float* least, float* likely, const std::byte* bounds, std::size_t rows,
+                     std::span<const float> query, std::size_t group) {
+  std::vector<float> sums(query.size() / group);
+  for (std::size_t j = 0; j < query.size(); ++j) sums[j / group] += query[j];
+  HWY_DYNAMIC_DISPATCH(BoundDistances)
+  (least, likely, bounds, rows, query.data(), sums.data(), sums.size(), group);
   const float relative = 1 - static_cast<float>(query.size() + 16) * 0x1p-22f;
   const float absolute = static_cast<float>(query.size() + 16) * 0x1p-140f;
   for (std::size_t row = 0; row < rows; ++row) {
-    const float sum = std::min(to[row], std::numeric_limits<float>::max());
-    to[row] = std::max(sum * relative - absolute, 0.0f);
+    const float sum = std::min(least[row], std::numeric_limits<float>::max());
+    least[row] = std::max(sum * relative - absolute, 0.0f);
+    if (!(likely[row] < std::numeric_limits<float>::max()))  // also NaN
+      likely[row] = std::numeric_limits<float>::max();
   }
 }
 

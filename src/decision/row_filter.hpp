@@ -6,10 +6,11 @@
 
 namespace gantry::decision {
 
-/// Numbers of f32 that no squared distance from `query` is below, for each of `rows`. `bounds`: of
-/// each row's groups the codes of the least and of the largest element, as in planes; `group` is a
-/// multiple of 8 and divides the query.
-void least_distances(float* to, const std::byte* bounds, std::size_t rows,
-                     std::span<const float> query, std::size_t group) noexcept;
+/// Squared distances from `query` of each of `rows` as far as bounds tell: no distance is below
+/// `least`; in the order of `likely` they probably are, whose numbers say nothing else. `bounds`:
+/// of each row's groups the codes of the least and of the largest element, as in planes; `group` is
+/// a multiple of 8 and divides the query.
+void bound_distances(float* least, float* likely, const std::byte* bounds, std::size_t rows,
+                     std::span<const float> query, std::size_t group);
 
 }  // namespace gantry::decision

@@ -1,6 +1,5 @@
 #include "decision/values.hpp"
 
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -55,11 +54,9 @@ CodeSpan Values::keys_of(CodeSpan codes) const noexcept {
   return {may_be_nan(codes) ? 0 : key(numbers.lo), key(numbers.hi)};
 }
 
-double Values::value_of(std::uint64_t code) const noexcept {
+double Values::slow_value_of(std::uint64_t code) const noexcept {
   const std::uint64_t bits = shape::bits_of(element_, code);
   switch (element_) {
-    case Element::f32:
-      return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     case Element::f64:
       return std::bit_cast<double>(bits);
     case Element::i32:

@@ -1,6 +1,8 @@
 #pragma once  // decision/values.hpp: codes of planes as numbers, and as keys that decisions
               // compare.
 
+#include <bit>
+
 #include "engine/shape/element.hpp"
 
 namespace gantry::decision {
@@ -31,11 +33,17 @@ class Values {
     return {codes.lo < least_ ? least_ : codes.lo, codes.hi > largest_ ? largest_ : codes.hi};
   }
   /// Exact. NaN of a NaN.
-  [[nodiscard]] double value_of(std::uint64_t code) const noexcept;
+  [[nodiscard]] double value_of(std::uint64_t code) const noexcept {
+    if (element_ != shape::Element::f32) return slow_value_of(code);
+    const auto bits = static_cast<std::uint32_t>(code);
+    return std::bit_cast<float>(bits ^ (((bits >> 31) - 1) | 0x80000000u));
+  }
   /// The least key whose value is above `limit`; above all keys if there is none.
   [[nodiscard]] std::uint64_t key_above(double limit) const noexcept;
 
  private:
+  [[nodiscard]] double slow_value_of(std::uint64_t code) const noexcept;
+
   shape::Element element_;
   unsigned bits_;
   unsigned fraction_ = 0;                          // bits of a float's fraction; 0: no float

@@ -66,6 +66,27 @@ TEST_F(RemoteChannel, SegmentsKeepTheirBytesAndTensors) {
   }
 }
 
+// Converted before it travels: half the bytes go over the link.
+TEST_F(RemoteChannel, WhatIsConvertedArrivesAsWhatItBecame) {
+  ProducerOptions options = there();
+  options.as = *As::parse("f32 -> bf16");
+  auto out = test::make_producer("frames", options).value();
+  auto in = consume(name("frames")).value();
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed})
+    for (const std::int64_t count : {5, 3000, 2'000'000}) {
+      const auto sent = pattern(4 * static_cast<Bytes>(count), static_cast<std::uint64_t>(count));
+      const auto plan =
+          ReshapePlan::make(types::bf16, Tensor::dense(types::f32, {&count, 1})).value();
+      std::vector<std::byte> wanted(plan.destination_bytes());
+      ASSERT_TRUE(plan.convert(wanted, sent));
+      std::jthread sender([&] { EXPECT_TRUE(out.send(sent, {.deadline = soon(), .mode = mode})); });
+      const auto message = in.receive(soon());
+      ASSERT_TRUE(message) << to_string(message.error());
+      EXPECT_EQ(message->segment(0).tensor, plan.destination());
+      EXPECT_TRUE(same(message->segment(0).bytes, wanted)) << count << " " << to_string(mode);
+    }
+}
+
 TEST_F(RemoteChannel, AReaderThatKeepsItsMessagesHoldsTheSenderUp) {
   ProducerOptions options = there();
   options.slots = 4;

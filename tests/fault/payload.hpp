@@ -50,4 +50,16 @@ inline void fill_payload(ByteSpan bytes, std::uint64_t id) noexcept {
   return id;
 }
 
+/// Of a message whose bytes became numbers of 16 bits: their low halves. Empty if one has a high
+/// half.
+[[nodiscard]] inline std::vector<std::byte> narrowed(ConstByteSpan bytes) {
+  std::vector<std::byte> low;
+  low.reserve(bytes.size() / 2);
+  for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    if (bytes[i + 1] != std::byte{}) return {};
+    low.push_back(bytes[i]);
+  }
+  return low;
+}
+
 }  // namespace gantry::fault

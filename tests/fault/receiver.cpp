@@ -28,8 +28,9 @@ ConsumerOptions receiving_options(const Part& part) {
   return options;
 }
 
-std::uint64_t number_of(ConstByteSpan bytes) {
-  const std::uint64_t id = read_payload(bytes);
+std::uint64_t number_of(const Part& part, ConstByteSpan bytes) {
+  const std::uint64_t id =
+      part.scenario.widened ? read_payload(narrowed(bytes)) : read_payload(bytes);
   if (id == 0) give_up(fmt::format("a message of {} bytes is not whole", bytes.size()));
   return id;
 }
@@ -37,7 +38,8 @@ std::uint64_t number_of(ConstByteSpan bytes) {
 }  // namespace
 
 Receiver::Receiver(const Part& part) : part_(part) {
-  if (part.scenario.take == Take::copied) buffer_.resize(2 * part.scenario.bytes);
+  if (part.scenario.take == Take::copied)
+    buffer_.resize((part.scenario.widened ? 4 : 2) * part.scenario.bytes);
   join();
 }
 
@@ -82,7 +84,7 @@ Result<std::uint64_t> Receiver::take() {
   GANTRY_ASSIGN(Message message,
                 patiently(part_, [&](Deadline deadline) { return consumer_->receive(deadline); }));
   if (message.segments() == 1) {
-    const std::uint64_t number = number_of(message.bytes());
+    const std::uint64_t number = number_of(part_, message.bytes());
     if (part_.scenario.outlives) held_ = std::move(message);
     return number;
   }
@@ -91,7 +93,7 @@ Result<std::uint64_t> Receiver::take() {
     const ConstByteSpan bytes = message.segment(i).bytes;
     all.insert(all.end(), bytes.begin(), bytes.end());
   }
-  return number_of(all);
+  return number_of(part_, all);
 }
 
 Result<std::uint64_t> Receiver::take_early() {
@@ -103,7 +105,7 @@ Result<std::uint64_t> Receiver::take_early() {
     const auto chunk = patiently(part_, [&](Deadline deadline) { return incoming.next(deadline); });
     if (!chunk && chunk.error().code == Code::aborted) return 0;
     if (!chunk) return tl::unexpected(chunk.error());
-    if (chunk->empty()) return number_of(all);
+    if (chunk->empty()) return number_of(part_, all);
     all.insert(all.end(), chunk->begin(), chunk->end());
   }
 }
@@ -112,7 +114,7 @@ Result<std::uint64_t> Receiver::take_copied() {
   GANTRY_ASSIGN(const Consumer::Copied copied, patiently(part_, [&](Deadline deadline) {
                   return consumer_->receive_into(buffer_, deadline);
                 }));
-  return number_of(ConstByteSpan(buffer_).first(copied.bytes));
+  return number_of(part_, ConstByteSpan(buffer_).first(copied.bytes));
 }
 
 // Order, nothing twice. In between nothing is missing but what was never sent: where somebody else

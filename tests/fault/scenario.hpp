@@ -27,7 +27,8 @@ struct Scenario {
   bool gives_up = false;  ///< Every third message cannot be read by its sender half-way.
   /// Of all consumers but the other one, which blocks.
   SlowConsumer policy = SlowConsumer::block;
-  bool lags = false;  ///< It takes nothing until the first burst was sent.
+  bool widened = false;  ///< Each byte becomes two on the way: the channel's `as`.
+  bool lags = false;     ///< It takes nothing until the first burst was sent.
   unsigned depth = 0;
   bool mixed = false;     ///< Of calls: some are cancelled, refused, dropped, or have little time.
   bool outlives = false;  ///< Its last message is held for a moment after its consumer has gone.
@@ -66,6 +67,25 @@ inline constexpr std::array kScenarios{
              .bytes = 300'000,
              .mode = SendMode::streamed,
              .take = Take::early},
+    Scenario{.name = "as", .bytes = 4096, .widened = true},
+    Scenario{.name = "as-pipelined-early",
+             .bytes = 50'000,
+             .mode = SendMode::pipelined,
+             .take = Take::early,
+             .consumers = 2,
+             .widened = true},
+    Scenario{.name = "as-streamed",
+             .bytes = 300'000,
+             .mode = SendMode::streamed,
+             .via = Via::async,
+             .take = Take::copied,
+             .widened = true},
+    Scenario{.name = "as-given-up",
+             .bytes = 50'000,
+             .mode = SendMode::pipelined,
+             .gives_up = true,
+             .widened = true},
+    Scenario{.name = "as-loan", .bytes = 8000, .via = Via::loan, .widened = true},
     Scenario{.name = "loan", .bytes = 8000, .via = Via::loan},
     Scenario{.name = "move", .bytes = 8000, .via = Via::move},
     Scenario{.name = "segments", .bytes = 60'000, .mode = SendMode::pipelined, .via = Via::parts},

@@ -19,6 +19,7 @@ ProducerOptions sending_options(const Part& part) {
   options.mode = part.scenario.mode;
   options.consumers = part.scenario.consumers;
   options.history = part.scenario.history;
+  if (part.scenario.widened) options.as = *As::parse("u8 -> u16");
   return options;
 }
 

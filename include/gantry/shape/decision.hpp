@@ -16,7 +16,7 @@ namespace gantry {
 struct PlanedElements {
   DataType type;           ///< Of each; of 8, 16, 32 or 64 bits and no group.
   std::int64_t count = 0;  ///< How many; of a tensor all, row by row.
-  Planes planes;           ///< As they were made: ReshapeOptions::planes.
+  Planes planes;           ///< As they were made: ReshapePlan::to_planes().
   /// Bytes of all planes. Errors: `invalid_argument`, as a decision about them.
   [[nodiscard]] GANTRY_API Result<Bytes> bytes() const;
 };

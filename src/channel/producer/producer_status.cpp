@@ -89,6 +89,18 @@ std::vector<std::byte> Producer::Impl::status() const {
   return encode_status(describe());
 }
 
+namespace {
+
+// Of so many bytes without a tensor, if the channel says what they are.
+std::optional<ReshapePlan> plan_of_bytes(const std::optional<As>& as, Bytes bytes) {
+  if (!as) return std::nullopt;
+  auto plan = as->plan_for({}, bytes);
+  if (!plan) return std::nullopt;
+  return *std::move(plan);
+}
+
+}  // namespace
+
 ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   ChannelExplanation told;
   if (fork_guard_.is_this()) told.status = describe();  // a fork's copy knows nothing
@@ -100,6 +112,9 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
     consumer.state = process_state(consumer.pid);
   for (DepartedStatus& one : told.status.departed) one.state = process_state(one.pid);
   told.payload = payload;
+  const std::optional<ReshapePlan> reshape = plan_of_bytes(core_.options.as, payload);
+  const Bytes sent = payload;
+  if (reshape) payload = reshape->destination_bytes();
   ModeQuestion question{
       .channel = core_.options.mode, .copied = payload, .has_second = second_ != nullptr};
   for (const ConsumerStatus& one : told.status.consumers)
@@ -109,6 +124,9 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   if (payload > core_.options.cell_bytes) question.no_cell.clear();
   told.mode = choose_mode(question);
   told.because = explain_mode(question);
+  if (core_.options.as)
+    told.because.push_back(
+        fmt::format("what is sent becomes {} on its way", core_.options.as->text()));
   const bool is_here = payload <= Message::kInlineBytes;
   const bool in_ring = is_here || (payload <= question.cell && told.mode != SendMode::immutable);
   if (!is_here) {
@@ -117,6 +135,12 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
     if (told.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;
     if (told.mode == SendMode::pipelined || told.mode == SendMode::streamed)
       move.bytes = chunk_of(payload);
+    if (reshape) {
+      const CacheUse cache = move.cache;
+      move = Move::reshape({static_cast<std::byte*>(nullptr), move.bytes},
+                           {static_cast<const std::byte*>(nullptr), sent}, *reshape);
+      move.cache = cache;
+    }
     told.path = lane_->explain(move, SubmitMode::synchronous);
   }
   if (!fork_guard_.is_this()) return told;

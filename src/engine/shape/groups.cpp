@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
-#include <limits>
 
 #include "engine/shape/rows.hpp"
 
@@ -14,65 +14,48 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "engine/shape/row_codecs.hpp"
+#include "engine/shape/group_codecs.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace gantry::shape::HWY_NAMESPACE {
 namespace {
 
-constexpr std::size_t kAtOnce = 16;  // groups whose scales are made in one go; a multiple of kLanes
-constexpr std::size_t kMostNumbers = 128;  // of a group
-
 /// What is known of some groups, one entry a group.
 struct Scales {
+  std::array<bool, kAtOnce> plain{};                     // no number is infinite or NaN
   alignas(64) std::array<float, kAtOnce> low{}, high{};  // of finite numbers, 0 among them
-  alignas(64) std::array<float, kAtOnce> value{}, reciprocal{};
-  alignas(64) std::array<std::uint32_t, kAtOnce> code{};  // the scale as it is in memory
-  alignas(64) std::array<float, kAtOnce> zero{};          // the zero point
+  // Written before they are read:
+  alignas(64) std::array<float, kAtOnce> reciprocal;
+  alignas(64) std::array<std::uint32_t, kAtOnce> code;  // the scale as it is in memory
+  alignas(64) std::array<float, kAtOnce> zero;          // the zero point
 };
 
-/// How numbers of a group's elements are made and read. Whole numbers with a zero point are codes
-/// from kLeast to kLeast + kSteps.
-template <class CodecOf, bool kFloatOf, int kLeastOf, int kMostOf, int kExponentOf,
-          unsigned kBitsOf>
-struct Numbers {
-  using Codec = CodecOf;
-  static constexpr bool kFloat = kFloatOf;
-  static constexpr bool kSigned = kLeastOf < 0;
-  static constexpr int kLeast = kLeastOf;
-  static constexpr int kMost = kMostOf;
-  static constexpr int kExponent = kExponentOf;  // of the largest
-  static constexpr unsigned kBits = kBitsOf;
-};
-using GroupI8 = Numbers<I8, false, -128, 127, 0, 8>;
-using GroupU8 = Numbers<U8, false, 0, 255, 0, 8>;
-using GroupI4 = Numbers<I4, false, -8, 7, 0, 4>;
-using GroupU4 = Numbers<U4, false, 0, 15, 0, 4>;
-using GroupE4m3fn = Numbers<E4m3fn, true, -448, 448, 8, 8>;
-using GroupE5m2 = Numbers<E5m2, true, -57344, 57344, 15, 8>;
-using GroupE2m1 = Numbers<E2m1, true, -6, 6, 2, 4>;
+// ---- scales -------------------------------------------------------------------------------------
 
-HWY_INLINE Float all_of(float value) {
-  return hn::Set(Floats(), value);
-}
-
-// ---- scales
-// ----------------------------------------------------------------------------------------
-
-template <class N, bool kZeroPoint>
+template <class N, bool kZeroPoint, bool kPlain>
 HWY_INLINE void range_of(const float* source, std::size_t size, float* low, float* high) {
   Float least = hn::Zero(Floats()), most = least;
   for (std::size_t i = 0; i < size; i += kLanes) {
-    const Float number = hn::LoadU(Floats(), source + i);
+    Float number = hn::LoadU(Floats(), source + i);
     const Word magnitude = hn::And(bits_of(number), set(kSignBit - 1));
-    const auto is_finite = greater(set(kInfinity), magnitude);
-    const Word kept = N::kSigned && !kZeroPoint ? magnitude : bits_of(number);
-    const Float finite = float_of(choose(is_finite, kept, set(0)));
-    most = hn::Max(most, finite);
-    if constexpr (kZeroPoint) least = hn::Min(least, finite);
+    if constexpr (N::kSigned && !kZeroPoint) number = float_of(magnitude);
+    if constexpr (!kPlain)
+      number = float_of(choose(greater(set(kInfinity), magnitude), bits_of(number), set(0)));
+    most = hn::Max(most, number);
+    if constexpr (kZeroPoint) least = hn::Min(least, number);
   }
   *high = hn::GetLane(hn::MaxOfLanes(Floats(), most));
   if constexpr (kZeroPoint) *low = hn::GetLane(hn::MinOfLanes(Floats(), least));
+}
+
+/// The bits of the number that is farthest from 0: beyond the infinite ones are NaNs.
+HWY_INLINE std::uint32_t largest_magnitude(const float* source, std::size_t size) {
+  Int most = hn::Zero(Ints());
+  for (std::size_t i = 0; i < size; i += kLanes) {
+    const Word bits = bits_of(hn::LoadU(Floats(), source + i));
+    most = hn::Max(most, int_of(hn::And(bits, set(kSignBit - 1))));
+  }
+  return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(Ints(), most)));
 }
 
 /// A positive scale, and the word that stands for it.
@@ -98,10 +81,8 @@ HWY_INLINE Scale f32_scale(Float quotient) {
   const Float bounded = hn::Max(quotient, all_of(0x1p-126f));
   return {bounded, bits_of(bounded)};
 }
-/// The power of two that an e8m0 stands for: 2^-127 is none of the normal floats.
 HWY_INLINE Scale e8m0_scale(Word code) {
-  const auto is_least = greater(set(1), code);
-  return {float_of(choose(is_least, set(0x400000), hn::ShiftLeft<23>(code))), code};
+  return {of_e8m0(code), code};
 }
 HWY_INLINE Scale e8m0_not_less(Float quotient) {
   const Word bits = bits_of(quotient);
@@ -149,7 +130,6 @@ HWY_NOINLINE void make_scales(Scales& scales, const Rules& rules) {
     const auto is_zero = hn::Eq(hn::Max(high, hn::Neg(low)), hn::Zero(Floats()));
     const Scale scale = scale_of(rules, range);
     const Float reciprocal = hn::IfThenElse(is_zero, all_of(1), hn::Div(all_of(1), scale.value));
-    hn::Store(hn::IfThenZeroElse(is_zero, scale.value), Floats(), scales.value.data() + i);
     hn::Store(reciprocal, Floats(), scales.reciprocal.data() + i);
     hn::Store(hn::IfThenZeroElse(hn::RebindMask(Words(), is_zero), scale.code), Words(),
               scales.code.data() + i);
@@ -159,59 +139,110 @@ HWY_NOINLINE void make_scales(Scales& scales, const Rules& rules) {
   }
 }
 
-// ---- floats to numbers
-// -----------------------------------------------------------------------------
+// ---- floats to numbers --------------------------------------------------------------------------
 
-template <class N, bool kZeroPoint>
-HWY_INLINE void put_numbers(std::byte* codes, const float* source, std::size_t size,
-                            float reciprocal, float zero) {
-  using Codec = typename N::Codec;
-  constexpr float kSteps = N::kMost - N::kLeast;
-  for (std::size_t i = 0; i < size; i += kLanes) {
-    Float number = hn::Mul(hn::LoadU(Floats(), source + i), all_of(reciprocal));
-    if constexpr (kZeroPoint) {
-      const Int steps = whole(number, -kSteps, kSteps);
-      number = hn::Add(hn::ConvertTo(Floats(), steps), all_of(zero));
-    } else if constexpr (N::kFloat) {
-      const Float bounded = hn::Min(hn::Max(number, all_of(N::kLeast)), all_of(N::kMost));
-      number = hn::IfThenElse(hn::Eq(number, number), bounded, number);
-    }
-    Codec::put(number, codes + i);
-  }
-}
-
-HWY_INLINE void pack_codes(std::byte* to, const std::byte* codes, std::size_t size) {
-  for (std::size_t i = 0; i < size / 2; ++i)
-    to[i] = (codes[2 * i] & std::byte{0xf}) | codes[2 * i + 1] << 4;
-}
-
-template <class N, bool kZeroPoint>
-HWY_INLINE void put_group(std::byte* to, const float* source, std::size_t size, float reciprocal,
-                          float zero) {
-  if constexpr (N::kBits == 8) {
-    put_numbers<N, kZeroPoint>(to, source, size, reciprocal, zero);
+/// The code of each number, in the lower bits of words. `room`: steps from the zero point up.
+template <class N, bool kZeroPoint, bool kPlain>
+HWY_INLINE Word code_of(Float number, float zero, float room) {
+  const Float magic = hn::Set(Floats(), 0x1.8p23f);  // the sum's last digit is 1
+  if constexpr (N::kFloat) {
+    if constexpr (kPlain || N::kSaturates) return N::Codec::code(number);
+    const Float bounded = hn::Min(hn::Max(number, all_of(N::kLeast)), all_of(N::kMost));
+    return N::Codec::code(hn::IfThenElse(hn::Eq(number, number), bounded, number));
+  } else if constexpr (kZeroPoint) {
+    constexpr float kSteps = N::kMost - N::kLeast;
+    if constexpr (!kPlain) number = hn::ConvertTo(Floats(), whole(number, -kSteps, kSteps));
+    const Float bounded = hn::Max(hn::Min(number, all_of(room)), all_of(room - kSteps));
+    return hn::Add(bits_of(hn::Add(bounded, magic)),
+                   set(static_cast<std::uint32_t>(static_cast<int>(zero))));
+  } else if constexpr (kPlain) {
+    if constexpr (!N::kSigned) number = hn::Max(number, hn::Zero(Floats()));
+    return bits_of(hn::Add(number, magic));
   } else {
-    alignas(64) std::array<std::byte, kMostNumbers> codes;  // NOLINT: written before it is read
-    put_numbers<N, kZeroPoint>(codes.data(), source, size, reciprocal, zero);
-    pack_codes(to, codes.data(), size);
+    return N::Codec::code(number);
   }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+template <unsigned kBits, class Code>
+HWY_INLINE void put_codes_of(std::byte* to, std::size_t size, Code code) {
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto bits = static_cast<std::byte>(code(i).raw & 0xff);
+    if constexpr (kBits == 8)
+      to[i] = bits;
+    else if (i % 2 == 0)
+      to[i / 2] = bits & std::byte{0xf};
+    else
+      to[i / 2] |= bits << 4;
+  }
+}
+#else
+template <unsigned kBits, class Code>
+HWY_INLINE void put_codes_of(std::byte* to, std::size_t size, Code code) {
+  for (std::size_t i = 0; i < size; i += 2 * kLanes) {
+    const auto pairs = pair_of<false>(code(i), code(i + kLanes));
+    if constexpr (kBits == 8) {
+      const hn::Rebind<std::uint8_t, Pairs> bytes;
+      hn::StoreU(hn::TruncateTo(bytes, pairs), bytes, reinterpret_cast<std::uint8_t*>(to) + i);
+    } else {
+      const Word both = hn::BitCast(Words(), pairs);
+      const Word high = hn::And(hn::ShiftRight<12>(both), set(0xf0));
+      store<std::uint8_t, false>(hn::U8FromU32(hn::Or(hn::And(both, set(0xf)), high)), to + i / 2);
+    }
+  }
+}
+#endif
+
+template <class N, bool kZeroPoint, bool kPlain>
+HWY_INLINE void put_numbers(std::byte* to, const float* source, std::size_t size, float reciprocal,
+                            float zero) {
+  const float room = static_cast<float>(N::kMost) - zero;
+  put_codes_of<N::kBits>(to, size, [&](std::size_t i) HWY_ATTR {
+    const Float number = hn::Mul(hn::LoadU(Floats(), source + i), all_of(reciprocal));
+    return code_of<N, kZeroPoint, kPlain>(number, zero, room);
+  });
+}
+
+template <class N, bool kZeroPoint>
+HWY_INLINE void ranges_of(Scales& scales, const float* source, std::size_t size,
+                          std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i, source += size) {
+    const std::uint32_t largest = largest_magnitude(source, size);
+    scales.plain[i] = largest < kInfinity;
+    if (!scales.plain[i])
+      range_of<N, kZeroPoint, false>(source, size, &scales.low[i], &scales.high[i]);
+    else if constexpr (N::kSigned && !kZeroPoint)
+      scales.high[i] = std::bit_cast<float>(largest);
+    else
+      range_of<N, kZeroPoint, true>(source, size, &scales.low[i], &scales.high[i]);
+  }
+}
+
+// The scale's type may have no number that is large enough.
+template <class N, bool kZeroPoint>
+HWY_INLINE bool is_plain(const Scales& scales, std::size_t i) {
+  constexpr float kMost = kZeroPoint ? N::kMost - N::kLeast : N::kMost;
+  const float range = scales.high[i] - scales.low[i];
+  return scales.plain[i] && range * scales.reciprocal[i] < kMost + 0.25f;
 }
 
 template <class N, bool kZeroPoint>
 void put_some(std::byte* to, const Groups& groups, const float* source, std::size_t count,
               const Rules& rules) {
-  Scales scales;
-  for (std::size_t i = 0; i < count; ++i)
-    range_of<N, kZeroPoint>(source + i * groups.size, groups.size, &scales.low[i], &scales.high[i]);
+  Scales scales;  // NOLINT: as it says
+  const std::size_t size = groups.size, bytes = bytes_of(groups);
+  const std::size_t scale_bytes = bytes - kZeroPoint - size * N::kBits / 8;
+  ranges_of<N, kZeroPoint>(scales, source, size, count);
   make_scales(scales, rules);
-  const std::size_t bytes = bytes_of(groups);
-  const std::size_t scale_bytes = bytes - kZeroPoint - groups.size * N::kBits / 8;
-  for (std::size_t i = 0; i < count; ++i, to += bytes, source += groups.size) {
-    std::memcpy(to, &scales.code[i], scale_bytes);
-    if constexpr (kZeroPoint)
-      to[scale_bytes] = static_cast<std::byte>(static_cast<int>(scales.zero[i]));
-    put_group<N, kZeroPoint>(to + scale_bytes + kZeroPoint, source, groups.size,
-                             scales.reciprocal[i], scales.zero[i]);
+  for (std::size_t i = 0; i < count; ++i, to += bytes, source += size) {
+    const float zero = scales.zero[i];
+    std::byte* numbers = to + scale_bytes + kZeroPoint;
+    std::memcpy(to, &scales.code[i], sizeof scales.code[i]);  // what is too much is overwritten
+    if constexpr (kZeroPoint) to[scale_bytes] = static_cast<std::byte>(static_cast<int>(zero));
+    if (is_plain<N, kZeroPoint>(scales, i))
+      put_numbers<N, kZeroPoint, true>(numbers, source, size, scales.reciprocal[i], zero);
+    else
+      put_numbers<N, kZeroPoint, false>(numbers, source, size, scales.reciprocal[i], zero);
   }
 }
 
@@ -228,85 +259,7 @@ void put_all(std::byte* to, const Groups& groups, const float* source, std::size
                             std::min(kAtOnce, count - i), rules);
 }
 
-// ---- numbers to floats
-// -----------------------------------------------------------------------------
-
-HWY_NOINLINE void read_scales(float* scales, const Groups& groups, const std::byte* source,
-                              std::size_t count) {
-  alignas(64) std::array<std::uint32_t, kAtOnce> codes{};
-  const std::size_t bytes = bytes_of(groups);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::byte* at = source + i * bytes;
-    if (groups.scale == Groups::Scale::f32)
-      std::memcpy(&codes[i], at, 4);
-    else if (groups.scale == Groups::Scale::e8m0)
-      std::memcpy(&codes[i], at, 1);
-    else
-      std::memcpy(&codes[i], at, 2);
-  }
-  for (std::size_t i = 0; i < kAtOnce; i += kLanes) {
-    const Word code = hn::Load(Words(), codes.data() + i);
-    Float value = float_of(code);
-    if (groups.scale == Groups::Scale::f16) value = decode<F16Format>(code);
-    if (groups.scale == Groups::Scale::bf16) value = float_of(hn::ShiftLeft<16>(code));
-    if (groups.scale == Groups::Scale::e8m0)
-      value = float_of(
-          choose(greater(code, set(254)), set(kQuietNan), bits_of(e8m0_scale(code).value)));
-    hn::StoreU(value, Floats(), scales + i);
-  }
-}
-
-HWY_INLINE void unpack_codes(std::byte* codes, const std::byte* packed, std::size_t size,
-                             unsigned sign) {
-  for (std::size_t i = 0; i < size / 2; ++i) {
-    const auto both = std::to_integer<unsigned>(packed[i]);
-    codes[2 * i] = static_cast<std::byte>(((both & 0xf) ^ sign) - sign);
-    codes[2 * i + 1] = static_cast<std::byte>((both >> 4 ^ sign) - sign);
-  }
-}
-
-/// Beyond the largest float: that one.
-HWY_INLINE Float finite_or_nan(Float value) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
-  const Float bounded = hn::Min(hn::Max(value, all_of(-kLargest)), all_of(kLargest));
-  return hn::IfThenElse(hn::Eq(value, value), bounded, float_of(set(kQuietNan)));
-}
-
-template <class N>
-HWY_INLINE void get_group(float* to, const std::byte* source, std::size_t size, float scale,
-                          float zero) {
-  alignas(64) std::array<std::byte, kMostNumbers> codes;  // NOLINT: written before it is read
-  if constexpr (N::kBits == 4) {
-    unpack_codes(codes.data(), source, size, N::kSigned && !N::kFloat ? 8 : 0);
-    source = codes.data();
-  }
-  for (std::size_t i = 0; i < size; i += kLanes) {
-    const Float number = hn::Sub(N::Codec::get(source + i), all_of(zero));
-    hn::StoreU(finite_or_nan(hn::Mul(number, all_of(scale))), Floats(), to + i);
-  }
-}
-
-template <class N>
-HWY_INLINE float zero_of(const std::byte* at) {
-  const auto code = std::to_integer<std::uint8_t>(*at);
-  return N::kSigned ? static_cast<std::int8_t>(code) : code;
-}
-
-template <class N>
-void get_all(float* to, const Groups& groups, const std::byte* source, std::size_t count) {
-  const std::size_t bytes = bytes_of(groups);
-  const std::size_t zero_bytes = groups.zero_point ? 1 : 0;
-  const std::size_t scale_bytes = bytes - zero_bytes - groups.size * N::kBits / 8;
-  alignas(64) std::array<float, kAtOnce> scales;  // NOLINT: written before it is read
-  for (std::size_t i = 0; i < count; ++i, to += groups.size, source += bytes) {
-    if (i % kAtOnce == 0) read_scales(scales.data(), groups, source, std::min(kAtOnce, count - i));
-    const float zero = groups.zero_point ? zero_of<N>(source + scale_bytes) : 0;
-    get_group<N>(to, source + scale_bytes + zero_bytes, groups.size, scales[i % kAtOnce], zero);
-  }
-}
-
-// ---- which
-// -----------------------------------------------------------------------------------------
+// ---- which --------------------------------------------------------------------------------------
 
 template <class N>
 void put_whole(std::byte* to, const Groups& groups, const float* source, std::size_t count) {
@@ -336,28 +289,6 @@ void PutGroups(std::byte* to, Element element, const Groups& groups, const float
   }
 }
 
-void GetGroups(float* to, Element element, const Groups& groups, const std::byte* source,
-               std::size_t count) {
-  switch (element) {
-    case Element::i8:
-      return get_all<GroupI8>(to, groups, source, count);
-    case Element::u8:
-      return get_all<GroupU8>(to, groups, source, count);
-    case Element::i4:
-      return get_all<GroupI4>(to, groups, source, count);
-    case Element::u4:
-      return get_all<GroupU4>(to, groups, source, count);
-    case Element::e4m3fn:
-      return get_all<GroupE4m3fn>(to, groups, source, count);
-    case Element::e5m2:
-      return get_all<GroupE5m2>(to, groups, source, count);
-    case Element::e2m1:
-      return get_all<GroupE2m1>(to, groups, source, count);
-    default:
-      return;  // no groups of these
-  }
-}
-
 }  // namespace
 }  // namespace gantry::shape::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -367,15 +298,8 @@ namespace gantry::shape {
 namespace {
 
 HWY_EXPORT(PutGroups);
-HWY_EXPORT(GetGroups);
 
 }  // namespace
-
-void groups_to_floats(float* to, const Groups& groups, const std::byte* source,
-                      std::size_t count) noexcept {
-  if (const std::optional<Element> element = element_of(groups.element))
-    HWY_DYNAMIC_DISPATCH(GetGroups)(to, *element, groups, source, count);
-}
 
 void floats_to_groups(std::byte* destination, const Groups& groups, const float* source,
                       std::size_t count) noexcept {

@@ -16,20 +16,19 @@ constexpr Bytes kLine = 64;
 class Sink {
  public:
   Sink(std::byte* to, bool streaming) noexcept : to_(to), streaming_(streaming) {}
-  void put(const std::byte* from, Bytes bytes) noexcept {
-    if (!streaming_) {
-      std::memcpy(to_, from, bytes);
+
+  static constexpr Bytes kMostAtOnce = 2048;
+  /// Where the next bytes are made, at most kMostAtOnce; then take() is told how many they were.
+  [[nodiscard]] std::byte* room(Bytes bytes) noexcept {
+    if (!streaming_) return to_;
+    if (kHeld - held_ < bytes) flush_lines();
+    return lines_.data() + held_;
+  }
+  void take(Bytes bytes) noexcept {
+    if (streaming_)
+      held_ += bytes;
+    else
       to_ += bytes;
-      return;
-    }
-    while (bytes > 0) {
-      const Bytes now = std::min(bytes, kHeld - held_);
-      std::memcpy(lines_.data() + held_, from, now);
-      held_ += now;
-      from += now;
-      bytes -= now;
-      if (held_ == kHeld) flush_lines();
-    }
   }
   void flush() noexcept {
     if (held_ > 0) std::memcpy(to_, lines_.data(), held_);
@@ -39,13 +38,14 @@ class Sink {
 
  private:
   static constexpr Bytes kHeld = 4096;
+  static_assert(kHeld - kLine >= kMostAtOnce);
   void flush_lines() noexcept {
     const Bytes end = (reinterpret_cast<std::uintptr_t>(to_) + held_) % kLine;
-    const Bytes whole = held_ - end;
+    const Bytes whole = held_ - std::min(end, held_);
     convert(Element::u8, to_, Element::u8, lines_.data(), whole, true);
-    std::memmove(lines_.data(), lines_.data() + whole, end);
+    std::memmove(lines_.data(), lines_.data() + whole, held_ - whole);
     to_ += whole;
-    held_ = end;
+    held_ -= whole;
   }
 
   std::byte* to_;
@@ -57,38 +57,54 @@ class Sink {
 // `make(first, count, to)` makes whole units; a range may begin and end within one.
 template <class Make>
 void cut_units(Bytes unit, Bytes from, Bytes bytes, Sink& sink, std::size_t at_a_time,
-               std::byte* scratch, Make make) noexcept {
+               Make make) noexcept {
+  std::array<std::byte, 256> part;  // NOLINT: written before it is read; larger than any unit
   for (Bytes at = from, end = from + bytes; at < end;) {
     const Bytes first = at / unit, within = at % unit;
-    const std::size_t count = std::min<std::size_t>(at_a_time, (end + unit - 1) / unit - first);
-    make(first, count, scratch);
-    const Bytes made = std::min(count * unit - within, end - at);
-    sink.put(scratch + within, made);
+    const std::size_t whole = within == 0 ? std::min<Bytes>(at_a_time, (end - at) / unit) : 0;
+    const Bytes made = whole > 0 ? whole * unit : std::min(unit - within, end - at);
+    std::byte* const to = sink.room(made);
+    if (whole > 0) {
+      make(first, whole, to);
+    } else {
+      make(first, std::size_t{1}, part.data());
+      std::memcpy(to, part.data() + within, made);
+    }
+    sink.take(made);
     at += made;
   }
   sink.flush();
+}
+
+/// Floats that lie as groups want them; null: they do not.
+const float* floats_in_place(const ReshapeState& state, const std::byte* source) noexcept {
+  const Dimension& row = state.walk[0];
+  const bool as_they_lie = state.dimensions == 1 && row.step == 1 && !row.is_padded() &&
+                           state.from_element == Element::f32 && !state.from_groups &&
+                           !state.scales && state.channel == kNoChannels;
+  return as_they_lie ? reinterpret_cast<const float*>(source) + state.first : nullptr;
 }
 
 void make_groups(const ReshapeState& state, Sink& sink, const std::byte* source, Bytes from,
                  Bytes bytes) noexcept {
   const Groups& groups = *state.to_groups;
   Walker walker(state, source, Element::f32, false);
-  alignas(64) std::array<float, kTile> floats;        // NOLINT: written before it is read
-  alignas(64) std::array<std::byte, kTile * 5> made;  // NOLINT: as above
+  const float* const there = floats_in_place(state, source);
+  alignas(64) std::array<float, kTile> floats;  // NOLINT: written before it is read
   const auto make = [&](Bytes first, std::size_t count, std::byte* to) {
     const std::size_t numbers = count * groups.size;
+    if (there != nullptr) return floats_to_groups(to, groups, there + first * groups.size, count);
     walker.make(reinterpret_cast<std::byte*>(floats.data()),
                 static_cast<std::int64_t>(first * groups.size), static_cast<std::int64_t>(numbers));
     floats_to_groups(to, groups, floats.data(), count);
   };
-  cut_units(state.unit, from, bytes, sink, kTile / groups.size, made.data(), make);
+  cut_units(state.unit, from, bytes, sink, kTile / groups.size, make);
 }
 
 void make_packed(const ReshapeState& state, Sink& sink, const std::byte* source, Bytes from,
                  Bytes bytes) noexcept {
   Walker walker(state, source, state.to_element, false);
-  alignas(64) std::array<std::byte, kTile> codes;     // NOLINT: written before it is read
-  alignas(64) std::array<std::byte, kTile / 2> made;  // NOLINT: as above
+  alignas(64) std::array<std::byte, kTile> codes;  // NOLINT: written before it is read
   const auto make = [&](Bytes first, std::size_t count, std::byte* to) {
     const auto begin = static_cast<std::int64_t>(2 * first);
     const std::int64_t numbers =
@@ -96,7 +112,7 @@ void make_packed(const ReshapeState& state, Sink& sink, const std::byte* source,
     walker.make(codes.data(), begin, numbers);
     pack(to, codes.data(), static_cast<std::size_t>(numbers));
   };
-  cut_units(1, from, bytes, sink, kTile / 2, made.data(), make);
+  cut_units(1, from, bytes, sink, kTile / 2, make);
 }
 
 // A part of one element.

@@ -17,8 +17,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// ---- every step-th element
-// -------------------------------------------------------------------------
+// ---- every step-th element ----------------------------------------------------------------------
 
 template <class T>
 HWY_INLINE void each(std::byte* to, const std::byte* from, std::size_t step, std::size_t count) {
@@ -75,8 +74,7 @@ void Gather(std::byte* to, const std::byte* from, std::size_t step, std::size_t 
   }
 }
 
-// ---- streams between each other
-// --------------------------------------------------------------------
+// ---- streams between each other -----------------------------------------------------------------
 
 template <class T, class Vectors>
 HWY_INLINE auto from_stream(Vectors vectors, const std::byte* const* sources, unsigned stream,
@@ -134,8 +132,7 @@ void Interleave(std::byte* to, const std::byte* const* sources, unsigned streams
   }
 }
 
-// ---- two numbers a byte
-// ----------------------------------------------------------------------------
+// ---- two numbers a byte -------------------------------------------------------------------------
 
 using Codes = hn::ScalableTag<std::uint8_t>;
 constexpr std::size_t kCodes = hn::MaxLanes(Codes());

@@ -101,21 +101,11 @@ void join(const Coder<std::uint64_t> coder, std::byte* HWY_RESTRICT to,
   }
 }
 
-// Bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
-HWY_INLINE std::uint64_t transpose(std::uint64_t x) {
-  std::uint64_t t = (x ^ (x >> 7)) & 0x00aa00aa00aa00aau;
-  x ^= t ^ (t << 7);
-  t = (x ^ (x >> 14)) & 0x0000cccc0000ccccu;
-  x ^= t ^ (t << 14);
-  t = (x ^ (x >> 28)) & 0x00000000f0f0f0f0u;
-  return x ^ t ^ (t << 28);
-}
-
 void SplitBits(std::byte* HWY_RESTRICT to, const std::byte* HWY_RESTRICT row, std::size_t count) {
   constexpr std::size_t kApart = kPlaneTile / 8;
   const std::size_t bytes = (count + 7) / 8;
   for (std::size_t i = 0; i < bytes; ++i) {
-    const std::uint64_t bits = transpose(load<std::uint64_t>(row + i * 8));
+    const std::uint64_t bits = transpose_bits(load<std::uint64_t>(row + i * 8));
     for (unsigned plane = 0; plane < 8; ++plane)
       to[plane * kApart + i] = static_cast<std::byte>(bits >> (7 - plane) * 8);
   }
@@ -126,7 +116,7 @@ void JoinBits(std::byte* HWY_RESTRICT row, const std::byte* const* rows, std::si
   for (std::size_t i = 0; i < bytes; ++i) {
     std::uint64_t bits = 0;
     for (unsigned plane = 0; plane < 8; ++plane) bits = bits << 8 | at(rows[plane], i);
-    store(row + i * 8, transpose(bits));
+    store(row + i * 8, transpose_bits(bits));
   }
 }
 

@@ -35,6 +35,16 @@ void split_bits(std::byte* to, const std::byte* row, std::size_t count) noexcept
 /// The reverse. `rows`: where each of the 8 begins. Writes a multiple of 8 bytes.
 void join_bits(std::byte* row, const std::byte* const* rows, std::size_t count) noexcept;
 
+/// Bit j of byte i becomes bit i of byte j (Hacker's Delight, 7-3).
+[[nodiscard]] inline std::uint64_t transpose_bits(std::uint64_t x) noexcept {
+  std::uint64_t t = (x ^ (x >> 7)) & 0x00aa00aa00aa00aau;
+  x ^= t ^ (t << 7);
+  t = (x ^ (x >> 14)) & 0x0000cccc0000ccccu;
+  x ^= t ^ (t << 14);
+  t = (x ^ (x >> 28)) & 0x00000000f0f0f0f0u;
+  return x ^ t ^ (t << 28);
+}
+
 /// The least and the largest code of `count` elements, at least 1.
 struct CodeRange {
   std::uint64_t least, largest;

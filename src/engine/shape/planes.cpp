@@ -241,13 +241,14 @@ void join_planes(const PlaneLayout& layout, std::byte* to, Bytes from, Bytes byt
 
 std::uint64_t code_of(Element element, std::uint64_t bits) noexcept {
   const PlaneCoding coding = coding_of(element);
-  return code_range(coding, reinterpret_cast<const std::byte*>(&bits), 1).least;
+  const std::uint64_t sign = std::uint64_t{1} << (coding.element_bytes * 8 - 1);
+  if (coding.is_float && (bits & sign) != 0) return ~bits & (sign | (sign - 1));
+  return coding.is_signed ? bits ^ sign : bits;
 }
 
 std::uint64_t bits_of(Element element, std::uint64_t code) noexcept {
   const PlaneCoding coding = coding_of(element);
-  const unsigned top = coding.element_bytes * 8 - 1;
-  const std::uint64_t sign = std::uint64_t{1} << top;
+  const std::uint64_t sign = std::uint64_t{1} << (coding.element_bytes * 8 - 1);
   if (coding.is_float && (code & sign) == 0) return ~code & (sign | (sign - 1));
   return coding.is_signed ? code ^ sign : code;
 }

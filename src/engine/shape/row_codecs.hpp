@@ -7,6 +7,9 @@
 #define GANTRY_SHAPE_ROW_CODECS
 #endif
 
+#include <algorithm>
+#include <bit>
+
 #include "engine/shape/rows.hpp"  // <hwy/highway.h> is what the including file has included
 
 HWY_BEFORE_NAMESPACE();
@@ -63,8 +66,7 @@ HWY_INLINE Word lesser(Word left, Word right) {
   return hn::BitCast(Words(), hn::Min(int_of(left), int_of(right)));
 }
 
-// ---- codes of small floats, in the low bits of words
-// ----------------------------------------------
+// ---- codes of small floats, in the low bits of words --------------------------------------------
 
 template <int kBytesOf, int kFractionBits, int kExponentBias, std::uint32_t kLargestCode,
           std::uint32_t kBeyondCode, std::uint32_t kNanCode, std::uint32_t kPayloadMask>
@@ -146,62 +148,48 @@ HWY_INLINE Int whole(Float value, float least, float largest) {
   return whole(value, hn::Set(Floats(), least), hn::Set(Floats(), largest));
 }
 
-// ---- elements in memory
-// ----------------------------------------------------------------------------
+/// The same within the bounds of 32 bits.
+HWY_INLINE Int whole_of_any(Float value) {
+  const Float number = hn::IfThenElseZero(hn::Eq(value, value), value);
+#if HWY_TARGET == HWY_SCALAR  // Highway's rounds 0.49999997 to 1
+  const double bounded = std::min(std::max(double{number.raw}, -0x1p31), 0x1p31 - 1);
+  return Int(static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(bounded + 0x1.8p52)));
+#else
+  return hn::NearestInt(number);
+#endif
+}
 
-struct U8 {
-  static constexpr std::size_t kBytes = 1;
+// ---- elements in memory -------------------------------------------------------------------------
+// get() makes floats of kLanes elements. code() makes words whose lower bits, or upper half, are
+// the elements; where put() is, it stores elements instead.
+
+template <class T, int kLeast, int kMost>
+struct Whole {
+  using Type = T;
+  static constexpr std::size_t kBytes = sizeof(T);
+  static constexpr bool kUpper = false;
   static HWY_INLINE Float get(const std::byte* at) {
-    return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), load<std::uint8_t>(at)));
+    return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), load<T>(at)));
   }
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::uint8_t, kStreaming>(hn::DemoteTo(Narrow<std::uint8_t>(), whole(value, 0, 255)), at);
+  static HWY_INLINE Word code(Float value) {
+    return hn::BitCast(Words(), whole(value, kLeast, kMost));
   }
 };
-struct I8 {
-  static constexpr std::size_t kBytes = 1;
+using U8 = Whole<std::uint8_t, 0, 255>;
+using I8 = Whole<std::int8_t, -128, 127>;
+using U4 = Whole<std::uint8_t, 0, 15>;
+using I4 = Whole<std::int8_t, -8, 7>;
+using U16 = Whole<std::uint16_t, 0, 65535>;
+using I16 = Whole<std::int16_t, -32768, 32767>;
+
+struct I32 {
+  static constexpr std::size_t kBytes = 4;
   static HWY_INLINE Float get(const std::byte* at) {
-    return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), load<std::int8_t>(at)));
+    return hn::ConvertTo(Floats(), load<std::int32_t>(at));
   }
   template <bool kStreaming = false>
   static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::int8_t, kStreaming>(hn::DemoteTo(Narrow<std::int8_t>(), whole(value, -128, 127)),
-                                   at);
-  }
-};
-struct U4 : U8 {
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::uint8_t, kStreaming>(hn::DemoteTo(Narrow<std::uint8_t>(), whole(value, 0, 15)), at);
-  }
-};
-struct I4 : I8 {
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::int8_t, kStreaming>(hn::DemoteTo(Narrow<std::int8_t>(), whole(value, -8, 7)), at);
-  }
-};
-struct U16 {
-  static constexpr std::size_t kBytes = 2;
-  static HWY_INLINE Float get(const std::byte* at) {
-    return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), load<std::uint16_t>(at)));
-  }
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::uint16_t, kStreaming>(hn::DemoteTo(Narrow<std::uint16_t>(), whole(value, 0, 65535)),
-                                     at);
-  }
-};
-struct I16 {
-  static constexpr std::size_t kBytes = 2;
-  static HWY_INLINE Float get(const std::byte* at) {
-    return hn::ConvertTo(Floats(), hn::PromoteTo(Ints(), load<std::int16_t>(at)));
-  }
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::int16_t, kStreaming>(
-        hn::DemoteTo(Narrow<std::int16_t>(), whole(value, -32768, 32767)), at);
+    store<std::int32_t, kStreaming>(whole_of_any(value), at);
   }
 };
 struct F32 {
@@ -212,22 +200,27 @@ struct F32 {
     store<float, kStreaming>(value, at);
   }
 };
+
 struct Bf16 {
+  using Type = std::uint16_t;
   static constexpr std::size_t kBytes = 2;
+  static constexpr bool kUpper = true;
   static HWY_INLINE Float get(const std::byte* at) {
     return float_of(hn::ShiftLeft<16>(hn::PromoteTo(Words(), load<std::uint16_t>(at))));
   }
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
+  static HWY_INLINE Word code(Float value) {
     const Word bits = bits_of(value);
     const Word digit = hn::And(hn::ShiftRight<16>(bits), set(1));
     const Word rounded = hn::Add(bits, hn::Add(digit, set(0x7fff)));
-    const auto is_nan = greater(hn::And(bits, set(kSignBit - 1)), set(kInfinity));
-    const Word chosen = choose(is_nan, hn::Or(bits, set(0x400000)), rounded);
-    store<std::uint16_t, kStreaming>(
-        hn::TruncateTo(Narrow<std::uint16_t>(), hn::ShiftRight<16>(chosen)), at);
+    const Word quiet = hn::Or(bits, set(0x400000));
+    return bits_of(hn::IfThenElse(hn::Eq(value, value), float_of(rounded), float_of(quiet)));
   }
 };
+/// For floats that are bf16 as they are.
+struct ExactBf16 : Bf16 {
+  static HWY_INLINE Word code(Float value) { return bits_of(value); }
+};
+
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // F16C: its bits are those of encode() and decode()
 struct F16 {
   static constexpr std::size_t kBytes = 2;
@@ -242,31 +235,84 @@ struct F16 {
 };
 #else
 struct F16 {
+  using Type = std::uint16_t;
   static constexpr std::size_t kBytes = 2;
+  static constexpr bool kUpper = false;
   static HWY_INLINE Float get(const std::byte* at) {
     return decode<F16Format>(hn::PromoteTo(Words(), load<std::uint16_t>(at)));
   }
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::uint16_t, kStreaming>(
-        hn::TruncateTo(Narrow<std::uint16_t>(), encode<F16Format>(value)), at);
-  }
+  static HWY_INLINE Word code(Float value) { return encode<F16Format>(value); }
 };
 #endif
 template <class Format>
 struct ByteFloat {
+  using Type = std::uint8_t;
   static constexpr std::size_t kBytes = 1;
+  static constexpr bool kUpper = false;
   static HWY_INLINE Float get(const std::byte* at) {
     return decode<Format>(hn::PromoteTo(Words(), load<std::uint8_t>(at)));
   }
-  template <bool kStreaming = false>
-  static HWY_INLINE void put(Float value, std::byte* at) {
-    store<std::uint8_t, kStreaming>(hn::U8FromU32(encode<Format>(value)), at);
-  }
+  static HWY_INLINE Word code(Float value) { return encode<Format>(value); }
 };
 using E5m2 = ByteFloat<E5m2Format>;
 using E4m3fn = ByteFloat<E4m3fnFormat>;
 using E2m1 = ByteFloat<E2m1Format>;
+
+template <class To>
+concept HasCodes = requires { typename To::Type; };
+
+// ---- stores of one vector of floats, and of four ------------------------------------------------
+
+template <class To, bool kStreaming>
+HWY_INLINE void put_vector(Float value, std::byte* at) {
+  if constexpr (!HasCodes<To>) {
+    To::template put<kStreaming>(value, at);
+  } else if constexpr (To::kBytes == 1) {
+    const Word code = hn::And(To::code(value), set(0xff));
+    store<std::uint8_t, kStreaming>(hn::U8FromU32(code), at);
+  } else {
+    const Word code = To::code(value);
+    store<std::uint16_t, kStreaming>(
+        hn::TruncateTo(Narrow<std::uint16_t>(), To::kUpper ? hn::ShiftRight<16>(code) : code), at);
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+using Pairs = hn::Repartition<std::uint16_t, Floats>;
+using Quads = hn::Repartition<std::uint8_t, Floats>;
+
+template <bool kUpper>
+HWY_INLINE hn::Vec<Pairs> pair_of(Word first, Word second) {
+  const auto low = hn::BitCast(Pairs(), first), high = hn::BitCast(Pairs(), second);
+  if constexpr (kUpper)
+    return hn::ConcatOdd(Pairs(), high, low);
+  else
+    return hn::ConcatEven(Pairs(), high, low);
+}
+HWY_INLINE hn::Vec<Quads> quad_of(hn::Vec<Pairs> first, hn::Vec<Pairs> second) {
+  return hn::ConcatEven(Quads(), hn::BitCast(Quads(), second), hn::BitCast(Quads(), first));
+}
+template <bool kStreaming, class Vectors>
+HWY_INLINE void store_whole(hn::Vec<Vectors> vector, Vectors vectors, std::byte* at) {
+  auto* to = reinterpret_cast<hn::TFromD<Vectors>*>(at);
+  if constexpr (kStreaming)
+    hn::Stream(vector, vectors, to);
+  else
+    hn::StoreU(vector, vectors, to);
+}
+
+template <class To, bool kStreaming>
+HWY_INLINE void put_codes(Float a, Float b, Float c, Float d, std::byte* at) {
+  const auto first = pair_of<To::kUpper>(To::code(a), To::code(b));
+  const auto second = pair_of<To::kUpper>(To::code(c), To::code(d));
+  if constexpr (To::kBytes == 1) {
+    store_whole<kStreaming>(quad_of(first, second), Quads(), at);
+  } else {
+    store_whole<kStreaming>(first, Pairs(), at);
+    store_whole<kStreaming>(second, Pairs(), at + 2 * kLanes * To::kBytes);
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace gantry::shape::HWY_NAMESPACE

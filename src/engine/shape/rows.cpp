@@ -19,40 +19,45 @@ HWY_BEFORE_NAMESPACE();
 namespace gantry::shape::HWY_NAMESPACE {
 namespace {
 
-template <class From, class To, bool kStreaming>
-HWY_INLINE void vector_of(std::byte* to, const std::byte* from) {
-  To::template put<kStreaming>(From::get(from), to);
-}
-
 // The last ones, by way of a whole vector.
 template <class From, class To>
 HWY_NOINLINE void rest_of_row(std::byte* to, const std::byte* from, std::size_t count) {
   alignas(64) std::array<std::byte, kLanes * From::kBytes> source{};
   alignas(64) std::array<std::byte, kLanes * To::kBytes> made;  // NOLINT: written before it is read
   std::memcpy(source.data(), from, count * From::kBytes);
-  vector_of<From, To, false>(made.data(), source.data());
+  put_vector<To, false>(From::get(source.data()), made.data());
   std::memcpy(to, made.data(), count * To::kBytes);
+}
+
+template <class From, class To, bool kStreaming>
+HWY_INLINE void four_vectors(std::byte* to, const std::byte* from) {
+  constexpr std::size_t kIn = kLanes * From::kBytes, kOut = kLanes * To::kBytes;
+  const Float a = From::get(from), b = From::get(from + kIn);
+  const Float c = From::get(from + 2 * kIn), d = From::get(from + 3 * kIn);
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (HasCodes<To>) return put_codes<To, kStreaming>(a, b, c, d, to);
+#endif
+  put_vector<To, kStreaming>(a, to);
+  put_vector<To, kStreaming>(b, to + kOut);
+  put_vector<To, kStreaming>(c, to + 2 * kOut);
+  put_vector<To, kStreaming>(d, to + 3 * kOut);
 }
 
 template <class From, class To, bool kStreaming>
 HWY_INLINE std::size_t whole_vectors(std::byte* to, const std::byte* from, std::size_t count) {
   constexpr std::size_t kIn = kLanes * From::kBytes, kOut = kLanes * To::kBytes;
   std::size_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes, from += 4 * kIn, to += 4 * kOut) {
-    vector_of<From, To, kStreaming>(to, from);
-    vector_of<From, To, kStreaming>(to + kOut, from + kIn);
-    vector_of<From, To, kStreaming>(to + 2 * kOut, from + 2 * kIn);
-    vector_of<From, To, kStreaming>(to + 3 * kOut, from + 3 * kIn);
-  }
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes, from += 4 * kIn, to += 4 * kOut)
+    four_vectors<From, To, kStreaming>(to, from);
   for (; i + kLanes <= count; i += kLanes, from += kIn, to += kOut)
-    vector_of<From, To, kStreaming>(to, from);
+    put_vector<To, kStreaming>(From::get(from), to);
   return i;
 }
 
 template <class From, class To>
 void row(std::byte* to, const std::byte* from, std::size_t count, bool streaming) {
   std::size_t done = 0;
-  if constexpr (kLanes * To::kBytes >= 16) {  // what can be stored past the cache at once
+  if constexpr (kLanes > 1) {
     const std::size_t line = reinterpret_cast<std::uintptr_t>(to) % 64;
     const std::size_t head = line == 0 ? 0 : (64 - line) / To::kBytes;
     if (streaming && line % To::kBytes == 0 && count >= head + 64 / To::kBytes) {
@@ -100,8 +105,9 @@ void ToFloats(std::byte* to, Element from, const std::byte* source, std::size_t 
       return row<E5m2, F32>(to, source, count, streaming);
     case Element::e2m1:
       return row<E2m1, F32>(to, source, count, streaming);
-    case Element::f32:
     case Element::i32:
+      return row<I32, F32>(to, source, count, streaming);
+    case Element::f32:
     case Element::f64:
       break;  // the caller's
   }
@@ -132,8 +138,9 @@ void FromFloats(Element to, std::byte* destination, const std::byte* source, std
       return row<F32, I4>(destination, source, count, streaming);
     case Element::e2m1:
       return row<F32, E2m1>(destination, source, count, streaming);
-    case Element::f32:
     case Element::i32:
+      return row<F32, I32>(destination, source, count, streaming);
+    case Element::f32:
     case Element::f64:
       break;  // the caller's
   }
@@ -143,7 +150,7 @@ void FromFloats(Element to, std::byte* destination, const std::byte* source, std
 bool Fused(Element to, std::byte* destination, Element from, const std::byte* source,
            std::size_t count, bool streaming) {
   if (from == Element::u8 && to == Element::bf16)
-    row<U8, Bf16>(destination, source, count, streaming);
+    row<U8, ExactBf16>(destination, source, count, streaming);
   else if (from == Element::u8 && to == Element::f16)
     row<U8, F16>(destination, source, count, streaming);
   else if (from == Element::bf16 && to == Element::f16)
@@ -222,14 +229,15 @@ void through_floats(Element to, std::byte* destination, Element from, const std:
 void to_floats(float* to, Element from, const std::byte* source, std::size_t count,
                Narrowing narrowing) noexcept {
   if (from == Element::f32) return copy(raw(to), source, count * sizeof(float), false);
-  if (is_wide(from)) return narrow(raw(to), from, source, count, narrowing);
+  if (from == Element::f64 || (from == Element::i32 && narrowing == Narrowing::odd))
+    return narrow(raw(to), from, source, count, narrowing);
   HWY_DYNAMIC_DISPATCH(ToFloats)(raw(to), from, source, count, false);
 }
 
 void from_floats(Element to, std::byte* destination, const float* source, std::size_t count,
                  bool streaming) noexcept {
   if (to == Element::f32) return copy(destination, raw(source), count * sizeof(float), streaming);
-  if (is_wide(to)) return widen(to, destination, raw(source), count);
+  if (to == Element::f64) return widen(destination, raw(source), count);
   HWY_DYNAMIC_DISPATCH(FromFloats)(to, destination, raw(source), count, streaming);
 }
 
@@ -237,12 +245,13 @@ void convert(Element to, std::byte* destination, Element from, const std::byte* 
              std::size_t count, bool streaming) noexcept {
   if (to == from) return copy(destination, source, count * bytes_of(to), streaming);
   if (is_wide(to) && is_wide(from)) return through_doubles(to, destination, from, source, count);
-  if (to == Element::f32 && !is_wide(from))
+  if (to == Element::f32 && from == Element::f64)
+    return narrow(destination, from, source, count, Narrowing::nearest);
+  if (to == Element::f64 && from == Element::f32) return widen(destination, source, count);
+  if (to == Element::f32)
     return HWY_DYNAMIC_DISPATCH(ToFloats)(destination, from, source, count, streaming);
-  if (from == Element::f32 && !is_wide(to))
+  if (from == Element::f32)
     return HWY_DYNAMIC_DISPATCH(FromFloats)(to, destination, source, count, streaming);
-  if (from == Element::f32) return widen(to, destination, source, count);
-  if (to == Element::f32) return narrow(destination, from, source, count, Narrowing::nearest);
   if (!HWY_DYNAMIC_DISPATCH(Fused)(to, destination, from, source, count, streaming))
     through_floats(to, destination, from, source, count, streaming);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/shape/scaled_rows.hpp"
+
 namespace gantry::shape {
 namespace {
 
@@ -176,6 +178,8 @@ void Walker::make_tile(std::byte* to, const Run& run, bool streaming) noexcept {
   }
   const std::byte* raw = load(run);
   if (!state_.scales) return convert(as_, to, state_.from_element, raw, count, streaming);
+  if (state_.from_element == Element::u8 && state_.scale_pattern.empty())
+    return make_scaled_bytes(to, raw, run, streaming);
   if (is_wide(as_) && is_wide(state_.from_element)) {
     to_doubles(doubles_.data(), state_.from_element, raw, count);
     scale_tile(run);
@@ -183,6 +187,17 @@ void Walker::make_tile(std::byte* to, const Run& run, bool streaming) noexcept {
   }
   to_floats(floats_.data(), state_.from_element, raw, count, Narrowing::nearest);
   scale_tile(run);
+  from_floats(as_, to, floats_.data(), count, streaming);
+}
+
+// Of one channel, or all alike.
+void Walker::make_scaled_bytes(std::byte* to, const std::byte* bytes, const Run& run,
+                               bool streaming) noexcept {
+  const auto count = static_cast<std::size_t>(run.count);
+  const float scale = state_.scale[scale_of(run)], offset = state_.offset[scale_of(run)];
+  if (as_ == Element::f32) return scaled_floats(to, bytes, count, scale, offset, streaming);
+  auto* const floats = reinterpret_cast<std::byte*>(floats_.data());
+  scaled_floats(floats, bytes, count, scale, offset, false);
   from_floats(as_, to, floats_.data(), count, streaming);
 }
 
@@ -238,7 +253,7 @@ void Walker::scale_tile(const Run& run) noexcept {
                         state_.offset_pattern.data() + from);
   }
   if (state_.scale_pattern.empty()) {
-    const std::size_t c = state_.scale.size() > 1 ? run.channel : 0;
+    const std::size_t c = scale_of(run);
     if (wide) return scale_doubles(doubles_.data(), count, state_.scale[c], state_.offset[c]);
     return scale_floats(floats_.data(), count, state_.scale[c], state_.offset[c]);
   }

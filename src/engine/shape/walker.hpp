@@ -41,9 +41,14 @@ class Walker {
   std::byte* make_pad(std::byte* to, std::int64_t count) noexcept;
   void make_run(std::byte* to, Run run, bool streaming) noexcept;
   void make_tile(std::byte* to, const Run& run, bool streaming) noexcept;
+  void make_scaled_bytes(std::byte* to, const std::byte* bytes, const Run& run,
+                         bool streaming) noexcept;
   [[nodiscard]] const std::byte* load(const Run& run) noexcept;
   void load_groups(const Run& run) noexcept;
   void scale_tile(const Run& run) noexcept;
+  [[nodiscard]] std::size_t scale_of(const Run& run) const noexcept {
+    return state_.scale.size() > 1 ? run.channel : 0;
+  }
 
   const detail::ReshapeState& state_;
   const std::byte* source_;

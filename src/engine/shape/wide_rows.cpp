@@ -55,24 +55,17 @@ HWY_INLINE void loop(std::byte* to, const std::byte* from, std::size_t count, Ea
 
 void Narrow(std::byte* to, Element from, const std::byte* source, std::size_t count,
             Narrowing narrowing) {
-  using I = std::int32_t;
-  const bool odd = narrowing == Narrowing::odd;
-  if (from == Element::i32 && odd)
-    loop<I, float>(to, source, count, [](I value) { return to_odd(value); });
-  else if (from == Element::i32)
-    loop<I, float>(to, source, count, [](I value) { return static_cast<float>(value); });
-  else if (odd)
+  if (from == Element::i32)
+    loop<std::int32_t, float>(to, source, count, [](std::int32_t value) { return to_odd(value); });
+  else if (narrowing == Narrowing::odd)
     loop<double, float>(to, source, count, [](double value) { return to_odd(value); });
   else
     loop<double, float>(to, source, count, [](double value) { return static_cast<float>(value); });
 }
 
-void Widen(Element to, std::byte* destination, const std::byte* source, std::size_t count) {
-  if (to == Element::i32)
-    loop<float, std::int32_t>(destination, source, count, [](float value) { return whole(value); });
-  else
-    loop<float, double>(destination, source, count,
-                        [](float value) { return static_cast<double>(value); });
+void Widen(std::byte* destination, const std::byte* source, std::size_t count) {
+  loop<float, double>(destination, source, count,
+                      [](float value) { return static_cast<double>(value); });
 }
 
 void WholeToDoubles(std::byte* to, const std::byte* source, std::size_t count) {
@@ -140,9 +133,8 @@ void narrow(std::byte* to, Element from, const std::byte* source, std::size_t co
             Narrowing narrowing) noexcept {
   HWY_DYNAMIC_DISPATCH(Narrow)(to, from, source, count, narrowing);
 }
-void widen(Element to, std::byte* destination, const std::byte* source,
-           std::size_t count) noexcept {
-  HWY_DYNAMIC_DISPATCH(Widen)(to, destination, source, count);
+void widen(std::byte* destination, const std::byte* source, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(Widen)(destination, source, count);
 }
 
 void to_doubles(double* to, Element from, const std::byte* source, std::size_t count) noexcept {
