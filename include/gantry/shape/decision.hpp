@@ -13,12 +13,12 @@ namespace gantry {
 // then the answer that all digits would give. docs/mechanisms/decisions.md has the rules and costs.
 
 /// Elements in planes: what the bytes do not say of themselves.
-struct PlanedElements {
+struct GANTRY_API PlanedElements {
   DataType type;           ///< Of each; of 8, 16, 32 or 64 bits and no group.
   std::int64_t count = 0;  ///< How many; of a tensor all, row by row.
   Planes planes;           ///< As they were made: ReshapePlan::to_planes().
   /// Bytes of all planes. Errors: `invalid_argument`, as a decision about them.
-  [[nodiscard]] GANTRY_API Result<Bytes> bytes() const;
+  [[nodiscard]] Result<Bytes> bytes() const;
 };
 
 /// Elements [first, first + count).
