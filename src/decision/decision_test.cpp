@@ -201,7 +201,7 @@ TEST(Decisions, TrustedBoundsSpareReading) {
 TEST(Decisions, RowsLeftOutByTrustedBoundsAreNotAmongTheNearest) {
   Random random(7);
   Bytes read = 0, all = 0;
-  for (int round = 0; round < 6000; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     const std::size_t group = 8 * (1 + below(random, 2)), width = group * (1 + below(random, 3));
     const std::size_t rows = 1 + below(random, 80);
     const unsigned kind = random() % 4 == 0 ? static_cast<unsigned>(random() % 8) : 1;

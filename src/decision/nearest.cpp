@@ -14,9 +14,10 @@ namespace gantry::decision {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kColumn = 8;      // elements of a row that are read together
-constexpr std::size_t kMoreSeeds = 60;  // rows that are read whole to rule out others
-constexpr unsigned kFirstDigits = 3;    // of a float's fraction, that are read before others
+constexpr std::size_t kColumn = 8;  // elements of a row that are read together
+// Besides the first k one row of so many is read whole to rule out others, but no more than these.
+constexpr std::size_t kRowsOfASeed = 1000, kMoreSeeds = 60;
+constexpr unsigned kFirstDigits = 3;  // of a float's fraction, that are read before others
 
 struct Interval {
   double lo, hi;
@@ -336,8 +337,9 @@ Nearest::Distances Nearest::bound_rows() const {
 Result<void> Nearest::leave_out_far_rows() {
   const Distances distances = bound_rows();
   const std::vector<float>& least = distances.least;
+  const std::size_t count = parts_.k + std::min(kMoreSeeds, least.size() / kRowsOfASeed);
   const std::vector<std::size_t> seeds =
-      places_of_least(distances.likely, std::min(parts_.k + kMoreSeeds, least.size()));
+      places_of_least(distances.likely, std::min(count, least.size()));
   GANTRY_ASSIGN(const double limit, read_all(seeds));
   const std::vector<Row> of_seeds = std::move(rows_);
   ids_.clear(), rows_.clear();

@@ -1,3 +1,4 @@
+#include "base/test_effort.hpp"
 #include "engine_suite.hpp"
 #include "shape_reference.hpp"
 
@@ -44,7 +45,7 @@ class EngineReshapes : public EngineConformance {
 
 TEST_P(EngineReshapes, DoWhatAPlainLoopDoesForEveryTypeAndLayout) {
   std::mt19937 random(21);
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 600; i += kTestStride) {
     const DrawnReshape drawn(random, i % 40 == 0 ? 200'000 : 4'000);
     const auto plan =
         ReshapePlan::make(drawn.asked().to, drawn.asked().from, drawn.asked().options);
@@ -66,7 +67,7 @@ TEST_P(EngineReshapes, DoWhatAPlainLoopDoesForEveryTypeAndLayout) {
 // What is made of a front of the source is right whatever lies behind that front.
 TEST_P(EngineReshapes, AFrontOfTheSourceMakesWhatThePlanSays) {
   std::mt19937 random(22);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 200; i += kTestStride) {
     const DrawnReshape drawn(random, 4'000);
     const auto plan =
         ReshapePlan::make(drawn.asked().to, drawn.asked().from, drawn.asked().options);
@@ -86,7 +87,7 @@ TEST_P(EngineReshapes, AFrontOfTheSourceMakesWhatThePlanSays) {
 // Each range of the destination is made of what the plan says, and of nothing else.
 TEST_P(EngineReshapes, ARangeIsMadeOfTheSourceThatThePlanNames) {
   std::mt19937 random(23);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 200; i += kTestStride) {
     const DrawnReshape drawn(random, 3'000);
     const auto plan =
         ReshapePlan::make(drawn.asked().to, drawn.asked().from, drawn.asked().options);

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -169,19 +168,44 @@ TEST_F(GroupRows, OfWholeNumbersAreAtMostHalfAStepOff) {
   }
 }
 
-// The examples of docs/formats/shape.md.
-TEST_F(GroupRows, TheExamplesOfTheFormatsPage) {
+// docs/formats/shape.md has these.
+TEST_F(GroupRows, LieInMemoryAsTheFormatsPageSays) {
   std::vector<float> values(32);
   values[0] = 1, values[1] = -2, values[31] = 0.25f;
-  const auto bytes = [&](Groups groups) {
-    groups.size = 32;
-    const Raw made = expected_groups(groups, values);
-    return std::vector<int>{std::to_integer<int>(made[0]), std::to_integer<int>(made[1]),
-                            std::to_integer<int>(made[2]), std::to_integer<int>(made[3]),
-                            std::to_integer<int>(made.back())};
+  const auto bytes = [&](const Groups& groups) {
+    Raw made(bytes_of(groups));
+    floats_to_groups(made.data(), groups, values.data(), 1);
+    std::string text;
+    for (const std::byte byte : made) text += hex(&byte, 1);
+    return text;
   };
-  EXPECT_THAT(bytes({types::i8, 32, Groups::Scale::f16, false}),
-              testing::ElementsAre(0x09, 0x24, 63, 256 - 127, 16));
+  const auto zeros = [](std::size_t count) { return std::string(2 * count, '0'); };
+  using Scale = Groups::Scale;
+  EXPECT_EQ(bytes({types::i8, 32, Scale::f16, false}),
+            "0924"
+            "3f81" +
+                zeros(29) + "10");
+  EXPECT_EQ(bytes({types::i8, 32, Scale::e8m0, false}),
+            "7a"
+            "20c0" +
+                zeros(29) + "08");
+  EXPECT_EQ(bytes({types::i4, 32, Scale::bf16, false}),
+            "933e"
+            "93" +
+                zeros(14) + "10");
+  EXPECT_EQ(bytes({types::u4, 32, Scale::f32, true}),
+            "cdcc4c3e"
+            "0a"
+            "0f" +
+                std::string(28, 'a') + "ba");
+  EXPECT_EQ(bytes({types::e4m3fn, 32, Scale::e8m0, false}),
+            "78"
+            "70f8" +
+                zeros(29) + "60");
+  EXPECT_EQ(bytes({types::e2m1, 32, Scale::e8m0, false}),
+            "7e"
+            "e4" +
+                zeros(14) + "10");
 }
 
 }  // namespace

@@ -40,6 +40,10 @@ T read(const std::byte* at) noexcept {
   return value;
 }
 
+double power_of_two(int exponent) noexcept {  // within the normal doubles
+  return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+}
+
 const Format* format_of(Element element) noexcept {
   switch (element) {
     case Element::f16:
@@ -72,9 +76,9 @@ double value_of(const Format& format, std::int64_t code) noexcept {
   const std::int64_t one = std::int64_t{1} << format.fraction;
   const std::int64_t fraction = rest & (one - 1);
   const int least = 1 - format.bias - static_cast<int>(format.fraction);
-  double value = exponent == 0 ? std::ldexp(static_cast<double>(fraction), least)
-                               : std::ldexp(static_cast<double>(one + fraction),
-                                            least + static_cast<int>(exponent) - 1);
+  double value = exponent == 0 ? static_cast<double>(fraction) * power_of_two(least)
+                               : static_cast<double>(one + fraction) *
+                                     power_of_two(least + static_cast<int>(exponent) - 1);
   if (rest > format.largest) value = HUGE_VAL;
   return negative ? -value : value;
 }
@@ -97,8 +101,7 @@ std::int64_t code_of(const Format& format, double value) noexcept {
   const int least = 1 - format.bias;
   const int exponent = std::max(static_cast<int>(bits >> 52 & 0x7ff) - 1023, least);
   if (exponent - least > 1000) return sign | format.infinite;
-  const double unit = std::bit_cast<double>(
-      static_cast<std::uint64_t>(1023 + static_cast<int>(format.fraction) - exponent) << 52);
+  const double unit = power_of_two(static_cast<int>(format.fraction) - exponent);
   const auto digits = static_cast<std::int64_t>(std::nearbyint(magnitude * unit));
   const std::int64_t code =
       (static_cast<std::int64_t>(exponent - least) << format.fraction) + digits;
@@ -198,7 +201,7 @@ float of_e8m0(std::uint32_t code) noexcept {
   return static_cast<float>(std::ldexp(1.0, static_cast<int>(code) - 127));
 }
 
-Scale power_of_two(Element element, float largest, float quotient) noexcept {
+Scale e8m0_scale(Element element, float largest, float quotient) noexcept {
   int exponent = 0;
   if (is_float(element)) {
     exponent = std::ilogb(largest) - std::ilogb(most_of(element));
@@ -232,7 +235,7 @@ Scale scale_of(const Groups& groups, Element element, float largest, float quoti
     case Groups::Scale::e8m0:
       break;
   }
-  return power_of_two(element, largest, quotient);
+  return e8m0_scale(element, largest, quotient);
 }
 
 unsigned bytes_of(Groups::Scale scale) noexcept {

@@ -1,7 +1,6 @@
 #include "engine/shape/rows.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/mman.h>
 
 #include <array>
 #include <cmath>
@@ -19,28 +18,6 @@ namespace {
 class Rows : public testing::Test {
  protected:
   FloatMode mode_;
-};
-
-/// Memory that ends where a page begins that nobody may touch.
-class Walled {
- public:
-  static constexpr std::size_t kBytes = 16 << 10;
-  Walled()
-      : all_(static_cast<std::byte*>(mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE,
-                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-    EXPECT_EQ(mprotect(all_ + kBytes, kBytes, PROT_NONE), 0);
-  }
-  ~Walled() { munmap(all_, 2 * kBytes); }
-  Walled(const Walled&) = delete;
-  Walled& operator=(const Walled&) = delete;
-  /// The bytes, up to the wall.
-  const std::byte* put(const std::byte* bytes, std::size_t count) {
-    if (count > 0) std::memcpy(all_ + kBytes - count, bytes, count);
-    return all_ + kBytes - count;
-  }
-
- private:
-  std::byte* all_;
 };
 
 TEST_F(Rows, EveryNumberOfEveryTypeBecomesEveryOtherAsTheReferenceSays) {

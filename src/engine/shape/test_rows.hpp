@@ -2,6 +2,7 @@
               // this one can be.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <bit>
 #include <cstring>
@@ -41,6 +42,28 @@ void on_every_target(Body body) {
   }
   use_target(0);
 }
+
+/// Memory that ends where a page begins that nobody may touch.
+class Walled {
+ public:
+  static constexpr std::size_t kBytes = 128 << 10;
+  Walled()
+      : all_(static_cast<std::byte*>(mmap(nullptr, 2 * kBytes, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    EXPECT_EQ(mprotect(all_ + kBytes, kBytes, PROT_NONE), 0);
+  }
+  ~Walled() { munmap(all_, 2 * kBytes); }
+  Walled(const Walled&) = delete;
+  Walled& operator=(const Walled&) = delete;
+  /// A copy of the bytes, up to the wall.
+  const std::byte* put(const std::byte* bytes, std::size_t count) {
+    if (count > 0) std::memcpy(all_ + kBytes - count, bytes, count);
+    return all_ + kBytes - count;
+  }
+
+ private:
+  std::byte* all_;
+};
 
 template <class T>
 Raw raw_of(const std::vector<T>& values) {
