@@ -50,7 +50,7 @@ inline constexpr DataType e2m1{DataType::e2m1fn, 4, 1};
 /// Numbers that share a scale: x = scale * (q - zero_point). In memory a group is its scale, then
 /// its zero point if it has one (one byte of q's signedness), then its numbers, without gaps.
 /// Groups run along the last dimension.
-struct Groups {
+struct GANTRY_API Groups {
   /// The scale's type; e8m0 is a power of two in one byte (OCP MX).
   enum class Scale : std::uint8_t { f32, f16, bf16, e8m0 };
   DataType element = types::i8;  ///< i8, u8, i4, u4, e4m3fn, e5m2 or e2m1.
@@ -60,7 +60,7 @@ struct Groups {
   friend bool operator==(const Groups&, const Groups&) = default;
 
   /// As the type of a tensor. Values out of range give a type that no reshape takes.
-  [[nodiscard]] GANTRY_API DataType type() const noexcept;
+  [[nodiscard]] DataType type() const noexcept;
 };
 /// Nothing if the type has no groups, or none that this version knows.
 [[nodiscard]] GANTRY_API std::optional<Groups> groups_of(DataType type) noexcept;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <gantry/shape.hpp>
@@ -32,12 +33,12 @@ struct Refused {
   std::string_view why;
 };
 
-TEST(ReshapePlans, WhatDoesNotFitIsRefusedWithTheDimensionAndBothValues) {
+std::vector<Refused> refused_tensors() {
   const Tensor rows = tensor(types::f32, {4, 6});
   Tensor nine = rows;
   nine.dimensions = 9;
   const std::int64_t huge = std::int64_t{1} << 40;
-  const Refused all[] = {
+  return {
       {rows, tensor({99, 32, 1}, {4, 6}), {}, "the source is of DLPack type 99 of 32 bits"},
       {tensor({types::i8.code, 8, 3}, {4, 6}), rows, {}, "the destination is of DLPack type 0"},
       {rows, nine, {}, "the source has 9 dimensions: 1 to 8 are possible"},
@@ -69,6 +70,12 @@ TEST(ReshapePlans, WhatDoesNotFitIsRefusedWithTheDimensionAndBothValues) {
        tensor(*parse_type("i8[64]"), {4, 6}),
        {},
        "groups of 64 do not divide the source's dimension 1 of 6"},
+  };
+}
+
+std::vector<Refused> refused_options() {
+  const Tensor rows = tensor(types::f32, {4, 6});
+  return {
       {rows, rows, {.order = {0}}, "order has 1 entries, 2 are needed"},
       {rows, rows, {.order = {0, 0}}, "order[1] is 0"},
       {rows, rows, {.order = {0, 2}}, "order[1] is 2: each of 0 to 1"},
@@ -94,6 +101,11 @@ TEST(ReshapePlans, WhatDoesNotFitIsRefusedWithTheDimensionAndBothValues) {
       {tensor(types::bf16, {4, 6}), rows, {.exact = true}, "f32 to bf16 is not exact: 0.5 ulp"},
       {tensor(types::u8, {4, 6}), tensor(types::i8, {4, 6}), {.exact = true}, "saturates"},
   };
+}
+
+TEST(ReshapePlans, WhatDoesNotFitIsRefusedWithTheDimensionAndBothValues) {
+  std::vector<Refused> all = refused_tensors();
+  std::ranges::copy(refused_options(), std::back_inserter(all));
   for (const Refused& one : all) {
     const auto plan = ReshapePlan::make(one.to, one.from, one.options);
     ASSERT_FALSE(plan) << one.why;
