@@ -65,7 +65,7 @@ struct GANTRY_API ReshapeError {
     steps,   ///< Of a group: its scale.
     binades  ///< Of a group with elements of floating point: ulps of the element, times its scale;
              ///< values beyond the largest element become that.
-  } kind = Kind::exact;
+  } kind = Kind::exact;    ///< In what `amount` is.
   double amount = 0;       ///< 0 if exact.
   bool saturates = false;  ///< The source's type has values beyond the destination's.
   friend bool operator==(const ReshapeError&, const ReshapeError&) = default;
@@ -105,10 +105,10 @@ class GANTRY_API ReshapePlan {
 
   /// What is read and what is made.
   [[nodiscard]] const Tensor& source() const noexcept;
-  [[nodiscard]] const Tensor& destination() const noexcept;
+  [[nodiscard]] const Tensor& destination() const noexcept;  ///< The second.
   /// Bytes from the first element's first to the last one's last, gaps included.
   [[nodiscard]] Bytes source_bytes() const noexcept;
-  [[nodiscard]] Bytes destination_bytes() const noexcept;
+  [[nodiscard]] Bytes destination_bytes() const noexcept;  ///< The same of what is made.
 
   /// The destination is best cut at multiples of so many bytes; elsewhere an element or a group is
   /// made twice.
@@ -117,9 +117,9 @@ class GANTRY_API ReshapePlan {
   [[nodiscard]] ByteRange source_of(ByteRange destination) const noexcept;
   /// How much of the destination, from its front, can be made of the source's first bytes.
   [[nodiscard]] Bytes destination_from(Bytes source_prefix) const noexcept;
-
+  /// How far a value may be off.
   [[nodiscard]] const ReshapeError& error() const noexcept;
-  [[nodiscard]] ReshapeClass kind() const noexcept;
+  [[nodiscard]] ReshapeClass kind() const noexcept;  ///< What it costs, roughly.
   /// For people: "f32 [256, 3, 224, 224] to bf16 [...], 0.5 ulp".
   [[nodiscard]] std::string text() const;
 
@@ -136,7 +136,7 @@ class GANTRY_API ReshapePlan {
   // For engines:
   explicit ReshapePlan(std::shared_ptr<const detail::ReshapeState> state) noexcept
       : state_(std::move(state)) {}
-  [[nodiscard]] const detail::ReshapeState& state() const noexcept { return *state_; }
+  [[nodiscard]] const detail::ReshapeState& state() const noexcept { return *state_; }  ///< Same.
 
  private:
   std::shared_ptr<const detail::ReshapeState> state_;

@@ -103,7 +103,7 @@ enum class BoundsUse : std::uint8_t {
   /// made the bounds; every element that is read at all is compared with them.
   trusted
 };
-
+/// How far to read, and what to trust.
 struct DecideOptions {
   /// Stop before more bytes are read, and guess.
   Bytes budget_bytes = std::numeric_limits<Bytes>::max();

@@ -13,14 +13,14 @@ namespace gantry {
 struct DataType {
   /// The kind of number, with the value that it has in DLPack.
   enum Code : std::uint8_t {
-    signed_int = 0,
-    unsigned_int = 1,
-    floating = 2,
-    bfloat = 4,
-    e4m3fn = 10,    ///< 8 bits, no infinity (OCP OFP8).
-    e5m2 = 12,      ///< 8 bits, as the upper half of an f16.
-    e2m1fn = 17,    ///< 4 bits, neither infinity nor NaN (OCP MX).
-    grouped = 128,  ///< Not of DLPack: from here on groups with a scale, see Groups.
+    signed_int = 0,    ///< Two's complement.
+    unsigned_int = 1,  ///< Without a sign.
+    floating = 2,      ///< IEEE 754.
+    bfloat = 4,        ///< The upper half of an f32.
+    e4m3fn = 10,       ///< 8 bits, no infinity (OCP OFP8).
+    e5m2 = 12,         ///< 8 bits, as the upper half of an f16.
+    e2m1fn = 17,       ///< 4 bits, neither infinity nor NaN (OCP MX).
+    grouped = 128,     ///< Not of DLPack: from here on groups with a scale, see Groups.
   };
   std::uint8_t code = unsigned_int;  ///< A Code; DLPack has more of them.
   std::uint8_t bits = 8;             ///< Of one number.
@@ -31,20 +31,20 @@ struct DataType {
 
 /// The types that a reshape knows. Numbers of 4 bits are packed from the lowest bits up.
 namespace types {
-inline constexpr DataType u8{DataType::unsigned_int, 8, 1};
-inline constexpr DataType i8{DataType::signed_int, 8, 1};
-inline constexpr DataType u16{DataType::unsigned_int, 16, 1};
-inline constexpr DataType i16{DataType::signed_int, 16, 1};
-inline constexpr DataType i32{DataType::signed_int, 32, 1};
-inline constexpr DataType f16{DataType::floating, 16, 1};
-inline constexpr DataType bf16{DataType::bfloat, 16, 1};
-inline constexpr DataType f32{DataType::floating, 32, 1};
-inline constexpr DataType f64{DataType::floating, 64, 1};
-inline constexpr DataType e4m3fn{DataType::e4m3fn, 8, 1};
-inline constexpr DataType e5m2{DataType::e5m2, 8, 1};
-inline constexpr DataType u4{DataType::unsigned_int, 4, 1};
-inline constexpr DataType i4{DataType::signed_int, 4, 1};
-inline constexpr DataType e2m1{DataType::e2m1fn, 4, 1};
+inline constexpr DataType u8{DataType::unsigned_int, 8, 1};    ///< 0 to 255.
+inline constexpr DataType i8{DataType::signed_int, 8, 1};      ///< -128 to 127.
+inline constexpr DataType u16{DataType::unsigned_int, 16, 1};  ///< 0 to 65535.
+inline constexpr DataType i16{DataType::signed_int, 16, 1};    ///< -32768 to 32767.
+inline constexpr DataType i32{DataType::signed_int, 32, 1};    ///< As int32_t.
+inline constexpr DataType f16{DataType::floating, 16, 1};      ///< IEEE 754 binary16.
+inline constexpr DataType bf16{DataType::bfloat, 16, 1};       ///< The upper half of an f32.
+inline constexpr DataType f32{DataType::floating, 32, 1};      ///< IEEE 754 binary32.
+inline constexpr DataType f64{DataType::floating, 64, 1};      ///< IEEE 754 binary64.
+inline constexpr DataType e4m3fn{DataType::e4m3fn, 8, 1};      ///< To +-448.
+inline constexpr DataType e5m2{DataType::e5m2, 8, 1};          ///< To +-57344.
+inline constexpr DataType u4{DataType::unsigned_int, 4, 1};    ///< 0 to 15.
+inline constexpr DataType i4{DataType::signed_int, 4, 1};      ///< -8 to 7.
+inline constexpr DataType e2m1{DataType::e2m1fn, 4, 1};        ///< To +-6.
 }  // namespace types
 
 /// Numbers that share a scale: x = scale * (q - zero_point). In memory a group is its scale, then
