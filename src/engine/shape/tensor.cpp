@@ -53,7 +53,6 @@ std::optional<std::uint64_t> bits_of_groups(const Tensor& tensor, const Groups& 
 bool Tensor::fits(Bytes bytes) const noexcept {
   if (dimensions > kMaxDimensions || type.bits == 0 || type.lanes == 0) return false;
   const std::optional<Groups> groups = groups_of(type);
-  if (type.code >= DataType::grouped && !groups) return false;
   bool empty = false;
   for (unsigned i = 0; i < dimensions; ++i) {
     if (shape[i] < 0 || strides[i] < 0) return false;
