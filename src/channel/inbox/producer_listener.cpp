@@ -6,6 +6,7 @@
 #include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/status/status_wire.hpp"
+#include "channel/status/time_scale.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -167,8 +168,7 @@ ChannelStatus ProducerListener::describe() {
   status.is_inbox = true;
   const std::uint64_t now = monotonic_ns();
   const MetricsPage& counters = *MetricsMaker::page(*rules_.counters);
-  const ClockPair start = counters.start;
-  const double scale = ns_per_tick(start);
+  const double scale = settled_ns_per_tick();
   status.age = std::chrono::nanoseconds(now - opened_ns_);
   status.producer = MetricsMaker::report(counters, scale);
   status.consumers.emplace_back().handoffs = MetricsMaker::handoffs(counters);

@@ -5,6 +5,7 @@
 #include "channel/producer/producer.hpp"
 #include "channel/status/status_text.hpp"
 #include "channel/status/status_wire.hpp"
+#include "channel/status/time_scale.hpp"
 
 // What a producer reports: to `gantry ls` on the acceptor's thread, to explain() on any.
 namespace gantry {
@@ -42,8 +43,7 @@ std::string why_none_beside(const ChannelStatus& status, unsigned history) {
 
 ChannelStatus Producer::Impl::describe() const {
   ChannelStatus status;
-  const ClockPair start = core_.counters->start;  // may be shared with a stage's children
-  const double scale = ns_per_tick(start);
+  const double scale = settled_ns_per_tick();
   LastCopy copy;
   {
     const Lock held = core_.lock();
