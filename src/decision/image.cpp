@@ -68,7 +68,7 @@ Result<std::optional<CodeSpan>> Image::bounds_of(std::size_t element) {
   if (layout_.group() == 0) return std::nullopt;
   const std::size_t block = element / layout_.block();
   const std::size_t in_block = (element - block * layout_.block()) / layout_.group();
-  const unsigned bytes = layout_.element_bytes();
+  const Bytes bytes = layout_.element_bytes();
   const Bytes at = layout_.offset_of(block) + in_block * 2 * bytes;
   if (has_bounds_) return codes_at(at);
   if (groups_.empty()) groups_.resize(layout_.blocks() * layout_.groups_of(0));

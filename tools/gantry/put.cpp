@@ -35,7 +35,7 @@ Result<Rest> put_blocks(Sender& sender, const PutOptions& options, const Interru
   for (;;) {
     auto loan = sender.loan(options.message_bytes);
     if (!loan) return tl::unexpected(loan.error());
-    const auto got = read_input(loan->bytes(), interrupt);
+    auto got = read_input(loan->bytes(), interrupt);
     if (!got) return got;
     const bool ended = *got < options.message_bytes;
     const Bytes whole = ended ? whole_part(sender.as(), *got) : *got;
@@ -52,7 +52,7 @@ Result<Rest> put_copies(Sender& sender, const PutOptions& options, const Interru
   widen_pipe(STDIN_FILENO);
   std::vector<std::byte> buffer(options.message_bytes);
   for (;;) {
-    const auto got = read_input(buffer, interrupt);
+    auto got = read_input(buffer, interrupt);
     if (!got) return got;
     const bool ended = *got < options.message_bytes;
     const Bytes whole = ended ? whole_part(sender.as(), *got) : *got;

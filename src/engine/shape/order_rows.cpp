@@ -236,7 +236,7 @@ void pack(std::byte* destination, const std::byte* codes, std::size_t count) noe
   const std::size_t bytes = count / 2;
   std::size_t i = bytes - HWY_DYNAMIC_DISPATCH(Pack)(to, from, bytes);
   for (; i < bytes; ++i)
-    to[i] = static_cast<std::uint8_t>((from[2 * i] & 0xfu) | from[2 * i + 1] << 4);
+    to[i] = static_cast<std::uint8_t>((from[2 * i] & 0xfu) | unsigned{from[2 * i + 1]} << 4);
   if (count % 2 != 0) to[i] = from[2 * i] & 0xfu;
 }
 
