@@ -160,9 +160,10 @@ bool ReshapePlan::convert(ByteSpan to, ConstByteSpan source, Bytes from,
   if (to.empty()) return true;
   // Where the whole source would begin; bytes before `source` are not read.
   const auto front = reinterpret_cast<std::uintptr_t>(source.data()) - source_from;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it was one
+  const auto* const whole = reinterpret_cast<const std::byte*>(front);
   const shape::FloatMode mode;
-  shape::make_part(*state_, to.data(), reinterpret_cast<const std::byte*>(front), from, to.size(),
-                   false);
+  shape::make_part(*state_, to.data(), whole, from, to.size(), false);
   return true;
 }
 

@@ -45,7 +45,7 @@ struct Block {
 
 void make_bounds(const Block& block, const Wanted& wanted, const std::byte* dense) noexcept {
   const std::size_t group = block.layout.group();
-  const unsigned bytes = block.coding.element_bytes;
+  const Bytes bytes = block.coding.element_bytes;
   const std::size_t end = (std::min(wanted.end, block.bounds_bytes) + 2 * bytes - 1) / (2 * bytes);
   for (std::size_t g = wanted.from / (2 * bytes); g < end; ++g) {
     const std::size_t first = g * group;
@@ -192,7 +192,7 @@ ByteRange PlaneLayout::dense_of(ByteRange image) const noexcept {
   if (first != last || image.from < planes_at) return blocks;
   const Bytes in_plane = (image.from - planes_at) % plane_bytes(first);
   if (in_plane + image.bytes > plane_bytes(first)) return blocks;
-  const Bytes each = (in_bits_ ? 8 : 1) * element_bytes_;
+  const Bytes each = Bytes{in_bits_ ? 8u : 1u} * element_bytes_;
   const Bytes from = begin + in_plane * each;
   return {from, std::min(from + image.bytes * each, blocks.end()) - from};
 }
