@@ -302,7 +302,7 @@ Result<Bytes> Reader::read_budget(const Fields& fields) const {
 
 Result<Text> Reader::read_as(const Fields& fields, const Entry& channel) const {
   if (fields.find("as") == nullptr) return Text{};
-  const Result<Text> text = fields.text("as");
+  Result<Text> text = fields.text("as");
   if (!text) return text;
   auto filled = fill_in(source(), fmt::format("channels.{}.as", channel.key), *text, settings_);
   if (!filled) return tl::unexpected(filled.error());
