@@ -83,7 +83,7 @@ HWY_INLINE T scaled(T value, T scale, T offset) {
   const T sum = product + offset;
   constexpr T kNan = sizeof(T) == 4 ? static_cast<T>(std::bit_cast<float>(0x7fc00000u))
                                     : static_cast<T>(std::bit_cast<double>(0x7ff8000000000000u));
-  return sum == sum ? sum : kNan;
+  return sum == sum ? sum : kNan;  // NOLINT(misc-redundant-expression): not so of a NaN
 }
 
 template <class T>
