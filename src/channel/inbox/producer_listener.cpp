@@ -168,7 +168,7 @@ ChannelStatus ProducerListener::describe() {
   status.is_inbox = true;
   const std::uint64_t now = monotonic_ns();
   const MetricsPage& counters = *MetricsMaker::page(*rules_.counters);
-  const double scale = settled_ns_per_tick();
+  const double scale = lasting_ns_per_tick();
   status.age = std::chrono::nanoseconds(now - opened_ns_);
   status.producer = MetricsMaker::report(counters, scale);
   status.consumers.emplace_back().handoffs = MetricsMaker::handoffs(counters);

@@ -43,7 +43,7 @@ std::string why_none_beside(const ChannelStatus& status, unsigned history) {
 
 ChannelStatus Producer::Impl::describe() const {
   ChannelStatus status;
-  const double scale = settled_ns_per_tick();
+  const double scale = lasting_ns_per_tick();
   LastCopy copy;
   {
     const Lock held = core_.lock();

@@ -1,7 +1,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <atomic>
 #include <new>
 #include <utility>
 
@@ -26,24 +25,11 @@ std::uint64_t whole(double value) noexcept {
 
 const ClockPair kAtLoad = ClockPair::now();
 
-// The same number for as long as the process lives, so that no time ever moves from one count to
-// another.
+}  // namespace
+
 double lasting_ns_per_tick() noexcept {
   static const double scale = ns_per_tick(kAtLoad);
   return scale;
-}
-
-}  // namespace
-
-// Relaxed: a figure by itself; of two that measure it at once one is kept.
-double settled_ns_per_tick() noexcept {
-  constexpr std::uint64_t kYoungNs = 50'000'000;
-  static std::atomic<double> settled{0};
-  if (const double known = settled.load(std::memory_order_relaxed); known > 0) return known;
-  const double scale = ns_per_tick(kAtLoad);
-  if (monotonic_ns() - kAtLoad.ns < kYoungNs) return scale;
-  double none = 0;
-  return settled.compare_exchange_strong(none, scale, std::memory_order_relaxed) ? scale : none;
 }
 
 Result<Metrics> MetricsMaker::map(Fd memory, bool writable) {

@@ -2,8 +2,8 @@
 
 namespace gantry {
 
-/// Nanoseconds a tick. Measured anew only while the process is young: a total that was told must
-/// not be a little less the next time because the scale became better. Any thread.
-[[nodiscard]] double settled_ns_per_tick() noexcept;
+/// Nanoseconds a tick: the same number for as long as the process lives, so that no total falls and
+/// no time moves from one count to another. Any thread.
+[[nodiscard]] double lasting_ns_per_tick() noexcept;
 
 }  // namespace gantry
