@@ -11,6 +11,7 @@
 
 #include "../support/system/cpus.hpp"
 #include "../support/system/posix.hpp"
+#include "gantry_ends.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {
@@ -27,12 +28,6 @@ constexpr SendMode mode_of(Way way) {
   return way == Way::pipelined  ? SendMode::pipelined
          : way == Way::streamed ? SendMode::streamed
                                 : SendMode::whole;
-}
-
-EndOptions end_options() {
-  EndOptions options;
-  options.spin = kGantrySpin;
-  return options;
 }
 
 /// CPUs on which neither end is bound, for what is sent behind the requester's back; none if there
@@ -215,7 +210,7 @@ class GantryResponder final : public Responder {
   }
 
   Result<std::uint64_t> receive() override {
-    return way_ == Way::pipelined || way_ == Way::streamed ? receive_chunks() : receive_whole();
+    return way_ == Way::pipelined || way_ == Way::streamed ? sum_as_it_lands(in_) : receive_whole();
   }
 
   Result<void> reply(std::uint64_t sum) override {
@@ -238,18 +233,6 @@ class GantryResponder final : public Responder {
     for (std::size_t i = 0; i < request->segments(); ++i)
       sum += reads_ ? checksum(request->segment(i).bytes) : request->segment(i).bytes.size();
     return sum;
-  }
-
-  Result<std::uint64_t> receive_chunks() {
-    auto request = in_.receive_early();
-    if (!request) return Unexpected(request.error());
-    std::uint64_t sum = 0;
-    for (;;) {
-      const auto chunk = request->next();
-      if (!chunk) return Unexpected(chunk.error());
-      if (chunk->empty()) return sum;
-      sum += checksum(*chunk);
-    }
   }
 
   Runtime runtime_;

@@ -6,6 +6,7 @@
 #include <gantry/gantry.hpp>
 
 #include "../support/system/posix.hpp"
+#include "gantry_ends.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {
@@ -38,12 +39,6 @@ SendMode mode_of(Way way) {
   if (way == Way::as_streamed || way == Way::reader_streamed) return SendMode::streamed;
   if (way == Way::as_whole || way == Way::behind_whole) return SendMode::whole;
   return SendMode::pipelined;
-}
-
-EndOptions end_options() {
-  EndOptions options;
-  options.spin = kGantrySpin;
-  return options;
 }
 
 Tensor floats_of(Bytes bytes) {
@@ -136,7 +131,7 @@ class TypedResponder final : public Responder {
       return checksum(converted_.bytes());
     }
     if (way_ == Way::as_streamed || way_ == Way::as_pipelined || way_ == Way::before_pipelined)
-      return read_as_it_lands();
+      return sum_as_it_lands(in_);
     const auto message = in_.receive();
     if (!message) return Unexpected(message.error());
     if (is_by_channel(way_)) return checksum(message->segment(0).bytes);
@@ -156,18 +151,6 @@ class TypedResponder final : public Responder {
         plan_(std::move(plan)),
         converted_(plan_.destination_bytes()),
         way_(way) {}
-
-  Result<std::uint64_t> read_as_it_lands() {
-    auto incoming = in_.receive_early();
-    if (!incoming) return Unexpected(incoming.error());
-    std::uint64_t sum = 0;
-    for (;;) {
-      const auto chunk = incoming->next();
-      if (!chunk) return Unexpected(chunk.error());
-      if (chunk->empty()) return sum;
-      sum += checksum(*chunk);
-    }
-  }
 
   Runtime runtime_;
   Producer out_;
