@@ -104,7 +104,7 @@ void make_block(const Block& block, const Wanted& wanted, const std::byte* dense
   if (tail != 0) make_run(block, wanted, last, last + 1, 0, tail, dense);
 }
 
-/// Elements [from, from + count), at most a tile, to `to`. `from` is a multiple of 8.
+/// Elements [from, from + count), at most a tile, to `to`. `from` begins a byte of a plane.
 void join_tile(const Block& block, std::byte* to, std::size_t from, std::size_t count,
                const std::byte* image) noexcept {
   const std::byte* const planes = image + block.bounds_bytes + from / block.per_byte;
@@ -127,7 +127,8 @@ void join_tile(const Block& block, std::byte* to, std::size_t from, std::size_t 
 void join_block(const Block& block, const Wanted& wanted, const std::byte* image) noexcept {
   const unsigned bytes = block.coding.element_bytes;
   const std::size_t stop = (wanted.end + bytes - 1) / bytes;
-  for (std::size_t at = wanted.from / bytes / 8 * 8; at < stop; at += kPlaneTile) {
+  const std::size_t first = wanted.from / bytes / block.per_byte * block.per_byte;
+  for (std::size_t at = first; at < stop; at += kPlaneTile) {
     const std::size_t count = std::min(kPlaneTile, stop - at);
     const Bytes from = at * bytes;
     if (from >= wanted.from && from + count * bytes <= wanted.end) {
@@ -182,19 +183,31 @@ Bytes PlaneLayout::bytes() const noexcept {
   return (blocks() - 1) * unit() + block_bytes(elements_of(blocks() - 1));
 }
 
+ByteRange PlaneLayout::elements_in(std::size_t block, Bytes from, Bytes end) const noexcept {
+  const std::size_t count = elements_of(block);
+  const Bytes bounds = bounds_bytes(count), plane = plane_bytes(block);
+  std::size_t first = 0, last = count;  // those between them
+  if (bounds != 0 && end <= bounds) {
+    const Bytes each = Bytes{2} * element_bytes_;
+    first = from / each * group_;
+    last = (end + each - 1) / each * group_;
+  } else if (from >= bounds && (from - bounds) / plane == (end - 1 - bounds) / plane) {
+    const std::size_t per_byte = in_bits_ ? 8 : 1;
+    first = (from - bounds) % plane * per_byte;
+    last = ((end - 1 - bounds) % plane + 1) * per_byte;
+  }
+  return {first, std::min(last, count) - first};
+}
+
 ByteRange PlaneLayout::dense_of(ByteRange image) const noexcept {
   if (image.bytes == 0) return {};
   const std::size_t first = image.from / unit();
   const std::size_t last = (image.end() - 1) / unit();
-  const Bytes begin = first * dense_unit();
-  const ByteRange blocks{begin, std::min((last + 1) * dense_unit(), dense_bytes()) - begin};
-  const Bytes planes_at = offset_of(first, 0);
-  if (first != last || image.from < planes_at) return blocks;
-  const Bytes in_plane = (image.from - planes_at) % plane_bytes(first);
-  if (in_plane + image.bytes > plane_bytes(first)) return blocks;
-  const Bytes each = Bytes{in_bits_ ? 8u : 1u} * element_bytes_;
-  const Bytes from = begin + in_plane * each;
-  return {from, std::min(from + image.bytes * each, blocks.end()) - from};
+  const Bytes from = image.from - first * unit(), end = image.end() - last * unit();
+  const ByteRange head = elements_in(first, from, first == last ? end : unit());
+  const ByteRange tail = first == last ? head : elements_in(last, 0, end);
+  const Bytes begin = first * dense_unit() + head.from * element_bytes_;
+  return {begin, last * dense_unit() + tail.end() * element_bytes_ - begin};
 }
 
 ByteRange PlaneLayout::image_of(ByteRange dense) const noexcept {

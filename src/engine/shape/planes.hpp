@@ -63,6 +63,8 @@ class PlaneLayout {
   friend bool operator==(const PlaneLayout&, const PlaneLayout&) = default;
 
  private:
+  /// The elements of a block of which these bytes of it are made, as a range.
+  [[nodiscard]] ByteRange elements_in(std::size_t block, Bytes from, Bytes end) const noexcept;
   [[nodiscard]] std::size_t groups(std::size_t elements) const noexcept {
     return group_ == 0 ? 0 : (elements + group_ - 1) / group_;
   }

@@ -131,21 +131,19 @@ TEST(Planes, AnyCutOfEitherSideIsThePartOfTheWhole) {
     };
     const ByteRange made = cut(image);
     Memory part(made.bytes);
-    // What is outside of the range that is asked for may not matter.
-    Memory hidden(dense.size(), std::byte{0x55});
+    // What is outside of the range that is asked for is not even there.
     const ByteRange needed = layout.dense_of(made);
     ASSERT_LE(needed.end(), dense.size());
-    std::memcpy(hidden.data() + needed.from, dense.data() + needed.from, needed.bytes);
-    make_planes(layout, part.data(), made.from, made.bytes, hidden.data());
+    Memory there = part_of(dense, needed);
+    make_planes(layout, part.data(), made.from, made.bytes, there.data() - needed.from);
     ASSERT_EQ(part, part_of(image, made)) << round;
 
     const ByteRange joined = cut(dense);
-    hidden.assign(image.size(), std::byte{0x55});
     const ByteRange read = layout.image_of(joined);
     ASSERT_LE(read.end(), image.size());
-    std::memcpy(hidden.data() + read.from, image.data() + read.from, read.bytes);
+    there = part_of(image, read);
     part.assign(joined.bytes, std::byte{});
-    join_planes(layout, part.data(), joined.from, joined.bytes, hidden.data());
+    join_planes(layout, part.data(), joined.from, joined.bytes, there.data() - read.from);
     ASSERT_EQ(part, part_of(dense, joined)) << round;
   }
 }
@@ -163,6 +161,7 @@ TEST(Planes, PrefixesSufficeForWhatTheySay) {
     Memory part(makes);
     make_planes(layout, part.data(), 0, makes, hidden.data());
     ASSERT_TRUE(std::equal(part.begin(), part.end(), image.begin())) << round;
+    ASSERT_LE(layout.dense_of({0, makes}).end(), prefix) << round;
 
     const Bytes landed = random() % (image.size() + 1);
     hidden = image;
@@ -171,6 +170,7 @@ TEST(Planes, PrefixesSufficeForWhatTheySay) {
     part.assign(joins, std::byte{});
     join_planes(layout, part.data(), 0, joins, hidden.data());
     ASSERT_TRUE(std::equal(part.begin(), part.end(), dense.begin())) << round;
+    ASSERT_LE(layout.image_of({0, joins}).end(), landed) << round;
   }
   const PlaneLayout layout = *PlaneLayout::make(Element::f32, 64, {Planes::Unit::bytes, 16, 0});
   EXPECT_EQ(layout.image_from(layout.dense_bytes()), layout.bytes());
