@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "engine/shape/rows.hpp"
 
@@ -22,12 +23,14 @@ namespace {
 
 /// What is known of some groups, one entry a group.
 struct Scales {
-  std::array<bool, kAtOnce> plain{};                     // no number is infinite or NaN
-  alignas(64) std::array<float, kAtOnce> low{}, high{};  // of finite numbers, 0 among them
+  alignas(64) std::array<std::int32_t, kAtOnce> largest{};  // bits of what is farthest from 0
+  alignas(64) std::array<float, kAtOnce> low{}, high{};     // of finite numbers, 0 among them
   // Written before they are read:
   alignas(64) std::array<float, kAtOnce> reciprocal;
   alignas(64) std::array<std::uint32_t, kAtOnce> code;  // the scale as it is in memory
   alignas(64) std::array<float, kAtOnce> zero;          // the zero point
+  // All numbers are finite, and the scale is large enough for them: its type may have none that is.
+  alignas(64) std::array<std::uint32_t, kAtOnce> plain;
 };
 
 // ---- scales -------------------------------------------------------------------------------------
@@ -48,14 +51,50 @@ HWY_INLINE void range_of(const float* source, std::size_t size, float* low, floa
   if constexpr (kZeroPoint) *low = hn::GetLane(hn::MinOfLanes(Floats(), least));
 }
 
-/// The bits of the number that is farthest from 0: beyond the infinite ones are NaNs.
-HWY_INLINE std::uint32_t largest_magnitude(const float* source, std::size_t size) {
-  Int most = hn::Zero(Ints());
-  for (std::size_t i = 0; i < size; i += kLanes) {
-    const Word bits = bits_of(hn::LoadU(Floats(), source + i));
-    most = hn::Max(most, int_of(hn::And(bits, set(kSignBit - 1))));
+#if HWY_TARGET == HWY_SCALAR
+constexpr std::size_t kParts = 1;
+HWY_INLINE Int largest_of_parts(const std::int32_t* parts) {
+  return hn::Load(Ints(), parts);
+}
+HWY_INLINE void store_parts(Ints lanes, Int numbers, std::int32_t* to) {
+  hn::Store(numbers, lanes, to);
+}
+#else
+constexpr std::size_t kParts = 4;
+HWY_INLINE Int largest_of_parts(const std::int32_t* parts) {
+  Int a, b, c, d;
+  hn::LoadInterleaved4(Ints(), parts, a, b, c, d);
+  return hn::Max(hn::Max(a, b), hn::Max(c, d));
+}
+/// Leaves kParts numbers, one of which is the largest.
+template <class Lanes>
+HWY_INLINE void store_parts(Lanes lanes, hn::Vec<Lanes> numbers, std::int32_t* to) {
+  if constexpr (hn::MaxLanes(lanes) <= kParts) {
+    hn::Store(numbers, lanes, to);
+  } else {
+    const hn::Half<Lanes> half;
+    store_parts(half, hn::Max(hn::LowerHalf(half, numbers), hn::UpperHalf(half, numbers)), to);
   }
-  return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(Ints(), most)));
+}
+#endif
+
+/// The bits of the number that is farthest from 0, for each group: beyond the infinite ones are
+/// NaNs. The last steps of a maximum, from lane to lane, are made for many groups at once.
+template <class Size>
+HWY_INLINE void find_largest(Scales& scales, const float* source, Size size, std::size_t count) {
+  alignas(64) std::array<std::int32_t, kAtOnce * kParts>
+      parts;  // NOLINT: written before it is read
+  for (std::size_t group = 0; group < count; ++group, source += size) {
+    Int most = hn::Zero(Ints());
+    for (std::size_t i = 0; i < size; i += kLanes) {
+      const Word bits = bits_of(hn::LoadU(Floats(), source + i));
+      most = hn::Max(most, int_of(hn::And(bits, set(kSignBit - 1))));
+    }
+    store_parts(Ints(), most, parts.data() + group * kParts);
+  }
+  std::fill(parts.begin() + static_cast<std::ptrdiff_t>(count * kParts), parts.end(), 0);
+  for (std::size_t i = 0; i < kAtOnce; i += kLanes)
+    hn::Store(largest_of_parts(parts.data() + i * kParts), Ints(), scales.largest.data() + i);
 }
 
 /// A positive scale, and the word that stands for it.
@@ -64,13 +103,17 @@ struct Scale {
   Word code;
 };
 
-/// The least f16 that is not less.
+/// The least f16 that is not less. Below 2^-14 they are multiples of 2^-24.
 HWY_INLINE Scale f16_scale(Float quotient) {
   const Float bounded = hn::Min(hn::Max(quotient, all_of(0x1p-24f)), all_of(65504));
-  const Word nearest = encode<F16Format>(bounded);
-  const auto is_less = hn::Lt(decode<F16Format>(nearest), bounded);
-  const Word code = hn::Add(nearest, hn::IfThenElseZero(hn::RebindMask(Words(), is_less), set(1)));
-  return {decode<F16Format>(code), code};
+  const Word above = hn::Add(bits_of(bounded), set(0x1fff));
+  const Float small = hn::Ceil(hn::Mul(bounded, all_of(0x1p24f)));
+  const auto is_small = hn::RebindMask(Ints(), hn::Lt(bounded, all_of(0x1p-14f)));
+  const Word code = hn::Sub(hn::ShiftRight<13>(above), set(112u << 10));
+  const Word of_small = hn::BitCast(Words(), hn::ConvertTo(Ints(), small));
+  const Word value = hn::And(above, set(~0x1fffu));
+  return {float_of(choose(is_small, bits_of(hn::Mul(small, all_of(0x1p-24f))), value)),
+          choose(is_small, of_small, code)};
 }
 HWY_INLINE Scale bf16_scale(Float quotient) {
   const Float bounded = hn::Max(quotient, all_of(0x1p-126f));
@@ -103,6 +146,7 @@ struct Rules {
   float divisor = 1;           // by which the range becomes a scale
   float steps = 0;             // from the least to the largest code; only with zero points
   float least = 0;             // the least code
+  float room = 0;              // of which the range must stay short, in steps
 };
 
 HWY_INLINE Scale scale_of(const Rules& rules, Float range) {
@@ -136,6 +180,11 @@ HWY_NOINLINE void make_scales(Scales& scales, const Rules& rules) {
     const Int zero = whole(hn::Mul(hn::Neg(low), reciprocal), 0, rules.steps);
     hn::Store(hn::Add(hn::ConvertTo(Floats(), zero), all_of(rules.least)), Floats(),
               scales.zero.data() + i);
+    const auto has_room = hn::Lt(hn::Mul(hn::Sub(high, low), reciprocal), all_of(rules.room));
+    const Word largest = hn::BitCast(Words(), hn::Load(Ints(), scales.largest.data() + i));
+    const auto is_plain =
+        hn::And(hn::RebindMask(Ints(), has_room), greater(set(kInfinity), largest));
+    hn::Store(choose(is_plain, set(1), set(0)), Words(), scales.plain.data() + i);
   }
 }
 
@@ -203,34 +252,26 @@ HWY_INLINE void put_numbers(std::byte* to, const float* source, std::size_t size
   });
 }
 
-template <class N, bool kZeroPoint>
-HWY_INLINE void ranges_of(Scales& scales, const float* source, std::size_t size,
-                          std::size_t count) {
+template <class N, bool kZeroPoint, class Size>
+HWY_INLINE void ranges_of(Scales& scales, const float* source, Size size, std::size_t count) {
+  constexpr bool kIsMagnitude = N::kSigned && !kZeroPoint;
+  find_largest(scales, source, size, count);
   for (std::size_t i = 0; i < count; ++i, source += size) {
-    const std::uint32_t largest = largest_magnitude(source, size);
-    scales.plain[i] = largest < kInfinity;
-    if (!scales.plain[i])
+    if (static_cast<std::uint32_t>(scales.largest[i]) >= kInfinity)
       range_of<N, kZeroPoint, false>(source, size, &scales.low[i], &scales.high[i]);
-    else if constexpr (N::kSigned && !kZeroPoint)
-      scales.high[i] = std::bit_cast<float>(largest);
+    else if constexpr (kIsMagnitude)
+      scales.high[i] = std::bit_cast<float>(scales.largest[i]);
     else
       range_of<N, kZeroPoint, true>(source, size, &scales.low[i], &scales.high[i]);
   }
 }
 
-// The scale's type may have no number that is large enough.
-template <class N, bool kZeroPoint>
-HWY_INLINE bool is_plain(const Scales& scales, std::size_t i) {
-  constexpr float kMost = kZeroPoint ? N::kMost - N::kLeast : N::kMost;
-  const float range = scales.high[i] - scales.low[i];
-  return scales.plain[i] && range * scales.reciprocal[i] < kMost + 0.25f;
-}
-
-template <class N, bool kZeroPoint>
-void put_some(std::byte* to, const Groups& groups, const float* source, std::size_t count,
-              const Rules& rules) {
+/// `size` is a constant for the usual groups.
+template <class N, bool kZeroPoint, class Size>
+void put_some(std::byte* to, const Groups& groups, Size size, const float* source,
+              std::size_t count, const Rules& rules) {
   Scales scales;  // NOLINT: as it says
-  const std::size_t size = groups.size, bytes = bytes_of(groups);
+  const std::size_t bytes = bytes_of(groups);
   const std::size_t scale_bytes = bytes - kZeroPoint - size * N::kBits / 8;
   ranges_of<N, kZeroPoint>(scales, source, size, count);
   make_scales(scales, rules);
@@ -239,7 +280,7 @@ void put_some(std::byte* to, const Groups& groups, const float* source, std::siz
     std::byte* numbers = to + scale_bytes + kZeroPoint;
     std::memcpy(to, &scales.code[i], sizeof scales.code[i]);  // what is too much is overwritten
     if constexpr (kZeroPoint) to[scale_bytes] = static_cast<std::byte>(static_cast<int>(zero));
-    if (is_plain<N, kZeroPoint>(scales, i))
+    if (scales.plain[i] != 0)
       put_numbers<N, kZeroPoint, true>(numbers, source, size, scales.reciprocal[i], zero);
     else
       put_numbers<N, kZeroPoint, false>(numbers, source, size, scales.reciprocal[i], zero);
@@ -248,15 +289,20 @@ void put_some(std::byte* to, const Groups& groups, const float* source, std::siz
 
 template <class N, bool kZeroPoint>
 void put_all(std::byte* to, const Groups& groups, const float* source, std::size_t count) {
-  Rules rules{groups.scale, N::kFloat, N::kExponent, N::kMost, 0, 0};
+  constexpr float kMost = kZeroPoint ? N::kMost - N::kLeast : N::kMost;
+  Rules rules{groups.scale, N::kFloat, N::kExponent, N::kMost, 0, 0, kMost + 0.25f};
   if constexpr (kZeroPoint) {
     rules.steps = N::kMost - N::kLeast;
     rules.divisor = rules.steps / 2;
     rules.least = N::kLeast;
   }
-  for (std::size_t i = 0; i < count; i += kAtOnce)
-    put_some<N, kZeroPoint>(to + i * bytes_of(groups), groups, source + i * groups.size,
-                            std::min(kAtOnce, count - i), rules);
+  const auto put = [&](auto size) HWY_ATTR {
+    for (std::size_t i = 0; i < count; i += kAtOnce)
+      put_some<N, kZeroPoint>(to + i * bytes_of(groups), groups, size, source + i * size,
+                              std::min(kAtOnce, count - i), rules);
+  };
+  if (groups.size == 32) return put(std::integral_constant<std::size_t, 32>());
+  put(std::size_t{groups.size});
 }
 
 // ---- which --------------------------------------------------------------------------------------
