@@ -221,6 +221,31 @@ struct ExactBf16 : Bf16 {
   static HWY_INLINE Word code(Float value) { return bits_of(value); }
 };
 
+#if HWY_TARGET != HWY_SCALAR
+using Pairs = hn::Repartition<std::uint16_t, Floats>;
+using Quads = hn::Repartition<std::uint8_t, Floats>;
+
+template <bool kUpper>
+HWY_INLINE hn::Vec<Pairs> pair_of(Word first, Word second) {
+  const auto low = hn::BitCast(Pairs(), first), high = hn::BitCast(Pairs(), second);
+  if constexpr (kUpper)
+    return hn::ConcatOdd(Pairs(), high, low);
+  else
+    return hn::ConcatEven(Pairs(), high, low);
+}
+HWY_INLINE hn::Vec<Quads> quad_of(hn::Vec<Pairs> first, hn::Vec<Pairs> second) {
+  return hn::ConcatEven(Quads(), hn::BitCast(Quads(), second), hn::BitCast(Quads(), first));
+}
+template <bool kStreaming, class Vectors>
+HWY_INLINE void store_whole(hn::Vec<Vectors> vector, Vectors vectors, std::byte* at) {
+  auto* to = reinterpret_cast<hn::TFromD<Vectors>*>(at);
+  if constexpr (kStreaming)
+    hn::Stream(vector, vectors, to);
+  else
+    hn::StoreU(vector, vectors, to);
+}
+#endif
+
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2  // F16C: its bits are those of encode() and decode()
 struct F16 {
   static constexpr std::size_t kBytes = 2;
@@ -231,6 +256,15 @@ struct F16 {
   static HWY_INLINE void put(Float value, std::byte* at) {
     const auto halves = hn::DemoteTo(Narrow<hwy::float16_t>(), value);
     store<std::uint16_t, kStreaming>(hn::BitCast(Narrow<std::uint16_t>(), halves), at);
+  }
+  /// As one vector: halves of a line by themselves cost more where lines go to memory.
+  template <bool kStreaming>
+  static HWY_INLINE void put_two(Float a, Float b, std::byte* at) {
+    const Narrow<hwy::float16_t> halves;
+    const Narrow<std::uint16_t> words;
+    const auto low = hn::BitCast(words, hn::DemoteTo(halves, a));
+    const auto high = hn::BitCast(words, hn::DemoteTo(halves, b));
+    store_whole<kStreaming>(hn::Combine(Pairs(), high, low), Pairs(), at);
   }
 };
 #else
@@ -260,6 +294,8 @@ using E2m1 = ByteFloat<E2m1Format>;
 
 template <class To>
 concept HasCodes = requires { typename To::Type; };
+template <class To>
+concept PutsTwo = requires { &To::template put_two<false>; };
 
 // ---- stores of one vector of floats, and of four ------------------------------------------------
 
@@ -278,29 +314,6 @@ HWY_INLINE void put_vector(Float value, std::byte* at) {
 }
 
 #if HWY_TARGET != HWY_SCALAR
-using Pairs = hn::Repartition<std::uint16_t, Floats>;
-using Quads = hn::Repartition<std::uint8_t, Floats>;
-
-template <bool kUpper>
-HWY_INLINE hn::Vec<Pairs> pair_of(Word first, Word second) {
-  const auto low = hn::BitCast(Pairs(), first), high = hn::BitCast(Pairs(), second);
-  if constexpr (kUpper)
-    return hn::ConcatOdd(Pairs(), high, low);
-  else
-    return hn::ConcatEven(Pairs(), high, low);
-}
-HWY_INLINE hn::Vec<Quads> quad_of(hn::Vec<Pairs> first, hn::Vec<Pairs> second) {
-  return hn::ConcatEven(Quads(), hn::BitCast(Quads(), second), hn::BitCast(Quads(), first));
-}
-template <bool kStreaming, class Vectors>
-HWY_INLINE void store_whole(hn::Vec<Vectors> vector, Vectors vectors, std::byte* at) {
-  auto* to = reinterpret_cast<hn::TFromD<Vectors>*>(at);
-  if constexpr (kStreaming)
-    hn::Stream(vector, vectors, to);
-  else
-    hn::StoreU(vector, vectors, to);
-}
-
 template <class To, bool kStreaming>
 HWY_INLINE void put_codes(Float a, Float b, Float c, Float d, std::byte* at) {
   const auto first = pair_of<To::kUpper>(To::code(a), To::code(b));

@@ -37,6 +37,10 @@ HWY_INLINE void four_vectors(std::byte* to, const std::byte* from) {
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (HasCodes<To>) return put_codes<To, kStreaming>(a, b, c, d, to);
 #endif
+  if constexpr (PutsTwo<To>) {
+    To::template put_two<kStreaming>(a, b, to);
+    return To::template put_two<kStreaming>(c, d, to + 2 * kOut);
+  }
   put_vector<To, kStreaming>(a, to);
   put_vector<To, kStreaming>(b, to + kOut);
   put_vector<To, kStreaming>(c, to + 2 * kOut);
