@@ -89,8 +89,10 @@ void lay_pattern(ReshapeState& state) {
 }
 
 void take_channels(ReshapeState& state, const shape::Layout& layout, unsigned dimension) {
-  const std::int64_t stride = state.from.strides[layout.order[dimension]];
-  for (const unsigned c : layout.channels) state.channel_at.push_back(stride * c);
+  if (!layout.channels.empty()) {
+    const std::int64_t stride = state.from.strides[layout.order[dimension]];
+    for (const unsigned c : layout.channels) state.channel_at.push_back(stride * c);
+  }
   state.scale = layout.scale;
   state.offset = layout.offset;
   state.scales = !layout.scale.empty();

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <gantry/shape.hpp>
@@ -111,6 +112,20 @@ TEST(ReshapePlans, WhatDoesNotFitIsRefusedWithTheDimensionAndBothValues) {
     ASSERT_FALSE(plan) << one.why;
     EXPECT_EQ(plan.error().code, Code::invalid_argument);
     EXPECT_NE(plan.error().message.find(one.why), std::string::npos) << plan.error().message;
+  }
+}
+
+TEST(ReshapePlans, ADimensionOfChannelsThatNothingUsesMayBeAny) {
+  const std::int64_t count = 3;
+  const Tensor numbers = Tensor::dense(types::f32, {&count, 1});
+  for (const unsigned dimension : {1u, 8u, 16u, ~0u}) {
+    const auto plan = ReshapePlan::make(numbers, numbers, {.channel_dimension = dimension});
+    ASSERT_TRUE(plan) << plan.error().message;
+    const std::array<float, 3> source{1, -2, 3};
+    std::array<float, 3> made{};
+    ASSERT_TRUE(
+        plan->convert(std::as_writable_bytes(std::span(made)), std::as_bytes(std::span(source))));
+    EXPECT_EQ(made, source);
   }
 }
 
