@@ -21,10 +21,23 @@ bool wait_until(std::condition_variable& moved, std::unique_lock<std::mutex>& lo
   return true;
 }
 
+// Measured: docs/mechanisms/files.md. Nobody copies, so pieces need not fit a cache.
+constexpr Bytes kDirectBytes = Bytes{1} << 20;
+
 std::string text_of(const FileTransfer& transfer) {
   return fmt::format("{} {}: {} bytes from offset {} on",
                      transfer.kind == FileTransfer::Kind::read ? "reading" : "writing",
                      transfer.file->name(), transfer.memory.size(), transfer.offset);
+}
+
+Result<void> check_alignment(const FileTransfer& transfer) {
+  const Bytes alignment = transfer.file->alignment();
+  const auto address = reinterpret_cast<std::uintptr_t>(transfer.memory.data());
+  if ((transfer.offset | transfer.memory.size() | address) % alignment == 0) return {};
+  return fail(Code::invalid_argument,
+              fmt::format("{} to address {:#x}: not all are multiples of {}", text_of(transfer),
+                          address, alignment),
+              "align them, or open the file without O_DIRECT");
 }
 
 }  // namespace
@@ -43,9 +56,12 @@ Result<Ticket> FileQueue::submit(const FileTransfer& transfer) {
   constexpr std::uint64_t kMost = std::numeric_limits<off_t>::max();
   if (transfer.memory.size() > kMost || transfer.offset > kMost - transfer.memory.size())
     return fail(Code::invalid_argument, text_of(transfer) + ": more than files have");
+  GANTRY_TRY(check_alignment(transfer));
   const bool is_read = transfer.kind == FileTransfer::Kind::read;
+  const bool is_direct = transfer.file->alignment() > 1;
+  const Bytes most = is_direct ? kDirectBytes : is_read ? read_bytes_ : write_bytes_;
   const Ticket ticket{last_.fetch_add(1, std::memory_order_relaxed) + 1};  // no order is promised
-  Works one{std::make_shared<FileWork>(ticket, transfer, is_read ? read_bytes_ : write_bytes_)};
+  Works one{std::make_shared<FileWork>(ticket, transfer, most)};
   const bool is_held_back = is_read && is_without_cpu_ && one.front()->is_at_hand();
   const std::lock_guard lock(mutex_);
   if (is_cancelled_) return fail(Code::interrupted, text_of(transfer) + ": cancelled");  // I3

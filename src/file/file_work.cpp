@@ -36,6 +36,7 @@ std::int64_t read_at_hand(const FileTransfer& transfer, const FilePiece& piece) 
 }
 
 bool FileWork::is_at_hand() const noexcept {
+  if (transfer_.file->alignment() > 1) return false;
   const auto has = [this](std::uint64_t offset) {
     std::byte byte{};
     return read_at_hand({transfer_.kind, transfer_.file, offset, {&byte, 1}}, {0, 1}) == 1;
@@ -74,7 +75,13 @@ void FileWork::ended(const FilePiece& piece, std::int64_t answer) {
   else if (answer == 0)
     fail_at(piece.at, transfer_.kind == FileTransfer::Kind::read ? 0 : EIO);
   else if (const auto moved = static_cast<Bytes>(answer); moved < piece.size)
-    repeat({piece.at + moved, piece.size - moved});
+    take_part(piece, moved);
+}
+
+// A direct read goes on where it may: only at the end of a file its part is no multiple.
+void FileWork::take_part(const FilePiece& piece, Bytes moved) {
+  if (moved % transfer_.file->alignment() != 0) return fail_at(piece.at + moved, 0);
+  repeat({piece.at + moved, piece.size - moved});
 }
 
 void FileWork::repeat(const FilePiece& piece) {

@@ -54,6 +54,7 @@ class FileWork {
     if (is_stopped_) return false;
     return !again_.empty() || (!failed_at_ && begun_ < transfer_.memory.size());
   }
+  void take_part(const FilePiece& piece, Bytes moved);
   void repeat(const FilePiece& piece);
   void fail_at(Bytes at, int error) noexcept;
 

@@ -59,10 +59,6 @@ class PlainFileIo final : public FileIo {
 
 }  // namespace
 
-OpenFile::~OpenFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 Result<std::shared_ptr<FileIo>> make_plain_file_io(std::string why) {
   return guarded([&]() -> Result<std::shared_ptr<FileIo>> {
     return std::make_shared<PlainFileIo>(std::move(why));

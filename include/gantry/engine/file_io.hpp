@@ -12,6 +12,10 @@ class GANTRY_API OpenFile {
   /// `name`: for example "file 'x'".
   OpenFile(int descriptor, std::string name) noexcept
       : descriptor_(descriptor), name_(std::move(name)) {}
+  /// Opens a file for reads that pass the page cache by (O_DIRECT): the device writes into the
+  /// memory itself. Where that cannot be the file is opened as usual, and why_not_direct() says
+  /// why. Errors: `not_found`, `permission_denied`, `system` with the path and the kernel's reason.
+  [[nodiscard]] static Result<std::shared_ptr<const OpenFile>> open_direct(const std::string& path);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
@@ -20,10 +24,17 @@ class GANTRY_API OpenFile {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Its path, for messages.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Bytes, a power of two: offset, size and address of every read are multiples of it. 1: reads go
+  /// through the page cache and may be any.
+  [[nodiscard]] Bytes alignment() const noexcept { return alignment_; }
+  /// For people; empty for a file that is read directly, or was not to be.
+  [[nodiscard]] const std::string& why_not_direct() const noexcept { return why_not_direct_; }
 
  private:
   const int descriptor_;
   const std::string name_;
+  Bytes alignment_ = 1;
+  std::string why_not_direct_;
 };
 
 /// Reads all of `memory` from the file's byte `offset` on, or writes it there. A plain value.
@@ -53,6 +64,7 @@ struct FileTransfer {
 /// Errors of a transfer, returned by wait(): `system` and its kin with the file's name and the
 /// kernel's reason; `system` with "N of M bytes are there from offset O on" where a file ends
 /// before the range does; `interrupted` (cancelled). What a failed write has written is not undone.
+/// The last bytes of a file whose size is no multiple of its alignment() cannot be read directly.
 ///
 /// The destructor cancels and does not wait: what the kernel still uses is held until the kernel
 /// gives it back.
@@ -64,8 +76,8 @@ class GANTRY_API FileLane {
   virtual ~FileLane() = default;
 
   /// Returns at once. Errors: `invalid_argument` (no file, no memory, a range beyond what files
-  /// have, a lane of the parent's after fork()); `interrupted` between cancel() and drain();
-  /// `out_of_memory`.
+  /// have or not aligned as the file wants it, a lane of the parent's after fork()); `interrupted`
+  /// between cancel() and drain(); `out_of_memory`.
   [[nodiscard]] virtual Result<Ticket> submit(const FileTransfer& transfer) = 0;
   /// True if wait() would answer at once.
   [[nodiscard]] virtual bool is_over(Ticket ticket) const = 0;

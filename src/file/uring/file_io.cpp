@@ -124,7 +124,8 @@ class Service {
         }
         const auto piece = (*at)->next();
         if (!piece) break;
-        send(free, *at, *piece, tries_cache());
+        const bool is_direct = (*at)->transfer().file->alignment() > 1;
+        send(free, *at, *piece, !is_direct && tries_cache());
       }
       const auto work = at++;
       if (!(*work)->is_over()) continue;
@@ -153,10 +154,10 @@ class Service {
     else
       ::io_uring_prep_read(entry, transfer.file->descriptor(), memory, size, offset);
     // Data in the page cache is copied here and now. For the rest the kernel's workers wait, each
-    // for its piece.
+    // for its piece. For direct reads nobody waits: the device answers.
     if (is_first && transfer.kind == FileTransfer::Kind::read)
       entry->rw_flags = RWF_NOWAIT;
-    else if (transfer.kind == FileTransfer::Kind::read)
+    else if (transfer.kind == FileTransfer::Kind::read && transfer.file->alignment() == 1)
       entry->flags |= IOSQE_ASYNC;
     entry->user_data = number;
   }
