@@ -95,6 +95,26 @@ TEST_F(FileWorkTest, TellsTheFirstErrorByPlaceAndStopsAsking) {
   EXPECT_THAT(work_.outcome().error().message, HasSubstr("reading file 'x'"));
 }
 
+TEST(DirectFileWork, GoesOnOnlyWhereDirectReadsMay) {
+  const auto file = OpenFile::open_direct("/proc/self/exe");  // on some disk
+  ASSERT_TRUE(file) << to_string(file.error());
+  const Bytes alignment = (*file)->alignment();
+  if (alignment == 1) GTEST_SKIP() << (*file)->why_not_direct();
+  std::vector<std::byte> bytes(alignment * 8);
+  FileWork work(Ticket{1}, {FileTransfer::Kind::read, *file, 0, bytes}, bytes.size());
+  const FilePiece whole = *work.next();
+  work.ended(whole, static_cast<std::int64_t>(alignment * 2));
+  const auto rest = work.next();
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->at, alignment * 2);
+  EXPECT_EQ(rest->size, alignment * 6);
+  work.ended(*rest, 100);  // the file ends there: it is not asked again from the middle of a sector
+  EXPECT_FALSE(work.next());
+  ASSERT_TRUE(work.is_over());
+  EXPECT_THAT(work.outcome().error().message,
+              HasSubstr(std::to_string(alignment * 2 + 100) + " of "));
+}
+
 TEST_F(FileWorkTest, ThatIsStoppedIsOverWhenItsPiecesAre) {
   const auto first = *work_.next();
   work_.stop();
