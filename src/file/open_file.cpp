@@ -34,17 +34,18 @@ OpenFile::~OpenFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-Result<std::shared_ptr<const OpenFile>> OpenFile::open_direct(const std::string& path) {
+Result<std::shared_ptr<const OpenFile>> OpenFile::open_direct(const std::string& path,
+                                                              std::string name) {
   return guarded([&]() -> Result<std::shared_ptr<const OpenFile>> {
+    if (name.empty()) name = fmt::format("file '{}'", path);
     Fd usual(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!usual) return fail_errno(fmt::format("opening file '{}'", path));
+    if (!usual) return fail_errno("opening " + name);
     // The same file, whatever is at the path by now.
     const std::string same = fmt::format("/proc/self/fd/{}", usual.get());
     Fd direct(::open(same.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
     const int error = direct ? 0 : errno;
     const Bytes alignment = direct ? direct_alignment(direct.get()) : 0;
-    auto file = std::make_shared<OpenFile>((alignment > 0 ? direct : usual).release(),
-                                           fmt::format("file '{}'", path));
+    auto file = std::make_shared<OpenFile>((alignment > 0 ? direct : usual).release(), name);
     if (alignment > 0)
       file->alignment_ = alignment;
     else

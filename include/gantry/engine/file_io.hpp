@@ -14,8 +14,10 @@ class GANTRY_API OpenFile {
       : descriptor_(descriptor), name_(std::move(name)) {}
   /// Opens a file for reads that pass the page cache by (O_DIRECT): the device writes into the
   /// memory itself. Where that cannot be the file is opened as usual, and why_not_direct() says
-  /// why. Errors: `not_found`, `permission_denied`, `system` with the path and the kernel's reason.
-  [[nodiscard]] static Result<std::shared_ptr<const OpenFile>> open_direct(const std::string& path);
+  /// why. `name`: as above; empty: of the path. Errors: `not_found`, `permission_denied`, `system`
+  /// with the name and the kernel's reason.
+  [[nodiscard]] static Result<std::shared_ptr<const OpenFile>> open_direct(const std::string& path,
+                                                                           std::string name = {});
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
