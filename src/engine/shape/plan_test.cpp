@@ -166,10 +166,10 @@ TEST(ReshapePlans, PaddingIsTheNearestNumber) {
 }
 
 TEST(ReshapePlans, RangesOfPackedNumbersDoNotWrap) {
-  const std::int64_t count = std::int64_t{1} << 62;
+  const std::int64_t count = (std::int64_t{1} << 62) - 1;
   const auto plan = ReshapePlan::make(tensor(types::u4, {count}), tensor(types::u4, {count}));
   ASSERT_TRUE(plan) << plan.error().message;
-  const Bytes bytes = static_cast<Bytes>(count) / 2;
+  const Bytes bytes = Bytes{1} << 61;
   EXPECT_EQ(plan->source_of({bytes - 3, 3}).from, bytes - 3);
   EXPECT_EQ(plan->source_of({bytes - 3, 3}).end(), bytes);
   EXPECT_EQ(plan->source_of({0, bytes}).end(), bytes);
