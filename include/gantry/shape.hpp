@@ -83,8 +83,8 @@ enum class ReshapeClass : std::uint8_t {
 inline constexpr std::size_t kReshapeClasses = 3;
 [[nodiscard]] GANTRY_API std::string_view to_string(ReshapeClass kind) noexcept;
 
-/// A checked conversion of one tensor into another. A plain value: copies share what is behind it,
-/// any number of moves may use it, in any threads.
+/// A checked conversion of one tensor into another. A plain value, shared by its copies, for any
+/// number of moves in any threads; one that was moved from may only be assigned to or destroyed.
 ///   Rounding: to nearest, ties to even. To whole numbers and 4-bit types saturating, NaN to 0; to
 ///   e4m3fn saturating; to other floats infinity beyond the largest. A NaN stays a NaN. Numbers
 ///   below the normal ones are kept, whatever the thread's floating-point mode. The same bits on
