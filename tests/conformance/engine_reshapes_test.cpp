@@ -1,4 +1,5 @@
 #include "base/test_effort.hpp"
+#include "channel/consumer/landing_conversion.hpp"
 #include "engine_suite.hpp"
 #include "shape_reference.hpp"
 
@@ -80,6 +81,20 @@ std::vector<std::byte> landed(const ReshapePlan& plan, ConstByteSpan source, std
   return made;
 }
 
+/// By pieces that go when they were taken, as chunks of a message do.
+std::vector<std::byte> converted_as_it_lands(const ReshapePlan& plan, ConstByteSpan source,
+                                             std::mt19937& random) {
+  std::vector<std::byte> made(plan.destination_bytes(), std::byte{0xee});
+  LandingConversion conversion(plan, made);
+  for (Bytes at = 0; at < source.size();) {
+    const Bytes bytes = std::min<Bytes>(source.size() - at, 1 + random() % 90);
+    const std::vector<std::byte> piece(source.data() + at, source.data() + at + bytes);
+    conversion.take(piece);
+    at += bytes;
+  }
+  return made;
+}
+
 // Small ones, of which there are many kinds, in the calling thread.
 TEST(RandomReshapes, AreWhatAPlainLoopMakesWholeAndAsTheyLand) {
   std::mt19937 random(24);
@@ -94,8 +109,9 @@ TEST(RandomReshapes, AreWhatAPlainLoopMakesWholeAndAsTheyLand) {
     ASSERT_TRUE(plan->convert(got, drawn.source()));
     ASSERT_EQ(got, whole);
     ASSERT_EQ(landed(*plan, drawn.source(), random), whole);
-    // What does not permute needs the source from its front on.
+    // What does not permute needs the source from its front on, which is gone behind it.
     if (plan->kind() == ReshapeClass::permuting) continue;
+    ASSERT_EQ(converted_as_it_lands(*plan, drawn.source(), random), whole);
     for (Bytes from = 0, last = 0; from < whole.size(); from += plan->unit()) {
       const ByteRange read = plan->source_of({from, plan->unit()});
       ASSERT_TRUE(read.bytes == 0 || read.from >= last);
