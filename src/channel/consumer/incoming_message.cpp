@@ -137,7 +137,16 @@ Result<void> IncomingMessage::seek(Bytes offset) {
 
 Result<void> IncomingMessage::start_over() {
   GANTRY_TRY(seek(0));
-  copied_from_.reset();
+  half_way_from_.reset();
+  conversion_.reset();
+  return {};
+}
+
+Result<void> IncomingMessage::leave_half_way() {
+  if (!half_way_from_) return {};
+  GANTRY_TRY(seek(*half_way_from_));
+  half_way_from_.reset();
+  conversion_.reset();
   return {};
 }
 
@@ -162,15 +171,15 @@ Result<void> IncomingMessage::check_prefix(Bytes bytes) const {
 }
 
 Result<Bytes> IncomingMessage::begin_copy(ByteSpan destination) {
-  const Bytes from = copied_from_.value_or(taken_);
+  const Bytes from = half_way_from_.value_or(taken_);
   const Bytes rest = total_ - from;
   if (rest > destination.size())
     return fail(
         Code::invalid_argument,
         fmt::format("{} has {} bytes left, the buffer {}", name(), rest, destination.size()),
         "pass a larger buffer, or receive() the message where it lies");
-  if (copied_from_ && destination.data() != copied_to_) GANTRY_TRY(seek(from));
-  copied_from_ = from;
+  if (conversion_ || destination.data() != copied_to_) GANTRY_TRY(leave_half_way());
+  half_way_from_ = from;
   copied_to_ = destination.data();
   return from;
 }
@@ -183,7 +192,7 @@ void IncomingMessage::copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept {
 
 void IncomingMessage::end_copy() noexcept {
   pass_taken();
-  copied_from_.reset();
+  half_way_from_.reset();
 }
 
 Result<void> IncomingMessage::begin_conversion(ByteSpan destination, const ReshapePlan& plan) {
@@ -196,14 +205,17 @@ Result<void> IncomingMessage::begin_conversion(ByteSpan destination, const Resha
                 fmt::format("{} becomes {} bytes, the buffer has {}", name(),
                             plan.destination_bytes(), destination.size()),
                 "pass a larger buffer");
-  if (conversion_ && conversion_->destination() == destination.data()) return {};
+  if (conversion_ && conversion_->is(plan, destination)) return {};
+  const Bytes from = half_way_from_.value_or(taken_);
   GANTRY_TRY(seek(0));
   conversion_.emplace(plan, destination);
+  half_way_from_ = from;
   return {};
 }
 
 void IncomingMessage::end_conversion() noexcept {
   pass_taken();
+  half_way_from_.reset();
   conversion_.reset();
 }
 

@@ -61,6 +61,9 @@ class GANTRY_LOCAL IncomingMessage {
   }
   /// take() begins with the first byte again. Error: `invalid_argument` when that has passed.
   [[nodiscard]] Result<void> start_over();
+  /// Of a copy or a conversion that is half-way nothing is left: take() goes on where it began.
+  /// Error: `invalid_argument` when that has passed; then it can still go on.
+  [[nodiscard]] Result<void> leave_half_way();
 
   /// A copy of all from taken() on, into one buffer, whatever calls it takes. begin_copy() says
   /// with which byte it began, or begins again if the buffer is another.
@@ -68,8 +71,9 @@ class GANTRY_LOCAL IncomingMessage {
   void end_copy() noexcept;
   void copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept;
 
-  /// All of it into one buffer by a plan, whatever calls it takes. Errors: `invalid_argument` when
-  /// the message or the buffer is too small, or some of the message was taken otherwise.
+  /// All of it into one buffer by a plan, whatever calls it takes. It goes on by the same plan into
+  /// the same buffer, of the same size, and else begins again. Errors: `invalid_argument` when the
+  /// message or the buffer is too small, or some of a streamed message was taken otherwise.
   [[nodiscard]] Result<void> begin_conversion(ByteSpan destination, const ReshapePlan& plan);
   void convert_chunk(ConstByteSpan chunk) { conversion_->take(chunk); }
   void end_conversion() noexcept;
@@ -115,8 +119,10 @@ class GANTRY_LOCAL IncomingMessage {
   Bytes taken_ = 0;          // handed out by take()
   std::size_t segment_ = 0;  // of taken_, and where in it
   Bytes in_segment_ = 0;
-  std::optional<Bytes> copied_from_;      // a copy began at this byte,
-  const std::byte* copied_to_ = nullptr;  // and goes to there
+  // What is half-way in a buffer began behind this byte, which take() had come to: a copy, or a
+  // conversion of all of it.
+  std::optional<Bytes> half_way_from_;
+  const std::byte* copied_to_ = nullptr;  // the copy's; a conversion knows its own
   std::optional<LandingConversion> conversion_;
   std::optional<Message> message_;         // a small one: instead of all this
   std::unique_ptr<std::byte[]> gathered_;  // NOLINT: total_ bytes of a streamed message; if it is

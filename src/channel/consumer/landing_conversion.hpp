@@ -15,7 +15,11 @@ class LandingConversion {
 
   /// The next bytes of the message.
   void take(ConstByteSpan piece);
-  [[nodiscard]] const std::byte* destination() const noexcept { return destination_.data(); }
+  /// It is the one by that plan (or a copy of it) into exactly that buffer.
+  [[nodiscard]] bool is(const ReshapePlan& plan, ByteSpan destination) const noexcept {
+    return plan_ == plan && destination_.data() == destination.data() &&
+           destination_.size() == destination.size();
+  }
 
  private:
   void convert_of(ConstByteSpan bytes, Bytes from);

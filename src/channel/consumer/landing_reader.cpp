@@ -19,6 +19,11 @@ Error LandingReader::not_in_time() const {
 
 Result<ConstByteSpan> LandingReader::next(Deadline deadline) {
   GANTRY_TRY(message_.check_is_here());
+  GANTRY_TRY(message_.leave_half_way());
+  return take_next(deadline);
+}
+
+Result<ConstByteSpan> LandingReader::take_next(Deadline deadline) {
   message_.pass_taken();
   if (message_.taken() == message_.size()) return ConstByteSpan();
   GANTRY_TRY(await(message_.taken() + 1, deadline));
@@ -38,7 +43,7 @@ Result<Bytes> LandingReader::into(ByteSpan destination, Deadline deadline) {
   for (LateLooks looks; message_.taken() < message_.size();) {
     if (message_.is_streamed() && looks.are_spent(deadline)) return tl::unexpected(not_in_time());
     std::byte* const to = destination.data() + (message_.taken() - from);
-    GANTRY_ASSIGN(const ConstByteSpan chunk, next(deadline));
+    GANTRY_ASSIGN(const ConstByteSpan chunk, take_next(deadline));
     message_.copy_chunk(chunk, to);
   }
   message_.end_copy();
@@ -55,7 +60,7 @@ Result<Bytes> LandingReader::into(ByteSpan destination, const ReshapePlan& plan,
   } else {
     for (LateLooks looks; message_.taken() < message_.size();) {
       if (message_.is_streamed() && looks.are_spent(deadline)) return tl::unexpected(not_in_time());
-      GANTRY_ASSIGN(const ConstByteSpan chunk, next(deadline));
+      GANTRY_ASSIGN(const ConstByteSpan chunk, take_next(deadline));
       message_.convert_chunk(chunk);
     }
   }

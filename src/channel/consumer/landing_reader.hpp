@@ -22,6 +22,7 @@ class LandingReader {
   [[nodiscard]] Result<Message> whole(Deadline deadline);
 
  private:
+  [[nodiscard]] Result<ConstByteSpan> take_next(Deadline deadline);
   [[nodiscard]] Result<void> await(Bytes bytes, Deadline deadline);
   [[nodiscard]] Result<void> await_whole(Deadline deadline);
   [[nodiscard]] Error not_in_time() const;
