@@ -64,6 +64,46 @@ TEST_P(EngineReshapes, DoWhatAPlainLoopDoesForEveryTypeAndLayout) {
   }
 }
 
+/// Parts in their turn, each of no more of the source than its front has: as a message lands.
+std::vector<std::byte> landed(const ReshapePlan& plan, ConstByteSpan source, std::mt19937& random) {
+  std::vector<std::byte> made(plan.destination_bytes(), std::byte{0xee});
+  Bytes done = 0;
+  for (Bytes there = 0; there < source.size();) {
+    there = std::min<Bytes>(source.size(), there + 1 + random() % 40);
+    const Bytes enough = plan.destination_from(there);
+    const ByteRange needed = plan.source_of({done, enough - done});
+    const std::vector<std::byte> part(source.data() + needed.from, source.data() + needed.end());
+    EXPECT_LE(needed.end(), there);
+    EXPECT_TRUE(plan.convert(ByteSpan(made).subspan(done, enough - done), part, done, needed.from));
+    done = enough;
+  }
+  return made;
+}
+
+// Small ones, of which there are many kinds, in the calling thread.
+TEST(RandomReshapes, AreWhatAPlainLoopMakesWholeAndAsTheyLand) {
+  std::mt19937 random(24);
+  for (int i = 0; i < 40'000; i += kTestStride) {
+    const DrawnReshape drawn(random, i % 100 == 0 ? 1'000 : 40);
+    const auto plan =
+        ReshapePlan::make(drawn.asked().to, drawn.asked().from, drawn.asked().options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    SCOPED_TRACE(testing::Message() << "reshape " << i << ": " << told(drawn.asked(), *plan));
+    const auto whole = PlainReshape(drawn.asked(), drawn.source().data()).make();
+    std::vector<std::byte> got(whole.size(), std::byte{0xee});
+    ASSERT_TRUE(plan->convert(got, drawn.source()));
+    ASSERT_EQ(got, whole);
+    ASSERT_EQ(landed(*plan, drawn.source(), random), whole);
+    // What does not permute needs the source from its front on.
+    if (plan->kind() == ReshapeClass::permuting) continue;
+    for (Bytes from = 0, last = 0; from < whole.size(); from += plan->unit()) {
+      const ByteRange read = plan->source_of({from, plan->unit()});
+      ASSERT_TRUE(read.bytes == 0 || read.from >= last);
+      last = std::max(last, read.from);
+    }
+  }
+}
+
 // What is made of a front of the source is right whatever lies behind that front.
 TEST_P(EngineReshapes, AFrontOfTheSourceMakesWhatThePlanSays) {
   std::mt19937 random(22);

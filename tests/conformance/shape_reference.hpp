@@ -41,6 +41,7 @@ class PlainNumbers {
     }
     shape::reference::convert(as, to, element_, one);
   }
+  [[nodiscard]] const std::byte* bytes() const { return bytes_; }
   [[nodiscard]] bool is_wide() const { return !groups_ && shape::is_wide(element_); }
 
  private:
@@ -67,6 +68,10 @@ class PlainReshape {
     const Tensor& to = asked_.to;
     std::int64_t count = 1;
     for (unsigned i = 0; i < to.dimensions; ++i) count *= to.shape[i];
+    if (const auto from = copied_from(count)) {
+      const Bytes bytes = static_cast<Bytes>(count) / groups_->size * shape::bytes_of(*groups_);
+      return {numbers_.bytes() + *from, numbers_.bytes() + *from + bytes};
+    }
     std::vector<std::byte> made;
     std::vector<float> group;
     std::array<std::int64_t, Tensor::kMaxDimensions> index{};
@@ -87,12 +92,35 @@ class PlainReshape {
       } else {
         made.insert(made.end(), one, one + shape::facts_of(as_).bits / 8);
       }
-      for (unsigned i = to.dimensions; i-- > 0 && ++index[i] == to.shape[i];) index[i] = 0;
+      step(index);
     }
     return made;
   }
 
  private:
+  using Index = std::array<std::int64_t, Tensor::kMaxDimensions>;
+
+  void step(Index& index) const {
+    const Tensor& to = asked_.to;
+    for (unsigned i = to.dimensions; i-- > 0 && ++index[i] == to.shape[i];) index[i] = 0;
+  }
+
+  /// Where whole groups lie that become the same groups in the same order; nothing: it is not so.
+  [[nodiscard]] std::optional<Bytes> copied_from(std::int64_t count) const {
+    const ReshapeOptions& options = asked_.options;
+    const bool scales = !options.scale.empty() || !options.offset.empty();
+    if (!groups_ || asked_.to.type != asked_.from.type || scales || !options.channels.empty())
+      return std::nullopt;
+    Index index{};
+    const auto first = place_of(index);
+    for (std::int64_t n = 0; n < count; ++n, step(index)) {
+      const auto place = place_of(index);
+      if (!first || !place || *place != *first + n) return std::nullopt;
+    }
+    if (*first % groups_->size != 0) return std::nullopt;
+    return static_cast<Bytes>(*first) / groups_->size * shape::bytes_of(*groups_);
+  }
+
   static std::int64_t entry(const std::vector<std::int64_t>& list, unsigned i) {
     return list.empty() ? 0 : list[i];
   }
@@ -101,20 +129,32 @@ class PlainReshape {
     return list.size() == 1 ? list[0] : list[static_cast<std::size_t>(channel)];
   }
 
-  void number(const std::array<std::int64_t, Tensor::kMaxDimensions>& index, std::byte* one) const {
+  /// In the source; nothing: it is padding.
+  [[nodiscard]] std::optional<std::int64_t> place_of(const Index& index) const {
     const ReshapeOptions& options = asked_.options;
-    std::int64_t place = 0, channel = 0;
+    std::int64_t place = 0;
     for (unsigned i = 0; i < asked_.to.dimensions; ++i) {
       const unsigned source = options.order.empty() ? i : options.order[i];
       std::int64_t at = index[i] - entry(options.pad_before, i);
       if (at < 0 ||
           at >= asked_.to.shape[i] - entry(options.pad_before, i) - entry(options.pad_behind, i))
-        return pad(one);
-      if (i == options.channel_dimension) channel = at;
+        return std::nullopt;
       if (i == options.channel_dimension && !options.channels.empty())
         at = options.channels[static_cast<std::size_t>(at)];
       place += (at + entry(options.crop_from, source)) * asked_.from.strides[source];
     }
+    return place;
+  }
+
+  void number(const Index& index, std::byte* one) const {
+    const ReshapeOptions& options = asked_.options;
+    const auto found = place_of(index);
+    if (!found) return pad(one);
+    const std::int64_t place = *found;
+    const unsigned of_channels = options.channel_dimension;
+    const std::int64_t channel = of_channels < asked_.to.dimensions
+                                     ? index[of_channels] - entry(options.pad_before, of_channels)
+                                     : 0;
     if (options.scale.empty() && options.offset.empty()) return numbers_.read(place, as_, one);
     const float scale = factor(options.scale, channel, 1);
     const float offset = factor(options.offset, channel, 0);
@@ -149,7 +189,7 @@ class DrawnReshape {
  public:
   DrawnReshape(std::mt19937& random, std::int64_t most_numbers) : random_(random) {
     asked_.from.type = draw_type();
-    asked_.to.type = draw_type();
+    asked_.to.type = chance(8) ? asked_.from.type : draw_type();
     const unsigned dimensions = 1 + static_cast<unsigned>(draw(chance(10) ? 8 : 4));
     asked_.from.dimensions = asked_.to.dimensions = dimensions;
     draw_shapes(dimensions, most_numbers);
@@ -190,7 +230,7 @@ class DrawnReshape {
     if (crops) options.crop_from.resize(dimensions);
     if (pads) options.pad_before.resize(dimensions);
     if (pads) options.pad_behind.resize(dimensions);
-    options.pad_value = static_cast<double>(draw(600) - 300) / 4;
+    options.pad_value = static_cast<double>(draw(600) - 300) / (chance(2) ? 4 : 7);
     std::int64_t left = most_numbers;
     const bool groups_wanted = groups_of(asked_.from.type) || groups_of(asked_.to.type);
     if (groups_wanted && chance(2)) std::iota(order.begin(), order.end(), 0u);
@@ -256,9 +296,12 @@ class DrawnReshape {
     Tensor& from = asked_.from;
     const bool gaps = chance(3) && !groups_of(from.type);
     from = Tensor::dense(from.type, {from.shape.data(), from.dimensions});
+    for (unsigned i = 0; i < from.dimensions; ++i)
+      if (from.shape[i] == 1 && chance(2)) from.strides[i] = draw(3);
     if (!gaps) return;
     std::int64_t stride = 1 + draw(3);
     for (unsigned i = from.dimensions; i-- > 0;) {
+      if (from.shape[i] == 1 && chance(2)) continue;  // whose stride nobody asks for
       from.strides[i] = stride;
       stride = stride * from.shape[i] + draw(4);
     }

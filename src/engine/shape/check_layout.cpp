@@ -60,7 +60,7 @@ Result<void> check_overlap(const Tensor& from) {
       return refuse(
           fmt::format("the source's dimension {} has the stride {}, but the dimensions "
                       "within it reach over {} elements: elements would overlap",
-                      i, stride, reach + 1));
+                      i, stride, static_cast<std::uint64_t>(reach) + 1));
     std::int64_t span = 0;
     if (__builtin_mul_overflow(extent - 1, stride, &span) ||
         __builtin_add_overflow(reach, span, &reach))

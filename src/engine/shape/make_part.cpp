@@ -140,6 +140,10 @@ void make_part(const ReshapeState& state, std::byte* to, const std::byte* source
   if (state.from_planes) return join_planes(*state.from_planes, to, from, bytes, source);
   if (!state.to_groups && !is_packed(state.to_element))
     return make_elements(state, to, source, from, bytes, streaming);
+  if (state.copies_groups) {
+    const Bytes before = static_cast<Bytes>(state.first) / state.to_groups->size * state.unit;
+    return convert(Element::u8, to, Element::u8, source + before + from, bytes, streaming);
+  }
   Sink sink(to, streaming);
   if (state.to_groups)
     make_groups(state, sink, source, from, bytes);

@@ -111,14 +111,23 @@ void fill_pad(ReshapeState& state, double value) noexcept {
   } else {
     float narrowed = 0;
     shape::to_floats(&narrowed, Element::f64, reinterpret_cast<const std::byte*>(&value), 1,
-                     shape::Narrowing::odd);
+                     element == Element::f32 ? shape::Narrowing::nearest : shape::Narrowing::odd);
     shape::from_floats(element, state.pad.data(), &narrowed, 1, false);
   }
 }
 
 ReshapeClass class_of(const ReshapeState& state) noexcept {
-  if (state.dimensions > 1 || state.walk[0].step > 1) return ReshapeClass::permuting;
+  if (state.dimensions > 1 || state.walk[0].step > 1 || !state.channel_at.empty())
+    return ReshapeClass::permuting;
   return state.to_bytes > state.from_bytes ? ReshapeClass::widening : ReshapeClass::narrowing;
+}
+
+// Groups that stay what they are are not made anew, which would round.
+bool copies_groups(const ReshapeState& state) noexcept {
+  if (!state.to_groups || state.to.type != state.from.type || state.scales) return false;
+  const Dimension& row = state.walk[0];
+  const bool lies_together = state.dimensions == 1 && row.step == 1 && !row.is_padded();
+  return lies_together && state.channel_at.empty() && state.first % state.to_groups->size == 0;
 }
 
 std::string shape_text(const Tensor& tensor) {
@@ -144,7 +153,9 @@ Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from,
     lay_walk(*state, layout, channel);
     take_channels(*state, layout, options.channel_dimension);
     fill_pad(*state, options.pad_value);
-    state->error = shape::error_between(to.type, from.type, state->scales);
+    state->copies_groups = copies_groups(*state);
+    if (!state->copies_groups)
+      state->error = shape::error_between(to.type, from.type, state->scales);
     state->kind = class_of(*state);
     const bool lossless = state->error.kind == ReshapeError::Kind::exact && !state->error.saturates;
     if (options.exact && !lossless)

@@ -129,6 +129,52 @@ TEST(ReshapePlans, ADimensionOfChannelsThatNothingUsesMayBeAny) {
   }
 }
 
+// A group that is the same afterwards is the only one that loses nothing.
+TEST(ReshapePlans, GroupsOfOneTypeAreExactOnlyWhereTheyAreCopied) {
+  const DataType type = *parse_type("i8[32]");
+  const Tensor two = tensor(type, {64}), one = tensor(type, {32});
+  const auto copied = ReshapePlan::make(one, two, {.crop_from = {32}, .exact = true});
+  ASSERT_TRUE(copied) << copied.error().message;
+  EXPECT_EQ(copied->error().kind, ReshapeError::Kind::exact);
+  std::vector<std::byte> source(68), made(34);
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i * 7);
+  ASSERT_TRUE(copied->convert(made, source));
+  EXPECT_TRUE(std::equal(made.begin(), made.end(), source.begin() + 34));
+  for (const ReshapeOptions& options :
+       {ReshapeOptions{.crop_from = {16}}, ReshapeOptions{.scale = {1}}}) {
+    const auto made_anew = ReshapePlan::make(one, two, options);
+    if (!made_anew) continue;
+    EXPECT_EQ(made_anew->error().kind, ReshapeError::Kind::steps);
+    ReshapeOptions exact = options;
+    exact.exact = true;
+    EXPECT_FALSE(ReshapePlan::make(one, two, exact));
+  }
+}
+
+TEST(ReshapePlans, PaddingIsTheNearestNumber) {
+  for (const double value : {0.3, 0.1, 1e39, -1e39, 1e-46, 16777217.0}) {
+    const auto plan = ReshapePlan::make(tensor(types::f32, {2}), tensor(types::f32, {1}),
+                                        {.pad_before = {1}, .pad_behind = {0}, .pad_value = value});
+    ASSERT_TRUE(plan);
+    const float one = 5;
+    std::array<float, 2> made{};
+    ASSERT_TRUE(
+        plan->convert(std::as_writable_bytes(std::span(made)), std::as_bytes(std::span(&one, 1))));
+    EXPECT_EQ(made[0], static_cast<float>(value)) << value;
+    EXPECT_EQ(made[1], one);
+  }
+}
+
+TEST(ReshapePlans, RangesOfPackedNumbersDoNotWrap) {
+  const std::int64_t count = (std::int64_t{1} << 62) - 1;
+  const auto plan = ReshapePlan::make(tensor(types::u4, {count}), tensor(types::u4, {count}));
+  ASSERT_TRUE(plan) << plan.error().message;
+  const Bytes bytes = Bytes{1} << 61;
+  EXPECT_EQ(plan->source_of({bytes - 3, 3}).from, bytes - 3);
+  EXPECT_EQ(plan->source_of({bytes - 3, 3}).end(), bytes);
+  EXPECT_EQ(plan->source_of({0, bytes}).end(), bytes);
+}
+
 TEST(ReshapePlans, TypesAreReadAsTheyAreWritten) {
   for (const std::string_view text :
        {"u8", "i8", "u16", "i16", "i32", "f16", "bf16", "f32", "f64", "e4m3fn", "e5m2", "u4", "i4",
@@ -148,6 +194,12 @@ TEST(ReshapePlans, TypesAreReadAsTheyAreWritten) {
   EXPECT_EQ(As::parse("bf16")->text(), "bf16");
   EXPECT_FALSE(As::parse("f32 -> "));
   EXPECT_FALSE(As::parse("-> f32"));
+}
+
+TEST(ReshapePlans, NothingOfATypeIsSaidTwice) {
+  for (const std::string_view text : {"u4[64,f32,zero,zero]", "i8[32,f16,f32]", "i8[32,f16,f16]"})
+    EXPECT_FALSE(parse_type(text)) << text;
+  EXPECT_TRUE(parse_type("u4[64,zero,f32]"));
 }
 
 TEST(ReshapePlans, BytesWithoutATensorAreWholeElements) {

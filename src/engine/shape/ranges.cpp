@@ -81,8 +81,11 @@ ByteRange ReshapePlan::source_of(ByteRange destination) const noexcept {
     end = (last / size + 1) * each;
   } else {
     const Bytes bits = shape::facts_of(state.from_element).bits;
-    from = first * bits / 8;
-    end = ((last + 1) * bits + 7) / 8;
+    const auto bytes_before = [bits](Bytes elements) {  // whose bits may be more than 64 bits count
+      return elements / 8 * bits + elements % 8 * bits / 8;
+    };
+    from = bytes_before(first);
+    end = last / 8 * bits + ((last % 8 + 1) * bits + 7) / 8;
   }
   return {from, end - from};
 }

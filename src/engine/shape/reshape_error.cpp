@@ -33,8 +33,8 @@ bool is_exact_in_f32(const Groups& groups) noexcept {
   return groups.scale != Groups::Scale::f32;
 }
 
-ReshapeError to_group(const Groups& to, DataType from) noexcept {
-  if (to.type() == from) return {};
+// Also of groups of that type: their scales are made anew.
+ReshapeError to_group(const Groups& to) noexcept {
   const auto element = element_of(to.element);
   const bool is_float = element && facts_of(*element).is_float;
   return {is_float ? ReshapeError::Kind::binades : ReshapeError::Kind::steps, 0.5, is_float};
@@ -64,8 +64,7 @@ ReshapeError error_between(DataType to, DataType from, bool scales) noexcept {
   const auto to_groups = groups_of(to), from_groups = groups_of(from);
   ReshapeError error;
   if (to_groups) {
-    error = to_group(*to_groups, from);
-    if (scales && error.kind == ReshapeError::Kind::exact) error = to_group(*to_groups, types::f32);
+    error = to_group(*to_groups);
   } else {
     const Element into = *element_of(to);
     error = from_groups ? from_group(into, *from_groups) : between(into, *element_of(from));

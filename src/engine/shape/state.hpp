@@ -56,6 +56,7 @@ struct ReshapeState {
 
   // Instead of the walk.
   std::optional<shape::PlaneLayout> to_planes, from_planes;
+  bool copies_groups = false;  // whole ones that lie together, from that of `first` on
 
   std::array<std::byte, 8> pad{};  // one element of the destination, or a code, or an f32
 };

@@ -41,7 +41,7 @@ std::optional<std::uint64_t> bits_of_groups(const Tensor& tensor, const Groups& 
   if (tensor.dimensions == 0 || tensor.strides[last] != 1 || tensor.shape[last] % groups.size != 0)
     return std::nullopt;
   for (unsigned i = 0; i < last; ++i)
-    if (tensor.strides[i] % groups.size != 0) return std::nullopt;
+    if (tensor.shape[i] > 1 && tensor.strides[i] % groups.size != 0) return std::nullopt;
   std::uint64_t bits = 0;
   if (__builtin_mul_overflow(numbers / groups.size, shape::bytes_of(groups) * 8, &bits))
     return std::nullopt;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <gantry/shape/tensor.hpp>
+#include <utility>
 
 #include "base/result.hpp"
 #include "engine/shape/element.hpp"
@@ -56,18 +57,18 @@ std::optional<std::uint16_t> group_size(std::string_view word) noexcept {
   return std::nullopt;
 }
 
-// One of the words behind the size. False: it is none.
-bool read_word(Groups& groups, std::string_view word) noexcept {
-  if (word == "zero") return groups.zero_point = true;
+// One of the words behind the size. False: it is none, or said twice.
+bool read_word(Groups& groups, std::string_view word, bool& has_scale) noexcept {
+  if (word == "zero") return !std::exchange(groups.zero_point, true);
   const auto* const scale = std::ranges::find(kScales, word);
-  if (scale == kScales.end()) return false;
+  if (scale == kScales.end() || std::exchange(has_scale, true)) return false;
   groups.scale = static_cast<Groups::Scale>(scale - kScales.begin());
   return true;
 }
 
 std::optional<Groups> read_groups(Element element, std::string_view words) noexcept {
   Groups groups{.element = shape::facts_of(element).type};
-  bool first = true;
+  bool first = true, has_scale = false;
   while (!words.empty()) {
     const std::size_t comma = std::min(words.find(','), words.size());
     const std::string_view word = trimmed(words.substr(0, comma));
@@ -77,7 +78,7 @@ std::optional<Groups> read_groups(Element element, std::string_view words) noexc
       if (!size) return std::nullopt;
       groups.size = *size;
       first = false;
-    } else if (!read_word(groups, word)) {
+    } else if (!read_word(groups, word, has_scale)) {
       return std::nullopt;
     }
   }

@@ -134,7 +134,7 @@ void Walker::make_pixels(std::byte* to, const Index& index, std::int64_t pixels)
       const auto channel = each ? static_cast<std::size_t>(c) : channel_of(index);
       const bool listed = each && !state_.channel_at.empty();
       const std::int64_t step = listed ? state_.channel_at[channel] : c * channels.step;
-      make_run(lane, {place + done * row.step + step, row.step, now, channel, c}, false);
+      make_run(lane, {place + done * row.step + step, row.step, now, channel, c, true}, false);
       lanes[static_cast<std::size_t>(c)] = lane;
     }
     interleave(to, lanes.data(), static_cast<unsigned>(channels.extent),
@@ -157,13 +157,13 @@ void Walker::make_run(std::byte* to, Run run, bool streaming) noexcept {
   // Tiles end at whole lines, which go past the cache as such.
   const auto line = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
   std::int64_t tile = static_cast<std::int64_t>(kTile) - line / as_bytes_;
-  for (const std::int64_t end = run.at + run.count * run.step; run.at != end;) {
+  while (run.count > 0) {
     Run part = run;
     part.count = std::min(tile, run.count);
     make_tile(to, part, streaming);
     to += part.count * as_bytes_;
     run.at += part.count * run.step;
-    run.first += part.count;
+    if (!run.is_one_channel) run.first += part.count;
     run.count -= part.count;
     tile = kTile;
   }
@@ -181,7 +181,8 @@ void Walker::make_tile(std::byte* to, const Run& run, bool streaming) noexcept {
   if (state_.from_element == Element::u8 && state_.scale_pattern.empty())
     return make_scaled_bytes(to, raw, run, streaming);
   if (is_wide(as_) && is_wide(state_.from_element)) {
-    to_doubles(doubles_.data(), state_.from_element, raw, count);
+    if (raw != reinterpret_cast<const std::byte*>(doubles_.data()))
+      to_doubles(doubles_.data(), state_.from_element, raw, count);
     scale_tile(run);
     return from_doubles(as_, to, doubles_.data(), count);
   }
@@ -201,9 +202,11 @@ void Walker::make_scaled_bytes(std::byte* to, const std::byte* bytes, const Run&
   from_floats(as_, to, floats_.data(), count, streaming);
 }
 
-// Elements, or codes, that lie together.
+// Elements, or codes, that lie together. Where doubles are made of i32 these lie elsewhere.
 const std::byte* Walker::load(const Run& run) noexcept {
-  auto* raw = reinterpret_cast<std::byte*>(doubles_.data());
+  const bool grows = state_.from_element == Element::i32 && is_wide(as_);
+  auto* raw = grows ? reinterpret_cast<std::byte*>(floats_.data())
+                    : reinterpret_cast<std::byte*>(doubles_.data());
   const auto count = static_cast<std::size_t>(run.count);
   if (is_packed(state_.from_element)) {
     if (run.step == 1) {
@@ -247,8 +250,13 @@ void Walker::load_groups(const Run& run) noexcept {
 void Walker::scale_tile(const Run& run) noexcept {
   const auto count = static_cast<std::size_t>(run.count);
   const bool wide = is_wide(as_) && is_wide(state_.from_element) && !state_.from_groups;
+  const auto from = static_cast<std::size_t>(run.first % state_.period);
+  if (!state_.scale_pattern.empty() && run.is_one_channel) {
+    const float scale = state_.scale_pattern[from], offset = state_.offset_pattern[from];
+    if (wide) return scale_doubles(doubles_.data(), count, scale, offset);
+    return scale_floats(floats_.data(), count, scale, offset);
+  }
   if (!state_.scale_pattern.empty() && !wide) {
-    const auto from = static_cast<std::size_t>(run.first % state_.period);
     return scale_floats(floats_.data(), count, state_.scale_pattern.data() + from,
                         state_.offset_pattern.data() + from);
   }

@@ -29,7 +29,9 @@ class Walker {
     std::int64_t step = 1;
     std::int64_t count = 0;
     std::size_t channel = 0;
-    std::int64_t first = 0;  // of the destination, for scales that change within the run
+    // Of the destination, for scales that change within the run.
+    std::int64_t first = 0;
+    bool is_one_channel = false;  // they do not: the destination's next elements lie between
   };
 
   [[nodiscard]] std::int64_t pixels_at(const Index& index, std::int64_t count) const noexcept;
