@@ -72,6 +72,7 @@ class GANTRY_API Image {
   Image& operator=(Image&&) noexcept;  ///< Likewise.
   ~Image();
 
+  [[nodiscard]] int descriptor() const noexcept;             ///< Of the open file.
   [[nodiscard]] const std::string& path() const noexcept;    ///< As open() was told.
   [[nodiscard]] Bytes file_bytes() const noexcept;           ///< Of the whole file.
   [[nodiscard]] const ImageDigest& digest() const noexcept;  ///< As the file has it; see verify().

@@ -13,6 +13,7 @@
 #include "engine/codec/codec.hpp"
 #include "image/digest.hpp"
 #include "image/tables.hpp"
+#include "image/unpack_chunk.hpp"
 
 namespace gantry {
 namespace {
@@ -48,13 +49,6 @@ struct GANTRY_LOCAL Image::State {
   Result<ConstByteSpan> keep_chunk(std::size_t index);
   Result<void> check_nothing(Bytes from, Bytes to) const;
   Result<void> verify();
-
-  [[nodiscard]] tl::unexpected<Error> bad_chunk(std::size_t index, std::string_view why) const {
-    return fail(
-        Code::invalid_argument,
-        fmt::format("{}: {}", image::chunk_place(path, index, tables.chunks[index].offset), why),
-        "copy it again from where it came, or pack it anew");
-  }
 };
 
 Result<void> Image::State::read_at(Bytes offset, ByteSpan into, const std::string& what) const {
@@ -99,24 +93,7 @@ Result<void> Image::State::read_chunk(std::size_t index, ByteSpan raw) {
     from = ByteSpan(stored).first(chunk.stored_bytes);
   }
   GANTRY_TRY(read_at(chunk.offset, from, image::chunk_place(path, index, chunk.offset)));
-  const auto differs = [&](std::string_view what, std::uint32_t crc, std::uint32_t wanted) {
-    return bad_chunk(index, fmt::format("its {} bytes are not those that were packed: their CRC is "
-                                        "{:08x}, not {:08x}",
-                                        what, crc, wanted));
-  };
-  if (chunk.coding.codec != Codec::none) {
-    const std::uint32_t crc = crc32c(from);
-    if (crc != chunk.stored_crc32c) return differs("stored", crc, chunk.stored_crc32c);
-  }
-  const auto crc = decoder.decode(chunk.coding, from, raw);
-  if (!crc && crc.error().code == Code::invalid_argument)
-    return bad_chunk(index, crc.error().message);
-  if (!crc)
-    return fail(
-        crc.error().code,
-        fmt::format("{}: {}", image::chunk_place(path, index, chunk.offset), crc.error().message),
-        crc.error().hint);
-  return *crc == chunk.raw_crc32c ? Result<void>() : differs("raw", *crc, chunk.raw_crc32c);
+  return image::unpack_chunk(decoder, path, index, chunk, from, raw);
 }
 
 Result<ConstByteSpan> Image::State::keep_chunk(std::size_t index) {
@@ -176,6 +153,9 @@ Result<Image> Image::open(const std::string& path) {
   });
 }
 
+int Image::descriptor() const noexcept {
+  return state_->file.get();
+}
 const std::string& Image::path() const noexcept {
   return state_->path;
 }
