@@ -1,12 +1,11 @@
 #include "engine/execute.hpp"
 
-#include <isa-l/crc.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 
+#include "base/crc32c.hpp"
 #include "base/sizes.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/kernels.hpp"
@@ -29,12 +28,6 @@ struct Work {
   bool equal = true;
   std::uint32_t crc32c = 0;
 };
-
-std::uint32_t crc_of(const std::byte* from, Bytes bytes, std::uint32_t seed) noexcept {
-  // ISA-L knows neither const nor the inversions that make the CRC of RFC 3720.
-  auto* at = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(from));
-  return ~crc32_iscsi(at, static_cast<int>(bytes), ~seed);
-}
 
 void copy_part(const Work& work, std::byte* to, const std::byte* from, Bytes bytes) noexcept {
   if (work.cache == CacheUse::streaming)
@@ -62,11 +55,11 @@ void run_pieces(Work& work) noexcept {
         }
         break;
       case Move::Kind::copy_crc32c:
-        work.crc32c = crc_of(from, piece, work.crc32c);
+        work.crc32c = crc32c({from, piece}, work.crc32c);
         copy_part(work, move.destination + at, from, piece);
         break;
       case Move::Kind::crc32c:
-        work.crc32c = crc_of(from, piece, work.crc32c);
+        work.crc32c = crc32c({from, piece}, work.crc32c);
         break;
       case Move::Kind::dual_copy:
         copy_part(work, move.destination + at, from, piece);

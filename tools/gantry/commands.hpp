@@ -12,7 +12,9 @@ void add_mirror(CLI::App& app, int& exit_code);
 void add_calibrate(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_get(CLI::App& app, int& exit_code);
+void add_image(CLI::App& app, int& exit_code);  // image/image.cpp
 void add_ls(CLI::App& app, int& exit_code);
+void add_pack(CLI::App& app, int& exit_code);   // image/pack.cpp
 void add_pages(CLI::App& app, int& exit_code);  // pages/pages.cpp
 void add_plan(CLI::App& app, int& exit_code);   // plan/plan.cpp
 void add_put(CLI::App& app, int& exit_code);

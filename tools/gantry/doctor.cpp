@@ -3,6 +3,7 @@
 
 #include <gantry/channel/status.hpp>
 #include <gantry/gemm.hpp>
+#include <gantry/image.hpp>
 #include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
 #include <limits>
@@ -43,6 +44,7 @@ struct Diagnosis {
   std::vector<EngineStatus> file_ios;
   std::vector<EngineStatus> links;
   std::vector<EngineStatus> gemm_libraries;
+  std::vector<EngineStatus> codecs;
   std::vector<EngineStatus> kernel;
   std::vector<EngineStatus> bindings;
   std::vector<EngineStatus> metrics;
@@ -105,11 +107,22 @@ Result<Diagnosis> diagnose() {
     runtime = Runtime::create({.directory = {}, .engine = "auto"});
   }
   if (!runtime) return tl::unexpected(runtime.error());
-  return Diagnosis{
-      probe_machine(),        look_at_directory(),         runtime->engines(), transports(),
-      registrars(),           runtime->devices(),          file_ios(),         links(),
-      list_gemm_libraries(),  kernel_features(),           probe_bindings(),   metrics(),
-      runtime->calibration(), explained_choices(*runtime), std::move(refused)};
+  return Diagnosis{probe_machine(),
+                   look_at_directory(),
+                   runtime->engines(),
+                   transports(),
+                   registrars(),
+                   runtime->devices(),
+                   file_ios(),
+                   links(),
+                   list_gemm_libraries(),
+                   list_codecs(),
+                   kernel_features(),
+                   probe_bindings(),
+                   metrics(),
+                   runtime->calibration(),
+                   explained_choices(*runtime),
+                   std::move(refused)};
 }
 
 bool memlock_is_low(const MachineFacts& machine) {
@@ -178,6 +191,7 @@ std::string as_json(const Diagnosis& found) {
               {"file_io", statuses_json(found.file_ios)},
               {"links", statuses_json(found.links)},
               {"gemm", statuses_json(found.gemm_libraries)},
+              {"codecs", statuses_json(found.codecs)},
               {"kernel_features", statuses_json(found.kernel)},
               {"bindings", statuses_json(found.bindings)},
               {"metrics", statuses_json(found.metrics)},
@@ -288,8 +302,8 @@ std::string as_text(const Diagnosis& found) {
          statuses_text("REGISTRAR", found.registrars) + "\n" +
          statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
          "\n" + statuses_text("LINK", found.links) + "\n" +
-         statuses_text("GEMM", found.gemm_libraries) + "\n" +
-         statuses_text("KERNEL FEATURE", found.kernel) + "\n" +
+         statuses_text("GEMM", found.gemm_libraries) + "\n" + statuses_text("CODEC", found.codecs) +
+         "\n" + statuses_text("KERNEL FEATURE", found.kernel) + "\n" +
          statuses_text("BINDING", found.bindings) + "\n" + statuses_text("METRICS", found.metrics) +
          "\n" + policy_text(found);
 }
@@ -307,7 +321,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
                          "registrars, devices, ways to files, links, libraries for products of "
-                         "matrices, features of the kernel, "
+                         "matrices, codecs of images, features of the kernel, "
                          "bindings and metrics work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
   command->add_flag("--json", *json_wanted, "One JSON document instead of tables");

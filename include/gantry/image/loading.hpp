@@ -1,0 +1,80 @@
+#pragma once  // gantry/image/loading.hpp: an image into memory, at the rate of its disk.
+
+#include <chrono>
+#include <gantry/engine/file_io.hpp>
+#include <gantry/image.hpp>
+#include <gantry/memory.hpp>
+
+namespace gantry {
+
+/// How an image is loaded.
+struct LoadOptions {
+  /// Where its partitions go, each in a block of its own, and what is read before it is unpacked:
+  /// never more than the pool's budget. Nothing: memory of the loading's own, whose pages are made
+  /// as it comes.
+  std::optional<Pool> pool = {};
+  /// Only these partitions; empty: all. The others' tensors are not to be had.
+  std::vector<std::size_t> partitions = {};
+  std::vector<std::string> first = {};   ///< Tensors that come before all others, in this order.
+  std::shared_ptr<FileIo> file_io = {};  ///< Null: make_plain_file_io().
+  unsigned workers = 0;  ///< Threads that read, unpack and check; 0: one a CPU, at most 8.
+  Deadline deadline = Deadline::never();  ///< For all of it.
+};
+
+/// A tensor that is there.
+struct LoadedTensor {
+  Tensor tensor;                     ///< Type and shape; row-major, without gaps.
+  ConstByteSpan bytes;               ///< Begins at a multiple of 256.
+  std::shared_ptr<const void> keep;  ///< Whoever has it keeps the bytes, also after the loading.
+};
+
+/// What a loading has cost so far.
+struct GANTRY_API LoadReport {
+  Bytes raw_bytes = 0;                     ///< That are there, unpacked and checked.
+  Bytes stored_bytes = 0;                  ///< That were read for them.
+  std::chrono::nanoseconds elapsed{};      ///< From the beginning to now, or to its end.
+  std::chrono::nanoseconds waited{};       ///< For the disk, of all workers together.
+  std::chrono::nanoseconds unpacked{};     ///< Unpacking and checking, of all workers together.
+  unsigned workers = 0;                    ///< How many there are.
+  std::string way;                         ///< How the file is read, and why not directly.
+  [[nodiscard]] std::string text() const;  ///< All of it, its rates, and what bounded them.
+};
+
+class ImageLoading;
+
+/// Begins to load. The file is read past the page cache where that can be; an image that is not
+/// packed comes straight into its place. The image may go before the loading does. Errors:
+/// `invalid_argument` (a partition or a tensor of `first` that is not there), `out_of_memory`
+/// (beyond the pool's budget), `system`.
+[[nodiscard]] GANTRY_API Result<ImageLoading> load_image(const Image& image,
+                                                         const LoadOptions& options = {});
+
+/// An image that comes into memory. Tensors may be used one by one as they are there. Any thread
+/// may call every member. The destructor cancels; what was handed out stays.
+class GANTRY_API ImageLoading {
+ public:
+  struct State;
+  ImageLoading(ImageLoading&&) noexcept;             ///< The other may only be assigned to or die.
+  ImageLoading& operator=(ImageLoading&&) noexcept;  ///< Likewise.
+  ~ImageLoading();
+
+  /// Waits until every byte of the tensor is there and checked. Errors: `not_found` (no such
+  /// tensor, or not in a partition that is loaded), `timed_out` (by this deadline; the loading goes
+  /// on), and what ended the loading: `invalid_argument` (a chunk that was changed, with image,
+  /// chunk and offset), `timed_out`, `interrupted` (cancelled), `unsupported`, `out_of_memory`,
+  /// `system`.
+  [[nodiscard]] Result<LoadedTensor> wait(std::string_view tensor,
+                                          Deadline deadline = Deadline::never());
+  /// Waits for all of it. Errors as above.
+  [[nodiscard]] Result<void> wait(Deadline deadline = Deadline::never());
+  /// What is not there now never will be: waiting for it ends with `interrupted`.
+  void cancel() noexcept;
+  [[nodiscard]] LoadReport report() const;  ///< At any time.
+
+ private:
+  friend Result<ImageLoading> load_image(const Image& image, const LoadOptions& options);
+  explicit ImageLoading(std::shared_ptr<State> state) noexcept;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,260 @@
+#include "image/load/load_state.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "base/block_signals.hpp"
+#include "base/disown.hpp"
+#include "base/numa_nodes.hpp"
+#include "base/result.hpp"
+#include "base/worker_thread.hpp"
+#include "image/load/load_worker.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr unsigned kMostWorkers = 8;
+
+Bytes up_to_border(Bytes bytes) noexcept {
+  return (bytes + kImageBorder - 1) / kImageBorder * kImageBorder;
+}
+
+template <class Thing>
+std::vector<Thing> copy_of(std::span<const Thing> things) {
+  return {things.begin(), things.end()};
+}
+
+}  // namespace
+
+Result<LoadMemory> take_memory(const std::optional<Pool>& pool, Bytes size) {
+  if (pool) {
+    GANTRY_ASSIGN(Block block, Pool(*pool).allocate(size, {.alignment = kImageBorder}));
+    auto keep = std::make_shared<Block>(std::move(block));
+    return LoadMemory{keep->bytes(), keep};
+  }
+  GANTRY_ASSIGN(Region region, Region::create(size, "image", {.shareable = false}));
+  auto keep = std::make_shared<Region>(std::move(region));
+  return LoadMemory{{keep->data(), size}, keep};
+}
+
+ImageLoading::State::State(const Image& image, const LoadOptions& asked)
+    : path(image.path()),
+      tensors(copy_of(image.tensors())),
+      partitions(copy_of(image.partitions())),
+      chunks(copy_of(image.chunks())),
+      options(asked),
+      places_(partitions.size()),
+      is_there_(chunks.size()) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) by_name_[tensors[i].name] = i;
+}
+
+// A fork's copy has no threads to end.
+ImageLoading::State::~State() {
+  for (std::thread& thread : threads) {
+    if (!fork_guard.is_this())
+      disown(std::move(thread));
+    else if (thread.joinable())
+      thread.join();
+  }
+}
+
+Result<void> ImageLoading::State::prepare(const Image& image) {
+  GANTRY_TRY(open_file(image));
+  GANTRY_TRY(lay_order());
+  return take_places();
+}
+
+// The image's file, whatever has its name by now.
+Result<void> ImageLoading::State::open_file(const Image& image) {
+  const std::string same = fmt::format("/proc/self/fd/{}", image.descriptor());
+  GANTRY_ASSIGN(file, OpenFile::open_direct(same, "its bytes"));
+  if (file->alignment() <= kImageBorder) {
+    report_.way = file->alignment() > 1 ? "directly" : file->why_not_direct();
+    return {};
+  }
+  report_.way = fmt::format("direct reads: this disk wants {} bytes", file->alignment());
+  const int again = ::fcntl(image.descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (again < 0) return fail_errno(path);
+  file = std::make_shared<const OpenFile>(again, "its bytes");
+  return {};
+}
+
+Result<void> ImageLoading::State::lay_order() {
+  std::vector<bool> is_wanted(partitions.size(), options.partitions.empty());
+  for (const std::size_t partition : options.partitions) {
+    if (partition >= partitions.size())
+      return fail(Code::invalid_argument, fmt::format("{}: there is no partition {}: it has {}",
+                                                      path, partition, partitions.size()));
+    is_wanted[partition] = true;
+  }
+  for (std::size_t i = 0; i < partitions.size(); ++i)
+    if (is_wanted[i]) places_[i].keep = file;  // memory comes later
+  std::vector<bool> is_laid(chunks.size());
+  const auto lay = [&](std::size_t chunk) {
+    if (!is_laid[chunk]) order_.push_back(chunk);
+    is_laid[chunk] = true;
+  };
+  for (const std::string& name : options.first) {
+    const auto found = find(name);
+    if (!found) return fail(Code::invalid_argument, found.error().message + ": it cannot be first");
+    const auto [from, end] = chunks_of(**found);
+    for (std::size_t chunk = from; chunk < end; ++chunk) lay(chunk);
+  }
+  for (std::size_t i = 0; i < partitions.size(); ++i)
+    for (std::size_t k = 0; is_wanted[i] && k < partitions[i].chunks; ++k)
+      lay(partitions[i].first_chunk + k);
+  return {};
+}
+
+Result<void> ImageLoading::State::take_places() {
+  for (std::size_t i = 0; i < partitions.size(); ++i) {
+    if (places_[i].keep == nullptr || partitions[i].bytes == 0) continue;
+    GANTRY_ASSIGN(places_[i], take_memory(options.pool, up_to_border(partitions[i].bytes)));
+  }
+  return {};
+}
+
+Result<void> ImageLoading::State::start(const std::shared_ptr<State>& self) {
+  std::shared_ptr<FileIo> io = options.file_io;
+  if (io == nullptr) {
+    GANTRY_ASSIGN(io, make_plain_file_io());
+  }
+  const unsigned asked =
+      options.workers != 0 ? options.workers : std::min(usable_cpus(), kMostWorkers);
+  const auto workers = std::clamp<std::size_t>(order_.size(), 1, asked);
+  report_.workers = static_cast<unsigned>(workers);
+  const bool is_packed = std::ranges::any_of(
+      order_, [&](std::size_t chunk) { return chunks[chunk].coding.codec != Codec::none; });
+  for (std::size_t i = 0; i < workers; ++i) {
+    GANTRY_ASSIGN(std::unique_ptr<FileLane> lane, io->open_lane());
+    lanes.push_back(std::move(lane));
+    for (std::size_t k = 0; is_packed && k < LoadWorker::kAhead; ++k) {
+      GANTRY_ASSIGN(LoadMemory buffer, take_memory(options.pool, kImageChunkBytes));
+      buffers.push_back(std::move(buffer));
+    }
+  }
+  const BlockSignals blocked;
+  for (std::size_t i = 0; i < workers; ++i) {
+    GANTRY_ASSIGN(std::thread thread,
+                  start_thread("a thread that loads an image", [state = self.get(), i] {
+                    ::pthread_setname_np(::pthread_self(), "gantry-image");
+                    LoadWorker(*state, i).run();
+                  }));
+    threads.push_back(std::move(thread));
+  }
+  return {};
+}
+
+std::optional<std::size_t> ImageLoading::State::take() {
+  const std::lock_guard lock(mutex_);
+  if (error_ || taken_ == order_.size()) return std::nullopt;  // L3
+  return order_[taken_++];
+}
+
+LoadMemory ImageLoading::State::place_of(std::size_t chunk, Bytes bytes) const {
+  std::size_t partition = 0;
+  while (chunk >= partitions[partition].first_chunk + partitions[partition].chunks) ++partition;
+  const Bytes from = (chunk - partitions[partition].first_chunk) * kImageChunkBytes;
+  return {places_[partition].bytes.subspan(from, bytes), places_[partition].keep};
+}
+
+void ImageLoading::State::there(std::size_t chunk, std::chrono::nanoseconds waited,
+                                std::chrono::nanoseconds unpacked) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_there_[chunk] = true;  // L2
+    report_.raw_bytes += chunks[chunk].raw_bytes;
+    report_.stored_bytes += chunks[chunk].stored_bytes;
+    report_.waited += waited;
+    report_.unpacked += unpacked;
+    if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
+  }
+  moved_.notify_all();
+}
+
+void ImageLoading::State::end(Error error) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_ || there_ == order_.size()) return;
+    error_ = std::move(error);
+    report_.elapsed = std::chrono::steady_clock::now() - began_;
+  }
+  for (const auto& lane : lanes) lane->cancel();
+  moved_.notify_all();
+}
+
+template <class IsSo>
+bool ImageLoading::State::wait_until(std::unique_lock<std::mutex>& lock, Deadline deadline,
+                                     const IsSo& is_so) {
+  while (!is_so() && !error_) {
+    if (deadline.passed()) return false;
+    if (deadline.is_never())
+      moved_.wait(lock);
+    else
+      moved_.wait_for(lock, deadline.left());
+  }
+  return true;
+}
+
+Result<const ImageTensor*> ImageLoading::State::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end())
+    return fail(Code::not_found, fmt::format("{}: there is no tensor '{}'", path, name),
+                "gantry image ls shows their names");
+  const ImageTensor& tensor = tensors[found->second];
+  if (places_[tensor.partition].keep == nullptr)
+    return fail(Code::not_found,
+                fmt::format("{}: tensor '{}' is in partition {}, which is not loaded", path, name,
+                            tensor.partition));
+  return &tensor;
+}
+
+std::pair<std::size_t, std::size_t> ImageLoading::State::chunks_of(
+    const ImageTensor& tensor) const {
+  const std::size_t first = partitions[tensor.partition].first_chunk;
+  if (tensor.bytes == 0) return {first, first};
+  return {first + tensor.offset / kImageChunkBytes,
+          first + (tensor.offset + tensor.bytes - 1) / kImageChunkBytes + 1};
+}
+
+Result<LoadedTensor> ImageLoading::State::wait_for(std::string_view name, Deadline deadline) {
+  GANTRY_ASSIGN(const ImageTensor* const tensor, find(name));
+  const auto [from, end] = chunks_of(*tensor);
+  std::unique_lock lock(mutex_);
+  const auto is_whole = [&, from = from, end = end] {
+    for (std::size_t chunk = from; chunk < end; ++chunk)
+      if (!is_there_[chunk]) return false;
+    return true;
+  };
+  if (!wait_until(lock, deadline, is_whole))
+    return fail(Code::timed_out,
+                fmt::format("{}: tensor '{}' was not there when time was up", path, name),
+                "allow more time, or name it in LoadOptions::first");
+  if (!is_whole()) return tl::unexpected(*error_);
+  const LoadMemory& place = places_[tensor->partition];
+  return LoadedTensor{tensor->tensor,
+                      ConstByteSpan(place.bytes).subspan(tensor->offset, tensor->bytes),
+                      place.keep};
+}
+
+Result<void> ImageLoading::State::wait_for_all(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto is_whole = [&] { return there_ == order_.size(); };
+  if (!wait_until(lock, deadline, is_whole))
+    return fail(
+        Code::timed_out,
+        fmt::format("{}: {} of {} chunks were there when time was up", path, there_, order_.size()),
+        "allow more time");
+  if (!is_whole()) return tl::unexpected(*error_);
+  return {};
+}
+
+LoadReport ImageLoading::State::report() {
+  const std::lock_guard lock(mutex_);
+  LoadReport now = report_;
+  if (!error_ && there_ < order_.size()) now.elapsed = std::chrono::steady_clock::now() - began_;
+  return now;
+}
+
+}  // namespace gantry

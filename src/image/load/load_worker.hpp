@@ -1,0 +1,37 @@
+#pragma once  // image/load/load_worker.hpp: reads chunks ahead, unpacks and checks them.
+
+#include <deque>
+
+#include "engine/codec/codec.hpp"
+#include "image/load/load_state.hpp"
+
+namespace gantry {
+
+/// One of the threads of a loading. While it unpacks a chunk, the next ones are on their way.
+class LoadWorker {
+ public:
+  /// Chunks that are read at a time, by each worker.
+  static constexpr std::size_t kAhead = 2;
+
+  LoadWorker(ImageLoading::State& state, std::size_t number) noexcept;
+  void run();
+
+ private:
+  struct Flight {
+    std::size_t chunk = 0;
+    Ticket ticket{};
+    ByteSpan stored;  // as it is read
+  };
+  [[nodiscard]] Result<bool> begin_next();
+  [[nodiscard]] Result<void> finish(const Flight& flight);
+  [[nodiscard]] Result<void> work();
+
+  ImageLoading::State& state_;
+  FileLane& lane_;
+  const std::size_t first_slot_;
+  std::size_t begun_ = 0;
+  std::deque<Flight> flights_;
+  codec::Decoder decoder_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,73 @@
+#include <gantry/image/loading.hpp>
+
+#include "base/result.hpp"
+#include "image/load/load_state.hpp"
+
+namespace gantry {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+tl::unexpected<Error> of_the_parent() {
+  return fail(Code::invalid_argument, "a loading of the parent's, after fork()",
+              "load the image in this process");
+}
+
+double gb_per_s(Bytes bytes, std::chrono::nanoseconds time) {
+  return time.count() > 0 ? static_cast<double>(bytes) / Seconds(time).count() / 1e9 : 0;
+}
+
+}  // namespace
+
+std::string LoadReport::text() const {
+  std::string text = fmt::format(
+      "{:.1f} MiB in {:.3f} s, {:.2f} GB/s: {:.1f} MiB read {} at {:.2f} GB/s, unpacked and "
+      "checked at "
+      "{:.2f} GB/s by each of {} workers",
+      static_cast<double>(raw_bytes) / (1 << 20), Seconds(elapsed).count(),
+      gb_per_s(raw_bytes, elapsed), static_cast<double>(stored_bytes) / (1 << 20), way,
+      gb_per_s(stored_bytes, elapsed), gb_per_s(raw_bytes, unpacked), workers);
+  return text + (waited >= unpacked ? "; the disk bounded it" : "; unpacking bounded it");
+}
+
+ImageLoading::ImageLoading(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+ImageLoading::ImageLoading(ImageLoading&&) noexcept = default;
+ImageLoading& ImageLoading::operator=(ImageLoading&& other) noexcept {
+  if (this == &other) return *this;
+  if (state_ != nullptr) cancel();
+  state_ = std::move(other.state_);
+  return *this;
+}
+ImageLoading::~ImageLoading() {
+  if (state_ != nullptr) cancel();
+}
+
+Result<LoadedTensor> ImageLoading::wait(std::string_view tensor, Deadline deadline) {
+  if (!state_->fork_guard.is_this()) return of_the_parent();
+  return guarded([&] { return state_->wait_for(tensor, deadline); });
+}
+
+Result<void> ImageLoading::wait(Deadline deadline) {
+  if (!state_->fork_guard.is_this()) return of_the_parent();
+  return guarded([&] { return state_->wait_for_all(deadline); });
+}
+
+void ImageLoading::cancel() noexcept {
+  if (state_->fork_guard.is_this())
+    state_->end({Code::interrupted, state_->path + ": its loading was cancelled", {}});
+}
+
+LoadReport ImageLoading::report() const {
+  return state_->report();
+}
+
+Result<ImageLoading> load_image(const Image& image, const LoadOptions& options) {
+  return guarded([&]() -> Result<ImageLoading> {
+    ImageLoading loading(std::make_shared<ImageLoading::State>(image, options));
+    GANTRY_TRY(loading.state_->prepare(image));
+    GANTRY_TRY(loading.state_->start(loading.state_));
+    return loading;
+  });
+}
+
+}  // namespace gantry

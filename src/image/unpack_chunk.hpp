@@ -1,0 +1,16 @@
+#pragma once  // image/unpack_chunk.hpp: the raw bytes of a chunk that was read.
+
+#include <gantry/image.hpp>
+
+#include "engine/codec/codec.hpp"
+
+namespace gantry::image {
+
+/// Makes `raw`, which has the chunk's raw size, of `stored`, which has its stored size; for a chunk
+/// that is not packed the two may be the same memory. Compares both CRCs. Errors:
+/// `invalid_argument`, `unsupported`, `out_of_memory`, with image, chunk and offset.
+[[nodiscard]] Result<void> unpack_chunk(codec::Decoder& decoder, const std::string& path,
+                                        std::size_t index, const ImageChunk& chunk,
+                                        ConstByteSpan stored, ByteSpan raw);
+
+}  // namespace gantry::image

@@ -1,0 +1,378 @@
+// `gantry pack` and `gantry image`: what goes in comes out, byte for byte, and bad input is an
+// error of one line.
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli_support.hpp"
+
+namespace gantry::test {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+struct Entry {
+  std::string name, dtype;
+  std::vector<std::int64_t> shape;
+  std::string bytes;
+};
+
+std::string safetensors_of(const std::string& header, const std::string& data) {
+  const std::uint64_t size = header.size();
+  std::string text(sizeof size, '\0');
+  std::memcpy(text.data(), &size, sizeof size);
+  return text + header + data;
+}
+
+/// As the library of that name writes it, without metadata.
+std::string safetensors_of(const std::vector<Entry>& entries) {
+  ordered_json header = ordered_json::object();
+  std::string data;
+  for (const Entry& one : entries) {
+    header[one.name] = {{"dtype", one.dtype},
+                        {"shape", one.shape},
+                        {"data_offsets", {data.size(), data.size() + one.bytes.size()}}};
+    data += one.bytes;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return safetensors_of(text, data);
+}
+
+class Pack : public Cli {
+ protected:
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+  }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name), std::ios::binary).rdbuf();
+    return text.str();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return files_.file(name); }
+
+  [[nodiscard]] Ended done(std::vector<std::string> words) const {
+    Command command = gantry(words);
+    command.cwd = files_.path();
+    return run(command);
+  }
+  void expect_done(const std::vector<std::string>& words) const {
+    const Ended ended = done(words);
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+  }
+  /// What `gantry pack` says of this file, which it refuses.
+  [[nodiscard]] std::string said_of(const std::string& name, const std::string& bytes,
+                                    std::vector<std::string> options = {}) const {
+    write(name, bytes);
+    std::vector<std::string> words{"pack", name, "out.gimg"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Ended ended = done(words);
+    EXPECT_EQ(ended.status, 1) << ended.output;
+    EXPECT_THAT(ended.errors, IsOneLine());
+    EXPECT_FALSE(fs::exists(path("out.gimg")));
+    return ended.errors;
+  }
+  [[nodiscard]] nlohmann::json listed(const std::string& image) const {
+    return nlohmann::json::parse(done({"image", "ls", image, "--json"}).output);
+  }
+
+  ScratchDirectory files_;
+};
+
+std::vector<Entry> every_type() {
+  const std::pair<const char*, std::size_t> types[] = {
+      {"BOOL", 8}, {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},
+      {"U16", 16}, {"I16", 16}, {"F16", 16}, {"BF16", 16},   {"U32", 32},    {"I32", 32},
+      {"F32", 32}, {"C64", 64}, {"F64", 64}, {"U64", 64},    {"I64", 64},    {"F4", 4}};
+  std::vector<Entry> entries;
+  for (const auto& [name, bits] : types)
+    entries.push_back({std::string("of.") + name, name, {6, 4}, random_bytes(24 * bits / 8)});
+  entries.push_back({"scalar", "F32", {}, random_bytes(4)});
+  entries.push_back({"none", "F32", {3, 0}, ""});
+  std::string numbers(6 << 20, '\1');  // packs well, in more than one chunk
+  for (std::size_t i = 0; i < numbers.size(); i += 2) numbers[i] = static_cast<char>(i * 7 / 3);
+  entries.push_back({"large", "BF16", {3 << 20}, numbers});
+  return entries;
+}
+
+TEST_F(Pack, SafetensorsComeBackByEveryCodec) {
+  const std::string model = safetensors_of(every_type());
+  write("a.safetensors", model);
+  for (const char* codec : {"none", "lz4", "zstd", "zstd:9", "deflate", "auto"})
+    for (const bool planes : {false, true}) {
+      std::vector<std::string> words{"pack", "a.safetensors", "a.gimg", "--codec", codec};
+      if (planes) words.emplace_back("--planes");
+      if (done(words).errors.find("built without") != std::string::npos) continue;
+      expect_done({"image", "verify", "a.gimg"});
+      expect_done({"image", "extract", "a.gimg", "back.safetensors"});
+      EXPECT_EQ(read("back.safetensors"), model) << codec << planes;
+    }
+}
+
+TEST_F(Pack, FilesOfNumpyComeBack) {
+  const std::string dictionary = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }";
+  std::string header("\x93NUMPY\1\0", 8);
+  header += '\x76';
+  header += '\0';
+  const std::string file = header + dictionary + std::string(0x76 - dictionary.size() - 1, ' ') +
+                           "\n" + random_bytes(60);
+  write("a.npy", file);
+  expect_done({"pack", "a.npy", "a.gimg"});
+  const auto tensor = listed("a.gimg")["tensors"][0];
+  EXPECT_EQ(tensor["name"], "a");
+  EXPECT_EQ(tensor["type"], "f32");
+  EXPECT_EQ(tensor["shape"], nlohmann::json({3, 5}));
+  expect_done({"image", "extract", "a.gimg", "back.npy"});
+  EXPECT_EQ(read("back.npy"), file);
+  std::string other = file;
+  other.replace(other.find("False"), 5, "True ");
+  EXPECT_THAT(said_of("b.npy", other), HasSubstr("b.npy: its first dimension runs the quickest"));
+  other = file;
+  other.replace(other.find("<f4"), 3, ">f4");
+  EXPECT_THAT(said_of("b.npy", other), HasSubstr("b.npy: its type '>f4' is unknown"));
+  EXPECT_THAT(said_of("b.npy", file + "x"), HasSubstr("[3, 5] of f32 has 60 bytes, the file 61"));
+  for (const std::size_t size : {0, 5, 11, 40, 130})
+    EXPECT_THAT(said_of("b.npy", file.substr(0, size)), HasSubstr("b.npy: ")) << size;
+}
+
+TEST_F(Pack, BytesThatSayNothingAreWhatIsSaidOfThem) {
+  const std::string bytes = random_bytes(24 + 10);
+  write("w.bin", bytes);
+  expect_done({"pack", "w.bin", "w.gimg", "--tensor", "q=f32[2,3]", "--tensor", "k=u8[10]"});
+  const auto tensors = listed("w.gimg")["tensors"];
+  EXPECT_EQ(tensors[0]["type"], "f32");
+  EXPECT_EQ(tensors[1]["shape"], nlohmann::json({10}));
+  expect_done({"image", "extract", "w.gimg", "out"});
+  EXPECT_EQ(read("out/q") + read("out/k"), bytes);
+  EXPECT_THAT(said_of("w.bin", bytes, {"--tensor", "q=f32[2,3]"}),
+              HasSubstr("w.bin: 10 bytes follow the tensors that --tensor names"));
+  EXPECT_THAT(said_of("w.bin", bytes, {"--tensor", "q=f32[2,30]"}),
+              HasSubstr("w.bin: --tensor q has 240 bytes; 34 are left"));
+  EXPECT_THAT(said_of("w.bin", bytes, {"--tensor", "q=u8[34]", "--tensor", "k=u8[1]"}),
+              HasSubstr("--tensor k: there are no bytes left for it"));
+  for (const char* wrong : {"q", "q=f32", "q=f32[2,]", "q=f32[-1]", "q=f99[2]", "q=f32[2"})
+    EXPECT_EQ(done({"pack", "w.bin", "o.gimg", "--tensor", wrong}).status, 2) << wrong;
+}
+
+TEST_F(Pack, AFolderComesBack) {
+  fs::create_directory(path("in"));
+  write("in/config.json", "{}");
+  write("in/tokens", random_bytes(1000));
+  write("in/.hidden", "x");
+  write("in/empty", "");
+  expect_done({"pack", "in", "in.gimg", "--codec", "auto"});
+  expect_done({"image", "extract", "in.gimg", "out"});
+  for (const char* name : {"config.json", "tokens", "empty"})
+    EXPECT_EQ(read(std::string("out/") + name), read(std::string("in/") + name));
+  EXPECT_FALSE(fs::exists(path("out/.hidden")));
+  fs::create_directory(path("in/deep"));
+  EXPECT_THAT(done({"pack", "in", "x.gimg"}).errors, HasSubstr("a folder in a folder"));
+}
+
+TEST_F(Pack, SeveralFilesAndTheirIndex) {
+  const Entry a{"a", "F32", {2}, random_bytes(8)}, b{"b", "F32", {3}, random_bytes(12)};
+  fs::create_directory(path("in"));
+  write("in/1.safetensors", safetensors_of({a}));
+  write("in/2.safetensors", safetensors_of({b}));
+  const std::string index = "in/model.safetensors.index.json";
+  const auto with = [&](const char* map) {
+    write(index, std::string(R"({"metadata": {}, "weight_map": )") + map + "}");
+    const Ended ended = done({"pack", index, "m.gimg"});
+    return ended.status == 0 ? "packed" : ended.errors;
+  };
+  EXPECT_EQ(with(R"({"b": "2.safetensors", "a": "1.safetensors"})"), "packed");
+  expect_done({"image", "extract", "m.gimg", "back.safetensors"});
+  EXPECT_EQ(read("back.safetensors"), safetensors_of({a, b}));
+  const std::string packed = read("m.gimg");
+  for (const std::vector<std::string>& inputs :
+       {std::vector<std::string>{"in"}, {"in/1.safetensors", "in/2.safetensors"}}) {
+    fs::rename(path(index), path("kept"));
+    if (inputs.size() == 1) fs::rename(path("kept"), path(index));
+    std::vector<std::string> words{"pack"};
+    words.insert(words.end(), inputs.begin(), inputs.end());
+    words.emplace_back("m.gimg");
+    expect_done(words);
+    EXPECT_EQ(read("m.gimg"), packed);
+  }
+  EXPECT_THAT(with(R"({"a": "1.safetensors"})"), "packed");  // what it does not name
+  EXPECT_THAT(with(R"({"a": "1.safetensors", "c": "2.safetensors"})"),
+              HasSubstr("tensor 'b': it is in 2.safetensors, and not in the index"));
+  EXPECT_THAT(with(R"({"a": "1.safetensors", "c": "1.safetensors"})"),
+              HasSubstr("tensor 'c': it is not in 1.safetensors"));
+  EXPECT_THAT(with(R"({"a": "../1.safetensors"})"), HasSubstr("in no file of this folder"));
+  EXPECT_THAT(with(R"({"a": "3.safetensors"})"), HasSubstr("3.safetensors: No such file"));
+  EXPECT_THAT(with("7"), HasSubstr("it has no weight_map"));
+}
+
+TEST_F(Pack, NumbersBecomeAnotherType) {
+  const float numbers[] = {1.0f, -2.5f, 1e30f};
+  const std::string bytes(reinterpret_cast<const char*>(numbers), sizeof numbers);
+  write("a.safetensors", safetensors_of({{"w", "F32", {3}, bytes},
+                                         {"scalar", "F32", {}, bytes.substr(0, 4)},
+                                         {"none", "F32", {0}, ""},
+                                         {"ids", "I32", {1}, std::string("\1\2\3\4", 4)}}));
+  expect_done({"pack", "a.safetensors", "a.gimg", "--as", "bf16"});
+  expect_done({"image", "extract", "a.gimg", "out"});
+  EXPECT_EQ(read("out/w"), std::string("\x80\x3f\x20\xc0\x4a\x71", 6));
+  EXPECT_EQ(read("out/scalar"), "\x80\x3f");
+  EXPECT_EQ(read("out/ids"), std::string("\1\2\3\4", 4));
+  EXPECT_EQ(listed("a.gimg")["tensors"][2]["type"], "bf16");
+  EXPECT_EQ(done({"pack", "a.safetensors", "a.gimg", "--as", "i8"}).status, 2);
+}
+
+TEST_F(Pack, SplitGivesEachPartitionItsShare) {
+  std::vector<Entry> entries;
+  for (int i = 0; i < 9; ++i)
+    entries.push_back({"t" + std::to_string(i), "U8", {1000}, random_bytes(1000)});
+  write("a.safetensors", safetensors_of(entries));
+  expect_done({"pack", "a.safetensors", "a.gimg", "--split", "3"});
+  const auto tensors = listed("a.gimg")["tensors"];
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(tensors[i]["partition"], i / 3);
+  entries[0] = {"t0", "U8", {90'000}, random_bytes(90'000)};  // more than all the others
+  write("a.safetensors", safetensors_of(entries));
+  expect_done({"pack", "a.safetensors", "a.gimg", "--split", "9"});
+  EXPECT_EQ(listed("a.gimg")["partitions"].size(), 9u);
+  EXPECT_THAT(done({"pack", "a.safetensors", "a.gimg", "--split", "10"}).errors,
+              HasSubstr("--split 10: there are only 9 tensors"));
+}
+
+// ---- bad input ---------------------------------------------------------------------------------
+
+TEST_F(Pack, SafetensorsThatAreNone) {
+  const auto said = [&](const std::string& bytes) { return said_of("a.safetensors", bytes); };
+  const auto header = [&](const std::string& text) {
+    return said(safetensors_of(text, std::string(16, 'x')));
+  };
+  EXPECT_THAT(said(""), HasSubstr("a.safetensors: 0 bytes are no safetensors"));
+  EXPECT_THAT(said(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8)),
+              HasSubstr("a header of 18446744073709551615 bytes is longer than the file"));
+  EXPECT_THAT(header("{"), HasSubstr("a.safetensors: it is not JSON: "));
+  EXPECT_THAT(header("[]"), HasSubstr("its header is no JSON object"));
+  EXPECT_THAT(header(R"({"w": 7})"), HasSubstr("a.safetensors: tensor 'w': it is no JSON object"));
+  const auto entry = [&](const std::string& fields) { return header("{\"w\": {" + fields + "}}"); };
+  EXPECT_THAT(entry(R"("dtype":"F7","shape":[4],"data_offsets":[0,16])"),
+              HasSubstr("tensor 'w': its type 'F7' is unknown"));
+  EXPECT_THAT(entry(R"("shape":[4],"data_offsets":[0,16])"), HasSubstr("its type '' is unknown"));
+  EXPECT_THAT(entry(R"("dtype":"F32","data_offsets":[0,16])"), HasSubstr("it has no shape"));
+  for (const char* number : {"-4", "4.5", "\"4\"", "18446744073709551615"})
+    EXPECT_THAT(
+        entry(std::string(R"("dtype":"F32","data_offsets":[0,16],"shape":[)") + number + "]"),
+        HasSubstr("is no number of elements"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,4],"data_offsets":[0,16])"),
+              HasSubstr("9 dimensions are more than 8"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[5],"data_offsets":[0,16])"),
+              HasSubstr("[5] of F32 has 20 bytes, not 16"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16])"),
+              HasSubstr("more numbers than can be counted"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[4],"data_offsets":[8,24])"),
+              HasSubstr("bytes 8 to 24, of 16"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])"),
+              HasSubstr("its tensors end at"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[2],"data_offsets":[8,16])"),
+              HasSubstr("what is before it ends at"));
+  EXPECT_THAT(entry(R"("dtype":"F32","shape":[4])"), HasSubstr("it has no data_offsets"));
+  const std::string half = R"({"dtype":"F32","shape":[3],"data_offsets":[0,12]})";
+  const std::string other = R"({"dtype":"F32","shape":[3],"data_offsets":[4,16]})";
+  EXPECT_THAT(header(R"({"v": )" + half + R"(, "w": )" + other + "}"),
+              AllOf(HasSubstr("tensor 'w': it begins at "), HasSubstr("what is before it ends")));
+  EXPECT_THAT(header(R"({"w": )" + half + R"(, "w": )" + half + "}"),
+              HasSubstr("tensor 'w' is there twice"));
+}
+
+TEST_F(Pack, NamesThatNoTensorMayHave) {
+  const auto named = [&](const std::string& name) {
+    return said_of("a.safetensors", safetensors_of({{name, "U8", {1}, "x"}}));
+  };
+  EXPECT_THAT(named(""), HasSubstr("tensor 0 '': its name '' has 0 bytes"));
+  EXPECT_THAT(named(std::string(10'000, 'n')), HasSubstr("has 10000 bytes, of 1 to 255"));
+  EXPECT_THAT(named("a/b"), HasSubstr("'a/b' is no name of a tensor"));
+  write("b.safetensors", safetensors_of({{"w", "U8", {1}, "x"}}));
+  write("a.safetensors", safetensors_of({{"w", "U8", {1}, "x"}}));
+  EXPECT_THAT(done({"pack", "a.safetensors", "b.safetensors", "o.gimg"}).errors,
+              HasSubstr("tensor 1 'w': another tensor has its name"));
+}
+
+TEST_F(Pack, WordsThatAreWrong) {
+  write("a.bin", "x");
+  for (const char* codec : {"lzma", "zstd:x", "zstd:0", "none:3", ""})
+    EXPECT_EQ(done({"pack", "a.bin", "o.gimg", "--codec", codec}).status, 2) << codec;
+  EXPECT_EQ(done({"pack", "a.bin"}).status, 2);
+  EXPECT_EQ(done({"pack", "a.bin", "o.gimg", "--split", "0"}).status, 2);
+  EXPECT_THAT(done({"pack", "missing", "o.gimg"}).errors, HasSubstr("missing: No such file"));
+  EXPECT_THAT(done({"image", "ls", "a.bin"}).errors, HasSubstr("a.bin: 1 bytes are no image"));
+  expect_done({"pack", "a.bin", "o.gimg"});
+  EXPECT_THAT(done({"image", "extract", "o.gimg", "out", "--tensor", "b"}).errors,
+              HasSubstr("o.gimg: there is no tensor 'b'; gantry image ls lists them"));
+}
+
+TEST_F(Pack, WithoutRoomItSaysSoAndLeavesNothing) {
+  write("a.bin", random_bytes(6 << 20));
+  Command command = gantry({"pack", "a.bin", "a.gimg"});
+  command.argv.insert(command.argv.begin(), {"sh", "-c", "ulimit -f 10000; exec \"$0\" \"$@\""});
+  command.cwd = files_.path();
+  const Ended ended = run(command);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("a.gimg: byte 4202496: File too large"));
+  EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
+}
+
+// ---- ends --------------------------------------------------------------------------------------
+
+/// A FIFO cannot be packed, so what is slow is the amount.
+TEST_F(Pack, KilledAtAnyTimeItLeavesNoFileOrAWholeOne) {
+  write("a.bin", random_bytes(24 << 20));
+  std::mt19937_64 random(1);
+  int killed = 0;
+  for (int i = 0; i < 40; ++i) {
+    Command command = gantry({"pack", "a.bin", "a.gimg", "--codec", "zstd"});
+    command.cwd = files_.path();
+    Subprocess packing(command);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 120'000));  // any instant
+    packing.signal(SIGKILL);
+    const auto ended = packing.wait();
+    ASSERT_TRUE(ended);
+    killed += ended->signal == SIGKILL ? 1 : 0;
+    if (fs::exists(path("a.gimg"))) expect_done({"image", "verify", "a.gimg"});
+    fs::remove(path("a.gimg"));
+    EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
+  }
+  EXPECT_GT(killed, 0);
+}
+
+TEST_F(Pack, InterruptedItCleansUp) {
+  write("a.bin", random_bytes(64 << 20));
+  Command command = gantry({"pack", "a.bin", "a.gimg", "--codec", "zstd:19"});
+  command.cwd = files_.path();
+  Subprocess packing(command);
+  ASSERT_TRUE(packing.wait_errors("packing: "));
+  packing.signal(SIGINT);
+  const auto ended = packing.wait();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status, 130);
+  EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
+}
+
+TEST_F(Pack, AFileThatIsWrittenMeanwhileIsNoticed) {
+  write("a.bin", random_bytes(64 << 20));
+  Command command = gantry({"pack", "a.bin", "a.gimg", "--codec", "zstd:19"});
+  command.cwd = files_.path();
+  Subprocess packing(command);
+  ASSERT_TRUE(packing.wait_errors("packing: "));
+  write("a.bin", random_bytes(64 << 20));
+  const auto ended = packing.wait();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status, 1);
+  EXPECT_THAT(ended->errors, HasSubstr("a.bin: it was c"));  // changed, or cut off
+  EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
+}
+
+}  // namespace
+}  // namespace gantry::test

@@ -1,0 +1,16 @@
+#pragma once  // tools/gantry/image/extract.hpp: an image's tensors as files.
+
+#include <gantry/image.hpp>
+
+#include "interrupt.hpp"
+
+namespace gantry::cli {
+
+/// `to` ends in ".safetensors": one file of all `tensors`; in ".npy": one of the only tensor; else
+/// it is a folder, which is made if need be, of files with the tensors' names and bytes.
+/// A file that is there is replaced when the new one is whole. Errors: the image's, the disk's;
+/// `interrupted`.
+[[nodiscard]] Result<void> extract(Image& image, std::span<const ImageTensor* const> tensors,
+                                   const std::string& to, const Interrupt& interrupt);
+
+}  // namespace gantry::cli

@@ -1,0 +1,173 @@
+// gantry pack: tensors of files as one image.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "channel_view.hpp"
+#include "commands.hpp"
+#include "errors.hpp"
+#include "image/image_view.hpp"
+#include "image/pack_inputs.hpp"
+#include "interrupt.hpp"
+#include "options.hpp"
+#include "tools/command_line/progress.hpp"
+
+namespace gantry::cli {
+namespace {
+
+struct CodecChoice {
+  std::optional<Codec> codec = Codec::none;
+  int level = 0;
+};
+
+struct PackOptions {
+  std::vector<std::string> paths;  ///< The last is the image.
+  std::vector<FileTensor> described;
+  CodecChoice codec;
+  bool planes = false;
+  unsigned split = 1;
+  std::optional<DataType> as;
+  bool as_json = false;
+};
+
+Result<CodecChoice> parse_codec(std::string_view text) {
+  if (text == "auto") return CodecChoice{std::nullopt, 0};
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  CodecChoice choice;
+  for (const Codec one : {Codec::none, Codec::lz4, Codec::zstd, Codec::deflate})
+    if (to_string(one) == text.substr(0, colon)) {
+      choice.codec = one;
+      if (colon == text.size()) return choice;
+      if (one == Codec::none) break;
+      const auto level = parse_number(text.substr(colon + 1), 1, 100);
+      if (!level) return tl::unexpected(level.error());
+      choice.level = static_cast<int>(*level);
+      return choice;
+    }
+  return refuse(fmt::format("'{}' is no codec", text),
+                "there are none, lz4, zstd, zstd:LEVEL, deflate and auto");
+}
+
+Result<std::optional<DataType>> parse_as(std::string_view text) {
+  const auto type = parse_type(text);
+  if (!type) return tl::unexpected(type.error());
+  for (const DataType one :
+       {types::f64, types::f32, types::f16, types::bf16, types::e4m3fn, types::e5m2})
+    if (one == *type) return std::optional(one);
+  return refuse(fmt::format("'{}' is no floating-point type", text),
+                "there are f64, f32, f16, bf16, e4m3fn and e5m2");
+}
+
+Result<unsigned> parse_split(std::string_view text) {
+  const auto number = parse_number(text, 1, 1u << 16);
+  if (!number) return tl::unexpected(number.error());
+  return static_cast<unsigned>(*number);
+}
+
+/// Whole tensors, in their order, so that partitions have about as many bytes each, and one at
+/// least.
+Result<void> split_into(std::vector<ImageTensor>& tensors, unsigned partitions) {
+  if (partitions > tensors.size())
+    return refuse(fmt::format("--split {}: there are only {} tensors", partitions, tensors.size()));
+  Bytes all = 0;
+  for (const ImageTensor& one : tensors) all += one.bytes;
+  Bytes before = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const double middle = static_cast<double>(before) + static_cast<double>(tensors[i].bytes) / 2;
+    const auto wanted = static_cast<unsigned>(
+        all == 0 ? 0 : middle / static_cast<double>(all) * static_cast<double>(partitions));
+    const std::size_t left = tensors.size() - i;
+    const unsigned needed = left < partitions ? partitions - static_cast<unsigned>(left) : 0;
+    const unsigned last = i == 0 ? 0 : tensors[i - 1].partition;
+    const unsigned most = i == 0 ? 0 : std::min(last + 1, partitions - 1);
+    tensors[i].partition = std::clamp(wanted, std::max(last, needed), most);
+    before += tensors[i].bytes;
+  }
+  return {};
+}
+
+Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
+                        const std::vector<std::string>& from, const Interrupt& interrupt) {
+  auto inputs = gather_inputs(from, options.described);
+  if (!inputs) return tl::unexpected(inputs.error());
+  auto reader = InputReader::make(std::move(*inputs), options.as);
+  if (!reader) return tl::unexpected(reader.error());
+  auto tensors = reader->tensors();
+  if (tensors.empty()) return refuse("no tensors in what is to be packed");
+  if (auto done = split_into(tensors, options.split); !done) return tl::unexpected(done.error());
+  Bytes all = 0, done = 0;
+  for (const ImageTensor& one : tensors) all += one.bytes;
+  Progress progress("packing");
+  const bool shows = !options.as_json || progress.is_drawn();
+  return write_image(to, tensors, {options.codec.codec, options.codec.level, options.planes},
+                     [&](std::size_t index, Bytes at, ByteSpan into) -> Result<void> {
+                       if (interrupt.raised()) return refuse("interrupted", {}, Code::interrupted);
+                       if (shows)
+                         progress.show(to, static_cast<double>(done) / static_cast<double>(all));
+                       done += into.size();
+                       return reader->read(index, at, into);
+                     });
+}
+
+Result<void> run_pack(const PackOptions& options) {
+  auto interrupt = Interrupt::create();  // before any thread
+  if (!interrupt) return tl::unexpected(interrupt.error());
+  std::vector<std::string> from = options.paths;
+  const std::string to = from.back();
+  from.pop_back();
+  const auto facts = pack(options, to, from, *interrupt);
+  if (!facts) return tl::unexpected(facts.error());
+  const auto image = Image::open(to);
+  if (!image) return tl::unexpected(image.error());
+  return print(options.as_json ? image_json(*image, false).dump(2) + "\n" : image_facts(*image));
+}
+
+}  // namespace
+
+void add_pack(CLI::App& app, int& exit_code) {
+  auto* const command =
+      app.add_subcommand("pack", "Pack tensors of files into one image, which loads quickly");
+  auto options = std::make_shared<PackOptions>();
+  command
+      ->add_option("FILE", options->paths,
+                   "What is packed: *.safetensors, *.safetensors.index.json, *.npy, other files, "
+                   "folders of these; then the image, *.gimg")
+      ->required()
+      ->expected(2, -1);
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--tensor",
+          [options](const std::vector<std::string>& texts) {
+            for (const std::string& text : texts) {
+              auto one = parse_tensor(text);
+              if (!one) throw CLI::ValidationError("--tensor", to_string(one.error()));
+              options->described.push_back(std::move(*one));
+            }
+          },
+          "What a file that does not say so holds: NAME=TYPE[SHAPE], one behind the other "
+          "(default: one tensor of bytes with the file's name)")
+      ->type_name("TENSOR")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_parsed(*command, "--codec", options->codec, &parse_codec, "CODEC",
+             "none, lz4, zstd[:LEVEL], deflate[:LEVEL] or auto (default none)");
+  command->add_flag("--planes", options->planes,
+                    "Split numbers of 2 or 4 bytes into planes before they are packed");
+  add_parsed(*command, "--split", options->split, &parse_split, "NUMBER",
+             "Into so many partitions, a device each (default 1)");
+  add_parsed(*command, "--as", options->as, &parse_as, "TYPE",
+             "Convert floating-point numbers to this type");
+  command->add_flag("--json", options->as_json, "One JSON document instead of a line");
+  command->footer(
+      "A chunk of 4 MiB that gains less than 5 % is stored as it is. auto takes lz4 or\n"
+      "zstd for each chunk, in planes if that helps, or none.\n"
+      "Example: gantry pack model.safetensors model.gimg --codec auto\n"
+      "Example: gantry pack w.bin w.gimg --tensor \"q=f32[2,3]\" --as bf16");
+  command->callback([options, &exit_code] {
+    const auto done = run_pack(*options);
+    exit_code = done ? 0 : fail(done.error());
+  });
+}
+
+}  // namespace gantry::cli

@@ -1,0 +1,229 @@
+// Files and indices of safetensors: https://huggingface.co/docs/safetensors
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "channel_view.hpp"
+#include "image/tensor_files.hpp"
+
+namespace gantry::cli {
+namespace {
+
+using nlohmann::json;
+constexpr Bytes kMostHeader = 100'000'000;  // as their own library has it
+constexpr const char* kMetadata = "__metadata__";
+
+struct TypeName {
+  std::string_view name;
+  DataType type;
+};
+constexpr std::array<TypeName, 18> kTypes{{{"BOOL", {6, 8, 1}},
+                                           {"U8", types::u8},
+                                           {"I8", types::i8},
+                                           {"F8_E5M2", types::e5m2},
+                                           {"F8_E4M3", types::e4m3fn},
+                                           {"F8_E8M0", {14, 8, 1}},
+                                           {"U16", types::u16},
+                                           {"I16", types::i16},
+                                           {"F16", types::f16},
+                                           {"BF16", types::bf16},
+                                           {"U32", {DataType::unsigned_int, 32, 1}},
+                                           {"I32", types::i32},
+                                           {"F32", types::f32},
+                                           {"C64", {5, 64, 1}},
+                                           {"F64", types::f64},
+                                           {"U64", {DataType::unsigned_int, 64, 1}},
+                                           {"I64", {DataType::signed_int, 64, 1}},
+                                           {"F4", types::e2m1}}};
+
+/// JSON in which no object of the first level has a key twice, which the parser lets pass.
+Result<json> parse_object(const std::string& path, const std::string& text) {
+  std::set<std::string> keys;
+  std::string twice;
+  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::key && depth == 1)
+      if (auto key = parsed.get<std::string>(); !keys.insert(key).second) twice = key;
+    return true;
+  };
+  try {
+    json object = json::parse(text, look);
+    if (!object.is_object()) return refuse(path + ": its header is no JSON object");
+    if (!twice.empty())
+      return refuse(fmt::format("{}: tensor '{}' is there twice", path, printable(twice)));
+    return object;
+  } catch (const json::exception& error) {
+    return refuse(fmt::format("{}: it is not JSON: {}", path, error.what()));
+  }
+}
+
+std::string place_of(const std::string& path, const std::string& name) {
+  return fmt::format("{}: tensor '{}'", path, printable(name.substr(0, 60)));
+}
+
+Result<std::vector<std::int64_t>> read_shape(const std::string& place, const json& entry) {
+  const auto shape = entry.find("shape");
+  if (shape == entry.end() || !shape->is_array()) return refuse(place + ": it has no shape");
+  if (shape->size() > Tensor::kMaxDimensions)
+    return refuse(fmt::format("{}: {} dimensions are more than 8", place, shape->size()));
+  std::vector<std::int64_t> numbers;
+  for (const json& one : *shape) {
+    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (!one.is_number_unsigned() || one.get<std::uint64_t>() > kMost)
+      return refuse(fmt::format("{}: '{}' is no number of elements", place, one.dump()));
+    numbers.push_back(one.get<std::int64_t>());
+  }
+  return numbers;
+}
+
+Result<FileTensor> read_entry(const std::string& path, const std::string& name, const json& entry,
+                              const FileFacts& file, Bytes data) {
+  const std::string place = place_of(path, name);
+  if (!entry.is_object()) return refuse(place + ": it is no JSON object");
+  const std::string dtype = entry.contains("dtype") && entry["dtype"].is_string()
+                                ? entry["dtype"].get<std::string>()
+                                : std::string();
+  const auto* const type = std::ranges::find(kTypes, dtype, &TypeName::name);
+  if (type == kTypes.end())
+    return refuse(fmt::format("{}: its type '{}' is unknown", place, printable(dtype)));
+  const auto shape = read_shape(place, entry);
+  if (!shape) return tl::unexpected(shape.error());
+  FileTensor tensor{name, Tensor::dense(type->type, *shape), path, file, 0, 0};
+  const auto offsets = entry.find("data_offsets");
+  if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 ||
+      !(*offsets)[0].is_number_unsigned() || !(*offsets)[1].is_number_unsigned())
+    return refuse(place + ": it has no data_offsets");
+  const auto from = (*offsets)[0].get<Bytes>(), to = (*offsets)[1].get<Bytes>();
+  if (from > to || to > file.bytes - data)
+    return refuse(fmt::format("{}: bytes {} to {}, of {}", place, from, to, file.bytes - data));
+  const auto bytes = dense_bytes(tensor.tensor);
+  if (!bytes) return refuse(fmt::format("{}: {}", place, bytes.error().message));
+  if (*bytes != to - from)
+    return refuse(fmt::format("{}: {} of {} has {} bytes, not {}", place, shape_text(tensor.tensor),
+                              dtype, *bytes, to - from));
+  tensor.offset = data + from;
+  tensor.bytes = *bytes;
+  return tensor;
+}
+
+// Without gaps and overlaps, as the format demands: nothing in the file is left out.
+Result<void> check_order(const std::string& path, std::vector<FileTensor>& tensors, Bytes data,
+                         Bytes end) {
+  std::ranges::sort(tensors, {}, [](const FileTensor& one) {
+    return std::tuple(one.offset, one.bytes, one.name);
+  });
+  Bytes at = data;
+  for (const FileTensor& one : tensors) {
+    if (one.offset != at)
+      return refuse(fmt::format("{}: it begins at {}; what is before it ends at {}",
+                                place_of(path, one.name), one.offset, at));
+    at += one.bytes;
+  }
+  if (at == end) return {};
+  return refuse(fmt::format("{}: its tensors end at {}, the file at {}", path, at, end));
+}
+
+Result<std::string> read_header(const std::string& path, Bytes file_bytes) {
+  auto size = read_part(path, 0, sizeof(std::uint64_t));
+  if (!size) return size;
+  if (size->size() != sizeof(std::uint64_t))
+    return refuse(fmt::format("{}: {} bytes are no safetensors", path, file_bytes));
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, size->data(), sizeof bytes);
+  if (bytes > file_bytes - sizeof bytes)
+    return refuse(fmt::format("{}: a header of {} bytes is longer than the file, which has {}",
+                              path, bytes, file_bytes),
+                  "it is no safetensors file, or was cut off");
+  if (bytes > kMostHeader)
+    return refuse(fmt::format("{}: a header of {} bytes, of at most {}", path, bytes, kMostHeader));
+  auto header = read_part(path, sizeof bytes, bytes);
+  if (header && header->size() != bytes) return refuse(path + ": it was cut off meanwhile");
+  return header;
+}
+
+}  // namespace
+
+Result<std::vector<FileTensor>> read_safetensors(const std::string& path) {
+  const auto file = facts_of_file(path);
+  if (!file) return tl::unexpected(file.error());
+  const auto header = read_header(path, file->bytes);
+  if (!header) return tl::unexpected(header.error());
+  const auto object = parse_object(path, *header);
+  if (!object) return tl::unexpected(object.error());
+  const Bytes data = sizeof(std::uint64_t) + header->size();
+  std::vector<FileTensor> tensors;
+  for (const auto& [name, entry] : object->items()) {
+    if (name == kMetadata) continue;
+    auto tensor = read_entry(path, name, entry, *file, data);
+    if (!tensor) return tl::unexpected(tensor.error());
+    tensors.push_back(std::move(*tensor));
+  }
+  if (auto fine = check_order(path, tensors, data, file->bytes); !fine)
+    return tl::unexpected(fine.error());
+  return tensors;
+}
+
+Result<std::vector<FileTensor>> read_safetensors_index(const std::string& path) {
+  const auto facts = facts_of_file(path);
+  if (!facts) return tl::unexpected(facts.error());
+  if (facts->bytes > kMostHeader)
+    return refuse(fmt::format("{}: {} bytes are no index", path, facts->bytes));
+  const auto text = read_part(path, 0, facts->bytes);
+  if (!text) return tl::unexpected(text.error());
+  const auto object = parse_object(path, *text);
+  if (!object) return tl::unexpected(object.error());
+  const auto map = object->find("weight_map");
+  if (map == object->end() || !map->is_object()) return refuse(path + ": it has no weight_map");
+  std::map<std::string, std::set<std::string>> files;
+  for (const auto& [name, file] : map->items()) {
+    const std::string in = file.is_string() ? file.get<std::string>() : std::string();
+    if (in.empty() || in.find('/') != std::string::npos)
+      return refuse(place_of(path, name) + ": it is in no file of this folder");
+    files[in].insert(name);
+  }
+  std::vector<FileTensor> all;
+  const auto folder = std::filesystem::path(path).parent_path();
+  for (auto& [file, names] : files) {
+    auto tensors = read_safetensors((folder / file).string());
+    if (!tensors) return tensors;
+    for (FileTensor& one : *tensors) {
+      if (names.erase(one.name) == 0)
+        return refuse(fmt::format("{}: it is in {}, and not in the index", place_of(path, one.name),
+                                  printable(file)));
+      all.push_back(std::move(one));
+    }
+    if (!names.empty())
+      return refuse(
+          fmt::format("{}: it is not in {}", place_of(path, *names.begin()), printable(file)));
+  }
+  return all;
+}
+
+Result<std::string> safetensors_header(std::span<const ImageTensor* const> tensors) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  Bytes at = 0;
+  for (const ImageTensor* const one : tensors) {
+    const auto* const type = std::ranges::find(kTypes, one->tensor.type, &TypeName::type);
+    if (type == kTypes.end())
+      return refuse(fmt::format("tensor '{}': safetensors files have no {}", printable(one->name),
+                                type_name(one->tensor.type)),
+                    "extract into a folder");
+    object[one->name] = {
+        {"dtype", type->name},
+        {"shape", std::vector<std::int64_t>(one->tensor.shape.begin(),
+                                            one->tensor.shape.begin() + one->tensor.dimensions)},
+        {"data_offsets", {at, at + one->bytes}}};
+    at += one->bytes;
+  }
+  std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t bytes = text.size();
+  return std::string(reinterpret_cast<const char*>(&bytes), sizeof bytes) + text;
+}
+
+}  // namespace gantry::cli
