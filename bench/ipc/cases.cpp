@@ -15,6 +15,8 @@ constexpr Bytes kLargestInFlight = Bytes{256} << 20;  // each is there several t
 constexpr Bytes kMostFannedOut = Bytes{64} << 20;
 constexpr Bytes kLeastComputing = Bytes{1} << 20;  // below, the message is there before work begins
 constexpr Bytes kLeastTyped = Bytes{4} << 10;      // below, a message costs more than its bytes
+constexpr Bytes kMostLogits = Bytes{1} << 20;      // as many as a large vocabulary has
+constexpr Bytes kLeastRows = Bytes{1} << 20;
 constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
 
 Case of_size(Bytes bytes) {
@@ -84,6 +86,12 @@ Case typed(Case what) {
   return what;
 }
 
+Case asking(Case what, Asked asked) {
+  what.name = asked_name(asked, what.name);
+  what.asked = asked;
+  return what;
+}
+
 }  // namespace
 
 std::string in_flight_name(std::string_view of) {
@@ -104,6 +112,10 @@ std::string computing_name(std::string_view of) {
 
 std::string typed_name(std::string_view of) {
   return fmt::format("typed/{}", of);
+}
+
+std::string asked_name(Asked asked, std::string_view of) {
+  return fmt::format("{}/{}", asked == Asked::top ? "top" : "nearest", of);
 }
 
 Case case_named(std::string_view name, Bytes bytes) {
@@ -139,6 +151,11 @@ std::vector<Case> cases_of(const Settings& settings) {
     for (const Bytes bytes : sizes)
       if (bytes >= kLeastTyped && bytes <= kLargestInFlight) cases.push_back(typed(of_size(bytes)));
     if (largest >= kLarge) cases.push_back(typed(image_batch()));
+  }
+  for (const Bytes bytes : sizes) {
+    if (!settings.asks(kDecisions) || bytes < kLeastTyped || bytes > kLargestInFlight) continue;
+    if (bytes <= kMostLogits) cases.push_back(asking(of_size(bytes), Asked::top));
+    if (bytes >= kLeastRows) cases.push_back(asking(of_size(bytes), Asked::nearest));
   }
   for (Case& what : cases) what.keeps_payload = settings.keeps_payload;
   return cases;

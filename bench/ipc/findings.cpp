@@ -225,6 +225,22 @@ void add_typed(Ratios& ratios, const Report& report) {
   }
 }
 
+bool decides_by_planes(std::string_view subject) {
+  return subject == kDecideWholeName || subject == kDecidePipelinedName;
+}
+bool decides_by_scan(std::string_view subject) {
+  return subject.starts_with("send-then-scan/");
+}
+
+/// A decision by planes beside one that reads everything.
+void add_decisions(Ratios& ratios, const Report& report) {
+  for (const Row& row : report.rows) {
+    if (row.subject != kDecideWholeName || row.metric != kLatencyP50) continue;
+    add_lead(ratios, row.case_name, best(report, row.case_name, kLatencyP50, decides_by_scan),
+             best(report, row.case_name, kLatencyP50, decides_by_planes), Bar::none());
+  }
+}
+
 }  // namespace
 
 void add_findings(Report& report, bool best_of_peers) {
@@ -243,6 +259,7 @@ void add_findings(Report& report, bool best_of_peers) {
   add_hand_off(ratios, measured);
   add_computing(ratios, measured);
   add_typed(ratios, measured);
+  add_decisions(ratios, measured);
 }
 
 }  // namespace gantry::bench

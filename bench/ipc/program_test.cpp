@@ -94,6 +94,18 @@ TEST_F(BenchIpc, HandOffAndComputingAreForThoseThatCan) {
   EXPECT_FALSE(metrics["hand-off/1 MiB"].contains("throughput")) << "nothing was moved";
 }
 
+TEST_F(BenchIpc, DecisionsAreThoseOfAScan) {
+  const json document = document_of(  // every answer was right
+      {"--sizes", "64,64K,1M", "--cases", "decisions"});
+  auto subjects = grouped(document, "case", "subject");
+  EXPECT_EQ(subjects.size(), 3u);
+  for (const char* name : {"top/64 KiB", "top/1 MiB", "nearest/1 MiB"})
+    EXPECT_THAT(subjects[name],
+                testing::IsSupersetOf({"gantry/decide-whole", "gantry/decide-pipelined",
+                                       "send-then-scan/whole", "send-then-scan/pipelined"}))
+        << name;
+}
+
 TEST_F(BenchIpc, WithNothingToMeasureItSaysSo) {
   const Ended sizes = run({"--cases", "computing", "--sizes", "64"});
   EXPECT_EQ(sizes.status, 1);

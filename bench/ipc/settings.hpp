@@ -16,8 +16,9 @@ inline constexpr std::string_view kFanOut = "fan-out";
 inline constexpr std::string_view kHandOff = "hand-off";
 inline constexpr std::string_view kComputing = "computing";
 inline constexpr std::string_view kTyped = "typed";
+inline constexpr std::string_view kDecisions = "decisions";
 inline constexpr std::array kQuestions = {kLatency, kShapes,    kInFlight, kFanOut,
-                                          kHandOff, kComputing, kTyped};
+                                          kHandOff, kComputing, kTyped,    kDecisions};
 
 struct Settings {
   Options common;

@@ -11,6 +11,7 @@ std::vector<SubjectKind> own_subjects(bool with_polled) {
     all.push_back(unix_socket_polled());
   }
   for (SubjectKind& typed : typed_subjects()) all.push_back(std::move(typed));
+  for (SubjectKind& decides : decision_subjects()) all.push_back(std::move(decides));
   all.push_back(ping_pong());
   all.push_back(two_lines());
   for (SubjectKind& limit : chunk_limits()) all.push_back(std::move(limit));

@@ -37,6 +37,11 @@ inline constexpr const char* kAsStreamedName = "gantry/as-streamed";
 /// Ways of fp32 that is wanted as bf16, for the cases `typed/...` alone.
 std::vector<SubjectKind> typed_subjects();
 
+inline constexpr const char* kDecideWholeName = "gantry/decide-whole";
+inline constexpr const char* kDecidePipelinedName = "gantry/decide-pipelined";
+/// Ways of a decision, for the cases `top/...` and `nearest/...` alone.
+std::vector<SubjectKind> decision_subjects();
+
 /// Limits: a copy in chunks into 1, 8, ... 512 places in turn, and the receiver's own copy.
 std::vector<SubjectKind> chunk_limits();
 

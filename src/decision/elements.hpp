@@ -16,6 +16,12 @@ class Elements {
   /// budget is spent, or it is not there, or all digits are known. Errors: `peer_misbehaved`, and
   /// those of the source.
   [[nodiscard]] Result<bool> refine(std::size_t element);
+  /// Takes over the first planes of an element's cell, which were opened.
+  void take(std::size_t element, unsigned planes) noexcept {
+    const std::size_t cell = element / image_.per_cell();
+    image_.add(cell, depth_[cell], planes, &codes_[cell * image_.per_cell()]);
+    depth_[cell] = static_cast<std::uint8_t>(planes);
+  }
   void begin_round() noexcept { ++round_; }
 
   /// Codes that the element may have.

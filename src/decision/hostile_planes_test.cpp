@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "decision/test_decisions.hpp"
 
@@ -70,6 +72,35 @@ TEST(HostilePlanes, NeverLeadOutsideAndEveryDecisionEnds) {
   }
   EXPECT_GT(answers, 10000);
   EXPECT_GT(contradictions, 1000);
+}
+
+// By a peer that owns them. Each way of a decision looks at some bytes more than once.
+TEST(HostilePlanes, MayChangeWhileTheyAreRead) {
+  Random random(22);
+  std::vector<float> values(4096);
+  for (float& each : values) each = hard_value(random, 1, 0);
+  for (const std::uint16_t group : {std::uint16_t{0}, std::uint16_t{8}}) {
+    Sample sample = sample_of(Element::f32, values, {Planes::Unit::bytes, 0, group});
+    std::atomic<bool> is_over = false;
+    std::thread peer([&] {
+      for (unsigned value = 0; !is_over.load(std::memory_order_relaxed); ++value)
+        for (std::byte& each : sample.planes)
+          std::atomic_ref(each).store(static_cast<std::byte>(value % 2 * 0xc1),
+                                      std::memory_order_relaxed);
+    });
+    for (int round = 0; round < 2000; ++round) {
+      const Decision question =
+          round % 2 == 0 ? Decision::top(3) : Decision::nearest(std::vector<float>(16, 1.0f), 3);
+      const Result<Decided> decided =
+          decide(sample.planes, sample.elements, question, {.bounds = BoundsUse::trusted});
+      if (!decided) continue;  // bounds that contradict the values
+      EXPECT_EQ(decided->indices.size(), 3u);
+      for (const std::size_t index : decided->indices)
+        EXPECT_LT(index, round % 2 == 0 ? 4096u : 256u);
+    }
+    is_over.store(true, std::memory_order_relaxed);
+    peer.join();
+  }
 }
 
 }  // namespace

@@ -8,6 +8,17 @@
 
 namespace gantry::decision {
 
+Image::Image(const shape::PlaneLayout& layout, PlaneSource& source, Bytes budget) noexcept
+    : layout_(layout),
+      values_(layout.element()),
+      source_(source),
+      budget_(budget),
+      last_block_(layout.blocks() - 1),
+      cells_of_block_((layout.block() + per_cell() - 1) / per_cell()),
+      unit_(layout.unit()),
+      inside_(inside(0)),
+      inside_last_(inside(last_block_)) {}
+
 Result<bool> Image::take(Bytes end, Bytes bytes) {
   if (budget_left() < bytes) return false;
   if (end > there_.size()) {
@@ -23,8 +34,15 @@ Result<bool> Image::has_all() {
   return there_.size() >= layout_.bytes();
 }
 
-Result<bool> Image::open(std::size_t cell, unsigned from, unsigned to) {
-  return take(place(cell, to - 1) + 1, to - from);
+Result<bool> Image::open(std::size_t cell, std::size_t cells, unsigned from, unsigned to) {
+  return take(place(cell + cells - 1, to - 1) + 1, cells * (to - from));
+}
+
+void Image::fetch(std::size_t cell, std::size_t cells, unsigned plane) const noexcept {
+  constexpr Bytes kLine = 64;
+  const Bytes first = place(cell, plane);
+  for (Bytes at = first; at < std::min(first + cells, there_.size()); at += kLine)
+    __builtin_prefetch(there_.data() + at);
 }
 
 // Eight planes of bits at a time, the highest in the highest byte.
@@ -56,11 +74,11 @@ Result<bool> Image::open_bounds() {
   return has_bounds_;
 }
 
-CodeSpan Image::codes_at(Bytes place) const noexcept {
+CodeSpan Image::codes_at(const std::byte* bounds) const noexcept {
   const unsigned bytes = layout_.element_bytes();
   CodeSpan codes;
-  std::memcpy(&codes.lo, there_.data() + place, bytes);
-  std::memcpy(&codes.hi, there_.data() + place + bytes, bytes);
+  std::memcpy(&codes.lo, bounds, bytes);
+  std::memcpy(&codes.hi, bounds + bytes, bytes);
   return codes;
 }
 
@@ -70,13 +88,13 @@ Result<std::optional<CodeSpan>> Image::bounds_of(std::size_t element) {
   const std::size_t in_block = (element - block * layout_.block()) / layout_.group();
   const Bytes bytes = layout_.element_bytes();
   const Bytes at = layout_.offset_of(block) + in_block * 2 * bytes;
-  if (has_bounds_) return codes_at(at);
+  if (has_bounds_) return codes_at(there_.data() + at);
   if (groups_.empty()) groups_.resize(layout_.blocks() * layout_.groups_of(0));
   Group& group = groups_[block * layout_.groups_of(0) + in_block];
   if (group.is_known) return group.codes;
   GANTRY_ASSIGN(const bool is_there, take(at + 2 * bytes, 2 * bytes));
   if (!is_there) return std::nullopt;
-  group = {true, codes_at(at)};
+  group = {true, codes_at(there_.data() + at)};
   return group.codes;
 }
 

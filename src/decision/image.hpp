@@ -27,8 +27,7 @@ class PlaneSource {
 /// change at any time: each is looked at once, or anything may be read a second time.
 class Image {
  public:
-  Image(const shape::PlaneLayout& layout, PlaneSource& source, Bytes budget) noexcept
-      : layout_(layout), values_(layout.element()), source_(source), budget_(budget) {}
+  Image(const shape::PlaneLayout& layout, PlaneSource& source, Bytes budget) noexcept;
 
   [[nodiscard]] const shape::PlaneLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] const Values& values() const noexcept { return values_; }
@@ -46,11 +45,21 @@ class Image {
   [[nodiscard]] Result<bool> has_all();
   /// Makes planes [from, to) of a cell readable, and counts them as read. False: the budget is
   /// spent, or they are not there.
-  [[nodiscard]] Result<bool> open(std::size_t cell, unsigned from, unsigned to);
+  [[nodiscard]] Result<bool> open(std::size_t cell, unsigned from, unsigned to) {
+    return open(cell, 1, from, to);
+  }
+  /// The same for cells of one block that follow one another.
+  [[nodiscard]] Result<bool> open(std::size_t cell, std::size_t cells, unsigned from, unsigned to);
   /// The digits that one plane of an opened cell has, of element i in bits i * digits() and up.
   [[nodiscard]] unsigned digits_at(std::size_t cell, unsigned plane) const noexcept {
     return std::to_integer<unsigned>(there_[place(cell, plane)]);
   }
+  /// The bytes of one plane of opened cells that follow one another in a block.
+  [[nodiscard]] const std::byte* at(std::size_t cell, unsigned plane) const noexcept {
+    return there_.data() + place(cell, plane);
+  }
+  /// Has them brought nearer, if they are there, but does not read them.
+  void fetch(std::size_t cell, std::size_t cells, unsigned plane) const noexcept;
   /// Adds planes [from, to) of an opened cell to the codes of its elements.
   void add(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept;
 
@@ -60,29 +69,39 @@ class Image {
 
   /// Makes all bounds readable and counts them as read. False as open().
   [[nodiscard]] Result<bool> open_bounds();
-  /// Of a block, after open_bounds().
+  /// Of a block, after open_bounds(); codes_at() reads those of one group.
   [[nodiscard]] const std::byte* bounds_at(std::size_t block) const noexcept {
-    return there_.data() + layout_.offset_of(block);
+    return there_.data() + block * unit_;
   }
+  [[nodiscard]] CodeSpan codes_at(const std::byte* bounds) const noexcept;
 
   [[nodiscard]] Bytes bytes_read() const noexcept { return read_; }
   [[nodiscard]] Bytes budget_left() const noexcept { return budget_ - read_; }
 
  private:
+  /// What lies where in a block: PlaneLayout divides to find that, and it is asked for each cell.
+  struct Inside {
+    Bytes first_plane, plane_bytes;
+  };
+  [[nodiscard]] Inside inside(std::size_t block) const noexcept {
+    return {layout_.offset_of(block, 0) - layout_.offset_of(block), layout_.plane_bytes(block)};
+  }
   [[nodiscard]] Bytes place(std::size_t cell, unsigned plane) const noexcept {
-    const std::size_t element = cell * per_cell();
-    const std::size_t block = single_ ? 0 : element / layout_.block();
-    return layout_.offset_of(block, plane) + (element - block * layout_.block()) / per_cell();
+    const std::size_t block = last_block_ == 0 ? 0 : cell / cells_of_block_;
+    const Inside& inside = block == last_block_ ? inside_last_ : inside_;
+    return block * unit_ + inside.first_plane + plane * inside.plane_bytes +
+           (cell - block * cells_of_block_);
   }
   [[nodiscard]] Result<bool> take(Bytes end, Bytes bytes);
-  [[nodiscard]] CodeSpan codes_at(Bytes place) const noexcept;
   void add_bits(std::size_t cell, unsigned from, unsigned to, std::uint64_t* codes) const noexcept;
 
   shape::PlaneLayout layout_;
   Values values_;
   PlaneSource& source_;
-  bool single_ = layout_.blocks() == 1;
   Bytes budget_, read_ = 0;
+  std::size_t last_block_, cells_of_block_;
+  Bytes unit_;
+  Inside inside_, inside_last_;
   ConstByteSpan there_;
   struct Group {
     bool is_known = false;

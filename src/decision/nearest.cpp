@@ -5,8 +5,8 @@
 
 #include "base/result.hpp"
 #include "decision/decisions.hpp"
+#include "decision/near_rows.hpp"
 #include "decision/ranking.hpp"
-#include "decision/row_filter.hpp"
 
 // Compiled without contraction: a distance is rounded as the header says. Rounding is monotone, so
 // that sums of the terms' bounds, added in the same order, bound the rounded sum with no margin.
@@ -14,9 +14,7 @@ namespace gantry::decision {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::size_t kColumn = 8;  // elements of a row that are read together
-// Besides the first k one row of so many is read whole to rule out others, but no more than these.
-constexpr std::size_t kRowsOfASeed = 1000, kMoreSeeds = 60;
+constexpr std::size_t kColumn = 8;    // elements of a row that are read together
 constexpr unsigned kFirstDigits = 3;  // of a float's fraction, that are read before others
 
 struct Interval {
@@ -39,7 +37,8 @@ class Nearest {
         width_(parts.query.size()),
         columns_((width_ + kColumn - 1) / kColumn),
         first_planes_(first_planes(image)),
-        ranking_(0, parts.k) {}
+        rows_(image.layout().count() / width_),
+        ranking_(rows_.size(), parts.k) {}
 
   [[nodiscard]] Result<Decided> decide();
 
@@ -56,22 +55,6 @@ class Nearest {
   [[nodiscard]] bool is_exact(const Row& row) const noexcept {
     return row.columns == columns_ && row.planes == image_.layout().planes();
   }
-
-  /// A row's number among all.
-  [[nodiscard]] std::size_t id_of(std::size_t index) const noexcept {
-    return ids_.empty() ? index : ids_[index];
-  }
-  [[nodiscard]] std::size_t rows() const noexcept { return image_.layout().count() / width_; }
-
-  [[nodiscard]] bool has_filter() const noexcept;
-  [[nodiscard]] Result<void> choose_rows();
-  [[nodiscard]] Result<void> leave_out_far_rows();
-  struct Distances {
-    std::vector<float> least, likely;
-  };
-  [[nodiscard]] Distances bound_rows() const;
-  [[nodiscard]] Result<double> read_all(const std::vector<std::size_t>& ids);
-  [[nodiscard]] Decided answer(bool is_proven);
 
   [[nodiscard]] Result<bool> read_column(std::size_t index);
   [[nodiscard]] Result<bool> read_rest(std::size_t index);
@@ -97,8 +80,7 @@ class Nearest {
   BoundsUse use_;
   std::size_t width_, columns_;
   unsigned first_planes_;
-  std::vector<std::size_t> ids_;  // ascending: which rows are looked at; empty: all
-  std::vector<Row> rows_;         // their state, in this order
+  std::vector<Row> rows_;
   Ranking ranking_;
 };
 
@@ -135,7 +117,7 @@ Result<CodeSpan> Nearest::clipped(std::size_t element, CodeSpan span, bool is_kn
 }
 
 Result<bool> Nearest::open(std::size_t index, std::size_t column, unsigned from, unsigned to) {
-  const std::size_t row = id_of(index) * width_;
+  const std::size_t row = index * width_;
   const std::size_t first = row + column * kColumn;
   const std::size_t last = row + std::min((column + 1) * kColumn, width_) - 1;
   for (std::size_t cell = first / image_.per_cell(); cell <= last / image_.per_cell(); ++cell) {
@@ -154,7 +136,7 @@ Result<void> Nearest::add(std::size_t index, std::size_t column, Row& row) {
   std::uint64_t codes[8];
   std::size_t cell = ~std::size_t{0};
   for (std::size_t j = first; j < end; ++j) {
-    const std::size_t element = id_of(index) * width_ + j;
+    const std::size_t element = index * width_ + j;
     if (element / per_cell != cell) {
       cell = element / per_cell;
       std::fill_n(codes, per_cell, 0);
@@ -277,100 +259,7 @@ Result<void> Nearest::read_likely() {
   return {};
 }
 
-// Whole groups in rows, whole rows in blocks.
-bool Nearest::has_filter() const noexcept {
-  const shape::PlaneLayout& layout = image_.layout();
-  return use_ == BoundsUse::trusted && parts_.metric == Metric::l2 && layout.group() != 0 &&
-         layout.group() % 8 == 0 && width_ % layout.group() == 0 &&
-         layout.element() == shape::Element::f32 &&
-         (layout.blocks() == 1 || layout.block() % width_ == 0);
-}
-
-/// The `k` least, ascending by their place.
-std::vector<std::size_t> places_of_least(const std::vector<float>& values, std::size_t k) {
-  std::vector<std::pair<float, std::size_t>> heap;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (heap.size() == k && !(values[i] < heap.front().first)) continue;
-    if (heap.size() == k) std::pop_heap(heap.begin(), heap.end()), heap.pop_back();
-    heap.emplace_back(values[i], i);
-    std::push_heap(heap.begin(), heap.end());
-  }
-  std::vector<std::size_t> places;
-  for (const auto& each : heap) places.push_back(each.second);
-  std::sort(places.begin(), places.end());
-  return places;
-}
-
-// Reads these rows to the last digit; returns the k-th of their distances.
-Result<double> Nearest::read_all(const std::vector<std::size_t>& ids) {
-  ids_ = ids;
-  rows_.assign(ids.size(), {});
-  std::vector<double> distances;
-  for (std::size_t index = 0; index < ids.size(); ++index) {
-    bool is_read = true;
-    while (is_read && !is_exact(rows_[index])) {
-      const bool is_whole = rows_[index].columns == columns_;
-      GANTRY_ASSIGN(is_read, is_whole ? deepen(index) : read_rest(index));
-    }
-    const bool is_known = is_read && !std::isnan(rows_[index].hi);
-    distances.push_back(is_known ? rows_[index].hi : kInfinity);
-  }
-  std::sort(distances.begin(), distances.end());
-  return distances[parts_.k - 1];
-}
-
-// Of every row, by the bounds that are open.
-Nearest::Distances Nearest::bound_rows() const {
-  const shape::PlaneLayout& layout = image_.layout();
-  Distances distances{std::vector<float>(rows()), std::vector<float>(rows())};
-  std::size_t row = 0;
-  for (std::size_t block = 0; block < layout.blocks(); ++block) {
-    const std::size_t some = layout.elements_of(block) / width_;
-    bound_distances(&distances.least[row], &distances.likely[row], image_.bounds_at(block), some,
-                    parts_.query, layout.group());
-    row += some;
-  }
-  return distances;
-}
-
-// By the bounds of their groups most rows are too far away, if k that seem to be near are read.
-Result<void> Nearest::leave_out_far_rows() {
-  const Distances distances = bound_rows();
-  const std::vector<float>& least = distances.least;
-  const std::size_t count = parts_.k + std::min(kMoreSeeds, least.size() / kRowsOfASeed);
-  const std::vector<std::size_t> seeds =
-      places_of_least(distances.likely, std::min(count, least.size()));
-  GANTRY_ASSIGN(const double limit, read_all(seeds));
-  const std::vector<Row> of_seeds = std::move(rows_);
-  ids_.clear(), rows_.clear();
-  for (std::size_t row = 0, seed = 0; row < least.size(); ++row) {
-    const bool is_seed = seed < seeds.size() && seeds[seed] == row;
-    if (!is_seed && static_cast<double>(least[row]) > limit) continue;
-    ids_.push_back(row);
-    rows_.push_back(is_seed ? of_seeds[seed++] : Row{});
-  }
-  return {};
-}
-
-Result<void> Nearest::choose_rows() {
-  bool is_open = false;
-  if (has_filter()) {
-    GANTRY_ASSIGN(is_open, image_.open_bounds());
-  }
-  if (is_open) GANTRY_TRY(leave_out_far_rows());
-  if (!is_open) rows_.assign(rows(), {});
-  ranking_ = Ranking(rows_.size(), parts_.k);
-  return {};
-}
-
-Decided Nearest::answer(bool is_proven) {
-  Decided decided{ranking_.guess(), is_proven, 0};
-  for (std::size_t& index : decided.indices) index = id_of(index);
-  return decided;
-}
-
 Result<Decided> Nearest::decide() {
-  GANTRY_TRY(choose_rows());
   for (std::size_t column = 0; column < columns_ && !is_spent(2); ++column) {
     GANTRY_TRY(next_columns());
     look_at_all();
@@ -381,15 +270,19 @@ Result<Decided> Nearest::decide() {
   if (is_spent(2)) GANTRY_TRY(read_likely());
   for (;;) {
     look_at_all();
-    if (ranking_.settle()) return answer(true);
+    if (ranking_.settle()) return Decided{ranking_.guess(), true, 0};
     GANTRY_ASSIGN(const bool has_read, next_planes());
-    if (!has_read) return answer(false);
+    if (!has_read) return Decided{ranking_.guess(), false, 0};
   }
 }
 
 }  // namespace
 
 Result<Decided> decide_nearest(Image& image, const detail::DecisionParts& parts, BoundsUse use) {
+  if (use == BoundsUse::trusted && has_near_rows(image.layout(), parts)) {
+    GANTRY_ASSIGN(const bool is_open, image.open_bounds());
+    if (is_open) return decide_near_rows(image, parts);
+  }
   return Nearest(image, parts, use).decide();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/test_effort.hpp"
 #include "decision/test_decisions.hpp"
 
 // What decisions read of data as it is met, and how often a guess is wrong: against numbers of 8
@@ -13,7 +14,7 @@ namespace {
 using namespace test;
 using shape::Element;
 
-constexpr std::size_t kClasses = 1000, kWidth = 64, kRows = 1000;
+constexpr std::size_t kCount = 1000, kWidth = 64;
 
 struct Case {
   const char* name;
@@ -26,27 +27,27 @@ float normal(Random& random, double mean, double deviation) {
   return static_cast<float>(std::normal_distribution<double>(mean, deviation)(random));
 }
 
-std::vector<float> logits(Random& random) {
-  std::vector<float> values(kClasses);
+std::vector<float> logits(Random& random, std::size_t classes) {
+  std::vector<float> values(classes);
   for (float& each : values) each = normal(random, -1, 2.5);
   return values;
 }
 
-std::vector<float> probabilities(Random& random) {
-  std::vector<float> values(kClasses);
+std::vector<float> probabilities(Random& random, std::size_t classes) {
+  std::vector<float> values(classes);
   for (float& each : values) each = 1 / (1 + std::exp(normal(random, 4, 2)));
   return values;
 }
 
-std::vector<ElementRange> tenths() {
+std::vector<ElementRange> tenths(std::size_t classes) {
   std::vector<ElementRange> groups;
-  for (std::size_t i = 0; i < 10; ++i) groups.push_back({i * kClasses / 10, kClasses / 10});
+  for (std::size_t i = 0; i < 10; ++i) groups.push_back({i * classes / 10, classes / 10});
   return groups;
 }
 
 // Descriptors of length 1 about some centres, as embeddings are; the query is near one of them.
-Case descriptors(Random& random, std::size_t k, Metric metric) {
-  std::vector<float> centres(40 * kWidth), values(kRows * kWidth), query(kWidth);
+Case descriptors(Random& random, std::size_t rows, std::size_t k, Metric metric) {
+  std::vector<float> centres(40 * kWidth), values(rows * kWidth), query(kWidth);
   for (float& each : centres) each = normal(random, 0, 1);
   const auto make = [&](float* row, std::size_t centre) {
     float length = 0;
@@ -56,30 +57,33 @@ Case descriptors(Random& random, std::size_t k, Metric metric) {
     }
     for (std::size_t j = 0; j < kWidth; ++j) row[j] /= std::sqrt(length);
   };
-  for (std::size_t row = 0; row < kRows; ++row) make(&values[row * kWidth], below(random, 40));
+  for (std::size_t row = 0; row < rows; ++row) make(&values[row * kWidth], below(random, 40));
   make(query.data(), below(random, 40));
   return {metric == Metric::l2 ? (k == 1 ? "nearest 1" : "nearest 5") : "nearest by product",
           std::move(values), Decision::nearest(std::move(query), k, metric), kWidth};
 }
 
-Case random_case(Random& random, std::size_t kind) {
+/// About so many classes, or rows.
+Case random_case(Random& random, std::size_t kind, std::size_t count) {
   switch (kind) {
     case 0:
-      return {"top 1", logits(random), Decision::top(1), kClasses};
+      return {"top 1", logits(random, count), Decision::top(1), count};
     case 1:
-      return {"top 5", logits(random), Decision::top(5), kClasses};
+      return {"top 5", logits(random, count), Decision::top(5), count};
     case 2:
-      return {"top 1 among 10", logits(random), Decision::top(1).among(tenths()), kClasses};
+      return {"top 1 among 10", logits(random, count), Decision::top(1).among(tenths(count)),
+              count};
     case 3:
-      return {"above", probabilities(random), Decision::above(0.5), kClasses};
+      return {"above", probabilities(random, count), Decision::above(0.5), count};
     case 4:
-      return {"any of 10", probabilities(random), Decision::any_of(0.7, tenths()), kClasses};
+      return {"any of 10", probabilities(random, count), Decision::any_of(0.7, tenths(count)),
+              count};
     case 5:
-      return descriptors(random, 1, Metric::l2);
+      return descriptors(random, count, 1, Metric::l2);
     case 6:
-      return descriptors(random, 5, Metric::l2);
+      return descriptors(random, count, 5, Metric::l2);
     default:
-      return descriptors(random, 1, Metric::inner_product);
+      return descriptors(random, count, 1, Metric::inner_product);
   }
 }
 constexpr std::size_t kKinds = 8;
@@ -118,7 +122,7 @@ TEST(Quality, HalfOfTheBytesAndFewerWrongThanEightBits) {
     Figures figures;
     const char* name = "";
     for (int round = 0; round < (kind < 5 ? 500 : 60); ++round) {
-      const Case one = random_case(random, kind);
+      const Case one = random_case(random, kind, kCount);
       const Sample sample = sample_of(Element::f32, one.values, {Planes::Unit::bits, 0, 0});
       const std::vector<std::size_t> right = scan(values_of(sample), one.question);
       const Decided proven = *decide(sample.planes, sample.elements, one.question);
@@ -141,6 +145,28 @@ TEST(Quality, HalfOfTheBytesAndFewerWrongThanEightBits) {
   print("all", all);
   EXPECT_LE(all.share / all.decisions, 0.5);
   EXPECT_LE(all.wrong, 0.57 * all.wrong_of_eight_bits);
+}
+
+// Of classes and rows as many as many are asked about; a tenth of the questions is about rows.
+TEST(Quality, NoneOfAHundredThousandVerdictsIsWrong) {
+  constexpr int kDecisions = 100'000;
+  Random random(12);
+  int decisions = 0, wrong = 0;
+  double share = 0;
+  for (int round = 0; round < kDecisions; round += kTestStride) {
+    const bool is_of_rows = round % 10 == 0;
+    const std::size_t kind = is_of_rows ? 5 + below(random, 3) : below(random, 5);
+    const Case one = random_case(random, kind, is_of_rows ? 20 : 10 * (1 + below(random, 20)));
+    const Sample sample = sample_of(Element::f32, one.values, {Planes::Unit::bits, 0, 0});
+    const Decided decided = *decide(sample.planes, sample.elements, one.question);
+    ASSERT_TRUE(decided.proven);
+    wrong += decided.indices != scan(values_of(sample), one.question);
+    share += static_cast<double>(decided.bytes_read) / static_cast<double>(sample.planes.size());
+    ++decisions;
+  }
+  std::printf("%d decisions, %.1f %% of the bytes\n", decisions, 100 * share / decisions);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(share / decisions, 0.5);
 }
 
 }  // namespace

@@ -22,6 +22,11 @@ Ranking::Ranking(std::size_t count, std::size_t k) : k_(k) {
   for (std::size_t i = 0; i < count; ++i) candidates_.push_back({i, {0, ~std::uint64_t{0}}, 0});
 }
 
+Ranking::Ranking(const std::vector<std::size_t>& indices, std::size_t k) : k_(k) {
+  candidates_.reserve(indices.size());
+  for (const std::size_t index : indices) candidates_.push_back({index, {0, ~std::uint64_t{0}}, 0});
+}
+
 void Ranking::drop() {
   const auto kth = candidates_.begin() + static_cast<std::ptrdiff_t>(k_ - 1);
   std::nth_element(candidates_.begin(), kth, candidates_.end(), by_least);

@@ -19,6 +19,8 @@ class Ranking {
 
   /// `k` is at most `count`.
   Ranking(std::size_t count, std::size_t k);
+  /// Of items with these indices, ascending.
+  Ranking(const std::vector<std::size_t>& indices, std::size_t k);
 
   /// Those that may be among the first k; at least k.
   [[nodiscard]] std::vector<Item>& candidates() noexcept { return candidates_; }

@@ -1,6 +1,7 @@
 #pragma once  // decision/test_decisions.hpp: questions, data, and the answers of a plain scan.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <gantry/shape/decision.hpp>
@@ -148,6 +149,32 @@ inline std::vector<std::size_t> scan(const std::vector<double>& values, const De
 
 inline std::size_t below(Random& random, std::size_t limit) {
   return random() % limit;
+}
+
+// Random bits have every NaN, infinity and denormal number; the rest is made to be hard.
+inline float hard_value(Random& random, unsigned kind, float base) {
+  switch (kind) {
+    case 0:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    case 1:
+      return static_cast<float>(std::normal_distribution<double>(0, 3)(random));
+    case 2:  // near ties
+      return std::bit_cast<float>(std::bit_cast<std::uint32_t>(base) +
+                                  static_cast<std::uint32_t>(random() % 4));
+    case 3:
+      return random() % 2 == 0 ? 0.0f : -0.0f;
+    case 4:  // denormal numbers of both signs
+      return std::bit_cast<float>(static_cast<std::uint32_t>(random()) & 0x807fffffu);
+    case 5:
+      return -std::abs(static_cast<float>(std::normal_distribution<double>(8, 1)(random)));
+    case 6: {
+      const float special[] = {HUGE_VALF, -HUGE_VALF, std::nanf(""), -std::nanf(""),
+                               0.0f,      -0.0f,      1e30f,         -1e30f};
+      return special[random() % 8];
+    }
+    default:
+      return static_cast<float>(random() % 5);
+  }
 }
 
 inline std::vector<ElementRange> random_ranges(Random& random, std::size_t count) {

@@ -10,6 +10,9 @@
 
 namespace gantry::bench {
 
+/// What the reader decides about the payload, if it does not read it.
+enum class Asked : std::uint8_t { nothing, top, nearest };
+
 /// One thing to run, and where its subjects may put files.
 struct Case {
   std::string name;
@@ -23,6 +26,7 @@ struct Case {
   bool reads = true;              ///< False: readers answer with the length, not with the sum.
   bool computes = false;          ///< The requester has work to do until the sums come.
   bool is_typed = false;          ///< The sum is of what the payload becomes, not of itself.
+  Asked asked = Asked::nothing;   ///< Otherwise the sum is of the answer.
   bool crowded = false;           ///< More processes than CPUs: who polls lets others run, too.
 
   [[nodiscard]] Bytes largest_segment() const noexcept;
@@ -95,6 +99,7 @@ struct SubjectKind {
   bool is_peer = false;       ///< Somebody else's: where it does not work, it is left out.
   bool hands_over = false;    ///< What is there already, without a copy.
   bool is_typed = false;      ///< For typed cases, and for no others.
+  bool decides = false;       ///< For cases in which something is asked, and for no others.
   bool sends_behind = false;  ///< send() comes back while the message is still to be copied.
   unsigned most_in_flight = 1;
   unsigned most_readers = 1;
@@ -104,7 +109,9 @@ struct SubjectKind {
   [[nodiscard]] bool takes(const Case& what) const noexcept {
     return what.in_flight <= most_in_flight && what.readers <= most_readers &&
            what.bytes <= most_bytes && (what.reads || hands_over) &&
-           (!what.computes || sends_behind) && (what.is_typed == is_typed || !has_responder);
+           (!what.computes || sends_behind) &&
+           (!has_responder ||
+            (what.is_typed == is_typed && (what.asked != Asked::nothing) == decides));
   }
 };
 
