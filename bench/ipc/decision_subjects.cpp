@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* kRequests = "requests";
 constexpr const char* kReplies = "replies";
-constexpr std::chrono::seconds kMeeting{30};  // both ends are being started; more is a fault
-constexpr Bytes kLookAgain = 256 * 1024;      // bytes that land between two looks of a scan
+constexpr std::chrono::seconds kMeeting{30};    // both ends are being started; more is a fault
+constexpr Bytes kLookAgain = Bytes{256} << 10;  // bytes that land between two looks of a scan
 
 struct Way {
   bool in_planes;  ///< The sender makes them in its copy; else the reader scans.

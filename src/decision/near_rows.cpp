@@ -12,7 +12,7 @@
 namespace gantry::decision {
 namespace {
 
-constexpr Bytes kChunkBytes = 32 * 1024;  // of bounds that are looked at together
+constexpr Bytes kChunkBytes = Bytes{32} << 10;  // of bounds that are looked at together
 constexpr std::size_t kSampledChunks = 32;
 constexpr std::size_t kLongestStep = 64;  // one chunk of so many at least is sampled
 // Besides the first k one row of so many is read to rule out others, but no more than these.

@@ -71,13 +71,15 @@ TEST(NearRows, AreThoseOfAScanWhateverTheVectors) {
 TEST(NearRows, AreFoundAmongManyAndOfEqualsTheFirst) {
   Random random(32);
   Rows rows = random_rows(random, 8500, 8, 32);
-  const auto row = [&](std::size_t i) { return rows.values.begin() + i * 256; };
+  const auto row = [&](std::size_t i) {
+    return rows.values.begin() + static_cast<std::ptrdiff_t>(i) * 256;
+  };
   for (std::size_t j = 0; j < rows.values.size(); ++j)
     rows.values[j] = std::sin(static_cast<float>(j / 8 % 7919)) * 9 + hard_value(random, 1, 0) / 9;
   std::copy_n(row(8000), 256, row(3000));
   std::copy_n(row(8000), 256, row(140));
   rows.query.assign(row(8000), row(8001));
-  for (const std::size_t rows_of_block : {0, 100, 4096}) {
+  for (const std::size_t rows_of_block : {0u, 100u, 4096u}) {
     const Sample sample = in_planes(rows, Planes::Unit::bytes, rows_of_block);
     const Decided decided = *nearest(sample, rows, 7);
     EXPECT_TRUE(decided.proven);
