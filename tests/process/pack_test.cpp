@@ -313,6 +313,15 @@ TEST_F(Pack, WordsThatAreWrong) {
               HasSubstr("o.gimg: there is no tensor 'b'; gantry image ls lists them"));
 }
 
+TEST_F(Pack, TheImageIsNoneOfItsFiles) {
+  write("a.bin", "bytes");
+  fs::create_symlink("a.bin", path("link"));
+  for (const char* to : {"a.bin", "link"})
+    EXPECT_THAT(done({"pack", "a.bin", to}).errors,
+                HasSubstr(": it is one of the files that are to be packed; name another image"));
+  EXPECT_EQ(read("a.bin"), "bytes");
+}
+
 TEST_F(Pack, WithoutRoomItSaysSoAndLeavesNothing) {
   write("a.bin", random_bytes(6 << 20));
   Command command = gantry({"pack", "a.bin", "a.gimg"});

@@ -16,6 +16,8 @@
 namespace gantry::cli {
 namespace {
 
+constexpr auto kReplaced = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
+
 struct CodecChoice {
   std::optional<Codec> codec = Codec::none;
   int level = 0;
@@ -65,6 +67,16 @@ Result<unsigned> parse_split(std::string_view text) {
   return static_cast<unsigned>(*number);
 }
 
+/// Errors: the image would replace one of the files that it is made of.
+Result<void> check_target(const std::string& to, const std::vector<FileTensor>& inputs) {
+  const auto there = facts_of_file(to);
+  if (!there) return {};  // what else has that name, write_image() says
+  for (const FileTensor& one : inputs)
+    if (one.file.device == there->device && one.file.inode == there->inode)
+      return refuse(to + ": it is one of the files that are to be packed", "name another image");
+  return {};
+}
+
 /// Whole tensors, in their order, so that partitions have about as many bytes each, and one at
 /// least.
 Result<void> split_into(std::vector<ImageTensor>& tensors, unsigned partitions) {
@@ -91,6 +103,7 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
                         const std::vector<std::string>& from, const Interrupt& interrupt) {
   auto inputs = gather_inputs(from, options.described);
   if (!inputs) return tl::unexpected(inputs.error());
+  if (auto fine = check_target(to, *inputs); !fine) return tl::unexpected(fine.error());
   auto reader = InputReader::make(std::move(*inputs), options.as);
   if (!reader) return tl::unexpected(reader.error());
   auto tensors = reader->tensors();
@@ -120,7 +133,8 @@ Result<void> run_pack(const PackOptions& options) {
   if (!facts) return tl::unexpected(facts.error());
   const auto image = Image::open(to);
   if (!image) return tl::unexpected(image.error());
-  return print(options.as_json ? image_json(*image, false).dump(2) + "\n" : image_facts(*image));
+  return print(options.as_json ? image_json(*image, false).dump(2, ' ', false, kReplaced) + "\n"
+                               : image_facts(*image));
 }
 
 }  // namespace
