@@ -62,8 +62,6 @@ struct GANTRY_API ImageDigest {
 /// seen. For one thread at a time.
 class GANTRY_API Image {
  public:
-  struct GANTRY_LOCAL State;
-
   /// Reads and checks the tables. Errors name the image, what in it is wrong, and where:
   /// `invalid_argument` (no image, another version, cut off, changed), `not_found`,
   /// `permission_denied`, `out_of_memory`, `system`.
@@ -96,6 +94,7 @@ class GANTRY_API Image {
   [[nodiscard]] Result<void> verify();
 
  private:
+  struct GANTRY_LOCAL State;
   explicit Image(std::unique_ptr<State> state) noexcept;
   std::unique_ptr<State> state_;
 };
