@@ -1,5 +1,7 @@
 #include "channel/producer/conversion.hpp"
 
+#include <algorithm>
+
 #include "base/result.hpp"
 
 namespace gantry {
@@ -11,12 +13,45 @@ bool changes_nothing(const As& as, const ReshapePlan& plan) {
          plan.source_bytes() == plan.destination_bytes() && plan.kind() != ReshapeClass::permuting;
 }
 
+// What lies between two rows of it, or images, may lie behind the last one, too. Groups lie
+// without gaps.
+Bytes gap_behind(const Tensor& tensor) {
+  std::uint64_t last = 0, whole = 1;  // numbers: before the last one; with what lies behind it
+  for (unsigned i = 0; i < tensor.dimensions; ++i) {
+    const auto extent = static_cast<std::uint64_t>(tensor.shape[i]);
+    const auto step = static_cast<std::uint64_t>(tensor.strides[i]);
+    if (extent == 0) return 0;
+    if (extent == 1) continue;  // its step says nothing
+    last += (extent - 1) * step;
+    whole = std::max(whole, extent * step);
+  }
+  const std::uint64_t gap = whole - std::min(whole, last + 1);
+  return gap * tensor.type.bits * tensor.type.lanes / 8;
+}
+
+// Of a plan that the user made: it is for what is sent, and for all of it.
+Result<void> check_given(const As& wish, Bytes bytes) {
+  const ReshapePlan& plan = *wish.plan;
+  if (bytes - plan.source_bytes() > gap_behind(plan.source()))
+    return fail(Code::invalid_argument,
+                fmt::format("{} bytes are sent, the plan reads {}: {}", bytes, plan.source_bytes(),
+                            plan.text()),
+                "send the plan's source alone, or make a plan for all of it");
+  const bool is_exact = plan.error().kind == ReshapeError::Kind::exact && !plan.error().saturates;
+  if (wish.exact && !is_exact)
+    return fail(Code::invalid_argument, fmt::format("the plan is not exact: {}", plan.text()),
+                "take a type that holds every value, or do without `exact`");
+  return {};
+}
+
 Result<void> settle(Draft::Part& part, const As& wish) {
-  if (part.bytes.empty() && !part.tensor) {  // there is nothing to convert
+  const bool is_for_it = part.as && part.as->plan;         // and not for all that the channel sends
+  if (part.bytes.empty() && !part.tensor && !is_for_it) {  // there is nothing to convert
     part.as.reset();
     return {};
   }
   GANTRY_ASSIGN(const ReshapePlan plan, wish.plan_for(part.tensor, part.bytes.size()));
+  if (wish.plan) GANTRY_TRY(check_given(wish, part.bytes.size()));
   if (changes_nothing(wish, plan)) {
     if (!part.tensor) part.tensor = plan.source();
     part.as.reset();
@@ -29,6 +64,7 @@ Result<void> settle(Draft::Part& part, const As& wish) {
                             to_string(plan.source().type), to_string(plan.destination().type)),
                 "send its bytes with Draft::copy(), which converts while it copies");
   part.as = As(plan);
+  part.copied = part.bytes = part.bytes.first(plan.source_bytes());
   return {};
 }
 

@@ -23,7 +23,8 @@ ClientOptions client_options(const WorkMemberOptions& options) {
   ClientOptions client;
   static_cast<EndOptions&>(client) = end;
   static_cast<PayloadOptions&>(client) = payload;
-  client.memory.reset();  // its requests are a word
+  client.memory.reset();  // its requests are a word,
+  client.as.reset();      // which stays one
   client.pool = {};
   client.metrics_descriptor = -1;
   client.receive = options.receive;
@@ -36,6 +37,7 @@ ProducerOptions producer_options(const WorkMemberOptions& options) {
   ProducerOptions producer;
   static_cast<EndOptions&>(producer) = end;
   static_cast<PayloadOptions&>(producer) = payload;
+  producer.as.reset();  // of items alone; put() names it
   return producer;
 }
 
@@ -107,9 +109,10 @@ Result<void> WorkMember::Impl::put(Draft draft, Deadline deadline) {
   if (draft.parts().empty()) draft.copy(ConstByteSpan());
   draft.copy(ConstByteSpan());
   return acknowledger_->use([&](Producer& producer) {
-    return producer.send(
-        std::move(draft),
-        {.deadline = deadline, .correlation = static_cast<std::uint64_t>(ToQueue::item)});
+    return producer.send(std::move(draft),
+                         {.deadline = deadline,
+                          .correlation = static_cast<std::uint64_t>(ToQueue::item),
+                          .as = options_.as ? &*options_.as : nullptr});
   });
 }
 

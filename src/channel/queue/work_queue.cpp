@@ -109,6 +109,12 @@ Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view 
   if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
     return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
                 fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));
+  if (options.replies.as)
+    return fail(
+        Code::invalid_argument,
+        fmt::format("queue '{}': replies.as is {}, but items are handed on as they were put", name,
+                    options.replies.as->text()),
+        "set WorkMemberOptions::as of those who put: it converts in their copy");
   auto impl = std::make_shared<Impl>(name, options);
   GANTRY_TRY(impl->open(std::move(engine)));
   GANTRY_ASSIGN(impl->thread_, start_thread(fmt::format("the thread of queue '{}'", name),

@@ -1,5 +1,4 @@
 #include "channel/rpc/client.hpp"
-#include "channel/rpc/option_parts.hpp"
 
 #include <sys/epoll.h>
 #include <sys/timerfd.h>

@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "channel/inbox/inbox.hpp"
 #include "channel/producer/producer.hpp"
+#include "channel/rpc/option_parts.hpp"
 #include "channel/rpc/rpc_kind.hpp"
 #include "channel/wire/step.hpp"
 
@@ -101,6 +102,7 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   sending.type = options.type;
   sending.user = static_cast<std::uint64_t>(RpcKind::request);
   sending.correlation = ++last_;
+  sending.as = wish_of(options_);
   if (!options.deadline.is_never())
     sending.deadline_ns =
         monotonic_ns() + static_cast<std::uint64_t>(options.deadline.left().count());

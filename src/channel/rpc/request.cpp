@@ -51,6 +51,7 @@ Result<void> Request::Impl::answer(const ReplyOptions& options, RpcKind kind, Se
   sending.type = options.type;
   sending.user = static_cast<std::uint64_t>(kind);
   sending.correlation = correlation();
+  if (kind == RpcKind::reply) sending.as = client_->as();
   Result<void> sent = client_->with_replies(
       [&](Producer::Impl& replies) -> Result<void> { return send(replies, sending); });
   answered_ = sent || sent.error().code == Code::peer_gone;

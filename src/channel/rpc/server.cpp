@@ -176,7 +176,8 @@ void Server::Impl::introduce(const Sender& sender) {
   std::shared_ptr<Producer::Impl> replies;
   const auto opened = open_replies(sender, control, replies);
   if (!opened) return inbox_->dismiss(sender.id, opened.error().code);
-  served_[sender.id] = std::make_shared<ServedClient>(sender, std::move(replies));
+  served_[sender.id] =
+      std::make_shared<ServedClient>(sender, std::move(replies), options_.replies.as);
   clients_.store(served_.size(), std::memory_order_relaxed);
   GANTRY_STEP(client_known);
 }
@@ -187,8 +188,9 @@ Result<void> Server::Impl::open_replies(const Sender& sender, ReceivedFd& contro
   GANTRY_ASSIGN(control, inbox_->take_control_end(sender.id));
   if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");
   GANTRY_STEP(control_taken);
-  GANTRY_ASSIGN(replies, Producer::Impl::make(name_, {end_part(options_.channel), options_.replies},
-                                              engine_, Producer::Impl::Reach::answers));
+  GANTRY_ASSIGN(replies, Producer::Impl::make(
+                             name_, {end_part(options_.channel), payload_part(options_.replies)},
+                             engine_, Producer::Impl::Reach::answers));
   GANTRY_TRY(replies->call_over(control, inbox_->identity_of(sender.id)));
   GANTRY_STEP(control_called);
   return {};

@@ -14,14 +14,16 @@ namespace gantry {
 /// requests keep it alive. Any thread.
 class ServedClient {
  public:
-  ServedClient(const Sender& sender, std::shared_ptr<Producer::Impl> replies)
-      : sender_(sender), replies_(std::move(replies)) {}
+  /// `as`: what its replies become.
+  ServedClient(const Sender& sender, std::shared_ptr<Producer::Impl> replies, std::optional<As> as)
+      : sender_(sender), as_(std::move(as)), replies_(std::move(replies)) {}
   ~ServedClient() { replies_->shut_down(); }
   ServedClient(const ServedClient&) = delete;
   ServedClient& operator=(const ServedClient&) = delete;
 
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] const Sender& sender() const noexcept { return sender_; }
+  [[nodiscard]] const As* as() const noexcept { return as_ ? &*as_ : nullptr; }
   /// Calls `send` with the connection back; one thread at a time.
   template <class Send>
   [[nodiscard]] auto with_replies(Send send) -> decltype(send(std::declval<Producer::Impl&>())) {
@@ -40,6 +42,7 @@ class ServedClient {
  private:
   ForkGuard fork_guard_;
   const Sender sender_;
+  const std::optional<As> as_;
   std::mutex sending_;  // guards the use of replies_
   std::shared_ptr<Producer::Impl> replies_;
   std::atomic<bool> gone_{false};
