@@ -50,6 +50,17 @@ TEST_F(BenchIpc, EverySubjectHasEveryMetricInItsUnit) {
                                    "one_way_p50 ns"));
 }
 
+// Each sum is compared with a loop's; one that differs ends the run.
+TEST_F(BenchIpc, EveryWayOfConvertingBringsTheSumOfAPlainLoop) {
+  const json document = document_of({"--cases", "typed", "--sizes", "4K,1M"});
+  for (const char* name : {"typed/4 KiB", "typed/1 MiB"})
+    EXPECT_THAT(subjects_by_case(document, "latency_p50")[name],
+                ::testing::IsSupersetOf(
+                    {"gantry/as-whole", "gantry/as-pipelined", "gantry/as-streamed",
+                     "convert-then-send", "send-then-convert/whole", "send-then-convert/pipelined",
+                     "convert-at-reader/pipelined", "convert-at-reader/streamed"}));
+}
+
 TEST_F(BenchIpc, OnlySubjectsThatAreNamedTakePart) {
   const json document = document_of({"--sizes", "64", "--subjects", "pipe,gantry/loan"});
   EXPECT_THAT(subjects_by_case(document, "latency_p50")["64 B"],

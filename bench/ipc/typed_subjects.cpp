@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 #include <gantry/gantry.hpp>
 
@@ -46,28 +47,72 @@ Tensor floats_of(Bytes bytes) {
   return Tensor::dense(types::f32, {&count, 1});
 }
 
-/// Private memory for what is converted; touched once, as any buffer that is kept is.
+/// The checksum of these floats as bf16, by a loop that has nothing of Gantry's: rounded to
+/// nearest, ties to even; a NaN stays one, and quiet.
+std::uint64_t checksum_as_bf16(ConstByteSpan floats) {
+  std::uint64_t sum = 0;
+  for (Bytes at = 0; at < floats.size(); at += sizeof(float)) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, floats.data() + at, sizeof bits);
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    const std::uint64_t half =
+        is_nan ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    sum += half << (at / sizeof(float) % 4 * 16);  // where it lies in its word
+  }
+  return sum;
+}
+
+/// A conversion of its owner's, as whoever has no as() makes it: a move by the engine that copies
+/// for send(), which chooses its stores by size. Into private memory that is touched once and kept.
+class Converter {
+ public:
+  static Result<Converter> open(const Runtime& runtime, Bytes bytes) {
+    auto plan = ReshapePlan::make(types::bf16, floats_of(bytes));
+    if (!plan) return Unexpected(plan.error());
+    auto lane = runtime.default_engine()->open_lane();
+    if (!lane) return Unexpected(lane.error());
+    return Converter(std::move(*plan), std::move(*lane));
+  }
+  [[nodiscard]] const ReshapePlan& plan() const noexcept { return plan_; }
+  [[nodiscard]] ByteSpan bytes() const noexcept { return made_.bytes(); }
+
+  Result<void> convert(ConstByteSpan floats) {
+    const auto ticket =
+        lane_->submit(Move::reshape(made_.bytes(), floats, plan_), SubmitMode::synchronous);
+    if (!ticket) return Unexpected(ticket.error());
+    if (lane_->wait(*ticket) == Outcome::done) return {};
+    return Unexpected({Code::system, "the conversion did not end well", ""});
+  }
+
+ private:
+  Converter(ReshapePlan plan, std::unique_ptr<Lane> lane)
+      : plan_(std::move(plan)), lane_(std::move(lane)), made_(plan_.destination_bytes()) {}
+
+  ReshapePlan plan_;
+  std::unique_ptr<Lane> lane_;
+  Buffer made_;
+};
+
 class TypedRequester final : public Requester {
  public:
   static Result<std::unique_ptr<Requester>> open(const std::string& directory, const Case& what,
                                                  Way way) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
-    auto plan = ReshapePlan::make(types::bf16, floats_of(what.bytes));
-    if (!plan) return Unexpected(plan.error());
+    auto converter = Converter::open(*runtime, what.bytes);
+    if (!converter) return Unexpected(converter.error());
     auto out = runtime->producer(kRequests, {end_options(), {}});
     if (!out) return Unexpected(out.error());
     auto in = runtime->consumer(kReplies, {end_options()}, Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
     auto met = out->wait_for_consumer(Deadline::after(kMeeting));
     if (!met) return Unexpected(met.error());
-    return std::unique_ptr<Requester>(new TypedRequester(std::move(*runtime), std::move(*out),
-                                                         std::move(*in), std::move(*plan), way));
+    return std::unique_ptr<Requester>(new TypedRequester(
+        std::move(*runtime), std::move(*out), std::move(*in), std::move(*converter), way));
   }
 
   Result<void> prepare(const Payload& payload) override {
-    plan_.convert(converted_.bytes(), payload.bytes());
-    expected_ = checksum(converted_.bytes());
+    expected_ = checksum_as_bf16(payload.bytes());
     return {};
   }
   [[nodiscard]] std::uint64_t expected(const Payload&) const override { return expected_; }
@@ -76,10 +121,10 @@ class TypedRequester final : public Requester {
     const SendOptions options{.mode = mode_of(way_)};
     const ConstByteSpan bytes = payload.bytes();
     if (is_by_channel(way_))
-      return out_.send(Draft().copy(bytes, plan_.source()).as(types::bf16), options);
+      return out_.send(Draft().copy(bytes, converter_.plan().source()).as(types::bf16), options);
     if (way_ != Way::before_pipelined) return out_.send(bytes, options);
-    plan_.convert(converted_.bytes(), bytes);
-    return out_.send(converted_.bytes(), options);
+    if (auto converted = converter_.convert(bytes); !converted) return converted;
+    return out_.send(converter_.bytes(), options);
   }
 
   Result<std::uint64_t> receive() override {
@@ -91,19 +136,17 @@ class TypedRequester final : public Requester {
   }
 
  private:
-  TypedRequester(Runtime runtime, Producer out, Consumer in, ReshapePlan plan, Way way)
+  TypedRequester(Runtime runtime, Producer out, Consumer in, Converter converter, Way way)
       : runtime_(std::move(runtime)),
         out_(std::move(out)),
         in_(std::move(in)),
-        plan_(std::move(plan)),
-        converted_(plan_.destination_bytes()),
+        converter_(std::move(converter)),
         way_(way) {}
 
   Runtime runtime_;
   Producer out_;
   Consumer in_;
-  ReshapePlan plan_;
-  Buffer converted_;
+  Converter converter_;
   std::uint64_t expected_ = 0;
   Way way_;
 };
@@ -114,29 +157,30 @@ class TypedResponder final : public Responder {
                                                  Way way) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
-    auto plan = ReshapePlan::make(types::bf16, floats_of(what.bytes));
-    if (!plan) return Unexpected(plan.error());
+    auto converter = Converter::open(*runtime, what.bytes);
+    if (!converter) return Unexpected(converter.error());
     auto out = runtime->producer(kReplies, {end_options(), {}});
     if (!out) return Unexpected(out.error());
     auto in = runtime->consumer(kRequests, {end_options()}, Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
-    return std::unique_ptr<Responder>(new TypedResponder(std::move(*runtime), std::move(*out),
-                                                         std::move(*in), std::move(*plan), way));
+    return std::unique_ptr<Responder>(new TypedResponder(
+        std::move(*runtime), std::move(*out), std::move(*in), std::move(*converter), way));
   }
 
   Result<std::uint64_t> receive() override {
     if (is_by_reader(way_)) {
-      const auto received = in_.receive_into(converted_.bytes(), plan_);
+      const auto received = in_.receive_into(converter_.bytes(), converter_.plan());
       if (!received) return Unexpected(received.error());
-      return checksum(converted_.bytes());
+      return checksum(converter_.bytes());
     }
     if (way_ == Way::as_streamed || way_ == Way::as_pipelined || way_ == Way::before_pipelined)
       return sum_as_it_lands(in_);
     const auto message = in_.receive();
     if (!message) return Unexpected(message.error());
     if (is_by_channel(way_)) return checksum(message->segment(0).bytes);
-    plan_.convert(converted_.bytes(), message->bytes());
-    return checksum(converted_.bytes());
+    const auto converted = converter_.convert(message->bytes());
+    if (!converted) return Unexpected(converted.error());
+    return checksum(converter_.bytes());
   }
 
   Result<void> reply(std::uint64_t sum) override {
@@ -144,19 +188,17 @@ class TypedResponder final : public Responder {
   }
 
  private:
-  TypedResponder(Runtime runtime, Producer out, Consumer in, ReshapePlan plan, Way way)
+  TypedResponder(Runtime runtime, Producer out, Consumer in, Converter converter, Way way)
       : runtime_(std::move(runtime)),
         out_(std::move(out)),
         in_(std::move(in)),
-        plan_(std::move(plan)),
-        converted_(plan_.destination_bytes()),
+        converter_(std::move(converter)),
         way_(way) {}
 
   Runtime runtime_;
   Producer out_;
   Consumer in_;
-  ReshapePlan plan_;
-  Buffer converted_;
+  Converter converter_;
   Way way_;
 };
 
