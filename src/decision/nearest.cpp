@@ -195,7 +195,8 @@ void Nearest::look(Item& item) const noexcept {
     item.keys = {is_whole && std::isfinite(row.hi) ? key_of(row.hi) : 0,
                  is_known ? key_of(lo) : ~std::uint64_t{0}};
   }
-  double guess = (row.lo + std::min(row.hi, std::numeric_limits<double>::max())) / 2;
+  // Halves, as the sum of both may be beyond all numbers.
+  double guess = row.lo / 2 + std::min(row.hi, std::numeric_limits<double>::max()) / 2;
   if (row.columns > 0) guess *= static_cast<double>(columns_) / static_cast<double>(row.columns);
   item.guess = row.columns == 0 ? 1 : key_of(guess);
 }
@@ -270,7 +271,7 @@ Result<Decided> Nearest::decide() {
   if (is_spent(2)) GANTRY_TRY(read_likely());
   for (;;) {
     look_at_all();
-    if (ranking_.settle()) return Decided{ranking_.guess(), true, 0};
+    if (ranking_.settle()) return Decided{ranking_.ordered(), true, 0};
     GANTRY_ASSIGN(const bool has_read, next_planes());
     if (!has_read) return Decided{ranking_.guess(), false, 0};
   }

@@ -23,8 +23,7 @@ class Top {
       GANTRY_TRY(elements_.read_bounds(range_of(item.index)));
     for (;;) {
       for (Ranking::Item& item : ranking_.candidates()) look(item);
-      const bool is_proven = ranking_.settle();
-      if (is_proven) return Decided{ranking_.guess(), true, 0};
+      if (ranking_.settle()) return Decided{ranking_.ordered(), true, 0};
       GANTRY_ASSIGN(const bool has_read, refine());
       if (!has_read) return Decided{ranking_.guess(), false, 0};
     }
