@@ -7,7 +7,7 @@
 #include "engine/shape/test_rows.hpp"
 
 // Numbers at the ends of their types. Property: what is proven is what a scan of all says, to the
-// last place, whatever the vectors.
+// last place, whatever the vectors and the floating-point mode of the thread that asks.
 namespace gantry {
 namespace {
 
@@ -100,6 +100,48 @@ TEST(HostileNumbers, DoNotOverflowWhereTheyAreOrdered) {
     EXPECT_THAT(decided.indices, ElementsAre(1, 0));
   }
 }
+
+#if defined(__x86_64__)
+TEST(HostileNumbers, BelowTheNormalOnesAreDecidedWhateverTheThreadsMode) {
+  const Sample sample = sample_of<float>(Element::f32, {-1, 1e-40f, 0, 2e-39f, -1e-40f, 1},
+                                         {Planes::Unit::bits, 0, 0});
+  const auto ask = [&](const Decision& question) {
+    return while_flushing(
+        [&] { return decide(sample.planes, sample.elements, question)->indices; });
+  };
+  EXPECT_THAT(ask(Decision::above(0)), ElementsAre(1, 3, 5));
+  EXPECT_THAT(ask(Decision::any_of(0, {{0, 3}, {3, 1}, {4, 1}})), ElementsAre(0, 1));
+  EXPECT_THAT(ask(Decision::top(4)), ElementsAre(5, 3, 1, 2));
+  EXPECT_THAT(ask(Decision::nearest({1e-40f}, 3)), ElementsAre(1, 2, 4));
+  const Bounds bounds =
+      while_flushing([&] { return *bounds_of(sample.planes, sample.elements, {1, 4}, 32); });
+  EXPECT_EQ(bounds.lo, static_cast<double>(-1e-40f));
+  EXPECT_EQ(bounds.hi, static_cast<double>(2e-39f));
+}
+
+// Of doubles also distances are below the normal ones.
+TEST(HostileNumbers, AreRoundedToNearestWhateverTheThreadsMode) {
+  Random random(43);
+  for (int round = 0; round < 4000; ++round) {
+    const std::size_t width = random() % 2 == 0 ? 8 : 1 + below(random, 20), rows = 10;
+    std::vector<double> wide(width * rows);
+    for (double& each : wide) each = std::ldexp(hard_value(random, 1, 0), -530);
+    std::vector<float> values(width * rows);
+    for (float& each : values) each = hard_value(random, random() % 2 == 0 ? 4 : 1, 0);
+    const Planes planes{Planes::Unit::bytes, 0,
+                        static_cast<std::uint16_t>(width == 8 ? random() % 2 * 8 : 0)};
+    const Sample sample = round % 2 == 0 ? sample_of(Element::f64, wide, planes)
+                                         : sample_of(Element::f32, values, planes);
+    const Decision question = Decision::nearest(
+        round % 2 == 0 ? std::vector<float>(width) : finite_query(random, width), rows);
+    const Decided decided = while_flushing([&] {
+      return *decide(sample.planes, sample.elements, question, {.bounds = BoundsUse::trusted});
+    });
+    ASSERT_TRUE(decided.proven);
+    ASSERT_EQ(decided.indices, scan(values_of(sample), question)) << round;
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace gantry
