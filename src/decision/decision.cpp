@@ -6,6 +6,7 @@
 #include "base/result.hpp"
 #include "decision/decide.hpp"
 #include "decision/decisions.hpp"
+#include "engine/shape/rows.hpp"
 
 namespace gantry {
 namespace {
@@ -78,6 +79,7 @@ Result<void> check(const Parts& parts, std::size_t count) {
 
 Result<Decided> decide_from(PlaneSource& source, const PlaneLayout& layout, const Parts& parts,
                             const DecideOptions& options) {
+  const shape::FloatMode mode;  // nothing is proven with numbers that count as 0
   Image image(layout, source, options.budget_bytes);
   const auto decided = [&]() -> Result<Decided> {
     switch (parts.kind) {
@@ -148,6 +150,7 @@ Result<Bounds> bounds_of(ConstByteSpan planes, const PlanedElements& elements, E
     if (planes_read > layout.planes())
       return fail(Code::invalid_argument,
                   fmt::format("bounds: {} planes of {}", planes_read, layout.planes()));
+    const shape::FloatMode mode;
     Present present(planes);
     decision::Image image(layout, present, std::numeric_limits<Bytes>::max());
     const decision::Values& values = image.values();

@@ -7,8 +7,8 @@
 #include "decision/test_decisions.hpp"
 
 // Planes from a peer that lies. Property: whatever bytes come, however few, and whatever is asked,
-// a decision ends, reads nothing outside (tools that watch memory see that), and answers with
-// indices that exist; only bounds that contradict the values are an error.
+// a decision ends, reads nothing outside (tools that watch memory see that), counts no byte twice,
+// and answers with indices that exist; only bounds that contradict the values are an error.
 namespace gantry {
 namespace {
 
@@ -46,6 +46,11 @@ Memory random_planes(Random& random, const PlanedElements& elements) {
   return planes;
 }
 
+/// Rows of nearest() of which some share a byte, which counts for each.
+bool shares_bytes(const PlanedElements& elements, const Decision& question) {
+  return elements.planes.unit == Planes::Unit::bits && question.parts().query.size() % 8 != 0;
+}
+
 TEST(HostilePlanes, NeverLeadOutsideAndEveryDecisionEnds) {
   Random random(21);
   int answers = 0, contradictions = 0;
@@ -69,9 +74,23 @@ TEST(HostilePlanes, NeverLeadOutsideAndEveryDecisionEnds) {
     for (const std::size_t index : decided->indices)
       ASSERT_LT(index, std::max(values.size(), question.parts().ranges.size()));
     ASSERT_LE(decided->bytes_read, options.budget_bytes);
+    ASSERT_TRUE(decided->bytes_read <= planes.size() || shares_bytes(elements, question));
   }
   EXPECT_GT(answers, 10000);
   EXPECT_GT(contradictions, 1000);
+}
+
+// Many enough that the second byte is read of the largest alone, and that of some is missing.
+TEST(HostilePlanes, CountEachByteOnceWhereTheyEnd) {
+  Random random(23);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> values(200 + below(random, 200));
+    for (float& each : values) each = 1 + static_cast<float>(below(random, 100)) / 128;
+    Sample sample = sample_of(Element::f32, values, {Planes::Unit::bytes, 0, 0});
+    sample.planes.resize(values.size() + below(random, values.size()));
+    const Decided decided = *decide(sample.planes, sample.elements, Decision::top(3));
+    ASSERT_LE(decided.bytes_read, sample.planes.size()) << round;
+  }
 }
 
 // By a peer that owns them. Each way of a decision looks at some bytes more than once.

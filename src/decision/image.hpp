@@ -48,7 +48,7 @@ class Image {
   [[nodiscard]] Result<bool> open(std::size_t cell, unsigned from, unsigned to) {
     return open(cell, 1, from, to);
   }
-  /// The same for cells of one block that follow one another.
+  /// The same for cells that follow one another, all or none.
   [[nodiscard]] Result<bool> open(std::size_t cell, std::size_t cells, unsigned from, unsigned to);
   /// The digits that one plane of an opened cell has, of element i in bits i * digits() and up.
   [[nodiscard]] unsigned digits_at(std::size_t cell, unsigned plane) const noexcept {

@@ -85,6 +85,17 @@ TEST_F(Landing, WhatComesBehindCanStillBeTaken) {
   EXPECT_EQ(decided->indices, best_);
 }
 
+#if defined(__x86_64__)
+TEST_F(Landing, NumbersBelowTheNormalOnesAreDecidedWhateverTheThreadsMode) {
+  const Sample small = sample_of<float>(Element::f32, {-1, 1e-40f, 0, -1e-40f, 1, 2e-39f},
+                                        {Planes::Unit::bits, 0, 0});
+  ASSERT_TRUE(out_.send(small.planes, soon()));
+  Incoming incoming = *in_.receive_early(soon());
+  const auto above = [&] { return decide(incoming, small.elements, Decision::above(0))->indices; };
+  EXPECT_EQ(while_flushing(above), (std::vector<std::size_t>{1, 4, 5}));
+}
+#endif
+
 TEST_F(Landing, AMessageOfAnotherSizeIsRefused) {
   ASSERT_TRUE(out_.send(ConstByteSpan(sample_.planes).first(1000), soon()));
   Incoming incoming = *in_.receive_early(soon());

@@ -59,8 +59,8 @@ class Nearest {
   [[nodiscard]] Result<bool> read_column(std::size_t index);
   [[nodiscard]] Result<bool> read_rest(std::size_t index);
   [[nodiscard]] Result<bool> deepen(std::size_t index);
-  [[nodiscard]] Result<bool> open(std::size_t index, std::size_t column, unsigned from,
-                                  unsigned to);
+  [[nodiscard]] Result<bool> open(std::size_t index, std::size_t column, std::size_t end,
+                                  unsigned from, unsigned to);
   [[nodiscard]] Result<void> add(std::size_t index, std::size_t column, Row& row);
   [[nodiscard]] Result<CodeSpan> clipped(std::size_t element, CodeSpan span, bool is_known);
   [[nodiscard]] Interval term(CodeSpan codes, double query) const noexcept;
@@ -116,15 +116,15 @@ Result<CodeSpan> Nearest::clipped(std::size_t element, CodeSpan span, bool is_kn
   return both;
 }
 
-Result<bool> Nearest::open(std::size_t index, std::size_t column, unsigned from, unsigned to) {
-  const std::size_t row = index * width_;
-  const std::size_t first = row + column * kColumn;
-  const std::size_t last = row + std::min((column + 1) * kColumn, width_) - 1;
-  for (std::size_t cell = first / image_.per_cell(); cell <= last / image_.per_cell(); ++cell) {
-    GANTRY_ASSIGN(const bool is_open, image_.open(cell, from, to));
-    if (!is_open) return false;
-  }
-  return true;
+// Columns [column, end) of a row, all or none: what was there of some would count again later. A
+// cell that the column before has a part of is open.
+Result<bool> Nearest::open(std::size_t index, std::size_t column, std::size_t end, unsigned from,
+                           unsigned to) {
+  const std::size_t row = index * width_, per_cell = image_.per_cell();
+  const std::size_t first =
+      column == 0 ? row / per_cell : (row + column * kColumn - 1) / per_cell + 1;
+  const std::size_t last = (row + std::min(end * kColumn, width_) - 1) / per_cell;
+  return image_.open(first, last + 1 - first, from, to);
 }
 
 // Adds the terms of an opened column to the row's distance.
@@ -154,7 +154,7 @@ Result<void> Nearest::add(std::size_t index, std::size_t column, Row& row) {
 
 Result<bool> Nearest::read_column(std::size_t index) {
   Row& row = rows_[index];
-  GANTRY_ASSIGN(const bool is_open, open(index, row.columns, 0, first_planes_));
+  GANTRY_ASSIGN(const bool is_open, open(index, row.columns, row.columns + 1, 0, first_planes_));
   if (!is_open) return false;
   row.planes = first_planes_;
   GANTRY_TRY(add(index, row.columns, row));
@@ -173,10 +173,8 @@ Result<bool> Nearest::read_rest(std::size_t index) {
 // One more plane of a row all of whose columns were read.
 Result<bool> Nearest::deepen(std::size_t index) {
   Row deeper{columns_, rows_[index].planes + 1, 0, 0};
-  for (std::size_t column = 0; column < columns_; ++column) {
-    GANTRY_ASSIGN(const bool is_open, open(index, column, deeper.planes - 1, deeper.planes));
-    if (!is_open) return false;
-  }
+  GANTRY_ASSIGN(const bool is_open, open(index, 0, columns_, deeper.planes - 1, deeper.planes));
+  if (!is_open) return false;
   for (std::size_t column = 0; column < columns_; ++column) GANTRY_TRY(add(index, column, deeper));
   rows_[index] = deeper;
   return true;
@@ -195,7 +193,8 @@ void Nearest::look(Item& item) const noexcept {
     item.keys = {is_whole && std::isfinite(row.hi) ? key_of(row.hi) : 0,
                  is_known ? key_of(lo) : ~std::uint64_t{0}};
   }
-  double guess = (row.lo + std::min(row.hi, std::numeric_limits<double>::max())) / 2;
+  // Halves, as the sum of both may be beyond all numbers.
+  double guess = row.lo / 2 + std::min(row.hi, std::numeric_limits<double>::max()) / 2;
   if (row.columns > 0) guess *= static_cast<double>(columns_) / static_cast<double>(row.columns);
   item.guess = row.columns == 0 ? 1 : key_of(guess);
 }
@@ -270,7 +269,7 @@ Result<Decided> Nearest::decide() {
   if (is_spent(2)) GANTRY_TRY(read_likely());
   for (;;) {
     look_at_all();
-    if (ranking_.settle()) return Decided{ranking_.guess(), true, 0};
+    if (ranking_.settle()) return Decided{ranking_.ordered(), true, 0};
     GANTRY_ASSIGN(const bool has_read, next_planes());
     if (!has_read) return Decided{ranking_.guess(), false, 0};
   }

@@ -55,6 +55,13 @@ bool Ranking::settle() {
   return settled;
 }
 
+std::vector<std::size_t> Ranking::ordered() const {
+  std::vector<std::size_t> indices;
+  indices.reserve(candidates_.size());
+  for (const Item& item : candidates_) indices.push_back(item.index);
+  return indices;
+}
+
 std::vector<std::size_t> Ranking::by_guess(std::size_t count) {
   const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
   std::partial_sort(candidates_.begin(), end, candidates_.end(), [](const Item& a, const Item& b) {

@@ -27,9 +27,11 @@ class Ranking {
   /// Drops those that are surely not; changes the order.
   void drop();
   /// Drops, orders and marks the items whose place among the candidates is not certain. True if
-  /// there are none: then the candidates are the k in their order. Of those marked at least one has
-  /// keys that are not exact.
+  /// there are none: then the candidates are the k in their order, and ordered() is the answer. Of
+  /// those marked at least one has keys that are not exact.
   [[nodiscard]] bool settle();
+  /// The indices of the candidates in the order that settle() has made.
+  [[nodiscard]] std::vector<std::size_t> ordered() const;
   /// The indices of the first k, if every key is its guess.
   [[nodiscard]] std::vector<std::size_t> guess() { return by_guess(k_); }
   /// Those of all candidates.

@@ -9,6 +9,11 @@
 #include <random>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <gtest/gtest.h>
+#include <xmmintrin.h>
+#endif
+
 #include "base/half_float.hpp"
 #include "engine/shape/planes.hpp"
 
@@ -146,6 +151,21 @@ inline std::vector<std::size_t> scan(const std::vector<double>& values, const De
   }
   return above;
 }
+
+#if defined(__x86_64__)
+/// Runs `body` while the thread takes denormal numbers for 0 and rounds upward; it still does then.
+template <class Body>
+auto while_flushing(const Body& body) {
+  constexpr unsigned kFlushing = 0x9fc0 | 0x4000;  // FTZ, DAZ, upward
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(kFlushing);
+  auto result = body();
+  const unsigned after = _mm_getcsr();
+  _mm_setcsr(before);
+  EXPECT_EQ(after & 0xffc0u, kFlushing);
+  return result;
+}
+#endif
 
 inline std::size_t below(Random& random, std::size_t limit) {
   return random() % limit;

@@ -23,8 +23,7 @@ class Top {
       GANTRY_TRY(elements_.read_bounds(range_of(item.index)));
     for (;;) {
       for (Ranking::Item& item : ranking_.candidates()) look(item);
-      const bool is_proven = ranking_.settle();
-      if (is_proven) return Decided{ranking_.guess(), true, 0};
+      if (ranking_.settle()) return Decided{ranking_.ordered(), true, 0};
       GANTRY_ASSIGN(const bool has_read, refine());
       if (!has_read) return Decided{ranking_.guess(), false, 0};
     }
@@ -97,15 +96,14 @@ class Top {
       if (!is_open(element)) continue;
       GANTRY_ASSIGN(const bool is_read, image_.open(element, 1, 2));
       if (!is_read) return {};
-      second.push_back(static_cast<std::byte>(image_.digits_at(element, 1)));
+      elements_.take(element, 2);  // at once: it stays read if a later one is missing
+      second.push_back(static_cast<std::byte>(elements_.codes_of(element).lo >> (bits - 16)));
     }
     const unsigned byte = least_of(count_bytes(second), parts_.k - least.above, least.byte, 2).byte;
     auto read = second.begin();
     std::erase_if(candidates, [&](std::size_t element) {
       if (!is_open(element)) return false;
-      if (std::to_integer<unsigned>(*read++) < byte) return true;
-      elements_.take(element, 2);
-      return false;
+      return std::to_integer<unsigned>(*read++) < byte;
     });
     return {};
   }
