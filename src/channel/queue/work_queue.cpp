@@ -10,6 +10,7 @@
 #include "base/moved_from.hpp"
 #include "base/worker_thread.hpp"
 #include "channel/queue/known_members.hpp"
+#include "channel/queue/queue_options.hpp"
 #include "channel/queue/queue_protocol.hpp"
 #include "channel/queue/waiting_line.hpp"
 #include "channel/queue/work_ledger.hpp"
@@ -18,7 +19,6 @@
 namespace gantry {
 namespace {
 
-constexpr std::size_t kMostName = 60;
 constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are handed out
 constexpr std::uint64_t kTurnsOfReport = 64;
 constexpr std::uint64_t kTurnsOfQuestion = 16;  // while items come without end
@@ -102,19 +102,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
 Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view name,
                                                                const WorkQueueOptions& options,
                                                                std::shared_ptr<Engine> engine) {
-  if (name.size() > kMostName)
-    return fail(Code::invalid_argument,
-                fmt::format("queue '{}': its name has {} characters", name, name.size()),
-                fmt::format("use at most {}", kMostName));
-  if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
-    return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
-                fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));
-  if (options.replies.as)
-    return fail(
-        Code::invalid_argument,
-        fmt::format("queue '{}': replies.as is {}, but items are handed on as they were put", name,
-                    options.replies.as->text()),
-        "set WorkMemberOptions::as of those who put: it converts in their copy");
+  GANTRY_TRY(check_queue(name, options));
   auto impl = std::make_shared<Impl>(name, options);
   GANTRY_TRY(impl->open(std::move(engine)));
   GANTRY_ASSIGN(impl->thread_, start_thread(fmt::format("the thread of queue '{}'", name),
