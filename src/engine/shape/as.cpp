@@ -49,6 +49,10 @@ Result<ReshapePlan> As::plan_for(const std::optional<Tensor>& tensor, Bytes byte
     if (bytes < plan->source_bytes())
       return refuse(fmt::format("{} bytes are sent, the plan reads {}: {}", bytes,
                                 plan->source_bytes(), plan->text()));
+    const ReshapeError& error = plan->error();
+    if (exact && (error.kind != ReshapeError::Kind::exact || error.saturates))
+      return refuse("the plan is not exact: " + plan->text(),
+                    "take a type that holds every value, or do without `exact`");
     return *plan;
   }
   if (!tensor && !from)
