@@ -286,8 +286,8 @@ class GANTRY_API Incoming {
   /// `interrupted`, `peer_gone`, `aborted` (the sender gave the message up half-way); after the
   /// last two nothing more comes.
   [[nodiscard]] Result<ConstByteSpan> next(Deadline deadline = Deadline::never());
-  /// Waits until the first `bytes` of the payload have landed and returns them. Errors: as next();
-  /// `invalid_argument` for a streamed message.
+  /// Waits until the first `bytes` of the payload have landed and returns them. Of a streamed one
+  /// they are copied, as by whole(). Errors: as next(); `invalid_argument` if some has passed.
   [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline = Deadline::never());
   /// Copies the rest behind the last chunk as it lands and returns its size. After `timed_out` or
   /// `interrupted` call again with the same buffer; the copy goes on where it stopped. Errors: as

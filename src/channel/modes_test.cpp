@@ -229,6 +229,28 @@ TEST_F(Landing, AByteMayBeWaitedFor) {
   sender.join();
 }
 
+// It is longer than the window, and what was waited for stays.
+TEST_F(Landing, TheFrontOfAStreamMayBeWaitedForAndStays) {
+  const auto payload = pattern(8 * kMiB, 1);
+  std::thread sender(
+      [&] { EXPECT_TRUE(out_.send(payload, {.deadline = soon(), .mode = SendMode::streamed})); });
+  auto incoming = in_.receive_early(soon());
+  ASSERT_TRUE(incoming && incoming->is_streamed());
+  const auto byte = incoming->wait_for(1, soon());
+  const auto front = incoming->wait_for(6 * kMiB, soon());
+  ASSERT_TRUE(byte && front);
+  EXPECT_EQ(byte->data(), front->data());
+  EXPECT_TRUE(same(front->first(6 * kMiB), ConstByteSpan(payload).first(6 * kMiB)));
+  EXPECT_EQ(incoming->wait_for(8 * kMiB + 1, soon()).error().code, Code::invalid_argument);
+  const auto chunk = incoming->next(soon());
+  ASSERT_TRUE(chunk);
+  EXPECT_EQ(chunk->data(), front->data());
+  std::vector<std::byte> rest(payload.size() - chunk->size());
+  EXPECT_EQ(*incoming->into(rest, soon()), rest.size());
+  EXPECT_TRUE(same(rest, ConstByteSpan(payload).last(rest.size())));
+  sender.join();
+}
+
 TEST_F(Landing, AMessageThatWasNeverTakenKeepsNothingAlive) {
   ASSERT_TRUE(out_.send(pattern(kMiB, 1), soon()));
   const std::size_t before = test::open_descriptors();

@@ -12,26 +12,12 @@ class Landing final : public decision::PlaneSource {
       : incoming_(incoming), deadline_(deadline) {}
 
   Result<ConstByteSpan> through(Bytes end) override {
-    if (incoming_.is_streamed()) return kept_through(end);
-    GANTRY_ASSIGN(const ConstByteSpan there,
-                  incoming_.wait_for(std::max(end, incoming_.landed()), deadline_));
-    return there;
+    return incoming_.wait_for(std::max(end, incoming_.landed()), deadline_);
   }
 
  private:
-  // Chunks of a streamed message go by.
-  Result<ConstByteSpan> kept_through(Bytes end) {
-    while (kept_.size() < end) {
-      GANTRY_ASSIGN(const ConstByteSpan chunk, incoming_.next(deadline_));
-      if (chunk.empty()) break;
-      kept_.insert(kept_.end(), chunk.begin(), chunk.end());
-    }
-    return ConstByteSpan(kept_);
-  }
-
   Incoming& incoming_;
   Deadline deadline_;
-  std::vector<std::byte> kept_;
 };
 
 }  // namespace

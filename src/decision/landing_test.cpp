@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -69,6 +70,73 @@ TEST_F(Landing, AnswersInEveryMode) {
     }
     sender.join();
   }
+}
+
+// A stream that is longer than its window, of which nothing is left behind its chunks.
+TEST_F(Landing, AnswersAsOftenAsItIsAskedInEveryMode) {
+  const Sample sample = logits(1'250'000);
+  const std::vector<std::size_t> best = scan(values_of(sample), Decision::top(2));
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, std::string(to_string(mode)));
+    std::thread sender([&] {
+      const Result<void> sent =
+          out_.send(sample.planes, SendOptions{.deadline = soon(), .mode = mode});
+      EXPECT_TRUE(sent) << to_string(sent.error());
+    });
+    {
+      Incoming incoming = *in_.receive_early(soon());
+      const auto ask = [&](const Decision& question) {
+        return decide(incoming, sample.elements, question, {.deadline = soon()});
+      };
+      EXPECT_THAT(ask(Decision::above(1e6))->indices, testing::IsEmpty());
+      const Result<Decided> decided = ask(Decision::top(2));
+      ASSERT_TRUE(decided) << to_string(decided.error());
+      EXPECT_TRUE(decided->proven);
+      EXPECT_EQ(decided->indices, best);
+      EXPECT_EQ(ask(Decision::above(-1e6))->indices.size(), sample.planes.size() / 4);
+      const Message all = *incoming.whole(soon());
+      EXPECT_TRUE(std::ranges::equal(all.bytes(), sample.planes));
+    }
+    sender.join();
+  }
+}
+
+// A time that was too short took nothing.
+TEST_F(Landing, AnswersAStreamThatWasAskedTooEarly) {
+  const Sample sample = logits(1'250'000);
+  std::thread sender([&] {
+    EXPECT_TRUE(out_.send(sample.planes, {.deadline = soon(), .mode = SendMode::streamed}));
+  });
+  {
+    Incoming incoming = *in_.receive_early(soon());
+    ASSERT_TRUE(incoming.is_streamed());
+    const Decision all = Decision::above(-1e6);
+    const auto early = decide(incoming, sample.elements, all, {.deadline = Deadline::now()});
+    EXPECT_TRUE(early || early.error().code == Code::timed_out);
+    const auto late = decide(incoming, sample.elements, all, {.deadline = soon()});
+    ASSERT_TRUE(late) << to_string(late.error());
+    EXPECT_EQ(late->indices.size(), sample.planes.size() / 4);
+    std::vector<std::byte> taken(sample.planes.size());
+    EXPECT_EQ(*incoming.into(taken, soon()), taken.size());
+    EXPECT_TRUE(taken == sample.planes);
+  }
+  sender.join();
+}
+
+TEST_F(Landing, AStreamOfWhichSomeWasTakenIsRefused) {
+  std::thread sender([&] {
+    EXPECT_TRUE(out_.send(sample_.planes, {.deadline = soon(), .mode = SendMode::streamed}));
+  });
+  {
+    Incoming incoming = *in_.receive_early(soon());
+    ASSERT_TRUE(incoming.next(soon()));
+    const Result<Decided> decided =
+        decide(incoming, sample_.elements, Decision::top(2), {.deadline = soon()});
+    ASSERT_FALSE(decided);
+    EXPECT_EQ(decided.error().code, Code::invalid_argument);
+    EXPECT_THAT(decided.error().message, testing::HasSubstr("have passed already"));
+  }
+  sender.join();
 }
 
 TEST_F(Landing, WhatComesBehindCanStillBeTaken) {

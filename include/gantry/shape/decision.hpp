@@ -129,10 +129,10 @@ struct Decided {
                                                 const PlanedElements& elements,
                                                 const Decision& decision,
                                                 const DecideOptions& options = {});
-/// The same about a message while it lands: its whole payload are the planes, and nothing of it was
-/// taken. Waits only for what it reads; drop `incoming` then, or go on with it: what is left of a
-/// streamed one is behind what was read, of others everything is there. Errors besides: as
-/// Incoming::next(), and `invalid_argument` for a payload of another size.
+/// The same about a message while it lands, whose whole payload are the planes. Waits only for what
+/// it reads and takes nothing: ask again, go on with `incoming` from its first byte, or drop it. Of
+/// a streamed one it keeps copies (ReceiveLimits::gathered_bytes; `too_large` beyond that). Errors
+/// besides: as Incoming::wait_for(), and `invalid_argument` for a payload of another size.
 [[nodiscard]] GANTRY_API Result<Decided> decide(Incoming& incoming, const PlanedElements& elements,
                                                 const Decision& decision,
                                                 const DecideOptions& options = {});

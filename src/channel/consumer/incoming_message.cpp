@@ -160,13 +160,13 @@ Result<ConstByteSpan> IncomingMessage::take() {
 }
 
 Result<void> IncomingMessage::check_prefix(Bytes bytes) const {
-  if (!is_streamed() && segments_.size() == 1 && bytes <= total_) return {};
+  if ((is_streamed() || segments_.size() == 1) && bytes <= total_) return {};
   if (bytes > total_)
     return fail(Code::invalid_argument,
                 fmt::format("{} has {} bytes; {} can never land", name(), total_, bytes));
   return fail(Code::invalid_argument,
-              fmt::format("{} {}, so its first {} bytes are never in one place", name(),
-                          is_streamed() ? "is streamed" : "has several segments", bytes),
+              fmt::format("{} has several segments, so its first {} bytes are never in one place",
+                          name(), bytes),
               "take it chunk by chunk, next(), or all of it, whole()");
 }
 
@@ -267,11 +267,11 @@ Result<void> IncomingMessage::gather() {
   return {};
 }
 
-Result<bool> IncomingMessage::try_whole() {
+Result<bool> IncomingMessage::try_front(Bytes bytes) {
   GANTRY_TRY(check_is_here());
-  if (!is_streamed()) return landed() == total_;
+  if (!is_streamed()) return landed() >= bytes;
   GANTRY_TRY(gather());
-  return gathered_bytes_ == total_;
+  return gathered_bytes_ >= bytes;
 }
 
 namespace {

@@ -54,10 +54,11 @@ class GANTRY_LOCAL IncomingMessage {
   }
   /// Needs one byte more than taken() to have landed. What lies in one piece from there on.
   [[nodiscard]] Result<ConstByteSpan> take();
-  /// The first bytes of a message that lies in one piece. Needs them to have landed.
+  /// The first bytes of a message that lies in one piece or was gathered. Needs them to be there.
   [[nodiscard]] Result<void> check_prefix(Bytes bytes) const;
   [[nodiscard]] ConstByteSpan prefix() const noexcept {
-    return segments_.front().bytes.first(landed_);
+    return gathered_ ? ConstByteSpan(gathered_.get(), gathered_bytes_)
+                     : segments_.front().bytes.first(landed_);
   }
   /// take() begins with the first byte again. Error: `invalid_argument` when that has passed.
   [[nodiscard]] Result<void> start_over();
@@ -84,14 +85,16 @@ class GANTRY_LOCAL IncomingMessage {
     return segments_.empty() ? std::nullopt : segments_.front().tensor;
   }
 
-  // ---- as a whole
+  // ---- as a whole, or its front
 
-  /// Whether become_message() may be called. What has landed of a streamed message goes into
-  /// private memory for that.
-  [[nodiscard]] Result<bool> try_whole();
-  /// How much must have landed for try_whole() to come further.
-  [[nodiscard]] Bytes next_for_whole() const noexcept {
-    return is_streamed() ? gathered_bytes_ + 1 : total_;
+  /// Whether the first `bytes` are there at once. What has landed of a streamed message goes into
+  /// private memory for that. Error: `invalid_argument` when some of it has passed.
+  [[nodiscard]] Result<bool> try_front(Bytes bytes);
+  /// Whether become_message() may be called.
+  [[nodiscard]] Result<bool> try_whole() { return try_front(total_); }
+  /// How much must have landed for try_front() to come further.
+  [[nodiscard]] Bytes next_for_front(Bytes bytes) const noexcept {
+    return is_streamed() ? gathered_bytes_ + 1 : bytes;
   }
   [[nodiscard]] Message become_message();
 

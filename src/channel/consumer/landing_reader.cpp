@@ -33,7 +33,7 @@ Result<ConstByteSpan> LandingReader::take_next(Deadline deadline) {
 Result<ConstByteSpan> LandingReader::wait_for(Bytes bytes, Deadline deadline) {
   GANTRY_TRY(message_.check_is_here());
   GANTRY_TRY(message_.check_prefix(bytes));
-  GANTRY_TRY(await(bytes, deadline));
+  GANTRY_TRY(message_.is_streamed() ? await_front(bytes, deadline) : await(bytes, deadline));
   return message_.prefix();
 }
 
@@ -55,7 +55,7 @@ Result<Bytes> LandingReader::into(ByteSpan destination, const ReshapePlan& plan,
   GANTRY_TRY(message_.check_is_here());
   GANTRY_TRY(message_.begin_conversion(destination, plan));
   if (plan.kind() == ReshapeClass::permuting) {
-    GANTRY_TRY(await_whole(deadline));
+    GANTRY_TRY(await_front(message_.size(), deadline));
     GANTRY_TRY(message_.convert_whole(destination, plan));
   } else {
     for (LateLooks looks; message_.taken() < message_.size();) {
@@ -68,17 +68,17 @@ Result<Bytes> LandingReader::into(ByteSpan destination, const ReshapePlan& plan,
   return plan.destination_bytes();
 }
 
-Result<void> LandingReader::await_whole(Deadline deadline) {
+Result<void> LandingReader::await_front(Bytes bytes, Deadline deadline) {
   for (LateLooks looks;;) {
-    GANTRY_ASSIGN(const bool there, message_.try_whole());
+    GANTRY_ASSIGN(const bool there, message_.try_front(bytes));
     if (there) return {};
     if (looks.are_spent(deadline)) return tl::unexpected(not_in_time());
-    GANTRY_TRY(await(message_.next_for_whole(), deadline));
+    GANTRY_TRY(await(message_.next_for_front(bytes), deadline));
   }
 }
 
 Result<Message> LandingReader::whole(Deadline deadline) {
-  GANTRY_TRY(await_whole(deadline));
+  GANTRY_TRY(await_front(message_.size(), deadline));
   return message_.become_message();
 }
 

@@ -24,7 +24,7 @@ class LandingReader {
  private:
   [[nodiscard]] Result<ConstByteSpan> take_next(Deadline deadline);
   [[nodiscard]] Result<void> await(Bytes bytes, Deadline deadline);
-  [[nodiscard]] Result<void> await_whole(Deadline deadline);
+  [[nodiscard]] Result<void> await_front(Bytes bytes, Deadline deadline);
   [[nodiscard]] Error not_in_time() const;
 
   ConsumerWaiter* waiter_;
