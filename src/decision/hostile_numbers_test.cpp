@@ -101,6 +101,30 @@ TEST(HostileNumbers, DoNotOverflowWhereTheyAreOrdered) {
   }
 }
 
+// True, though they say nothing: groups that are said to have anything, NaNs as well.
+TEST(HostileNumbers, MayBeWithinBoundsThatSayNothing) {
+  shape::on_every_target([] {
+    Random random(42);
+    for (int round = 0; round < 300; ++round) {
+      const std::size_t rows = 1 + below(random, 60), groups = 1 + below(random, 3);
+      std::vector<float> values(rows * groups * 8);
+      for (float& each : values) each = hard_value(random, 1, 0);
+      Sample sample = sample_of(Element::f32, values, {Planes::Unit::bytes, 0, 8});
+      for (std::size_t group = 0; group < rows * groups; ++group) {
+        const unsigned ends = random() % 4;  // which of both say nothing
+        if (ends & 1u) std::fill_n(&sample.planes[group * 8], 4, std::byte{0});
+        if (ends & 2u) std::fill_n(&sample.planes[group * 8 + 4], 4, std::byte{0xff});
+      }
+      const Decision question =
+          Decision::nearest({values.data(), values.data() + groups * 8}, 1 + below(random, rows));
+      const Decided decided =
+          *decide(sample.planes, sample.elements, question, {.bounds = BoundsUse::trusted});
+      ASSERT_TRUE(decided.proven);
+      ASSERT_EQ(decided.indices, scan(values_of(sample), question)) << round;
+    }
+  });
+}
+
 #if defined(__x86_64__)
 TEST(HostileNumbers, BelowTheNormalOnesAreDecidedWhateverTheThreadsMode) {
   const Sample sample = sample_of<float>(Element::f32, {-1, 1e-40f, 0, 2e-39f, -1e-40f, 1},

@@ -37,7 +37,8 @@ HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<Words<D>> code) {
   return hn::BitCast(d, hn::Xor(code, hn::Or(negative, hn::Set(words, kSign))));
 }
 
-/// By how much bounds are beyond what is subtracted. Of a NaN that may be a NaN or 0.
+/// By how much bounds are beyond what is subtracted. Of a NaN that may be a NaN or 0, whatever the
+/// CPU; a row is kept by sums that are a NaN, since such bounds rule nothing out.
 template <class D>
 HWY_INLINE hn::Vec<D> beyond(D d, hn::Vec<D> bounds, const float* signs, const float* from) {
   return hn::Max(hn::MulSub(bounds, hn::LoadU(d, signs), hn::LoadU(d, from)), hn::Zero(d));
@@ -89,7 +90,7 @@ HWY_INLINE std::size_t keep_of_whole_vectors(D d, std::uint32_t* HWY_RESTRICT ke
   std::size_t count = 0;
   for (std::uint32_t row = 0; row < rows; row += kLanes) {
     const auto sums = rough_sums<kLanes>(d, table, codes, bounds + row * row_bytes);
-    const auto near = hn::Le(sums, hn::Set(d, limit));
+    const auto near = hn::Not(hn::Gt(sums, hn::Set(d, limit)));
     const auto numbers = hn::BitCast(d, hn::Iota(words, row));
     hn::StoreU(hn::BitCast(words, hn::Compress(numbers, near)), words, kept + count);
     count += hn::CountTrue(d, near);
@@ -117,7 +118,7 @@ std::size_t keep_roughly(D d, std::uint32_t* HWY_RESTRICT kept, const Table& tab
   for (; row < rows; ++row) {
     const auto sum = hn::SumOfLanes(d, rough_sum(d, table, codes, bounds + row * row_bytes));
     kept[count] = row;
-    count += hn::GetLane(sum) <= limit ? 1 : 0;
+    count += hn::GetLane(sum) > limit ? 0 : 1;
   }
   return count;
 }
@@ -141,7 +142,7 @@ std::size_t keep(D d, std::uint32_t* rows, std::size_t count, const Table& table
       }
     }
     rows[kept] = rows[i];
-    kept += hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd))) <= limit ? 1 : 0;
+    kept += hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd))) > limit ? 0 : 1;
   }
   return kept;
 }
