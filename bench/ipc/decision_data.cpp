@@ -86,7 +86,7 @@ void DecisionData::make(float* numbers, ConstByteSpan payload) const {
       numbers[i] = normal(word) * 2.5f - 1;
       continue;
     }
-    if (i % kRowElements == 0) centre = mix(word + 1) % kCentres;
+    if (i % kRowElements == 0) centre = static_cast<std::uint32_t>(mix(word + 1) % kCentres);
     if (i % 8 == 0) offset = level(centre, i % kRowElements) + normal(mix(word + 2)) * 0.6f;
     numbers[i] = offset + normal(word) * 0.1f;
   }
