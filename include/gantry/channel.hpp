@@ -298,8 +298,8 @@ class GANTRY_API Incoming {
   /// destination_bytes(). A plan that permutes waits for all of it first; of a streamed message
   /// that takes private memory (ReceiveLimits::gathered_bytes). Call again with the same buffer and
   /// plan after `timed_out` or `interrupted`. Errors: as next(); `invalid_argument` when the
-  /// payload or the buffer is smaller than the plan's, or some of a streamed message was taken
-  /// otherwise.
+  /// payload is not the plan's source (its tensor, if it has one; its bytes), the buffer is too
+  /// small, or some of a streamed message was taken otherwise.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, const ReshapePlan& plan,
                                    Deadline deadline = Deadline::never());
   /// How its first segment is to be read, if the sender said so.

@@ -1,4 +1,4 @@
-#pragma once  // gantry/gantry.hpp: all but gemm, schedule/* and queues of work.
+#pragma once  // gantry/gantry.hpp: all but gemm, schedule/*, queues of work, images, decisions.
 
 #include <gantry/channel.hpp>
 #include <gantry/channel/async.hpp>

@@ -322,6 +322,20 @@ TEST_F(Pack, TheImageIsNoneOfItsFiles) {
   EXPECT_EQ(read("a.bin"), "bytes");
 }
 
+TEST_F(Pack, WhatIsNoImageIsNotReplaced) {
+  write("a.bin", "bytes");
+  write("b.bin", "other bytes");
+  write("short", "b");
+  write("empty", "");
+  for (const char* to : {"b.bin", "short"})
+    EXPECT_THAT(done({"pack", "a.bin", to}).errors,
+                HasSubstr(": it is there and is no image; name the image last"));
+  EXPECT_EQ(read("b.bin"), "other bytes");
+  EXPECT_EQ(read("short"), "b");
+  EXPECT_EQ(done({"pack", "a.bin", "empty"}).errors.find("is no image"), std::string::npos);
+  EXPECT_EQ(done({"pack", "b.bin", "empty"}).errors.find("is no image"), std::string::npos);
+}
+
 TEST_F(Pack, WithoutRoomItSaysSoAndLeavesNothing) {
   write("a.bin", random_bytes(6 << 20));
   Command command = gantry({"pack", "a.bin", "a.gimg"});

@@ -44,8 +44,8 @@ class ImageLoading;
 
 /// Begins to load. The file is read past the page cache where that can be; an image that is not
 /// packed comes straight into its place. The image may go before the loading does. Errors:
-/// `invalid_argument` (a partition or a tensor of `first` that is not there), `out_of_memory`
-/// (beyond the pool's budget), `system`.
+/// `invalid_argument` (a partition or a tensor of `first` that is not there), `out_of_memory` and
+/// `too_large` (beyond the pool's budget), `system`.
 [[nodiscard]] GANTRY_API Result<ImageLoading> load_image(const Image& image,
                                                          const LoadOptions& options = {});
 

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/clock.hpp"
+#include "engine/shape/plan_source.hpp"
 
 namespace gantry {
 
@@ -196,10 +197,17 @@ void IncomingMessage::end_copy() noexcept {
 }
 
 Result<void> IncomingMessage::begin_conversion(ByteSpan destination, const ReshapePlan& plan) {
-  if (plan.source_bytes() > total_)
+  if (plan.source_bytes() > total_ ||
+      total_ - plan.source_bytes() > shape::gap_behind(plan.source()))
     return fail(Code::invalid_argument,
                 fmt::format("{} has {} bytes, the plan reads {}: {}", name(), total_,
-                            plan.source_bytes(), plan.text()));
+                            plan.source_bytes(), plan.text()),
+                "make a plan for all of it, or receive it as it is");
+  if (const auto sent = tensor(); sent && !shape::is_alike(plan.source(), *sent))
+    return fail(Code::invalid_argument,
+                fmt::format("{} is a tensor of {}, not the one that the plan reads: {}", name(),
+                            to_string(sent->type), plan.text()),
+                "make a plan for the tensor that Incoming::tensor() returns");
   if (plan.destination_bytes() > destination.size())
     return fail(Code::invalid_argument,
                 fmt::format("{} becomes {} bytes, the buffer has {}", name(),

@@ -1,8 +1,7 @@
 #include "channel/producer/conversion.hpp"
 
-#include <algorithm>
-
 #include "base/result.hpp"
+#include "engine/shape/plan_source.hpp"
 
 namespace gantry {
 namespace {
@@ -13,26 +12,10 @@ bool changes_nothing(const As& as, const ReshapePlan& plan) {
          plan.source_bytes() == plan.destination_bytes() && plan.kind() != ReshapeClass::permuting;
 }
 
-// What lies between two rows of it, or images, may lie behind the last one, too. Groups lie
-// without gaps.
-Bytes gap_behind(const Tensor& tensor) {
-  std::uint64_t last = 0, whole = 1;  // numbers: before the last one; with what lies behind it
-  for (unsigned i = 0; i < tensor.dimensions; ++i) {
-    const auto extent = static_cast<std::uint64_t>(tensor.shape[i]);
-    const auto step = static_cast<std::uint64_t>(tensor.strides[i]);
-    if (extent == 0) return 0;
-    if (extent == 1) continue;  // its step says nothing
-    last += (extent - 1) * step;
-    whole = std::max(whole, extent * step);
-  }
-  const std::uint64_t gap = whole - std::min(whole, last + 1);
-  return gap * tensor.type.bits * tensor.type.lanes / 8;
-}
-
 // Of a plan that the user made: it is for what is sent, and for all of it.
 Result<void> check_given(const As& wish, Bytes bytes) {
   const ReshapePlan& plan = *wish.plan;
-  if (bytes - plan.source_bytes() > gap_behind(plan.source()))
+  if (bytes - plan.source_bytes() > shape::gap_behind(plan.source()))
     return fail(Code::invalid_argument,
                 fmt::format("{} bytes are sent, the plan reads {}: {}", bytes, plan.source_bytes(),
                             plan.text()),

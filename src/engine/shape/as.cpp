@@ -3,6 +3,7 @@
 #include "base/result.hpp"
 #include "engine/shape/element.hpp"
 #include "engine/shape/groups.hpp"
+#include "engine/shape/plan_source.hpp"
 
 namespace gantry {
 namespace {
@@ -31,19 +32,11 @@ Result<Tensor> row_of(DataType type, Bytes bytes) {
   return Tensor::dense(type, {&count, 1});
 }
 
-bool describes(const Tensor& plan, const Tensor& sent) noexcept {
-  if (plan.type != sent.type || plan.dimensions != sent.dimensions) return false;
-  for (unsigned i = 0; i < plan.dimensions; ++i)
-    if (plan.shape[i] != sent.shape[i] || (plan.shape[i] > 1 && plan.strides[i] != sent.strides[i]))
-      return false;
-  return true;
-}
-
 }  // namespace
 
 Result<ReshapePlan> As::plan_for(const std::optional<Tensor>& tensor, Bytes bytes) const {
   if (plan) {
-    if (tensor && !describes(plan->source(), *tensor))
+    if (tensor && !shape::is_alike(plan->source(), *tensor))
       return refuse(
           fmt::format("the tensor that is sent is not the one of the plan, {}", plan->text()));
     if (bytes < plan->source_bytes())

@@ -1,7 +1,9 @@
 // gantry pack: tensors of files as one image.
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "channel_view.hpp"
@@ -67,14 +69,21 @@ Result<unsigned> parse_split(std::string_view text) {
   return static_cast<unsigned>(*number);
 }
 
-/// Errors: the image would replace one of the files that it is made of.
+constexpr std::string_view kMagic = "GANTRYIM";  // what every image begins with
+
+/// Errors: the image would replace one of the files that it is made of, or what is none.
 Result<void> check_target(const std::string& to, const std::vector<FileTensor>& inputs) {
   const auto there = facts_of_file(to);
   if (!there) return {};  // what else has that name, write_image() says
   for (const FileTensor& one : inputs)
     if (one.file.device == there->device && one.file.inode == there->inode)
       return refuse(to + ": it is one of the files that are to be packed", "name another image");
-  return {};
+  std::array<char, kMagic.size()> start{};  // of `gantry pack *.safetensors` the last would go
+  std::ifstream file(to, std::ios::binary);
+  file.read(start.data(), start.size());
+  if (there->bytes == 0 || std::string_view(start.data(), start.size()) == kMagic) return {};
+  return refuse(to + ": it is there and is no image",
+                "name the image last, or remove that file if it may go");
 }
 
 /// Whole tensors, in their order, so that partitions have about as many bytes each, and one at
