@@ -220,10 +220,10 @@ std::pair<std::size_t, std::size_t> ImageLoading::State::chunks_of(
 
 Result<LoadedTensor> ImageLoading::State::wait_for(std::string_view name, Deadline deadline) {
   GANTRY_ASSIGN(const ImageTensor* const tensor, find(name));
-  const auto [from, end] = chunks_of(*tensor);
+  const auto chunks_of_it = chunks_of(*tensor);
   std::unique_lock lock(mutex_);
-  const auto is_whole = [&, from = from, end = end] {
-    for (std::size_t chunk = from; chunk < end; ++chunk)
+  const auto is_whole = [&] {
+    for (std::size_t chunk = chunks_of_it.first; chunk < chunks_of_it.second; ++chunk)
       if (!is_there_[chunk]) return false;
     return true;
   };
