@@ -33,6 +33,12 @@ TEST_F(Cli, ANameWithANewlineStaysOneLine) {
   EXPECT_THAT(ended.errors, IsOneLine());
 }
 
+TEST_F(Cli, WhatSpeaksToTerminalsIsNotPassedOn) {
+  const auto ended = run(gantry({"image", "ls", "\033[31mx\x7f"}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(ended.errors, "gantry: ?[31mx?: No such file or directory\n");
+}
+
 TEST_F(Cli, ASecondProducerIsRefused) {
   Subprocess first(put({"c"}, "x"));
   ASSERT_TRUE(listed("c"));
