@@ -6,9 +6,6 @@
 #include <array>
 #include <cstdio>
 #include <system_error>
-#include <utility>
-
-#include "channel_view.hpp"
 
 namespace gantry::cli {
 
@@ -16,7 +13,8 @@ void note(std::string_view text) {
   // A name or a path may hold anything; the promise is one line, and nothing for the terminal.
   std::string line(text);
   std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  line = "gantry: " + printable(std::move(line)) + "\n";
+  std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  line = "gantry: " + line + "\n";
   std::fputs(line.c_str(), stderr);  // throws nothing when standard error is closed
 }
 
