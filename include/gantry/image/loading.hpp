@@ -36,7 +36,7 @@ struct GANTRY_API LoadReport {
   std::chrono::nanoseconds waited{};       ///< For the disk, of all workers together.
   std::chrono::nanoseconds unpacked{};     ///< Unpacking and checking, of all workers together.
   unsigned workers = 0;                    ///< How many there are.
-  std::string way;                         ///< How the file is read, and why not directly.
+  std::string way;                         ///< "directly", or how else and why.
   [[nodiscard]] std::string text() const;  ///< All of it, its rates, and what bounded them.
 };
 

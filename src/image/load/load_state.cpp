@@ -70,10 +70,13 @@ Result<void> ImageLoading::State::open_file(const Image& image) {
   const std::string same = fmt::format("/proc/self/fd/{}", image.descriptor());
   GANTRY_ASSIGN(file, OpenFile::open_direct(same, "its bytes"));
   if (file->alignment() <= kImageBorder) {
-    report_.way = file->alignment() > 1 ? "directly" : file->why_not_direct();
+    report_.way = file->alignment() > 1
+                      ? "directly"
+                      : fmt::format("through the page cache ({})", file->why_not_direct());
     return {};
   }
-  report_.way = fmt::format("direct reads: this disk wants {} bytes", file->alignment());
+  report_.way =
+      fmt::format("through the page cache (directly it wants {} bytes)", file->alignment());
   const int again = ::fcntl(image.descriptor(), F_DUPFD_CLOEXEC, 0);
   if (again < 0) return fail_errno(path);
   file = std::make_shared<const OpenFile>(again, "its bytes");
@@ -81,15 +84,13 @@ Result<void> ImageLoading::State::open_file(const Image& image) {
 }
 
 Result<void> ImageLoading::State::lay_order() {
-  std::vector<bool> is_wanted(partitions.size(), options.partitions.empty());
+  is_wanted_.assign(partitions.size(), options.partitions.empty());
   for (const std::size_t partition : options.partitions) {
     if (partition >= partitions.size())
       return fail(Code::invalid_argument, fmt::format("{}: there is no partition {}: it has {}",
                                                       path, partition, partitions.size()));
-    is_wanted[partition] = true;
+    is_wanted_[partition] = true;
   }
-  for (std::size_t i = 0; i < partitions.size(); ++i)
-    if (is_wanted[i]) places_[i].keep = file;  // memory comes later
   std::vector<bool> is_laid(chunks.size());
   const auto lay = [&](std::size_t chunk) {
     if (!is_laid[chunk]) order_.push_back(chunk);
@@ -102,20 +103,20 @@ Result<void> ImageLoading::State::lay_order() {
     for (std::size_t chunk = from; chunk < end; ++chunk) lay(chunk);
   }
   for (std::size_t i = 0; i < partitions.size(); ++i)
-    for (std::size_t k = 0; is_wanted[i] && k < partitions[i].chunks; ++k)
+    for (std::size_t k = 0; is_wanted_[i] && k < partitions[i].chunks; ++k)
       lay(partitions[i].first_chunk + k);
   return {};
 }
 
 Result<void> ImageLoading::State::take_places() {
   for (std::size_t i = 0; i < partitions.size(); ++i) {
-    if (places_[i].keep == nullptr || partitions[i].bytes == 0) continue;
+    if (!is_wanted_[i] || partitions[i].bytes == 0) continue;
     GANTRY_ASSIGN(places_[i], take_memory(options.pool, up_to_border(partitions[i].bytes)));
   }
   return {};
 }
 
-Result<void> ImageLoading::State::start(const std::shared_ptr<State>& self) {
+Result<void> ImageLoading::State::start() {
   std::shared_ptr<FileIo> io = options.file_io;
   if (io == nullptr) {
     GANTRY_ASSIGN(io, make_plain_file_io());
@@ -136,10 +137,9 @@ Result<void> ImageLoading::State::start(const std::shared_ptr<State>& self) {
   }
   const BlockSignals blocked;
   for (std::size_t i = 0; i < workers; ++i) {
-    GANTRY_ASSIGN(std::thread thread,
-                  start_thread("a thread that loads an image", [state = self.get(), i] {
+    GANTRY_ASSIGN(std::thread thread, start_thread("a thread that loads an image", [this, i] {
                     ::pthread_setname_np(::pthread_self(), "gantry-image");
-                    LoadWorker(*state, i).run();
+                    LoadWorker(*this, i).run();
                   }));
     threads.push_back(std::move(thread));
   }
@@ -203,7 +203,7 @@ Result<const ImageTensor*> ImageLoading::State::find(std::string_view name) cons
     return fail(Code::not_found, fmt::format("{}: there is no tensor '{}'", path, name),
                 "gantry image ls shows their names");
   const ImageTensor& tensor = tensors[found->second];
-  if (places_[tensor.partition].keep == nullptr)
+  if (!is_wanted_[tensor.partition])
     return fail(Code::not_found,
                 fmt::format("{}: tensor '{}' is in partition {}, which is not loaded", path, name,
                             tensor.partition));

@@ -30,7 +30,7 @@ struct GANTRY_LOCAL ImageLoading::State {
   /// Opens the file, takes memory and lays the order down.
   [[nodiscard]] Result<void> prepare(const Image& image);
   /// Starts the workers, each with a lane of its own.
-  [[nodiscard]] Result<void> start(const std::shared_ptr<State>& self);
+  [[nodiscard]] Result<void> start();
 
   // ---- for workers
   /// The next chunk to load; nothing: none is left, or the loading has ended.
@@ -67,7 +67,8 @@ struct GANTRY_LOCAL ImageLoading::State {
                                 const IsSo& is_so);
 
   std::map<std::string_view, std::size_t> by_name_;
-  std::vector<LoadMemory> places_;  // of partitions; without memory: not loaded
+  std::vector<bool> is_wanted_;     // partitions
+  std::vector<LoadMemory> places_;  // of partitions; those that are not loaded have none
   std::vector<std::size_t> order_;  // of chunks
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 

@@ -65,7 +65,7 @@ Result<ImageLoading> load_image(const Image& image, const LoadOptions& options) 
   return guarded([&]() -> Result<ImageLoading> {
     ImageLoading loading(std::make_shared<ImageLoading::State>(image, options));
     GANTRY_TRY(loading.state_->prepare(image));
-    GANTRY_TRY(loading.state_->start(loading.state_));
+    GANTRY_TRY(loading.state_->start());
     return loading;
   });
 }
