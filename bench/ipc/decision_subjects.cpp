@@ -3,7 +3,6 @@
 #include <cstring>
 #include <gantry/gantry.hpp>
 
-#include "../support/system/posix.hpp"
 #include "decision_data.hpp"
 #include "gantry_ends.hpp"
 #include "subjects.hpp"
@@ -11,9 +10,6 @@
 namespace gantry::bench {
 namespace {
 
-constexpr const char* kRequests = "requests";
-constexpr const char* kReplies = "replies";
-constexpr std::chrono::seconds kMeeting{30};    // both ends are being started; more is a fault
 constexpr Bytes kLookAgain = Bytes{256} << 10;  // bytes that land between two looks of a scan
 
 struct Way {
@@ -25,19 +21,13 @@ class DecisionRequester final : public Requester {
  public:
   static Result<std::unique_ptr<Requester>> open(const std::string& directory, const Case& what,
                                                  Way way) {
-    auto runtime = Runtime::create({.directory = directory});
-    if (!runtime) return Unexpected(runtime.error());
+    auto ends = EndsThereAndBack::for_requester(directory);
+    if (!ends) return Unexpected(ends.error());
     const DecisionData data(what);
     auto plan = ReshapePlan::to_planes(data.tensor(), data.elements().planes);
     if (!plan) return Unexpected(plan.error());
-    auto out = runtime->producer(kRequests, {end_options(), {}});
-    if (!out) return Unexpected(out.error());
-    auto in = runtime->consumer(kReplies, {end_options()}, Deadline::after(kMeeting));
-    if (!in) return Unexpected(in.error());
-    auto met = out->wait_for_consumer(Deadline::after(kMeeting));
-    if (!met) return Unexpected(met.error());
-    return std::unique_ptr<Requester>(new DecisionRequester(
-        std::move(*runtime), std::move(*out), std::move(*in), std::move(*plan), what, way));
+    return std::unique_ptr<Requester>(
+        new DecisionRequester(std::move(*ends), std::move(*plan), what, way));
   }
 
   // The numbers are written anew, as any that were just computed, and a scan of its own says what
@@ -54,32 +44,21 @@ class DecisionRequester final : public Requester {
 
   Result<void> send(const Payload&) override {
     const SendOptions options{.mode = way_.mode};
-    if (!way_.in_planes) return out_.send(numbers_.bytes(), options);
-    return out_.send(Draft().copy(numbers_.bytes(), data_.tensor()).as(plan_), options);
+    if (!way_.in_planes) return ends_.out.send(numbers_.bytes(), options);
+    return ends_.out.send(Draft().copy(numbers_.bytes(), data_.tensor()).as(plan_), options);
   }
 
-  Result<std::uint64_t> receive() override {
-    const auto reply = in_.receive();
-    if (!reply) return Unexpected(reply.error());
-    std::uint64_t sum = 0;
-    std::memcpy(&sum, reply->bytes().data(), std::min(reply->bytes().size(), sizeof sum));
-    return sum;
-  }
+  Result<std::uint64_t> receive() override { return ends_.receive_sum(); }
 
  private:
-  DecisionRequester(Runtime runtime, Producer out, Consumer in, ReshapePlan plan, const Case& what,
-                    Way way)
-      : runtime_(std::move(runtime)),
-        out_(std::move(out)),
-        in_(std::move(in)),
+  DecisionRequester(EndsThereAndBack ends, ReshapePlan plan, const Case& what, Way way)
+      : ends_(std::move(ends)),
         data_(what),
         plan_(std::move(plan)),
         numbers_(what.bytes),
         way_(way) {}
 
-  Runtime runtime_;
-  Producer out_;
-  Consumer in_;
+  EndsThereAndBack ends_;
   DecisionData data_;
   ReshapePlan plan_;
   Buffer numbers_;
@@ -91,34 +70,22 @@ class DecisionResponder final : public Responder {
  public:
   static Result<std::unique_ptr<Responder>> open(const std::string& directory, const Case& what,
                                                  Way way) {
-    auto runtime = Runtime::create({.directory = directory});
-    if (!runtime) return Unexpected(runtime.error());
-    auto out = runtime->producer(kReplies, {end_options(), {}});
-    if (!out) return Unexpected(out.error());
-    auto in = runtime->consumer(kRequests, {end_options()}, Deadline::after(kMeeting));
-    if (!in) return Unexpected(in.error());
-    return std::unique_ptr<Responder>(
-        new DecisionResponder(std::move(*runtime), std::move(*out), std::move(*in), what, way));
+    auto ends = EndsThereAndBack::for_responder(directory);
+    if (!ends) return Unexpected(ends.error());
+    return std::unique_ptr<Responder>(new DecisionResponder(std::move(*ends), what, way));
   }
 
   Result<std::uint64_t> receive() override {
-    auto incoming = in_.receive_early();
+    auto incoming = ends_.in.receive_early();
     if (!incoming) return Unexpected(incoming.error());
     return way_.in_planes ? decide_about(*incoming) : scan(*incoming);
   }
 
-  Result<void> reply(std::uint64_t sum) override {
-    return out_.send(std::as_bytes(std::span(&sum, 1)));
-  }
+  Result<void> reply(std::uint64_t sum) override { return ends_.send_sum(sum); }
 
  private:
-  DecisionResponder(Runtime runtime, Producer out, Consumer in, const Case& what, Way way)
-      : runtime_(std::move(runtime)),
-        out_(std::move(out)),
-        in_(std::move(in)),
-        data_(what),
-        question_(data_.question()),
-        way_(way) {}
+  DecisionResponder(EndsThereAndBack ends, const Case& what, Way way)
+      : ends_(std::move(ends)), data_(what), question_(data_.question()), way_(way) {}
 
   // What is left of the message is given back unread.
   Result<std::uint64_t> decide_about(Incoming& incoming) const {
@@ -139,41 +106,15 @@ class DecisionResponder final : public Responder {
     return sum_of(scan.answer());
   }
 
-  Runtime runtime_;
-  Producer out_;
-  Consumer in_;
+  EndsThereAndBack ends_;
   DecisionData data_;
   Decision question_;
   Way way_;
 };
 
-class DecisionSubject final : public Subject {
- public:
-  DecisionSubject(std::string directory, Case what, Way way)
-      : directory_(std::move(directory)), what_(std::move(what)), way_(way) {}
-  Result<std::unique_ptr<Requester>> open_requester() override {
-    return DecisionRequester::open(directory_, what_, way_);
-  }
-  Result<std::unique_ptr<Responder>> open_responder(int) override {
-    return DecisionResponder::open(directory_, what_, way_);
-  }
-
- private:
-  std::string directory_;
-  Case what_;
-  Way way_;
-};
-
 SubjectKind kind(std::string name, Way way) {
-  const auto make = [way](const Case& what) -> Result<std::unique_ptr<Subject>> {
-    std::string directory = what.directory + "/XXXXXX";
-    if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));
-    return std::make_unique<DecisionSubject>(std::move(directory), what, way);
-  };
-  SubjectKind made;
-  made.name = std::move(name);
-  made.make = make;
-  made.buffers = 3;
+  SubjectKind made =
+      SubjectOfWays<DecisionRequester, DecisionResponder, Way>::kind(std::move(name), way);
   made.decides = true;
   return made;
 }

@@ -6,16 +6,11 @@
 #include <cstring>
 #include <gantry/gantry.hpp>
 
-#include "../support/system/posix.hpp"
 #include "gantry_ends.hpp"
 #include "subjects.hpp"
 
 namespace gantry::bench {
 namespace {
-
-constexpr const char* kRequests = "requests";
-constexpr const char* kReplies = "replies";
-constexpr std::chrono::seconds kMeeting{30};  // both ends are being started; more is a fault
 
 /// Where it is converted, and how it travels.
 enum class Way {
@@ -97,18 +92,12 @@ class TypedRequester final : public Requester {
  public:
   static Result<std::unique_ptr<Requester>> open(const std::string& directory, const Case& what,
                                                  Way way) {
-    auto runtime = Runtime::create({.directory = directory});
-    if (!runtime) return Unexpected(runtime.error());
-    auto converter = Converter::open(*runtime, what.bytes);
+    auto ends = EndsThereAndBack::for_requester(directory);
+    if (!ends) return Unexpected(ends.error());
+    auto converter = Converter::open(ends->runtime, what.bytes);
     if (!converter) return Unexpected(converter.error());
-    auto out = runtime->producer(kRequests, {end_options(), {}});
-    if (!out) return Unexpected(out.error());
-    auto in = runtime->consumer(kReplies, {end_options()}, Deadline::after(kMeeting));
-    if (!in) return Unexpected(in.error());
-    auto met = out->wait_for_consumer(Deadline::after(kMeeting));
-    if (!met) return Unexpected(met.error());
-    return std::unique_ptr<Requester>(new TypedRequester(
-        std::move(*runtime), std::move(*out), std::move(*in), std::move(*converter), way));
+    return std::unique_ptr<Requester>(
+        new TypedRequester(std::move(*ends), std::move(*converter), way));
   }
 
   Result<void> prepare(const Payload& payload) override {
@@ -121,31 +110,20 @@ class TypedRequester final : public Requester {
     const SendOptions options{.mode = mode_of(way_)};
     const ConstByteSpan bytes = payload.bytes();
     if (is_by_channel(way_))
-      return out_.send(Draft().copy(bytes, converter_.plan().source()).as(types::bf16), options);
-    if (way_ != Way::before_pipelined) return out_.send(bytes, options);
+      return ends_.out.send(Draft().copy(bytes, converter_.plan().source()).as(types::bf16),
+                            options);
+    if (way_ != Way::before_pipelined) return ends_.out.send(bytes, options);
     if (auto converted = converter_.convert(bytes); !converted) return converted;
-    return out_.send(converter_.bytes(), options);
+    return ends_.out.send(converter_.bytes(), options);
   }
 
-  Result<std::uint64_t> receive() override {
-    const auto reply = in_.receive();
-    if (!reply) return Unexpected(reply.error());
-    std::uint64_t sum = 0;
-    std::memcpy(&sum, reply->bytes().data(), std::min(reply->bytes().size(), sizeof sum));
-    return sum;
-  }
+  Result<std::uint64_t> receive() override { return ends_.receive_sum(); }
 
  private:
-  TypedRequester(Runtime runtime, Producer out, Consumer in, Converter converter, Way way)
-      : runtime_(std::move(runtime)),
-        out_(std::move(out)),
-        in_(std::move(in)),
-        converter_(std::move(converter)),
-        way_(way) {}
+  TypedRequester(EndsThereAndBack ends, Converter converter, Way way)
+      : ends_(std::move(ends)), converter_(std::move(converter)), way_(way) {}
 
-  Runtime runtime_;
-  Producer out_;
-  Consumer in_;
+  EndsThereAndBack ends_;
   Converter converter_;
   std::uint64_t expected_ = 0;
   Way way_;
@@ -155,27 +133,23 @@ class TypedResponder final : public Responder {
  public:
   static Result<std::unique_ptr<Responder>> open(const std::string& directory, const Case& what,
                                                  Way way) {
-    auto runtime = Runtime::create({.directory = directory});
-    if (!runtime) return Unexpected(runtime.error());
-    auto converter = Converter::open(*runtime, what.bytes);
+    auto ends = EndsThereAndBack::for_responder(directory);
+    if (!ends) return Unexpected(ends.error());
+    auto converter = Converter::open(ends->runtime, what.bytes);
     if (!converter) return Unexpected(converter.error());
-    auto out = runtime->producer(kReplies, {end_options(), {}});
-    if (!out) return Unexpected(out.error());
-    auto in = runtime->consumer(kRequests, {end_options()}, Deadline::after(kMeeting));
-    if (!in) return Unexpected(in.error());
-    return std::unique_ptr<Responder>(new TypedResponder(
-        std::move(*runtime), std::move(*out), std::move(*in), std::move(*converter), way));
+    return std::unique_ptr<Responder>(
+        new TypedResponder(std::move(*ends), std::move(*converter), way));
   }
 
   Result<std::uint64_t> receive() override {
     if (is_by_reader(way_)) {
-      const auto received = in_.receive_into(converter_.bytes(), converter_.plan());
+      const auto received = ends_.in.receive_into(converter_.bytes(), converter_.plan());
       if (!received) return Unexpected(received.error());
       return checksum(converter_.bytes());
     }
     if (way_ == Way::as_streamed || way_ == Way::as_pipelined || way_ == Way::before_pipelined)
-      return sum_as_it_lands(in_);
-    const auto message = in_.receive();
+      return sum_as_it_lands(ends_.in);
+    const auto message = ends_.in.receive();
     if (!message) return Unexpected(message.error());
     if (is_by_channel(way_)) return checksum(message->segment(0).bytes);
     const auto converted = converter_.convert(message->bytes());
@@ -183,52 +157,19 @@ class TypedResponder final : public Responder {
     return checksum(converter_.bytes());
   }
 
-  Result<void> reply(std::uint64_t sum) override {
-    return out_.send(std::as_bytes(std::span(&sum, 1)));
-  }
+  Result<void> reply(std::uint64_t sum) override { return ends_.send_sum(sum); }
 
  private:
-  TypedResponder(Runtime runtime, Producer out, Consumer in, Converter converter, Way way)
-      : runtime_(std::move(runtime)),
-        out_(std::move(out)),
-        in_(std::move(in)),
-        converter_(std::move(converter)),
-        way_(way) {}
+  TypedResponder(EndsThereAndBack ends, Converter converter, Way way)
+      : ends_(std::move(ends)), converter_(std::move(converter)), way_(way) {}
 
-  Runtime runtime_;
-  Producer out_;
-  Consumer in_;
+  EndsThereAndBack ends_;
   Converter converter_;
   Way way_;
 };
 
-class TypedSubject final : public Subject {
- public:
-  TypedSubject(std::string directory, Case what, Way way)
-      : directory_(std::move(directory)), what_(std::move(what)), way_(way) {}
-  Result<std::unique_ptr<Requester>> open_requester() override {
-    return TypedRequester::open(directory_, what_, way_);
-  }
-  Result<std::unique_ptr<Responder>> open_responder(int) override {
-    return TypedResponder::open(directory_, what_, way_);
-  }
-
- private:
-  std::string directory_;
-  Case what_;
-  Way way_;
-};
-
 SubjectKind kind(std::string name, Way way) {
-  const auto make = [way](const Case& what) -> Result<std::unique_ptr<Subject>> {
-    std::string directory = what.directory + "/XXXXXX";
-    if (::mkdtemp(directory.data()) == nullptr) return Unexpected(system_error(directory));
-    return std::make_unique<TypedSubject>(std::move(directory), what, way);
-  };
-  SubjectKind made;
-  made.name = std::move(name);
-  made.make = make;
-  made.buffers = 3;
+  SubjectKind made = SubjectOfWays<TypedRequester, TypedResponder, Way>::kind(std::move(name), way);
   made.is_typed = true;
   return made;
 }
