@@ -14,6 +14,8 @@
 
 namespace gantry {
 
+/// What every image begins with.
+inline constexpr std::array<char, 8> kImageMagic{'G', 'A', 'N', 'T', 'R', 'Y', 'I', 'M'};
 /// Raw bytes of a chunk; the last of a partition may have fewer.
 inline constexpr Bytes kImageChunkBytes = Bytes{4} << 20;
 /// What chunks begin at multiples of, in the file.

@@ -10,7 +10,6 @@ namespace gantry::image {
 
 static_assert(std::endian::native == std::endian::little);  // as numbers lie in the file
 
-inline constexpr std::array<char, 8> kMagic{'G', 'A', 'N', 'T', 'R', 'Y', 'I', 'M'};
 inline constexpr std::uint32_t kVersion = 1;
 
 // Beyond these a file is refused before anything is allocated for it.

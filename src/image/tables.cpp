@@ -199,7 +199,7 @@ Result<Superblock> parse_superblock(const std::string& path, ConstByteSpan bytes
                                     Bytes file_bytes) {
   const auto block = entry_at<Superblock>(bytes, 0);
   const std::string place = path + ": superblock (offset 0)";
-  if (block.magic != kMagic)
+  if (block.magic != kImageMagic)
     return fail(Code::invalid_argument, path + ": it is no image", "gantry pack makes one");
   if (block.version != kVersion)
     return fail(Code::invalid_argument,
@@ -254,7 +254,7 @@ Result<Tables> parse_tables(const std::string& path, const Superblock& block, Co
 Superblock make_superblock(const Tables& tables, ConstByteSpan written, Bytes file_bytes,
                            const ImageDigest& digest) {
   Superblock block;
-  block.magic = kMagic;
+  block.magic = kImageMagic;
   block.version = kVersion;
   block.chunk_bytes = kImageChunkBytes;
   block.file_bytes = file_bytes;

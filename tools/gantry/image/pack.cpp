@@ -69,8 +69,6 @@ Result<unsigned> parse_split(std::string_view text) {
   return static_cast<unsigned>(*number);
 }
 
-constexpr std::string_view kMagic = "GANTRYIM";  // what every image begins with
-
 /// Errors: the image would replace one of the files that it is made of, or what is none.
 Result<void> check_target(const std::string& to, const std::vector<FileTensor>& inputs) {
   const auto there = facts_of_file(to);
@@ -78,10 +76,10 @@ Result<void> check_target(const std::string& to, const std::vector<FileTensor>& 
   for (const FileTensor& one : inputs)
     if (one.file.device == there->device && one.file.inode == there->inode)
       return refuse(to + ": it is one of the files that are to be packed", "name another image");
-  std::array<char, kMagic.size()> start{};  // of `gantry pack *.safetensors` the last would go
+  std::array<char, kImageMagic.size()> start{};  // of `gantry pack *.safetensors` the last would go
   std::ifstream file(to, std::ios::binary);
   file.read(start.data(), start.size());
-  if (there->bytes == 0 || std::string_view(start.data(), start.size()) == kMagic) return {};
+  if (there->bytes == 0 || start == kImageMagic) return {};
   return refuse(to + ": it is there and is no image",
                 "name the image last, or remove that file if it may go");
 }
