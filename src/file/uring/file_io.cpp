@@ -6,6 +6,7 @@
 #ifdef GANTRY_HAVE_LIBURING
 #include <liburing.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -21,11 +22,12 @@ constexpr Bytes kWriteBytes = Bytes{8} << 20;
 constexpr unsigned kMostFlights = 8;
 constexpr unsigned kMissesFollow = 64;
 static_assert(kMostFlights <= FileWork::kMostUnderWay);
-constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, the wake-up socket
+constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, wake-up socket, pause
 
 /// What a completion belongs to: a flight's number, or one of these.
 constexpr std::uint64_t kBell = ~std::uint64_t{0};
-constexpr std::uint64_t kNothing = kBell - 1;
+constexpr std::uint64_t kTakenBack = kBell - 1;
+constexpr std::uint64_t kPause = kBell - 2;
 
 class Ring {
  public:
@@ -166,7 +168,13 @@ class Service {
     if (of == kBell) {
       is_hearing_ = false;
       drain(queue_.wake_receiver());
-    } else if (of != kNothing) {
+    } else if (of == kTakenBack) {
+      if (answer == -EALREADY || answer == -ENOENT) pause();
+    } else if (of == kPause) {
+      is_pausing_ = false;
+      for (std::size_t i = 0; i < flights_.size(); ++i)
+        if (flights_[i].is_cancelled) take_back(i);
+    } else {
       Flight& flight = flights_[of];
       const Flight ended = std::exchange(flight, {});
       const bool is_missing = answer == -EAGAIN || answer == -EOPNOTSUPP;
@@ -183,16 +191,29 @@ class Service {
     }
   }
 
-  // A piece that a worker of the kernel's has begun ends by itself, or never.
   void cancel() {
     for (const auto& work : works_) work->stop();
-    for (std::size_t i = 0; i < flights_.size(); ++i) {
-      Flight& flight = flights_[i];
-      if (flight.work == nullptr || std::exchange(flight.is_cancelled, true)) continue;
-      io_uring_sqe* const entry = ring_->entry();
-      ::io_uring_prep_cancel64(entry, i, 0);
-      entry->user_data = kNothing;
-    }
+    for (std::size_t i = 0; i < flights_.size(); ++i)
+      if (flights_[i].work != nullptr && !std::exchange(flights_[i].is_cancelled, true))
+        take_back(i);
+  }
+
+  // A piece that a worker of the kernel's has begun ends by itself, or never. Between the worker's
+  // first look and its waiting (for a pipe) the kernel finds the piece with neither: it is asked
+  // again, a moment later.
+  void take_back(std::size_t number) noexcept {
+    io_uring_sqe* const entry = ring_->entry();
+    ::io_uring_prep_cancel64(entry, number, 0);
+    entry->user_data = kTakenBack;
+  }
+
+  void pause() {
+    const bool is_left = std::any_of(flights_.begin(), flights_.end(),
+                                     [](const Flight& flight) { return flight.is_cancelled; });
+    if (!is_left || std::exchange(is_pausing_, true)) return;
+    io_uring_sqe* const entry = ring_->entry();
+    ::io_uring_prep_timeout(entry, &pause_, 0, 0);
+    entry->user_data = kPause;
   }
 
   void hear_bell() {
@@ -208,6 +229,8 @@ class Service {
   FileQueue::Works works_;  // that have not ended
   std::array<Flight, kMostFlights> flights_{};
   bool is_hearing_ = false;
+  bool is_pausing_ = false;
+  __kernel_timespec pause_{0, 1'000'000};
   unsigned misses_ = 0;  // pieces that go to workers without a look into the cache
   // workers are threads of the user's, who may be at his limit (ulimit -u)
   bool has_workers_ = true;
