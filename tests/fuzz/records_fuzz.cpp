@@ -36,7 +36,10 @@ void check_record(const MessageRecord& record) {
   if (received->is_streamed())
     require(place.chunk_bytes >= kLeastChunk && place.window_bytes != 0 &&
             place.window_bytes % place.chunk_bytes == 0 && received->is_landing());
-  if (received->lies() == PayloadLocation::table)
+  // Streamed, a table has one segment and `bytes` are the message's: of any number.
+  if (received->lies() == PayloadLocation::table && received->is_streamed())
+    require(received->header.count == 1);
+  else if (received->lies() == PayloadLocation::table)
     require(place.bytes <= kMaxSegments * sizeof(SegmentEntry) && place.bytes != 0);
   require(received->info().sequence == record.header.number);
 }
