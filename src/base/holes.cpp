@@ -1,6 +1,7 @@
 #include "base/holes.hpp"
 #include "base/sizes.hpp"
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +16,9 @@
 namespace gantry {
 namespace {
 
+constexpr off_t kBlockBytes = 512;  // of st_blocks, whatever the file system's are
+constexpr Bytes kWorthAsking = Bytes{1} << 20;
+
 // From <linux/mman.h>, since Linux 6.5.
 struct CacheRange {
   std::uint64_t offset;
@@ -28,14 +32,31 @@ struct CacheCounts {
   std::uint64_t recently_evicted;
 };
 
+// Pages of [offset, offset + size) that are there, swapped out or not; `size` 0: to the last.
+std::optional<std::uint64_t> pages_in(int descriptor, Bytes offset, Bytes size) noexcept {
+  CacheRange range{offset, size};
+  CacheCounts counts{};
+  if (::syscall(SYS_cachestat, descriptor, &range, &counts, 0) != 0) return std::nullopt;
+  return counts.cached + counts.evicted;
+}
+
 std::optional<Bytes> holes_by_counting(int descriptor, Bytes offset, Bytes size) noexcept {
   const auto page = page_bytes();
   const Bytes first = offset / page;
   const Bytes pages = (offset + size + page - 1) / page - first;
-  CacheRange range{first * page, pages * page};
-  CacheCounts counts{};
-  if (::syscall(SYS_cachestat, descriptor, &range, &counts, 0) != 0) return std::nullopt;
-  return (pages - std::min<Bytes>(pages, counts.cached + counts.evicted)) * page;
+  const auto there = pages_in(descriptor, first * page, pages * page);
+  if (!there) return std::nullopt;
+  return (pages - std::min<Bytes>(pages, *there)) * page;
+}
+
+// By the kernel's own count of a file's pages, without a walk over them, which takes 30 ms for
+// 4 GiB. There may be pages behind the file's end (fallocate): those would make up for holes.
+bool is_all_there(int descriptor) noexcept {
+  struct stat facts {};
+  if (::fstat(descriptor, &facts) != 0 || facts.st_blocks * kBlockBytes < facts.st_size)
+    return false;
+  const auto behind = pages_in(descriptor, static_cast<Bytes>(facts.st_size), 0);
+  return behind && *behind == 0;
 }
 
 }  // namespace
@@ -56,7 +77,7 @@ Bytes holes_by_seeking(int descriptor, Bytes offset, Bytes size) noexcept {
 }
 
 Bytes holes_in(int descriptor, Bytes offset, Bytes size) noexcept {
-  if (size == 0) return 0;
+  if (size == 0 || (size >= kWorthAsking && is_all_there(descriptor))) return 0;
   const auto counted = holes_by_counting(descriptor, offset, size);
   return counted ? *counted : holes_by_seeking(descriptor, offset, size);
 }

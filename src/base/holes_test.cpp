@@ -1,6 +1,10 @@
 #include "base/holes.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/memfd.hpp"
 #include "base/sizes.hpp"
@@ -32,9 +36,22 @@ TEST_F(Holes, WhatWasNeverWrittenIsAHole) {
   expect(0, 0, 16 * kSmallestPage);
 }
 
+TEST_F(Holes, PagesBehindTheEndMakeUpForNone) {
+  const Bytes size = Bytes{2} << 20;
+  memory_ = *make_memfd("x", size);
+  write(0, size);
+  expect(0, 0, size);
+  memory_ = Fd(::memfd_create("x", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(memory_.get(), static_cast<off_t>(size)), 0);
+  ASSERT_EQ(::fallocate(memory_.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(size),
+                        static_cast<off_t>(size)),
+            0);
+  expect(size, 0, size);
+}
+
 TEST_F(Holes, AskingMakesNoPages) {
   expect(16 * kSmallestPage, 0, 16 * kSmallestPage);
-  struct stat facts{};
+  struct stat facts {};
   ASSERT_EQ(::fstat(memory_.get(), &facts), 0);
   EXPECT_EQ(facts.st_blocks, 0);
 }

@@ -16,6 +16,8 @@ namespace {
 // Of packets heard at once: who sends them without end is not listened to without end.
 constexpr int kMaxPackets = 1024;
 constexpr int kMaxTimes = 16;
+// Mapping takes the kernel some 60 us a MiB in pages of 4 KiB.
+constexpr Bytes kMostMappedAhead = Bytes{64} << 20;
 
 tl::unexpected<Error> unexpected_packet() {
   return fail(Code::peer_misbehaved, "an unexpected packet");
@@ -47,7 +49,8 @@ Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes
   if (holes_ > kMostHoles)
     return fail(Code::peer_misbehaved,
                 fmt::format("{} bytes of messages in memory that it never wrote", holes_));
-  GANTRY_TRY(slab.region->touch(from, bytes));
+  // More is mapped as it is read, which takes no longer in all and lets the reader begin.
+  if (bytes <= kMostMappedAhead) GANTRY_TRY(slab.region->touch(from, bytes));
   // Here, where a slab's first message comes by: others of it pass without a look.
   if (!registrars_.empty() && !slab.registrations.are_made())
     slab.registrations.make(*slab.region, registrars_, *quota_);
@@ -165,7 +168,7 @@ Result<void> ReceivedSlabs::learn_slabs(Received& received) {
   std::memcpy(numbers.data(), received.packet.token.data(), sizeof numbers);
   if (received.fds.empty() || received.fds.size() > numbers.size()) return unexpected_packet();
   for (std::size_t i = 0; i < received.fds.size(); ++i) {
-    struct stat facts{};
+    struct stat facts {};
     if (::fstat(received.fds[i].get(), &facts) != 0) return fail_errno("fstat");
     if (facts.st_size <= 0) return unexpected_packet();
     GANTRY_TRY(learn_slab(numbers[i], received.fds[i], static_cast<Bytes>(facts.st_size)));

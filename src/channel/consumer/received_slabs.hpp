@@ -42,7 +42,7 @@ struct ReceivedSlab {
   // [U] messages in it that are in the user's hands, or being looked at: raised by the receiving
   // thread alone, lowered by any; it stays mapped while this is not 0.
   std::atomic<unsigned> held{0};
-  PageSet present;                  // in our page tables
+  PageSet present;                  // written, as we know
   SlabRegistrations registrations;  // last: gone before the region is
 };
 
@@ -87,9 +87,9 @@ class ReceivedSlabs {
   /// published. Errors: `peer_misbehaved` when it was not, and those of hear().
   [[nodiscard]] Result<ReceivedSlab*> find(std::uint32_t number, int socket, Deadline deadline);
 
-  /// The bytes of [offset, offset + size) are in our page tables afterwards, and the registrars
-  /// know the slab, or have refused it. Errors: `peer_misbehaved` for what was never written;
-  /// `system` and `out_of_memory`.
+  /// The bytes of [offset, offset + size) are written and, up to 64 MiB, in our page tables
+  /// afterwards, and the registrars know the slab, or have refused it. Errors: `peer_misbehaved`
+  /// for what was never written; `system` and `out_of_memory`.
   [[nodiscard]] Result<void> make_present(ReceivedSlab& slab, Bytes offset, Bytes size);
 
   /// Takes in at least one packet, waiting for it until `deadline`, and all that are there.
