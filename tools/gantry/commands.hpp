@@ -13,6 +13,7 @@ void add_calibrate(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_get(CLI::App& app, int& exit_code);
 void add_image(CLI::App& app, int& exit_code);  // image/image.cpp
+void add_keep(CLI::App& app, int& exit_code);   // image/keep.cpp
 void add_ls(CLI::App& app, int& exit_code);
 void add_pack(CLI::App& app, int& exit_code);   // image/pack.cpp
 void add_pages(CLI::App& app, int& exit_code);  // pages/pages.cpp

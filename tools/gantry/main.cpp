@@ -150,6 +150,7 @@ int run_main(int argc, char** argv) {
   add_mirror(app, exit_code);
   add_pack(app, exit_code);
   add_image(app, exit_code);
+  add_keep(app, exit_code);
   add_doctor(app, exit_code);
   add_calibrate(app, exit_code);
   add_bench(app, exit_code);

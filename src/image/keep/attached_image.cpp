@@ -1,0 +1,120 @@
+#include <gantry/image/keeping.hpp>
+
+#include <unordered_map>
+
+#include "base/result.hpp"
+#include "image/keep/kept_message.hpp"
+
+namespace gantry {
+
+// The consumer comes before the message, so that its keeper sees it go when the bytes are free.
+struct GANTRY_LOCAL AttachedImage::State {
+  explicit State(Consumer end) : consumer(std::move(end)) {}
+
+  /// Errors as attach_image()'s.
+  [[nodiscard]] Result<void> take(Message given);
+
+  std::string name;
+  Consumer consumer;
+  Message message;
+  ImageDigest digest;
+  image::Tables tables;
+  std::unordered_map<std::string_view, std::size_t> by_name;
+  std::vector<ConstByteSpan> places;  // of partitions
+};
+
+Result<void> AttachedImage::State::take(Message given) {
+  message = std::move(given);
+  if (message.info().type != image::kKeptImage)
+    return fail(Code::invalid_argument, fmt::format("channel '{}': it keeps no image", name),
+                "gantry keep keeps one; gantry ls shows what has the name");
+  const ConstByteSpan there = message.segment(0).bytes;
+  const std::vector<std::byte> copy(there.begin(), there.end());
+  GANTRY_ASSIGN(image::KeptTables kept, image::parse_kept(name, copy));
+  digest = kept.digest;
+  tables = std::move(kept.tables);
+  std::size_t segment = 1;
+  for (const ImagePartition& partition : tables.partitions) {
+    ConstByteSpan& place = places.emplace_back();
+    if (partition.bytes == 0) continue;
+    if (segment < message.segments()) place = message.segment(segment++).bytes;
+    if (place.size() != partition.bytes)
+      return fail(Code::peer_misbehaved,
+                  fmt::format("image '{}': partition {} has {} bytes; {} came", name,
+                              places.size() - 1, partition.bytes, place.size()),
+                  "start its keeper anew");
+  }
+  if (segment != message.segments())
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("image '{}': {} parts came, {} are its own", name, message.segments(), segment),
+        "start its keeper anew");
+  for (std::size_t i = 0; i < tables.tensors.size(); ++i) by_name[tables.tensors[i].name] = i;
+  return {};
+}
+
+AttachedImage::AttachedImage(std::shared_ptr<const State> state) noexcept
+    : state_(std::move(state)) {}
+
+const std::string& AttachedImage::name() const noexcept {
+  return state_->name;
+}
+const ImageDigest& AttachedImage::digest() const noexcept {
+  return state_->digest;
+}
+std::span<const ImageTensor> AttachedImage::tensors() const noexcept {
+  return state_->tables.tensors;
+}
+std::span<const ImagePartition> AttachedImage::partitions() const noexcept {
+  return state_->tables.partitions;
+}
+
+Result<ConstByteSpan> AttachedImage::bytes(std::size_t partition) const {
+  if (partition < state_->places.size()) return state_->places[partition];
+  return fail(Code::invalid_argument, fmt::format("image '{}': there is no partition {}: it has {}",
+                                                  state_->name, partition, state_->places.size()));
+}
+
+Result<LoadedTensor> AttachedImage::tensor(std::string_view name) const {
+  const auto found = state_->by_name.find(name);
+  if (found == state_->by_name.end())
+    return fail(Code::not_found,
+                fmt::format("image '{}': there is no tensor '{}'", state_->name, name),
+                "gantry image ls shows the names of its file");
+  const ImageTensor& tensor = state_->tables.tensors[found->second];
+  const ConstByteSpan place = state_->places[tensor.partition];
+  return LoadedTensor{tensor.tensor, place.subspan(tensor.offset, tensor.bytes), state_};
+}
+
+namespace {
+
+// A keeper that drops an image for another, or ends, may go between being found and being asked.
+Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
+                                                   const ConsumerOptions& options,
+                                                   Deadline deadline) {
+  for (;;) {
+    GANTRY_ASSIGN(Consumer consumer, Consumer::open(name, options, deadline));
+    auto message = consumer.receive(deadline);
+    if (message) return std::pair(std::move(consumer), *std::move(message));
+    const Code code = message.error().code;
+    if (code == Code::timed_out)
+      return fail(code, fmt::format("image '{}': it was not there when time was up", name),
+                  "allow more time; gantry keep says what it waits for");
+    if (code != Code::peer_gone && code != Code::closed) return tl::unexpected(message.error());
+  }
+}
+
+}  // namespace
+
+Result<AttachedImage> attach_image(std::string_view name, const ConsumerOptions& options,
+                                   Deadline deadline) {
+  return guarded([&]() -> Result<AttachedImage> {
+    GANTRY_ASSIGN(auto received, receive_image(name, options, deadline));
+    auto state = std::make_shared<AttachedImage::State>(std::move(received.first));
+    state->name = name;
+    GANTRY_TRY(state->take(std::move(received.second)));
+    return AttachedImage(std::move(state));
+  });
+}
+
+}  // namespace gantry

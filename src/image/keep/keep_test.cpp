@@ -1,0 +1,353 @@
+#include <gantry/image/keeping.hpp>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "base/fd.hpp"
+#include "engine/inline/inline_engine.hpp"
+#include "image/keep/kept_message.hpp"
+#include "image/test_image.hpp"
+
+// What attach_image() and ImageKeeper promise: bytes, who goes for whom, hostile and absent
+// keepers.
+namespace gantry {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Content;
+using test::Data;
+using test::Folder;
+using testing::HasSubstr;
+
+Content content_of(unsigned seed, Bytes mebibytes = 5) {
+  Content content;
+  content.add(test::tensor("embedding", types::bf16, {3, 512, 1024}));
+  content.add(test::tensor("nothing", types::f32, {0, 4}));
+  content.add(test::tensor("bias", types::u8, {3}, 1));
+  content.add(test::tensor("empty.device", types::u8, {0}, 2));
+  content.add(test::tensor("head", types::u8, {static_cast<std::int64_t>(mebibytes << 20)}, 3));
+  for (std::size_t i = 0; i < content.data.size(); ++i)
+    content.data[i] = test::weights(content.data[i].size(), seed * 10 + static_cast<unsigned>(i));
+  return content;
+}
+
+/// Device and inode of what is mapped there: "00:01 1234".
+std::string memory_of(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uintptr_t from = 0, to = 0;
+    char dash = 0;
+    std::string rights, offset, device, inode;
+    words >> std::hex >> from >> dash >> to >> rights >> offset >> device >> inode;
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    if (at >= from && at < to) return device + ' ' + inode;
+  }
+  return {};
+}
+
+/// A keeper in a thread, whose changes can be waited for.
+class Keeper {
+ public:
+  explicit Keeper(std::vector<KeptFile> files, KeepOptions options) {
+    options.interrupt_descriptor = stop_.get();
+    auto opened = ImageKeeper::open(files, options);
+    EXPECT_TRUE(opened) << to_string(opened.error());
+    keeper_.emplace(*std::move(opened));
+    thread_ = std::thread([this] {
+      const auto ended = keeper_->serve([this](const KeptImage& one) { note(one); });
+      EXPECT_EQ(ended.error().code, Code::interrupted);
+    });
+  }
+  ~Keeper() { stop(); }
+  void stop() {
+    if (!thread_.joinable()) return;
+    EXPECT_EQ(::eventfd_write(stop_.get(), 1), 0);
+    thread_.join();
+    keeper_.reset();
+  }
+  /// The first change of which this is true, behind those that were asked for before.
+  KeptImage change(const std::function<bool(const KeptImage&)>& is_it) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return changes_.size() > looked_at_; });
+      if (const KeptImage& one = changes_[looked_at_++]; is_it(one)) return one;
+    }
+  }
+  KeptImage there(const std::string& name) {
+    return change([&](const KeptImage& one) { return one.name == name && one.is_there; });
+  }
+  KeptImage gone(const std::string& name) {
+    return change([&](const KeptImage& one) {
+      return one.name == name && !one.is_there && one.trouble.empty();
+    });
+  }
+  KeptImage trouble(const std::string& name) {
+    return change([&](const KeptImage& one) { return one.name == name && !one.trouble.empty(); });
+  }
+
+ private:
+  void note(const KeptImage& one) {
+    const std::lock_guard lock(mutex_);
+    changes_.push_back(one);
+    changed_.notify_all();
+  }
+  Fd stop_{::eventfd(0, EFD_CLOEXEC)};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<KeptImage> changes_;
+  std::size_t looked_at_ = 0;
+  std::optional<ImageKeeper> keeper_;
+  std::thread thread_;
+};
+
+class Kept : public testing::Test {
+ protected:
+  Kept() { keep_.directory = ends_.directory = channels_.path(); }
+
+  KeptFile file(const std::string& name, const Content& content, const ImageOptions& how = {}) {
+    const auto facts = content.pack(folder_.file(name), how);
+    EXPECT_TRUE(facts) << to_string(facts.error());
+    return {name, folder_.file(name)};
+  }
+  Result<AttachedImage> attach(const std::string& name, Deadline deadline = Deadline::never()) {
+    return attach_image(name, ends_, deadline);
+  }
+  static void expect_all(const AttachedImage& image, const Content& content) {
+    ASSERT_EQ(image.tensors().size(), content.tensors.size());
+    for (std::size_t i = 0; i < content.tensors.size(); ++i) {
+      const auto loaded = image.tensor(content.tensors[i].name);
+      ASSERT_TRUE(loaded) << to_string(loaded.error());
+      ASSERT_EQ(loaded->bytes.size(), content.data[i].size());
+      EXPECT_TRUE(std::ranges::equal(loaded->bytes, content.data[i])) << content.tensors[i].name;
+      EXPECT_TRUE(loaded->tensor.type == content.tensors[i].tensor.type);
+      EXPECT_EQ(loaded->tensor.shape, content.tensors[i].tensor.shape);
+    }
+  }
+
+  Folder folder_, channels_;
+  KeepOptions keep_;
+  ConsumerOptions ends_;
+};
+
+TEST_F(Kept, EveryByteIsThereForEachWhoComesAndLiesInOnePlace) {
+  const Content content = content_of(1);
+  for (const Codec codec : {Codec::none, Codec::deflate}) {
+    Keeper keeper({file("model", content, {.codec = codec, .planes = true})}, keep_);
+    for (int round = 0; round < 3; ++round) {
+      const auto image = attach("model");
+      ASSERT_TRUE(image) << to_string(image.error());
+      expect_all(*image, content);
+      EXPECT_EQ(image->digest(), Image::open(folder_.file("model"))->digest());
+      EXPECT_EQ(image->partitions().size(), 4u);
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_EQ(image->bytes(i)->size(), image->partitions()[i].bytes);
+      EXPECT_EQ(image->bytes(4).error().code, Code::invalid_argument);
+      EXPECT_EQ(image->tensor("heads").error().code, Code::not_found);
+      const auto other = attach("model");  // the same pages, mapped twice
+      ASSERT_TRUE(other);
+      EXPECT_EQ(memory_of(other->bytes(3)->data()), memory_of(image->bytes(3)->data()));
+    }
+  }
+}
+
+TEST_F(Kept, ItCannotBeWrittenTo) {
+  const Keeper keeper({file("model", content_of(1))}, keep_);
+  const auto image = attach("model");
+  ASSERT_TRUE(image);
+  auto* const page = const_cast<std::byte*>(image->bytes(3)->data());
+  EXPECT_NE(::mprotect(page, 4096, PROT_READ | PROT_WRITE), 0);
+}
+
+TEST_F(Kept, WhatSomebodyHasStaysWhenItsKeeperGoesAndTheNextTakesTheName) {
+  const Content old = content_of(1), fresh = content_of(2);
+  std::optional<Keeper> keeper(std::in_place, std::vector{file("model", old)}, keep_);
+  auto image = attach("model");
+  ASSERT_TRUE(image);
+  const auto tensor = image->tensor("head");
+  keeper.reset();
+  expect_all(*image, old);
+  keeper.emplace(std::vector{file("model", fresh)}, keep_);
+  const auto next = attach("model");
+  ASSERT_TRUE(next) << to_string(next.error());
+  expect_all(*next, fresh);
+  expect_all(*image, old);
+  image = *next;  // of the first only the tensor is left
+  EXPECT_TRUE(std::ranges::equal(tensor->bytes, old.data[4]));
+}
+
+TEST_F(Kept, TheLeastRecentlyAttachedGoesAndNoneInUse) {
+  const std::vector<Content> contents{content_of(1), content_of(2), content_of(3)};
+  std::vector<KeptFile> files;
+  for (std::size_t i = 0; i < 3; ++i) files.push_back(file(std::string(1, "abc"[i]), contents[i]));
+  keep_.budget_bytes = Bytes{17} << 20;  // for two of 8 MiB
+  Keeper keeper(files, keep_);
+  keeper.there("a");  // in their order
+  keeper.there("b");
+  auto b = attach("b");
+  ASSERT_TRUE(b);
+  auto a = attach("a");
+  ASSERT_TRUE(a);
+  b = a;  // nobody has b any more: it goes first, although it was loaded later
+  auto c = attach("c");
+  ASSERT_TRUE(c) << to_string(c.error());
+  expect_all(*c, contents[2]);
+  expect_all(*a, contents[0]);
+  keeper.gone("b");
+  keeper.there("c");
+  std::atomic<bool> has_come{false};
+  std::thread waiter([&] {
+    const auto again = attach("b");
+    has_come = true;
+    ASSERT_TRUE(again) << to_string(again.error());
+    expect_all(*again, contents[1]);
+  });
+  EXPECT_THAT(keeper.trouble("b").trouble, HasSubstr("in use"));
+  EXPECT_FALSE(has_come);
+  expect_all(*a, contents[0]);
+  expect_all(*c, contents[2]);
+  a = c;  // nobody has a any more
+  b = c;
+  waiter.join();
+  keeper.gone("a");
+  EXPECT_TRUE(keeper.there("b").trouble.empty());
+  expect_all(*c, contents[2]);
+}
+
+TEST_F(Kept, OfThoseThatNobodyHasTheOneThatWasAttachedLastStays) {
+  std::vector<KeptFile> files;
+  for (unsigned i = 0; i < 3; ++i) files.push_back(file(std::string(1, "abc"[i]), content_of(i)));
+  keep_.budget_bytes = Bytes{17} << 20;
+  Keeper keeper(files, keep_);
+  keeper.there("b");
+  std::vector<AttachedImage> in_use{*attach("b"), *attach("a")};
+  in_use.push_back(in_use.front());
+  EXPECT_EQ(attach("c", Deadline::after(50ms)).error().code, Code::timed_out);
+  keeper.trouble("c");  // it has seen both
+  in_use.clear();
+  expect_all(*attach("c"), content_of(2));
+  keeper.gone("b");
+}
+
+TEST_F(Kept, WhatIsDamagedIsSaidAndNobodyGetsIt) {
+  const Content content = content_of(1);
+  const KeptFile model = file("model", content), other = file("other", content_of(2));
+  Data bytes = test::read_file(model.path);
+  bytes[bytes.size() - 5000] ^= std::byte{1};
+  test::write_file(model.path, bytes);
+  Keeper keeper({model, other}, keep_);
+  EXPECT_THAT(keeper.trouble("model").trouble, HasSubstr("chunk"));
+  keeper.there("other");
+  const auto image = attach("model", Deadline::after(100ms));
+  EXPECT_EQ(image.error().code, Code::timed_out);
+  EXPECT_TRUE(attach("other"));
+}
+
+TEST_F(Kept, WhatCannotBeKeptIsRefused) {
+  const KeptFile model = file("model", content_of(1));
+  const auto code = [&](const std::vector<KeptFile>& files) {
+    const auto keeper = ImageKeeper::open(files, keep_);
+    return keeper ? Code::system : keeper.error().code;
+  };
+  EXPECT_EQ(code({}), Code::invalid_argument);
+  EXPECT_EQ(code({model, model}), Code::invalid_argument);
+  EXPECT_EQ(code({{"no/name", model.path}}), Code::invalid_argument);
+  EXPECT_EQ(code({{"model", folder_.file("nowhere")}}), Code::not_found);
+  Content many;
+  for (unsigned i = 0; i < 64; ++i)
+    many.add(test::tensor("t" + std::to_string(i), types::u8, {1}, i));
+  EXPECT_EQ(code({file("many", many)}), Code::too_large);
+  many.tensors.pop_back();
+  const Keeper most({file("most", many)}, keep_);
+  expect_all(*attach("most"), many);
+  const Keeper keeper({model}, keep_);
+  EXPECT_EQ(code({model}), Code::already_exists);
+  keep_.budget_bytes = Bytes{8} << 20;
+  EXPECT_EQ(code({{"large", model.path}}), Code::too_large);
+}
+
+// ---- keepers that are none -------------------------------------------------------------------
+
+class Hostile : public Kept {
+ protected:
+  /// Sends one message in the place of a keeper's and attaches it.
+  Result<AttachedImage> attach_to(ConstByteSpan tables, const std::vector<ConstByteSpan>& parts,
+                                  std::uint32_t type = image::kKeptImage) {
+    ProducerOptions how;
+    how.directory = channels_.path();
+    how.history = 1;
+    auto producer = Producer::open("model", how, *make_inline_engine());
+    EXPECT_TRUE(producer) << to_string(producer.error());
+    Draft draft;
+    draft.copy(tables);
+    for (const ConstByteSpan part : parts) draft.copy(part);
+    EXPECT_TRUE(producer->send(std::move(draft), {.type = type}));
+    return attach("model");
+  }
+};
+
+TEST_F(Hostile, AChannelOfAnotherKindIsNoImage) {
+  const Data bytes(5000);
+  const auto image = attach_to(bytes, {}, 7);
+  EXPECT_EQ(image.error().code, Code::invalid_argument);
+  EXPECT_THAT(to_string(image.error()), HasSubstr("keeps no image"));
+}
+
+TEST_F(Hostile, TablesAndPartsThatDoNotFitAreRefused) {
+  const Content content = test::small_content();
+  ASSERT_TRUE(content.pack(folder_.file("i")));
+  auto image = *Image::open(folder_.file("i"));
+  std::vector<Data> parts;
+  for (std::size_t i = 0; i < 2; ++i) {
+    parts.emplace_back(image.partitions()[i].bytes);
+    ASSERT_TRUE(image.read(i, 0, parts[i]));
+  }
+  const Data tables = image::write_kept(image);
+  const ConstByteSpan first = parts[0], second = parts[1];
+  expect_all(*attach_to(tables, {first, second}), content);
+  const auto is_refused = [&](ConstByteSpan given, const std::vector<ConstByteSpan>& those) {
+    const auto attached = attach_to(given, those);
+    return !attached && attached.error().code == Code::peer_misbehaved;
+  };
+  EXPECT_TRUE(is_refused(tables, {first}));
+  EXPECT_TRUE(is_refused(tables, {first, second, second}));
+  EXPECT_TRUE(is_refused(tables, {first.first(first.size() - 1), second}));
+  EXPECT_TRUE(is_refused(tables, {first, first}));
+  EXPECT_TRUE(is_refused({}, {first, second}));
+  for (const Bytes bytes : {Bytes{4095}, Bytes{4096}, tables.size() - 1})
+    EXPECT_TRUE(is_refused(ConstByteSpan(tables).first(bytes), {first, second})) << bytes;
+  Data longer = tables;
+  longer.resize(tables.size() + 1);
+  EXPECT_TRUE(is_refused(longer, {first, second}));
+  for (Bytes at = 0; at < tables.size(); at += at < 80 || at >= 4096 ? 1 : 64) {  // zeros between
+    Data changed = tables;
+    changed[at] ^= std::byte{4};
+    EXPECT_TRUE(is_refused(changed, {first, second})) << at;
+    test::seal(changed);  // what is behind the CRCs is looked at
+    const auto attached = attach_to(changed, {first, second});
+    if (!attached) continue;
+    for (const ImageTensor& one : attached->tensors()) {
+      const auto loaded = attached->tensor(one.name);
+      ASSERT_TRUE(loaded);
+      EXPECT_EQ(loaded->bytes.size(), *dense_bytes(one.tensor));
+      const ConstByteSpan place = *attached->bytes(one.partition);
+      EXPECT_LE(static_cast<Bytes>(loaded->bytes.data() - place.data()) + loaded->bytes.size(),
+                place.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,25 @@
+#pragma once  // image/keep/kept_message.hpp: an image as the message that a keeper sends: its
+              // tables, then each partition that has bytes.
+
+#include <gantry/channel/message.hpp>
+
+#include "image/tables.hpp"
+
+namespace gantry::image {
+
+/// MessageInfo::type of such a message.
+inline constexpr std::uint32_t kKeptImage = 0x474d4947;  // "GIMG"
+/// The most partitions with bytes, beside the tables.
+inline constexpr std::size_t kMostKept = kMaxSegments - 1;
+
+/// What the first segment has.
+[[nodiscard]] std::vector<std::byte> write_kept(const Image& image);
+
+struct KeptTables {
+  ImageDigest digest;
+  Tables tables;
+};
+/// Reads a private copy of the first segment; `name` is for errors. Errors: `peer_misbehaved`.
+[[nodiscard]] Result<KeptTables> parse_kept(const std::string& name, ConstByteSpan bytes);
+
+}  // namespace gantry::image
