@@ -52,7 +52,7 @@ std::optional<Bytes> holes_by_counting(int descriptor, Bytes offset, Bytes size)
 // By the kernel's own count of a file's pages, without a walk over them, which takes 30 ms for
 // 4 GiB. There may be pages behind the file's end (fallocate): those would make up for holes.
 bool is_all_there(int descriptor) noexcept {
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(descriptor, &facts) != 0 || facts.st_blocks * kBlockBytes < facts.st_size)
     return false;
   const auto behind = pages_in(descriptor, static_cast<Bytes>(facts.st_size), 0);

@@ -51,7 +51,7 @@ TEST_F(Holes, PagesBehindTheEndMakeUpForNone) {
 
 TEST_F(Holes, AskingMakesNoPages) {
   expect(16 * kSmallestPage, 0, 16 * kSmallestPage);
-  struct stat facts {};
+  struct stat facts{};
   ASSERT_EQ(::fstat(memory_.get(), &facts), 0);
   EXPECT_EQ(facts.st_blocks, 0);
 }

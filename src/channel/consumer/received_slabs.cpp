@@ -168,7 +168,7 @@ Result<void> ReceivedSlabs::learn_slabs(Received& received) {
   std::memcpy(numbers.data(), received.packet.token.data(), sizeof numbers);
   if (received.fds.empty() || received.fds.size() > numbers.size()) return unexpected_packet();
   for (std::size_t i = 0; i < received.fds.size(); ++i) {
-    struct stat facts {};
+    struct stat facts{};
     if (::fstat(received.fds[i].get(), &facts) != 0) return fail_errno("fstat");
     if (facts.st_size <= 0) return unexpected_packet();
     GANTRY_TRY(learn_slab(numbers[i], received.fds[i], static_cast<Bytes>(facts.st_size)));

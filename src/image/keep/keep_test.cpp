@@ -59,9 +59,9 @@ std::string memory_of(const void* address) {
 }
 
 /// A keeper in a thread, whose changes can be waited for.
-class Keeper {
+class KeepThread {
  public:
-  explicit Keeper(std::vector<KeptFile> files, KeepOptions options) {
+  explicit KeepThread(std::vector<KeptFile> files, KeepOptions options) {
     options.interrupt_descriptor = stop_.get();
     auto opened = ImageKeeper::open(files, options);
     EXPECT_TRUE(opened) << to_string(opened.error());
@@ -71,7 +71,7 @@ class Keeper {
       EXPECT_EQ(ended.error().code, Code::interrupted);
     });
   }
-  ~Keeper() { stop(); }
+  ~KeepThread() { stop(); }
   void stop() {
     if (!thread_.joinable()) return;
     EXPECT_EQ(::eventfd_write(stop_.get(), 1), 0);
@@ -145,7 +145,7 @@ class Kept : public testing::Test {
 TEST_F(Kept, EveryByteIsThereForEachWhoComesAndLiesInOnePlace) {
   const Content content = content_of(1);
   for (const Codec codec : {Codec::none, Codec::deflate}) {
-    Keeper keeper({file("model", content, {.codec = codec, .planes = true})}, keep_);
+    KeepThread keeper({file("model", content, {.codec = codec, .planes = true})}, keep_);
     for (int round = 0; round < 3; ++round) {
       const auto image = attach("model");
       ASSERT_TRUE(image) << to_string(image.error());
@@ -164,7 +164,7 @@ TEST_F(Kept, EveryByteIsThereForEachWhoComesAndLiesInOnePlace) {
 }
 
 TEST_F(Kept, ItCannotBeWrittenTo) {
-  const Keeper keeper({file("model", content_of(1))}, keep_);
+  const KeepThread keeper({file("model", content_of(1))}, keep_);
   const auto image = attach("model");
   ASSERT_TRUE(image);
   auto* const page = const_cast<std::byte*>(image->bytes(3)->data());
@@ -173,7 +173,7 @@ TEST_F(Kept, ItCannotBeWrittenTo) {
 
 TEST_F(Kept, WhatSomebodyHasStaysWhenItsKeeperGoesAndTheNextTakesTheName) {
   const Content old = content_of(1), fresh = content_of(2);
-  std::optional<Keeper> keeper(std::in_place, std::vector{file("model", old)}, keep_);
+  std::optional<KeepThread> keeper(std::in_place, std::vector{file("model", old)}, keep_);
   auto image = attach("model");
   ASSERT_TRUE(image);
   const auto tensor = image->tensor("head");
@@ -193,7 +193,7 @@ TEST_F(Kept, TheLeastRecentlyAttachedGoesAndNoneInUse) {
   std::vector<KeptFile> files;
   for (std::size_t i = 0; i < 3; ++i) files.push_back(file(std::string(1, "abc"[i]), contents[i]));
   keep_.budget_bytes = Bytes{17} << 20;  // for two of 8 MiB
-  Keeper keeper(files, keep_);
+  KeepThread keeper(files, keep_);
   keeper.there("a");  // in their order
   keeper.there("b");
   auto b = attach("b");
@@ -230,7 +230,7 @@ TEST_F(Kept, OfThoseThatNobodyHasTheOneThatWasAttachedLastStays) {
   std::vector<KeptFile> files;
   for (unsigned i = 0; i < 3; ++i) files.push_back(file(std::string(1, "abc"[i]), content_of(i)));
   keep_.budget_bytes = Bytes{17} << 20;
-  Keeper keeper(files, keep_);
+  KeepThread keeper(files, keep_);
   keeper.there("b");
   std::vector<AttachedImage> in_use{*attach("b"), *attach("a")};
   in_use.push_back(in_use.front());
@@ -247,7 +247,7 @@ TEST_F(Kept, WhatIsDamagedIsSaidAndNobodyGetsIt) {
   Data bytes = test::read_file(model.path);
   bytes[bytes.size() - 5000] ^= std::byte{1};
   test::write_file(model.path, bytes);
-  Keeper keeper({model, other}, keep_);
+  KeepThread keeper({model, other}, keep_);
   EXPECT_THAT(keeper.trouble("model").trouble, HasSubstr("chunk"));
   keeper.there("other");
   const auto image = attach("model", Deadline::after(100ms));
@@ -270,9 +270,9 @@ TEST_F(Kept, WhatCannotBeKeptIsRefused) {
     many.add(test::tensor("t" + std::to_string(i), types::u8, {1}, i));
   EXPECT_EQ(code({file("many", many)}), Code::too_large);
   many.tensors.pop_back();
-  const Keeper most({file("most", many)}, keep_);
+  const KeepThread most({file("most", many)}, keep_);
   expect_all(*attach("most"), many);
-  const Keeper keeper({model}, keep_);
+  const KeepThread keeper({model}, keep_);
   EXPECT_EQ(code({model}), Code::already_exists);
   keep_.budget_bytes = Bytes{8} << 20;
   EXPECT_EQ(code({{"large", model.path}}), Code::too_large);
