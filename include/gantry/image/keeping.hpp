@@ -42,6 +42,13 @@ class GANTRY_API AttachedImage {
                                                             const ConsumerOptions& options = {},
                                                             Deadline deadline = Deadline::never());
 
+/// In a stage: attaches the image of [images.NAME] in the pipeline file. Errors: as attach_image();
+/// `not_found` if there is none of that name on this host, or `gantry run` did not start the
+/// program.
+[[nodiscard]] GANTRY_API Result<AttachedImage> stage_image(std::string_view name,
+                                                           const ConsumerOptions& options = {},
+                                                           Deadline deadline = Deadline::never());
+
 // ---- to keep some --------------------------------------------------------------------------
 
 /// An image to be kept.

@@ -26,6 +26,8 @@ struct StageEndpoint {
 
 /// Where the process finds what encode_stage_endpoints() returned.
 inline constexpr const char* kStageEndpointsVariable = "GANTRY_STAGE_ENDS";
+/// Names of the images that are kept in $GANTRY_DIR, with commas between them.
+inline constexpr const char* kStageImagesVariable = "GANTRY_STAGE_IMAGES";
 /// In $GANTRY_DIR: the token of the run's bridges, where links lead to other hosts (NAME@HOST).
 inline constexpr const char* kStageTokenFile = ".bridge-token";
 /// The ends as one line of text, for the environment.

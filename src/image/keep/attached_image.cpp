@@ -1,5 +1,7 @@
 #include <gantry/image/keeping.hpp>
+#include <gantry/run/launch.hpp>
 
+#include <cstdlib>
 #include <unordered_map>
 
 #include "base/result.hpp"
@@ -115,6 +117,24 @@ Result<AttachedImage> attach_image(std::string_view name, const ConsumerOptions&
     GANTRY_TRY(state->take(std::move(received.second)));
     return AttachedImage(std::move(state));
   });
+}
+
+Result<AttachedImage> stage_image(std::string_view name, const ConsumerOptions& options,
+                                  Deadline deadline) {
+  const char* const given = std::getenv(kStageImagesVariable);
+  if (std::getenv(kStageEndpointsVariable) == nullptr)
+    return fail(Code::not_found,
+                fmt::format("stage image '{}': this program was not started by `gantry run`", name),
+                "name it as a stage in a pipeline file, or keep the image with gantry keep and use "
+                "attach_image()");
+  const std::string names = given == nullptr ? "none" : given;
+  if (("," + names + ",").find(fmt::format(",{},", name)) == std::string::npos)
+    return fail(Code::not_found,
+                fmt::format("stage image '{}': it is not in the pipeline file, or this stage runs "
+                            "on another host than `gantry run`",
+                            name),
+                fmt::format("images here: {}", names));
+  return attach_image(name, options, deadline);
 }
 
 }  // namespace gantry

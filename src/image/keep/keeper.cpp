@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 // For what loading reads before it unpacks, and the tables' copy.
 constexpr Bytes kBuffers = Bytes{256} << 20;
-constexpr Bytes kSlab = Bytes{4} << 20;
+constexpr Bytes kSlab = Bytes{64} << 10;
 
 // As its partitions lie in memory, each from a page on.
 Bytes bytes_of(const Image& image) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "errors.hpp"
+#include "run/process/images.hpp"
 #include "run/process/leftovers.hpp"
 #include "run/process/run_directory.hpp"
 #include "trace/session.hpp"
@@ -30,6 +31,9 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
   }
   Result<Plan> plan = Plan::create(pipeline, transport, directory->path());
   if (!plan) return tl::unexpected(plan.error());
+  const auto images = RunImages::start(pipeline, directory->path());
+  if (!images) return tl::unexpected(images.error());
+  options.stop_descriptor = (*images)->failed_descriptor();
   std::optional<cli::TraceSession> session;
   if (!trace.file.empty()) {
     auto started = cli::TraceSession::start({directory->path()}, trace.file,
@@ -39,6 +43,8 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
     session.emplace(std::move(*started));
   }
   Result<Finished> finished = supervise(*plan, options, *guard, file_limit, interrupt);
+  const Result<void> kept = (*images)->stop();
+  if (finished && !finished->end && !kept) finished->end = kept;
   const Result<void> traced = session ? session->write() : Result<void>();
   if (!finished) return tl::unexpected(finished.error());
   if (finished->end && !traced) finished->end = traced;

@@ -32,9 +32,9 @@ std::string inherited_path(const Stage& stage) {
 
 const std::vector<std::string>& own_variables() {
   static const std::vector<std::string> kNames{
-      kDirectoryVariable, kStageVariable,          kReplicaVariable,
-      kReplicasVariable,  kStageEndpointsVariable, kGroupVariable,
-      kRankVariable,      kRanksVariable,          kJoinWithinVariable};
+      kDirectoryVariable,      kStageVariable,       kReplicaVariable, kReplicasVariable,
+      kStageEndpointsVariable, kStageImagesVariable, kGroupVariable,   kRankVariable,
+      kRanksVariable,          kJoinWithinVariable};
   return kNames;
 }
 

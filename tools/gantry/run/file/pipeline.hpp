@@ -56,6 +56,13 @@ struct Channel {
   Position as_at = {};
 };
 
+/// An image that is kept while the pipeline runs.
+struct ImageFile {
+  std::string name;
+  Position at;  ///< Of its file's name.
+  std::string file;
+};
+
 /// Stages and channels stand in the order of the file. The channels make no cycle.
 struct Pipeline {
   Source source;
@@ -63,6 +70,7 @@ struct Pipeline {
   std::vector<Host> hosts;
   std::vector<Stage> stages;
   std::vector<Channel> channels;
+  std::vector<ImageFile> images;
   std::string text;                ///< What it was read from, for other hosts to read it, too.
   std::vector<Setting> overrides;  ///< Likewise.
 };

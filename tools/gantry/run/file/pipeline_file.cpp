@@ -15,6 +15,7 @@
 #include "run/file/fields.hpp"
 #include "run/file/graph.hpp"
 #include "run/file/hosts.hpp"
+#include "run/file/images.hpp"
 #include "run/file/settings.hpp"
 #include "tools/command_line/suggest.hpp"
 
@@ -64,7 +65,8 @@ class Reader {
 };
 
 Result<Pipeline> Reader::read() {
-  if (const auto fine = file_.allow_only({"name", "settings", "hosts", "stages", "channels"});
+  if (const auto fine =
+          file_.allow_only({"name", "settings", "hosts", "stages", "channels", "images"});
       !fine)
     return tl::unexpected(fine.error());
   auto settings = read_settings(source(), file_, overrides_);
@@ -76,6 +78,10 @@ Result<Pipeline> Reader::read() {
   pipeline_.hosts = std::move(*hosts);
   if (const auto fine = read_stages(); !fine) return tl::unexpected(fine.error());
   if (const auto fine = read_channels(); !fine) return tl::unexpected(fine.error());
+  auto images = read_images(source(), file_, settings_);
+  if (!images) return tl::unexpected(images.error());
+  pipeline_.images = std::move(*images);
+  if (const auto fine = check_images(pipeline_); !fine) return tl::unexpected(fine.error());
   return std::move(pipeline_);
 }
 

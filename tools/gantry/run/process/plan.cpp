@@ -42,6 +42,12 @@ bool is_left(const MetricsReport& end) noexcept {
   return !end.ended && !end.broken;
 }
 
+std::string names_of(const std::vector<ImageFile>& images) {
+  std::string names;
+  for (const ImageFile& image : images) names += (names.empty() ? "" : ",") + image.name;
+  return names;
+}
+
 }  // namespace
 
 bool is_sender(const Link& link, ProcessId process) noexcept {
@@ -142,6 +148,8 @@ std::vector<Variable> Plan::variables(ProcessId process, nanoseconds join_within
                                {kReplicaVariable, fmt::format("{}", process.replica)},
                                {kReplicasVariable, fmt::format("{}", stage.replicas)},
                                {kStageEndpointsVariable, encode_stage_endpoints(ends(process))}};
+  if (!pipeline_->images.empty() && stage.host == kThisHost)
+    result.push_back({kStageImagesVariable, names_of(pipeline_->images)});
   if (!stage.is_group) return result;
   const auto patience =
       std::clamp<nanoseconds>(join_within, std::chrono::milliseconds(1), kLongestJoin);

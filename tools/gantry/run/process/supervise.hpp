@@ -17,7 +17,7 @@ struct SuperviseOptions {
   std::string token;                          ///< Of the bridges, where stages are on other hosts.
   Course* course = nullptr;                   ///< Told how the run goes. Not owned.
   HostReporter* reporter = nullptr;  ///< An agent: told all, in place of a person. Not owned.
-  int stop_descriptor = -1;          ///< An agent: readable, it interrupts the run.
+  int stop_descriptor = -1;          ///< Readable, it interrupts the run.
 };
 
 struct ProcessUsage {

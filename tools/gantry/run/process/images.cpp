@@ -1,0 +1,59 @@
+#include "run/process/images.hpp"
+
+#include <fmt/format.h>
+
+#include <gantry/runtime.hpp>
+
+#include "errors.hpp"
+
+namespace gantry::run {
+
+Result<std::unique_ptr<RunImages>> RunImages::start(const Pipeline& pipeline,
+                                                    const std::string& directory) {
+  std::unique_ptr<RunImages> images(new RunImages);
+  if (pipeline.images.empty()) return images;
+  for (Pipe* const pipe : {&images->stop_, &images->failed_}) {
+    Result<Pipe> made = Pipe::create();
+    if (!made) return tl::unexpected(made.error());
+    *pipe = std::move(*made);
+  }
+  KeepOptions options;
+  options.directory = directory;
+  options.interrupt_descriptor = images->stop_.read_end.get();
+  if (auto io = make_file_io("io_uring")) options.file_io = *io;
+  std::vector<KeptFile> files;
+  for (const ImageFile& image : pipeline.images) files.push_back({image.name, image.file});
+  auto keeper = ImageKeeper::open(files, options);
+  if (!keeper)
+    return tl::unexpected(pipeline.source.error(pipeline.images.front().at, "images",
+                                                keeper.error().message, keeper.error().hint));
+  images->keeper_.emplace(*std::move(keeper));
+  images->thread_ = std::thread([one = images.get()] { one->serve(); });
+  return images;
+}
+
+RunImages::~RunImages() {
+  static_cast<void>(stop());
+}
+
+// What cannot be loaded ends the run: a stage would wait for it.
+void RunImages::serve() {
+  static_cast<void>(keeper_->serve([this](const KeptImage& image) {
+    if (image.trouble.empty()) return;
+    const std::lock_guard lock(mutex_);
+    if (!end_) return;
+    end_ = tl::unexpected(
+        Error{Code::aborted, fmt::format("images.{}: {}", image.name, image.trouble), {}});
+    failed_.write_end.reset();
+  }));
+}
+
+Result<void> RunImages::stop() {
+  stop_.write_end.reset();
+  if (thread_.joinable()) thread_.join();
+  keeper_.reset();
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+}  // namespace gantry::run
