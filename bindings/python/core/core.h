@@ -167,9 +167,10 @@ gantry_runtime* runtime_of(PyObject* object);  // NULL and an exception if it is
 
 extern PyTypeObject *memory_type, *message_type, *parts_type, *pool_type, *runtime_type, *call_type,
     *producer_type, *consumer_type, *queue_type, *group_type, *collective_type, *table_type,
-    *span_type;
+    *span_type, *image_type;
 extern PyType_Spec memory_spec, message_spec, parts_spec, pool_spec, runtime_spec, call_spec,
-    producer_spec, consumer_spec, queue_spec, group_spec, collective_spec, table_spec, span_spec;
+    producer_spec, consumer_spec, queue_spec, group_spec, collective_spec, table_spec, span_spec,
+    image_spec;
 
 #define FASTCALL(function) ((PyCFunction)(void (*)(void))(function))
 void dealloc_object(PyObject* self);  // of a heap type, its fields being gone

@@ -4,7 +4,7 @@
 
 PyTypeObject *memory_type, *message_type, *parts_type, *pool_type, *runtime_type, *call_type,
     *producer_type, *consumer_type, *queue_type, *group_type, *collective_type, *table_type,
-    *span_type;
+    *span_type, *image_type;
 
 void dealloc_object(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
@@ -127,7 +127,8 @@ PyMODINIT_FUNC PyInit__core(void) {
                 {&group_type, &group_spec, "Group"},
                 {&collective_type, &collective_spec, "Collective"},
                 {&table_type, &table_spec, "Table"},
-                {&span_type, &span_spec, "Span"}};
+                {&span_type, &span_spec, "Span"},
+                {&image_type, &image_spec, "Image"}};
   PyObject* const module = PyModule_Create(&definition);
   if (module == NULL || end_prepare_module() != 0) return NULL;
   for (size_t i = 0; i < sizeof kTypes / sizeof *kTypes; ++i) {

@@ -1,7 +1,7 @@
 """Gantry moves big buffers between processes while your code keeps computing.
 
 Producer sends; Consumer receives; Inbox has many senders; rpc has calls; pipe() is for children;
-Group is for ranks that compute together.
+Group is for ranks that compute together; image() attaches what `gantry keep` keeps.
 """
 
 from . import errors, rpc, tables, trace
@@ -26,6 +26,7 @@ from .errors import (
 )
 from .executor import ProcessPoolExecutor
 from .groups import Collective, Group
+from .images import Image, image
 from .message import Message
 from .pipes import PipeReader, PipeWriter, pipe
 from .queues import JoinableQueue, Queue, SimpleQueue
@@ -36,9 +37,9 @@ from .sending import Producer, stage_output
 __version__ = _version()
 __all__ = [
     "Aborted", "AlreadyExists", "Busy", "Closed", "Collective", "Consumer", "Error", "Group",
-    "Inbox", "Interrupted", "InvalidArgument", "JoinableQueue", "Message", "NotFound",
+    "Image", "Inbox", "Interrupted", "InvalidArgument", "JoinableQueue", "Message", "NotFound",
     "OutOfMemory", "PeerGone", "PeerMisbehaved", "PermissionDenied", "PipeReader", "PipeWriter",
     "ProcessPoolExecutor", "Producer", "Queue", "Runtime", "SimpleQueue", "SystemRefused",
-    "TimedOut", "TooLarge", "Unsupported", "errors", "pipe", "rpc", "stage_input", "stage_output",
+    "TimedOut", "TooLarge", "Unsupported", "errors", "image", "pipe", "rpc", "stage_input", "stage_output",
     "tables", "trace",
 ]  # fmt: skip
