@@ -28,7 +28,7 @@ void settle(pid_t parent) {
 }
 
 void run_body(const Child::Body& body, int cpu, Link& link) {
-  if (const auto pinned = pin(cpu); !pinned) {
+  if (const auto pinned = cpu == kAnyCpu ? Result<void>() : pin(cpu); !pinned) {
     link.send(Answer::failure(to_string(pinned.error())));
     return;
   }

@@ -11,6 +11,9 @@
 
 namespace gantry::bench {
 
+/// In place of a CPU: the process runs wherever its parent may.
+inline constexpr int kAnyCpu = -1;
+
 /// A process that runs `body` bound to one CPU. It dies with its parent, leaves Ctrl-C to it, and
 /// is killed and reaped when this handle is dropped.
 class Child {

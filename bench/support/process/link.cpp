@@ -9,9 +9,14 @@ namespace gantry::bench {
 Answer Answer::failure(std::string_view text) noexcept {
   Answer answer;
   answer.kind = Kind::failed;
-  text = text.substr(0, answer.text.size() - 1);
-  std::copy(text.begin(), text.end(), answer.text.begin());
+  answer.say(text);
   return answer;
+}
+
+void Answer::say(std::string_view what) noexcept {
+  what = what.substr(0, text.size() - 1);
+  text = {};
+  std::copy(what.begin(), what.end(), text.begin());
 }
 
 Result<std::pair<Link, Link>> Link::make() {

@@ -42,9 +42,11 @@ struct Answer {
   double prepare_ns = 0;         ///< Median CPU time of preparing a trip.
   double cpu_ns = 0;             ///< Of the trips that count and their preparing.
   double compute_speed = 0;      ///< Median, of the undisturbed one; where the case computes.
-  std::array<char, 400> text{};  ///< For `failed`, ending in 0.
+  double peak_bytes = 0;         ///< The most memory that the process had; where that counts.
+  std::array<char, 400> text{};  ///< Why it `failed`, or how it went about it; ends in 0.
 
   [[nodiscard]] static Answer failure(std::string_view text) noexcept;
+  void say(std::string_view what) noexcept;  ///< In `text`, cut off if need be.
 };
 
 /// One end of the connection between parent and child; keeps records apart.

@@ -72,7 +72,9 @@ Result<RoundFigures> ProcessGroup::run(std::size_t party, const Command& command
                        0,
                        requester.prepare_ns,
                        std::max(0.0, cpu_ns - requester.prepare_ns),
-                       requester.compute_speed};
+                       requester.compute_speed,
+                       requester.peak_bytes,
+                       requester.text.data()};
   if (!command.stamped) return figures;
   const auto one_way = one_way_of(place, command.trips);
   if (!one_way) return Unexpected(one_way.error());

@@ -17,6 +17,8 @@ struct RoundFigures {
   double prepare_ns = 0;
   double cpu_ns = 0;  ///< Of all its processes, less the preparing.
   double compute_speed = 0;
+  double peak_bytes = 0;  ///< As its first process says.
+  std::string said = {};  ///< Likewise: Answer::text.
 };
 
 /// A process that is to be. Its body says when it is ready, then answers each command.

@@ -35,13 +35,14 @@ bool names_subject(std::string_view word, std::string_view subject) {
 }
 
 Result<std::vector<std::string>> named_subjects(const std::string& text,
-                                                const std::vector<std::string>& known) {
+                                                const std::vector<std::string>& known,
+                                                std::string_view what) {
   if (text == "all") return std::vector<std::string>{};
   auto words = words_of(text);
   for (const std::string& word : words) {
     const auto meant = [&](const std::string& name) { return names_subject(word, name); };
     if (std::any_of(known.begin(), known.end(), meant)) continue;
-    return Unexpected({Code::invalid_argument, fmt::format("there is no subject '{}'", word),
+    return Unexpected({Code::invalid_argument, fmt::format("there is no {} '{}'", what, word),
                        fmt::format("there are: {}", fmt::join(known, ", "))});
   }
   return words;

@@ -14,9 +14,10 @@ namespace gantry::bench {
 
 /// Whether a word means that subject: its name, or its family, which stands before the slash.
 [[nodiscard]] bool names_subject(std::string_view word, std::string_view subject);
-/// `text`'s words, each meaning some of `known`; "all": none, which means all.
-[[nodiscard]] Result<std::vector<std::string>> named_subjects(
-    const std::string& text, const std::vector<std::string>& known);
+/// `text`'s words, each meaning some of `known`; "all": none, which means all. `what` names one.
+[[nodiscard]] Result<std::vector<std::string>> named_subjects(const std::string& text,
+                                                              const std::vector<std::string>& known,
+                                                              std::string_view what = "subject");
 
 /// An option that puts what `parse` makes of its text into `place`, which outlives it.
 template <class Value, class Parse>

@@ -30,6 +30,10 @@ Result<Mapping> Mapping::of_file(int file, Bytes size) {
   return create("mapping a file", size, MAP_SHARED, file);
 }
 
+Result<Mapping> Mapping::private_of_file(int file, Bytes size) {
+  return create("mapping a file", size, MAP_PRIVATE, file);
+}
+
 Mapping::~Mapping() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }

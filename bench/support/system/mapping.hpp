@@ -23,6 +23,8 @@ class Mapping {
   [[nodiscard]] static Result<Mapping> shared(Bytes size);
   /// The beginning of a file; what is written goes there.
   [[nodiscard]] static Result<Mapping> of_file(int file, Bytes size);
+  /// The same; what is written stays here.
+  [[nodiscard]] static Result<Mapping> private_of_file(int file, Bytes size);
 
   [[nodiscard]] ByteSpan bytes() const noexcept { return bytes_; }
 
